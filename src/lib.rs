@@ -1,0 +1,18 @@
+//! sluicegate: a rate-limiting reverse proxy.
+//!
+//! The layers below stand in one strict order; each uses only those before it. `tests/layering.rs`
+//! reads this list. `docs/architecture.md` is the map.
+
+pub mod clock;
+pub mod limiter;
+pub mod telemetry;
+pub mod http_ext;
+pub mod rules;
+pub mod store;
+pub mod upstream;
+pub mod proxy;
+pub mod server;
+pub mod admin;
+pub mod config;
+pub mod app;
+pub mod cli;

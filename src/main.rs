@@ -1,0 +1,3 @@
+//! The `sluicegate` binary: everything is in the library.
+
+fn main() {}
