@@ -1,1 +1,3 @@
-//! TODO
+//! What HTTP needs beyond the `http` crate. No policy here.
+
+pub mod connection;

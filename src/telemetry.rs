@@ -1,1 +1,9 @@
-//! TODO
+//! What the proxy tells about itself: metrics, the access log, the process's own log.
+//!
+//! Other layers record into the handles defined here; nothing here knows what a policy or a route is.
+
+pub mod access_log;
+pub mod logging;
+pub mod metrics;
+pub mod process;
+pub mod registry;

@@ -1,0 +1,124 @@
+//! How a server ends: it stops accepting, lets connections finish until a deadline, then drops them.
+
+use std::time::Duration;
+
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
+
+use super::activity::DRAIN_GRACE;
+
+/// Where a server is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Serving,
+    Draining { until: Instant },
+    Ended,
+}
+
+/// Ends a server; clones end the same one.
+#[derive(Clone, Debug)]
+pub struct Shutdown {
+    stage: watch::Sender<Stage>,
+}
+
+impl Shutdown {
+    pub(super) fn new() -> Self {
+        Self {
+            stage: watch::Sender::new(Stage::Serving),
+        }
+    }
+
+    /// Stops accepting, and lets connections finish within `deadline`: what is already accepted is
+    /// served, responses say `Connection: close`, HTTP/2 connections get GOAWAY. Returns at once.
+    /// Does nothing if draining has begun.
+    pub fn drain(&self, deadline: Duration) {
+        let until = Instant::now() + deadline;
+        self.stage.send_if_modified(|stage| {
+            let serving = *stage == Stage::Serving;
+            if serving {
+                *stage = Stage::Draining { until };
+            }
+            serving
+        });
+    }
+
+    /// Drops all connections as they are. Returns at once.
+    pub fn abort(&self) {
+        self.stage.send_replace(Stage::Ended);
+    }
+
+    pub(super) fn watch(&self) -> Lifetime {
+        Lifetime {
+            stage: self.stage.subscribe(),
+        }
+    }
+}
+
+/// A worker's view of its server's life.
+#[derive(Debug)]
+pub(super) struct Lifetime {
+    stage: watch::Receiver<Stage>,
+}
+
+impl Lifetime {
+    /// Waits until the server drains; returns when connections have to be finished.
+    pub(super) async fn draining(&mut self) -> Instant {
+        match self
+            .stage
+            .wait_for(|stage| *stage != Stage::Serving)
+            .await
+            .as_deref()
+        {
+            Ok(Stage::Draining { until }) => *until,
+            _ => Instant::now(),
+        }
+    }
+
+    /// Waits until connections are not even waited for.
+    pub(super) async fn ended(&mut self) {
+        // An error means that nobody is left who could end it: the same.
+        let _ = self.stage.wait_for(|stage| *stage == Stage::Ended).await;
+    }
+}
+
+/// One worker's connections and acceptors: tells them to close, and knows when all have.
+#[derive(Debug)]
+pub(super) struct Closer(watch::Sender<bool>);
+
+impl Closer {
+    pub(super) fn new() -> (Self, Closing) {
+        let (sender, receiver) = watch::channel(false);
+        (Self(sender), Closing(receiver))
+    }
+
+    /// Tells every holder of a [`Closing`] to finish.
+    pub(super) fn close(&self) {
+        self.0.send_replace(true);
+    }
+
+    /// Waits until every [`Closing`] is dropped.
+    pub(super) async fn closed(&self) {
+        self.0.closed().await;
+    }
+}
+
+/// Held by everything that a worker waits for when it drains. Local to a worker: no line of memory is
+/// shared between cores when a connection looks at it.
+#[derive(Clone, Debug)]
+pub(super) struct Closing(watch::Receiver<bool>);
+
+impl Closing {
+    /// Waits until the worker drains.
+    pub(super) async fn started(&mut self) {
+        // A worker that is gone closes, too.
+        let _ = self.0.wait_for(|closing| *closing).await;
+    }
+
+    /// Waits until the worker drains, and a request that was on its way has had time to arrive.
+    pub(super) async fn past_grace(&mut self) {
+        self.started().await;
+        sleep(DRAIN_GRACE).await;
+    }
+}

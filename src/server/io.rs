@@ -1,0 +1,134 @@
+//! The socket as the layers above write to it: few buffers, few system calls.
+//!
+//! hyper hands over a head and a small body as two buffers. `writev` of two costs 0.5 to 0.9 us of CPU
+//! more than `send` of one, so that small ones are joined first.
+
+use std::{
+    io::{self, IoSlice},
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use smallvec::SmallVec;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+
+/// Buffers up to this many bytes together are copied into one; beyond, copying costs more than it saves.
+const JOINED: usize = 4096;
+
+/// A TCP stream that prefers one `send` to a `writev`.
+#[derive(Debug)]
+pub(super) struct Socket(pub(super) TcpStream);
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let stream = Pin::new(&mut self.0);
+        match plan(bufs) {
+            Plan::One(buf) => stream.poll_write(cx, buf),
+            Plan::Join => {
+                let mut joined = SmallVec::<[u8; JOINED]>::new();
+                bufs.iter().for_each(|buf| joined.extend_from_slice(buf));
+                stream.poll_write(cx, &joined)
+            }
+            Plan::Vectored => stream.poll_write_vectored(cx, bufs),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+/// How a list of buffers goes out.
+#[derive(Debug, PartialEq, Eq)]
+enum Plan<'a> {
+    One(&'a [u8]),
+    Join,
+    Vectored,
+}
+
+fn plan<'a>(bufs: &'a [IoSlice<'_>]) -> Plan<'a> {
+    let mut filled = bufs.iter().filter(|buf| !buf.is_empty());
+    let first: &[u8] = filled.next().map_or(&[], |buf| buf);
+    let rest: usize = filled.map(|buf| buf.len()).sum();
+    match rest {
+        0 => Plan::One(first),
+        rest if first.len() + rest <= JOINED => Plan::Join,
+        _ => Plan::Vectored,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
+
+    #[test]
+    fn only_large_lists_are_written_as_lists() {
+        let (empty, small, large) = ([], [b'a'; 100], [b'b'; JOINED]);
+        let plan = |bufs: &[&[u8]]| {
+            let slices: Vec<_> = bufs.iter().map(|buf| IoSlice::new(buf)).collect();
+            match super::plan(&slices) {
+                Plan::One(buf) => format!("one of {}", buf.len()),
+                Plan::Join => "join".into(),
+                Plan::Vectored => "vectored".into(),
+            }
+        };
+        assert_eq!(plan(&[]), "one of 0");
+        assert_eq!(plan(&[&empty, &large, &empty]), "one of 4096");
+        assert_eq!(plan(&[&small, &empty, &small]), "join");
+        assert_eq!(plan(&[&small, &large[..JOINED - 100]]), "join");
+        assert_eq!(plan(&[&small, &large]), "vectored");
+    }
+
+    #[tokio::test]
+    async fn every_plan_writes_the_same_bytes() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        let mut socket = Socket(TcpStream::connect(address).await.expect("listening"));
+        let (mut peer, _) = listener.accept().await.expect("connected");
+        for (head, body) in [("GET ", 0), ("HTTP/1.1 200 OK\r\n\r\n", 10), ("x", 10_000)] {
+            let body = "y".repeat(body);
+            let slices = [IoSlice::new(head.as_bytes()), IoSlice::new(body.as_bytes())];
+            let written = socket.write_vectored(&slices).await.expect("writes");
+            let mut got = vec![0; written];
+            peer.read_exact(&mut got).await.expect("reads");
+            assert_eq!(got, [head, &body].concat().as_bytes()[..written]);
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Listening sockets: one per worker and address, sharing the port among the workers only.
+
+use std::{
+    io::{self, ErrorKind},
+    net::{SocketAddr, TcpListener},
+};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// Connections that the kernel keeps for each socket until they are accepted; it caps this at
+/// `net.core.somaxconn`.
+const BACKLOG: i32 = 4096;
+
+/// Opens `count` sockets that share one address; the kernel spreads connections over them.
+///
+/// The first is bound without SO_REUSEPORT: where another process, or another instance of this one,
+/// listens already, that fails, while SO_REUSEPORT alone would silently share the clients with it.
+/// Port 0 takes a free port, the same for all.
+///
+/// # Errors
+///
+/// Whatever binding says, with the address, and what to do about it where that is known.
+pub(super) fn bind(address: SocketAddr, count: usize) -> Result<Vec<TcpListener>, BindError> {
+    let failed = |source| BindError { address, source };
+    let first = open(address).map_err(failed)?;
+    first.bind(&address.into()).map_err(failed)?;
+    first.set_reuse_port(true).map_err(failed)?;
+    let first = listen(first).map_err(failed)?;
+    let bound = first.local_addr().map_err(failed)?;
+    let mut sockets = vec![first];
+    for _ in 1..count {
+        sockets.push(share(bound).map_err(failed)?);
+    }
+    Ok(sockets)
+}
+
+fn share(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = open(address)?;
+    socket.set_reuse_port(true)?;
+    socket.bind(&address.into())?;
+    listen(socket)
+}
+
+fn open(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    // A restart must not wait for connections of the process before it in TIME_WAIT.
+    socket.set_reuse_address(true)?;
+    // Accepted sockets inherit it.
+    socket.set_tcp_nodelay(true)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+fn listen(socket: Socket) -> io::Result<TcpListener> {
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// An address that cannot be listened on.
+#[derive(Debug)]
+pub struct BindError {
+    /// The address.
+    pub address: SocketAddr,
+    /// Why.
+    pub source: io::Error,
+}
+
+impl std::fmt::Display for BindError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { address, source } = self;
+        let port = address.port();
+        match source.kind() {
+            ErrorKind::AddrInUse => write!(
+                f,
+                "address in use: something listens on {address} already; stop it (`ss -ltnp 'sport = :{port}'` \
+                 names it), or choose another address"
+            ),
+            ErrorKind::PermissionDenied => write!(
+                f,
+                "not permitted to listen on {address}: ports below 1024 need CAP_NET_BIND_SERVICE; choose \
+                 another port, or grant it"
+            ),
+            ErrorKind::AddrNotAvailable => {
+                write!(
+                    f,
+                    "cannot listen on {address}: this machine has no such address"
+                )
+            }
+            _ => write!(f, "cannot listen on {address}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for BindError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use super::*;
+
+    fn any() -> SocketAddr {
+        ([127, 0, 0, 1], 0).into()
+    }
+
+    #[test]
+    fn workers_share_one_port() {
+        let sockets = bind(any(), 3).expect("a free port");
+        let address = sockets[0].local_addr().expect("bound");
+        assert!(
+            sockets
+                .iter()
+                .all(|s| s.local_addr().is_ok_and(|a| a == address))
+        );
+        let clients: Vec<_> = (0..60).map(|_| TcpStream::connect(address)).collect();
+        assert!(clients.iter().all(Result::is_ok));
+        let accepted: Vec<_> = sockets
+            .iter()
+            .map(|s| std::iter::from_fn(|| s.accept().ok()).count())
+            .collect();
+        assert_eq!(accepted.iter().sum::<usize>(), 60, "{accepted:?}");
+        assert!(accepted.iter().all(|&n| n > 0), "{accepted:?}");
+    }
+
+    #[test]
+    fn a_second_instance_cannot_share_the_port() {
+        let sockets = bind(any(), 2).expect("a free port");
+        let address = sockets[0].local_addr().expect("bound");
+        let error = bind(address, 2).expect_err("taken");
+        assert!(
+            error
+                .to_string()
+                .starts_with(&format!("address in use: something listens on {address}"))
+        );
+        drop(sockets);
+        bind(address, 2).expect("free again");
+    }
+
+    #[test]
+    fn accepted_sockets_send_at_once() {
+        let sockets = bind(any(), 1).expect("a free port");
+        let client = TcpStream::connect(sockets[0].local_addr().expect("bound"));
+        let (accepted, _) = sockets[0].accept().expect("connected");
+        assert!(accepted.nodelay().expect("a socket option"));
+        drop(client);
+    }
+
+    #[test]
+    fn errors_say_what_to_do() {
+        let say = |kind| BindError {
+            address: ([1, 2, 3, 4], 80).into(),
+            source: io::Error::from(kind),
+        };
+        assert!(
+            say(ErrorKind::PermissionDenied)
+                .to_string()
+                .contains("CAP_NET_BIND_SERVICE")
+        );
+        assert!(
+            say(ErrorKind::AddrNotAvailable)
+                .to_string()
+                .contains("no such address")
+        );
+    }
+}

@@ -1,0 +1,332 @@
+//! TLS towards clients: certificates chosen by server name, and replaced while connections go on.
+//!
+//! One rustls configuration lives as long as the process, so that session tickets survive a change of
+//! certificates. 0-RTT is off: early data can be replayed, against a limit too. Watching files for
+//! changes is not done here.
+
+use std::{
+    collections::HashMap,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use arc_swap::ArcSwap;
+use rustls::{
+    ServerConfig,
+    crypto::aws_lc_rs,
+    server::{ClientHello, ResolvesServerCert, ServerSessionMemoryCache},
+    sign::CertifiedKey,
+};
+use rustls_pki_types::{
+    CertificateDer, PrivateKeyDer, UnixTime,
+    pem::{self, PemObject},
+};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tracing::warn;
+
+use super::{Protocols, connection::Version, io::Socket};
+
+/// TLS 1.2 sessions that are remembered for resumption; TLS 1.3 uses tickets, which cost no memory.
+const SESSIONS: usize = 4096;
+
+/// Where a listener's certificates are. The first is for clients that ask for no name, or an unknown one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsSpec {
+    /// At least one.
+    pub certificates: Vec<CertificateSpec>,
+}
+
+/// A certificate chain and its key, both PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateSpec {
+    /// The chain, the server's own certificate first.
+    pub certificate: PathBuf,
+    /// Its key: PKCS #8, PKCS #1 or SEC 1, not encrypted.
+    pub key: PathBuf,
+}
+
+/// A listener's TLS. Cheap to clone; clones share their certificates.
+#[derive(Clone)]
+pub struct Tls {
+    acceptor: TlsAcceptor,
+    certificates: Arc<Certificates>,
+}
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tls").finish_non_exhaustive()
+    }
+}
+
+impl Tls {
+    /// Reads the certificates and makes ready to offer `protocols` by ALPN (RFC 7301).
+    ///
+    /// # Errors
+    ///
+    /// The first file that cannot be used, and why. A certificate that is not valid at `now` is used, with
+    /// a warning in the log.
+    pub fn load(spec: &TlsSpec, protocols: Protocols, now: UnixTime) -> Result<Self, TlsError> {
+        let certificates = Arc::new(Certificates {
+            names: ArcSwap::from_pointee(Names::load(spec, now)?),
+        });
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_cert_resolver(certificates.clone());
+        config.alpn_protocols = protocols.alpn().iter().map(|name| name.to_vec()).collect();
+        config.ticketer = aws_lc_rs::Ticketer::new()?;
+        config.session_storage = ServerSessionMemoryCache::new(SESSIONS);
+        Ok(Self {
+            acceptor: TlsAcceptor::from(Arc::new(config)),
+            certificates,
+        })
+    }
+
+    /// Reads the certificates anew, and uses them for handshakes from now on.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load); then the certificates in use stay.
+    pub fn reload(&self, spec: &TlsSpec, now: UnixTime) -> Result<(), TlsError> {
+        self.certificates
+            .names
+            .store(Arc::new(Names::load(spec, now)?));
+        Ok(())
+    }
+
+    pub(super) async fn accept(&self, socket: Socket) -> io::Result<Accepted> {
+        let stream = self.acceptor.accept(socket).await?;
+        let (_, session) = stream.get_ref();
+        let version = match session.alpn_protocol() {
+            Some(b"h2") => Version::Http2,
+            _ => Version::Http1,
+        };
+        let server_name = session.server_name().map(Arc::from);
+        Ok(Accepted {
+            version,
+            server_name,
+            stream,
+        })
+    }
+}
+
+/// A finished handshake.
+pub(super) struct Accepted {
+    pub(super) version: Version,
+    pub(super) server_name: Option<Arc<str>>,
+    pub(super) stream: TlsStream<Socket>,
+}
+
+/// The certificates in use.
+#[derive(Debug)]
+struct Certificates {
+    names: ArcSwap<Names>,
+}
+
+impl ResolvesServerCert for Certificates {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.names.load().find(hello.server_name()))
+    }
+}
+
+/// Certificates by the names in them.
+#[derive(Debug)]
+struct Names {
+    default: Arc<CertifiedKey>,
+    exact: HashMap<Box<str>, Arc<CertifiedKey>>,
+    /// By what follows `*.`.
+    wildcard: HashMap<Box<str>, Arc<CertifiedKey>>,
+}
+
+impl Names {
+    fn load(spec: &TlsSpec, now: UnixTime) -> Result<Self, TlsError> {
+        let loaded = spec.certificates.iter().map(|spec| load(spec, now));
+        let loaded = loaded.collect::<Result<Vec<_>, _>>()?;
+        let (default, _) = loaded.first().ok_or(TlsError::NoCertificates)?;
+        let mut names = Self {
+            default: default.clone(),
+            exact: HashMap::new(),
+            wildcard: HashMap::new(),
+        };
+        for (key, dns_names) in &loaded {
+            for name in dns_names {
+                let (map, name) = match name.strip_prefix("*.") {
+                    Some(parent) => (&mut names.wildcard, parent),
+                    None => (&mut names.exact, &**name),
+                };
+                // Of two certificates for a name, the first in the configuration wins.
+                map.entry(name.into()).or_insert_with(|| key.clone());
+            }
+        }
+        Ok(names)
+    }
+
+    /// Finds by exact name, then by a wildcard for the leftmost label, then the default.
+    fn find(&self, name: Option<&str>) -> Arc<CertifiedKey> {
+        let Some(name) = name.map(str::to_ascii_lowercase) else {
+            return self.default.clone();
+        };
+        let wildcard = || {
+            name.split_once('.')
+                .and_then(|(_, parent)| self.wildcard.get(parent))
+        };
+        self.exact
+            .get(&*name)
+            .or_else(wildcard)
+            .unwrap_or(&self.default)
+            .clone()
+    }
+}
+
+/// Reads one certificate with its key; returns the names in it, lower case.
+fn load(
+    spec: &CertificateSpec,
+    now: UnixTime,
+) -> Result<(Arc<CertifiedKey>, Vec<Box<str>>), TlsError> {
+    let (certificate, key) = (&spec.certificate, &spec.key);
+    let chain = CertificateDer::pem_slice_iter(&read(certificate)?)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|source| TlsError::Pem {
+            path: certificate.clone(),
+            source,
+        })?;
+    let Some(own) = chain.first().cloned() else {
+        return Err(TlsError::NoCertificate {
+            path: certificate.clone(),
+        });
+    };
+    let bad = |source| TlsError::BadCertificate {
+        path: certificate.clone(),
+        source,
+    };
+    let own = webpki::EndEntityCert::try_from(&own).map_err(bad)?;
+    warn_unless_valid(&own, certificate, now);
+    let names = own
+        .valid_dns_names()
+        .map(|name| name.to_ascii_lowercase().into())
+        .collect();
+    let certified = CertifiedKey::from_der(chain, load_key(key)?, &aws_lc_rs::default_provider());
+    let certified = certified.map_err(|source| TlsError::BadKey {
+        key: key.clone(),
+        certificate: certificate.clone(),
+        source,
+    })?;
+    Ok((Arc::new(certified), names))
+}
+
+fn load_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    let text = read(path)?;
+    PrivateKeyDer::from_pem_slice(&text).map_err(|source| {
+        let path = path.to_owned();
+        match source {
+            pem::Error::NoItemsFound if is_encrypted(&text) => TlsError::EncryptedKey { path },
+            pem::Error::NoItemsFound => TlsError::NoKey { path },
+            source => TlsError::Pem { path, source },
+        }
+    })
+}
+
+/// Returns whether a PEM file holds a key that needs a passphrase: PKCS #8, or the older header in it.
+fn is_encrypted(pem: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(pem);
+    text.contains("BEGIN ENCRYPTED PRIVATE KEY") || text.contains("Proc-Type: 4,ENCRYPTED")
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
+    fs::read(path).map_err(|source| TlsError::Unreadable {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// Logs a certificate that clients will refuse. Validity is the first thing that verification looks at,
+/// so that it is told without any root.
+fn warn_unless_valid(certificate: &webpki::EndEntityCert<'_>, path: &Path, now: UnixTime) {
+    let usage = webpki::KeyUsage::server_auth();
+    let verified = certificate.verify_for_usage(&[], &[], &[], now, usage, None, None);
+    let days = |from: UnixTime, to: UnixTime| to.as_secs().saturating_sub(from.as_secs()) / 86_400;
+    let path = path.display();
+    match verified.err() {
+        Some(webpki::Error::CertExpired { time, not_after }) => {
+            warn!(
+                "certificate {path} expired {} days ago",
+                days(not_after, time)
+            );
+        }
+        Some(webpki::Error::CertNotValidYet { time, not_before }) => {
+            warn!(
+                "certificate {path} becomes valid in {} days only",
+                days(time, not_before)
+            );
+        }
+        _ => {}
+    }
+}
+
+/// Why certificates cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// None is configured.
+    #[error("no certificate is configured")]
+    NoCertificates,
+    /// A file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file is not PEM.
+    #[error("{} is not well-formed PEM: {source}", path.display())]
+    Pem {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: pem::Error,
+    },
+    /// A certificate file holds none.
+    #[error("{} holds no certificate: it needs a `BEGIN CERTIFICATE` block", path.display())]
+    NoCertificate {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A certificate cannot be parsed.
+    #[error("{} holds a certificate that cannot be used: {source}", path.display())]
+    BadCertificate {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: webpki::Error,
+    },
+    /// A key file holds none.
+    #[error("{} holds no private key: it needs a `BEGIN PRIVATE KEY` block", path.display())]
+    NoKey {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A key needs a passphrase.
+    #[error("{} is encrypted: remove the passphrase with `openssl pkey -in KEY -out KEY`", path.display())]
+    EncryptedKey {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A key cannot be used, or belongs to another certificate.
+    #[error("{} cannot be used as the key of {}: {source}", key.display(), certificate.display())]
+    BadKey {
+        /// The key's file.
+        key: PathBuf,
+        /// The certificate's file.
+        certificate: PathBuf,
+        /// Why.
+        source: rustls::Error,
+    },
+    /// rustls refuses the settings, or has no randomness.
+    #[error("cannot set up TLS: {0}")]
+    Setup(#[from] rustls::Error),
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+//! One thread with its runtime: accepts on its own sockets, and serves what it accepted.
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener as StdListener},
+    rc::Rc,
+    sync::{Arc, mpsc},
+};
+
+use http_body::Body;
+use hyper::{Request, body::Incoming, service::Service};
+use tokio::{
+    net::TcpListener,
+    runtime::{Builder, LocalOptions, LocalRuntime},
+    sync::Semaphore,
+    task::spawn_local,
+    time::sleep_until,
+};
+use tracing::warn;
+
+use super::{
+    ClientSpec, Protocols,
+    acceptor::Acceptor,
+    connection::Protocol,
+    drain::{Closer, Lifetime},
+    tls::Tls,
+};
+use crate::{http_ext::connection::Connection, telemetry::metrics::ListenerMetrics};
+
+/// One of a worker's listening sockets, and how what comes through it is served.
+pub(super) struct Door {
+    pub(super) local: SocketAddr,
+    pub(super) socket: StdListener,
+    pub(super) protocols: Protocols,
+    pub(super) tls: Option<Tls>,
+    pub(super) metrics: ListenerMetrics,
+}
+
+/// What a worker's thread is given.
+pub(super) struct Worker {
+    pub(super) index: usize,
+    pub(super) doors: Vec<Door>,
+    pub(super) client: ClientSpec,
+    pub(super) places: Arc<Semaphore>,
+    pub(super) lifetime: Lifetime,
+}
+
+impl Worker {
+    /// Serves until the server ends. Says on `started` whether it serves at all.
+    pub(super) fn run<F, S, B>(self, factory: F, started: &mpsc::Sender<io::Result<()>>)
+    where
+        F: Fn(&Connection) -> S + Clone + 'static,
+        S: Service<Request<Incoming>, Response = hyper::Response<B>> + 'static,
+        S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        S::Future: 'static,
+        B: Body + 'static,
+        B::Data: 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        match runtime() {
+            // Whatever is left when the future ends is dropped with the runtime.
+            Ok(runtime) => runtime.block_on(self.serve(factory, started)),
+            Err(error) => drop(started.send(Err(error))),
+        }
+    }
+
+    async fn serve<F, S, B>(mut self, factory: F, started: &mpsc::Sender<io::Result<()>>)
+    where
+        F: Fn(&Connection) -> S + Clone + 'static,
+        S: Service<Request<Incoming>, Response = hyper::Response<B>> + 'static,
+        S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        S::Future: 'static,
+        B: Body + 'static,
+        B::Data: 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (closer, closing) = Closer::new();
+        for door in self.doors.drain(..) {
+            let listener = match TcpListener::from_std(door.socket) {
+                Ok(listener) => listener,
+                Err(error) => return drop(started.send(Err(error))),
+            };
+            let acceptor = Acceptor {
+                worker: self.index,
+                local: door.local,
+                protocol: Rc::new(Protocol::new(door.protocols, door.tls, &self.client)),
+                factory: factory.clone(),
+                places: self.places.clone(),
+                metrics: door.metrics,
+                closing: closing.clone(),
+            };
+            spawn_local(acceptor.run(listener));
+        }
+        drop(closing);
+        // The server may have been dropped already: then `lifetime` tells so next.
+        let _ = started.send(Ok(()));
+        let until = self.lifetime.draining().await;
+        closer.close();
+        tokio::select! {
+            () = closer.closed() => {}
+            () = self.lifetime.ended() => {}
+            () = sleep_until(until) => warn!(worker = self.index, "drain deadline: connections are dropped"),
+        }
+    }
+}
+
+fn runtime() -> io::Result<LocalRuntime> {
+    Builder::new_current_thread()
+        .enable_all()
+        .build_local(LocalOptions::default())
+}

@@ -1,0 +1,51 @@
+//! The process's own log, on stderr. The access log is another thing: see
+//! [`access_log`](super::access_log).
+
+use std::io::{self, IsTerminal};
+
+use tracing_subscriber::{EnvFilter, filter::ParseError, util::SubscriberInitExt};
+
+/// Variables that set the filter, the first that is set and not empty wins.
+const VARIABLES: [&str; 2] = ["SLUICEGATE_LOG", "RUST_LOG"];
+
+/// Starts logging to stderr: `info` and above, unless `SLUICEGATE_LOG` or `RUST_LOG` says otherwise.
+///
+/// # Errors
+///
+/// A filter that cannot be parsed, or a second call in one process.
+pub fn init() -> Result<(), LoggingError> {
+    let wanted = VARIABLES.iter().find_map(|name| {
+        let value = std::env::var(name).ok()?;
+        (!value.is_empty()).then_some((*name, value))
+    });
+    let filter = match wanted {
+        Some((variable, value)) => {
+            EnvFilter::try_new(value).map_err(|source| LoggingError::Filter { variable, source })?
+        }
+        None => EnvFilter::new("info"),
+    };
+    tracing_subscriber::fmt()
+        .compact()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .finish()
+        .try_init()
+        .map_err(|_| LoggingError::Twice)
+}
+
+/// Why logging did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum LoggingError {
+    /// A variable holds something that is no filter.
+    #[error("{variable} is not a log filter such as `info` or `sluicegate=debug`: {source}")]
+    Filter {
+        /// The variable's name.
+        variable: &'static str,
+        /// What the parser says.
+        source: ParseError,
+    },
+    /// Something in this process logs already.
+    #[error("logging was set up twice")]
+    Twice,
+}

@@ -1,0 +1,126 @@
+use super::*;
+
+fn lines(registry: &Registry) -> Vec<String> {
+    registry
+        .render()
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn requests_count_by_code_and_known_method() {
+    let registry = Registry::default();
+    let metrics = RequestMetrics::new(&registry);
+    let brew = Method::from_bytes(b"BREW").expect("a token");
+    metrics.record(&Method::GET, StatusCode::OK);
+    metrics.record(&Method::GET, StatusCode::OK);
+    metrics.record(&brew, StatusCode::IM_A_TEAPOT);
+    metrics.record(
+        &Method::PATCH,
+        StatusCode::from_u16(999).expect("three digits"),
+    );
+    assert_eq!(
+        lines(&registry),
+        [
+            "sluicegate_http_requests_total{code=\"200\",method=\"GET\"} 2",
+            "sluicegate_http_requests_total{code=\"418\",method=\"OTHER\"} 1",
+            "sluicegate_http_requests_total{code=\"other\",method=\"PATCH\"} 1",
+        ]
+    );
+}
+
+#[test]
+fn a_route_has_no_series_before_its_first_request() {
+    let registry = Registry::default();
+    let route = RouteMetrics::new(&registry, "search");
+    let limit = LimitMetrics::new(&registry, "per-key", "search");
+    assert_eq!(registry.render(), "");
+    route.record(StatusCode::NOT_FOUND, Duration::from_millis(3));
+    limit.record(LimitDecision::Limited);
+    let lines = lines(&registry);
+    let counted = |line: &str| lines.iter().any(|l| l == line);
+    assert!(counted(
+        "sluicegate_route_requests_total{route=\"search\",class=\"4xx\"} 1"
+    ));
+    assert!(counted(
+        "sluicegate_http_request_duration_seconds_count{route=\"search\"} 1"
+    ));
+    assert!(counted(
+        "sluicegate_limit_decisions_total{policy=\"per-key\",route=\"search\",decision=\"limited\"} 1"
+    ));
+}
+
+#[test]
+fn a_route_that_outlives_a_reload_keeps_its_numbers() {
+    let registry = Registry::default();
+    let before = RouteMetrics::new(&registry, "search");
+    before.record(StatusCode::OK, Duration::ZERO);
+    let after = RouteMetrics::new(&registry, "search");
+    after.record(StatusCode::OK, Duration::ZERO);
+    drop(before);
+    assert!(
+        lines(&registry)
+            .contains(&"sluicegate_route_requests_total{route=\"search\",class=\"2xx\"} 2".into())
+    );
+    drop(after);
+    assert_eq!(registry.render(), "");
+}
+
+#[test]
+fn a_failed_reload_leaves_the_running_configuration_named() {
+    let registry = Registry::default();
+    let config = ConfigMetrics::new(&registry, "aaaa", 100);
+    config.reloaded("bbbb", 200);
+    config.failed();
+    assert_eq!(
+        lines(&registry),
+        [
+            "sluicegate_config_info{hash=\"bbbb\"} 1",
+            "sluicegate_config_last_reload_success_timestamp_seconds 200",
+            "sluicegate_config_last_reload_successful 0",
+            "sluicegate_config_reloads_total{result=\"failure\"} 1",
+            "sluicegate_config_reloads_total{result=\"success\"} 1",
+        ]
+    );
+}
+
+#[test]
+fn a_table_is_read_at_the_scrape() {
+    let registry = Registry::default();
+    let figures = || TableFigures {
+        buckets: 7,
+        evictions: 2,
+        unrecorded: 1,
+    };
+    let policy = PolicyMetrics::new(&registry, "per-key", figures);
+    policy.near();
+    assert_eq!(
+        lines(&registry),
+        [
+            "sluicegate_limit_buckets{policy=\"per-key\"} 7",
+            "sluicegate_limit_evictions_total{policy=\"per-key\"} 2",
+            "sluicegate_limit_near_total{policy=\"per-key\"} 1",
+            "sluicegate_limit_unrecorded_total{policy=\"per-key\"} 1",
+        ]
+    );
+}
+
+#[test]
+fn a_connection_counts_until_its_guard_is_dropped() {
+    let registry = Registry::default();
+    let listener = ListenerMetrics::new(&registry, "0.0.0.0:8080");
+    let guard = listener.open();
+    assert!(
+        registry
+            .render()
+            .contains("sluicegate_connections{listener=\"0.0.0.0:8080\"} 1")
+    );
+    drop(guard);
+    assert!(
+        registry
+            .render()
+            .contains("sluicegate_connections{listener=\"0.0.0.0:8080\"} 0")
+    );
+}

@@ -1,0 +1,105 @@
+//! The process's own figures, under the names that every Prometheus client uses. Read from `/proc`
+//! at each scrape; where there is none, the series are absent.
+
+use std::fs;
+
+use super::registry::{Family, Kind, Observer, Registry};
+
+/// What the kernel's clock ticks are in `/proc`: `USER_HZ`, 100 on every Linux architecture we build for.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+static CPU: Family = family(
+    Kind::Counter,
+    "process_cpu_seconds_total",
+    "User and system time spent, in seconds.",
+);
+static RESIDENT: Family = family(
+    Kind::Gauge,
+    "process_resident_memory_bytes",
+    "Memory held, in bytes.",
+);
+static OPEN_FDS: Family = family(Kind::Gauge, "process_open_fds", "Open file descriptors.");
+static MAX_FDS: Family = family(Kind::Gauge, "process_max_fds", "File descriptors allowed.");
+static THREADS: Family = family(Kind::Gauge, "process_threads", "Threads.");
+static START: Family = family(
+    Kind::Gauge,
+    "process_start_time_seconds",
+    "When the process started, in seconds since the Unix epoch.",
+);
+
+const fn family(kind: Kind, name: &'static str, help: &'static str) -> Family {
+    Family {
+        name,
+        help,
+        kind,
+        labels: &[],
+    }
+}
+
+/// Adds the figures that can be read here; they are exported while the observers are kept.
+pub fn register(registry: &Registry) -> Vec<Observer> {
+    let figures: [(&'static Family, fn() -> Option<f64>); 6] = [
+        (&CPU, cpu_seconds),
+        (&RESIDENT, || status("VmRSS:").map(|kib| kib * 1024.0)),
+        (&OPEN_FDS, || {
+            Some(fs::read_dir("/proc/self/fd").ok()?.count() as f64)
+        }),
+        (&MAX_FDS, max_fds),
+        (&THREADS, || status("Threads:")),
+        (&START, start_seconds),
+    ];
+    let readable = figures.into_iter().filter(|(_, read)| read().is_some());
+    readable
+        .map(|(family, read)| registry.observe(family, &[], move || read().unwrap_or(f64::NAN)))
+        .collect()
+}
+
+/// Field `index` of `/proc/self/stat`, counted from 1 as proc(5) does.
+fn stat(index: usize) -> Option<f64> {
+    let text = fs::read_to_string("/proc/self/stat").ok()?;
+    // The second field is the name in parentheses, and may hold spaces.
+    let (_, after_name) = text.rsplit_once(") ")?;
+    after_name.split(' ').nth(index - 3)?.parse().ok()
+}
+
+fn status(key: &str) -> Option<f64> {
+    let text = fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+fn cpu_seconds() -> Option<f64> {
+    Some((stat(14)? + stat(15)?) / TICKS_PER_SECOND)
+}
+
+fn max_fds() -> Option<f64> {
+    let text = fs::read_to_string("/proc/self/limits").ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+fn start_seconds() -> Option<f64> {
+    let text = fs::read_to_string("/proc/stat").ok()?;
+    let boot: f64 = text
+        .lines()
+        .find_map(|line| line.strip_prefix("btime "))?
+        .parse()
+        .ok()?;
+    Some(boot + stat(22)? / TICKS_PER_SECOND)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_figure_is_readable_on_linux() {
+        let registry = Registry::default();
+        let observers = register(&registry);
+        assert_eq!(observers.len(), 6, "{}", registry.render());
+        assert!(status("Threads:").is_some_and(|threads| threads >= 1.0));
+        assert!(start_seconds().is_some_and(|start| start > 1.6e9));
+    }
+}

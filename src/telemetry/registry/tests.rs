@@ -1,0 +1,92 @@
+use super::*;
+
+static HITS: Family = Family {
+    name: "hits_total",
+    help: "Hits.",
+    kind: Kind::Counter,
+    labels: &["route"],
+};
+static OPEN: Family = Family {
+    name: "open",
+    help: "Open.",
+    kind: Kind::Gauge,
+    labels: &[],
+};
+static TOOK: Family = Family {
+    name: "took_duration_seconds",
+    help: "Time taken.",
+    kind: Kind::Histogram,
+    labels: &["route"],
+};
+
+#[test]
+fn one_name_is_one_number_while_a_handle_lives() {
+    let registry = Registry::default();
+    let first = registry.counter(&HITS, &["a"]);
+    first.add(2);
+    let second = registry.counter(&HITS, &["a"]);
+    drop(first);
+    second.increment();
+    assert_eq!(
+        registry.render(),
+        "# HELP hits_total Hits.\n# TYPE hits_total counter\nhits_total{route=\"a\"} 3\n"
+    );
+}
+
+#[test]
+fn a_series_leaves_with_its_last_handle() {
+    let registry = Registry::default();
+    let kept = registry.counter(&HITS, &["kept"]);
+    drop(registry.counter(&HITS, &["removed"]));
+    let text = registry.render();
+    assert!(text.contains("kept") && !text.contains("removed"), "{text}");
+    drop(kept);
+    assert_eq!(registry.render(), "");
+}
+
+#[test]
+fn dead_series_are_swept_without_a_scrape() {
+    let registry = Registry::default();
+    for i in 0..10_000 {
+        registry.counter(&HITS, &[&i.to_string()]);
+    }
+    assert!(registry.tables.lock()["hits_total"].series.len() <= 64);
+}
+
+#[test]
+fn label_values_are_escaped() {
+    let registry = Registry::default();
+    let _kept = registry.counter(&HITS, &["a\\b\"c\nd\\\\"]);
+    assert!(registry.render().contains(r#"{route="a\\b\"c\nd\\\\"} 0"#));
+}
+
+#[test]
+fn buckets_are_cumulative_and_bounds_inclusive() {
+    let registry = Registry::default();
+    let took = registry.histogram(&TOOK, &["a"]);
+    took.record(Duration::from_millis(1));
+    took.record(Duration::from_micros(1_001));
+    took.record(Duration::from_secs(3600));
+    let text = registry.render();
+    for line in [
+        "took_duration_seconds_bucket{route=\"a\",le=\"0.0005\"} 0",
+        "took_duration_seconds_bucket{route=\"a\",le=\"0.001\"} 1",
+        "took_duration_seconds_bucket{route=\"a\",le=\"0.0025\"} 2",
+        "took_duration_seconds_bucket{route=\"a\",le=\"10\"} 2",
+        "took_duration_seconds_bucket{route=\"a\",le=\"+Inf\"} 3",
+        "took_duration_seconds_sum{route=\"a\"} 3600.002001000",
+        "took_duration_seconds_count{route=\"a\"} 3",
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line} not in\n{text}");
+    }
+}
+
+#[test]
+fn a_discarded_observer_uncovers_the_one_before() {
+    let registry = Registry::default();
+    let _running = registry.observe(&OPEN, &[], || 1.0);
+    let discarded = registry.observe(&OPEN, &[], || 2.5);
+    assert!(registry.render().ends_with("open 2.5\n"));
+    drop(discarded);
+    assert!(registry.render().ends_with("open 1\n"));
+}
