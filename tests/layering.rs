@@ -1,0 +1,463 @@
+//! The architecture as a test: the order of the `pub mod` lines in `src/lib.rs` is the order of the
+//! layers, and a layer names only those before it. Works on tokens, so comments and strings may say
+//! anything; it knows no macros and no `use .. as`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Crates that do I/O, belong to HTTP, or serialise: the limiter knows none of them.
+const BARRED_FROM_LIMITER: [&[&str]; 18] = [
+    &["arc_swap"],
+    &["http"],
+    &["http_body"],
+    &["http_body_util"],
+    &["hyper"],
+    &["hyper_util"],
+    &["metrics"],
+    &["notify"],
+    &["rustls"],
+    &["serde"],
+    &["serde_json"],
+    &["serde_yaml"],
+    &["std", "fs"],
+    &["std", "net", "TcpListener"],
+    &["std", "net", "TcpStream"],
+    &["std", "net", "UdpSocket"],
+    &["std", "os"],
+    &["tokio"],
+];
+
+/// What reads a clock, or is one. Time is an argument of the limiter.
+const CLOCKS: [&[&str]; 5] = [
+    &["crate", "clock", "Clock"],
+    &["std", "time", "Instant"],
+    &["std", "time", "SystemTime"],
+    &["Clock"],
+    &["clock", "Clock"],
+];
+
+#[test]
+fn every_layer_uses_only_those_before_it() {
+    let found = violations(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+    assert!(found.is_empty(), "\n{}\n", found.join("\n"));
+}
+
+/// Every breach below `src`, as `file:line: what is wrong`.
+fn violations(src: &Path) -> Vec<String> {
+    let layers = layers(&fs::read_to_string(src.join("lib.rs")).expect("src/lib.rs"));
+    let mut files = Vec::new();
+    rust_files(src, &mut files);
+    files.sort();
+
+    let mut found = Vec::new();
+    for file in files {
+        let relative = file
+            .strip_prefix(src)
+            .expect("listed below src")
+            .to_path_buf();
+        let Some(place) = Place::of(&relative) else {
+            continue;
+        };
+        if !place.is_main() && !layers.contains(&place.layer) {
+            found.push(format!(
+                "{}: `{}` is no layer of src/lib.rs",
+                relative.display(),
+                place.layer
+            ));
+            continue;
+        }
+        let text = fs::read_to_string(&file).expect("a listed file is readable");
+        let tokens = tokens(&text);
+        for path in paths(&tokens) {
+            if let Some(wrong) = place.breach(&path.segments, &layers) {
+                found.push(format!("{}:{}: {wrong}", relative.display(), path.line));
+            }
+        }
+    }
+    found
+}
+
+/// Where a file stands: its layer, and how many modules deep (`limiter.rs` is 1, `limiter/cell.rs` 2).
+struct Place {
+    layer: String,
+    depth: usize,
+}
+
+impl Place {
+    /// None for `lib.rs`, which is the list itself.
+    fn of(relative: &Path) -> Option<Self> {
+        let depth = relative.components().count();
+        let first = relative.components().next()?.as_os_str().to_str()?;
+        let layer = first.trim_end_matches(".rs").to_owned();
+        (layer != "lib").then_some(Self { layer, depth })
+    }
+
+    fn is_main(&self) -> bool {
+        self.layer == "main"
+    }
+
+    fn breach(&self, path: &[String], layers: &[String]) -> Option<String> {
+        let path: Vec<&str> = path.iter().map(String::as_str).collect();
+        let shown = path.join("::");
+        let rank = |name: &str| layers.iter().position(|layer| layer == name);
+
+        if let (Some(own), Some(used)) = (rank(&self.layer), self.named_layer(&path).and_then(rank))
+        {
+            if used > own {
+                return Some(format!("`{shown}` is above `{}`", self.layer));
+            }
+        }
+        let names_schema = path.windows(2).any(|pair| pair == ["config", "schema"]);
+        if names_schema && !["config", "app"].contains(&self.layer.as_str()) {
+            return Some(format!(
+                "`{shown}`: only config and app know what the user wrote"
+            ));
+        }
+        if self.layer == "limiter" {
+            if BARRED_FROM_LIMITER
+                .iter()
+                .any(|barred| path.starts_with(barred))
+            {
+                return Some(format!("`{shown}`: the limiter is pure arithmetic"));
+            }
+            let reads_clock = path.len() > 1 && path.last() == Some(&"now");
+            if reads_clock || CLOCKS.iter().any(|clock| path.starts_with(clock)) {
+                return Some(format!("`{shown}`: the limiter is told the time"));
+            }
+        }
+        None
+    }
+
+    /// The layer that a path from the crate's root names: `crate::x`, or `super::` often enough.
+    fn named_layer<'a>(&self, path: &[&'a str]) -> Option<&'a str> {
+        let supers = path
+            .iter()
+            .take_while(|segment| **segment == "super")
+            .count();
+        match path.first() {
+            Some(&"crate") => path.get(1).copied(),
+            _ if supers >= self.depth => path.get(supers).copied(),
+            _ => None,
+        }
+    }
+}
+
+/// The layers, lowest first.
+fn layers(lib: &str) -> Vec<String> {
+    let names = lib
+        .lines()
+        .filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));
+    names.map(str::to_owned).collect()
+}
+
+fn rust_files(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).expect("a source directory is readable") {
+        let path = entry.expect("a source directory is readable").path();
+        if path.is_dir() {
+            rust_files(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// A path in the source with its groups taken apart: `a::{b, c::d}` is `a::b` and `a::c::d`.
+struct SourcePath {
+    segments: Vec<String>,
+    line: usize,
+}
+
+fn paths(tokens: &[Token]) -> Vec<SourcePath> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < tokens.len() {
+        if tokens[at].is_name() || tokens[at].text == "::" {
+            let line = tokens[at].line;
+            let mut ends = Vec::new();
+            at = expand(tokens, at, &[], &mut ends);
+            found.extend(
+                ends.into_iter()
+                    .map(|segments| SourcePath { segments, line }),
+            );
+        } else {
+            at += 1;
+        }
+    }
+    found
+}
+
+/// Reads one path at `at`, below `prefix`; answers the index after it.
+fn expand(
+    tokens: &[Token],
+    mut at: usize,
+    prefix: &[String],
+    ends: &mut Vec<Vec<String>>,
+) -> usize {
+    let text = |at: usize| tokens.get(at).map_or("", |token| token.text.as_str());
+    let mut path = prefix.to_vec();
+    if text(at) == "::" {
+        at += 1;
+    }
+    while tokens.get(at).is_some_and(Token::is_name) {
+        path.push(tokens[at].text.clone());
+        at += 1;
+        if text(at) != "::" {
+            ends.push(path);
+            return at;
+        }
+        at += 1;
+    }
+    if text(at) != "{" {
+        // A glob, or generic arguments: what was named so far counts.
+        ends.push(path);
+        return at + 1;
+    }
+    at += 1;
+    while !["}", ""].contains(&text(at)) {
+        at = if text(at) == "," {
+            at + 1
+        } else {
+            expand(tokens, at, &path, ends)
+        };
+    }
+    at + 1
+}
+
+struct Token {
+    text: String,
+    line: usize,
+}
+
+impl Token {
+    fn is_name(&self) -> bool {
+        self.text
+            .starts_with(|c: char| c.is_alphabetic() || c == '_')
+    }
+}
+
+/// Names, `::` and single characters; comments, strings, characters and white space are left out.
+fn tokens(source: &str) -> Vec<Token> {
+    let mut found = Vec::new();
+    let mut rest = source;
+    let mut line = 1;
+    while let Some(first) = rest.chars().next() {
+        let length = skipped(rest).unwrap_or_else(|| {
+            let length = match first {
+                ':' if rest.starts_with("::") => 2,
+                _ if first.is_alphabetic() || first == '_' => name_length(rest),
+                _ => first.len_utf8(),
+            };
+            found.push(Token {
+                text: rest[..length].to_owned(),
+                line,
+            });
+            length
+        });
+        line += rest[..length].matches('\n').count();
+        rest = &rest[length..];
+    }
+    found
+}
+
+fn name_length(text: &str) -> usize {
+    text.find(|c: char| !(c.is_alphanumeric() || c == '_'))
+        .unwrap_or(text.len())
+}
+
+/// The length of what is no code at the start of `text`, if that is what stands there.
+fn skipped(text: &str) -> Option<usize> {
+    let end = |pattern: &str| {
+        text.find(pattern)
+            .map_or(text.len(), |at| at + pattern.len())
+    };
+    if text.starts_with(char::is_whitespace) {
+        return Some(text.len() - text.trim_start().len());
+    }
+    if text.starts_with("//") {
+        return Some(end("\n"));
+    }
+    if text.starts_with("/*") {
+        return Some(end("*/"));
+    }
+    let after_prefix = text.strip_prefix('b').unwrap_or(text);
+    let hashes = after_prefix
+        .strip_prefix('r')
+        .map(|raw| raw.len() - raw.trim_start_matches('#').len());
+    if let Some(hashes) = hashes.filter(|hashes| after_prefix[1 + hashes..].starts_with('"')) {
+        let opening = text.len() - after_prefix.len() + 2 + hashes;
+        let closing = format!("\"{}", "#".repeat(hashes));
+        let length = text[opening..]
+            .find(&closing)
+            .map_or(text.len(), |at| opening + at + closing.len());
+        return Some(length);
+    }
+    if after_prefix.starts_with('"') {
+        return Some(quoted_length(text, '"'));
+    }
+    // A lifetime is `'` and a name that no `'` follows.
+    let inner = after_prefix.strip_prefix('\'')?;
+    let is_lifetime = !inner.starts_with('\\') && inner.chars().nth(1) != Some('\'');
+    (!is_lifetime).then(|| quoted_length(text, '\''))
+}
+
+/// The length of a literal up to the second, unescaped quote.
+fn quoted_length(text: &str, quote: char) -> usize {
+    let opening = text.find(quote).map_or(0, |at| at + 1);
+    let mut escaped = false;
+    for (at, c) in text[opening..].char_indices() {
+        if c == quote && !escaped {
+            return opening + at + 1;
+        }
+        escaped = c == '\\' && !escaped;
+    }
+    text.len()
+}
+
+/// A source tree of three layers, one file of which says `code`.
+fn violations_of(file: &str, code: &str) -> Vec<String> {
+    let src = tempfile::tempdir().expect("a temporary directory");
+    let layers = ["clock", "limiter", "proxy", "config", "app", "cli"];
+    let lib: String = layers
+        .iter()
+        .map(|layer| format!("pub mod {layer};\n"))
+        .collect();
+    fs::write(src.path().join("lib.rs"), lib).expect("the tree is writable");
+    let path = src.path().join(file);
+    fs::create_dir_all(path.parent().expect("a file has a parent")).expect("the tree is writable");
+    fs::write(path, code).expect("the tree is writable");
+    violations(src.path())
+}
+
+#[test]
+fn a_path_to_a_layer_above_is_found_however_it_is_written() {
+    for (file, code) in [
+        ("limiter.rs", "use crate::proxy::Gateway;"),
+        ("limiter.rs", "use crate::{clock::Timestamp, proxy};"),
+        (
+            "limiter.rs",
+            "use crate::{\n    clock::{self, Timestamp},\n    proxy::{Gateway},\n};",
+        ),
+        ("limiter/cell.rs", "fn f(g: &crate::proxy::Gateway) {}"),
+        (
+            "limiter/cell.rs",
+            "fn f() { let url = \"http://x\"; crate::proxy::go(url) }",
+        ),
+        (
+            "limiter/cell.rs",
+            "fn f() { let quote = '\"'; crate::proxy::go() }",
+        ),
+        (
+            "limiter/cell.rs",
+            "fn f<'a>(a: &'a str) { crate::proxy::go() }",
+        ),
+        ("limiter/cell.rs", "use super::super::proxy::Gateway;"),
+        ("limiter.rs", "use super::proxy;"),
+        (
+            "limiter.rs",
+            "#[cfg(test)] mod tests { use crate::config; }",
+        ),
+    ] {
+        let found = violations_of(file, code);
+        assert_eq!(found.len(), 1, "{file}: {code}: {found:?}");
+        assert!(found[0].contains("is above `limiter`"), "{found:?}");
+    }
+}
+
+#[test]
+fn a_breach_is_told_with_its_file_and_line() {
+    let found = violations_of("limiter/cell.rs", "//! Cells.\n\nuse crate::app;\n");
+    assert_eq!(
+        found,
+        ["limiter/cell.rs:3: `crate::app` is above `limiter`"]
+    );
+}
+
+#[test]
+fn paths_downwards_comments_and_strings_are_no_breach() {
+    for (file, code) in [
+        (
+            "proxy.rs",
+            "use crate::{clock::Timestamp, limiter};\npub(crate) fn f() {}",
+        ),
+        (
+            "limiter.rs",
+            "//! Used by [`crate::proxy`].\n/* crate::proxy */ /// See crate::app.",
+        ),
+        (
+            "limiter.rs",
+            "const A: &str = \"crate::proxy\"; const B: &str = r#\"say \"crate::app\"\"#;",
+        ),
+        (
+            "limiter/cell.rs",
+            "use super::Quota; use std::net::IpAddr; use std::time::Duration;",
+        ),
+        (
+            "limiter.rs",
+            "use crate::clock::Timestamp; fn f(now: Timestamp) { g(now) }",
+        ),
+        ("config/compile.rs", "use crate::config::schema::Route;"),
+        ("app.rs", "use crate::config::schema;"),
+        ("main.rs", "fn main() { sluicegate::cli::main() }"),
+    ] {
+        assert_eq!(violations_of(file, code), [""; 0], "{file}: {code}");
+    }
+}
+
+#[test]
+fn io_and_foreign_formats_are_kept_out_of_the_limiter() {
+    for code in [
+        "use tokio::sync::Mutex;",
+        "use {tokio::sync::Mutex, smallvec::SmallVec};",
+        "fn f(head: &http::HeaderMap) {}",
+        "#[derive(serde::Serialize)] struct S;",
+        "use hyper::body::Body;",
+        "use std::fs;",
+        "use std::{fmt, fs::File};",
+        "use std::net::{IpAddr, TcpStream};",
+        "fn f() { ::std::net::UdpSocket::bind(a) }",
+    ] {
+        let found = violations_of("limiter/policy.rs", code);
+        assert_eq!(found.len(), 1, "{code}: {found:?}");
+        assert!(found[0].contains("pure arithmetic"), "{found:?}");
+        assert_eq!(violations_of("proxy/forward.rs", code), [""; 0], "{code}");
+    }
+}
+
+#[test]
+fn the_limiter_reads_no_clock() {
+    for code in [
+        "use std::time::{Duration, Instant};",
+        "fn f() { let now = std::time::SystemTime::UNIX_EPOCH; }",
+        "fn f() { let now = jiff::Timestamp::now(); }",
+        "use crate::clock::{Clock, Timestamp};",
+        "fn f(clock: &clock::Clock) {}",
+    ] {
+        let found = violations_of("limiter.rs", code);
+        assert_eq!(found.len(), 1, "{code}: {found:?}");
+        assert!(found[0].contains("told the time"), "{found:?}");
+    }
+}
+
+#[test]
+fn what_the_user_wrote_stays_in_config_and_app() {
+    for (file, code) in [
+        ("cli/check.rs", "use crate::config::schema::Config;"),
+        (
+            "cli.rs",
+            "use crate::config; fn f(c: config::schema::Config) {}",
+        ),
+        ("main.rs", "use sluicegate::{cli, config::{schema, load}};"),
+    ] {
+        let found = violations_of(file, code);
+        assert_eq!(found.len(), 1, "{code}: {found:?}");
+        assert!(found[0].contains("only config and app"), "{found:?}");
+    }
+}
+
+#[test]
+fn a_file_outside_the_list_of_layers_is_a_breach() {
+    assert_eq!(
+        violations_of("utils/misc.rs", ""),
+        ["utils/misc.rs: `utils` is no layer of src/lib.rs"]
+    );
+}
