@@ -1,3 +1,11 @@
 //! The `sluicegate` binary: everything is in the library.
 
-fn main() {}
+use std::process::ExitCode;
+
+/// glibc's is as fast; musl's, in the static binary, is not.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    sluicegate::cli::main()
+}

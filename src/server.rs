@@ -10,7 +10,6 @@ mod activity;
 mod connection;
 pub mod drain;
 mod exchange;
-mod io;
 pub mod listener;
 pub mod tls;
 mod tracked;

@@ -1,1 +1,199 @@
-//! TODO
+//! Where requests go: named upstreams, each with endpoints that take turns, their connections kept
+//! alive a pool for each worker. Speaks HTTP/1.1 to them. Nothing here knows of routes or limits.
+
+mod balance;
+mod connect;
+mod endpoint;
+mod error;
+mod pool;
+mod tls;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::uri::Authority;
+use http::{Request, Response};
+use hyper::body::Incoming;
+
+pub use balance::{Balancer, RoundRobin};
+pub use endpoint::Endpoint;
+pub use error::{Error, Fault};
+pub use pool::Lease;
+pub use tls::{ClientTls, ClientTlsError, Roots};
+
+use crate::http_ext::body::RequestBody;
+
+/// What an upstream is.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// Its name in the configuration, or its URL where it was given in place.
+    pub name: String,
+    /// What answers.
+    pub target: TargetSpec,
+}
+
+/// What answers the requests of an upstream.
+#[derive(Clone, Debug)]
+pub enum TargetSpec {
+    /// The built-in origin, which answers with the request it received.
+    Echo,
+    /// Servers.
+    Endpoints(EndpointsSpec),
+}
+
+/// The servers of an upstream.
+#[derive(Clone, Debug)]
+pub struct EndpointsSpec {
+    /// At least one, with its weight from 1 to 1000.
+    pub endpoints: Vec<(EndpointSpec, u16)>,
+    /// Whether they are sent the Host that the client asked for, or their own.
+    pub host: HostHeader,
+    /// How long to wait for them.
+    pub timeouts: Timeouts,
+}
+
+/// What identifies an endpoint. Two that are equal share their connections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndpointSpec {
+    /// Host and port; without a port, that of the scheme.
+    pub authority: Authority,
+    /// Set where the URL says `https`.
+    pub tls: Option<ClientTls>,
+}
+
+/// Which Host an upstream is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostHeader {
+    /// The one in the request.
+    Preserve,
+    /// The endpoint's own.
+    Endpoint,
+}
+
+/// The waits of an exchange with an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// For name, TCP and TLS together.
+    pub connect: Duration,
+    /// From the request's head to the response's.
+    pub response: Duration,
+    /// Between two parts of a response's body; and how long an unused connection is kept.
+    pub idle: Duration,
+}
+
+/// A running upstream.
+#[derive(Debug)]
+pub struct Upstream {
+    name: Arc<str>,
+    target: RunningTarget,
+}
+
+/// What a request to an upstream meets.
+#[derive(Debug)]
+pub enum RunningTarget {
+    /// The built-in origin.
+    Echo,
+    /// Servers.
+    Endpoints(Endpoints),
+}
+
+/// The running servers of an upstream.
+#[derive(Debug)]
+pub struct Endpoints {
+    list: Vec<Arc<Endpoint>>,
+    balancer: Balancer,
+    host: HostHeader,
+    timeouts: Timeouts,
+}
+
+impl Upstream {
+    /// Starts what `spec` says, for `workers` runtimes. Endpoints that `find` still knows from
+    /// before a reload keep their connections.
+    pub fn new(
+        spec: Spec,
+        workers: usize,
+        mut find: impl FnMut(&EndpointSpec) -> Option<Arc<Endpoint>>,
+    ) -> Self {
+        let target = match spec.target {
+            TargetSpec::Echo => RunningTarget::Echo,
+            TargetSpec::Endpoints(spec) => {
+                let weights: Vec<u16> = spec.endpoints.iter().map(|(_, weight)| *weight).collect();
+                let list = spec.endpoints.into_iter().map(|(endpoint, _)| {
+                    find(&endpoint).unwrap_or_else(|| Arc::new(Endpoint::new(endpoint, workers)))
+                });
+                RunningTarget::Endpoints(Endpoints {
+                    list: list.collect(),
+                    balancer: Balancer::RoundRobin(RoundRobin::new(&weights)),
+                    host: spec.host,
+                    timeouts: spec.timeouts,
+                })
+            }
+        };
+        Upstream {
+            name: spec.name.into(),
+            target,
+        }
+    }
+
+    /// Its name in the configuration.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// What a request meets.
+    pub fn target(&self) -> &RunningTarget {
+        &self.target
+    }
+
+    /// Its endpoints; none for the built-in origin.
+    pub fn endpoints(&self) -> &[Arc<Endpoint>] {
+        match &self.target {
+            RunningTarget::Echo => &[],
+            RunningTarget::Endpoints(endpoints) => &endpoints.list,
+        }
+    }
+
+    /// Closes connections that were unused for too long. To be called once a second.
+    pub fn sweep(&self) {
+        if let RunningTarget::Endpoints(endpoints) = &self.target {
+            let idle = endpoints.timeouts.idle;
+            endpoints.list.iter().for_each(|endpoint| endpoint.sweep(idle));
+        }
+    }
+}
+
+impl Endpoints {
+    /// Sends `request` to the endpoint whose turn it is, and waits for the head of the response.
+    /// Where no connection can be had the next endpoint is asked, each at most once.
+    ///
+    /// # Errors
+    /// The last endpoint's; none that would let a request be processed twice is retried.
+    pub async fn send(
+        &self,
+        worker: usize,
+        mut request: Request<RequestBody>,
+    ) -> Result<(Response<Incoming>, Lease), Error> {
+        let first = self.balancer.first();
+        let mut tried = 0;
+        loop {
+            let endpoint = &self.list[(first + tried) % self.list.len()];
+            if self.host == HostHeader::Endpoint {
+                request.headers_mut().insert(http::header::HOST, endpoint.host_header());
+            }
+            let unsent = match endpoint.send(worker, request, &self.timeouts).await {
+                Ok(done) => return Ok(done),
+                Err(unsent) => unsent,
+            };
+            tried += 1;
+            match unsent.request {
+                Some(again) if tried < self.list.len() => request = again,
+                _ => return Err(unsent.error),
+            }
+        }
+    }
+
+    /// The waits.
+    pub fn timeouts(&self) -> &Timeouts {
+        &self.timeouts
+    }
+}

@@ -23,11 +23,11 @@ use super::{
     activity::{Activity, Wait, Watchdog},
     drain::Closing,
     exchange::Exchanges,
-    io::Socket,
     tls::Tls,
     tracked::{Held, Tracked},
 };
 use crate::http_ext::connection::{Connection, Scheme};
+use crate::http_ext::io::Socket;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 

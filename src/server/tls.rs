@@ -25,7 +25,8 @@ use rustls_pki_types::{
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tracing::warn;
 
-use super::{Protocols, connection::Version, io::Socket};
+use super::{Protocols, connection::Version};
+use crate::http_ext::io::Socket;
 
 /// TLS 1.2 sessions that are remembered for resumption; TLS 1.3 uses tickets, which cost no memory.
 const SESSIONS: usize = 4096;

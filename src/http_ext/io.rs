@@ -20,7 +20,7 @@ const JOINED: usize = 4096;
 
 /// A TCP stream that prefers one `send` to a `writev`.
 #[derive(Debug)]
-pub(super) struct Socket(pub(super) TcpStream);
+pub struct Socket(pub TcpStream);
 
 impl AsyncRead for Socket {
     fn poll_read(

@@ -1,0 +1,173 @@
+//! The body of a request on its way to an upstream: bounded in bytes, and in the time that a quiet
+//! client may take. Nothing is buffered: back-pressure reaches the client through hyper.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::time::{Instant, Sleep};
+
+/// A request body that stops with an error once the client has sent more than it may, or nothing
+/// for too long.
+#[derive(Debug)]
+pub struct RequestBody {
+    inner: Option<Incoming>,
+    remaining: u64,
+    patience: Patience,
+}
+
+/// Why a request body ended before its end. All of these are the client's doing.
+#[derive(Debug)]
+pub enum RequestBodyError {
+    /// More bytes than the route's `max_body`.
+    TooLarge,
+    /// No byte for as long as `client.timeouts.body`.
+    Quiet(Duration),
+    /// The client went away, reset the stream, or framed its body wrongly.
+    Client(hyper::Error),
+}
+
+impl RequestBody {
+    /// A request that has no body.
+    pub fn empty() -> Self {
+        RequestBody {
+            inner: None,
+            remaining: 0,
+            patience: Patience::new(Duration::ZERO),
+        }
+    }
+
+    /// `inner`, which may have `limit` bytes, and be quiet for at most `quiet` between two frames.
+    pub fn new(inner: Incoming, limit: u64, quiet: Duration) -> Self {
+        RequestBody {
+            inner: Some(inner).filter(|body| !body.is_end_stream()),
+            remaining: limit,
+            patience: Patience::new(quiet),
+        }
+    }
+
+    /// Whether there is nothing to send, so that the request may be sent again unchanged.
+    pub fn is_empty(&self) -> bool {
+        self.inner.is_none()
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = RequestBodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
+        let this = self.get_mut();
+        let Some(inner) = &mut this.inner else {
+            return Poll::Ready(None);
+        };
+        let Poll::Ready(frame) = Pin::new(inner).poll_frame(cx) else {
+            ready!(this.patience.poll_exhausted(cx));
+            return Poll::Ready(Some(Err(RequestBodyError::Quiet(this.patience.limit))));
+        };
+        this.patience.renew();
+        Poll::Ready(match frame {
+            None => None,
+            Some(Err(error)) => Some(Err(RequestBodyError::Client(error))),
+            Some(Ok(frame)) => {
+                let length = frame.data_ref().map_or(0, |data| data.len() as u64);
+                match this.remaining.checked_sub(length) {
+                    Some(remaining) => {
+                        this.remaining = remaining;
+                        Some(Ok(frame))
+                    }
+                    None => Some(Err(RequestBodyError::TooLarge)),
+                }
+            }
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner
+            .as_ref()
+            .map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+    }
+}
+
+impl RequestBodyError {
+    /// Finds the client's fault among the sources of `error`, where hyper keeps it.
+    pub fn find<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Self> {
+        std::iter::successors(Some(error), |error| error.source())
+            .find_map(|error| error.downcast_ref())
+    }
+}
+
+impl fmt::Display for RequestBodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLarge => f.write_str("the request body is larger than max_body"),
+            Self::Quiet(limit) => write!(f, "the client sent nothing for {limit:?}"),
+            Self::Client(_) => f.write_str("the client broke off its request body"),
+        }
+    }
+}
+
+impl std::error::Error for RequestBodyError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Client(source) => Some(source),
+            Self::TooLarge | Self::Quiet(_) => None,
+        }
+    }
+}
+
+/// How long to wait for the next of several events. A timer exists only once an event was late, so
+/// that a body that is there at once costs none.
+#[derive(Debug)]
+pub struct Patience {
+    limit: Duration,
+    timer: Option<Pin<Box<Sleep>>>,
+    running: bool,
+}
+
+impl Patience {
+    /// Waits `limit` for each event.
+    pub fn new(limit: Duration) -> Self {
+        Patience {
+            limit,
+            timer: None,
+            running: false,
+        }
+    }
+
+    /// How long it waits.
+    pub fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    /// An event came: the wait for the next starts when it is found missing.
+    pub fn renew(&mut self) {
+        self.running = false;
+    }
+
+    /// Ready once the event has been missing for the whole limit.
+    pub fn poll_exhausted(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let limit = self.limit;
+        let timer = self
+            .timer
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        if !self.running {
+            self.running = true;
+            // The runtime's own clock, which tests may pause.
+            timer.as_mut().reset(Instant::now() + limit);
+        }
+        timer.as_mut().poll(cx)
+    }
+}

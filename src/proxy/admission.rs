@@ -1,0 +1,131 @@
+//! Asks every limit that a request meets, all at the same instant: all are charged, or none.
+
+use http::Response;
+use http::header::HeaderMap;
+use smallvec::SmallVec;
+
+use super::body::ResponseBody;
+use super::limit_headers::{self, Applied, Style};
+use super::snapshot::{Limit, Route};
+use crate::clock::Timestamp;
+use crate::limiter::{Decision, Outcome, Secret, Verdict};
+use crate::rules::{Head, Key};
+use crate::store::memory::{Charge, charge_all};
+
+/// What the limits of a route said of one request.
+#[derive(Debug)]
+pub(super) struct Admission {
+    /// The places, in the route's list, of the limits that applied: one for each of the decisions.
+    applied: SmallVec<[u16; 4]>,
+    verdict: Verdict,
+    /// A limit that refuses requests without its key, and was given none.
+    keyless: Option<u16>,
+    now: Timestamp,
+}
+
+/// Charges the request to all limits of its route, or to none.
+pub(super) fn admit(
+    route: &Route,
+    secret: &Secret,
+    head: &Head<'_>,
+    now: Timestamp,
+) -> Admission {
+    let mut applied = SmallVec::new();
+    let mut charges = SmallVec::<[Charge<'_>; 4]>::new();
+    let mut keyless = None;
+    for (place, limit) in (0_u16..).zip(&route.limits) {
+        match limit.descriptor.fingerprint(secret, head) {
+            Key::Bucket(key) => {
+                applied.push(place);
+                charges.push(Charge {
+                    table: &limit.policy.table,
+                    key,
+                    cost: limit.cost,
+                });
+            }
+            Key::Skip => limit.metrics.exempt(),
+            Key::Refuse => keyless = keyless.or(Some(place)),
+        }
+    }
+    if keyless.is_some() {
+        applied.clear();
+        charges.clear();
+    }
+    let admission = Admission {
+        applied,
+        verdict: charge_all(&charges, now),
+        keyless,
+        now,
+    };
+    admission.count(route);
+    admission
+}
+
+impl Admission {
+    /// The limit that made the decision, if any applied.
+    pub(super) fn deciding<'r>(&self, route: &'r Route) -> Option<&'r Limit> {
+        let place = match self.keyless {
+            Some(place) => place,
+            None => *self.applied.get(self.verdict.deciding)?,
+        };
+        Some(&route.limits[usize::from(place)])
+    }
+
+    /// Whether a limit refuses the request.
+    pub(super) fn is_refused(&self) -> bool {
+        self.keyless.is_some() || !self.verdict.is_admitted()
+    }
+
+    /// The answer of the limit that refuses, if one does.
+    pub(super) fn refusal(
+        &self,
+        route: &Route,
+        styles: &[Style],
+        request: &HeaderMap,
+    ) -> Option<Response<ResponseBody>> {
+        let limit = self.deciding(route).filter(|_| self.is_refused())?;
+        let mut response = limit.policy.rejection.response(request);
+        if let Some(decision) = self.verdict.decisions.get(self.verdict.deciding)
+            && let Outcome::Refuse { retry_at: Some(at) } = decision.outcome
+        {
+            limit_headers::write_retry_after(styles, at, self.now, response.headers_mut());
+        }
+        Some(response)
+    }
+
+    /// Tells the client where it stands.
+    pub(super) fn write_headers(&self, route: &Route, styles: &[Style], headers: &mut HeaderMap) {
+        let applied: SmallVec<[Applied<'_>; 4]> = self
+            .decisions(route)
+            .map(|(limit, decision)| Applied {
+                facts: &limit.policy.facts,
+                algorithm: limit.policy.table.algorithm(),
+                decision,
+            })
+            .collect();
+        limit_headers::write(styles, &applied, self.verdict.deciding, self.now, headers);
+    }
+
+    /// A refused request is counted only where it was refused: the others charged nothing.
+    fn count(&self, route: &Route) {
+        if let Some(place) = self.keyless {
+            route.limits[usize::from(place)].metrics.limited();
+        }
+        let admitted = self.verdict.is_admitted();
+        for (limit, decision) in self.decisions(route) {
+            match decision.outcome {
+                Outcome::Refuse { .. } => limit.metrics.limited(),
+                Outcome::Admit if admitted => limit.metrics.allowed(),
+                Outcome::Admit => {}
+            }
+        }
+    }
+
+    fn decisions<'a>(
+        &'a self,
+        route: &'a Route,
+    ) -> impl Iterator<Item = (&'a Limit, &'a Decision)> {
+        let limits = self.applied.iter().map(|&place| &route.limits[usize::from(place)]);
+        limits.zip(&self.verdict.decisions)
+    }
+}

@@ -1,0 +1,170 @@
+//! The body of a response on its way to the client.
+//!
+//! It carries what must happen when the response is over: the upstream's connection goes back to
+//! its pool, and the exchange is counted and logged, whichever way it ends.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+
+use super::exchange::Exchange;
+use crate::http_ext::body::Patience;
+use crate::upstream::Lease;
+
+/// What the client is sent.
+#[derive(Debug)]
+pub struct ResponseBody {
+    content: Content,
+    /// Counts and logs when it is dropped.
+    exchange: Option<Exchange>,
+}
+
+#[derive(Debug)]
+enum Content {
+    /// Bytes of our own.
+    Own(Bytes),
+    /// The upstream's body, and its connection until that has ended.
+    Upstream {
+        body: Incoming,
+        lease: Option<Lease>,
+        patience: Patience,
+    },
+    /// The built-in origin: the head of the request as text, then its body.
+    Echo {
+        head: Bytes,
+        body: crate::http_ext::body::RequestBody,
+    },
+}
+
+/// Why a response ended before its end.
+#[derive(Debug, thiserror::Error)]
+pub enum ResponseBodyError {
+    /// The upstream broke off.
+    #[error("the upstream broke off its response")]
+    Upstream(#[source] hyper::Error),
+    /// The upstream sent nothing for as long as `timeouts.idle`.
+    #[error("the upstream sent nothing for {0:?} (timeouts.idle)")]
+    Quiet(Duration),
+    /// The request's body, which was being echoed, broke off.
+    #[error(transparent)]
+    Request(#[from] crate::http_ext::body::RequestBodyError),
+}
+
+impl ResponseBody {
+    /// No bytes, or `bytes` of our own.
+    pub(super) fn own(bytes: Bytes) -> Self {
+        Self::from(Content::Own(bytes))
+    }
+
+    /// What the upstream sends, with at most `idle` between two parts. `lease` is given back at the end.
+    pub(super) fn upstream(body: Incoming, lease: Lease, idle: Duration) -> Self {
+        if body.is_end_stream() {
+            lease.release();
+            return Self::own(Bytes::new());
+        }
+        Self::from(Content::Upstream {
+            body,
+            lease: Some(lease),
+            patience: Patience::new(idle),
+        })
+    }
+
+    /// `head`, then `body`.
+    pub(super) fn echo(head: Bytes, body: crate::http_ext::body::RequestBody) -> Self {
+        Self::from(Content::Echo { head, body })
+    }
+
+    fn from(content: Content) -> Self {
+        ResponseBody {
+            content,
+            exchange: None,
+        }
+    }
+
+    /// Lets `exchange` end with this body.
+    pub(super) fn ends(mut self, exchange: Exchange) -> Self {
+        self.exchange = Some(exchange);
+        self
+    }
+}
+
+type Polled = Poll<Option<Result<Frame<Bytes>, ResponseBodyError>>>;
+
+impl Content {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Polled {
+        match self {
+            Self::Own(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Self::Own(bytes) | Self::Echo { head: bytes, .. } if !bytes.is_empty() => {
+                Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes)))))
+            }
+            Self::Own(_) => Poll::Ready(None),
+            Self::Echo { body, .. } => Pin::new(body)
+                .poll_frame(cx)
+                .map(|frame| frame.map(|frame| frame.map_err(ResponseBodyError::from))),
+            Self::Upstream {
+                body,
+                lease,
+                patience,
+            } => poll_upstream(body, lease, patience, cx),
+        }
+    }
+}
+
+fn poll_upstream(
+    body: &mut Incoming,
+    lease: &mut Option<Lease>,
+    patience: &mut Patience,
+    cx: &mut Context<'_>,
+) -> Polled {
+    let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(cx) else {
+        ready!(patience.poll_exhausted(cx));
+        return Poll::Ready(Some(Err(ResponseBodyError::Quiet(patience.limit()))));
+    };
+    patience.renew();
+    let ended = frame.is_none() || body.is_end_stream();
+    if let Some(lease) = lease.take_if(|_| ended) {
+        lease.release();
+    }
+    Poll::Ready(frame.map(|frame| frame.map_err(ResponseBodyError::Upstream)))
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = ResponseBodyError;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled {
+        let this = self.get_mut();
+        let frame = ready!(this.content.poll(cx));
+        if let Some(exchange) = &mut this.exchange {
+            match &frame {
+                Some(Ok(frame)) => exchange.sent(frame.data_ref().map_or(0, Bytes::len)),
+                Some(Err(error)) => exchange.broken(error),
+                None => exchange.ended(),
+            }
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.content {
+            Content::Own(bytes) => bytes.is_empty(),
+            Content::Upstream { body, .. } => body.is_end_stream(),
+            Content::Echo { head, body } => head.is_empty() && body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.content {
+            Content::Own(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Content::Upstream { body, .. } => body.size_hint(),
+            Content::Echo { head, body } => match body.size_hint().exact() {
+                Some(length) => SizeHint::with_exact(head.len() as u64 + length),
+                None => SizeHint::default(),
+            },
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Builds a snapshot from its spec, and finds again what the snapshot before it kept alive: buckets
+//! by policy name and key, connections by endpoint, metric series by name.
+//!
+//! Building starts no task and changes nothing that serves; [`Built::hand_over`] then moves the
+//! buckets of policies whose quota or size has changed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::limit_headers::Facts;
+use super::respond::Rejection;
+use super::snapshot::{
+    Limit, LimitSpec, Policy, PolicySpec, Route, RouteSpec, RunningUpstream, Snapshot, Spec,
+};
+use crate::limiter::Secret;
+use crate::rules::Router;
+use crate::store::memory::{self, Table};
+use crate::telemetry::access_log::AccessLog;
+use crate::telemetry::metrics::{LimitMetrics, PolicyMetrics, RouteMetrics, UpstreamMetrics};
+use crate::telemetry::registry::Registry;
+use crate::upstream::{self, Endpoint, EndpointSpec, Upstream};
+
+/// What a snapshot needs that outlives every snapshot.
+#[derive(Clone, Debug)]
+pub struct Surroundings {
+    /// How many runtimes will use it.
+    pub workers: usize,
+    /// Where its series are registered.
+    pub registry: Registry,
+    /// Where its requests are logged, if anywhere.
+    pub access_log: Option<Arc<AccessLog>>,
+    /// Turns keys into fingerprints; the same for the life of the buckets.
+    pub secret: Secret,
+}
+
+/// A snapshot that is ready to run, once its predecessor's buckets have been handed over.
+#[derive(Debug)]
+pub struct Built {
+    snapshot: Snapshot,
+    successions: Vec<(Arc<Table>, Arc<Table>)>,
+}
+
+impl Built {
+    /// Builds what `spec` says. `previous` is the snapshot that runs now.
+    pub fn new(spec: Spec, surroundings: &Surroundings, previous: Option<&Snapshot>) -> Self {
+        let mut builder = Builder {
+            surroundings,
+            previous,
+            successions: Vec::new(),
+        };
+        let policies = builder.policies(spec.policies, spec.max_size);
+        let upstreams = builder.upstreams(spec.upstreams);
+        let router = Router::new(spec.routes.iter().map(|route| route.matches.clone()).collect());
+        let routes = spec
+            .routes
+            .into_iter()
+            .map(|route| builder.route(route, &policies, &upstreams))
+            .collect();
+        let unmatched = builder.unmatched(&spec.unmatched, &policies);
+        Built {
+            successions: builder.successions,
+            snapshot: Snapshot {
+                router,
+                routes,
+                unmatched,
+                policies,
+                upstreams,
+                client_ip: spec.client_ip,
+                body_timeout: spec.body_timeout,
+                styles: spec.styles,
+                access_log: surroundings.access_log.clone(),
+                secret: surroundings.secret.clone(),
+            },
+        }
+    }
+
+    /// Moves every bucket whose policy has changed. Requests that still run under the previous
+    /// snapshot follow their bucket to its new place; no charge is lost.
+    pub fn hand_over(self) -> Arc<Snapshot> {
+        for (old, new) in self.successions {
+            old.replaced_by(new);
+        }
+        Arc::new(self.snapshot)
+    }
+}
+
+struct Builder<'a> {
+    surroundings: &'a Surroundings,
+    previous: Option<&'a Snapshot>,
+    successions: Vec<(Arc<Table>, Arc<Table>)>,
+}
+
+impl Builder<'_> {
+    fn policies(&mut self, specs: Vec<PolicySpec>, max_size: u64) -> Vec<Arc<Policy>> {
+        let wishes: Vec<_> = specs.iter().map(|spec| spec.max_keys).collect();
+        let sizes = memory::divide(max_size, &wishes);
+        let known: HashMap<_, _> = self
+            .previous
+            .iter()
+            .flat_map(|snapshot| &snapshot.policies)
+            .map(|policy| ((&*policy.name, &*policy.key), &policy.table))
+            .collect();
+        let policies = specs.into_iter().zip(sizes).map(|(spec, keys)| {
+            let before = known.get(&(spec.name.as_str(), spec.key.as_str()));
+            Arc::new(self.policy(spec, keys, before.copied()))
+        });
+        policies.collect()
+    }
+
+    fn policy(&mut self, spec: PolicySpec, keys: usize, before: Option<&Arc<Table>>) -> Policy {
+        let table = match before {
+            Some(table) if table.is_like(&spec.algorithm, keys, spec.on_full) => Arc::clone(table),
+            _ => {
+                let table = Arc::new(Table::new(spec.algorithm, keys, spec.on_full));
+                self.successions.extend(before.map(|old| (Arc::clone(old), Arc::clone(&table))));
+                table
+            }
+        };
+        let algorithm = table.algorithm();
+        Policy {
+            facts: Facts::new(&spec.name, algorithm.limit(), algorithm.window().as_secs()),
+            rejection: Rejection::new(&spec.reject, &spec.name, &spec.quota),
+            metrics: PolicyMetrics::new(&self.surroundings.registry, &spec.name, &table),
+            name: spec.name.into(),
+            key: spec.key,
+            table,
+        }
+    }
+
+    fn upstreams(&self, specs: Vec<upstream::Spec>) -> Vec<Arc<RunningUpstream>> {
+        let known = self.previous.iter().flat_map(|snapshot| &snapshot.upstreams);
+        let mut endpoints = HashMap::<_, Vec<&Arc<Endpoint>>>::new();
+        for endpoint in known.flat_map(|running| running.upstream.endpoints()) {
+            endpoints.entry(&endpoint.spec().authority).or_default().push(endpoint);
+        }
+        let find = |wanted: &EndpointSpec| {
+            let same_place = endpoints.get(&wanted.authority)?;
+            let same = same_place.iter().find(|endpoint| endpoint.spec() == wanted)?;
+            Some(Arc::clone(same))
+        };
+        let running = specs.into_iter().map(|spec| {
+            Arc::new(RunningUpstream {
+                metrics: UpstreamMetrics::new(&self.surroundings.registry, &spec.name),
+                upstream: Upstream::new(spec, self.surroundings.workers, find),
+            })
+        });
+        running.collect()
+    }
+
+    fn route(
+        &self,
+        spec: RouteSpec,
+        policies: &[Arc<Policy>],
+        upstreams: &[Arc<RunningUpstream>],
+    ) -> Arc<Route> {
+        Arc::new(Route {
+            limits: self.limits(&spec.name, &spec.limits, policies),
+            upstream: Some(Arc::clone(&upstreams[spec.upstream])),
+            rewrite: spec.rewrite,
+            max_body: spec.max_body,
+            metrics: RouteMetrics::new(&self.surroundings.registry, &spec.name),
+            name: spec.name.into(),
+        })
+    }
+
+    /// What the requests meet that no route takes.
+    fn unmatched(&self, limits: &[LimitSpec], policies: &[Arc<Policy>]) -> Arc<Route> {
+        const NAME: &str = "";
+        Arc::new(Route {
+            limits: self.limits(NAME, limits, policies),
+            upstream: None,
+            rewrite: Default::default(),
+            max_body: 0,
+            metrics: RouteMetrics::new(&self.surroundings.registry, NAME),
+            name: NAME.into(),
+        })
+    }
+
+    fn limits(&self, route: &str, specs: &[LimitSpec], policies: &[Arc<Policy>]) -> Vec<Limit> {
+        let limits = specs.iter().map(|spec| {
+            let policy = Arc::clone(&policies[spec.policy]);
+            Limit {
+                metrics: LimitMetrics::new(&self.surroundings.registry, &policy.name, route),
+                descriptor: spec.descriptor.clone(),
+                cost: spec.cost,
+                policy,
+            }
+        });
+        limits.collect()
+    }
+}

@@ -1,0 +1,31 @@
+//! The built-in origin: it answers with the request it received, as text: the request line, the
+//! header fields, an empty line, and the body as it comes.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::header::{self, HeaderValue};
+use http::{Request, Response};
+
+use super::body::ResponseBody;
+use crate::http_ext::body::RequestBody;
+
+/// Answers `request` with itself.
+pub(super) fn echo(request: Request<RequestBody>) -> Response<ResponseBody> {
+    let (parts, body) = request.into_parts();
+    let mut head = BytesMut::with_capacity(512);
+    let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+    for part in [parts.method.as_str(), " ", target, " HTTP/1.1\n"] {
+        head.put_slice(part.as_bytes());
+    }
+    for (name, value) in &parts.headers {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\n"] {
+            head.put_slice(part);
+        }
+    }
+    head.put_u8(b'\n');
+    let mut response = Response::new(ResponseBody::echo(Bytes::from(head), body));
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
+    response
+}

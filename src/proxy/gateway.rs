@@ -1,0 +1,87 @@
+//! The life of a request, from its head to the head of the response.
+//!
+//! ```text
+//! check the head -- find the route -- admit -- forward -- respond
+//!       |                               |        |
+//!    400, 501                     429, decoy  502, 504
+//! ```
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use http::{Request, Response};
+use hyper::body::Incoming;
+
+use super::body::ResponseBody;
+use super::error::Error;
+use super::exchange::Exchange;
+use super::snapshot::Snapshot;
+use super::target::Target;
+use super::{admission, discard, forward};
+use crate::clock::Clock;
+use crate::http_ext::connection::Connection;
+use crate::telemetry::metrics::RequestMetrics;
+
+/// What serves requests: the running ruleset, and what outlives it.
+#[derive(Debug)]
+pub struct Gateway {
+    snapshot: ArcSwap<Snapshot>,
+    pub(super) clock: Arc<Clock>,
+    pub(super) metrics: Arc<RequestMetrics>,
+}
+
+impl Gateway {
+    /// A gateway that runs `snapshot`.
+    pub fn new(snapshot: Arc<Snapshot>, clock: Arc<Clock>, metrics: Arc<RequestMetrics>) -> Self {
+        Gateway {
+            snapshot: ArcSwap::new(snapshot),
+            clock,
+            metrics,
+        }
+    }
+
+    /// What runs now.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.snapshot.load_full()
+    }
+
+    /// Runs `snapshot` from the next request on.
+    pub fn swap(&self, snapshot: Arc<Snapshot>) {
+        self.snapshot.store(snapshot);
+    }
+
+    /// Answers one request. Whatever happens to it is counted and logged when its response ends, or
+    /// when the client leaves.
+    pub async fn handle(
+        self: Arc<Self>,
+        connection: Arc<Connection>,
+        request: Request<Incoming>,
+    ) -> Response<ResponseBody> {
+        let mut exchange = Exchange::begin(self, connection, &request);
+        let response = match serve(&mut exchange, request).await {
+            Ok(response) => response,
+            Err(error) => exchange.failed(&error),
+        };
+        exchange.complete(response)
+    }
+}
+
+async fn serve(
+    exchange: &mut Exchange,
+    request: Request<Incoming>,
+) -> Result<Response<ResponseBody>, Error> {
+    let (parts, body) = request.into_parts();
+    let target = Target::of(&parts)?;
+    let client = exchange.find_client(&parts.headers);
+    let head = target.head(&parts, client);
+    let route = exchange.find_route(&head);
+    let admission = admission::admit(&route, &exchange.snapshot().secret, &head, exchange.started());
+    let refusal = admission.refusal(&route, exchange.styles(), &parts.headers);
+    exchange.decided(admission);
+    if let Some(response) = refusal {
+        discard::discard(&parts.headers, body);
+        return Ok(response);
+    }
+    let path = target.into_rewritten();
+    forward::forward(exchange, &route, parts, path, body).await
+}

@@ -1,0 +1,219 @@
+//! The header fields that tell a client where it stands: the IETF draft's and the older styles, on
+//! admitted and on refused responses alike. A new style is a variant here and a function below.
+
+use bytes::Bytes;
+use http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+
+use crate::clock::Timestamp;
+use crate::limiter::{Algorithm, Decision, Outcome};
+
+const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+const X_USED: HeaderName = HeaderName::from_static("x-ratelimit-used");
+const X_RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-resource");
+const LIMIT_REQUESTS: HeaderName = HeaderName::from_static("x-ratelimit-limit-requests");
+const REMAINING_REQUESTS: HeaderName = HeaderName::from_static("x-ratelimit-remaining-requests");
+const RESET_REQUESTS: HeaderName = HeaderName::from_static("x-ratelimit-reset-requests");
+const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
+
+/// A family of header fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// `RateLimit-Policy` and `RateLimit`: draft-ietf-httpapi-ratelimit-headers, -08 to -11.
+    Ietf,
+    /// `X-RateLimit-Limit`, `-Remaining`, `-Reset` in seconds from now.
+    XRateLimit,
+    /// The same with `-Used` and `-Resource`, and `-Reset` in seconds since the epoch.
+    GitHub,
+    /// `x-ratelimit-limit-requests` and its kin, with durations such as `6m0s`, and `retry-after-ms`.
+    OpenAi,
+}
+
+/// What a policy's name and quota look like in header fields, written once.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    name: HeaderValue,
+    limit: HeaderValue,
+    /// `"name";q=100;w=60`
+    policy_item: Bytes,
+    /// `"name";r=`
+    state_prefix: Bytes,
+    quota: u32,
+}
+
+/// A policy that decided on a request, and its decision.
+pub(super) struct Applied<'a> {
+    pub facts: &'a Facts,
+    pub algorithm: &'a Algorithm,
+    pub decision: &'a Decision,
+}
+
+impl Facts {
+    /// The facts of the policy `name` (of `A-Z a-z 0-9 . _ -` only) with a quota of `limit` units in
+    /// `window_seconds`.
+    pub fn new(name: &str, limit: u32, window_seconds: u64) -> Self {
+        Facts {
+            name: HeaderValue::from_str(name).expect("policy names are of visible ASCII only"),
+            limit: HeaderValue::from(limit),
+            policy_item: Bytes::from(format!("\"{name}\";q={limit};w={window_seconds}")),
+            state_prefix: Bytes::from(format!("\"{name}\";r=")),
+            quota: limit,
+        }
+    }
+}
+
+/// Adds the fields of every style in `styles`. `deciding` is the place of the deciding policy in
+/// `applied`: the older styles speak of that one alone.
+pub(super) fn write(
+    styles: &[Style],
+    applied: &[Applied<'_>],
+    deciding: usize,
+    now: Timestamp,
+    headers: &mut HeaderMap,
+) {
+    let Some(decider) = applied.get(deciding) else {
+        return;
+    };
+    for style in styles {
+        match style {
+            Style::Ietf => ietf(applied, now, headers),
+            Style::XRateLimit => {
+                plain(decider, headers);
+                headers.insert(X_RESET, HeaderValue::from(reset(decider, now)));
+            }
+            Style::GitHub => github(decider, now, headers),
+            Style::OpenAi => openai(decider, now, headers),
+        }
+    }
+}
+
+/// Adds Retry-After (RFC 9110 section 10.2.3): whole seconds, rounded up, at least 1.
+pub(super) fn write_retry_after(
+    styles: &[Style],
+    retry_at: Timestamp,
+    now: Timestamp,
+    headers: &mut HeaderMap,
+) {
+    headers.insert(RETRY_AFTER, HeaderValue::from(seconds(retry_at, now).max(1)));
+    if styles.contains(&Style::OpenAi) {
+        let milliseconds = micros(retry_at, now).div_ceil(1_000);
+        headers.insert(RETRY_AFTER_MS, HeaderValue::from(milliseconds));
+    }
+}
+
+/// Appended, so that what the upstream says of its own limits stays beside it in the list.
+fn ietf(applied: &[Applied<'_>], now: Timestamp, headers: &mut HeaderMap) {
+    let mut policies = Vec::with_capacity(48 * applied.len());
+    let mut states = Vec::with_capacity(48 * applied.len());
+    let mut digits = itoa::Buffer::new();
+    for limit in applied {
+        let Applied { facts, decision, .. } = limit;
+        if !policies.is_empty() {
+            policies.extend_from_slice(b", ");
+            states.extend_from_slice(b", ");
+        }
+        policies.extend_from_slice(&facts.policy_item);
+        states.extend_from_slice(&facts.state_prefix);
+        states.extend_from_slice(digits.format(decision.remaining).as_bytes());
+        if let Some(more_at) = more_at(limit, now) {
+            states.extend_from_slice(b";t=");
+            states.extend_from_slice(digits.format(seconds(more_at, now)).as_bytes());
+        }
+    }
+    append(headers, RATELIMIT_POLICY, policies);
+    append(headers, RATELIMIT, states);
+}
+
+fn append(headers: &mut HeaderMap, name: HeaderName, value: Vec<u8>) {
+    let value = HeaderValue::from_maybe_shared(Bytes::from(value))
+        .expect("names, digits and separators are visible ASCII");
+    headers.append(name, value);
+}
+
+fn plain(decider: &Applied<'_>, headers: &mut HeaderMap) {
+    headers.insert(X_LIMIT, decider.facts.limit.clone());
+    headers.insert(X_REMAINING, HeaderValue::from(decider.decision.remaining));
+}
+
+fn github(decider: &Applied<'_>, now: Timestamp, headers: &mut HeaderMap) {
+    plain(decider, headers);
+    let used = decider.facts.quota.saturating_sub(decider.decision.remaining);
+    headers.insert(X_USED, HeaderValue::from(used));
+    headers.insert(X_RESOURCE, decider.facts.name.clone());
+    let reset = reset_at(decider.decision, now).as_micros().div_ceil(1_000_000);
+    headers.insert(X_RESET, HeaderValue::from(reset));
+}
+
+fn openai(decider: &Applied<'_>, now: Timestamp, headers: &mut HeaderMap) {
+    headers.insert(LIMIT_REQUESTS, decider.facts.limit.clone());
+    headers.insert(REMAINING_REQUESTS, HeaderValue::from(decider.decision.remaining));
+    let text = short_duration(micros(reset_at(decider.decision, now), now));
+    let value = HeaderValue::try_from(text).expect("digits and unit letters are visible ASCII");
+    headers.insert(RESET_REQUESTS, value);
+}
+
+/// When more than `remaining` can be had, which is never later than Retry-After; `None` for a bucket
+/// that is whole.
+fn more_at(limit: &Applied<'_>, now: Timestamp) -> Option<Timestamp> {
+    let more = limit.decision.remaining.checked_add(1)?;
+    match limit.algorithm.decide(limit.decision.cell, now, more).outcome {
+        Outcome::Refuse { retry_at } => retry_at,
+        Outcome::Admit => None,
+    }
+}
+
+/// When the older styles say that the wait is over: a refused client is told when it is admitted.
+fn reset_at(decision: &Decision, now: Timestamp) -> Timestamp {
+    match decision.outcome {
+        Outcome::Refuse { retry_at } => retry_at.unwrap_or(decision.reset).max(now),
+        Outcome::Admit => decision.reset.max(now),
+    }
+}
+
+fn reset(decider: &Applied<'_>, now: Timestamp) -> u64 {
+    seconds(reset_at(decider.decision, now), now)
+}
+
+fn micros(instant: Timestamp, now: Timestamp) -> u64 {
+    instant.as_micros().saturating_sub(now.as_micros())
+}
+
+fn seconds(instant: Timestamp, now: Timestamp) -> u64 {
+    micros(instant, now).div_ceil(1_000_000)
+}
+
+/// A duration as Go writes it: `120ms`, `1s`, `6m0s`, `1h0m0s`; rounded up to milliseconds below a
+/// second, and to seconds above.
+fn short_duration(micros: u64) -> String {
+    let milliseconds = micros.div_ceil(1_000);
+    if milliseconds < 1_000 {
+        return format!("{milliseconds}ms");
+    }
+    let total = micros.div_ceil(1_000_000);
+    let (hours, minutes, seconds) = (total / 3_600, total / 60 % 60, total % 60);
+    match (hours, minutes) {
+        (0, 0) => format!("{seconds}s"),
+        (0, _) => format!("{minutes}m{seconds}s"),
+        _ => format!("{hours}h{minutes}m{seconds}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_read_as_clients_of_that_style_expect() {
+        let text = |milliseconds| short_duration(milliseconds * 1_000);
+        assert_eq!(text(0), "0ms");
+        assert_eq!(text(120), "120ms");
+        assert_eq!(text(999), "999ms");
+        assert_eq!(text(1_000), "1s");
+        assert_eq!(text(59_001), "1m0s");
+        assert_eq!(text(360_000), "6m0s");
+        assert_eq!(text(3_600_000), "1h0m0s");
+    }
+}

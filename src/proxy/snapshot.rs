@@ -1,0 +1,176 @@
+//! The compiled ruleset: immutable, shared by all workers, replaced as a whole. Live state (buckets,
+//! connections, metric series) is found again in the snapshot before it, by identity.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{HeaderName, HeaderValue};
+
+use super::limit_headers::{Facts, Style};
+use super::respond::{RejectSpec, Rejection};
+use crate::http_ext::client_ip::ClientIp;
+use crate::limiter::{Algorithm, Secret};
+use crate::rules::{Descriptor, RouteMatch, Router};
+use crate::store::memory::{self, OnFull, Table};
+use crate::telemetry::access_log::AccessLog;
+use crate::telemetry::metrics::{LimitMetrics, RouteMetrics, UpstreamMetrics};
+use crate::upstream::{self, Upstream};
+
+/// Everything that a snapshot is made of. Indices point into the lists of the same spec.
+#[derive(Debug)]
+pub struct Spec {
+    /// Every policy, named or in place.
+    pub policies: Vec<PolicySpec>,
+    /// Every upstream, named or in place.
+    pub upstreams: Vec<upstream::Spec>,
+    /// In the order of the file.
+    pub routes: Vec<RouteSpec>,
+    /// What a request meets that no route takes.
+    pub unmatched: Vec<LimitSpec>,
+    /// Who the client is.
+    pub client_ip: ClientIp,
+    /// How long a client may be quiet within a request's body.
+    pub body_timeout: Duration,
+    /// The header styles of responses.
+    pub styles: Vec<Style>,
+    /// The bytes that all buckets together may take.
+    pub max_size: u64,
+}
+
+/// A policy.
+#[derive(Debug)]
+pub struct PolicySpec {
+    /// The name that identifies it, with `key`, across reloads.
+    pub name: String,
+    /// The key as the configuration writes it.
+    pub key: String,
+    /// The quota as the configuration writes it.
+    pub quota: String,
+    /// What decides.
+    pub algorithm: Algorithm,
+    /// How many buckets it must hold; its share of the memory where `None`.
+    pub max_keys: Option<u64>,
+    /// What happens when it holds as many.
+    pub on_full: OnFull,
+    /// What a client is told.
+    pub reject: RejectSpec,
+}
+
+/// A policy, as a route meets it.
+#[derive(Clone, Debug)]
+pub struct LimitSpec {
+    /// Which policy.
+    pub policy: usize,
+    /// Whose bucket is charged.
+    pub descriptor: Descriptor,
+    /// With how many units, from 1.
+    pub cost: u32,
+}
+
+/// A route.
+#[derive(Debug)]
+pub struct RouteSpec {
+    /// Its name, or what it matches.
+    pub name: String,
+    /// Which requests it takes.
+    pub matches: RouteMatch,
+    /// The limits, top-level ones first.
+    pub limits: Vec<LimitSpec>,
+    /// Which upstream.
+    pub upstream: usize,
+    /// What is changed in a request before it is forwarded.
+    pub rewrite: Rewrite,
+    /// The most bytes in a request's body.
+    pub max_body: u64,
+}
+
+/// What is changed in a request before it is forwarded.
+#[derive(Clone, Debug, Default)]
+pub struct Rewrite {
+    /// Fields to set, in place of those that the client sent.
+    pub set_headers: Vec<(HeaderName, HeaderValue)>,
+    /// Fields to remove.
+    pub remove_headers: Vec<HeaderName>,
+    /// A path in front of the path, to leave out.
+    pub strip_prefix: Option<String>,
+}
+
+/// The running ruleset.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// Finds the route of a request.
+    pub router: Router,
+    /// In the order of the file, at the router's indices.
+    pub routes: Vec<Arc<Route>>,
+    /// For the requests that no route takes.
+    pub unmatched: Arc<Route>,
+    /// Every policy, in the order of the spec.
+    pub policies: Vec<Arc<Policy>>,
+    /// Every upstream, in the order of the spec.
+    pub upstreams: Vec<Arc<RunningUpstream>>,
+    /// Who the client is.
+    pub client_ip: ClientIp,
+    /// How long a client may be quiet within a request's body.
+    pub body_timeout: Duration,
+    /// The header styles of responses.
+    pub styles: Vec<Style>,
+    /// Where requests are logged, if anywhere.
+    pub access_log: Option<Arc<AccessLog>>,
+    /// Turns keys into fingerprints.
+    pub secret: Secret,
+}
+
+/// A route that runs.
+#[derive(Debug)]
+pub struct Route {
+    /// Its name, or what it matches.
+    pub name: Arc<str>,
+    /// The limits, top-level ones first.
+    pub limits: Vec<Limit>,
+    /// Where its requests go; `None` for those that no route takes.
+    pub upstream: Option<Arc<RunningUpstream>>,
+    /// What is changed in a request before it is forwarded.
+    pub rewrite: Rewrite,
+    /// The most bytes in a request's body.
+    pub max_body: u64,
+    /// Its counters.
+    pub metrics: Arc<RouteMetrics>,
+}
+
+/// A policy, as a route meets it.
+#[derive(Debug)]
+pub struct Limit {
+    /// What decides.
+    pub policy: Arc<Policy>,
+    /// Whose bucket is charged.
+    pub descriptor: Descriptor,
+    /// With how many units.
+    pub cost: u32,
+    /// Its counters on this route.
+    pub metrics: Arc<LimitMetrics>,
+}
+
+/// A policy that runs.
+#[derive(Debug)]
+pub struct Policy {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The key as the configuration writes it: with the name, what identifies it.
+    pub key: String,
+    /// Its buckets.
+    pub table: Arc<Table>,
+    /// What header fields say of it.
+    pub facts: Facts,
+    /// What a refused client is told.
+    pub rejection: Rejection,
+}
+
+/// An upstream with its counters.
+#[derive(Debug)]
+pub struct RunningUpstream {
+    /// Its endpoints and connections.
+    pub upstream: Upstream,
+    /// Its counters.
+    pub metrics: Arc<UpstreamMetrics>,
+}

@@ -1,0 +1,92 @@
+//! Which endpoint is next. A balancer only orders indices; it knows no connection.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The ways to choose among the endpoints of an upstream.
+#[derive(Debug)]
+pub enum Balancer {
+    /// Each in turn, as often as its weight.
+    RoundRobin(RoundRobin),
+}
+
+/// A smooth weighted rotation, laid out once: weights 3, 1 give `a a b a`, not `a a a b`.
+#[derive(Debug)]
+pub struct RoundRobin {
+    rotation: Box<[u16]>,
+    next: AtomicUsize,
+}
+
+impl Balancer {
+    /// The endpoint to try first.
+    pub fn first(&self) -> usize {
+        match self {
+            Self::RoundRobin(rotation) => rotation.next(),
+        }
+    }
+}
+
+impl RoundRobin {
+    /// A rotation of endpoints with these weights, each from 1 to 1000; divided by their greatest
+    /// common divisor.
+    pub fn new(weights: &[u16]) -> Self {
+        let divisor = weights.iter().copied().fold(0, gcd).max(1);
+        let weights: Vec<i64> = weights.iter().map(|w| i64::from(w / divisor)).collect();
+        let total: i64 = weights.iter().sum();
+        let mut lead = vec![0_i64; weights.len()];
+        let rotation = (0..total)
+            .map(|_| {
+                lead.iter_mut().zip(&weights).for_each(|(l, w)| *l += w);
+                let best = (0..lead.len()).rev().max_by_key(|&i| lead[i]).unwrap_or(0);
+                lead[best] -= total;
+                best as u16
+            })
+            .collect();
+        RoundRobin {
+            rotation,
+            next: AtomicUsize::new(0),
+        }
+    }
+
+    fn next(&self) -> usize {
+        match self.rotation.len() {
+            0 | 1 => 0,
+            length => usize::from(
+                self.rotation[self.next.fetch_add(1, Ordering::Relaxed) % length],
+            ),
+        }
+    }
+}
+
+fn gcd(a: u16, b: u16) -> u16 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turns(weights: &[u16], count: usize) -> Vec<usize> {
+        let rotation = RoundRobin::new(weights);
+        (0..count).map(|_| rotation.next()).collect()
+    }
+
+    #[test]
+    fn equal_weights_take_turns() {
+        assert_eq!(turns(&[5, 5, 5], 6), [0, 1, 2, 0, 1, 2]);
+    }
+
+    #[test]
+    fn a_heavier_endpoint_is_spread_over_the_rotation() {
+        assert_eq!(turns(&[3, 1], 8), [0, 0, 1, 0, 0, 0, 1, 0]);
+    }
+
+    #[test]
+    fn every_endpoint_is_chosen_as_often_as_its_weight() {
+        let weights = [7, 1, 4, 2];
+        let turns = turns(&weights, 14 * 3);
+        for (endpoint, weight) in weights.iter().enumerate() {
+            let chosen = turns.iter().filter(|&&turn| turn == endpoint).count();
+            assert_eq!(chosen, usize::from(*weight) * 3);
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What can go wrong between the proxy and an upstream: whose fault it was, and whether the request
+//! may be sent again, decided where the error is born.
+
+use std::io;
+use std::time::Duration;
+
+use crate::http_ext::body::RequestBodyError;
+
+/// Why an upstream gave no response. Each names the endpoint as `host:port`.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The name could not be resolved.
+    #[error("{endpoint}: the name does not resolve")]
+    Resolve {
+        /// The endpoint.
+        endpoint: String,
+        /// What the resolver said.
+        source: io::Error,
+    },
+    /// No connection: refused, unreachable, out of descriptors.
+    #[error("{endpoint}: no connection")]
+    Connect {
+        /// The endpoint.
+        endpoint: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The TLS handshake failed, or the certificate was not accepted.
+    #[error("{endpoint}: no TLS connection")]
+    Tls {
+        /// The endpoint.
+        endpoint: String,
+        /// What rustls said.
+        source: io::Error,
+    },
+    /// Name, connection and handshake took longer than `timeouts.connect`.
+    #[error("{endpoint}: no connection within {after:?} (timeouts.connect)")]
+    ConnectTimeout {
+        /// The endpoint.
+        endpoint: String,
+        /// The limit.
+        after: Duration,
+    },
+    /// The connection broke before a response head was there.
+    #[error("{endpoint}: the connection closed before a response")]
+    Closed {
+        /// The endpoint.
+        endpoint: String,
+        /// What hyper said.
+        source: hyper::Error,
+    },
+    /// What came was not HTTP.
+    #[error("{endpoint}: the response is not valid HTTP")]
+    Invalid {
+        /// The endpoint.
+        endpoint: String,
+        /// What hyper said.
+        source: hyper::Error,
+    },
+    /// No response head within `timeouts.response`.
+    #[error("{endpoint}: no response within {after:?} (timeouts.response)")]
+    ResponseTimeout {
+        /// The endpoint.
+        endpoint: String,
+        /// The limit.
+        after: Duration,
+    },
+    /// The client stopped, or sent too much: not the upstream's fault.
+    #[error("the request body did not arrive")]
+    RequestBody(#[source] hyper::Error),
+}
+
+/// Who is to blame, and so which status tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The upstream is unreachable or answers nonsense.
+    Upstream,
+    /// The upstream took too long.
+    UpstreamTooSlow,
+    /// The client's request body.
+    Client,
+}
+
+impl Error {
+    /// Sorts what hyper reports of an exchange that had been handed to a connection.
+    pub(super) fn exchange(endpoint: &str, source: hyper::Error) -> Self {
+        let endpoint = endpoint.to_owned();
+        if RequestBodyError::find(&source).is_some() {
+            Self::RequestBody(source)
+        } else if source.is_parse() {
+            Self::Invalid { endpoint, source }
+        } else {
+            Self::Closed { endpoint, source }
+        }
+    }
+
+    /// Whose fault it was.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::ConnectTimeout { .. } | Self::ResponseTimeout { .. } => Fault::UpstreamTooSlow,
+            Self::RequestBody(_) => Fault::Client,
+            _ => Fault::Upstream,
+        }
+    }
+
+    /// The client's fault behind this error, if it was the client's.
+    pub fn request_body(&self) -> Option<&RequestBodyError> {
+        match self {
+            Self::RequestBody(source) => RequestBodyError::find(source),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Idle connections of one endpoint, a list for each worker, so that a request never changes
+//! threads. The connection used last is used next: the rest grow old together and are closed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use hyper::client::conn::http1::SendRequest;
+use parking_lot::Mutex;
+use tokio::time::timeout;
+
+use crate::http_ext::body::RequestBody;
+
+/// The most idle connections of an endpoint that one worker keeps.
+const MAX_IDLE: usize = 512;
+/// How long a connection whose response has ended may take to be ready again.
+const SETTLING: Duration = Duration::from_secs(1);
+
+/// The pool of one endpoint.
+#[derive(Debug)]
+pub(super) struct Pool {
+    workers: Box<[Mutex<Vec<Idle>>]>,
+    /// Counts the sweeps, which come once a second: a clock that costs nothing to read.
+    sweeps: AtomicU32,
+}
+
+#[derive(Debug)]
+struct Idle {
+    sender: SendRequest<RequestBody>,
+    since: u32,
+}
+
+/// A connection out of the pool, to be given back once its response has been read to the end. If it
+/// is dropped instead, the connection closes: nobody else may read the rest of that response.
+#[derive(Debug)]
+pub struct Lease {
+    pub(super) sender: SendRequest<RequestBody>,
+    pool: Arc<Pool>,
+    worker: usize,
+    /// Whether it was idle for long enough that the upstream may be closing it at this moment.
+    pub(super) suspect: bool,
+}
+
+impl Pool {
+    pub(super) fn new(workers: usize) -> Self {
+        Pool {
+            workers: (0..workers).map(|_| Mutex::default()).collect(),
+            sweeps: AtomicU32::new(0),
+        }
+    }
+
+    /// The connection that went idle last, if one is open.
+    pub(super) fn take(self: &Arc<Self>, worker: usize) -> Option<Lease> {
+        let mut idle = self.workers[worker].lock();
+        loop {
+            let Idle { sender, since } = idle.pop()?;
+            if sender.is_ready() {
+                let now = self.sweeps.load(Ordering::Relaxed);
+                return Some(self.lease(worker, sender, since != now));
+            }
+        }
+    }
+
+    /// A lease on a connection that was just opened.
+    pub(super) fn adopt(self: &Arc<Self>, worker: usize, sender: SendRequest<RequestBody>) -> Lease {
+        self.lease(worker, sender, false)
+    }
+
+    fn lease(
+        self: &Arc<Self>,
+        worker: usize,
+        sender: SendRequest<RequestBody>,
+        suspect: bool,
+    ) -> Lease {
+        Lease {
+            sender,
+            pool: Arc::clone(self),
+            worker,
+            suspect,
+        }
+    }
+
+    /// Closes what has been idle for `limit` whole seconds. To be called once a second.
+    pub(super) fn sweep(&self, limit: Duration) {
+        let now = self.sweeps.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        let limit = u32::try_from(limit.as_secs()).unwrap_or(u32::MAX);
+        for worker in &self.workers {
+            worker.lock().retain(|connection| {
+                !connection.sender.is_closed() && now.wrapping_sub(connection.since) <= limit
+            });
+        }
+    }
+}
+
+impl Lease {
+    /// Gives the connection back for the next request. To be called after the end of the response.
+    pub fn release(self) {
+        if self.sender.is_ready() {
+            self.keep();
+        } else if !self.sender.is_closed() {
+            tokio::spawn(self.settle());
+        }
+    }
+
+    /// Waits until the connection's driver has seen the end too.
+    async fn settle(mut self) {
+        if let Ok(Ok(())) = timeout(SETTLING, self.sender.ready()).await {
+            self.keep();
+        }
+    }
+
+    fn keep(self) {
+        let since = self.pool.sweeps.load(Ordering::Relaxed);
+        let mut idle = self.pool.workers[self.worker].lock();
+        if idle.len() < MAX_IDLE {
+            idle.push(Idle {
+                sender: self.sender,
+                since,
+            });
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! TLS towards upstreams: verified against the system's roots, or those of a given file.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, ServerName};
+
+/// How to verify an upstream.
+#[derive(Clone)]
+pub struct ClientTls {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+    roots: Roots,
+}
+
+/// Whose signature is trusted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Roots {
+    /// The certificates that the operating system trusts.
+    System,
+    /// The certificates of a PEM file, as it was when it was read.
+    Pem {
+        /// Where it was read.
+        path: PathBuf,
+        /// The whole file.
+        content: Vec<u8>,
+    },
+}
+
+/// Why an upstream cannot be verified with these settings.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientTlsError {
+    /// The name in the certificate to expect is neither a DNS name nor an address.
+    #[error("{0:?} is no DNS name or address that a certificate could be for")]
+    Name(String),
+    /// The file holds no certificate.
+    #[error("{}: no usable certificate (a PEM file with BEGIN CERTIFICATE is expected)", .0.display())]
+    NoCertificate(PathBuf),
+    /// The operating system has no trusted certificates.
+    #[error("the system's trusted certificates cannot be read: {0}; install ca-certificates, or name a file in tls.ca")]
+    NoSystemRoots(String),
+}
+
+impl ClientTls {
+    /// Settings that expect a certificate for `name`, signed by one of `roots`.
+    ///
+    /// # Errors
+    /// When no certificate can be verified with them.
+    pub fn new(name: &str, roots: Roots) -> Result<Self, ClientTlsError> {
+        let server = ServerName::try_from(name.trim_matches(['[', ']']).to_owned())
+            .map_err(|_| ClientTlsError::Name(name.to_owned()))?;
+        let mut config = ClientConfig::builder()
+            .with_root_certificates(roots.load()?)
+            .with_no_client_auth();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(ClientTls {
+            config: Arc::new(config),
+            name: server,
+            roots,
+        })
+    }
+
+    pub(super) fn connector(&self) -> (Arc<ClientConfig>, ServerName<'static>) {
+        (Arc::clone(&self.config), self.name.clone())
+    }
+}
+
+impl Roots {
+    fn load(&self) -> Result<RootCertStore, ClientTlsError> {
+        let mut store = RootCertStore::empty();
+        match self {
+            Self::System => {
+                let found = rustls_native_certs::load_native_certs();
+                store.add_parsable_certificates(found.certs);
+                if store.is_empty() {
+                    let reasons: Vec<_> = found.errors.iter().map(ToString::to_string).collect();
+                    return Err(ClientTlsError::NoSystemRoots(reasons.join("; ")));
+                }
+            }
+            Self::Pem { path, content } => {
+                let found = CertificateDer::pem_slice_iter(content).filter_map(Result::ok);
+                store.add_parsable_certificates(found);
+                if store.is_empty() {
+                    return Err(ClientTlsError::NoCertificate(path.clone()));
+                }
+            }
+        }
+        Ok(store)
+    }
+}
+
+/// Equal settings share connections, across reloads too.
+impl PartialEq for ClientTls {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && self.roots == other.roots
+    }
+}
+
+impl Eq for ClientTls {}
+
+impl fmt::Debug for ClientTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientTls").field("name", &self.name).finish_non_exhaustive()
+    }
+}
