@@ -1,1 +1,20 @@
-//! TODO
+//! What a limit says: quotas, algorithms, decisions and verdicts, as pure integer arithmetic.
+//!
+//! Nothing here does I/O, locks, allocates per decision or reads a clock: an algorithm is a function
+//! from a [`Cell`], an instant and a cost to a [`Decision`]. Where cells live is `store`'s business.
+//! `docs/limits.md` says what each algorithm promises.
+
+mod algorithm;
+mod cell;
+mod decision;
+mod key;
+mod quota;
+
+pub use algorithm::Algorithm;
+pub use algorithm::fixed_window::{FixedWindow, Start};
+pub use algorithm::gcra::Gcra;
+pub use algorithm::sliding_window::{Oldest, SlidingWindow};
+pub use cell::Cell;
+pub use decision::{Decision, Outcome, Verdict};
+pub use key::{Fingerprint, KeyHasher, Secret};
+pub use quota::{Quota, QuotaError};

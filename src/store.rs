@@ -1,1 +1,11 @@
-//! TODO
+//! Where buckets live, and the one step in which a request is decided and charged.
+//!
+//! `memory` is the store: [`Table`]s of cells, one a policy, and [`charge_all`]. What a limit says of a
+//! cell is the business of `limiter`.
+
+mod bucket;
+mod memory;
+mod table;
+
+pub use memory::{Charge, charge_all};
+pub use table::{OnFull, Table};

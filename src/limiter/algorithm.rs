@@ -1,0 +1,164 @@
+//! The algorithms, and the one enum through which everything else sees them.
+//!
+//! To add one: a file with the same five functions, a variant here. Its promises are checked by
+//! `algorithm/tests.rs`, which runs over all of them.
+
+pub(super) mod fixed_window;
+pub(super) mod gcra;
+pub(super) mod sliding_window;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use self::fixed_window::FixedWindow;
+use self::gcra::Gcra;
+use self::sliding_window::SlidingWindow;
+use super::{Cell, Decision, Outcome, Quota};
+use crate::clock::Timestamp;
+
+/// How a bucket empties and recovers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Algorithm {
+    /// Generic cell rate algorithm, the default.
+    Gcra(Gcra),
+    /// A token bucket whose refill is continuous, one unit each window / limit: the same arithmetic
+    /// as GCRA, under the name that people know it by.
+    TokenBucket(Gcra),
+    /// A count per window.
+    FixedWindow(FixedWindow),
+    /// Two counts, the earlier weighted by how much of its window is still covered.
+    SlidingWindow(SlidingWindow),
+}
+
+impl Algorithm {
+    /// What a request of `cost` units is told at `now`, and the bucket after it.
+    ///
+    /// A cell that has expired counts as none. A cost of 0 asks without charging. A `now` earlier than
+    /// what the cell has seen never admits more than that instant would have.
+    pub fn decide(&self, cell: Cell, now: Timestamp, cost: u32) -> Decision {
+        match self {
+            Self::Gcra(gcra) | Self::TokenBucket(gcra) => gcra.decide(cell, now, cost),
+            Self::FixedWindow(window) => window.decide(cell, now, cost),
+            Self::SlidingWindow(window) => window.decide(cell, now, cost),
+        }
+    }
+
+    /// Whether a request of one unit would be refused at `now`.
+    pub fn refuses(&self, cell: Cell, now: Timestamp) -> bool {
+        !self.decide(cell, now, 1).is_admitted()
+    }
+
+    /// How much of its quota the bucket has used, in a unit of the algorithm's own: only cells of equal
+    /// algorithms compare. 0 when the cell has expired.
+    pub fn used(&self, cell: Cell, now: Timestamp) -> u128 {
+        match self {
+            Self::Gcra(gcra) | Self::TokenBucket(gcra) => gcra.used(cell, now),
+            Self::FixedWindow(window) => window.used(cell, now),
+            Self::SlidingWindow(window) => window.used(cell, now),
+        }
+    }
+
+    /// The smallest bucket that has used at least as much as each of the two, now and ever after.
+    pub fn join(&self, left: Cell, right: Cell, now: Timestamp) -> Cell {
+        match (left.is_live(now), right.is_live(now)) {
+            (_, false) => return left,
+            (false, true) => return right,
+            (true, true) => {}
+        }
+        match self {
+            Self::Gcra(_) | Self::TokenBucket(_) => Gcra::join(left, right),
+            Self::FixedWindow(_) => FixedWindow::join(left, right),
+            Self::SlidingWindow(window) => window.join(left, right, now),
+        }
+    }
+
+    /// The bucket under these parameters that has used as many units as `cell` has under `from`'s, but
+    /// never more than the whole. Another kind of algorithm starts anew.
+    pub fn convert(&self, from: &Self, cell: Cell, now: Timestamp) -> Cell {
+        if !cell.is_live(now) || self.capacity() == 0 {
+            return Cell::EMPTY;
+        }
+        match (self, from) {
+            (Self::Gcra(to), Self::Gcra(from))
+            | (Self::TokenBucket(to), Self::TokenBucket(from)) => to.convert(from, cell, now),
+            (Self::FixedWindow(to), Self::FixedWindow(from)) => to.convert(from, cell, now),
+            (Self::SlidingWindow(to), Self::SlidingWindow(from)) => to.convert(from, cell, now),
+            _ => Cell::EMPTY,
+        }
+    }
+
+    /// The quota's units a window.
+    pub const fn limit(&self) -> u32 {
+        self.quota().limit()
+    }
+
+    /// The quota's window.
+    pub const fn window(&self) -> Duration {
+        self.quota().window()
+    }
+
+    /// The most units that can be taken at one instant: the burst, or the limit. 0 refuses always.
+    pub const fn capacity(&self) -> u32 {
+        match self {
+            Self::Gcra(gcra) | Self::TokenBucket(gcra) => gcra.burst(),
+            Self::FixedWindow(_) | Self::SlidingWindow(_) => self.limit(),
+        }
+    }
+
+    /// The algorithm's name, as the configuration spells it.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Gcra(_) => "gcra",
+            Self::TokenBucket(_) => "token_bucket",
+            Self::FixedWindow(_) => "fixed_window",
+            Self::SlidingWindow(_) => "sliding_window",
+        }
+    }
+
+    const fn quota(&self) -> Quota {
+        match self {
+            Self::Gcra(gcra) | Self::TokenBucket(gcra) => gcra.quota(),
+            Self::FixedWindow(window) => window.quota(),
+            Self::SlidingWindow(window) => window.quota(),
+        }
+    }
+}
+
+/// `dividend / divisor`, rounded down, for a quotient that is known to fit.
+///
+/// Nearly every dividend fits 64 bits, and a 128-bit division costs several times as much.
+fn div_floor(dividend: u128, divisor: u64) -> u64 {
+    match u64::try_from(dividend) {
+        Ok(narrow) => narrow / divisor,
+        Err(_) => (dividend / u128::from(divisor)) as u64,
+    }
+}
+
+/// `dividend / divisor`, rounded up, for a quotient that is known to fit.
+fn div_ceil(dividend: u128, divisor: u64) -> u64 {
+    match dividend.checked_sub(1) {
+        Some(below) => div_floor(below, divisor) + 1,
+        None => 0,
+    }
+}
+
+/// A refusal that leaves `cell` as it is.
+fn refuse(cell: Cell, now: Timestamp, quota: Refused) -> Decision {
+    Decision {
+        outcome: Outcome::Refuse {
+            retry_at: quota.retry_at,
+        },
+        remaining: quota.remaining,
+        capacity: quota.capacity,
+        reset: cell.whole_at(now),
+        cell,
+    }
+}
+
+/// What a refusal has to tell.
+struct Refused {
+    retry_at: Option<Timestamp>,
+    remaining: u32,
+    capacity: u32,
+}

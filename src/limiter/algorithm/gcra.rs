@@ -1,0 +1,140 @@
+//! The generic cell rate algorithm (ITU-T I.371, as a virtual scheduling algorithm), with bursts.
+//!
+//! A bucket is one *theoretical arrival time* (TAT), the instant at which it is whole again. A unit
+//! moves it by `T = window / limit`; it may lie at most `tau = T * burst` ahead. The fraction of TAT
+//! below a microsecond is kept as a numerator over the limit, so that 3/1s never drifts: every sum here
+//! is in units of 1/limit microseconds.
+
+use super::{Refused, div_ceil, div_floor, refuse};
+use crate::clock::Timestamp;
+use crate::limiter::{Cell, Decision, Outcome, Quota, QuotaError};
+
+/// The parameters of GCRA, and of a token bucket with continuous refill.
+///
+/// Cell: `expires` is TAT rounded up to a microsecond, `a / limit` what the rounding added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gcra {
+    quota: Quota,
+    burst: u32,
+}
+
+impl Gcra {
+    /// At most `burst` units at once, recovering at the quota's rate. A quota of 0 has no burst.
+    ///
+    /// # Errors
+    /// When the burst is 0, or takes longer than [`Quota::MAX_WINDOW`] to recover.
+    pub fn new(quota: Quota, burst: u32) -> Result<Self, QuotaError> {
+        if quota.limit() == 0 {
+            return Ok(Self { quota, burst: 0 });
+        }
+        if burst == 0 {
+            return Err(QuotaError::BurstZero);
+        }
+        let gcra = Self { quota, burst };
+        let tau = gcra.whole().div_ceil(u128::from(quota.limit()));
+        if tau > Quota::MAX_WINDOW.as_micros() {
+            return Err(QuotaError::BurstTooLong);
+        }
+        Ok(gcra)
+    }
+
+    /// The most units that can be taken at one instant.
+    pub const fn burst(&self) -> u32 {
+        self.burst
+    }
+
+    pub(super) const fn quota(&self) -> Quota {
+        self.quota
+    }
+
+    pub(super) fn decide(&self, cell: Cell, now: Timestamp, cost: u32) -> Decision {
+        let backlog = self.used(cell, now);
+        if self.burst == 0 || cost > self.burst {
+            return self.refuse(cell, now, backlog, None);
+        }
+        let charged = backlog + self.units(cost);
+        let Some(left) = self.whole().checked_sub(charged) else {
+            let wait = div_ceil(charged - self.whole(), self.limit());
+            return self.refuse(cell, now, backlog, Some(now.saturating_add_micros(wait)));
+        };
+        let cell = self.cell(now, charged);
+        Decision {
+            outcome: Outcome::Admit,
+            remaining: div_floor(left, self.quota.window_micros()) as u32,
+            capacity: self.burst,
+            reset: cell.whole_at(now),
+            cell,
+        }
+    }
+
+    /// How far TAT lies ahead of `now`, in 1/limit microseconds.
+    pub(super) fn used(&self, cell: Cell, now: Timestamp) -> u128 {
+        let ahead = cell.expires.saturating_sub(now.as_micros());
+        (u128::from(ahead) * u128::from(self.limit())).saturating_sub(u128::from(cell.a))
+    }
+
+    /// The later TAT.
+    pub(super) fn join(left: Cell, right: Cell) -> Cell {
+        let tat = |cell: Cell| (cell.expires, std::cmp::Reverse(cell.a));
+        if tat(left) >= tat(right) { left } else { right }
+    }
+
+    /// Keeps units, and what there is of a further one, rounded up.
+    pub(super) fn convert(&self, from: &Self, cell: Cell, now: Timestamp) -> Cell {
+        let backlog = from.used(cell, now);
+        let (old, new) = (
+            u128::from(from.quota.window_micros()),
+            u128::from(self.quota.window_micros()),
+        );
+        let carried = backlog / old * new + (backlog % old * new).div_ceil(old);
+        self.cell(now, carried.min(self.whole()))
+    }
+
+    fn refuse(
+        &self,
+        cell: Cell,
+        now: Timestamp,
+        backlog: u128,
+        retry_at: Option<Timestamp>,
+    ) -> Decision {
+        let left = self.whole().saturating_sub(backlog);
+        let remaining = div_floor(left, self.quota.window_micros()) as u32;
+        refuse(
+            cell,
+            now,
+            Refused {
+                retry_at,
+                remaining,
+                capacity: self.burst,
+            },
+        )
+    }
+
+    /// The cell whose TAT lies `backlog` ahead of `now`.
+    fn cell(&self, now: Timestamp, backlog: u128) -> Cell {
+        if backlog == 0 {
+            return Cell::EMPTY;
+        }
+        let ahead = div_ceil(backlog, self.limit());
+        let added = u128::from(ahead) * u128::from(self.limit()) - backlog;
+        Cell {
+            expires: now.as_micros().saturating_add(ahead),
+            a: added as u32,
+            b: 0,
+        }
+    }
+
+    /// `cost` units: T each, in 1/limit microseconds.
+    fn units(&self, cost: u32) -> u128 {
+        u128::from(self.quota.window_micros()) * u128::from(cost)
+    }
+
+    /// tau, in 1/limit microseconds.
+    fn whole(&self) -> u128 {
+        self.units(self.burst)
+    }
+
+    fn limit(&self) -> u64 {
+        u64::from(self.quota.limit())
+    }
+}

@@ -1,0 +1,148 @@
+//! What one policy says of a request, and what all of them say together.
+
+use std::cmp::Ordering;
+
+use smallvec::SmallVec;
+
+use super::Cell;
+use crate::clock::Timestamp;
+
+/// What one policy says of one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// Admit or refuse.
+    pub outcome: Outcome,
+    /// Whole units that could be taken right now, after this charge, rounded down.
+    pub remaining: u32,
+    /// The most that `remaining` can ever be: the burst, or the limit.
+    pub capacity: u32,
+    /// When the bucket is whole again if nothing more comes.
+    pub reset: Timestamp,
+    /// The bucket after the charge; as it was when refused.
+    pub cell: Cell,
+}
+
+/// Whether a request is admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The units were there.
+    Admit,
+    /// The units were not there, and nothing is charged.
+    Refuse {
+        /// The first instant at which the same request is admitted if nothing else comes; `None` when
+        /// there is no such instant, because the bucket can never hold as much.
+        retry_at: Option<Timestamp>,
+    },
+}
+
+impl Decision {
+    /// Whether the outcome is [`Outcome::Admit`].
+    pub const fn is_admitted(&self) -> bool {
+        matches!(self.outcome, Outcome::Admit)
+    }
+
+    /// Orders decisions by how much they bind: refusals last, the longest wait (and never) last of
+    /// them; admissions by what share of the capacity remains.
+    fn compare_tightness(&self, other: &Self) -> Ordering {
+        match (self.outcome, other.outcome) {
+            (Outcome::Admit, Outcome::Admit) => {
+                let share = |of: &Self, by: &Self| u64::from(of.remaining) * u64::from(by.capacity);
+                share(other, self).cmp(&share(self, other))
+            }
+            (Outcome::Admit, Outcome::Refuse { .. }) => Ordering::Less,
+            (Outcome::Refuse { .. }, Outcome::Admit) => Ordering::Greater,
+            (Outcome::Refuse { retry_at: left }, Outcome::Refuse { retry_at: right }) => {
+                let end = |retry_at: Option<Timestamp>| (retry_at.is_none(), retry_at);
+                end(left).cmp(&end(right))
+            }
+        }
+    }
+}
+
+/// What all policies of a request say together: it is admitted if none refuses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// A decision for each charge, in their order.
+    pub decisions: SmallVec<[Decision; 4]>,
+    /// Which of them decides: of those that refuse the longest retry, else the one with the smallest
+    /// remaining share; the first of equals. 0 when there are none.
+    pub deciding: usize,
+}
+
+impl Verdict {
+    /// The verdict of these decisions.
+    pub fn new(decisions: SmallVec<[Decision; 4]>) -> Self {
+        let mut deciding = 0;
+        for (index, decision) in decisions.iter().enumerate().skip(1) {
+            if decision.compare_tightness(&decisions[deciding]).is_gt() {
+                deciding = index;
+            }
+        }
+        Self {
+            decisions,
+            deciding,
+        }
+    }
+
+    /// The decision that decides; `None` when no policy had a say.
+    pub fn decision(&self) -> Option<&Decision> {
+        self.decisions.get(self.deciding)
+    }
+
+    /// Whether no policy refuses.
+    pub fn is_admitted(&self) -> bool {
+        self.decision().is_none_or(Decision::is_admitted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use smallvec::smallvec;
+
+    fn decision(outcome: Outcome, remaining: u32, capacity: u32) -> Decision {
+        let (reset, cell) = (Timestamp::EPOCH, Cell::EMPTY);
+        Decision {
+            outcome,
+            remaining,
+            capacity,
+            reset,
+            cell,
+        }
+    }
+
+    fn refusal(retry_at: Option<u64>) -> Decision {
+        let retry_at = retry_at.map(Timestamp::from_micros);
+        decision(Outcome::Refuse { retry_at }, 0, 9)
+    }
+
+    #[test]
+    fn no_policy_admits() {
+        let verdict = Verdict::new(smallvec![]);
+        assert!(verdict.is_admitted());
+        assert_eq!(verdict.decision(), None);
+    }
+
+    #[test]
+    fn the_smallest_remaining_share_decides_an_admission() {
+        let admit = |remaining, capacity| decision(Outcome::Admit, remaining, capacity);
+        let verdict = Verdict::new(smallvec![
+            admit(9, 10),
+            admit(40, 1000),
+            admit(4, 100),
+            admit(5, 10)
+        ]);
+        assert!(verdict.is_admitted());
+        assert_eq!(verdict.deciding, 1);
+    }
+
+    #[test]
+    fn the_longest_retry_decides_a_refusal_and_never_is_the_longest() {
+        let admit = decision(Outcome::Admit, 0, 10);
+        let verdict = Verdict::new(smallvec![refusal(Some(7)), admit, refusal(Some(9))]);
+        assert!(!verdict.is_admitted());
+        assert_eq!(verdict.deciding, 2);
+        let verdict = Verdict::new(smallvec![refusal(Some(u64::MAX)), refusal(None), admit]);
+        assert_eq!(verdict.deciding, 1);
+    }
+}

@@ -1,0 +1,146 @@
+//! Whose bucket it is: a 64-bit keyed hash of the parts of a key. No key text is kept.
+//!
+//! Which parts a request has is the business of `rules`.
+
+use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+use siphasher::sip::SipHasher13;
+
+/// The name of a bucket within its policy: SipHash-1-3 of the key's parts under a [`Secret`].
+///
+/// Both identity and placement come from it, and clients choose the keys: hence a keyed hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fingerprint(u64);
+
+impl Fingerprint {
+    /// The one value that no key has; stores mark entries of their own with it.
+    pub(crate) const RESERVED: u64 = u64::MAX;
+
+    /// The fingerprint with these bits (from a snapshot, or a test). All ones is taken for its
+    /// neighbour.
+    pub const fn from_bits(bits: u64) -> Self {
+        if bits == Self::RESERVED {
+            return Self(bits - 1);
+        }
+        Self(bits)
+    }
+
+    /// The fingerprint's bits.
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+}
+
+/// The 128-bit key under which fingerprints are made; kept from clients, so that they cannot aim.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Secret {
+    key: [u64; 2],
+}
+
+impl Secret {
+    /// A secret of this process, from the operating system's randomness (by way of the standard
+    /// library's own hash keys).
+    pub fn random() -> Self {
+        let seed = RandomState::new();
+        Self::from_key([seed.hash_one(0_u64), seed.hash_one(1_u64)])
+    }
+
+    /// The secret with this key.
+    pub const fn from_key(key: [u64; 2]) -> Self {
+        Self { key }
+    }
+
+    /// The key, to be kept beside a snapshot.
+    pub const fn key(&self) -> [u64; 2] {
+        self.key
+    }
+
+    /// Starts a fingerprint.
+    pub fn hasher(&self) -> KeyHasher {
+        KeyHasher(SipHasher13::new_with_keys(self.key[0], self.key[1]))
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// Takes the parts of a key, in order, and makes its [`Fingerprint`].
+#[derive(Clone, Debug)]
+pub struct KeyHasher(SipHasher13);
+
+impl KeyHasher {
+    /// Adds a part: its kind (a header is not an address, even if it reads like one) and its value.
+    ///
+    /// Kind and length come before the value, so that no two lists of parts are fed alike.
+    pub fn part(&mut self, kind: u8, value: &[u8]) {
+        // A part is a piece of a request's head, far below 2^56 bytes.
+        self.0.write_u64(u64::from(kind) << 56 | value.len() as u64);
+        self.0.write(value);
+    }
+
+    /// The fingerprint of the parts so far.
+    pub fn finish(self) -> Fingerprint {
+        Fingerprint::from_bits(self.0.finish())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fingerprint(secret: &Secret, parts: &[(u8, &str)]) -> Fingerprint {
+        let mut hasher = secret.hasher();
+        for (kind, value) in parts {
+            hasher.part(*kind, value.as_bytes());
+        }
+        hasher.finish()
+    }
+
+    #[test]
+    fn the_same_parts_under_the_same_secret_are_the_same_key() {
+        let secret = Secret::random();
+        let again = Secret::from_key(secret.key());
+        let parts = [(1, "alice"), (2, "")];
+        assert_eq!(fingerprint(&secret, &parts), fingerprint(&again, &parts));
+        assert_ne!(
+            fingerprint(&secret, &parts),
+            fingerprint(&Secret::random(), &parts)
+        );
+    }
+
+    #[test]
+    fn kind_order_and_boundaries_tell_keys_apart() {
+        let secret = Secret::from_key([1, 2]);
+        let different: [&[(u8, &str)]; 7] = [
+            &[],
+            &[(1, "")],
+            &[(1, "1.2.3.4")],
+            &[(2, "1.2.3.4")],
+            &[(1, "ab"), (1, "c")],
+            &[(1, "a"), (1, "bc")],
+            &[(1, "c"), (1, "ab")],
+        ];
+        for (i, left) in different.iter().enumerate() {
+            for right in &different[i + 1..] {
+                assert_ne!(fingerprint(&secret, left), fingerprint(&secret, right));
+            }
+        }
+    }
+
+    #[test]
+    fn no_fingerprint_is_the_reserved_one() {
+        assert_ne!(
+            Fingerprint::from_bits(Fingerprint::RESERVED).bits(),
+            Fingerprint::RESERVED
+        );
+    }
+
+    #[test]
+    fn a_secret_is_not_printed() {
+        assert_eq!(format!("{:?}", Secret::from_key([7, 7])), "Secret(..)");
+    }
+}

@@ -1,0 +1,279 @@
+//! The buckets of one policy: a fixed number of them, made as keys first touch them, and their move to a
+//! table of another size or quota. Deciding and charging is in `memory`.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use super::bucket::{Bucket, ENTRIES, Entry, FLOOR, Loss, Rules};
+use crate::clock::Timestamp;
+use crate::limiter::{Algorithm, Cell, Decision, Fingerprint};
+
+/// Buckets that are allocated together, 8 KiB.
+const SEGMENT: usize = 64;
+
+/// The buckets of one policy.
+///
+/// Its size is fixed: 1.5 entries a key, 38 bytes. An untouched table costs next to nothing, and one
+/// that has been touched everywhere never allocates again. Nothing sweeps it: an entry that has expired
+/// is free space.
+pub struct Table {
+    policy: Box<str>,
+    algorithm: Algorithm,
+    on_full: OnFull,
+    keys: usize,
+    buckets: usize,
+    /// Each made on first use. An empty one was moved to the successor before it was ever used.
+    segments: Box<[OnceLock<Box<[Bucket]>>]>,
+    /// Set before the first bucket is marked as moved.
+    successor: OnceLock<Arc<Table>>,
+    evictions: AtomicU64,
+    unrecorded: AtomicU64,
+}
+
+/// What happens to a new key when every entry it could have still counts.
+///
+/// Either way an entry that would refuse is never dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnFull {
+    /// The key that has used least is forgotten; when all refuse, the new one is admitted unrecorded.
+    #[default]
+    Forget,
+    /// The new key starts with at least what any forgotten one had used: no key ever exceeds its
+    /// limit, and new keys pay for it while the table is full.
+    Strict,
+}
+
+impl Table {
+    /// The table of a policy, for about `keys` keys (at least one).
+    pub fn new(
+        policy: impl Into<Box<str>>,
+        algorithm: Algorithm,
+        keys: usize,
+        on_full: OnFull,
+    ) -> Self {
+        let buckets = Self::buckets_for(keys);
+        Self {
+            policy: policy.into(),
+            algorithm,
+            on_full,
+            keys,
+            buckets,
+            segments: (0..buckets.div_ceil(SEGMENT))
+                .map(|_| OnceLock::new())
+                .collect(),
+            successor: OnceLock::new(),
+            evictions: AtomicU64::new(0),
+            unrecorded: AtomicU64::new(0),
+        }
+    }
+
+    /// The bytes that a table for `keys` keys has when every part of it has been touched.
+    pub const fn bytes_for(keys: usize) -> usize {
+        let buckets = Self::buckets_for(keys);
+        let segments = buckets.div_ceil(SEGMENT);
+        size_of::<Self>()
+            + buckets * size_of::<Bucket>()
+            + segments * size_of::<OnceLock<Box<[Bucket]>>>()
+    }
+
+    const fn buckets_for(keys: usize) -> usize {
+        let slots = keys.saturating_add(keys.div_ceil(2));
+        let buckets = slots.div_ceil(ENTRIES);
+        if buckets == 0 { 1 } else { buckets }
+    }
+
+    /// The policy's name.
+    pub fn policy(&self) -> &str {
+        &self.policy
+    }
+
+    /// How the policy decides.
+    pub const fn algorithm(&self) -> &Algorithm {
+        &self.algorithm
+    }
+
+    /// What happens when the table is full.
+    pub const fn on_full(&self) -> OnFull {
+        self.on_full
+    }
+
+    /// For how many keys the table was made.
+    pub const fn keys(&self) -> usize {
+        self.keys
+    }
+
+    /// Entries dropped, or merged into others, though they still counted.
+    pub fn evictions(&self) -> u64 {
+        self.evictions.load(Ordering::Relaxed)
+    }
+
+    /// Charges admitted without a record because every entry they could have refuses.
+    pub fn unrecorded(&self) -> u64 {
+        self.unrecorded.load(Ordering::Relaxed)
+    }
+
+    /// How many keys have an entry that still counts. Looks at every touched bucket, one at a time
+    /// (some 3 ms for a million keys): for a metric, not for a request.
+    pub fn live(&self, now: Timestamp) -> usize {
+        let buckets = self.segments.iter().filter_map(OnceLock::get).flatten();
+        let keys = |bucket: &Bucket| {
+            bucket
+                .0
+                .lock()
+                .live(now)
+                .filter(|entry| entry.tag != FLOOR)
+                .count()
+        };
+        buckets.map(keys).sum()
+    }
+
+    /// What `charge_all` would say to this charge alone; leaves everything as it is.
+    pub fn peek(&self, key: Fingerprint, cost: u32, now: Timestamp) -> Decision {
+        let index = self.index(key.bits());
+        let Some(segment) = self.segments[index / SEGMENT].get() else {
+            return self.algorithm.decide(Cell::EMPTY, now, cost);
+        };
+        let slots = segment.get(index % SEGMENT).map(|bucket| bucket.0.lock());
+        match slots.filter(|slots| !slots.moved) {
+            Some(slots) => {
+                let seat = slots.seat(key.bits(), self.rules(), now);
+                self.algorithm.decide(seat.cell, now, cost)
+            }
+            None => self.next().peek(key, cost, now),
+        }
+    }
+
+    /// Moves every bucket to `successor`, which from then on is charged in this table's place, also
+    /// through this one: whoever still holds it follows.
+    ///
+    /// Used units are kept ([`Algorithm::convert`]), and no charge is lost, whatever is charged
+    /// meanwhile. Publish `successor` only afterwards: a charge that reaches it directly before its
+    /// bucket was moved would find it whole. A table has one successor; a later one succeeds that.
+    pub fn replaced_by(&self, successor: Arc<Table>, now: Timestamp) {
+        if let Err(successor) = self.successor.set(successor) {
+            return self.next().replaced_by(successor, now);
+        }
+        for (index, segment) in self.segments.iter().enumerate() {
+            let segment = segment.get_or_init(Box::default);
+            for (offset, bucket) in segment.iter().enumerate() {
+                while !self.try_move(index * SEGMENT + offset, bucket, now) {
+                    std::thread::yield_now();
+                }
+            }
+        }
+    }
+
+    /// Moves one bucket; `false` when a bucket of the successor was locked.
+    ///
+    /// It never waits for a lock while it holds one, since charges lock buckets of several tables in
+    /// the order of their addresses. What it has copied by then is copied again: until this bucket is
+    /// marked nobody charges the copies.
+    fn try_move(&self, index: usize, bucket: &Bucket, now: Timestamp) -> bool {
+        let mut slots = bucket.0.lock();
+        let copied = slots.live(now).all(|entry| {
+            let keys = match entry.tag {
+                FLOOR => self.keys_of(index),
+                tag => tag..=tag,
+            };
+            self.next().try_adopt(keys, &self.algorithm, entry, now)
+        });
+        if copied {
+            slots.leave();
+        }
+        copied
+    }
+
+    /// Takes over an entry that holds for these keys of a predecessor; `false` when a bucket was locked.
+    fn try_adopt(
+        &self,
+        keys: RangeInclusive<u64>,
+        from: &Algorithm,
+        entry: Entry,
+        now: Timestamp,
+    ) -> bool {
+        let adopted = Entry {
+            cell: self.algorithm.convert(from, entry.cell, now),
+            ..entry
+        };
+        for index in self.index(*keys.start())..=self.index(*keys.end()) {
+            let Some(bucket) = self.bucket(index) else {
+                return self.next().try_adopt(keys, from, entry, now);
+            };
+            let Some(mut slots) = bucket.0.try_lock() else {
+                return false;
+            };
+            if slots.moved {
+                drop(slots);
+                return self.next().try_adopt(keys, from, entry, now);
+            }
+            self.count(slots.adopt(adopted, self.rules(), now));
+        }
+        true
+    }
+
+    /// The bucket of a key, made if it is the first there; `None` when it was moved before it was made.
+    pub(super) fn bucket_of(&self, key: Fingerprint) -> Option<&Bucket> {
+        self.bucket(self.index(key.bits()))
+    }
+
+    /// Who counts in this table's place once a bucket has moved.
+    pub(super) fn next(&self) -> &Self {
+        self.successor
+            .get()
+            .expect("the successor is set before a bucket is marked as moved")
+    }
+
+    /// The rules by which the buckets are filled.
+    pub(super) const fn rules(&self) -> Rules<'_> {
+        Rules {
+            algorithm: &self.algorithm,
+            on_full: self.on_full,
+        }
+    }
+
+    /// Counts what a charge cost other keys.
+    pub(super) fn count(&self, loss: Loss) {
+        match loss {
+            Loss::None => {}
+            Loss::Evicted(entries) => {
+                self.evictions.fetch_add(entries, Ordering::Relaxed);
+            }
+            Loss::Unrecorded => {
+                self.unrecorded.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn bucket(&self, index: usize) -> Option<&Bucket> {
+        let segment = self.segments[index / SEGMENT].get_or_init(|| {
+            let buckets = SEGMENT.min(self.buckets - index / SEGMENT * SEGMENT);
+            (0..buckets).map(|_| Bucket::default()).collect()
+        });
+        segment.get(index % SEGMENT)
+    }
+
+    /// The bucket that a key belongs to: the key's place among all keys, scaled to the buckets, so that
+    /// a bucket has the keys of one range.
+    fn index(&self, key: u64) -> usize {
+        ((u128::from(key) * self.buckets as u128) >> 64) as usize
+    }
+
+    /// The keys that belong to a bucket: the inverse of `index`.
+    fn keys_of(&self, index: usize) -> RangeInclusive<u64> {
+        let first = |index: usize| ((index as u128) << 64).div_ceil(self.buckets as u128);
+        first(index) as u64..=(first(index + 1) - 1) as u64
+    }
+}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table")
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;
