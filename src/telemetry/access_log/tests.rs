@@ -1,0 +1,146 @@
+use std::{fs, time::Instant};
+
+use super::*;
+
+fn record(path: &[u8]) -> Record<'_> {
+    Record {
+        time: Timestamp::from_micros(0),
+        client_ip: [127, 0, 0, 1].into(),
+        method: b"GET",
+        host: b"x",
+        path,
+        version: Version::HTTP_11,
+        status: 200,
+        bytes: 0,
+        duration: Duration::ZERO,
+        upstream: None,
+        route: b"",
+        policy: b"",
+        decision: "",
+        referer: b"",
+        user_agent: b"",
+        request_id: b"",
+    }
+}
+
+fn open(path: &std::path::Path) -> (AccessLog, Registry) {
+    let registry = Registry::default();
+    let spec = AccessLogSpec {
+        format: Format::Combined,
+        target: Target::File(path.into()),
+    };
+    (
+        AccessLog::open(&spec, 2, &registry).expect("opens"),
+        registry,
+    )
+}
+
+fn dropped(registry: &Registry) -> u64 {
+    access_log_dropped(registry).get()
+}
+
+const DEADLINE: Duration = Duration::from_secs(10);
+
+fn wait_for(mut condition: impl FnMut() -> bool) {
+    #[expect(clippy::disallowed_methods, reason = "a test's deadline")]
+    let now = Instant::now;
+    let start = now();
+    while !condition() {
+        assert!(now() - start < DEADLINE, "not in time");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn every_line_is_written_before_it_closes() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("access.log");
+    let (log, registry) = open(&path);
+    std::thread::scope(|scope| {
+        for worker in 0..2 {
+            let log = &log;
+            scope.spawn(move || {
+                for i in 0..5_000 {
+                    log.record(worker, &record(format!("/{worker}/{i}").as_bytes()));
+                }
+            });
+        }
+    });
+    assert!(log.close(DEADLINE));
+    let text = fs::read_to_string(&path).expect("written");
+    assert_eq!((text.lines().count(), dropped(&registry)), (10_000, 0));
+    for worker in 0..2 {
+        let mine = format!("/{worker}/");
+        let numbers: Vec<usize> = text
+            .lines()
+            .filter_map(|line| line.split_once(&mine)?.1.split(' ').next()?.parse().ok())
+            .collect();
+        assert_eq!(numbers, (0..5_000).collect::<Vec<_>>(), "in order");
+    }
+}
+
+#[test]
+fn a_sleeping_writer_wakes_for_a_line() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("access.log");
+    let (log, _registry) = open(&path);
+    for i in 1..=3 {
+        wait_for(|| log.shared.parked.load(Relaxed));
+        log.record(0, &record(b"/"));
+        wait_for(|| fs::read_to_string(&path).is_ok_and(|text| text.lines().count() == i));
+    }
+}
+
+#[test]
+fn reopens_after_the_file_was_moved() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (path, moved) = (
+        directory.path().join("access.log"),
+        directory.path().join("access.log.1"),
+    );
+    let (log, _registry) = open(&path);
+    log.record(0, &record(b"/before"));
+    wait_for(|| fs::read_to_string(&path).is_ok_and(|text| text.contains("/before")));
+    fs::rename(&path, &moved).expect("moves");
+    log.reopen();
+    wait_for(|| path.exists());
+    log.record(0, &record(b"/after"));
+    assert!(log.close(DEADLINE));
+    assert!(
+        fs::read_to_string(&path)
+            .expect("reopened")
+            .contains("/after")
+    );
+    assert!(!fs::read_to_string(&moved).expect("kept").contains("/after"));
+}
+
+#[test]
+fn lines_that_cannot_be_written_are_counted() {
+    // Writing to it always says that the disk is full.
+    let (log, registry) = open("/dev/full".as_ref());
+    log.record(0, &record(b"/1"));
+    log.record(1, &record(b"/2"));
+    assert!(log.close(DEADLINE));
+    assert_eq!(dropped(&registry), 2);
+}
+
+#[test]
+fn a_full_queue_drops_and_counts() {
+    let mut queue = Queue::default();
+    let long = vec![b'a'; 32 * 1024];
+    let kept = (0..1_000).filter(|_| queue.push(&record(&long))).count();
+    assert_eq!(kept, queue.len());
+    assert!((32..1_000).contains(&kept), "{kept}");
+    queue.drain(|record| assert_eq!(record.path, long));
+    assert!(queue.is_empty() && queue.push(&record(&long)));
+}
+
+#[test]
+fn a_path_that_cannot_be_opened_is_an_error_at_once() {
+    let spec = AccessLogSpec {
+        format: Format::Json,
+        target: Target::File("/nonexistent/access.log".into()),
+    };
+    let error = AccessLog::open(&spec, 1, &Registry::default()).expect_err("no such directory");
+    assert_eq!(error.kind(), io::ErrorKind::NotFound);
+}

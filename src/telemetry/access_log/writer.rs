@@ -1,0 +1,187 @@
+//! The writer's thread: takes the queues, formats, writes, sleeps.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Write},
+    path::{Path, PathBuf},
+    sync::{Arc, atomic::Ordering::Relaxed},
+    thread,
+    time::Duration,
+};
+
+use tracing::{error, info};
+
+use super::{AccessLogSpec, Shared, Target, format::Formatter, queue::Queue};
+
+/// How long lines wait to be written together.
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// What is formatted before it is written.
+const BATCH: usize = 64 * 1024;
+
+/// Owns the file, and everything that is only the writer's.
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    output: Output,
+    formatter: Formatter,
+    /// Swapped with each queue in turn, so that workers wait for a swap only.
+    taken: Queue,
+    batch: Vec<u8>,
+    /// Lines in `batch`.
+    lines: u64,
+}
+
+impl Writer {
+    pub(super) fn open(spec: &AccessLogSpec, shared: Arc<Shared>) -> io::Result<Self> {
+        Ok(Self {
+            shared,
+            output: Output::open(&spec.target)?,
+            formatter: Formatter::new(spec.format),
+            taken: Queue::default(),
+            batch: Vec::with_capacity(2 * BATCH),
+            lines: 0,
+        })
+    }
+
+    /// Writes until the log is closed.
+    pub(super) fn run(mut self) {
+        loop {
+            if self.shared.reopen.swap(false, Relaxed) {
+                self.output.reopen();
+            }
+            // Read first, so that what was queued before the log was closed is written.
+            let stop = self.shared.stop.load(Relaxed);
+            let wrote = self.write_queues();
+            if stop {
+                break;
+            }
+            if wrote {
+                thread::park_timeout(INTERVAL)
+            } else {
+                self.park()
+            }
+        }
+        *self.shared.stopped.lock() = true;
+        self.shared.at_stop.notify_all();
+    }
+
+    /// Sleeps until there is something to do.
+    fn park(&self) {
+        let shared = &self.shared;
+        // A worker that queues after this look at its queue has seen the flag: its lock comes after ours.
+        shared.parked.store(true, Relaxed);
+        let idle = shared.queues.iter().all(|queue| queue.lock().is_empty());
+        if idle && !shared.stop.load(Relaxed) && !shared.reopen.load(Relaxed) {
+            thread::park();
+        }
+        shared.parked.store(false, Relaxed);
+    }
+
+    /// Writes all that is queued; returns whether there was anything.
+    fn write_queues(&mut self) -> bool {
+        let mut any = false;
+        for index in 0..self.shared.queues.len() {
+            std::mem::swap(&mut *self.shared.queues[index].lock(), &mut self.taken);
+            any |= !self.taken.is_empty();
+            let mut taken = std::mem::take(&mut self.taken);
+            taken.drain(|record| {
+                self.formatter.write(&mut self.batch, record);
+                self.lines += 1;
+                if self.batch.len() >= BATCH {
+                    self.write_batch();
+                }
+            });
+            self.taken = taken;
+        }
+        self.write_batch();
+        any
+    }
+
+    fn write_batch(&mut self) {
+        if !self.batch.is_empty() && !self.output.write(&self.batch) {
+            self.shared.dropped.add(self.lines);
+        }
+        self.batch.clear();
+        self.lines = 0;
+    }
+}
+
+/// Where lines go, and whether that works.
+struct Output {
+    sink: Sink,
+    /// Whether the last write failed, so that a full disk is reported once.
+    failing: bool,
+    /// Whether the file may end in half a line.
+    torn: bool,
+}
+
+enum Sink {
+    Stdout,
+    File { file: File, path: PathBuf },
+}
+
+impl Output {
+    fn open(target: &Target) -> io::Result<Self> {
+        let sink = match target {
+            Target::Stdout => Sink::Stdout,
+            Target::File(path) => Sink::File {
+                file: append(path)?,
+                path: path.clone(),
+            },
+        };
+        Ok(Self {
+            sink,
+            failing: false,
+            torn: false,
+        })
+    }
+
+    /// Writes whole lines; returns whether they were taken.
+    fn write(&mut self, lines: &[u8]) -> bool {
+        let result = match &mut self.sink {
+            Sink::Stdout => write_all(&mut io::stdout().lock(), lines, self.torn),
+            Sink::File { file, .. } => write_all(file, lines, self.torn),
+        };
+        self.torn = result.is_err();
+        match &result {
+            Err(error) if !self.failing => {
+                error!(
+                    "cannot write the access log, lines are dropped until it can be written: {error}"
+                );
+            }
+            Ok(()) if self.failing => info!("the access log can be written again"),
+            _ => {}
+        }
+        self.failing = result.is_err();
+        result.is_ok()
+    }
+
+    /// Opens the file anew by its name; keeps the one that is open if that fails.
+    fn reopen(&mut self) {
+        let Sink::File { file, path } = &mut self.sink else {
+            return;
+        };
+        match append(path) {
+            Ok(new) => {
+                *file = new;
+                self.torn = false;
+                info!("access log {} reopened", path.display());
+            }
+            Err(error) => {
+                error!("cannot reopen the access log {}: {error}", path.display());
+            }
+        }
+    }
+}
+
+fn write_all(sink: &mut impl Write, lines: &[u8], torn: bool) -> io::Result<()> {
+    if torn {
+        sink.write_all(b"\n")?;
+    }
+    sink.write_all(lines)?;
+    sink.flush()
+}
+
+fn append(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).open(path)
+}
