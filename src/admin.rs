@@ -1,1 +1,182 @@
-//! TODO
+//! The admin listener's endpoints.
+//!
+//! | path | answers |
+//! | --- | --- |
+//! | `/metrics` | every metric, in Prometheus's text format |
+//! | `/livez` | 200 while the process runs: never depends on upstreams or stores |
+//! | `/readyz` | 200 while it takes traffic, 503 while it starts or drains |
+//!
+//! Anything else is 404, other methods than GET and HEAD are 405. Nothing here changes anything.
+
+pub mod health;
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use http::{
+    HeaderValue, Method, Request, Response, StatusCode,
+    header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE},
+};
+use http_body_util::Full;
+
+use self::health::Readiness;
+use crate::telemetry::registry::{self, Registry};
+
+/// Answers requests to the admin listener.
+#[derive(Clone, Debug)]
+pub struct Admin {
+    registry: Registry,
+    readiness: Readiness,
+}
+
+impl Admin {
+    /// Shows the metrics of `registry` and the state of `readiness`.
+    pub fn new(registry: Registry, readiness: Readiness) -> Self {
+        Self {
+            registry,
+            readiness,
+        }
+    }
+
+    /// Answers one request; its body is not read. To HEAD, the body is left out by whoever sends it.
+    pub fn handle<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
+        let endpoint: fn(&Self) -> Response<Full<Bytes>> = match request.uri().path() {
+            "/metrics" => Self::metrics,
+            "/livez" => |_| text(StatusCode::OK, "alive\n"),
+            "/readyz" => Self::ready,
+            _ => {
+                return text(
+                    StatusCode::NOT_FOUND,
+                    "not found: try /metrics, /livez or /readyz\n",
+                );
+            }
+        };
+        if *request.method() == Method::GET || *request.method() == Method::HEAD {
+            return endpoint(self);
+        }
+        let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+        response
+            .headers_mut()
+            .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        response
+    }
+
+    fn metrics(&self) -> Response<Full<Bytes>> {
+        let mut response = text(StatusCode::OK, self.registry.render());
+        let content_type = HeaderValue::from_static(registry::CONTENT_TYPE);
+        response.headers_mut().insert(CONTENT_TYPE, content_type);
+        response
+    }
+
+    fn ready(&self) -> Response<Full<Bytes>> {
+        let state = self.readiness.get();
+        let status = match state {
+            health::State::Ready => StatusCode::OK,
+            health::State::Starting | health::State::Draining => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        text(status, format!("{}\n", state.as_str()))
+    }
+}
+
+/// As the server calls it: nothing here fails.
+impl<B> hyper::service::Service<Request<B>> for Admin {
+    type Response = Response<Full<Bytes>>;
+    type Error = Infallible;
+    type Future = std::future::Ready<Result<Self::Response, Infallible>>;
+
+    fn call(&self, request: Request<B>) -> Self::Future {
+        std::future::ready(Ok(self.handle(&request)))
+    }
+}
+
+fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::{health::State, *};
+
+    fn ask(admin: &Admin, method: Method, path: &str) -> (u16, http::HeaderMap, String) {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .body(())
+            .expect("valid");
+        let (head, body) = admin.handle(&request).into_parts();
+        let body = futures_body(body);
+        (head.status.as_u16(), head.headers, body)
+    }
+
+    fn futures_body(body: Full<Bytes>) -> String {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .expect("a runtime");
+        let bytes = runtime
+            .block_on(body.collect())
+            .expect("infallible")
+            .to_bytes();
+        String::from_utf8(bytes.into()).expect("text")
+    }
+
+    fn admin() -> (Admin, Readiness) {
+        let readiness = Readiness::default();
+        (
+            Admin::new(Registry::default(), readiness.clone()),
+            readiness,
+        )
+    }
+
+    #[test]
+    fn readiness_follows_the_life_of_the_process_and_liveness_does_not() {
+        let (admin, readiness) = admin();
+        for (state, status) in [
+            (State::Starting, 503),
+            (State::Ready, 200),
+            (State::Draining, 503),
+        ] {
+            readiness.set(state);
+            let (got, _, body) = ask(&admin, Method::GET, "/readyz");
+            assert_eq!((got, body.trim_end()), (status, state.as_str()));
+            assert_eq!(ask(&admin, Method::GET, "/livez").0, 200);
+        }
+    }
+
+    #[test]
+    fn metrics_say_which_version_of_the_format_they_are() {
+        let (admin, _) = admin();
+        let _kept = crate::telemetry::metrics::build_info(&admin.registry, "1.2.3", "abc");
+        let (status, headers, body) = ask(&admin, Method::GET, "/metrics");
+        assert_eq!(
+            (status, &headers[CONTENT_TYPE]),
+            (200, &HeaderValue::from_static(registry::CONTENT_TYPE))
+        );
+        assert!(
+            body.contains("sluicegate_build_info{version=\"1.2.3\",revision=\"abc\"} 1\n"),
+            "{body}"
+        );
+    }
+
+    #[test]
+    fn what_is_not_there_is_404_and_what_cannot_be_done_405() {
+        let (admin, _) = admin();
+        assert_eq!(ask(&admin, Method::GET, "/").0, 404);
+        assert_eq!(ask(&admin, Method::POST, "/nothing").0, 404);
+        assert_eq!(ask(&admin, Method::HEAD, "/livez").0, 200);
+        let (status, headers, _) = ask(&admin, Method::POST, "/livez");
+        assert_eq!(
+            (status, &headers[ALLOW]),
+            (405, &HeaderValue::from_static("GET, HEAD"))
+        );
+    }
+}
