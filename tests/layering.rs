@@ -101,11 +101,14 @@ impl Place {
         let shown = path.join("::");
         let rank = |name: &str| layers.iter().position(|layer| layer == name);
 
-        if let (Some(own), Some(used)) = (rank(&self.layer), self.named_layer(&path).and_then(rank))
+        let above = |used: &usize| rank(&self.layer).is_some_and(|own| *used > own);
+        if self
+            .named_layer(&path)
+            .and_then(rank)
+            .filter(above)
+            .is_some()
         {
-            if used > own {
-                return Some(format!("`{shown}` is above `{}`", self.layer));
-            }
+            return Some(format!("`{shown}` is above `{}`", self.layer));
         }
         let names_schema = path.windows(2).any(|pair| pair == ["config", "schema"]);
         if names_schema && !["config", "app"].contains(&self.layer.as_str()) {

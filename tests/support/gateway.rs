@@ -1,0 +1,194 @@
+//! The real binary, started with a configuration text in a directory of its own and ended on drop.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::{fs, thread};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use super::{client, wait_for};
+
+/// A running proxy.
+pub struct Gateway {
+    process: Child,
+    dir: TempDir,
+    log: Arc<Mutex<String>>,
+    /// Where its listeners are, in the order of the configuration.
+    pub listeners: Vec<SocketAddr>,
+    /// Where its admin listener is.
+    pub admin: SocketAddr,
+}
+
+impl Gateway {
+    /// Starts the proxy with `config`, to which listeners on free ports of 127.0.0.1 are added unless it names its own,
+    /// and waits until it serves.
+    pub fn start(config: &str) -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let path = dir.path().join("sluicegate.yaml");
+        fs::write(&path, with_free_ports(config)).expect("the directory is writable");
+        Self::start_with(dir, [OsStr::new("run"), OsStr::new("--config"), path.as_os_str()])
+    }
+
+    /// Starts the binary with these arguments, in `dir`.
+    pub fn start_with<S: AsRef<OsStr>>(dir: TempDir, arguments: impl IntoIterator<Item = S>) -> Self {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_sluicegate"))
+            .args(arguments)
+            .current_dir(dir.path())
+            .env_remove("SLUICEGATE_CONFIG")
+            .env_remove("RUST_LOG")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        let stderr = BufReader::new(process.stderr.take().expect("stderr is a pipe"));
+        let log = Arc::new(Mutex::new(String::new()));
+        let collected = Arc::clone(&log);
+        thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                let mut log = collected.lock().expect("no holder panics");
+                log.push_str(&line);
+                log.push('\n');
+            }
+        });
+        let none = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut gateway = Self { process, dir, log, listeners: Vec::new(), admin: none };
+        gateway.admin = gateway.wait_until_announced("admin listening")[0];
+        // The admin listener says `ready` last, when all others listen.
+        wait_for("/readyz", || (client::get(gateway.admin, "/readyz").status == 200).then_some(()));
+        gateway.listeners = gateway.announced("listening");
+        gateway
+    }
+
+    /// The first listener.
+    pub fn address(&self) -> SocketAddr {
+        self.listeners[0]
+    }
+
+    /// `http://ADDRESS` of the first listener, followed by `path`.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address())
+    }
+
+    /// The file that the proxy reads.
+    pub fn config_path(&self) -> PathBuf {
+        self.dir.path().join("sluicegate.yaml")
+    }
+
+    /// The directory of the configuration.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Replaces the configuration file, as an editor does: a new file under the old name.
+    pub fn replace_config(&self, config: &str) {
+        let new = self.dir.path().join("sluicegate.yaml.new");
+        fs::write(&new, with_free_ports(config)).expect("the directory is writable");
+        fs::rename(new, self.config_path()).expect("the directory is writable");
+    }
+
+    /// Replaces the configuration and waits until it is in force.
+    pub fn reload(&self, config: &str) {
+        let before = self.reloads("success");
+        self.replace_config(config);
+        wait_for("the reload", || (self.reloads("success") > before).then_some(()));
+    }
+
+    /// How many reloads ended so: `success` or `failure`.
+    pub fn reloads(&self, result: &str) -> u64 {
+        let series = format!("sluicegate_config_reloads_total{{result=\"{result}\"}}");
+        self.metric(&series).unwrap_or(0.0) as u64
+    }
+
+    /// The value of a series, written as in the exposition.
+    pub fn metric(&self, series: &str) -> Option<f64> {
+        let metrics = client::get(self.admin, "/metrics").text();
+        let line = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '))?;
+        Some(line.parse().expect("a metric is a number"))
+    }
+
+    /// Sends a signal to the process.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).expect("the process lives");
+    }
+
+    /// The process.
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.process)
+    }
+
+    /// What it has written to stderr so far.
+    pub fn log(&self) -> String {
+        self.log.lock().expect("no holder panics").clone()
+    }
+
+    /// Waits for a text on stderr.
+    pub fn wait_for_log(&self, text: &str) {
+        wait_for(text, || self.log().contains(text).then_some(()));
+    }
+
+    /// Waits for the end of the process.
+    pub fn wait(&mut self) -> ExitStatus {
+        wait_for("the end of the process", || self.process.try_wait().expect("it is our child"))
+    }
+
+    /// Whether the process has not ended.
+    pub fn is_running(&mut self) -> bool {
+        self.process.try_wait().expect("it is our child").is_none()
+    }
+
+    fn wait_until_announced(&mut self, message: &str) -> Vec<SocketAddr> {
+        wait_for("the listeners", || {
+            let found = self.announced(message);
+            if found.is_empty() && !self.is_running() {
+                panic!("the proxy ended:\n{}", self.log());
+            }
+            (!found.is_empty()).then_some(found)
+        })
+    }
+
+    /// The addresses in the lines that say `message`, in the order of their `listener=` field.
+    fn announced(&self, message: &str) -> Vec<SocketAddr> {
+        let log = self.log();
+        let lines = log.lines().filter_map(|line| line.split_once(message));
+        let is_admin = message.starts_with("admin");
+        let lines = lines.filter(|(before, _)| is_admin || !before.ends_with("admin "));
+        let mut found: Vec<(usize, SocketAddr)> = lines
+            .filter_map(|(_, fields)| {
+                let field = |name: &str| fields.split_whitespace().find_map(|word| word.strip_prefix(name));
+                let listener = field("listener=").and_then(|number| number.parse().ok()).unwrap_or(0);
+                Some((listener, field("address=")?.parse().ok()?))
+            })
+            .collect();
+        found.sort_unstable();
+        found.into_iter().map(|(_, address)| address).collect()
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        if self.is_running() {
+            self.process.kill().expect("it is our child");
+            self.process.wait().expect("it is our child");
+        }
+        if thread::panicking() {
+            eprintln!("the proxy wrote:\n{}", self.log());
+        }
+    }
+}
+
+/// `config` with listeners on free ports where it says nothing of them.
+pub fn with_free_ports(config: &str) -> String {
+    let mut text = config.to_owned();
+    for (key, value) in [("listeners:", "[{ address: 127.0.0.1:0 }]"), ("admin:", "{ address: 127.0.0.1:0 }")] {
+        if !config.lines().any(|line| line.starts_with(key)) {
+            text = format!("{key} {value}\n{text}");
+        }
+    }
+    text
+}

@@ -1,0 +1,34 @@
+//! What the black-box tests drive the binary with: the proxy itself, an origin behind it and clients before it.
+//! A module, not a test, hence `mod.rs`. Every wait has a deadline; every port is 0.
+#![allow(dead_code, unreachable_pub, reason = "a library to tests, each of which uses a part")]
+
+pub mod client;
+pub mod gateway;
+pub mod origin;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Far above what anything here takes on a busy machine; only a failure ever waits that long.
+pub const DEADLINE: Duration = Duration::from_secs(20);
+
+/// The time, for bounds on waiting.
+#[allow(clippy::disallowed_methods, reason = "a test of a real process waits in real time")]
+pub fn now() -> Instant {
+    Instant::now()
+}
+
+/// Asks until there is an answer.
+///
+/// # Panics
+/// When there is none within `DEADLINE`.
+pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let started = now();
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(started.elapsed() < DEADLINE, "waited {DEADLINE:?} in vain for {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}

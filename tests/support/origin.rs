@@ -1,0 +1,327 @@
+//! An HTTP/1.1 origin that does what a test says and records what reaches it. Threads and blocking
+//! sockets, and a parser stricter than any proxy's: what it cannot read, it records as malformed.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use socket2::{Domain, SockRef, Socket, Type};
+
+use super::DEADLINE;
+
+/// A request as it reached the origin.
+#[derive(Clone, Debug, Default)]
+pub struct Received {
+    pub method: String,
+    pub target: String,
+    /// In order, as written.
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+    pub trailers: Vec<(String, String)>,
+    /// Which connection it came over, from 1.
+    pub connection: usize,
+}
+
+impl Received {
+    /// The value of the first header of that name.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(field, _)| field.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.as_str())
+    }
+}
+
+/// What an origin does with its connection in answer to a request, in order.
+#[derive(Clone, Debug)]
+pub enum Step {
+    Send(Vec<u8>),
+    Pause(Duration),
+    /// Closes in order.
+    Close,
+    /// Closes with a reset.
+    Reset,
+    /// Says nothing more until the peer leaves.
+    Hang,
+}
+
+/// A 200 with this body.
+pub fn ok(body: &str) -> Vec<Step> {
+    answer(200, body)
+}
+
+/// A response with a length.
+pub fn answer(status: u16, body: &str) -> Vec<Step> {
+    raw(&format!("HTTP/1.1 {status} Status\r\nContent-Length: {}\r\n\r\n{body}", body.len()))
+}
+
+/// These bytes, whatever they are.
+pub fn raw(bytes: &str) -> Vec<Step> {
+    vec![Step::Send(bytes.as_bytes().to_vec())]
+}
+
+/// A 200 in chunks, with trailer fields (each ended by CR LF).
+pub fn chunked(chunks: &[&str], trailers: &str) -> Vec<Step> {
+    let mut text = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned();
+    for chunk in chunks {
+        text += &format!("{:x}\r\n{chunk}\r\n", chunk.len());
+    }
+    raw(&format!("{text}0\r\n{trailers}\r\n"))
+}
+
+/// What an origin has seen.
+#[derive(Default)]
+struct Record {
+    requests: Mutex<Vec<Received>>,
+    malformed: Mutex<Vec<String>>,
+    connections: AtomicUsize,
+    stopped: AtomicBool,
+}
+
+/// A listening origin; it stops on drop.
+pub struct Origin {
+    address: SocketAddr,
+    record: Arc<Record>,
+}
+
+impl Origin {
+    /// Answers every whole request with the steps that `handler` names.
+    pub fn start(handler: impl Fn(&Received) -> Vec<Step> + Send + Sync + 'static) -> Self {
+        Self::listen(move |stream, record, connection| converse(stream, record, connection, &handler))
+    }
+
+    /// Answers every request with 200 and `ok`.
+    pub fn plain() -> Self {
+        Self::start(|_| ok("ok"))
+    }
+
+    /// Hands each connection to `handler`, with no request read; only connections are recorded.
+    pub fn raw(handler: impl Fn(TcpStream) + Send + Sync + 'static) -> Self {
+        Self::listen(move |stream, _, _| {
+            handler(stream);
+            Ok(())
+        })
+    }
+
+    fn listen(serve: impl Fn(TcpStream, &Record, usize) -> io::Result<()> + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("a bound socket");
+        let record = Arc::new(Record::default());
+        let accepting = Arc::clone(&record);
+        let serve = Arc::new(serve);
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                if accepting.stopped.load(Ordering::Relaxed) {
+                    return;
+                }
+                let connection = 1 + accepting.connections.fetch_add(1, Ordering::Relaxed);
+                let (record, serve) = (Arc::clone(&accepting), Arc::clone(&serve));
+                // A connection that breaks is the test's business, not the origin's.
+                thread::spawn(move || serve(stream, &record, connection).ok());
+            }
+        });
+        Self { address, record }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// `http://ADDRESS`.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Every request that came whole, in order of their ends.
+    pub fn requests(&self) -> Vec<Received> {
+        self.record.requests.lock().expect("no holder panics").clone()
+    }
+
+    /// The only request that came.
+    #[track_caller]
+    pub fn only_request(&self) -> Received {
+        let requests = self.requests();
+        assert_eq!(requests.len(), 1, "{requests:?}");
+        requests.into_iter().next().expect("there is one")
+    }
+
+    /// What came and was no HTTP/1.1 request: a reason each.
+    pub fn malformed(&self) -> Vec<String> {
+        self.record.malformed.lock().expect("no holder panics").clone()
+    }
+
+    /// How many connections were opened.
+    pub fn connections(&self) -> usize {
+        self.record.connections.load(Ordering::Relaxed)
+    }
+
+    /// Forgets what was recorded.
+    pub fn forget(&self) {
+        self.record.requests.lock().expect("no holder panics").clear();
+        self.record.malformed.lock().expect("no holder panics").clear();
+    }
+}
+
+impl Drop for Origin {
+    fn drop(&mut self) {
+        self.record.stopped.store(true, Ordering::Relaxed);
+        // Wakes the accepting thread; when that fails it has ended already.
+        TcpStream::connect(self.address).ok();
+    }
+}
+
+/// Closes a socket with a reset.
+pub fn reset(stream: TcpStream) {
+    SockRef::from(&stream).set_linger(Some(Duration::ZERO)).expect("a connected socket");
+}
+
+/// An address that refuses connections.
+pub fn refusing_address() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("a bound socket")
+}
+
+/// A listener whose queue is full: a connection to it is neither accepted nor refused.
+pub struct BlackHole {
+    _listener: Socket,
+    _queued: Vec<TcpStream>,
+    /// Where not to connect.
+    pub address: SocketAddr,
+}
+
+impl BlackHole {
+    /// Binds one and fills its queue.
+    pub fn open() -> Self {
+        let listener = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a free port");
+        listener.listen(0).expect("a bound socket");
+        let address = listener.local_addr().expect("a bound socket").as_socket().expect("an IP socket");
+        let patience = Duration::from_millis(200);
+        let queued = std::iter::from_fn(|| TcpStream::connect_timeout(&address, patience).ok());
+        let queued = queued.take(16).collect();
+        Self { _listener: listener, _queued: queued, address }
+    }
+}
+
+/// Serves one connection.
+fn converse(
+    mut stream: TcpStream,
+    record: &Record,
+    connection: usize,
+    handler: &dyn Fn(&Received) -> Vec<Step>,
+) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(DEADLINE))?;
+    let mut reader = BufReader::new(stream.try_clone()?);
+    loop {
+        let request = match read_request(&mut reader) {
+            Ok(Some(request)) => Received { connection, ..request },
+            Ok(None) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                record.malformed.lock().expect("no holder panics").push(error.to_string());
+                return Err(error);
+            }
+            Err(error) => return Err(error),
+        };
+        record.requests.lock().expect("no holder panics").push(request.clone());
+        for step in handler(&request) {
+            match step {
+                Step::Send(bytes) => stream.write_all(&bytes)?,
+                Step::Pause(time) => thread::sleep(time),
+                Step::Close => return Ok(()),
+                Step::Reset => {
+                    drop(reader);
+                    reset(stream);
+                    return Ok(());
+                }
+                Step::Hang => {
+                    io::copy(&mut reader, &mut io::sink())?;
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+/// The next request with its body; none when the peer closed between two.
+fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Received>> {
+    let Some(line) = read_line(reader)? else { return Ok(None) };
+    let words: Vec<&str> = line.split(' ').collect();
+    let [method, target, "HTTP/1.1"] = words[..] else { return Err(malformed("request line", &line)) };
+    let mut request = Received { method: method.to_owned(), target: target.to_owned(), ..Received::default() };
+    request.headers = read_fields(reader)?;
+
+    let count = |name: &str| request.headers.iter().filter(|(field, _)| field.eq_ignore_ascii_case(name)).count();
+    if count("host") != 1 {
+        return Err(malformed("host", &line));
+    }
+    if count("content-length") + count("transfer-encoding") > 1 {
+        return Err(malformed("two framings", &line));
+    }
+    match (request.header("transfer-encoding"), request.header("content-length")) {
+        (Some("chunked"), _) => {
+            read_chunks(reader, &mut request.body)?;
+            request.trailers = read_fields(reader)?;
+        }
+        (Some(coding), _) => return Err(malformed("transfer-encoding", coding)),
+        (None, Some(length)) => {
+            let length: usize = length.parse().map_err(|_| malformed("content-length", length))?;
+            request.body.resize(length, 0);
+            reader.read_exact(&mut request.body)?;
+        }
+        (None, None) => {}
+    }
+    Ok(Some(request))
+}
+
+fn read_fields(reader: &mut impl BufRead) -> io::Result<Vec<(String, String)>> {
+    let mut fields = Vec::new();
+    loop {
+        let line = read_line(reader)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        if line.is_empty() {
+            return Ok(fields);
+        }
+        let (name, value) = line.split_once(':').ok_or_else(|| malformed("field", &line))?;
+        let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        if name.is_empty() || !name.bytes().all(is_token) || value.contains(['\r', '\0']) {
+            return Err(malformed("field", &line));
+        }
+        fields.push((name.to_owned(), value.trim().to_owned()));
+    }
+}
+
+fn read_chunks(reader: &mut impl BufRead, body: &mut Vec<u8>) -> io::Result<()> {
+    loop {
+        let line = read_line(reader)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        let length = usize::from_str_radix(&line, 16).map_err(|_| malformed("chunk", &line))?;
+        if length == 0 {
+            return Ok(());
+        }
+        let start = body.len();
+        body.resize(start + length, 0);
+        reader.read_exact(&mut body[start..])?;
+        let mut end = [0; 2];
+        reader.read_exact(&mut end)?;
+        if end != *b"\r\n" {
+            return Err(malformed("end of chunk", &line));
+        }
+    }
+}
+
+/// A line without its CR LF; none at the end of the stream.
+fn read_line(reader: &mut impl BufRead) -> io::Result<Option<String>> {
+    let mut line = Vec::new();
+    reader.read_until(b'\n', &mut line)?;
+    if line.is_empty() {
+        return Ok(None);
+    }
+    let text = String::from_utf8_lossy(&line).into_owned();
+    let line = text.strip_suffix("\r\n").ok_or_else(|| malformed("line", &text))?;
+    Ok(Some(line.to_owned()))
+}
+
+fn malformed(what: &str, text: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("{what}: {text:?}"))
+}
