@@ -5,7 +5,9 @@
 
 mod bucket;
 mod memory;
+mod share;
 mod table;
 
 pub use memory::{Charge, charge_all};
+pub use share::{FEWEST_KEYS, divide};
 pub use table::{OnFull, Table};

@@ -1,0 +1,241 @@
+//! The life of the process: start, serve, drain, end.
+//!
+//! The main thread serves nobody. It waits for signals and changed files, and does what has to be
+//! done once a second.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::service::{Service, service_fn};
+use tokio::runtime::Runtime;
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+use super::reload::Reloader;
+use super::signals::{Command, Signals};
+use super::watch::Watch;
+use crate::admin::Admin;
+use crate::admin::health::{Readiness, State};
+use crate::clock::Clock;
+use crate::config::{Compiled, Report, Source};
+use crate::http_ext::connection::Connection;
+use crate::limiter::Secret;
+use crate::proxy::build::{Built, Surroundings};
+use crate::proxy::{Gateway, ResponseBody};
+use crate::server::{self, Server, StartError};
+use crate::telemetry::access_log::AccessLog;
+use crate::telemetry::metrics::{self, RequestMetrics};
+use crate::telemetry::process;
+use crate::telemetry::registry::{Gauge, Observer, Registry};
+
+/// How long the last lines of the access log may take to be written.
+const LAST_LINES: Duration = Duration::from_secs(2);
+
+/// Why the process does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The configuration is not sound.
+    #[error("{0}")]
+    Config(Box<Report>),
+    /// An address or a thread cannot be had.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// A file or another thing of the system's cannot be had.
+    #[error("{what}: {source}")]
+    System {
+        /// What was asked for.
+        what: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Failure {
+    fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let what = what.into();
+        |source| Failure::System { what, source }
+    }
+}
+
+/// Serves what `source` says until the process is told to end.
+///
+/// # Errors
+/// When it cannot start; then nothing has been served.
+pub fn run(source: Source) -> Result<(), Failure> {
+    let compiled = source.compile().map_err(|report| Failure::Config(Box::new(report)))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(Failure::system("the main runtime"))?;
+    let signals = runtime
+        .block_on(async { Signals::new() })
+        .map_err(Failure::system("signals"))?;
+    let process = Process::start(source, compiled)?;
+    process.serve(&runtime, signals);
+    Ok(())
+}
+
+/// All that runs.
+struct Process {
+    clock: Arc<Clock>,
+    gateway: Arc<Gateway>,
+    server: Server,
+    admin: Option<Server>,
+    readiness: Readiness,
+    access_log: Option<Arc<AccessLog>>,
+    reloader: Reloader,
+    /// Series that are shown as long as this lives.
+    _series: (Gauge, Vec<Observer>),
+}
+
+impl Process {
+    fn start(source: Source, compiled: Compiled) -> Result<Self, Failure> {
+        let registry = Registry::default();
+        let clock = Arc::new(Clock::system());
+        let workers = compiled.server.workers;
+        let access_log = match &compiled.access_log {
+            Some(spec) => Some(Arc::new(
+                AccessLog::open(spec, workers.get(), &registry)
+                    .map_err(Failure::system("the access log"))?,
+            )),
+            None => None,
+        };
+        let surroundings = Surroundings {
+            workers: workers.get(),
+            registry: registry.clone(),
+            clock: Arc::clone(&clock),
+            access_log: access_log.clone(),
+            secret: Secret::random(),
+        };
+        let reloader = Reloader::new(source, &compiled, surroundings.clone());
+        let built = Built::new(compiled.rules, &surroundings, None);
+        let gateway = Arc::new(Gateway::new(
+            built.hand_over(clock.now()),
+            Arc::clone(&clock),
+            RequestMetrics::new(&registry),
+        ));
+        let readiness = Readiness::default();
+        let admin = compiled
+            .admin
+            .map(|address| start_admin(address, &registry, &readiness))
+            .transpose()?;
+        let server = Server::start(compiled.server, &registry, service(&gateway))?;
+        for address in server.addresses() {
+            tracing::info!(%address, "listening");
+        }
+        readiness.set(State::Ready);
+        Ok(Process {
+            _series: (
+                metrics::build_info(&registry, env!("CARGO_PKG_VERSION"), REVISION),
+                process::register(&registry),
+            ),
+            clock,
+            gateway,
+            server,
+            admin,
+            readiness,
+            access_log,
+            reloader,
+        })
+    }
+
+    fn serve(mut self, runtime: &Runtime, mut signals: Signals) {
+        runtime.block_on(self.watch(&mut signals));
+        let shutdown = self.reloader.shutdown();
+        self.readiness.set(State::Draining);
+        tracing::info!(delay = ?shutdown.delay, deadline = ?shutdown.deadline, "draining");
+        let server = self.server.shutdown();
+        let drained = async {
+            sleep(shutdown.delay).await;
+            server.drain(shutdown.deadline);
+            // Joining blocks, and this thread has to hear a second signal.
+            let joined = tokio::task::spawn_blocking(move || self.server.join());
+            let _ = joined.await;
+        };
+        runtime.block_on(async {
+            tokio::select! {
+                () = drained => {}
+                () = told_to_end(&mut signals) => {
+                    tracing::warn!("ended by a second signal");
+                    server.abort();
+                }
+            }
+        });
+        drop(self.admin);
+        if let Some(log) = &self.access_log {
+            log.close(LAST_LINES);
+        }
+    }
+
+    /// Reloads and does the chores until the process is told to end.
+    async fn watch(&mut self, signals: &mut Signals) {
+        let mut watch = Watch::new(self.reloader.files());
+        let mut second = interval(Duration::from_secs(1));
+        second.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                command = signals.next() => match command {
+                    Command::End => return,
+                    Command::Reload => self.reload(&mut watch).await,
+                    Command::Reopen => self.access_log.iter().for_each(|log| log.reopen()),
+                },
+                () = watch.changed() => self.reload(&mut watch).await,
+                _ = second.tick() => self.chores(),
+            }
+        }
+    }
+
+    async fn reload(&mut self, watch: &mut Watch) {
+        self.reloader.reload(&self.gateway).await;
+        watch.set_files(self.reloader.files());
+    }
+
+    fn chores(&self) {
+        self.clock.resync();
+        for running in &self.gateway.snapshot().upstreams {
+            running.upstream.sweep();
+        }
+    }
+}
+
+/// The commit that this was built from, where the build said so.
+const REVISION: &str = match option_env!("SLUICEGATE_REVISION") {
+    Some(revision) => revision,
+    None => "unknown",
+};
+
+async fn told_to_end(signals: &mut Signals) {
+    while signals.next().await != Command::End {}
+}
+
+fn start_admin(
+    address: SocketAddr,
+    registry: &Registry,
+    readiness: &Readiness,
+) -> Result<Server, StartError> {
+    let admin = Admin::new(registry.clone(), readiness.clone());
+    let spec = server::Spec::admin(address);
+    let server = Server::start(spec, registry, move |_| admin.clone())?;
+    for address in server.addresses() {
+        tracing::info!(%address, "admin listening");
+    }
+    Ok(server)
+}
+
+/// Makes the service of each connection.
+fn service(
+    gateway: &Arc<Gateway>,
+) -> impl Fn(&Connection) -> GatewayService + Clone + Send + 'static {
+    let gateway = Arc::clone(gateway);
+    move |connection| GatewayService {
+        gateway: Arc::clone(&gateway),
+        connection: Arc::new(connection.clone()),
+    }
+}

@@ -1,0 +1,156 @@
+//! Notices that files have changed, by the system's events and by a slow look of its own.
+//!
+//! Directories are watched, not files: editors replace files, and a Kubernetes ConfigMap swaps a
+//! symbolic link beside them. An event only says "look again": what counts is whether the files are
+//! others than before.
+
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+
+/// Some changes raise no event: those on network file systems, and behind further links.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// Editors write in several steps: this long after an event the file is taken to be whole.
+const SETTLED: Duration = Duration::from_millis(20);
+
+/// The files of a configuration.
+#[derive(Debug)]
+pub(super) struct Watch {
+    files: Vec<PathBuf>,
+    seen: Vec<Option<Stamp>>,
+    events: Arc<Notify>,
+    /// `None` where the system has no events left to give; then only the slow look remains.
+    watcher: Option<RecommendedWatcher>,
+}
+
+/// What changes when a file is written or replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    length: u64,
+    modified: (i64, i64),
+}
+
+impl Watch {
+    /// Watches `files`, which need not exist.
+    pub(super) fn new(files: Vec<PathBuf>) -> Self {
+        let events = Arc::new(Notify::new());
+        let waker = Arc::clone(&events);
+        let watcher = notify::recommended_watcher(move |_| waker.notify_one());
+        let mut watch = Watch {
+            files: Vec::new(),
+            seen: Vec::new(),
+            events,
+            watcher: watcher
+                .inspect_err(|error| tracing::warn!(%error, "changes are seen every 2 s only"))
+                .ok(),
+        };
+        watch.set_files(files);
+        watch
+    }
+
+    /// Watches `files` from now on.
+    pub(super) fn set_files(&mut self, files: Vec<PathBuf>) {
+        let directories = |files: &[PathBuf]| -> HashSet<PathBuf> {
+            files.iter().map(|file| directory(file).to_owned()).collect()
+        };
+        let (old, new) = (directories(&self.files), directories(&files));
+        if let Some(watcher) = &mut self.watcher {
+            for gone in old.difference(&new) {
+                // It may be gone in earnest.
+                let _ = watcher.unwatch(gone);
+            }
+            for fresh in new.difference(&old) {
+                if let Err(error) = watcher.watch(fresh, RecursiveMode::NonRecursive) {
+                    let directory = fresh.display();
+                    tracing::warn!(%error, %directory, "changes are seen every 2 s only");
+                }
+            }
+        }
+        self.seen = stamps(&files);
+        self.files = files;
+    }
+
+    /// Waits until one of the files is another than when this returned last.
+    pub(super) async fn changed(&mut self) {
+        loop {
+            if timeout(LOOK_EVERY, self.events.notified()).await.is_ok() {
+                sleep(SETTLED).await;
+            }
+            let now = stamps(&self.files);
+            if now != self.seen {
+                self.seen = now;
+                return;
+            }
+        }
+    }
+}
+
+fn directory(file: &Path) -> &Path {
+    match file.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn stamps(files: &[PathBuf]) -> Vec<Option<Stamp>> {
+    let stamp = |file: &PathBuf| {
+        let metadata = fs::metadata(file).ok()?;
+        Some(Stamp {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            length: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+        })
+    };
+    files.iter().map(stamp).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    async fn notices(watch: &mut Watch) {
+        let limit = Duration::from_secs(20);
+        timeout(limit, watch.changed()).await.expect("the change is noticed");
+    }
+
+    #[tokio::test]
+    async fn a_rewritten_file_and_a_replaced_one_are_noticed() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("a.yaml");
+        fs::write(&file, "one").expect("written");
+        let mut watch = Watch::new(vec![file.clone()]);
+        fs::write(&file, "two!").expect("written");
+        notices(&mut watch).await;
+        fs::write(directory.path().join("b"), "three").expect("written");
+        fs::rename(directory.path().join("b"), &file).expect("renamed");
+        notices(&mut watch).await;
+    }
+
+    #[tokio::test]
+    async fn the_swapped_link_of_a_config_map_is_noticed() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| directory.path().join(name);
+        for version in ["..v1", "..v2"] {
+            fs::create_dir(at(version)).expect("created");
+            fs::write(at(version).join("a.yaml"), version).expect("written");
+        }
+        symlink("..v1", at("..data")).expect("linked");
+        symlink("..data/a.yaml", at("a.yaml")).expect("linked");
+        let mut watch = Watch::new(vec![at("a.yaml")]);
+        symlink("..v2", at("..new")).expect("linked");
+        fs::rename(at("..new"), at("..data")).expect("renamed");
+        notices(&mut watch).await;
+    }
+}
