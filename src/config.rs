@@ -1,1 +1,22 @@
-//! TODO
+//! From a YAML file to a configuration that is known to be sound, or to a report of all that is
+//! wrong with it: text -> located tree (`document`) -> types (`decode`, `schema`) -> checks
+//! (`validate`). No layer below knows these types; nothing here serves a request.
+
+mod decode;
+mod diagnostic;
+mod document;
+mod finding;
+mod load;
+mod located;
+mod nearest;
+pub mod schema;
+mod validate;
+pub mod value;
+mod variables;
+
+pub use diagnostic::{Code, Colour, Problem, Report, Severity};
+pub use document::{Document, NodeId};
+pub use finding::Finding;
+pub use load::{Loaded, check, load, parse};
+pub use located::Located;
+pub use schema::{Config, json_schema};

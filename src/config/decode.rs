@@ -1,0 +1,209 @@
+//! Reads the types of the schema from a document, by serde. Unlike most deserializers it goes on
+//! after a mistake: unknown keys, and whatever is [`Located`](super::Located) and cannot be read,
+//! are recorded and passed over, so that one run finds nearly all that is wrong.
+
+mod access;
+mod error;
+
+use serde::de::{Deserialize, Deserializer, Expected, Visitor};
+
+use super::diagnostic::Code;
+use super::document::{NodeId, Style, Value};
+use super::finding::{Finding, Findings, Part};
+use super::nearest;
+use access::{Entries, Form, Items, LocatedParts, Word};
+use error::DecodeError;
+
+/// The name of a newtype that asks for its node beside its value.
+pub(super) const LOCATED: &str = "$located";
+/// The name of an enum whose variant is chosen by the form of the value: its variants are called
+/// `scalar`, `sequence` and `mapping`, and hold what is read from the same value.
+pub(super) const BY_FORM: &str = "$form";
+
+/// Reads a `T` from the whole document; `None` when something is wrong that nothing can stand in
+/// for, which the findings then say.
+pub(super) fn decode<T: for<'de> Deserialize<'de>>(findings: &Findings<'_>) -> Option<T> {
+    let reader = Reader { findings, node: NodeId::ROOT, part: Part::Whole };
+    T::deserialize(reader).map_err(|error| findings.add(error.into_finding(reader))).ok()
+}
+
+/// A deserializer over one value, or over its key.
+#[derive(Clone, Copy)]
+struct Reader<'a> {
+    findings: &'a Findings<'a>,
+    node: NodeId,
+    part: Part,
+}
+
+impl<'a> Reader<'a> {
+    fn at(self, node: NodeId) -> Self {
+        Self { node, ..self }
+    }
+
+    fn key(self) -> Self {
+        Self { part: Part::Key, ..self }
+    }
+
+    fn value(self) -> &'a Value {
+        self.findings.document.value(self.node)
+    }
+
+    /// The value, which must be there: `key:` with nothing after it is a mistake everywhere.
+    fn present(self) -> Result<&'a Value, DecodeError> {
+        let value = self.value();
+        match is_null(value) {
+            true => Err(self.no_value()),
+            false => Ok(value),
+        }
+    }
+
+    fn no_value(self) -> DecodeError {
+        let finding = match self.findings.document.key(self.node) {
+            Some(key) => Finding::error(self.node, Code::NoValue, format!("`{key}` has no value"))
+                .help("give it one, or remove the key")
+                .at_key(),
+            None if self.node == NodeId::ROOT => Finding::error(self.node, Code::NoValue, "the configuration is empty")
+                .help("the smallest one is `routes: [{ upstream: echo }]`"),
+            None => Finding::error(self.node, Code::NoValue, "an item without a value").help("give it one, or remove it"),
+        };
+        DecodeError::Placed(Box::new(finding))
+    }
+
+    fn mismatch(self, expected: &dyn Expected) -> DecodeError {
+        DecodeError::mismatch(&describe(self.value()), expected)
+    }
+
+    /// Gives an error its place, unless it has one from further within.
+    fn place<T>(self, result: Result<T, DecodeError>) -> Result<T, DecodeError> {
+        result.map_err(|error| DecodeError::Placed(Box::new(error.into_finding(self))))
+    }
+
+    fn report_unknown_keys(self, children: &[NodeId], known: &[&str]) {
+        let document = self.findings.document;
+        for &child in children {
+            let Some(key) = document.key(child).filter(|key| !known.contains(key)) else { continue };
+            let message = format!("unknown key `{key}`");
+            let help = nearest::advice(key, known, "known keys here");
+            self.findings.add(Finding::error(child, Code::UnknownKey, message).help(help).at_key());
+        }
+    }
+}
+
+fn is_null(value: &Value) -> bool {
+    let Value::Scalar { text, style: Style::Plain, .. } = value else { return false };
+    matches!(&**text, "" | "~" | "null" | "Null" | "NULL")
+}
+
+/// A value in a few words, for an error.
+fn describe(value: &Value) -> String {
+    match value {
+        Value::Sequence(_) => "a list".to_owned(),
+        Value::Mapping(_) => "a mapping".to_owned(),
+        Value::Scalar { text, style: Style::Quoted, .. } => format!("the text `{text}`"),
+        Value::Scalar { text, .. } => format!("`{text}`"),
+    }
+}
+
+impl<'de> Deserializer<'de> for Reader<'_> {
+    type Error = DecodeError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        if self.part == Part::Key {
+            return self.deserialize_str(visitor);
+        }
+        self.place(match self.present()? {
+            Value::Scalar { text, .. } => visitor.visit_str(text),
+            Value::Sequence(items) => visitor.visit_seq(Items::new(self, items)),
+            Value::Mapping(entries) => visitor.visit_map(Entries::new(self, entries)),
+        })
+    }
+
+    /// Scalars are taken as they are written: the key they stand under says what they mean, and
+    /// `1.10`, `no` and `12:30` are no traps.
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        if self.part == Part::Key {
+            return self.place(visitor.visit_str(self.findings.document.key(self.node).unwrap_or_default()));
+        }
+        self.place(match self.present()? {
+            Value::Scalar { text, .. } => visitor.visit_str(text),
+            _ => Err(self.mismatch(&visitor)),
+        })
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, DecodeError> {
+        match name {
+            LOCATED => visitor.visit_seq(LocatedParts::new(self)),
+            _ => visitor.visit_newtype_struct(self),
+        }
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        self.place(match self.present()? {
+            Value::Sequence(items) => visitor.visit_seq(Items::new(self, items)),
+            _ => Err(self.mismatch(&"a list: `[..]`, or a line `- ..` for each item")),
+        })
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        self.place(match self.present()? {
+            Value::Mapping(entries) => visitor.visit_map(Entries::new(self, entries)),
+            _ => Err(self.mismatch(&"a mapping: `name: ..` lines")),
+        })
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, DecodeError> {
+        self.place(match self.present()? {
+            Value::Mapping(entries) => {
+                self.report_unknown_keys(entries, fields);
+                visitor.visit_map(Entries::of_fields(self, entries, fields))
+            }
+            _ => Err(self.mismatch(&format!("a mapping with the keys {}", nearest::list(fields)).as_str())),
+        })
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, DecodeError> {
+        let value = self.present()?;
+        if name != BY_FORM {
+            return self.place(match value {
+                Value::Scalar { text, .. } => visitor.visit_enum(Word(text)),
+                _ => Err(self.mismatch(&format!("one of {}", nearest::list(variants)).as_str())),
+            });
+        }
+        let form = match value {
+            Value::Scalar { .. } => "scalar",
+            Value::Sequence(_) => "sequence",
+            Value::Mapping(_) => "mapping",
+        };
+        self.place(match variants.contains(&form) {
+            true => visitor.visit_enum(Form { reader: self, form }),
+            false => Err(self.mismatch(&visitor)),
+        })
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char bytes byte_buf
+        unit unit_struct tuple tuple_struct identifier ignored_any
+    }
+}

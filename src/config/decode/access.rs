@@ -1,0 +1,188 @@
+//! How serde walks a document: items, entries, words, and the two names with a meaning of their
+//! own, `LOCATED` and `BY_FORM`.
+
+use serde::de::value::{StrDeserializer, U32Deserializer};
+use serde::de::{DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess, SeqAccess};
+use serde::de::{Unexpected, VariantAccess, Visitor};
+
+use super::{DecodeError, Reader};
+use crate::config::document::NodeId;
+use crate::config::finding::Finding;
+
+/// The items of a list.
+pub(super) struct Items<'a> {
+    reader: Reader<'a>,
+    items: std::slice::Iter<'a, NodeId>,
+}
+
+impl<'a> Items<'a> {
+    pub(super) fn new(reader: Reader<'a>, items: &'a [NodeId]) -> Self {
+        Self { reader, items: items.iter() }
+    }
+}
+
+impl<'de> SeqAccess<'de> for Items<'_> {
+    type Error = DecodeError;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, DecodeError> {
+        let Some(&item) = self.items.next() else { return Ok(None) };
+        seed.deserialize(self.reader.at(item)).map(Some)
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.items.len())
+    }
+}
+
+/// The entries of a mapping.
+pub(super) struct Entries<'a> {
+    reader: Reader<'a>,
+    entries: std::slice::Iter<'a, NodeId>,
+    fields: Option<&'static [&'static str]>,
+    current: NodeId,
+}
+
+impl<'a> Entries<'a> {
+    pub(super) fn new(reader: Reader<'a>, entries: &'a [NodeId]) -> Self {
+        Self { reader, entries: entries.iter(), fields: None, current: NodeId::ABSENT }
+    }
+
+    /// Only those with a known key: the others are reported elsewhere.
+    pub(super) fn of_fields(reader: Reader<'a>, entries: &'a [NodeId], fields: &'static [&'static str]) -> Self {
+        Self { fields: Some(fields), ..Self::new(reader, entries) }
+    }
+}
+
+impl<'de> MapAccess<'de> for Entries<'_> {
+    type Error = DecodeError;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, DecodeError> {
+        let document = self.reader.findings.document;
+        let fields = self.fields;
+        let known = |key: &str| fields.is_none_or(|fields| fields.contains(&key));
+        let Some(&child) = self.entries.find(|&&child| document.key(child).is_some_and(known)) else {
+            return Ok(None);
+        };
+        self.current = child;
+        seed.deserialize(self.reader.at(child).key()).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, DecodeError> {
+        seed.deserialize(self.reader.at(self.current))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.entries.len())
+    }
+}
+
+/// The node of a value, then the value. An error of the value is recorded here: whoever asks for
+/// the parts goes on without it.
+pub(super) struct LocatedParts<'a> {
+    reader: Reader<'a>,
+    node_taken: bool,
+}
+
+impl<'a> LocatedParts<'a> {
+    pub(super) fn new(reader: Reader<'a>) -> Self {
+        Self { reader, node_taken: false }
+    }
+}
+
+impl<'de> SeqAccess<'de> for LocatedParts<'_> {
+    type Error = DecodeError;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, DecodeError> {
+        if !std::mem::replace(&mut self.node_taken, true) {
+            let node: U32Deserializer<DecodeError> = self.reader.node.index().into_deserializer();
+            return seed.deserialize(node).map(Some);
+        }
+        let value = self.reader.place(seed.deserialize(self.reader));
+        if let Err(DecodeError::Placed(finding)) = &value {
+            self.reader.findings.add(Finding::clone(finding));
+        }
+        value.map(Some)
+    }
+}
+
+/// A word of a closed set.
+pub(super) struct Word<'a>(pub(super) &'a str);
+
+impl<'de> EnumAccess<'de> for Word<'_> {
+    type Error = DecodeError;
+    type Variant = Self;
+
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), DecodeError> {
+        let word: StrDeserializer<'_, DecodeError> = self.0.into_deserializer();
+        Ok((seed.deserialize(word)?, self))
+    }
+}
+
+impl<'de> VariantAccess<'de> for Word<'_> {
+    type Error = DecodeError;
+
+    fn unit_variant(self) -> Result<(), DecodeError> {
+        Ok(())
+    }
+
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, _: T) -> Result<T::Value, DecodeError> {
+        Err(no_content())
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, DecodeError> {
+        Err(no_content())
+    }
+
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        _: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, DecodeError> {
+        Err(no_content())
+    }
+}
+
+/// The variant that is called as the form of the value.
+pub(super) struct Form<'a> {
+    pub(super) reader: Reader<'a>,
+    pub(super) form: &'static str,
+}
+
+impl<'de> EnumAccess<'de> for Form<'_> {
+    type Error = DecodeError;
+    type Variant = Self;
+
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), DecodeError> {
+        let form: StrDeserializer<'_, DecodeError> = self.form.into_deserializer();
+        Ok((seed.deserialize(form)?, self))
+    }
+}
+
+impl<'de> VariantAccess<'de> for Form<'_> {
+    type Error = DecodeError;
+
+    fn unit_variant(self) -> Result<(), DecodeError> {
+        Ok(())
+    }
+
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, DecodeError> {
+        seed.deserialize(self.reader)
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, DecodeError> {
+        self.reader.deserialize_seq(visitor)
+    }
+
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, DecodeError> {
+        self.reader.deserialize_struct(self.form, fields, visitor)
+    }
+}
+
+/// A closed set of words has no variant with content; only a mistake in the schema leads here.
+fn no_content() -> DecodeError {
+    serde::de::Error::invalid_type(Unexpected::UnitVariant, &"a word")
+}

@@ -1,0 +1,279 @@
+//! What is wrong with a configuration, and how it is shown: severity, a stable code, the place in
+//! the file, the path of the key, the line itself and what to do. Finding problems is the business
+//! of the siblings; nothing here knows a key of the schema.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+
+/// At most this many problems are printed; the rest are counted.
+const PRINTED: usize = 50;
+
+/// The text of a configuration and the name it is shown under.
+#[derive(Debug)]
+pub struct Source {
+    /// What stands before the line number: a path as the user gave it.
+    pub name: String,
+    /// The whole text, without a byte order mark.
+    pub text: String,
+}
+
+impl Source {
+    /// The line and the column, both from 1 and the column in characters, of a byte offset.
+    pub fn position(&self, offset: usize) -> (usize, usize) {
+        let before = &self.text.as_bytes()[..offset.min(self.text.len())];
+        let line_start = before.iter().rposition(|&b| b == b'\n').map_or(0, |newline| newline + 1);
+        let line = before.iter().filter(|&&b| b == b'\n').count() + 1;
+        let column = String::from_utf8_lossy(&before[line_start..]).chars().count() + 1;
+        (line, column)
+    }
+}
+
+/// How grave a problem is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// The configuration cannot be used.
+    Error,
+    /// The configuration can be used, but probably does not do what was meant.
+    Warning,
+}
+
+/// The stable names of everything that can be found; scripts may rely on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Code {
+    /// The file cannot be read, or is too large, or is no text.
+    Unreadable,
+    /// The text is no YAML, or no YAML that is accepted here.
+    Syntax,
+    /// A key stands twice in one mapping.
+    DuplicateKey,
+    /// A key that no one reads.
+    UnknownKey,
+    /// A key that has to be there is not.
+    MissingKey,
+    /// A key with nothing after it.
+    NoValue,
+    /// A list where a mapping is expected, and the like.
+    WrongType,
+    /// A word that is none of those that are allowed.
+    UnknownValue,
+    /// A text that cannot be read as what the key holds (a duration, an address, a path), or is
+    /// beyond its bounds.
+    InvalidValue,
+    /// An environment variable that is not set, or a malformed `${..}`.
+    Variable,
+    /// A name that refers to nothing.
+    UnknownName,
+    /// Two things of one name or address.
+    DuplicateName,
+    /// Two settings that contradict each other.
+    Conflict,
+    /// A setting that has no effect where it stands.
+    NoEffect,
+    /// A route that another route always takes first.
+    UnreachableRoute,
+    /// Something is defined and never used.
+    Unused,
+}
+
+impl Code {
+    /// Every code, in the order of the documentation.
+    pub const ALL: [Self; 16] = [
+        Self::Unreadable,
+        Self::Syntax,
+        Self::DuplicateKey,
+        Self::UnknownKey,
+        Self::MissingKey,
+        Self::NoValue,
+        Self::WrongType,
+        Self::UnknownValue,
+        Self::InvalidValue,
+        Self::Variable,
+        Self::UnknownName,
+        Self::DuplicateName,
+        Self::Conflict,
+        Self::NoEffect,
+        Self::UnreachableRoute,
+        Self::Unused,
+    ];
+
+    /// The code as it is printed.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unreadable => "unreadable",
+            Self::Syntax => "syntax",
+            Self::DuplicateKey => "duplicate-key",
+            Self::UnknownKey => "unknown-key",
+            Self::MissingKey => "missing-key",
+            Self::NoValue => "no-value",
+            Self::WrongType => "wrong-type",
+            Self::UnknownValue => "unknown-value",
+            Self::InvalidValue => "invalid-value",
+            Self::Variable => "variable",
+            Self::UnknownName => "unknown-name",
+            Self::DuplicateName => "duplicate-name",
+            Self::Conflict => "conflict",
+            Self::NoEffect => "no-effect",
+            Self::UnreachableRoute => "unreachable-route",
+            Self::Unused => "unused",
+        }
+    }
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug)]
+pub struct Problem {
+    /// How grave it is.
+    pub severity: Severity,
+    /// What kind of problem it is.
+    pub code: Code,
+    /// One sentence, without a full stop.
+    pub message: String,
+    /// The path of the key, as in `routes[2].limits[0].quota`; empty for the file as a whole.
+    pub path: String,
+    /// The bytes of the source that it is about; `None` for the file as a whole.
+    pub span: Option<Range<usize>>,
+    /// Other places that have to do with it, each with a few words.
+    pub related: Vec<(Range<usize>, String)>,
+    /// What to do about it.
+    pub help: Option<String>,
+}
+
+/// Everything found in one configuration, in the order of the file.
+#[derive(Clone, Debug)]
+pub struct Report {
+    source: Arc<Source>,
+    /// The problems, by place.
+    pub problems: Vec<Problem>,
+}
+
+/// Whether a report is printed with colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Colour {
+    /// Plain text, for files, logs and tests.
+    Plain,
+    /// ANSI colours, for terminals.
+    Ansi,
+}
+
+impl Report {
+    /// Orders the problems by their place in the source.
+    pub fn new(source: Arc<Source>, mut problems: Vec<Problem>) -> Self {
+        problems.sort_by_key(|problem| problem.span.as_ref().map_or(0, |span| span.start));
+        Self { source, problems }
+    }
+
+    /// A report of one problem that is about the file as a whole.
+    pub fn of_file(name: &str, message: String, help: Option<String>) -> Self {
+        let source = Source { name: name.to_owned(), text: String::new() };
+        let problem = Problem {
+            severity: Severity::Error,
+            code: Code::Unreadable,
+            message,
+            path: String::new(),
+            span: None,
+            related: Vec::new(),
+            help,
+        };
+        Self { source: Arc::new(source), problems: vec![problem] }
+    }
+
+    /// Whether anything forbids the use of the configuration.
+    pub fn has_errors(&self) -> bool {
+        self.problems.iter().any(|problem| problem.severity == Severity::Error)
+    }
+
+    /// The name of the file.
+    pub fn source_name(&self) -> &str {
+        &self.source.name
+    }
+
+    /// The line and column of a problem, both from 1; `None` when it is about the whole file.
+    pub fn position(&self, problem: &Problem) -> Option<(usize, usize)> {
+        problem.span.as_ref().map(|span| self.source.position(span.start))
+    }
+
+    /// The report as text, a block a problem and a closing line that counts them.
+    pub fn render(&self, colour: Colour) -> String {
+        let renderer = match colour {
+            Colour::Plain => Renderer::plain(),
+            Colour::Ansi => Renderer::styled(),
+        };
+        let mut text = String::new();
+        for problem in self.problems.iter().take(PRINTED) {
+            text.push_str(&renderer.render(&[self.group(problem)]));
+            text.push_str("\n\n");
+        }
+        if let Some(more) = self.problems.len().checked_sub(PRINTED).filter(|&more| more > 0) {
+            text.push_str(&format!("... and {more} more\n\n"));
+        }
+        text.push_str(&self.summary());
+        text
+    }
+
+    fn summary(&self) -> String {
+        let errors = self.problems.iter().filter(|p| p.severity == Severity::Error).count();
+        let warnings = self.problems.len() - errors;
+        let count = |n: usize, what: &str| match n {
+            0 => None,
+            1 => Some(format!("1 {what}")),
+            n => Some(format!("{n} {what}s")),
+        };
+        let counts: Vec<_> = [count(errors, "error"), count(warnings, "warning")].into_iter().flatten().collect();
+        match counts.is_empty() {
+            true => format!("{}: no problems", self.source.name),
+            false => format!("{}: {}", self.source.name, counts.join(", ")),
+        }
+    }
+
+    fn group<'a>(&'a self, problem: &'a Problem) -> Group<'a> {
+        let level = match problem.severity {
+            Severity::Error => Level::ERROR,
+            Severity::Warning => Level::WARNING,
+        };
+        let mut group = Group::with_title(level.primary_title(&problem.message).id(problem.code.as_str()));
+        group = match &problem.span {
+            Some(span) => group.element(self.snippet(span, &problem.related)),
+            None => group.element(annotate_snippets::Origin::path(&self.source.name)),
+        };
+        if !problem.path.is_empty() {
+            group = group.element(Level::NOTE.with_name("key").message(&problem.path));
+        }
+        if let Some(help) = &problem.help {
+            group = group.element(Level::HELP.message(help));
+        }
+        group
+    }
+
+    /// The annotated lines only: the renderer reads all it is given, and files are long.
+    fn snippet<'a>(
+        &'a self,
+        span: &Range<usize>,
+        related: &'a [(Range<usize>, String)],
+    ) -> Snippet<'a, annotate_snippets::Annotation<'a>> {
+        let text = &self.source.text;
+        let first = related.iter().map(|(other, _)| other.start).fold(span.start, usize::min);
+        let last = related.iter().map(|(other, _)| other.end).fold(span.end, usize::max);
+        let start = text[..first].rfind('\n').map_or(0, |newline| newline + 1);
+        let end = text[last..].find('\n').map_or(text.len(), |newline| last + newline);
+        let within = |range: &Range<usize>| range.start - start..range.end - start;
+        let others = related
+            .iter()
+            .map(|(other, label)| AnnotationKind::Context.span(within(other)).label(label.as_str()));
+        Snippet::source(text[start..end].trim_end_matches('\r'))
+            .line_start(self.source.position(start).0)
+            .path(&self.source.name)
+            .annotation(AnnotationKind::Primary.span(within(span)))
+            .annotations(others)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.render(Colour::Plain))
+    }
+}
+
+impl std::error::Error for Report {}

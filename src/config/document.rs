@@ -1,0 +1,187 @@
+//! A configuration as a tree of located values: which text stands where, under which key. The YAML
+//! parser is used here and nowhere else. What the values mean is the business of `decode`.
+
+mod build;
+mod yaml;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::diagnostic::{Problem, Report, Source};
+use super::finding::{Finding, Part};
+
+pub(super) use build::Environment;
+
+/// A value's place in its document. [`NodeId::ABSENT`] stands for what the user did not write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(u32);
+
+impl NodeId {
+    /// The whole document.
+    pub const ROOT: Self = Self(0);
+    /// No place: a default, or a value made by the program.
+    pub const ABSENT: Self = Self(u32::MAX);
+
+    pub(super) fn index(self) -> u32 {
+        self.0
+    }
+
+    pub(super) fn from_index(index: u32) -> Self {
+        Self(index)
+    }
+}
+
+/// A parsed configuration; every value remembers its place.
+#[derive(Debug)]
+pub struct Document {
+    source: Arc<Source>,
+    nodes: Vec<Node>,
+}
+
+#[derive(Debug)]
+struct Node {
+    parent: NodeId,
+    step: Step,
+    span: Range<u32>,
+    value: Value,
+}
+
+/// How a value is reached from the one that holds it.
+#[derive(Debug)]
+enum Step {
+    Root,
+    Key { name: Box<str>, span: Range<u32> },
+    Index(u32),
+}
+
+/// A value as it was written, variables replaced.
+#[derive(Debug)]
+pub(super) enum Value {
+    /// `text` is what the parser made of it; plain scalars are not interpreted yet.
+    Scalar { text: Box<str>, style: Style, origin: Origin },
+    Sequence(Vec<NodeId>),
+    /// The keys are with the values: see [`Document::key`].
+    Mapping(Vec<NodeId>),
+}
+
+/// Whether a scalar may be a number, a boolean or null.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Style {
+    Plain,
+    /// In quotes, or a block: always text.
+    Quoted,
+}
+
+/// Whether a scalar is what stands in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    File,
+    /// Something in it came from the environment, and is never shown.
+    Environment,
+}
+
+impl Document {
+    /// Parses `source`. The findings are about its variables and keys.
+    ///
+    /// # Errors
+    ///
+    /// Reports the first syntax error, or all duplicate keys.
+    pub(super) fn parse(source: Source, environment: &Environment<'_>) -> Result<(Self, Vec<Finding>), Report> {
+        let source = Arc::new(source);
+        let tree = yaml::parse(&source).map_err(|problems| Report::new(Arc::clone(&source), problems))?;
+        Ok(build::document(&source, tree, environment))
+    }
+
+    /// The name of the file.
+    pub fn name(&self) -> &str {
+        &self.source.name
+    }
+
+    /// A report of these findings; those about absent nodes point at the whole file.
+    pub(super) fn report(&self, findings: Vec<Finding>) -> Report {
+        let problems = findings.into_iter().map(|finding| self.problem(finding)).collect();
+        Report::new(Arc::clone(&self.source), problems)
+    }
+
+    pub(super) fn value(&self, node: NodeId) -> &Value {
+        &self.node(node).value
+    }
+
+    /// The key that a value stands under; `None` for items and the root.
+    pub(super) fn key(&self, node: NodeId) -> Option<&str> {
+        match &self.node(node).step {
+            Step::Key { name, .. } => Some(name),
+            Step::Root | Step::Index(_) => None,
+        }
+    }
+
+    /// The path from the root, as in `routes[2].limits[0].quota`.
+    pub fn path(&self, mut node: NodeId) -> String {
+        let mut steps = Vec::new();
+        while node != NodeId::ROOT && node != NodeId::ABSENT {
+            let Node { parent, step, .. } = self.node(node);
+            steps.push(step);
+            node = *parent;
+        }
+        let mut path = String::new();
+        for step in steps.into_iter().rev() {
+            match step {
+                Step::Root => {}
+                Step::Index(index) => path.push_str(&format!("[{index}]")),
+                Step::Key { name, .. } if path.is_empty() => path.push_str(name),
+                Step::Key { name, .. } => {
+                    path.push('.');
+                    path.push_str(name);
+                }
+            }
+        }
+        path
+    }
+
+    fn problem(&self, finding: Finding) -> Problem {
+        let related = finding.related.into_iter().filter_map(|(node, label)| Some((self.span(node, Part::Whole)?, label)));
+        Problem {
+            severity: finding.severity,
+            code: finding.code,
+            message: finding.message,
+            path: self.path(finding.node),
+            span: self.span(finding.node, finding.part),
+            related: related.collect(),
+            help: finding.help,
+        }
+    }
+
+    /// What to underline: of a mapping or a list its key, or its first line where it has none.
+    fn span(&self, node: NodeId, part: Part) -> Option<Range<usize>> {
+        if node == NodeId::ABSENT {
+            return None;
+        }
+        let Node { step, span, value, .. } = self.node(node);
+        let wanted = match (step, value, part) {
+            (Step::Key { span: key, .. }, _, Part::Key) => key,
+            (Step::Key { span: key, .. }, Value::Sequence(_) | Value::Mapping(_), _) => key,
+            (_, Value::Mapping(entries), _) => match entries.first() {
+                Some(&first) => return self.span(first, Part::Key),
+                None => span,
+            },
+            (_, Value::Sequence(items), _) => match items.first() {
+                Some(&first) => return self.span(first, Part::Whole),
+                None => span,
+            },
+            (_, Value::Scalar { .. }, _) => span,
+        };
+        let wanted = wanted.start as usize..wanted.end as usize;
+        Some(self.first_line(wanted))
+    }
+
+    /// A caret under one line says enough; block scalars run on for many.
+    fn first_line(&self, span: Range<usize>) -> Range<usize> {
+        let text = &self.source.text[span.clone()];
+        let length = text.find(['\r', '\n']).unwrap_or(text.len());
+        span.start..span.start + length
+    }
+
+    fn node(&self, node: NodeId) -> &Node {
+        &self.nodes[node.0 as usize]
+    }
+}

@@ -1,0 +1,96 @@
+//! From the parser's tree to a [`Document`]: keys and places are kept, environment variables
+//! replaced.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde_yaml::Spanned;
+
+use super::yaml::{self, Raw};
+use super::{Document, Node, NodeId, Origin, Step, Style, Value};
+use crate::config::diagnostic::{Code, Source};
+use crate::config::finding::Finding;
+use crate::config::variables;
+
+/// Where variables are looked up: `None` means unset.
+pub(in crate::config) type Environment<'a> = dyn Fn(&str) -> Option<String> + 'a;
+
+/// Makes a document of a tree, beside what is wrong with single values: they stay as written, so
+/// that whoever reads on finds the other problems too.
+pub(super) fn document(
+    source: &Arc<Source>,
+    tree: Spanned<Raw>,
+    environment: &Environment<'_>,
+) -> (Document, Vec<Finding>) {
+    let document = Document { source: Arc::clone(source), nodes: Vec::new() };
+    let mut builder = Builder { document, environment, findings: Vec::new() };
+    builder.add(tree, NodeId::ABSENT, Step::Root);
+    (builder.document, builder.findings)
+}
+
+struct Builder<'a> {
+    document: Document,
+    environment: &'a Environment<'a>,
+    findings: Vec<Finding>,
+}
+
+impl Builder<'_> {
+    /// Adds a value and all below it; the depth is bounded by the parser's budget.
+    fn add(&mut self, tree: Spanned<Raw>, parent: NodeId, step: Step) -> NodeId {
+        let span = narrow(yaml::bytes(&tree.defined));
+        let id = NodeId(u32::try_from(self.document.nodes.len()).expect("the parser's budget bounds the nodes"));
+        let placeholder = Value::Sequence(Vec::new());
+        self.document.nodes.push(Node { parent, step, span, value: placeholder });
+        let value = match tree.value {
+            Raw::Sequence(items) => self.sequence(items, id),
+            Raw::Mapping(entries) => self.mapping(entries, id),
+            Raw::Text(_) | Raw::Typed => self.scalar(&tree, id),
+        };
+        self.document.nodes[id.0 as usize].value = value;
+        id
+    }
+
+    fn sequence(&mut self, items: Vec<Spanned<Raw>>, parent: NodeId) -> Value {
+        let add = |(item, index)| self.add(item, parent, Step::Index(index));
+        Value::Sequence(items.into_iter().zip(0..).map(add).collect())
+    }
+
+    fn mapping(&mut self, entries: Vec<(Spanned<Raw>, Spanned<Raw>)>, parent: NodeId) -> Value {
+        let mut ids = Vec::with_capacity(entries.len());
+        for (key, value) in entries {
+            let name = yaml::scalar_text(&key, &self.document.source).into();
+            let span = narrow(yaml::bytes(&key.defined));
+            let id = self.add(value, parent, Step::Key { name, span });
+            if matches!(key.value, Raw::Sequence(_) | Raw::Mapping(_)) {
+                let finding = Finding::error(id, Code::WrongType, "a key has to be a text, not a list or a mapping");
+                self.findings.push(finding.at_key());
+            }
+            ids.push(id);
+        }
+        Value::Mapping(ids)
+    }
+
+    fn scalar(&mut self, tree: &Spanned<Raw>, id: NodeId) -> Value {
+        let text = yaml::scalar_text(tree, &self.document.source);
+        let written = &self.document.source.text[yaml::bytes(&tree.defined)];
+        let style = match written.as_bytes().first() {
+            Some(b'"' | b'\'' | b'|' | b'>') => Style::Quoted,
+            _ if matches!(tree.value, Raw::Text(_)) && written.contains('\n') => Style::Quoted,
+            _ => Style::Plain,
+        };
+        match variables::replace(&text, self.environment) {
+            Ok(None) => Value::Scalar { text: text.into(), style, origin: Origin::File },
+            Ok(Some(replaced)) => Value::Scalar { text: replaced.into(), style, origin: Origin::Environment },
+            Err(error) => {
+                self.findings.push(Finding::error(id, Code::Variable, error.message).help(error.help));
+                Value::Scalar { text: text.into(), style, origin: Origin::File }
+            }
+        }
+    }
+}
+
+/// Files are far below 4 GiB.
+fn narrow(range: Range<usize>) -> Range<u32> {
+    let narrow = |offset| u32::try_from(offset).unwrap_or(u32::MAX);
+    narrow(range.start)..narrow(range.end)
+}

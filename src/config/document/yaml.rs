@@ -1,0 +1,193 @@
+//! From text to a tree with spans, by serde-saphyr: syntax, anchors, merge keys and budgets are
+//! its business. Scalars stay texts: what `1.10` or `no` means depends on the key it stands under.
+
+use std::fmt;
+use std::ops::Range;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_yaml::options::DuplicateKeyPolicy;
+use serde_yaml::{Location, Options, Spanned};
+
+use super::super::diagnostic::{Code, Problem, Severity, Source};
+
+/// Values in a file: room for 10,000 routes a dozen times over, not for an alias bomb.
+const MAX_NODES: usize = 4_000_000;
+/// Nesting of lists and mappings; the schema needs eight.
+const MAX_DEPTH: usize = 32;
+
+/// What the parser says of a value. Scalars that it takes for something other than text carry
+/// none: their text is in the source.
+pub(super) enum Raw {
+    Text(String),
+    Typed,
+    Sequence(Vec<Spanned<Raw>>),
+    Mapping(Vec<(Spanned<Raw>, Spanned<Raw>)>),
+}
+
+/// Parses one document. Duplicate keys are kept when that makes an error that can show both.
+pub(super) fn parse(source: &Source) -> Result<Spanned<Raw>, Vec<Problem>> {
+    let result = serde_yaml::from_str_with_options(&source.text, options(DuplicateKeyPolicy::Error));
+    match result {
+        Ok(tree) => Ok(tree),
+        Err(error @ serde_yaml::Error::DuplicateMappingKey { .. }) => {
+            serde_yaml::from_str_with_options::<Spanned<Raw>>(&source.text, options(DuplicateKeyPolicy::LastWins))
+                .ok()
+                .map(|tree| duplicates(&tree, source))
+                .filter(|found| !found.is_empty())
+                .map_or_else(|| Err(vec![problem(&error)]), Err)
+        }
+        Err(error) => Err(vec![problem(&error)]),
+    }
+}
+
+fn options(duplicate_keys: DuplicateKeyPolicy) -> Options {
+    serde_yaml::options! {
+        budget: serde_yaml::budget! {
+            max_nodes: MAX_NODES,
+            max_events: 3 * MAX_NODES,
+            max_depth: MAX_DEPTH,
+            flow_nesting_limit: MAX_DEPTH,
+            max_documents: 1,
+        },
+        alias_limits: serde_yaml::alias_limits! { max_total_replayed_events: MAX_NODES },
+        duplicate_keys: duplicate_keys,
+        strict_booleans: true,
+        reject_unsupported_tags: true,
+        non_finite_float_policy: serde_yaml::options::NonFiniteFloatPolicy::PassThrough,
+        emit_comments: false,
+        with_snippet: false,
+    }
+}
+
+/// The bytes of a location; empty at the start where the parser knows none.
+pub(super) fn bytes(location: &Location) -> Range<usize> {
+    let span = location.span();
+    let start = span.byte_offset().unwrap_or(0) as usize;
+    start..start + span.byte_len().unwrap_or(0) as usize
+}
+
+/// Every key that stands twice in one mapping, with the place of the first.
+fn duplicates(tree: &Spanned<Raw>, source: &Source) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let mut pending = vec![tree];
+    while let Some(node) = pending.pop() {
+        match &node.value {
+            Raw::Text(_) | Raw::Typed => {}
+            Raw::Sequence(items) => pending.extend(items),
+            Raw::Mapping(entries) => {
+                pending.extend(entries.iter().map(|(_, value)| value));
+                problems.extend(duplicates_of(entries, source));
+            }
+        }
+    }
+    problems
+}
+
+fn duplicates_of(entries: &[(Spanned<Raw>, Spanned<Raw>)], source: &Source) -> Vec<Problem> {
+    let mut seen = std::collections::HashMap::new();
+    let mut problems = Vec::new();
+    for (key, _) in entries {
+        let span = bytes(&key.defined);
+        let name = scalar_text(key, source);
+        if let Some(first) = seen.get(&name).cloned() {
+            problems.push(Problem {
+                severity: Severity::Error,
+                code: Code::DuplicateKey,
+                message: format!("the key `{name}` stands twice in one mapping"),
+                path: String::new(),
+                span: Some(span),
+                related: vec![(first, "it stands here first".to_owned())],
+                help: Some("remove one of them, or join what they hold".to_owned()),
+            });
+        } else {
+            seen.insert(name, span);
+        }
+    }
+    problems
+}
+
+/// The text of a scalar, as the parser or, for numbers and the like, as the file has it.
+pub(super) fn scalar_text(node: &Spanned<Raw>, source: &Source) -> String {
+    match &node.value {
+        Raw::Text(text) => text.clone(),
+        Raw::Typed => source.text[bytes(&node.defined)].to_owned(),
+        Raw::Sequence(_) | Raw::Mapping(_) => String::new(),
+    }
+}
+
+fn problem(error: &serde_yaml::Error) -> Problem {
+    let (message, help) = explain(error.without_snippet());
+    Problem {
+        severity: Severity::Error,
+        code: match error {
+            serde_yaml::Error::DuplicateMappingKey { .. } => Code::DuplicateKey,
+            _ => Code::Syntax,
+        },
+        message,
+        path: String::new(),
+        span: error.location().map(|location| bytes(&location)),
+        related: Vec::new(),
+        help,
+    }
+}
+
+/// The parser's words without its position, and advice where the cause is known.
+fn explain(error: &serde_yaml::Error) -> (String, Option<String>) {
+    (error.to_string(), None)
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(RawVisitor)
+    }
+}
+
+struct RawVisitor;
+
+impl<'de> Visitor<'de> for RawVisitor {
+    type Value = Raw;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any YAML value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Raw, E> {
+        Ok(Raw::Typed)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Raw, E> {
+        Ok(Raw::Typed)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Raw, E> {
+        Ok(Raw::Typed)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Raw, E> {
+        Ok(Raw::Typed)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Raw, E> {
+        Ok(Raw::Typed)
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Raw, E> {
+        Ok(Raw::Text(text.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Raw, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = access.next_element()? {
+            items.push(item);
+        }
+        Ok(Raw::Sequence(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Raw, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = access.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(Raw::Mapping(entries))
+    }
+}

@@ -1,0 +1,105 @@
+//! Reads a file, parses it and checks it.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use super::decode;
+use super::diagnostic::{Report, Source};
+use super::document::{Document, Environment};
+use super::finding::{Finding, Findings};
+use super::schema::Config;
+use super::validate;
+
+/// The largest file that is read.
+const MAX_FILE: u64 = 16 << 20;
+
+/// A configuration without errors.
+#[derive(Debug)]
+pub struct Loaded {
+    /// What was written, checked: names refer to something, numbers are within their bounds.
+    pub config: Config,
+    /// Where it was written.
+    pub document: Document,
+    /// What deserves attention; no errors.
+    pub warnings: Report,
+    /// Where relative paths start.
+    pub directory: PathBuf,
+}
+
+impl Loaded {
+    /// A report of problems that were found later, by whoever uses the configuration.
+    pub fn report(&self, findings: Vec<Finding>) -> Report {
+        self.document.report(findings)
+    }
+
+    /// A path of the configuration as one that the process can open.
+    pub fn resolve(&self, path: &Path) -> PathBuf {
+        self.directory.join(path)
+    }
+}
+
+/// Reads and checks a file, with the variables of the process.
+///
+/// # Errors
+///
+/// Reports all that was found when some of it is an error.
+pub fn load(path: &Path) -> Result<Loaded, Report> {
+    let name = path.display().to_string();
+    let text = read(path, &name)?;
+    let directory = path.parent().unwrap_or(Path::new("")).to_owned();
+    parse(&name, text, &|name| std::env::var(name).ok()).map(|loaded| Loaded { directory, ..loaded })
+}
+
+/// Reads and checks a file, and reports all that was found, warnings included.
+pub fn check(path: &Path) -> Report {
+    load(path).map_or_else(|report| report, |loaded| loaded.warnings)
+}
+
+/// Checks a text. `name` is what reports call it, `environment` where variables are looked up;
+/// relative paths start at the working directory.
+///
+/// # Errors
+///
+/// Reports all that was found when some of it is an error.
+pub fn parse(name: &str, text: String, environment: &Environment<'_>) -> Result<Loaded, Report> {
+    let text = match text.strip_prefix('\u{feff}') {
+        Some(rest) => rest.to_owned(),
+        None => text,
+    };
+    let source = Source { name: name.to_owned(), text };
+    let (document, earlier) = Document::parse(source, environment)?;
+    let findings = Findings::new(&document, earlier);
+    let config: Option<Config> = decode::decode(&findings);
+    if let Some(config) = &config {
+        validate::validate(config, &findings);
+    }
+    let sound = config.filter(|_| !findings.has_errors());
+    let report = document.report(findings.into_list());
+    match sound {
+        Some(config) => Ok(Loaded { config, document, warnings: report, directory: PathBuf::new() }),
+        None => Err(report),
+    }
+}
+
+fn read(path: &Path, name: &str) -> Result<String, Report> {
+    let fail = |message: String, help: &str| Report::of_file(name, message, Some(help.to_owned()));
+    let mut bytes = Vec::new();
+    let result = File::open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes));
+    if let Err(error) = result {
+        return Err(match error.kind() {
+            ErrorKind::NotFound => fail("there is no such file".to_owned(), "look at the path, or at the working directory"),
+            ErrorKind::IsADirectory => fail("it is a directory".to_owned(), "name the file within"),
+            ErrorKind::PermissionDenied => fail("it may not be read".to_owned(), "look at its permissions and its owner"),
+            _ => fail(format!("it cannot be read: {error}"), "try `cat` on it"),
+        });
+    }
+    if bytes.len() as u64 > MAX_FILE {
+        return Err(fail(format!("it is larger than {} MiB", MAX_FILE >> 20), "is it the right file?"));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = valid.iter().filter(|&&b| b == b'\n').count() + 1;
+        fail(format!("it is no UTF-8 text, from line {line} on"), "save it as UTF-8")
+    })
+}

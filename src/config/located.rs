@@ -1,0 +1,120 @@
+//! A value that remembers where it was written.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
+use serde::{Serialize, Serializer};
+
+use super::decode::LOCATED;
+use super::document::NodeId;
+
+/// A value and its place in the document; compared by value alone.
+///
+/// A value that cannot be read is replaced by its default, after its error has been recorded: what
+/// holds it can still be checked, and never gets as far as being used.
+#[derive(Clone, Debug)]
+pub struct Located<T> {
+    /// What was written, or the default.
+    pub value: T,
+    /// Where; [`NodeId::ABSENT`] for a default.
+    pub node: NodeId,
+}
+
+impl<T> From<T> for Located<T> {
+    /// A value that stands nowhere.
+    fn from(value: T) -> Self {
+        Self { value, node: NodeId::ABSENT }
+    }
+}
+
+impl<T: Default> Default for Located<T> {
+    fn default() -> Self {
+        Self::from(T::default())
+    }
+}
+
+impl<T> Deref for Located<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T: PartialEq> PartialEq for Located<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.value == other.value
+    }
+}
+
+impl<T: Eq> Eq for Located<T> {}
+
+impl<T: PartialOrd> PartialOrd for Located<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        self.value.partial_cmp(&other.value)
+    }
+}
+
+impl<T: Ord> Ord for Located<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.value.cmp(&other.value)
+    }
+}
+
+/// So that a map with located keys is searched by plain ones.
+impl std::borrow::Borrow<str> for Located<super::value::Name> {
+    fn borrow(&self) -> &str {
+        self.value.as_str()
+    }
+}
+
+impl<'de, T: Deserialize<'de> + Default> Deserialize<'de> for Located<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_newtype_struct(LOCATED, LocatedVisitor(PhantomData))
+    }
+}
+
+struct LocatedVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de> + Default> Visitor<'de> for LocatedVisitor<T> {
+    type Value = Located<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value with its place")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Located<T>, A::Error> {
+        let node = parts.next_element()?.ok_or_else(|| A::Error::invalid_length(0, &self))?;
+        let value = parts.next_element().ok().flatten().unwrap_or_default();
+        Ok(Located { value, node: NodeId::from_index(node) })
+    }
+}
+
+impl<T: Serialize> Serialize for Located<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.value.serialize(serializer)
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Located<T> {
+    fn inline_schema() -> bool {
+        T::inline_schema()
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn schema_id() -> Cow<'static, str> {
+        T::schema_id()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        T::json_schema(generator)
+    }
+}

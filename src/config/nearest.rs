@@ -1,0 +1,37 @@
+//! Suggestions: the known word that an unknown one was probably meant to be.
+
+/// `did you mean` with the nearest word, or else all of them after `introduction`.
+pub(super) fn advice(word: &str, known: &[&str], introduction: &str) -> String {
+    match nearest(word, known) {
+        Some(nearest) => format!("did you mean `{nearest}`?"),
+        None => format!("{introduction}: {}", list(known)),
+    }
+}
+
+/// The known word closest to `word`, if one is close: a third of the letters may differ.
+pub(super) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+    let word = word.to_lowercase();
+    let bound = (word.chars().count() / 3).max(1);
+    let distance = |candidate: &str| strsim::osa_distance(&word, &candidate.to_lowercase());
+    let by_distance = known.iter().map(|&candidate| (distance(candidate), candidate));
+    by_distance.filter(|&(distance, _)| distance <= bound).min_by_key(|&(distance, _)| distance).map(|(_, near)| near)
+}
+
+/// The words in backquotes, joined with commas.
+pub(super) fn list(words: &[&str]) -> String {
+    let quoted: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
+    quoted.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suggests_what_is_close_and_lists_what_is_not() {
+        let known = ["limits", "upstream", "match"];
+        assert_eq!(advice("limts", &known, "known"), "did you mean `limits`?");
+        assert_eq!(advice("Upstreams", &known, "known"), "did you mean `upstream`?");
+        assert_eq!(advice("colour", &known, "known"), "known: `limits`, `upstream`, `match`");
+    }
+}

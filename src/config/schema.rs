@@ -1,0 +1,106 @@
+//! What the user writes: a type a section, with every key, its bounds and its default. The JSON
+//! Schema comes from these types, descriptions included. What contradicts what is said in `validate`.
+
+mod admin;
+mod client;
+mod listener;
+mod policy;
+mod responses;
+mod route;
+mod store;
+mod upstream;
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::located::Located;
+use super::value::{Duration, Name, Whole, Workers};
+
+pub use admin::{AccessLog, AccessLogFormat, Admin, Shutdown};
+pub use client::{BodySize, Client, ClientIp, ClientIpHeader, ClientTimeouts, HeadSize};
+pub use listener::{Certificate, Listener, Protocol, Tls, TlsVersion};
+pub use policy::{AlgorithmName, Key, Limit, MaxKeys, OnFull, Policy, WindowStart};
+pub use responses::{Action, BodyFormat, HeaderStyle, OnLimit, Responses};
+pub use route::{Match, RequestChanges, Route, TrailingSlash};
+pub use store::{MemoryStore, Store, StoreSize};
+pub use upstream::{Balance, Endpoint, Upstream, UpstreamTimeouts, UpstreamTls, Weight};
+
+/// Milliseconds.
+const SECOND: u64 = 1_000;
+const MINUTE: u64 = 60 * SECOND;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+
+/// How long something may take.
+pub type Timeout = Duration<1, DAY>;
+/// How long to wait, at times not at all.
+pub type Delay = Duration<0, HOUR>;
+/// Units of a quota.
+pub type Units = Whole<1, { u32::MAX }>;
+
+/// The whole configuration.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(title = "sluicegate", extend("required" = ["routes"]))]
+pub struct Config {
+    /// Threads that serve: `auto` is one for each core that the process may use, else 1 to 1024.
+    pub workers: Located<Workers>,
+    /// Where requests come in; one on `0.0.0.0:8080` unless given.
+    #[schemars(length(min = 1))]
+    pub listeners: Vec<Located<Listener>>,
+    /// Time-outs and bounds towards clients.
+    pub client: Client,
+    /// The listener for metrics and health.
+    pub admin: Admin,
+    /// Who the client is, behind other proxies.
+    pub client_ip: ClientIp,
+    /// A line a request; off unless this section is there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub access_log: Option<AccessLog>,
+    /// How the process ends.
+    pub shutdown: Shutdown,
+    /// Where buckets live.
+    pub store: Store,
+    /// Where requests go, by name.
+    pub upstreams: BTreeMap<Located<Name>, Located<Upstream>>,
+    /// Limits by name: every route that names one shares its buckets.
+    pub policies: BTreeMap<Located<Name>, Located<Policy>>,
+    /// Limits for every request, before any route: names of policies, or limits in place.
+    pub limits: Vec<Located<Limit>>,
+    /// What is done with which requests.
+    #[schemars(length(min = 1))]
+    pub routes: Vec<Located<Route>>,
+    /// What clients are told.
+    pub responses: Responses,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            workers: Located::default(),
+            listeners: vec![Located::from(Listener::default())],
+            client: Client::default(),
+            admin: Admin::default(),
+            client_ip: ClientIp::default(),
+            access_log: None,
+            shutdown: Shutdown::default(),
+            store: Store::default(),
+            upstreams: BTreeMap::new(),
+            policies: BTreeMap::new(),
+            limits: Vec::new(),
+            routes: Vec::new(),
+            responses: Responses::default(),
+        }
+    }
+}
+
+/// The JSON Schema of [`Config`], for editors: `sluicegate schema` prints it.
+pub fn json_schema() -> String {
+    let generator = schemars::generate::SchemaSettings::draft07().into_generator();
+    let schema = generator.into_root_schema_for::<Config>();
+    let mut text = serde_json::to_string_pretty(&schema).expect("a schema has only strings for keys");
+    text.push('\n');
+    text
+}

@@ -1,0 +1,147 @@
+//! Policies: what a limit is.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{OnLimit, Units};
+use crate::config::located::Located;
+use crate::config::value::{KeyPart, Name, OnMissingKey, Quota, Whole};
+
+/// A policy under its name in `policies`, or a limit in place.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Policy {
+    /// What tells buckets apart: a part of the request, or a list of parts. `client_ip` unless
+    /// given.
+    #[serde(default)]
+    pub key: Key,
+    /// What happens to a request without one of the parts: another part stands in for it
+    /// (`client_ip` where that is missing too), the policy does not apply (`skip`), the request
+    /// is refused (`refuse`), or all such requests share one bucket (`shared`).
+    #[serde(default)]
+    pub on_missing_key: Located<OnMissingKey>,
+    /// How units are counted.
+    #[serde(default)]
+    pub algorithm: Located<AlgorithmName>,
+    /// Units per window: up to 4294967295, per `1ms` to `366d`; 0 refuses always.
+    pub quota: Located<Quota>,
+    /// Units that can be taken at once, 1 to 4294967295; as many as the quota has unless given.
+    /// For `gcra` and `token_bucket` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst: Option<Located<Units>>,
+    /// When a window starts: with the clock (`clock`, the default), or with the first request
+    /// after the last window (`first_request`). For `fixed_window` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<Located<WindowStart>>,
+    /// Units that a request takes, 1 to 4294967295.
+    #[serde(default)]
+    pub cost: Located<Units>,
+    /// Buckets that memory is kept for, 1024 to 1073741824; an equal share of
+    /// `store.memory.max_size` unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_keys: Option<Located<MaxKeys>>,
+    /// What happens when memory for buckets is full: the least used is forgotten (`forget`), or
+    /// new keys inherit what it had used (`strict`: no key ever exceeds its limit).
+    #[serde(default)]
+    pub on_full: Located<OnFull>,
+    /// What refused clients are told; what is not said here is taken from `responses.on_limit`.
+    #[serde(default)]
+    pub on_limit: OnLimit,
+}
+
+/// 2^10 to 2^30.
+pub type MaxKeys = Whole<1024, 1_073_741_824>;
+
+/// The parts of a key, in order; one at least.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(from = "KeyForm")]
+pub struct Key(pub Vec<Located<KeyPart>>);
+
+impl Default for Key {
+    fn default() -> Self {
+        Self(vec![KeyPart::ClientIp.into()])
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(
+    rename = "$form",
+    rename_all = "snake_case",
+    expecting = "a part of the request, or a list of parts: `[client_ip, header:x-api-key]`"
+)]
+#[schemars(rename = "Key", untagged)]
+enum KeyForm {
+    /// One part.
+    Scalar(Located<KeyPart>),
+    /// Several parts: each combination of values has a bucket.
+    Sequence(#[schemars(length(min = 1))] Vec<Located<KeyPart>>),
+}
+
+impl From<KeyForm> for Key {
+    fn from(form: KeyForm) -> Self {
+        match form {
+            KeyForm::Scalar(part) => Self(vec![part]),
+            KeyForm::Sequence(parts) => Self(parts),
+        }
+    }
+}
+
+/// How units are counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AlgorithmName {
+    /// Evenly spaced, with a burst (generic cell rate algorithm).
+    #[default]
+    Gcra,
+    /// Tokens that come back one by one.
+    TokenBucket,
+    /// So many in each window; all come back at once.
+    FixedWindow,
+    /// The running window and, in proportion, the one before.
+    SlidingWindow,
+}
+
+/// When a fixed window starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WindowStart {
+    /// With the clock, the same for all keys, in UTC.
+    #[default]
+    Clock,
+    /// With the first request of a key after its last window.
+    FirstRequest,
+}
+
+/// What happens when memory for buckets is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnFull {
+    /// The least used bucket is forgotten.
+    #[default]
+    Forget,
+    /// The newcomer inherits the used share of the bucket it replaces.
+    Strict,
+}
+
+/// An item of `limits`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(
+    rename = "$form",
+    expecting = "the name of a policy, or a limit in place: `{ key: client_ip, quota: 100/1m }`"
+)]
+#[schemars(rename = "Limit", untagged)]
+pub enum Limit {
+    /// One of `policies`.
+    #[serde(rename = "scalar")]
+    Named(Name),
+    /// A policy of this place alone.
+    #[serde(rename = "mapping")]
+    InPlace(Box<Policy>),
+}
+
+/// It only ever stands in for a limit that could not be read.
+impl Default for Limit {
+    fn default() -> Self {
+        Self::InPlace(Box::default())
+    }
+}

@@ -1,0 +1,91 @@
+//! Routes: what is done with which requests.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Limit;
+use super::client::BodySize;
+use crate::config::located::Located;
+use crate::config::value::{FieldName, FieldValue, Flag, HostPattern, Method, Name, PathPattern, PathPrefix, Text, UpstreamRef};
+
+/// An item of `routes`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Route {
+    /// What it is called in logs, metrics and limits; what it matches, unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<Located<Name>>,
+    /// Which requests it takes: those that meet every condition; all of them without any.
+    #[serde(default, rename = "match")]
+    pub matches: Match,
+    /// Whether `/Login` is another path than `/login`.
+    #[serde(default = "yes")]
+    pub case_sensitive: Located<Flag>,
+    /// Whether `/login/` is another path than `/login` (`strict`), or the same (`ignore`).
+    #[serde(default)]
+    pub trailing_slash: Located<TrailingSlash>,
+    /// Limits, in order: names of policies, or limits in place.
+    #[serde(default)]
+    pub limits: Vec<Located<Limit>>,
+    /// Whether the top-level `limits` apply too.
+    #[serde(default = "yes")]
+    pub inherit: Located<Flag>,
+    /// Where requests go: the name of an upstream, a URL, or `echo`, which answers with the
+    /// request it received.
+    pub upstream: Located<UpstreamRef>,
+    /// What is changed in requests before they are forwarded.
+    #[serde(default)]
+    pub request: RequestChanges,
+}
+
+fn yes() -> Located<Flag> {
+    Flag::TRUE.into()
+}
+
+/// `match` of a route.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Match {
+    /// Hosts, any of them: `api.example.com`, or `*.example.com` for all names below. Every host
+    /// without it.
+    pub hosts: Vec<Located<HostPattern>>,
+    /// The path: `/a/b` exactly, `/a/{name}` any one segment, `/a/**` everything below and `/a`
+    /// itself. Every path without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<Located<PathPattern>>,
+    /// Methods, any of them. `GET` does not include `HEAD`. Every method without it.
+    pub methods: Vec<Located<Method>>,
+    /// Fields with their exact values, all of them.
+    pub headers: BTreeMap<Located<FieldName>, Located<FieldValue>>,
+    /// Query parameters with their exact values, all of them.
+    pub query: BTreeMap<Located<Text>, Located<Text>>,
+}
+
+/// Whether a slash at the end of a path makes a difference.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TrailingSlash {
+    /// It does.
+    #[default]
+    Strict,
+    /// It does not.
+    Ignore,
+}
+
+/// `request` of a route.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RequestChanges {
+    /// Fields to set, in place of those that the client sent.
+    pub set_headers: BTreeMap<Located<FieldName>, Located<FieldValue>>,
+    /// Fields to remove.
+    pub remove_headers: Vec<Located<FieldName>>,
+    /// A prefix to take away from the path, in whole segments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strip_prefix: Option<Located<PathPrefix>>,
+    /// The largest request body, `0B` to `1024GiB`, instead of `client.max_body`; 413 beyond.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_body: Option<Located<BodySize>>,
+}

@@ -1,0 +1,147 @@
+//! Addresses to listen on, and networks.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use ipnet::IpNet;
+
+use super::{TextValue, Wrong, text_value, wrong};
+
+/// An IP address and a port; port 0 takes any free one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListenAddress(SocketAddr);
+
+impl ListenAddress {
+    /// Makes one of a socket address.
+    pub const fn new(address: SocketAddr) -> Self {
+        Self(address)
+    }
+
+    /// The socket address.
+    pub const fn get(self) -> SocketAddr {
+        self.0
+    }
+}
+
+/// Any port of the loopback address; it only ever stands in for one that could not be read.
+impl Default for ListenAddress {
+    fn default() -> Self {
+        Self(SocketAddr::from(([127, 0, 0, 1], 0)))
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+text_value!(ListenAddress);
+
+impl TextValue for ListenAddress {
+    const PATTERN: &'static str = "[0-9.]+:[0-9]+|\\[[0-9A-Fa-f:.]+\\]:[0-9]+";
+
+    fn name() -> Cow<'static, str> {
+        "ListenAddress".into()
+    }
+
+    fn expected() -> Cow<'static, str> {
+        "an IP address with a port, as in `0.0.0.0:8080` or `[::]:8080`".into()
+    }
+
+    fn parse(text: &str) -> Result<Self, Wrong> {
+        text.parse().map(Self).map_err(|_| wrong(format!("`{text}` is no address to listen on"), listen_help(text)))
+    }
+}
+
+fn listen_help(text: &str) -> String {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if let Some(port) = text.strip_prefix(':').or(digits(text).then_some(text)).filter(|port| digits(port)) {
+        return format!("on all addresses: `0.0.0.0:{port}`; on this machine only: `127.0.0.1:{port}`");
+    }
+    match text.parse() {
+        Ok(IpAddr::V4(ip)) => format!("it needs a port: `{ip}:8080`"),
+        Ok(IpAddr::V6(ip)) => format!("it needs brackets and a port: `[{ip}]:8080`"),
+        Err(_) if text.starts_with("localhost:") => text.replacen("localhost", "it needs an IP address: `127.0.0.1", 1) + "`",
+        Err(_) => "write an IP address and a port, as in `0.0.0.0:8080` or `[::]:8080`".to_owned(),
+    }
+}
+
+/// A network, or a single address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cidr(IpNet);
+
+impl Cidr {
+    /// The network; its host bits are zero.
+    pub const fn get(self) -> IpNet {
+        self.0
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+text_value!(Cidr);
+
+impl TextValue for Cidr {
+    const PATTERN: &'static str = "[0-9A-Fa-f.:]+(/[0-9]+)?";
+
+    fn name() -> Cow<'static, str> {
+        "Cidr".into()
+    }
+
+    fn expected() -> Cow<'static, str> {
+        "a network or an address, as in `10.0.0.0/8` or `2001:db8::1`".into()
+    }
+
+    fn parse(text: &str) -> Result<Self, Wrong> {
+        if let Ok(address) = text.parse::<IpAddr>() {
+            return Ok(Self(IpNet::from(address)));
+        }
+        let network: IpNet = text
+            .parse()
+            .map_err(|_| wrong(format!("`{text}` is no network"), "write `10.0.0.0/8`, `2001:db8::/32` or a single address"))?;
+        match network.trunc() == network {
+            true => Ok(Self(network)),
+            false => Err(wrong(
+                format!("`{text}` has bits set beyond its prefix"),
+                format!("the network is `{}`, the single address `{}`", network.trunc(), network.addr()),
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listens_on_addresses_with_ports() {
+        for text in ["0.0.0.0:8080", "[::1]:0"] {
+            assert_eq!(ListenAddress::parse(text).map(|address| address.to_string()), Ok(text.to_owned()));
+        }
+        for (text, help) in [
+            ("8080", "on all addresses: `0.0.0.0:8080`; on this machine only: `127.0.0.1:8080`"),
+            (":80", "on all addresses: `0.0.0.0:80`; on this machine only: `127.0.0.1:80`"),
+            ("10.0.0.1", "it needs a port: `10.0.0.1:8080`"),
+            ("::1", "it needs brackets and a port: `[::1]:8080`"),
+            ("localhost:80", "it needs an IP address: `127.0.0.1:80`"),
+        ] {
+            assert_eq!(ListenAddress::parse(text), Err(wrong(format!("`{text}` is no address to listen on"), help)));
+        }
+    }
+
+    #[test]
+    fn takes_networks_and_single_addresses() {
+        assert_eq!(Cidr::parse("10.0.0.1").map(|cidr| cidr.to_string()), Ok("10.0.0.1/32".to_owned()));
+        assert_eq!(Cidr::parse("2001:db8::/32").map(|cidr| cidr.to_string()), Ok("2001:db8::/32".to_owned()));
+        assert_eq!(
+            Cidr::parse("10.0.0.1/8"),
+            Err(wrong("`10.0.0.1/8` has bits set beyond its prefix", "the network is `10.0.0.0/8`, the single address `10.0.0.1`"))
+        );
+    }
+}

@@ -1,0 +1,159 @@
+//! Parts of an HTTP head: methods, field names, field values (RFC 9110).
+
+use std::borrow::Cow;
+use std::fmt;
+
+use super::{TextValue, Wrong, text_value, wrong};
+
+/// A field name; case makes no difference.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FieldName(http::HeaderName);
+
+impl FieldName {
+    /// The name, in lower case.
+    pub const fn get(&self) -> &http::HeaderName {
+        &self.0
+    }
+}
+
+/// It only ever stands in for a name that could not be read.
+impl Default for FieldName {
+    fn default() -> Self {
+        Self(http::HeaderName::from_static("x"))
+    }
+}
+
+impl PartialOrd for FieldName {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for FieldName {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.as_str().cmp(other.0.as_str())
+    }
+}
+
+impl fmt::Display for FieldName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+text_value!(FieldName);
+
+impl TextValue for FieldName {
+    const PATTERN: &'static str = "[!#$%&'*+.^_`|~0-9A-Za-z-]+";
+
+    fn name() -> Cow<'static, str> {
+        "FieldName".into()
+    }
+
+    fn expected() -> Cow<'static, str> {
+        "the name of a header field, as in `x-api-key`".into()
+    }
+
+    fn parse(text: &str) -> Result<Self, Wrong> {
+        text.parse().map(Self).map_err(|_| {
+            let help = "use letters, digits and `-`, without a colon: `x-api-key`";
+            wrong(format!("`{text}` is no name of a header field"), help)
+        })
+    }
+}
+
+/// The value of a field: printable ASCII, spaces and tabs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldValue(http::HeaderValue);
+
+impl FieldValue {
+    /// The value.
+    pub const fn get(&self) -> &http::HeaderValue {
+        &self.0
+    }
+}
+
+impl Default for FieldValue {
+    fn default() -> Self {
+        Self(http::HeaderValue::from_static(""))
+    }
+}
+
+impl fmt::Display for FieldValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.to_str().unwrap_or_default())
+    }
+}
+
+text_value!(FieldValue);
+
+impl TextValue for FieldValue {
+    const PATTERN: &'static str = "";
+
+    fn name() -> Cow<'static, str> {
+        "FieldValue".into()
+    }
+
+    fn expected() -> Cow<'static, str> {
+        "the value of a header field: printable ASCII".into()
+    }
+
+    fn parse(text: &str) -> Result<Self, Wrong> {
+        let trimmed = text.trim_matches([' ', '\t']).len() == text.len();
+        let printable = |b: u8| matches!(b, b' ' | b'\t' | 0x21..=0x7e);
+        match http::HeaderValue::from_str(text) {
+            Ok(value) if trimmed && text.bytes().all(printable) => Ok(Self(value)),
+            _ => Err(wrong(
+                format!("`{}` is no value of a header field", text.escape_debug()),
+                "use printable ASCII, without line breaks and without spaces at its ends",
+            )),
+        }
+    }
+
+    fn schema() -> serde_json::Value {
+        serde_json::json!({ "type": ["string", "number", "boolean"] })
+    }
+}
+
+/// A request method; case makes a difference.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Method(http::Method);
+
+impl Method {
+    /// The method.
+    pub const fn get(&self) -> &http::Method {
+        &self.0
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+text_value!(Method);
+
+impl TextValue for Method {
+    const PATTERN: &'static str = "[A-Z][A-Z0-9_-]*";
+
+    fn name() -> Cow<'static, str> {
+        "Method".into()
+    }
+
+    fn expected() -> Cow<'static, str> {
+        "a request method in capitals, as in `GET`".into()
+    }
+
+    fn parse(text: &str) -> Result<Self, Wrong> {
+        let capital = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_');
+        let well_formed = text.starts_with(|c: char| c.is_ascii_uppercase()) && text.bytes().all(capital);
+        match http::Method::from_bytes(text.as_bytes()) {
+            Ok(method) if well_formed => Ok(Self(method)),
+            _ if text.bytes().all(|b| b.is_ascii_alphabetic()) && !text.is_empty() => {
+                Err(wrong(format!("`{text}` is not in capitals"), format!("did you mean `{}`?", text.to_uppercase())))
+            }
+            _ => Err(wrong(format!("`{text}` is no request method"), "as in `GET` or `POST`; leave `methods` out to take all")),
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Hosts that a route takes.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use super::{TextValue, Wrong, text_value, wrong};
+
+/// A host name in lower case or an IP address, or all names below a domain.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum HostPattern {
+    /// This name only.
+    Exact(String),
+    /// Every name that ends with a dot and this one: `*.example.com`, at any depth.
+    Below(String),
+}
+
+impl Default for HostPattern {
+    fn default() -> Self {
+        Self::Exact("localhost".to_owned())
+    }
+}
+
+impl fmt::Display for HostPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(host) => f.write_str(host),
+            Self::Below(domain) => write!(f, "*.{domain}"),
+        }
+    }
+}
+
+text_value!(HostPattern);
+
+impl TextValue for HostPattern {
+    const PATTERN: &'static str = "(\\*\\.)?[0-9A-Za-z_-]+(\\.[0-9A-Za-z_-]+)*|\\[[0-9A-Fa-f:.]+\\]";
+
+    fn name() -> Cow<'static, str> {
+        "HostPattern".into()
+    }
+
+    fn expected() -> Cow<'static, str> {
+        "a host without a port, as in `api.example.com` or `*.example.com`".into()
+    }
+
+    fn parse(text: &str) -> Result<Self, Wrong> {
+        let host = text.to_ascii_lowercase();
+        let is_v6 = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).is_some_and(is_ipv6);
+        if is_v6 || is_host_name(&host) {
+            return Ok(Self::Exact(host));
+        }
+        match host.strip_prefix("*.") {
+            Some(domain) if is_host_name(domain) => Ok(Self::Below(domain.to_owned())),
+            _ => Err(wrong(format!("`{text}` is no host"), host_help(&host))),
+        }
+    }
+}
+
+fn host_help(host: &str) -> String {
+    match host {
+        "*" | "" => "leave `hosts` out to take every host".to_owned(),
+        host if is_ipv6(host) => format!("an IPv6 address has brackets: `[{host}]`"),
+        host if !host.is_ascii() => "write the name in its ASCII form, `xn--..`".to_owned(),
+        host if host.contains("://") => "write the host only, without `http://`".to_owned(),
+        host => match host.rsplit_once(':') {
+            Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => {
+                format!("ports make no difference to a route: `{name}`")
+            }
+            _ => "as in `api.example.com`, or `*.example.com` for all names below it".to_owned(),
+        },
+    }
+}
+
+fn is_ipv6(text: &str) -> bool {
+    text.parse::<std::net::Ipv6Addr>().is_ok()
+}
+
+/// Whether a text is a DNS name or an IPv4 address: up to 253 bytes, in labels of up to 63.
+pub(super) fn is_host_name(text: &str) -> bool {
+    let letter = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+    let label = |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(letter);
+    text.len() <= 253 && text.split('.').all(label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_names_wildcards_and_addresses() {
+        assert_eq!(HostPattern::parse("API.example.com"), Ok(HostPattern::Exact("api.example.com".to_owned())));
+        assert_eq!(HostPattern::parse("*.example.com"), Ok(HostPattern::Below("example.com".to_owned())));
+        assert!(HostPattern::parse("[::1]").is_ok());
+        assert!(HostPattern::parse("127.0.0.1").is_ok());
+    }
+
+    #[test]
+    fn says_what_is_wrong() {
+        for (text, help) in [
+            ("*", "leave `hosts` out to take every host"),
+            ("example.com:443", "ports make no difference to a route: `example.com`"),
+            ("::1", "an IPv6 address has brackets: `[::1]`"),
+            ("bücher.example", "write the name in its ASCII form, `xn--..`"),
+            ("http://example.com", "write the host only, without `http://`"),
+            ("api.*.com", "as in `api.example.com`, or `*.example.com` for all names below it"),
+        ] {
+            assert_eq!(HostPattern::parse(text), Err(wrong(format!("`{text}` is no host"), help)));
+        }
+    }
+}

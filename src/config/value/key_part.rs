@@ -1,0 +1,205 @@
+//! What of a request makes up the key of a limit.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use super::{FieldName, TextValue, Wrong, text_value, wrong};
+use crate::config::nearest;
+
+/// One part of a key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum KeyPart {
+    /// The address of the client, IPv6 by its prefix; `prefix` instead of the general one.
+    #[default]
+    ClientIp,
+    /// The address of the client, IPv6 by a prefix of this many bits, 1 to 128.
+    ClientIpPrefix(u8),
+    /// The value of a header field.
+    Header(FieldName),
+    /// The value of a cookie.
+    Cookie(String),
+    /// The value of a query parameter.
+    Query(String),
+    /// A captured segment of the path.
+    Capture(String),
+    /// The whole path.
+    Path,
+    /// The method.
+    Method,
+    /// The host.
+    Host,
+    /// The route.
+    Route,
+    /// Nothing: one bucket for all requests.
+    Constant,
+}
+
+/// The parts without an argument, and the kinds that take one.
+const WORDS: [&str; 10] =
+    ["client_ip", "header:NAME", "cookie:NAME", "query:NAME", "path:NAME", "path", "method", "host", "route", "constant"];
+
+impl fmt::Display for KeyPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ClientIp => f.write_str("client_ip"),
+            Self::ClientIpPrefix(bits) => write!(f, "client_ip/{bits}"),
+            Self::Header(name) => write!(f, "header:{name}"),
+            Self::Cookie(name) => write!(f, "cookie:{name}"),
+            Self::Query(name) => write!(f, "query:{name}"),
+            Self::Capture(name) => write!(f, "path:{name}"),
+            Self::Path => f.write_str("path"),
+            Self::Method => f.write_str("method"),
+            Self::Host => f.write_str("host"),
+            Self::Route => f.write_str("route"),
+            Self::Constant => f.write_str("constant"),
+        }
+    }
+}
+
+text_value!(KeyPart);
+
+impl TextValue for KeyPart {
+    const PATTERN: &'static str =
+        "client_ip(/[0-9]{1,3})?|(header|cookie|query|path):.+|path|method|host|route|constant";
+
+    fn name() -> Cow<'static, str> {
+        "KeyPart".into()
+    }
+
+    fn expected() -> Cow<'static, str> {
+        "a part of a key: `client_ip`, `client_ip/56`, `header:NAME`, `cookie:NAME`, \
+        `query:NAME`, `path:NAME` (a captured segment), `path`, `method`, `host`, `route` or `constant`".into()
+    }
+
+    fn parse(text: &str) -> Result<Self, Wrong> {
+        if let Some(bits) = text.strip_prefix("client_ip/") {
+            return parse_prefix(text, bits);
+        }
+        if let Some((kind, name)) = text.split_once(':') {
+            return parse_named(text, kind, name);
+        }
+        match text {
+            "client_ip" => Ok(Self::ClientIp),
+            "path" => Ok(Self::Path),
+            "method" => Ok(Self::Method),
+            "host" => Ok(Self::Host),
+            "route" => Ok(Self::Route),
+            "constant" => Ok(Self::Constant),
+            "header" | "cookie" | "query" => {
+                Err(wrong(format!("`{text}` needs a name"), format!("say which: `{text}:NAME`")))
+            }
+            _ => Err(unknown(text, text)),
+        }
+    }
+}
+
+fn parse_prefix(text: &str, bits: &str) -> Result<KeyPart, Wrong> {
+    match bits.parse() {
+        Ok(bits @ 1..=128) => Ok(KeyPart::ClientIpPrefix(bits)),
+        _ => Err(wrong(format!("`{text}` has no valid prefix"), "an IPv6 prefix has 1 to 128 bits: `client_ip/56`")),
+    }
+}
+
+fn parse_named(text: &str, kind: &str, name: &str) -> Result<KeyPart, Wrong> {
+    let token = !name.is_empty() && name.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b';' | b',' | b'=' | b'"'));
+    let name = || match token {
+        true => Ok(name.to_owned()),
+        false => Err(wrong(format!("`{text}` has no valid name"), format!("as in `{kind}:id`"))),
+    };
+    match kind {
+        "header" => name()?.parse().map(KeyPart::Header).map_err(|error: super::ValueError| (error.message, error.help)),
+        "cookie" => name().map(KeyPart::Cookie),
+        "query" => name().map(KeyPart::Query),
+        "path" => name().map(KeyPart::Capture),
+        _ => Err(unknown(text, kind)),
+    }
+}
+
+fn unknown(text: &str, word: &str) -> Wrong {
+    let bare = WORDS.map(|word| word.trim_end_matches(":NAME"));
+    let help = match nearest::nearest(word, &bare) {
+        Some(near) => format!("did you mean `{}`?", text.replacen(word, near, 1)),
+        None => format!("known parts: {}", nearest::list(&WORDS)),
+    };
+    wrong(format!("`{text}` is no part of a key"), help)
+}
+
+/// What happens to a request without one of the parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OnMissingKey {
+    /// Another part stands in for it.
+    Part(KeyPart),
+    /// The policy does not apply.
+    Skip,
+    /// The request is refused.
+    Refuse,
+    /// All such requests share one bucket.
+    Shared,
+}
+
+/// Dropping a header frees nobody.
+impl Default for OnMissingKey {
+    fn default() -> Self {
+        Self::Part(KeyPart::ClientIp)
+    }
+}
+
+impl fmt::Display for OnMissingKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Part(part) => part.fmt(f),
+            Self::Skip => f.write_str("skip"),
+            Self::Refuse => f.write_str("refuse"),
+            Self::Shared => f.write_str("shared"),
+        }
+    }
+}
+
+text_value!(OnMissingKey);
+
+impl TextValue for OnMissingKey {
+    const PATTERN: &'static str =
+        "skip|refuse|shared|client_ip(/[0-9]{1,3})?|(header|cookie|query|path):.+|path|method|host|route|constant";
+
+    fn name() -> Cow<'static, str> {
+        "OnMissingKey".into()
+    }
+
+    fn expected() -> Cow<'static, str> {
+        "`skip`, `refuse`, `shared`, or a part that stands in, as `client_ip`".into()
+    }
+
+    fn parse(text: &str) -> Result<Self, Wrong> {
+        match text {
+            "skip" => Ok(Self::Skip),
+            "refuse" => Ok(Self::Refuse),
+            "shared" => Ok(Self::Shared),
+            part => KeyPart::parse(part).map(Self::Part),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shows_what_it_reads() {
+        for text in ["client_ip", "client_ip/56", "header:x-api-key", "cookie:session", "query:q", "path:id", "path", "method", "host", "route", "constant"] {
+            assert_eq!(KeyPart::parse(text).map(|part| part.to_string()), Ok(text.to_owned()));
+        }
+    }
+
+    #[test]
+    fn suggests_the_nearest_part() {
+        for (text, help) in [
+            ("clientip", "did you mean `client_ip`?"),
+            ("headers:x-api-key", "did you mean `header:x-api-key`?"),
+            ("header", "say which: `header:NAME`"),
+            ("client_ip/0", "an IPv6 prefix has 1 to 128 bits: `client_ip/56`"),
+            ("cookie:", "as in `cookie:id`"),
+        ] {
+            assert_eq!(KeyPart::parse(text).map_err(|(_, help)| help), Err(Some(help.to_owned())));
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Whole numbers with bounds, and flags.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::num::NonZero;
+
+use super::{TextValue, Wrong, text_value, wrong};
+
+/// A whole number between `MIN` and `MAX`, both included, in decimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Whole<const MIN: u32, const MAX: u32>(u32);
+
+impl<const MIN: u32, const MAX: u32> Whole<MIN, MAX> {
+    /// A number, which has to be within the bounds.
+    pub(in crate::config) const fn new(number: u32) -> Self {
+        assert!(MIN <= number && number <= MAX);
+        Self(number)
+    }
+
+    /// The number.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+impl<const MIN: u32, const MAX: u32> Default for Whole<MIN, MAX> {
+    fn default() -> Self {
+        Self(MIN)
+    }
+}
+
+impl<const MIN: u32, const MAX: u32> fmt::Display for Whole<MIN, MAX> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+text_value!(Whole<MIN, MAX>, [const MIN: u32, const MAX: u32]);
+
+impl<const MIN: u32, const MAX: u32> TextValue for Whole<MIN, MAX> {
+    const PATTERN: &'static str = "[0-9]+";
+
+    fn name() -> Cow<'static, str> {
+        format!("Whole{MIN}To{MAX}").into()
+    }
+
+    fn expected() -> Cow<'static, str> {
+        format!("a whole number from {MIN} to {MAX}").into()
+    }
+
+    fn parse(text: &str) -> Result<Self, Wrong> {
+        let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        match text.parse() {
+            Ok(number) if digits && (MIN..=MAX).contains(&number) => Ok(Self(number)),
+            _ if digits && MAX == u32::MAX => {
+                let help = format!("it can be from {MIN} to {MAX}; count in a coarser unit, as in KiB instead of bytes");
+                Err(wrong(format!("`{text}` is out of bounds"), help))
+            }
+            _ if digits => Err(wrong(format!("`{text}` is out of bounds"), format!("it can be from {MIN} to {MAX}"))),
+            _ => Err(wrong(format!("`{text}` is no whole number"), format!("write a number from {MIN} to {MAX}, in digits"))),
+        }
+    }
+
+    fn schema() -> serde_json::Value {
+        serde_json::json!({
+            "type": ["integer", "string"],
+            "minimum": MIN,
+            "maximum": MAX,
+            "pattern": super::pattern::<Self>(),
+        })
+    }
+}
+
+/// `true` or `false`; no other spelling.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flag(bool);
+
+impl Flag {
+    /// A flag that is set.
+    pub(in crate::config) const TRUE: Self = Self(true);
+
+    /// Whether it is set.
+    pub const fn get(self) -> bool {
+        self.0
+    }
+}
+
+impl fmt::Display for Flag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+text_value!(Flag);
+
+impl TextValue for Flag {
+    const PATTERN: &'static str = "true|false";
+
+    fn name() -> Cow<'static, str> {
+        "Flag".into()
+    }
+
+    fn expected() -> Cow<'static, str> {
+        "`true` or `false`".into()
+    }
+
+    fn parse(text: &str) -> Result<Self, Wrong> {
+        match text {
+            "true" => Ok(Self(true)),
+            "false" => Ok(Self(false)),
+            _ => Err(wrong(format!("`{text}` is neither `true` nor `false`"), "write `true` or `false`")),
+        }
+    }
+
+    fn schema() -> serde_json::Value {
+        serde_json::json!({ "type": ["boolean", "string"], "pattern": super::pattern::<Self>() })
+    }
+}
+
+/// How many threads serve.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Workers {
+    /// One for each core that the process may use.
+    #[default]
+    Auto,
+    /// So many, 1 to 1024.
+    Fixed(NonZero<u16>),
+}
+
+impl fmt::Display for Workers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Fixed(number) => number.fmt(f),
+        }
+    }
+}
+
+text_value!(Workers);
+
+impl TextValue for Workers {
+    const PATTERN: &'static str = "auto|[1-9][0-9]*";
+
+    fn name() -> Cow<'static, str> {
+        "Workers".into()
+    }
+
+    fn expected() -> Cow<'static, str> {
+        "`auto`, or a whole number from 1 to 1024".into()
+    }
+
+    fn parse(text: &str) -> Result<Self, Wrong> {
+        match (text, text.parse::<NonZero<u16>>()) {
+            ("auto", _) => Ok(Self::Auto),
+            (_, Ok(number)) if number.get() <= 1024 => Ok(Self::Fixed(number)),
+            _ => Err(wrong(format!("`{text}` is no number of threads"), "write `auto`, or a number from 1 to 1024")),
+        }
+    }
+
+    fn schema() -> serde_json::Value {
+        serde_json::json!({ "type": ["integer", "string"], "minimum": 1, "maximum": 1024, "pattern": super::pattern::<Self>() })
+    }
+}

@@ -1,0 +1,231 @@
+//! Path patterns of routes, and prefixes to strip.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use super::{TextValue, Wrong, text_value, wrong};
+
+/// Which paths a route takes: `/a/b` this one, `/a/{name}` any one segment, `/a/**` everything
+/// below and `/a` itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PathPattern {
+    /// The segments, in order; a trailing slash is an empty last one.
+    pub segments: Vec<Segment>,
+    /// Whether everything below is taken too.
+    pub rest: bool,
+}
+
+/// One segment of a pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Segment {
+    /// This text.
+    Literal(String),
+    /// Any text, which a key may refer to by this name.
+    Capture(String),
+}
+
+impl PathPattern {
+    /// The names of the captured segments.
+    pub fn captures(&self) -> impl Iterator<Item = &str> {
+        self.segments.iter().filter_map(|segment| match segment {
+            Segment::Capture(name) => Some(name.as_str()),
+            Segment::Literal(_) => None,
+        })
+    }
+}
+
+impl fmt::Display for PathPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for segment in &self.segments {
+            match segment {
+                Segment::Literal(text) => write!(f, "/{text}")?,
+                Segment::Capture(name) => write!(f, "/{{{name}}}")?,
+            }
+        }
+        if self.rest { f.write_str("/**") } else { Ok(()) }
+    }
+}
+
+text_value!(PathPattern);
+
+impl TextValue for PathPattern {
+    const PATTERN: &'static str = "/[^?#\\s]*";
+
+    fn name() -> Cow<'static, str> {
+        "PathPattern".into()
+    }
+
+    fn expected() -> Cow<'static, str> {
+        "a path, as in `/v1/login`, `/v1/users/{id}` or `/v1/**`".into()
+    }
+
+    fn parse(text: &str) -> Result<Self, Wrong> {
+        let path = text.strip_prefix('/').ok_or_else(|| {
+            wrong(format!("`{text}` does not start with a slash"), format!("did you mean `/{text}`?"))
+        })?;
+        let (path, rest) = match path.strip_suffix("**") {
+            Some("") => return Ok(Self { segments: Vec::new(), rest: true }),
+            Some(before) if before.ends_with('/') => (&before[..before.len() - 1], true),
+            _ => (path, false),
+        };
+        let count = path.split('/').count();
+        let mut pattern = Self { segments: Vec::with_capacity(count), rest };
+        for (index, segment) in path.split('/').enumerate() {
+            let is_last = index + 1 == count;
+            match segment {
+                "" if !is_last || rest => return Err(normalised(text, "an empty segment")),
+                segment => pattern.push(text, segment)?,
+            }
+        }
+        Ok(pattern)
+    }
+}
+
+impl PathPattern {
+    fn push(&mut self, text: &str, segment: &str) -> Result<(), Wrong> {
+        let segment = parse_segment(text, segment)?;
+        if let Segment::Capture(name) = &segment
+            && self.captures().any(|other| other == name)
+        {
+            return Err(wrong(format!("`{text}` captures `{name}` twice"), "give each captured segment a name of its own"));
+        }
+        self.segments.push(segment);
+        Ok(())
+    }
+}
+
+fn parse_segment(text: &str, segment: &str) -> Result<Segment, Wrong> {
+    if let Some(name) = segment.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
+        let letter = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
+        return match !name.is_empty() && name.bytes().all(letter) {
+            true => Ok(Segment::Capture(name.to_owned())),
+            false => Err(wrong(format!("`{text}` captures a segment without a valid name"), "use letters, digits, `_` and `-`: `{id}`")),
+        };
+    }
+    if segment.contains(['{', '}', '*']) {
+        let help = "a capture is a whole segment, `/users/{id}`; `/**` stands at the end only";
+        return Err(wrong(format!("`{text}` has a wildcard within a segment"), help));
+    }
+    parse_literal(text, segment).map(|literal| Segment::Literal(literal.to_owned()))
+}
+
+/// Literals are compared with normalised paths: what those never have would never match.
+fn parse_literal<'a>(text: &str, segment: &'a str) -> Result<&'a str, Wrong> {
+    if matches!(segment, "." | "..") {
+        return Err(normalised(text, "a dot segment"));
+    }
+    if let Some(c) = segment.chars().find(|&c| matches!(c, '?' | '#' | '\\') || c.is_ascii_control() || c == ' ') {
+        let help = match c {
+            '?' => "query parameters are matched by `query`",
+            '#' => "fragments are not sent to servers",
+            _ => "percent-encode it",
+        };
+        return Err(wrong(format!("`{text}` has a character that no path has: `{}`", c.escape_debug()), help));
+    }
+    if !segment.is_ascii() {
+        return Err(wrong(format!("`{text}` is not ASCII"), "write the percent-encoded form that clients send, as in `%C3%A9`"));
+    }
+    check_encodings(text, segment).map(|()| segment)
+}
+
+fn check_encodings(text: &str, segment: &str) -> Result<(), Wrong> {
+    for encoded in segment.split('%').skip(1) {
+        let digits = encoded.get(..2).filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
+        let Some(byte) = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) else {
+            return Err(wrong(format!("`{text}` has a `%` without two hexadecimal digits"), "write `%25` for a percent sign"));
+        };
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            let c = char::from(byte);
+            return Err(normalised(text, &format!("an encoded `{c}`")));
+        }
+        if encoded[..2].bytes().any(|b| b.is_ascii_lowercase()) {
+            return Err(normalised(text, "an encoding in lower case"));
+        }
+    }
+    Ok(())
+}
+
+fn normalised(text: &str, what: &str) -> Wrong {
+    wrong(format!("`{text}` has {what}"), "paths are normalised before they are matched, so that it would never match")
+}
+
+/// A prefix to take away from paths, in whole segments: `/v1`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PathPrefix(String);
+
+impl PathPrefix {
+    /// The prefix: it starts with a slash and does not end with one.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for PathPrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+text_value!(PathPrefix);
+
+impl TextValue for PathPrefix {
+    const PATTERN: &'static str = "(/[^/?#{}*\\s]+)+";
+
+    fn name() -> Cow<'static, str> {
+        "PathPrefix".into()
+    }
+
+    fn expected() -> Cow<'static, str> {
+        "a prefix of paths, as in `/v1`".into()
+    }
+
+    fn parse(text: &str) -> Result<Self, Wrong> {
+        let pattern = PathPattern::parse(text)?;
+        let literal = pattern.segments.iter().all(|segment| matches!(segment, Segment::Literal(text) if !text.is_empty()));
+        match literal && !pattern.rest {
+            true => Ok(Self(text.to_owned())),
+            false => Err(wrong(format!("`{text}` is no prefix to strip"), "name whole segments, without wildcards and without a slash at the end: `/v1`")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_back_what_it_shows() {
+        for text in ["/", "/a/b", "/a/", "/users/{id}/posts", "/a/**", "/**", "/caf%C3%A9"] {
+            assert_eq!(PathPattern::parse(text).map(|pattern| pattern.to_string()), Ok(text.to_owned()));
+        }
+    }
+
+    #[test]
+    fn refuses_what_could_never_match() {
+        for (text, message) in [
+            ("v1", "`v1` does not start with a slash"),
+            ("/a//b", "`/a//b` has an empty segment"),
+            ("//**", "`//**` has an empty segment"),
+            ("/a/../b", "`/a/../b` has a dot segment"),
+            ("/%61", "`/%61` has an encoded `a`"),
+            ("/%c3", "`/%c3` has an encoding in lower case"),
+            ("/%zz", "`/%zz` has a `%` without two hexadecimal digits"),
+            ("/a?b", "`/a?b` has a character that no path has: `?`"),
+            ("/é", "`/é` is not ASCII"),
+            ("/a*", "`/a*` has a wildcard within a segment"),
+            ("/a/**/b", "`/a/**/b` has a wildcard within a segment"),
+            ("/{}", "`/{}` captures a segment without a valid name"),
+            ("/{a}/{a}", "`/{a}/{a}` captures `a` twice"),
+        ] {
+            assert_eq!(PathPattern::parse(text).map_err(|(message, _)| message), Err(message.to_owned()));
+        }
+    }
+
+    #[test]
+    fn strips_whole_segments_only() {
+        assert!(PathPrefix::parse("/v1/api").is_ok());
+        for text in ["/", "/v1/", "/{a}", "/**"] {
+            assert!(PathPrefix::parse(text).is_err(), "{text}");
+        }
+    }
+}

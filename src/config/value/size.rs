@@ -1,0 +1,140 @@
+//! Sizes in bytes: `64KiB`, `10MB`.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use super::{TextValue, Wrong, text_value, wrong};
+
+/// The units with their bytes, largest first.
+const UNITS: [(&str, u64); 7] = [
+    ("GiB", 1 << 30),
+    ("GB", 1_000_000_000),
+    ("MiB", 1 << 20),
+    ("MB", 1_000_000),
+    ("KiB", 1 << 10),
+    ("kB", 1_000),
+    ("B", 1),
+];
+
+/// A number of bytes between `MIN` and `MAX`, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Size<const MIN: u64, const MAX: u64>(u64);
+
+impl<const MIN: u64, const MAX: u64> Size<MIN, MAX> {
+    /// A size of so many bytes, which have to be within the bounds.
+    pub(in crate::config) const fn from_bytes(bytes: u64) -> Self {
+        assert!(MIN <= bytes && bytes <= MAX);
+        Self(bytes)
+    }
+
+    /// The bytes.
+    pub const fn bytes(self) -> u64 {
+        self.0
+    }
+}
+
+impl<const MIN: u64, const MAX: u64> Default for Size<MIN, MAX> {
+    fn default() -> Self {
+        Self(MIN)
+    }
+}
+
+impl<const MIN: u64, const MAX: u64> fmt::Display for Size<MIN, MAX> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&show(self.0))
+    }
+}
+
+text_value!(Size<MIN, MAX>, [const MIN: u64, const MAX: u64]);
+
+impl<const MIN: u64, const MAX: u64> TextValue for Size<MIN, MAX> {
+    const PATTERN: &'static str = "[0-9]+(B|kB|KB|KiB|MB|MiB|GB|GiB)";
+
+    fn name() -> Cow<'static, str> {
+        format!("Size{MIN}To{MAX}").into()
+    }
+
+    fn expected() -> Cow<'static, str> {
+        format!("a size from `{}` to `{}`, as in `512B`, `64KiB`, `10MB`", show(MIN), show(MAX)).into()
+    }
+
+    fn parse(text: &str) -> Result<Self, Wrong> {
+        let bytes = parse_bytes(text)?;
+        if (MIN..=MAX).contains(&bytes) {
+            return Ok(Self(bytes));
+        }
+        Err(wrong(
+            format!("`{text}` is out of bounds"),
+            format!("it can be from `{}` to `{}`", show(MIN), show(MAX)),
+        ))
+    }
+}
+
+fn parse_bytes(text: &str) -> Result<u64, Wrong> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(end);
+    let unit = match (digits, unit) {
+        ("", _) => return Err(wrong(format!("`{text}` is no size"), "write a whole number with a unit: `64KiB`, `10MB`")),
+        (_, "KB") => "kB",
+        (_, unit) => unit,
+    };
+    let known = UNITS.iter().find(|&&(name, _)| name == unit);
+    let &(_, bytes) = known.ok_or_else(|| unknown_unit(text, digits, unit))?;
+    let number: Option<u64> = digits.parse().ok();
+    number
+        .and_then(|number| number.checked_mul(bytes))
+        .ok_or_else(|| wrong(format!("`{text}` is too large a size"), "no key takes as much"))
+}
+
+fn unknown_unit(text: &str, digits: &str, unit: &str) -> Wrong {
+    if unit.is_empty() {
+        let help = format!("say which is meant: `{digits}B`, `{digits}KiB`, `{digits}MiB`, `{digits}GiB`");
+        return wrong(format!("`{text}` has no unit"), help);
+    }
+    match UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)) {
+        Some((name, _)) => wrong(format!("`{text}` has an unknown unit"), format!("did you mean `{digits}{name}`?")),
+        None if unit.starts_with('.') => wrong(format!("`{text}` has a fraction"), "use the next smaller unit: `1536KiB` for 1.5 MiB"),
+        None => wrong(
+            format!("`{text}` has an unknown unit"),
+            "units are `B`, `kB`, `MB`, `GB` (powers of 1000) and `KiB`, `MiB`, `GiB` (powers of 1024)",
+        ),
+    }
+}
+
+/// The size in the largest unit that divides it.
+fn show(bytes: u64) -> String {
+    let divides = |&&(_, size): &&(&str, u64)| bytes >= size && bytes.is_multiple_of(size);
+    let &(unit, size) = UNITS.iter().find(divides).unwrap_or(&("B", 1));
+    format!("{}{unit}", bytes / size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_powers_of_1000_and_of_1024() {
+        for (text, bytes) in [("0B", 0), ("64KiB", 65_536), ("10MB", 10_000_000), ("2kB", 2000), ("2KB", 2000), ("1GiB", 1 << 30)] {
+            assert_eq!(parse_bytes(text), Ok(bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn says_what_is_wrong() {
+        for (text, message, help) in [
+            ("64", "`64` has no unit", "say which is meant: `64B`, `64KiB`, `64MiB`, `64GiB`"),
+            ("64kib", "`64kib` has an unknown unit", "did you mean `64KiB`?"),
+            ("1.5MiB", "`1.5MiB` has a fraction", "use the next smaller unit: `1536KiB` for 1.5 MiB"),
+            ("big", "`big` is no size", "write a whole number with a unit: `64KiB`, `10MB`"),
+            ("99999999999GiB", "`99999999999GiB` is too large a size", "no key takes as much"),
+        ] {
+            assert_eq!(parse_bytes(text), Err(wrong(message, help)));
+        }
+    }
+
+    #[test]
+    fn keeps_its_bounds_and_shows_them() {
+        let error = "1B".parse::<Size<1024, { 1 << 20 }>>().map_err(|error| error.help);
+        assert_eq!(error, Err(Some("it can be from `1KiB` to `1MiB`".to_owned())));
+    }
+}

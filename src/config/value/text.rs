@@ -1,0 +1,168 @@
+//! Texts without a form of their own, paths of files, and addresses of pages.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::{TextValue, Wrong, text_value, wrong};
+
+/// Any text; numbers and booleans are taken as they are written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Text(String);
+
+impl Text {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+text_value!(Text);
+
+impl TextValue for Text {
+    const PATTERN: &'static str = "";
+
+    fn name() -> Cow<'static, str> {
+        "Text".into()
+    }
+
+    fn expected() -> Cow<'static, str> {
+        "a text".into()
+    }
+
+    fn parse(text: &str) -> Result<Self, Wrong> {
+        Ok(Self(text.to_owned()))
+    }
+
+    fn schema() -> serde_json::Value {
+        serde_json::json!({ "type": ["string", "number", "boolean"] })
+    }
+}
+
+/// The path of a file, as written: a relative one starts at the directory of the configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FilePath(PathBuf);
+
+impl FilePath {
+    /// The path as it was written.
+    pub fn as_path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl fmt::Display for FilePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.display().fmt(f)
+    }
+}
+
+text_value!(FilePath);
+
+impl TextValue for FilePath {
+    const PATTERN: &'static str = ".+";
+
+    fn name() -> Cow<'static, str> {
+        "FilePath".into()
+    }
+
+    fn expected() -> Cow<'static, str> {
+        "the path of a file; relative ones start at the directory of the configuration".into()
+    }
+
+    fn parse(text: &str) -> Result<Self, Wrong> {
+        match text.is_empty() || text.contains('\0') {
+            true => Err(wrong("an empty path", "name a file")),
+            false => Ok(Self(PathBuf::from(text))),
+        }
+    }
+}
+
+/// Where the access log goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum LogPath {
+    /// Standard output.
+    #[default]
+    Stdout,
+    /// A file, which is appended to.
+    File(FilePath),
+}
+
+impl fmt::Display for LogPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdout => f.write_str("stdout"),
+            Self::File(path) => path.fmt(f),
+        }
+    }
+}
+
+text_value!(LogPath);
+
+impl TextValue for LogPath {
+    const PATTERN: &'static str = ".+";
+
+    fn name() -> Cow<'static, str> {
+        "LogPath".into()
+    }
+
+    fn expected() -> Cow<'static, str> {
+        "`stdout`, or the path of a file".into()
+    }
+
+    fn parse(text: &str) -> Result<Self, Wrong> {
+        match text {
+            "stdout" => Ok(Self::Stdout),
+            text => FilePath::parse(text).map(Self::File),
+        }
+    }
+}
+
+/// The address of a page, `http:` or `https:`; safe inside a `Link` field, HTML and JSON.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WebUrl(String);
+
+impl WebUrl {
+    /// The address as it was written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for WebUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+text_value!(WebUrl);
+
+impl TextValue for WebUrl {
+    const PATTERN: &'static str = "https?://[!#$%&()*+,./0-9:;=?@A-Z\\[\\]_a-z~-]+";
+
+    fn name() -> Cow<'static, str> {
+        "WebUrl".into()
+    }
+
+    fn expected() -> Cow<'static, str> {
+        "the address of a page, as in `https://api.example.com/docs/limits`".into()
+    }
+
+    fn parse(text: &str) -> Result<Self, Wrong> {
+        let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+        let printable = |c: char| c.is_ascii_graphic() && !matches!(c, '<' | '>' | '"' | '\\' | '^' | '`' | '{' | '|' | '}' | '\'');
+        match rest {
+            None => Err(wrong(format!("`{text}` is no address of a page"), "start with `https://` or `http://`")),
+            Some("") => Err(wrong(format!("`{text}` names no host"), "as in `https://api.example.com/docs/limits`")),
+            Some(rest) if !rest.chars().all(printable) => {
+                Err(wrong(format!("`{text}` has a character that no URL may have"), "percent-encode it"))
+            }
+            Some(_) => Ok(Self(text.to_owned())),
+        }
+    }
+}

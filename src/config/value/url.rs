@@ -1,0 +1,187 @@
+//! Addresses of origins, as in `http://10.0.0.11:3000`, and what a route may name instead.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use super::host::is_host_name;
+use super::{Name, TextValue, Wrong, text_value, wrong};
+
+/// How an origin is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// In clear text; port 80 unless given.
+    Http,
+    /// By TLS; port 443 unless given.
+    Https,
+}
+
+/// An origin: scheme, host and port, with no path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OriginUrl {
+    /// How it is spoken to.
+    pub scheme: Scheme,
+    /// A DNS name in lower case, an IPv4 address, or an IPv6 address without brackets.
+    pub host: String,
+    /// The port, 1 to 65535.
+    pub port: u16,
+}
+
+/// Port 80 of this machine; it only ever stands in for a URL that could not be read.
+impl Default for OriginUrl {
+    fn default() -> Self {
+        Self { scheme: Scheme::Http, host: "127.0.0.1".to_owned(), port: 80 }
+    }
+}
+
+impl fmt::Display for OriginUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, default_port) = match self.scheme {
+            Scheme::Http => ("http", 80),
+            Scheme::Https => ("https", 443),
+        };
+        match self.host.contains(':') {
+            true => write!(f, "{scheme}://[{}]", self.host)?,
+            false => write!(f, "{scheme}://{}", self.host)?,
+        }
+        if self.port != default_port { write!(f, ":{}", self.port) } else { Ok(()) }
+    }
+}
+
+text_value!(OriginUrl);
+
+impl TextValue for OriginUrl {
+    const PATTERN: &'static str = "https?://([0-9A-Za-z._-]+|\\[[0-9A-Fa-f:.]+\\])(:[0-9]+)?/?";
+
+    fn name() -> Cow<'static, str> {
+        "OriginUrl".into()
+    }
+
+    fn expected() -> Cow<'static, str> {
+        "the URL of an origin without a path, as in `http://10.0.0.11:3000`".into()
+    }
+
+    fn parse(text: &str) -> Result<Self, Wrong> {
+        let (scheme, default_port, rest) = match text.split_once("://") {
+            Some(("http", rest)) => (Scheme::Http, 80, rest),
+            Some(("https", rest)) => (Scheme::Https, 443, rest),
+            _ => return Err(wrong(format!("`{text}` is no URL of an origin"), "start with `http://` or `https://`")),
+        };
+        let authority = rest.strip_suffix('/').unwrap_or(rest);
+        if let Some(found) = authority.find(['/', '?', '#', '@']) {
+            return Err(beyond_authority(text, &authority[found..]));
+        }
+        let (host, port) = split_port(authority);
+        let port = match port {
+            None => default_port,
+            Some(port) => port.parse().ok().filter(|&port| port > 0).ok_or_else(|| {
+                wrong(format!("`{text}` has no valid port"), "ports are from 1 to 65535")
+            })?,
+        };
+        Ok(Self { scheme, host: parse_host(text, host)?, port })
+    }
+}
+
+fn split_port(authority: &str) -> (&str, Option<&str>) {
+    match authority.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, Some(port)),
+        _ => (authority, None),
+    }
+}
+
+fn parse_host(text: &str, host: &str) -> Result<String, Wrong> {
+    let v6 = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    match v6.map(str::parse::<std::net::Ipv6Addr>) {
+        Some(Ok(address)) => Ok(address.to_string()),
+        None if is_host_name(host) => Ok(host.to_ascii_lowercase()),
+        _ => Err(wrong(format!("`{text}` has no valid host"), "as in `http://10.0.0.11:3000`, `http://[::1]:3000` or `https://api.internal`")),
+    }
+}
+
+/// The text may hold a password, which is not repeated.
+fn beyond_authority(text: &str, rest: &str) -> Wrong {
+    match rest.as_bytes()[0] {
+        b'@' => wrong("a URL of an origin has no user name or password", "set the `authorization` field with `request: { set_headers: .. }`"),
+        b'/' => wrong(
+            format!("`{text}` has a path"),
+            "requests are forwarded under their own path; `strip_prefix` shortens it",
+        ),
+        _ => wrong(format!("`{text}` has a query or a fragment"), "give scheme, host and port only"),
+    }
+}
+
+/// Where a route sends its requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum UpstreamRef {
+    /// The built-in upstream, which answers with the request it received.
+    #[default]
+    Echo,
+    /// One of `upstreams`.
+    Named(Name),
+    /// An origin given in place, with the defaults of an upstream.
+    Url(OriginUrl),
+}
+
+impl fmt::Display for UpstreamRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Echo => f.write_str("echo"),
+            Self::Named(name) => name.fmt(f),
+            Self::Url(url) => url.fmt(f),
+        }
+    }
+}
+
+text_value!(UpstreamRef);
+
+impl TextValue for UpstreamRef {
+    const PATTERN: &'static str = "[A-Za-z0-9._-]{1,64}|https?://([0-9A-Za-z._-]+|\\[[0-9A-Fa-f:.]+\\])(:[0-9]+)?/?";
+
+    fn name() -> Cow<'static, str> {
+        "UpstreamRef".into()
+    }
+
+    fn expected() -> Cow<'static, str> {
+        "the name of an upstream, a URL as in `http://10.0.0.11:3000`, or `echo`".into()
+    }
+
+    fn parse(text: &str) -> Result<Self, Wrong> {
+        match text {
+            "echo" => Ok(Self::Echo),
+            url if url.contains([':', '/']) => OriginUrl::parse(url).map(Self::Url),
+            name => Name::parse(name).map(Self::Named),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_origins() {
+        for (text, shown, port) in [
+            ("http://10.0.0.11:3000", "http://10.0.0.11:3000", 3000),
+            ("https://API.internal/", "https://api.internal", 443),
+            ("http://[::1]", "http://[::1]", 80),
+        ] {
+            let url = OriginUrl::parse(text).map(|url| (url.to_string(), url.port));
+            assert_eq!(url, Ok((shown.to_owned(), port)));
+        }
+    }
+
+    #[test]
+    fn says_what_is_wrong() {
+        for (text, message) in [
+            ("10.0.0.1:80", "`10.0.0.1:80` is no URL of an origin"),
+            ("ftp://x", "`ftp://x` is no URL of an origin"),
+            ("http://x/base", "`http://x/base` has a path"),
+            ("http://x?q", "`http://x?q` has a query or a fragment"),
+            ("http://me:secret@x", "a URL of an origin has no user name or password"),
+            ("http://x:0", "`http://x:0` has no valid port"),
+            ("http://", "`http://` has no valid host"),
+            ("http://a b", "`http://a b` has no valid host"),
+        ] {
+            assert_eq!(OriginUrl::parse(text).map_err(|(message, _)| message), Err(message.to_owned()));
+        }
+    }
+}
