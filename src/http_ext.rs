@@ -1,6 +1,12 @@
-//! What HTTP needs beyond the libraries: bodies, sockets, the facts of a connection, paths, hosts,
-//! forwarding fields. Knows no routes and no limits.
+//! What HTTP needs beyond the libraries: paths, hosts, framing, fields of proxies, bodies, sockets.
+//! Knows no routes and no limits.
 
 pub mod body;
+pub mod client_ip;
 pub mod connection;
+pub mod forwarded;
+pub mod framing;
+pub mod hop_by_hop;
+pub mod host;
 pub mod io;
+pub mod path;

@@ -1,1 +1,24 @@
-//! x
+//! The life of a request: [`gateway`] is the whole of it, each stage a sibling file. Sockets are the
+//! layer above; which file the configuration came from is nobody's business here.
+
+mod admission;
+mod body;
+pub mod build;
+mod discard;
+mod echo;
+mod error;
+mod exchange;
+mod forward;
+pub mod gateway;
+pub mod limit_headers;
+mod negotiate;
+mod respond;
+pub mod snapshot;
+mod target;
+
+pub use body::{ResponseBody, ResponseBodyError};
+pub use error::Error;
+pub use gateway::Gateway;
+pub use negotiate::{Format, Formats};
+pub use respond::RejectSpec;
+pub use snapshot::Snapshot;

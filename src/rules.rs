@@ -1,1 +1,37 @@
-//! TODO
+//! Which route a request takes, and whose buckets it is charged to: matchers, routes, keys, compiled
+//! from a configuration and pure over the heads of requests. No store and no socket is known here.
+
+mod descriptor;
+mod matcher;
+mod query;
+mod route;
+
+use std::net::IpAddr;
+
+use http::{HeaderMap, Method};
+
+pub use descriptor::{Described, Descriptor, Key, KeyPart, OnMissingKey};
+pub use matcher::{CaseSensitivity, HostPattern, Mismatch, PathPattern, RouteMatch, Segment, TrailingSlash};
+pub use route::Router;
+
+/// The head of a request, as rules see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Head<'a> {
+    /// The method.
+    pub method: &'a Method,
+    /// The host in lower case, without port; empty where HTTP/1.0 names none.
+    pub host: &'a str,
+    /// The normalised path.
+    pub path: &'a str,
+    /// The query, without its question mark.
+    pub query: Option<&'a str>,
+    /// The header fields.
+    pub headers: &'a HeaderMap,
+    /// Who the client is.
+    pub client_ip: IpAddr,
+}
+
+/// The segments of a path; a trailing slash makes an empty last one.
+fn segments(path: &str) -> std::str::Split<'_, char> {
+    path.strip_prefix('/').unwrap_or(path).split('/')
+}

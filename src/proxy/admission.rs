@@ -10,7 +10,8 @@ use super::snapshot::{Limit, Route};
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Outcome, Secret, Verdict};
 use crate::rules::{Head, Key};
-use crate::store::memory::{Charge, charge_all};
+use crate::store::{Charge, charge_all};
+use crate::telemetry::metrics::LimitDecision;
 
 /// What the limits of a route said of one request.
 #[derive(Debug)]
@@ -43,7 +44,7 @@ pub(super) fn admit(
                     cost: limit.cost,
                 });
             }
-            Key::Skip => limit.metrics.exempt(),
+            Key::Skip => limit.metrics.record(LimitDecision::Exempt),
             Key::Refuse => keyless = keyless.or(Some(place)),
         }
     }
@@ -109,13 +110,13 @@ impl Admission {
     /// A refused request is counted only where it was refused: the others charged nothing.
     fn count(&self, route: &Route) {
         if let Some(place) = self.keyless {
-            route.limits[usize::from(place)].metrics.limited();
+            route.limits[usize::from(place)].metrics.record(LimitDecision::Limited);
         }
         let admitted = self.verdict.is_admitted();
         for (limit, decision) in self.decisions(route) {
             match decision.outcome {
-                Outcome::Refuse { .. } => limit.metrics.limited(),
-                Outcome::Admit if admitted => limit.metrics.allowed(),
+                Outcome::Refuse { .. } => limit.metrics.record(LimitDecision::Limited),
+                Outcome::Admit if admitted => limit.metrics.record(LimitDecision::Allowed),
                 Outcome::Admit => {}
             }
         }

@@ -143,7 +143,7 @@ impl Body for ResponseBody {
             match &frame {
                 Some(Ok(frame)) => exchange.sent(frame.data_ref().map_or(0, Bytes::len)),
                 Some(Err(error)) => exchange.broken(error),
-                None => exchange.ended(),
+                None => {}
             }
         }
         Poll::Ready(frame)

@@ -12,11 +12,14 @@ use super::respond::Rejection;
 use super::snapshot::{
     Limit, LimitSpec, Policy, PolicySpec, Route, RouteSpec, RunningUpstream, Snapshot, Spec,
 };
+use crate::clock::{Clock, Timestamp};
 use crate::limiter::Secret;
 use crate::rules::Router;
-use crate::store::memory::{self, Table};
+use crate::store::{self, Table};
 use crate::telemetry::access_log::AccessLog;
-use crate::telemetry::metrics::{LimitMetrics, PolicyMetrics, RouteMetrics, UpstreamMetrics};
+use crate::telemetry::metrics::{
+    LimitMetrics, PolicyMetrics, RouteMetrics, TableFigures, UpstreamMetrics,
+};
 use crate::telemetry::registry::Registry;
 use crate::upstream::{self, Endpoint, EndpointSpec, Upstream};
 
@@ -29,6 +32,8 @@ pub struct Surroundings {
     pub registry: Registry,
     /// Where its requests are logged, if anywhere.
     pub access_log: Option<Arc<AccessLog>>,
+    /// What the tables' figures are read by.
+    pub clock: Arc<Clock>,
     /// Turns keys into fingerprints; the same for the life of the buckets.
     pub secret: Secret,
 }
@@ -76,9 +81,9 @@ impl Built {
 
     /// Moves every bucket whose policy has changed. Requests that still run under the previous
     /// snapshot follow their bucket to its new place; no charge is lost.
-    pub fn hand_over(self) -> Arc<Snapshot> {
+    pub fn hand_over(self, now: Timestamp) -> Arc<Snapshot> {
         for (old, new) in self.successions {
-            old.replaced_by(new);
+            old.replaced_by(new, now);
         }
         Arc::new(self.snapshot)
     }
@@ -93,25 +98,26 @@ struct Builder<'a> {
 impl Builder<'_> {
     fn policies(&mut self, specs: Vec<PolicySpec>, max_size: u64) -> Vec<Arc<Policy>> {
         let wishes: Vec<_> = specs.iter().map(|spec| spec.max_keys).collect();
-        let sizes = memory::divide(max_size, &wishes);
-        let known: HashMap<_, _> = self
+        let sizes = store::divide(max_size, &wishes);
+        let known: HashMap<&str, _> = self
             .previous
             .iter()
             .flat_map(|snapshot| &snapshot.policies)
-            .map(|policy| ((&*policy.name, &*policy.key), &policy.table))
+            .map(|policy| (&*policy.name, policy))
             .collect();
         let policies = specs.into_iter().zip(sizes).map(|(spec, keys)| {
-            let before = known.get(&(spec.name.as_str(), spec.key.as_str()));
-            Arc::new(self.policy(spec, keys, before.copied()))
+            let before = known.get(spec.name.as_str()).filter(|before| before.key == spec.key);
+            Arc::new(self.policy(spec, keys, before.map(|before| &before.table)))
         });
         policies.collect()
     }
 
     fn policy(&mut self, spec: PolicySpec, keys: usize, before: Option<&Arc<Table>>) -> Policy {
         let table = match before {
-            Some(table) if table.is_like(&spec.algorithm, keys, spec.on_full) => Arc::clone(table),
+            Some(table) if is_like(table, &spec, keys) => Arc::clone(table),
             _ => {
-                let table = Arc::new(Table::new(spec.algorithm, keys, spec.on_full));
+                let table =
+                    Arc::new(Table::new(&*spec.name, spec.algorithm, keys, spec.on_full));
                 self.successions.extend(before.map(|old| (Arc::clone(old), Arc::clone(&table))));
                 table
             }
@@ -120,11 +126,22 @@ impl Builder<'_> {
         Policy {
             facts: Facts::new(&spec.name, algorithm.limit(), algorithm.window().as_secs()),
             rejection: Rejection::new(&spec.reject, &spec.name, &spec.quota),
-            metrics: PolicyMetrics::new(&self.surroundings.registry, &spec.name, &table),
+            metrics: self.policy_metrics(&spec.name, &table),
             name: spec.name.into(),
             key: spec.key,
             table,
         }
+    }
+
+    fn policy_metrics(&self, name: &str, table: &Arc<Table>) -> PolicyMetrics {
+        let (table, clock) = (Arc::downgrade(table), Arc::clone(&self.surroundings.clock));
+        PolicyMetrics::new(&self.surroundings.registry, name, move || {
+            table.upgrade().map_or_else(TableFigures::default, |table| TableFigures {
+                buckets: table.live(clock.now()) as u64,
+                evictions: table.evictions(),
+                unrecorded: table.unrecorded(),
+            })
+        })
     }
 
     fn upstreams(&self, specs: Vec<upstream::Spec>) -> Vec<Arc<RunningUpstream>> {
@@ -188,4 +205,9 @@ impl Builder<'_> {
         });
         limits.collect()
     }
+}
+
+/// Whether `table` can go on as the table of `spec`.
+fn is_like(table: &Table, spec: &PolicySpec, keys: usize) -> bool {
+    (table.algorithm(), table.keys(), table.on_full()) == (&spec.algorithm, keys, spec.on_full)
 }

@@ -3,6 +3,9 @@
 use http::StatusCode;
 
 use crate::http_ext::body::RequestBodyError;
+use crate::http_ext::framing::FramingError;
+use crate::http_ext::host::HostError;
+use crate::http_ext::path::PathError;
 use crate::upstream::{self, Fault};
 
 /// What kept a request from being answered by its upstream.
@@ -25,6 +28,43 @@ pub enum Error {
     /// The upstream gave no response.
     #[error(transparent)]
     Upstream(#[from] upstream::Error),
+}
+
+impl From<FramingError> for Error {
+    fn from(FramingError { status, reason }: FramingError) -> Self {
+        Self::Request { status, reason }
+    }
+}
+
+impl From<HostError> for Error {
+    fn from(error: HostError) -> Self {
+        bad_request(match error {
+            HostError::Missing => "The request has no Host.",
+            HostError::Several => "The request has more than one Host.",
+            HostError::Mismatch => "Host differs from the host of the request's target.",
+            HostError::Invalid => "Host is not a host with an optional port.",
+        })
+    }
+}
+
+impl From<PathError> for Error {
+    fn from(error: PathError) -> Self {
+        bad_request(match error {
+            PathError::Relative => "The path does not begin with a slash.",
+            PathError::Encoding => "The path has a malformed percent-encoding.",
+            PathError::Separator => "The path has an encoded slash, or a backslash.",
+            PathError::Control => "The path has a control character.",
+            PathError::AboveRoot => "The path leaves its root.",
+            PathError::DotParameters => "The path has a dot segment with parameters.",
+        })
+    }
+}
+
+fn bad_request(reason: &'static str) -> Error {
+    Error::Request {
+        status: StatusCode::BAD_REQUEST,
+        reason,
+    }
 }
 
 impl Error {

@@ -2,68 +2,79 @@
 //! counted and logged of it. It ends when it is dropped, so that a client that leaves is counted too.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use http::header::{self, HeaderMap, HeaderValue};
-use http::{Method, Request, Response, StatusCode};
+use http::header::{self, HeaderName, HeaderValue};
+use http::{Method, Request, Response, StatusCode, Uri, Version};
 use hyper::body::Incoming;
 
 use super::admission::Admission;
 use super::body::{ResponseBody, ResponseBodyError};
 use super::error::Error;
-use super::gateway::Gateway;
+use super::gateway::{Client, Gateway};
 use super::limit_headers::Style;
 use super::respond;
 use super::snapshot::{Route, Snapshot};
 use crate::clock::Timestamp;
-use crate::http_ext::connection::Connection;
+use crate::http_ext::forwarded::Peer;
 use crate::rules::Head;
-use crate::telemetry::access_log::Record;
+use crate::telemetry::access_log::{AccessLog, Record};
 
 /// What is logged of a client that left before there was an answer; nginx's number for it.
-const CLIENT_CLOSED_REQUEST: u16 = 499;
+static CLIENT_CLOSED_REQUEST: LazyLock<StatusCode> =
+    LazyLock::new(|| StatusCode::from_u16(499).expect("a number from 100 to 999"));
+
+const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The exchange of one request for one response.
 #[derive(Debug)]
 pub(super) struct Exchange {
     gateway: Arc<Gateway>,
     snapshot: Arc<Snapshot>,
-    connection: Arc<Connection>,
+    client: Arc<Client>,
+    client_ip: IpAddr,
     method: Method,
     accept: Option<HeaderValue>,
     started: Timestamp,
     route: Option<Arc<Route>>,
     admission: Option<Admission>,
-    client: Option<IpAddr>,
     status: Option<StatusCode>,
     sent: u64,
-    record: Option<Box<Record>>,
+    logged: Option<Box<Logged>>,
+}
+
+/// What the access log wants to know of a request, and the request itself no longer has at its end.
+#[derive(Debug)]
+struct Logged {
+    uri: Uri,
+    version: Version,
+    host: Option<HeaderValue>,
+    referer: Option<HeaderValue>,
+    user_agent: Option<HeaderValue>,
+    request_id: Option<HeaderValue>,
 }
 
 impl Exchange {
     /// Begins with the head of a request. The clock is read here, once for all that is decided.
     pub(super) fn begin(
         gateway: Arc<Gateway>,
-        connection: Arc<Connection>,
+        client: Arc<Client>,
         request: &Request<Incoming>,
     ) -> Self {
         let snapshot = gateway.snapshot();
-        let started = gateway.clock.now();
+        let peer = client.connection.peer.ip();
         Exchange {
-            record: snapshot
-                .access_log
-                .is_some()
-                .then(|| Box::new(Record::new(request))),
+            client_ip: snapshot.client_ip.resolve(peer, request.headers()),
+            logged: snapshot.access_log.is_some().then(|| Box::new(Logged::new(request))),
             method: request.method().clone(),
             accept: request.headers().get(header::ACCEPT).cloned(),
+            started: gateway.clock.now(),
             gateway,
             snapshot,
-            connection,
-            started,
+            client,
             route: None,
             admission: None,
-            client: None,
             status: None,
             sent: 0,
         }
@@ -75,8 +86,21 @@ impl Exchange {
     }
 
     /// The client's connection.
-    pub(super) fn connection(&self) -> &Arc<Connection> {
-        &self.connection
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Who the client is.
+    pub(super) fn client_ip(&self) -> IpAddr {
+        self.client_ip
+    }
+
+    /// Whether what the peer says of the client is believed.
+    pub(super) fn trust(&self) -> Peer {
+        match self.snapshot.client_ip.trusts(self.client.connection.peer.ip()) {
+            true => Peer::Trusted,
+            false => Peer::Untrusted,
+        }
     }
 
     /// The instant at which everything about this request is decided.
@@ -95,13 +119,6 @@ impl Exchange {
             tracing::debug!(error = error as &dyn std::error::Error, "no response");
         }
         respond::error(error, self.accept.as_ref())
-    }
-
-    /// Finds out who the client is.
-    pub(super) fn find_client(&mut self, headers: &HeaderMap) -> IpAddr {
-        let client = self.snapshot.client_ip.resolve(self.connection.peer.ip(), headers);
-        self.client = Some(client);
-        client
     }
 
     /// Finds the route that takes the request.
@@ -134,32 +151,69 @@ impl Exchange {
     }
 
     /// The response broke off.
-    pub(super) fn broken(&mut self, error: &ResponseBodyError) {
-        tracing::debug!(%error, "response broken off");
+    pub(super) fn broken(&self, error: &ResponseBodyError) {
+        tracing::debug!(error = error as &dyn std::error::Error, "response broken off");
     }
 
-    fn elapsed(&self) -> Duration {
-        self.gateway.clock.now().since(self.started)
+    fn log(&self, log: &AccessLog, logged: &Logged, status: StatusCode, duration: Duration) {
+        let route = self.route();
+        let deciding = self.admission.as_ref().and_then(|admission| admission.deciding(route));
+        let record = Record {
+            time: self.started,
+            client_ip: self.client_ip,
+            method: self.method.as_str().as_bytes(),
+            host: text(&logged.host),
+            path: logged.uri.path_and_query().map_or(b"", |target| target.as_str().as_bytes()),
+            version: logged.version,
+            status: status.as_u16(),
+            bytes: self.sent,
+            duration,
+            upstream: None,
+            route: route.name.as_bytes(),
+            policy: deciding.map_or(b"", |limit| limit.policy.name.as_bytes()),
+            decision: match &self.admission {
+                Some(admission) if admission.is_refused() => "limited",
+                _ => "allowed",
+            },
+            referer: text(&logged.referer),
+            user_agent: text(&logged.user_agent),
+            request_id: text(&logged.request_id),
+        };
+        log.record(self.client.connection.worker, &record);
+    }
+
+    fn route(&self) -> &Route {
+        self.route.as_ref().unwrap_or(&self.snapshot.unmatched)
     }
 }
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        let status = self.status.unwrap_or(
-            StatusCode::from_u16(CLIENT_CLOSED_REQUEST).unwrap_or(StatusCode::BAD_REQUEST),
-        );
-        let elapsed = self.elapsed();
+        let status = self.status.unwrap_or(*CLIENT_CLOSED_REQUEST);
+        let elapsed = self.gateway.clock.now().since(self.started);
         self.gateway.metrics.record(&self.method, status);
-        let route = self.route.as_ref().unwrap_or(&self.snapshot.unmatched);
-        route.metrics.record(status, elapsed);
-        if let (Some(log), Some(mut record)) = (&self.snapshot.access_log, self.record.take()) {
-            record.status = status.as_u16();
-            record.bytes = self.sent;
-            record.elapsed = elapsed;
-            record.time = self.started;
-            record.client_ip = self.client.unwrap_or(self.connection.peer.ip());
-            record.route = Some(Arc::clone(&route.name));
-            log.log(self.connection.worker, *record);
+        self.route().metrics.record(status, elapsed);
+        if let (Some(log), Some(logged)) = (&self.snapshot.access_log, &self.logged) {
+            self.log(log, logged, status, elapsed);
         }
     }
+}
+
+impl Logged {
+    fn new(request: &Request<Incoming>) -> Self {
+        let field = |name| request.headers().get(name).cloned();
+        Logged {
+            uri: request.uri().clone(),
+            version: request.version(),
+            host: field(header::HOST),
+            referer: field(header::REFERER),
+            user_agent: field(header::USER_AGENT),
+            request_id: field(X_REQUEST_ID),
+        }
+    }
+}
+
+/// What a field says; nothing where it is absent.
+fn text(field: &Option<HeaderValue>) -> &[u8] {
+    field.as_ref().map_or(b"", HeaderValue::as_bytes)
 }

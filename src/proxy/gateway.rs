@@ -6,11 +6,15 @@
 //!    400, 501                     429, decoy  502, 504
 //! ```
 
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use http::{Request, Response};
 use hyper::body::Incoming;
+use hyper::service::Service;
 
 use super::body::ResponseBody;
 use super::error::Error;
@@ -20,6 +24,7 @@ use super::target::Target;
 use super::{admission, discard, forward};
 use crate::clock::Clock;
 use crate::http_ext::connection::Connection;
+use crate::http_ext::forwarded::Forwarding;
 use crate::telemetry::metrics::RequestMetrics;
 
 /// What serves requests: the running ruleset, and what outlives it.
@@ -50,19 +55,56 @@ impl Gateway {
         self.snapshot.store(snapshot);
     }
 
+    /// The service of one connection.
+    pub fn client(self: &Arc<Self>, connection: &Connection) -> ClientService {
+        let client = Client {
+            forwarding: Forwarding::new(connection),
+            connection: connection.clone(),
+        };
+        ClientService {
+            gateway: Arc::clone(self),
+            client: Arc::new(client),
+        }
+    }
+
     /// Answers one request. Whatever happens to it is counted and logged when its response ends, or
     /// when the client leaves.
-    pub async fn handle(
+    async fn handle(
         self: Arc<Self>,
-        connection: Arc<Connection>,
+        client: Arc<Client>,
         request: Request<Incoming>,
     ) -> Response<ResponseBody> {
-        let mut exchange = Exchange::begin(self, connection, &request);
+        let mut exchange = Exchange::begin(self, client, &request);
         let response = match serve(&mut exchange, request).await {
             Ok(response) => response,
             Err(error) => exchange.failed(&error),
         };
         exchange.complete(response)
+    }
+}
+
+/// A client's connection, and what is the same for all its requests.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub connection: Connection,
+    pub forwarding: Forwarding,
+}
+
+/// Answers the requests of one connection.
+#[derive(Clone, Debug)]
+pub struct ClientService {
+    gateway: Arc<Gateway>,
+    client: Arc<Client>,
+}
+
+impl Service<Request<Incoming>> for ClientService {
+    type Response = Response<ResponseBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>>>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let answer = Arc::clone(&self.gateway).handle(Arc::clone(&self.client), request);
+        Box::pin(async { Ok(answer.await) })
     }
 }
 
@@ -72,8 +114,7 @@ async fn serve(
 ) -> Result<Response<ResponseBody>, Error> {
     let (parts, body) = request.into_parts();
     let target = Target::of(&parts)?;
-    let client = exchange.find_client(&parts.headers);
-    let head = target.head(&parts, client);
+    let head = target.head(&parts, exchange.client_ip());
     let route = exchange.find_route(&head);
     let admission = admission::admit(&route, &exchange.snapshot().secret, &head, exchange.started());
     let refusal = admission.refusal(&route, exchange.styles(), &parts.headers);

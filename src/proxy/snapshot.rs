@@ -1,7 +1,6 @@
 //! The compiled ruleset: immutable, shared by all workers, replaced as a whole. Live state (buckets,
 //! connections, metric series) is found again in the snapshot before it, by identity.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,9 +11,9 @@ use super::respond::{RejectSpec, Rejection};
 use crate::http_ext::client_ip::ClientIp;
 use crate::limiter::{Algorithm, Secret};
 use crate::rules::{Descriptor, RouteMatch, Router};
-use crate::store::memory::{self, OnFull, Table};
+use crate::store::{OnFull, Table};
 use crate::telemetry::access_log::AccessLog;
-use crate::telemetry::metrics::{LimitMetrics, RouteMetrics, UpstreamMetrics};
+use crate::telemetry::metrics::{LimitMetrics, PolicyMetrics, RouteMetrics, UpstreamMetrics};
 use crate::upstream::{self, Upstream};
 
 /// Everything that a snapshot is made of. Indices point into the lists of the same spec.
@@ -50,7 +49,7 @@ pub struct PolicySpec {
     /// What decides.
     pub algorithm: Algorithm,
     /// How many buckets it must hold; its share of the memory where `None`.
-    pub max_keys: Option<u64>,
+    pub max_keys: Option<usize>,
     /// What happens when it holds as many.
     pub on_full: OnFull,
     /// What a client is told.
@@ -135,7 +134,7 @@ pub struct Route {
     /// The most bytes in a request's body.
     pub max_body: u64,
     /// Its counters.
-    pub metrics: Arc<RouteMetrics>,
+    pub metrics: RouteMetrics,
 }
 
 /// A policy, as a route meets it.
@@ -148,7 +147,7 @@ pub struct Limit {
     /// With how many units.
     pub cost: u32,
     /// Its counters on this route.
-    pub metrics: Arc<LimitMetrics>,
+    pub metrics: LimitMetrics,
 }
 
 /// A policy that runs.
@@ -164,6 +163,8 @@ pub struct Policy {
     pub facts: Facts,
     /// What a refused client is told.
     pub rejection: Rejection,
+    /// Its counters over all routes.
+    pub metrics: PolicyMetrics,
 }
 
 /// An upstream with its counters.
@@ -172,5 +173,5 @@ pub struct RunningUpstream {
     /// Its endpoints and connections.
     pub upstream: Upstream,
     /// Its counters.
-    pub metrics: Arc<UpstreamMetrics>,
+    pub metrics: UpstreamMetrics,
 }

@@ -1,0 +1,139 @@
+//! From what the user wrote to what the layers below run: a file a section. What cannot be known
+//! from the text alone, because it stands in another file, is found wrong here.
+
+mod policies;
+mod routes;
+mod server;
+mod upstreams;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::finding::Finding;
+use super::load::Loaded;
+use super::schema::{AccessLogFormat, ClientIpHeader, HeaderStyle};
+use super::value::LogPath;
+use super::{Report, schema};
+use crate::http_ext::client_ip::{ClientIp, Header};
+use crate::proxy::limit_headers::Style;
+use crate::proxy::snapshot;
+use crate::server::Spec as ServerSpec;
+use crate::telemetry::access_log::{AccessLogSpec, Format, Target};
+
+/// A configuration, in the terms of the layers that run it.
+#[derive(Debug)]
+pub struct Compiled {
+    /// Workers, listeners, bounds for clients.
+    pub server: ServerSpec,
+    /// Where the admin listener is.
+    pub admin: SocketAddr,
+    /// The access log, unless it is disabled.
+    pub access_log: Option<AccessLogSpec>,
+    /// How the process ends.
+    pub shutdown: Shutdown,
+    /// Policies, routes, upstreams.
+    pub rules: snapshot::Spec,
+    /// The files beside the configuration that it was compiled from.
+    pub files: Vec<PathBuf>,
+}
+
+/// How the process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shutdown {
+    /// How long it still accepts connections, after it has said that it is not ready.
+    pub delay: Duration,
+    /// How long requests in flight may then take.
+    pub deadline: Duration,
+}
+
+/// What is collected while the sections are compiled.
+struct Compiler<'a> {
+    loaded: &'a Loaded,
+    findings: Vec<Finding>,
+    files: Vec<PathBuf>,
+}
+
+/// Compiles a configuration that has been checked.
+///
+/// # Errors
+/// Names the files that cannot be used: certificates, keys, authorities.
+pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
+    let mut compiler = Compiler {
+        loaded,
+        findings: Vec::new(),
+        files: Vec::new(),
+    };
+    let config = &loaded.config;
+    let server = compiler.server(config);
+    let rules = compiler.rules(config);
+    if !compiler.findings.is_empty() {
+        return Err(loaded.report(compiler.findings));
+    }
+    Ok(Compiled {
+        server,
+        admin: config.admin.address.get(),
+        access_log: config.access_log.as_ref().and_then(|log| compiler.access_log(log)),
+        shutdown: Shutdown {
+            delay: config.shutdown.delay.get(),
+            deadline: config.shutdown.deadline.get(),
+        },
+        rules,
+        files: compiler.files,
+    })
+}
+
+impl Compiler<'_> {
+    fn access_log(&self, log: &schema::AccessLog) -> Option<AccessLogSpec> {
+        let format = match log.format.value {
+            AccessLogFormat::Json => Format::Json,
+            AccessLogFormat::Combined => Format::Combined,
+            AccessLogFormat::Disabled => return None,
+        };
+        let target = match &log.path.value {
+            LogPath::Stdout => Target::Stdout,
+            LogPath::File(path) => Target::File(self.loaded.resolve(path.as_path())),
+        };
+        Some(AccessLogSpec { format, target })
+    }
+
+    fn rules(&mut self, config: &schema::Config) -> snapshot::Spec {
+        let mut policies = policies::Policies::new(config);
+        let mut upstreams = upstreams::Upstreams::default();
+        let top_level = policies.top_level(config);
+        let routes = config.routes.iter().zip(routes::names(config)).map(|(route, name)| {
+            let upstream = self.upstream(config, &mut upstreams, &route.upstream);
+            policies.route(route, name, &top_level, upstream)
+        });
+        let routes = routes.collect();
+        let unmatched = policies.unmatched(&top_level);
+        snapshot::Spec {
+            policies: policies.into_specs(),
+            upstreams: upstreams.into_specs(),
+            routes,
+            unmatched,
+            client_ip: client_ip(&config.client_ip),
+            body_timeout: config.client.timeouts.body.get(),
+            styles: config.responses.headers.iter().map(|style| style_of(**style)).collect(),
+            max_size: config.store.memory.max_size.bytes(),
+        }
+    }
+}
+
+fn client_ip(spec: &schema::ClientIp) -> ClientIp {
+    let trusted = spec.trusted_proxies.iter().map(|cidr| cidr.get()).collect();
+    let header = match spec.header.value {
+        ClientIpHeader::XForwardedFor => Header::XForwardedFor,
+        ClientIpHeader::Forwarded => Header::Forwarded,
+    };
+    ClientIp::new(trusted, header)
+}
+
+fn style_of(style: HeaderStyle) -> Style {
+    match style {
+        HeaderStyle::Ietf => Style::Ietf,
+        HeaderStyle::XRatelimit => Style::XRateLimit,
+        HeaderStyle::Github => Style::GitHub,
+        HeaderStyle::Openai => Style::OpenAi,
+    }
+}

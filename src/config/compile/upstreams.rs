@@ -1,0 +1,130 @@
+//! Upstreams, named and in place. One that several routes name is compiled once, and so is a URL.
+
+use std::collections::HashMap;
+use std::fs;
+
+use http::uri::Authority;
+
+use super::Compiler;
+use crate::config::diagnostic::Code;
+use crate::config::finding::Finding;
+use crate::config::located::Located;
+use crate::config::schema::{self, UpstreamTls};
+use crate::config::value::{HostPattern, OriginUrl, Scheme, UpstreamRef};
+use crate::upstream::{
+    ClientTls, EndpointSpec, EndpointsSpec, HostHeader, Roots, Spec, TargetSpec, Timeouts,
+};
+
+/// The upstreams met so far, by what routes call them.
+#[derive(Default)]
+pub(super) struct Upstreams {
+    specs: Vec<Spec>,
+    known: HashMap<String, usize>,
+}
+
+impl Upstreams {
+    pub(super) fn into_specs(self) -> Vec<Spec> {
+        self.specs
+    }
+}
+
+impl Compiler<'_> {
+    /// The index of what `wanted` names.
+    pub(super) fn upstream(
+        &mut self,
+        config: &schema::Config,
+        upstreams: &mut Upstreams,
+        wanted: &Located<UpstreamRef>,
+    ) -> usize {
+        let name = wanted.value.to_string();
+        if let Some(&index) = upstreams.known.get(&name) {
+            return index;
+        }
+        let target = match &wanted.value {
+            UpstreamRef::Echo => TargetSpec::Echo,
+            UpstreamRef::Url(url) => {
+                let endpoint = schema::Endpoint {
+                    url: Located { value: url.clone(), node: wanted.node },
+                    weight: Located::default(),
+                };
+                let in_place = schema::Upstream {
+                    endpoints: vec![endpoint.into()],
+                    ..schema::Upstream::default()
+                };
+                self.endpoints(&in_place)
+            }
+            UpstreamRef::Named(name) => match config.upstreams.get(name.as_str()) {
+                Some(upstream) => self.endpoints(upstream),
+                // Found wrong before; what is compiled beside a finding never runs.
+                None => TargetSpec::Echo,
+            },
+        };
+        let index = upstreams.specs.len();
+        upstreams.specs.push(Spec { name: name.clone(), target });
+        upstreams.known.insert(name, index);
+        index
+    }
+
+    fn endpoints(&mut self, upstream: &schema::Upstream) -> TargetSpec {
+        let endpoints = upstream.endpoints.iter().filter_map(|endpoint| {
+            let spec = self.endpoint(&endpoint.url, &upstream.tls)?;
+            Some((spec, endpoint.weight.get() as u16))
+        });
+        TargetSpec::Endpoints(EndpointsSpec {
+            endpoints: endpoints.collect(),
+            host: match upstream.preserve_host.get() {
+                true => HostHeader::Preserve,
+                false => HostHeader::Endpoint,
+            },
+            timeouts: Timeouts {
+                connect: upstream.timeouts.connect.get(),
+                response: upstream.timeouts.response.get(),
+                idle: upstream.timeouts.idle.get(),
+            },
+        })
+    }
+
+    fn endpoint(&mut self, url: &Located<OriginUrl>, tls: &UpstreamTls) -> Option<EndpointSpec> {
+        let text = url.value.to_string();
+        let (_, authority) = text.split_once("://")?;
+        let tls = match url.scheme {
+            Scheme::Http => None,
+            Scheme::Https => Some(self.client_tls(url, tls)?),
+        };
+        match Authority::try_from(authority) {
+            Ok(authority) => Some(EndpointSpec { authority, tls }),
+            Err(error) => {
+                self.findings.push(Finding::error(url.node, Code::InvalidValue, error.to_string()));
+                None
+            }
+        }
+    }
+
+    fn client_tls(&mut self, url: &Located<OriginUrl>, tls: &UpstreamTls) -> Option<ClientTls> {
+        let roots = match &tls.ca {
+            None => Roots::System,
+            Some(ca) => {
+                let path = self.loaded.resolve(ca.as_path());
+                self.files.push(path.clone());
+                match fs::read(&path) {
+                    Ok(content) => Roots::Pem { path, content },
+                    Err(error) => {
+                        let message = format!("{} cannot be read: {error}", path.display());
+                        self.findings.push(Finding::error(ca.node, Code::Unreadable, message));
+                        return None;
+                    }
+                }
+            }
+        };
+        let name = match tls.server_name.as_ref().map(|name| &name.value) {
+            Some(HostPattern::Exact(name)) => name,
+            _ => &url.host,
+        };
+        let node = tls.ca.as_ref().map_or(url.node, |ca| ca.node);
+        ClientTls::new(name, roots)
+            .map_err(|error| {
+                self.findings.push(Finding::error(node, Code::InvalidValue, error.to_string()));
+            })
+            .ok()
+    }
+}

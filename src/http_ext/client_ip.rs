@@ -1,0 +1,151 @@
+//! Who the client is: the peer, or whom trusted proxies say they speak for.
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::HeaderMap;
+use http::header::{FORWARDED, HeaderName};
+use ipnet::IpNet;
+
+/// `X-Forwarded-For`.
+pub const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// The most hops that are looked at; further to the left stands what anybody may have written.
+const MAX_HOPS: usize = 64;
+
+/// Which field names the hops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Header {
+    /// `X-Forwarded-For`.
+    XForwardedFor,
+    /// `Forwarded`, RFC 7239.
+    Forwarded,
+}
+
+/// How the client is found.
+#[derive(Clone, Debug)]
+pub struct ClientIp {
+    trusted: Vec<IpNet>,
+    header: Header,
+}
+
+impl ClientIp {
+    /// Believes what `header` says as far as the proxies in `trusted` have written it.
+    pub fn new(trusted: Vec<IpNet>, header: Header) -> Self {
+        ClientIp { trusted, header }
+    }
+
+    /// Whether the peer at `address` is believed.
+    pub fn trusts(&self, address: IpAddr) -> bool {
+        self.trusted.iter().any(|net| net.contains(&address))
+    }
+
+    /// The first address from the right that is not trusted, beginning with the peer's own. Where a hop
+    /// cannot be read, the last that could be stands for all behind it.
+    pub fn resolve(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+        let mut client = peer.to_canonical();
+        if self.trusted.is_empty() || !self.trusts(client) {
+            return client;
+        }
+        let values = match self.header {
+            Header::XForwardedFor => headers.get_all(X_FORWARDED_FOR),
+            Header::Forwarded => headers.get_all(FORWARDED),
+        };
+        let hops = values.iter().rev().flat_map(|value| value.as_bytes().rsplit(|&byte| byte == b','));
+        for hop in hops.take(MAX_HOPS) {
+            let Some(address) = std::str::from_utf8(hop).ok().and_then(|hop| self.read(hop)) else {
+                break;
+            };
+            client = address;
+            if !self.trusts(client) {
+                break;
+            }
+        }
+        client
+    }
+
+    fn read(&self, hop: &str) -> Option<IpAddr> {
+        match self.header {
+            Header::XForwardedFor => address(hop.trim()),
+            Header::Forwarded => hop
+                .split(';')
+                .filter_map(|pair| pair.trim().split_once('='))
+                .find(|(name, _)| name.eq_ignore_ascii_case("for"))
+                .and_then(|(_, value)| address(value.trim_matches('"'))),
+        }
+    }
+}
+
+/// An address, with or without a port and brackets.
+fn address(text: &str) -> Option<IpAddr> {
+    let bare = || text.strip_prefix('[')?.strip_suffix(']')?.parse().ok();
+    let with_port = || text.parse::<SocketAddr>().ok().map(|address| address.ip());
+    let address = text.parse::<IpAddr>().ok().or_else(bare).or_else(with_port)?;
+    Some(address.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn resolve(header: Header, values: &[&str]) -> String {
+        let name = match header {
+            Header::XForwardedFor => X_FORWARDED_FOR,
+            Header::Forwarded => FORWARDED,
+        };
+        let headers: HeaderMap = values
+            .iter()
+            .map(|value| (name.clone(), HeaderValue::from_str(value).expect("a value")))
+            .collect();
+        let nets = ["10.0.0.0/8", "fd00::/8"].map(|net| net.parse().expect("a net"));
+        let client_ip = ClientIp::new(nets.to_vec(), header);
+        client_ip.resolve([10, 0, 0, 1].into(), &headers).to_string()
+    }
+
+    #[test]
+    fn the_first_untrusted_hop_from_the_right_is_the_client() {
+        let xff = |values: &[&str]| resolve(Header::XForwardedFor, values);
+        assert_eq!(xff(&[]), "10.0.0.1");
+        assert_eq!(xff(&["1.1.1.1, 2.2.2.2, 10.0.0.9"]), "2.2.2.2");
+        assert_eq!(xff(&["1.1.1.1", "2.2.2.2", "10.0.0.9"]), "2.2.2.2");
+        assert_eq!(xff(&["::ffff:3.3.3.3"]), "3.3.3.3");
+        assert_eq!(xff(&["[2001:db8::1]:443"]), "2001:db8::1");
+        assert_eq!(xff(&["4.4.4.4:1234,fd00::1"]), "4.4.4.4");
+        assert_eq!(xff(&["10.9.9.9, 10.0.0.7"]), "10.9.9.9");
+    }
+
+    #[test]
+    fn an_unreadable_hop_ends_the_search_at_the_proxy_that_wrote_it() {
+        for garbage in ["unknown", "", "1.2.3", "_hidden", "\"1.1.1.1"] {
+            let value = format!("9.9.9.9, {garbage}, 10.0.0.7");
+            assert_eq!(resolve(Header::XForwardedFor, &[&value]), "10.0.0.7", "{garbage}");
+        }
+    }
+
+    #[test]
+    fn forwarded_is_read_in_all_its_forms() {
+        let forwarded = |value: &str| resolve(Header::Forwarded, &[value]);
+        assert_eq!(forwarded("for=1.1.1.1;proto=http, For=\"[2001:db8::7]:99\""), "2001:db8::7");
+        assert_eq!(forwarded("by=x;for=5.5.5.5, for=10.2.2.2"), "5.5.5.5");
+        assert_eq!(forwarded("proto=https"), "10.0.0.1");
+        assert_eq!(forwarded("for=unknown"), "10.0.0.1");
+    }
+
+    #[test]
+    fn nobody_is_believed_unless_trusted() {
+        let headers: HeaderMap = [(X_FORWARDED_FOR, HeaderValue::from_static("1.1.1.1"))].into_iter().collect();
+        let nobody = ClientIp::new(Vec::new(), Header::XForwardedFor);
+        let peer = IpAddr::from([9, 9, 9, 9]);
+        assert_eq!(nobody.resolve(peer, &headers), peer);
+    }
+
+    proptest! {
+        #[test]
+        fn no_field_value_panics(value in "[ -~]{0,60}") {
+            resolve(Header::XForwardedFor, &[&value]);
+            resolve(Header::Forwarded, &[&value]);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! What a route says of the requests that it takes.
+
+use std::borrow::Cow;
+
+use http::header::{HeaderName, HeaderValue};
+use http::Method;
+
+use super::{Head, query, segments};
+
+/// All that a route asks of a request. What is empty asks nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RouteMatch {
+    /// One of these hosts.
+    pub hosts: Vec<HostPattern>,
+    /// This path.
+    pub path: PathPattern,
+    /// One of these methods.
+    pub methods: Vec<Method>,
+    /// All of these fields, each with this as its only value.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// All of these parameters, each with this as its only value, decoded.
+    pub query: Vec<(String, String)>,
+    /// Whether `/Login` is `/login`.
+    pub case: CaseSensitivity,
+    /// Whether `/login/` is `/login`.
+    pub trailing_slash: TrailingSlash,
+}
+
+/// Which hosts a route takes. In lower case.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum HostPattern {
+    /// This one.
+    Exact(String),
+    /// Every host below this one, at any depth, but not itself: `*.example.com`.
+    Below(String),
+}
+
+/// Which paths a route takes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PathPattern {
+    /// The segments, in order; a trailing slash is an empty last one.
+    pub segments: Vec<Segment>,
+    /// Whether everything below is taken too.
+    pub rest: bool,
+}
+
+/// One segment of a pattern.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Segment {
+    /// This text.
+    Literal(String),
+    /// Any text but an empty one, under this name.
+    Capture(String),
+}
+
+/// Whether the case of a path counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum CaseSensitivity {
+    /// `/A` is not `/a`.
+    #[default]
+    Sensitive,
+    /// ASCII letters are compared without case.
+    Insensitive,
+}
+
+/// Whether a slash at the end counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TrailingSlash {
+    /// `/a/` is not `/a`.
+    #[default]
+    Strict,
+    /// They are one.
+    Ignore,
+}
+
+/// The first thing about a request that keeps a route from taking it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mismatch {
+    /// Another host.
+    Host,
+    /// Another path.
+    Path,
+    /// Another method.
+    Method,
+    /// This field is absent, has another value, or several.
+    Header(HeaderName),
+    /// This parameter is absent, has another value, or several.
+    Query(String),
+}
+
+/// Every path.
+impl Default for PathPattern {
+    fn default() -> Self {
+        PathPattern {
+            segments: Vec::new(),
+            rest: true,
+        }
+    }
+}
+
+impl RouteMatch {
+    /// The first thing that keeps the route from taking `head`.
+    pub fn mismatch(&self, head: &Head<'_>) -> Option<Mismatch> {
+        if !self.hosts.is_empty() && !self.hosts.iter().any(|host| host.takes(head.host)) {
+            return Some(Mismatch::Host);
+        }
+        if !self.takes_path(head.path) {
+            return Some(Mismatch::Path);
+        }
+        self.unmet_condition(head)
+    }
+
+    /// The first condition beyond host and path that `head` does not meet.
+    pub(super) fn unmet_condition(&self, head: &Head<'_>) -> Option<Mismatch> {
+        if !self.methods.is_empty() && !self.methods.contains(head.method) {
+            return Some(Mismatch::Method);
+        }
+        let header = self.headers.iter().find(|(name, value)| {
+            let mut values = head.headers.get_all(name).iter();
+            values.next() != Some(value) || values.next().is_some()
+        });
+        if let Some((name, _)) = header {
+            return Some(Mismatch::Header(name.clone()));
+        }
+        let parameter = self.query.iter().find(|(name, value)| {
+            query::only(head.query, name, |actual| actual == value) != Some(true)
+        });
+        parameter.map(|(name, _)| Mismatch::Query(name.clone()))
+    }
+
+    /// How many conditions there are beyond host and path.
+    pub(super) fn conditions(&self) -> usize {
+        usize::from(!self.methods.is_empty()) + self.headers.len() + self.query.len()
+    }
+
+    fn takes_path(&self, path: &str) -> bool {
+        let path = match self.case {
+            CaseSensitivity::Sensitive => Cow::Borrowed(path),
+            CaseSensitivity::Insensitive => Cow::Owned(path.to_ascii_lowercase()),
+        };
+        self.spellings().iter().any(|pattern| pattern.takes(&path))
+    }
+
+    /// The patterns that a path has to equal one of: in lower case where case does not count, with and
+    /// without a slash at the end where that does not.
+    pub(super) fn spellings(&self) -> Vec<PathPattern> {
+        let mut pattern = self.path.clone();
+        if self.case == CaseSensitivity::Insensitive {
+            for segment in &mut pattern.segments {
+                if let Segment::Literal(text) = segment {
+                    text.make_ascii_lowercase();
+                }
+            }
+        }
+        if pattern.rest || self.trailing_slash == TrailingSlash::Strict {
+            return vec![pattern];
+        }
+        let slash = Segment::Literal(String::new());
+        let mut other = pattern.clone();
+        if other.segments.pop_if(|last| *last == slash).is_none() {
+            other.segments.push(slash);
+        }
+        vec![pattern, other]
+    }
+}
+
+impl HostPattern {
+    fn takes(&self, host: &str) -> bool {
+        match self {
+            Self::Exact(exact) => host == exact,
+            Self::Below(domain) => host
+                .strip_suffix(domain.as_str())
+                .and_then(|labels| labels.strip_suffix('.'))
+                .is_some_and(|labels| !labels.is_empty()),
+        }
+    }
+}
+
+impl PathPattern {
+    fn takes(&self, path: &str) -> bool {
+        let mut actual = segments(path);
+        self.segments.iter().all(|wanted| actual.next().is_some_and(|text| wanted.takes(text)))
+            && (self.rest || actual.next().is_none())
+    }
+
+    /// The place of the segment that is captured under `name`.
+    pub fn capture(&self, name: &str) -> Option<usize> {
+        let captures = |segment: &Segment| matches!(segment, Segment::Capture(text) if text == name);
+        self.segments.iter().position(captures)
+    }
+}
+
+impl Segment {
+    fn takes(&self, text: &str) -> bool {
+        match self {
+            Self::Literal(literal) => text == literal,
+            Self::Capture(_) => !text.is_empty(),
+        }
+    }
+}
