@@ -18,5 +18,5 @@ pub use diagnostic::{Code, Colour, Problem, Report, Severity};
 pub use document::{Document, NodeId};
 pub use finding::Finding;
 pub use load::{Loaded, check, load, parse};
-pub use located::Located;
+pub use located::{List, Located, Table};
 pub use schema::{Config, json_schema};

@@ -37,15 +37,94 @@ fn parse(path: &Path) -> Result<Loaded, Report> {
     let text = read(path);
     let variables: HashMap<_, _> = text
         .lines()
-        .filter_map(|line| line.trim_start_matches('\u{feff}').strip_prefix("# env: ")?.split_once('='))
+        .filter_map(|line| line.strip_prefix("# env: ")?.split_once('='))
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect();
     config::parse(&name(path), text, &|name| variables.get(name).cloned())
 }
 
 #[test]
+fn the_schema_in_the_documentation_is_current() {
+    let path = root().join("docs/config.schema.json");
+    let generated = config::json_schema();
+    if std::env::var_os("UPDATE_EXPECTED").is_some() {
+        std::fs::write(&path, &generated).expect("docs/ can be written");
+    }
+    assert!(read(&path) == generated, "{} is old: run `sluicegate schema` again", path.display());
+}
+
+/// What an editor would say of a text; `None` when it is no YAML.
+fn accepted_by_the_schema(text: &str) -> Option<Result<(), String>> {
+    let schema = serde_json::from_str(&config::json_schema()).expect("the schema is JSON");
+    let validator = jsonschema::validator_for(&schema).expect("the schema is a schema");
+    let instance: serde_json::Value = serde_yaml::from_str(text.trim_start_matches('\u{feff}')).ok()?;
+    Some(validator.validate(&instance).map_err(|error| format!("{} at {}", error, error.instance_path())))
+}
+
+#[test]
+fn the_schema_accepts_what_loads() {
+    for path in fixtures("valid").into_iter().chain([root().join("config.example.yaml")]) {
+        let verdict = accepted_by_the_schema(&read(&path));
+        assert_eq!(verdict, Some(Ok(())), "{}", path.display());
+    }
+}
+
+#[test]
+fn the_schema_rejects_what_it_can_see() {
+    let mut wrong = Vec::new();
+    for path in fixtures("invalid") {
+        let text = read(&path);
+        let rejected = accepted_by_the_schema(&text).is_some_and(|verdict| verdict.is_err());
+        let marked = text.trim_start_matches('\u{feff}').lines().any(|line| line == "# schema: rejects");
+        if rejected != marked {
+            wrong.push(path);
+        }
+    }
+    assert!(wrong.is_empty(), "`# schema: rejects` is missing, or wrong: {wrong:#?}");
+}
+
+#[test]
+fn what_is_no_text_is_reported() {
+    let directory = tempfile::tempdir().expect("there is room for a directory");
+    let file = |name: &str, content: &[u8]| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, content).expect("there is room for a file");
+        path
+    };
+    let cases = [
+        (directory.path().join("missing.yaml"), "there is no such file"),
+        (directory.path().to_owned(), "it is a directory"),
+        (file("empty.yaml", b""), "the configuration is empty"),
+        (file("latin-1.yaml", b"routes:\n- upstream: \xe9\n"), "it is no UTF-8 text, from line 2 on"),
+        (file("large.yaml", &vec![b'#'; (16 << 20) + 1]), "it is larger than 16 MiB"),
+        (file("nul.yaml", b"routes: [\0]"), "unexpected character"),
+    ];
+    for (path, message) in cases {
+        let report = config::check(&path);
+        assert!(report.has_errors());
+        assert!(report.problems[0].message.contains(message), "{report}");
+        assert_eq!(report.problems.len(), 1);
+    }
+}
+
+#[test]
+fn colours_are_for_terminals_only() {
+    let report = config::parse("x.yaml", "routes: 5".to_owned(), &|_| None).expect_err("it is wrong");
+    assert!(report.render(config::Colour::Ansi).contains("\u{1b}["));
+    assert!(!report.render(config::Colour::Plain).contains('\u{1b}'));
+}
+
+#[test]
+fn problems_have_a_position_and_a_path() {
+    let report = config::parse("x.yaml", "routes:\n  - upstream: no-such\n".to_owned(), &|_| None).expect_err("it is wrong");
+    let problem = &report.problems[0];
+    assert_eq!(report.position(problem), Some((2, 15)));
+    assert_eq!((problem.path.as_str(), problem.code), ("routes[0].upstream", config::Code::UnknownName));
+}
+
+#[test]
 fn valid_files_load_without_warnings() {
-    for path in fixtures("valid") {
+    for path in fixtures("valid").into_iter().chain([root().join("config.example.yaml")]) {
         match parse(&path) {
             Ok(loaded) => assert!(loaded.warnings.problems.is_empty(), "{}", loaded.warnings),
             Err(report) => panic!("{report}"),

@@ -152,14 +152,14 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         self.place(match self.present()? {
             Value::Sequence(items) => visitor.visit_seq(Items::new(self, items)),
-            _ => Err(self.mismatch(&"a list: `[..]`, or a line `- ..` for each item")),
+            _ => Err(self.mismatch(&"a list").with_help("write `[..]`, or a line `- ..` for each item".to_owned())),
         })
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         self.place(match self.present()? {
             Value::Mapping(entries) => visitor.visit_map(Entries::new(self, entries)),
-            _ => Err(self.mismatch(&"a mapping: `name: ..` lines")),
+            _ => Err(self.mismatch(&"a mapping").with_help("write `name: ..` lines, or `{ name: .. }`".to_owned())),
         })
     }
 
@@ -174,7 +174,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
                 self.report_unknown_keys(entries, fields);
                 visitor.visit_map(Entries::of_fields(self, entries, fields))
             }
-            _ => Err(self.mismatch(&format!("a mapping with the keys {}", nearest::list(fields)).as_str())),
+            _ => Err(self.mismatch(&"a mapping").with_help(format!("its keys are {}", nearest::list(fields)))),
         })
     }
 

@@ -2,8 +2,10 @@
 //! parser is used here and nowhere else. What the values mean is the business of `decode`.
 
 mod build;
+mod syntax;
 mod yaml;
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -123,19 +125,17 @@ impl Document {
             steps.push(step);
             node = *parent;
         }
-        let mut path = String::new();
-        for step in steps.into_iter().rev() {
+        steps.into_iter().rev().fold(String::new(), |mut path, step| {
             match step {
                 Step::Root => {}
                 Step::Index(index) => path.push_str(&format!("[{index}]")),
-                Step::Key { name, .. } if path.is_empty() => path.push_str(name),
                 Step::Key { name, .. } => {
-                    path.push('.');
-                    path.push_str(name);
+                    path.push_str(if path.is_empty() { "" } else { "." });
+                    path.push_str(&quoted(name));
                 }
             }
-        }
-        path
+            path
+        })
     }
 
     fn problem(&self, finding: Finding) -> Problem {
@@ -183,5 +183,14 @@ impl Document {
 
     fn node(&self, node: NodeId) -> &Node {
         &self.nodes[node.0 as usize]
+    }
+}
+
+/// A key within a path: in quotes where it could be taken for several.
+fn quoted(key: &str) -> Cow<'_, str> {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
+    match !key.is_empty() && key.bytes().all(plain) {
+        true => key.into(),
+        false => format!("{key:?}").into(),
     }
 }

@@ -54,10 +54,12 @@ impl Finding {
         self
     }
 
-    /// Points at another place that has to do with it.
+    /// Points at another place that has to do with it, if it is another.
     #[must_use]
     pub fn related(mut self, node: NodeId, label: impl Into<String>) -> Self {
-        self.related.push((node, label.into()));
+        if node != self.node {
+            self.related.push((node, label.into()));
+        }
         self
     }
 
@@ -84,10 +86,10 @@ impl<'a> Findings<'a> {
         findings
     }
 
-    /// Adds a finding, unless its place already has one: what is said of a value that could not
-    /// be read is a consequence.
+    /// Adds a finding, unless it is a consequence: its place already has one, or is nowhere, which
+    /// is where the defaults stand that replace what could not be read.
     pub(super) fn add(&self, finding: Finding) {
-        if self.places.borrow_mut().insert((finding.node, finding.part)) {
+        if finding.node != NodeId::ABSENT && self.places.borrow_mut().insert((finding.node, finding.part)) {
             self.list.borrow_mut().push(finding);
         }
     }
@@ -96,7 +98,11 @@ impl<'a> Findings<'a> {
         self.list.borrow().iter().any(|finding| finding.severity == Severity::Error)
     }
 
+    /// The errors, or else the warnings: beside an error, much is unused only because of it.
     pub(super) fn into_list(self) -> Vec<Finding> {
-        self.list.into_inner()
+        let has_errors = self.has_errors();
+        let mut list = self.list.into_inner();
+        list.retain(|finding| finding.severity == Severity::Error || !has_errors);
+        list
     }
 }

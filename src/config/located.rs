@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -24,6 +25,11 @@ pub struct Located<T> {
     /// Where; [`NodeId::ABSENT`] for a default.
     pub node: NodeId,
 }
+
+/// A list, its items located too.
+pub type List<T> = Located<Vec<Located<T>>>;
+/// A mapping with names of the user's own, names and values located too.
+pub type Table<K, V> = Located<BTreeMap<Located<K>, Located<V>>>;
 
 impl<T> From<T> for Located<T> {
     /// A value that stands nowhere.

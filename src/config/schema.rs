@@ -3,6 +3,7 @@
 
 mod admin;
 mod client;
+mod json;
 mod listener;
 mod policy;
 mod responses;
@@ -10,15 +11,14 @@ mod route;
 mod store;
 mod upstream;
 
-use std::collections::BTreeMap;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::located::Located;
+use super::located::{List, Located, Table};
 use super::value::{Duration, Name, Whole, Workers};
 
 pub use admin::{AccessLog, AccessLogFormat, Admin, Shutdown};
+pub use json::json_schema;
 pub use client::{BodySize, Client, ClientIp, ClientIpHeader, ClientTimeouts, HeadSize};
 pub use listener::{Certificate, Listener, Protocol, Tls, TlsVersion};
 pub use policy::{AlgorithmName, Key, Limit, MaxKeys, OnFull, Policy, WindowStart};
@@ -49,58 +49,49 @@ pub struct Config {
     pub workers: Located<Workers>,
     /// Where requests come in; one on `0.0.0.0:8080` unless given.
     #[schemars(length(min = 1))]
-    pub listeners: Vec<Located<Listener>>,
+    pub listeners: List<Listener>,
     /// Time-outs and bounds towards clients.
-    pub client: Client,
+    pub client: Located<Client>,
     /// The listener for metrics and health.
-    pub admin: Admin,
+    pub admin: Located<Admin>,
     /// Who the client is, behind other proxies.
-    pub client_ip: ClientIp,
+    pub client_ip: Located<ClientIp>,
     /// A line a request; off unless this section is there.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub access_log: Option<AccessLog>,
+    pub access_log: Option<Located<AccessLog>>,
     /// How the process ends.
-    pub shutdown: Shutdown,
+    pub shutdown: Located<Shutdown>,
     /// Where buckets live.
-    pub store: Store,
+    pub store: Located<Store>,
     /// Where requests go, by name.
-    pub upstreams: BTreeMap<Located<Name>, Located<Upstream>>,
+    pub upstreams: Table<Name, Upstream>,
     /// Limits by name: every route that names one shares its buckets.
-    pub policies: BTreeMap<Located<Name>, Located<Policy>>,
+    pub policies: Table<Name, Policy>,
     /// Limits for every request, before any route: names of policies, or limits in place.
-    pub limits: Vec<Located<Limit>>,
+    pub limits: List<Limit>,
     /// What is done with which requests.
-    #[schemars(length(min = 1))]
-    pub routes: Vec<Located<Route>>,
+    #[schemars(length(min = 1), transform = json::remove_default)]
+    pub routes: List<Route>,
     /// What clients are told.
-    pub responses: Responses,
+    pub responses: Located<Responses>,
 }
 
 impl Default for Config {
     fn default() -> Self {
         Self {
             workers: Located::default(),
-            listeners: vec![Located::from(Listener::default())],
-            client: Client::default(),
-            admin: Admin::default(),
-            client_ip: ClientIp::default(),
+            listeners: vec![Listener::default().into()].into(),
+            client: Located::default(),
+            admin: Located::default(),
+            client_ip: Located::default(),
             access_log: None,
-            shutdown: Shutdown::default(),
-            store: Store::default(),
-            upstreams: BTreeMap::new(),
-            policies: BTreeMap::new(),
-            limits: Vec::new(),
-            routes: Vec::new(),
-            responses: Responses::default(),
+            shutdown: Located::default(),
+            store: Located::default(),
+            upstreams: Table::default(),
+            policies: Table::default(),
+            limits: List::default(),
+            routes: List::default(),
+            responses: Located::default(),
         }
     }
-}
-
-/// The JSON Schema of [`Config`], for editors: `sluicegate schema` prints it.
-pub fn json_schema() -> String {
-    let generator = schemars::generate::SchemaSettings::draft07().into_generator();
-    let schema = generator.into_root_schema_for::<Config>();
-    let mut text = serde_json::to_string_pretty(&schema).expect("a schema has only strings for keys");
-    text.push('\n');
-    text
 }

@@ -20,7 +20,7 @@ use std::fmt;
 pub use address::{Cidr, ListenAddress};
 pub use duration::Duration;
 pub use header::{FieldName, FieldValue, Method};
-pub use host::HostPattern;
+pub use host::{HostPattern, ServerName};
 pub use key_part::{KeyPart, OnMissingKey};
 pub use name::Name;
 pub use number::{Flag, Whole, Workers};
@@ -85,6 +85,14 @@ trait TextValue: Sized {
     /// Reads it.
     fn parse(text: &str) -> Result<Self, Wrong>;
 
+    /// How it stands in the JSON Schema, as a default.
+    fn to_json(&self) -> serde_json::Value
+    where
+        Self: fmt::Display,
+    {
+        self.to_string().into()
+    }
+
     /// What an editor has to know of it, but for its description.
     fn schema() -> serde_json::Value {
         match Self::PATTERN {
@@ -100,7 +108,7 @@ fn pattern<T: TextValue>() -> String {
 }
 
 /// A text that names an environment variable.
-const VARIABLE: &str = r"\$\{";
+pub(super) const VARIABLE: &str = r"\$\{";
 
 /// Implements the traits of a [`TextValue`] that has `Display`.
 macro_rules! text_value {
@@ -125,7 +133,7 @@ macro_rules! text_value {
 
         impl $(<$($generics)*>)? serde::Serialize for $type {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
+                serde::Serialize::serialize(&$crate::config::value::TextValue::to_json(self), serializer)
             }
         }
 

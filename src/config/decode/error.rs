@@ -27,6 +27,15 @@ impl DecodeError {
         Self::Unplaced { code: Code::WrongType, message, expected, help: None }
     }
 
+    pub(super) fn with_help(self, advice: String) -> Self {
+        match self {
+            Self::Unplaced { code, message, expected, help: None } => {
+                Self::Unplaced { code, message, expected, help: Some(advice) }
+            }
+            other => other,
+        }
+    }
+
     /// The finding, at `reader` unless a place is known already.
     pub(super) fn into_finding(self, reader: Reader<'_>) -> Finding {
         let (code, message, expected, help) = match self {

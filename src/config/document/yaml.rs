@@ -8,10 +8,11 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_yaml::options::DuplicateKeyPolicy;
 use serde_yaml::{Location, Options, Spanned};
 
-use super::super::diagnostic::{Code, Problem, Severity, Source};
+use super::syntax::problem;
+use crate::config::diagnostic::{Code, Problem, Severity, Source};
 
-/// Values in a file: room for 10,000 routes a dozen times over, not for an alias bomb.
-const MAX_NODES: usize = 4_000_000;
+/// Values in a file, aliases replaced: room for 10,000 routes several times over.
+const MAX_NODES: usize = 1_000_000;
 /// Nesting of lists and mappings; the schema needs eight.
 const MAX_DEPTH: usize = 32;
 
@@ -34,9 +35,9 @@ pub(super) fn parse(source: &Source) -> Result<Spanned<Raw>, Vec<Problem>> {
                 .ok()
                 .map(|tree| duplicates(&tree, source))
                 .filter(|found| !found.is_empty())
-                .map_or_else(|| Err(vec![problem(&error)]), Err)
+                .map_or_else(|| Err(vec![problem(&error, source)]), Err)
         }
-        Err(error) => Err(vec![problem(&error)]),
+        Err(error) => Err(vec![problem(&error, source)]),
     }
 }
 
@@ -113,27 +114,6 @@ pub(super) fn scalar_text(node: &Spanned<Raw>, source: &Source) -> String {
         Raw::Typed => source.text[bytes(&node.defined)].to_owned(),
         Raw::Sequence(_) | Raw::Mapping(_) => String::new(),
     }
-}
-
-fn problem(error: &serde_yaml::Error) -> Problem {
-    let (message, help) = explain(error.without_snippet());
-    Problem {
-        severity: Severity::Error,
-        code: match error {
-            serde_yaml::Error::DuplicateMappingKey { .. } => Code::DuplicateKey,
-            _ => Code::Syntax,
-        },
-        message,
-        path: String::new(),
-        span: error.location().map(|location| bytes(&location)),
-        related: Vec::new(),
-        help,
-    }
-}
-
-/// The parser's words without its position, and advice where the cause is known.
-fn explain(error: &serde_yaml::Error) -> (String, Option<String>) {
-    (error.to_string(), None)
 }
 
 impl<'de> Deserialize<'de> for Raw {

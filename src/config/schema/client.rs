@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{SECOND, Timeout};
-use crate::config::located::Located;
+use crate::config::located::{List, Located};
 use crate::config::value::{Cidr, Size, Whole};
 
 /// The size of a request head.
@@ -17,7 +17,7 @@ pub type BodySize = Size<0, { 1 << 40 }>;
 #[serde(default, deny_unknown_fields)]
 pub struct Client {
     /// How long clients may take.
-    pub timeouts: ClientTimeouts,
+    pub timeouts: Located<ClientTimeouts>,
     /// The largest request head (request line and fields), `8KiB` to `1MiB`; 431 beyond.
     pub max_head: Located<HeadSize>,
     /// The largest request body, `0B` to `1024GiB`; 413 beyond. A route may say less or more.
@@ -29,7 +29,7 @@ pub struct Client {
 impl Default for Client {
     fn default() -> Self {
         Self {
-            timeouts: ClientTimeouts::default(),
+            timeouts: Located::default(),
             max_head: HeadSize::from_bytes(32 << 10).into(),
             max_body: BodySize::from_bytes(100 << 20).into(),
             max_connections: Whole::new(20_000).into(),
@@ -64,7 +64,7 @@ impl Default for ClientTimeouts {
 #[serde(default, deny_unknown_fields)]
 pub struct ClientIp {
     /// Networks of the proxies before this one.
-    pub trusted_proxies: Vec<Located<Cidr>>,
+    pub trusted_proxies: List<Cidr>,
     /// The field that they write: the client is its first address from the right that is not
     /// trusted.
     pub header: Located<ClientIpHeader>,
@@ -74,7 +74,7 @@ pub struct ClientIp {
 
 impl Default for ClientIp {
     fn default() -> Self {
-        Self { trusted_proxies: Vec::new(), header: Located::default(), ipv6_prefix: Whole::new(64).into() }
+        Self { trusted_proxies: List::default(), header: Located::default(), ipv6_prefix: Whole::new(64).into() }
     }
 }
 

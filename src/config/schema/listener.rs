@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::located::Located;
+use crate::config::located::{List, Located};
 use crate::config::value::{FilePath, ListenAddress};
 
 /// An item of `listeners`.
@@ -18,10 +18,10 @@ pub struct Listener {
     /// know beforehand. Both unless given.
     #[serde(default = "both")]
     #[schemars(length(min = 1))]
-    pub protocols: Vec<Located<Protocol>>,
+    pub protocols: List<Protocol>,
     /// TLS; cleartext without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tls: Option<Tls>,
+    pub tls: Option<Located<Tls>>,
 }
 
 impl Default for Listener {
@@ -31,8 +31,8 @@ impl Default for Listener {
     }
 }
 
-fn both() -> Vec<Located<Protocol>> {
-    vec![Protocol::Http1.into(), Protocol::Http2.into()]
+fn both() -> List<Protocol> {
+    vec![Protocol::Http1.into(), Protocol::Http2.into()].into()
 }
 
 /// A version of HTTP.
@@ -54,7 +54,7 @@ pub struct Tls {
     /// Chosen by the name that the client asks for (SNI); the first is for all other names. Read
     /// again when the files change.
     #[schemars(length(min = 1))]
-    pub certificates: Vec<Located<Certificate>>,
+    pub certificates: List<Certificate>,
     /// The oldest version of TLS that is accepted.
     #[serde(default)]
     pub min_version: Located<TlsVersion>,

@@ -14,7 +14,7 @@ pub struct Policy {
     /// What tells buckets apart: a part of the request, or a list of parts. `client_ip` unless
     /// given.
     #[serde(default)]
-    pub key: Key,
+    pub key: Located<Key>,
     /// What happens to a request without one of the parts: another part stands in for it
     /// (`client_ip` where that is missing too), the policy does not apply (`skip`), the request
     /// is refused (`refuse`), or all such requests share one bucket (`shared`).
@@ -46,7 +46,7 @@ pub struct Policy {
     pub on_full: Located<OnFull>,
     /// What refused clients are told; what is not said here is taken from `responses.on_limit`.
     #[serde(default)]
-    pub on_limit: OnLimit,
+    pub on_limit: Located<OnLimit>,
 }
 
 /// 2^10 to 2^30.

@@ -1,11 +1,9 @@
 //! What clients are told.
 
-use std::collections::BTreeMap;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::located::Located;
+use crate::config::located::{List, Located, Table};
 use crate::config::value::{FieldName, FieldValue, Text, WebUrl, Whole};
 
 /// `responses`: what clients are told.
@@ -13,14 +11,14 @@ use crate::config::value::{FieldName, FieldValue, Text, WebUrl, Whole};
 #[serde(default, deny_unknown_fields)]
 pub struct Responses {
     /// Styles of rate-limit fields, in every answer that a limit had a say in; `[]` for none.
-    pub headers: Vec<Located<HeaderStyle>>,
+    pub headers: List<HeaderStyle>,
     /// What refused clients are told, where their policy does not say otherwise.
-    pub on_limit: OnLimit,
+    pub on_limit: Located<OnLimit>,
 }
 
 impl Default for Responses {
     fn default() -> Self {
-        Self { headers: vec![HeaderStyle::Ietf.into()], on_limit: OnLimit::default() }
+        Self { headers: vec![HeaderStyle::Ietf.into()].into(), on_limit: Located::default() }
     }
 }
 
@@ -59,8 +57,7 @@ pub struct OnLimit {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<Located<Text>>,
     /// Further fields.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub headers: BTreeMap<Located<FieldName>, Located<FieldValue>>,
+    pub headers: Table<FieldName, FieldValue>,
     /// A page about the limits, for the body and a `Link` field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub docs_url: Option<Located<WebUrl>>,

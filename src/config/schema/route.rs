@@ -1,13 +1,11 @@
 //! Routes: what is done with which requests.
 
-use std::collections::BTreeMap;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Limit;
 use super::client::BodySize;
-use crate::config::located::Located;
+use crate::config::located::{List, Located, Table};
 use crate::config::value::{FieldName, FieldValue, Flag, HostPattern, Method, Name, PathPattern, PathPrefix, Text, UpstreamRef};
 
 /// An item of `routes`.
@@ -19,7 +17,7 @@ pub struct Route {
     pub name: Option<Located<Name>>,
     /// Which requests it takes: those that meet every condition; all of them without any.
     #[serde(default, rename = "match")]
-    pub matches: Match,
+    pub matches: Located<Match>,
     /// Whether `/Login` is another path than `/login`.
     #[serde(default = "yes")]
     pub case_sensitive: Located<Flag>,
@@ -28,7 +26,7 @@ pub struct Route {
     pub trailing_slash: Located<TrailingSlash>,
     /// Limits, in order: names of policies, or limits in place.
     #[serde(default)]
-    pub limits: Vec<Located<Limit>>,
+    pub limits: List<Limit>,
     /// Whether the top-level `limits` apply too.
     #[serde(default = "yes")]
     pub inherit: Located<Flag>,
@@ -37,7 +35,7 @@ pub struct Route {
     pub upstream: Located<UpstreamRef>,
     /// What is changed in requests before they are forwarded.
     #[serde(default)]
-    pub request: RequestChanges,
+    pub request: Located<RequestChanges>,
 }
 
 fn yes() -> Located<Flag> {
@@ -50,17 +48,17 @@ fn yes() -> Located<Flag> {
 pub struct Match {
     /// Hosts, any of them: `api.example.com`, or `*.example.com` for all names below. Every host
     /// without it.
-    pub hosts: Vec<Located<HostPattern>>,
+    pub hosts: List<HostPattern>,
     /// The path: `/a/b` exactly, `/a/{name}` any one segment, `/a/**` everything below and `/a`
     /// itself. Every path without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<Located<PathPattern>>,
     /// Methods, any of them. `GET` does not include `HEAD`. Every method without it.
-    pub methods: Vec<Located<Method>>,
+    pub methods: List<Method>,
     /// Fields with their exact values, all of them.
-    pub headers: BTreeMap<Located<FieldName>, Located<FieldValue>>,
+    pub headers: Table<FieldName, FieldValue>,
     /// Query parameters with their exact values, all of them.
-    pub query: BTreeMap<Located<Text>, Located<Text>>,
+    pub query: Table<Text, Text>,
 }
 
 /// Whether a slash at the end of a path makes a difference.
@@ -79,9 +77,9 @@ pub enum TrailingSlash {
 #[serde(default, deny_unknown_fields)]
 pub struct RequestChanges {
     /// Fields to set, in place of those that the client sent.
-    pub set_headers: BTreeMap<Located<FieldName>, Located<FieldValue>>,
+    pub set_headers: Table<FieldName, FieldValue>,
     /// Fields to remove.
-    pub remove_headers: Vec<Located<FieldName>>,
+    pub remove_headers: List<FieldName>,
     /// A prefix to take away from the path, in whole segments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strip_prefix: Option<Located<PathPrefix>>,

@@ -14,7 +14,7 @@ pub type StoreSize = Size<{ 1 << 20 }, { 1 << 40 }>;
 #[serde(default, deny_unknown_fields)]
 pub struct Store {
     /// In the memory of this process.
-    pub memory: MemoryStore,
+    pub memory: Located<MemoryStore>,
 }
 
 /// `store.memory`: exact on this machine, and bounded.

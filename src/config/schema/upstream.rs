@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{SECOND, Timeout};
-use crate::config::located::Located;
-use crate::config::value::{FilePath, Flag, HostPattern, OriginUrl, Whole};
+use crate::config::located::{List, Located};
+use crate::config::value::{FilePath, Flag, OriginUrl, ServerName, Whole};
 
 /// An upstream, under its name in `upstreams`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -13,7 +13,7 @@ use crate::config::value::{FilePath, Flag, HostPattern, OriginUrl, Whole};
 pub struct Upstream {
     /// Its servers: URLs, or mappings with `url` and `weight`.
     #[schemars(length(min = 1))]
-    pub endpoints: Vec<Located<Endpoint>>,
+    pub endpoints: List<Endpoint>,
     /// How requests are shared among the endpoints.
     #[serde(default)]
     pub balance: Located<Balance>,
@@ -23,10 +23,10 @@ pub struct Upstream {
     pub preserve_host: Located<Flag>,
     /// How long it may take.
     #[serde(default)]
-    pub timeouts: UpstreamTimeouts,
+    pub timeouts: Located<UpstreamTimeouts>,
     /// TLS towards endpoints with `https`.
     #[serde(default)]
-    pub tls: UpstreamTls,
+    pub tls: Located<UpstreamTls>,
 }
 
 fn preserve() -> Located<Flag> {
@@ -120,6 +120,6 @@ pub struct UpstreamTls {
     pub ca: Option<Located<FilePath>>,
     /// The name that endpoints are asked for and verified by, instead of the host of their URL.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub server_name: Option<Located<HostPattern>>,
+    pub server_name: Option<Located<ServerName>>,
 }
 

@@ -1,4 +1,4 @@
-//! Hosts that a route takes.
+//! Hosts that a route takes, and names in certificates.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -51,6 +51,44 @@ impl TextValue for HostPattern {
         match host.strip_prefix("*.") {
             Some(domain) if is_host_name(domain) => Ok(Self::Below(domain.to_owned())),
             _ => Err(wrong(format!("`{text}` is no host"), host_help(&host))),
+        }
+    }
+}
+
+/// A DNS name in lower case or an IP address, as in a certificate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerName(String);
+
+impl ServerName {
+    /// The name; IPv6 addresses without brackets.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ServerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+text_value!(ServerName);
+
+impl TextValue for ServerName {
+    const PATTERN: &'static str = "[0-9A-Za-z_-]+(\\.[0-9A-Za-z_-]+)*|[0-9A-Fa-f:.]+";
+
+    fn name() -> Cow<'static, str> {
+        "ServerName".into()
+    }
+
+    fn expected() -> Cow<'static, str> {
+        "a name in a certificate, as in `api.internal`".into()
+    }
+
+    fn parse(text: &str) -> Result<Self, Wrong> {
+        match is_host_name(text) || is_ipv6(text) {
+            true => Ok(Self(text.to_ascii_lowercase())),
+            false => Err(wrong(format!("`{text}` is no name of a server"), "write a name without a port: `api.internal`")),
         }
     }
 }

@@ -137,6 +137,9 @@ pub enum OnMissingKey {
     Shared,
 }
 
+/// What is no part.
+const OTHERS: [&str; 3] = ["skip", "refuse", "shared"];
+
 /// Dropping a header frees nobody.
 impl Default for OnMissingKey {
     fn default() -> Self {
@@ -174,7 +177,10 @@ impl TextValue for OnMissingKey {
             "skip" => Ok(Self::Skip),
             "refuse" => Ok(Self::Refuse),
             "shared" => Ok(Self::Shared),
-            part => KeyPart::parse(part).map(Self::Part),
+            part => KeyPart::parse(part).map(Self::Part).map_err(|error| match nearest::nearest(part, &OTHERS) {
+                Some(near) => wrong(format!("`{part}` is unknown here"), format!("did you mean `{near}`?")),
+                None => error,
+            }),
         }
     }
 }

@@ -61,6 +61,10 @@ impl<const MIN: u32, const MAX: u32> TextValue for Whole<MIN, MAX> {
         }
     }
 
+    fn to_json(&self) -> serde_json::Value {
+        self.0.into()
+    }
+
     fn schema() -> serde_json::Value {
         serde_json::json!({
             "type": ["integer", "string"],
@@ -110,6 +114,10 @@ impl TextValue for Flag {
             "false" => Ok(Self(false)),
             _ => Err(wrong(format!("`{text}` is neither `true` nor `false`"), "write `true` or `false`")),
         }
+    }
+
+    fn to_json(&self) -> serde_json::Value {
+        self.0.into()
     }
 
     fn schema() -> serde_json::Value {

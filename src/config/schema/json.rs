@@ -1,0 +1,61 @@
+//! The JSON Schema of the configuration, for editors, from the types beside this file.
+
+use schemars::generate::SchemaSettings;
+use schemars::transform::{Transform, transform_subschemas};
+use schemars::Schema;
+use serde_json::{Map, Value};
+
+use super::Config;
+use crate::config::value::VARIABLE;
+
+/// The JSON Schema (draft 7) of [`Config`], as `sluicegate schema` prints it.
+pub fn json_schema() -> String {
+    let settings = SchemaSettings::draft07().with_transform(AsLoaded);
+    let schema = settings.into_generator().into_root_schema_for::<Config>();
+    let mut text = serde_json::to_string_pretty(&schema).expect("a schema has only texts for keys");
+    text.push('\n');
+    text
+}
+
+/// Takes away the default of a key that has to be there.
+pub(super) fn remove_default(schema: &mut Schema) {
+    schema.remove("default");
+}
+
+/// What the derived schema allows and the loader does not: a key without a value, and variables in
+/// keys.
+#[derive(Clone)]
+struct AsLoaded;
+
+impl Transform for AsLoaded {
+    fn transform(&mut self, schema: &mut Schema) {
+        transform_subschemas(self, schema);
+        let Some(object) = schema.as_object_mut() else { return };
+        remove_null(object);
+        remove_variables(object);
+    }
+}
+
+fn remove_null(schema: &mut Map<String, Value>) {
+    if let Some(Value::Array(types)) = schema.get_mut("type") {
+        types.retain(|kind| kind != "null");
+        if let [single] = types.as_slice() {
+            let single = single.clone();
+            schema.insert("type".to_owned(), single);
+        }
+    }
+    if let Some(Value::Array(choices)) = schema.get_mut("anyOf") {
+        choices.retain(|choice| choice.get("type") != Some(&Value::from("null")));
+        if choices.len() == 1 {
+            let choices = schema.remove("anyOf");
+            schema.extend(choices.map(|choices| ("allOf".to_owned(), choices)));
+        }
+    }
+}
+
+fn remove_variables(schema: &mut Map<String, Value>) {
+    if let Some(Value::Object(patterns)) = schema.get_mut("patternProperties") {
+        let without = |key: String| key.strip_suffix(VARIABLE).map_or(key.clone(), |key| key.trim_end_matches('|').to_owned());
+        *patterns = std::mem::take(patterns).into_iter().map(|(key, value)| (without(key), value)).collect();
+    }
+}

@@ -1,0 +1,108 @@
+//! Policies, named and in place: whether their settings fit each other.
+
+use std::collections::HashSet;
+
+use super::{answers, report_repeated};
+use crate::config::diagnostic::Code;
+use crate::config::document::NodeId;
+use crate::config::finding::{Finding, Findings};
+use crate::config::located::Located;
+use crate::config::schema::{AlgorithmName, Config, Limit, Policy};
+use crate::config::value::KeyPart;
+
+pub(super) fn check(config: &Config, findings: &Findings<'_>) {
+    let of_routes = config.routes.iter().flat_map(|route| route.limits.iter());
+    let limits = || config.limits.iter().chain(of_routes.clone());
+    let used: HashSet<_> = limits()
+        .filter_map(|limit| match &limit.value {
+            Limit::Named(name) => Some(name),
+            Limit::InPlace(_) => None,
+        })
+        .collect();
+    for (name, policy) in config.policies.iter() {
+        check_policy(policy, policy.node, config, findings);
+        if !used.contains(&name.value) {
+            let message = format!("no limit uses the policy `{}`", name.value);
+            findings.add(Finding::warning(policy.node, Code::Unused, message).at_key());
+        }
+    }
+    for limit in limits() {
+        if let Limit::InPlace(policy) = &limit.value {
+            check_policy(policy, limit.node, config, findings);
+        }
+    }
+}
+
+fn check_policy(policy: &Policy, node: NodeId, config: &Config, findings: &Findings<'_>) {
+    check_key(policy, findings);
+    check_algorithm(policy, findings);
+    check_amounts(policy, node, findings);
+    answers::check_policy(&policy.on_limit, &config.responses.on_limit, findings);
+}
+
+fn check_key(policy: &Policy, findings: &Findings<'_>) {
+    let parts = &policy.key.0;
+    if parts.is_empty() {
+        let finding = Finding::error(policy.key.node, Code::NoValue, "a key without parts");
+        findings.add(finding.help("name one part at least; `constant` is one bucket for all requests"));
+    }
+    let shown = parts.iter().map(|part| (part.to_string(), part.node));
+    report_repeated(shown, findings, |part| (format!("`{part}` twice in one key"), "remove one of them"));
+    let fallback = &policy.on_missing_key;
+    if fallback.node != NodeId::ABSENT && parts.iter().all(|part| always_there(part)) {
+        let finding = Finding::warning(fallback.node, Code::NoEffect, "no part of this key is ever missing");
+        findings.add(finding.help("remove `on_missing_key`"));
+    }
+}
+
+fn always_there(part: &KeyPart) -> bool {
+    !matches!(part, KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_) | KeyPart::Capture(_))
+}
+
+fn check_algorithm(policy: &Policy, findings: &Findings<'_>) {
+    let algorithm = policy.algorithm.value;
+    let has_burst = matches!(algorithm, AlgorithmName::Gcra | AlgorithmName::TokenBucket);
+    if let Some(burst) = policy.burst.as_ref().filter(|_| !has_burst) {
+        let finding = Finding::error(burst.node, Code::NoEffect, "a window has no burst: it holds the quota and no more");
+        findings.add(finding.help("raise the quota, or use `gcra` or `token_bucket`").related(policy.algorithm.node, "the algorithm"));
+    }
+    if let Some(start) = policy.start.as_ref().filter(|_| algorithm != AlgorithmName::FixedWindow) {
+        let finding = Finding::error(start.node, Code::NoEffect, "only a fixed window has a start");
+        findings.add(finding.help("remove `start`, or use `algorithm: fixed_window`"));
+    }
+}
+
+/// A cost above what the quota can ever hold is refused for ever.
+fn check_amounts(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
+    let limit = policy.quota.limit();
+    let burst = policy.burst.as_ref();
+    if let Some(burst) = burst.filter(|_| limit == 0) {
+        let finding = Finding::error(burst.node, Code::Conflict, "a quota of 0 refuses always, and has no burst");
+        return findings.add(finding.help("remove `burst`").related(policy.quota.node, "the quota"));
+    }
+    let (capacity, holder) = match burst {
+        Some(burst) => (burst.get(), burst.node),
+        None => (limit, policy.quota.node),
+    };
+    let cost = policy.cost.get();
+    if limit > 0 && cost > capacity {
+        let message = format!("a cost of {cost} can never be paid: the bucket holds {capacity} at most");
+        let at = if policy.cost.node == NodeId::ABSENT { node } else { policy.cost.node };
+        let finding = Finding::error(at, Code::Conflict, message).help("lower the cost, or raise the quota or its burst");
+        findings.add(finding.related(holder, "what it holds"));
+    }
+}
+
+/// The captures that a policy's key and its fallback refer to.
+pub(super) fn captures(policy: &Policy) -> impl Iterator<Item = (&str, NodeId)> {
+    use crate::config::value::OnMissingKey;
+    let fallback = match &policy.on_missing_key.value {
+        OnMissingKey::Part(part) => Some((part, policy.on_missing_key.node)),
+        OnMissingKey::Skip | OnMissingKey::Refuse | OnMissingKey::Shared => None,
+    };
+    let parts = policy.key.0.iter().map(|Located { value, node }| (value, *node));
+    parts.chain(fallback).filter_map(|(part, node)| match part {
+        KeyPart::Capture(name) => Some((name.as_str(), node)),
+        _ => None,
+    })
+}
