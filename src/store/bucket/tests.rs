@@ -125,6 +125,21 @@ fn a_strict_newcomer_among_the_refused_is_refused_and_nobody_is_forgotten() {
     assert_eq!((table.evictions(), table.live(Timestamp::EPOCH)), (0, 5));
 }
 
+#[test]
+fn a_window_taken_over_half_way_lasts_as_long_as_one_of_its_own() {
+    let window = FixedWindow::new(quota(10, MINUTE), Start::FirstRequest);
+    let table = one_bucket(Algorithm::FixedWindow(window), OnFull::Strict);
+    charge(&table, 1, 5, 0);
+    for key in 11..=15 {
+        charge(&table, key, 1, 2);
+    }
+    assert!(charge(&table, 1, 5, MINUTE - 1).is_admitted());
+    charge(&table, 16, 1, MINUTE);
+    // The first key's entry is gone, and what the others share ends soon.
+    assert!(charge(&table, 1, 9, MINUTE + 1).is_admitted());
+    assert!(!charge(&table, 1, 10, MINUTE + 2).is_admitted());
+}
+
 fn quotas() -> impl Strategy<Value = Quota> {
     (1..=20_u32, 50..=500_u64).prop_map(|(limit, window)| quota(limit, window))
 }

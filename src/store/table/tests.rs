@@ -100,7 +100,7 @@ fn a_successor_of_any_size_knows_what_was_used() {
 
 #[test]
 fn who_holds_the_first_of_several_tables_charges_the_last() {
-    let tables = [100, 50, 200].map(|limit| table(limit, 64));
+    let tables = [100, 50, 200].map(|limit| table(limit, 10_000));
     charge(&tables[0], key(1), 10);
     for pair in tables.windows(2) {
         pair[0].replaced_by(pair[1].clone(), NOW);
@@ -154,6 +154,26 @@ fn a_smaller_table_keeps_those_who_have_used_most() {
         assert!(!charge(&new, key(number), 1));
     }
     assert!(new.evictions() > 0);
+}
+
+#[test]
+fn a_move_waits_for_a_locked_bucket_without_holding_its_own() {
+    let [old, new] = [100, 100].map(|limit| table(limit, 64));
+    charge(&old, key(1), 10);
+    thread::scope(|scope| {
+        let locked = new.bucket_of(key(1)).unwrap().0.lock();
+        let moving = scope.spawn(|| old.replaced_by(new.clone(), NOW));
+        while old.successor.get().is_none() {
+            thread::yield_now();
+        }
+        for _ in 0..1_000 {
+            assert!(!old.bucket_of(key(1)).unwrap().0.lock().moved);
+            thread::yield_now();
+        }
+        drop(locked);
+        moving.join().unwrap();
+    });
+    assert_eq!(used(&new, key(1)), 10);
 }
 
 /// Charges from many threads until every quota is spent, while the tables of both policies are replaced
