@@ -14,16 +14,12 @@ use siphasher::sip::SipHasher13;
 pub struct Fingerprint(u64);
 
 impl Fingerprint {
-    /// The one value that no key has; stores mark entries of their own with it.
-    pub(crate) const RESERVED: u64 = u64::MAX;
-
-    /// The fingerprint with these bits (from a snapshot, or a test). All ones is taken for its
-    /// neighbour.
-    pub const fn from_bits(bits: u64) -> Self {
-        if bits == Self::RESERVED {
-            return Self(bits - 1);
-        }
-        Self(bits)
+    /// The fingerprint with these bits (from a snapshot, or a test).
+    ///
+    /// No fingerprint is all zeros or all ones, which stores use for entries that are no key's: these
+    /// are taken for their neighbours.
+    pub fn from_bits(bits: u64) -> Self {
+        Self(bits.clamp(1, u64::MAX - 1))
     }
 
     /// The fingerprint's bits.
@@ -132,11 +128,9 @@ mod tests {
     }
 
     #[test]
-    fn no_fingerprint_is_the_reserved_one() {
-        assert_ne!(
-            Fingerprint::from_bits(Fingerprint::RESERVED).bits(),
-            Fingerprint::RESERVED
-        );
+    fn no_fingerprint_is_all_zeros_or_all_ones() {
+        assert_eq!(Fingerprint::from_bits(0).bits(), 1);
+        assert_eq!(Fingerprint::from_bits(u64::MAX).bits(), u64::MAX - 1);
     }
 
     #[test]

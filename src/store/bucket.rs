@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::table::OnFull;
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Cell, Fingerprint};
+use crate::limiter::{Algorithm, Cell};
 
 /// Entries in a bucket.
 pub(super) const ENTRIES: usize = 5;
@@ -37,13 +37,14 @@ pub(super) struct Entry {
     pub(super) cell: Cell,
 }
 
-/// The tag of the *floor*, an entry that belongs to no key (`OnFull::Strict`).
+/// The tag of the *floor*, an entry that belongs to no key (`OnFull::Strict`). No key's, as is the 0 of
+/// an entry that was never used.
 ///
 /// It has used at least as much as every evicted key of this bucket had, and newcomers start from it:
 /// who returns after its eviction finds no more than it had left. A copy of the victim's cell alone
 /// would not do: when cells recover at different times, the victim may return to an entry that has
 /// become free, or to one that has recovered further than its own would have.
-pub(super) const FLOOR: u64 = Fingerprint::RESERVED;
+pub(super) const FLOOR: u64 = u64::MAX;
 
 /// The rules by which a table fills its buckets.
 #[derive(Clone, Copy)]
@@ -57,7 +58,18 @@ pub(super) struct Rules<'a> {
 pub(super) struct Seat {
     /// What the key is decided on.
     pub(super) cell: Cell,
+    /// Whose it was.
+    pub(super) origin: Origin,
     place: Place,
+}
+
+/// Whose cell a key is decided on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The key's own, or nobody's.
+    Own,
+    /// The floor's.
+    Inherited,
 }
 
 #[derive(Clone, Copy)]
@@ -87,44 +99,52 @@ impl Slots {
     /// Finds the seat of `tag`, without changing anything.
     pub(super) fn seat(&self, tag: u64, rules: Rules<'_>, now: Timestamp) -> Seat {
         if let Some(own) = self.position(tag) {
+            let cell = self.entries[own].cell;
             return Seat {
-                cell: self.entries[own].cell,
+                cell,
+                origin: Origin::Own,
                 place: Place::At(own),
             };
         }
         let floor = self.floor(now);
-        let start = floor.map_or(Cell::EMPTY, |floor| self.entries[floor].cell);
-        match self.entries.iter().position(|entry| !entry.is_live(now)) {
-            Some(free) => Seat {
-                cell: start,
-                place: Place::At(free),
-            },
-            None => self.seat_in_full(floor, rules, now),
+        let Some(free) = self.free(now) else {
+            return self.seat_in_full(floor, rules, now);
+        };
+        let (cell, origin) = match floor {
+            None => (Cell::EMPTY, Origin::Own),
+            Some(floor) => (self.entries[floor].cell, Origin::Inherited),
+        };
+        Seat {
+            cell,
+            origin,
+            place: Place::At(free),
         }
     }
 
     /// The seat of a newcomer when every entry counts.
     fn seat_in_full(&self, floor: Option<usize>, rules: Rules<'_>, now: Timestamp) -> Seat {
         let victim = self.least_used(rules, now, |_, entry| entry.tag != FLOOR);
-        match rules.on_full {
-            OnFull::Forget if rules.algorithm.refuses(self.entries[victim].cell, now) => Seat {
-                cell: Cell::EMPTY,
-                place: Place::Nowhere,
-            },
-            OnFull::Forget => Seat {
-                cell: Cell::EMPTY,
-                place: Place::Evict(victim),
-            },
+        let refuses = || rules.algorithm.refuses(self.entries[victim].cell, now);
+        let place = match rules.on_full {
             OnFull::Strict => {
-                let floor =
-                    floor.unwrap_or_else(|| self.least_used(rules, now, |i, _| i != victim));
+                let spare = || self.least_used(rules, now, |index, _| index != victim);
+                let floor = floor.unwrap_or_else(spare);
                 let (left, right) = (self.entries[floor].cell, self.entries[victim].cell);
                 let cell = rules.algorithm.join(left, right, now);
-                Seat {
+                let place = Place::Sink { victim, floor };
+                return Seat {
                     cell,
-                    place: Place::Sink { victim, floor },
-                }
+                    origin: Origin::Inherited,
+                    place,
+                };
             }
+            OnFull::Forget if refuses() => Place::Nowhere,
+            OnFull::Forget => Place::Evict(victim),
+        };
+        Seat {
+            cell: Cell::EMPTY,
+            origin: Origin::Own,
+            place,
         }
     }
 
@@ -174,8 +194,7 @@ impl Slots {
         if rules.on_full == OnFull::Forget {
             return Loss::None;
         }
-        let free = || self.entries.iter().position(|entry| !entry.is_live(now));
-        let (index, loss) = match self.position(FLOOR).or_else(free) {
+        let (index, loss) = match self.position(FLOOR).or_else(|| self.free(now)) {
             Some(index) => (index, Loss::None),
             None => (self.least_used(rules, now, |_, _| true), Loss::Evicted(1)),
         };
@@ -202,6 +221,10 @@ impl Slots {
 
     fn position(&self, tag: u64) -> Option<usize> {
         self.entries.iter().position(|entry| entry.tag == tag)
+    }
+
+    fn free(&self, now: Timestamp) -> Option<usize> {
+        self.entries.iter().position(|entry| !entry.is_live(now))
     }
 
     fn floor(&self, now: Timestamp) -> Option<usize> {
@@ -238,3 +261,6 @@ impl Entry {
         cell.expires
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,10 +3,10 @@
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
-use super::bucket::{Bucket, Seat, Slots};
+use super::bucket::{Bucket, Origin, Seat, Slots};
 use super::table::Table;
 use crate::clock::Timestamp;
-use crate::limiter::{Decision, Fingerprint, Verdict};
+use crate::limiter::{Cell, Decision, Fingerprint, Verdict};
 
 /// Units asked of one bucket.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +45,7 @@ pub fn charge_all(charges: &[Charge<'_>], now: Timestamp) -> Verdict {
             .zip(seats)
             .zip(&verdict.decisions)
         {
-            held.write(charge, seat, decision);
+            held.write(charge, seat, decision, now);
         }
     } else {
         for ((held, seat), decision) in held.iter().zip(seats).zip(&mut verdict.decisions) {
@@ -69,11 +69,22 @@ impl Held<'_> {
         self.slots.seat(charge.key.bits(), self.table.rules(), now)
     }
 
-    fn write(&mut self, charge: &Charge<'_>, seat: Seat, decision: &Decision) {
-        if charge.cost > 0 {
-            self.table
-                .count(self.slots.take(seat, charge.key.bits(), decision.cell));
+    fn write(&mut self, charge: &Charge<'_>, seat: Seat, decision: &Decision, now: Timestamp) {
+        if charge.cost == 0 {
+            return;
         }
+        let cell = match seat.origin {
+            Origin::Own => decision.cell,
+            // At least what the key has used by itself: a window that it takes over half-way must not
+            // end before its own would.
+            Origin::Inherited => {
+                let algorithm = self.table.algorithm();
+                let own = algorithm.decide(Cell::EMPTY, now, charge.cost).cell;
+                algorithm.join(decision.cell, own, now)
+            }
+        };
+        self.table
+            .count(self.slots.take(seat, charge.key.bits(), cell));
     }
 
     /// Takes back what an admission has announced, since another policy refused.

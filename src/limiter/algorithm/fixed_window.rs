@@ -107,19 +107,13 @@ impl FixedWindow {
 
     /// Keeps the count in the window that runs under the new parameters.
     pub(super) fn convert(&self, from: &Self, cell: Cell, now: Timestamp) -> Cell {
-        let started =
-            Timestamp::from_micros(cell.expires.saturating_sub(from.quota.window_micros()));
+        let (old, new) = (from.quota.window_micros(), self.quota.window_micros());
+        let started = cell.expires.saturating_sub(old);
         let expires = match self.start {
-            Start::Clock { .. } => self.end(now.max(started)),
-            Start::FirstRequest => {
-                let end = started.saturating_add_micros(self.quota.window_micros());
-                // A window that would be over by the new length ends as it would have, but lasts no
-                // longer than a new one.
-                match end > now {
-                    true => end.as_micros(),
-                    false => cell.expires.min(self.end(now)),
-                }
-            }
+            Start::Clock { .. } => self.end(now.max(Timestamp::from_micros(started))),
+            Start::FirstRequest if new >= old => started.saturating_add(new),
+            // A shorter window may be over already: the old one runs on, no longer than a new one.
+            Start::FirstRequest => cell.expires.min(self.end(now)),
         };
         Cell {
             expires,

@@ -102,11 +102,11 @@ impl SlidingWindow {
         self.cell(&joined)
     }
 
-    /// Keeps the counters while the window stays as long; else counts what was used, rounded up, in
-    /// the part that runs.
+    /// Keeps the counters where they mean the same; else counts what was used, rounded up, in the part
+    /// that runs.
     pub(super) fn convert(&self, from: &Self, cell: Cell, now: Timestamp) -> Cell {
         let view = from.view(cell, now);
-        if self.part() != from.part() {
+        if (self.part(), self.oldest) != (from.part(), from.oldest) {
             let used = div_ceil(from.estimate(&view), from.part());
             let current = used.min(u64::from(self.quota.limit())) as u32;
             return self.cell(&View {

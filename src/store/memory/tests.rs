@@ -1,29 +1,227 @@
+//! All or nothing, one after another and from many threads at once.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
 use std::time::Duration;
 
+use proptest::prelude::*;
+
 use super::*;
-use crate::limiter::{Algorithm, FixedWindow, Quota, Start};
+use crate::limiter::{Algorithm, FixedWindow, Gcra, Oldest, Outcome, Quota, SlidingWindow, Start};
 use crate::store::OnFull;
+
+const NOW: Timestamp = Timestamp::from_micros(1_000_000_000);
+
+fn hourly(limit: u32) -> Quota {
+    Quota::new(limit, Duration::from_secs(3600)).unwrap()
+}
+
+fn algorithms(limit: u32) -> [Algorithm; 4] {
+    let quota = hourly(limit);
+    [
+        Algorithm::Gcra(Gcra::new(quota, limit).unwrap()),
+        Algorithm::TokenBucket(Gcra::new(quota, limit).unwrap()),
+        Algorithm::FixedWindow(FixedWindow::new(quota, Start::FirstRequest)),
+        Algorithm::SlidingWindow(SlidingWindow::new(quota, Oldest::Weighted)),
+    ]
+}
+
+fn window(limit: u32, keys: usize) -> Table {
+    let algorithm = Algorithm::FixedWindow(FixedWindow::new(hourly(limit), Start::EPOCH));
+    Table::new("test", algorithm, keys, OnFull::Forget)
+}
+
+fn key(bits: u64) -> Fingerprint {
+    Fingerprint::from_bits(bits)
+}
+
+fn used(table: &Table, key: Fingerprint) -> u32 {
+    let peek = table.peek(key, 0, NOW);
+    peek.capacity - peek.remaining
+}
+
+#[test]
+fn a_request_without_limits_is_admitted() {
+    assert!(charge_all(&[], NOW).is_admitted());
+}
 
 #[test]
 fn a_refusal_by_one_policy_charges_none() {
-    let quota = |limit| Quota::new(limit, Duration::from_secs(60)).unwrap();
-    let table = |limit| {
-        let algorithm = Algorithm::FixedWindow(FixedWindow::new(quota(limit), Start::EPOCH));
-        Table::new("test", algorithm, 16, OnFull::Forget)
-    };
-    let (wide, narrow) = (table(10), table(1));
-    let key = Fingerprint::from_bits(7);
+    let (wide, narrow) = (window(10, 16), window(1, 16));
     let charges = [&wide, &narrow].map(|table| Charge {
         table,
-        key,
+        key: key(7),
         cost: 1,
     });
-    let now = Timestamp::from_micros(5);
-    assert!(charge_all(&charges, now).is_admitted());
+    assert!(charge_all(&charges, NOW).is_admitted());
 
-    let refused = charge_all(&charges, now);
+    let refused = charge_all(&charges, NOW);
     assert!(!refused.is_admitted());
     assert_eq!(refused.deciding, 1);
-    assert_eq!(refused.decisions[0].remaining, 9);
-    assert_eq!(wide.peek(key, 0, now).remaining, 9);
+    let [spared, spent] = [refused.decisions[0], refused.decisions[1]];
+    assert_eq!((spared.outcome, spared.remaining), (Outcome::Admit, 9));
+    assert_eq!((spent.is_admitted(), spent.remaining), (false, 0));
+    assert_eq!(wide.peek(key(7), 0, NOW).remaining, 9);
+}
+
+#[test]
+fn a_cost_of_nothing_takes_no_entry() {
+    let table = window(10, 3);
+    for bits in 0..20 {
+        assert!(
+            charge_all(
+                &[Charge {
+                    table: &table,
+                    key: key(bits),
+                    cost: 0
+                }],
+                NOW
+            )
+            .is_admitted()
+        );
+    }
+    assert_eq!((table.live(NOW), table.evictions()), (0, 0));
+}
+
+#[test]
+fn more_charges_than_fit_inline_are_decided_alike() {
+    let tables: Vec<_> = (1..=9).map(|limit| window(limit, 16)).collect();
+    let charges: Vec<_> = tables
+        .iter()
+        .map(|table| Charge {
+            table,
+            key: key(1),
+            cost: 1,
+        })
+        .collect();
+    let verdict = charge_all(&charges, NOW);
+    let remaining: Vec<_> = verdict
+        .decisions
+        .iter()
+        .map(|decision| decision.remaining)
+        .collect();
+    assert_eq!(remaining, (0..9).collect::<Vec<_>>());
+    assert_eq!(verdict.deciding, 0);
+    assert!(!charge_all(&charges, NOW).is_admitted());
+}
+
+#[test]
+#[should_panic(expected = "a table is charged once a request")]
+fn a_table_twice_in_a_request_panics_rather_than_waiting_for_itself() {
+    let table = window(10, 3);
+    let charge = Charge {
+        table: &table,
+        key: key(1),
+        cost: 1,
+    };
+    charge_all(&[charge, charge], NOW);
+}
+
+#[test]
+fn threads_on_k_remaining_admit_exactly_k() {
+    for algorithm in algorithms(1_007) {
+        let table = Table::new("test", algorithm, 16, OnFull::Forget);
+        let charges = [Charge {
+            table: &table,
+            key: key(3),
+            cost: 1,
+        }];
+        let spent = charge_all(
+            &[Charge {
+                cost: 7,
+                ..charges[0]
+            }],
+            NOW,
+        );
+        assert!(spent.is_admitted());
+        let count = || {
+            (0..400)
+                .filter(|_| charge_all(&charges, NOW).is_admitted())
+                .count()
+        };
+        let admitted: usize = thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(count)).collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .sum()
+        });
+        assert_eq!(admitted, 1_000, "{}", algorithm.kind());
+    }
+}
+
+/// Numbers that differ from thread to thread and from run to run of a loop (xorshift64).
+fn numbers(seed: u64) -> impl Iterator<Item = u64> {
+    std::iter::successors(Some(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1), |last| {
+        let mut next = last ^ (last << 13);
+        next ^= next >> 7;
+        Some(next ^ (next << 17))
+    })
+}
+
+#[test]
+fn threads_with_overlapping_policies_charge_all_or_nothing() {
+    const TABLES: usize = 6;
+    let tables: Vec<_> = (0..TABLES as u32)
+        .map(|i| window(2_000 + 500 * i, 16))
+        .collect();
+    let expected: Vec<_> = tables.iter().map(|_| AtomicU32::new(0)).collect();
+    let refusals = AtomicU32::new(0);
+    let run = |seed: u64| {
+        for number in numbers(seed).skip(1).take(5_000) {
+            // Some of the tables, starting anywhere, so that no thread has its own order.
+            let chosen: Vec<_> = (0..TABLES)
+                .map(|i| (i + number as usize) % TABLES)
+                .filter(|i| number >> (8 + i) & 1 == 1)
+                .collect();
+            let cost = (number >> 20) as u32 % 3 + 1;
+            let charge = |i: &usize| Charge {
+                table: &tables[*i],
+                key: key(9),
+                cost,
+            };
+            let charges: Vec<_> = chosen.iter().map(charge).collect();
+            if charge_all(&charges, NOW).is_admitted() {
+                for i in chosen {
+                    expected[i].fetch_add(cost, Ordering::Relaxed);
+                }
+            } else {
+                refusals.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for seed in 1..=8 {
+            scope.spawn(move || run(seed));
+        }
+    });
+    for (table, expected) in tables.iter().zip(&expected) {
+        assert_eq!(used(table, key(9)), expected.load(Ordering::Relaxed));
+    }
+    assert!(
+        refusals.load(Ordering::Relaxed) > 0,
+        "the quotas were spent"
+    );
+}
+
+proptest! {
+    #[test]
+    fn what_is_charged_is_what_was_admitted(
+        limits in prop::collection::vec(0..20_u32, 1..6),
+        requests in prop::collection::vec((any::<u8>(), 0..8_u32), 1..60),
+    ) {
+        let tables: Vec<_> = limits.iter().map(|limit| window(*limit, 16)).collect();
+        let mut model = vec![0; limits.len()];
+        for (subset, cost) in requests {
+            let chosen: Vec<_> = (0..limits.len()).filter(|i| subset >> i & 1 == 1).collect();
+            let charge = |i: &usize| Charge { table: &tables[*i], key: key(1), cost };
+            let charges: Vec<_> = chosen.iter().map(charge).collect();
+            let fits = chosen.iter().all(|i| limits[*i] > 0 && model[*i] + cost <= limits[*i]);
+            prop_assert_eq!(charge_all(&charges, NOW).is_admitted(), fits);
+            for i in chosen {
+                model[i] += if fits { cost } else { 0 };
+                prop_assert_eq!(used(&tables[i], key(1)), model[i]);
+            }
+        }
+    }
 }

@@ -1,1 +1,250 @@
+//! Size, and the move to a successor, also while others charge.
 
+use std::sync::RwLock;
+use std::thread;
+use std::time::Duration;
+
+use super::*;
+use crate::limiter::{FixedWindow, Gcra, Quota, Start};
+use crate::store::{Charge, charge_all};
+
+const NOW: Timestamp = Timestamp::from_micros(1_000_000_000);
+
+fn hourly(limit: u32) -> Algorithm {
+    let quota = Quota::new(limit, Duration::from_secs(3600)).unwrap();
+    Algorithm::Gcra(Gcra::new(quota, limit).unwrap())
+}
+
+fn table(limit: u32, keys: usize) -> Arc<Table> {
+    Arc::new(Table::new("test", hourly(limit), keys, OnFull::Forget))
+}
+
+/// Keys that are spread over the buckets.
+fn key(number: u64) -> Fingerprint {
+    Fingerprint::from_bits(number.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+}
+
+fn charge(table: &Table, key: Fingerprint, cost: u32) -> bool {
+    charge_all(&[Charge { table, key, cost }], NOW).is_admitted()
+}
+
+fn used(table: &Table, key: Fingerprint) -> u32 {
+    let peek = table.peek(key, 0, NOW);
+    peek.capacity - peek.remaining
+}
+
+#[test]
+fn a_key_costs_less_than_forty_bytes() {
+    for keys in [1_000, 1_024, 100_000, 1_000_000] {
+        assert!(Table::bytes_for(keys) <= 40 * keys, "{keys}");
+    }
+}
+
+#[test]
+fn an_untouched_table_has_no_buckets_and_looking_makes_none() {
+    let table = table(10, 1 << 20);
+    assert_eq!(used(&table, key(1)), 0);
+    assert_eq!(table.live(NOW), 0);
+    assert!(table.segments.iter().all(|segment| segment.get().is_none()));
+    charge(&table, key(1), 1);
+    assert_eq!(
+        table
+            .segments
+            .iter()
+            .filter(|segment| segment.get().is_some())
+            .count(),
+        1
+    );
+}
+
+#[test]
+fn every_key_of_a_bucket_maps_to_it() {
+    for keys in [1, 3, 5, 1_000, 1_024, 77_777] {
+        let table = table(10, keys);
+        assert_eq!(*table.keys_of(0).start(), 0);
+        assert_eq!(*table.keys_of(table.buckets - 1).end(), u64::MAX);
+        for index in 0..table.buckets {
+            let keys = table.keys_of(index);
+            assert_eq!(
+                (table.index(*keys.start()), table.index(*keys.end())),
+                (index, index)
+            );
+        }
+    }
+}
+
+#[test]
+fn a_successor_of_any_size_knows_what_was_used() {
+    for sizes in [
+        [1_000, 4_000],
+        [4_000, 1_000],
+        [1_000, 1_000],
+        [500, 100_000],
+    ] {
+        let [old, new] = sizes.map(|keys| table(100, keys));
+        for number in 0..500 {
+            assert!(charge(&old, key(number), 1 + number as u32 % 90));
+        }
+        old.replaced_by(new.clone(), NOW);
+        for number in 0..500 {
+            assert_eq!(used(&new, key(number)), 1 + number as u32 % 90);
+            assert_eq!(
+                used(&old, key(number)),
+                used(&new, key(number)),
+                "the old one follows"
+            );
+        }
+        assert_eq!((old.live(NOW), new.live(NOW), new.evictions()), (0, 500, 0));
+    }
+}
+
+#[test]
+fn who_holds_the_first_of_several_tables_charges_the_last() {
+    let tables = [100, 50, 200].map(|limit| table(limit, 10_000));
+    charge(&tables[0], key(1), 10);
+    for pair in tables.windows(2) {
+        pair[0].replaced_by(pair[1].clone(), NOW);
+    }
+    assert!(charge(&tables[0], key(1), 20));
+    assert_eq!(tables.each_ref().map(|table| used(table, key(1))), [30; 3]);
+    // Also a bucket that was never made before the moves.
+    assert!(charge(&tables[0], key(2), 5));
+    assert_eq!(used(&tables[2], key(2)), 5);
+}
+
+#[test]
+fn a_second_successor_succeeds_the_first() {
+    let tables = [100; 3].map(|limit| table(limit, 64));
+    charge(&tables[0], key(1), 10);
+    tables[0].replaced_by(tables[1].clone(), NOW);
+    tables[0].replaced_by(tables[2].clone(), NOW);
+    assert_eq!(used(&tables[2], key(1)), 10);
+}
+
+#[test]
+fn a_raised_quota_is_felt_and_a_lowered_one_is_never_exceeded() {
+    let tables = [100, 120, 40].map(|limit| table(limit, 64));
+    charge(&tables[0], key(1), 100);
+    tables[0].replaced_by(tables[1].clone(), NOW);
+    assert_eq!(tables[1].peek(key(1), 0, NOW).remaining, 20);
+    tables[1].replaced_by(tables[2].clone(), NOW);
+    assert_eq!(tables[2].peek(key(1), 0, NOW).remaining, 0);
+    assert!(!charge(&tables[2], key(1), 1));
+}
+
+#[test]
+fn another_algorithm_starts_anew() {
+    let old = table(100, 64);
+    charge(&old, key(1), 100);
+    let quota = Quota::new(100, Duration::from_secs(3600)).unwrap();
+    let window = Algorithm::FixedWindow(FixedWindow::new(quota, Start::EPOCH));
+    let new = Arc::new(Table::new("test", window, 64, OnFull::Forget));
+    old.replaced_by(new.clone(), NOW);
+    assert_eq!(used(&new, key(1)), 0);
+}
+
+#[test]
+fn a_smaller_table_keeps_those_who_have_used_most() {
+    let (old, new) = (table(100, 1_000), table(100, 50));
+    for number in 0..1_000 {
+        charge(&old, key(number), if number < 20 { 100 } else { 1 });
+    }
+    old.replaced_by(new.clone(), NOW);
+    for number in 0..20 {
+        assert!(!charge(&new, key(number), 1));
+    }
+    assert!(new.evictions() > 0);
+}
+
+#[test]
+fn a_move_waits_for_a_locked_bucket_without_holding_its_own() {
+    let [old, new] = [100, 100].map(|limit| table(limit, 64));
+    charge(&old, key(1), 10);
+    thread::scope(|scope| {
+        let locked = new.bucket_of(key(1)).unwrap().0.lock();
+        let moving = scope.spawn(|| old.replaced_by(new.clone(), NOW));
+        while old.successor.get().is_none() {
+            thread::yield_now();
+        }
+        for _ in 0..1_000 {
+            assert!(!old.bucket_of(key(1)).unwrap().0.lock().moved);
+            thread::yield_now();
+        }
+        drop(locked);
+        moving.join().unwrap();
+    });
+    assert_eq!(used(&new, key(1)), 10);
+}
+
+/// Charges from many threads until every quota is spent, while the tables of both policies are replaced
+/// again and again: each thread charges through whichever tables it saw last.
+#[test]
+fn no_charge_is_lost_while_tables_are_replaced() {
+    const KEYS: usize = 40;
+    const QUOTA: u32 = 5_000;
+    let sizes = [4_000, 500, 500, 64, 8_000, 1_000];
+    let hours = [1, 2, 1, 7, 3];
+    let make = |round: usize| {
+        let window = Duration::from_secs(3600 * hours[round % hours.len()]);
+        let gcra = Gcra::new(Quota::new(QUOTA, window).unwrap(), QUOTA).unwrap();
+        let keys = sizes[round % sizes.len()];
+        Arc::new(Table::new(
+            "test",
+            Algorithm::Gcra(gcra),
+            keys,
+            OnFull::Forget,
+        ))
+    };
+    let published = [0, 1].map(|round| RwLock::new(make(round)));
+    let current = || {
+        published
+            .each_ref()
+            .map(|table| table.read().unwrap().clone())
+    };
+
+    // Which keys were admitted in one round over all of them.
+    let round_over_keys = |thread: usize| {
+        let held = current();
+        std::array::from_fn(|number| {
+            let key = key(number as u64);
+            let mut charges = held.each_ref().map(|table| Charge {
+                table,
+                key,
+                cost: 1,
+            });
+            charges.rotate_left(thread % 2);
+            u32::from(charge_all(&charges, NOW).is_admitted())
+        })
+    };
+    let sum = |left: [u32; KEYS], right: [u32; KEYS]| std::array::from_fn(|i| left[i] + right[i]);
+    let run = |thread: usize| {
+        let rounds = std::iter::repeat_with(|| round_over_keys(thread));
+        rounds
+            .take_while(|admitted| *admitted != [0; KEYS])
+            .fold([0; KEYS], sum)
+    };
+    let mut rounds = 0;
+    let admitted = thread::scope(|scope| {
+        let threads: Vec<_> = (0..6)
+            .map(|thread| scope.spawn(move || run(thread)))
+            .collect();
+        while !threads.iter().all(|thread| thread.is_finished()) {
+            rounds += 1;
+            for (offset, (old, published)) in current().iter().zip(&published).enumerate() {
+                let next = make(rounds + offset);
+                old.replaced_by(next.clone(), NOW);
+                *published.write().unwrap() = next;
+            }
+        }
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .fold([0; KEYS], sum)
+    });
+    assert_eq!(admitted, [QUOTA; KEYS]);
+    assert!(rounds > 10, "the tables were replaced {rounds} times");
+    assert_eq!(
+        current().map(|table| (table.evictions(), table.unrecorded())),
+        [(0, 0); 2]
+    );
+}

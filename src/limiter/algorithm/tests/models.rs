@@ -1,0 +1,116 @@
+//! Each algorithm against a naive model of its definition: logs and whole fractions, no cells.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const WINDOWS: std::ops::RangeInclusive<u64> = 1..=2_000;
+
+/// Requests with small gaps and costs, in the order of time.
+pub(super) fn histories() -> impl Strategy<Value = Vec<(u64, u32)>> {
+    let gaps = prop_oneof![3 => 0..=20_u64, 2 => 0..=400_u64, 1 => 0..=5_000_u64];
+    let costs = prop_oneof![4 => Just(1_u32), 1 => 0..=6_u32];
+    prop::collection::vec((gaps, costs), 1..120).prop_map(|steps| {
+        let arrive = |now: &mut u64, (gap, cost)| {
+            *now += gap;
+            Some((*now, cost))
+        };
+        steps.into_iter().scan(1_000_000, arrive).collect()
+    })
+}
+
+/// Which requests of a history the algorithm admits.
+pub(super) fn admitted(algorithm: &Algorithm, history: &[(u64, u32)]) -> Vec<bool> {
+    let mut cell = Cell::EMPTY;
+    let decide = |(now, cost): &(u64, u32)| {
+        let decision = algorithm.decide(cell, at(*now), *cost);
+        cell = decision.cell;
+        decision.is_admitted()
+    };
+    history.iter().map(decide).collect()
+}
+
+proptest! {
+    #[test]
+    fn gcra_is_its_definition(
+        history in histories(), limit in 1..=12_u32, window in WINDOWS, burst in 1..=12_u32,
+    ) {
+        // Instants times the limit, so that T = window / limit is whole.
+        let (scale, unit) = (u64::from(limit), window);
+        let mut tat = 0;
+        let model = history.iter().map(|(now, cost)| {
+            let charged = tat.max(now * scale) + unit * u64::from(*cost);
+            let admit = *cost <= burst && charged - now * scale <= unit * u64::from(burst);
+            if admit {
+                tat = charged;
+            }
+            admit
+        });
+        let model: Vec<bool> = model.collect();
+        let gcra = Gcra::new(quota(limit, window), burst).unwrap();
+        prop_assert_eq!(admitted(&Algorithm::Gcra(gcra), &history), &model[..]);
+        prop_assert_eq!(admitted(&Algorithm::TokenBucket(gcra), &history), model);
+    }
+
+    #[test]
+    fn a_clock_window_counts_what_was_admitted_since_its_edge(
+        history in histories(), limit in 1..=12_u32, window in WINDOWS, offset in 0..=4_000_u64,
+    ) {
+        let mut counts: BTreeMap<u64, u32> = BTreeMap::new();
+        let model = history.iter().map(|(now, cost)| {
+            let count = counts.entry((now - offset).div_euclid(window)).or_default();
+            let admit = *count + cost <= limit;
+            *count += if admit { *cost } else { 0 };
+            admit
+        });
+        let model: Vec<bool> = model.collect();
+        let start = Start::Clock { offset: Duration::from_micros(offset) };
+        let fixed = FixedWindow::new(quota(limit, window), start);
+        prop_assert_eq!(admitted(&Algorithm::FixedWindow(fixed), &history), model);
+    }
+
+    #[test]
+    fn a_first_request_window_starts_with_the_first_charge_after_the_last_ended(
+        history in histories(), limit in 1..=12_u32, window in WINDOWS,
+    ) {
+        let (mut end, mut count) = (0, 0);
+        let model = history.iter().map(|(now, cost)| {
+            let running = if *now < end { count } else { 0 };
+            let admit = running + cost <= limit;
+            if admit && *cost > 0 {
+                end = if *now < end { end } else { now + window };
+                count = running + cost;
+            }
+            admit
+        });
+        let model: Vec<bool> = model.collect();
+        let fixed = FixedWindow::new(quota(limit, window), Start::FirstRequest);
+        prop_assert_eq!(admitted(&Algorithm::FixedWindow(fixed), &history), model);
+    }
+
+    #[test]
+    fn a_sliding_window_weighs_the_count_before_by_what_is_covered(
+        history in histories(), limit in 1..=12_u32, part in WINDOWS, oldest in oldest(),
+    ) {
+        let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
+        let model = history.iter().map(|(now, cost)| {
+            let count = |part: u64| counts.get(&part).copied().unwrap_or_default();
+            let covered = match oldest {
+                Oldest::Weighted => part - now % part,
+                Oldest::Whole => part,
+                Oldest::Ignored => 0,
+            };
+            let (before, current) = (count(now / part - 1), count(now / part));
+            let admit = before * covered + (current + u64::from(*cost)) * part <= u64::from(limit) * part;
+            if admit {
+                counts.insert(now / part, current + u64::from(*cost));
+            }
+            admit
+        });
+        let model: Vec<bool> = model.collect();
+        let sliding = SlidingWindow::new(quota(limit, part), oldest);
+        prop_assert_eq!(admitted(&Algorithm::SlidingWindow(sliding), &history), model);
+    }
+}

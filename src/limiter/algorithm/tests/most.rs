@@ -1,0 +1,90 @@
+//! The most that can be admitted in any span as long as a window: the table in `docs/limits.md`.
+
+use proptest::prelude::*;
+
+use super::models::{admitted, histories};
+use super::*;
+
+/// The most units admitted in any half-open span of `length`.
+fn most_in_a_span(algorithm: &Algorithm, history: &[(u64, u32)], length: u64) -> u64 {
+    let admitted = admitted(algorithm, history);
+    let charged: Vec<_> = history
+        .iter()
+        .zip(admitted)
+        .filter(|(_, admit)| *admit)
+        .map(|(one, _)| *one)
+        .collect();
+    let span = |from: u64| {
+        let within = charged
+            .iter()
+            .filter(|(now, _)| (from..from + length).contains(now));
+        within.map(|(_, cost)| u64::from(*cost)).sum()
+    };
+    charged.iter().map(|(now, _)| span(*now)).max().unwrap_or(0)
+}
+
+/// A history dense enough to spend a small quota in every window.
+fn dense() -> impl Strategy<Value = (Vec<(u64, u32)>, u32, u64)> {
+    (histories(), 1..=8_u32, prop_oneof![1..=60_u64, 1..=800_u64])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    #[test]
+    fn gcra_admits_its_burst_and_its_limit((history, limit, window) in dense(), burst in 1..=8_u32) {
+        let gcra = Gcra::new(quota(limit, window), burst).unwrap();
+        // Also in a span that includes both its ends.
+        let most = most_in_a_span(&Algorithm::Gcra(gcra), &history, window + 1);
+        prop_assert!(most <= u64::from(burst) + u64::from(limit));
+    }
+
+    #[test]
+    fn a_fixed_window_admits_twice_its_limit((history, limit, window) in dense(), start in starts()) {
+        let fixed = Algorithm::FixedWindow(FixedWindow::new(quota(limit, window), start));
+        prop_assert!(most_in_a_span(&fixed, &history, window) <= 2 * u64::from(limit));
+    }
+
+    #[test]
+    fn a_weighted_sliding_window_admits_less_than_twice_its_limit((history, limit, window) in dense()) {
+        let sliding = SlidingWindow::new(quota(limit, window), Oldest::Weighted);
+        let most = most_in_a_span(&Algorithm::SlidingWindow(sliding), &history, window);
+        prop_assert!(most < 2 * u64::from(limit));
+    }
+
+    #[test]
+    fn a_sliding_window_whose_oldest_part_counts_whole_admits_its_limit((history, limit, window) in dense()) {
+        let sliding = SlidingWindow::new(quota(limit, window), Oldest::Whole);
+        let most = most_in_a_span(&Algorithm::SlidingWindow(sliding), &history, window);
+        prop_assert!(most <= u64::from(limit));
+    }
+
+    #[test]
+    fn a_sliding_window_whose_oldest_part_is_ignored_admits_twice_its_limit((history, limit, window) in dense()) {
+        let sliding = SlidingWindow::new(quota(limit, window), Oldest::Ignored);
+        let most = most_in_a_span(&Algorithm::SlidingWindow(sliding), &history, window);
+        prop_assert!(most <= 2 * u64::from(limit));
+    }
+}
+
+#[test]
+fn the_bounds_are_reached() {
+    let most = |algorithm, history: &[(u64, u32)]| most_in_a_span(&algorithm, history, 1_000);
+    let quota = quota(10, 1_000);
+
+    let gcra = Algorithm::Gcra(Gcra::new(quota, 10).unwrap());
+    let each_tenth: Vec<_> = (0..10)
+        .map(|i| (10_000 + 100 * i, 10 - 9 * i.min(1) as u32))
+        .collect();
+    assert_eq!(
+        most(gcra, &each_tenth),
+        19,
+        "and the twentieth as the window ends"
+    );
+
+    let fixed = Algorithm::FixedWindow(FixedWindow::new(quota, Start::EPOCH));
+    assert_eq!(most(fixed, &[(10_999, 10), (11_000, 10)]), 20);
+
+    let weighted = Algorithm::SlidingWindow(SlidingWindow::new(quota, Oldest::Weighted));
+    assert_eq!(most(weighted, &[(10_999, 10), (11_900, 9)]), 19);
+}

@@ -1,0 +1,261 @@
+//! One bucket of five entries, seen from outside: who is forgotten, and what newcomers find.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::limiter::{
+    Decision, Fingerprint, FixedWindow, Gcra, Oldest, Outcome, Quota, SlidingWindow, Start,
+};
+use crate::store::{Charge, Table, charge_all};
+
+const MINUTE: u64 = 60_000_000;
+
+fn quota(limit: u32, window: u64) -> Quota {
+    Quota::new(limit, Duration::from_micros(window)).unwrap()
+}
+
+fn per_minute(limit: u32) -> Algorithm {
+    Algorithm::Gcra(Gcra::new(quota(limit, MINUTE), limit).unwrap())
+}
+
+/// A table of one bucket.
+fn one_bucket(algorithm: Algorithm, on_full: OnFull) -> Table {
+    Table::new("test", algorithm, 3, on_full)
+}
+
+fn charge(table: &Table, key: u64, cost: u32, now: u64) -> Decision {
+    let key = Fingerprint::from_bits(key);
+    charge_all(&[Charge { table, key, cost }], Timestamp::from_micros(now)).decisions[0]
+}
+
+fn used(table: &Table, key: u64, now: u64) -> u32 {
+    let peek = table.peek(Fingerprint::from_bits(key), 0, Timestamp::from_micros(now));
+    peek.capacity - peek.remaining
+}
+
+#[test]
+fn the_key_that_has_used_the_smallest_share_is_forgotten() {
+    let table = one_bucket(per_minute(20), OnFull::Forget);
+    for (key, cost) in [(1, 5), (2, 9), (3, 2), (4, 20), (5, 7)] {
+        charge(&table, key, cost, 0);
+    }
+    charge(&table, 6, 1, 0);
+    assert_eq!(
+        [1, 2, 3, 4, 5, 6].map(|key| used(&table, key, 0)),
+        [5, 9, 0, 20, 7, 1]
+    );
+    assert_eq!((table.evictions(), table.unrecorded()), (1, 0));
+    charge(&table, 7, 1, 0);
+    assert_eq!([6, 7].map(|key| used(&table, key, 0)), [0, 1]);
+}
+
+#[test]
+fn of_equal_shares_the_soonest_to_recover_is_forgotten() {
+    let window = FixedWindow::new(quota(20, MINUTE), Start::FirstRequest);
+    let table = one_bucket(Algorithm::FixedWindow(window), OnFull::Forget);
+    for (key, now) in [(1, 30), (2, 10), (3, 20), (4, 50), (5, 40)] {
+        charge(&table, key, 3, now);
+    }
+    charge(&table, 6, 1, 60);
+    assert_eq!(
+        [1, 2, 3, 4, 5].map(|key| used(&table, key, 60)),
+        [3, 0, 3, 3, 3]
+    );
+}
+
+#[test]
+fn an_entry_that_has_expired_is_free() {
+    let table = one_bucket(per_minute(20), OnFull::Forget);
+    for key in 1..=5 {
+        charge(&table, key, key as u32, 0);
+    }
+    let once_the_first_is_whole = MINUTE / 20;
+    charge(&table, 6, 1, once_the_first_is_whole);
+    assert_eq!(used(&table, 2, once_the_first_is_whole), 1);
+    assert_eq!(
+        (
+            table.evictions(),
+            table.live(Timestamp::from_micros(once_the_first_is_whole))
+        ),
+        (0, 5)
+    );
+}
+
+#[test]
+fn who_is_refused_is_never_forgotten_and_the_newcomer_passes_unrecorded() {
+    let table = one_bucket(per_minute(20), OnFull::Forget);
+    for key in 1..=5 {
+        charge(&table, key, 20, 0);
+    }
+    for key in 6..100 {
+        assert!(charge(&table, key, 1, 0).is_admitted());
+    }
+    for key in 1..=5 {
+        assert!(!charge(&table, key, 1, 0).is_admitted());
+    }
+    assert_eq!((table.evictions(), table.unrecorded()), (0, 94));
+}
+
+#[test]
+fn a_strict_newcomer_starts_with_what_the_forgotten_had_used() {
+    let table = one_bucket(per_minute(20), OnFull::Strict);
+    for (key, cost) in [(1, 5), (2, 9), (3, 2), (4, 20), (5, 7)] {
+        charge(&table, key, cost, 0);
+    }
+    // The two that have used least share an entry from now on.
+    assert_eq!(charge(&table, 6, 1, 0).remaining, 20 - 5 - 1);
+    assert_eq!([2, 4, 5, 6].map(|key| used(&table, key, 0)), [9, 20, 7, 6]);
+    assert_eq!((table.evictions(), table.unrecorded()), (2, 0));
+    assert_eq!(table.live(Timestamp::EPOCH), 4);
+}
+
+#[test]
+fn a_strict_newcomer_among_the_refused_is_refused_and_nobody_is_forgotten() {
+    let table = one_bucket(per_minute(20), OnFull::Strict);
+    for key in 1..=5 {
+        charge(&table, key, 20, 0);
+    }
+    let refused = charge(&table, 6, 1, 0);
+    let retry_at = Some(Timestamp::from_micros(MINUTE / 20));
+    assert_eq!(refused.outcome, Outcome::Refuse { retry_at });
+    assert_eq!((table.evictions(), table.live(Timestamp::EPOCH)), (0, 5));
+}
+
+#[test]
+fn a_window_taken_over_half_way_lasts_as_long_as_one_of_its_own() {
+    let window = FixedWindow::new(quota(10, MINUTE), Start::FirstRequest);
+    let table = one_bucket(Algorithm::FixedWindow(window), OnFull::Strict);
+    charge(&table, 1, 5, 0);
+    for key in 11..=15 {
+        charge(&table, key, 1, 2);
+    }
+    assert!(charge(&table, 1, 5, MINUTE - 1).is_admitted());
+    charge(&table, 16, 1, MINUTE);
+    // The first key's entry is gone, and what the others share ends soon.
+    assert!(charge(&table, 1, 9, MINUTE + 1).is_admitted());
+    assert!(!charge(&table, 1, 10, MINUTE + 2).is_admitted());
+}
+
+fn quotas() -> impl Strategy<Value = Quota> {
+    (1..=20_u32, 50..=500_u64).prop_map(|(limit, window)| quota(limit, window))
+}
+
+/// The algorithms by which buckets that are used alike recover alike.
+fn algorithms() -> impl Strategy<Value = Algorithm> {
+    let gcra = |(quota, burst)| Algorithm::Gcra(Gcra::new(quota, burst).unwrap());
+    let fixed = |quota| Algorithm::FixedWindow(FixedWindow::new(quota, Start::EPOCH));
+    let sliding = |oldest| move |quota| Algorithm::SlidingWindow(SlidingWindow::new(quota, oldest));
+    prop_oneof![
+        (quotas(), 1..=20_u32).prop_map(gcra),
+        quotas().prop_map(fixed),
+        quotas().prop_map(sliding(Oldest::Weighted)),
+        quotas().prop_map(sliding(Oldest::Whole)),
+    ]
+}
+
+/// A request: when, whose, how much.
+#[derive(Clone, Copy, Debug)]
+struct Arrival {
+    now: u64,
+    key: u64,
+    cost: u32,
+}
+
+/// Arrivals of a few more keys than a bucket has entries, in the order of time.
+fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
+    let gaps = prop_oneof![6 => Just(0_u64), 3 => 0..=30_u64, 1 => 0..=400_u64];
+    let costs = prop_oneof![5 => Just(1_u32), 1 => 0..=5_u32];
+    // Spread, so that a larger table has the keys in several buckets.
+    let keys = (0..9_u64).prop_map(|key| (key + 1) * (u64::MAX / 10));
+    prop::collection::vec((gaps, keys, costs), 1..200).prop_map(|steps| {
+        let arrive = |now: &mut u64, (gap, key, cost)| {
+            *now += gap;
+            Some(Arrival {
+                now: *now,
+                key,
+                cost,
+            })
+        };
+        steps.into_iter().scan(1_000_000, arrive).collect()
+    })
+}
+
+/// Which arrivals a strict table of a few entries admits that is replaced by others on the way.
+fn admitted_by_strict(
+    algorithm: Algorithm,
+    arrivals: &[Arrival],
+    moves: &[prop::sample::Index],
+) -> Vec<Arrival> {
+    let moves: Vec<_> = moves
+        .iter()
+        .map(|index| index.index(arrivals.len()))
+        .collect();
+    let mut table = Arc::new(one_bucket(algorithm, OnFull::Strict));
+    let mut admitted = Vec::new();
+    for (index, arrival) in arrivals.iter().enumerate() {
+        if moves.contains(&index) {
+            let keys = 3 + 6 * (index % 2);
+            let next = Arc::new(Table::new("test", algorithm, keys, OnFull::Strict));
+            table.replaced_by(next.clone(), Timestamp::from_micros(arrival.now));
+            table = next;
+        }
+        if charge(&table, arrival.key, arrival.cost, arrival.now).is_admitted() {
+            admitted.push(*arrival);
+        }
+    }
+    admitted
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    #[test]
+    fn strict_never_admits_what_an_unbounded_store_would_refuse(
+        algorithm in algorithms(), arrivals in arrivals(), moves: [prop::sample::Index; 2],
+    ) {
+        let mut unbounded: HashMap<u64, Cell> = HashMap::new();
+        for arrival in admitted_by_strict(algorithm, &arrivals, &moves) {
+            let cell = unbounded.entry(arrival.key).or_insert(Cell::EMPTY);
+            let now = Timestamp::from_micros(arrival.now);
+            let exact = algorithm.decide(*cell, now, arrival.cost);
+            prop_assert!(exact.is_admitted(), "{:?}", arrival);
+            *cell = exact.cell;
+        }
+    }
+
+    /// A newcomer takes over a window that began with somebody else, so it is the bound that holds.
+    #[test]
+    fn strict_first_request_windows_admit_at_most_twice_their_limit(
+        quota in quotas(), arrivals in arrivals(), moves: [prop::sample::Index; 2],
+    ) {
+        let algorithm = Algorithm::FixedWindow(FixedWindow::new(quota, Start::FirstRequest));
+        let admitted = admitted_by_strict(algorithm, &arrivals, &moves);
+        for first in &admitted {
+            let span = first.now..first.now + quota.window_micros();
+            let within = admitted.iter().filter(|one| one.key == first.key && span.contains(&one.now));
+            prop_assert!(within.map(|one| one.cost).sum::<u32>() <= 2 * quota.limit());
+        }
+    }
+
+    #[test]
+    fn a_table_that_is_not_full_equals_an_unbounded_store(
+        algorithm in algorithms(), arrivals in arrivals(),
+        on_full in prop_oneof![Just(OnFull::Forget), Just(OnFull::Strict)],
+    ) {
+        let table = one_bucket(algorithm, on_full);
+        let mut unbounded: HashMap<u64, Cell> = HashMap::new();
+        for Arrival { now, key, cost } in arrivals {
+            let key = 1 + key % 5;
+            let cell = unbounded.entry(key).or_insert(Cell::EMPTY);
+            let exact = algorithm.decide(*cell, Timestamp::from_micros(now), cost);
+            let decision = charge(&table, key, cost, now);
+            prop_assert_eq!(decision.outcome, exact.outcome);
+            prop_assert_eq!((decision.remaining, decision.reset), (exact.remaining, exact.reset));
+            *cell = exact.cell;
+        }
+    }
+}
