@@ -1,1 +1,8 @@
-//! x
+//! Assembles the parts that a configuration asks for, runs them, and exchanges them on a reload.
+
+mod reload;
+mod run;
+mod signals;
+mod watch;
+
+pub use run::{Failure, run};

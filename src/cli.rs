@@ -1,3 +1,82 @@
-//! x
-/// x
-pub fn main() -> std::process::ExitCode { std::process::ExitCode::SUCCESS }
+//! The command line: which command, with which options. Results go to stdout and everything else to
+//! stderr; exit codes are 0, 1 (found wrong) and 2 (wrong usage).
+
+mod check;
+mod explain;
+mod run;
+mod schema;
+
+use std::io::{self, IsTerminal};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::config::{Colour, Report};
+
+/// A rate-limiting reverse proxy.
+#[derive(Debug, Parser)]
+#[command(version, about, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: run::Options,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve (the default command)
+    Run(run::Options),
+    /// Find what is wrong with configuration files
+    Check(check::Options),
+    /// Say which route a request takes, which keys its limits derive, and what would be answered
+    Explain(explain::Options),
+    /// Print the JSON Schema of the configuration
+    Schema(schema::Options),
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  sluicegate --config sluicegate.yaml
+  sluicegate run --upstream http://127.0.0.1:3000 --limit 100/1m
+  sluicegate check sluicegate.yaml
+  sluicegate explain GET http://localhost/search -H 'x-api-key: alice' --config sluicegate.yaml
+
+Without a configuration, $SLUICEGATE_CONFIG, ./sluicegate.yaml and
+/etc/sluicegate/sluicegate.yaml are looked for; else the built-in example runs.";
+
+/// Reads the command line, and does what it says.
+pub fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match arguments.command.unwrap_or(Command::Run(arguments.run)) {
+        Command::Run(options) => run::run(options),
+        Command::Check(options) => check::check(&options),
+        Command::Explain(options) => explain::explain(&options),
+        Command::Schema(options) => schema::schema(&options),
+    }
+}
+
+/// Something was found wrong: it has been said on stderr.
+const WRONG: u8 = 1;
+/// The command line asks for something impossible.
+const USAGE: u8 = 2;
+
+/// Prints a report to stderr, in colours on a terminal.
+fn print_report(report: &Report) {
+    let colour = match io::stderr().is_terminal() {
+        true => Colour::Ansi,
+        false => Colour::Plain,
+    };
+    eprint!("{}", report.render(colour));
+}
+
+/// The end of a command that wrote its result: a reader that has gone away is no mistake.
+fn finish(written: io::Result<()>, code: ExitCode) -> ExitCode {
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            eprintln!("cannot write: {error}");
+            ExitCode::from(WRONG)
+        }
+        _ => code,
+    }
+}

@@ -1,7 +1,8 @@
 //! From a YAML file to a configuration that is known to be sound, or to a report of all that is
 //! wrong with it: text -> located tree (`document`) -> types (`decode`, `schema`) -> checks
-//! (`validate`). No layer below knows these types; nothing here serves a request.
+//! (`validate`) -> what the layers below run (`compile`). No layer below knows these types; nothing here serves a request.
 
+mod compile;
 mod decode;
 mod diagnostic;
 mod document;
@@ -10,13 +11,16 @@ mod load;
 mod located;
 mod nearest;
 pub mod schema;
+mod source;
 mod validate;
 pub mod value;
 mod variables;
 
+pub use compile::{Compiled, Shutdown, compile};
 pub use diagnostic::{Code, Colour, Problem, Report, Severity};
 pub use document::{Document, NodeId};
 pub use finding::Finding;
 pub use load::{Loaded, check, load, parse};
 pub use located::{List, Located, Table};
 pub use schema::{Config, json_schema};
+pub use source::Source;

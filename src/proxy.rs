@@ -8,6 +8,7 @@ mod discard;
 mod echo;
 mod error;
 mod exchange;
+pub mod explain;
 mod forward;
 pub mod gateway;
 pub mod limit_headers;

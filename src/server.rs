@@ -52,6 +52,31 @@ pub struct Spec {
     pub client: ClientSpec,
 }
 
+impl Spec {
+    /// A server with one worker for operators, at `address`: clear text, and bounds that suit people
+    /// and their monitoring.
+    pub fn admin(address: SocketAddr) -> Self {
+        Spec {
+            name: "admin",
+            workers: NonZeroUsize::MIN,
+            listeners: vec![ListenerSpec {
+                address,
+                protocols: Protocols::Both,
+                tls: None,
+            }],
+            client: ClientSpec {
+                timeouts: Timeouts {
+                    head: Duration::from_secs(10),
+                    body: Duration::from_secs(10),
+                    idle: Duration::from_secs(60),
+                },
+                max_head: 16 * 1024,
+                max_connections: 256,
+            },
+        }
+    }
+}
+
 /// An address that clients connect to.
 #[derive(Clone, Debug)]
 pub struct ListenerSpec {
@@ -86,7 +111,7 @@ impl Protocols {
 }
 
 /// Bounds towards clients.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientSpec {
     /// How long things may take.
     pub timeouts: Timeouts,

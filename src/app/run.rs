@@ -3,18 +3,11 @@
 //! The main thread serves nobody. It waits for signals and changed files, and does what has to be
 //! done once a second.
 
-use std::convert::Infallible;
-use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response};
-use hyper::body::Incoming;
-use hyper::service::{Service, service_fn};
 use tokio::runtime::Runtime;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
@@ -28,7 +21,8 @@ use crate::config::{Compiled, Report, Source};
 use crate::http_ext::connection::Connection;
 use crate::limiter::Secret;
 use crate::proxy::build::{Built, Surroundings};
-use crate::proxy::{Gateway, ResponseBody};
+use crate::proxy::Gateway;
+use crate::proxy::gateway::ClientService;
 use crate::server::{self, Server, StartError};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{self, RequestMetrics};
@@ -87,7 +81,7 @@ struct Process {
     clock: Arc<Clock>,
     gateway: Arc<Gateway>,
     server: Server,
-    admin: Option<Server>,
+    admin: Server,
     readiness: Readiness,
     access_log: Option<Arc<AccessLog>>,
     reloader: Reloader,
@@ -119,13 +113,10 @@ impl Process {
         let gateway = Arc::new(Gateway::new(
             built.hand_over(clock.now()),
             Arc::clone(&clock),
-            RequestMetrics::new(&registry),
+            Arc::new(RequestMetrics::new(&registry)),
         ));
         let readiness = Readiness::default();
-        let admin = compiled
-            .admin
-            .map(|address| start_admin(address, &registry, &readiness))
-            .transpose()?;
+        let admin = start_admin(compiled.admin, &registry, &readiness)?;
         let server = Server::start(compiled.server, &registry, service(&gateway))?;
         for address in server.addresses() {
             tracing::info!(%address, "listening");
@@ -232,10 +223,7 @@ fn start_admin(
 /// Makes the service of each connection.
 fn service(
     gateway: &Arc<Gateway>,
-) -> impl Fn(&Connection) -> GatewayService + Clone + Send + 'static {
+) -> impl Fn(&Connection) -> ClientService + Clone + Send + 'static {
     let gateway = Arc::clone(gateway);
-    move |connection| GatewayService {
-        gateway: Arc::clone(&gateway),
-        connection: Arc::new(connection.clone()),
-    }
+    move |connection| gateway.client(connection)
 }

@@ -15,6 +15,8 @@ use super::load::Loaded;
 use super::schema::{AccessLogFormat, ClientIpHeader, HeaderStyle};
 use super::value::LogPath;
 use super::{Report, schema};
+use policies::Policies;
+use upstreams::Upstreams;
 use crate::http_ext::client_ip::{ClientIp, Header};
 use crate::proxy::limit_headers::Style;
 use crate::proxy::snapshot;
@@ -36,6 +38,8 @@ pub struct Compiled {
     pub rules: snapshot::Spec,
     /// The files beside the configuration that it was compiled from.
     pub files: Vec<PathBuf>,
+    /// Tells one content of the configuration file from another.
+    pub hash: String,
 }
 
 /// How the process ends.
@@ -80,6 +84,7 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
         },
         rules,
         files: compiler.files,
+        hash: loaded.hash.clone(),
     })
 }
 
@@ -98,15 +103,16 @@ impl Compiler<'_> {
     }
 
     fn rules(&mut self, config: &schema::Config) -> snapshot::Spec {
-        let mut policies = policies::Policies::new(config);
-        let mut upstreams = upstreams::Upstreams::default();
-        let top_level = policies.top_level(config);
+        let mut policies = Policies::new(config);
+        let mut upstreams = Upstreams::default();
+        let context = routes::Context::new(config, &mut policies);
         let routes = config.routes.iter().zip(routes::names(config)).map(|(route, name)| {
             let upstream = self.upstream(config, &mut upstreams, &route.upstream);
-            policies.route(route, name, &top_level, upstream)
+            context.route(route, name, &mut policies, upstream)
         });
         let routes = routes.collect();
-        let unmatched = policies.unmatched(&top_level);
+        let unmatched = context.unmatched(&policies);
+        self.findings.append(&mut policies.findings);
         snapshot::Spec {
             policies: policies.into_specs(),
             upstreams: upstreams.into_specs(),

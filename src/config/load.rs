@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
+use siphasher::sip::SipHasher13;
+
 use super::decode;
 use super::diagnostic::{Report, Source};
 use super::document::{Document, Environment};
@@ -25,6 +27,8 @@ pub struct Loaded {
     pub warnings: Report,
     /// Where relative paths start.
     pub directory: PathBuf,
+    /// Tells one text from another: 16 hexadecimal digits.
+    pub hash: String,
 }
 
 impl Loaded {
@@ -67,6 +71,7 @@ pub fn parse(name: &str, text: String, environment: &Environment<'_>) -> Result<
         Some(rest) => rest.to_owned(),
         None => text,
     };
+    let hash = format!("{:016x}", SipHasher13::new().hash(text.as_bytes()));
     let source = Source { name: name.to_owned(), text };
     let (document, earlier) = Document::parse(source, environment)?;
     let findings = Findings::new(&document, earlier);
@@ -77,7 +82,7 @@ pub fn parse(name: &str, text: String, environment: &Environment<'_>) -> Result<
     let sound = config.filter(|_| !findings.has_errors());
     let report = document.report(findings.into_list());
     match sound {
-        Some(config) => Ok(Loaded { config, document, warnings: report, directory: PathBuf::new() }),
+        Some(config) => Ok(Loaded { config, document, warnings: report, directory: PathBuf::new(), hash }),
         None => Err(report),
     }
 }

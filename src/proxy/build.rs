@@ -129,6 +129,7 @@ impl Builder<'_> {
             metrics: self.policy_metrics(&spec.name, &table),
             name: spec.name.into(),
             key: spec.key,
+            quota: spec.quota,
             table,
         }
     }

@@ -8,6 +8,9 @@ use http::HeaderValue;
 pub enum Format {
     /// `application/problem+json`, RFC 9457.
     Problem,
+    /// The same as `application/json`, for clients that know nothing else. Never negotiated: whoever
+    /// accepts it gets problem+json, which is JSON.
+    Json,
     /// `text/plain`.
     Plain,
     /// `text/html`.
@@ -27,6 +30,14 @@ pub enum Formats {
 const ALL: [Format; 3] = [Format::Problem, Format::Plain, Format::Html];
 
 impl Formats {
+    /// Every form that [`choose`](Self::choose) may return.
+    pub(super) fn all(&self) -> &[Format] {
+        match self {
+            Self::Accept => &ALL,
+            Self::Always(format) => std::slice::from_ref(format),
+        }
+    }
+
     /// The form for a request with this Accept.
     pub(super) fn choose(self, accept: Option<&HeaderValue>) -> Format {
         match self {
@@ -43,6 +54,7 @@ impl Format {
     pub(super) fn media_type(self) -> HeaderValue {
         HeaderValue::from_static(match self {
             Self::Problem => "application/problem+json",
+            Self::Json => "application/json",
             Self::Plain => "text/plain; charset=utf-8",
             Self::Html => "text/html; charset=utf-8",
         })
@@ -51,7 +63,9 @@ impl Format {
     /// How well a media range names this form: 0 not at all, 3 exactly.
     fn specificity(self, range: &str) -> u8 {
         let (exact, also, family): (_, &[&str], _) = match self {
-            Self::Problem => ("application/problem+json", &["application/json"], "application/*"),
+            Self::Problem | Self::Json => {
+                ("application/problem+json", &["application/json"], "application/*")
+            }
             Self::Plain => ("text/plain", &[], "text/*"),
             Self::Html => ("text/html", &["application/xhtml+xml"], "text/*"),
         };

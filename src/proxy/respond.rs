@@ -30,12 +30,11 @@ pub struct Rejection {
     status: StatusCode,
     headers: HeaderMap,
     formats: Formats,
-    problem: Content,
-    plain: Content,
-    html: Content,
+    /// A content for each form that may be asked for.
+    contents: Vec<(Format, Content)>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Content {
     media_type: HeaderValue,
     body: Bytes,
@@ -67,19 +66,15 @@ impl Rejection {
             status: spec.status,
             headers,
             formats: spec.formats,
-            problem: content(Format::Problem),
-            plain: content(Format::Plain),
-            html: content(Format::Html),
+            contents: spec.formats.all().iter().map(|&format| (format, content(format))).collect(),
         }
     }
 
     /// The refusal in the form that a request with these header fields prefers.
     pub(super) fn response(&self, request: &HeaderMap) -> Response<ResponseBody> {
-        let content = match self.formats.choose(request.get(header::ACCEPT)) {
-            Format::Problem => &self.problem,
-            Format::Plain => &self.plain,
-            Format::Html => &self.html,
-        };
+        let chosen = self.formats.choose(request.get(header::ACCEPT));
+        let content = self.contents.iter().find(|(format, _)| *format == chosen);
+        let (_, content) = content.expect("there is a content for every form that can be chosen");
         let mut response = Response::new(ResponseBody::own(content.body.clone()));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
@@ -97,7 +92,7 @@ impl RejectSpec {
     fn write(&self, format: Format, name: &str, detail: &str) -> String {
         let title = self.status.canonical_reason().unwrap_or("Refused");
         match format {
-            Format::Problem => {
+            Format::Problem | Format::Json => {
                 let mut problem = problem(self.status, title, detail);
                 problem["violated-policies"] = serde_json::json!([name]);
                 if let Some(url) = &self.docs_url {
@@ -120,7 +115,9 @@ pub(super) fn error(error: &Error, accept: Option<&HeaderValue>) -> Response<Res
     let title = status.canonical_reason().unwrap_or("Error");
     let format = Formats::Accept.choose(accept);
     let body = match format {
-        Format::Problem => format!("{}\n", problem(status, title, error.detail())),
+        Format::Problem | Format::Json => {
+            format!("{}\n", problem(status, title, error.detail()))
+        }
         Format::Plain => format!("{title}. {}\n", error.detail()),
         Format::Html => html(status, title, error.detail(), None),
     };

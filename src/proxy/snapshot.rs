@@ -157,6 +157,8 @@ pub struct Policy {
     pub name: Arc<str>,
     /// The key as the configuration writes it: with the name, what identifies it.
     pub key: String,
+    /// The quota as the configuration writes it.
+    pub quota: String,
     /// Its buckets.
     pub table: Arc<Table>,
     /// What header fields say of it.

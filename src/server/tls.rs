@@ -13,10 +13,11 @@ use std::{
 
 use arc_swap::ArcSwap;
 use rustls::{
-    ServerConfig,
+    ServerConfig, SupportedProtocolVersion,
     crypto::aws_lc_rs,
     server::{ClientHello, ResolvesServerCert, ServerSessionMemoryCache},
     sign::CertifiedKey,
+    version::{TLS12, TLS13},
 };
 use rustls_pki_types::{
     CertificateDer, PrivateKeyDer, UnixTime,
@@ -36,6 +37,29 @@ const SESSIONS: usize = 4096;
 pub struct TlsSpec {
     /// At least one.
     pub certificates: Vec<CertificateSpec>,
+    /// The oldest version of TLS that is spoken.
+    pub min_version: MinVersion,
+}
+
+/// The oldest version of TLS that is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MinVersion {
+    /// TLS 1.2, RFC 5246.
+    Tls12,
+    /// TLS 1.3, RFC 8446.
+    Tls13,
+}
+
+static ALL_VERSIONS: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
+static ONLY_TLS13: &[&SupportedProtocolVersion] = &[&TLS13];
+
+impl MinVersion {
+    fn and_above(self) -> &'static [&'static SupportedProtocolVersion] {
+        match self {
+            Self::Tls12 => ALL_VERSIONS,
+            Self::Tls13 => ONLY_TLS13,
+        }
+    }
 }
 
 /// A certificate chain and its key, both PEM.
@@ -73,7 +97,7 @@ impl Tls {
         });
         let provider = Arc::new(aws_lc_rs::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
+            .with_protocol_versions(spec.min_version.and_above())?
             .with_no_client_auth()
             .with_cert_resolver(certificates.clone());
         config.alpn_protocols = protocols.alpn().iter().map(|name| name.to_vec()).collect();
@@ -85,16 +109,9 @@ impl Tls {
         })
     }
 
-    /// Reads the certificates anew, and uses them for handshakes from now on.
-    ///
-    /// # Errors
-    ///
-    /// As [`load`](Self::load); then the certificates in use stay.
-    pub fn reload(&self, spec: &TlsSpec, now: UnixTime) -> Result<(), TlsError> {
-        self.certificates
-            .names
-            .store(Arc::new(Names::load(spec, now)?));
-        Ok(())
+    /// Uses the certificates of `other`, which has just been loaded, for handshakes from now on.
+    pub fn adopt(&self, other: &Self) {
+        self.certificates.names.store(other.certificates.names.load_full());
     }
 
     pub(super) async fn accept(&self, socket: Socket) -> io::Result<Accepted> {

@@ -2,19 +2,29 @@
 
 use std::collections::HashMap;
 
-use crate::config::schema::{self, AlgorithmName, BodyFormat, Limit, OnLimit, Policy, WindowStart};
-use crate::limiter::{Algorithm, FixedWindow, Gcra, Oldest, Quota, SlidingWindow, Start};
+use http::StatusCode;
+
+use crate::config::diagnostic::Code;
+use crate::config::finding::Finding;
+use crate::config::schema::{self, AlgorithmName, BodyFormat, OnLimit, Policy, WindowStart};
+use crate::limiter::{
+    Algorithm, FixedWindow, Gcra, Oldest, Quota, QuotaError, SlidingWindow, Start,
+};
 use crate::proxy::snapshot::PolicySpec;
 use crate::proxy::{Format, Formats, RejectSpec};
 use crate::store;
+
+/// A week, in seconds: such a window starts on Mondays.
+const WEEK: u64 = 7 * 24 * 60 * 60;
 
 /// Every policy of a configuration. A limit in place is a policy of its own, called after its route
 /// and its place there.
 pub(super) struct Policies<'a> {
     config: &'a schema::Config,
     specs: Vec<PolicySpec>,
-    policies: Vec<&'a Policy>,
-    named: HashMap<&'a str, usize>,
+    written: Vec<&'a Policy>,
+    names: HashMap<&'a str, usize>,
+    pub(super) findings: Vec<Finding>,
 }
 
 impl<'a> Policies<'a> {
@@ -22,12 +32,13 @@ impl<'a> Policies<'a> {
         let mut policies = Policies {
             config,
             specs: Vec::new(),
-            policies: Vec::new(),
-            named: HashMap::new(),
+            written: Vec::new(),
+            names: HashMap::new(),
+            findings: Vec::new(),
         };
-        for (name, policy) in &config.policies {
+        for (name, policy) in config.policies.iter() {
             let index = policies.add(name.as_str().to_owned(), policy);
-            policies.named.insert(name.as_str(), index);
+            policies.names.insert(name.as_str(), index);
         }
         policies
     }
@@ -38,32 +49,36 @@ impl<'a> Policies<'a> {
 
     /// The policy at `index`, as it was written.
     pub(super) fn get(&self, index: usize) -> &'a Policy {
-        self.policies[index]
+        self.written[index]
     }
 
-    /// The policy that `limit`, the `place`-th of `owner`, means.
-    pub(super) fn resolve(&mut self, limit: &'a Limit, owner: &str, place: usize) -> Option<usize> {
-        match limit {
-            Limit::Named(name) => self.named.get(name.as_str()).copied(),
-            Limit::InPlace(policy) => Some(self.add(format!("{owner}.{place}"), policy)),
+    /// The index of the policy that has this name.
+    pub(super) fn named(&self, name: &str) -> Option<usize> {
+        self.names.get(name).copied()
+    }
+
+    /// Adds a policy, and returns its index.
+    pub(super) fn add(&mut self, name: String, policy: &'a Policy) -> usize {
+        match algorithm(policy) {
+            Ok(algorithm) => self.specs.push(PolicySpec {
+                name,
+                key: key_text(policy),
+                quota: policy.quota.value.to_string(),
+                algorithm,
+                max_keys: policy.max_keys.as_ref().map(|keys| keys.get() as usize),
+                on_full: match policy.on_full.value {
+                    schema::OnFull::Forget => store::OnFull::Forget,
+                    schema::OnFull::Strict => store::OnFull::Strict,
+                },
+                reject: reject(&policy.on_limit, &self.config.responses.on_limit),
+            }),
+            Err(error) => {
+                let node = policy.burst.as_ref().map_or(policy.quota.node, |burst| burst.node);
+                self.findings.push(Finding::error(node, Code::InvalidValue, error.to_string()));
+            }
         }
-    }
-
-    fn add(&mut self, name: String, policy: &'a Policy) -> usize {
-        self.specs.push(PolicySpec {
-            name,
-            key: key_text(policy),
-            quota: policy.quota.to_string(),
-            algorithm: algorithm(policy),
-            max_keys: policy.max_keys.as_ref().map(|keys| keys.get() as usize),
-            on_full: match policy.on_full.value {
-                schema::OnFull::Forget => store::OnFull::Forget,
-                schema::OnFull::Strict => store::OnFull::Strict,
-            },
-            reject: reject(&policy.on_limit, &self.config.responses.on_limit),
-        });
-        self.policies.push(policy);
-        self.specs.len() - 1
+        self.written.push(policy);
+        self.written.len() - 1
     }
 }
 
@@ -82,7 +97,7 @@ fn algorithm(policy: &Policy) -> Result<Algorithm, QuotaError> {
         AlgorithmName::FixedWindow => {
             let start = match policy.start.as_ref().map(|start| start.value) {
                 Some(WindowStart::FirstRequest) => Start::FirstRequest,
-                Some(WindowStart::Clock) | None if quota.window() == WEEK => Start::MONDAY,
+                Some(WindowStart::Clock) | None if quota.window().as_secs() == WEEK => Start::MONDAY,
                 Some(WindowStart::Clock) | None => Start::EPOCH,
             };
             Algorithm::FixedWindow(FixedWindow::new(quota, start))
@@ -93,27 +108,22 @@ fn algorithm(policy: &Policy) -> Result<Algorithm, QuotaError> {
     })
 }
 
-/// Stands in where an algorithm cannot be had; what is compiled beside a finding never runs.
-const REFUSES_ALL: Quota = Quota::NOTHING;
-
 /// What the policy says of its refusals, and what all say where it says nothing.
 fn reject(own: &OnLimit, general: &OnLimit) -> RejectSpec {
     let format = own.format.as_ref().or(general.format.as_ref());
-    let headers = general.headers.iter().chain(&own.headers);
+    let headers = general.headers.iter().chain(own.headers.iter());
     let headers: HashMap<_, _> = headers
         .map(|(name, value)| (name.get().clone(), value.get().clone()))
         .collect();
+    let status = own.status.as_ref().or(general.status.as_ref()).map(|status| status.get() as u16);
     RejectSpec {
-        status: own.status.as_ref().or(general.status.as_ref()).map_or(
-            http::StatusCode::TOO_MANY_REQUESTS,
-            |status| {
-                http::StatusCode::from_u16(status.get() as u16)
-                    .expect("a status of the schema is from 400 to 599")
-            },
-        ),
+        status: status
+            .and_then(|status| StatusCode::from_u16(status).ok())
+            .unwrap_or(StatusCode::TOO_MANY_REQUESTS),
         formats: match format.map_or(BodyFormat::Auto, |format| format.value) {
             BodyFormat::Auto => Formats::Accept,
             BodyFormat::Problem => Formats::Always(Format::Problem),
+            BodyFormat::Json => Formats::Always(Format::Json),
             BodyFormat::Text => Formats::Always(Format::Plain),
             BodyFormat::Html => Formats::Always(Format::Html),
         },

@@ -67,9 +67,8 @@ impl Compiler<'_> {
         match Tls::load(&spec, protocols, UnixTime::now()) {
             Ok(tls) => Some(tls),
             Err(error) => {
-                let node = tls.certificates[error.certificate()].node;
-                let finding = Finding::error(node, Code::Unusable, error.to_string());
-                self.findings.push(finding.help("it is read again at each reload"));
+                let node = tls.certificates.node;
+                self.findings.push(Finding::error(node, Code::Unreadable, error.to_string()));
                 None
             }
         }
@@ -80,6 +79,6 @@ impl Compiler<'_> {
 fn workers(workers: Workers) -> NonZeroUsize {
     match workers {
         Workers::Auto => std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
-        Workers::Fixed(number) => number.into(),
+        Workers::Fixed(number) => NonZeroUsize::from(number),
     }
 }

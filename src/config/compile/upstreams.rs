@@ -10,7 +10,7 @@ use crate::config::diagnostic::Code;
 use crate::config::finding::Finding;
 use crate::config::located::Located;
 use crate::config::schema::{self, UpstreamTls};
-use crate::config::value::{HostPattern, OriginUrl, Scheme, UpstreamRef};
+use crate::config::value::{OriginUrl, Scheme, UpstreamRef};
 use crate::upstream::{
     ClientTls, EndpointSpec, EndpointsSpec, HostHeader, Roots, Spec, TargetSpec, Timeouts,
 };
@@ -48,7 +48,7 @@ impl Compiler<'_> {
                     weight: Located::default(),
                 };
                 let in_place = schema::Upstream {
-                    endpoints: vec![endpoint.into()],
+                    endpoints: vec![endpoint.into()].into(),
                     ..schema::Upstream::default()
                 };
                 self.endpoints(&in_place)
@@ -116,10 +116,7 @@ impl Compiler<'_> {
                 }
             }
         };
-        let name = match tls.server_name.as_ref().map(|name| &name.value) {
-            Some(HostPattern::Exact(name)) => name,
-            _ => &url.host,
-        };
+        let name = tls.server_name.as_ref().map_or(url.host.as_str(), |name| name.as_str());
         let node = tls.ca.as_ref().map_or(url.node, |ca| ca.node);
         ClientTls::new(name, roots)
             .map_err(|error| {

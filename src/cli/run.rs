@@ -1,0 +1,110 @@
+//! `sluicegate run`: finds the configuration, and serves.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::{USAGE, WRONG};
+use crate::app::{self, Failure};
+use crate::config::Source;
+use crate::telemetry::logging;
+
+/// What runs where no configuration is found.
+const EXAMPLE: &str = include_str!("../../config.example.yaml");
+/// Where a configuration is looked for, after `$SLUICEGATE_CONFIG`.
+const PLACES: [&str; 2] = ["sluicegate.yaml", "/etc/sluicegate/sluicegate.yaml"];
+/// Names the configuration.
+const VARIABLE: &str = "SLUICEGATE_CONFIG";
+
+const EXAMPLES: &str = "\
+Examples:
+  sluicegate run --config sluicegate.yaml
+  sluicegate run --upstream http://127.0.0.1:3000 --limit 100/1m --key header:x-api-key";
+
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Options {
+    /// The configuration [default: $SLUICEGATE_CONFIG, ./sluicegate.yaml,
+    /// /etc/sluicegate/sluicegate.yaml, or the built-in example]
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["upstream", "limit"])]
+    config: Option<PathBuf>,
+    /// Forward everything to this URL; no configuration is read
+    #[arg(long, value_name = "URL", requires = "limit")]
+    upstream: Option<String>,
+    /// The limit of every key, such as 100/1m
+    #[arg(long, value_name = "QUOTA", requires = "upstream")]
+    limit: Option<String>,
+    /// Whose limit it is: client_ip, header:NAME, cookie:NAME, ...
+    #[arg(long, value_name = "PART", default_value = "client_ip", requires = "upstream")]
+    key: String,
+    /// Where clients connect
+    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:8080", requires = "upstream")]
+    listen: String,
+    /// Where /metrics, /livez and /readyz are
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9980", requires = "upstream")]
+    admin: String,
+}
+
+pub(super) fn run(options: Options) -> ExitCode {
+    if let Err(error) = logging::init() {
+        eprintln!("{error}");
+        return ExitCode::from(USAGE);
+    }
+    match app::run(options.source()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Config(report)) => {
+            super::print_report(&report);
+            ExitCode::from(WRONG)
+        }
+        Err(failure) => {
+            tracing::error!("{failure}");
+            ExitCode::from(WRONG)
+        }
+    }
+}
+
+impl Options {
+    fn source(self) -> Source {
+        match (&self.upstream, &self.limit) {
+            (Some(upstream), Some(limit)) => self.in_place(upstream, limit),
+            _ => find(self.config),
+        }
+    }
+
+    /// The configuration that the options amount to. JSON is YAML.
+    fn in_place(&self, upstream: &str, limit: &str) -> Source {
+        let configuration = serde_json::json!({
+            "listeners": [{ "address": self.listen }],
+            "admin": { "address": self.admin },
+            "routes": [{
+                "upstream": upstream,
+                "limits": [{ "key": self.key, "quota": limit }],
+            }],
+        });
+        Source::Text {
+            name: "command line".to_owned(),
+            text: format!("{configuration:#}"),
+        }
+    }
+}
+
+/// The configuration that is asked for, or the first that is there, or the built-in example.
+pub(super) fn find(asked: Option<PathBuf>) -> Source {
+    let variable = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
+    let there = PLACES.into_iter().map(PathBuf::from).find(|place| place.exists());
+    match asked.or(variable.map(PathBuf::from)).or(there) {
+        Some(path) => Source::File(path),
+        None => {
+            tracing::info!(
+                "no ${VARIABLE}, ./{} or {}: the built-in example runs, see config.example.yaml",
+                PLACES[0],
+                PLACES[1],
+            );
+            Source::Text {
+                name: "config.example.yaml".to_owned(),
+                text: EXAMPLE.to_owned(),
+            }
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! `sluicegate schema`: the JSON Schema of the configuration.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::config;
+
+const EXAMPLES: &str = "\
+Example:
+  sluicegate schema > sluicegate.schema.json";
+
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Options {}
+
+pub(super) fn schema(_: &Options) -> ExitCode {
+    let written = io::stdout().lock().write_all(config::json_schema().as_bytes());
+    super::finish(written, ExitCode::SUCCESS)
+}

@@ -1,0 +1,208 @@
+//! Routes, and the limits that their requests meet.
+
+use std::sync::Arc;
+
+use super::policies::Policies;
+use crate::config::schema::{self, Limit, Policy, Route, TrailingSlash};
+use crate::config::value::{self, KeyPart, OnMissingKey};
+use crate::proxy::snapshot::{LimitSpec, Rewrite, RouteSpec};
+use crate::rules::{self, CaseSensitivity, Descriptor, PathPattern, RouteMatch, Segment};
+
+/// What top-level limits in place are called after.
+const TOP_LEVEL: &str = "limits";
+/// The route of requests that no route takes, in metrics and keys.
+const UNMATCHED: &str = "unmatched";
+
+/// What every route is compiled with.
+pub(super) struct Context<'a> {
+    config: &'a schema::Config,
+    /// The policies of the top-level limits, in order.
+    top_level: Vec<usize>,
+}
+
+/// The names of all routes: their own, or what they match. A name that is taken gets a number.
+pub(super) fn names(config: &schema::Config) -> Vec<String> {
+    let mut taken = std::collections::HashSet::new();
+    let names = config.routes.iter().map(|route| {
+        let wanted = route.name.as_ref().map_or_else(|| description(route), ToString::to_string);
+        let numbered = (2..).map(|number| format!("{wanted}-{number}"));
+        let mut names = std::iter::once(wanted.clone()).chain(numbered);
+        names.find(|name| taken.insert(name.clone())).unwrap_or(wanted.clone())
+    });
+    names.collect()
+}
+
+/// What a route without a name matches, in the characters that names have.
+fn description(route: &Route) -> String {
+    let methods = route.matches.methods.iter().map(ToString::to_string);
+    let hosts = route.matches.hosts.iter().map(ToString::to_string);
+    let path = route.matches.path.iter().map(ToString::to_string);
+    let words = methods.chain(hosts).chain(path).flat_map(|word| {
+        let safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        word.split(|c| !safe(c)).map(str::to_owned).collect::<Vec<_>>()
+    });
+    let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+    match words.as_slice() {
+        [] => "any".to_owned(),
+        words => words.join("-"),
+    }
+}
+
+impl<'a> Context<'a> {
+    pub(super) fn new(config: &'a schema::Config, policies: &mut Policies<'a>) -> Self {
+        let mut top_level = Vec::new();
+        for (place, limit) in config.limits.iter().enumerate() {
+            let policy = resolve(policies, limit, TOP_LEVEL, place);
+            top_level.extend(policy.filter(|policy| !top_level.contains(policy)));
+        }
+        Context { config, top_level }
+    }
+
+    /// The limits of requests that no route takes. A key with a captured segment has none there.
+    pub(super) fn unmatched(&self, policies: &Policies<'_>) -> Vec<LimitSpec> {
+        let pattern = PathPattern::default();
+        let limit = |&policy| self.limit(policy, policies.get(policy), UNMATCHED, &pattern);
+        self.top_level.iter().map(limit).collect()
+    }
+
+    /// One route.
+    pub(super) fn route(
+        &self,
+        route: &'a Route,
+        name: String,
+        policies: &mut Policies<'a>,
+        upstream: usize,
+    ) -> RouteSpec {
+        let matches = matches(route);
+        let mut met = match route.inherit.get() {
+            true => self.top_level.clone(),
+            false => Vec::new(),
+        };
+        for (place, limit) in route.limits.iter().enumerate() {
+            // A policy is met once, however often it is named.
+            let policy = resolve(policies, limit, &name, place);
+            met.extend(policy.filter(|policy| !met.contains(policy)));
+        }
+        let limits = met.into_iter().map(|policy| {
+            self.limit(policy, policies.get(policy), &name, &matches.path)
+        });
+        RouteSpec {
+            limits: limits.collect(),
+            upstream,
+            rewrite: rewrite(&route.request),
+            max_body: match &route.request.max_body {
+                Some(size) => size.bytes(),
+                None => self.config.client.max_body.bytes(),
+            },
+            name,
+            matches,
+        }
+    }
+
+    fn limit(&self, index: usize, policy: &Policy, route: &str, path: &PathPattern) -> LimitSpec {
+        let part = |part: &KeyPart| self.part(part, route, path);
+        let prefix = self.config.client_ip.ipv6_prefix.get() as u8;
+        let on_missing = match &policy.on_missing_key.value {
+            OnMissingKey::Part(other) => rules::OnMissingKey::Part(part(other)),
+            OnMissingKey::Skip => rules::OnMissingKey::Skip,
+            OnMissingKey::Refuse => rules::OnMissingKey::Refuse,
+            OnMissingKey::Shared => rules::OnMissingKey::Shared,
+        };
+        let parts = policy.key.0.iter().map(|located| part(&located.value)).collect();
+        LimitSpec {
+            policy: index,
+            descriptor: Descriptor::new(parts, on_missing, prefix),
+            cost: policy.cost.get(),
+        }
+    }
+
+    fn part(&self, part: &KeyPart, route: &str, path: &PathPattern) -> rules::KeyPart {
+        match part {
+            KeyPart::ClientIp => rules::KeyPart::ClientIp {
+                ipv6_prefix: self.config.client_ip.ipv6_prefix.get() as u8,
+            },
+            KeyPart::ClientIpPrefix(bits) => rules::KeyPart::ClientIp { ipv6_prefix: *bits },
+            KeyPart::Header(name) => rules::KeyPart::Header(name.get().clone()),
+            KeyPart::Cookie(name) => rules::KeyPart::Cookie(name.clone()),
+            KeyPart::Query(name) => rules::KeyPart::Query(name.clone()),
+            // A name that the pattern does not capture is a segment that no path has.
+            KeyPart::Capture(name) => {
+                rules::KeyPart::Segment(path.capture(name).unwrap_or(usize::MAX))
+            }
+            KeyPart::Path => rules::KeyPart::Path,
+            KeyPart::Method => rules::KeyPart::Method,
+            KeyPart::Host => rules::KeyPart::Host,
+            KeyPart::Route => rules::KeyPart::Route(Arc::from(route)),
+            KeyPart::Constant => rules::KeyPart::Constant,
+        }
+    }
+}
+
+fn resolve<'a>(
+    policies: &mut Policies<'a>,
+    limit: &'a Limit,
+    owner: &str,
+    place: usize,
+) -> Option<usize> {
+    match limit {
+        Limit::Named(name) => policies.named(name.as_str()),
+        Limit::InPlace(policy) => Some(policies.add(format!("{owner}.{place}"), policy)),
+    }
+}
+
+fn matches(route: &Route) -> RouteMatch {
+    let matches = &route.matches;
+    RouteMatch {
+        hosts: matches.hosts.iter().map(|host| host_pattern(&host.value)).collect(),
+        path: matches.path.as_ref().map(|path| path_pattern(path)).unwrap_or_default(),
+        methods: matches.methods.iter().map(|method| method.get().clone()).collect(),
+        headers: matches
+            .headers
+            .iter()
+            .map(|(name, value)| (name.get().clone(), value.get().clone()))
+            .collect(),
+        query: matches
+            .query
+            .iter()
+            .map(|(name, value)| (name.as_str().to_owned(), value.as_str().to_owned()))
+            .collect(),
+        case: match route.case_sensitive.get() {
+            true => CaseSensitivity::Sensitive,
+            false => CaseSensitivity::Insensitive,
+        },
+        trailing_slash: match route.trailing_slash.value {
+            TrailingSlash::Strict => rules::TrailingSlash::Strict,
+            TrailingSlash::Ignore => rules::TrailingSlash::Ignore,
+        },
+    }
+}
+
+fn host_pattern(host: &value::HostPattern) -> rules::HostPattern {
+    match host {
+        value::HostPattern::Exact(host) => rules::HostPattern::Exact(host.clone()),
+        value::HostPattern::Below(domain) => rules::HostPattern::Below(domain.clone()),
+    }
+}
+
+fn path_pattern(path: &value::PathPattern) -> PathPattern {
+    let segments = path.segments.iter().map(|segment| match segment {
+        value::Segment::Literal(text) => Segment::Literal(text.clone()),
+        value::Segment::Capture(name) => Segment::Capture(name.clone()),
+    });
+    PathPattern {
+        segments: segments.collect(),
+        rest: path.rest,
+    }
+}
+
+fn rewrite(changes: &schema::RequestChanges) -> Rewrite {
+    Rewrite {
+        set_headers: changes
+            .set_headers
+            .iter()
+            .map(|(name, value)| (name.get().clone(), value.get().clone()))
+            .collect(),
+        remove_headers: changes.remove_headers.iter().map(|name| name.get().clone()).collect(),
+        strip_prefix: changes.strip_prefix.as_ref().map(|prefix| prefix.as_str().to_owned()),
+    }
+}

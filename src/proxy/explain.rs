@@ -1,0 +1,205 @@
+//! What becomes of one request, and why, without serving it: the same checks, routes, keys and
+//! decisions as in [`gateway`](super::gateway), over new buckets.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::Request;
+use http::header::{HOST, HeaderMap, HeaderValue};
+
+use super::build::{Built, Surroundings};
+use super::error::Error;
+use super::snapshot::{Limit, Route, Snapshot, Spec};
+use super::target::Target;
+use crate::clock::{Clock, Timestamp};
+use crate::limiter::{Decision, Outcome, Secret};
+use crate::rules::{Described, Head, Key, Mismatch};
+use crate::telemetry::registry::Registry;
+
+/// The explanation of one request, to be printed.
+#[derive(Debug)]
+pub struct Explanation {
+    request: String,
+    client_ip: IpAddr,
+    /// What the path is read as, or why it is refused.
+    course: Result<Course, Error>,
+}
+
+#[derive(Debug)]
+struct Course {
+    host: String,
+    path: String,
+    /// Routes that would have been asked first, or all of them, with what they lack.
+    others: Vec<(Arc<str>, Mismatch)>,
+    route: Option<Arc<str>>,
+    upstream: Option<Arc<str>>,
+    limits: Vec<Step>,
+    now: Timestamp,
+}
+
+#[derive(Debug)]
+struct Step {
+    policy: Arc<str>,
+    algorithm: String,
+    key: Vec<Described>,
+    says: Says,
+}
+
+#[derive(Debug)]
+enum Says {
+    /// The limit decides.
+    Decides(Decision),
+    /// It does not apply: the key is missing.
+    Skips,
+    /// It refuses, because the key is missing.
+    RefusesKeyless,
+}
+
+/// Explains what `spec` makes of `request` from the peer at `from`.
+pub fn explain(spec: Spec, request: Request<()>, from: IpAddr) -> Explanation {
+    let clock = Arc::new(Clock::system());
+    let now = clock.now();
+    let surroundings = Surroundings {
+        workers: 1,
+        registry: Registry::default(),
+        clock,
+        access_log: None,
+        secret: Secret::random(),
+    };
+    let snapshot = Built::new(spec, &surroundings, None).hand_over(now);
+    let (mut parts, ()) = request.into_parts();
+    add_host(parts.uri.authority().map(|host| host.as_str()), &mut parts.headers);
+    let client_ip = snapshot.client_ip.resolve(from, &parts.headers);
+    Explanation {
+        request: format!("{} {}", parts.method, parts.uri),
+        client_ip,
+        course: Target::of(&parts)
+            .map(|target| course(&snapshot, &target.head(&parts, client_ip), now)),
+    }
+}
+
+/// What a client would send for a URL.
+fn add_host(authority: Option<&str>, headers: &mut HeaderMap) {
+    let host = HeaderValue::from_str(authority.unwrap_or("localhost"));
+    if let Ok(host) = host {
+        headers.entry(HOST).or_insert(host);
+    }
+}
+
+fn course(snapshot: &Snapshot, head: &Head<'_>, now: Timestamp) -> Course {
+    let found = snapshot.router.find(head);
+    let route = found.map_or(&snapshot.unmatched, |place| &snapshot.routes[place]);
+    let others = snapshot.router.mismatches(head).into_iter();
+    Course {
+        host: head.host.to_owned(),
+        path: head.path.to_owned(),
+        others: others
+            .filter(|(place, _)| found.is_none_or(|found| *place < found))
+            .map(|(place, mismatch)| (Arc::clone(&snapshot.routes[place].name), mismatch))
+            .collect(),
+        route: found.map(|_| Arc::clone(&route.name)),
+        upstream: route.upstream.as_ref().map(|running| Arc::clone(running.upstream.name())),
+        limits: steps(snapshot, route, head, now),
+        now,
+    }
+}
+
+fn steps(snapshot: &Snapshot, route: &Route, head: &Head<'_>, now: Timestamp) -> Vec<Step> {
+    let step = |limit: &Limit| Step {
+        policy: Arc::clone(&limit.policy.name),
+        algorithm: format!("{}, {}", limit.policy.table.algorithm().kind(), limit.policy.quota),
+        key: limit.descriptor.describe(head),
+        says: match limit.descriptor.fingerprint(&snapshot.secret, head) {
+            Key::Bucket(key) => Says::Decides(limit.policy.table.peek(key, limit.cost, now)),
+            Key::Skip => Says::Skips,
+            Key::Refuse => Says::RefusesKeyless,
+        },
+    };
+    route.limits.iter().map(step).collect()
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "request   {}", self.request)?;
+        writeln!(f, "client    {}", self.client_ip)?;
+        match &self.course {
+            Ok(course) => course.fmt(f),
+            Err(error) => {
+                let (status, detail) = (error.status(), error.detail());
+                writeln!(f, "answer    {status}: {detail}")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Course {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "host      {}", self.host)?;
+        writeln!(f, "path      {}", self.path)?;
+        for (route, mismatch) in &self.others {
+            writeln!(f, "not       {route}: {mismatch}")?;
+        }
+        match &self.route {
+            Some(route) => writeln!(f, "route     {route}")?,
+            None => writeln!(f, "route     none takes it")?,
+        }
+        for step in &self.limits {
+            step.write(self.now, f)?;
+        }
+        let refused = |step: &&Step| step.refuses();
+        match (self.limits.iter().find(refused), &self.upstream) {
+            (Some(step), _) => writeln!(f, "answer    refused by {}", step.policy),
+            (None, Some(upstream)) => writeln!(f, "answer    admitted, and forwarded to {upstream}"),
+            (None, None) => writeln!(f, "answer    404 Not Found"),
+        }
+    }
+}
+
+impl Step {
+    fn refuses(&self) -> bool {
+        match &self.says {
+            Says::Decides(decision) => !decision.is_admitted(),
+            Says::Skips => false,
+            Says::RefusesKeyless => true,
+        }
+    }
+
+    fn write(&self, now: Timestamp, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "limit     {} ({})", self.policy, self.algorithm)?;
+        for Described { part, value } in &self.key {
+            match value {
+                Some(value) => writeln!(f, "  key     {part} = {value}")?,
+                None => writeln!(f, "  key     {part} is missing")?,
+            }
+        }
+        match &self.says {
+            Says::Skips => writeln!(f, "  says    does not apply without its key"),
+            Says::RefusesKeyless => writeln!(f, "  says    refuse: the key is missing"),
+            Says::Decides(decision) => match decision.outcome {
+                Outcome::Admit => {
+                    let reset = decision.reset.since(now);
+                    writeln!(f, "  says    admit: {} left, whole again in {reset:?}", decision.remaining)
+                }
+                Outcome::Refuse { retry_at: Some(at) } => {
+                    writeln!(f, "  says    refuse: admitted again in {:?}", at.since(now))
+                }
+                Outcome::Refuse { retry_at: None } => {
+                    writeln!(f, "  says    refuse: it can never be admitted")
+                }
+            },
+        }
+    }
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host => f.write_str("another host"),
+            Self::Path => f.write_str("another path"),
+            Self::Method => f.write_str("another method"),
+            Self::Header(name) => write!(f, "the header {name} is absent, or another"),
+            Self::Query(name) => write!(f, "the query parameter {name} is absent, or another"),
+        }
+    }
+}
