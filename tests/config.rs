@@ -361,3 +361,27 @@ fn every_code_is_documented() {
         );
     }
 }
+
+/// Spans come from the parser and lines from us: no text may make them disagree.
+#[test]
+fn broken_texts_are_reported_and_nothing_panics() {
+    let text = read(&root().join("tests/fixtures/config/valid/everything.yaml"));
+    let replacements = [
+        "é", "\"", "{", "&a ", "*a", "\t", "\r\n", "- ", ": ", "${", "\u{0}", "|", "🦀", "<<",
+    ];
+    for (at, c) in text.char_indices() {
+        let (before, after) = (&text[..at], &text[at + c.len_utf8()..]);
+        let replacement = replacements[at % replacements.len()];
+        for broken in [before.to_owned(), format!("{before}{replacement}{after}")] {
+            let report = match config::parse("broken.yaml", broken, &|_| None) {
+                Ok(loaded) => loaded.warnings,
+                Err(report) => report,
+            };
+            assert!(!report.to_string().is_empty());
+            report
+                .problems
+                .iter()
+                .for_each(|problem| assert_ne!(report.position(problem), Some((0, 0))));
+        }
+    }
+}
