@@ -11,7 +11,9 @@ use std::net::IpAddr;
 use http::{HeaderMap, Method};
 
 pub use descriptor::{Described, Descriptor, Key, KeyPart, OnMissingKey};
-pub use matcher::{CaseSensitivity, HostPattern, Mismatch, PathPattern, RouteMatch, Segment, TrailingSlash};
+pub use matcher::{
+    CaseSensitivity, HostPattern, Mismatch, PathPattern, RouteMatch, Segment, TrailingSlash,
+};
 pub use route::Router;
 
 /// The head of a request, as rules see it.

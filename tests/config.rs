@@ -18,7 +18,10 @@ fn fixtures(kind: &str) -> Vec<PathBuf> {
     let mut files: Vec<_> = std::fs::read_dir(directory)
         .expect("the fixtures are there")
         .map(|entry| entry.expect("the directory can be read").path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "yaml")
+        })
         .collect();
     files.sort();
     assert!(!files.is_empty());
@@ -30,7 +33,10 @@ fn read(path: &Path) -> String {
 }
 
 fn name(path: &Path) -> String {
-    path.file_name().expect("it is a file").to_string_lossy().into_owned()
+    path.file_name()
+        .expect("it is a file")
+        .to_string_lossy()
+        .into_owned()
 }
 
 fn parse(path: &Path) -> Result<Loaded, Report> {
@@ -50,20 +56,32 @@ fn the_schema_in_the_documentation_is_current() {
     if std::env::var_os("UPDATE_EXPECTED").is_some() {
         std::fs::write(&path, &generated).expect("docs/ can be written");
     }
-    assert!(read(&path) == generated, "{} is old: run `sluicegate schema` again", path.display());
+    assert!(
+        read(&path) == generated,
+        "{} is old: run `sluicegate schema` again",
+        path.display()
+    );
 }
 
 /// What an editor would say of a text; `None` when it is no YAML.
 fn accepted_by_the_schema(text: &str) -> Option<Result<(), String>> {
     let schema = serde_json::from_str(&config::json_schema()).expect("the schema is JSON");
     let validator = jsonschema::validator_for(&schema).expect("the schema is a schema");
-    let instance: serde_json::Value = serde_yaml::from_str(text.trim_start_matches('\u{feff}')).ok()?;
-    Some(validator.validate(&instance).map_err(|error| format!("{} at {}", error, error.instance_path())))
+    let instance: serde_json::Value =
+        serde_yaml::from_str(text.trim_start_matches('\u{feff}')).ok()?;
+    Some(
+        validator
+            .validate(&instance)
+            .map_err(|error| format!("{} at {}", error, error.instance_path())),
+    )
 }
 
 #[test]
 fn the_schema_accepts_what_loads() {
-    for path in fixtures("valid").into_iter().chain([root().join("config.example.yaml")]) {
+    for path in fixtures("valid")
+        .into_iter()
+        .chain([root().join("config.example.yaml")])
+    {
         let verdict = accepted_by_the_schema(&read(&path));
         assert_eq!(verdict, Some(Ok(())), "{}", path.display());
     }
@@ -75,12 +93,18 @@ fn the_schema_rejects_what_it_can_see() {
     for path in fixtures("invalid") {
         let text = read(&path);
         let rejected = accepted_by_the_schema(&text).is_some_and(|verdict| verdict.is_err());
-        let marked = text.trim_start_matches('\u{feff}').lines().any(|line| line == "# schema: rejects");
+        let marked = text
+            .trim_start_matches('\u{feff}')
+            .lines()
+            .any(|line| line == "# schema: rejects");
         if rejected != marked {
             wrong.push(path);
         }
     }
-    assert!(wrong.is_empty(), "`# schema: rejects` is missing, or wrong: {wrong:#?}");
+    assert!(
+        wrong.is_empty(),
+        "`# schema: rejects` is missing, or wrong: {wrong:#?}"
+    );
 }
 
 #[test]
@@ -92,11 +116,20 @@ fn what_is_no_text_is_reported() {
         path
     };
     let cases = [
-        (directory.path().join("missing.yaml"), "there is no such file"),
+        (
+            directory.path().join("missing.yaml"),
+            "there is no such file",
+        ),
         (directory.path().to_owned(), "it is a directory"),
         (file("empty.yaml", b""), "the configuration is empty"),
-        (file("latin-1.yaml", b"routes:\n- upstream: \xe9\n"), "it is no UTF-8 text, from line 2 on"),
-        (file("large.yaml", &vec![b'#'; (16 << 20) + 1]), "it is larger than 16 MiB"),
+        (
+            file("latin-1.yaml", b"routes:\n- upstream: \xe9\n"),
+            "it is no UTF-8 text, from line 2 on",
+        ),
+        (
+            file("large.yaml", &vec![b'#'; (16 << 20) + 1]),
+            "it is larger than 16 MiB",
+        ),
         (file("nul.yaml", b"routes: [\0]"), "unexpected character"),
     ];
     for (path, message) in cases {
@@ -108,23 +141,71 @@ fn what_is_no_text_is_reported() {
 }
 
 #[test]
+fn ten_thousand_routes_load() {
+    let route = |n: usize| {
+        format!(
+            "  - name: route-{n}\n    match: {{ hosts: [api-{n}.example.com], path: \"/v1/items-{n}/{{id}}\", methods: [GET, POST] }}\n    \
+             limits:\n      - {{ key: [client_ip, \"path:id\"], quota: 30/1s, algorithm: sliding_window }}\n    upstream: echo\n"
+        )
+    };
+    let text = std::iter::once("routes:\n".to_owned())
+        .chain((0..10_000).map(route))
+        .collect();
+    let loaded =
+        config::parse("many.yaml", text, &|_| None).unwrap_or_else(|report| panic!("{report}"));
+    assert_eq!(loaded.config.routes.len(), 10_000);
+}
+
+#[test]
 fn colours_are_for_terminals_only() {
-    let report = config::parse("x.yaml", "routes: 5".to_owned(), &|_| None).expect_err("it is wrong");
+    let report =
+        config::parse("x.yaml", "routes: 5".to_owned(), &|_| None).expect_err("it is wrong");
     assert!(report.render(config::Colour::Ansi).contains("\u{1b}["));
     assert!(!report.render(config::Colour::Plain).contains('\u{1b}'));
 }
 
 #[test]
+fn a_route_without_a_name_is_named_after_what_it_matches() {
+    let path = root().join("tests/fixtures/config/valid/titles.yaml");
+    let loaded = parse(&path).unwrap_or_else(|report| panic!("{report}"));
+    let titles: Vec<_> = loaded
+        .config
+        .routes
+        .iter()
+        .map(|route| route.title())
+        .collect();
+    assert_eq!(
+        titles,
+        [
+            "login",
+            "GET|POST *.example.com/v1/{id} ?deep=true x-a:1",
+            "/**"
+        ]
+    );
+}
+
+#[test]
 fn problems_have_a_position_and_a_path() {
-    let report = config::parse("x.yaml", "routes:\n  - upstream: no-such\n".to_owned(), &|_| None).expect_err("it is wrong");
+    let report = config::parse(
+        "x.yaml",
+        "routes:\n  - upstream: no-such\n".to_owned(),
+        &|_| None,
+    )
+    .expect_err("it is wrong");
     let problem = &report.problems[0];
     assert_eq!(report.position(problem), Some((2, 15)));
-    assert_eq!((problem.path.as_str(), problem.code), ("routes[0].upstream", config::Code::UnknownName));
+    assert_eq!(
+        (problem.path.as_str(), problem.code),
+        ("routes[0].upstream", config::Code::UnknownName)
+    );
 }
 
 #[test]
 fn valid_files_load_without_warnings() {
-    for path in fixtures("valid").into_iter().chain([root().join("config.example.yaml")]) {
+    for path in fixtures("valid")
+        .into_iter()
+        .chain([root().join("config.example.yaml")])
+    {
         match parse(&path) {
             Ok(loaded) => assert!(loaded.warnings.problems.is_empty(), "{}", loaded.warnings),
             Err(report) => panic!("{report}"),
@@ -149,4 +230,158 @@ fn invalid_files_give_the_expected_report() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The blocks between "```yaml" and "```", with the number of their first line.
+fn yaml_blocks(text: &str) -> Vec<(usize, String)> {
+    let mut blocks: Vec<(usize, String)> = Vec::new();
+    let mut is_inside = false;
+    for (index, line) in text.lines().enumerate() {
+        match line {
+            "```yaml" => {
+                is_inside = true;
+                blocks.push((index + 2, String::new()));
+            }
+            "```" => is_inside = false,
+            line if is_inside => blocks
+                .last_mut()
+                .expect("a block is open")
+                .1
+                .extend([line, "\n"]),
+            _ => {}
+        }
+    }
+    blocks
+}
+
+#[test]
+fn the_documentation_loads() {
+    let blocks = yaml_blocks(&read(&root().join("docs/configuration.md")));
+    assert!(blocks.len() > 8);
+    for (line, mut block) in blocks {
+        if !block.lines().any(|line| line == "routes:") {
+            block.push_str("routes: [{ upstream: echo }]\n");
+        }
+        let result = config::parse(&format!("configuration.md, line {line}"), block, &|_| None);
+        assert!(result.is_ok(), "{}", result.expect_err("it is no success"));
+    }
+}
+
+/// The example without the comment signs before keys and items: nothing in it is only a comment.
+fn uncommented_example() -> String {
+    let text = read(&root().join("config.example.yaml"));
+    let (header, body) = text.split_at(text.find("# workers:").expect("the first option"));
+    let body: Vec<_> = body.lines().map(uncommented).collect();
+    header.to_owned() + &body.join("\n") + "\n"
+}
+
+fn uncommented(line: &str) -> String {
+    let indent = line.len() - line.trim_start().len();
+    match line.trim_start().strip_prefix("# ") {
+        Some(rest) => line[..indent].to_owned() + rest,
+        None => line.to_owned(),
+    }
+}
+
+#[test]
+fn the_example_loads_with_every_option_in_use() {
+    let text = uncommented_example()
+        .replace("headers: [ietf]  ", "headers: [x-ratelimit]  ")
+        .replace("format: auto", "format: text");
+    match config::parse("config.example.yaml", text, &|_| None) {
+        Ok(loaded) => {
+            assert_eq!(loaded.config.listeners.len(), 2);
+            let warnings: Vec<_> = loaded
+                .warnings
+                .problems
+                .iter()
+                .map(|problem| problem.path.as_str())
+                .collect();
+            assert_eq!(warnings, ["upstreams.api"], "{}", loaded.warnings);
+        }
+        Err(report) => panic!("{report}"),
+    }
+}
+
+/// Every name of a key in the JSON Schema.
+fn keys(schema: &serde_json::Value, found: &mut std::collections::BTreeSet<String>) {
+    match schema {
+        serde_json::Value::Object(object) => {
+            if let Some(serde_json::Value::Object(properties)) = object.get("properties") {
+                found.extend(properties.keys().cloned());
+            }
+            object.values().for_each(|value| keys(value, found));
+        }
+        serde_json::Value::Array(items) => items.iter().for_each(|item| keys(item, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_key_is_documented_and_in_the_example() {
+    let mut found = std::collections::BTreeSet::new();
+    keys(
+        &serde_json::from_str(&config::json_schema()).expect("the schema is JSON"),
+        &mut found,
+    );
+    assert!(found.len() > 60, "{found:?}");
+    let documentation = read(&root().join("docs/configuration.md"));
+    let example = uncommented_example();
+    let in_table = |key: &str| {
+        let names = documentation
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+        names
+            .flat_map(|(name, _)| name.split(['.', '[']))
+            .any(|name| name == key)
+    };
+    let missing: Vec<_> = found.iter().filter(|key| !in_table(key)).collect();
+    assert!(
+        missing.is_empty(),
+        "not in docs/configuration.md: {missing:?}"
+    );
+    let missing: Vec<_> = found
+        .iter()
+        .filter(|key| !example.contains(&format!("{key}:")))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "not in config.example.yaml: {missing:?}"
+    );
+}
+
+#[test]
+fn every_code_is_documented() {
+    let documentation = read(&root().join("docs/configuration.md"));
+    for code in config::Code::ALL {
+        assert!(
+            documentation.contains(&format!("| `{}` |", code.as_str())),
+            "{}",
+            code.as_str()
+        );
+    }
+}
+
+/// Spans come from the parser and lines from us: no text may make them disagree.
+#[test]
+fn broken_texts_are_reported_and_nothing_panics() {
+    let text = read(&root().join("tests/fixtures/config/valid/everything.yaml"));
+    let replacements = [
+        "é", "\"", "{", "&a ", "*a", "\t", "\r\n", "- ", ": ", "${", "\u{0}", "|", "🦀", "<<",
+    ];
+    for (at, c) in text.char_indices() {
+        let (before, after) = (&text[..at], &text[at + c.len_utf8()..]);
+        let replacement = replacements[at % replacements.len()];
+        for broken in [before.to_owned(), format!("{before}{replacement}{after}")] {
+            let report = match config::parse("broken.yaml", broken, &|_| None) {
+                Ok(loaded) => loaded.warnings,
+                Err(report) => report,
+            };
+            assert!(!report.to_string().is_empty());
+            report
+                .problems
+                .iter()
+                .for_each(|problem| assert_ne!(report.position(problem), Some((0, 0))));
+        }
+    }
 }

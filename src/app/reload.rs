@@ -39,7 +39,12 @@ impl Reloader {
 
     /// The files whose change is a reason to reload.
     pub(super) fn files(&self) -> Vec<PathBuf> {
-        self.source.file().into_iter().map(PathBuf::from).chain(self.files.clone()).collect()
+        self.source
+            .file()
+            .into_iter()
+            .map(PathBuf::from)
+            .chain(self.files.clone())
+            .collect()
     }
 
     /// How the process is to end.
@@ -49,12 +54,18 @@ impl Reloader {
 
     /// Reads the configuration again. A bad one changes nothing, and is reported.
     pub(super) async fn reload(&mut self, gateway: &Gateway) {
-        let prepared = prepare(self.source.clone(), self.surroundings.clone(), gateway.snapshot());
+        let prepared = prepare(
+            self.source.clone(),
+            self.surroundings.clone(),
+            gateway.snapshot(),
+        );
         match tokio::task::spawn_blocking(prepared).await {
             Ok(Ok(prepared)) => self.apply(prepared, gateway),
             Ok(Err(report)) => {
                 self.metrics.failed();
-                tracing::error!("the configuration is not reloaded; the old one serves on\n{report}");
+                tracing::error!(
+                    "the configuration is not reloaded; the old one serves on\n{report}"
+                );
             }
             Err(panicked) => {
                 self.metrics.failed();
@@ -69,7 +80,8 @@ impl Reloader {
         self.adopt(&compiled.server);
         self.shutdown = compiled.shutdown;
         self.files = compiled.files;
-        self.metrics.reloaded(&compiled.hash, seconds(&self.surroundings));
+        self.metrics
+            .reloaded(&compiled.hash, seconds(&self.surroundings));
         tracing::info!(hash = compiled.hash, "the configuration is reloaded");
     }
 
@@ -84,9 +96,16 @@ impl Reloader {
             }
         }
         let listeners = self.server.listeners.len() == new.listeners.len()
-            && self.server.listeners.iter().zip(&new.listeners).all(|(a, b)| same(a, b));
+            && self
+                .server
+                .listeners
+                .iter()
+                .zip(&new.listeners)
+                .all(|(a, b)| same(a, b));
         if !listeners || self.server.workers != new.workers || self.server.client != new.client {
-            tracing::warn!("changes of workers, listeners and client bounds take effect at a restart");
+            tracing::warn!(
+                "changes of workers, listeners and client bounds take effect at a restart"
+            );
         }
     }
 }

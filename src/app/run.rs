@@ -20,8 +20,8 @@ use crate::clock::Clock;
 use crate::config::{Compiled, Report, Source};
 use crate::http_ext::connection::Connection;
 use crate::limiter::Secret;
-use crate::proxy::build::{Built, Surroundings};
 use crate::proxy::Gateway;
+use crate::proxy::build::{Built, Surroundings};
 use crate::proxy::gateway::ClientService;
 use crate::server::{self, Server, StartError};
 use crate::telemetry::access_log::AccessLog;
@@ -63,7 +63,9 @@ impl Failure {
 /// # Errors
 /// When it cannot start; then nothing has been served.
 pub fn run(source: Source) -> Result<(), Failure> {
-    let compiled = source.compile().map_err(|report| Failure::Config(Box::new(report)))?;
+    let compiled = source
+        .compile()
+        .map_err(|report| Failure::Config(Box::new(report)))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -60,7 +60,10 @@ impl Watch {
     /// Watches `files` from now on.
     pub(super) fn set_files(&mut self, files: Vec<PathBuf>) {
         let directories = |files: &[PathBuf]| -> HashSet<PathBuf> {
-            files.iter().map(|file| directory(file).to_owned()).collect()
+            files
+                .iter()
+                .map(|file| directory(file).to_owned())
+                .collect()
         };
         let (old, new) = (directories(&self.files), directories(&files));
         if let Some(watcher) = &mut self.watcher {
@@ -122,7 +125,9 @@ mod tests {
 
     async fn notices(watch: &mut Watch) {
         let limit = Duration::from_secs(20);
-        timeout(limit, watch.changed()).await.expect("the change is noticed");
+        timeout(limit, watch.changed())
+            .await
+            .expect("the change is noticed");
     }
 
     #[tokio::test]

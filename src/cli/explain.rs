@@ -63,7 +63,10 @@ impl Options {
         let method = Method::from_bytes(self.method.as_bytes())
             .map_err(|_| wrong("method", &self.method, "GET"))?;
         let example = "http://api.example.com/v1/search?q=x";
-        let uri: Uri = self.url.parse().map_err(|_| wrong("URL", &self.url, example))?;
+        let uri: Uri = self
+            .url
+            .parse()
+            .map_err(|_| wrong("URL", &self.url, example))?;
         let mut request = Request::new(());
         *request.method_mut() = method;
         *request.uri_mut() = uri;

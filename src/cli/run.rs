@@ -36,13 +36,28 @@ pub(super) struct Options {
     #[arg(long, value_name = "QUOTA", requires = "upstream")]
     limit: Option<String>,
     /// Whose limit it is: client_ip, header:NAME, cookie:NAME, ...
-    #[arg(long, value_name = "PART", default_value = "client_ip", requires = "upstream")]
+    #[arg(
+        long,
+        value_name = "PART",
+        default_value = "client_ip",
+        requires = "upstream"
+    )]
     key: String,
     /// Where clients connect
-    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:8080", requires = "upstream")]
+    #[arg(
+        long,
+        value_name = "ADDR",
+        default_value = "0.0.0.0:8080",
+        requires = "upstream"
+    )]
     listen: String,
     /// Where /metrics, /livez and /readyz are
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9980", requires = "upstream")]
+    #[arg(
+        long,
+        value_name = "ADDR",
+        default_value = "127.0.0.1:9980",
+        requires = "upstream"
+    )]
     admin: String,
 }
 
@@ -92,7 +107,10 @@ impl Options {
 /// The configuration that is asked for, or the first that is there, or the built-in example.
 pub(super) fn find(asked: Option<PathBuf>) -> Source {
     let variable = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
-    let there = PLACES.into_iter().map(PathBuf::from).find(|place| place.exists());
+    let there = PLACES
+        .into_iter()
+        .map(PathBuf::from)
+        .find(|place| place.exists());
     match asked.or(variable.map(PathBuf::from)).or(there) {
         Some(path) => Source::File(path),
         None => {

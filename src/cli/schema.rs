@@ -16,6 +16,8 @@ Example:
 pub(super) struct Options {}
 
 pub(super) fn schema(_: &Options) -> ExitCode {
-    let written = io::stdout().lock().write_all(config::json_schema().as_bytes());
+    let written = io::stdout()
+        .lock()
+        .write_all(config::json_schema().as_bytes());
     super::finish(written, ExitCode::SUCCESS)
 }

@@ -15,13 +15,13 @@ use super::load::Loaded;
 use super::schema::{AccessLogFormat, ClientIpHeader, HeaderStyle};
 use super::value::LogPath;
 use super::{Report, schema};
-use policies::Policies;
-use upstreams::Upstreams;
 use crate::http_ext::client_ip::{ClientIp, Header};
 use crate::proxy::limit_headers::Style;
 use crate::proxy::snapshot;
 use crate::server::Spec as ServerSpec;
 use crate::telemetry::access_log::{AccessLogSpec, Format, Target};
+use policies::Policies;
+use upstreams::Upstreams;
 
 /// A configuration, in the terms of the layers that run it.
 #[derive(Debug)]
@@ -77,7 +77,10 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
     Ok(Compiled {
         server,
         admin: config.admin.address.get(),
-        access_log: config.access_log.as_ref().and_then(|log| compiler.access_log(log)),
+        access_log: config
+            .access_log
+            .as_ref()
+            .and_then(|log| compiler.access_log(log)),
         shutdown: Shutdown {
             delay: config.shutdown.delay.get(),
             deadline: config.shutdown.deadline.get(),
@@ -106,10 +109,14 @@ impl Compiler<'_> {
         let mut policies = Policies::new(config);
         let mut upstreams = Upstreams::default();
         let context = routes::Context::new(config, &mut policies);
-        let routes = config.routes.iter().zip(routes::names(config)).map(|(route, name)| {
-            let upstream = self.upstream(config, &mut upstreams, &route.upstream);
-            context.route(route, name, &mut policies, upstream)
-        });
+        let routes = config
+            .routes
+            .iter()
+            .zip(routes::names(config))
+            .map(|(route, name)| {
+                let upstream = self.upstream(config, &mut upstreams, &route.upstream);
+                context.route(route, name, &mut policies, upstream)
+            });
         let routes = routes.collect();
         let unmatched = context.unmatched(&policies);
         self.findings.append(&mut policies.findings);
@@ -120,7 +127,12 @@ impl Compiler<'_> {
             unmatched,
             client_ip: client_ip(&config.client_ip),
             body_timeout: config.client.timeouts.body.get(),
-            styles: config.responses.headers.iter().map(|style| style_of(**style)).collect(),
+            styles: config
+                .responses
+                .headers
+                .iter()
+                .map(|style| style_of(**style))
+                .collect(),
             max_size: config.store.memory.max_size.bytes(),
         }
     }

@@ -8,7 +8,7 @@ mod error;
 use serde::de::{Deserialize, Deserializer, Expected, Visitor};
 
 use super::diagnostic::Code;
-use super::document::{NodeId, Style, Value};
+use super::document::{NodeId, Value};
 use super::finding::{Finding, Findings, Part};
 use super::nearest;
 use access::{Entries, Form, Items, LocatedParts, Word};
@@ -23,8 +23,14 @@ pub(super) const BY_FORM: &str = "$form";
 /// Reads a `T` from the whole document; `None` when something is wrong that nothing can stand in
 /// for, which the findings then say.
 pub(super) fn decode<T: for<'de> Deserialize<'de>>(findings: &Findings<'_>) -> Option<T> {
-    let reader = Reader { findings, node: NodeId::ROOT, part: Part::Whole };
-    T::deserialize(reader).map_err(|error| findings.add(error.into_finding(reader))).ok()
+    let reader = Reader {
+        findings,
+        node: NodeId::ROOT,
+        part: Part::Whole,
+    };
+    T::deserialize(reader)
+        .map_err(|error| findings.add(error.into_finding(reader)))
+        .ok()
 }
 
 /// A deserializer over one value, or over its key.
@@ -41,7 +47,10 @@ impl<'a> Reader<'a> {
     }
 
     fn key(self) -> Self {
-        Self { part: Part::Key, ..self }
+        Self {
+            part: Part::Key,
+            ..self
+        }
     }
 
     fn value(self) -> &'a Value {
@@ -50,10 +59,9 @@ impl<'a> Reader<'a> {
 
     /// The value, which must be there: `key:` with nothing after it is a mistake everywhere.
     fn present(self) -> Result<&'a Value, DecodeError> {
-        let value = self.value();
-        match is_null(value) {
-            true => Err(self.no_value()),
-            false => Ok(value),
+        match self.value() {
+            Value::Null => Err(self.no_value()),
+            value => Ok(value),
         }
     }
 
@@ -62,9 +70,12 @@ impl<'a> Reader<'a> {
             Some(key) => Finding::error(self.node, Code::NoValue, format!("`{key}` has no value"))
                 .help("give it one, or remove the key")
                 .at_key(),
-            None if self.node == NodeId::ROOT => Finding::error(self.node, Code::NoValue, "the configuration is empty")
-                .help("the smallest one is `routes: [{ upstream: echo }]`"),
-            None => Finding::error(self.node, Code::NoValue, "an item without a value").help("give it one, or remove it"),
+            None if self.node == NodeId::ROOT => {
+                Finding::error(self.node, Code::NoValue, "the configuration is empty")
+                    .help("the smallest one is `routes: [{ upstream: echo }]`")
+            }
+            None => Finding::error(self.node, Code::NoValue, "an item without a value")
+                .help("give it one, or remove it"),
         };
         DecodeError::Placed(Box::new(finding))
     }
@@ -81,17 +92,18 @@ impl<'a> Reader<'a> {
     fn report_unknown_keys(self, children: &[NodeId], known: &[&str]) {
         let document = self.findings.document;
         for &child in children {
-            let Some(key) = document.key(child).filter(|key| !known.contains(key)) else { continue };
+            let Some(key) = document.key(child).filter(|key| !known.contains(key)) else {
+                continue;
+            };
             let message = format!("unknown key `{key}`");
             let help = nearest::advice(key, known, "known keys here");
-            self.findings.add(Finding::error(child, Code::UnknownKey, message).help(help).at_key());
+            self.findings.add(
+                Finding::error(child, Code::UnknownKey, message)
+                    .help(help)
+                    .at_key(),
+            );
         }
     }
-}
-
-fn is_null(value: &Value) -> bool {
-    let Value::Scalar { text, style: Style::Plain, .. } = value else { return false };
-    matches!(&**text, "" | "~" | "null" | "Null" | "NULL")
 }
 
 /// A value in a few words, for an error.
@@ -99,8 +111,8 @@ fn describe(value: &Value) -> String {
     match value {
         Value::Sequence(_) => "a list".to_owned(),
         Value::Mapping(_) => "a mapping".to_owned(),
-        Value::Scalar { text, style: Style::Quoted, .. } => format!("the text `{text}`"),
         Value::Scalar { text, .. } => format!("`{text}`"),
+        Value::Null => "nothing".to_owned(),
     }
 }
 
@@ -113,6 +125,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         }
         self.place(match self.present()? {
             Value::Scalar { text, .. } => visitor.visit_str(text),
+            Value::Null => visitor.visit_unit(),
             Value::Sequence(items) => visitor.visit_seq(Items::new(self, items)),
             Value::Mapping(entries) => visitor.visit_map(Entries::new(self, entries)),
         })
@@ -122,7 +135,9 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     /// `1.10`, `no` and `12:30` are no traps.
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         if self.part == Part::Key {
-            return self.place(visitor.visit_str(self.findings.document.key(self.node).unwrap_or_default()));
+            return self.place(
+                visitor.visit_str(self.findings.document.key(self.node).unwrap_or_default()),
+            );
         }
         self.place(match self.present()? {
             Value::Scalar { text, .. } => visitor.visit_str(text),
@@ -152,14 +167,18 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         self.place(match self.present()? {
             Value::Sequence(items) => visitor.visit_seq(Items::new(self, items)),
-            _ => Err(self.mismatch(&"a list").with_help("write `[..]`, or a line `- ..` for each item".to_owned())),
+            _ => Err(self
+                .mismatch(&"a list")
+                .with_help("write `[..]`, or a line `- ..` for each item".to_owned())),
         })
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         self.place(match self.present()? {
             Value::Mapping(entries) => visitor.visit_map(Entries::new(self, entries)),
-            _ => Err(self.mismatch(&"a mapping").with_help("write `name: ..` lines, or `{ name: .. }`".to_owned())),
+            _ => Err(self
+                .mismatch(&"a mapping")
+                .with_help("write `name: ..` lines, or `{ name: .. }`".to_owned())),
         })
     }
 
@@ -174,7 +193,9 @@ impl<'de> Deserializer<'de> for Reader<'_> {
                 self.report_unknown_keys(entries, fields);
                 visitor.visit_map(Entries::of_fields(self, entries, fields))
             }
-            _ => Err(self.mismatch(&"a mapping").with_help(format!("its keys are {}", nearest::list(fields)))),
+            _ => Err(self
+                .mismatch(&"a mapping")
+                .with_help(format!("its keys are {}", nearest::list(fields)))),
         })
     }
 
@@ -192,7 +213,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             });
         }
         let form = match value {
-            Value::Scalar { .. } => "scalar",
+            Value::Scalar { .. } | Value::Null => "scalar",
             Value::Sequence(_) => "sequence",
             Value::Mapping(_) => "mapping",
         };

@@ -24,9 +24,15 @@ impl Source {
     /// The line and the column, both from 1 and the column in characters, of a byte offset.
     pub fn position(&self, offset: usize) -> (usize, usize) {
         let before = &self.text.as_bytes()[..offset.min(self.text.len())];
-        let line_start = before.iter().rposition(|&b| b == b'\n').map_or(0, |newline| newline + 1);
+        let line_start = before
+            .iter()
+            .rposition(|&b| b == b'\n')
+            .map_or(0, |newline| newline + 1);
         let line = before.iter().filter(|&&b| b == b'\n').count() + 1;
-        let column = String::from_utf8_lossy(&before[line_start..]).chars().count() + 1;
+        let column = String::from_utf8_lossy(&before[line_start..])
+            .chars()
+            .count()
+            + 1;
         (line, column)
     }
 }
@@ -167,7 +173,10 @@ impl Report {
 
     /// A report of one problem that is about the file as a whole.
     pub fn of_file(name: &str, message: String, help: Option<String>) -> Self {
-        let source = Source { name: name.to_owned(), text: String::new() };
+        let source = Source {
+            name: name.to_owned(),
+            text: String::new(),
+        };
         let problem = Problem {
             severity: Severity::Error,
             code: Code::Unreadable,
@@ -177,12 +186,17 @@ impl Report {
             related: Vec::new(),
             help,
         };
-        Self { source: Arc::new(source), problems: vec![problem] }
+        Self {
+            source: Arc::new(source),
+            problems: vec![problem],
+        }
     }
 
     /// Whether anything forbids the use of the configuration.
     pub fn has_errors(&self) -> bool {
-        self.problems.iter().any(|problem| problem.severity == Severity::Error)
+        self.problems
+            .iter()
+            .any(|problem| problem.severity == Severity::Error)
     }
 
     /// The name of the file.
@@ -192,7 +206,10 @@ impl Report {
 
     /// The line and column of a problem, both from 1; `None` when it is about the whole file.
     pub fn position(&self, problem: &Problem) -> Option<(usize, usize)> {
-        problem.span.as_ref().map(|span| self.source.position(span.start))
+        problem
+            .span
+            .as_ref()
+            .map(|span| self.source.position(span.start))
     }
 
     /// The report as text, a block a problem and a closing line that counts them.
@@ -206,7 +223,12 @@ impl Report {
             text.push_str(&renderer.render(&[self.group(problem)]));
             text.push_str("\n\n");
         }
-        if let Some(more) = self.problems.len().checked_sub(PRINTED).filter(|&more| more > 0) {
+        if let Some(more) = self
+            .problems
+            .len()
+            .checked_sub(PRINTED)
+            .filter(|&more| more > 0)
+        {
             text.push_str(&format!("... and {more} more\n\n"));
         }
         text.push_str(&self.summary());
@@ -214,14 +236,21 @@ impl Report {
     }
 
     fn summary(&self) -> String {
-        let errors = self.problems.iter().filter(|p| p.severity == Severity::Error).count();
+        let errors = self
+            .problems
+            .iter()
+            .filter(|p| p.severity == Severity::Error)
+            .count();
         let warnings = self.problems.len() - errors;
         let count = |n: usize, what: &str| match n {
             0 => None,
             1 => Some(format!("1 {what}")),
             n => Some(format!("{n} {what}s")),
         };
-        let counts: Vec<_> = [count(errors, "error"), count(warnings, "warning")].into_iter().flatten().collect();
+        let counts: Vec<_> = [count(errors, "error"), count(warnings, "warning")]
+            .into_iter()
+            .flatten()
+            .collect();
         match counts.is_empty() {
             true => format!("{}: no problems", self.source.name),
             false => format!("{}: {}", self.source.name, counts.join(", ")),
@@ -233,7 +262,11 @@ impl Report {
             Severity::Error => Level::ERROR,
             Severity::Warning => Level::WARNING,
         };
-        let mut group = Group::with_title(level.primary_title(&problem.message).id(problem.code.as_str()));
+        let mut group = Group::with_title(
+            level
+                .primary_title(&problem.message)
+                .id(problem.code.as_str()),
+        );
         group = match &problem.span {
             Some(span) => group.element(self.snippet(span, &problem.related)),
             None => group.element(annotate_snippets::Origin::path(&self.source.name)),
@@ -254,14 +287,24 @@ impl Report {
         related: &'a [(Range<usize>, String)],
     ) -> Snippet<'a, annotate_snippets::Annotation<'a>> {
         let text = &self.source.text;
-        let first = related.iter().map(|(other, _)| other.start).fold(span.start, usize::min);
-        let last = related.iter().map(|(other, _)| other.end).fold(span.end, usize::max);
-        let start = text[..first].rfind('\n').map_or(0, |newline| newline + 1);
-        let end = text[last..].find('\n').map_or(text.len(), |newline| last + newline);
-        let within = |range: &Range<usize>| range.start - start..range.end - start;
-        let others = related
+        let first = related
             .iter()
-            .map(|(other, label)| AnnotationKind::Context.span(within(other)).label(label.as_str()));
+            .map(|(other, _)| other.start)
+            .fold(span.start, usize::min);
+        let last = related
+            .iter()
+            .map(|(other, _)| other.end)
+            .fold(span.end, usize::max);
+        let start = text[..first].rfind('\n').map_or(0, |newline| newline + 1);
+        let end = text[last..]
+            .find('\n')
+            .map_or(text.len(), |newline| last + newline);
+        let within = |range: &Range<usize>| range.start - start..range.end - start;
+        let others = related.iter().map(|(other, label)| {
+            AnnotationKind::Context
+                .span(within(other))
+                .label(label.as_str())
+        });
         Snippet::source(text[start..end].trim_end_matches('\r'))
             .line_start(self.source.position(start).0)
             .path(&self.source.name)

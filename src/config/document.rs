@@ -59,19 +59,16 @@ enum Step {
 /// A value as it was written, variables replaced.
 #[derive(Debug)]
 pub(super) enum Value {
-    /// `text` is what the parser made of it; plain scalars are not interpreted yet.
-    Scalar { text: Box<str>, style: Style, origin: Origin },
+    /// A text, a number, a boolean: the key it stands under says what it means.
+    Scalar {
+        text: Box<str>,
+        origin: Origin,
+    },
+    /// Nothing.
+    Null,
     Sequence(Vec<NodeId>),
     /// The keys are with the values: see [`Document::key`].
     Mapping(Vec<NodeId>),
-}
-
-/// Whether a scalar may be a number, a boolean or null.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Style {
-    Plain,
-    /// In quotes, or a block: always text.
-    Quoted,
 }
 
 /// Whether a scalar is what stands in the file.
@@ -88,9 +85,13 @@ impl Document {
     /// # Errors
     ///
     /// Reports the first syntax error, or all duplicate keys.
-    pub(super) fn parse(source: Source, environment: &Environment<'_>) -> Result<(Self, Vec<Finding>), Report> {
+    pub(super) fn parse(
+        source: Source,
+        environment: &Environment<'_>,
+    ) -> Result<(Self, Vec<Finding>), Report> {
         let source = Arc::new(source);
-        let tree = yaml::parse(&source).map_err(|problems| Report::new(Arc::clone(&source), problems))?;
+        let tree =
+            yaml::parse(&source).map_err(|problems| Report::new(Arc::clone(&source), problems))?;
         Ok(build::document(&source, tree, environment))
     }
 
@@ -101,7 +102,10 @@ impl Document {
 
     /// A report of these findings; those about absent nodes point at the whole file.
     pub(super) fn report(&self, findings: Vec<Finding>) -> Report {
-        let problems = findings.into_iter().map(|finding| self.problem(finding)).collect();
+        let problems = findings
+            .into_iter()
+            .map(|finding| self.problem(finding))
+            .collect();
         Report::new(Arc::clone(&self.source), problems)
     }
 
@@ -125,21 +129,27 @@ impl Document {
             steps.push(step);
             node = *parent;
         }
-        steps.into_iter().rev().fold(String::new(), |mut path, step| {
-            match step {
-                Step::Root => {}
-                Step::Index(index) => path.push_str(&format!("[{index}]")),
-                Step::Key { name, .. } => {
-                    path.push_str(if path.is_empty() { "" } else { "." });
-                    path.push_str(&quoted(name));
+        steps
+            .into_iter()
+            .rev()
+            .fold(String::new(), |mut path, step| {
+                match step {
+                    Step::Root => {}
+                    Step::Index(index) => path.push_str(&format!("[{index}]")),
+                    Step::Key { name, .. } => {
+                        path.push_str(if path.is_empty() { "" } else { "." });
+                        path.push_str(&quoted(name));
+                    }
                 }
-            }
-            path
-        })
+                path
+            })
     }
 
     fn problem(&self, finding: Finding) -> Problem {
-        let related = finding.related.into_iter().filter_map(|(node, label)| Some((self.span(node, Part::Whole)?, label)));
+        let related = finding
+            .related
+            .into_iter()
+            .filter_map(|(node, label)| Some((self.span(node, Part::Whole)?, label)));
         Problem {
             severity: finding.severity,
             code: finding.code,
@@ -156,7 +166,9 @@ impl Document {
         if node == NodeId::ABSENT {
             return None;
         }
-        let Node { step, span, value, .. } = self.node(node);
+        let Node {
+            step, span, value, ..
+        } = self.node(node);
         let wanted = match (step, value, part) {
             (Step::Key { span: key, .. }, _, Part::Key) => key,
             (Step::Key { span: key, .. }, Value::Sequence(_) | Value::Mapping(_), _) => key,
@@ -168,7 +180,7 @@ impl Document {
                 Some(&first) => return self.span(first, Part::Whole),
                 None => span,
             },
-            (_, Value::Scalar { .. }, _) => span,
+            (_, Value::Scalar { .. } | Value::Null, _) => span,
         };
         let wanted = wanted.start as usize..wanted.end as usize;
         Some(self.first_line(wanted))

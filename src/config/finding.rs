@@ -44,7 +44,10 @@ impl Finding {
 
     /// A finding that only deserves attention.
     pub fn warning(node: NodeId, code: Code, message: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, ..Self::error(node, code, message) }
+        Self {
+            severity: Severity::Warning,
+            ..Self::error(node, code, message)
+        }
     }
 
     /// Says what to do.
@@ -81,21 +84,35 @@ pub(super) struct Findings<'a> {
 impl<'a> Findings<'a> {
     /// Starts with what was found before.
     pub(super) fn new(document: &'a Document, earlier: Vec<Finding>) -> Self {
-        let findings = Self { document, list: RefCell::default(), places: RefCell::default() };
-        earlier.into_iter().for_each(|finding| findings.add(finding));
+        let findings = Self {
+            document,
+            list: RefCell::default(),
+            places: RefCell::default(),
+        };
+        earlier
+            .into_iter()
+            .for_each(|finding| findings.add(finding));
         findings
     }
 
     /// Adds a finding, unless it is a consequence: its place already has one, or is nowhere, which
     /// is where the defaults stand that replace what could not be read.
     pub(super) fn add(&self, finding: Finding) {
-        if finding.node != NodeId::ABSENT && self.places.borrow_mut().insert((finding.node, finding.part)) {
+        if finding.node != NodeId::ABSENT
+            && self
+                .places
+                .borrow_mut()
+                .insert((finding.node, finding.part))
+        {
             self.list.borrow_mut().push(finding);
         }
     }
 
     pub(super) fn has_errors(&self) -> bool {
-        self.list.borrow().iter().any(|finding| finding.severity == Severity::Error)
+        self.list
+            .borrow()
+            .iter()
+            .any(|finding| finding.severity == Severity::Error)
     }
 
     /// The errors, or else the warnings: beside an error, much is unused only because of it.

@@ -52,7 +52,10 @@ pub fn load(path: &Path) -> Result<Loaded, Report> {
     let name = path.display().to_string();
     let text = read(path, &name)?;
     let directory = path.parent().unwrap_or(Path::new("")).to_owned();
-    parse(&name, text, &|name| std::env::var(name).ok()).map(|loaded| Loaded { directory, ..loaded })
+    parse(&name, text, &|name| std::env::var(name).ok()).map(|loaded| Loaded {
+        directory,
+        ..loaded
+    })
 }
 
 /// Reads and checks a file, and reports all that was found, warnings included.
@@ -72,7 +75,10 @@ pub fn parse(name: &str, text: String, environment: &Environment<'_>) -> Result<
         None => text,
     };
     let hash = format!("{:016x}", SipHasher13::new().hash(text.as_bytes()));
-    let source = Source { name: name.to_owned(), text };
+    let source = Source {
+        name: name.to_owned(),
+        text,
+    };
     let (document, earlier) = Document::parse(source, environment)?;
     let findings = Findings::new(&document, earlier);
     let config: Option<Config> = decode::decode(&findings);
@@ -82,7 +88,13 @@ pub fn parse(name: &str, text: String, environment: &Environment<'_>) -> Result<
     let sound = config.filter(|_| !findings.has_errors());
     let report = document.report(findings.into_list());
     match sound {
-        Some(config) => Ok(Loaded { config, document, warnings: report, directory: PathBuf::new(), hash }),
+        Some(config) => Ok(Loaded {
+            config,
+            document,
+            warnings: report,
+            directory: PathBuf::new(),
+            hash,
+        }),
         None => Err(report),
     }
 }
@@ -93,18 +105,30 @@ fn read(path: &Path, name: &str) -> Result<String, Report> {
     let result = File::open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes));
     if let Err(error) = result {
         return Err(match error.kind() {
-            ErrorKind::NotFound => fail("there is no such file".to_owned(), "look at the path, or at the working directory"),
+            ErrorKind::NotFound => fail(
+                "there is no such file".to_owned(),
+                "look at the path, or at the working directory",
+            ),
             ErrorKind::IsADirectory => fail("it is a directory".to_owned(), "name the file within"),
-            ErrorKind::PermissionDenied => fail("it may not be read".to_owned(), "look at its permissions and its owner"),
+            ErrorKind::PermissionDenied => fail(
+                "it may not be read".to_owned(),
+                "look at its permissions and its owner",
+            ),
             _ => fail(format!("it cannot be read: {error}"), "try `cat` on it"),
         });
     }
     if bytes.len() as u64 > MAX_FILE {
-        return Err(fail(format!("it is larger than {} MiB", MAX_FILE >> 20), "is it the right file?"));
+        return Err(fail(
+            format!("it is larger than {} MiB", MAX_FILE >> 20),
+            "is it the right file?",
+        ));
     }
     String::from_utf8(bytes).map_err(|error| {
         let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = valid.iter().filter(|&&b| b == b'\n').count() + 1;
-        fail(format!("it is no UTF-8 text, from line {line} on"), "save it as UTF-8")
+        fail(
+            format!("it is no UTF-8 text, from line {line} on"),
+            "save it as UTF-8",
+        )
     })
 }

@@ -34,7 +34,10 @@ pub type Table<K, V> = Located<BTreeMap<Located<K>, Located<V>>>;
 impl<T> From<T> for Located<T> {
     /// A value that stands nowhere.
     fn from(value: T) -> Self {
-        Self { value, node: NodeId::ABSENT }
+        Self {
+            value,
+            node: NodeId::ABSENT,
+        }
     }
 }
 
@@ -101,9 +104,14 @@ impl<'de, T: Deserialize<'de> + Default> Visitor<'de> for LocatedVisitor<T> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Located<T>, A::Error> {
-        let node = parts.next_element()?.ok_or_else(|| A::Error::invalid_length(0, &self))?;
+        let node = parts
+            .next_element()?
+            .ok_or_else(|| A::Error::invalid_length(0, &self))?;
         let value = parts.next_element().ok().flatten().unwrap_or_default();
-        Ok(Located { value, node: NodeId::from_index(node) })
+        Ok(Located {
+            value,
+            node: NodeId::from_index(node),
+        })
     }
 }
 

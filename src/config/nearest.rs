@@ -13,8 +13,13 @@ pub(super) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let word = word.to_lowercase();
     let bound = (word.chars().count() / 3).max(1);
     let distance = |candidate: &str| strsim::osa_distance(&word, &candidate.to_lowercase());
-    let by_distance = known.iter().map(|&candidate| (distance(candidate), candidate));
-    by_distance.filter(|&(distance, _)| distance <= bound).min_by_key(|&(distance, _)| distance).map(|(_, near)| near)
+    let by_distance = known
+        .iter()
+        .map(|&candidate| (distance(candidate), candidate));
+    by_distance
+        .filter(|&(distance, _)| distance <= bound)
+        .min_by_key(|&(distance, _)| distance)
+        .map(|(_, near)| near)
 }
 
 /// The words in backquotes, joined with commas.
@@ -31,7 +36,13 @@ mod tests {
     fn suggests_what_is_close_and_lists_what_is_not() {
         let known = ["limits", "upstream", "match"];
         assert_eq!(advice("limts", &known, "known"), "did you mean `limits`?");
-        assert_eq!(advice("Upstreams", &known, "known"), "did you mean `upstream`?");
-        assert_eq!(advice("colour", &known, "known"), "known: `limits`, `upstream`, `match`");
+        assert_eq!(
+            advice("Upstreams", &known, "known"),
+            "did you mean `upstream`?"
+        );
+        assert_eq!(
+            advice("colour", &known, "known"),
+            "known: `limits`, `upstream`, `match`"
+        );
     }
 }

@@ -18,8 +18,8 @@ use super::located::{List, Located, Table};
 use super::value::{Duration, Name, Whole, Workers};
 
 pub use admin::{AccessLog, AccessLogFormat, Admin, Shutdown};
-pub use json::json_schema;
 pub use client::{BodySize, Client, ClientIp, ClientIpHeader, ClientTimeouts, HeadSize};
+pub use json::json_schema;
 pub use listener::{Certificate, Listener, Protocol, Tls, TlsVersion};
 pub use policy::{AlgorithmName, Key, Limit, MaxKeys, OnFull, Policy, WindowStart};
 pub use responses::{Action, BodyFormat, HeaderStyle, OnLimit, Responses};

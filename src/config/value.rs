@@ -48,7 +48,11 @@ impl ValueError {
         let mut line = || lines.next().map(str::to_owned);
         let message = line().unwrap_or_default();
         let expected = line().unwrap_or_else(|| "another value".to_owned());
-        Self { message, expected, help: line() }
+        Self {
+            message,
+            expected,
+            help: line(),
+        }
     }
 }
 

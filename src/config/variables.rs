@@ -37,7 +37,10 @@ pub(super) fn replace(
     Ok(Some(result))
 }
 
-fn value_of(inside: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<String, VariableError> {
+fn value_of(
+    inside: &str,
+    lookup: &dyn Fn(&str) -> Option<String>,
+) -> Result<String, VariableError> {
     let (name, default) = match inside.split_once(":-") {
         Some((name, default)) => (name, Some(default)),
         None => (inside, None),
@@ -67,7 +70,10 @@ fn unclosed() -> VariableError {
 }
 
 fn is_name(name: &str) -> bool {
-    let first = name.chars().next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
+    let first = name
+        .chars()
+        .next()
+        .is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
     first && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
@@ -87,7 +93,10 @@ mod tests {
 
     #[test]
     fn replaces_each_variable_once() {
-        assert_eq!(replaced("a ${HOST}:${PORT:-80}"), Ok(Some("a example.com:80".to_owned())));
+        assert_eq!(
+            replaced("a ${HOST}:${PORT:-80}"),
+            Ok(Some("a example.com:80".to_owned()))
+        );
         assert_eq!(replaced("${SNEAKY}"), Ok(Some("${HOST}".to_owned())));
         assert_eq!(replaced("no $HOST here"), Ok(None));
     }
@@ -101,13 +110,25 @@ mod tests {
 
     #[test]
     fn escapes_with_two_dollars() {
-        assert_eq!(replaced("$${HOST} ${HOST}"), Ok(Some("${HOST} example.com".to_owned())));
+        assert_eq!(
+            replaced("$${HOST} ${HOST}"),
+            Ok(Some("${HOST} example.com".to_owned()))
+        );
     }
 
     #[test]
     fn refuses_what_is_unset_unclosed_or_no_name() {
-        assert_eq!(replaced("${NONE}"), Err("the environment variable `NONE` is not set".to_owned()));
-        assert_eq!(replaced("${HOST"), Err("`${` without a closing `}`".to_owned()));
-        assert_eq!(replaced("${1}"), Err("`1` is no name of an environment variable".to_owned()));
+        assert_eq!(
+            replaced("${NONE}"),
+            Err("the environment variable `NONE` is not set".to_owned())
+        );
+        assert_eq!(
+            replaced("${HOST"),
+            Err("`${` without a closing `}`".to_owned())
+        );
+        assert_eq!(
+            replaced("${1}"),
+            Err("`1` is no name of an environment variable".to_owned())
+        );
     }
 }

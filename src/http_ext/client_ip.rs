@@ -50,7 +50,10 @@ impl ClientIp {
             Header::XForwardedFor => headers.get_all(X_FORWARDED_FOR),
             Header::Forwarded => headers.get_all(FORWARDED),
         };
-        let hops = values.iter().rev().flat_map(|value| value.as_bytes().rsplit(|&byte| byte == b','));
+        let hops = values
+            .iter()
+            .rev()
+            .flat_map(|value| value.as_bytes().rsplit(|&byte| byte == b','));
         for hop in hops.take(MAX_HOPS) {
             let Some(address) = std::str::from_utf8(hop).ok().and_then(|hop| self.read(hop)) else {
                 break;
@@ -79,7 +82,11 @@ impl ClientIp {
 fn address(text: &str) -> Option<IpAddr> {
     let bare = || text.strip_prefix('[')?.strip_suffix(']')?.parse().ok();
     let with_port = || text.parse::<SocketAddr>().ok().map(|address| address.ip());
-    let address = text.parse::<IpAddr>().ok().or_else(bare).or_else(with_port)?;
+    let address = text
+        .parse::<IpAddr>()
+        .ok()
+        .or_else(bare)
+        .or_else(with_port)?;
     Some(address.to_canonical())
 }
 
@@ -101,7 +108,9 @@ mod tests {
             .collect();
         let nets = ["10.0.0.0/8", "fd00::/8"].map(|net| net.parse().expect("a net"));
         let client_ip = ClientIp::new(nets.to_vec(), header);
-        client_ip.resolve([10, 0, 0, 1].into(), &headers).to_string()
+        client_ip
+            .resolve([10, 0, 0, 1].into(), &headers)
+            .to_string()
     }
 
     #[test]
@@ -120,14 +129,21 @@ mod tests {
     fn an_unreadable_hop_ends_the_search_at_the_proxy_that_wrote_it() {
         for garbage in ["unknown", "", "1.2.3", "_hidden", "\"1.1.1.1"] {
             let value = format!("9.9.9.9, {garbage}, 10.0.0.7");
-            assert_eq!(resolve(Header::XForwardedFor, &[&value]), "10.0.0.7", "{garbage}");
+            assert_eq!(
+                resolve(Header::XForwardedFor, &[&value]),
+                "10.0.0.7",
+                "{garbage}"
+            );
         }
     }
 
     #[test]
     fn forwarded_is_read_in_all_its_forms() {
         let forwarded = |value: &str| resolve(Header::Forwarded, &[value]);
-        assert_eq!(forwarded("for=1.1.1.1;proto=http, For=\"[2001:db8::7]:99\""), "2001:db8::7");
+        assert_eq!(
+            forwarded("for=1.1.1.1;proto=http, For=\"[2001:db8::7]:99\""),
+            "2001:db8::7"
+        );
         assert_eq!(forwarded("by=x;for=5.5.5.5, for=10.2.2.2"), "5.5.5.5");
         assert_eq!(forwarded("proto=https"), "10.0.0.1");
         assert_eq!(forwarded("for=unknown"), "10.0.0.1");
@@ -135,7 +151,9 @@ mod tests {
 
     #[test]
     fn nobody_is_believed_unless_trusted() {
-        let headers: HeaderMap = [(X_FORWARDED_FOR, HeaderValue::from_static("1.1.1.1"))].into_iter().collect();
+        let headers: HeaderMap = [(X_FORWARDED_FOR, HeaderValue::from_static("1.1.1.1"))]
+            .into_iter()
+            .collect();
         let nobody = ClientIp::new(Vec::new(), Header::XForwardedFor);
         let peer = IpAddr::from([9, 9, 9, 9]);
         assert_eq!(nobody.resolve(peer, &headers), peer);

@@ -5,8 +5,8 @@
 
 use std::net::IpAddr;
 
-use http::header::{FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, VIA};
 use http::Version;
+use http::header::{FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, VIA};
 
 use super::client_ip::X_FORWARDED_FOR;
 use super::connection::{Connection, Scheme};
@@ -43,7 +43,8 @@ impl Forwarding {
             IpAddr::V4(address) => format!("for={address};proto={proto}"),
             IpAddr::V6(address) => format!("for=\"[{address}]\";proto={proto}"),
         };
-        let value = |text: String| HeaderValue::try_from(text).expect("addresses are visible ASCII");
+        let value =
+            |text: String| HeaderValue::try_from(text).expect("addresses are visible ASCII");
         Forwarding {
             address: value(address.to_string()),
             proto: HeaderValue::from_static(match connection.scheme {
@@ -78,8 +79,12 @@ impl Forwarding {
     fn append(&self, headers: &mut HeaderMap) {
         extend(headers, X_FORWARDED_FOR, &self.address);
         extend(headers, FORWARDED, &self.element);
-        headers.entry(X_FORWARDED_PROTO).or_insert_with(|| self.proto.clone());
-        headers.entry(X_FORWARDED_PORT).or_insert_with(|| self.port.clone());
+        headers
+            .entry(X_FORWARDED_PROTO)
+            .or_insert_with(|| self.proto.clone());
+        headers
+            .entry(X_FORWARDED_PORT)
+            .or_insert_with(|| self.port.clone());
         if let Some(host) = headers.get(HOST).cloned() {
             headers.entry(X_FORWARDED_HOST).or_insert(host);
         }
@@ -88,7 +93,11 @@ impl Forwarding {
 
 /// Adds to a list in one field: not all readers of X-Forwarded-For read a second one.
 fn extend(headers: &mut HeaderMap, name: HeaderName, value: &HeaderValue) {
-    let before: Vec<_> = headers.get_all(&name).iter().map(HeaderValue::as_bytes).collect();
+    let before: Vec<_> = headers
+        .get_all(&name)
+        .iter()
+        .map(HeaderValue::as_bytes)
+        .collect();
     let mut list = before.join(&b", "[..]);
     if !list.is_empty() {
         list.extend_from_slice(b", ");

@@ -28,12 +28,16 @@ pub fn check(parts: &Parts) -> Result<(), FramingError> {
         check_transfer_encoding(parts.version, &parts.headers)?;
     }
     if parts.headers.get_all(CONTENT_LENGTH).iter().count() > 1 {
-        return wrong(StatusCode::BAD_REQUEST, "The request has more than one Content-Length.");
+        return wrong(
+            StatusCode::BAD_REQUEST,
+            "The request has more than one Content-Length.",
+        );
     }
     match parts.headers.get(EXPECT) {
-        Some(value) if !value.as_bytes().eq_ignore_ascii_case(b"100-continue") => {
-            wrong(StatusCode::EXPECTATION_FAILED, "Only 100-continue can be expected.")
-        }
+        Some(value) if !value.as_bytes().eq_ignore_ascii_case(b"100-continue") => wrong(
+            StatusCode::EXPECTATION_FAILED,
+            "Only 100-continue can be expected.",
+        ),
         _ => Ok(()),
     }
 }
@@ -50,7 +54,10 @@ fn check_method(method: &Method) -> Result<(), FramingError> {
 /// Chunked alone, in HTTP/1.1, and without a Content-Length (RFC 9112 sections 6.1 and 6.3).
 fn check_transfer_encoding(version: Version, headers: &HeaderMap) -> Result<(), FramingError> {
     if version != Version::HTTP_11 {
-        return wrong(StatusCode::BAD_REQUEST, "Transfer-Encoding belongs to HTTP/1.1 only.");
+        return wrong(
+            StatusCode::BAD_REQUEST,
+            "Transfer-Encoding belongs to HTTP/1.1 only.",
+        );
     }
     if headers.contains_key(CONTENT_LENGTH) {
         return wrong(
@@ -59,9 +66,14 @@ fn check_transfer_encoding(version: Version, headers: &HeaderMap) -> Result<(), 
         );
     }
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
-    let chunked = codings.next().is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"chunked"));
+    let chunked = codings
+        .next()
+        .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"chunked"));
     match (chunked, codings.next()) {
         (true, None) => Ok(()),
-        _ => wrong(StatusCode::NOT_IMPLEMENTED, "Only the transfer coding chunked is supported."),
+        _ => wrong(
+            StatusCode::NOT_IMPLEMENTED,
+            "Only the transfer coding chunked is supported.",
+        ),
     }
 }

@@ -33,7 +33,9 @@ pub fn effective(parts: &Parts) -> Result<Cow<'_, str>, HostError> {
     if fields.next().is_some() {
         return Err(HostError::Several);
     }
-    let field = field.map(|value| value.to_str().map_err(|_| HostError::Invalid)).transpose()?;
+    let field = field
+        .map(|value| value.to_str().map_err(|_| HostError::Invalid))
+        .transpose()?;
     let host = match (parts.uri.authority(), field) {
         (Some(target), None) => target.as_str(),
         (Some(target), Some(field)) if same(&parts.uri, target.as_str(), field) => field,
@@ -51,7 +53,9 @@ fn same(uri: &Uri, target: &str, field: &str) -> bool {
         Some("https") => ":443",
         _ => ":80",
     };
-    let bare = |authority: &'_ str| authority.len() - authority.strip_suffix(port).map_or(0, |_| port.len());
+    let bare = |authority: &'_ str| {
+        authority.len() - authority.strip_suffix(port).map_or(0, |_| port.len())
+    };
     target[..bare(target)].eq_ignore_ascii_case(&field[..bare(field)])
 }
 
@@ -65,7 +69,10 @@ fn name(authority: &str) -> Result<Cow<'_, str>, HostError> {
             port.len() <= 5 && port.bytes().all(|digit| digit.is_ascii_digit())
         });
     let host_is_valid = match host.strip_prefix('[') {
-        Some(address) => address.trim_end_matches(']').parse::<std::net::Ipv6Addr>().is_ok(),
+        Some(address) => address
+            .trim_end_matches(']')
+            .parse::<std::net::Ipv6Addr>()
+            .is_ok(),
         None => host.bytes().all(is_host_byte),
     };
     if !port_is_valid || !host_is_valid {

@@ -147,10 +147,19 @@ mod tests {
     #[test]
     fn every_spelling_of_a_path_is_one() {
         for spelling in [
-            "/v1/login", "//v1//login", "/./v1/./login", "/v1/x/../login", "/%76%31/%6Cogin",
-            "/v1/%2e/login", "/x/%2E%2e/v1/login",
+            "/v1/login",
+            "//v1//login",
+            "/./v1/./login",
+            "/v1/x/../login",
+            "/%76%31/%6Cogin",
+            "/v1/%2e/login",
+            "/x/%2E%2e/v1/login",
         ] {
-            assert_eq!(normalise(spelling).as_deref(), Ok("/v1/login"), "{spelling}");
+            assert_eq!(
+                normalise(spelling).as_deref(),
+                Ok("/v1/login"),
+                "{spelling}"
+            );
         }
     }
 
@@ -165,7 +174,10 @@ mod tests {
 
     #[test]
     fn what_has_to_be_encoded_stays_encoded_in_upper_case() {
-        assert_eq!(normalise("/a%20b%3f%c3%a9").as_deref(), Ok("/a%20b%3F%C3%A9"));
+        assert_eq!(
+            normalise("/a%20b%3f%c3%a9").as_deref(),
+            Ok("/a%20b%3F%C3%A9")
+        );
         assert_eq!(normalise("/%252e%252e/a").as_deref(), Ok("/%252e%252e/a"));
     }
 

@@ -25,12 +25,7 @@ pub(super) struct Admission {
 }
 
 /// Charges the request to all limits of its route, or to none.
-pub(super) fn admit(
-    route: &Route,
-    secret: &Secret,
-    head: &Head<'_>,
-    now: Timestamp,
-) -> Admission {
+pub(super) fn admit(route: &Route, secret: &Secret, head: &Head<'_>, now: Timestamp) -> Admission {
     let mut applied = SmallVec::new();
     let mut charges = SmallVec::<[Charge<'_>; 4]>::new();
     let mut keyless = None;
@@ -110,7 +105,9 @@ impl Admission {
     /// A refused request is counted only where it was refused: the others charged nothing.
     fn count(&self, route: &Route) {
         if let Some(place) = self.keyless {
-            route.limits[usize::from(place)].metrics.record(LimitDecision::Limited);
+            route.limits[usize::from(place)]
+                .metrics
+                .record(LimitDecision::Limited);
         }
         let admitted = self.verdict.is_admitted();
         for (limit, decision) in self.decisions(route) {
@@ -126,7 +123,10 @@ impl Admission {
         &'a self,
         route: &'a Route,
     ) -> impl Iterator<Item = (&'a Limit, &'a Decision)> {
-        let limits = self.applied.iter().map(|&place| &route.limits[usize::from(place)]);
+        let limits = self
+            .applied
+            .iter()
+            .map(|&place| &route.limits[usize::from(place)]);
         limits.zip(&self.verdict.decisions)
     }
 }

@@ -55,7 +55,12 @@ impl Built {
         };
         let policies = builder.policies(spec.policies, spec.max_size);
         let upstreams = builder.upstreams(spec.upstreams);
-        let router = Router::new(spec.routes.iter().map(|route| route.matches.clone()).collect());
+        let router = Router::new(
+            spec.routes
+                .iter()
+                .map(|route| route.matches.clone())
+                .collect(),
+        );
         let routes = spec
             .routes
             .into_iter()
@@ -106,7 +111,9 @@ impl Builder<'_> {
             .map(|policy| (&*policy.name, policy))
             .collect();
         let policies = specs.into_iter().zip(sizes).map(|(spec, keys)| {
-            let before = known.get(spec.name.as_str()).filter(|before| before.key == spec.key);
+            let before = known
+                .get(spec.name.as_str())
+                .filter(|before| before.key == spec.key);
             Arc::new(self.policy(spec, keys, before.map(|before| &before.table)))
         });
         policies.collect()
@@ -116,9 +123,9 @@ impl Builder<'_> {
         let table = match before {
             Some(table) if is_like(table, &spec, keys) => Arc::clone(table),
             _ => {
-                let table =
-                    Arc::new(Table::new(&*spec.name, spec.algorithm, keys, spec.on_full));
-                self.successions.extend(before.map(|old| (Arc::clone(old), Arc::clone(&table))));
+                let table = Arc::new(Table::new(&*spec.name, spec.algorithm, keys, spec.on_full));
+                self.successions
+                    .extend(before.map(|old| (Arc::clone(old), Arc::clone(&table))));
                 table
             }
         };
@@ -137,23 +144,33 @@ impl Builder<'_> {
     fn policy_metrics(&self, name: &str, table: &Arc<Table>) -> PolicyMetrics {
         let (table, clock) = (Arc::downgrade(table), Arc::clone(&self.surroundings.clock));
         PolicyMetrics::new(&self.surroundings.registry, name, move || {
-            table.upgrade().map_or_else(TableFigures::default, |table| TableFigures {
-                buckets: table.live(clock.now()) as u64,
-                evictions: table.evictions(),
-                unrecorded: table.unrecorded(),
-            })
+            table
+                .upgrade()
+                .map_or_else(TableFigures::default, |table| TableFigures {
+                    buckets: table.live(clock.now()) as u64,
+                    evictions: table.evictions(),
+                    unrecorded: table.unrecorded(),
+                })
         })
     }
 
     fn upstreams(&self, specs: Vec<upstream::Spec>) -> Vec<Arc<RunningUpstream>> {
-        let known = self.previous.iter().flat_map(|snapshot| &snapshot.upstreams);
+        let known = self
+            .previous
+            .iter()
+            .flat_map(|snapshot| &snapshot.upstreams);
         let mut endpoints = HashMap::<_, Vec<&Arc<Endpoint>>>::new();
         for endpoint in known.flat_map(|running| running.upstream.endpoints()) {
-            endpoints.entry(&endpoint.spec().authority).or_default().push(endpoint);
+            endpoints
+                .entry(&endpoint.spec().authority)
+                .or_default()
+                .push(endpoint);
         }
         let find = |wanted: &EndpointSpec| {
             let same_place = endpoints.get(&wanted.authority)?;
-            let same = same_place.iter().find(|endpoint| endpoint.spec() == wanted)?;
+            let same = same_place
+                .iter()
+                .find(|endpoint| endpoint.spec() == wanted)?;
             Some(Arc::clone(same))
         };
         let running = specs.into_iter().map(|spec| {

@@ -12,7 +12,10 @@ use crate::http_ext::body::RequestBody;
 pub(super) fn echo(request: Request<RequestBody>) -> Response<ResponseBody> {
     let (parts, body) = request.into_parts();
     let mut head = BytesMut::with_capacity(512);
-    let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+    let target = parts
+        .uri
+        .path_and_query()
+        .map_or("/", |target| target.as_str());
     for part in [parts.method.as_str(), " ", target, " HTTP/1.1\n"] {
         head.put_slice(part.as_bytes());
     }

@@ -66,7 +66,10 @@ impl Exchange {
         let peer = client.connection.peer.ip();
         Exchange {
             client_ip: snapshot.client_ip.resolve(peer, request.headers()),
-            logged: snapshot.access_log.is_some().then(|| Box::new(Logged::new(request))),
+            logged: snapshot
+                .access_log
+                .is_some()
+                .then(|| Box::new(Logged::new(request))),
             method: request.method().clone(),
             accept: request.headers().get(header::ACCEPT).cloned(),
             started: gateway.clock.now(),
@@ -97,7 +100,11 @@ impl Exchange {
 
     /// Whether what the peer says of the client is believed.
     pub(super) fn trust(&self) -> Peer {
-        match self.snapshot.client_ip.trusts(self.client.connection.peer.ip()) {
+        match self
+            .snapshot
+            .client_ip
+            .trusts(self.client.connection.peer.ip())
+        {
             true => Peer::Trusted,
             false => Peer::Untrusted,
         }
@@ -137,7 +144,10 @@ impl Exchange {
     }
 
     /// Makes `response` the answer of this exchange, which ends with its body.
-    pub(super) fn complete(mut self, mut response: Response<ResponseBody>) -> Response<ResponseBody> {
+    pub(super) fn complete(
+        mut self,
+        mut response: Response<ResponseBody>,
+    ) -> Response<ResponseBody> {
         self.status = Some(response.status());
         if let (Some(admission), Some(route)) = (&self.admission, &self.route) {
             admission.write_headers(route, &self.snapshot.styles, response.headers_mut());
@@ -152,18 +162,27 @@ impl Exchange {
 
     /// The response broke off.
     pub(super) fn broken(&self, error: &ResponseBodyError) {
-        tracing::debug!(error = error as &dyn std::error::Error, "response broken off");
+        tracing::debug!(
+            error = error as &dyn std::error::Error,
+            "response broken off"
+        );
     }
 
     fn log(&self, log: &AccessLog, logged: &Logged, status: StatusCode, duration: Duration) {
         let route = self.route();
-        let deciding = self.admission.as_ref().and_then(|admission| admission.deciding(route));
+        let deciding = self
+            .admission
+            .as_ref()
+            .and_then(|admission| admission.deciding(route));
         let record = Record {
             time: self.started,
             client_ip: self.client_ip,
             method: self.method.as_str().as_bytes(),
             host: text(&logged.host),
-            path: logged.uri.path_and_query().map_or(b"", |target| target.as_str().as_bytes()),
+            path: logged
+                .uri
+                .path_and_query()
+                .map_or(b"", |target| target.as_str().as_bytes()),
             version: logged.version,
             status: status.as_u16(),
             bytes: self.sent,

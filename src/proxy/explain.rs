@@ -69,7 +69,10 @@ pub fn explain(spec: Spec, request: Request<()>, from: IpAddr) -> Explanation {
     };
     let snapshot = Built::new(spec, &surroundings, None).hand_over(now);
     let (mut parts, ()) = request.into_parts();
-    add_host(parts.uri.authority().map(|host| host.as_str()), &mut parts.headers);
+    add_host(
+        parts.uri.authority().map(|host| host.as_str()),
+        &mut parts.headers,
+    );
     let client_ip = snapshot.client_ip.resolve(from, &parts.headers);
     Explanation {
         request: format!("{} {}", parts.method, parts.uri),
@@ -99,7 +102,10 @@ fn course(snapshot: &Snapshot, head: &Head<'_>, now: Timestamp) -> Course {
             .map(|(place, mismatch)| (Arc::clone(&snapshot.routes[place].name), mismatch))
             .collect(),
         route: found.map(|_| Arc::clone(&route.name)),
-        upstream: route.upstream.as_ref().map(|running| Arc::clone(running.upstream.name())),
+        upstream: route
+            .upstream
+            .as_ref()
+            .map(|running| Arc::clone(running.upstream.name())),
         limits: steps(snapshot, route, head, now),
         now,
     }
@@ -108,7 +114,11 @@ fn course(snapshot: &Snapshot, head: &Head<'_>, now: Timestamp) -> Course {
 fn steps(snapshot: &Snapshot, route: &Route, head: &Head<'_>, now: Timestamp) -> Vec<Step> {
     let step = |limit: &Limit| Step {
         policy: Arc::clone(&limit.policy.name),
-        algorithm: format!("{}, {}", limit.policy.table.algorithm().kind(), limit.policy.quota),
+        algorithm: format!(
+            "{}, {}",
+            limit.policy.table.algorithm().kind(),
+            limit.policy.quota
+        ),
         key: limit.descriptor.describe(head),
         says: match limit.descriptor.fingerprint(&snapshot.secret, head) {
             Key::Bucket(key) => Says::Decides(limit.policy.table.peek(key, limit.cost, now)),
@@ -150,7 +160,9 @@ impl fmt::Display for Course {
         let refused = |step: &&Step| step.refuses();
         match (self.limits.iter().find(refused), &self.upstream) {
             (Some(step), _) => writeln!(f, "answer    refused by {}", step.policy),
-            (None, Some(upstream)) => writeln!(f, "answer    admitted, and forwarded to {upstream}"),
+            (None, Some(upstream)) => {
+                writeln!(f, "answer    admitted, and forwarded to {upstream}")
+            }
             (None, None) => writeln!(f, "answer    404 Not Found"),
         }
     }
@@ -179,7 +191,11 @@ impl Step {
             Says::Decides(decision) => match decision.outcome {
                 Outcome::Admit => {
                     let reset = decision.reset.since(now);
-                    writeln!(f, "  says    admit: {} left, whole again in {reset:?}", decision.remaining)
+                    writeln!(
+                        f,
+                        "  says    admit: {} left, whole again in {reset:?}",
+                        decision.remaining
+                    )
                 }
                 Outcome::Refuse { retry_at: Some(at) } => {
                     writeln!(f, "  says    refuse: admitted again in {:?}", at.since(now))

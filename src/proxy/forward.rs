@@ -61,7 +61,10 @@ async fn ask(
 /// The target as an origin server is sent it: the path that was matched, and the query.
 fn origin_form(uri: &Uri, path: Option<String>, rewrite: &Rewrite) -> Result<Uri, Error> {
     let whole = path.as_deref().unwrap_or(uri.path());
-    let stripped = rewrite.strip_prefix.as_deref().and_then(|prefix| strip(whole, prefix));
+    let stripped = rewrite
+        .strip_prefix
+        .as_deref()
+        .and_then(|prefix| strip(whole, prefix));
     if path.is_none() && stripped.is_none() {
         let same = uri.path_and_query().cloned();
         return Ok(same.map_or_else(Uri::default, Uri::from));
@@ -102,7 +105,10 @@ fn rewrite_headers(parts: &mut Parts, exchange: &Exchange, rewrite: &Rewrite) {
     if parts.version == Version::HTTP_2 {
         join_cookies(headers);
     }
-    exchange.client().forwarding.write(exchange.trust(), headers);
+    exchange
+        .client()
+        .forwarding
+        .write(exchange.trust(), headers);
     forwarded::via(headers, parts.version);
     for name in &rewrite.remove_headers {
         headers.remove(name);
@@ -114,7 +120,11 @@ fn rewrite_headers(parts: &mut Parts, exchange: &Exchange, rewrite: &Rewrite) {
 
 /// HTTP/2 may split cookies into several fields, HTTP/1.1 may not (RFC 9113 section 8.2.3).
 fn join_cookies(headers: &mut HeaderMap) {
-    let cookies: Vec<_> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    let cookies: Vec<_> = headers
+        .get_all(COOKIE)
+        .iter()
+        .map(HeaderValue::as_bytes)
+        .collect();
     if cookies.len() > 1
         && let Ok(joined) = HeaderValue::from_bytes(&cookies.join(&b"; "[..]))
     {

@@ -116,7 +116,12 @@ async fn serve(
     let target = Target::of(&parts)?;
     let head = target.head(&parts, exchange.client_ip());
     let route = exchange.find_route(&head);
-    let admission = admission::admit(&route, &exchange.snapshot().secret, &head, exchange.started());
+    let admission = admission::admit(
+        &route,
+        &exchange.snapshot().secret,
+        &head,
+        exchange.started(),
+    );
     let refusal = admission.refusal(&route, exchange.styles(), &parts.headers);
     exchange.decided(admission);
     if let Some(response) = refusal {

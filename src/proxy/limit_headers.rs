@@ -97,7 +97,10 @@ pub(super) fn write_retry_after(
     now: Timestamp,
     headers: &mut HeaderMap,
 ) {
-    headers.insert(RETRY_AFTER, HeaderValue::from(seconds(retry_at, now).max(1)));
+    headers.insert(
+        RETRY_AFTER,
+        HeaderValue::from(seconds(retry_at, now).max(1)),
+    );
     if styles.contains(&Style::OpenAi) {
         let milliseconds = micros(retry_at, now).div_ceil(1_000);
         headers.insert(RETRY_AFTER_MS, HeaderValue::from(milliseconds));
@@ -110,7 +113,9 @@ fn ietf(applied: &[Applied<'_>], now: Timestamp, headers: &mut HeaderMap) {
     let mut states = Vec::with_capacity(48 * applied.len());
     let mut digits = itoa::Buffer::new();
     for limit in applied {
-        let Applied { facts, decision, .. } = limit;
+        let Applied {
+            facts, decision, ..
+        } = limit;
         if !policies.is_empty() {
             policies.extend_from_slice(b", ");
             states.extend_from_slice(b", ");
@@ -140,16 +145,24 @@ fn plain(decider: &Applied<'_>, headers: &mut HeaderMap) {
 
 fn github(decider: &Applied<'_>, now: Timestamp, headers: &mut HeaderMap) {
     plain(decider, headers);
-    let used = decider.facts.quota.saturating_sub(decider.decision.remaining);
+    let used = decider
+        .facts
+        .quota
+        .saturating_sub(decider.decision.remaining);
     headers.insert(X_USED, HeaderValue::from(used));
     headers.insert(X_RESOURCE, decider.facts.name.clone());
-    let reset = reset_at(decider.decision, now).as_micros().div_ceil(1_000_000);
+    let reset = reset_at(decider.decision, now)
+        .as_micros()
+        .div_ceil(1_000_000);
     headers.insert(X_RESET, HeaderValue::from(reset));
 }
 
 fn openai(decider: &Applied<'_>, now: Timestamp, headers: &mut HeaderMap) {
     headers.insert(LIMIT_REQUESTS, decider.facts.limit.clone());
-    headers.insert(REMAINING_REQUESTS, HeaderValue::from(decider.decision.remaining));
+    headers.insert(
+        REMAINING_REQUESTS,
+        HeaderValue::from(decider.decision.remaining),
+    );
     let text = short_duration(micros(reset_at(decider.decision, now), now));
     let value = HeaderValue::try_from(text).expect("digits and unit letters are visible ASCII");
     headers.insert(RESET_REQUESTS, value);
@@ -159,7 +172,11 @@ fn openai(decider: &Applied<'_>, now: Timestamp, headers: &mut HeaderMap) {
 /// that is whole.
 fn more_at(limit: &Applied<'_>, now: Timestamp) -> Option<Timestamp> {
     let more = limit.decision.remaining.checked_add(1)?;
-    match limit.algorithm.decide(limit.decision.cell, now, more).outcome {
+    match limit
+        .algorithm
+        .decide(limit.decision.cell, now, more)
+        .outcome
+    {
         Outcome::Refuse { retry_at } => retry_at,
         Outcome::Admit => None,
     }

@@ -63,9 +63,11 @@ impl Format {
     /// How well a media range names this form: 0 not at all, 3 exactly.
     fn specificity(self, range: &str) -> u8 {
         let (exact, also, family): (_, &[&str], _) = match self {
-            Self::Problem | Self::Json => {
-                ("application/problem+json", &["application/json"], "application/*")
-            }
+            Self::Problem | Self::Json => (
+                "application/problem+json",
+                &["application/json"],
+                "application/*",
+            ),
             Self::Plain => ("text/plain", &[], "text/*"),
             Self::Html => ("text/html", &["application/xhtml+xml"], "text/*"),
         };
@@ -133,7 +135,14 @@ mod tests {
     #[test]
     fn programs_read_problem_json() {
         assert_eq!(Formats::Accept.choose(None), Format::Problem);
-        for accept in ["*/*", "application/json", "application/*;q=0.1", "", "image/png", ";;,,"] {
+        for accept in [
+            "*/*",
+            "application/json",
+            "application/*;q=0.1",
+            "",
+            "image/png",
+            ";;,,",
+        ] {
             assert_eq!(form(accept), Format::Problem, "{accept}");
         }
     }
@@ -151,8 +160,17 @@ mod tests {
 
     #[test]
     fn the_most_specific_range_gives_the_weight() {
-        assert_eq!(form("text/*, text/plain;q=0.1, application/json;q=0.5"), Format::Html);
-        assert_eq!(form("application/json;q=0, text/plain;q=0.001"), Format::Plain);
-        assert_eq!(form("text/html;q=2, application/json;q=0.2"), Format::Problem);
+        assert_eq!(
+            form("text/*, text/plain;q=0.1, application/json;q=0.5"),
+            Format::Html
+        );
+        assert_eq!(
+            form("application/json;q=0, text/plain;q=0.001"),
+            Format::Plain
+        );
+        assert_eq!(
+            form("text/html;q=2, application/json;q=0.2"),
+            Format::Problem
+        );
     }
 }

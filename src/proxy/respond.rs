@@ -66,7 +66,12 @@ impl Rejection {
             status: spec.status,
             headers,
             formats: spec.formats,
-            contents: spec.formats.all().iter().map(|&format| (format, content(format))).collect(),
+            contents: spec
+                .formats
+                .all()
+                .iter()
+                .map(|&format| (format, content(format)))
+                .collect(),
         }
     }
 
@@ -80,7 +85,10 @@ impl Rejection {
         let headers = response.headers_mut();
         headers.clone_from(&self.headers);
         headers.insert(header::CONTENT_TYPE, content.media_type.clone());
-        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(content.body.len()));
+        headers.insert(
+            header::CONTENT_LENGTH,
+            HeaderValue::from(content.body.len()),
+        );
         if self.formats == Formats::Accept {
             headers.append(header::VARY, HeaderValue::from_name(header::ACCEPT));
         }

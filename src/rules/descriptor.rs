@@ -139,7 +139,8 @@ impl Descriptor {
 impl KeyPart {
     /// Hashes the part under its kind; false if it is missing.
     fn feed(&self, head: &Head<'_>, hasher: &mut KeyHasher) -> bool {
-        self.with(head, |value| hasher.part(self.kind(), value)).is_some()
+        self.with(head, |value| hasher.part(self.kind(), value))
+            .is_some()
     }
 
     fn feed_always(&self, head: &Head<'_>, hasher: &mut KeyHasher) {
@@ -181,7 +182,9 @@ impl KeyPart {
             }
             Self::Cookie(name) => cookie(head.headers, name).map(take),
             Self::Query(name) => query::only(head.query, name, |value| take(value.as_bytes())),
-            Self::Segment(place) => segments(head.path).nth(*place).map(|text| take(text.as_bytes())),
+            Self::Segment(place) => segments(head.path)
+                .nth(*place)
+                .map(|text| take(text.as_bytes())),
             Self::Path => Some(take(head.path.as_bytes())),
             Self::Method => Some(take(head.method.as_str().as_bytes())),
             Self::Host => Some(take(head.host.as_bytes())),
@@ -226,7 +229,11 @@ fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a [u8]> {
         .get_all(COOKIE)
         .iter()
         .flat_map(|field| field.as_bytes().split(|&byte| byte == b';'))
-        .filter_map(|pair| pair.trim_ascii().strip_prefix(name.as_bytes())?.strip_prefix(b"="));
+        .filter_map(|pair| {
+            pair.trim_ascii()
+                .strip_prefix(name.as_bytes())?
+                .strip_prefix(b"=")
+        });
     let value = values.next().filter(|value| !value.is_empty())?;
     values.next().is_none().then_some(value)
 }

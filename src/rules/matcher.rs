@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use http::header::{HeaderName, HeaderValue};
 use http::Method;
+use http::header::{HeaderName, HeaderValue};
 
 use super::{Head, query, segments};
 
@@ -179,13 +179,16 @@ impl HostPattern {
 impl PathPattern {
     fn takes(&self, path: &str) -> bool {
         let mut actual = segments(path);
-        self.segments.iter().all(|wanted| actual.next().is_some_and(|text| wanted.takes(text)))
+        self.segments
+            .iter()
+            .all(|wanted| actual.next().is_some_and(|text| wanted.takes(text)))
             && (self.rest || actual.next().is_none())
     }
 
     /// The place of the segment that is captured under `name`.
     pub fn capture(&self, name: &str) -> Option<usize> {
-        let captures = |segment: &Segment| matches!(segment, Segment::Capture(text) if text == name);
+        let captures =
+            |segment: &Segment| matches!(segment, Segment::Capture(text) if text == name);
         self.segments.iter().position(captures)
     }
 }

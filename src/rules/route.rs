@@ -10,8 +10,8 @@ use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
-use super::matcher::{CaseSensitivity, HostPattern, Mismatch, PathPattern, RouteMatch, Segment};
 use super::Head;
+use super::matcher::{CaseSensitivity, HostPattern, Mismatch, PathPattern, RouteMatch, Segment};
 
 /// The routes of a configuration.
 #[derive(Debug)]
@@ -82,7 +82,11 @@ impl Router {
         for (rank, &place) in (0..).zip(&order) {
             router.insert(&routes[place as usize], rank);
         }
-        Router { routes, order, ..router }
+        Router {
+            routes,
+            order,
+            ..router
+        }
     }
 
     fn insert(&mut self, route: &RouteMatch, rank: u32) {
@@ -101,7 +105,8 @@ impl Router {
     /// The place of the route that takes `head`. An exact host goes before a wildcard, a longer
     /// wildcard before a shorter, any of them before none; then see [`Rank`].
     pub fn find(&self, head: &Head<'_>) -> Option<usize> {
-        self.hosts(head.host).find_map(|paths| self.find_in(paths, head))
+        self.hosts(head.host)
+            .find_map(|paths| self.find_in(paths, head))
     }
 
     /// The paths of the hosts that `host` belongs to, the most specific first.
@@ -110,22 +115,35 @@ impl Router {
             let domains = host.match_indices('.').filter(|(dot, _)| *dot > 0);
             domains.filter_map(move |(dot, _)| self.below.get(&host[dot + 1..]))
         });
-        let exact = (!self.exact.is_empty()).then(|| self.exact.get(host)).flatten();
-        exact.into_iter().chain(wildcards.into_iter().flatten()).chain([&self.any])
+        let exact = (!self.exact.is_empty())
+            .then(|| self.exact.get(host))
+            .flatten();
+        exact
+            .into_iter()
+            .chain(wildcards.into_iter().flatten())
+            .chain([&self.any])
     }
 
     fn find_in(&self, paths: &Paths, head: &Head<'_>) -> Option<usize> {
         let mut candidates = paths.candidates(head.path);
         candidates.sort_unstable();
-        let places = candidates.iter().map(|&rank| self.order[rank as usize] as usize);
-        places.into_iter().find(|&place| self.routes[place].unmet_condition(head).is_none())
+        let places = candidates
+            .iter()
+            .map(|&rank| self.order[rank as usize] as usize);
+        places
+            .into_iter()
+            .find(|&place| self.routes[place].unmet_condition(head).is_none())
     }
 
     /// What the routes that are asked before the one that takes `head` lack, in file order; all of
     /// them, if none takes it.
     pub fn mismatches(&self, head: &Head<'_>) -> Vec<(usize, Mismatch)> {
         let mismatch = |(place, route): (usize, &RouteMatch)| Some((place, route.mismatch(head)?));
-        self.routes.iter().enumerate().filter_map(mismatch).collect()
+        self.routes
+            .iter()
+            .enumerate()
+            .filter_map(mismatch)
+            .collect()
     }
 
     /// Routes that take nothing, each with the one that takes its requests first: that has the same
@@ -134,8 +152,10 @@ impl Router {
         let mut first: HashMap<String, usize> = HashMap::new();
         let mut hidden = Vec::new();
         for (place, route) in self.routes.iter().enumerate() {
-            let takers: Option<Vec<usize>> =
-                shapes(route).into_iter().map(|shape| first.get(&shape).copied()).collect();
+            let takers: Option<Vec<usize>> = shapes(route)
+                .into_iter()
+                .map(|shape| first.get(&shape).copied())
+                .collect();
             match takers.as_deref() {
                 Some([taker, ..]) => hidden.push((place, *taker)),
                 _ => {
@@ -152,7 +172,10 @@ impl Router {
 /// What is the same for two routes that take the same requests, for each host.
 fn shapes(route: &RouteMatch) -> Vec<String> {
     let mut spellings = route.spellings();
-    for segment in spellings.iter_mut().flat_map(|pattern| &mut pattern.segments) {
+    for segment in spellings
+        .iter_mut()
+        .flat_map(|pattern| &mut pattern.segments)
+    {
         if let Segment::Capture(name) = segment {
             name.clear();
         }
@@ -163,20 +186,40 @@ fn shapes(route: &RouteMatch) -> Vec<String> {
         texts
     };
     let methods = sorted(route.methods.iter().map(ToString::to_string).collect());
-    let headers = sorted(route.headers.iter().map(|header| format!("{header:?}")).collect());
-    let query = sorted(route.query.iter().map(|parameter| format!("{parameter:?}")).collect());
+    let headers = sorted(
+        route
+            .headers
+            .iter()
+            .map(|header| format!("{header:?}"))
+            .collect(),
+    );
+    let query = sorted(
+        route
+            .query
+            .iter()
+            .map(|parameter| format!("{parameter:?}"))
+            .collect(),
+    );
     let hosts: Vec<_> = match route.hosts.as_slice() {
         [] => vec![None],
         hosts => hosts.iter().map(Some).collect(),
     };
-    let shape = |host| format!("{host:?} {spellings:?} {:?} {methods:?} {headers:?} {query:?}", route.case);
+    let shape = |host| {
+        format!(
+            "{host:?} {spellings:?} {:?} {methods:?} {headers:?} {query:?}",
+            route.case
+        )
+    };
     hosts.into_iter().map(shape).collect()
 }
 
 impl Rank {
     fn of(route: &RouteMatch, place: usize) -> Self {
         let PathPattern { segments, rest } = &route.path;
-        let captures = segments.iter().filter(|s| matches!(s, Segment::Capture(_))).count();
+        let captures = segments
+            .iter()
+            .filter(|s| matches!(s, Segment::Capture(_)))
+            .count();
         Rank {
             class: match (rest, captures) {
                 (true, _) => PathClass::Prefix,
@@ -226,7 +269,9 @@ impl Tree {
             let fresh = self.nodes.len() as u32;
             let node = &mut self.nodes[at as usize];
             at = match segment {
-                Segment::Literal(text) => *node.literals.entry(text.as_str().into()).or_insert(fresh),
+                Segment::Literal(text) => {
+                    *node.literals.entry(text.as_str().into()).or_insert(fresh)
+                }
                 Segment::Capture(_) => *node.capture.get_or_insert(fresh),
             };
             if at == fresh {

@@ -111,7 +111,9 @@ impl Tls {
 
     /// Uses the certificates of `other`, which has just been loaded, for handshakes from now on.
     pub fn adopt(&self, other: &Self) {
-        self.certificates.names.store(other.certificates.names.load_full());
+        self.certificates
+            .names
+            .store(other.certificates.names.load_full());
     }
 
     pub(super) async fn accept(&self, socket: Socket) -> io::Result<Accepted> {

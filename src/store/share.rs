@@ -15,8 +15,14 @@ pub fn divide(max_size: u64, wishes: &[Option<usize>]) -> Vec<usize> {
     let sharing = wishes.iter().filter(|wish| wish.is_none()).count() as u64;
     let share = max_size.saturating_sub(named) / sharing.max(1);
     let steps = std::iter::successors(Some(FEWEST_KEYS), |keys| keys.checked_mul(2));
-    let most = steps.take_while(|&keys| bytes(keys) <= share).last().unwrap_or(FEWEST_KEYS);
-    wishes.iter().map(|wish| wish.unwrap_or(most).max(FEWEST_KEYS)).collect()
+    let most = steps
+        .take_while(|&keys| bytes(keys) <= share)
+        .last()
+        .unwrap_or(FEWEST_KEYS);
+    wishes
+        .iter()
+        .map(|wish| wish.unwrap_or(most).max(FEWEST_KEYS))
+        .collect()
 }
 
 fn bytes(keys: usize) -> u64 {
@@ -37,7 +43,10 @@ mod tests {
 
     #[test]
     fn one_policy_more_rarely_changes_the_others() {
-        assert_eq!(divide(64 * MIB, &[None; 5]), divide(64 * MIB, &[None; 6])[..5]);
+        assert_eq!(
+            divide(64 * MIB, &[None; 5]),
+            divide(64 * MIB, &[None; 6])[..5]
+        );
     }
 
     #[test]

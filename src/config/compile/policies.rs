@@ -73,8 +73,12 @@ impl<'a> Policies<'a> {
                 reject: reject(&policy.on_limit, &self.config.responses.on_limit),
             }),
             Err(error) => {
-                let node = policy.burst.as_ref().map_or(policy.quota.node, |burst| burst.node);
-                self.findings.push(Finding::error(node, Code::InvalidValue, error.to_string()));
+                let node = policy
+                    .burst
+                    .as_ref()
+                    .map_or(policy.quota.node, |burst| burst.node);
+                self.findings
+                    .push(Finding::error(node, Code::InvalidValue, error.to_string()));
             }
         }
         self.written.push(policy);
@@ -84,20 +88,30 @@ impl<'a> Policies<'a> {
 
 /// The key as it is written: with the name, what identifies a policy's buckets.
 fn key_text(policy: &Policy) -> String {
-    let parts: Vec<_> = policy.key.0.iter().map(|part| part.value.to_string()).collect();
+    let parts: Vec<_> = policy
+        .key
+        .0
+        .iter()
+        .map(|part| part.value.to_string())
+        .collect();
     format!("{} or {}", parts.join(", "), policy.on_missing_key.value)
 }
 
 fn algorithm(policy: &Policy) -> Result<Algorithm, QuotaError> {
     let quota = Quota::new(policy.quota.limit(), policy.quota.window())?;
-    let burst = policy.burst.as_ref().map_or(quota.limit(), |burst| burst.get());
+    let burst = policy
+        .burst
+        .as_ref()
+        .map_or(quota.limit(), |burst| burst.get());
     Ok(match policy.algorithm.value {
         AlgorithmName::Gcra => Algorithm::Gcra(Gcra::new(quota, burst)?),
         AlgorithmName::TokenBucket => Algorithm::TokenBucket(Gcra::new(quota, burst)?),
         AlgorithmName::FixedWindow => {
             let start = match policy.start.as_ref().map(|start| start.value) {
                 Some(WindowStart::FirstRequest) => Start::FirstRequest,
-                Some(WindowStart::Clock) | None if quota.window().as_secs() == WEEK => Start::MONDAY,
+                Some(WindowStart::Clock) | None if quota.window().as_secs() == WEEK => {
+                    Start::MONDAY
+                }
                 Some(WindowStart::Clock) | None => Start::EPOCH,
             };
             Algorithm::FixedWindow(FixedWindow::new(quota, start))
@@ -115,7 +129,11 @@ fn reject(own: &OnLimit, general: &OnLimit) -> RejectSpec {
     let headers: HashMap<_, _> = headers
         .map(|(name, value)| (name.get().clone(), value.get().clone()))
         .collect();
-    let status = own.status.as_ref().or(general.status.as_ref()).map(|status| status.get() as u16);
+    let status = own
+        .status
+        .as_ref()
+        .or(general.status.as_ref())
+        .map(|status| status.get() as u16);
     RejectSpec {
         status: status
             .and_then(|status| StatusCode::from_u16(status).ok())
@@ -127,7 +145,11 @@ fn reject(own: &OnLimit, general: &OnLimit) -> RejectSpec {
             BodyFormat::Text => Formats::Always(Format::Plain),
             BodyFormat::Html => Formats::Always(Format::Html),
         },
-        body: own.body.as_ref().or(general.body.as_ref()).map(|body| body.as_str().to_owned()),
+        body: own
+            .body
+            .as_ref()
+            .or(general.body.as_ref())
+            .map(|body| body.as_str().to_owned()),
         headers: headers.into_iter().collect(),
         docs_url: own
             .docs_url

@@ -24,10 +24,15 @@ pub(super) struct Context<'a> {
 pub(super) fn names(config: &schema::Config) -> Vec<String> {
     let mut taken = std::collections::HashSet::new();
     let names = config.routes.iter().map(|route| {
-        let wanted = route.name.as_ref().map_or_else(|| description(route), ToString::to_string);
+        let wanted = route
+            .name
+            .as_ref()
+            .map_or_else(|| description(route), ToString::to_string);
         let numbered = (2..).map(|number| format!("{wanted}-{number}"));
         let mut names = std::iter::once(wanted.clone()).chain(numbered);
-        names.find(|name| taken.insert(name.clone())).unwrap_or(wanted.clone())
+        names
+            .find(|name| taken.insert(name.clone()))
+            .unwrap_or(wanted.clone())
     });
     names.collect()
 }
@@ -39,7 +44,9 @@ fn description(route: &Route) -> String {
     let path = route.matches.path.iter().map(ToString::to_string);
     let words = methods.chain(hosts).chain(path).flat_map(|word| {
         let safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        word.split(|c| !safe(c)).map(str::to_owned).collect::<Vec<_>>()
+        word.split(|c| !safe(c))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
     });
     let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
     match words.as_slice() {
@@ -83,9 +90,9 @@ impl<'a> Context<'a> {
             let policy = resolve(policies, limit, &name, place);
             met.extend(policy.filter(|policy| !met.contains(policy)));
         }
-        let limits = met.into_iter().map(|policy| {
-            self.limit(policy, policies.get(policy), &name, &matches.path)
-        });
+        let limits = met
+            .into_iter()
+            .map(|policy| self.limit(policy, policies.get(policy), &name, &matches.path));
         RouteSpec {
             limits: limits.collect(),
             upstream,
@@ -108,7 +115,12 @@ impl<'a> Context<'a> {
             OnMissingKey::Refuse => rules::OnMissingKey::Refuse,
             OnMissingKey::Shared => rules::OnMissingKey::Shared,
         };
-        let parts = policy.key.0.iter().map(|located| part(&located.value)).collect();
+        let parts = policy
+            .key
+            .0
+            .iter()
+            .map(|located| part(&located.value))
+            .collect();
         LimitSpec {
             policy: index,
             descriptor: Descriptor::new(parts, on_missing, prefix),
@@ -153,9 +165,21 @@ fn resolve<'a>(
 fn matches(route: &Route) -> RouteMatch {
     let matches = &route.matches;
     RouteMatch {
-        hosts: matches.hosts.iter().map(|host| host_pattern(&host.value)).collect(),
-        path: matches.path.as_ref().map(|path| path_pattern(path)).unwrap_or_default(),
-        methods: matches.methods.iter().map(|method| method.get().clone()).collect(),
+        hosts: matches
+            .hosts
+            .iter()
+            .map(|host| host_pattern(&host.value))
+            .collect(),
+        path: matches
+            .path
+            .as_ref()
+            .map(|path| path_pattern(path))
+            .unwrap_or_default(),
+        methods: matches
+            .methods
+            .iter()
+            .map(|method| method.get().clone())
+            .collect(),
         headers: matches
             .headers
             .iter()
@@ -202,7 +226,14 @@ fn rewrite(changes: &schema::RequestChanges) -> Rewrite {
             .iter()
             .map(|(name, value)| (name.get().clone(), value.get().clone()))
             .collect(),
-        remove_headers: changes.remove_headers.iter().map(|name| name.get().clone()).collect(),
-        strip_prefix: changes.strip_prefix.as_ref().map(|prefix| prefix.as_str().to_owned()),
+        remove_headers: changes
+            .remove_headers
+            .iter()
+            .map(|name| name.get().clone())
+            .collect(),
+        strip_prefix: changes
+            .strip_prefix
+            .as_ref()
+            .map(|prefix| prefix.as_str().to_owned()),
     }
 }

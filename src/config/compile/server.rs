@@ -18,7 +18,11 @@ impl Compiler<'_> {
         Spec {
             name: "worker",
             workers: workers(config.workers.value),
-            listeners: config.listeners.iter().map(|listener| self.listener(listener)).collect(),
+            listeners: config
+                .listeners
+                .iter()
+                .map(|listener| self.listener(listener))
+                .collect(),
             client: ClientSpec {
                 timeouts: Timeouts {
                     head: client.timeouts.head.get(),
@@ -41,7 +45,10 @@ impl Compiler<'_> {
         ListenerSpec {
             address: listener.address.get(),
             protocols,
-            tls: listener.tls.as_ref().and_then(|tls| self.tls(tls, protocols)),
+            tls: listener
+                .tls
+                .as_ref()
+                .and_then(|tls| self.tls(tls, protocols)),
         }
     }
 
@@ -55,7 +62,8 @@ impl Compiler<'_> {
             })
             .collect();
         for certificate in &certificates {
-            self.files.extend([certificate.certificate.clone(), certificate.key.clone()]);
+            self.files
+                .extend([certificate.certificate.clone(), certificate.key.clone()]);
         }
         let spec = TlsSpec {
             certificates,
@@ -68,7 +76,8 @@ impl Compiler<'_> {
             Ok(tls) => Some(tls),
             Err(error) => {
                 let node = tls.certificates.node;
-                self.findings.push(Finding::error(node, Code::Unreadable, error.to_string()));
+                self.findings
+                    .push(Finding::error(node, Code::Unreadable, error.to_string()));
                 None
             }
         }

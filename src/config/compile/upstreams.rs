@@ -44,7 +44,10 @@ impl Compiler<'_> {
             UpstreamRef::Echo => TargetSpec::Echo,
             UpstreamRef::Url(url) => {
                 let endpoint = schema::Endpoint {
-                    url: Located { value: url.clone(), node: wanted.node },
+                    url: Located {
+                        value: url.clone(),
+                        node: wanted.node,
+                    },
                     weight: Located::default(),
                 };
                 let in_place = schema::Upstream {
@@ -60,7 +63,10 @@ impl Compiler<'_> {
             },
         };
         let index = upstreams.specs.len();
-        upstreams.specs.push(Spec { name: name.clone(), target });
+        upstreams.specs.push(Spec {
+            name: name.clone(),
+            target,
+        });
         upstreams.known.insert(name, index);
         index
     }
@@ -94,7 +100,11 @@ impl Compiler<'_> {
         match Authority::try_from(authority) {
             Ok(authority) => Some(EndpointSpec { authority, tls }),
             Err(error) => {
-                self.findings.push(Finding::error(url.node, Code::InvalidValue, error.to_string()));
+                self.findings.push(Finding::error(
+                    url.node,
+                    Code::InvalidValue,
+                    error.to_string(),
+                ));
                 None
             }
         }
@@ -110,17 +120,22 @@ impl Compiler<'_> {
                     Ok(content) => Roots::Pem { path, content },
                     Err(error) => {
                         let message = format!("{} cannot be read: {error}", path.display());
-                        self.findings.push(Finding::error(ca.node, Code::Unreadable, message));
+                        self.findings
+                            .push(Finding::error(ca.node, Code::Unreadable, message));
                         return None;
                     }
                 }
             }
         };
-        let name = tls.server_name.as_ref().map_or(url.host.as_str(), |name| name.as_str());
+        let name = tls
+            .server_name
+            .as_ref()
+            .map_or(url.host.as_str(), |name| name.as_str());
         let node = tls.ca.as_ref().map_or(url.node, |ca| ca.node);
         ClientTls::new(name, roots)
             .map_err(|error| {
-                self.findings.push(Finding::error(node, Code::InvalidValue, error.to_string()));
+                self.findings
+                    .push(Finding::error(node, Code::InvalidValue, error.to_string()));
             })
             .ok()
     }

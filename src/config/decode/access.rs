@@ -2,7 +2,9 @@
 //! own, `LOCATED` and `BY_FORM`.
 
 use serde::de::value::{StrDeserializer, U32Deserializer};
-use serde::de::{DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess, SeqAccess};
+use serde::de::{
+    DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess, SeqAccess,
+};
 use serde::de::{Unexpected, VariantAccess, Visitor};
 
 use super::{DecodeError, Reader};
@@ -17,15 +19,23 @@ pub(super) struct Items<'a> {
 
 impl<'a> Items<'a> {
     pub(super) fn new(reader: Reader<'a>, items: &'a [NodeId]) -> Self {
-        Self { reader, items: items.iter() }
+        Self {
+            reader,
+            items: items.iter(),
+        }
     }
 }
 
 impl<'de> SeqAccess<'de> for Items<'_> {
     type Error = DecodeError;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, DecodeError> {
-        let Some(&item) = self.items.next() else { return Ok(None) };
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, DecodeError> {
+        let Some(&item) = self.items.next() else {
+            return Ok(None);
+        };
         seed.deserialize(self.reader.at(item)).map(Some)
     }
 
@@ -44,30 +54,51 @@ pub(super) struct Entries<'a> {
 
 impl<'a> Entries<'a> {
     pub(super) fn new(reader: Reader<'a>, entries: &'a [NodeId]) -> Self {
-        Self { reader, entries: entries.iter(), fields: None, current: NodeId::ABSENT }
+        Self {
+            reader,
+            entries: entries.iter(),
+            fields: None,
+            current: NodeId::ABSENT,
+        }
     }
 
     /// Only those with a known key: the others are reported elsewhere.
-    pub(super) fn of_fields(reader: Reader<'a>, entries: &'a [NodeId], fields: &'static [&'static str]) -> Self {
-        Self { fields: Some(fields), ..Self::new(reader, entries) }
+    pub(super) fn of_fields(
+        reader: Reader<'a>,
+        entries: &'a [NodeId],
+        fields: &'static [&'static str],
+    ) -> Self {
+        Self {
+            fields: Some(fields),
+            ..Self::new(reader, entries)
+        }
     }
 }
 
 impl<'de> MapAccess<'de> for Entries<'_> {
     type Error = DecodeError;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, DecodeError> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, DecodeError> {
         let document = self.reader.findings.document;
         let fields = self.fields;
         let known = |key: &str| fields.is_none_or(|fields| fields.contains(&key));
-        let Some(&child) = self.entries.find(|&&child| document.key(child).is_some_and(known)) else {
+        let Some(&child) = self
+            .entries
+            .find(|&&child| document.key(child).is_some_and(known))
+        else {
             return Ok(None);
         };
         self.current = child;
         seed.deserialize(self.reader.at(child).key()).map(Some)
     }
 
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, DecodeError> {
+    fn next_value_seed<V: DeserializeSeed<'de>>(
+        &mut self,
+        seed: V,
+    ) -> Result<V::Value, DecodeError> {
         seed.deserialize(self.reader.at(self.current))
     }
 
@@ -85,14 +116,20 @@ pub(super) struct LocatedParts<'a> {
 
 impl<'a> LocatedParts<'a> {
     pub(super) fn new(reader: Reader<'a>) -> Self {
-        Self { reader, node_taken: false }
+        Self {
+            reader,
+            node_taken: false,
+        }
     }
 }
 
 impl<'de> SeqAccess<'de> for LocatedParts<'_> {
     type Error = DecodeError;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, DecodeError> {
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, DecodeError> {
         if !std::mem::replace(&mut self.node_taken, true) {
             let node: U32Deserializer<DecodeError> = self.reader.node.index().into_deserializer();
             return seed.deserialize(node).map(Some);
@@ -112,7 +149,10 @@ impl<'de> EnumAccess<'de> for Word<'_> {
     type Error = DecodeError;
     type Variant = Self;
 
-    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), DecodeError> {
+    fn variant_seed<V: DeserializeSeed<'de>>(
+        self,
+        seed: V,
+    ) -> Result<(V::Value, Self), DecodeError> {
         let word: StrDeserializer<'_, DecodeError> = self.0.into_deserializer();
         Ok((seed.deserialize(word)?, self))
     }
@@ -152,7 +192,10 @@ impl<'de> EnumAccess<'de> for Form<'_> {
     type Error = DecodeError;
     type Variant = Self;
 
-    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), DecodeError> {
+    fn variant_seed<V: DeserializeSeed<'de>>(
+        self,
+        seed: V,
+    ) -> Result<(V::Value, Self), DecodeError> {
         let form: StrDeserializer<'_, DecodeError> = self.form.into_deserializer();
         Ok((seed.deserialize(form)?, self))
     }
@@ -165,7 +208,10 @@ impl<'de> VariantAccess<'de> for Form<'_> {
         Ok(())
     }
 
-    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, DecodeError> {
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(
+        self,
+        seed: T,
+    ) -> Result<T::Value, DecodeError> {
         seed.deserialize(self.reader)
     }
 

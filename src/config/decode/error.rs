@@ -15,7 +15,12 @@ use crate::config::value::ValueError;
 #[derive(Debug)]
 pub(super) enum DecodeError {
     /// What is wrong, and what was expected instead; not yet where.
-    Unplaced { code: Code, message: String, expected: String, help: Option<String> },
+    Unplaced {
+        code: Code,
+        message: String,
+        expected: String,
+        help: Option<String>,
+    },
     /// A finding with its place.
     Placed(Box<Finding>),
 }
@@ -24,14 +29,27 @@ impl DecodeError {
     pub(super) fn mismatch(found: &str, expected: &dyn Expected) -> Self {
         let expected = expected.to_string();
         let message = format!("expected {expected}, found {found}");
-        Self::Unplaced { code: Code::WrongType, message, expected, help: None }
+        Self::Unplaced {
+            code: Code::WrongType,
+            message,
+            expected,
+            help: None,
+        }
     }
 
     pub(super) fn with_help(self, advice: String) -> Self {
         match self {
-            Self::Unplaced { code, message, expected, help: None } => {
-                Self::Unplaced { code, message, expected, help: Some(advice) }
-            }
+            Self::Unplaced {
+                code,
+                message,
+                expected,
+                help: None,
+            } => Self::Unplaced {
+                code,
+                message,
+                expected,
+                help: Some(advice),
+            },
             other => other,
         }
     }
@@ -40,17 +58,33 @@ impl DecodeError {
     pub(super) fn into_finding(self, reader: Reader<'_>) -> Finding {
         let (code, message, expected, help) = match self {
             Self::Placed(finding) => return *finding,
-            Self::Unplaced { code, message, expected, help } => (code, message, expected, help),
+            Self::Unplaced {
+                code,
+                message,
+                expected,
+                help,
+            } => (code, message, expected, help),
         };
         if reader.part == Part::Key {
-            return Finding { help, ..Finding::error(reader.node, code, message) }.at_key();
+            return Finding {
+                help,
+                ..Finding::error(reader.node, code, message)
+            }
+            .at_key();
         }
         match reader.value() {
-            Value::Scalar { origin: Origin::Environment, .. } => {
+            Value::Scalar {
+                origin: Origin::Environment,
+                ..
+            } => {
                 let message = format!("expected {expected}; the environment holds something else");
-                Finding::error(reader.node, code, message).help("what it holds is not shown: it may be a secret")
+                Finding::error(reader.node, code, message)
+                    .help("what it holds is not shown: it may be a secret")
             }
-            _ => Finding { help, ..Finding::error(reader.node, code, message) },
+            _ => Finding {
+                help,
+                ..Finding::error(reader.node, code, message)
+            },
         }
     }
 }
@@ -58,8 +92,17 @@ impl DecodeError {
 impl serde::de::Error for DecodeError {
     /// Takes what [`ValueError`] displays.
     fn custom<T: fmt::Display>(error: T) -> Self {
-        let ValueError { message, expected, help } = ValueError::from_display(&error.to_string());
-        Self::Unplaced { code: Code::InvalidValue, message, expected, help }
+        let ValueError {
+            message,
+            expected,
+            help,
+        } = ValueError::from_display(&error.to_string());
+        Self::Unplaced {
+            code: Code::InvalidValue,
+            message,
+            expected,
+            help,
+        }
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {

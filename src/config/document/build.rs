@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_yaml::Spanned;
 
 use super::yaml::{self, Raw};
-use super::{Document, Node, NodeId, Origin, Step, Style, Value};
+use super::{Document, Node, NodeId, Origin, Step, Value};
 use crate::config::diagnostic::{Code, Source};
 use crate::config::finding::Finding;
 use crate::config::variables;
@@ -22,8 +22,15 @@ pub(super) fn document(
     tree: Spanned<Raw>,
     environment: &Environment<'_>,
 ) -> (Document, Vec<Finding>) {
-    let document = Document { source: Arc::clone(source), nodes: Vec::new() };
-    let mut builder = Builder { document, environment, findings: Vec::new() };
+    let document = Document {
+        source: Arc::clone(source),
+        nodes: Vec::new(),
+    };
+    let mut builder = Builder {
+        document,
+        environment,
+        findings: Vec::new(),
+    };
     builder.add(tree, NodeId::ABSENT, Step::Root);
     (builder.document, builder.findings)
 }
@@ -38,13 +45,21 @@ impl Builder<'_> {
     /// Adds a value and all below it; the depth is bounded by the parser's budget.
     fn add(&mut self, tree: Spanned<Raw>, parent: NodeId, step: Step) -> NodeId {
         let span = narrow(yaml::bytes(&tree.defined));
-        let id = NodeId(u32::try_from(self.document.nodes.len()).expect("the parser's budget bounds the nodes"));
+        let id = NodeId(
+            u32::try_from(self.document.nodes.len()).expect("the parser's budget bounds the nodes"),
+        );
         let placeholder = Value::Sequence(Vec::new());
-        self.document.nodes.push(Node { parent, step, span, value: placeholder });
+        self.document.nodes.push(Node {
+            parent,
+            step,
+            span,
+            value: placeholder,
+        });
         let value = match tree.value {
             Raw::Sequence(items) => self.sequence(items, id),
             Raw::Mapping(entries) => self.mapping(entries, id),
             Raw::Text(_) | Raw::Typed => self.scalar(&tree, id),
+            Raw::Null => Value::Null,
         };
         self.document.nodes[id.0 as usize].value = value;
         id
@@ -62,7 +77,11 @@ impl Builder<'_> {
             let span = narrow(yaml::bytes(&key.defined));
             let id = self.add(value, parent, Step::Key { name, span });
             if matches!(key.value, Raw::Sequence(_) | Raw::Mapping(_)) {
-                let finding = Finding::error(id, Code::WrongType, "a key has to be a text, not a list or a mapping");
+                let finding = Finding::error(
+                    id,
+                    Code::WrongType,
+                    "a key has to be a text, not a list or a mapping",
+                );
                 self.findings.push(finding.at_key());
             }
             ids.push(id);
@@ -72,18 +91,22 @@ impl Builder<'_> {
 
     fn scalar(&mut self, tree: &Spanned<Raw>, id: NodeId) -> Value {
         let text = yaml::scalar_text(tree, &self.document.source);
-        let written = &self.document.source.text[yaml::bytes(&tree.defined)];
-        let style = match written.as_bytes().first() {
-            Some(b'"' | b'\'' | b'|' | b'>') => Style::Quoted,
-            _ if matches!(tree.value, Raw::Text(_)) && written.contains('\n') => Style::Quoted,
-            _ => Style::Plain,
-        };
         match variables::replace(&text, self.environment) {
-            Ok(None) => Value::Scalar { text: text.into(), style, origin: Origin::File },
-            Ok(Some(replaced)) => Value::Scalar { text: replaced.into(), style, origin: Origin::Environment },
+            Ok(None) => Value::Scalar {
+                text: text.into(),
+                origin: Origin::File,
+            },
+            Ok(Some(replaced)) => Value::Scalar {
+                text: replaced.into(),
+                origin: Origin::Environment,
+            },
             Err(error) => {
-                self.findings.push(Finding::error(id, Code::Variable, error.message).help(error.help));
-                Value::Scalar { text: text.into(), style, origin: Origin::File }
+                self.findings
+                    .push(Finding::error(id, Code::Variable, error.message).help(error.help));
+                Value::Scalar {
+                    text: text.into(),
+                    origin: Origin::File,
+                }
             }
         }
     }

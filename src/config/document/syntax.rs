@@ -11,15 +11,42 @@ use crate::config::diagnostic::{Code, Problem, Severity, Source};
 /// A part of the parser's message, and what usually helps.
 const ADVICE: [(&str, &str); 10] = [
     ("tabs", "indent with spaces"),
-    ("unknown anchor", "a text that starts with `*` has to be in quotes, as in `\"*.example.com\"`"),
-    ("did not find expected '-'", "look at the indentation: items and keys of one list or mapping start in one column"),
-    ("did not find expected key", "look at the indentation: keys of one mapping start in one column"),
-    ("mapping values are not allowed", "look at the indentation, or put a text with `: ` in it in quotes"),
-    ("multiline quoted scalar", "look for a quote that is not closed"),
-    ("unexpected character", "put a text that starts with this character in quotes"),
-    ("recursion limit", "lists and mappings are nested too deep: no key needs more than eight levels"),
-    ("unclosed", "close it, or put a text that starts with a bracket in quotes"),
-    ("unsupported tag", "remove the tag, or put a text that starts with `!` in quotes"),
+    (
+        "unknown anchor",
+        "a text that starts with `*` has to be in quotes, as in `\"*.example.com\"`",
+    ),
+    (
+        "did not find expected '-'",
+        "look at the indentation: items and keys of one list or mapping start in one column",
+    ),
+    (
+        "did not find expected key",
+        "look at the indentation: keys of one mapping start in one column",
+    ),
+    (
+        "mapping values are not allowed",
+        "look at the indentation, or put a text with `: ` in it in quotes",
+    ),
+    (
+        "multiline quoted scalar",
+        "look for a quote that is not closed",
+    ),
+    (
+        "unexpected character",
+        "put a text that starts with this character in quotes",
+    ),
+    (
+        "recursion limit",
+        "lists and mappings are nested too deep: no key needs more than eight levels",
+    ),
+    (
+        "unclosed",
+        "close it, or put a text that starts with a bracket in quotes",
+    ),
+    (
+        "unsupported tag",
+        "remove the tag, or put a text that starts with `!` in quotes",
+    ),
 ];
 
 /// A syntax error as a problem.
@@ -40,19 +67,41 @@ fn explain(error: &Error) -> (Code, String, Option<String>) {
     let text = error.to_string();
     let (message, help) = match innermost(error) {
         Error::DuplicateMappingKey { key, .. } => {
-            let message = format!("the key `{}` stands twice in one mapping", key.as_deref().unwrap_or("?"));
-            return (Code::DuplicateKey, message, Some("remove one of them".to_owned()));
+            let message = format!(
+                "the key `{}` stands twice in one mapping",
+                key.as_deref().unwrap_or("?")
+            );
+            return (
+                Code::DuplicateKey,
+                message,
+                Some("remove one of them".to_owned()),
+            );
         }
         Error::MultipleDocuments { .. } => two_documents(),
-        Error::Budget { breach: BudgetBreach::Documents { .. }, .. } => two_documents(),
-        Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => {
-            ("lists and mappings are nested too deep", Some("no key needs more than eight levels"))
+        Error::Budget {
+            breach: BudgetBreach::Documents { .. },
+            ..
+        } => two_documents(),
+        Error::Budget {
+            breach: BudgetBreach::Depth { .. },
+            ..
+        } => (
+            "lists and mappings are nested too deep",
+            Some("no key needs more than eight levels"),
+        ),
+        Error::Budget { .. }
+        | Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasExpansionLimitExceeded { .. } => (
+            "it is too large once its aliases are replaced",
+            Some("write less, or use fewer aliases"),
+        ),
+        Error::RecursiveReferencesRequireWeakTypes { .. } => (
+            "an alias within what it stands for",
+            Some("remove the alias"),
+        ),
+        Error::MergeValueNotMapOrSeqOfMaps { .. } => {
+            ("`<<` takes a mapping or a list of mappings", None)
         }
-        Error::Budget { .. } | Error::AliasReplayLimitExceeded { .. } | Error::AliasExpansionLimitExceeded { .. } => {
-            ("it is too large once its aliases are replaced", Some("write less, or use fewer aliases"))
-        }
-        Error::RecursiveReferencesRequireWeakTypes { .. } => ("an alias within what it stands for", Some("remove the alias")),
-        Error::MergeValueNotMapOrSeqOfMaps { .. } => ("`<<` takes a mapping or a list of mappings", None),
         _ => {
             let known = ADVICE.iter().find(|(fragment, _)| text.contains(fragment));
             (without_position(&text), known.map(|&(_, help)| help))
@@ -62,7 +111,10 @@ fn explain(error: &Error) -> (Code, String, Option<String>) {
 }
 
 fn two_documents() -> (&'static str, Option<&'static str>) {
-    ("a second document", Some("a file holds one: remove what starts with `---`"))
+    (
+        "a second document",
+        Some("a file holds one: remove what starts with `---`"),
+    )
 }
 
 fn innermost(error: &Error) -> &Error {
@@ -86,10 +138,17 @@ fn bytes(location: &Location, source: &Source) -> Range<usize> {
     }
     let line_start = match location.line() {
         0 | 1 => 0,
-        line => source.text.match_indices('\n').nth(line as usize - 2).map_or(source.text.len(), |(at, _)| at + 1),
+        line => source
+            .text
+            .match_indices('\n')
+            .nth(line as usize - 2)
+            .map_or(source.text.len(), |(at, _)| at + 1),
     };
     let column = (location.column() as usize).saturating_sub(1);
     let line = source.text[line_start..].lines().next().unwrap_or_default();
-    let within = line.char_indices().nth(column).map_or(line.len(), |(at, _)| at);
+    let within = line
+        .char_indices()
+        .nth(column)
+        .map_or(line.len(), |(at, _)| at);
     line_start + within..line_start + within
 }

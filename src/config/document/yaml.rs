@@ -16,26 +16,32 @@ const MAX_NODES: usize = 1_000_000;
 /// Nesting of lists and mappings; the schema needs eight.
 const MAX_DEPTH: usize = 32;
 
-/// What the parser says of a value. Scalars that it takes for something other than text carry
-/// none: their text is in the source.
+/// What the parser says of a value.
 pub(super) enum Raw {
     Text(String),
+    /// A number or a boolean, whose text is in the source.
     Typed,
+    /// Nothing, or a word for it.
+    Null,
     Sequence(Vec<Spanned<Raw>>),
     Mapping(Vec<(Spanned<Raw>, Spanned<Raw>)>),
 }
 
 /// Parses one document. Duplicate keys are kept when that makes an error that can show both.
 pub(super) fn parse(source: &Source) -> Result<Spanned<Raw>, Vec<Problem>> {
-    let result = serde_yaml::from_str_with_options(&source.text, options(DuplicateKeyPolicy::Error));
+    let result =
+        serde_yaml::from_str_with_options(&source.text, options(DuplicateKeyPolicy::Error));
     match result {
         Ok(tree) => Ok(tree),
         Err(error @ serde_yaml::Error::DuplicateMappingKey { .. }) => {
-            serde_yaml::from_str_with_options::<Spanned<Raw>>(&source.text, options(DuplicateKeyPolicy::LastWins))
-                .ok()
-                .map(|tree| duplicates(&tree, source))
-                .filter(|found| !found.is_empty())
-                .map_or_else(|| Err(vec![problem(&error, source)]), Err)
+            serde_yaml::from_str_with_options::<Spanned<Raw>>(
+                &source.text,
+                options(DuplicateKeyPolicy::LastWins),
+            )
+            .ok()
+            .map(|tree| duplicates(&tree, source))
+            .filter(|found| !found.is_empty())
+            .map_or_else(|| Err(vec![problem(&error, source)]), Err)
         }
         Err(error) => Err(vec![problem(&error, source)]),
     }
@@ -73,7 +79,7 @@ fn duplicates(tree: &Spanned<Raw>, source: &Source) -> Vec<Problem> {
     let mut pending = vec![tree];
     while let Some(node) = pending.pop() {
         match &node.value {
-            Raw::Text(_) | Raw::Typed => {}
+            Raw::Text(_) | Raw::Typed | Raw::Null => {}
             Raw::Sequence(items) => pending.extend(items),
             Raw::Mapping(entries) => {
                 pending.extend(entries.iter().map(|(_, value)| value));
@@ -111,7 +117,7 @@ fn duplicates_of(entries: &[(Spanned<Raw>, Spanned<Raw>)], source: &Source) -> V
 pub(super) fn scalar_text(node: &Spanned<Raw>, source: &Source) -> String {
     match &node.value {
         Raw::Text(text) => text.clone(),
-        Raw::Typed => source.text[bytes(&node.defined)].to_owned(),
+        Raw::Typed | Raw::Null => source.text[bytes(&node.defined)].to_owned(),
         Raw::Sequence(_) | Raw::Mapping(_) => String::new(),
     }
 }
@@ -132,7 +138,7 @@ impl<'de> Visitor<'de> for RawVisitor {
     }
 
     fn visit_unit<E>(self) -> Result<Raw, E> {
-        Ok(Raw::Typed)
+        Ok(Raw::Null)
     }
 
     fn visit_bool<E>(self, _: bool) -> Result<Raw, E> {

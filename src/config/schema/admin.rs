@@ -20,7 +20,9 @@ pub struct Admin {
 impl Default for Admin {
     fn default() -> Self {
         let address = SocketAddr::from(([127, 0, 0, 1], 9980));
-        Self { address: ListenAddress::new(address).into() }
+        Self {
+            address: ListenAddress::new(address).into(),
+        }
     }
 }
 
@@ -61,6 +63,9 @@ pub struct Shutdown {
 
 impl Default for Shutdown {
     fn default() -> Self {
-        Self { delay: Delay::from_millis(5 * SECOND).into(), deadline: Delay::from_millis(25 * SECOND).into() }
+        Self {
+            delay: Delay::from_millis(5 * SECOND).into(),
+            deadline: Delay::from_millis(25 * SECOND).into(),
+        }
     }
 }

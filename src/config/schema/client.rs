@@ -74,7 +74,11 @@ pub struct ClientIp {
 
 impl Default for ClientIp {
     fn default() -> Self {
-        Self { trusted_proxies: List::default(), header: Located::default(), ipv6_prefix: Whole::new(64).into() }
+        Self {
+            trusted_proxies: List::default(),
+            header: Located::default(),
+            ipv6_prefix: Whole::new(64).into(),
+        }
     }
 }
 

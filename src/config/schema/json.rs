@@ -1,8 +1,8 @@
 //! The JSON Schema of the configuration, for editors, from the types beside this file.
 
+use schemars::Schema;
 use schemars::generate::SchemaSettings;
 use schemars::transform::{Transform, transform_subschemas};
-use schemars::Schema;
 use serde_json::{Map, Value};
 
 use super::Config;
@@ -30,7 +30,9 @@ struct AsLoaded;
 impl Transform for AsLoaded {
     fn transform(&mut self, schema: &mut Schema) {
         transform_subschemas(self, schema);
-        let Some(object) = schema.as_object_mut() else { return };
+        let Some(object) = schema.as_object_mut() else {
+            return;
+        };
         remove_null(object);
         remove_variables(object);
     }
@@ -55,7 +57,13 @@ fn remove_null(schema: &mut Map<String, Value>) {
 
 fn remove_variables(schema: &mut Map<String, Value>) {
     if let Some(Value::Object(patterns)) = schema.get_mut("patternProperties") {
-        let without = |key: String| key.strip_suffix(VARIABLE).map_or(key.clone(), |key| key.trim_end_matches('|').to_owned());
-        *patterns = std::mem::take(patterns).into_iter().map(|(key, value)| (without(key), value)).collect();
+        let without = |key: String| {
+            key.strip_suffix(VARIABLE)
+                .map_or(key.clone(), |key| key.trim_end_matches('|').to_owned())
+        };
+        *patterns = std::mem::take(patterns)
+            .into_iter()
+            .map(|(key, value)| (without(key), value))
+            .collect();
     }
 }

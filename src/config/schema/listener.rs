@@ -27,7 +27,11 @@ pub struct Listener {
 impl Default for Listener {
     fn default() -> Self {
         let address = SocketAddr::from(([0, 0, 0, 0], 8080));
-        Self { address: ListenAddress::new(address).into(), protocols: both(), tls: None }
+        Self {
+            address: ListenAddress::new(address).into(),
+            protocols: both(),
+            tls: None,
+        }
     }
 }
 
@@ -71,7 +75,9 @@ pub struct Certificate {
 }
 
 /// A version of TLS.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum TlsVersion {
     /// TLS 1.2 (RFC 5246).

@@ -18,7 +18,10 @@ pub struct Responses {
 
 impl Default for Responses {
     fn default() -> Self {
-        Self { headers: vec![HeaderStyle::Ietf.into()].into(), on_limit: Located::default() }
+        Self {
+            headers: vec![HeaderStyle::Ietf.into()].into(),
+            on_limit: Located::default(),
+        }
     }
 }
 

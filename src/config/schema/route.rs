@@ -1,12 +1,17 @@
 //! Routes: what is done with which requests.
 
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Limit;
 use super::client::BodySize;
 use crate::config::located::{List, Located, Table};
-use crate::config::value::{FieldName, FieldValue, Flag, HostPattern, Method, Name, PathPattern, PathPrefix, Text, UpstreamRef};
+use crate::config::value::{
+    FieldName, FieldValue, Flag, HostPattern, Method, Name, PathPattern, PathPrefix, Text,
+    UpstreamRef,
+};
 
 /// An item of `routes`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -86,4 +91,39 @@ pub struct RequestChanges {
     /// The largest request body, `0B` to `1024GiB`, instead of `client.max_body`; 413 beyond.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_body: Option<Located<BodySize>>,
+}
+
+impl Route {
+    /// The name, or what it matches: `GET|POST api.example.com/v1/**`. No name looks like that.
+    pub fn title(&self) -> String {
+        if let Some(name) = &self.name {
+            return name.to_string();
+        }
+        let Match {
+            hosts,
+            path,
+            methods,
+            headers,
+            query,
+        } = &self.matches.value;
+        let mut title = join(methods, "|");
+        title.push_str(if title.is_empty() { "" } else { " " });
+        title.push_str(&join(hosts, "|"));
+        match path {
+            Some(path) => title.push_str(&path.to_string()),
+            None => title.push_str("/**"),
+        }
+        for (name, value) in query.iter() {
+            title.push_str(&format!(" ?{}={}", name.value, value.value));
+        }
+        for (name, value) in headers.iter() {
+            title.push_str(&format!(" {}:{}", name.value, value.value));
+        }
+        title
+    }
+}
+
+fn join<T: fmt::Display>(items: &[Located<T>], separator: &str) -> String {
+    let shown: Vec<_> = items.iter().map(|item| item.value.to_string()).collect();
+    shown.join(separator)
 }

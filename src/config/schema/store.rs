@@ -28,6 +28,8 @@ pub struct MemoryStore {
 
 impl Default for MemoryStore {
     fn default() -> Self {
-        Self { max_size: StoreSize::from_bytes(64 << 20).into() }
+        Self {
+            max_size: StoreSize::from_bytes(64 << 20).into(),
+        }
     }
 }

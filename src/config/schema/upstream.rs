@@ -82,7 +82,10 @@ struct EndpointFields {
 impl From<EndpointForm> for Endpoint {
     fn from(form: EndpointForm) -> Self {
         match form {
-            EndpointForm::Scalar(url) => Self { url, weight: Located::default() },
+            EndpointForm::Scalar(url) => Self {
+                url,
+                weight: Located::default(),
+            },
             EndpointForm::Mapping(EndpointFields { url, weight }) => Self { url, weight },
         }
     }
@@ -122,4 +125,3 @@ pub struct UpstreamTls {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_name: Option<Located<ServerName>>,
 }
-

@@ -10,13 +10,17 @@ const MAX_BODY: usize = 64 << 10;
 
 pub(super) fn check(config: &Config, findings: &Findings<'_>) {
     let styles = &config.responses.headers;
-    report_repeated(styles.iter().map(|style| (style.value, style.node)), findings, |_| {
-        ("the same style twice".to_owned(), "remove one of them")
-    });
+    report_repeated(
+        styles.iter().map(|style| (style.value, style.node)),
+        findings,
+        |_| ("the same style twice".to_owned(), "remove one of them"),
+    );
     let find = |wanted| styles.iter().find(|style| style.value == wanted);
-    if let (Some(plain), Some(github)) = (find(HeaderStyle::XRatelimit), find(HeaderStyle::Github)) {
+    if let (Some(plain), Some(github)) = (find(HeaderStyle::XRatelimit), find(HeaderStyle::Github))
+    {
         let message = "`x-ratelimit` and `github` write the same fields with different meanings";
-        let finding = Finding::error(github.node, Code::Conflict, message).related(plain.node, "the other style");
+        let finding = Finding::error(github.node, Code::Conflict, message)
+            .related(plain.node, "the other style");
         findings.add(finding.help("choose one: `X-RateLimit-Reset` is seconds from now in `x-ratelimit`, and since 1970 in `github`"));
     }
     check_policy(&config.responses.on_limit, &OnLimit::default(), findings);
@@ -26,13 +30,27 @@ pub(super) fn check(config: &Config, findings: &Findings<'_>) {
 pub(super) fn check_policy(own: &OnLimit, general: &OnLimit, findings: &Findings<'_>) {
     for (name, value) in own.headers.iter() {
         if is_framing(name.get()) || *name.get() == http::header::RETRY_AFTER {
-            let finding = Finding::error(value.node, Code::Conflict, format!("`{}` is written by the proxy", name.value));
+            let finding = Finding::error(
+                value.node,
+                Code::Conflict,
+                format!("`{}` is written by the proxy", name.value),
+            );
             findings.add(finding.help("remove it"));
         }
     }
-    if let Some(body) = own.body.as_ref().filter(|body| body.as_str().len() > MAX_BODY) {
-        let message = format!("the body has {} bytes; {MAX_BODY} are allowed", body.as_str().len());
-        findings.add(Finding::error(body.node, Code::InvalidValue, message).help("link to a page instead, with `docs_url`"));
+    if let Some(body) = own
+        .body
+        .as_ref()
+        .filter(|body| body.as_str().len() > MAX_BODY)
+    {
+        let message = format!(
+            "the body has {} bytes; {MAX_BODY} are allowed",
+            body.as_str().len()
+        );
+        findings.add(
+            Finding::error(body.node, Code::InvalidValue, message)
+                .help("link to a page instead, with `docs_url`"),
+        );
     }
     check_body(own, general, findings);
 }
@@ -48,11 +66,13 @@ fn check_body(own: &OnLimit, general: &OnLimit, findings: &Findings<'_>) {
         (Some(_), Some(_)) => {}
         (Some(body), None) if !is_fixed => {
             let node = own.format.as_ref().map_or(body.node, |format| format.node);
-            let finding = Finding::error(node, Code::Conflict, "a body without a type").related(body.node, "the body");
+            let finding = Finding::error(node, Code::Conflict, "a body without a type")
+                .related(body.node, "the body");
             findings.add(finding.help("say what it is: `format: text`, `html`, `json` or `problem`, or a `content-type` under `headers`"));
         }
         (None, Some((_, value))) => {
-            let finding = Finding::error(value.node, Code::Conflict, "a content type without a body");
+            let finding =
+                Finding::error(value.node, Code::Conflict, "a content type without a body");
             findings.add(finding.help("give a `body`, or choose a `format`"));
         }
         _ => {}

@@ -44,30 +44,56 @@ fn check_key(policy: &Policy, findings: &Findings<'_>) {
     let parts = &policy.key.0;
     if parts.is_empty() {
         let finding = Finding::error(policy.key.node, Code::NoValue, "a key without parts");
-        findings.add(finding.help("name one part at least; `constant` is one bucket for all requests"));
+        findings
+            .add(finding.help("name one part at least; `constant` is one bucket for all requests"));
     }
     let shown = parts.iter().map(|part| (part.to_string(), part.node));
-    report_repeated(shown, findings, |part| (format!("`{part}` twice in one key"), "remove one of them"));
+    report_repeated(shown, findings, |part| {
+        (format!("`{part}` twice in one key"), "remove one of them")
+    });
     let fallback = &policy.on_missing_key;
     if fallback.node != NodeId::ABSENT && parts.iter().all(|part| always_there(part)) {
-        let finding = Finding::warning(fallback.node, Code::NoEffect, "no part of this key is ever missing");
+        let finding = Finding::warning(
+            fallback.node,
+            Code::NoEffect,
+            "no part of this key is ever missing",
+        );
         findings.add(finding.help("remove `on_missing_key`"));
     }
 }
 
 fn always_there(part: &KeyPart) -> bool {
-    !matches!(part, KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_) | KeyPart::Capture(_))
+    !matches!(
+        part,
+        KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_) | KeyPart::Capture(_)
+    )
 }
 
 fn check_algorithm(policy: &Policy, findings: &Findings<'_>) {
     let algorithm = policy.algorithm.value;
     let has_burst = matches!(algorithm, AlgorithmName::Gcra | AlgorithmName::TokenBucket);
     if let Some(burst) = policy.burst.as_ref().filter(|_| !has_burst) {
-        let finding = Finding::error(burst.node, Code::NoEffect, "a window has no burst: it holds the quota and no more");
-        findings.add(finding.help("raise the quota, or use `gcra` or `token_bucket`").related(policy.algorithm.node, "the algorithm"));
+        let finding = Finding::error(
+            burst.node,
+            Code::NoEffect,
+            "a window has no burst: it holds the quota and no more",
+        );
+        findings.add(
+            finding
+                .help("raise the quota, or use `gcra` or `token_bucket`")
+                .related(policy.algorithm.node, "the algorithm"),
+        );
     }
-    if let Some(start) = policy.start.as_ref().filter(|_| algorithm != AlgorithmName::FixedWindow) {
-        let finding = Finding::error(start.node, Code::NoEffect, "only a fixed window has a start");
+    if let Some(start) = policy
+        .start
+        .as_ref()
+        .filter(|_| algorithm != AlgorithmName::FixedWindow)
+    {
+        let finding = Finding::error(
+            start.node,
+            Code::NoEffect,
+            "only a fixed window has a start",
+        );
         findings.add(finding.help("remove `start`, or use `algorithm: fixed_window`"));
     }
 }
@@ -77,8 +103,16 @@ fn check_amounts(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
     let limit = policy.quota.limit();
     let burst = policy.burst.as_ref();
     if let Some(burst) = burst.filter(|_| limit == 0) {
-        let finding = Finding::error(burst.node, Code::Conflict, "a quota of 0 refuses always, and has no burst");
-        return findings.add(finding.help("remove `burst`").related(policy.quota.node, "the quota"));
+        let finding = Finding::error(
+            burst.node,
+            Code::Conflict,
+            "a quota of 0 refuses always, and has no burst",
+        );
+        return findings.add(
+            finding
+                .help("remove `burst`")
+                .related(policy.quota.node, "the quota"),
+        );
     }
     let (capacity, holder) = match burst {
         Some(burst) => (burst.get(), burst.node),
@@ -86,9 +120,15 @@ fn check_amounts(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
     };
     let cost = policy.cost.get();
     if limit > 0 && cost > capacity {
-        let message = format!("a cost of {cost} can never be paid: the bucket holds {capacity} at most");
-        let at = if policy.cost.node == NodeId::ABSENT { node } else { policy.cost.node };
-        let finding = Finding::error(at, Code::Conflict, message).help("lower the cost, or raise the quota or its burst");
+        let message =
+            format!("a cost of {cost} can never be paid: the bucket holds {capacity} at most");
+        let at = if policy.cost.node == NodeId::ABSENT {
+            node
+        } else {
+            policy.cost.node
+        };
+        let finding = Finding::error(at, Code::Conflict, message)
+            .help("lower the cost, or raise the quota or its burst");
         findings.add(finding.related(holder, "what it holds"));
     }
 }
@@ -100,7 +140,11 @@ pub(super) fn captures(policy: &Policy) -> impl Iterator<Item = (&str, NodeId)> 
         OnMissingKey::Part(part) => Some((part, policy.on_missing_key.node)),
         OnMissingKey::Skip | OnMissingKey::Refuse | OnMissingKey::Shared => None,
     };
-    let parts = policy.key.0.iter().map(|Located { value, node }| (value, *node));
+    let parts = policy
+        .key
+        .0
+        .iter()
+        .map(|Located { value, node }| (value, *node));
     parts.chain(fallback).filter_map(|(part, node)| match part {
         KeyPart::Capture(name) => Some((name.as_str(), node)),
         _ => None,

@@ -51,19 +51,32 @@ impl TextValue for ListenAddress {
     }
 
     fn parse(text: &str) -> Result<Self, Wrong> {
-        text.parse().map(Self).map_err(|_| wrong(format!("`{text}` is no address to listen on"), listen_help(text)))
+        text.parse().map(Self).map_err(|_| {
+            wrong(
+                format!("`{text}` is no address to listen on"),
+                listen_help(text),
+            )
+        })
     }
 }
 
 fn listen_help(text: &str) -> String {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    if let Some(port) = text.strip_prefix(':').or(digits(text).then_some(text)).filter(|port| digits(port)) {
-        return format!("on all addresses: `0.0.0.0:{port}`; on this machine only: `127.0.0.1:{port}`");
+    if let Some(port) = text
+        .strip_prefix(':')
+        .or(digits(text).then_some(text))
+        .filter(|port| digits(port))
+    {
+        return format!(
+            "on all addresses: `0.0.0.0:{port}`; on this machine only: `127.0.0.1:{port}`"
+        );
     }
     match text.parse() {
         Ok(IpAddr::V4(ip)) => format!("it needs a port: `{ip}:8080`"),
         Ok(IpAddr::V6(ip)) => format!("it needs brackets and a port: `[{ip}]:8080`"),
-        Err(_) if text.starts_with("localhost:") => text.replacen("localhost", "it needs an IP address: `127.0.0.1", 1) + "`",
+        Err(_) if text.starts_with("localhost:") => {
+            text.replacen("localhost", "it needs an IP address: `127.0.0.1", 1) + "`"
+        }
         Err(_) => "write an IP address and a port, as in `0.0.0.0:8080` or `[::]:8080`".to_owned(),
     }
 }
@@ -102,14 +115,21 @@ impl TextValue for Cidr {
         if let Ok(address) = text.parse::<IpAddr>() {
             return Ok(Self(IpNet::from(address)));
         }
-        let network: IpNet = text
-            .parse()
-            .map_err(|_| wrong(format!("`{text}` is no network"), "write `10.0.0.0/8`, `2001:db8::/32` or a single address"))?;
+        let network: IpNet = text.parse().map_err(|_| {
+            wrong(
+                format!("`{text}` is no network"),
+                "write `10.0.0.0/8`, `2001:db8::/32` or a single address",
+            )
+        })?;
         match network.trunc() == network {
             true => Ok(Self(network)),
             false => Err(wrong(
                 format!("`{text}` has bits set beyond its prefix"),
-                format!("the network is `{}`, the single address `{}`", network.trunc(), network.addr()),
+                format!(
+                    "the network is `{}`, the single address `{}`",
+                    network.trunc(),
+                    network.addr()
+                ),
             )),
         }
     }
@@ -122,26 +142,47 @@ mod tests {
     #[test]
     fn listens_on_addresses_with_ports() {
         for text in ["0.0.0.0:8080", "[::1]:0"] {
-            assert_eq!(ListenAddress::parse(text).map(|address| address.to_string()), Ok(text.to_owned()));
+            assert_eq!(
+                ListenAddress::parse(text).map(|address| address.to_string()),
+                Ok(text.to_owned())
+            );
         }
         for (text, help) in [
-            ("8080", "on all addresses: `0.0.0.0:8080`; on this machine only: `127.0.0.1:8080`"),
-            (":80", "on all addresses: `0.0.0.0:80`; on this machine only: `127.0.0.1:80`"),
+            (
+                "8080",
+                "on all addresses: `0.0.0.0:8080`; on this machine only: `127.0.0.1:8080`",
+            ),
+            (
+                ":80",
+                "on all addresses: `0.0.0.0:80`; on this machine only: `127.0.0.1:80`",
+            ),
             ("10.0.0.1", "it needs a port: `10.0.0.1:8080`"),
             ("::1", "it needs brackets and a port: `[::1]:8080`"),
             ("localhost:80", "it needs an IP address: `127.0.0.1:80`"),
         ] {
-            assert_eq!(ListenAddress::parse(text), Err(wrong(format!("`{text}` is no address to listen on"), help)));
+            assert_eq!(
+                ListenAddress::parse(text),
+                Err(wrong(format!("`{text}` is no address to listen on"), help))
+            );
         }
     }
 
     #[test]
     fn takes_networks_and_single_addresses() {
-        assert_eq!(Cidr::parse("10.0.0.1").map(|cidr| cidr.to_string()), Ok("10.0.0.1/32".to_owned()));
-        assert_eq!(Cidr::parse("2001:db8::/32").map(|cidr| cidr.to_string()), Ok("2001:db8::/32".to_owned()));
+        assert_eq!(
+            Cidr::parse("10.0.0.1").map(|cidr| cidr.to_string()),
+            Ok("10.0.0.1/32".to_owned())
+        );
+        assert_eq!(
+            Cidr::parse("2001:db8::/32").map(|cidr| cidr.to_string()),
+            Ok("2001:db8::/32".to_owned())
+        );
         assert_eq!(
             Cidr::parse("10.0.0.1/8"),
-            Err(wrong("`10.0.0.1/8` has bits set beyond its prefix", "the network is `10.0.0.0/8`, the single address `10.0.0.1`"))
+            Err(wrong(
+                "`10.0.0.1/8` has bits set beyond its prefix",
+                "the network is `10.0.0.0/8`, the single address `10.0.0.1`"
+            ))
         );
     }
 }

@@ -48,14 +48,20 @@ impl<const MIN: u64, const MAX: u64> fmt::Display for Duration<MIN, MAX> {
 text_value!(Duration<MIN, MAX>, [const MIN: u64, const MAX: u64]);
 
 impl<const MIN: u64, const MAX: u64> TextValue for Duration<MIN, MAX> {
-    const PATTERN: &'static str = "([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?([0-9]+us)?";
+    const PATTERN: &'static str =
+        "([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?([0-9]+us)?";
 
     fn name() -> Cow<'static, str> {
         format!("Duration{MIN}To{MAX}").into()
     }
 
     fn expected() -> Cow<'static, str> {
-        format!("a duration from `{}` to `{}`, as in `250ms`, `15m`, `1h30m`", show(MIN * 1000), show(MAX * 1000)).into()
+        format!(
+            "a duration from `{}` to `{}`, as in `250ms`, `15m`, `1h30m`",
+            show(MIN * 1000),
+            show(MAX * 1000)
+        )
+        .into()
     }
 
     fn parse(text: &str) -> Result<Self, Wrong> {
@@ -64,7 +70,10 @@ impl<const MIN: u64, const MAX: u64> TextValue for Duration<MIN, MAX> {
             return Ok(Self(std::time::Duration::from_micros(micros)));
         }
         let bounds = format!("from `{}` to `{}`", show(MIN * 1000), show(MAX * 1000));
-        Err(wrong(format!("`{text}` is out of bounds"), format!("it can be {bounds}")))
+        Err(wrong(
+            format!("`{text}` is out of bounds"),
+            format!("it can be {bounds}"),
+        ))
     }
 }
 
@@ -76,7 +85,10 @@ pub(super) fn parse_micros(text: &str) -> Result<u64, Wrong> {
     while !rest.is_empty() {
         let (digits, unit, after) = leading_part(rest);
         let number: u64 = digits.parse().map_err(|_| malformed(text, digits))?;
-        let place = units.iter().position(|&(name, _)| name == unit).ok_or_else(|| unknown_unit(text, unit))?;
+        let place = units
+            .iter()
+            .position(|&(name, _)| name == unit)
+            .ok_or_else(|| unknown_unit(text, unit))?;
         let (_, micros) = units[place];
         let part = number.checked_mul(micros).ok_or_else(|| too_long(text))?;
         total = total.checked_add(part).ok_or_else(|| too_long(text))?;
@@ -91,36 +103,56 @@ pub(super) fn parse_micros(text: &str) -> Result<u64, Wrong> {
 
 /// The digits at the start, the letters after them, and what follows.
 fn leading_part(text: &str) -> (&str, &str, &str) {
-    let number_end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number_end = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
     let (digits, after) = text.split_at(number_end);
-    let unit_end = after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len());
+    let unit_end = after
+        .find(|c: char| c.is_ascii_digit())
+        .unwrap_or(after.len());
     let (unit, rest) = after.split_at(unit_end);
     (digits, unit, rest)
 }
 
 fn malformed(text: &str, digits: &str) -> Wrong {
     match digits {
-        "" => wrong(format!("`{text}` is no duration"), "write whole numbers with a unit each: `250ms`, `15m`, `1h30m`"),
+        "" => wrong(
+            format!("`{text}` is no duration"),
+            "write whole numbers with a unit each: `250ms`, `15m`, `1h30m`",
+        ),
         _ => too_long(text),
     }
 }
 
 fn too_long(text: &str) -> Wrong {
-    wrong(format!("`{text}` is too long a time"), "no key takes as much")
+    wrong(
+        format!("`{text}` is too long a time"),
+        "no key takes as much",
+    )
 }
 
 fn unknown_unit(text: &str, unit: &str) -> Wrong {
     match unit {
-        "" => wrong(format!("`{text}` has no unit"), format!("say which is meant: `{text}ms`, `{text}s`, `{text}m`, `{text}h`")),
+        "" => wrong(
+            format!("`{text}` has no unit"),
+            format!("say which is meant: `{text}ms`, `{text}s`, `{text}m`, `{text}h`"),
+        ),
         "mo" | "y" => wrong(
             format!("`{text}`: months and years differ in length"),
             "calendar periods are not available yet; use days, as in `30d`",
         ),
-        _ if UNITS.iter().any(|&(name, _)| name == unit) => {
-            wrong(format!("`{text}` has its units out of order"), "from large to small, each once: `1h30m`")
-        }
-        _ if unit.starts_with('.') => wrong(format!("`{text}` has a fraction"), "use the next smaller unit: `1500ms` for 1.5 seconds"),
-        _ => wrong(format!("`{text}` has an unknown unit"), "units are `us`, `ms`, `s`, `m` (minutes), `h`, `d` and `w`"),
+        _ if UNITS.iter().any(|&(name, _)| name == unit) => wrong(
+            format!("`{text}` has its units out of order"),
+            "from large to small, each once: `1h30m`",
+        ),
+        _ if unit.starts_with('.') => wrong(
+            format!("`{text}` has a fraction"),
+            "use the next smaller unit: `1500ms` for 1.5 seconds",
+        ),
+        _ => wrong(
+            format!("`{text}` has an unknown unit"),
+            "units are `us`, `ms`, `s`, `m` (minutes), `h`, `d` and `w`",
+        ),
     }
 }
 
@@ -145,7 +177,13 @@ mod tests {
 
     #[test]
     fn reads_what_people_write() {
-        for (text, micros) in [("250ms", 250_000), ("15m", 900_000_000), ("1h30m", 5_400_000_000), ("0s", 0), ("1w2d", 777_600_000_000)] {
+        for (text, micros) in [
+            ("250ms", 250_000),
+            ("15m", 900_000_000),
+            ("1h30m", 5_400_000_000),
+            ("0s", 0),
+            ("1w2d", 777_600_000_000),
+        ] {
             assert_eq!(parse_micros(text), Ok(micros), "{text}");
         }
     }
@@ -153,7 +191,10 @@ mod tests {
     #[test]
     fn shows_what_it_reads() {
         for text in ["0s", "250ms", "90m", "1w", "75s", "7us"] {
-            assert_eq!(text.parse::<Any>().map(|duration| duration.to_string()), Ok(text.to_owned()));
+            assert_eq!(
+                text.parse::<Any>().map(|duration| duration.to_string()),
+                Ok(text.to_owned())
+            );
         }
     }
 
@@ -167,16 +208,27 @@ mod tests {
             ("30m1h", "`30m1h` has its units out of order"),
             ("1mo", "`1mo`: months and years differ in length"),
             ("5 s", "`5 s` has an unknown unit"),
-            ("99999999999999999999s", "`99999999999999999999s` is too long a time"),
-            ("9999999999999999w", "`9999999999999999w` is too long a time"),
+            (
+                "99999999999999999999s",
+                "`99999999999999999999s` is too long a time",
+            ),
+            (
+                "9999999999999999w",
+                "`9999999999999999w` is too long a time",
+            ),
         ] {
-            assert_eq!(parse_micros(text).map_err(|(message, _)| message), Err(message.to_owned()));
+            assert_eq!(
+                parse_micros(text).map_err(|(message, _)| message),
+                Err(message.to_owned())
+            );
         }
     }
 
     #[test]
     fn keeps_its_bounds() {
-        let error = "2h".parse::<Duration<1, 3_600_000>>().map_err(|error| error.help);
+        let error = "2h"
+            .parse::<Duration<1, 3_600_000>>()
+            .map_err(|error| error.help);
         assert_eq!(error, Err(Some("it can be from `1ms` to `1h`".to_owned())));
     }
 }

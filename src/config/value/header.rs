@@ -146,14 +146,20 @@ impl TextValue for Method {
     }
 
     fn parse(text: &str) -> Result<Self, Wrong> {
-        let capital = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_');
-        let well_formed = text.starts_with(|c: char| c.is_ascii_uppercase()) && text.bytes().all(capital);
+        let capital =
+            |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_');
+        let well_formed =
+            text.starts_with(|c: char| c.is_ascii_uppercase()) && text.bytes().all(capital);
         match http::Method::from_bytes(text.as_bytes()) {
             Ok(method) if well_formed => Ok(Self(method)),
-            _ if text.bytes().all(|b| b.is_ascii_alphabetic()) && !text.is_empty() => {
-                Err(wrong(format!("`{text}` is not in capitals"), format!("did you mean `{}`?", text.to_uppercase())))
-            }
-            _ => Err(wrong(format!("`{text}` is no request method"), "as in `GET` or `POST`; leave `methods` out to take all")),
+            _ if text.bytes().all(|b| b.is_ascii_alphabetic()) && !text.is_empty() => Err(wrong(
+                format!("`{text}` is not in capitals"),
+                format!("did you mean `{}`?", text.to_uppercase()),
+            )),
+            _ => Err(wrong(
+                format!("`{text}` is no request method"),
+                "as in `GET` or `POST`; leave `methods` out to take all",
+            )),
         }
     }
 }

@@ -32,7 +32,8 @@ impl fmt::Display for HostPattern {
 text_value!(HostPattern);
 
 impl TextValue for HostPattern {
-    const PATTERN: &'static str = "(\\*\\.)?[0-9A-Za-z_-]+(\\.[0-9A-Za-z_-]+)*|\\[[0-9A-Fa-f:.]+\\]";
+    const PATTERN: &'static str =
+        "(\\*\\.)?[0-9A-Za-z_-]+(\\.[0-9A-Za-z_-]+)*|\\[[0-9A-Fa-f:.]+\\]";
 
     fn name() -> Cow<'static, str> {
         "HostPattern".into()
@@ -44,7 +45,10 @@ impl TextValue for HostPattern {
 
     fn parse(text: &str) -> Result<Self, Wrong> {
         let host = text.to_ascii_lowercase();
-        let is_v6 = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).is_some_and(is_ipv6);
+        let is_v6 = host
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'))
+            .is_some_and(is_ipv6);
         if is_v6 || is_host_name(&host) {
             return Ok(Self::Exact(host));
         }
@@ -88,7 +92,10 @@ impl TextValue for ServerName {
     fn parse(text: &str) -> Result<Self, Wrong> {
         match is_host_name(text) || is_ipv6(text) {
             true => Ok(Self(text.to_ascii_lowercase())),
-            false => Err(wrong(format!("`{text}` is no name of a server"), "write a name without a port: `api.internal`")),
+            false => Err(wrong(
+                format!("`{text}` is no name of a server"),
+                "write a name without a port: `api.internal`",
+            )),
         }
     }
 }
@@ -125,8 +132,14 @@ mod tests {
 
     #[test]
     fn reads_names_wildcards_and_addresses() {
-        assert_eq!(HostPattern::parse("API.example.com"), Ok(HostPattern::Exact("api.example.com".to_owned())));
-        assert_eq!(HostPattern::parse("*.example.com"), Ok(HostPattern::Below("example.com".to_owned())));
+        assert_eq!(
+            HostPattern::parse("API.example.com"),
+            Ok(HostPattern::Exact("api.example.com".to_owned()))
+        );
+        assert_eq!(
+            HostPattern::parse("*.example.com"),
+            Ok(HostPattern::Below("example.com".to_owned()))
+        );
         assert!(HostPattern::parse("[::1]").is_ok());
         assert!(HostPattern::parse("127.0.0.1").is_ok());
     }
@@ -135,13 +148,28 @@ mod tests {
     fn says_what_is_wrong() {
         for (text, help) in [
             ("*", "leave `hosts` out to take every host"),
-            ("example.com:443", "ports make no difference to a route: `example.com`"),
+            (
+                "example.com:443",
+                "ports make no difference to a route: `example.com`",
+            ),
             ("::1", "an IPv6 address has brackets: `[::1]`"),
-            ("bücher.example", "write the name in its ASCII form, `xn--..`"),
-            ("http://example.com", "write the host only, without `http://`"),
-            ("api.*.com", "as in `api.example.com`, or `*.example.com` for all names below it"),
+            (
+                "bücher.example",
+                "write the name in its ASCII form, `xn--..`",
+            ),
+            (
+                "http://example.com",
+                "write the host only, without `http://`",
+            ),
+            (
+                "api.*.com",
+                "as in `api.example.com`, or `*.example.com` for all names below it",
+            ),
         ] {
-            assert_eq!(HostPattern::parse(text), Err(wrong(format!("`{text}` is no host"), help)));
+            assert_eq!(
+                HostPattern::parse(text),
+                Err(wrong(format!("`{text}` is no host"), help))
+            );
         }
     }
 }

@@ -35,8 +35,18 @@ pub enum KeyPart {
 }
 
 /// The parts without an argument, and the kinds that take one.
-const WORDS: [&str; 10] =
-    ["client_ip", "header:NAME", "cookie:NAME", "query:NAME", "path:NAME", "path", "method", "host", "route", "constant"];
+const WORDS: [&str; 10] = [
+    "client_ip",
+    "header:NAME",
+    "cookie:NAME",
+    "query:NAME",
+    "path:NAME",
+    "path",
+    "method",
+    "host",
+    "route",
+    "constant",
+];
 
 impl fmt::Display for KeyPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -85,9 +95,10 @@ impl TextValue for KeyPart {
             "host" => Ok(Self::Host),
             "route" => Ok(Self::Route),
             "constant" => Ok(Self::Constant),
-            "header" | "cookie" | "query" => {
-                Err(wrong(format!("`{text}` needs a name"), format!("say which: `{text}:NAME`")))
-            }
+            "header" | "cookie" | "query" => Err(wrong(
+                format!("`{text}` needs a name"),
+                format!("say which: `{text}:NAME`"),
+            )),
             _ => Err(unknown(text, text)),
         }
     }
@@ -96,18 +107,30 @@ impl TextValue for KeyPart {
 fn parse_prefix(text: &str, bits: &str) -> Result<KeyPart, Wrong> {
     match bits.parse() {
         Ok(bits @ 1..=128) => Ok(KeyPart::ClientIpPrefix(bits)),
-        _ => Err(wrong(format!("`{text}` has no valid prefix"), "an IPv6 prefix has 1 to 128 bits: `client_ip/56`")),
+        _ => Err(wrong(
+            format!("`{text}` has no valid prefix"),
+            "an IPv6 prefix has 1 to 128 bits: `client_ip/56`",
+        )),
     }
 }
 
 fn parse_named(text: &str, kind: &str, name: &str) -> Result<KeyPart, Wrong> {
-    let token = !name.is_empty() && name.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b';' | b',' | b'=' | b'"'));
+    let token = !name.is_empty()
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_graphic() && !matches!(b, b';' | b',' | b'=' | b'"'));
     let name = || match token {
         true => Ok(name.to_owned()),
-        false => Err(wrong(format!("`{text}` has no valid name"), format!("as in `{kind}:id`"))),
+        false => Err(wrong(
+            format!("`{text}` has no valid name"),
+            format!("as in `{kind}:id`"),
+        )),
     };
     match kind {
-        "header" => name()?.parse().map(KeyPart::Header).map_err(|error: super::ValueError| (error.message, error.help)),
+        "header" => name()?
+            .parse()
+            .map(KeyPart::Header)
+            .map_err(|error: super::ValueError| (error.message, error.help)),
         "cookie" => name().map(KeyPart::Cookie),
         "query" => name().map(KeyPart::Query),
         "path" => name().map(KeyPart::Capture),
@@ -161,8 +184,7 @@ impl fmt::Display for OnMissingKey {
 text_value!(OnMissingKey);
 
 impl TextValue for OnMissingKey {
-    const PATTERN: &'static str =
-        "skip|refuse|shared|client_ip(/[0-9]{1,3})?|(header|cookie|query|path):.+|path|method|host|route|constant";
+    const PATTERN: &'static str = "skip|refuse|shared|client_ip(/[0-9]{1,3})?|(header|cookie|query|path):.+|path|method|host|route|constant";
 
     fn name() -> Cow<'static, str> {
         "OnMissingKey".into()
@@ -177,9 +199,14 @@ impl TextValue for OnMissingKey {
             "skip" => Ok(Self::Skip),
             "refuse" => Ok(Self::Refuse),
             "shared" => Ok(Self::Shared),
-            part => KeyPart::parse(part).map(Self::Part).map_err(|error| match nearest::nearest(part, &OTHERS) {
-                Some(near) => wrong(format!("`{part}` is unknown here"), format!("did you mean `{near}`?")),
-                None => error,
+            part => KeyPart::parse(part).map(Self::Part).map_err(|error| {
+                match nearest::nearest(part, &OTHERS) {
+                    Some(near) => wrong(
+                        format!("`{part}` is unknown here"),
+                        format!("did you mean `{near}`?"),
+                    ),
+                    None => error,
+                }
             }),
         }
     }
@@ -191,8 +218,23 @@ mod tests {
 
     #[test]
     fn shows_what_it_reads() {
-        for text in ["client_ip", "client_ip/56", "header:x-api-key", "cookie:session", "query:q", "path:id", "path", "method", "host", "route", "constant"] {
-            assert_eq!(KeyPart::parse(text).map(|part| part.to_string()), Ok(text.to_owned()));
+        for text in [
+            "client_ip",
+            "client_ip/56",
+            "header:x-api-key",
+            "cookie:session",
+            "query:q",
+            "path:id",
+            "path",
+            "method",
+            "host",
+            "route",
+            "constant",
+        ] {
+            assert_eq!(
+                KeyPart::parse(text).map(|part| part.to_string()),
+                Ok(text.to_owned())
+            );
         }
     }
 
@@ -202,10 +244,16 @@ mod tests {
             ("clientip", "did you mean `client_ip`?"),
             ("headers:x-api-key", "did you mean `header:x-api-key`?"),
             ("header", "say which: `header:NAME`"),
-            ("client_ip/0", "an IPv6 prefix has 1 to 128 bits: `client_ip/56`"),
+            (
+                "client_ip/0",
+                "an IPv6 prefix has 1 to 128 bits: `client_ip/56`",
+            ),
             ("cookie:", "as in `cookie:id`"),
         ] {
-            assert_eq!(KeyPart::parse(text).map_err(|(_, help)| help), Err(Some(help.to_owned())));
+            assert_eq!(
+                KeyPart::parse(text).map_err(|(_, help)| help),
+                Err(Some(help.to_owned()))
+            );
         }
     }
 }

@@ -53,11 +53,19 @@ impl<const MIN: u32, const MAX: u32> TextValue for Whole<MIN, MAX> {
         match text.parse() {
             Ok(number) if digits && (MIN..=MAX).contains(&number) => Ok(Self(number)),
             _ if digits && MAX == u32::MAX => {
-                let help = format!("it can be from {MIN} to {MAX}; count in a coarser unit, as in KiB instead of bytes");
+                let help = format!(
+                    "it can be from {MIN} to {MAX}; count in a coarser unit, as in KiB instead of bytes"
+                );
                 Err(wrong(format!("`{text}` is out of bounds"), help))
             }
-            _ if digits => Err(wrong(format!("`{text}` is out of bounds"), format!("it can be from {MIN} to {MAX}"))),
-            _ => Err(wrong(format!("`{text}` is no whole number"), format!("write a number from {MIN} to {MAX}, in digits"))),
+            _ if digits => Err(wrong(
+                format!("`{text}` is out of bounds"),
+                format!("it can be from {MIN} to {MAX}"),
+            )),
+            _ => Err(wrong(
+                format!("`{text}` is no whole number"),
+                format!("write a number from {MIN} to {MAX}, in digits"),
+            )),
         }
     }
 
@@ -112,7 +120,10 @@ impl TextValue for Flag {
         match text {
             "true" => Ok(Self(true)),
             "false" => Ok(Self(false)),
-            _ => Err(wrong(format!("`{text}` is neither `true` nor `false`"), "write `true` or `false`")),
+            _ => Err(wrong(
+                format!("`{text}` is neither `true` nor `false`"),
+                "write `true` or `false`",
+            )),
         }
     }
 
@@ -161,7 +172,10 @@ impl TextValue for Workers {
         match (text, text.parse::<NonZero<u16>>()) {
             ("auto", _) => Ok(Self::Auto),
             (_, Ok(number)) if number.get() <= 1024 => Ok(Self::Fixed(number)),
-            _ => Err(wrong(format!("`{text}` is no number of threads"), "write `auto`, or a number from 1 to 1024")),
+            _ => Err(wrong(
+                format!("`{text}` is no number of threads"),
+                "write `auto`, or a number from 1 to 1024",
+            )),
         }
     }
 

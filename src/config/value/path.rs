@@ -42,7 +42,11 @@ impl fmt::Display for PathPattern {
                 Segment::Capture(name) => write!(f, "/{{{name}}}")?,
             }
         }
-        if self.rest { f.write_str("/**") } else { Ok(()) }
+        if self.rest {
+            f.write_str("/**")
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -61,15 +65,26 @@ impl TextValue for PathPattern {
 
     fn parse(text: &str) -> Result<Self, Wrong> {
         let path = text.strip_prefix('/').ok_or_else(|| {
-            wrong(format!("`{text}` does not start with a slash"), format!("did you mean `/{text}`?"))
+            wrong(
+                format!("`{text}` does not start with a slash"),
+                format!("did you mean `/{text}`?"),
+            )
         })?;
         let (path, rest) = match path.strip_suffix("**") {
-            Some("") => return Ok(Self { segments: Vec::new(), rest: true }),
+            Some("") => {
+                return Ok(Self {
+                    segments: Vec::new(),
+                    rest: true,
+                });
+            }
             Some(before) if before.ends_with('/') => (&before[..before.len() - 1], true),
             _ => (path, false),
         };
         let count = path.split('/').count();
-        let mut pattern = Self { segments: Vec::with_capacity(count), rest };
+        let mut pattern = Self {
+            segments: Vec::with_capacity(count),
+            rest,
+        };
         for (index, segment) in path.split('/').enumerate() {
             let is_last = index + 1 == count;
             match segment {
@@ -87,7 +102,10 @@ impl PathPattern {
         if let Segment::Capture(name) = &segment
             && self.captures().any(|other| other == name)
         {
-            return Err(wrong(format!("`{text}` captures `{name}` twice"), "give each captured segment a name of its own"));
+            return Err(wrong(
+                format!("`{text}` captures `{name}` twice"),
+                "give each captured segment a name of its own",
+            ));
         }
         self.segments.push(segment);
         Ok(())
@@ -95,16 +113,25 @@ impl PathPattern {
 }
 
 fn parse_segment(text: &str, segment: &str) -> Result<Segment, Wrong> {
-    if let Some(name) = segment.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
+    if let Some(name) = segment
+        .strip_prefix('{')
+        .and_then(|rest| rest.strip_suffix('}'))
+    {
         let letter = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
         return match !name.is_empty() && name.bytes().all(letter) {
             true => Ok(Segment::Capture(name.to_owned())),
-            false => Err(wrong(format!("`{text}` captures a segment without a valid name"), "use letters, digits, `_` and `-`: `{id}`")),
+            false => Err(wrong(
+                format!("`{text}` captures a segment without a valid name"),
+                "use letters, digits, `_` and `-`: `{id}`",
+            )),
         };
     }
     if segment.contains(['{', '}', '*']) {
         let help = "a capture is a whole segment, `/users/{id}`; `/**` stands at the end only";
-        return Err(wrong(format!("`{text}` has a wildcard within a segment"), help));
+        return Err(wrong(
+            format!("`{text}` has a wildcard within a segment"),
+            help,
+        ));
     }
     parse_literal(text, segment).map(|literal| Segment::Literal(literal.to_owned()))
 }
@@ -114,25 +141,42 @@ fn parse_literal<'a>(text: &str, segment: &'a str) -> Result<&'a str, Wrong> {
     if matches!(segment, "." | "..") {
         return Err(normalised(text, "a dot segment"));
     }
-    if let Some(c) = segment.chars().find(|&c| matches!(c, '?' | '#' | '\\') || c.is_ascii_control() || c == ' ') {
+    if let Some(c) = segment
+        .chars()
+        .find(|&c| matches!(c, '?' | '#' | '\\') || c.is_ascii_control() || c == ' ')
+    {
         let help = match c {
             '?' => "query parameters are matched by `query`",
             '#' => "fragments are not sent to servers",
             _ => "percent-encode it",
         };
-        return Err(wrong(format!("`{text}` has a character that no path has: `{}`", c.escape_debug()), help));
+        return Err(wrong(
+            format!(
+                "`{text}` has a character that no path has: `{}`",
+                c.escape_debug()
+            ),
+            help,
+        ));
     }
     if !segment.is_ascii() {
-        return Err(wrong(format!("`{text}` is not ASCII"), "write the percent-encoded form that clients send, as in `%C3%A9`"));
+        return Err(wrong(
+            format!("`{text}` is not ASCII"),
+            "write the percent-encoded form that clients send, as in `%C3%A9`",
+        ));
     }
     check_encodings(text, segment).map(|()| segment)
 }
 
 fn check_encodings(text: &str, segment: &str) -> Result<(), Wrong> {
     for encoded in segment.split('%').skip(1) {
-        let digits = encoded.get(..2).filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
+        let digits = encoded
+            .get(..2)
+            .filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
         let Some(byte) = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) else {
-            return Err(wrong(format!("`{text}` has a `%` without two hexadecimal digits"), "write `%25` for a percent sign"));
+            return Err(wrong(
+                format!("`{text}` has a `%` without two hexadecimal digits"),
+                "write `%25` for a percent sign",
+            ));
         };
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
             let c = char::from(byte);
@@ -146,7 +190,10 @@ fn check_encodings(text: &str, segment: &str) -> Result<(), Wrong> {
 }
 
 fn normalised(text: &str, what: &str) -> Wrong {
-    wrong(format!("`{text}` has {what}"), "paths are normalised before they are matched, so that it would never match")
+    wrong(
+        format!("`{text}` has {what}"),
+        "paths are normalised before they are matched, so that it would never match",
+    )
 }
 
 /// A prefix to take away from paths, in whole segments: `/v1`.
@@ -181,10 +228,16 @@ impl TextValue for PathPrefix {
 
     fn parse(text: &str) -> Result<Self, Wrong> {
         let pattern = PathPattern::parse(text)?;
-        let literal = pattern.segments.iter().all(|segment| matches!(segment, Segment::Literal(text) if !text.is_empty()));
+        let literal = pattern
+            .segments
+            .iter()
+            .all(|segment| matches!(segment, Segment::Literal(text) if !text.is_empty()));
         match literal && !pattern.rest {
             true => Ok(Self(text.to_owned())),
-            false => Err(wrong(format!("`{text}` is no prefix to strip"), "name whole segments, without wildcards and without a slash at the end: `/v1`")),
+            false => Err(wrong(
+                format!("`{text}` is no prefix to strip"),
+                "name whole segments, without wildcards and without a slash at the end: `/v1`",
+            )),
         }
     }
 }
@@ -195,8 +248,19 @@ mod tests {
 
     #[test]
     fn reads_back_what_it_shows() {
-        for text in ["/", "/a/b", "/a/", "/users/{id}/posts", "/a/**", "/**", "/caf%C3%A9"] {
-            assert_eq!(PathPattern::parse(text).map(|pattern| pattern.to_string()), Ok(text.to_owned()));
+        for text in [
+            "/",
+            "/a/b",
+            "/a/",
+            "/users/{id}/posts",
+            "/a/**",
+            "/**",
+            "/caf%C3%A9",
+        ] {
+            assert_eq!(
+                PathPattern::parse(text).map(|pattern| pattern.to_string()),
+                Ok(text.to_owned())
+            );
         }
     }
 
@@ -217,7 +281,10 @@ mod tests {
             ("/{}", "`/{}` captures a segment without a valid name"),
             ("/{a}/{a}", "`/{a}/{a}` captures `a` twice"),
         ] {
-            assert_eq!(PathPattern::parse(text).map_err(|(message, _)| message), Err(message.to_owned()));
+            assert_eq!(
+                PathPattern::parse(text).map_err(|(message, _)| message),
+                Err(message.to_owned())
+            );
         }
     }
 

@@ -34,7 +34,10 @@ impl Quota {
 /// One a second; it only ever stands in for a quota that could not be read.
 impl Default for Quota {
     fn default() -> Self {
-        Self { limit: 1, window_micros: 1_000_000 }
+        Self {
+            limit: 1,
+            window_micros: 1_000_000,
+        }
     }
 }
 
@@ -59,20 +62,34 @@ impl TextValue for Quota {
 
     fn parse(text: &str) -> Result<Self, Wrong> {
         let Some((limit, window)) = text.split_once('/') else {
-            let number = if text.bytes().all(|b| b.is_ascii_digit()) && !text.is_empty() { text } else { "100" };
-            let help = format!("say how many in which time: `{number}/s`, `{number}/1m`, `{number}/1h`");
+            let number = if text.bytes().all(|b| b.is_ascii_digit()) && !text.is_empty() {
+                text
+            } else {
+                "100"
+            };
+            let help =
+                format!("say how many in which time: `{number}/s`, `{number}/1m`, `{number}/1h`");
             return Err(wrong(format!("`{text}` has no window"), help));
         };
-        Ok(Self { limit: parse_limit(text, limit)?, window_micros: parse_window(text, window)? })
+        Ok(Self {
+            limit: parse_limit(text, limit)?,
+            window_micros: parse_window(text, window)?,
+        })
     }
 }
 
 fn parse_limit(text: &str, limit: &str) -> Result<u32, Wrong> {
     if limit.is_empty() || !limit.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(wrong(format!("`{text}` does not start with a whole number"), "as in `100/1m`: a hundred a minute"));
+        return Err(wrong(
+            format!("`{text}` does not start with a whole number"),
+            "as in `100/1m`: a hundred a minute",
+        ));
     }
     limit.parse().map_err(|_| {
-        wrong(format!("`{text}` is more than 4294967295"), "count in a coarser unit, as in KiB or MiB instead of bytes")
+        wrong(
+            format!("`{text}` is more than 4294967295"),
+            "count in a coarser unit, as in KiB or MiB instead of bytes",
+        )
     })
 }
 
@@ -88,12 +105,18 @@ fn parse_window(text: &str, window: &str) -> Result<u64, Wrong> {
     };
     match micros {
         MIN_WINDOW..=MAX_WINDOW => Ok(micros),
-        _ => Err(wrong(format!("the window of `{text}` is out of bounds"), "it can be from `1ms` to `366d`")),
+        _ => Err(wrong(
+            format!("the window of `{text}` is out of bounds"),
+            "it can be from `1ms` to `366d`",
+        )),
     }
 }
 
 fn window_unit(text: &str, window: &str, unit: &str) -> Wrong {
-    wrong(format!("`{text}` has an unknown unit `{window}`"), format!("did you mean `{}{unit}`?", text.trim_end_matches(window)))
+    wrong(
+        format!("`{text}` has an unknown unit `{window}`"),
+        format!("did you mean `{}{unit}`?", text.trim_end_matches(window)),
+    )
 }
 
 #[cfg(test)]
@@ -101,7 +124,9 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<(u32, u64), String> {
-        Quota::parse(text).map(|quota| (quota.limit, quota.window_micros)).map_err(|(message, _)| message)
+        Quota::parse(text)
+            .map(|quota| (quota.limit, quota.window_micros))
+            .map_err(|(message, _)| message)
     }
 
     #[test]

@@ -55,7 +55,12 @@ impl<const MIN: u64, const MAX: u64> TextValue for Size<MIN, MAX> {
     }
 
     fn expected() -> Cow<'static, str> {
-        format!("a size from `{}` to `{}`, as in `512B`, `64KiB`, `10MB`", show(MIN), show(MAX)).into()
+        format!(
+            "a size from `{}` to `{}`, as in `512B`, `64KiB`, `10MB`",
+            show(MIN),
+            show(MAX)
+        )
+        .into()
     }
 
     fn parse(text: &str) -> Result<Self, Wrong> {
@@ -71,10 +76,17 @@ impl<const MIN: u64, const MAX: u64> TextValue for Size<MIN, MAX> {
 }
 
 fn parse_bytes(text: &str) -> Result<u64, Wrong> {
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
     let unit = match (digits, unit) {
-        ("", _) => return Err(wrong(format!("`{text}` is no size"), "write a whole number with a unit: `64KiB`, `10MB`")),
+        ("", _) => {
+            return Err(wrong(
+                format!("`{text}` is no size"),
+                "write a whole number with a unit: `64KiB`, `10MB`",
+            ));
+        }
         (_, "KB") => "kB",
         (_, unit) => unit,
     };
@@ -83,17 +95,32 @@ fn parse_bytes(text: &str) -> Result<u64, Wrong> {
     let number: Option<u64> = digits.parse().ok();
     number
         .and_then(|number| number.checked_mul(bytes))
-        .ok_or_else(|| wrong(format!("`{text}` is too large a size"), "no key takes as much"))
+        .ok_or_else(|| {
+            wrong(
+                format!("`{text}` is too large a size"),
+                "no key takes as much",
+            )
+        })
 }
 
 fn unknown_unit(text: &str, digits: &str, unit: &str) -> Wrong {
     if unit.is_empty() {
-        let help = format!("say which is meant: `{digits}B`, `{digits}KiB`, `{digits}MiB`, `{digits}GiB`");
+        let help =
+            format!("say which is meant: `{digits}B`, `{digits}KiB`, `{digits}MiB`, `{digits}GiB`");
         return wrong(format!("`{text}` has no unit"), help);
     }
-    match UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)) {
-        Some((name, _)) => wrong(format!("`{text}` has an unknown unit"), format!("did you mean `{digits}{name}`?")),
-        None if unit.starts_with('.') => wrong(format!("`{text}` has a fraction"), "use the next smaller unit: `1536KiB` for 1.5 MiB"),
+    match UNITS
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case(unit))
+    {
+        Some((name, _)) => wrong(
+            format!("`{text}` has an unknown unit"),
+            format!("did you mean `{digits}{name}`?"),
+        ),
+        None if unit.starts_with('.') => wrong(
+            format!("`{text}` has a fraction"),
+            "use the next smaller unit: `1536KiB` for 1.5 MiB",
+        ),
         None => wrong(
             format!("`{text}` has an unknown unit"),
             "units are `B`, `kB`, `MB`, `GB` (powers of 1000) and `KiB`, `MiB`, `GiB` (powers of 1024)",
@@ -114,7 +141,14 @@ mod tests {
 
     #[test]
     fn reads_powers_of_1000_and_of_1024() {
-        for (text, bytes) in [("0B", 0), ("64KiB", 65_536), ("10MB", 10_000_000), ("2kB", 2000), ("2KB", 2000), ("1GiB", 1 << 30)] {
+        for (text, bytes) in [
+            ("0B", 0),
+            ("64KiB", 65_536),
+            ("10MB", 10_000_000),
+            ("2kB", 2000),
+            ("2KB", 2000),
+            ("1GiB", 1 << 30),
+        ] {
             assert_eq!(parse_bytes(text), Ok(bytes), "{text}");
         }
     }
@@ -122,11 +156,31 @@ mod tests {
     #[test]
     fn says_what_is_wrong() {
         for (text, message, help) in [
-            ("64", "`64` has no unit", "say which is meant: `64B`, `64KiB`, `64MiB`, `64GiB`"),
-            ("64kib", "`64kib` has an unknown unit", "did you mean `64KiB`?"),
-            ("1.5MiB", "`1.5MiB` has a fraction", "use the next smaller unit: `1536KiB` for 1.5 MiB"),
-            ("big", "`big` is no size", "write a whole number with a unit: `64KiB`, `10MB`"),
-            ("99999999999GiB", "`99999999999GiB` is too large a size", "no key takes as much"),
+            (
+                "64",
+                "`64` has no unit",
+                "say which is meant: `64B`, `64KiB`, `64MiB`, `64GiB`",
+            ),
+            (
+                "64kib",
+                "`64kib` has an unknown unit",
+                "did you mean `64KiB`?",
+            ),
+            (
+                "1.5MiB",
+                "`1.5MiB` has a fraction",
+                "use the next smaller unit: `1536KiB` for 1.5 MiB",
+            ),
+            (
+                "big",
+                "`big` is no size",
+                "write a whole number with a unit: `64KiB`, `10MB`",
+            ),
+            (
+                "99999999999GiB",
+                "`99999999999GiB` is too large a size",
+                "no key takes as much",
+            ),
         ] {
             assert_eq!(parse_bytes(text), Err(wrong(message, help)));
         }
@@ -134,7 +188,12 @@ mod tests {
 
     #[test]
     fn keeps_its_bounds_and_shows_them() {
-        let error = "1B".parse::<Size<1024, { 1 << 20 }>>().map_err(|error| error.help);
-        assert_eq!(error, Err(Some("it can be from `1KiB` to `1MiB`".to_owned())));
+        let error = "1B"
+            .parse::<Size<1024, { 1 << 20 }>>()
+            .map_err(|error| error.help);
+        assert_eq!(
+            error,
+            Err(Some("it can be from `1KiB` to `1MiB`".to_owned()))
+        );
     }
 }

@@ -154,14 +154,29 @@ impl TextValue for WebUrl {
     }
 
     fn parse(text: &str) -> Result<Self, Wrong> {
-        let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
-        let printable = |c: char| c.is_ascii_graphic() && !matches!(c, '<' | '>' | '"' | '\\' | '^' | '`' | '{' | '|' | '}' | '\'');
+        let rest = text
+            .strip_prefix("https://")
+            .or_else(|| text.strip_prefix("http://"));
+        let printable = |c: char| {
+            c.is_ascii_graphic()
+                && !matches!(
+                    c,
+                    '<' | '>' | '"' | '\\' | '^' | '`' | '{' | '|' | '}' | '\''
+                )
+        };
         match rest {
-            None => Err(wrong(format!("`{text}` is no address of a page"), "start with `https://` or `http://`")),
-            Some("") => Err(wrong(format!("`{text}` names no host"), "as in `https://api.example.com/docs/limits`")),
-            Some(rest) if !rest.chars().all(printable) => {
-                Err(wrong(format!("`{text}` has a character that no URL may have"), "percent-encode it"))
-            }
+            None => Err(wrong(
+                format!("`{text}` is no address of a page"),
+                "start with `https://` or `http://`",
+            )),
+            Some("") => Err(wrong(
+                format!("`{text}` names no host"),
+                "as in `https://api.example.com/docs/limits`",
+            )),
+            Some(rest) if !rest.chars().all(printable) => Err(wrong(
+                format!("`{text}` has a character that no URL may have"),
+                "percent-encode it",
+            )),
             Some(_) => Ok(Self(text.to_owned())),
         }
     }

@@ -29,7 +29,11 @@ pub struct OriginUrl {
 /// Port 80 of this machine; it only ever stands in for a URL that could not be read.
 impl Default for OriginUrl {
     fn default() -> Self {
-        Self { scheme: Scheme::Http, host: "127.0.0.1".to_owned(), port: 80 }
+        Self {
+            scheme: Scheme::Http,
+            host: "127.0.0.1".to_owned(),
+            port: 80,
+        }
     }
 }
 
@@ -43,7 +47,11 @@ impl fmt::Display for OriginUrl {
             true => write!(f, "{scheme}://[{}]", self.host)?,
             false => write!(f, "{scheme}://{}", self.host)?,
         }
-        if self.port != default_port { write!(f, ":{}", self.port) } else { Ok(()) }
+        if self.port != default_port {
+            write!(f, ":{}", self.port)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -64,7 +72,12 @@ impl TextValue for OriginUrl {
         let (scheme, default_port, rest) = match text.split_once("://") {
             Some(("http", rest)) => (Scheme::Http, 80, rest),
             Some(("https", rest)) => (Scheme::Https, 443, rest),
-            _ => return Err(wrong(format!("`{text}` is no URL of an origin"), "start with `http://` or `https://`")),
+            _ => {
+                return Err(wrong(
+                    format!("`{text}` is no URL of an origin"),
+                    "start with `http://` or `https://`",
+                ));
+            }
         };
         let authority = rest.strip_suffix('/').unwrap_or(rest);
         if let Some(found) = authority.find(['/', '?', '#', '@']) {
@@ -74,10 +87,17 @@ impl TextValue for OriginUrl {
         let port = match port {
             None => default_port,
             Some(port) => port.parse().ok().filter(|&port| port > 0).ok_or_else(|| {
-                wrong(format!("`{text}` has no valid port"), "ports are from 1 to 65535")
+                wrong(
+                    format!("`{text}` has no valid port"),
+                    "ports are from 1 to 65535",
+                )
             })?,
         };
-        Ok(Self { scheme, host: parse_host(text, host)?, port })
+        Ok(Self {
+            scheme,
+            host: parse_host(text, host)?,
+            port,
+        })
     }
 }
 
@@ -89,23 +109,34 @@ fn split_port(authority: &str) -> (&str, Option<&str>) {
 }
 
 fn parse_host(text: &str, host: &str) -> Result<String, Wrong> {
-    let v6 = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let v6 = host
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
     match v6.map(str::parse::<std::net::Ipv6Addr>) {
         Some(Ok(address)) => Ok(address.to_string()),
         None if is_host_name(host) => Ok(host.to_ascii_lowercase()),
-        _ => Err(wrong(format!("`{text}` has no valid host"), "as in `http://10.0.0.11:3000`, `http://[::1]:3000` or `https://api.internal`")),
+        _ => Err(wrong(
+            format!("`{text}` has no valid host"),
+            "as in `http://10.0.0.11:3000`, `http://[::1]:3000` or `https://api.internal`",
+        )),
     }
 }
 
 /// The text may hold a password, which is not repeated.
 fn beyond_authority(text: &str, rest: &str) -> Wrong {
     match rest.as_bytes()[0] {
-        b'@' => wrong("a URL of an origin has no user name or password", "set the `authorization` field with `request: { set_headers: .. }`"),
+        b'@' => wrong(
+            "a URL of an origin has no user name or password",
+            "set the `authorization` field with `request: { set_headers: .. }`",
+        ),
         b'/' => wrong(
             format!("`{text}` has a path"),
             "requests are forwarded under their own path; `strip_prefix` shortens it",
         ),
-        _ => wrong(format!("`{text}` has a query or a fragment"), "give scheme, host and port only"),
+        _ => wrong(
+            format!("`{text}` has a query or a fragment"),
+            "give scheme, host and port only",
+        ),
     }
 }
 
@@ -134,7 +165,8 @@ impl fmt::Display for UpstreamRef {
 text_value!(UpstreamRef);
 
 impl TextValue for UpstreamRef {
-    const PATTERN: &'static str = "[A-Za-z0-9._-]{1,64}|https?://([0-9A-Za-z._-]+|\\[[0-9A-Fa-f:.]+\\])(:[0-9]+)?/?";
+    const PATTERN: &'static str =
+        "[A-Za-z0-9._-]{1,64}|https?://([0-9A-Za-z._-]+|\\[[0-9A-Fa-f:.]+\\])(:[0-9]+)?/?";
 
     fn name() -> Cow<'static, str> {
         "UpstreamRef".into()
@@ -176,12 +208,18 @@ mod tests {
             ("ftp://x", "`ftp://x` is no URL of an origin"),
             ("http://x/base", "`http://x/base` has a path"),
             ("http://x?q", "`http://x?q` has a query or a fragment"),
-            ("http://me:secret@x", "a URL of an origin has no user name or password"),
+            (
+                "http://me:secret@x",
+                "a URL of an origin has no user name or password",
+            ),
             ("http://x:0", "`http://x:0` has no valid port"),
             ("http://", "`http://` has no valid host"),
             ("http://a b", "`http://a b` has no valid host"),
         ] {
-            assert_eq!(OriginUrl::parse(text).map_err(|(message, _)| message), Err(message.to_owned()));
+            assert_eq!(
+                OriginUrl::parse(text).map_err(|(message, _)| message),
+                Err(message.to_owned())
+            );
         }
     }
 }
