@@ -211,7 +211,7 @@ mod tests {
         #[test]
         fn a_normal_form_is_its_own_normal_form(path in "/[a-c/.%2eEfF5;~ -]{0,24}") {
             if let Ok(normal) = normalise(&path) {
-                prop_assert_eq!(normalise(&normal).as_deref(), Ok(&*normal));
+                prop_assert_eq!(normalise(&normal), Ok(Cow::Borrowed(&*normal)));
                 prop_assert!(!normal.contains("//") && !normal.contains("/./"));
             }
         }

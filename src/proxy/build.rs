@@ -79,7 +79,7 @@ impl Built {
                 body_timeout: spec.body_timeout,
                 styles: spec.styles,
                 access_log: surroundings.access_log.clone(),
-                secret: surroundings.secret.clone(),
+                secret: surroundings.secret,
             },
         }
     }

@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn durations_read_as_clients_of_that_style_expect() {
-        let text = |milliseconds| short_duration(milliseconds * 1_000);
+        let text = |milliseconds: u64| short_duration(milliseconds * 1_000);
         assert_eq!(text(0), "0ms");
         assert_eq!(text(120), "120ms");
         assert_eq!(text(999), "999ms");
