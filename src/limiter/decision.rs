@@ -60,7 +60,7 @@ impl Decision {
 }
 
 /// What all policies of a request say together: it is admitted if none refuses.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// A decision for each charge, in their order.
     pub decisions: SmallVec<[Decision; 4]>,
@@ -70,18 +70,13 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// The verdict of these decisions.
-    pub fn new(decisions: SmallVec<[Decision; 4]>) -> Self {
-        let mut deciding = 0;
-        for (index, decision) in decisions.iter().enumerate().skip(1) {
-            if decision.compare_tightness(&decisions[deciding]).is_gt() {
-                deciding = index;
-            }
+    /// Adds what another policy says.
+    pub fn push(&mut self, decision: Decision) {
+        let binds = |first: &Decision| decision.compare_tightness(first).is_gt();
+        if self.decision().is_some_and(binds) {
+            self.deciding = self.decisions.len();
         }
-        Self {
-            decisions,
-            deciding,
-        }
+        self.decisions.push(decision);
     }
 
     /// The decision that decides; `None` when no policy had a say.
@@ -98,7 +93,6 @@ impl Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use smallvec::smallvec;
 
     fn decision(outcome: Outcome, remaining: u32, capacity: u32) -> Decision {
         let (reset, cell) = (Timestamp::EPOCH, Cell::EMPTY);
@@ -111,6 +105,14 @@ mod tests {
         }
     }
 
+    fn of<const N: usize>(decisions: [Decision; N]) -> Verdict {
+        let mut verdict = Verdict::default();
+        decisions
+            .into_iter()
+            .for_each(|decision| verdict.push(decision));
+        verdict
+    }
+
     fn refusal(retry_at: Option<u64>) -> Decision {
         let retry_at = retry_at.map(Timestamp::from_micros);
         decision(Outcome::Refuse { retry_at }, 0, 9)
@@ -118,7 +120,7 @@ mod tests {
 
     #[test]
     fn no_policy_admits() {
-        let verdict = Verdict::new(smallvec![]);
+        let verdict = Verdict::default();
         assert!(verdict.is_admitted());
         assert_eq!(verdict.decision(), None);
     }
@@ -126,12 +128,7 @@ mod tests {
     #[test]
     fn the_smallest_remaining_share_decides_an_admission() {
         let admit = |remaining, capacity| decision(Outcome::Admit, remaining, capacity);
-        let verdict = Verdict::new(smallvec![
-            admit(9, 10),
-            admit(40, 1000),
-            admit(4, 100),
-            admit(5, 10)
-        ]);
+        let verdict = of([admit(9, 10), admit(40, 1000), admit(4, 100), admit(5, 10)]);
         assert!(verdict.is_admitted());
         assert_eq!(verdict.deciding, 1);
     }
@@ -139,10 +136,10 @@ mod tests {
     #[test]
     fn the_longest_retry_decides_a_refusal_and_never_is_the_longest() {
         let admit = decision(Outcome::Admit, 0, 10);
-        let verdict = Verdict::new(smallvec![refusal(Some(7)), admit, refusal(Some(9))]);
+        let verdict = of([refusal(Some(7)), admit, refusal(Some(9))]);
         assert!(!verdict.is_admitted());
         assert_eq!(verdict.deciding, 2);
-        let verdict = Verdict::new(smallvec![refusal(Some(u64::MAX)), refusal(None), admit]);
+        let verdict = of([refusal(Some(u64::MAX)), refusal(None), admit]);
         assert_eq!(verdict.deciding, 1);
     }
 }

@@ -28,28 +28,21 @@ pub struct Charge<'a> {
 /// # Panics
 /// When two charges meet in one bucket: no table may appear twice, not even as another's successor.
 pub fn charge_all(charges: &[Charge<'_>], now: Timestamp) -> Verdict {
-    let mut held = lock_all(charges);
-    let seats: SmallVec<[Seat; INLINE]> = held
-        .iter()
-        .zip(charges)
-        .map(|(held, charge)| held.seat(charge, now))
-        .collect();
-    let decide = |((held, charge), seat): ((&Held<'_>, &Charge<'_>), &Seat)| {
-        held.table.algorithm().decide(seat.cell, now, charge.cost)
-    };
-    let mut verdict = Verdict::new(held.iter().zip(charges).zip(&seats).map(decide).collect());
+    let mut locked = lock_all(charges);
+    let mut seats: SmallVec<[Seat; INLINE]> = SmallVec::new();
+    let mut verdict = Verdict::default();
+    for (charge, locked) in charges.iter().zip(&locked) {
+        let seat = locked.seat(charge, now);
+        verdict.push(locked.table.algorithm().decide(seat.cell, now, charge.cost));
+        seats.push(seat);
+    }
     if verdict.is_admitted() {
-        for (((held, charge), seat), decision) in held
-            .iter_mut()
-            .zip(charges)
-            .zip(seats)
-            .zip(&verdict.decisions)
-        {
-            held.write(charge, seat, decision, now);
+        for (index, (charge, locked)) in charges.iter().zip(&mut locked).enumerate() {
+            locked.write(charge, seats[index], &verdict.decisions[index], now);
         }
     } else {
-        for ((held, seat), decision) in held.iter().zip(seats).zip(&mut verdict.decisions) {
-            held.leave(seat, decision, now);
+        for (index, locked) in locked.iter().enumerate() {
+            locked.leave(seats[index], &mut verdict.decisions[index], now);
         }
     }
     verdict
@@ -58,15 +51,19 @@ pub fn charge_all(charges: &[Charge<'_>], now: Timestamp) -> Verdict {
 /// How many charges a call holds without allocating.
 const INLINE: usize = 4;
 
-/// A bucket that is locked, and the table it belongs to: the charge's own or a successor.
-struct Held<'a> {
+/// The bucket of a charge, and the table it belongs to: the charge's own, or a successor.
+struct Locked<'a> {
     table: &'a Table,
-    slots: MutexGuard<'a, Slots>,
+    slots: Option<MutexGuard<'a, Slots>>,
 }
 
-impl Held<'_> {
+/// The bucket of this charge has moved to its table's successor.
+struct Moved(usize);
+
+impl Locked<'_> {
     fn seat(&self, charge: &Charge<'_>, now: Timestamp) -> Seat {
-        self.slots.seat(charge.key.bits(), self.table.rules(), now)
+        let slots = self.slots.as_ref().expect(LOCKED);
+        slots.seat(charge.key.bits(), self.table.rules(), now)
     }
 
     fn write(&mut self, charge: &Charge<'_>, seat: Seat, decision: &Decision, now: Timestamp) {
@@ -83,8 +80,8 @@ impl Held<'_> {
                 algorithm.join(decision.cell, own, now)
             }
         };
-        self.table
-            .count(self.slots.take(seat, charge.key.bits(), cell));
+        let slots = self.slots.as_mut().expect(LOCKED);
+        self.table.count(slots.take(seat, charge.key.bits(), cell));
     }
 
     /// Takes back what an admission has announced, since another policy refused.
@@ -95,52 +92,44 @@ impl Held<'_> {
     }
 }
 
-/// Locks the bucket of each charge, in the order of the buckets' addresses, so that no two calls wait
-/// for each other. The result is in the order of the charges.
-fn lock_all<'a>(charges: &[Charge<'a>]) -> SmallVec<[Held<'a>; INLINE]> {
-    let mut tables: SmallVec<[&Table; INLINE]> =
-        charges.iter().map(|charge| charge.table).collect();
-    loop {
-        match try_lock_all(charges, &tables) {
-            Ok(held) => return held,
-            Err(Moved(index)) => tables[index] = tables[index].next(),
-        }
+const LOCKED: &str = "all buckets are locked before any is looked at";
+
+/// Locks the bucket of each charge.
+fn lock_all<'a>(charges: &[Charge<'a>]) -> SmallVec<[Locked<'a>; INLINE]> {
+    let unlocked = |charge: &Charge<'a>| Locked {
+        table: charge.table,
+        slots: None,
+    };
+    let mut locked: SmallVec<[Locked<'a>; INLINE]> = charges.iter().map(unlocked).collect();
+    while let Err(Moved(index)) = try_lock_all(charges, &mut locked) {
+        locked.iter_mut().for_each(|locked| locked.slots = None);
+        locked[index].table = locked[index].table.next();
     }
+    locked
 }
 
-/// The bucket of this charge has moved to its table's successor.
-struct Moved(usize);
-
-fn try_lock_all<'a>(
-    charges: &[Charge<'a>],
-    tables: &[&'a Table],
-) -> Result<SmallVec<[Held<'a>; INLINE]>, Moved> {
-    let mut buckets: SmallVec<[(usize, &Bucket); INLINE]> = SmallVec::new();
-    for (index, (charge, table)) in charges.iter().zip(tables).enumerate() {
-        buckets.push((index, table.bucket_of(charge.key).ok_or(Moved(index))?));
+/// Locks the buckets in the order of their addresses, so that no two calls wait for each other.
+fn try_lock_all<'a>(charges: &[Charge<'a>], locked: &mut [Locked<'a>]) -> Result<(), Moved> {
+    let mut buckets: SmallVec<[(&'a Bucket, usize); INLINE]> = SmallVec::new();
+    for (index, (charge, locked)) in charges.iter().zip(&*locked).enumerate() {
+        buckets.push((
+            locked.table.bucket_of(charge.key).ok_or(Moved(index))?,
+            index,
+        ));
     }
-    buckets.sort_unstable_by_key(|(_, bucket)| std::ptr::from_ref(*bucket).addr());
+    buckets.sort_unstable_by_key(|(bucket, _)| std::ptr::from_ref(*bucket).addr());
     let distinct = buckets
         .windows(2)
-        .all(|pair| !std::ptr::eq(pair[0].1, pair[1].1));
+        .all(|pair| !std::ptr::eq(pair[0].0, pair[1].0));
     assert!(distinct, "a table is charged once a request");
-
-    let mut locked: SmallVec<[(usize, Held<'a>); INLINE]> = SmallVec::new();
-    for (index, bucket) in buckets {
+    for (bucket, index) in buckets {
         let slots = bucket.0.lock();
         if slots.moved {
             return Err(Moved(index));
         }
-        locked.push((
-            index,
-            Held {
-                table: tables[index],
-                slots,
-            },
-        ));
+        locked[index].slots = Some(slots);
     }
-    locked.sort_unstable_by_key(|(index, _)| *index);
-    Ok(locked.into_iter().map(|(_, held)| held).collect())
+    Ok(())
 }
 
 #[cfg(test)]
