@@ -1,3 +1,5 @@
 //! x
 /// x
-pub fn main() -> std::process::ExitCode { std::process::ExitCode::SUCCESS }
+pub fn main() -> std::process::ExitCode {
+    std::process::ExitCode::SUCCESS
+}
