@@ -1,5 +1,3 @@
 //! x
 /// x
-pub fn main() -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
-}
+pub fn main() -> std::process::ExitCode { std::process::ExitCode::SUCCESS }

@@ -157,10 +157,7 @@ impl Upstream {
     pub fn sweep(&self) {
         if let RunningTarget::Endpoints(endpoints) = &self.target {
             let idle = endpoints.timeouts.idle;
-            endpoints
-                .list
-                .iter()
-                .for_each(|endpoint| endpoint.sweep(idle));
+            endpoints.list.iter().for_each(|endpoint| endpoint.sweep(idle));
         }
     }
 }
@@ -181,9 +178,7 @@ impl Endpoints {
         loop {
             let endpoint = &self.list[(first + tried) % self.list.len()];
             if self.host == HostHeader::Endpoint {
-                request
-                    .headers_mut()
-                    .insert(http::header::HOST, endpoint.host_header());
+                request.headers_mut().insert(http::header::HOST, endpoint.host_header());
             }
             let unsent = match endpoint.send(worker, request, &self.timeouts).await {
                 Ok(done) => return Ok(done),

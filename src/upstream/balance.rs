@@ -50,9 +50,9 @@ impl RoundRobin {
     fn next(&self) -> usize {
         match self.rotation.len() {
             0 | 1 => 0,
-            length => {
-                usize::from(self.rotation[self.next.fetch_add(1, Ordering::Relaxed) % length])
-            }
+            length => usize::from(
+                self.rotation[self.next.fetch_add(1, Ordering::Relaxed) % length],
+            ),
         }
     }
 }

@@ -75,9 +75,7 @@ impl Endpoint {
         timeouts: &Timeouts,
     ) -> Result<(Response<Incoming>, Lease), Unsent> {
         while let Some(lease) = self.pool.take(worker) {
-            let spare = Some(&request)
-                .filter(|_| lease.suspect)
-                .and_then(repeatable);
+            let spare = Some(&request).filter(|_| lease.suspect).and_then(repeatable);
             match self.exchange(lease, request, timeouts).await {
                 Ok(done) => return Ok(done),
                 Err(Unsent {
@@ -85,12 +83,7 @@ impl Endpoint {
                     request: unsent,
                 }) => match unsent.or(spare) {
                     Some(again) => request = again,
-                    None => {
-                        return Err(Unsent {
-                            error,
-                            request: None,
-                        });
-                    }
+                    None => return Err(Unsent { error, request: None }),
                 },
                 Err(other) => return Err(other),
             }

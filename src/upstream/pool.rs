@@ -62,11 +62,7 @@ impl Pool {
     }
 
     /// A lease on a connection that was just opened.
-    pub(super) fn adopt(
-        self: &Arc<Self>,
-        worker: usize,
-        sender: SendRequest<RequestBody>,
-    ) -> Lease {
+    pub(super) fn adopt(self: &Arc<Self>, worker: usize, sender: SendRequest<RequestBody>) -> Lease {
         self.lease(worker, sender, false)
     }
 

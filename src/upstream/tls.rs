@@ -40,9 +40,7 @@ pub enum ClientTlsError {
     #[error("{}: no usable certificate (a PEM file with BEGIN CERTIFICATE is expected)", .0.display())]
     NoCertificate(PathBuf),
     /// The operating system has no trusted certificates.
-    #[error(
-        "the system's trusted certificates cannot be read: {0}; install ca-certificates, or name a file in tls.ca"
-    )]
+    #[error("the system's trusted certificates cannot be read: {0}; install ca-certificates, or name a file in tls.ca")]
     NoSystemRoots(String),
 }
 
@@ -105,8 +103,6 @@ impl Eq for ClientTls {}
 
 impl fmt::Debug for ClientTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientTls")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
+        f.debug_struct("ClientTls").field("name", &self.name).finish_non_exhaustive()
     }
 }
