@@ -41,6 +41,8 @@ pub(super) struct Activity {
     owed: AtomicU32,
     /// Requests ever begun.
     begun: AtomicU32,
+    /// Frames that response bodies ever gave.
+    frames: AtomicU32,
     /// Writes that took something.
     writes: AtomicU32,
     /// What `writes` was when the client ended its side.
@@ -132,8 +134,13 @@ impl Activity {
         let in_flight = self.in_flight.load(Relaxed);
         let begun = self.begun.load(Relaxed);
         let writes = self.writes.load(Relaxed);
-        if self.blocked.load(Relaxed) || (in_flight > 0 && self.owed.load(Relaxed) == in_flight) {
+        if self.blocked.load(Relaxed) {
             Wait::Reader { writes }
+        } else if in_flight > 0 && self.owed.load(Relaxed) == in_flight {
+            // Writes say nothing here: pings go out meanwhile.
+            Wait::Window {
+                frames: self.frames.load(Relaxed),
+            }
         } else if in_flight > 0 {
             // A write that was taken since proves nothing yet, but the next one, or a reset, will tell.
             let untold = writes == self.writes_at_end.load(Relaxed);
@@ -158,7 +165,7 @@ impl Activity {
             Wait::FirstByte | Wait::NextRequest { .. } if closing => Some(DRAIN_GRACE),
             Wait::FirstByte | Wait::Head { .. } => Some(timeouts.head),
             Wait::NextRequest { .. } => Some(timeouts.idle),
-            Wait::Reader { .. } => Some(timeouts.body),
+            Wait::Reader { .. } | Wait::Window { .. } => Some(timeouts.body),
             Wait::Gone => Some(HALF_CLOSE_GRACE),
             Wait::Nothing => Some(Duration::ZERO),
             Wait::Service => None,
@@ -177,6 +184,8 @@ pub(super) enum Wait {
     NextRequest { begun: u32 },
     /// For a client to read what it asked for.
     Reader { writes: u32 },
+    /// For a client to open a window for what it asked for (RFC 9113 section 5.2).
+    Window { frames: u32 },
     /// For an answer, with a client that may be gone.
     Gone,
     /// For an answer: not bounded here.
@@ -203,6 +212,7 @@ impl Exchange {
         if !self.owed {
             self.owed = true;
             self.activity.owed.fetch_add(1, Relaxed);
+            self.activity.frames.fetch_add(1, Relaxed);
         }
     }
 
@@ -283,6 +293,3 @@ impl Future for Watchdog {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -197,8 +197,11 @@ impl Protocol {
         let mut io = parts.io.into_inner();
         match end {
             End::Closed(result) => {
-                if result.is_err() || activity.may_have_unread_body() || !parts.read_buf.is_empty()
-                {
+                let answered = result
+                    .as_ref()
+                    .map_or_else(hyper::Error::is_parse, |()| true);
+                let unread = activity.may_have_unread_body() || !parts.read_buf.is_empty();
+                if answered && (result.is_err() || unread) {
                     linger(&mut io).await;
                 }
                 result.map_err(Into::into)
@@ -264,7 +267,7 @@ impl Wait {
         match self {
             Self::FirstByte | Self::NextRequest { .. } | Self::Nothing | Self::Service => Ok(()),
             Self::Head { .. } => Err("the head did not arrive in time".into()),
-            Self::Reader { .. } => Err("the client stopped reading".into()),
+            Self::Reader { .. } | Self::Window { .. } => Err("the client stopped reading".into()),
             Self::Gone => Err("the client left before its answer".into()),
         }
     }
@@ -344,3 +347,6 @@ where
         tokio::task::spawn_local(stream);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,10 @@
 //! A whole server on 127.0.0.1, driven by raw sockets and hyper's client.
 
 use std::{
-    convert::Infallible,
     io::{Read, Write},
     net::TcpStream,
     num::NonZeroUsize,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -13,16 +12,14 @@ use http_body_util::{BodyExt, Full};
 use hyper::{Response, service::service_fn};
 
 use super::*;
-use crate::http_ext::connection::Scheme;
 
-/// Short enough for a test to wait for, long enough to be told from an answer at once.
 const TIMEOUTS: Timeouts = Timeouts {
-    head: Duration::from_millis(300),
-    body: Duration::from_millis(400),
-    idle: Duration::from_millis(700),
+    head: Duration::from_secs(10),
+    body: Duration::from_secs(30),
+    idle: Duration::from_secs(75),
 };
 
-fn spec(protocols: Protocols, tls: Option<Tls>) -> Spec {
+fn spec(protocols: Protocols) -> Spec {
     let address = ([127, 0, 0, 1], 0).into();
     Spec {
         name: "test",
@@ -30,7 +27,7 @@ fn spec(protocols: Protocols, tls: Option<Tls>) -> Spec {
         listeners: vec![ListenerSpec {
             address,
             protocols,
-            tls,
+            tls: None,
         }],
         client: ClientSpec {
             timeouts: TIMEOUTS,
@@ -40,44 +37,30 @@ fn spec(protocols: Protocols, tls: Option<Tls>) -> Spec {
     }
 }
 
-/// Answers what a path asks for; `/` with the scheme and the body's length.
+/// Answers `/slow` late, and everything with the scheme and the body's length.
 async fn answer(
     connection: Connection,
     request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, &'static str> {
+) -> Result<Response<Full<Bytes>>, hyper::Error> {
     let path = request.uri().path().to_owned();
-    match &*path {
-        "/drop" => return Err("dropped"),
-        "/slow" => tokio::time::sleep(Duration::from_millis(300)).await,
-        "/never" => std::future::pending().await,
-        "/unread" => return Ok(Response::new("unread".into())),
-        "/large" => return Ok(Response::new(vec![b'x'; 32 << 20].into())),
-        _ => {}
+    if path == "/slow" {
+        tokio::time::sleep(Duration::from_millis(300)).await;
     }
-    let length = request
-        .into_body()
-        .collect()
-        .await
-        .map_err(|_| "body")?
-        .to_bytes()
-        .len();
-    let scheme = match connection.scheme {
-        Scheme::Http => "http",
-        Scheme::Https => "https",
-    };
-    Ok(Response::new(format!("{path} {scheme} {length}").into()))
+    let length = request.into_body().collect().await?.to_bytes().len();
+    let scheme = connection.scheme.as_str();
+    Ok(Response::new(format!("{path} {scheme} {length}\n").into()))
 }
 
-fn start_with(spec: Spec) -> Server {
+fn start_in(registry: &Registry, spec: Spec) -> Server {
     let factory = |connection: &Connection| {
         let connection = connection.clone();
         service_fn(move |request| answer(connection.clone(), request))
     };
-    Server::start(spec, &Registry::default(), factory).expect("starts")
+    Server::start(spec, registry, factory).expect("starts")
 }
 
-fn start(protocols: Protocols) -> Server {
-    start_with(spec(protocols, None))
+fn start(spec: Spec) -> Server {
+    start_in(&Registry::default(), spec)
 }
 
 fn connect(server: &Server) -> TcpStream {
@@ -88,17 +71,8 @@ fn connect(server: &Server) -> TcpStream {
     stream
 }
 
-/// Sends `text` and reads until the server closes.
-fn exchange(server: &Server, text: &str) -> String {
-    let mut stream = connect(server);
-    stream.write_all(text.as_bytes()).expect("writes");
-    read_to_end(&mut stream)
-}
-
-fn read_to_end(stream: &mut TcpStream) -> String {
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("closed in time");
-    answer
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n")
 }
 
 /// Reads until what was read contains `text`.
@@ -116,21 +90,51 @@ fn read_until(stream: &mut TcpStream, text: &str) -> String {
     String::from_utf8(answer).expect("text")
 }
 
+fn read_to_end(stream: &mut TcpStream) -> String {
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("closed in time");
+    answer
+}
+
+fn wait_for(what: &str, condition: impl Fn() -> bool) {
+    for _ in 0..10_000 {
+        if condition() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("{what}: not in time");
+}
+
 #[test]
-fn serves_http1() {
-    let server = start(Protocols::Both);
-    let answer = exchange(
-        &server,
-        "GET /a HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
-    );
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    assert!(answer.ends_with("/a http 0"), "{answer}");
+fn serves_http1_on_every_worker() {
+    let (sender, workers) = mpsc::channel();
+    let factory = move |connection: &Connection| {
+        sender.send(connection.worker).expect("the test listens");
+        let connection = connection.clone();
+        service_fn(move |request| answer(connection.clone(), request))
+    };
+    let server = Server::start(spec(Protocols::Both), &Registry::default(), factory);
+    let server = server.expect("starts");
+    for _ in 0..32 {
+        let mut stream = connect(&server);
+        stream.write_all(get("/a").as_bytes()).expect("writes");
+        let answer = read_until(&mut stream, "/a http 0\n");
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    }
+    server.shutdown().abort();
+    server.join();
+    let mut workers: Vec<_> = workers.iter().collect();
+    assert_eq!(workers.len(), 32);
+    workers.sort_unstable();
+    workers.dedup();
+    assert_eq!(workers, [0, 1]);
 }
 
 #[test]
 fn serves_http2_to_clients_with_prior_knowledge() {
     for protocols in [Protocols::Both, Protocols::Http2] {
-        let server = start(protocols);
+        let server = start(spec(protocols));
         let stream = connect(&server);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -156,6 +160,177 @@ fn serves_http2_to_clients_with_prior_knowledge() {
                 .expect("a body")
                 .to_bytes()
         });
-        assert_eq!(body, "/b http 5");
+        assert_eq!(body, "/b http 5\n");
     }
+}
+
+#[test]
+fn a_mapped_address_is_the_clients_own() {
+    let (sender, peers) = mpsc::channel();
+    let factory = move |connection: &Connection| {
+        sender.send(connection.peer.ip()).expect("the test listens");
+        let connection = connection.clone();
+        service_fn(move |request| answer(connection.clone(), request))
+    };
+    let mut spec = spec(Protocols::Both);
+    spec.listeners[0].address = "[::]:0".parse().expect("an address");
+    let server = Server::start(spec, &Registry::default(), factory).expect("starts");
+    let port = server.addresses()[0].port();
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("listening on both families");
+    stream.write_all(get("/a").as_bytes()).expect("writes");
+    read_until(&mut stream, "/a http 0\n");
+    assert_eq!(peers.recv().expect("one client").to_string(), "127.0.0.1");
+}
+
+#[test]
+fn draining_finishes_what_was_accepted_and_takes_no_more() {
+    let server = start(spec(Protocols::Both));
+    let address = server.addresses()[0];
+    let mut busy = connect(&server);
+    busy.write_all(get("/slow").as_bytes()).expect("writes");
+    let mut clients: Vec<_> = (0..50).map(|_| connect(&server)).collect();
+    for client in &mut clients {
+        client.write_all(get("/b").as_bytes()).expect("writes");
+    }
+    server.shutdown().drain(Duration::from_secs(10));
+    assert!(read_to_end(&mut busy).ends_with("/slow http 0\n"));
+    for client in &mut clients {
+        assert!(read_to_end(client).ends_with("/b http 0\n"));
+    }
+    server.join();
+    TcpStream::connect(address).expect_err("nobody listens");
+}
+
+#[test]
+fn the_drain_deadline_drops_what_is_left() {
+    let server = start(spec(Protocols::Both));
+    let mut client = connect(&server);
+    client
+        .write_all(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\n")
+        .expect("writes");
+    std::thread::sleep(Duration::from_millis(20));
+    server.shutdown().drain(Duration::from_millis(50));
+    server.join();
+    assert_eq!(read_to_end(&mut client), "");
+}
+
+#[test]
+fn aborting_ends_a_drain_at_once() {
+    let server = start(spec(Protocols::Both));
+    let mut client = connect(&server);
+    client
+        .write_all(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\n")
+        .expect("writes");
+    server.shutdown().drain(Duration::from_secs(3600));
+    server.shutdown().abort();
+    server.join();
+}
+
+#[test]
+fn clients_beyond_max_connections_wait_for_a_place() {
+    let registry = Registry::default();
+    let mut spec = spec(Protocols::Both);
+    spec.client.max_connections = 1;
+    let server = start_in(&registry, spec);
+    let open = || {
+        registry
+            .render()
+            .lines()
+            .filter(|l| l.starts_with("sluicegate_connections{"))
+            .all(|l| l.ends_with(" 1"))
+    };
+    let mut first = connect(&server);
+    first.write_all(get("/a").as_bytes()).expect("writes");
+    read_until(&mut first, "/a http 0\n");
+    let mut others: Vec<_> = (0..20).map(|_| connect(&server)).collect();
+    for client in &mut others {
+        let last = get("/b").replace("\r\n\r\n", "\r\nconnection: close\r\n\r\n");
+        client.write_all(last.as_bytes()).expect("writes");
+        client
+            .set_read_timeout(Some(Duration::from_millis(10)))
+            .expect("a socket option");
+        client.read(&mut [0]).expect_err("waits");
+        assert!(open());
+    }
+    drop(first);
+    for client in &mut others {
+        client
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .expect("a socket option");
+        assert!(read_to_end(client).ends_with("/b http 0\n"));
+    }
+}
+
+#[test]
+fn connections_are_counted_until_they_close() {
+    let registry = Registry::default();
+    let server = start_in(&registry, spec(Protocols::Both));
+    let count = |n: i64| {
+        let line = format!(
+            "sluicegate_connections{{listener=\"{}\"}} {n}\n",
+            server.addresses()[0]
+        );
+        registry.render().contains(&line)
+    };
+    let clients: Vec<_> = (0..5).map(|_| connect(&server)).collect();
+    wait_for("five connections", || count(5));
+    drop(clients);
+    wait_for("none", || count(0));
+}
+
+#[test]
+fn an_address_in_use_starts_nothing() {
+    let server = start(spec(Protocols::Both));
+    let mut second = spec(Protocols::Both);
+    second.listeners.push(second.listeners[0].clone());
+    second.listeners[1].address = server.addresses()[0];
+    let factory = |connection: &Connection| {
+        let connection = connection.clone();
+        service_fn(move |request| answer(connection.clone(), request))
+    };
+    let error = Server::start(second, &Registry::default(), factory).expect_err("in use");
+    assert!(error.to_string().starts_with("address in use: "), "{error}");
+}
+
+/// Runs in a process of its own, as it takes all file descriptors.
+#[test]
+fn exhausted_file_descriptors_delay_clients_only() {
+    const CHILD: &str = "SLUICEGATE_TEST_FEW_FILES";
+    if std::env::var_os(CHILD).is_none() {
+        let name = "server::tests::exhausted_file_descriptors_delay_clients_only";
+        let program = std::env::current_exe().expect("this test");
+        let mut child = std::process::Command::new(program);
+        let output = child
+            .args(["--exact", name])
+            .env(CHILD, "1")
+            .output()
+            .expect("runs");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            output.status.success(),
+            "{text}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        return;
+    }
+    let registry = Registry::default();
+    let server = start_in(&registry, spec(Protocols::Both));
+    let files = || std::fs::read_dir("/proc/self/fd").expect("Linux").count() as u64;
+    let few = rustix::process::Rlimit {
+        current: Some(files() + 20),
+        maximum: Some(files() + 20),
+    };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, few).expect("lowers");
+    let mut clients: Vec<_> =
+        std::iter::from_fn(|| TcpStream::connect(server.addresses()[0]).ok()).collect();
+    let failed = || {
+        registry.render().lines().any(|line| {
+            line.starts_with("sluicegate_accept_errors_total{") && !line.ends_with(" 0")
+        })
+    };
+    wait_for("a failure to accept", failed);
+    let mut last = clients.pop().expect("some were opened");
+    clients.clear();
+    last.write_all(get("/a").as_bytes()).expect("writes");
+    read_until(&mut last, "/a http 0\n");
 }

@@ -222,7 +222,12 @@ fn load(
         source,
     };
     let own = webpki::EndEntityCert::try_from(&own).map_err(bad)?;
-    warn_unless_valid(&own, certificate, now);
+    if let Some(complaint) = validity(&own, now) {
+        warn!(
+            "certificate {} {complaint}: clients will refuse it",
+            certificate.display()
+        );
+    }
     let names = own
         .valid_dns_names()
         .map(|name| name.to_ascii_lowercase().into())
@@ -261,27 +266,21 @@ fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     })
 }
 
-/// Logs a certificate that clients will refuse. Validity is the first thing that verification looks at,
-/// so that it is told without any root.
-fn warn_unless_valid(certificate: &webpki::EndEntityCert<'_>, path: &Path, now: UnixTime) {
+/// Says what is wrong with a certificate's validity. It is the first thing that verification looks at, so
+/// that it is told without any root.
+fn validity(certificate: &webpki::EndEntityCert<'_>, now: UnixTime) -> Option<String> {
     let usage = webpki::KeyUsage::server_auth();
     let verified = certificate.verify_for_usage(&[], &[], &[], now, usage, None, None);
     let days = |from: UnixTime, to: UnixTime| to.as_secs().saturating_sub(from.as_secs()) / 86_400;
-    let path = path.display();
-    match verified.err() {
-        Some(webpki::Error::CertExpired { time, not_after }) => {
-            warn!(
-                "certificate {path} expired {} days ago",
-                days(not_after, time)
-            );
+    match verified.err()? {
+        webpki::Error::CertExpired { time, not_after } => {
+            Some(format!("expired {} days ago", days(not_after, time)))
         }
-        Some(webpki::Error::CertNotValidYet { time, not_before }) => {
-            warn!(
-                "certificate {path} becomes valid in {} days only",
-                days(time, not_before)
-            );
-        }
-        _ => {}
+        webpki::Error::CertNotValidYet { time, not_before } => Some(format!(
+            "becomes valid in {} days only",
+            days(time, not_before)
+        )),
+        _ => None,
     }
 }
 

@@ -36,9 +36,12 @@ const fn family(kind: Kind, name: &'static str, help: &'static str) -> Family {
     }
 }
 
+/// Reads one figure.
+type Read = fn() -> Option<f64>;
+
 /// Adds the figures that can be read here; they are exported while the observers are kept.
 pub fn register(registry: &Registry) -> Vec<Observer> {
-    let figures: [(&'static Family, fn() -> Option<f64>); 6] = [
+    let figures: [(&'static Family, Read); 6] = [
         (&CPU, cpu_seconds),
         (&RESIDENT, || status("VmRSS:").map(|kib| kib * 1024.0)),
         (&OPEN_FDS, || {

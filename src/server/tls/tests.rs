@@ -1,1 +1,295 @@
+//! Handshakes over in-memory pipes, with certificates made for the test.
 
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls::{
+    ClientConfig, ClientConnection, ProtocolVersion, RootCertStore, pki_types::ServerName,
+};
+use tempfile::TempDir;
+use tokio_rustls::TlsConnector;
+
+use super::*;
+
+fn now() -> UnixTime {
+    UnixTime::since_unix_epoch(std::time::Duration::from_secs(1_795_236_060))
+}
+
+/// A directory of certificates of one authority.
+struct Authority {
+    directory: TempDir,
+    issuer: Issuer<'static, KeyPair>,
+    roots: RootCertStore,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::new([]).expect("no names");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let root = params.self_signed(&key).expect("signs");
+        let mut roots = RootCertStore::empty();
+        roots.add(root.der().clone()).expect("a root");
+        let directory = tempfile::tempdir().expect("a directory");
+        Self {
+            directory,
+            issuer: Issuer::new(params, key),
+            roots,
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Writes `file`.pem and `file`.key, valid for `names`.
+    fn issue(&self, file: &str, names: &[&str]) -> CertificateSpec {
+        let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
+        self.write(file, CertificateParams::new(names).expect("names"))
+    }
+
+    fn write(&self, file: &str, params: CertificateParams) -> CertificateSpec {
+        let key = KeyPair::generate().expect("a key");
+        let certificate = params.signed_by(&key, &self.issuer).expect("signs");
+        let spec = CertificateSpec {
+            certificate: self.path(&format!("{file}.pem")),
+            key: self.path(&format!("{file}.key")),
+        };
+        fs::write(&spec.certificate, certificate.pem()).expect("writes");
+        fs::write(&spec.key, key.serialize_pem()).expect("writes");
+        spec
+    }
+
+    fn client(&self, versions: &[&'static rustls::SupportedProtocolVersion]) -> Arc<ClientConfig> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let config = ClientConfig::builder_with_provider(provider);
+        let config = config.with_protocol_versions(versions).expect("supported");
+        let mut config = config
+            .with_root_certificates(self.roots.clone())
+            .with_no_client_auth();
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Arc::new(config)
+    }
+}
+
+fn load(certificates: &[CertificateSpec], protocols: Protocols) -> Result<Tls, TlsError> {
+    Tls::load(
+        &TlsSpec {
+            certificates: certificates.to_vec(),
+        },
+        protocols,
+        now(),
+    )
+}
+
+/// Shakes hands for `name`; returns what both sides agreed on.
+async fn connect(
+    tls: &Tls,
+    client: &Arc<ClientConfig>,
+    name: &str,
+) -> io::Result<(
+    tokio_rustls::client::TlsStream<tokio::net::TcpStream>,
+    Accepted,
+)> {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
+    let connecting = async {
+        let socket = tokio::net::TcpStream::connect(address).await?;
+        TlsConnector::from(client.clone())
+            .connect(name, socket)
+            .await
+    };
+    let accepting = async { tls.accept(Socket(listener.accept().await?.0)).await };
+    let (connected, accepted) = tokio::join!(connecting, accepting);
+    Ok((connected?, accepted?))
+}
+
+fn session(stream: &tokio_rustls::client::TlsStream<tokio::net::TcpStream>) -> &ClientConnection {
+    stream.get_ref().1
+}
+
+const ALL: &[&rustls::SupportedProtocolVersion] = rustls::ALL_VERSIONS;
+
+#[tokio::test]
+async fn certificates_are_chosen_by_name() {
+    let authority = Authority::new();
+    let tls = load(
+        &[
+            authority.issue("default", &["default.test"]),
+            authority.issue("wild", &["*.example.com"]),
+            authority.issue("exact", &["API.example.com"]),
+        ],
+        Protocols::Both,
+    )
+    .expect("loads");
+    let client = authority.client(ALL);
+    // The client verifies the name: a wrong choice fails the handshake.
+    for name in ["default.test", "www.example.com", "api.example.com"] {
+        let (_, accepted) = connect(&tls, &client, name).await.expect(name);
+        assert_eq!(accepted.server_name.as_deref(), Some(name));
+    }
+    for name in ["example.com", "a.b.example.com", "other.test"] {
+        let error = connect(&tls, &client, name)
+            .await
+            .err()
+            .expect("gets the default");
+        assert!(error.to_string().contains("certificate"), "{name}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn speaks_tls_1_2_and_1_3_and_the_protocols_it_is_given() {
+    let authority = Authority::new();
+    let certificate = authority.issue("a", &["a.test"]);
+    for (protocols, expected) in [
+        (Protocols::Both, Version::Http2),
+        (Protocols::Http1, Version::Http1),
+        (Protocols::Http2, Version::Http2),
+    ] {
+        let tls = load(std::slice::from_ref(&certificate), protocols).expect("loads");
+        for (version, number) in [
+            (&rustls::version::TLS12, ProtocolVersion::TLSv1_2),
+            (&rustls::version::TLS13, ProtocolVersion::TLSv1_3),
+        ] {
+            let (stream, accepted) = connect(&tls, &authority.client(&[version]), "a.test")
+                .await
+                .expect("agrees");
+            assert_eq!(session(&stream).protocol_version(), Some(number));
+            assert_eq!(accepted.version, expected);
+        }
+    }
+}
+
+#[tokio::test]
+async fn sessions_are_resumed_after_certificates_changed() {
+    let authority = Authority::new();
+    let tls = load(&[authority.issue("a", &["a.test"])], Protocols::Both).expect("loads");
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let client = authority.client(&[version]);
+        let resumed = async || {
+            use tokio::io::{AsyncReadExt, AsyncWriteExt};
+            let (mut stream, mut accepted) =
+                connect(&tls, &client, "a.test").await.expect("agrees");
+            // Tickets come with the first bytes.
+            accepted.stream.write_all(b"!").await.expect("writes");
+            stream.read_u8().await.expect("reads");
+            session(&stream).handshake_kind() == Some(rustls::HandshakeKind::Resumed)
+        };
+        assert!(!resumed().await);
+        assert!(resumed().await);
+        let certificates = vec![authority.issue("b", &["a.test", "b.test"])];
+        tls.reload(&TlsSpec { certificates }, now())
+            .expect("reloads");
+        assert!(resumed().await);
+        connect(&tls, &client, "b.test")
+            .await
+            .expect("uses the new certificate");
+    }
+}
+
+#[tokio::test]
+async fn a_bad_reload_keeps_what_is_in_use() {
+    let authority = Authority::new();
+    let good = authority.issue("a", &["a.test"]);
+    let tls = load(std::slice::from_ref(&good), Protocols::Both).expect("loads");
+    fs::write(&good.certificate, "torn").expect("writes");
+    tls.reload(
+        &TlsSpec {
+            certificates: vec![good],
+        },
+        now(),
+    )
+    .expect_err("no certificate");
+    connect(&tls, &authority.client(ALL), "a.test")
+        .await
+        .expect("still serves");
+}
+
+#[test]
+fn errors_name_the_file_and_the_problem() {
+    let authority = Authority::new();
+    let good = authority.issue("good", &["a.test"]);
+    let other = authority.issue("other", &["b.test"]);
+    let write = |name: &str, text: &str| {
+        let path = authority.path(name);
+        fs::write(&path, text).expect("writes");
+        path
+    };
+    let key = |key| CertificateSpec {
+        key,
+        ..good.clone()
+    };
+    let certificate = |certificate| CertificateSpec {
+        certificate,
+        ..good.clone()
+    };
+    let block = |label: &str| format!("-----BEGIN {label}-----\nAAAA\n-----END {label}-----\n");
+    for (spec, expected) in [
+        (
+            certificate(authority.path("none.pem")),
+            "cannot read {}/none.pem: No such file",
+        ),
+        (
+            certificate(write("empty.pem", "")),
+            "{}/empty.pem holds no certificate",
+        ),
+        (
+            certificate(good.key.clone()),
+            "{}/good.key holds no certificate",
+        ),
+        (
+            certificate(write("junk.pem", &block("CERTIFICATE"))),
+            "{}/junk.pem holds a certificate that cannot",
+        ),
+        (
+            certificate(write("torn.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n")),
+            "{}/torn.pem is not well-formed",
+        ),
+        (
+            key(good.certificate.clone()),
+            "{}/good.pem holds no private key",
+        ),
+        (
+            key(other.key),
+            "{}/other.key cannot be used as the key of {}/good.pem",
+        ),
+        (
+            key(write("e8.key", &block("ENCRYPTED PRIVATE KEY"))),
+            "{}/e8.key is encrypted",
+        ),
+        (
+            key(write("junk.key", &block("PRIVATE KEY"))),
+            "{}/junk.key cannot be used as the key of",
+        ),
+    ] {
+        let error = load(&[spec], Protocols::Both)
+            .expect_err(expected)
+            .to_string();
+        let expected = expected.replace("{}", &authority.directory.path().display().to_string());
+        assert!(error.starts_with(&expected), "{error}\nnot {expected}");
+    }
+    let error = load(&[], Protocols::Both).expect_err("none").to_string();
+    assert_eq!(error, "no certificate is configured");
+}
+
+#[test]
+fn an_expired_certificate_is_a_warning_only() {
+    let authority = Authority::new();
+    let mut params = CertificateParams::new(["a.test".to_owned()]).expect("names");
+    params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+    params.not_after = rcgen::date_time_ymd(2021, 1, 1);
+    let spec = authority.write("old", params);
+    let der = CertificateDer::from_pem_file(&spec.certificate).expect("a certificate");
+    let certificate = webpki::EndEntityCert::try_from(&der).expect("parses");
+    let complaint = |now| validity(&certificate, UnixTime::since_unix_epoch(now));
+    let day = |n: u64| std::time::Duration::from_secs(n * 86_400);
+    assert_eq!(
+        complaint(day(18_200)).as_deref(),
+        Some("becomes valid in 62 days only")
+    );
+    assert_eq!(complaint(day(18_300)), None);
+    assert_eq!(
+        complaint(day(18_638)).as_deref(),
+        Some("expired 10 days ago")
+    );
+    load(&[spec], Protocols::Both).expect("is used");
+}

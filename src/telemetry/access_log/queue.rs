@@ -81,10 +81,6 @@ impl Queue {
         self.lines.is_empty()
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.lines.len()
-    }
-
     /// Calls `each` with every line, oldest first, and forgets them.
     pub(super) fn drain(&mut self, mut each: impl FnMut(&Record<'_>)) {
         let mut rest = &self.texts[..];

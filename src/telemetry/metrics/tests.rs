@@ -124,3 +124,49 @@ fn a_connection_counts_until_its_guard_is_dropped() {
             .contains("sluicegate_connections{listener=\"0.0.0.0:8080\"} 0")
     );
 }
+
+#[test]
+fn promtool_finds_nothing_wrong() {
+    use std::{
+        io::Write,
+        process::{Command, Stdio},
+    };
+
+    let registry = Registry::default();
+    let requests = RequestMetrics::new(&registry);
+    requests.record(&Method::GET, StatusCode::OK);
+    let route = RouteMetrics::new(&registry, "a \"quoted\\ route\n");
+    route.record(StatusCode::OK, Duration::from_millis(1));
+    let upstream = UpstreamMetrics::new(&registry, "api");
+    upstream.record(Duration::from_millis(1));
+    let limit = LimitMetrics::new(&registry, "per-key", "search");
+    LimitDecision::ALL
+        .into_iter()
+        .for_each(|decision| limit.record(decision));
+    let _policy = PolicyMetrics::new(&registry, "per-key", TableFigures::default);
+    let _config = ConfigMetrics::new(&registry, "aaaa", 100);
+    let _listener = ListenerMetrics::new(&registry, "0.0.0.0:8080");
+    let _dropped = access_log_dropped(&registry);
+    let _build = build_info(&registry, "0.1.0", "unknown");
+    let _process = crate::telemetry::process::register(&registry);
+
+    let promtool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut promtool = promtool.expect("promtool is needed: `apt-get install prometheus`");
+    let mut input = promtool.stdin.take().expect("piped");
+    input
+        .write_all(registry.render().as_bytes())
+        .expect("promtool reads");
+    drop(input);
+    let output = promtool.wait_with_output().expect("promtool ends");
+    let said = [output.stdout, output.stderr].concat();
+    assert!(
+        output.status.success() && said.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&said)
+    );
+}

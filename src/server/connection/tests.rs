@@ -1,0 +1,625 @@
+//! Connections over in-memory pipes, on virtual time.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use http_body_util::{BodyExt, Empty, Full, combinators::BoxBody};
+use hyper::{Response, body::Frame, service::service_fn};
+use tokio::{
+    io::{DuplexStream, duplex, split},
+    sync::Semaphore,
+    task::{JoinHandle, LocalSet, spawn_local},
+    time::{Instant, Sleep, sleep},
+};
+
+use super::*;
+use crate::{
+    server::drain::Closer,
+    telemetry::{metrics::ListenerMetrics, registry::Registry},
+};
+
+const HEAD: Duration = Duration::from_secs(10);
+const BODY: Duration = Duration::from_secs(30);
+const IDLE: Duration = Duration::from_secs(75);
+
+/// Timers fire within a millisecond of their time.
+const TICK: Duration = Duration::from_millis(2);
+
+const CLIENT: ClientSpec = ClientSpec {
+    timeouts: Timeouts {
+        head: HEAD,
+        body: BODY,
+        idle: IDLE,
+    },
+    max_head: 8 * 1024,
+    max_connections: 1,
+};
+
+/// A client's end of a connection that is being served.
+struct Client {
+    io: DuplexStream,
+    closer: Closer,
+    served: JoinHandle<Result<(), String>>,
+    started: Instant,
+    /// Held by every request that is being answered.
+    working: Arc<()>,
+}
+
+fn held(closing: &Closing) -> Held {
+    let place = Arc::new(Semaphore::new(1))
+        .try_acquire_owned()
+        .expect("one place");
+    Held::new(
+        &ListenerMetrics::new(&Registry::default(), "test"),
+        place,
+        closing.clone(),
+    )
+}
+
+fn connect(version: Version) -> Client {
+    // As much as a socket takes before its writer has to wait.
+    let (io, theirs) = duplex(64 * 1024);
+    let (closer, closing) = Closer::new();
+    let working = Arc::new(());
+    let works = working.clone();
+    let service = service_fn(move |request| answer(works.clone(), request));
+    let served = spawn_local(async move {
+        let protocol = Protocol::new(Protocols::Both, None, &CLIENT);
+        let held = held(&closing);
+        let served = match version {
+            Version::Http1 => {
+                protocol
+                    .http1(theirs, Bytes::new(), service, held, closing)
+                    .await
+            }
+            Version::Http2 => {
+                protocol
+                    .http2(theirs, Bytes::new(), service, held, closing)
+                    .await
+            }
+        };
+        served.map_err(|error| error.to_string())
+    });
+    Client {
+        io,
+        closer,
+        served,
+        started: Instant::now(),
+        working,
+    }
+}
+
+/// Answers what a path asks for.
+async fn answer(
+    working: Arc<()>,
+    request: Request<Incoming>,
+) -> Result<Response<BoxBody<Bytes, BoxError>>, BoxError> {
+    let path = request.uri().path().to_owned();
+    match &*path {
+        "/drop" => return Err("dropped".into()),
+        "/slow" => sleep(Duration::from_millis(800)).await,
+        "/never" => std::future::pending().await,
+        "/endless" => return Ok(Response::new(Endless(working).boxed())),
+        "/unread" => {
+            return Ok(Response::new(
+                Full::from("unread").map_err(Into::into).boxed(),
+            ));
+        }
+        "/trickle" => return Ok(Response::new(Trickle::new().boxed())),
+        _ => {}
+    }
+    let length = request.into_body().collect().await?.to_bytes().len();
+    let body = Full::from(format!("{path} {length}\n"));
+    drop(working);
+    Ok(Response::new(body.map_err(Into::into).boxed()))
+}
+
+/// A body without an end.
+struct Endless(#[expect(dead_code, reason = "counted")] Arc<()>);
+
+impl Body for Endless {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[b'x'; 8192])))))
+    }
+}
+
+/// A body that gives a byte every minute, three times.
+struct Trickle {
+    left: u32,
+    next: Pin<Box<Sleep>>,
+}
+
+impl Trickle {
+    const EVERY: Duration = Duration::from_secs(60);
+
+    fn new() -> Self {
+        Self {
+            left: 3,
+            next: Box::pin(sleep(Self::EVERY)),
+        }
+    }
+}
+
+impl Body for Trickle {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if self.left == 0 {
+            return Poll::Ready(None);
+        }
+        ready!(self.next.as_mut().poll(cx));
+        self.next = Box::pin(sleep(Self::EVERY));
+        self.left -= 1;
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"t")))))
+    }
+}
+
+impl Client {
+    async fn send(&mut self, text: &str) {
+        self.io
+            .write_all(text.as_bytes())
+            .await
+            .expect("the server reads");
+    }
+
+    async fn read_until(&mut self, end: &str) -> String {
+        let mut answer = Vec::new();
+        while !String::from_utf8_lossy(&answer).contains(end) {
+            answer.push(self.io.read_u8().await.expect("not closed"));
+        }
+        String::from_utf8(answer).expect("text")
+    }
+
+    /// Reads until the server closes; returns what came, and when it closed.
+    async fn read_to_end(&mut self) -> (String, Duration) {
+        let mut answer = String::new();
+        self.io.read_to_string(&mut answer).await.expect("text");
+        (answer, self.started.elapsed())
+    }
+
+    /// Waits for the server's end; returns its error, and when.
+    async fn end(self) -> (Result<(), String>, Duration) {
+        let result = self.served.await.expect("does not panic");
+        (result, self.started.elapsed())
+    }
+
+    fn requests_at_work(&self) -> usize {
+        // One is the client's, one the service's.
+        Arc::strong_count(&self.working) - 2
+    }
+}
+
+#[track_caller]
+fn assert_at(elapsed: Duration, expected: Duration) {
+    assert!(
+        (expected..=expected + TICK).contains(&elapsed),
+        "{elapsed:?}, not {expected:?}"
+    );
+}
+
+async fn local<F: Future>(test: F) -> F::Output {
+    LocalSet::new().run_until(test).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_sends_nothing_is_closed_after_the_head_time_out() {
+    local(async {
+        let mut client = connect(Version::Http1);
+        let (answer, at) = client.read_to_end().await;
+        assert_eq!(answer, "");
+        assert_at(at, HEAD);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_that_trickles_in_is_answered_408_in_time() {
+    local(async {
+        let client = connect(Version::Http1);
+        sleep(Duration::from_secs(4)).await;
+        let (mut reader, mut writer) = split(client.io);
+        let drip = spawn_local(async move {
+            writer
+                .write_all(b"GET / HTTP/1.1\r\n")
+                .await
+                .expect("the server reads");
+            while writer.write_all(b"a: b\r\n").await.is_ok() {
+                sleep(Duration::from_secs(1)).await;
+            }
+        });
+        let mut answer = String::new();
+        reader.read_to_string(&mut answer).await.expect("text");
+        assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+        assert_at(client.started.elapsed(), Duration::from_secs(4) + HEAD);
+        drip.abort();
+        let error = client.served.await.expect("does not panic");
+        assert_eq!(error, Err("the head did not arrive in time".into()));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_connection_is_kept_for_the_idle_time_out() {
+    local(async {
+        let mut client = connect(Version::Http1);
+        for _ in 0..3 {
+            client.send("GET /a HTTP/1.1\r\nhost: x\r\n\r\n").await;
+            client.read_until("/a 0\n").await;
+            sleep(IDLE - Duration::from_secs(1)).await;
+        }
+        let (answer, at) = client.read_to_end().await;
+        assert_eq!(answer, "");
+        assert_at(
+            at,
+            3 * (IDLE - Duration::from_secs(1)) + Duration::from_secs(1),
+        );
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_second_head_is_bounded_from_its_first_byte() {
+    local(async {
+        let mut client = connect(Version::Http1);
+        client.send("GET /a HTTP/1.1\r\nhost: x\r\n\r\n").await;
+        client.read_until("/a 0\n").await;
+        sleep(Duration::from_secs(50)).await;
+        client.send("GET /b HT").await;
+        let (answer, at) = client.read_to_end().await;
+        assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+        assert_at(at, Duration::from_secs(50) + HEAD);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_may_take_longer_than_every_client_time_out() {
+    local(async {
+        let mut client = connect(Version::Http1);
+        client
+            .send("GET /trickle HTTP/1.1\r\nhost: x\r\n\r\n")
+            .await;
+        let answer = client.read_until("0\r\n\r\n").await;
+        assert_eq!(answer.matches("1\r\nt\r\n").count(), 3);
+        assert_at(client.started.elapsed(), Duration::from_secs(180));
+        client.send("GET /a HTTP/1.1\r\nhost: x\r\n\r\n").await;
+        client.read_until("/a 0\n").await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_stops_reading_is_closed_after_the_body_time_out() {
+    local(async {
+        let mut client = connect(Version::Http1);
+        client
+            .send("GET /endless HTTP/1.1\r\nhost: x\r\n\r\n")
+            .await;
+        for _ in 0..5 {
+            sleep(Duration::from_secs(20)).await;
+            let mut some = [0; 10_000];
+            client.io.read_exact(&mut some).await.expect("still open");
+        }
+        let (error, at) = client.end().await;
+        assert_eq!(error, Err("the client stopped reading".into()));
+        assert_at(at, Duration::from_secs(100) + BODY);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pipelined_requests_are_answered_in_order() {
+    local(async {
+        let mut client = connect(Version::Http1);
+        let requests =
+            ["/slow", "/a", "/b"].map(|path| format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n"));
+        client.send(&requests.concat()).await;
+        let answer = client.read_until("/b 0\n").await;
+        let bodies: Vec<_> = answer
+            .lines()
+            .filter(|line| line.starts_with('/'))
+            .collect();
+        assert_eq!(bodies, ["/slow 0", "/a 0", "/b 0"]);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_half_closes_gets_its_answers() {
+    local(async {
+        let mut client = connect(Version::Http1);
+        let requests =
+            ["/slow", "/slow", "/b"].map(|path| format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n"));
+        client.send(&requests.concat()).await;
+        client.io.shutdown().await.expect("half-closes");
+        let (answer, at) = client.read_to_end().await;
+        assert_eq!(answer.matches("HTTP/1.1 200 OK").count(), 3, "{answer}");
+        assert_at(at, Duration::from_millis(1_600));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_leaves_cancels_its_request() {
+    local(async {
+        let mut client = connect(Version::Http1);
+        client.send("GET /never HTTP/1.1\r\nhost: x\r\n\r\n").await;
+        sleep(Duration::from_secs(200)).await;
+        assert_eq!(client.requests_at_work(), 1);
+        client.io.shutdown().await.expect("leaves");
+        let working = client.working.clone();
+        let (error, at) = client.end().await;
+        assert_eq!(error, Err("the client left before its answer".into()));
+        assert_at(at, Duration::from_secs(201));
+        assert_eq!(Arc::strong_count(&working), 1, "the request is dropped");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_fails_closes_without_an_answer() {
+    local(async {
+        let mut client = connect(Version::Http1);
+        client.send("GET /drop HTTP/1.1\r\nhost: x\r\n\r\n").await;
+        let (answer, at) = client.read_to_end().await;
+        assert_eq!((answer.as_str(), at), ("", Duration::ZERO));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_that_is_too_large_is_answered_431() {
+    local(async {
+        let mut client = connect(Version::Http1);
+        client
+            .send(&format!(
+                "GET / HTTP/1.1\r\na: {}\r\n\r\n",
+                "a".repeat(10_000)
+            ))
+            .await;
+        let (answer, _) = client.read_to_end().await;
+        assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_before_the_end_of_the_body_is_not_lost_to_a_reset() {
+    local(async {
+        let mut client = connect(Version::Http1);
+        client
+            .send("POST /unread HTTP/1.1\r\nhost: x\r\ncontent-length: 500000\r\n\r\n")
+            .await;
+        let answer = client.read_until("unread").await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+        // More than the pipe holds: somebody reads it.
+        client.send(&"a".repeat(500_000)).await;
+        client.io.shutdown().await.expect("ends");
+        assert_at(client.end().await.1, Duration::ZERO);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn lingering_is_bounded() {
+    local(async {
+        let mut client = connect(Version::Http1);
+        client
+            .send("POST /unread HTTP/1.1\r\nhost: x\r\ncontent-length: 500000\r\n\r\n")
+            .await;
+        let (_, at) = client.end().await;
+        assert_at(at, LINGER);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn draining_lets_an_answer_end_and_says_that_it_is_the_last() {
+    local(async {
+        let mut client = connect(Version::Http1);
+        client.send("GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await;
+        sleep(Duration::from_millis(100)).await;
+        client.closer.close();
+        let (answer, at) = client.read_to_end().await;
+        assert!(
+            answer.contains("connection: close\r\n") && answer.ends_with("/slow 0\n"),
+            "{answer}"
+        );
+        assert_at(at, Duration::from_millis(800));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn draining_serves_a_request_that_was_on_its_way() {
+    local(async {
+        for served_before in [false, true] {
+            let mut client = connect(Version::Http1);
+            if served_before {
+                client.send("GET /a HTTP/1.1\r\nhost: x\r\n\r\n").await;
+                client.read_until("/a 0\n").await;
+            }
+            client.closer.close();
+            sleep(Duration::from_millis(100)).await;
+            client.send("GET /b HTTP/1.1\r\nhost: x\r\n\r\n").await;
+            let (answer, at) = client.read_to_end().await;
+            assert!(
+                answer.contains("connection: close\r\n") && answer.ends_with("/b 0\n"),
+                "{answer}"
+            );
+            assert_at(at, Duration::from_millis(100));
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn draining_closes_a_quiet_connection_soon() {
+    local(async {
+        let mut client = connect(Version::Http1);
+        client.send("GET /a HTTP/1.1\r\nhost: x\r\n\r\n").await;
+        client.read_until("/a 0\n").await;
+        client.closer.close();
+        let (answer, at) = client.read_to_end().await;
+        assert_eq!(answer, "");
+        assert_at(at, crate::server::activity::DRAIN_GRACE);
+        client.closer.closed().await;
+    })
+    .await;
+}
+
+mod http2 {
+    use hyper::client::conn::http2::{SendRequest, handshake};
+
+    use super::*;
+
+    type Sender = SendRequest<Empty<Bytes>>;
+
+    /// hyper's client on the connection; its task's end is the connection's.
+    async fn speak(io: DuplexStream) -> (Sender, JoinHandle<()>) {
+        let (sender, connection) = handshake(LocalExecutor, TokioIo::new(io))
+            .await
+            .expect("speaks HTTP/2");
+        (sender, spawn_local(async move { drop(connection.await) }))
+    }
+
+    fn get(path: &str) -> Request<Empty<Bytes>> {
+        Request::get(format!("http://x{path}"))
+            .body(Empty::new())
+            .expect("valid")
+    }
+
+    async fn text(response: Response<Incoming>) -> String {
+        let body = response
+            .into_body()
+            .collect()
+            .await
+            .expect("a body")
+            .to_bytes();
+        String::from_utf8(body.into()).expect("text")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn streams_are_served_side_by_side_and_idleness_ends_the_connection() {
+        local(async {
+            let client = connect(Version::Http2);
+            let (mut sender, closed) = speak(client.io).await;
+            let slow = sender.send_request(get("/slow"));
+            let fast = sender.clone().send_request(get("/a"));
+            assert_eq!(text(fast.await.expect("answers")).await, "/a 0\n");
+            assert_at(client.started.elapsed(), Duration::ZERO);
+            assert_eq!(text(slow.await.expect("answers")).await, "/slow 0\n");
+            closed.await.expect("does not panic");
+            assert_at(client.started.elapsed(), Duration::from_millis(800) + IDLE);
+        })
+        .await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_fails_resets_its_stream_only() {
+        local(async {
+            let client = connect(Version::Http2);
+            let (mut sender, _closed) = speak(client.io).await;
+            sender.send_request(get("/drop")).await.expect_err("reset");
+            let response = sender.send_request(get("/a")).await.expect("answers");
+            assert_eq!(text(response).await, "/a 0\n");
+        })
+        .await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn draining_lets_streams_end() {
+        local(async {
+            let client = connect(Version::Http2);
+            let (mut sender, closed) = speak(client.io).await;
+            let slow = sender.send_request(get("/slow"));
+            sleep(Duration::from_millis(100)).await;
+            client.closer.close();
+            assert_eq!(text(slow.await.expect("answers")).await, "/slow 0\n");
+            closed.await.expect("does not panic");
+            assert_at(client.started.elapsed(), Duration::from_millis(800));
+            client.closer.closed().await;
+        })
+        .await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_never_opens_its_window_is_closed_after_the_body_time_out() {
+        local(async {
+            let client = connect(Version::Http2);
+            let (mut sender, closed) = speak(client.io).await;
+            let response = sender.send_request(get("/endless")).await.expect("answers");
+            // The window is not opened while the body is not read.
+            closed.await.expect("does not panic");
+            assert_at(client.started.elapsed(), BODY);
+            drop(response);
+        })
+        .await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_is_reset_cancels_its_request() {
+        local(async {
+            let client = connect(Version::Http2);
+            let (mut sender, _closed) = speak(client.io).await;
+            let request = spawn_local(sender.send_request(get("/never")));
+            sleep(Duration::from_secs(1)).await;
+            assert_eq!(Arc::strong_count(&client.working), 3);
+            request.abort();
+            sleep(Duration::from_secs(1)).await;
+            assert_eq!(Arc::strong_count(&client.working), 2);
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn the_preface_tells_http2_from_everything_else() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    let sniff_pieces = async |pieces: &[&[u8]]| {
+        let mut client = TcpStream::connect(address).await.expect("listening");
+        let (socket, _) = listener.accept().await.expect("connected");
+        let pieces = pieces.to_vec();
+        let send = async {
+            for piece in &pieces {
+                client.write_all(piece).await.expect("writes");
+                tokio::task::yield_now().await;
+            }
+            client.shutdown().await.expect("ends");
+        };
+        let (sniffed, ()) = tokio::join!(sniff(Socket(socket), Protocols::Both), send);
+        let (_, version, first) = sniffed.expect("reads");
+        (version, first)
+    };
+    let (version, first) = sniff_pieces(&[PREFACE]).await;
+    assert_eq!((version, &first[..]), (Version::Http2, &PREFACE[..]));
+    let (version, _) = sniff_pieces(&[&PREFACE[..1], &PREFACE[1..20], &PREFACE[20..]]).await;
+    assert_eq!(version, Version::Http2);
+    for text in [
+        "GET / HTTP/1.1\r\n\r\n",
+        "PRI",
+        "PRI * HTTP/2.0\r\n\r\nXX",
+        "PUT / HTTP/1.1\r\n",
+        "",
+    ] {
+        let (version, first) = sniff_pieces(&[text.as_bytes()]).await;
+        assert_eq!(version, Version::Http1, "{text}");
+        assert!(text.as_bytes().starts_with(&first), "{text}");
+    }
+}
