@@ -137,6 +137,14 @@ impl Connection {
         self.receive_with(Body::AsFramed)
     }
 
+    /// The next response to a HEAD request; none when the peer closed instead.
+    ///
+    /// # Errors
+    /// As [`Connection::try_receive`].
+    pub fn try_receive_head(&mut self) -> io::Result<Option<Response>> {
+        self.receive_with(Body::None)
+    }
+
     /// Reads the head of a response and no body: status and headers.
     #[track_caller]
     pub fn receive_head(&mut self) -> Response {
