@@ -28,12 +28,16 @@ impl Response {
     /// The value of a header that has to be there.
     #[track_caller]
     pub fn expect_header(&self, name: &str) -> &str {
-        self.header(name).unwrap_or_else(|| panic!("no {name} in {self:?}"))
+        self.header(name)
+            .unwrap_or_else(|| panic!("no {name} in {self:?}"))
     }
 
     /// The values of all headers of that name.
     pub fn headers_of(&self, name: &str) -> Vec<&str> {
-        let named = self.headers.iter().filter(|(found, _)| found.eq_ignore_ascii_case(name));
+        let named = self
+            .headers
+            .iter()
+            .filter(|(found, _)| found.eq_ignore_ascii_case(name));
         named.map(|(_, value)| value.as_str()).collect()
     }
 
@@ -49,7 +53,9 @@ impl Response {
 }
 
 fn find<'a>(fields: &'a [(String, String)], name: &str) -> Option<&'a str> {
-    let found = fields.iter().find(|(field, _)| field.eq_ignore_ascii_case(name));
+    let found = fields
+        .iter()
+        .find(|(field, _)| field.eq_ignore_ascii_case(name));
     found.map(|(_, value)| value.as_str())
 }
 
@@ -63,9 +69,15 @@ impl Connection {
     pub fn open(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("the server listens");
         stream.set_nodelay(true).expect("a connected socket");
-        stream.set_read_timeout(Some(DEADLINE)).expect("a connected socket");
-        stream.set_write_timeout(Some(DEADLINE)).expect("a connected socket");
-        Self { stream: BufReader::new(stream) }
+        stream
+            .set_read_timeout(Some(DEADLINE))
+            .expect("a connected socket");
+        stream
+            .set_write_timeout(Some(DEADLINE))
+            .expect("a connected socket");
+        Self {
+            stream: BufReader::new(stream),
+        }
     }
 
     /// Writes these bytes.
@@ -81,27 +93,40 @@ impl Connection {
 
     /// Closes the sending half.
     pub fn finish_sending(&self) {
-        self.stream.get_ref().shutdown(Shutdown::Write).expect("a connected socket");
+        self.stream
+            .get_ref()
+            .shutdown(Shutdown::Write)
+            .expect("a connected socket");
     }
 
     /// Closes with a reset.
     pub fn reset(self) {
         let linger = Some(std::time::Duration::ZERO);
-        socket2::SockRef::from(self.stream.get_ref()).set_linger(linger).expect("a connected socket");
+        socket2::SockRef::from(self.stream.get_ref())
+            .set_linger(linger)
+            .expect("a connected socket");
     }
 
     /// Sends a request and receives its response.
     #[track_caller]
     pub fn exchange(&mut self, request: &str) -> Response {
         self.send(request);
-        let body = if request.starts_with("HEAD ") { Body::None } else { Body::AsFramed };
-        self.receive_with(body).expect("a response").expect("a response before the end")
+        let body = if request.starts_with("HEAD ") {
+            Body::None
+        } else {
+            Body::AsFramed
+        };
+        self.receive_with(body)
+            .expect("a response")
+            .expect("a response before the end")
     }
 
     /// Receives the response to a request that is not HEAD.
     #[track_caller]
     pub fn receive(&mut self) -> Response {
-        self.try_receive().expect("a response").expect("a response before the end")
+        self.try_receive()
+            .expect("a response")
+            .expect("a response before the end")
     }
 
     /// The next response; none when the peer closed instead.
@@ -112,10 +137,20 @@ impl Connection {
         self.receive_with(Body::AsFramed)
     }
 
+    /// The next response to a HEAD request; none when the peer closed instead.
+    ///
+    /// # Errors
+    /// As [`Connection::try_receive`].
+    pub fn try_receive_head(&mut self) -> io::Result<Option<Response>> {
+        self.receive_with(Body::None)
+    }
+
     /// Reads the head of a response and no body: status and headers.
     #[track_caller]
     pub fn receive_head(&mut self) -> Response {
-        self.receive_with(Body::None).expect("a head").expect("a head before the end")
+        self.receive_with(Body::None)
+            .expect("a head")
+            .expect("a head before the end")
     }
 
     /// Reads as many bytes, whatever they are.
@@ -131,7 +166,11 @@ impl Connection {
     pub fn expect_closed(&mut self) {
         let mut rest = Vec::new();
         match self.stream.read_to_end(&mut rest) {
-            Ok(_) => assert!(rest.is_empty(), "more came: {:?}", String::from_utf8_lossy(&rest)),
+            Ok(_) => assert!(
+                rest.is_empty(),
+                "more came: {:?}",
+                String::from_utf8_lossy(&rest)
+            ),
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
             Err(error) => panic!("not closed: {error}"),
         }
@@ -140,7 +179,9 @@ impl Connection {
     fn receive_with(&mut self, body: Body) -> io::Result<Option<Response>> {
         let mut response = Response::default();
         loop {
-            let Some(line) = self.line()? else { return Ok(None) };
+            let Some(line) = self.line()? else {
+                return Ok(None);
+            };
             response.status = status_of(&line).ok_or_else(|| malformed(&line))?;
             response.headers = self.fields()?;
             if response.status >= 200 {
@@ -151,7 +192,10 @@ impl Connection {
         if body == Body::None || [204, 304].contains(&response.status) {
             return Ok(Some(response));
         }
-        if response.header("transfer-encoding").is_some_and(|coding| coding.ends_with("chunked")) {
+        if response
+            .header("transfer-encoding")
+            .is_some_and(|coding| coding.ends_with("chunked"))
+        {
             self.chunks(&mut response.body)?;
             response.trailers = self.fields()?;
         } else if let Some(length) = response.header("content-length") {
@@ -201,7 +245,9 @@ impl Connection {
         if line.is_empty() {
             return Ok(None);
         }
-        let line = line.strip_suffix(b"\r\n").ok_or_else(|| malformed(&String::from_utf8_lossy(&line)))?;
+        let line = line
+            .strip_suffix(b"\r\n")
+            .ok_or_else(|| malformed(&String::from_utf8_lossy(&line)))?;
         Ok(Some(String::from_utf8_lossy(line).into_owned()))
     }
 }
@@ -213,7 +259,9 @@ enum Body {
 }
 
 fn status_of(line: &str) -> Option<u16> {
-    let rest = line.strip_prefix("HTTP/1.1 ").or_else(|| line.strip_prefix("HTTP/1.0 "))?;
+    let rest = line
+        .strip_prefix("HTTP/1.1 ")
+        .or_else(|| line.strip_prefix("HTTP/1.0 "))?;
     rest.get(..3)?.parse().ok()
 }
 
@@ -230,7 +278,8 @@ pub fn get(address: SocketAddr, path: &str) -> Response {
 /// One GET with more header lines, each ended by CR LF.
 #[track_caller]
 pub fn get_with(address: SocketAddr, path: &str, headers: &str) -> Response {
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n{headers}Connection: close\r\n\r\n");
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n{headers}Connection: close\r\n\r\n");
     Connection::open(address).exchange(&request)
 }
 
@@ -254,7 +303,8 @@ impl fmt::Display for Output {
 #[track_caller]
 pub fn run(program: &str, arguments: &[&str]) -> Output {
     let started = Command::new(program).args(arguments).output();
-    let output = started.unwrap_or_else(|error| panic!("{program}: {error}; ./scripts/test installs it"));
+    let output =
+        started.unwrap_or_else(|error| panic!("{program}: {error}; ./scripts/test installs it"));
     Output {
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),

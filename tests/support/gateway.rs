@@ -31,11 +31,17 @@ impl Gateway {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let path = dir.path().join("sluicegate.yaml");
         fs::write(&path, with_free_ports(config)).expect("the directory is writable");
-        Self::start_with(dir, [OsStr::new("run"), OsStr::new("--config"), path.as_os_str()])
+        Self::start_with(
+            dir,
+            [OsStr::new("run"), OsStr::new("--config"), path.as_os_str()],
+        )
     }
 
     /// Starts the binary with these arguments, in `dir`.
-    pub fn start_with<S: AsRef<OsStr>>(dir: TempDir, arguments: impl IntoIterator<Item = S>) -> Self {
+    pub fn start_with<S: AsRef<OsStr>>(
+        dir: TempDir,
+        arguments: impl IntoIterator<Item = S>,
+    ) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_sluicegate"))
             .args(arguments)
             .current_dir(dir.path())
@@ -57,10 +63,18 @@ impl Gateway {
             }
         });
         let none = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut gateway = Self { process, dir, log, listeners: Vec::new(), admin: none };
+        let mut gateway = Self {
+            process,
+            dir,
+            log,
+            listeners: Vec::new(),
+            admin: none,
+        };
         gateway.admin = gateway.wait_until_announced("admin listening")[0];
         // The admin listener says `ready` last, when all others listen.
-        wait_for("/readyz", || (client::get(gateway.admin, "/readyz").status == 200).then_some(()));
+        wait_for("/readyz", || {
+            (client::get(gateway.admin, "/readyz").status == 200).then_some(())
+        });
         gateway.listeners = gateway.announced("listening");
         gateway
     }
@@ -96,7 +110,9 @@ impl Gateway {
     pub fn reload(&self, config: &str) {
         let before = self.reloads("success");
         self.replace_config(config);
-        wait_for("the reload", || (self.reloads("success") > before).then_some(()));
+        wait_for("the reload", || {
+            (self.reloads("success") > before).then_some(())
+        });
     }
 
     /// How many reloads ended so: `success` or `failure`.
@@ -108,7 +124,9 @@ impl Gateway {
     /// The value of a series, written as in the exposition.
     pub fn metric(&self, series: &str) -> Option<f64> {
         let metrics = client::get(self.admin, "/metrics").text();
-        let line = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '))?;
+        let line = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix(series)?.strip_prefix(' '))?;
         Some(line.parse().expect("a metric is a number"))
     }
 
@@ -134,7 +152,9 @@ impl Gateway {
 
     /// Waits for the end of the process.
     pub fn wait(&mut self) -> ExitStatus {
-        wait_for("the end of the process", || self.process.try_wait().expect("it is our child"))
+        wait_for("the end of the process", || {
+            self.process.try_wait().expect("it is our child")
+        })
     }
 
     /// Whether the process has not ended.
@@ -160,12 +180,19 @@ impl Gateway {
         let lines = lines.filter(|(before, _)| is_admin || !before.ends_with("admin "));
         let mut found: Vec<(usize, SocketAddr)> = lines
             .filter_map(|(_, fields)| {
-                let field = |name: &str| fields.split_whitespace().find_map(|word| word.strip_prefix(name));
-                let listener = field("listener=").and_then(|number| number.parse().ok()).unwrap_or(0);
+                let field = |name: &str| {
+                    fields
+                        .split_whitespace()
+                        .find_map(|word| word.strip_prefix(name))
+                };
+                let listener = field("listener=")
+                    .and_then(|number| number.parse().ok())
+                    .unwrap_or(0);
                 Some((listener, field("address=")?.parse().ok()?))
             })
             .collect();
-        found.sort_unstable();
+        // Stable: lines without a number are in the order of the configuration.
+        found.sort_by_key(|(listener, _)| *listener);
         found.into_iter().map(|(_, address)| address).collect()
     }
 }
@@ -185,7 +212,10 @@ impl Drop for Gateway {
 /// `config` with listeners on free ports where it says nothing of them.
 pub fn with_free_ports(config: &str) -> String {
     let mut text = config.to_owned();
-    for (key, value) in [("listeners:", "[{ address: 127.0.0.1:0 }]"), ("admin:", "{ address: 127.0.0.1:0 }")] {
+    for (key, value) in [
+        ("listeners:", "[{ address: 127.0.0.1:0 }]"),
+        ("admin:", "{ address: 127.0.0.1:0 }"),
+    ] {
         if !config.lines().any(|line| line.starts_with(key)) {
             text = format!("{key} {value}\n{text}");
         }

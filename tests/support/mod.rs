@@ -1,6 +1,10 @@
 //! What the black-box tests drive the binary with: the proxy itself, an origin behind it and clients before it.
 //! A module, not a test, hence `mod.rs`. Every wait has a deadline; every port is 0.
-#![allow(dead_code, unreachable_pub, reason = "a library to tests, each of which uses a part")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "a library to tests, each of which uses a part"
+)]
 
 pub mod client;
 pub mod gateway;
@@ -13,7 +17,10 @@ use std::time::{Duration, Instant};
 pub const DEADLINE: Duration = Duration::from_secs(20);
 
 /// The time, for bounds on waiting.
-#[allow(clippy::disallowed_methods, reason = "a test of a real process waits in real time")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a test of a real process waits in real time"
+)]
 pub fn now() -> Instant {
     Instant::now()
 }
@@ -28,7 +35,10 @@ pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
         if let Some(answer) = ask() {
             return answer;
         }
-        assert!(started.elapsed() < DEADLINE, "waited {DEADLINE:?} in vain for {what}");
+        assert!(
+            started.elapsed() < DEADLINE,
+            "waited {DEADLINE:?} in vain for {what}"
+        );
         thread::sleep(Duration::from_millis(5));
     }
 }

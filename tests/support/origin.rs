@@ -28,7 +28,10 @@ pub struct Received {
 impl Received {
     /// The value of the first header of that name.
     pub fn header(&self, name: &str) -> Option<&str> {
-        let found = self.headers.iter().find(|(field, _)| field.eq_ignore_ascii_case(name));
+        let found = self
+            .headers
+            .iter()
+            .find(|(field, _)| field.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_str())
     }
 }
@@ -53,7 +56,10 @@ pub fn ok(body: &str) -> Vec<Step> {
 
 /// A response with a length.
 pub fn answer(status: u16, body: &str) -> Vec<Step> {
-    raw(&format!("HTTP/1.1 {status} Status\r\nContent-Length: {}\r\n\r\n{body}", body.len()))
+    raw(&format!(
+        "HTTP/1.1 {status} Status\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    ))
 }
 
 /// These bytes, whatever they are.
@@ -88,7 +94,9 @@ pub struct Origin {
 impl Origin {
     /// Answers every whole request with the steps that `handler` names.
     pub fn start(handler: impl Fn(&Received) -> Vec<Step> + Send + Sync + 'static) -> Self {
-        Self::listen(move |stream, record, connection| converse(stream, record, connection, &handler))
+        Self::listen(move |stream, record, connection| {
+            converse(stream, record, connection, &handler)
+        })
     }
 
     /// Answers every request with 200 and `ok`.
@@ -104,7 +112,9 @@ impl Origin {
         })
     }
 
-    fn listen(serve: impl Fn(TcpStream, &Record, usize) -> io::Result<()> + Send + Sync + 'static) -> Self {
+    fn listen(
+        serve: impl Fn(TcpStream, &Record, usize) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("a bound socket");
         let record = Arc::new(Record::default());
@@ -136,7 +146,11 @@ impl Origin {
 
     /// Every request that came whole, in order of their ends.
     pub fn requests(&self) -> Vec<Received> {
-        self.record.requests.lock().expect("no holder panics").clone()
+        self.record
+            .requests
+            .lock()
+            .expect("no holder panics")
+            .clone()
     }
 
     /// The only request that came.
@@ -149,7 +163,11 @@ impl Origin {
 
     /// What came and was no HTTP/1.1 request: a reason each.
     pub fn malformed(&self) -> Vec<String> {
-        self.record.malformed.lock().expect("no holder panics").clone()
+        self.record
+            .malformed
+            .lock()
+            .expect("no holder panics")
+            .clone()
     }
 
     /// How many connections were opened.
@@ -159,8 +177,16 @@ impl Origin {
 
     /// Forgets what was recorded.
     pub fn forget(&self) {
-        self.record.requests.lock().expect("no holder panics").clear();
-        self.record.malformed.lock().expect("no holder panics").clear();
+        self.record
+            .requests
+            .lock()
+            .expect("no holder panics")
+            .clear();
+        self.record
+            .malformed
+            .lock()
+            .expect("no holder panics")
+            .clear();
     }
 }
 
@@ -174,7 +200,9 @@ impl Drop for Origin {
 
 /// Closes a socket with a reset.
 pub fn reset(stream: TcpStream) {
-    SockRef::from(&stream).set_linger(Some(Duration::ZERO)).expect("a connected socket");
+    SockRef::from(&stream)
+        .set_linger(Some(Duration::ZERO))
+        .expect("a connected socket");
 }
 
 /// An address that refuses connections.
@@ -195,13 +223,23 @@ impl BlackHole {
     /// Binds one and fills its queue.
     pub fn open() -> Self {
         let listener = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-        listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a free port");
+        listener
+            .bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into())
+            .expect("a free port");
         listener.listen(0).expect("a bound socket");
-        let address = listener.local_addr().expect("a bound socket").as_socket().expect("an IP socket");
+        let address = listener
+            .local_addr()
+            .expect("a bound socket")
+            .as_socket()
+            .expect("an IP socket");
         let patience = Duration::from_millis(200);
         let queued = std::iter::from_fn(|| TcpStream::connect_timeout(&address, patience).ok());
         let queued = queued.take(16).collect();
-        Self { _listener: listener, _queued: queued, address }
+        Self {
+            _listener: listener,
+            _queued: queued,
+            address,
+        }
     }
 }
 
@@ -217,15 +255,26 @@ fn converse(
     let mut reader = BufReader::new(stream.try_clone()?);
     loop {
         let request = match read_request(&mut reader) {
-            Ok(Some(request)) => Received { connection, ..request },
+            Ok(Some(request)) => Received {
+                connection,
+                ..request
+            },
             Ok(None) => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                record.malformed.lock().expect("no holder panics").push(error.to_string());
+                record
+                    .malformed
+                    .lock()
+                    .expect("no holder panics")
+                    .push(error.to_string());
                 return Err(error);
             }
             Err(error) => return Err(error),
         };
-        record.requests.lock().expect("no holder panics").push(request.clone());
+        record
+            .requests
+            .lock()
+            .expect("no holder panics")
+            .push(request.clone());
         for step in handler(&request) {
             match step {
                 Step::Send(bytes) => stream.write_all(&bytes)?,
@@ -247,27 +296,46 @@ fn converse(
 
 /// The next request with its body; none when the peer closed between two.
 fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Received>> {
-    let Some(line) = read_line(reader)? else { return Ok(None) };
+    let Some(line) = read_line(reader)? else {
+        return Ok(None);
+    };
     let words: Vec<&str> = line.split(' ').collect();
-    let [method, target, "HTTP/1.1"] = words[..] else { return Err(malformed("request line", &line)) };
-    let mut request = Received { method: method.to_owned(), target: target.to_owned(), ..Received::default() };
+    let [method, target, "HTTP/1.1"] = words[..] else {
+        return Err(malformed("request line", &line));
+    };
+    let mut request = Received {
+        method: method.to_owned(),
+        target: target.to_owned(),
+        ..Received::default()
+    };
     request.headers = read_fields(reader)?;
 
-    let count = |name: &str| request.headers.iter().filter(|(field, _)| field.eq_ignore_ascii_case(name)).count();
+    let count = |name: &str| {
+        request
+            .headers
+            .iter()
+            .filter(|(field, _)| field.eq_ignore_ascii_case(name))
+            .count()
+    };
     if count("host") != 1 {
         return Err(malformed("host", &line));
     }
     if count("content-length") + count("transfer-encoding") > 1 {
         return Err(malformed("two framings", &line));
     }
-    match (request.header("transfer-encoding"), request.header("content-length")) {
+    match (
+        request.header("transfer-encoding"),
+        request.header("content-length"),
+    ) {
         (Some("chunked"), _) => {
             read_chunks(reader, &mut request.body)?;
             request.trailers = read_fields(reader)?;
         }
         (Some(coding), _) => return Err(malformed("transfer-encoding", coding)),
         (None, Some(length)) => {
-            let length: usize = length.parse().map_err(|_| malformed("content-length", length))?;
+            let length: usize = length
+                .parse()
+                .map_err(|_| malformed("content-length", length))?;
             request.body.resize(length, 0);
             reader.read_exact(&mut request.body)?;
         }
@@ -283,8 +351,11 @@ fn read_fields(reader: &mut impl BufRead) -> io::Result<Vec<(String, String)>> {
         if line.is_empty() {
             return Ok(fields);
         }
-        let (name, value) = line.split_once(':').ok_or_else(|| malformed("field", &line))?;
-        let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        let (name, value) = line
+            .split_once(':')
+            .ok_or_else(|| malformed("field", &line))?;
+        let is_token =
+            |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         if name.is_empty() || !name.bytes().all(is_token) || value.contains(['\r', '\0']) {
             return Err(malformed("field", &line));
         }
@@ -318,7 +389,9 @@ fn read_line(reader: &mut impl BufRead) -> io::Result<Option<String>> {
         return Ok(None);
     }
     let text = String::from_utf8_lossy(&line).into_owned();
-    let line = text.strip_suffix("\r\n").ok_or_else(|| malformed("line", &text))?;
+    let line = text
+        .strip_suffix("\r\n")
+        .ok_or_else(|| malformed("line", &text))?;
     Ok(Some(line.to_owned()))
 }
 

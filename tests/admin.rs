@@ -1,0 +1,157 @@
+//! The admin listener, and what stops the process from starting.
+
+mod support;
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
+
+use support::client::{Connection, get, get_with, run};
+use support::gateway::{Gateway, with_free_ports};
+
+const CONFIG: &str = "policies: { per-key: { key: \"header:x-key\", quota: 2/300d } }
+routes:
+  - { name: items, match: { path: \"/items/{id}\" }, upstream: echo, limits: [per-key] }
+";
+
+fn used() -> Gateway {
+    let gateway = Gateway::start(CONFIG);
+    for _ in 0..3 {
+        get_with(
+            gateway.address(),
+            "/items/secret-path",
+            "x-key: secret-key\r\n",
+        );
+    }
+    get(gateway.address(), "/nowhere");
+    gateway
+}
+
+#[test]
+fn metrics_pass_promtool() {
+    let gateway = used();
+    let metrics = get(gateway.admin, "/metrics");
+    assert!(
+        metrics
+            .expect_header("content-type")
+            .starts_with("text/plain; version=0.0.4")
+    );
+
+    let promtool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut promtool = promtool.expect("promtool is installed: ./scripts/test does");
+    promtool
+        .stdin
+        .take()
+        .expect("stdin is a pipe")
+        .write_all(&metrics.body)
+        .expect("promtool reads");
+    let output = promtool.wait_with_output().expect("promtool ends");
+    let complaints = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.success() && complaints.is_empty(),
+        "{complaints}\n{}",
+        metrics.text()
+    );
+}
+
+#[test]
+fn metrics_tell_what_was_decided_and_never_whose() {
+    let gateway = used();
+    let decisions = |decision: &str| {
+        gateway.metric(&format!(
+            "sluicegate_limit_decisions_total{{policy=\"per-key\",route=\"items\",decision=\"{decision}\"}}"
+        ))
+    };
+    assert_eq!(decisions("allowed"), Some(2.0));
+    assert_eq!(decisions("limited"), Some(1.0));
+    assert_eq!(
+        gateway.metric("sluicegate_http_requests_total{code=\"429\",method=\"GET\"}"),
+        Some(1.0)
+    );
+    assert_eq!(
+        gateway.metric("sluicegate_http_requests_total{code=\"404\",method=\"GET\"}"),
+        Some(1.0)
+    );
+    let text = get(gateway.admin, "/metrics").text();
+    for series in [
+        "sluicegate_build_info{",
+        "sluicegate_connections{",
+        "process_resident_memory_bytes",
+    ] {
+        assert!(text.contains(series), "no {series}");
+    }
+    for secret in ["secret-key", "secret-path", "127.0.0.1:"] {
+        let leaks = text
+            .lines()
+            .find(|line| line.contains(secret) && !line.contains("listener="));
+        assert_eq!(leaks, None);
+    }
+}
+
+#[test]
+fn a_method_of_the_clients_invention_makes_no_series() {
+    let gateway = Gateway::start(CONFIG);
+    let mut connection = Connection::open(gateway.address());
+    for number in 0..50 {
+        connection.exchange(&format!(
+            "INVENTED{number} /items/1 HTTP/1.1\r\nHost: a\r\n\r\n"
+        ));
+    }
+    assert!(!get(gateway.admin, "/metrics").text().contains("INVENTED"));
+}
+
+#[test]
+fn health_is_answered_and_nothing_else() {
+    let gateway = Gateway::start(CONFIG);
+    assert_eq!(get(gateway.admin, "/livez").status, 200);
+    assert_eq!(get(gateway.admin, "/readyz").status, 200);
+    assert_eq!(get(gateway.admin, "/").status, 404);
+    let posted = Connection::open(gateway.admin)
+        .exchange("POST /livez HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(posted.status, 405);
+    assert_eq!(
+        get(gateway.address(), "/metrics").status,
+        404,
+        "clients see no metrics"
+    );
+}
+
+/// Runs the binary until it gives up.
+fn fails_to_start(config: &str) -> String {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("sluicegate.yaml");
+    std::fs::write(&path, with_free_ports(config)).expect("the directory is writable");
+    let path = path.to_str().expect("a text path");
+    let output = run(env!("CARGO_BIN_EXE_sluicegate"), &["run", "--config", path]);
+    assert_eq!(output.code, Some(1), "{output}");
+    output.stderr
+}
+
+#[test]
+fn an_address_that_is_taken_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("a bound socket");
+    for config in [
+        format!("admin: {{ address: \"{address}\" }}\nroutes: [{{ upstream: echo }}]\n"),
+        format!("listeners: [{{ address: \"{address}\" }}]\nroutes: [{{ upstream: echo }}]\n"),
+    ] {
+        let said = fails_to_start(&config);
+        assert!(
+            said.contains(&address.to_string()) && said.contains("in use"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_bad_file_is_told_with_its_line() {
+    let said = fails_to_start("routes:\n  - upstream: echo\n    limitz: []\n");
+    assert!(
+        said.contains("sluicegate.yaml:5") && said.contains("limits"),
+        "{said}"
+    );
+}

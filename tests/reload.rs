@@ -1,0 +1,243 @@
+//! Reload: however the file changes it is noticed, a bad one changes nothing, buckets survive, and nobody
+//! who is being served notices.
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use rustix::process::Signal;
+use support::client::{Connection, get};
+use support::gateway::{Gateway, with_free_ports};
+use support::origin::{Origin, Step, ok};
+use support::{origin, wait_for};
+
+/// One policy with this quota, and nothing else that changes.
+fn with_quota(quota: &str) -> String {
+    format!(
+        "policies: {{ all: {{ key: constant, quota: {quota} }} }}\n\
+         routes: [{{ upstream: echo, limits: [all] }}]\n"
+    )
+}
+
+/// How many requests are admitted until one is refused.
+fn admitted(gateway: &Gateway) -> usize {
+    let statuses = (0..100).map(|_| get(gateway.address(), "/").status);
+    statuses.take_while(|status| *status == 200).count()
+}
+
+#[test]
+fn a_changed_quota_is_felt_at_once_and_what_was_used_stays_used() {
+    let gateway = Gateway::start(&with_quota("2/300d"));
+    assert_eq!(admitted(&gateway), 2);
+    gateway.reload(&with_quota("5/300d"));
+    assert_eq!(admitted(&gateway), 3, "two of five were used");
+    gateway.reload(&with_quota("4/300d"));
+    assert_eq!(admitted(&gateway), 0);
+    gateway.reload(&with_quota("6/300d"));
+    assert_eq!(
+        admitted(&gateway),
+        2,
+        "a lowered quota forgot what it could not hold: four were used"
+    );
+}
+
+#[test]
+fn a_file_written_in_place_is_noticed() {
+    let gateway = Gateway::start(&with_quota("1/300d"));
+    assert_eq!(admitted(&gateway), 1);
+    fs::write(
+        gateway.config_path(),
+        with_free_ports(&with_quota("3/300d")),
+    )
+    .expect("the file is writable");
+    wait_for("the reload", || {
+        (gateway.reloads("success") == 1).then_some(())
+    });
+    assert_eq!(admitted(&gateway), 2);
+}
+
+#[test]
+fn the_link_swap_of_a_config_map_is_noticed() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    // As the kubelet lays it out: the file is a link into `..data`, which is a link to a version.
+    let version = |name: &str, quota: &str| {
+        fs::create_dir(dir.path().join(name)).expect("the directory is writable");
+        let file = dir.path().join(name).join("sluicegate.yaml");
+        fs::write(file, with_free_ports(&with_quota(quota))).expect("the directory is writable");
+    };
+    version("..1", "1/300d");
+    version("..2", "3/300d");
+    symlink("..1", dir.path().join("..data")).expect("the directory is writable");
+    symlink("..data/sluicegate.yaml", dir.path().join("sluicegate.yaml"))
+        .expect("the directory is writable");
+
+    let gateway = Gateway::start_with(dir, ["run", "--config", "sluicegate.yaml"]);
+    assert_eq!(admitted(&gateway), 1);
+    swap_data_link(gateway.dir());
+    wait_for("the reload", || {
+        (gateway.reloads("success") == 1).then_some(())
+    });
+    assert_eq!(admitted(&gateway), 2);
+}
+
+fn swap_data_link(dir: &Path) {
+    symlink("..2", dir.join("..data_tmp")).expect("the directory is writable");
+    fs::rename(dir.join("..data_tmp"), dir.join("..data")).expect("the directory is writable");
+    fs::remove_dir_all(dir.join("..1")).expect("the directory is writable");
+}
+
+#[test]
+fn sighup_reloads() {
+    let gateway = Gateway::start(&with_quota("1/300d"));
+    gateway.signal(Signal::HUP);
+    wait_for("the reload", || {
+        (gateway.reloads("success") >= 1).then_some(())
+    });
+    assert_eq!(admitted(&gateway), 1);
+    gateway.signal(Signal::HUP);
+    wait_for("the second reload", || {
+        (gateway.reloads("success") >= 2).then_some(())
+    });
+    assert_eq!(admitted(&gateway), 0, "the bucket is still spent");
+}
+
+#[test]
+fn a_bad_file_changes_nothing_and_is_reported() {
+    let gateway = Gateway::start(&with_quota("2/300d"));
+    assert_eq!(get(gateway.address(), "/").status, 200);
+    for (number, bad) in [
+        "routes: [{ upstream: nowhere }]\n",
+        "routes: [\n",
+        "rotues: []\n",
+        "policies: { all: { quota: 5 } }\nroutes: [{ upstream: echo, limits: [all] }]\n",
+        "",
+    ]
+    .iter()
+    .enumerate()
+    {
+        gateway.replace_config(bad);
+        wait_for("the failure", || {
+            (gateway.reloads("failure") > number as u64).then_some(())
+        });
+        assert_eq!(
+            gateway.metric("sluicegate_config_last_reload_successful"),
+            Some(0.0)
+        );
+    }
+    gateway.wait_for_log("nowhere");
+    assert_eq!(
+        admitted(&gateway),
+        1,
+        "the old rules serve on, with their buckets"
+    );
+
+    gateway.reload(&with_quota("3/300d"));
+    assert_eq!(
+        gateway.metric("sluicegate_config_last_reload_successful"),
+        Some(1.0)
+    );
+    assert_eq!(admitted(&gateway), 1);
+}
+
+#[test]
+fn a_file_that_is_gone_changes_nothing() {
+    let gateway = Gateway::start(&with_quota("2/300d"));
+    fs::remove_file(gateway.config_path()).expect("the directory is writable");
+    gateway.signal(Signal::HUP);
+    wait_for("the failure", || {
+        (gateway.reloads("failure") >= 1).then_some(())
+    });
+    assert_eq!(admitted(&gateway), 2);
+}
+
+#[test]
+fn a_request_in_flight_ends_as_it_began() {
+    let origin = Origin::start(|_| {
+        let mut steps = vec![Step::Pause(std::time::Duration::from_millis(600))];
+        steps.extend(ok("late"));
+        steps
+    });
+    let with_upstream = |url: &str| format!("routes: [{{ upstream: \"{url}\" }}]\n");
+    let gateway = Gateway::start(&with_upstream(&origin.url()));
+    let mut connection = Connection::open(gateway.address());
+    connection.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    wait_for("the request", || {
+        (!origin.requests().is_empty()).then_some(())
+    });
+    let refusing = origin::refusing_address();
+    gateway.reload(&with_upstream(&format!("http://{refusing}")));
+    assert_eq!(connection.receive().text(), "late");
+    let next = connection.exchange("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(
+        next.status, 502,
+        "the connection is served by the new rules"
+    );
+}
+
+/// 100 reloads, each while requests run: every answer is one that both versions give, and a quota that neither
+/// changes is spent exactly once.
+#[test]
+fn many_reloads_under_load_fail_no_request_and_lose_no_charge() {
+    const QUOTA: usize = 300;
+    let origin = Origin::plain();
+    let config = |tier: usize| {
+        format!(
+            "upstreams: {{ origin: {{ endpoints: [\"{url}\"] }} }}
+policies:
+  counted: {{ key: constant, quota: {QUOTA}/300d }}
+  ample: {{ key: client_ip, quota: 100000000/1s }}
+routes:
+  - match: {{ path: /counted }}
+    upstream: origin
+    limits: [ample, counted]
+    request: {{ set_headers: {{ x-tier: \"{tier}\" }} }}
+  - match: {{ path: \"/**\" }}
+    upstream: origin
+    limits: [ample]
+",
+            url = origin.url()
+        )
+    };
+    let gateway = Gateway::start(&config(0));
+    let (done, served, counted) = (
+        AtomicBool::new(false),
+        AtomicUsize::new(0),
+        AtomicUsize::new(0),
+    );
+    thread::scope(|scope| {
+        for client in 0..4 {
+            let (gateway, done, served, counted) = (&gateway, &done, &served, &counted);
+            scope.spawn(move || {
+                let mut connection = Connection::open(gateway.address());
+                let mut asked = 0_usize;
+                while !done.load(Ordering::Relaxed) {
+                    asked += 1;
+                    let path = if asked % 4 == client {
+                        "/counted"
+                    } else {
+                        "/free"
+                    };
+                    let answer =
+                        connection.exchange(&format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+                    match (path, answer.status) {
+                        ("/counted", 200) => _ = counted.fetch_add(1, Ordering::Relaxed),
+                        ("/counted", 429) | ("/free", 200) => {}
+                        _ => panic!("{path}: {answer:?}"),
+                    }
+                    served.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for number in 1..=100 {
+            gateway.reload(&config(number));
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert!(served.into_inner() > 4 * QUOTA, "there was load");
+    assert_eq!(counted.into_inner(), QUOTA);
+    assert!(origin.malformed().is_empty());
+}

@@ -1,0 +1,200 @@
+//! TLS on both sides: certificates by name, versions, HTTP/2, certificates that change, and upstreams that
+//! are verified.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+
+use support::client::{Output, curl, run};
+use support::gateway::{Gateway, with_free_ports};
+use support::wait_for;
+use tempfile::TempDir;
+
+/// Writes a certificate for these names, signed by itself, as NAME.pem and NAME.key.
+fn certify(dir: &Path, name: &str, names: &[&str]) {
+    let names = names
+        .iter()
+        .map(|name| (*name).to_owned())
+        .collect::<Vec<_>>();
+    let certified = rcgen::generate_simple_self_signed(names).expect("a certificate");
+    fs::write(dir.join(format!("{name}.pem")), certified.cert.pem())
+        .expect("the directory is writable");
+    fs::write(
+        dir.join(format!("{name}.key")),
+        certified.signing_key.serialize_pem(),
+    )
+    .expect("the directory is writable");
+}
+
+const CONFIG: &str = "listeners:
+  - address: 127.0.0.1:0
+    tls:
+      certificates:
+        - { certificate: first.pem, key: first.key }
+        - { certificate: second.pem, key: second.key }
+routes: [{ upstream: echo }]
+";
+
+/// A proxy with certificates for `first.example` (the default) and `second.example`.
+fn gateway() -> Gateway {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    certify(dir.path(), "first", &["first.example"]);
+    certify(
+        dir.path(),
+        "second",
+        &["second.example", "*.second.example"],
+    );
+    start(dir, CONFIG)
+}
+
+fn start(dir: TempDir, config: &str) -> Gateway {
+    fs::write(dir.path().join("sluicegate.yaml"), with_free_ports(config))
+        .expect("the directory is writable");
+    Gateway::start_with(dir, ["run", "--config", "sluicegate.yaml"])
+}
+
+/// Asks for `host` over TLS, trusting this certificate alone.
+fn ask(gateway: &Gateway, host: &str, trusted: &str, more: &[&str]) -> Output {
+    let resolve = format!("{host}:{}:127.0.0.1", gateway.address().port());
+    let url = format!("https://{host}:{}/", gateway.address().port());
+    let trusted = gateway.dir().join(trusted);
+    let trusted = trusted.to_str().expect("a text path");
+    let print = ["-o", "/dev/null", "-w", "%{http_code} %{http_version}"];
+    curl(
+        &[
+            &["--resolve", &resolve, "--cacert", trusted],
+            &print[..],
+            more,
+            &[&url],
+        ]
+        .concat(),
+    )
+}
+
+#[test]
+fn certificates_are_chosen_by_name_with_a_default() {
+    let gateway = gateway();
+    for (host, trusted) in [
+        ("first.example", "first.pem"),
+        ("second.example", "second.pem"),
+        ("www.second.example", "second.pem"),
+    ] {
+        let answer = ask(&gateway, host, trusted, &[]);
+        assert_eq!(answer.stdout, "200 2", "{host}: {answer}");
+    }
+    assert_ne!(
+        ask(&gateway, "second.example", "first.pem", &[]).code,
+        Some(0)
+    );
+    // A name that nobody has, or none at all, gets the first certificate.
+    let address = gateway.address().to_string();
+    for names in [&["-servername", "nobody.example"][..], &["-noservername"]] {
+        let shown = run(
+            "openssl",
+            &[&["s_client", "-connect", &address], names, &["-showcerts"]].concat(),
+        );
+        let first = fs::read_to_string(gateway.dir().join("first.pem"))
+            .expect("the certificate")
+            .replace("\r\n", "\n");
+        assert!(shown.stdout.contains(first.trim()), "{names:?}: {shown}");
+    }
+}
+
+#[test]
+fn both_versions_of_tls_and_of_http_are_spoken_and_no_older_ones() {
+    let gateway = gateway();
+    let spoken = |more: &[&str]| ask(&gateway, "first.example", "first.pem", more);
+    assert_eq!(spoken(&["--tlsv1.3"]).stdout, "200 2");
+    assert_eq!(spoken(&["--tls-max", "1.2"]).stdout, "200 2");
+    assert_eq!(spoken(&["--http1.1"]).stdout, "200 1.1");
+    let address = gateway.address().to_string();
+    let old = run(
+        "openssl",
+        &[
+            "s_client",
+            "-connect",
+            &address,
+            "-tls1_1",
+            "-cipher",
+            "ALL:@SECLEVEL=0",
+        ],
+    );
+    assert_ne!(old.code, Some(0), "{old}");
+}
+
+#[test]
+fn a_cleartext_client_on_a_tls_port_is_let_go() {
+    let gateway = gateway();
+    let answer = curl(&["-o", "/dev/null", &gateway.url("/")]);
+    assert_ne!(answer.code, Some(28), "curl waited in vain: {answer}");
+    assert_eq!(
+        ask(&gateway, "first.example", "first.pem", &[]).stdout,
+        "200 2"
+    );
+}
+
+#[test]
+fn a_changed_certificate_is_used_and_a_broken_one_is_not() {
+    let gateway = gateway();
+    assert_eq!(
+        ask(&gateway, "first.example", "first.pem", &[]).code,
+        Some(0)
+    );
+    fs::copy(
+        gateway.dir().join("first.pem"),
+        gateway.dir().join("old.pem"),
+    )
+    .expect("the directory is writable");
+    certify(gateway.dir(), "first", &["first.example"]);
+    wait_for("the new certificate", || {
+        (ask(&gateway, "first.example", "first.pem", &[]).code == Some(0)).then_some(())
+    });
+    assert_ne!(ask(&gateway, "first.example", "old.pem", &[]).code, Some(0));
+
+    let failures = gateway.reloads("failure");
+    fs::copy(
+        gateway.dir().join("first.pem"),
+        gateway.dir().join("good.pem"),
+    )
+    .expect("the directory is writable");
+    fs::write(gateway.dir().join("first.pem"), "no certificate")
+        .expect("the directory is writable");
+    wait_for("the failure", || {
+        (gateway.reloads("failure") > failures).then_some(())
+    });
+    assert_eq!(
+        ask(&gateway, "first.example", "good.pem", &[]).code,
+        Some(0),
+        "the last good one is served"
+    );
+}
+
+#[test]
+fn upstreams_are_verified() {
+    let secure = gateway();
+    let to = |tls: &str| {
+        let port = secure.address().port();
+        let config = format!(
+            "upstreams: {{ secure: {{ endpoints: [\"https://127.0.0.1:{port}\"]{tls} }} }}\nroutes: [{{ upstream: secure }}]\n"
+        );
+        let gateway = Gateway::start(&config);
+        support::client::get(gateway.address(), "/")
+    };
+    let ca = secure.dir().join("first.pem");
+    let ca = ca.to_str().expect("a text path");
+    let trusted = to(&format!(
+        ", tls: {{ ca: \"{ca}\", server_name: first.example }}"
+    ));
+    assert_eq!(trusted.status, 200, "{trusted:?}");
+    for tls in [
+        String::new(),
+        ", tls: { server_name: first.example }".to_owned(),
+        format!(", tls: {{ ca: \"{ca}\" }}"),
+        format!(", tls: {{ ca: \"{ca}\", server_name: second.example }}"),
+    ] {
+        let refused = to(&tls);
+        assert_eq!(refused.status, 502, "{tls}");
+        assert!(refused.text().contains("TLS"), "{tls}: {}", refused.text());
+    }
+}
