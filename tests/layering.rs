@@ -28,11 +28,10 @@ const BARRED_FROM_LIMITER: [&[&str]; 18] = [
 ];
 
 /// What reads a clock, or is one. Time is an argument of the limiter.
-const CLOCKS: [&[&str]; 5] = [
+const CLOCKS: [&[&str]; 4] = [
     &["crate", "clock", "Clock"],
     &["std", "time", "Instant"],
     &["std", "time", "SystemTime"],
-    &["Clock"],
     &["clock", "Clock"],
 ];
 
