@@ -4,6 +4,7 @@
 mod admission;
 mod body;
 pub mod build;
+mod complaints;
 mod discard;
 mod echo;
 mod error;

@@ -18,11 +18,9 @@ use crate::admin::Admin;
 use crate::admin::health::{Readiness, State};
 use crate::clock::Clock;
 use crate::config::{Compiled, Report, Source};
-use crate::http_ext::connection::Connection;
 use crate::limiter::Secret;
 use crate::proxy::Gateway;
 use crate::proxy::build::{Built, Surroundings};
-use crate::proxy::gateway::ClientService;
 use crate::server::{self, Server, StartError};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{self, RequestMetrics};
@@ -119,7 +117,10 @@ impl Process {
         ));
         let readiness = Readiness::default();
         let admin = start_admin(compiled.admin, &registry, &readiness)?;
-        let server = Server::start(compiled.server, &registry, service(&gateway))?;
+        let clients = Arc::clone(&gateway);
+        let server = Server::start(compiled.server, &registry, move |connection| {
+            clients.client(connection)
+        })?;
         for address in server.addresses() {
             tracing::info!(%address, "listening");
         }
@@ -220,12 +221,4 @@ fn start_admin(
         tracing::info!(%address, "admin listening");
     }
     Ok(server)
-}
-
-/// Makes the service of each connection.
-fn service(
-    gateway: &Arc<Gateway>,
-) -> impl Fn(&Connection) -> ClientService + Clone + Send + 'static {
-    let gateway = Arc::clone(gateway);
-    move |connection| gateway.client(connection)
 }

@@ -113,7 +113,12 @@ impl Admission {
         for (limit, decision) in self.decisions(route) {
             match decision.outcome {
                 Outcome::Refuse { .. } => limit.metrics.record(LimitDecision::Limited),
-                Outcome::Admit if admitted => limit.metrics.record(LimitDecision::Allowed),
+                Outcome::Admit if admitted => {
+                    limit.metrics.record(LimitDecision::Allowed);
+                    if is_near(decision) {
+                        limit.policy.metrics.near();
+                    }
+                }
                 Outcome::Admit => {}
             }
         }
@@ -129,4 +134,9 @@ impl Admission {
             .map(|&place| &route.limits[usize::from(place)]);
         limits.zip(&self.verdict.decisions)
     }
+}
+
+/// Whether at least 80 % of the quota is used.
+fn is_near(decision: &Decision) -> bool {
+    u64::from(decision.remaining) * 5 <= u64::from(decision.capacity)
 }

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::complaints::Complaints;
 use super::limit_headers::Facts;
 use super::respond::Rejection;
 use super::snapshot::{
@@ -176,6 +177,7 @@ impl Builder<'_> {
         let running = specs.into_iter().map(|spec| {
             Arc::new(RunningUpstream {
                 metrics: UpstreamMetrics::new(&self.surroundings.registry, &spec.name),
+                complaints: Complaints::default(),
                 upstream: Upstream::new(spec, self.surroundings.workers, find),
             })
         });

@@ -15,11 +15,12 @@ use super::error::Error;
 use super::gateway::{Client, Gateway};
 use super::limit_headers::Style;
 use super::respond;
-use super::snapshot::{Route, Snapshot};
+use super::snapshot::{Route, RunningUpstream, Snapshot};
 use crate::clock::Timestamp;
 use crate::http_ext::forwarded::Peer;
 use crate::rules::Head;
 use crate::telemetry::access_log::{AccessLog, Record};
+use crate::upstream::Fault;
 
 /// What is logged of a client that left before there was an answer; nginx's number for it.
 static CLIENT_CLOSED_REQUEST: LazyLock<StatusCode> =
@@ -41,6 +42,8 @@ pub(super) struct Exchange {
     admission: Option<Admission>,
     status: Option<StatusCode>,
     sent: u64,
+    /// From the request's head to the upstream's response head.
+    upstream: Option<Duration>,
     logged: Option<Box<Logged>>,
 }
 
@@ -80,6 +83,7 @@ impl Exchange {
             admission: None,
             status: None,
             sent: 0,
+            upstream: None,
         }
     }
 
@@ -120,10 +124,21 @@ impl Exchange {
         &self.snapshot.styles
     }
 
+    /// The upstream's response head is there.
+    pub(super) fn answered(&mut self, upstream: &RunningUpstream) {
+        let elapsed = self.elapsed();
+        upstream.metrics.record(elapsed);
+        self.upstream = Some(elapsed);
+    }
+
     /// The answer to a request that met `error`.
     pub(super) fn failed(&mut self, error: &Error) -> Response<ResponseBody> {
-        if let Error::Upstream(error) = error {
-            tracing::debug!(error = error as &dyn std::error::Error, "no response");
+        if let (Error::Upstream(error), Some(running)) = (error, &self.route().upstream)
+            && error.fault() != Fault::Client
+        {
+            running
+                .complaints
+                .report(self.started, running.upstream.name(), error);
         }
         respond::error(error, self.accept.as_ref())
     }
@@ -168,6 +183,10 @@ impl Exchange {
         );
     }
 
+    fn elapsed(&self) -> Duration {
+        self.gateway.clock.now().since(self.started)
+    }
+
     fn log(&self, log: &AccessLog, logged: &Logged, status: StatusCode, duration: Duration) {
         let route = self.route();
         let deciding = self
@@ -187,7 +206,7 @@ impl Exchange {
             status: status.as_u16(),
             bytes: self.sent,
             duration,
-            upstream: None,
+            upstream: self.upstream,
             route: route.name.as_bytes(),
             policy: deciding.map_or(b"", |limit| limit.policy.name.as_bytes()),
             decision: match &self.admission {
@@ -209,7 +228,7 @@ impl Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         let status = self.status.unwrap_or(*CLIENT_CLOSED_REQUEST);
-        let elapsed = self.gateway.clock.now().since(self.started);
+        let elapsed = self.elapsed();
         self.gateway.metrics.record(&self.method, status);
         self.route().metrics.record(status, elapsed);
         if let (Some(log), Some(logged)) = (&self.snapshot.access_log, &self.logged) {

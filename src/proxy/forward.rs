@@ -1,5 +1,7 @@
 //! Sends an admitted request to its upstream, and takes the head of the response.
 
+use std::time::Duration;
+
 use http::header::{COOKIE, EXPECT, HOST, HeaderMap, HeaderValue};
 use http::request::Parts;
 use http::uri::{PathAndQuery, Uri};
@@ -14,14 +16,14 @@ use super::exchange::Exchange;
 use super::snapshot::{Rewrite, Route};
 use crate::http_ext::body::RequestBody;
 use crate::http_ext::{forwarded, hop_by_hop};
-use crate::upstream::{Endpoints, RunningTarget};
+use crate::upstream::{Lease, RunningTarget};
 
 /// Forwards the request, and answers with what the route's upstream says.
 ///
 /// # Errors
 /// Where no response comes: no route, a body that is too large, an upstream that fails.
 pub(super) async fn forward(
-    exchange: &Exchange,
+    exchange: &mut Exchange,
     route: &Route,
     mut parts: Parts,
     path: Option<String>,
@@ -38,24 +40,30 @@ pub(super) async fn forward(
     let request = Request::from_parts(parts, body);
     match running.upstream.target() {
         RunningTarget::Echo => Ok(echo(request)),
-        RunningTarget::Endpoints(endpoints) => ask(exchange, endpoints, request).await,
+        RunningTarget::Endpoints(endpoints) => {
+            let worker = exchange.client().connection.worker;
+            let (response, lease) = endpoints.send(worker, request).await?;
+            exchange.answered(running);
+            Ok(forwarded_response(
+                response,
+                lease,
+                endpoints.timeouts().idle,
+            ))
+        }
     }
 }
 
-async fn ask(
-    exchange: &Exchange,
-    endpoints: &Endpoints,
-    request: Request<RequestBody>,
-) -> Result<Response<ResponseBody>, Error> {
-    let worker = exchange.client().connection.worker;
-    let (response, lease) = endpoints.send(worker, request).await?;
+fn forwarded_response(
+    response: Response<Incoming>,
+    lease: Lease,
+    idle: Duration,
+) -> Response<ResponseBody> {
     let (mut parts, body) = response.into_parts();
     hop_by_hop::remove(&mut parts.headers);
     forwarded::via(&mut parts.headers, parts.version);
     parts.version = Version::HTTP_11;
     parts.extensions.clear();
-    let body = ResponseBody::upstream(body, lease, endpoints.timeouts().idle);
-    Ok(Response::from_parts(parts, body))
+    Response::from_parts(parts, ResponseBody::upstream(body, lease, idle))
 }
 
 /// The target as an origin server is sent it: the path that was matched, and the query.

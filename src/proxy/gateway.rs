@@ -7,14 +7,12 @@
 //! ```
 
 use std::convert::Infallible;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use http::{Request, Response};
 use hyper::body::Incoming;
-use hyper::service::Service;
+use hyper::service::{Service, service_fn};
 
 use super::body::ResponseBody;
 use super::error::Error;
@@ -55,16 +53,25 @@ impl Gateway {
         self.snapshot.store(snapshot);
     }
 
-    /// The service of one connection.
-    pub fn client(self: &Arc<Self>, connection: &Connection) -> ClientService {
-        let client = Client {
+    /// The service of one connection, which never fails.
+    pub fn client(
+        self: &Arc<Self>,
+        connection: &Connection,
+    ) -> impl Service<
+        Request<Incoming>,
+        Response = Response<ResponseBody>,
+        Error = Infallible,
+        Future: 'static,
+    > + use<> {
+        let gateway = Arc::clone(self);
+        let client = Arc::new(Client {
             forwarding: Forwarding::new(connection),
             connection: connection.clone(),
-        };
-        ClientService {
-            gateway: Arc::clone(self),
-            client: Arc::new(client),
-        }
+        });
+        service_fn(move |request| {
+            let (gateway, client) = (Arc::clone(&gateway), Arc::clone(&client));
+            async move { Ok(gateway.handle(client, request).await) }
+        })
     }
 
     /// Answers one request. Whatever happens to it is counted and logged when its response ends, or
@@ -88,24 +95,6 @@ impl Gateway {
 pub(super) struct Client {
     pub connection: Connection,
     pub forwarding: Forwarding,
-}
-
-/// Answers the requests of one connection.
-#[derive(Clone, Debug)]
-pub struct ClientService {
-    gateway: Arc<Gateway>,
-    client: Arc<Client>,
-}
-
-impl Service<Request<Incoming>> for ClientService {
-    type Response = Response<ResponseBody>;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>>>>;
-
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let answer = Arc::clone(&self.gateway).handle(Arc::clone(&self.client), request);
-        Box::pin(async { Ok(answer.await) })
-    }
 }
 
 async fn serve(

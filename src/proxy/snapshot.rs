@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http::header::{HeaderName, HeaderValue};
 
+use super::complaints::Complaints;
 use super::limit_headers::{Facts, Style};
 use super::respond::{RejectSpec, Rejection};
 use crate::http_ext::client_ip::ClientIp;
@@ -176,4 +177,6 @@ pub struct RunningUpstream {
     pub upstream: Upstream,
     /// Its counters.
     pub metrics: UpstreamMetrics,
+    /// Its failures, as they are logged.
+    pub complaints: Complaints,
 }
