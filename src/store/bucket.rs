@@ -3,7 +3,10 @@
 //!
 //! Not here: which bucket a key belongs to.
 
-use parking_lot::Mutex;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::table::OnFull;
 use crate::clock::Timestamp;
@@ -12,10 +15,15 @@ use crate::limiter::{Algorithm, Cell};
 /// Entries in a bucket.
 pub(super) const ENTRIES: usize = 5;
 
-/// Two cache lines: the pair that processors fetch together.
-#[repr(align(128))]
+/// Two cache lines, aligned.
+#[repr(C, align(128))]
 #[derive(Default)]
-pub(super) struct Bucket(pub(super) Mutex<Slots>);
+pub(super) struct Bucket {
+    slots: Mutex<Slots>,
+    /// Set once the entries have been carried over to the table's successor, which counts from then
+    /// on. Written with the lock held; the last byte, in the second line.
+    moved: AtomicBool,
+}
 
 const _: () = assert!(size_of::<Bucket>() == 128);
 
@@ -23,8 +31,6 @@ const _: () = assert!(size_of::<Bucket>() == 128);
 #[derive(Default)]
 pub(super) struct Slots {
     entries: [Entry; ENTRIES],
-    /// The entries have been carried over to the table's successor, which counts from now on.
-    pub(super) moved: bool,
 }
 
 /// A key's cell. Free space once the cell has expired.
@@ -93,6 +99,37 @@ pub(super) enum Loss {
     Evicted(u64),
     /// The charge itself: it was not recorded.
     Unrecorded,
+}
+
+impl Bucket {
+    /// Has both cache lines brought in, without waiting for them: a lock waits for every read before
+    /// it, and lets none begin after it, so that otherwise they would come one by one.
+    pub(super) fn prefetch(&self) {
+        black_box(self.slots.is_locked());
+        black_box(self.moved.load(Ordering::Relaxed));
+    }
+
+    /// Locks the bucket; `None` if it has moved.
+    pub(super) fn lock(&self) -> Option<MutexGuard<'_, Slots>> {
+        let slots = self.slots.lock();
+        (!self.has_moved()).then_some(slots)
+    }
+
+    /// Locks the bucket unless somebody else has.
+    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Slots>> {
+        self.slots.try_lock()
+    }
+
+    /// Marks the bucket as moved, and drops everything in it.
+    pub(super) fn leave(&self, mut slots: MutexGuard<'_, Slots>) {
+        *slots = Slots::default();
+        self.moved.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the bucket has moved; to be asked with the lock held.
+    pub(super) fn has_moved(&self) -> bool {
+        self.moved.load(Ordering::Relaxed)
+    }
 }
 
 impl Slots {
@@ -209,14 +246,6 @@ impl Slots {
             .iter()
             .copied()
             .filter(move |entry| entry.is_live(now))
-    }
-
-    /// Drops everything: it is elsewhere now.
-    pub(super) fn leave(&mut self) {
-        *self = Self {
-            moved: true,
-            ..Self::default()
-        };
     }
 
     fn position(&self, tag: u64) -> Option<usize> {

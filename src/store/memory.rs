@@ -112,10 +112,9 @@ fn lock_all<'a>(charges: &[Charge<'a>]) -> SmallVec<[Locked<'a>; INLINE]> {
 fn try_lock_all<'a>(charges: &[Charge<'a>], locked: &mut [Locked<'a>]) -> Result<(), Moved> {
     let mut buckets: SmallVec<[(&'a Bucket, usize); INLINE]> = SmallVec::new();
     for (index, (charge, locked)) in charges.iter().zip(&*locked).enumerate() {
-        buckets.push((
-            locked.table.bucket_of(charge.key).ok_or(Moved(index))?,
-            index,
-        ));
+        let bucket = locked.table.bucket_of(charge.key).ok_or(Moved(index))?;
+        bucket.prefetch();
+        buckets.push((bucket, index));
     }
     buckets.sort_unstable_by_key(|(bucket, _)| std::ptr::from_ref(*bucket).addr());
     let distinct = buckets
@@ -123,11 +122,7 @@ fn try_lock_all<'a>(charges: &[Charge<'a>], locked: &mut [Locked<'a>]) -> Result
         .all(|pair| !std::ptr::eq(pair[0].0, pair[1].0));
     assert!(distinct, "a table is charged once a request");
     for (bucket, index) in buckets {
-        let slots = bucket.0.lock();
-        if slots.moved {
-            return Err(Moved(index));
-        }
-        locked[index].slots = Some(slots);
+        locked[index].slots = Some(bucket.lock().ok_or(Moved(index))?);
     }
     Ok(())
 }
