@@ -103,7 +103,7 @@ pub(super) enum Loss {
 
 impl Bucket {
     /// Has both cache lines brought in, without waiting for them: a lock waits for every read before
-    /// it, and lets none begin after it, so that otherwise they would come one by one.
+    /// it and holds up those after it, so that otherwise they would come one by one.
     pub(super) fn prefetch(&self) {
         black_box(self.slots.is_locked());
         black_box(self.moved.load(Ordering::Relaxed));
@@ -111,6 +111,7 @@ impl Bucket {
 
     /// Locks the bucket; `None` if it has moved.
     pub(super) fn lock(&self) -> Option<MutexGuard<'_, Slots>> {
+        self.prefetch();
         let slots = self.slots.lock();
         (!self.has_moved()).then_some(slots)
     }
