@@ -1,10 +1,7 @@
-//! A bucket of a table: five entries behind a one-byte lock, in 128 bytes, and which of them a key is
-//! charged in when there is no room.
+//! A bucket of a table: five entries behind a one-byte lock, in 128 bytes, and which of them a key
+//! is charged in when there is no room.
 //!
 //! Not here: which bucket a key belongs to.
-
-use std::hint::black_box;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -16,14 +13,9 @@ use crate::limiter::{Algorithm, Cell};
 pub(super) const ENTRIES: usize = 5;
 
 /// Two cache lines, aligned.
-#[repr(C, align(128))]
+#[repr(align(128))]
 #[derive(Default)]
-pub(super) struct Bucket {
-    slots: Mutex<Slots>,
-    /// Set once the entries have been carried over to the table's successor, which counts from then
-    /// on. Written with the lock held; the last byte, in the second line.
-    moved: AtomicBool,
-}
+pub(super) struct Bucket(Mutex<Slots>);
 
 const _: () = assert!(size_of::<Bucket>() == 128);
 
@@ -31,6 +23,8 @@ const _: () = assert!(size_of::<Bucket>() == 128);
 #[derive(Default)]
 pub(super) struct Slots {
     entries: [Entry; ENTRIES],
+    /// The entries have been carried over to the table's successor, which counts from then on.
+    moved: bool,
 }
 
 /// A key's cell. Free space once the cell has expired.
@@ -43,13 +37,13 @@ pub(super) struct Entry {
     pub(super) cell: Cell,
 }
 
-/// The tag of the *floor*, an entry that belongs to no key (`OnFull::Strict`). No key's, as is the 0 of
-/// an entry that was never used.
+/// The tag of the *floor*, an entry that belongs to no key (`OnFull::Strict`). No key's, as is the
+/// 0 of an entry that was never used.
 ///
-/// It has used at least as much as every evicted key of this bucket had, and newcomers start from it:
-/// who returns after its eviction finds no more than it had left. A copy of the victim's cell alone
-/// would not do: when cells recover at different times, the victim may return to an entry that has
-/// become free, or to one that has recovered further than its own would have.
+/// It has used at least as much as every evicted key of this bucket had, and newcomers start from
+/// it: who returns after its eviction finds no more than it had left. A copy of the victim's cell
+/// alone would not do: when cells recover at different times, the victim may return to an entry
+/// that has become free, or to one that has recovered further than its own would have.
 pub(super) const FLOOR: u64 = u64::MAX;
 
 /// The rules by which a table fills its buckets.
@@ -102,34 +96,14 @@ pub(super) enum Loss {
 }
 
 impl Bucket {
-    /// Has both cache lines brought in, without waiting for them: a lock waits for every read before
-    /// it and holds up those after it, so that otherwise they would come one by one.
-    pub(super) fn prefetch(&self) {
-        black_box(self.slots.is_locked());
-        black_box(self.moved.load(Ordering::Relaxed));
-    }
-
     /// Locks the bucket; `None` if it has moved.
     pub(super) fn lock(&self) -> Option<MutexGuard<'_, Slots>> {
-        self.prefetch();
-        let slots = self.slots.lock();
-        (!self.has_moved()).then_some(slots)
+        Some(self.0.lock()).filter(|slots| !slots.moved)
     }
 
-    /// Locks the bucket unless somebody else has.
+    /// Locks the bucket, moved or not, unless somebody else has.
     pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Slots>> {
-        self.slots.try_lock()
-    }
-
-    /// Marks the bucket as moved, and drops everything in it.
-    pub(super) fn leave(&self, mut slots: MutexGuard<'_, Slots>) {
-        *slots = Slots::default();
-        self.moved.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether the bucket has moved; to be asked with the lock held.
-    pub(super) fn has_moved(&self) -> bool {
-        self.moved.load(Ordering::Relaxed)
+        self.0.try_lock()
     }
 }
 
@@ -247,6 +221,19 @@ impl Slots {
             .iter()
             .copied()
             .filter(move |entry| entry.is_live(now))
+    }
+
+    /// Whether the entries are the successor's now.
+    pub(super) fn has_moved(&self) -> bool {
+        self.moved
+    }
+
+    /// Marks the bucket as moved, and drops everything in it.
+    pub(super) fn leave(&mut self) {
+        *self = Self {
+            moved: true,
+            ..Self::default()
+        };
     }
 
     fn position(&self, tag: u64) -> Option<usize> {

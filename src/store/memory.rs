@@ -1,4 +1,5 @@
-//! The memory store's one step: decide a request by all its policies, and charge all of them or none.
+//! The memory store's one step: decide a request by all its policies, and charge all of them or
+//! none.
 
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
@@ -22,8 +23,8 @@ pub struct Charge<'a> {
 /// Decides these charges together at `now`, and makes all of them if none is refused.
 ///
 /// Check and charge are one step: concurrent calls see either all of it or nothing. Nothing is
-/// allocated for up to four charges. In the verdict of a refusal, what other policies have remaining is
-/// what it was, since they were not charged.
+/// allocated for up to four charges. In the verdict of a refusal, what other policies have
+/// remaining is what it was, since they were not charged.
 ///
 /// # Panics
 /// When two charges meet in one bucket: no table may appear twice, not even as another's successor.
@@ -94,8 +95,8 @@ impl Charge<'_> {
         }
         let cell = match seat.origin {
             Origin::Own => decision.cell,
-            // At least what the key has used by itself: a window that it takes over half-way must not
-            // end before its own would.
+            // At least what the key has used by itself: a window that it takes over half-way must
+            // not end before its own would.
             Origin::Inherited => {
                 let own = table.algorithm().decide(Cell::EMPTY, now, self.cost).cell;
                 table.algorithm().join(decision.cell, own, now)
@@ -138,7 +139,6 @@ fn try_lock_all<'a>(charges: &[Charge<'a>], locked: &mut [Locked<'a>]) -> Result
     let mut buckets: SmallVec<[(&'a Bucket, usize); INLINE]> = SmallVec::new();
     for (index, (charge, locked)) in charges.iter().zip(&*locked).enumerate() {
         let bucket = locked.table.bucket_of(charge.key).ok_or(Moved(index))?;
-        bucket.prefetch();
         buckets.push((bucket, index));
     }
     buckets.sort_unstable_by_key(|(bucket, _)| std::ptr::from_ref(*bucket).addr());

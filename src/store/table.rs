@@ -1,5 +1,5 @@
-//! The buckets of one policy: a fixed number of them, made as keys first touch them, and their move to a
-//! table of another size or quota. Deciding and charging is in `memory`.
+//! The buckets of one policy: a fixed number of them, made as keys first touch them, and their move
+//! to a table of another size or quota. Deciding and charging is in `memory`.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -17,9 +17,9 @@ const SEGMENTS: usize = 1024;
 
 /// The buckets of one policy.
 ///
-/// Its size is fixed: 1.5 entries a key, 38 bytes. An untouched table costs next to nothing, and one
-/// that has been touched everywhere never allocates again. Nothing sweeps it: an entry that has expired
-/// is free space.
+/// Its size is fixed: 1.5 entries a key, 38 bytes. An untouched table costs next to nothing, and
+/// one that has been touched everywhere never allocates again. Nothing sweeps it: an entry that has
+/// expired is free space.
 pub struct Table {
     policy: Box<str>,
     algorithm: Algorithm,
@@ -41,7 +41,8 @@ pub struct Table {
 /// Either way an entry that would refuse is never dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFull {
-    /// The key that has used least is forgotten; when all refuse, the new one is admitted unrecorded.
+    /// The key that has used least is forgotten; when all refuse, the new one is admitted
+    /// unrecorded.
     #[default]
     Forget,
     /// The new key starts with at least what any forgotten one had used: no key ever exceeds its
@@ -174,11 +175,11 @@ impl Table {
 
     /// Moves one bucket; `false` when a bucket of the successor was locked.
     ///
-    /// It never waits for a lock while it holds one, since charges lock buckets of several tables in
-    /// the order of their addresses. What it has copied by then is copied again: until this bucket is
-    /// marked nobody charges the copies.
+    /// It never waits for a lock while it holds one, since charges lock buckets of several tables
+    /// in the order of their addresses. What it has copied by then is copied again: until this
+    /// bucket is marked nobody charges the copies.
     fn try_move(&self, index: usize, bucket: &Bucket, now: Timestamp) -> bool {
-        let Some(slots) = bucket.lock() else {
+        let Some(mut slots) = bucket.lock() else {
             return true;
         };
         let copied = slots.live(now).all(|entry| {
@@ -189,12 +190,13 @@ impl Table {
             self.next().try_adopt(keys, &self.algorithm, entry, now)
         });
         if copied {
-            bucket.leave(slots);
+            slots.leave();
         }
         copied
     }
 
-    /// Takes over an entry that holds for these keys of a predecessor; `false` when a bucket was locked.
+    /// Takes over an entry that holds for these keys of a predecessor; `false` when a bucket was
+    /// locked.
     fn try_adopt(
         &self,
         keys: RangeInclusive<u64>,
@@ -213,7 +215,7 @@ impl Table {
             let Some(mut slots) = bucket.try_lock() else {
                 return false;
             };
-            if bucket.has_moved() {
+            if slots.has_moved() {
                 drop(slots);
                 return self.next().try_adopt(keys, from, entry, now);
             }
@@ -222,7 +224,8 @@ impl Table {
         true
     }
 
-    /// The bucket of a key, made if it is the first there; `None` when it was moved before it was made.
+    /// The bucket of a key, made if it is the first there; `None` when it was moved before it was
+    /// made.
     pub(super) fn bucket_of(&self, key: Fingerprint) -> Option<&Bucket> {
         self.bucket(self.index(key.bits()))
     }
@@ -274,8 +277,8 @@ impl Table {
         )
     }
 
-    /// The bucket that a key belongs to: the key's place among all keys, scaled to the buckets, so that
-    /// a bucket has the keys of one range.
+    /// The bucket that a key belongs to: the key's place among all keys, scaled to the buckets, so
+    /// that a bucket has the keys of one range.
     fn index(&self, key: u64) -> usize {
         ((u128::from(key) * self.buckets as u128) >> 64) as usize
     }

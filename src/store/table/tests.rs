@@ -176,8 +176,8 @@ fn a_move_waits_for_a_locked_bucket_without_holding_its_own() {
     assert_eq!(used(&new, key(1)), 10);
 }
 
-/// Charges from many threads until every quota is spent, while the tables of both policies are replaced
-/// again and again: each thread charges through whichever tables it saw last.
+/// Charges from many threads until every quota is spent, while the tables of both policies are
+/// replaced again and again: each thread charges through whichever tables it saw last.
 #[test]
 fn no_charge_is_lost_while_tables_are_replaced() {
     const KEYS: usize = 40;
