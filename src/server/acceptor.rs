@@ -8,7 +8,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
     task::spawn_local,
-    time::sleep,
+    time::{Instant, sleep},
 };
 use tracing::{info, warn};
 
@@ -22,6 +22,9 @@ use crate::{
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// How often it is logged that there is no place for clients.
+const FULL_LOGGED_EVERY: Duration = Duration::from_secs(60);
+
 /// Accepts connections and starts serving them.
 pub(super) struct Acceptor<F> {
     pub(super) worker: usize,
@@ -32,6 +35,8 @@ pub(super) struct Acceptor<F> {
     pub(super) places: Arc<Semaphore>,
     pub(super) metrics: ListenerMetrics,
     pub(super) closing: Closing,
+    /// When it was last logged that there is no place.
+    pub(super) full_logged: Option<Instant>,
 }
 
 impl<F, S, B> Acceptor<F>
@@ -82,7 +87,7 @@ where
         let place = match self.places.clone().try_acquire_owned() {
             Ok(place) => place,
             Err(_) => {
-                warn!(listener = %self.local, "max_connections reached: new clients wait");
+                self.log_full();
                 let place = self.places.clone().acquire_owned().await;
                 place.expect("the semaphore is never closed")
             }
@@ -98,6 +103,16 @@ where
         let (protocol, factory) = (self.protocol.clone(), self.factory.clone());
         let closing = self.closing.clone();
         spawn_local(protocol.serve(stream, connection, factory, held, closing));
+    }
+}
+
+impl<F> Acceptor<F> {
+    fn log_full(&mut self) {
+        let lately = |at: Instant| at.elapsed() < FULL_LOGGED_EVERY;
+        if !self.full_logged.is_some_and(lately) {
+            self.full_logged = Some(Instant::now());
+            warn!(listener = %self.local, "max_connections reached: new clients wait");
+        }
     }
 }
 

@@ -88,6 +88,7 @@ impl Worker {
                 places: self.places.clone(),
                 metrics: door.metrics,
                 closing: closing.clone(),
+                full_logged: None,
             };
             spawn_local(acceptor.run(listener));
         }

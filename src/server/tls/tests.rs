@@ -186,6 +186,22 @@ async fn sessions_are_resumed_after_certificates_changed() {
     }
 }
 
+#[tokio::test]
+async fn speaks_nothing_older_than_it_is_told() {
+    let authority = Authority::new();
+    let spec = TlsSpec {
+        certificates: vec![authority.issue("a", &["a.test"])],
+        min_version: MinVersion::Tls13,
+    };
+    let tls = Tls::load(&spec, Protocols::Both, now()).expect("loads");
+    let old = authority.client(&[&rustls::version::TLS12]);
+    let error = connect(&tls, &old, "a.test").await.err();
+    let error = error.expect("refuses").to_string();
+    assert!(error.contains("ProtocolVersion"), "{error}");
+    let new = authority.client(&[&rustls::version::TLS13]);
+    connect(&tls, &new, "a.test").await.expect("agrees");
+}
+
 #[test]
 fn errors_name_the_file_and_the_problem() {
     let authority = Authority::new();

@@ -144,30 +144,31 @@ fn json_key(out: &mut Vec<u8>, key: &str) {
 fn json_text(out: &mut Vec<u8>, key: &str, text: &[u8]) {
     json_key(out, key);
     out.push(b'"');
-    for chunk in text.utf8_chunks() {
-        escape(
-            out,
-            chunk.valid().as_bytes(),
-            is_json_special,
-            |out, byte| match byte {
-                b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
-                byte => {
-                    out.extend_from_slice(b"\\u00");
-                    hex(out, byte);
-                }
-            },
-        );
-        if !chunk.invalid().is_empty() {
-            // What is no text cannot stand in JSON.
-            out.extend_from_slice("\u{fffd}".as_bytes());
+    // Nearly all texts are ASCII, and known to be so at a glance.
+    if text.is_ascii() {
+        json_escape(out, text);
+    } else {
+        for chunk in text.utf8_chunks() {
+            json_escape(out, chunk.valid().as_bytes());
+            if !chunk.invalid().is_empty() {
+                // What is no text cannot stand in JSON.
+                out.extend_from_slice("\u{fffd}".as_bytes());
+            }
         }
     }
     out.push(b'"');
 }
 
-/// RFC 8259 section 7; DEL and what terminals obey beyond ASCII may stand.
-fn is_json_special(byte: u8) -> bool {
-    byte < 0x20 || byte == b'"' || byte == b'\\'
+/// RFC 8259 section 7.
+fn json_escape(out: &mut Vec<u8>, text: &[u8]) {
+    let special = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
+    escape(out, text, special, |out, byte| match byte {
+        b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+        byte => {
+            out.extend_from_slice(b"\\u00");
+            hex(out, byte);
+        }
+    });
 }
 
 /// As nginx does: nothing that is quoted can end the quotes or the line, or be a control character.
