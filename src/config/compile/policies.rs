@@ -6,7 +6,9 @@ use http::StatusCode;
 
 use crate::config::diagnostic::Code;
 use crate::config::finding::Finding;
-use crate::config::schema::{self, AlgorithmName, BodyFormat, OnLimit, Policy, WindowStart};
+use crate::config::schema::{
+    self, AlgorithmName, BodyFormat, OldestWindow, OnLimit, Policy, WindowStart,
+};
 use crate::limiter::{
     Algorithm, FixedWindow, Gcra, Oldest, Quota, QuotaError, SlidingWindow, Start,
 };
@@ -117,7 +119,12 @@ fn algorithm(policy: &Policy) -> Result<Algorithm, QuotaError> {
             Algorithm::FixedWindow(FixedWindow::new(quota, start))
         }
         AlgorithmName::SlidingWindow => {
-            Algorithm::SlidingWindow(SlidingWindow::new(quota, Oldest::Weighted))
+            let oldest = match policy.oldest.as_ref().map(|oldest| oldest.value) {
+                Some(OldestWindow::Weighted) | None => Oldest::Weighted,
+                Some(OldestWindow::Whole) => Oldest::Whole,
+                Some(OldestWindow::Ignored) => Oldest::Ignored,
+            };
+            Algorithm::SlidingWindow(SlidingWindow::new(quota, oldest))
         }
     })
 }

@@ -33,6 +33,9 @@ pub struct Policy {
     /// after the last window (`first_request`). For `fixed_window` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<Located<WindowStart>>,
+    /// How the window before the current one counts in a sliding window; for `sliding_window` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oldest: Option<Located<OldestWindow>>,
     /// Units that a request takes, 1 to 4294967295.
     #[serde(default)]
     pub cost: Located<Units>,
@@ -110,6 +113,21 @@ pub enum WindowStart {
     Clock,
     /// With the first request of a key after its last window.
     FirstRequest,
+}
+
+/// How the window before the current one counts.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum OldestWindow {
+    /// In proportion to what the window still covers of it.
+    #[default]
+    Weighted,
+    /// As a whole: never more than the limit in any window.
+    Whole,
+    /// Not at all.
+    Ignored,
 }
 
 /// What happens when memory for buckets is full.

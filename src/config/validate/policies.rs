@@ -96,6 +96,18 @@ fn check_algorithm(policy: &Policy, findings: &Findings<'_>) {
         );
         findings.add(finding.help("remove `start`, or use `algorithm: fixed_window`"));
     }
+    if let Some(oldest) = policy
+        .oldest
+        .as_ref()
+        .filter(|_| algorithm != AlgorithmName::SlidingWindow)
+    {
+        let finding = Finding::error(
+            oldest.node,
+            Code::NoEffect,
+            "only a sliding window counts an older one",
+        );
+        findings.add(finding.help("remove `oldest`, or use `algorithm: sliding_window`"));
+    }
 }
 
 /// A cost above what the quota can ever hold is refused for ever.
