@@ -1,13 +1,14 @@
 //! Metric series and their rendering in Prometheus's text format, version 0.0.4.
 //!
 //! A series lives as long as a handle to it: when a reload drops the handles of a removed route, its
-//! series leave the next scrape, and a route that stays finds its numbers again by name. That, and
-//! exact escaping, is why this is not an exporter crate: those drop series by idleness only.
+//! series leave the next scrape, and a route that stays finds its numbers again by name. That is why
+//! series are kept here, and `metrics-exporter-prometheus` only writes them: its own recorder drops
+//! series by idleness, and a handle that outlives its series counts into nothing.
 //! Which families exist is in [`metrics`](super::metrics).
 
 use std::{
     collections::BTreeMap,
-    fmt::{self, Write},
+    fmt,
     sync::{
         Arc, Weak,
         atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
@@ -15,6 +16,8 @@ use std::{
     time::Duration,
 };
 
+use metrics::{Key, Label};
+use metrics_exporter_prometheus::{LabelSet, formatting};
 use parking_lot::Mutex;
 
 /// The content type of [`Registry::render`]'s text.
@@ -168,10 +171,13 @@ impl Series {
     }
 }
 
-/// All series of one family, by their labels as rendered.
+/// The values of a series' labels, in the order of its family's names.
+type Labels = Box<[Box<str>]>;
+
+/// All series of one family, by their labels.
 struct Table {
     family: &'static Family,
-    series: BTreeMap<Box<str>, Series>,
+    series: BTreeMap<Labels, Series>,
     /// Dead series are swept when the table has grown to this.
     sweep_at: usize,
 }
@@ -279,7 +285,8 @@ impl Registry {
         labels: &[&str],
         get: impl FnOnce(&mut Option<Series>) -> T,
     ) -> T {
-        let key = render_labels(family.labels, labels);
+        debug_assert_eq!(family.labels.len(), labels.len());
+        let key: Labels = labels.iter().map(|&value| value.into()).collect();
         let mut tables = self.tables.lock();
         let table = tables
             .entry(family.name)
@@ -299,95 +306,102 @@ impl Registry {
         for table in self.tables.lock().values_mut() {
             table.sweep();
             if !table.series.is_empty() {
-                render_table(&mut out, table).expect("writing to a String cannot fail");
+                render_table(&mut out, table);
             }
         }
         out
     }
 }
 
-fn render_table(out: &mut String, table: &Table) -> fmt::Result {
+fn render_table(out: &mut String, table: &Table) {
     let Family {
-        name, help, kind, ..
+        name,
+        help,
+        kind,
+        labels,
     } = table.family;
-    writeln!(out, "# HELP {name} {help}\n# TYPE {name} {}", kind.as_str())?;
-    for (labels, series) in &table.series {
+    formatting::write_help_line(out, name, None, None, help);
+    formatting::write_type_line(out, name, None, None, kind.as_str());
+    for (values, series) in &table.series {
+        let mut line = Line {
+            name,
+            labels: label_set(name, labels, values),
+            out,
+        };
         match series {
             Series::Counter(weak) => {
-                if let Some(value) = weak.upgrade() {
-                    writeln!(out, "{name}{} {}", Braced(labels), value.load(Relaxed))?;
-                }
+                let value = weak.upgrade().map(|value| value.load(Relaxed));
+                value
+                    .into_iter()
+                    .for_each(|value| line.write(None, None, value));
             }
             Series::Gauge(weak) => {
-                if let Some(value) = weak.upgrade() {
-                    writeln!(out, "{name}{} {}", Braced(labels), value.load(Relaxed))?;
-                }
+                let value = weak.upgrade().map(|value| value.load(Relaxed));
+                value
+                    .into_iter()
+                    .for_each(|value| line.write(None, None, value));
             }
             Series::Histogram(weak) => {
-                if let Some(buckets) = weak.upgrade() {
-                    render_histogram(out, name, labels, &buckets)?;
-                }
+                weak.upgrade()
+                    .iter()
+                    .for_each(|buckets| render_histogram(&mut line, buckets));
             }
             Series::Observed(all) => {
-                if let Some(function) = all.iter().rev().find_map(Weak::upgrade) {
-                    writeln!(out, "{name}{} {}", Braced(labels), function())?;
-                }
+                let function = all.iter().rev().find_map(Weak::upgrade);
+                function
+                    .iter()
+                    .for_each(|function| line.write(None, None, function()));
             }
         }
     }
-    Ok(())
 }
 
-fn render_histogram(out: &mut String, name: &str, labels: &str, buckets: &Buckets) -> fmt::Result {
-    let comma = if labels.is_empty() { "" } else { "," };
-    let nanos = buckets.nanos.load(Relaxed);
+fn render_histogram(line: &mut Line<'_>, buckets: &Buckets) {
     let bounds = BOUNDS.iter().map(|&(_, seconds)| seconds).chain(["+Inf"]);
     let mut total = 0;
     for (bound, count) in bounds.zip(&buckets.counts) {
         total += count.load(Relaxed);
-        writeln!(
-            out,
-            "{name}_bucket{{{labels}{comma}le=\"{bound}\"}} {total}"
-        )?;
+        line.write(Some("bucket"), Some(bound), total);
     }
+    let nanos = buckets.nanos.load(Relaxed);
     let (whole, part) = (nanos / 1_000_000_000, nanos % 1_000_000_000);
-    writeln!(out, "{name}_sum{} {whole}.{part:09}", Braced(labels))?;
-    writeln!(out, "{name}_count{} {total}", Braced(labels))
+    line.write(Some("sum"), None, format_args!("{whole}.{part:09}"));
+    line.write(Some("count"), None, total);
 }
 
-/// Labels with their braces, or nothing.
-struct Braced<'a>(&'a str);
+/// Where the samples of one series are written.
+struct Line<'a> {
+    name: &'static str,
+    labels: LabelSet,
+    out: &'a mut String,
+}
 
-impl fmt::Display for Braced<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
-            Ok(())
-        } else {
-            write!(f, "{{{}}}", self.0)
-        }
+impl Line<'_> {
+    /// One sample; `bound` is that of a histogram's bucket.
+    fn write(
+        &mut self,
+        suffix: Option<&'static str>,
+        bound: Option<&str>,
+        value: impl fmt::Display,
+    ) {
+        let bound = bound.map(|bound| ("le", bound));
+        formatting::write_metric_line(
+            self.out,
+            self.name,
+            suffix,
+            &self.labels,
+            bound,
+            value,
+            None,
+        );
     }
 }
 
-fn render_labels(names: &[&str], values: &[&str]) -> Box<str> {
-    debug_assert_eq!(names.len(), values.len());
-    let mut out = String::new();
-    for (name, value) in names.iter().zip(values) {
-        if !out.is_empty() {
-            out.push(',');
-        }
-        out.push_str(name);
-        out.push_str("=\"");
-        for c in value.chars() {
-            match c {
-                '\\' => out.push_str("\\\\"),
-                '"' => out.push_str("\\\""),
-                '\n' => out.push_str("\\n"),
-                c => out.push(c),
-            }
-        }
-        out.push('"');
-    }
-    out.into()
+fn label_set(name: &'static str, names: &[&'static str], values: &[Box<str>]) -> LabelSet {
+    let labels = names.iter().zip(values);
+    let labels = labels.map(|(name, value)| Label::new(*name, String::from(&**value)));
+    let key = Key::from_parts(name, labels.collect::<Vec<_>>());
+    LabelSet::from_key_and_global(&key, &Default::default())
 }
 
 #[cfg(test)]

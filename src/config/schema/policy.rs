@@ -116,9 +116,7 @@ pub enum WindowStart {
 }
 
 /// How the window before the current one counts.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OldestWindow {
     /// In proportion to what the window still covers of it.
