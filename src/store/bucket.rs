@@ -1,9 +1,9 @@
-//! A bucket of a table: five entries behind a one-byte lock, in 128 bytes, and which of them a key is
-//! charged in when there is no room.
+//! A bucket of a table: five entries behind a one-byte lock, in 128 bytes, and which of them a key
+//! is charged in when there is no room.
 //!
 //! Not here: which bucket a key belongs to.
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::table::OnFull;
 use crate::clock::Timestamp;
@@ -12,10 +12,10 @@ use crate::limiter::{Algorithm, Cell};
 /// Entries in a bucket.
 pub(super) const ENTRIES: usize = 5;
 
-/// Two cache lines: the pair that processors fetch together.
+/// Two cache lines, aligned.
 #[repr(align(128))]
 #[derive(Default)]
-pub(super) struct Bucket(pub(super) Mutex<Slots>);
+pub(super) struct Bucket(Mutex<Slots>);
 
 const _: () = assert!(size_of::<Bucket>() == 128);
 
@@ -23,8 +23,8 @@ const _: () = assert!(size_of::<Bucket>() == 128);
 #[derive(Default)]
 pub(super) struct Slots {
     entries: [Entry; ENTRIES],
-    /// The entries have been carried over to the table's successor, which counts from now on.
-    pub(super) moved: bool,
+    /// The entries have been carried over to the table's successor, which counts from then on.
+    moved: bool,
 }
 
 /// A key's cell. Free space once the cell has expired.
@@ -37,13 +37,13 @@ pub(super) struct Entry {
     pub(super) cell: Cell,
 }
 
-/// The tag of the *floor*, an entry that belongs to no key (`OnFull::Strict`). No key's, as is the 0 of
-/// an entry that was never used.
+/// The tag of the *floor*, an entry that belongs to no key (`OnFull::Strict`). No key's, as is the
+/// 0 of an entry that was never used.
 ///
-/// It has used at least as much as every evicted key of this bucket had, and newcomers start from it:
-/// who returns after its eviction finds no more than it had left. A copy of the victim's cell alone
-/// would not do: when cells recover at different times, the victim may return to an entry that has
-/// become free, or to one that has recovered further than its own would have.
+/// It has used at least as much as every evicted key of this bucket had, and newcomers start from
+/// it: who returns after its eviction finds no more than it had left. A copy of the victim's cell
+/// alone would not do: when cells recover at different times, the victim may return to an entry
+/// that has become free, or to one that has recovered further than its own would have.
 pub(super) const FLOOR: u64 = u64::MAX;
 
 /// The rules by which a table fills its buckets.
@@ -93,6 +93,18 @@ pub(super) enum Loss {
     Evicted(u64),
     /// The charge itself: it was not recorded.
     Unrecorded,
+}
+
+impl Bucket {
+    /// Locks the bucket; `None` if it has moved.
+    pub(super) fn lock(&self) -> Option<MutexGuard<'_, Slots>> {
+        Some(self.0.lock()).filter(|slots| !slots.moved)
+    }
+
+    /// Locks the bucket, moved or not, unless somebody else has.
+    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Slots>> {
+        self.0.try_lock()
+    }
 }
 
 impl Slots {
@@ -211,7 +223,12 @@ impl Slots {
             .filter(move |entry| entry.is_live(now))
     }
 
-    /// Drops everything: it is elsewhere now.
+    /// Whether the entries are the successor's now.
+    pub(super) fn has_moved(&self) -> bool {
+        self.moved
+    }
+
+    /// Marks the bucket as moved, and drops everything in it.
     pub(super) fn leave(&mut self) {
         *self = Self {
             moved: true,

@@ -1,4 +1,5 @@
-//! The memory store's one step: decide a request by all its policies, and charge all of them or none.
+//! The memory store's one step: decide a request by all its policies, and charge all of them or
+//! none.
 
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
@@ -22,30 +23,87 @@ pub struct Charge<'a> {
 /// Decides these charges together at `now`, and makes all of them if none is refused.
 ///
 /// Check and charge are one step: concurrent calls see either all of it or nothing. Nothing is
-/// allocated for up to four charges. In the verdict of a refusal, what other policies have remaining is
-/// what it was, since they were not charged.
+/// allocated for up to four charges. In the verdict of a refusal, what other policies have
+/// remaining is what it was, since they were not charged.
 ///
 /// # Panics
 /// When two charges meet in one bucket: no table may appear twice, not even as another's successor.
 pub fn charge_all(charges: &[Charge<'_>], now: Timestamp) -> Verdict {
+    match charges {
+        [charge] => charge_one(charge, now),
+        _ => charge_many(charges, now),
+    }
+}
+
+/// Most requests have one policy, and nothing to sort.
+fn charge_one(charge: &Charge<'_>, now: Timestamp) -> Verdict {
+    let mut table = charge.table;
+    let mut slots = loop {
+        match table.bucket_of(charge.key).and_then(Bucket::lock) {
+            Some(slots) => break slots,
+            None => table = table.next(),
+        }
+    };
+    let seat = charge.seat(table, &slots, now);
+    let decision = table.algorithm().decide(seat.cell, now, charge.cost);
+    if decision.is_admitted() {
+        charge.write(table, &mut slots, seat, &decision, now);
+    }
+    drop(slots);
+    let mut verdict = Verdict::default();
+    verdict.push(decision);
+    verdict
+}
+
+fn charge_many(charges: &[Charge<'_>], now: Timestamp) -> Verdict {
     let mut locked = lock_all(charges);
     let mut seats: SmallVec<[Seat; INLINE]> = SmallVec::new();
     let mut verdict = Verdict::default();
-    for (charge, locked) in charges.iter().zip(&locked) {
-        let seat = locked.seat(charge, now);
-        verdict.push(locked.table.algorithm().decide(seat.cell, now, charge.cost));
+    for (charge, Locked { table, slots }) in charges.iter().zip(&locked) {
+        let seat = charge.seat(table, slots.as_ref().expect(LOCKED), now);
+        verdict.push(table.algorithm().decide(seat.cell, now, charge.cost));
         seats.push(seat);
     }
-    if verdict.is_admitted() {
-        for (index, (charge, locked)) in charges.iter().zip(&mut locked).enumerate() {
-            locked.write(charge, seats[index], &verdict.decisions[index], now);
-        }
-    } else {
-        for (index, locked) in locked.iter().enumerate() {
-            locked.leave(seats[index], &mut verdict.decisions[index], now);
+    let admitted = verdict.is_admitted();
+    for (index, (charge, Locked { table, slots })) in charges.iter().zip(&mut locked).enumerate() {
+        let (seat, decision) = (seats[index], &mut verdict.decisions[index]);
+        if admitted {
+            charge.write(table, slots.as_mut().expect(LOCKED), seat, decision, now);
+        } else if decision.is_admitted() {
+            // What it announced does not happen, since another policy refused.
+            *decision = table.algorithm().decide(seat.cell, now, 0);
         }
     }
     verdict
+}
+
+impl Charge<'_> {
+    fn seat(&self, table: &Table, slots: &Slots, now: Timestamp) -> Seat {
+        slots.seat(self.key.bits(), table.rules(), now)
+    }
+
+    fn write(
+        &self,
+        table: &Table,
+        slots: &mut Slots,
+        seat: Seat,
+        decision: &Decision,
+        now: Timestamp,
+    ) {
+        if self.cost == 0 {
+            return;
+        }
+        let cell = match seat.origin {
+            Origin::Own => decision.cell,
+            // At least what the key has used by itself: a window that it takes over half-way must
+            // not end before its own would.
+            Origin::Inherited => {
+                let own = table.algorithm().decide(Cell::EMPTY, now, self.cost).cell;
+                table.algorithm().join(decision.cell, own, now)
+            }
+        };
+        table.count(slots.take(seat, self.key.bits(), cell));
+    }
 }
 
 /// How many charges a call holds without allocating.
@@ -57,42 +115,10 @@ struct Locked<'a> {
     slots: Option<MutexGuard<'a, Slots>>,
 }
 
+const LOCKED: &str = "all buckets are locked before any is looked at";
+
 /// The bucket of this charge has moved to its table's successor.
 struct Moved(usize);
-
-impl Locked<'_> {
-    fn seat(&self, charge: &Charge<'_>, now: Timestamp) -> Seat {
-        let slots = self.slots.as_ref().expect(LOCKED);
-        slots.seat(charge.key.bits(), self.table.rules(), now)
-    }
-
-    fn write(&mut self, charge: &Charge<'_>, seat: Seat, decision: &Decision, now: Timestamp) {
-        if charge.cost == 0 {
-            return;
-        }
-        let cell = match seat.origin {
-            Origin::Own => decision.cell,
-            // At least what the key has used by itself: a window that it takes over half-way must not
-            // end before its own would.
-            Origin::Inherited => {
-                let algorithm = self.table.algorithm();
-                let own = algorithm.decide(Cell::EMPTY, now, charge.cost).cell;
-                algorithm.join(decision.cell, own, now)
-            }
-        };
-        let slots = self.slots.as_mut().expect(LOCKED);
-        self.table.count(slots.take(seat, charge.key.bits(), cell));
-    }
-
-    /// Takes back what an admission has announced, since another policy refused.
-    fn leave(&self, seat: Seat, decision: &mut Decision, now: Timestamp) {
-        if decision.is_admitted() {
-            *decision = self.table.algorithm().decide(seat.cell, now, 0);
-        }
-    }
-}
-
-const LOCKED: &str = "all buckets are locked before any is looked at";
 
 /// Locks the bucket of each charge.
 fn lock_all<'a>(charges: &[Charge<'a>]) -> SmallVec<[Locked<'a>; INLINE]> {
@@ -112,10 +138,8 @@ fn lock_all<'a>(charges: &[Charge<'a>]) -> SmallVec<[Locked<'a>; INLINE]> {
 fn try_lock_all<'a>(charges: &[Charge<'a>], locked: &mut [Locked<'a>]) -> Result<(), Moved> {
     let mut buckets: SmallVec<[(&'a Bucket, usize); INLINE]> = SmallVec::new();
     for (index, (charge, locked)) in charges.iter().zip(&*locked).enumerate() {
-        buckets.push((
-            locked.table.bucket_of(charge.key).ok_or(Moved(index))?,
-            index,
-        ));
+        let bucket = locked.table.bucket_of(charge.key).ok_or(Moved(index))?;
+        buckets.push((bucket, index));
     }
     buckets.sort_unstable_by_key(|(bucket, _)| std::ptr::from_ref(*bucket).addr());
     let distinct = buckets
@@ -123,11 +147,7 @@ fn try_lock_all<'a>(charges: &[Charge<'a>], locked: &mut [Locked<'a>]) -> Result
         .all(|pair| !std::ptr::eq(pair[0].0, pair[1].0));
     assert!(distinct, "a table is charged once a request");
     for (bucket, index) in buckets {
-        let slots = bucket.0.lock();
-        if slots.moved {
-            return Err(Moved(index));
-        }
-        locked[index].slots = Some(slots);
+        locked[index].slots = Some(bucket.lock().ok_or(Moved(index))?);
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! The buckets of one policy: a fixed number of them, made as keys first touch them, and their move to a
-//! table of another size or quota. Deciding and charging is in `memory`.
+//! The buckets of one policy: a fixed number of them, made as keys first touch them, and their move
+//! to a table of another size or quota. Deciding and charging is in `memory`.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -10,20 +10,24 @@ use super::bucket::{Bucket, ENTRIES, Entry, FLOOR, Loss, Rules};
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Cell, Decision, Fingerprint};
 
-/// Buckets that are allocated together, 8 KiB.
+/// The fewest buckets that are allocated together: 8 KiB.
 const SEGMENT: usize = 64;
+/// About the most segments that a table has, so that their list stays in a fast cache.
+const SEGMENTS: usize = 1024;
 
 /// The buckets of one policy.
 ///
-/// Its size is fixed: 1.5 entries a key, 38 bytes. An untouched table costs next to nothing, and one
-/// that has been touched everywhere never allocates again. Nothing sweeps it: an entry that has expired
-/// is free space.
+/// Its size is fixed: 1.5 entries a key, 38 bytes. An untouched table costs next to nothing, and
+/// one that has been touched everywhere never allocates again. Nothing sweeps it: an entry that has
+/// expired is free space.
 pub struct Table {
     policy: Box<str>,
     algorithm: Algorithm,
     on_full: OnFull,
     keys: usize,
     buckets: usize,
+    /// Buckets in a segment, a power of two; the last may have fewer.
+    segment: usize,
     /// Each made on first use. An empty one was moved to the successor before it was ever used.
     segments: Box<[OnceLock<Box<[Bucket]>>]>,
     /// Set before the first bucket is marked as moved.
@@ -37,7 +41,8 @@ pub struct Table {
 /// Either way an entry that would refuse is never dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFull {
-    /// The key that has used least is forgotten; when all refuse, the new one is admitted unrecorded.
+    /// The key that has used least is forgotten; when all refuse, the new one is admitted
+    /// unrecorded.
     #[default]
     Forget,
     /// The new key starts with at least what any forgotten one had used: no key ever exceeds its
@@ -54,13 +59,15 @@ impl Table {
         on_full: OnFull,
     ) -> Self {
         let buckets = Self::buckets_for(keys);
+        let segment = Self::segment_for(buckets);
         Self {
             policy: policy.into(),
             algorithm,
             on_full,
             keys,
             buckets,
-            segments: (0..buckets.div_ceil(SEGMENT))
+            segment,
+            segments: (0..buckets.div_ceil(segment))
                 .map(|_| OnceLock::new())
                 .collect(),
             successor: OnceLock::new(),
@@ -72,7 +79,7 @@ impl Table {
     /// The bytes that a table for `keys` keys has when every part of it has been touched.
     pub const fn bytes_for(keys: usize) -> usize {
         let buckets = Self::buckets_for(keys);
-        let segments = buckets.div_ceil(SEGMENT);
+        let segments = buckets.div_ceil(Self::segment_for(buckets));
         size_of::<Self>()
             + buckets * size_of::<Bucket>()
             + segments * size_of::<OnceLock<Box<[Bucket]>>>()
@@ -82,6 +89,11 @@ impl Table {
         let slots = keys.saturating_add(keys.div_ceil(2));
         let buckets = slots.div_ceil(ENTRIES);
         if buckets == 0 { 1 } else { buckets }
+    }
+
+    const fn segment_for(buckets: usize) -> usize {
+        let segment = buckets.div_ceil(SEGMENTS).next_power_of_two();
+        if segment < SEGMENT { SEGMENT } else { segment }
     }
 
     /// The policy's name.
@@ -119,24 +131,20 @@ impl Table {
     pub fn live(&self, now: Timestamp) -> usize {
         let buckets = self.segments.iter().filter_map(OnceLock::get).flatten();
         let keys = |bucket: &Bucket| {
-            bucket
-                .0
-                .lock()
-                .live(now)
-                .filter(|entry| entry.tag != FLOOR)
-                .count()
+            let slots = bucket.lock()?;
+            Some(slots.live(now).filter(|entry| entry.tag != FLOOR).count())
         };
-        buckets.map(keys).sum()
+        buckets.filter_map(keys).sum()
     }
 
     /// What `charge_all` would say to this charge alone; leaves everything as it is.
     pub fn peek(&self, key: Fingerprint, cost: u32, now: Timestamp) -> Decision {
         let index = self.index(key.bits());
-        let Some(segment) = self.segments[index / SEGMENT].get() else {
+        let (segment, offset) = self.place(index);
+        let Some(segment) = self.segments[segment].get() else {
             return self.algorithm.decide(Cell::EMPTY, now, cost);
         };
-        let slots = segment.get(index % SEGMENT).map(|bucket| bucket.0.lock());
-        match slots.filter(|slots| !slots.moved) {
+        match segment.get(offset).and_then(Bucket::lock) {
             Some(slots) => {
                 let seat = slots.seat(key.bits(), self.rules(), now);
                 self.algorithm.decide(seat.cell, now, cost)
@@ -158,7 +166,7 @@ impl Table {
         for (index, segment) in self.segments.iter().enumerate() {
             let segment = segment.get_or_init(Box::default);
             for (offset, bucket) in segment.iter().enumerate() {
-                while !self.try_move(index * SEGMENT + offset, bucket, now) {
+                while !self.try_move(index * self.segment + offset, bucket, now) {
                     std::thread::yield_now();
                 }
             }
@@ -167,11 +175,13 @@ impl Table {
 
     /// Moves one bucket; `false` when a bucket of the successor was locked.
     ///
-    /// It never waits for a lock while it holds one, since charges lock buckets of several tables in
-    /// the order of their addresses. What it has copied by then is copied again: until this bucket is
-    /// marked nobody charges the copies.
+    /// It never waits for a lock while it holds one, since charges lock buckets of several tables
+    /// in the order of their addresses. What it has copied by then is copied again: until this
+    /// bucket is marked nobody charges the copies.
     fn try_move(&self, index: usize, bucket: &Bucket, now: Timestamp) -> bool {
-        let mut slots = bucket.0.lock();
+        let Some(mut slots) = bucket.lock() else {
+            return true;
+        };
         let copied = slots.live(now).all(|entry| {
             let keys = match entry.tag {
                 FLOOR => self.keys_of(index),
@@ -185,7 +195,8 @@ impl Table {
         copied
     }
 
-    /// Takes over an entry that holds for these keys of a predecessor; `false` when a bucket was locked.
+    /// Takes over an entry that holds for these keys of a predecessor; `false` when a bucket was
+    /// locked.
     fn try_adopt(
         &self,
         keys: RangeInclusive<u64>,
@@ -201,10 +212,10 @@ impl Table {
             let Some(bucket) = self.bucket(index) else {
                 return self.next().try_adopt(keys, from, entry, now);
             };
-            let Some(mut slots) = bucket.0.try_lock() else {
+            let Some(mut slots) = bucket.try_lock() else {
                 return false;
             };
-            if slots.moved {
+            if slots.has_moved() {
                 drop(slots);
                 return self.next().try_adopt(keys, from, entry, now);
             }
@@ -213,7 +224,8 @@ impl Table {
         true
     }
 
-    /// The bucket of a key, made if it is the first there; `None` when it was moved before it was made.
+    /// The bucket of a key, made if it is the first there; `None` when it was moved before it was
+    /// made.
     pub(super) fn bucket_of(&self, key: Fingerprint) -> Option<&Bucket> {
         self.bucket(self.index(key.bits()))
     }
@@ -247,15 +259,26 @@ impl Table {
     }
 
     fn bucket(&self, index: usize) -> Option<&Bucket> {
-        let segment = self.segments[index / SEGMENT].get_or_init(|| {
-            let buckets = SEGMENT.min(self.buckets - index / SEGMENT * SEGMENT);
-            (0..buckets).map(|_| Bucket::default()).collect()
+        let (segment, offset) = self.place(index);
+        let buckets = self.segments[segment].get_or_init(|| {
+            let rest = self.buckets - segment * self.segment;
+            (0..rest.min(self.segment))
+                .map(|_| Bucket::default())
+                .collect()
         });
-        segment.get(index % SEGMENT)
+        buckets.get(offset)
     }
 
-    /// The bucket that a key belongs to: the key's place among all keys, scaled to the buckets, so that
-    /// a bucket has the keys of one range.
+    /// The segment of a bucket, and where it is there.
+    fn place(&self, index: usize) -> (usize, usize) {
+        (
+            index >> self.segment.trailing_zeros(),
+            index & (self.segment - 1),
+        )
+    }
+
+    /// The bucket that a key belongs to: the key's place among all keys, scaled to the buckets, so
+    /// that a bucket has the keys of one range.
     fn index(&self, key: u64) -> usize {
         ((u128::from(key) * self.buckets as u128) >> 64) as usize
     }

@@ -161,13 +161,13 @@ fn a_move_waits_for_a_locked_bucket_without_holding_its_own() {
     let [old, new] = [100, 100].map(|limit| table(limit, 64));
     charge(&old, key(1), 10);
     thread::scope(|scope| {
-        let locked = new.bucket_of(key(1)).unwrap().0.lock();
+        let locked = new.bucket_of(key(1)).unwrap().lock();
         let moving = scope.spawn(|| old.replaced_by(new.clone(), NOW));
         while old.successor.get().is_none() {
             thread::yield_now();
         }
         for _ in 0..1_000 {
-            assert!(!old.bucket_of(key(1)).unwrap().0.lock().moved);
+            assert!(old.bucket_of(key(1)).unwrap().lock().is_some());
             thread::yield_now();
         }
         drop(locked);
@@ -176,8 +176,8 @@ fn a_move_waits_for_a_locked_bucket_without_holding_its_own() {
     assert_eq!(used(&new, key(1)), 10);
 }
 
-/// Charges from many threads until every quota is spent, while the tables of both policies are replaced
-/// again and again: each thread charges through whichever tables it saw last.
+/// Charges from many threads until every quota is spent, while the tables of both policies are
+/// replaced again and again: each thread charges through whichever tables it saw last.
 #[test]
 fn no_charge_is_lost_while_tables_are_replaced() {
     const KEYS: usize = 40;
