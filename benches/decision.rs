@@ -1,8 +1,8 @@
 //! What a decision costs, hash and clock included, beside governor's keyed limiter in the same run.
 //!
 //! `cargo bench --bench decision`. Keys are strings of twelve bytes, drawn uniformly or with most
-//! requests on few keys (log-uniform, close to Zipf's law). First the bytes a key and the latency of an
-//! insert are printed, then criterion measures decisions.
+//! requests on few keys (log-uniform, close to Zipf's law). First the bytes a key and the latency
+//! of an insert are printed, then criterion measures decisions.
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
@@ -56,8 +56,8 @@ fn key(number: usize) -> String {
     format!("key-{number:08}")
 }
 
-/// As many draws as there are keys, in the order in which they are asked for, so that reading the key
-/// itself costs as little as it does in a request that was just parsed.
+/// As many draws as there are keys, in the order in which they are asked for, so that reading the
+/// key itself costs as little as it does in a request that was just parsed.
 fn draws(number: impl Fn(f64) -> f64) -> Vec<String> {
     fractions()
         .take(KEYS)
@@ -206,7 +206,7 @@ fn algorithms(criterion: &mut Criterion) {
 
 criterion_group! {
     name = benches;
-    config = Criterion::default().sample_size(30).warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(3));
+    config = Criterion::default().sample_size(30);
     targets = decisions, algorithms
 }
 criterion_main!(benches);

@@ -1,8 +1,8 @@
 //! What a limit says: quotas, algorithms, decisions and verdicts, as pure integer arithmetic.
 //!
-//! Nothing here does I/O, locks, allocates per decision or reads a clock: an algorithm is a function
-//! from a [`Cell`], an instant and a cost to a [`Decision`]. Where cells live is `store`'s business.
-//! `docs/limits.md` says what each algorithm promises.
+//! Nothing here does I/O, locks, allocates per decision or reads a clock: an algorithm is a
+//! function from a [`Cell`], an instant and a cost to a [`Decision`]. Where cells live is `store`'s
+//! business. `docs/limits.md` says what each algorithm promises.
 
 mod algorithm;
 mod cell;

@@ -192,8 +192,8 @@ fn strict_refuses_new_keys_while_the_table_is_full_and_admits_them_after() {
     assert!((200_000..201_000).all(|number| attack.flood(number, once_whole)));
 }
 
-/// The price of `forget`: who fills the table with keys that have spent their quota makes new keys pass
-/// unrecorded. Those that have spent it stay refused.
+/// The price of `forget`: who fills the table with keys that have spent their quota makes new keys
+/// pass unrecorded. Those that have spent it stay refused.
 #[test]
 fn forget_lets_new_keys_pass_unrecorded_once_every_entry_refuses() {
     let mut attack = Attack::new(clock_window(3), 1_024, OnFull::Forget);

@@ -34,8 +34,8 @@ pub enum Algorithm {
 impl Algorithm {
     /// What a request of `cost` units is told at `now`, and the bucket after it.
     ///
-    /// A cell that has expired counts as none. A cost of 0 asks without charging. A `now` earlier than
-    /// what the cell has seen never admits more than that instant would have.
+    /// A cell that has expired counts as none. A cost of 0 asks without charging. A `now` earlier
+    /// than what the cell has seen never admits more than that instant would have.
     pub fn decide(&self, cell: Cell, now: Timestamp, cost: u32) -> Decision {
         match self {
             Self::Gcra(gcra) | Self::TokenBucket(gcra) => gcra.decide(cell, now, cost),
@@ -49,8 +49,8 @@ impl Algorithm {
         !self.decide(cell, now, 1).is_admitted()
     }
 
-    /// How much of its quota the bucket has used, in a unit of the algorithm's own: only cells of equal
-    /// algorithms compare. 0 when the cell has expired.
+    /// How much of its quota the bucket has used, in a unit of the algorithm's own: only cells of
+    /// equal algorithms compare. 0 when the cell has expired.
     pub fn used(&self, cell: Cell, now: Timestamp) -> u128 {
         match self {
             Self::Gcra(gcra) | Self::TokenBucket(gcra) => gcra.used(cell, now),
@@ -73,8 +73,8 @@ impl Algorithm {
         }
     }
 
-    /// The bucket under these parameters that has used as many units as `cell` has under `from`'s, but
-    /// never more than the whole. Another kind of algorithm starts anew.
+    /// The bucket under these parameters that has used as many units as `cell` has under `from`'s,
+    /// but never more than the whole. Another kind of algorithm starts anew.
     pub fn convert(&self, from: &Self, cell: Cell, now: Timestamp) -> Cell {
         if !cell.is_live(now) || self.capacity() == 0 {
             return Cell::EMPTY;

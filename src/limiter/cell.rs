@@ -4,7 +4,8 @@ use crate::clock::Timestamp;
 
 /// The state of one bucket. What `a` and `b` count is the algorithm's own business.
 ///
-/// From `expires` on the cell is worth as much as none: its bucket is whole, and a store may drop it.
+/// From `expires` on the cell is worth as much as none: its bucket is whole, and a store may drop
+/// it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cell {
     /// The instant, in microseconds since the epoch, at which the bucket is whole again.

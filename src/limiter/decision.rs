@@ -29,8 +29,8 @@ pub enum Outcome {
     Admit,
     /// The units were not there, and nothing is charged.
     Refuse {
-        /// The first instant at which the same request is admitted if nothing else comes; `None` when
-        /// there is no such instant, because the bucket can never hold as much.
+        /// The first instant at which the same request is admitted if nothing else comes; `None`
+        /// when there is no such instant, because the bucket can never hold as much.
         retry_at: Option<Timestamp>,
     },
 }
@@ -64,8 +64,8 @@ impl Decision {
 pub struct Verdict {
     /// A decision for each charge, in their order.
     pub decisions: SmallVec<[Decision; 4]>,
-    /// Which of them decides: of those that refuse the longest retry, else the one with the smallest
-    /// remaining share; the first of equals. 0 when there are none.
+    /// Which of them decides: of those that refuse the longest retry, else the one with the
+    /// smallest remaining share; the first of equals. 0 when there are none.
     pub deciding: usize,
 }
 

@@ -16,8 +16,8 @@ pub struct Fingerprint(u64);
 impl Fingerprint {
     /// The fingerprint with these bits (from a snapshot, or a test).
     ///
-    /// No fingerprint is all zeros or all ones, which stores use for entries that are no key's: these
-    /// are taken for their neighbours.
+    /// No fingerprint is all zeros or all ones, which stores use for entries that are no key's:
+    /// these are taken for their neighbours.
     pub fn from_bits(bits: u64) -> Self {
         Self(bits.clamp(1, u64::MAX - 1))
     }

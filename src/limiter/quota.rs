@@ -29,8 +29,8 @@ pub enum QuotaError {
 }
 
 impl Quota {
-    /// The longest window, 2^52 microseconds: an instant plus a window stays below 2^53, up to which
-    /// Redis scripts are exact as well.
+    /// The longest window, 2^52 microseconds: an instant plus a window stays below 2^53, up to
+    /// which Redis scripts are exact as well.
     pub const MAX_WINDOW: Duration = Duration::from_micros(1 << 52);
 
     /// A quota of `limit` units in each `window`.

@@ -1,9 +1,9 @@
 //! The generic cell rate algorithm (ITU-T I.371, as a virtual scheduling algorithm), with bursts.
 //!
 //! A bucket is one *theoretical arrival time* (TAT), the instant at which it is whole again. A unit
-//! moves it by `T = window / limit`; it may lie at most `tau = T * burst` ahead. The fraction of TAT
-//! below a microsecond is kept as a numerator over the limit, so that 3/1s never drifts: every sum here
-//! is in units of 1/limit microseconds.
+//! moves it by `T = window / limit`; it may lie at most `tau = T * burst` ahead. The fraction of
+//! TAT below a microsecond is kept as a numerator over the limit, so that 3/1s never drifts: every
+//! sum here is in units of 1/limit microseconds.
 
 use super::{Refused, div_ceil, div_floor, refuse};
 use crate::clock::Timestamp;

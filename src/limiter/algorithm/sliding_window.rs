@@ -1,8 +1,8 @@
-//! The sliding window counter with one part (`precision: 1`): the previous window weighted by what is
-//! still covered of it, plus the current one.
+//! The sliding window counter with one part (`precision: 1`): the previous window weighted by what
+//! is still covered of it, plus the current one.
 //!
-//! The arithmetic is that of N parts with N = 1: a part, what has elapsed of it, the oldest counter,
-//! and the others. More parts need cells that point to a ring, which are not here.
+//! The arithmetic is that of N parts with N = 1: a part, what has elapsed of it, the oldest
+//! counter, and the others. More parts need cells that point to a ring, which are not here.
 
 use super::{Refused, div_ceil, div_floor, refuse};
 use crate::clock::Timestamp;
@@ -10,8 +10,8 @@ use crate::limiter::{Cell, Decision, Outcome, Quota};
 
 /// The parameters of a sliding window. Its parts are aligned to the Unix epoch.
 ///
-/// Cell: last charged in the part that starts at `expires - Oldest::parts * part`; `a` is the count of
-/// the part before it, `b` its own.
+/// Cell: last charged in the part that starts at `expires - Oldest::parts * part`; `a` is the count
+/// of the part before it, `b` its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlidingWindow {
     quota: Quota,
@@ -102,8 +102,8 @@ impl SlidingWindow {
         self.cell(&joined)
     }
 
-    /// Keeps the counters where they mean the same; else counts what was used, rounded up, in the part
-    /// that runs.
+    /// Keeps the counters where they mean the same; else counts what was used, rounded up, in the
+    /// part that runs.
     pub(super) fn convert(&self, from: &Self, cell: Cell, now: Timestamp) -> Cell {
         let view = from.view(cell, now);
         if (self.part(), self.oldest) != (from.part(), from.oldest) {
@@ -155,7 +155,8 @@ impl SlidingWindow {
         div_floor(left, self.part()) as u32
     }
 
-    /// The first instant from which the counters leave room for `cost`, in this part or a later one.
+    /// The first instant from which the counters leave room for `cost`, in this part or a later
+    /// one.
     fn retry_at(&self, view: &View, cost: u32) -> Timestamp {
         let parts = [(view.oldest, view.current), (view.current, 0)];
         let mut start = view.start;
@@ -168,8 +169,8 @@ impl SlidingWindow {
         Timestamp::from_micros(start)
     }
 
-    /// How far into a part the oldest counter, shrinking, leaves room for `others`; `None` when it does
-    /// not within the part.
+    /// How far into a part the oldest counter, shrinking, leaves room for `others`; `None` when it
+    /// does not within the part.
     fn first_room(&self, oldest: u32, others: u64) -> Option<u64> {
         let room = u64::from(self.quota.limit()).checked_sub(others)?;
         if oldest == 0 {
@@ -201,7 +202,8 @@ impl SlidingWindow {
         }
     }
 
-    /// The cell at `now`, or at the start of the part in which it was last charged if that is later.
+    /// The cell at `now`, or at the start of the part in which it was last charged if that is
+    /// later.
     fn view(&self, cell: Cell, now: Timestamp) -> View {
         let charged = self.charged_part(cell);
         let live = cell.is_live(now);
