@@ -957,7 +957,8 @@ fn run(gateway: &Gateway, origin: &Origin, cases: &[Case], case: &Case) -> Optio
             .filter(|request| request.target.contains(&marker))
             .collect();
         judge(case, &responses, &own).map_or(Ok(()), |wrong| {
-            Err(format!("{wrong}; answers {responses:?}"))
+            let said = responses.iter().map(|response| (response.status, response.text()));
+            Err(format!("{wrong}; answers {:?}", said.collect::<Vec<_>>()))
         })
     });
     let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(300)]).into_owned();
