@@ -957,7 +957,9 @@ fn run(gateway: &Gateway, origin: &Origin, cases: &[Case], case: &Case) -> Optio
             .filter(|request| request.target.contains(&marker))
             .collect();
         judge(case, &responses, &own).map_or(Ok(()), |wrong| {
-            let said = responses.iter().map(|response| (response.status, response.text()));
+            let said = responses
+                .iter()
+                .map(|response| (response.status, response.text()));
             Err(format!("{wrong}; answers {:?}", said.collect::<Vec<_>>()))
         })
     });

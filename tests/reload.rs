@@ -232,7 +232,8 @@ routes:
                 }
             });
         }
-        let reloading = scope.spawn(|| (1..=100).for_each(|number| gateway.reload(&config(number))));
+        let reloading =
+            scope.spawn(|| (1..=100).for_each(|number| gateway.reload(&config(number))));
         let reloaded = reloading.join();
         done.store(true, Ordering::Relaxed);
         reloaded.expect("every reload succeeds");

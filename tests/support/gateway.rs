@@ -170,7 +170,11 @@ impl Gateway {
         wait_for("the listeners", || {
             let found = self.announced(message);
             let whole = found.len() >= count;
-            assert!(whole || self.is_running(), "the proxy ended:\n{}", self.log());
+            assert!(
+                whole || self.is_running(),
+                "the proxy ended:\n{}",
+                self.log()
+            );
             whole.then_some(found)
         })
     }
