@@ -232,10 +232,11 @@ routes:
                 }
             });
         }
-        for number in 1..=100 {
-            gateway.reload(&config(number));
-        }
+        let reloading =
+            scope.spawn(|| (1..=100).for_each(|number| gateway.reload(&config(number))));
+        let reloaded = reloading.join();
         done.store(true, Ordering::Relaxed);
+        reloaded.expect("every reload succeeds");
     });
     assert!(served.into_inner() > 4 * QUOTA, "there was load");
     assert_eq!(counted.into_inner(), QUOTA);

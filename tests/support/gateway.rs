@@ -18,8 +18,7 @@ pub struct Gateway {
     process: Child,
     dir: TempDir,
     log: Arc<Mutex<String>>,
-    /// Where its listeners are, in the order of the configuration.
-    pub listeners: Vec<SocketAddr>,
+    address: SocketAddr,
     /// Where its admin listener is.
     pub admin: SocketAddr,
 }
@@ -67,21 +66,21 @@ impl Gateway {
             process,
             dir,
             log,
-            listeners: Vec::new(),
+            address: none,
             admin: none,
         };
-        gateway.admin = gateway.wait_until_announced("admin listening")[0];
+        gateway.admin = gateway.wait_until_announced("admin listening", 1)[0];
         // The admin listener says `ready` last, when all others listen.
         wait_for("/readyz", || {
             (client::get(gateway.admin, "/readyz").status == 200).then_some(())
         });
-        gateway.listeners = gateway.announced("listening");
+        gateway.address = gateway.listeners(1)[0];
         gateway
     }
 
     /// The first listener.
     pub fn address(&self) -> SocketAddr {
-        self.listeners[0]
+        self.address
     }
 
     /// `http://ADDRESS` of the first listener, followed by `path`.
@@ -162,13 +161,21 @@ impl Gateway {
         self.process.try_wait().expect("it is our child").is_none()
     }
 
-    fn wait_until_announced(&mut self, message: &str) -> Vec<SocketAddr> {
+    /// Where its listeners are, so many of them, in the order of the configuration.
+    pub fn listeners(&mut self, count: usize) -> Vec<SocketAddr> {
+        self.wait_until_announced("listening", count)
+    }
+
+    fn wait_until_announced(&mut self, message: &str, count: usize) -> Vec<SocketAddr> {
         wait_for("the listeners", || {
             let found = self.announced(message);
-            if found.is_empty() && !self.is_running() {
-                panic!("the proxy ended:\n{}", self.log());
-            }
-            (!found.is_empty()).then_some(found)
+            let whole = found.len() >= count;
+            assert!(
+                whole || self.is_running(),
+                "the proxy ended:\n{}",
+                self.log()
+            );
+            whole.then_some(found)
         })
     }
 

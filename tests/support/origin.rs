@@ -67,14 +67,26 @@ pub fn raw(bytes: &str) -> Vec<Step> {
     vec![Step::Send(bytes.as_bytes().to_vec())]
 }
 
-/// A 200 in chunks, with trailer fields (each ended by CR LF).
-pub fn chunked(chunks: &[&str], trailers: &str) -> Vec<Step> {
-    let mut text = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned();
+/// A 200 in chunks, with these trailer fields, which it announces.
+pub fn chunked(chunks: &[&str], trailers: &[(&str, &str)]) -> Vec<Step> {
+    let names: Vec<&str> = trailers.iter().map(|(name, _)| *name).collect();
+    let mut text = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n".to_owned();
+    if !names.is_empty() {
+        text += &format!("Trailer: {}\r\n", names.join(", "));
+    }
+    text += "\r\n";
     for chunk in chunks {
         text += &format!("{:x}\r\n{chunk}\r\n", chunk.len());
     }
-    raw(&format!("{text}0\r\n{trailers}\r\n"))
+    text += "0\r\n";
+    for (name, value) in trailers {
+        text += &format!("{name}: {value}\r\n");
+    }
+    raw(&format!("{text}\r\n"))
 }
+
+/// The most requests that are recorded; a load test sends more.
+const RECORDED: usize = 10_000;
 
 /// What an origin has seen.
 #[derive(Default)]
@@ -83,6 +95,15 @@ struct Record {
     malformed: Mutex<Vec<String>>,
     connections: AtomicUsize,
     stopped: AtomicBool,
+}
+
+impl Record {
+    fn keep(&self, request: &Received) {
+        let mut requests = self.requests.lock().expect("no holder panics");
+        if requests.len() < RECORDED {
+            requests.push(request.clone());
+        }
+    }
 }
 
 /// A listening origin; it stops on drop.
@@ -144,7 +165,7 @@ impl Origin {
         format!("http://{}", self.address)
     }
 
-    /// Every request that came whole, in order of their ends.
+    /// Every request that came whole, in order of their ends; the first `RECORDED` of them.
     pub fn requests(&self) -> Vec<Received> {
         self.record
             .requests
@@ -270,11 +291,7 @@ fn converse(
             }
             Err(error) => return Err(error),
         };
-        record
-            .requests
-            .lock()
-            .expect("no holder panics")
-            .push(request.clone());
+        record.keep(&request);
         for step in handler(&request) {
             match step {
                 Step::Send(bytes) => stream.write_all(&bytes)?,
