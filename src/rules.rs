@@ -12,7 +12,8 @@ use http::{HeaderMap, Method};
 
 pub use descriptor::{Described, Descriptor, Key, KeyPart, OnMissingKey};
 pub use matcher::{
-    CaseSensitivity, HostPattern, Mismatch, PathPattern, RouteMatch, Segment, TrailingSlash,
+    CaseSensitivity, HostPattern, Mismatch, PathForm, PathPattern, RouteMatch, Segment,
+    TrailingSlash,
 };
 pub use route::Router;
 
@@ -23,7 +24,8 @@ pub struct Head<'a> {
     pub method: &'a Method,
     /// The host in lower case, without port; empty where HTTP/1.0 names none.
     pub host: &'a str,
-    /// The normalised path.
+    /// The normalised path, its reserved characters decoded; `*` where the request is about the whole
+    /// server (RFC 9112 section 3.2.4).
     pub path: &'a str,
     /// The query, without its question mark.
     pub query: Option<&'a str>,

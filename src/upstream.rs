@@ -11,6 +11,7 @@ mod tls;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::header::HOST;
 use http::uri::Authority;
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -177,13 +178,14 @@ impl Endpoints {
         mut request: Request<RequestBody>,
     ) -> Result<(Response<Incoming>, Lease), Error> {
         let first = self.balancer.first();
+        // HTTP/1.0 may come without a Host, and HTTP/1.1 may not go without.
+        let own_host = self.host == HostHeader::Endpoint || !request.headers().contains_key(HOST);
         let mut tried = 0;
         loop {
             let endpoint = &self.list[(first + tried) % self.list.len()];
-            if self.host == HostHeader::Endpoint {
-                request
-                    .headers_mut()
-                    .insert(http::header::HOST, endpoint.host_header());
+            if own_host {
+                let host = endpoint.host_header();
+                request.headers_mut().insert(HOST, host);
             }
             let unsent = match endpoint.send(worker, request, &self.timeouts).await {
                 Ok(done) => return Ok(done),

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::WRONG;
-use crate::config::{Source, compile};
+use crate::config::{Source, compile, lint};
 
 const EXAMPLES: &str = "\
 Example:
@@ -35,7 +35,7 @@ fn is_sound(file: &Path) -> bool {
     let source = Source::File(file.to_owned());
     let compiled = source.load().and_then(|loaded| {
         compile(&loaded)?;
-        Ok(loaded.warnings)
+        Ok(lint(loaded))
     });
     match compiled {
         Ok(warnings) if warnings.problems.is_empty() => println!("{}: sound", file.display()),

@@ -91,6 +91,12 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
     })
 }
 
+/// All that deserves attention in a configuration, also what shows only once it is compiled.
+pub fn lint(loaded: Loaded) -> Report {
+    let unreachable = loaded.report(routes::unreachable(&loaded.config));
+    loaded.warnings.and(unreachable)
+}
+
 impl Compiler<'_> {
     fn access_log(&self, log: &schema::AccessLog) -> Option<AccessLogSpec> {
         let format = match log.format.value {
@@ -155,3 +161,6 @@ fn style_of(style: HeaderStyle) -> Style {
         HeaderStyle::Openai => Style::OpenAi,
     }
 }
+
+#[cfg(test)]
+mod tests;

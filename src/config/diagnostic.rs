@@ -171,6 +171,13 @@ impl Report {
         Self { source, problems }
     }
 
+    /// These problems and others of the same text.
+    #[must_use]
+    pub fn and(self, others: Self) -> Self {
+        let problems = self.problems.into_iter().chain(others.problems);
+        Self::new(self.source, problems.collect())
+    }
+
     /// A report of one problem that is about the file as a whole.
     pub fn of_file(name: &str, message: String, help: Option<String>) -> Self {
         let source = Source {

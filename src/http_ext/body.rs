@@ -171,3 +171,6 @@ impl Patience {
         timer.as_mut().poll(cx)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,8 +9,9 @@ use ipnet::IpNet;
 /// `X-Forwarded-For`.
 pub const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// The most hops that are looked at; further to the left stands what anybody may have written.
-const MAX_HOPS: usize = 64;
+/// The most hops that are looked at, and passed on; further to the left stands what anybody may have
+/// written.
+pub(super) const MAX_HOPS: usize = 64;
 
 /// Which field names the hops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +51,7 @@ impl ClientIp {
             Header::XForwardedFor => headers.get_all(X_FORWARDED_FOR),
             Header::Forwarded => headers.get_all(FORWARDED),
         };
+        // Commas within quotes split too: who leaves a quote open must not hide what a proxy appends.
         let hops = values
             .iter()
             .rev()
@@ -69,13 +71,28 @@ impl ClientIp {
     fn read(&self, hop: &str) -> Option<IpAddr> {
         match self.header {
             Header::XForwardedFor => address(hop.trim()),
-            Header::Forwarded => hop
-                .split(';')
-                .filter_map(|pair| pair.trim().split_once('='))
-                .find(|(name, _)| name.eq_ignore_ascii_case("for"))
-                .and_then(|(_, value)| address(value.trim_matches('"'))),
+            Header::Forwarded => {
+                let mut nodes = hop
+                    .split(';')
+                    .filter_map(|pair| pair.trim().split_once('='))
+                    .filter(|(name, _)| name.eq_ignore_ascii_case("for"));
+                let (_, node) = nodes.next()?;
+                // RFC 7239 section 4: no parameter stands twice. One may come from a quoted host.
+                nodes
+                    .next()
+                    .is_none()
+                    .then(|| address(unquote(node)))
+                    .flatten()
+            }
         }
     }
+}
+
+fn unquote(text: &str) -> &str {
+    let inner = text
+        .strip_prefix('"')
+        .and_then(|text| text.strip_suffix('"'));
+    inner.unwrap_or(text)
 }
 
 /// An address, with or without a port and brackets.
@@ -146,7 +163,48 @@ mod tests {
         );
         assert_eq!(forwarded("by=x;for=5.5.5.5, for=10.2.2.2"), "5.5.5.5");
         assert_eq!(forwarded("proto=https"), "10.0.0.1");
+        assert_eq!(forwarded("for=\"6.6.6.6:80\""), "6.6.6.6");
+        assert_eq!(forwarded("for=\"_hidden\""), "10.0.0.1");
         assert_eq!(forwarded("for=unknown"), "10.0.0.1");
+    }
+
+    #[test]
+    fn nothing_a_client_writes_hides_what_a_proxy_appends() {
+        let forwarded = |value: &str| resolve(Header::Forwarded, &[value]);
+        assert_eq!(forwarded("for=\"6.6.6.6, for=7.7.7.7"), "7.7.7.7");
+        assert_eq!(forwarded("for=\"6.6.6.6\\\", for=7.7.7.7"), "7.7.7.7");
+        // A host that a proxy copied without care.
+        assert_eq!(
+            forwarded("host=\"a;for=6.6.6.6;b\";for=7.7.7.7"),
+            "10.0.0.1"
+        );
+        let xff = |values: &[&str]| resolve(Header::XForwardedFor, values);
+        assert_eq!(xff(&["\"", "7.7.7.7"]), "7.7.7.7");
+        assert_eq!(xff(&[",,,", "7.7.7.7"]), "7.7.7.7");
+    }
+
+    #[test]
+    fn further_hops_than_anybody_has_are_not_looked_at() {
+        let hops = |count| format!("6.6.6.6{}", ", 10.0.0.2".repeat(count));
+        let xff = |count| resolve(Header::XForwardedFor, &[&hops(count)]);
+        assert_eq!(xff(MAX_HOPS - 1), "6.6.6.6");
+        assert_eq!(xff(MAX_HOPS), "10.0.0.2");
+    }
+
+    #[test]
+    fn a_peer_that_is_not_trusted_is_the_client_whatever_it_says() {
+        let client_ip = ClientIp::new(
+            vec!["10.0.0.0/8".parse().expect("a net")],
+            Header::XForwardedFor,
+        );
+        let value = HeaderValue::from_static("1.1.1.1, 10.0.0.1");
+        let headers: HeaderMap = [(X_FORWARDED_FOR, value)].into_iter().collect();
+        let resolve = |peer: &str| client_ip.resolve(peer.parse().expect("an address"), &headers);
+        assert_eq!(resolve("9.9.9.9").to_string(), "9.9.9.9");
+        assert_eq!(resolve("10.1.1.1").to_string(), "1.1.1.1");
+        // As a socket for both families reports a peer.
+        assert_eq!(resolve("::ffff:10.1.1.1").to_string(), "1.1.1.1");
+        assert_eq!(resolve("::ffff:9.9.9.9").to_string(), "9.9.9.9");
     }
 
     #[test]

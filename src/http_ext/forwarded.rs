@@ -5,11 +5,13 @@
 
 use std::net::IpAddr;
 
+use bytes::{BufMut, BytesMut};
 use http::Version;
 use http::header::{FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, VIA};
+use smallvec::SmallVec;
 
-use super::client_ip::X_FORWARDED_FOR;
-use super::connection::{Connection, Scheme};
+use super::client_ip::{MAX_HOPS, X_FORWARDED_FOR};
+use super::connection::Connection;
 
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -47,10 +49,7 @@ impl Forwarding {
             |text: String| HeaderValue::try_from(text).expect("addresses are visible ASCII");
         Forwarding {
             address: value(address.to_string()),
-            proto: HeaderValue::from_static(match connection.scheme {
-                Scheme::Http => "http",
-                Scheme::Https => "https",
-            }),
+            proto: HeaderValue::from_static(proto),
             port: HeaderValue::from(connection.local.port()),
             element: value(element),
         }
@@ -91,21 +90,28 @@ impl Forwarding {
     }
 }
 
-/// Adds to a list in one field: not all readers of X-Forwarded-For read a second one.
+/// Adds to a list in one field: not all readers of X-Forwarded-For read a second one. Of a list that is
+/// longer than anybody believes, the oldest hops are left out.
 fn extend(headers: &mut HeaderMap, name: HeaderName, value: &HeaderValue) {
-    let before: Vec<_> = headers
-        .get_all(&name)
-        .iter()
-        .map(HeaderValue::as_bytes)
-        .collect();
-    let mut list = before.join(&b", "[..]);
-    if !list.is_empty() {
-        list.extend_from_slice(b", ");
-    }
-    list.extend_from_slice(value.as_bytes());
-    let list = HeaderValue::from_maybe_shared(bytes::Bytes::from(list))
-        .expect("values, commas and spaces make a value");
+    let list = extended(headers, &name, value);
     headers.insert(name, list);
+}
+
+fn extended(headers: &HeaderMap, name: &HeaderName, value: &HeaderValue) -> HeaderValue {
+    let before = headers.get_all(name).iter().rev();
+    let hops: SmallVec<[&[u8]; 8]> = before
+        .flat_map(|field| field.as_bytes().rsplit(|&byte| byte == b','))
+        .map(<[u8]>::trim_ascii)
+        .take(MAX_HOPS - 1)
+        .collect();
+    let length = hops.iter().map(|hop| hop.len() + 2).sum::<usize>() + value.len();
+    let mut list = BytesMut::with_capacity(length);
+    for hop in hops.iter().rev() {
+        list.put_slice(hop);
+        list.put_slice(b", ");
+    }
+    list.put_slice(value.as_bytes());
+    HeaderValue::from_maybe_shared(list.freeze()).expect("values, commas and spaces make a value")
 }
 
 /// Says that this proxy passed a message on that came in `version` (RFC 9110 section 7.6.3).
@@ -119,3 +125,6 @@ pub fn via(headers: &mut HeaderMap, version: Version) {
         }),
     );
 }
+
+#[cfg(test)]
+mod tests;

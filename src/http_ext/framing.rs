@@ -3,12 +3,12 @@
 
 use http::header::{CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING};
 use http::request::Parts;
-use http::{HeaderMap, Method, StatusCode, Version};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
 
 /// Why a head is refused, and with which status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FramingError {
-    /// 400, 405, 417 or 501.
+    /// 400, 417 or 501.
     pub status: StatusCode,
     /// What is wrong with it.
     pub reason: &'static str,
@@ -33,20 +33,22 @@ pub fn check(parts: &Parts) -> Result<(), FramingError> {
             "The request has more than one Content-Length.",
         );
     }
-    match parts.headers.get(EXPECT) {
-        Some(value) if !value.as_bytes().eq_ignore_ascii_case(b"100-continue") => wrong(
+    let is_unknown = |value: &HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"100-continue");
+    if parts.headers.get_all(EXPECT).iter().any(is_unknown) {
+        return wrong(
             StatusCode::EXPECTATION_FAILED,
             "Only 100-continue can be expected.",
-        ),
-        _ => Ok(()),
+        );
     }
+    Ok(())
 }
 
-/// A reverse proxy opens no tunnels, and TRACE would show the fields that proxies add.
+/// A reverse proxy opens no tunnels, and TRACE would show the fields that proxies add. No resource has
+/// them, hence 501 rather than 405 (RFC 9110 section 9.1).
 fn check_method(method: &Method) -> Result<(), FramingError> {
     match *method {
-        Method::CONNECT => wrong(StatusCode::METHOD_NOT_ALLOWED, "CONNECT is not supported."),
-        Method::TRACE => wrong(StatusCode::METHOD_NOT_ALLOWED, "TRACE is not supported."),
+        Method::CONNECT => wrong(StatusCode::NOT_IMPLEMENTED, "CONNECT is not supported."),
+        Method::TRACE => wrong(StatusCode::NOT_IMPLEMENTED, "TRACE is not supported."),
         _ => Ok(()),
     }
 }
@@ -75,5 +77,107 @@ fn check_transfer_encoding(version: Version, headers: &HeaderMap) -> Result<(), 
             StatusCode::NOT_IMPLEMENTED,
             "Only the transfer coding chunked is supported.",
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    /// The status that refuses a head with these fields; 200 for none.
+    fn status(method: &str, version: Version, fields: &[(&str, &str)]) -> u16 {
+        let mut request = Request::builder().method(method).version(version);
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        let (parts, ()) = request.body(()).expect("a request").into_parts();
+        check(&parts).map_or_else(|error| error.status.as_u16(), |()| 200)
+    }
+
+    fn post(fields: &[(&str, &str)]) -> u16 {
+        status("POST", Version::HTTP_11, fields)
+    }
+
+    #[test]
+    fn plain_heads_pass() {
+        for method in ["GET", "HEAD", "POST", "OPTIONS", "PROPFIND", "get"] {
+            assert_eq!(status(method, Version::HTTP_11, &[]), 200, "{method}");
+        }
+        assert_eq!(post(&[("content-length", "5")]), 200);
+        assert_eq!(post(&[("transfer-encoding", "chunked")]), 200);
+        assert_eq!(post(&[("transfer-encoding", "CHUNKED")]), 200);
+    }
+
+    #[test]
+    fn tunnels_and_traces_are_not_implemented() {
+        assert_eq!(status("CONNECT", Version::HTTP_11, &[]), 501);
+        assert_eq!(status("TRACE", Version::HTTP_2, &[]), 501);
+    }
+
+    #[test]
+    fn two_lengths_are_refused_even_if_they_are_equal() {
+        assert_eq!(
+            post(&[("content-length", "5"), ("content-length", "6")]),
+            400
+        );
+        assert_eq!(
+            post(&[("content-length", "5"), ("content-length", "5")]),
+            400
+        );
+    }
+
+    #[test]
+    fn a_length_beside_chunks_is_refused() {
+        let fields = [("transfer-encoding", "chunked"), ("content-length", "5")];
+        assert_eq!(post(&fields), 400);
+    }
+
+    #[test]
+    fn chunks_belong_to_http_1_1() {
+        for version in [Version::HTTP_10, Version::HTTP_2] {
+            let fields = [("transfer-encoding", "chunked")];
+            assert_eq!(status("POST", version, &fields), 400, "{version:?}");
+        }
+    }
+
+    #[test]
+    fn codings_other_than_chunked_alone_are_not_implemented() {
+        for coding in [
+            "gzip",
+            "identity",
+            "gzip, chunked",
+            "chunked, chunked",
+            "chunked;q=1",
+            "xchunked",
+            "",
+            "chunked,",
+            "\"chunked\"",
+        ] {
+            assert_eq!(post(&[("transfer-encoding", coding)]), 501, "{coding}");
+        }
+        let twice = [
+            ("transfer-encoding", "chunked"),
+            ("transfer-encoding", "chunked"),
+        ];
+        assert_eq!(post(&twice), 501);
+        let last = [
+            ("transfer-encoding", "chunked"),
+            ("transfer-encoding", "identity"),
+        ];
+        assert_eq!(post(&last), 501);
+    }
+
+    #[test]
+    fn nothing_but_100_continue_can_be_expected() {
+        assert_eq!(post(&[("expect", "100-Continue")]), 200);
+        assert_eq!(
+            post(&[("expect", "100-continue"), ("expect", "100-continue")]),
+            200
+        );
+        assert_eq!(post(&[("expect", "200-ok")]), 417);
+        assert_eq!(post(&[("expect", "100-continue"), ("expect", "x")]), 417);
+        assert_eq!(post(&[("expect", "")]), 417);
     }
 }

@@ -3,6 +3,7 @@
 use http::header::{
     self, CONNECTION, Entry, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
 };
+use smallvec::SmallVec;
 
 /// Fields that never go further. `TE` and those that `Connection` names are treated apart.
 static HOP_BY_HOP: [HeaderName; 7] = [
@@ -15,8 +16,13 @@ static HOP_BY_HOP: [HeaderName; 7] = [
     header::PROXY_AUTHORIZATION,
 ];
 
-/// Removes them. What `Connection` names goes too, but for what frames or routes the message, which
-/// a sender has no say in.
+/// What frames or routes a message: no sender has it removed by naming it in `Connection`.
+static KEPT: [HeaderName; 3] = [header::HOST, header::CONTENT_LENGTH, TE];
+
+/// Options of `Connection` that name no field beyond those that are removed anyway.
+const PLAIN_OPTIONS: [&str; 4] = ["keep-alive", "close", "upgrade", "te"];
+
+/// Removes them, and what `Connection` names. Allocates only for what that names.
 pub fn remove(headers: &mut HeaderMap) {
     if headers.contains_key(CONNECTION) {
         remove_named(headers);
@@ -28,31 +34,135 @@ pub fn remove(headers: &mut HeaderMap) {
 }
 
 fn remove_named(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = headers
+    let named: SmallVec<[HeaderName; 4]> = headers
         .get_all(CONNECTION)
         .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok())
-        .filter(|name| ![header::HOST, header::CONTENT_LENGTH, TE].contains(name))
+        .flat_map(|value| value.as_bytes().split(|&byte| byte == b','))
+        .map(<[u8]>::trim_ascii)
+        .filter(|option| {
+            !PLAIN_OPTIONS
+                .iter()
+                .any(|plain| option.eq_ignore_ascii_case(plain.as_bytes()))
+        })
+        .filter_map(|option| HeaderName::from_bytes(option).ok())
+        .filter(|name| !KEPT.contains(name))
         .collect();
     for name in named {
         headers.remove(name);
     }
 }
 
-/// `TE: trailers` says that the client takes trailers, which this proxy forwards.
+/// `TE: trailers` says that the client takes trailers, which this proxy forwards. It has to be named in
+/// `Connection` again (RFC 9110 section 10.1.4).
 fn keep_te_trailers(headers: &mut HeaderMap) {
     let Entry::Occupied(field) = headers.entry(TE) else {
         return;
     };
     let trailers = field
         .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .any(|coding| coding.trim().eq_ignore_ascii_case("trailers"));
+        .flat_map(|value| value.as_bytes().split(|&byte| byte == b','))
+        .any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"));
     field.remove_entry_mult();
     if trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
+        headers.insert(CONNECTION, HeaderValue::from_static("te"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is left of these fields, sorted.
+    fn left(fields: &[(&'static str, &'static str)]) -> Vec<(String, String)> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        remove(&mut headers);
+        let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+        let fields = headers.iter();
+        let mut left: Vec<_> = fields
+            .map(|(name, value)| (name.to_string(), text(value)))
+            .collect();
+        left.sort();
+        left
+    }
+
+    fn names_left(fields: &[(&'static str, &'static str)]) -> Vec<String> {
+        left(fields).into_iter().map(|(name, _)| name).collect()
+    }
+
+    #[test]
+    fn fields_of_one_hop_do_not_go_further() {
+        assert_eq!(
+            names_left(&[
+                ("connection", "close"),
+                ("proxy-connection", "keep-alive"),
+                ("keep-alive", "timeout=5"),
+                ("transfer-encoding", "chunked"),
+                ("upgrade", "websocket"),
+                ("proxy-authenticate", "Basic"),
+                ("proxy-authorization", "Basic eA=="),
+                ("te", "gzip"),
+                ("authorization", "Basic eA=="),
+                ("trailer", "x-sum"),
+            ]),
+            ["authorization", "trailer"]
+        );
+    }
+
+    #[test]
+    fn what_any_connection_field_names_goes_too() {
+        let fields = [
+            ("connection", "keep-alive, X-One ,,\tx-two"),
+            ("connection", "X-THREE"),
+            ("connection", "x-three, not a name, \"x-four\""),
+            ("x-one", "1"),
+            ("x-two", "2"),
+            ("x-two", "2 again"),
+            ("x-three", "3"),
+            ("x-four", "4"),
+        ];
+        assert_eq!(names_left(&fields), ["x-four"]);
+    }
+
+    #[test]
+    fn a_value_that_is_no_text_hides_no_name() {
+        let mut headers = HeaderMap::new();
+        let connection = HeaderValue::from_bytes(b"x-one, \xff").expect("obs-text is a value");
+        headers.insert(CONNECTION, connection);
+        headers.insert("x-one", HeaderValue::from_static("1"));
+        remove(&mut headers);
+        assert!(headers.is_empty());
+    }
+
+    #[test]
+    fn nobody_has_framing_or_routing_removed_by_naming_it() {
+        let fields = [
+            ("connection", "host, content-length, x-forwarded-for, close"),
+            ("host", "a"),
+            ("content-length", "5"),
+            ("x-forwarded-for", "1.2.3.4"),
+        ];
+        // Those of this proxy are written afterwards.
+        assert_eq!(names_left(&fields), ["content-length", "host"]);
+    }
+
+    #[test]
+    fn of_te_only_trailers_goes_further() {
+        let kept =
+            [("connection", "te"), ("te", "trailers")].map(|(n, v)| (n.to_owned(), v.to_owned()));
+        for fields in [
+            &[("te", "trailers")][..],
+            &[("te", "Trailers"), ("connection", "TE")],
+            &[("te", "gzip;q=0.5, trailers ,deflate")],
+            &[("te", "gzip"), ("te", "trailers")],
+        ] {
+            assert_eq!(left(fields), kept, "{fields:?}");
+        }
+        for value in ["", "gzip", "trailers;q=1", "xtrailers", "chunked"] {
+            assert_eq!(left(&[("te", value)]), [], "{value}");
+        }
     }
 }

@@ -1,15 +1,19 @@
 //! Which host a request is for (RFC 9112 section 3.2, RFC 9113 section 8.3.1).
 
 use std::borrow::Cow;
+use std::net::Ipv6Addr;
 
 use http::header::HOST;
 use http::request::Parts;
 use http::{Uri, Version};
 
+/// The longest name that DNS has, with its trailing dot (RFC 1035 section 2.3.4).
+const MAX_LENGTH: usize = 254;
+
 /// Why it cannot be told. Each is the client's doing: 400.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostError {
-    /// HTTP/1.1 asks for a Host.
+    /// HTTP/1.1 asks for a Host, even beside an absolute target.
     #[error("the request has no Host")]
     Missing,
     /// Two servers may take different ones.
@@ -23,7 +27,8 @@ pub enum HostError {
     Invalid,
 }
 
-/// The host in lower case, without port and trailing dot; empty where HTTP/1.0 names none.
+/// The host in lower case, without port and trailing dot, an IPv6 address in its shortest form; empty
+/// where HTTP/1.0 names none.
 ///
 /// # Errors
 /// When there is none, or it is ambiguous or malformed.
@@ -34,57 +39,89 @@ pub fn effective(parts: &Parts) -> Result<Cow<'_, str>, HostError> {
         return Err(HostError::Several);
     }
     let field = field
-        .map(|value| value.to_str().map_err(|_| HostError::Invalid))
+        .map(|value| Authority::parse(value.to_str().map_err(|_| HostError::Invalid)?))
         .transpose()?;
-    let host = match (parts.uri.authority(), field) {
-        (Some(target), None) => target.as_str(),
-        (Some(target), Some(field)) if same(&parts.uri, target.as_str(), field) => field,
-        (Some(_), Some(_)) => return Err(HostError::Mismatch),
-        (None, Some(field)) => field,
-        (None, None) if parts.version < Version::HTTP_11 => "",
-        (None, None) => return Err(HostError::Missing),
-    };
-    name(host)
+    let target = parts.uri.authority();
+    let target = target
+        .map(|target| Authority::parse(target.as_str()))
+        .transpose()?;
+    match (target, field) {
+        (Some(target), Some(field)) if target.is(&field, &parts.uri) => Ok(field.host),
+        (Some(_), Some(_)) => Err(HostError::Mismatch),
+        (_, None) if parts.version == Version::HTTP_11 => Err(HostError::Missing),
+        (Some(only), None) | (None, Some(only)) => Ok(only.host),
+        (None, None) if parts.version < Version::HTTP_11 => Ok(Cow::Borrowed("")),
+        (None, None) => Err(HostError::Missing),
+    }
 }
 
-/// Whether two authorities are one, the scheme's port being no difference.
-fn same(uri: &Uri, target: &str, field: &str) -> bool {
-    let port = match uri.scheme_str() {
-        Some("https") => ":443",
-        _ => ":80",
-    };
-    let bare = |authority: &'_ str| {
-        authority.len() - authority.strip_suffix(port).map_or(0, |_| port.len())
-    };
-    target[..bare(target)].eq_ignore_ascii_case(&field[..bare(field)])
+/// A host and a port, without user information, which HTTP does not have (RFC 9110 section 4.2.4).
+struct Authority<'a> {
+    host: Cow<'a, str>,
+    port: Option<u16>,
 }
 
-fn name(authority: &str) -> Result<Cow<'_, str>, HostError> {
-    let (host, port) = match authority.strip_prefix('[') {
-        Some(_) => authority.split_at(authority.find(']').ok_or(HostError::Invalid)? + 1),
-        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
-    };
-    let port_is_valid = port.is_empty()
-        || port.strip_prefix(':').is_some_and(|port| {
-            port.len() <= 5 && port.bytes().all(|digit| digit.is_ascii_digit())
+impl<'a> Authority<'a> {
+    fn parse(text: &'a str) -> Result<Self, HostError> {
+        let (host, port) = match text.starts_with('[') {
+            true => text.split_at(text.find(']').ok_or(HostError::Invalid)? + 1),
+            false => text.split_at(text.find(':').unwrap_or(text.len())),
+        };
+        Ok(Authority {
+            host: name(host).ok_or(HostError::Invalid)?,
+            port: match port.strip_prefix(':') {
+                Some("") => None,
+                Some(digits) => Some(number(digits).ok_or(HostError::Invalid)?),
+                None if port.is_empty() => None,
+                None => return Err(HostError::Invalid),
+            },
+        })
+    }
+
+    /// Whether two authorities are one, the scheme's port being no difference.
+    fn is(&self, other: &Self, uri: &Uri) -> bool {
+        let default = match uri.scheme_str() {
+            Some("https") => 443,
+            _ => 80,
+        };
+        let ports = [self.port, other.port].map(|port| port.unwrap_or(default));
+        self.host == other.host && ports[0] == ports[1]
+    }
+}
+
+/// The one spelling of a host's name; `None` for what is none.
+fn name(host: &str) -> Option<Cow<'_, str>> {
+    if let Some(address) = host.strip_prefix('[') {
+        let address: Ipv6Addr = address.strip_suffix(']')?.parse().ok()?;
+        let shortest = format!("[{address}]");
+        return Some(match shortest == host {
+            true => Cow::Borrowed(host),
+            false => Cow::Owned(shortest),
         });
-    let host_is_valid = match host.strip_prefix('[') {
-        Some(address) => address
-            .trim_end_matches(']')
-            .parse::<std::net::Ipv6Addr>()
-            .is_ok(),
-        None => host.bytes().all(is_host_byte),
-    };
-    if !port_is_valid || !host_is_valid {
-        return Err(HostError::Invalid);
+    }
+    if host.len() > MAX_LENGTH {
+        return None;
     }
     let host = host.strip_suffix('.').unwrap_or(host);
-    Ok(match host.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        true => Cow::Owned(host.to_ascii_lowercase()),
-        false => Cow::Borrowed(host),
-    })
+    let labels_are_valid = host
+        .split('.')
+        .all(|label| !label.is_empty() && label.bytes().all(is_host_byte));
+    labels_are_valid.then(
+        || match host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            true => Cow::Owned(host.to_ascii_lowercase()),
+            false => Cow::Borrowed(host),
+        },
+    )
+}
+
+fn number(digits: &str) -> Option<u16> {
+    let is_number = digits.bytes().all(|digit| digit.is_ascii_digit());
+    is_number.then(|| digits.parse().ok()).flatten()
 }
 
 fn is_host_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'~')
 }
+
+#[cfg(test)]
+mod tests;

@@ -54,6 +54,7 @@ impl From<PathError> for Error {
             PathError::Encoding => "The path has a malformed percent-encoding.",
             PathError::Separator => "The path has an encoded slash, or a backslash.",
             PathError::Control => "The path has a control character.",
+            PathError::NotUtf8 => "The path is not UTF-8.",
             PathError::AboveRoot => "The path leaves its root.",
             PathError::DotParameters => "The path has a dot segment with parameters.",
         })

@@ -68,20 +68,17 @@ fn forwarded_response(
 
 /// The target as an origin server is sent it: the path that was matched, and the query.
 fn origin_form(uri: &Uri, path: Option<String>, rewrite: &Rewrite) -> Result<Uri, Error> {
-    let whole = path.as_deref().unwrap_or(uri.path());
-    let stripped = rewrite
-        .strip_prefix
-        .as_deref()
-        .and_then(|prefix| strip(whole, prefix));
-    if path.is_none() && stripped.is_none() {
-        let same = uri.path_and_query().cloned();
-        return Ok(same.map_or_else(Uri::default, Uri::from));
+    let same = uri.path_and_query().filter(|target| {
+        // `http://host?query` has a path that is not written.
+        path.is_none() && rewrite.strip == 0 && !target.as_str().starts_with('?')
+    });
+    if let Some(same) = same {
+        return Ok(Uri::from(same.clone()));
     }
-    let path = stripped.unwrap_or(whole);
-    let slash = if path.starts_with('/') { "" } else { "/" };
+    let path = without_first(rewrite.strip, path.as_deref().unwrap_or(uri.path()));
     let target = match uri.query() {
-        Some(query) => format!("{slash}{path}?{query}"),
-        None => format!("{slash}{path}"),
+        Some(query) => format!("{path}?{query}"),
+        None => path.to_owned(),
     };
     let target = PathAndQuery::try_from(target).map_err(|_| Error::Request {
         status: StatusCode::BAD_REQUEST,
@@ -90,11 +87,10 @@ fn origin_form(uri: &Uri, path: Option<String>, rewrite: &Rewrite) -> Result<Uri
     Ok(Uri::from(target))
 }
 
-/// What is left of `path` behind `prefix`, if that is the whole of its first segments.
-fn strip<'a>(path: &'a str, prefix: &str) -> Option<&'a str> {
-    let prefix = prefix.trim_end_matches('/');
-    let rest = path.strip_prefix(prefix)?;
-    (rest.is_empty() || rest.starts_with('/')).then_some(rest)
+/// `path` without its first `count` segments.
+fn without_first(count: usize, path: &str) -> &str {
+    let mut slashes = path.match_indices('/').map(|(at, _)| at);
+    slashes.nth(count).map_or("/", |at| &path[at..])
 }
 
 /// The fields that the upstream is sent. The client's for this hop go before ours are added, so that
@@ -137,5 +133,40 @@ fn join_cookies(headers: &mut HeaderMap) {
         && let Ok(joined) = HeaderValue::from_bytes(&cookies.join(&b"; "[..]))
     {
         headers.insert(COOKIE, joined);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(uri: &str, path: Option<&str>, strip: usize) -> String {
+        let rewrite = Rewrite {
+            strip,
+            ..Rewrite::default()
+        };
+        let uri = uri.parse().expect("a target");
+        let target = origin_form(&uri, path.map(str::to_owned), &rewrite);
+        target.expect("a target").to_string()
+    }
+
+    #[test]
+    fn the_upstream_is_sent_a_path_and_a_query() {
+        assert_eq!(target("/a?b", None, 0), "/a?b");
+        assert_eq!(target("http://host/a?b", None, 0), "/a?b");
+        assert_eq!(target("http://host", None, 0), "/");
+        assert_eq!(target("http://host?b", None, 0), "/?b");
+        assert_eq!(target("*", None, 0), "*");
+        assert_eq!(target("//a?b", Some("/a"), 0), "/a?b");
+    }
+
+    #[test]
+    fn what_is_stripped_is_whole_segments_however_they_are_spelled() {
+        assert_eq!(target("/v1/a?b", None, 1), "/a?b");
+        assert_eq!(target("/V1/a", None, 1), "/a");
+        assert_eq!(target("/a%40b/c", None, 1), "/c");
+        assert_eq!(target("/v1?b", None, 1), "/?b");
+        assert_eq!(target("/v1/", None, 1), "/");
+        assert_eq!(target("/v1/api/x/", Some("/v1/api/x/"), 2), "/x/");
     }
 }

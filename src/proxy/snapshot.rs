@@ -92,8 +92,8 @@ pub struct Rewrite {
     pub set_headers: Vec<(HeaderName, HeaderValue)>,
     /// Fields to remove.
     pub remove_headers: Vec<HeaderName>,
-    /// A path in front of the path, to leave out.
-    pub strip_prefix: Option<String>,
+    /// How many of the path's first segments to leave out.
+    pub strip: usize,
 }
 
 /// The running ruleset.

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
+use http::Method;
 use http::request::Parts;
 
 use super::error::Error;
@@ -14,6 +15,8 @@ use crate::rules::Head;
 pub(super) struct Target<'a> {
     host: Cow<'a, str>,
     path: Cow<'a, str>,
+    /// The path as it is compared and counted, where that is not how it is forwarded.
+    compared: Option<String>,
 }
 
 impl<'a> Target<'a> {
@@ -23,9 +26,20 @@ impl<'a> Target<'a> {
     /// A 4xx or 501 for a head that is ambiguous, or whose path cannot be normalised safely.
     pub(super) fn of(parts: &'a Parts) -> Result<Self, Error> {
         framing::check(parts)?;
+        let host = host::effective(parts)?;
+        let path = match (&parts.method, parts.uri.path()) {
+            // The whole server (RFC 9112 section 3.2.4).
+            (&Method::OPTIONS, "*") => Cow::Borrowed("*"),
+            (_, path) => path::normalise(path)?,
+        };
+        let compared = match path::comparable(&path) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(compared) => Some(compared),
+        };
         Ok(Target {
-            host: host::effective(parts)?,
-            path: path::normalise(parts.uri.path())?,
+            host,
+            path,
+            compared,
         })
     }
 
@@ -34,14 +48,14 @@ impl<'a> Target<'a> {
         Head {
             method: &parts.method,
             host: &self.host,
-            path: &self.path,
+            path: self.compared.as_deref().unwrap_or(&self.path),
             query: parts.uri.query(),
             headers: &parts.headers,
             client_ip,
         }
     }
 
-    /// The path to forward, where it is not the one that the client wrote.
+    /// The path that was matched, to be forwarded, where it is not the one that the client wrote.
     pub(super) fn into_rewritten(self) -> Option<String> {
         match self.path {
             Cow::Borrowed(_) => None,

@@ -1,15 +1,15 @@
 //! Whose bucket a request is charged to: parts of the request, hashed one after the other.
 //!
 //! No text is built on the way. A part that is given twice (two fields of one name, two cookies, two
-//! parameters) counts as missing: an upstream may use either, and nobody shall get a fresh bucket by
-//! adding another.
+//! parameters) counts as missing, and so does one that is empty: an upstream may use either, and nobody
+//! shall get a fresh bucket by adding another.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::header::{COOKIE, HeaderMap, HeaderName};
 
-use super::{Head, query, segments};
+use super::{Head, PathForm, query, segments};
 use crate::limiter::{Fingerprint, KeyHasher, Secret};
 
 /// A part of a request that can be in a key.
@@ -22,14 +22,19 @@ pub enum KeyPart {
     },
     /// The only value of this field, unless it is empty.
     Header(HeaderName),
-    /// The only value of this cookie.
+    /// The only value of this cookie, without quotes around it, unless it is empty.
     Cookie(String),
-    /// The only value of this parameter.
+    /// The only value of this parameter, unless it is empty.
     Query(String),
-    /// This segment of the path, counted from 0.
-    Segment(usize),
-    /// The whole path.
-    Path,
+    /// A segment of the path.
+    Segment {
+        /// Its place, counted from 0.
+        place: usize,
+        /// Which paths are one to the route.
+        form: PathForm,
+    },
+    /// The whole path, in the form that all paths share that are one to the route.
+    Path(PathForm),
     /// The method.
     Method,
     /// The host.
@@ -83,6 +88,9 @@ pub struct Described {
 
 /// The kind under which a part that is missing, and shared, is hashed.
 const MISSING: u8 = 0;
+/// Added to the kind of a part that stands in for a missing one: a value of the one is none of the
+/// other.
+const STAND_IN: u8 = 128;
 
 impl Descriptor {
     /// The key that consists of `parts`, at least one. `ipv6_prefix` is for a fallback to the client's
@@ -99,12 +107,11 @@ impl Descriptor {
     pub fn fingerprint(&self, secret: &Secret, head: &Head<'_>) -> Key {
         let mut hasher = secret.hasher();
         for part in &self.parts {
-            if part.feed(head, &mut hasher) {
+            if part.feed(part.kind(), head, &mut hasher) {
                 continue;
             }
             match &self.on_missing {
-                OnMissingKey::Part(other) if other.feed(head, &mut hasher) => {}
-                OnMissingKey::Part(_) => self.last_resort().feed_always(head, &mut hasher),
+                OnMissingKey::Part(other) => self.stand_in(other, head, &mut hasher),
                 OnMissingKey::Skip => return Key::Skip,
                 OnMissingKey::Refuse => return Key::Refuse,
                 OnMissingKey::Shared => hasher.part(MISSING, b""),
@@ -113,6 +120,14 @@ impl Descriptor {
         Key::Bucket(hasher.finish())
     }
 
+    fn stand_in(&self, other: &KeyPart, head: &Head<'_>, hasher: &mut KeyHasher) {
+        if !other.feed(STAND_IN + other.kind(), head, hasher) {
+            let address = self.last_resort();
+            address.feed(STAND_IN + address.kind(), head, hasher);
+        }
+    }
+
+    /// Every request has it.
     fn last_resort(&self) -> KeyPart {
         KeyPart::ClientIp {
             ipv6_prefix: self.ipv6_prefix,
@@ -121,15 +136,20 @@ impl Descriptor {
 
     /// Its parts and their values in this request, fallbacks included.
     pub fn describe(&self, head: &Head<'_>) -> Vec<Described> {
-        let describe = |part: &KeyPart| Described {
-            part: part.to_string(),
-            value: part.text(head),
-        };
         let mut described = Vec::new();
         for part in &self.parts {
-            described.push(describe(part));
-            if let (None, OnMissingKey::Part(other)) = (part.text(head), &self.on_missing) {
-                described.push(describe(other));
+            let mut chain = vec![part.clone()];
+            if let OnMissingKey::Part(other) = &self.on_missing {
+                chain.extend([other.clone(), self.last_resort()]);
+            }
+            for part in chain {
+                let value = part.text(head);
+                let is_there = value.is_some();
+                let part = part.to_string();
+                described.push(Described { part, value });
+                if is_there {
+                    break;
+                }
             }
         }
         described
@@ -137,16 +157,9 @@ impl Descriptor {
 }
 
 impl KeyPart {
-    /// Hashes the part under its kind; false if it is missing.
-    fn feed(&self, head: &Head<'_>, hasher: &mut KeyHasher) -> bool {
-        self.with(head, |value| hasher.part(self.kind(), value))
-            .is_some()
-    }
-
-    fn feed_always(&self, head: &Head<'_>, hasher: &mut KeyHasher) {
-        if !self.feed(head, hasher) {
-            hasher.part(MISSING, b"");
-        }
+    /// Hashes the part under `kind`; false if it is missing.
+    fn feed(&self, kind: u8, head: &Head<'_>, hasher: &mut KeyHasher) -> bool {
+        self.with(head, |value| hasher.part(kind, value)).is_some()
     }
 
     /// So that a field that says `1.2.3.4` is not that address.
@@ -156,8 +169,8 @@ impl KeyPart {
             Self::Header(_) => 2,
             Self::Cookie(_) => 3,
             Self::Query(_) => 4,
-            Self::Segment(_) => 5,
-            Self::Path => 6,
+            Self::Segment { .. } => 5,
+            Self::Path(_) => 6,
             Self::Method => 7,
             Self::Host => 8,
             Self::Route(_) => 9,
@@ -181,11 +194,14 @@ impl KeyPart {
                 values.next().is_none().then(|| take(value.as_bytes()))
             }
             Self::Cookie(name) => cookie(head.headers, name).map(take),
-            Self::Query(name) => query::only(head.query, name, |value| take(value.as_bytes())),
-            Self::Segment(place) => segments(head.path)
+            Self::Query(name) => query::only(head.query, name, |value| {
+                (!value.is_empty()).then(|| take(value.as_bytes()))
+            })
+            .flatten(),
+            Self::Segment { place, form } => segments(head.path)
                 .nth(*place)
-                .map(|text| take(text.as_bytes())),
-            Self::Path => Some(take(head.path.as_bytes())),
+                .map(|text| take(form.fold(text).as_bytes())),
+            Self::Path(form) => Some(take(form.canonical(head.path).as_bytes())),
             Self::Method => Some(take(head.method.as_str().as_bytes())),
             Self::Host => Some(take(head.host.as_bytes())),
             Self::Route(name) => Some(take(name.as_bytes())),
@@ -213,8 +229,8 @@ impl std::fmt::Display for KeyPart {
             Self::Header(name) => write!(f, "header:{name}"),
             Self::Cookie(name) => write!(f, "cookie:{name}"),
             Self::Query(name) => write!(f, "query:{name}"),
-            Self::Segment(place) => write!(f, "path segment {}", place + 1),
-            Self::Path => f.write_str("path"),
+            Self::Segment { place, .. } => write!(f, "path segment {}", place.saturating_add(1)),
+            Self::Path(_) => f.write_str("path"),
             Self::Method => f.write_str("method"),
             Self::Host => f.write_str("host"),
             Self::Route(_) => f.write_str("route"),
@@ -223,7 +239,8 @@ impl std::fmt::Display for KeyPart {
     }
 }
 
-/// The only cookie called `name` (RFC 6265 section 5.4), unless it is empty.
+/// The only cookie called `name` (RFC 6265 section 4.2), unless it is empty. Quotes around a value are
+/// none of it to many servers, and none of it here.
 fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a [u8]> {
     let mut values = headers
         .get_all(COOKIE)
@@ -233,7 +250,18 @@ fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a [u8]> {
             pair.trim_ascii()
                 .strip_prefix(name.as_bytes())?
                 .strip_prefix(b"=")
-        });
+        })
+        .map(unquote);
     let value = values.next().filter(|value| !value.is_empty())?;
     values.next().is_none().then_some(value)
 }
+
+fn unquote(value: &[u8]) -> &[u8] {
+    let inner = value
+        .strip_prefix(b"\"")
+        .and_then(|value| value.strip_suffix(b"\""));
+    inner.unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests;

@@ -20,10 +20,8 @@ pub struct RouteMatch {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// All of these parameters, each with this as its only value, decoded.
     pub query: Vec<(String, String)>,
-    /// Whether `/Login` is `/login`.
-    pub case: CaseSensitivity,
-    /// Whether `/login/` is `/login`.
-    pub trailing_slash: TrailingSlash,
+    /// Which paths are one.
+    pub form: PathForm,
 }
 
 /// Which hosts a route takes. In lower case.
@@ -51,6 +49,15 @@ pub enum Segment {
     Literal(String),
     /// Any text but an empty one, under this name.
     Capture(String),
+}
+
+/// Which paths are one to a route.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PathForm {
+    /// Whether `/Login` is `/login`.
+    pub case: CaseSensitivity,
+    /// Whether `/login/` is `/login`.
+    pub trailing_slash: TrailingSlash,
 }
 
 /// Whether the case of a path counts.
@@ -133,11 +140,26 @@ impl RouteMatch {
         usize::from(!self.methods.is_empty()) + self.headers.len() + self.query.len()
     }
 
-    fn takes_path(&self, path: &str) -> bool {
-        let path = match self.case {
-            CaseSensitivity::Sensitive => Cow::Borrowed(path),
-            CaseSensitivity::Insensitive => Cow::Owned(path.to_ascii_lowercase()),
+    /// Whether it takes every request that `other` takes, as far as these conditions go.
+    pub(super) fn asks_no_more_than(&self, other: &Self) -> bool {
+        let methods = match (self.methods.as_slice(), other.methods.as_slice()) {
+            ([], _) => true,
+            (_, []) => false,
+            (own, others) => others.iter().all(|method| own.contains(method)),
         };
+        methods
+            && self
+                .headers
+                .iter()
+                .all(|header| other.headers.contains(header))
+            && self
+                .query
+                .iter()
+                .all(|parameter| other.query.contains(parameter))
+    }
+
+    fn takes_path(&self, path: &str) -> bool {
+        let path = self.form.fold(path);
         self.spellings().iter().any(|pattern| pattern.takes(&path))
     }
 
@@ -145,14 +167,14 @@ impl RouteMatch {
     /// without a slash at the end where that does not.
     pub(super) fn spellings(&self) -> Vec<PathPattern> {
         let mut pattern = self.path.clone();
-        if self.case == CaseSensitivity::Insensitive {
+        if self.form.case == CaseSensitivity::Insensitive {
             for segment in &mut pattern.segments {
                 if let Segment::Literal(text) = segment {
                     text.make_ascii_lowercase();
                 }
             }
         }
-        if pattern.rest || self.trailing_slash == TrailingSlash::Strict {
+        if pattern.rest || self.form.trailing_slash == TrailingSlash::Strict {
             return vec![pattern];
         }
         let slash = Segment::Literal(String::new());
@@ -176,8 +198,34 @@ impl HostPattern {
     }
 }
 
+impl PathForm {
+    /// What all paths share that are one but for a slash at the end.
+    pub(super) fn fold(self, text: &str) -> Cow<'_, str> {
+        let upper = |byte: u8| byte.is_ascii_uppercase();
+        match self.case {
+            CaseSensitivity::Insensitive if text.bytes().any(upper) => {
+                Cow::Owned(text.to_ascii_lowercase())
+            }
+            CaseSensitivity::Insensitive | CaseSensitivity::Sensitive => Cow::Borrowed(text),
+        }
+    }
+
+    /// What all paths share that are one.
+    pub(super) fn canonical(self, path: &str) -> Cow<'_, str> {
+        let bare = path.strip_suffix('/').filter(|bare| !bare.is_empty());
+        self.fold(match self.trailing_slash {
+            TrailingSlash::Strict => path,
+            TrailingSlash::Ignore => bare.unwrap_or(path),
+        })
+    }
+}
+
 impl PathPattern {
+    /// `*` stands below no slash: only who takes every path takes it.
     fn takes(&self, path: &str) -> bool {
+        if !path.starts_with('/') {
+            return self.rest && self.segments.is_empty();
+        }
         let mut actual = segments(path);
         self.segments
             .iter()

@@ -4,14 +4,16 @@
 //! first in rank whose conditions are met. Its cost does not grow with the number of routes, but for
 //! those that differ in their conditions only.
 
-use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
 use super::Head;
-use super::matcher::{CaseSensitivity, HostPattern, Mismatch, PathPattern, RouteMatch, Segment};
+use super::matcher::{
+    CaseSensitivity, HostPattern, Mismatch, PathForm, PathPattern, RouteMatch, Segment,
+    TrailingSlash,
+};
 
 /// The routes of a configuration.
 #[derive(Debug)]
@@ -63,6 +65,12 @@ struct Node {
     /// Routes that take this and everything below.
     prefix: Vec<u32>,
 }
+
+/// How paths are looked up in [`Paths::insensitive`].
+const ANY_CASE: PathForm = PathForm {
+    case: CaseSensitivity::Insensitive,
+    trailing_slash: TrailingSlash::Strict,
+};
 
 /// Ranks of routes whose host and path fit.
 type Candidates = SmallVec<[u32; 8]>;
@@ -135,8 +143,7 @@ impl Router {
             .find(|&place| self.routes[place].unmet_condition(head).is_none())
     }
 
-    /// What the routes that are asked before the one that takes `head` lack, in file order; all of
-    /// them, if none takes it.
+    /// What each route lacks that does not take `head`, in file order.
     pub fn mismatches(&self, head: &Head<'_>) -> Vec<(usize, Mismatch)> {
         let mismatch = |(place, route): (usize, &RouteMatch)| Some((place, route.mismatch(head)?));
         self.routes
@@ -146,71 +153,79 @@ impl Router {
             .collect()
     }
 
-    /// Routes that take nothing, each with the one that takes its requests first: that has the same
-    /// hosts, path and conditions, and stands before it.
+    /// Routes that take nothing, in file order, each with one that takes its requests first: for every
+    /// host and path of theirs a route is asked before that has the same, and no condition more.
     pub fn unreachable(&self) -> Vec<(usize, usize)> {
-        let mut first: HashMap<String, usize> = HashMap::new();
+        let mut asked: HashMap<Shape<'_>, Vec<usize>> = HashMap::new();
         let mut hidden = Vec::new();
-        for (place, route) in self.routes.iter().enumerate() {
-            let takers: Option<Vec<usize>> = shapes(route)
-                .into_iter()
-                .map(|shape| first.get(&shape).copied())
-                .collect();
-            match takers.as_deref() {
-                Some([taker, ..]) => hidden.push((place, *taker)),
-                _ => {
-                    for shape in shapes(route) {
-                        first.entry(shape).or_insert(place);
-                    }
-                }
+        for &place in &self.order {
+            let place = place as usize;
+            let route = &self.routes[place];
+            let shapes = Shape::all(route);
+            let taker = |shape: &Shape<'_>| {
+                let alike = [Some(shape), shape.folded().as_ref()].map(|shape| asked.get(shape?));
+                let mut earlier = alike.into_iter().flatten().flatten().copied();
+                earlier.find(|&other| self.routes[other].asks_no_more_than(route))
+            };
+            let takers: Option<Vec<usize>> = shapes.iter().map(taker).collect();
+            if let Some(&[first, ..]) = takers.as_deref() {
+                hidden.push((place, first));
+                continue;
+            }
+            for shape in shapes {
+                asked.entry(shape).or_default().push(place);
             }
         }
+        hidden.sort_unstable();
         hidden
     }
 }
 
-/// What is the same for two routes that take the same requests, for each host.
-fn shapes(route: &RouteMatch) -> Vec<String> {
-    let mut spellings = route.spellings();
-    for segment in spellings
-        .iter_mut()
-        .flat_map(|pattern| &mut pattern.segments)
-    {
-        if let Segment::Capture(name) = segment {
-            name.clear();
+/// What is the same for two routes whose host and path take the same requests.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Shape<'a> {
+    host: Option<&'a HostPattern>,
+    path: PathPattern,
+    case: CaseSensitivity,
+}
+
+impl<'a> Shape<'a> {
+    /// A shape for each host and each spelling of the path.
+    fn all(route: &'a RouteMatch) -> Vec<Self> {
+        let hosts: Vec<_> = match route.hosts.as_slice() {
+            [] => vec![None],
+            hosts => hosts.iter().map(Some).collect(),
+        };
+        let mut shapes = Vec::new();
+        for mut path in route.spellings() {
+            for segment in &mut path.segments {
+                if let Segment::Capture(name) = segment {
+                    name.clear();
+                }
+            }
+            shapes.extend(hosts.iter().map(|&host| Shape {
+                host,
+                path: path.clone(),
+                case: route.form.case,
+            }));
         }
+        shapes
     }
-    spellings.sort_by_key(|pattern| pattern.segments.len());
-    let sorted = |mut texts: Vec<String>| {
-        texts.sort();
-        texts
-    };
-    let methods = sorted(route.methods.iter().map(ToString::to_string).collect());
-    let headers = sorted(
-        route
-            .headers
-            .iter()
-            .map(|header| format!("{header:?}"))
-            .collect(),
-    );
-    let query = sorted(
-        route
-            .query
-            .iter()
-            .map(|parameter| format!("{parameter:?}"))
-            .collect(),
-    );
-    let hosts: Vec<_> = match route.hosts.as_slice() {
-        [] => vec![None],
-        hosts => hosts.iter().map(Some).collect(),
-    };
-    let shape = |host| {
-        format!(
-            "{host:?} {spellings:?} {:?} {methods:?} {headers:?} {query:?}",
-            route.case
-        )
-    };
-    hosts.into_iter().map(shape).collect()
+
+    /// The shape, of any case, that takes this and more.
+    fn folded(&self) -> Option<Self> {
+        let mut folded = match self.case {
+            CaseSensitivity::Sensitive => self.clone(),
+            CaseSensitivity::Insensitive => return None,
+        };
+        folded.case = CaseSensitivity::Insensitive;
+        for segment in &mut folded.path.segments {
+            if let Segment::Literal(text) = segment {
+                text.make_ascii_lowercase();
+            }
+        }
+        Some(folded)
+    }
 }
 
 impl Rank {
@@ -236,7 +251,7 @@ impl Rank {
 
 impl Paths {
     fn insert(&mut self, route: &RouteMatch, rank: u32) {
-        let tree = match route.case {
+        let tree = match route.form.case {
             CaseSensitivity::Sensitive => &mut self.sensitive,
             CaseSensitivity::Insensitive => &mut self.insensitive,
         };
@@ -249,11 +264,8 @@ impl Paths {
         let mut candidates = Candidates::new();
         self.sensitive.collect(path, &mut candidates);
         if !self.insensitive.nodes.is_empty() {
-            let lower = match path.bytes().any(|byte| byte.is_ascii_uppercase()) {
-                true => Cow::Owned(path.to_ascii_lowercase()),
-                false => Cow::Borrowed(path),
-            };
-            self.insensitive.collect(&lower, &mut candidates);
+            let path = ANY_CASE.fold(path);
+            self.insensitive.collect(&path, &mut candidates);
         }
         candidates
     }
@@ -287,10 +299,16 @@ impl Tree {
 
     /// Adds every route whose pattern fits `path`. Looks at each node of the tree at most once.
     fn collect(&self, path: &str, candidates: &mut Candidates) {
+        let Some(root) = self.nodes.first() else {
+            return;
+        };
+        let Some(path) = path.strip_prefix('/') else {
+            // `*`, which is below no slash.
+            candidates.extend_from_slice(&root.prefix);
+            return;
+        };
         let mut open = SmallVec::<[(u32, Option<&str>); 8]>::new();
-        if !self.nodes.is_empty() {
-            open.push((0, path.strip_prefix('/').or(Some(path))));
-        }
+        open.push((0, Some(path)));
         while let Some((at, rest)) = open.pop() {
             let node = &self.nodes[at as usize];
             candidates.extend_from_slice(&node.prefix);
@@ -311,3 +329,6 @@ impl Tree {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,10 +3,15 @@
 use std::sync::Arc;
 
 use super::policies::Policies;
+use crate::config::diagnostic::Code;
+use crate::config::finding::Finding;
 use crate::config::schema::{self, Limit, Policy, Route, TrailingSlash};
 use crate::config::value::{self, KeyPart, OnMissingKey};
+use crate::http_ext::path::comparable;
 use crate::proxy::snapshot::{LimitSpec, Rewrite, RouteSpec};
-use crate::rules::{self, CaseSensitivity, Descriptor, PathPattern, RouteMatch, Segment};
+use crate::rules::{
+    self, CaseSensitivity, Descriptor, PathForm, PathPattern, RouteMatch, Router, Segment,
+};
 
 /// What top-level limits in place are called after.
 const TOP_LEVEL: &str = "limits";
@@ -35,6 +40,23 @@ pub(super) fn names(config: &schema::Config) -> Vec<String> {
             .unwrap_or(wanted.clone())
     });
     names.collect()
+}
+
+/// Warns of routes whose requests are all taken by others.
+pub(super) fn unreachable(config: &schema::Config) -> Vec<Finding> {
+    let router = Router::new(config.routes.iter().map(|route| matches(route)).collect());
+    let hidden = router.unreachable().into_iter().map(|(hidden, taker)| {
+        let [hidden, taker] = [hidden, taker].map(|place| &config.routes[place]);
+        let message = format!(
+            "`{}` never takes a request: `{}` is asked first, and takes them all",
+            hidden.title(),
+            taker.title()
+        );
+        Finding::warning(hidden.node, Code::UnreachableRoute, message)
+            .related(taker.node, "the route that takes them")
+            .help("remove it, add a condition to it, or put it first")
+    });
+    hidden.collect()
 }
 
 /// What a route without a name matches, in the characters that names have.
@@ -67,8 +89,8 @@ impl<'a> Context<'a> {
 
     /// The limits of requests that no route takes. A key with a captured segment has none there.
     pub(super) fn unmatched(&self, policies: &Policies<'_>) -> Vec<LimitSpec> {
-        let pattern = PathPattern::default();
-        let limit = |&policy| self.limit(policy, policies.get(policy), UNMATCHED, &pattern);
+        let any = RouteMatch::default();
+        let limit = |&policy| self.limit(policy, policies.get(policy), UNMATCHED, &any);
         self.top_level.iter().map(limit).collect()
     }
 
@@ -92,7 +114,7 @@ impl<'a> Context<'a> {
         }
         let limits = met
             .into_iter()
-            .map(|policy| self.limit(policy, policies.get(policy), &name, &matches.path));
+            .map(|policy| self.limit(policy, policies.get(policy), &name, &matches));
         RouteSpec {
             limits: limits.collect(),
             upstream,
@@ -106,8 +128,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    fn limit(&self, index: usize, policy: &Policy, route: &str, path: &PathPattern) -> LimitSpec {
-        let part = |part: &KeyPart| self.part(part, route, path);
+    fn limit(&self, index: usize, policy: &Policy, route: &str, taken: &RouteMatch) -> LimitSpec {
+        let part = |part: &KeyPart| self.part(part, route, taken);
         let prefix = self.config.client_ip.ipv6_prefix.get() as u8;
         let on_missing = match &policy.on_missing_key.value {
             OnMissingKey::Part(other) => rules::OnMissingKey::Part(part(other)),
@@ -128,7 +150,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    fn part(&self, part: &KeyPart, route: &str, path: &PathPattern) -> rules::KeyPart {
+    fn part(&self, part: &KeyPart, route: &str, taken: &RouteMatch) -> rules::KeyPart {
         match part {
             KeyPart::ClientIp => rules::KeyPart::ClientIp {
                 ipv6_prefix: self.config.client_ip.ipv6_prefix.get() as u8,
@@ -138,10 +160,11 @@ impl<'a> Context<'a> {
             KeyPart::Cookie(name) => rules::KeyPart::Cookie(name.clone()),
             KeyPart::Query(name) => rules::KeyPart::Query(name.clone()),
             // A name that the pattern does not capture is a segment that no path has.
-            KeyPart::Capture(name) => {
-                rules::KeyPart::Segment(path.capture(name).unwrap_or(usize::MAX))
-            }
-            KeyPart::Path => rules::KeyPart::Path,
+            KeyPart::Capture(name) => rules::KeyPart::Segment {
+                place: taken.path.capture(name).unwrap_or(usize::MAX),
+                form: taken.form,
+            },
+            KeyPart::Path => rules::KeyPart::Path(taken.form),
             KeyPart::Method => rules::KeyPart::Method,
             KeyPart::Host => rules::KeyPart::Host,
             KeyPart::Route => rules::KeyPart::Route(Arc::from(route)),
@@ -190,13 +213,15 @@ fn matches(route: &Route) -> RouteMatch {
             .iter()
             .map(|(name, value)| (name.as_str().to_owned(), value.as_str().to_owned()))
             .collect(),
-        case: match route.case_sensitive.get() {
-            true => CaseSensitivity::Sensitive,
-            false => CaseSensitivity::Insensitive,
-        },
-        trailing_slash: match route.trailing_slash.value {
-            TrailingSlash::Strict => rules::TrailingSlash::Strict,
-            TrailingSlash::Ignore => rules::TrailingSlash::Ignore,
+        form: PathForm {
+            case: match route.case_sensitive.get() {
+                true => CaseSensitivity::Sensitive,
+                false => CaseSensitivity::Insensitive,
+            },
+            trailing_slash: match route.trailing_slash.value {
+                TrailingSlash::Strict => rules::TrailingSlash::Strict,
+                TrailingSlash::Ignore => rules::TrailingSlash::Ignore,
+            },
         },
     }
 }
@@ -210,7 +235,7 @@ fn host_pattern(host: &value::HostPattern) -> rules::HostPattern {
 
 fn path_pattern(path: &value::PathPattern) -> PathPattern {
     let segments = path.segments.iter().map(|segment| match segment {
-        value::Segment::Literal(text) => Segment::Literal(text.clone()),
+        value::Segment::Literal(text) => Segment::Literal(comparable(text).into_owned()),
         value::Segment::Capture(name) => Segment::Capture(name.clone()),
     });
     PathPattern {
@@ -231,9 +256,9 @@ fn rewrite(changes: &schema::RequestChanges) -> Rewrite {
             .iter()
             .map(|name| name.get().clone())
             .collect(),
-        strip_prefix: changes
+        strip: changes
             .strip_prefix
             .as_ref()
-            .map(|prefix| prefix.as_str().to_owned()),
+            .map_or(0, |prefix| prefix.as_str().matches('/').count()),
     }
 }

@@ -45,11 +45,15 @@ impl TextValue for HostPattern {
 
     fn parse(text: &str) -> Result<Self, Wrong> {
         let host = text.to_ascii_lowercase();
-        let is_v6 = host
+        let address = host
             .strip_prefix('[')
             .and_then(|rest| rest.strip_suffix(']'))
-            .is_some_and(is_ipv6);
-        if is_v6 || is_host_name(&host) {
+            .and_then(|address| address.parse::<std::net::Ipv6Addr>().ok());
+        if let Some(address) = address {
+            // The spelling that requests are compared in.
+            return Ok(Self::Exact(format!("[{address}]")));
+        }
+        if is_host_name(&host) {
             return Ok(Self::Exact(host));
         }
         match host.strip_prefix("*.") {
@@ -140,7 +144,10 @@ mod tests {
             HostPattern::parse("*.example.com"),
             Ok(HostPattern::Below("example.com".to_owned()))
         );
-        assert!(HostPattern::parse("[::1]").is_ok());
+        assert_eq!(
+            HostPattern::parse("[0:0::1]"),
+            Ok(HostPattern::Exact("[::1]".to_owned()))
+        );
         assert!(HostPattern::parse("127.0.0.1").is_ok());
     }
 

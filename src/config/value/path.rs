@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use super::{TextValue, Wrong, text_value, wrong};
+use crate::http_ext::path;
 
 /// Which paths a route takes: `/a/b` this one, `/a/{name}` any one segment, `/a/**` everything
 /// below and `/a` itself.
@@ -186,7 +187,18 @@ fn check_encodings(text: &str, segment: &str) -> Result<(), Wrong> {
             return Err(normalised(text, "an encoding in lower case"));
         }
     }
-    Ok(())
+    let path = format!("/{segment}");
+    match path::normalise(&path) {
+        Ok(normal) if normal == path => Ok(()),
+        Ok(normal) => Err(wrong(
+            format!("`{text}` has a character that paths have in encoded form only"),
+            format!("write `{normal}`"),
+        )),
+        Err(error) => Err(wrong(
+            format!("`{text}` would never match: {error}"),
+            "such requests are refused",
+        )),
+    }
 }
 
 fn normalised(text: &str, what: &str) -> Wrong {
@@ -274,6 +286,14 @@ mod tests {
             ("/%61", "`/%61` has an encoded `a`"),
             ("/%c3", "`/%c3` has an encoding in lower case"),
             ("/%zz", "`/%zz` has a `%` without two hexadecimal digits"),
+            (
+                "/a|b",
+                "`/a|b` has a character that paths have in encoded form only",
+            ),
+            (
+                "/a%2Fb",
+                "`/a%2Fb` would never match: the path has an encoded slash, or a backslash",
+            ),
             ("/a?b", "`/a?b` has a character that no path has: `?`"),
             ("/é", "`/é` is not ASCII"),
             ("/a*", "`/a*` has a wildcard within a segment"),

@@ -1,0 +1,34 @@
+use super::*;
+use crate::config::parse;
+
+/// The warnings of a configuration with these routes, as they are printed.
+fn warnings(routes: &str) -> String {
+    let text = format!("upstreams: {{}}\nroutes:\n{routes}");
+    let loaded = parse("test.yaml", text, &|_| None);
+    let loaded = loaded.unwrap_or_else(|report| panic!("{report:?}"));
+    lint(loaded).to_string()
+}
+
+#[test]
+fn a_route_behind_one_that_takes_all_of_it_is_shown_with_it() {
+    let shown = warnings(
+        "  - { name: all, match: { path: '/a/{id}', methods: [GET, POST] }, upstream: echo }\n\
+         \x20 - { name: some, match: { path: '/a/{name}', methods: [POST] }, upstream: echo }\n",
+    );
+    assert!(shown.contains("unreachable-route"), "{shown}");
+    assert!(
+        shown.contains("`some` never takes a request: `all` is asked first"),
+        "{shown}"
+    );
+    assert!(shown.contains("the route that takes them"), "{shown}");
+}
+
+#[test]
+fn routes_that_differ_are_not_warned_of() {
+    let shown = warnings(
+        "  - { match: { path: /a, methods: [GET] }, upstream: echo }\n\
+         \x20 - { match: { path: /a }, upstream: echo }\n\
+         \x20 - { match: { path: '/**' }, upstream: echo }\n",
+    );
+    assert!(!shown.contains("unreachable-route"), "{shown}");
+}

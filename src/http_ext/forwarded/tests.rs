@@ -1,0 +1,136 @@
+use std::net::SocketAddr;
+
+use super::*;
+use crate::http_ext::connection::Scheme;
+
+fn forwarding(peer: &str, scheme: Scheme) -> Forwarding {
+    let address = |text: &str| text.parse::<SocketAddr>().expect("an address");
+    Forwarding::new(&Connection {
+        peer: address(peer),
+        local: address("127.0.0.1:8443"),
+        scheme,
+        server_name: None,
+        worker: 0,
+    })
+}
+
+/// What these fields become, sorted, as `name: value`.
+fn written(peer: Peer, fields: &[(&'static str, &'static str)]) -> Vec<String> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in fields {
+        headers.append(*name, HeaderValue::from_static(value));
+    }
+    forwarding("192.0.2.1:5000", Scheme::Https).write(peer, &mut headers);
+    let line = |(name, value): (&HeaderName, &HeaderValue)| {
+        format!("{name}: {}", String::from_utf8_lossy(value.as_bytes()))
+    };
+    let mut lines: Vec<_> = headers.iter().map(line).collect();
+    lines.sort();
+    lines
+}
+
+const CLAIMS: [(&str, &str); 8] = [
+    ("host", "shop.example"),
+    ("forwarded", "for=6.6.6.6"),
+    ("x-forwarded-for", "6.6.6.6"),
+    ("x-forwarded-for", "7.7.7.7 ,8.8.8.8"),
+    ("x-forwarded-host", "outer.example"),
+    ("x-forwarded-port", "443"),
+    ("x-forwarded-proto", "http"),
+    ("x-other", "kept"),
+];
+
+#[test]
+fn the_word_of_a_stranger_is_replaced() {
+    assert_eq!(
+        written(Peer::Untrusted, &CLAIMS),
+        [
+            "forwarded: for=192.0.2.1;proto=https",
+            "host: shop.example",
+            "x-forwarded-for: 192.0.2.1",
+            "x-forwarded-host: shop.example",
+            "x-forwarded-port: 8443",
+            "x-forwarded-proto: https",
+            "x-other: kept",
+        ]
+    );
+}
+
+#[test]
+fn the_word_of_a_trusted_proxy_is_continued() {
+    assert_eq!(
+        written(Peer::Trusted, &CLAIMS),
+        [
+            "forwarded: for=6.6.6.6, for=192.0.2.1;proto=https",
+            "host: shop.example",
+            "x-forwarded-for: 6.6.6.6, 7.7.7.7, 8.8.8.8, 192.0.2.1",
+            "x-forwarded-host: outer.example",
+            "x-forwarded-port: 443",
+            "x-forwarded-proto: http",
+            "x-other: kept",
+        ]
+    );
+}
+
+#[test]
+fn a_trusted_proxy_that_says_nothing_is_spoken_for() {
+    let fields = [("host", "a")];
+    assert_eq!(
+        written(Peer::Trusted, &fields),
+        written(Peer::Untrusted, &fields)
+    );
+}
+
+#[test]
+fn without_a_host_nobody_claims_one() {
+    for peer in [Peer::Trusted, Peer::Untrusted] {
+        let lines = written(peer, &[]);
+        assert!(
+            !lines
+                .iter()
+                .any(|line| line.starts_with("x-forwarded-host"))
+        );
+    }
+    let claimed = written(Peer::Untrusted, &[("x-forwarded-host", "evil")]);
+    assert!(!claimed.iter().any(|line| line.contains("evil")));
+}
+
+#[test]
+fn ipv6_addresses_are_quoted_where_rfc_7239_asks_for_it() {
+    let mut headers = HeaderMap::new();
+    forwarding("[2001:db8::7]:5000", Scheme::Http).write(Peer::Untrusted, &mut headers);
+    assert_eq!(headers[FORWARDED], "for=\"[2001:db8::7]\";proto=http");
+    assert_eq!(headers[X_FORWARDED_FOR], "2001:db8::7");
+}
+
+#[test]
+fn a_list_of_hops_does_not_grow_without_a_bound() {
+    let forwarding = forwarding("192.0.2.1:5000", Scheme::Http);
+    let mut headers = HeaderMap::new();
+    for _ in 0..2 * MAX_HOPS {
+        forwarding.write(Peer::Trusted, &mut headers);
+    }
+    for name in [X_FORWARDED_FOR, FORWARDED] {
+        let value = headers[&name].to_str().expect("text");
+        assert_eq!(value.split(", ").count(), MAX_HOPS, "{name}");
+    }
+}
+
+#[test]
+fn each_proxy_adds_itself_to_via() {
+    let mut headers = HeaderMap::new();
+    headers.insert(VIA, HeaderValue::from_static("1.0 outer"));
+    for version in [Version::HTTP_10, Version::HTTP_11, Version::HTTP_2] {
+        via(&mut headers, version);
+    }
+    let values: Vec<_> = headers.get_all(VIA).iter().collect();
+    assert_eq!(
+        values,
+        [
+            "1.0 outer",
+            "1.0 sluicegate",
+            "1.1 sluicegate",
+            "2.0 sluicegate"
+        ]
+    );
+}
