@@ -63,7 +63,7 @@ fn routes(count: usize) -> Vec<RouteMatch> {
                     _ => Segment::Literal("items".to_owned()),
                 },
             ],
-            rest: number % 2 == 0,
+            rest: number.is_multiple_of(2),
         },
         ..RouteMatch::default()
     };

@@ -116,7 +116,6 @@ fn request_lines() -> Vec<Case> {
         case(Refused, "\0\0\0\0"),
         case(Refused, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"),
         case(Refused, b"\xff\xfe\xfd\r\n\r\n"),
-        line(Either(1), "OPTIONS * HTTP/1.1"),
         line(Either(1), "TRACE /c@ HTTP/1.1"),
         line(Refused, "CONNECT a:443 HTTP/1.1"),
         line(Refused, "CONNECT /c@ HTTP/1.1"),

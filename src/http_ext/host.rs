@@ -22,6 +22,9 @@ pub enum HostError {
     /// The request line, or `:authority`, names another host than Host does.
     #[error("Host differs from the host of the request's target")]
     Mismatch,
+    /// The target has another scheme than `http` or `https`.
+    #[error("the request's target is no http or https URL")]
+    Scheme,
     /// It is no host and port.
     #[error("Host is not a host with an optional port")]
     Invalid,
@@ -33,6 +36,9 @@ pub enum HostError {
 /// # Errors
 /// When there is none, or it is ambiguous or malformed.
 pub fn effective(parts: &Parts) -> Result<Cow<'_, str>, HostError> {
+    if !matches!(parts.uri.scheme_str(), None | Some("http" | "https")) {
+        return Err(HostError::Scheme);
+    }
     let mut fields = parts.headers.get_all(HOST).iter();
     let field = fields.next();
     if fields.next().is_some() {

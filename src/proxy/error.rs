@@ -42,6 +42,7 @@ impl From<HostError> for Error {
             HostError::Missing => "The request has no Host.",
             HostError::Several => "The request has more than one Host.",
             HostError::Mismatch => "Host differs from the host of the request's target.",
+            HostError::Scheme => "The request's target is no http or https URL.",
             HostError::Invalid => "Host is not a host with an optional port.",
         })
     }

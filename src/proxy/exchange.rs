@@ -36,6 +36,7 @@ pub(super) struct Exchange {
     client: Arc<Client>,
     client_ip: IpAddr,
     method: Method,
+    version: Version,
     accept: Option<HeaderValue>,
     started: Timestamp,
     route: Option<Arc<Route>>,
@@ -51,7 +52,6 @@ pub(super) struct Exchange {
 #[derive(Debug)]
 struct Logged {
     uri: Uri,
-    version: Version,
     host: Option<HeaderValue>,
     referer: Option<HeaderValue>,
     user_agent: Option<HeaderValue>,
@@ -74,6 +74,7 @@ impl Exchange {
                 .is_some()
                 .then(|| Box::new(Logged::new(request))),
             method: request.method().clone(),
+            version: request.version(),
             accept: request.headers().get(header::ACCEPT).cloned(),
             started: gateway.clock.now(),
             gateway,
@@ -140,7 +141,13 @@ impl Exchange {
                 .complaints
                 .report(self.started, running.upstream.name(), error);
         }
-        respond::error(error, self.accept.as_ref())
+        let mut response = respond::error(error, self.accept.as_ref());
+        // Nobody knows for certain where a request ends that is refused for its head.
+        if matches!(error, Error::Request { .. }) && self.version <= Version::HTTP_11 {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(header::CONNECTION, close);
+        }
+        response
     }
 
     /// Finds the route that takes the request.
@@ -202,7 +209,7 @@ impl Exchange {
                 .uri
                 .path_and_query()
                 .map_or(b"", |target| target.as_str().as_bytes()),
-            version: logged.version,
+            version: self.version,
             status: status.as_u16(),
             bytes: self.sent,
             duration,
@@ -242,7 +249,6 @@ impl Logged {
         let field = |name| request.headers().get(name).cloned();
         Logged {
             uri: request.uri().clone(),
-            version: request.version(),
             host: field(header::HOST),
             referer: field(header::REFERER),
             user_agent: field(header::USER_AGENT),

@@ -65,9 +65,9 @@ impl Endpoint {
 
     /// Sends `request` and waits for the head of the response.
     ///
-    /// A connection that was idle may be closed by the upstream just as the request is written. Then
+    /// A connection that was kept may be closed by the upstream just as the request is written. Then
     /// nothing was processed if hyper hands the request back; and a request that is safe to repeat
-    /// (RFC 9110 section 9.2.2) and has no body is sent once more when it does not.
+    /// (RFC 9110 section 9.2.2) and has no body is sent again when it does not.
     pub(super) async fn send(
         &self,
         worker: usize,
@@ -75,9 +75,7 @@ impl Endpoint {
         timeouts: &Timeouts,
     ) -> Result<(Response<Incoming>, Lease), Unsent> {
         while let Some(lease) = self.pool.take(worker) {
-            let spare = Some(&request)
-                .filter(|_| lease.suspect)
-                .and_then(repeatable);
+            let spare = repeatable(&request);
             match self.exchange(lease, request, timeouts).await {
                 Ok(done) => return Ok(done),
                 Err(Unsent {
@@ -97,7 +95,7 @@ impl Endpoint {
         }
         match self.target.connect(timeouts.connect).await {
             Ok(sender) => {
-                let lease = self.pool.adopt(worker, sender);
+                let lease = self.pool.lease(worker, sender);
                 self.exchange(lease, request, timeouts).await
             }
             Err(error) => Err(Unsent {

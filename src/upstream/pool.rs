@@ -37,8 +37,6 @@ pub struct Lease {
     pub(super) sender: SendRequest<RequestBody>,
     pool: Arc<Pool>,
     worker: usize,
-    /// Whether it was idle for long enough that the upstream may be closing it at this moment.
-    pub(super) suspect: bool,
 }
 
 impl Pool {
@@ -53,34 +51,23 @@ impl Pool {
     pub(super) fn take(self: &Arc<Self>, worker: usize) -> Option<Lease> {
         let mut idle = self.workers[worker].lock();
         loop {
-            let Idle { sender, since } = idle.pop()?;
+            let Idle { sender, .. } = idle.pop()?;
             if sender.is_ready() {
-                let now = self.sweeps.load(Ordering::Relaxed);
-                return Some(self.lease(worker, sender, since != now));
+                return Some(self.lease(worker, sender));
             }
         }
     }
 
-    /// A lease on a connection that was just opened.
-    pub(super) fn adopt(
+    /// A lease on `sender`, which nobody else uses.
+    pub(super) fn lease(
         self: &Arc<Self>,
         worker: usize,
         sender: SendRequest<RequestBody>,
-    ) -> Lease {
-        self.lease(worker, sender, false)
-    }
-
-    fn lease(
-        self: &Arc<Self>,
-        worker: usize,
-        sender: SendRequest<RequestBody>,
-        suspect: bool,
     ) -> Lease {
         Lease {
             sender,
             pool: Arc::clone(self),
             worker,
-            suspect,
         }
     }
 
