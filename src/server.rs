@@ -3,7 +3,7 @@
 //! N workers are N threads, each with a single-threaded runtime and its own socket for every listener,
 //! so that a request never changes threads. What becomes of a request is the service's business: this
 //! layer knows no routes and no limits. Sockets live as long as the server; a reload changes certificates
-//! (see [`tls::Tls::reload`]) and whatever the service looks up.
+//! (see [`tls::Tls::adopt`]) and whatever the service looks up.
 
 mod acceptor;
 mod activity;

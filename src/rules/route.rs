@@ -111,7 +111,8 @@ impl Router {
     }
 
     /// The place of the route that takes `head`. An exact host goes before a wildcard, a longer
-    /// wildcard before a shorter, any of them before none; then see [`Rank`].
+    /// wildcard before a shorter, any of them before none; then by rank: an exact path before a captured one, that before a
+    /// prefix, longer before shorter, more conditions before fewer, and the order of the file.
     pub fn find(&self, head: &Head<'_>) -> Option<usize> {
         self.hosts(head.host)
             .find_map(|paths| self.find_in(paths, head))
