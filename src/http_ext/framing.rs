@@ -1,4 +1,4 @@
-//! What a head must not say, beyond what hyper refuses by itself: anything after which two servers
+//! What a head must not say, a request's and a response's, beyond what hyper refuses by itself: anything after which two servers
 //! may disagree on where the request ends, or on what it is.
 
 use http::header::{CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING};
@@ -67,17 +67,44 @@ fn check_transfer_encoding(version: Version, headers: &HeaderMap) -> Result<(), 
             "The request has both Transfer-Encoding and Content-Length.",
         );
     }
-    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
-    let chunked = codings
-        .next()
-        .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"chunked"));
-    match (chunked, codings.next()) {
-        (true, None) => Ok(()),
-        _ => wrong(
+    match is_chunked_alone(headers) {
+        true => Ok(()),
+        false => wrong(
             StatusCode::NOT_IMPLEMENTED,
             "Only the transfer coding chunked is supported.",
         ),
     }
+}
+
+fn is_chunked_alone(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let is_chunked = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"chunked");
+    codings.next().is_some_and(is_chunked) && codings.next().is_none()
+}
+
+/// Checks the head of an upstream's response to a request of this proxy's, which never asks for another
+/// protocol or coding.
+///
+/// # Errors
+/// Says why it cannot be passed on: its end, or its content, would be another to the client.
+pub fn check_response(status: StatusCode, headers: &HeaderMap) -> Result<(), &'static str> {
+    if status == StatusCode::SWITCHING_PROTOCOLS {
+        return Err("the response switches protocols unasked");
+    }
+    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
+    let length = lengths.next();
+    if lengths.next().is_some() || length.is_some_and(|value| value.as_bytes().contains(&b',')) {
+        return Err("the response has more than one Content-Length");
+    }
+    if headers.contains_key(TRANSFER_ENCODING) {
+        if length.is_some() {
+            return Err("the response has both Transfer-Encoding and Content-Length");
+        }
+        if !is_chunked_alone(headers) {
+            return Err("the response has a transfer coding other than chunked");
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -179,5 +206,32 @@ mod tests {
         assert_eq!(post(&[("expect", "200-ok")]), 417);
         assert_eq!(post(&[("expect", "100-continue"), ("expect", "x")]), 417);
         assert_eq!(post(&[("expect", "")]), 417);
+    }
+
+    #[test]
+    fn a_response_that_the_client_would_read_otherwise_is_not_passed_on() {
+        let response = |status, fields: &[(&'static str, &'static str)]| {
+            let field = |&(name, value)| {
+                let name = http::HeaderName::from_static(name);
+                (name, HeaderValue::from_static(value))
+            };
+            let mut headers = HeaderMap::new();
+            fields
+                .iter()
+                .map(field)
+                .for_each(|(name, value)| _ = headers.append(name, value));
+            let status = StatusCode::from_u16(status).expect("a status");
+            check_response(status, &headers).is_ok()
+        };
+        let (length, chunked) = (("content-length", "5"), ("transfer-encoding", "chunked"));
+        assert!(response(200, &[]));
+        assert!(response(200, &[length]));
+        assert!(response(200, &[chunked]));
+        assert!(!response(101, &[]));
+        assert!(!response(200, &[length, chunked]));
+        assert!(!response(200, &[length, length]));
+        assert!(!response(200, &[("content-length", "5, 5")]));
+        assert!(!response(200, &[chunked, chunked]));
+        assert!(!response(200, &[("transfer-encoding", "gzip, chunked")]));
     }
 }

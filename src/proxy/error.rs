@@ -14,7 +14,7 @@ pub enum Error {
     /// The request breaks a rule of HTTP, or has a path that cannot be normalised safely.
     #[error("{reason}")]
     Request {
-        /// 400, 405, 417, 501 and the like.
+        /// 400, 417, 501 and the like.
         status: StatusCode,
         /// What is wrong with it.
         reason: &'static str,
@@ -101,7 +101,9 @@ impl Error {
                 U::Tls { .. } => "No TLS connection to the upstream could be made.",
                 U::ConnectTimeout { .. } => "The upstream accepted no connection in time.",
                 U::Closed { .. } => "The upstream closed the connection without a response.",
-                U::Invalid { .. } => "The upstream's response is not valid HTTP.",
+                U::Invalid { .. } | U::Unusable { .. } => {
+                    "The upstream's response is not valid HTTP."
+                }
                 U::ResponseTimeout { .. } => "The upstream sent no response in time.",
                 U::RequestBody(_) => match error.request_body() {
                     Some(RequestBodyError::TooLarge) => "The request body is larger than allowed.",

@@ -12,6 +12,7 @@ use super::connect::Target;
 use super::pool::{Lease, Pool};
 use super::{EndpointSpec, Error, Timeouts};
 use crate::http_ext::body::RequestBody;
+use crate::http_ext::framing;
 
 /// An endpoint and its pool.
 #[derive(Debug)]
@@ -113,7 +114,18 @@ impl Endpoint {
     ) -> Result<(Response<Incoming>, Lease), Unsent> {
         let response = lease.sender.try_send_request(request);
         match timeout(timeouts.response, response).await {
-            Ok(Ok(response)) => Ok((response, lease)),
+            Ok(Ok(response)) => {
+                match framing::check_response(response.status(), response.headers()) {
+                    Ok(()) => Ok((response, lease)),
+                    Err(what) => Err(Unsent {
+                        request: None,
+                        error: Error::Unusable {
+                            endpoint: self.target.label.clone(),
+                            what,
+                        },
+                    }),
+                }
+            }
             Ok(Err(mut failure)) => Err(Unsent {
                 request: failure.take_message(),
                 error: Error::exchange(&self.target.label, failure.into_error()),

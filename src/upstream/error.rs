@@ -57,6 +57,14 @@ pub enum Error {
         /// What hyper said.
         source: hyper::Error,
     },
+    /// What came is HTTP, but cannot be passed on.
+    #[error("{endpoint}: {what}")]
+    Unusable {
+        /// The endpoint.
+        endpoint: String,
+        /// Why not.
+        what: &'static str,
+    },
     /// No response head within `timeouts.response`.
     #[error("{endpoint}: no response within {after:?} (timeouts.response)")]
     ResponseTimeout {
