@@ -150,14 +150,29 @@ fn hexadecimal(digit: u8) -> Option<u8> {
 }
 
 /// RFC 3986 section 2.3.
-fn is_unreserved(byte: u8) -> bool {
+const fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
 /// What may stand in a segment as it is: `pchar` of RFC 3986 section 3.3, but for encodings.
 fn is_segment_byte(byte: u8) -> bool {
-    is_unreserved(byte) || b"!$&'()*+,;=:@".contains(&byte)
+    SEGMENT_BYTES[usize::from(byte)]
 }
+
+/// Every byte of every path is looked up here.
+static SEGMENT_BYTES: [bool; 256] = {
+    let mut bytes = [false; 256];
+    let mut byte = 0;
+    while byte < 128 {
+        bytes[byte] = is_unreserved(byte as u8)
+            || matches!(
+                byte as u8,
+                b'!' | b'$' | b'&'..=b',' | b';' | b'=' | b':' | b'@'
+            );
+        byte += 1;
+    }
+    bytes
+};
 
 fn remove_dots(path: &str) -> Result<String, PathError> {
     let mut kept: Vec<&str> = Vec::new();
