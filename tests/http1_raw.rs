@@ -116,7 +116,6 @@ fn request_lines() -> Vec<Case> {
         case(Refused, "\0\0\0\0"),
         case(Refused, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"),
         case(Refused, b"\xff\xfe\xfd\r\n\r\n"),
-        line(Either(1), "OPTIONS * HTTP/1.1"),
         line(Either(1), "TRACE /c@ HTTP/1.1"),
         line(Refused, "CONNECT a:443 HTTP/1.1"),
         line(Refused, "CONNECT /c@ HTTP/1.1"),
@@ -982,6 +981,16 @@ fn replace(text: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     }
     result.extend_from_slice(rest);
     result
+}
+
+#[test]
+fn options_for_the_server_as_a_whole_keep_their_target() {
+    let origin = Origin::plain();
+    let gateway = Gateway::start(&config(&origin));
+    let answer =
+        Connection::open(gateway.address()).exchange("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(answer.status, 200);
+    assert_eq!(origin.only_request().target, "*");
 }
 
 #[test]
