@@ -984,6 +984,16 @@ fn replace(text: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
 }
 
 #[test]
+fn options_for_the_server_as_a_whole_keep_their_target() {
+    let origin = Origin::plain();
+    let gateway = Gateway::start(&config(&origin));
+    let answer =
+        Connection::open(gateway.address()).exchange("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(answer.status, 200);
+    assert_eq!(origin.only_request().target, "*");
+}
+
+#[test]
 fn a_client_that_closes_its_sending_half_gets_its_answer() {
     let origin = Origin::plain();
     let gateway = Gateway::start(&config(&origin));
