@@ -23,6 +23,8 @@ import urllib.request
 
 HERE = pathlib.Path(__file__).parent
 PROXY_CORE, LOAD_CORE = "0", "1"
+# Runs until one is whole.
+TRIES = 5
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -117,9 +119,7 @@ class Bench:
             for case, (pid, port) in self.running.items():
                 # Fills caches and pools, and spends what came back to buckets since the last round.
                 load(port, 1)
-                result = measure(pid, port, seconds)
-                check(case, result)
-                results[case].append(result)
+                results[case].append(measure_well(case, pid, port, seconds))
             print(f"round {number + 1} of {rounds}", file=sys.stderr)
         return results
 
@@ -170,6 +170,18 @@ def answers(port):
         return False
 
 
+def measure_well(case, pid, port, seconds):
+    """A run in which the proxy did the work that is compared: a machine that stands still for a moment makes
+    requests time out, and such a run is made again."""
+    for _ in range(TRIES):
+        result = measure(pid, port, seconds)
+        refused = result["refused"] / result["requests"]
+        right = refused > 0.9 if case[0] == "refuse" else refused == 0
+        if right and not result["broken"]:
+            return result
+    sys.exit(f"{case}: {refused:.1%} refused, {result['broken']} broken: {result}")
+
+
 def measure(pid, port, seconds):
     """One run of load against a proxy, with the CPU time that the proxy took."""
     before = cpu_seconds(pid)
@@ -187,14 +199,6 @@ def load(port, seconds):
         [*command, f"http://127.0.0.1:{port}"], capture_output=True, text=True, timeout=seconds + 30, check=True
     )
     return json.loads(output.stdout.splitlines()[-1])
-
-
-def check(case, result):
-    """Ends the run when a proxy did not do the work that is compared."""
-    refused = result["refused"] / result["requests"]
-    right = refused > 0.9 if case[0] == "refuse" else refused == 0
-    if result["broken"] or not right:
-        sys.exit(f"{case}: {refused:.1%} refused, {result['broken']} broken: {result}")
 
 
 def cpu_seconds(pid):
