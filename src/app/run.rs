@@ -61,6 +61,8 @@ impl Failure {
 /// # Errors
 /// When it cannot start; then nothing has been served.
 pub fn run(source: Source) -> Result<(), Failure> {
+    // Before the file is read: what changes from now on is noticed.
+    let watch = Watch::new(source.file().into_iter().map(Into::into).collect());
     let compiled = source
         .compile()
         .map_err(|report| Failure::Config(Box::new(report)))?;
@@ -72,7 +74,7 @@ pub fn run(source: Source) -> Result<(), Failure> {
         .block_on(async { Signals::new() })
         .map_err(Failure::system("signals"))?;
     let process = Process::start(source, compiled)?;
-    process.serve(&runtime, signals);
+    process.serve(&runtime, signals, watch);
     Ok(())
 }
 
@@ -140,8 +142,8 @@ impl Process {
         })
     }
 
-    fn serve(mut self, runtime: &Runtime, mut signals: Signals) {
-        runtime.block_on(self.watch(&mut signals));
+    fn serve(mut self, runtime: &Runtime, mut signals: Signals, watch: Watch) {
+        runtime.block_on(self.watch(&mut signals, watch));
         let shutdown = self.reloader.shutdown();
         self.readiness.set(State::Draining);
         tracing::info!(delay = ?shutdown.delay, deadline = ?shutdown.deadline, "draining");
@@ -169,10 +171,9 @@ impl Process {
     }
 
     /// Reloads and does the chores until the process is told to end.
-    async fn watch(&mut self, signals: &mut Signals) {
-        let mut watch = Watch::new(self.reloader.files());
-        let mut second = interval(Duration::from_secs(1));
-        second.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    async fn watch(&mut self, signals: &mut Signals, mut watch: Watch) {
+        watch.set_files(self.reloader.files());
+        tokio::spawn(chores(Arc::clone(&self.clock), Arc::clone(&self.gateway)));
         loop {
             tokio::select! {
                 command = signals.next() => match command {
@@ -181,7 +182,6 @@ impl Process {
                     Command::Reopen => self.access_log.iter().for_each(|log| log.reopen()),
                 },
                 () = watch.changed() => self.reload(&mut watch).await,
-                _ = second.tick() => self.chores(),
             }
         }
     }
@@ -190,13 +190,6 @@ impl Process {
         self.reloader.reload(&self.gateway).await;
         watch.set_files(self.reloader.files());
     }
-
-    fn chores(&self) {
-        self.clock.resync();
-        for running in &self.gateway.snapshot().upstreams {
-            running.upstream.sweep();
-        }
-    }
 }
 
 /// The commit that this was built from, where the build said so.
@@ -204,6 +197,19 @@ const REVISION: &str = match option_env!("SLUICEGATE_REVISION") {
     Some(revision) => revision,
     None => "unknown",
 };
+
+/// What has to be done once a second. A task of its own: a tick would cut off a wait for changed files.
+async fn chores(clock: Arc<Clock>, gateway: Arc<Gateway>) {
+    let mut second = interval(Duration::from_secs(1));
+    second.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        second.tick().await;
+        clock.resync();
+        for running in &gateway.snapshot().upstreams {
+            running.upstream.sweep();
+        }
+    }
+}
 
 async fn told_to_end(signals: &mut Signals) {
     while signals.next().await != Command::End {}

@@ -78,7 +78,15 @@ impl Watch {
                 }
             }
         }
-        self.seen = stamps(&files);
+        // A file that stays keeps its stamp: it may have changed again since it was read.
+        self.seen = files
+            .iter()
+            .zip(stamps(&files))
+            .map(|(file, now)| {
+                let known = self.files.iter().position(|old| old == file);
+                known.map_or(now, |at| self.seen[at].clone())
+            })
+            .collect();
         self.files = files;
     }
 
