@@ -1,6 +1,7 @@
 //! Which route a request takes, and whose buckets it is charged to: matchers, routes, keys, compiled
 //! from a configuration and pure over the heads of requests. No store and no socket is known here.
 
+mod cookie;
 mod descriptor;
 mod matcher;
 mod query;
@@ -38,4 +39,37 @@ pub struct Head<'a> {
 /// The segments of a path; a trailing slash makes an empty last one.
 fn segments(path: &str) -> std::str::Split<'_, char> {
     path.strip_prefix('/').unwrap_or(path).split('/')
+}
+
+/// What a request has of something that has a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found<T> {
+    /// This, once or several times.
+    One(T),
+    /// Nothing.
+    Missing,
+    /// Different things, of which nobody knows which one the upstream will use.
+    Several,
+}
+
+impl<T: PartialEq> Found<T> {
+    fn among(mut values: impl Iterator<Item = T>) -> Self {
+        let Some(first) = values.next() else {
+            return Self::Missing;
+        };
+        match values.all(|value| value == first) {
+            true => Self::One(first),
+            false => Self::Several,
+        }
+    }
+}
+
+impl<T> Found<T> {
+    fn map<U>(self, change: impl FnOnce(T) -> U) -> Found<U> {
+        match self {
+            Self::One(value) => Found::One(change(value)),
+            Self::Missing => Found::Missing,
+            Self::Several => Found::Several,
+        }
+    }
 }

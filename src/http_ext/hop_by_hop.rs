@@ -16,8 +16,19 @@ static HOP_BY_HOP: [HeaderName; 7] = [
     header::PROXY_AUTHORIZATION,
 ];
 
-/// What frames or routes a message: no sender has it removed by naming it in `Connection`.
-static KEPT: [HeaderName; 3] = [header::HOST, header::CONTENT_LENGTH, TE];
+/// What frames or routes a message, and by what proxies say whom they speak for: nobody has it removed by
+/// naming it in `Connection`, not even through a trusted proxy that passes `Connection` on.
+static KEPT: [HeaderName; 9] = [
+    header::HOST,
+    header::CONTENT_LENGTH,
+    TE,
+    header::FORWARDED,
+    header::VIA,
+    HeaderName::from_static("x-forwarded-for"),
+    HeaderName::from_static("x-forwarded-host"),
+    HeaderName::from_static("x-forwarded-port"),
+    HeaderName::from_static("x-forwarded-proto"),
+];
 
 /// Options of `Connection` that name no field beyond those that are removed anyway.
 const PLAIN_OPTIONS: [&str; 4] = ["keep-alive", "close", "upgrade", "te"];
@@ -140,13 +151,29 @@ mod tests {
     #[test]
     fn nobody_has_framing_or_routing_removed_by_naming_it() {
         let fields = [
-            ("connection", "host, content-length, x-forwarded-for, close"),
+            ("connection", "host, content-length, close"),
             ("host", "a"),
             ("content-length", "5"),
-            ("x-forwarded-for", "1.2.3.4"),
         ];
-        // Those of this proxy are written afterwards.
         assert_eq!(names_left(&fields), ["content-length", "host"]);
+    }
+
+    #[test]
+    fn nobody_has_removed_what_trusted_proxies_say_of_them() {
+        let fields = [
+            (
+                "connection",
+                "X-Forwarded-For, x-forwarded-host, x-forwarded-port, x-forwarded-proto, Via, Forwarded",
+            ),
+            ("forwarded", "for=1.2.3.4"),
+            ("via", "1.1 a"),
+            ("x-forwarded-for", "1.2.3.4"),
+            ("x-forwarded-host", "a"),
+            ("x-forwarded-port", "443"),
+            ("x-forwarded-proto", "https"),
+        ];
+        let said: Vec<&str> = fields[1..].iter().map(|(name, _)| *name).collect();
+        assert_eq!(names_left(&fields), said);
     }
 
     #[test]

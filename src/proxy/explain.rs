@@ -98,7 +98,6 @@ fn course(snapshot: &Snapshot, head: &Head<'_>, now: Timestamp) -> Course {
         host: head.host.to_owned(),
         path: head.path.to_owned(),
         others: others
-            .filter(|(place, _)| found.is_none_or(|found| *place < found))
             .map(|(place, mismatch)| (Arc::clone(&snapshot.routes[place].name), mismatch))
             .collect(),
         route: found.map(|_| Arc::clone(&route.name)),
@@ -179,11 +178,8 @@ impl Step {
 
     fn write(&self, now: Timestamp, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "limit     {} ({})", self.policy, self.algorithm)?;
-        for Described { part, value } in &self.key {
-            match value {
-                Some(value) => writeln!(f, "  key     {part} = {value}")?,
-                None => writeln!(f, "  key     {part} is missing")?,
-            }
+        for part in &self.key {
+            writeln!(f, "  key     {part}")?;
         }
         match &self.says {
             Says::Skips => writeln!(f, "  says    does not apply without its key"),

@@ -1,15 +1,18 @@
 //! Whose bucket a request is charged to: parts of the request, hashed one after the other.
 //!
-//! No text is built on the way. A part that is given twice (two fields of one name, two cookies, two
-//! parameters) counts as missing, and so does one that is empty: an upstream may use either, and nobody
-//! shall get a fresh bucket by adding another.
+//! Two requests that an upstream may take for one client are one key: parts are spelled one way before
+//! they are hashed. What is given with different values (two fields of one name, two cookies, two
+//! parameters) has no bucket: the upstream may use either, and every other one would be a fresh bucket.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::header::{COOKIE, HeaderMap, HeaderName};
+use http::Method;
+use http::header::{AUTHORIZATION, HeaderName};
 
-use super::{Head, PathForm, query, segments};
+use super::cookie::cookie;
+use super::{Found, Head, PathForm, query, segments};
 use crate::limiter::{Fingerprint, KeyHasher, Secret};
 
 /// A part of a request that can be in a key.
@@ -20,11 +23,11 @@ pub enum KeyPart {
         /// How many bits.
         ipv6_prefix: u8,
     },
-    /// The only value of this field, unless it is empty.
+    /// The value of this field, unless it is empty.
     Header(HeaderName),
-    /// The only value of this cookie, without quotes around it, unless it is empty.
+    /// The value of this cookie, decoded, unless it is empty.
     Cookie(String),
-    /// The only value of this parameter, unless it is empty.
+    /// The value of this parameter, decoded, unless it is empty.
     Query(String),
     /// A segment of the path.
     Segment {
@@ -35,7 +38,7 @@ pub enum KeyPart {
     },
     /// The whole path, in the form that all paths share that are one to the route.
     Path(PathForm),
-    /// The method.
+    /// The method. All that HTTP does not define itself count as one.
     Method,
     /// The host.
     Host,
@@ -73,7 +76,7 @@ pub enum Key {
     Bucket(Fingerprint),
     /// The limit does not apply.
     Skip,
-    /// The limit refuses.
+    /// The limit refuses: a part is missing that must not be, or given with different values.
     Refuse,
 }
 
@@ -82,8 +85,8 @@ pub enum Key {
 pub struct Described {
     /// What it is, as the configuration writes it.
     pub part: String,
-    /// Its value; `None` where it is missing.
-    pub value: Option<String>,
+    /// Its value, short and printable.
+    pub value: Found<String>,
 }
 
 /// The kind under which a part that is missing, and shared, is hashed.
@@ -103,27 +106,36 @@ impl Descriptor {
         }
     }
 
-    /// The bucket of this request. Allocates nothing, but for parameters that need decoding.
+    /// The bucket of this request. Allocates only where something has to be decoded or folded.
     pub fn fingerprint(&self, secret: &Secret, head: &Head<'_>) -> Key {
         let mut hasher = secret.hasher();
         for part in &self.parts {
-            if part.feed(part.kind(), head, &mut hasher) {
-                continue;
-            }
-            match &self.on_missing {
-                OnMissingKey::Part(other) => self.stand_in(other, head, &mut hasher),
-                OnMissingKey::Skip => return Key::Skip,
-                OnMissingKey::Refuse => return Key::Refuse,
-                OnMissingKey::Shared => hasher.part(MISSING, b""),
+            let found = match part.feed(part.kind(), head, &mut hasher) {
+                Found::Missing => match &self.on_missing {
+                    OnMissingKey::Part(other) => self.stand_in(other, head, &mut hasher),
+                    OnMissingKey::Skip => return Key::Skip,
+                    OnMissingKey::Refuse => return Key::Refuse,
+                    OnMissingKey::Shared => {
+                        hasher.part(MISSING, b"");
+                        Found::One(())
+                    }
+                },
+                found => found,
+            };
+            if found == Found::Several {
+                return Key::Refuse;
             }
         }
         Key::Bucket(hasher.finish())
     }
 
-    fn stand_in(&self, other: &KeyPart, head: &Head<'_>, hasher: &mut KeyHasher) {
-        if !other.feed(STAND_IN + other.kind(), head, hasher) {
-            let address = self.last_resort();
-            address.feed(STAND_IN + address.kind(), head, hasher);
+    fn stand_in(&self, other: &KeyPart, head: &Head<'_>, hasher: &mut KeyHasher) -> Found<()> {
+        match other.feed(STAND_IN + other.kind(), head, hasher) {
+            Found::Missing => {
+                let address = self.last_resort();
+                address.feed(STAND_IN + address.kind(), head, hasher)
+            }
+            found => found,
         }
     }
 
@@ -144,10 +156,10 @@ impl Descriptor {
             }
             for part in chain {
                 let value = part.text(head);
-                let is_there = value.is_some();
+                let is_missing = value == Found::Missing;
                 let part = part.to_string();
                 described.push(Described { part, value });
-                if is_there {
+                if !is_missing {
                     break;
                 }
             }
@@ -157,9 +169,12 @@ impl Descriptor {
 }
 
 impl KeyPart {
-    /// Hashes the part under `kind`; false if it is missing.
-    fn feed(&self, kind: u8, head: &Head<'_>, hasher: &mut KeyHasher) -> bool {
-        self.with(head, |value| hasher.part(kind, value)).is_some()
+    /// Hashes the part under `kind`.
+    fn feed(&self, kind: u8, head: &Head<'_>, hasher: &mut KeyHasher) -> Found<()> {
+        self.with(head, |value| match self {
+            Self::Header(name) if *name == AUTHORIZATION => feed_credentials(kind, value, hasher),
+            _ => hasher.part(kind, value),
+        })
     }
 
     /// So that a field that says `1.2.3.4` is not that address.
@@ -178,45 +193,47 @@ impl KeyPart {
         }
     }
 
-    /// Gives the value to `take`, unless it is missing.
-    fn with<T>(&self, head: &Head<'_>, take: impl FnOnce(&[u8]) -> T) -> Option<T> {
-        match self {
-            Self::ClientIp { ipv6_prefix } => Some(match head.client_ip {
-                IpAddr::V4(address) => take(&address.octets()),
-                IpAddr::V6(address) => {
-                    let mask = u128::MAX << (128 - u32::from((*ipv6_prefix).clamp(1, 128)));
-                    take(&(address.to_bits() & mask).to_be_bytes())
-                }
-            }),
-            Self::Header(name) => {
-                let mut values = head.headers.get_all(name).iter();
-                let value = values.next().filter(|value| !value.is_empty())?;
-                values.next().is_none().then(|| take(value.as_bytes()))
+    /// Gives the value to `take`, in the one spelling that stands for all.
+    fn with<T>(&self, head: &Head<'_>, take: impl FnOnce(&[u8]) -> T) -> Found<T> {
+        let value = match self {
+            Self::ClientIp { ipv6_prefix } => {
+                return Found::One(match head.client_ip {
+                    IpAddr::V4(address) => take(&address.octets()),
+                    IpAddr::V6(address) => {
+                        let mask = u128::MAX << (128 - u32::from((*ipv6_prefix).clamp(1, 128)));
+                        take(&(address.to_bits() & mask).to_be_bytes())
+                    }
+                });
             }
-            Self::Cookie(name) => cookie(head.headers, name).map(take),
-            Self::Query(name) => query::only(head.query, name, |value| {
-                (!value.is_empty()).then(|| take(value.as_bytes()))
-            })
-            .flatten(),
-            Self::Segment { place, form } => segments(head.path)
-                .nth(*place)
-                .map(|text| take(form.fold(text).as_bytes())),
-            Self::Path(form) => Some(take(form.canonical(head.path).as_bytes())),
-            Self::Method => Some(take(head.method.as_str().as_bytes())),
-            Self::Host => Some(take(head.host.as_bytes())),
-            Self::Route(name) => Some(take(name.as_bytes())),
-            Self::Constant => Some(take(b"")),
+            Self::Header(name) => Found::among(head.headers.get_all(name).iter())
+                .map(|value| Cow::Borrowed(value.as_bytes())),
+            Self::Cookie(name) => cookie(head.headers, name),
+            Self::Query(name) => query::parameter(head.query, name).map(bytes),
+            Self::Segment { place, form } => match segments(head.path).nth(*place) {
+                Some(segment) => Found::One(bytes(form.fold(segment))),
+                None => Found::Missing,
+            },
+            Self::Path(form) => Found::One(bytes(form.canonical(head.path))),
+            Self::Method => return Found::One(take(method(head.method).as_bytes())),
+            Self::Host => return Found::One(take(head.host.as_bytes())),
+            Self::Route(name) => return Found::One(take(name.as_bytes())),
+            Self::Constant => return Found::One(take(b"")),
+        };
+        match value {
+            Found::One(value) if value.is_empty() => Found::Missing,
+            value => value.map(|value| take(&value)),
         }
     }
 
-    fn text(&self, head: &Head<'_>) -> Option<String> {
+    fn text(&self, head: &Head<'_>) -> Found<String> {
         match (self, head.client_ip) {
-            (Self::ClientIp { .. }, IpAddr::V4(address)) => Some(address.to_string()),
+            (Self::ClientIp { .. }, IpAddr::V4(address)) => Found::One(address.to_string()),
             (Self::ClientIp { ipv6_prefix }, IpAddr::V6(address)) => {
-                let net = ipnet::Ipv6Net::new(address, *ipv6_prefix).ok()?;
-                Some(net.trunc().to_string())
+                let net = ipnet::Ipv6Net::new(address, (*ipv6_prefix).clamp(1, 128));
+                let net = net.expect("a prefix of 1 to 128 bits").trunc();
+                Found::One(net.to_string())
             }
-            _ => self.with(head, |value| String::from_utf8_lossy(value).into_owned()),
+            _ => self.with(head, |value| shown(&String::from_utf8_lossy(value))),
         }
     }
 }
@@ -239,28 +256,69 @@ impl std::fmt::Display for KeyPart {
     }
 }
 
-/// The only cookie called `name` (RFC 6265 section 4.2), unless it is empty. Quotes around a value are
-/// none of it to many servers, and none of it here.
-fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a [u8]> {
-    let mut values = headers
-        .get_all(COOKIE)
-        .iter()
-        .flat_map(|field| field.as_bytes().split(|&byte| byte == b';'))
-        .filter_map(|pair| {
-            pair.trim_ascii()
-                .strip_prefix(name.as_bytes())?
-                .strip_prefix(b"=")
-        })
-        .map(unquote);
-    let value = values.next().filter(|value| !value.is_empty())?;
-    values.next().is_none().then_some(value)
+/// As `explain` shows it.
+impl std::fmt::Display for Described {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let part = &self.part;
+        match &self.value {
+            Found::One(value) => write!(f, "{part} = {value}"),
+            Found::Missing => write!(f, "{part} is missing"),
+            Found::Several => write!(f, "{part} is given with different values"),
+        }
+    }
 }
 
-fn unquote(value: &[u8]) -> &[u8] {
-    let inner = value
-        .strip_prefix(b"\"")
-        .and_then(|value| value.strip_suffix(b"\""));
-    inner.unwrap_or(value)
+fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
+    match text {
+        Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+    }
+}
+
+/// Schemes have no case, and any number of spaces stands behind them (RFC 9110 section 11.4).
+fn feed_credentials(kind: u8, value: &[u8], hasher: &mut KeyHasher) {
+    let space = value.iter().position(|&byte| byte == b' ');
+    let (scheme, credentials) = value.split_at(space.unwrap_or(value.len()));
+    let mut lower = [0; 16];
+    match lower.get_mut(..scheme.len()) {
+        Some(lower) => {
+            lower.copy_from_slice(scheme);
+            lower.make_ascii_lowercase();
+            hasher.part(kind, lower);
+        }
+        None => hasher.part(kind, scheme),
+    }
+    hasher.part(kind, credentials.trim_ascii());
+}
+
+/// Clients may invent methods, but no buckets with them.
+fn method(method: &Method) -> &str {
+    match *method {
+        Method::GET
+        | Method::HEAD
+        | Method::POST
+        | Method::PUT
+        | Method::DELETE
+        | Method::PATCH
+        | Method::OPTIONS => method.as_str(),
+        _ => "other",
+    }
+}
+
+/// A value for people: its beginning, without control characters.
+fn shown(value: &str) -> String {
+    const LONGEST: usize = 80;
+    let mut shown = String::new();
+    for character in value.chars().take(LONGEST) {
+        match character.is_control() {
+            true => shown.extend(character.escape_default()),
+            false => shown.push(character),
+        }
+    }
+    if value.chars().nth(LONGEST).is_some() {
+        shown.push('…');
+    }
+    shown
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use http::Method;
 use http::header::{HeaderName, HeaderValue};
 
-use super::{Head, query, segments};
+use super::{Found, Head, query, segments};
 
 /// All that a route asks of a request. What is empty asks nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,9 +16,9 @@ pub struct RouteMatch {
     pub path: PathPattern,
     /// One of these methods.
     pub methods: Vec<Method>,
-    /// All of these fields, each with this as its only value.
+    /// All of these fields, each with this value and no other.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// All of these parameters, each with this as its only value, decoded.
+    /// All of these parameters, each with this value and no other, decoded.
     pub query: Vec<(String, String)>,
     /// Which paths are one.
     pub form: PathForm,
@@ -89,9 +89,9 @@ pub enum Mismatch {
     Path,
     /// Another method.
     Method,
-    /// This field is absent, has another value, or several.
+    /// This field is absent, or has another value, too or instead.
     Header(HeaderName),
-    /// This parameter is absent, has another value, or several.
+    /// This parameter is absent, or has another value, too or instead.
     Query(String),
 }
 
@@ -123,14 +123,13 @@ impl RouteMatch {
             return Some(Mismatch::Method);
         }
         let header = self.headers.iter().find(|(name, value)| {
-            let mut values = head.headers.get_all(name).iter();
-            values.next() != Some(value) || values.next().is_some()
+            Found::among(head.headers.get_all(name).iter()) != Found::One(value)
         });
         if let Some((name, _)) = header {
             return Some(Mismatch::Header(name.clone()));
         }
         let parameter = self.query.iter().find(|(name, value)| {
-            query::only(head.query, name, |actual| actual == value) != Some(true)
+            query::parameter(head.query, name) != Found::One(Cow::Borrowed(value))
         });
         parameter.map(|(name, _)| Mismatch::Query(name.clone()))
     }
@@ -187,7 +186,7 @@ impl RouteMatch {
 }
 
 impl HostPattern {
-    fn takes(&self, host: &str) -> bool {
+    pub(super) fn takes(&self, host: &str) -> bool {
         match self {
             Self::Exact(exact) => host == exact,
             Self::Below(domain) => host

@@ -1,9 +1,92 @@
-//! Parameters of a query, decoded as forms are: `?a=b` and `?%61=%62` are one.
+//! Parameters of a query, decoded as forms are (URL standard, section 5.1): `?a=b+c` and
+//! `?%61=b%20c` are one.
 
-/// The value of the parameter `name`, given to `take`; `None` if it is absent, or there are several,
-/// of which an upstream may use any.
-pub(super) fn only<T>(query: Option<&str>, name: &str, take: impl FnOnce(&str) -> T) -> Option<T> {
-    let mut values = form_urlencoded::parse(query?.as_bytes()).filter(|(key, _)| key == name);
-    let (_, value) = values.next()?;
-    values.next().is_none().then(|| take(&value))
+use std::borrow::Cow;
+
+use super::Found;
+
+/// The value of the parameter `name`. Copied only where something in it is decoded.
+pub(super) fn parameter<'a>(query: Option<&'a str>, name: &str) -> Found<Cow<'a, str>> {
+    let pairs = query.unwrap_or_default().split('&');
+    Found::among(pairs.filter_map(|pair| {
+        let (key, value) = decoded(pair)?;
+        (key == name).then_some(value)
+    }))
+}
+
+/// Most pairs have nothing to decode.
+fn decoded(pair: &str) -> Option<(Cow<'_, str>, Cow<'_, str>)> {
+    if pair.bytes().any(|byte| matches!(byte, b'%' | b'+')) {
+        return form_urlencoded::parse(pair.as_bytes()).next();
+    }
+    let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+    Some((Cow::Borrowed(key), Cow::Borrowed(value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn found(query: &str) -> Found<String> {
+        match parameter(Some(query), "key") {
+            Found::One(value) => Found::One(value.into_owned()),
+            Found::Missing => Found::Missing,
+            Found::Several => Found::Several,
+        }
+    }
+
+    #[test]
+    fn every_spelling_of_a_parameter_is_one() {
+        for query in [
+            "key=a b",
+            "key=a+b",
+            "k%65y=%61%20b",
+            "x=1&&key=a+b&y",
+            "key=a+b&key=a%20b",
+        ] {
+            assert_eq!(found(query), Found::One("a b".to_owned()), "{query}");
+        }
+    }
+
+    #[test]
+    fn names_and_values_are_split_at_the_first_equals_sign() {
+        assert_eq!(found("key=a=b"), Found::One("a=b".to_owned()));
+        assert_eq!(found("key"), Found::One(String::new()));
+        assert_eq!(found("xkey=1&keys=2&KEY=3&a=key"), Found::Missing);
+    }
+
+    #[test]
+    fn different_values_are_several() {
+        assert_eq!(found("key=a&key=b"), Found::Several);
+        assert_eq!(found("key=a&x&key="), Found::Several);
+    }
+
+    #[test]
+    fn a_plain_value_is_not_copied() {
+        let value = parameter(Some("x=%20&key=plain"), "key");
+        assert!(matches!(value, Found::One(Cow::Borrowed("plain"))));
+        assert_eq!(parameter(None, "key"), Found::Missing);
+    }
+
+    proptest! {
+        #[test]
+        fn encoding_changes_nothing(value in "\\PC{0,12}") {
+            let encoded: String = value.bytes().map(|byte| format!("%{byte:02x}")).collect();
+            prop_assert_eq!(found(&format!("key={encoded}")), Found::One(value));
+        }
+
+        #[test]
+        fn pairs_are_read_as_forms_are(query in "[key=&+%61 \u{e9}]{0,24}") {
+            let all = form_urlencoded::parse(query.as_bytes());
+            let expected = Found::among(all.filter(|(key, _)| key == "key").map(|(_, value)| value));
+            prop_assert_eq!(parameter(Some(&query), "key"), expected);
+        }
+
+        #[test]
+        fn nothing_panics(query in "\\PC{0,40}") {
+            let _ = found(&query);
+        }
+    }
 }

@@ -43,6 +43,15 @@ enum PathClass {
     Prefix,
 }
 
+/// How closely a route names a host; the lesser is asked first, whatever the ranks.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum HostRank {
+    Exact,
+    /// A longer name has more labels, where both have the host below them.
+    Below(Reverse<usize>),
+    Any,
+}
+
 /// The paths of one host.
 #[derive(Debug, Default)]
 struct Paths {
@@ -111,8 +120,9 @@ impl Router {
     }
 
     /// The place of the route that takes `head`. An exact host goes before a wildcard, a longer
-    /// wildcard before a shorter, any of them before none; then by rank: an exact path before a captured one, that before a
-    /// prefix, longer before shorter, more conditions before fewer, and the order of the file.
+    /// wildcard before a shorter, any of them before none; then by rank: an exact path before a captured
+    /// one, that before a prefix, longer before shorter, fewer captures before more, more conditions
+    /// before fewer, and the order of the file.
     pub fn find(&self, head: &Head<'_>) -> Option<usize> {
         self.hosts(head.host)
             .find_map(|paths| self.find_in(paths, head))
@@ -144,14 +154,39 @@ impl Router {
             .find(|&place| self.routes[place].unmet_condition(head).is_none())
     }
 
-    /// What each route lacks that does not take `head`, in file order.
+    /// What the routes lack that are asked before the one that takes `head`, in the order in which they
+    /// are asked; all routes, if none takes it. Looks at every one: for people, not for requests.
     pub fn mismatches(&self, head: &Head<'_>) -> Vec<(usize, Mismatch)> {
-        let mismatch = |(place, route): (usize, &RouteMatch)| Some((place, route.mismatch(head)?));
-        self.routes
-            .iter()
-            .enumerate()
-            .filter_map(mismatch)
-            .collect()
+        let mut mismatches = Vec::new();
+        let mut is_named = vec![false; self.routes.len()];
+        for (place, host) in self.entries() {
+            match self.routes[place].mismatch(head) {
+                None if host.is_none_or(|host| host.takes(head.host)) => break,
+                // Another of its hosts takes it, but that one is asked later.
+                None => {}
+                Some(_) if is_named[place] => {}
+                Some(mismatch) => {
+                    is_named[place] = true;
+                    mismatches.push((place, mismatch));
+                }
+            }
+        }
+        mismatches
+    }
+
+    /// Every route with each of its hosts, in the order in which they are asked.
+    fn entries(&self) -> Vec<(usize, Option<&HostPattern>)> {
+        let mut entries = Vec::new();
+        for (rank, &place) in self.order.iter().enumerate() {
+            let hosts = &self.routes[place as usize].hosts;
+            let any = hosts.is_empty().then_some(None);
+            for host in hosts.iter().map(Some).chain(any) {
+                entries.push((HostRank::of(host), rank, place as usize, host));
+            }
+        }
+        entries.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
+        let entries = entries.into_iter();
+        entries.map(|(_, _, place, host)| (place, host)).collect()
     }
 
     /// Routes that take nothing, in file order, each with one that takes its requests first: for every
@@ -246,6 +281,16 @@ impl Rank {
             captures,
             conditions: Reverse(route.conditions()),
             place,
+        }
+    }
+}
+
+impl HostRank {
+    fn of(host: Option<&HostPattern>) -> Self {
+        match host {
+            Some(HostPattern::Exact(_)) => Self::Exact,
+            Some(HostPattern::Below(domain)) => Self::Below(Reverse(domain.len())),
+            None => Self::Any,
         }
     }
 }

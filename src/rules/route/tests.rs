@@ -127,7 +127,8 @@ fn more_conditions_go_before_fewer_and_what_does_not_fit_falls_through() {
     let all = ["/a", "GET /a", "GET /a?q=1", "POST /a"];
     assert_eq!(get(&all, "/a?q=1"), Some("GET /a?q=1"));
     assert_eq!(get(&all, "/a?q=2"), Some("GET /a"));
-    assert_eq!(get(&all, "/a?q=1&q=1"), Some("GET /a"));
+    assert_eq!(get(&all, "/a?q=1&q=1"), Some("GET /a?q=1"));
+    assert_eq!(get(&all, "/a?q=1&q=2"), Some("GET /a"));
     assert_eq!(get(&all, "/a?%71=%31"), Some("GET /a?q=1"));
     assert_eq!(taken(&all, &Method::PUT, "a.example", "/a?q=1"), Some("/a"));
     // Conditions that are not met hide no other path.
@@ -169,25 +170,48 @@ fn the_whole_server_is_for_who_takes_every_path() {
     assert_eq!(get(&["/{x}", "/*", "/a/**"], "*"), None);
 }
 
-#[test]
-fn what_each_route_lacks_is_said_in_file_order() {
-    let texts = ["b.example/x", "/y", "POST /x", "/x?q=1", "/x"];
-    let router = Router::new(texts.map(route).to_vec());
+/// What is said of the routes that are asked first, for a GET.
+fn lacking<'t>(texts: &[&'t str], host: &str, path: &str) -> Vec<(&'t str, Mismatch)> {
+    let router = Router::new(texts.iter().map(|text| route(text)).collect());
     let head = Head {
         method: &Method::GET,
-        host: "a.example",
-        path: "/x",
+        host,
+        path,
         query: None,
         headers: &HeaderMap::new(),
         client_ip: [127, 0, 0, 1].into(),
     };
+    let mismatches = router.mismatches(&head).into_iter();
+    mismatches
+        .map(|(place, mismatch)| (texts[place], mismatch))
+        .collect()
+}
+
+#[test]
+fn what_routes_lack_is_said_in_the_order_in_which_they_are_asked() {
+    let texts = ["/**", "/x?q=1", "POST /x", "/y", "*.b/x", "b.example/x"];
     assert_eq!(
-        router.mismatches(&head),
+        lacking(&texts, "a.example", "/x"),
         [
-            (0, Mismatch::Host),
-            (1, Mismatch::Path),
-            (2, Mismatch::Method),
-            (3, Mismatch::Query("q".to_owned())),
+            ("b.example/x", Mismatch::Host),
+            ("*.b/x", Mismatch::Host),
+            ("/x?q=1", Mismatch::Query("q".to_owned())),
+            ("POST /x", Mismatch::Method),
+            ("/y", Mismatch::Path),
+        ]
+    );
+    assert_eq!(lacking(&texts[..1], "a.example", "/x"), []);
+    assert_eq!(lacking(&texts, "b.example", "/x"), []);
+}
+
+#[test]
+fn where_none_takes_a_request_every_route_lacks_something() {
+    let texts = ["POST /x", "b.example/x"];
+    assert_eq!(
+        lacking(&texts, "a.example", "/x"),
+        [
+            ("b.example/x", Mismatch::Host),
+            ("POST /x", Mismatch::Method)
         ]
     );
 }
@@ -344,6 +368,9 @@ proptest! {
             let found = router.find(&head);
             prop_assert_eq!(found, scan(&routes, &head));
             prop_assert!(!found.is_some_and(|place| hidden.contains_key(&place)));
+            let lacking = router.mismatches(&head);
+            prop_assert!(lacking.iter().all(|(place, _)| Some(*place) != found));
+            prop_assert!(found.is_some() || lacking.len() == routes.len());
         }
     }
 }

@@ -1,0 +1,117 @@
+//! Cookies of a request, read as leniently as servers read them (RFC 6265 section 5.4 and what
+//! frameworks make of it): spaces around names and values, values in quotation marks or
+//! percent-encoded. Two spellings that some server takes for one are one here.
+
+use std::borrow::Cow;
+
+use http::header::{COOKIE, HeaderMap};
+
+use super::Found;
+
+/// The value of the cookie `name`. Copied only where something in it is decoded.
+pub(super) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Found<Cow<'a, [u8]>> {
+    let pairs = headers
+        .get_all(COOKIE)
+        .iter()
+        .flat_map(|field| field.as_bytes().split(|&byte| byte == b';'));
+    Found::among(pairs.filter_map(|pair| {
+        let equals = pair.iter().position(|&byte| byte == b'=')?;
+        let (key, value) = (&pair[..equals], &pair[equals + 1..]);
+        (key.trim_ascii() == name.as_bytes()).then(|| decoded(unquoted(value.trim_ascii())))
+    }))
+}
+
+fn unquoted(value: &[u8]) -> &[u8] {
+    match value {
+        [b'"', inner @ .., b'"'] => inner,
+        bare => bare,
+    }
+}
+
+/// Malformed encodings stand for themselves.
+fn decoded(value: &[u8]) -> Cow<'_, [u8]> {
+    if !value.contains(&b'%') {
+        return Cow::Borrowed(value);
+    }
+    let mut decoded = Vec::with_capacity(value.len());
+    let mut rest = value;
+    while let [byte, behind @ ..] = rest {
+        match encoded_byte(rest) {
+            Some(encoded) => {
+                decoded.push(encoded);
+                rest = &rest[3..];
+            }
+            None => {
+                decoded.push(*byte);
+                rest = behind;
+            }
+        }
+    }
+    Cow::Owned(decoded)
+}
+
+fn encoded_byte(rest: &[u8]) -> Option<u8> {
+    let [b'%', high, low, ..] = *rest else {
+        return None;
+    };
+    let digit = |digit| char::from(digit).to_digit(16);
+    Some((digit(high)? << 4 | digit(low)?) as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::header::HeaderValue;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn found(fields: &[&str]) -> Found<String> {
+        let mut headers = HeaderMap::new();
+        for field in fields {
+            headers.append(COOKIE, HeaderValue::from_str(field).expect("a value"));
+        }
+        match cookie(&headers, "id") {
+            Found::One(value) => Found::One(String::from_utf8_lossy(&value).into_owned()),
+            Found::Missing => Found::Missing,
+            Found::Several => Found::Several,
+        }
+    }
+
+    #[test]
+    fn every_spelling_of_a_cookie_is_one() {
+        for fields in [
+            &["id=abc"][..],
+            &["a=b; id=abc; c=d"],
+            &["a=b", "id=abc"],
+            &["a=b;id = abc ;"],
+            &["id=\"abc\""],
+            &["id=%61b%63"],
+            &["id=abc; id=abc"],
+        ] {
+            assert_eq!(found(fields), Found::One("abc".to_owned()), "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn other_cookies_are_others() {
+        for fields in [&[][..], &["ID=a"], &["xid=a; id2=b"], &["id"], &["a=id=b"]] {
+            assert_eq!(found(fields), Found::Missing, "{fields:?}");
+        }
+        assert_eq!(found(&["id=a=b"]), Found::One("a=b".to_owned()));
+        assert_eq!(found(&["id=%4"]), Found::One("%4".to_owned()));
+        assert_eq!(found(&["id=\""]), Found::One("\"".to_owned()));
+    }
+
+    #[test]
+    fn different_values_are_several() {
+        assert_eq!(found(&["id=a; id=b"]), Found::Several);
+        assert_eq!(found(&["id=a", "id="]), Found::Several);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_panics(field in "[ -~]{0,40}") {
+            let _ = found(&[&field]);
+        }
+    }
+}
