@@ -20,7 +20,7 @@ use crate::upstream::Lease;
 pub struct ResponseBody {
     content: Content,
     /// Counts and logs when it is dropped.
-    exchange: Option<Exchange>,
+    exchange: Option<Box<Exchange>>,
 }
 
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl ResponseBody {
     }
 
     /// Lets `exchange` end with this body.
-    pub(super) fn ends(mut self, exchange: Exchange) -> Self {
+    pub(super) fn ends(mut self, exchange: Box<Exchange>) -> Self {
         self.exchange = Some(exchange);
         self
     }

@@ -64,10 +64,11 @@ impl Exchange {
         gateway: Arc<Gateway>,
         client: Arc<Client>,
         request: &Request<Incoming>,
-    ) -> Self {
+    ) -> Box<Self> {
         let snapshot = gateway.snapshot();
         let peer = client.connection.peer.ip();
-        Exchange {
+        // It moves from future to future, and into the response's body.
+        Box::new(Exchange {
             client_ip: snapshot.client_ip.resolve(peer, request.headers()),
             logged: snapshot
                 .access_log
@@ -85,7 +86,7 @@ impl Exchange {
             status: None,
             sent: 0,
             upstream: None,
-        }
+        })
     }
 
     /// The ruleset that this request is served by, whatever is loaded meanwhile.
@@ -167,7 +168,7 @@ impl Exchange {
 
     /// Makes `response` the answer of this exchange, which ends with its body.
     pub(super) fn complete(
-        mut self,
+        mut self: Box<Self>,
         mut response: Response<ResponseBody>,
     ) -> Response<ResponseBody> {
         self.status = Some(response.status());
