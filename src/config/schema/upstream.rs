@@ -95,7 +95,7 @@ impl From<EndpointForm> for Endpoint {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct UpstreamTimeouts {
-    /// For a connection to be there, TLS included; 502 beyond.
+    /// For a connection to be there, TLS included; 504 beyond.
     pub connect: Located<Timeout>,
     /// For the head of a response, from the end of the request; 504 beyond.
     pub response: Located<Timeout>,
