@@ -67,7 +67,7 @@ fn print_report(report: &Report) {
         true => Colour::Ansi,
         false => Colour::Plain,
     };
-    eprint!("{}", report.render(colour));
+    eprintln!("{}", report.render(colour));
 }
 
 /// The end of a command that wrote its result: a reader that has gone away is no mistake.
