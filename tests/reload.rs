@@ -178,7 +178,7 @@ fn a_request_in_flight_ends_as_it_began() {
     );
 }
 
-/// 100 reloads, each while requests run: every answer is one that both versions give, and a quota that neither
+/// 200 reloads, each while requests run: every answer is one that both versions give, and a quota that neither
 /// changes is spent exactly once.
 #[test]
 fn many_reloads_under_load_fail_no_request_and_lose_no_charge() {
@@ -233,7 +233,7 @@ routes:
             });
         }
         let reloading =
-            scope.spawn(|| (1..=100).for_each(|number| gateway.reload(&config(number))));
+            scope.spawn(|| (1..=200).for_each(|number| gateway.reload(&config(number))));
         let reloaded = reloading.join();
         done.store(true, Ordering::Relaxed);
         reloaded.expect("every reload succeeds");
