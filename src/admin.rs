@@ -15,8 +15,9 @@ use std::convert::Infallible;
 use bytes::Bytes;
 use http::{
     HeaderValue, Method, Request, Response, StatusCode,
-    header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE},
+    header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE},
 };
+use http_body::Body;
 use http_body_util::Full;
 
 use self::health::Readiness;
@@ -38,7 +39,7 @@ impl Admin {
         }
     }
 
-    /// Answers one request; its body is not read. To HEAD, the body is left out by whoever sends it.
+    /// Answers one request; its body is not read. To HEAD, the service leaves the body out.
     pub fn handle<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
         let endpoint: fn(&Self) -> Response<Full<Bytes>> = match request.uri().path() {
             "/metrics" => Self::metrics,
@@ -85,7 +86,14 @@ impl<B> hyper::service::Service<Request<B>> for Admin {
     type Future = std::future::Ready<Result<Self::Response, Infallible>>;
 
     fn call(&self, request: Request<B>) -> Self::Future {
-        std::future::ready(Ok(self.handle(&request)))
+        let mut response = self.handle(&request);
+        if *request.method() == Method::HEAD {
+            let length = response.body().size_hint().exact().unwrap_or_default();
+            let headers = response.headers_mut();
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+            *response.body_mut() = Full::default();
+        }
+        std::future::ready(Ok(response))
     }
 }
 

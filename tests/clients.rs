@@ -233,3 +233,22 @@ fn python_httpx_over_http2_obeys_retry_after() {
         "[(200, 'HTTP/2'), (429, 'HTTP/2')]\n200"
     );
 }
+
+#[test]
+fn curl_asks_for_heads_in_every_version_and_gets_no_body() {
+    let gateway = Gateway::start(
+        "routes: [{ upstream: echo, limits: [{ key: header:a, quota: 1/300d }] }]\n",
+    );
+    let url = gateway.url("/");
+    let metrics = format!("http://{}/metrics", gateway.admin);
+    for (version, key) in [("--http1.1", "a: 1"), ("--http2-prior-knowledge", "a: 2")] {
+        for (url, status) in [(&url, "200"), (&url, "429"), (&metrics, "200")] {
+            let output = curl(&[version, "--head", "-H", key, url]);
+            assert_eq!(output.code, Some(0), "{output}");
+            let length = output.stdout.to_ascii_lowercase();
+            let length = length.split("content-length: ").nth(1).expect("a length");
+            assert!(!length.starts_with('0'), "{output}");
+            assert_eq!(output.stdout.split(' ').nth(1), Some(status), "{output}");
+        }
+    }
+}

@@ -5,8 +5,10 @@ use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Uri, Version};
+use http_body::Body;
 use hyper::body::Incoming;
 
 use super::admission::Admission;
@@ -175,7 +177,17 @@ impl Exchange {
         if let (Some(admission), Some(route)) = (&self.admission, &self.route) {
             admission.write_headers(route, &self.snapshot.styles, response.headers_mut());
         }
-        response.map(|body| body.ends(self))
+        let head_only = self.method == Method::HEAD;
+        let length = response.body().size_hint().exact();
+        if let Some(length) = length.filter(|length| head_only && *length > 0) {
+            let field = response.headers_mut().entry(header::CONTENT_LENGTH);
+            field.or_insert_with(|| HeaderValue::from(length));
+        }
+        // HTTP/1 would leave the body out by itself, HTTP/2 would break its rules and send it.
+        response.map(|body| match head_only {
+            true => ResponseBody::own(Bytes::new()).ends(self),
+            false => body.ends(self),
+        })
     }
 
     /// `length` more bytes of the body have been sent.
