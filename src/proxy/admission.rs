@@ -80,7 +80,12 @@ impl Admission {
         request: &HeaderMap,
     ) -> Option<Response<ResponseBody>> {
         let limit = self.deciding(route).filter(|_| self.is_refused())?;
-        let mut response = limit.policy.rejection.response(request);
+        let violated: SmallVec<[&str; 4]> = self
+            .decisions(route)
+            .filter(|(_, decision)| !decision.is_admitted())
+            .map(|(limit, _)| &*limit.policy.name)
+            .collect();
+        let mut response = limit.policy.rejection.response(request, &violated);
         if let Some(decision) = self.verdict.decisions.get(self.verdict.deciding)
             && let Outcome::Refuse { retry_at: Some(at) } = decision.outcome
         {

@@ -27,82 +27,80 @@ pub struct RejectSpec {
 /// A refusal, ready to be sent.
 #[derive(Debug)]
 pub struct Rejection {
-    status: StatusCode,
-    headers: HeaderMap,
-    formats: Formats,
-    /// A content for each form that may be asked for.
-    contents: Vec<(Format, Content)>,
+    spec: RejectSpec,
+    detail: String,
+    /// One for each form that may be asked for.
+    prepared: Vec<Prepared>,
 }
 
 #[derive(Debug)]
-struct Content {
-    media_type: HeaderValue,
+struct Prepared {
+    format: Format,
+    fields: Vec<(HeaderName, HeaderValue)>,
     body: Bytes,
 }
+
+/// Room for the fields that say where the client stands.
+const MORE_FIELDS: usize = 6;
 
 impl Rejection {
     /// Writes the answers of the policy `name`, whose quota reads `quota`, such as `100 per 1m`.
     pub fn new(spec: &RejectSpec, name: &str, quota: &str) -> Self {
         let detail = format!("The limit \"{name}\" of {quota} is used up.");
-        let mut headers: HeaderMap = spec.headers.iter().cloned().collect();
-        if let Some(url) = &spec.docs_url
-            && let Ok(link) = HeaderValue::try_from(format!("<{url}>; rel=\"help\""))
-        {
-            headers.append(header::LINK, link);
-        }
-        // RFC 6585 section 4: a 429 must not be stored by a cache.
-        headers
-            .entry(header::CACHE_CONTROL)
-            .or_insert(HeaderValue::from_static("no-store"));
-        let media_type = headers.remove(header::CONTENT_TYPE);
-        let content = |format: Format| Content {
-            media_type: media_type.clone().unwrap_or_else(|| format.media_type()),
-            body: match &spec.body {
-                Some(body) => Bytes::from(body.clone()),
-                None => Bytes::from(spec.write(format, name, &detail)),
-            },
+        let prepare = |&format| {
+            let body = spec.write(format, &[name], &detail);
+            Prepared {
+                format,
+                fields: spec.fields(format, body.len()),
+                body,
+            }
         };
         Rejection {
-            status: spec.status,
-            headers,
-            formats: spec.formats,
-            contents: spec
-                .formats
-                .all()
-                .iter()
-                .map(|&format| (format, content(format)))
-                .collect(),
+            prepared: spec.formats.all().iter().map(prepare).collect(),
+            spec: spec.clone(),
+            detail,
         }
     }
 
-    /// The refusal in the form that a request with these header fields prefers.
-    pub(super) fn response(&self, request: &HeaderMap) -> Response<ResponseBody> {
-        let chosen = self.formats.choose(request.get(header::ACCEPT));
-        let content = self.contents.iter().find(|(format, _)| *format == chosen);
-        let (_, content) = content.expect("there is a content for every form that can be chosen");
-        let mut response = Response::new(ResponseBody::own(content.body.clone()));
-        *response.status_mut() = self.status;
-        let headers = response.headers_mut();
-        headers.clone_from(&self.headers);
-        headers.insert(header::CONTENT_TYPE, content.media_type.clone());
-        headers.insert(
-            header::CONTENT_LENGTH,
-            HeaderValue::from(content.body.len()),
-        );
-        if self.formats == Formats::Accept {
-            headers.append(header::VARY, HeaderValue::from_name(header::ACCEPT));
+    /// The refusal in the form that a request with these header fields prefers. `violated` are the names of all
+    /// policies that refuse.
+    pub(super) fn response(
+        &self,
+        request: &HeaderMap,
+        violated: &[&str],
+    ) -> Response<ResponseBody> {
+        let chosen = self.spec.formats.choose(request.get(header::ACCEPT));
+        let prepared = self.prepared.iter().find(|one| one.format == chosen);
+        let prepared = prepared.expect("there is one for every form that can be chosen");
+        let mut headers = HeaderMap::with_capacity(prepared.fields.len() + MORE_FIELDS);
+        for (name, value) in &prepared.fields {
+            headers.append(name, value.clone());
         }
+        let body = match violated.len() {
+            0 | 1 => prepared.body.clone(),
+            _ => {
+                let body = self.spec.write(chosen, violated, &self.detail);
+                headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
+                body
+            }
+        };
+        let mut response = Response::new(ResponseBody::own(body));
+        *response.status_mut() = self.spec.status;
+        *response.headers_mut() = headers;
         response
     }
 }
 
 impl RejectSpec {
-    fn write(&self, format: Format, name: &str, detail: &str) -> String {
+    fn write(&self, format: Format, violated: &[&str], detail: &str) -> Bytes {
+        if let Some(body) = &self.body {
+            return Bytes::from(body.clone());
+        }
         let title = self.status.canonical_reason().unwrap_or("Refused");
-        match format {
+        Bytes::from(match format {
             Format::Problem | Format::Json => {
                 let mut problem = problem(self.status, title, detail);
-                problem["violated-policies"] = serde_json::json!([name]);
+                problem["violated-policies"] = serde_json::json!(violated);
                 if let Some(url) = &self.docs_url {
                     problem["docs"] = serde_json::json!(url);
                 }
@@ -113,7 +111,30 @@ impl RejectSpec {
                 None => format!("{title}. {detail}\n"),
             },
             Format::Html => html(self.status, title, detail, self.docs_url.as_deref()),
+        })
+    }
+
+    /// The header fields of an answer in this form, with a body of `length` bytes.
+    fn fields(&self, format: Format, length: usize) -> Vec<(HeaderName, HeaderValue)> {
+        let mut fields = self.headers.clone();
+        let has = |fields: &[(HeaderName, _)], name| fields.iter().any(|(field, _)| field == name);
+        if let Some(url) = &self.docs_url
+            && let Ok(link) = HeaderValue::try_from(format!("<{url}>; rel=\"help\""))
+        {
+            fields.push((header::LINK, link));
         }
+        // RFC 6585 section 4: a 429 must not be stored by a cache.
+        if !has(&fields, header::CACHE_CONTROL) {
+            fields.push((header::CACHE_CONTROL, HeaderValue::from_static("no-store")));
+        }
+        if !has(&fields, header::CONTENT_TYPE) {
+            fields.push((header::CONTENT_TYPE, format.media_type()));
+        }
+        if self.formats == Formats::Accept {
+            fields.push((header::VARY, HeaderValue::from_static("accept")));
+        }
+        fields.push((header::CONTENT_LENGTH, HeaderValue::from(length)));
+        fields
     }
 }
 
