@@ -1,8 +1,8 @@
 //! The header fields that tell a client where it stands: the IETF draft's and the older styles, on
 //! admitted and on refused responses alike. A new style is a variant here and a function below.
 
-use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use smallvec::SmallVec;
 
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Decision, Outcome};
@@ -38,9 +38,9 @@ pub struct Facts {
     name: HeaderValue,
     limit: HeaderValue,
     /// `"name";q=100;w=60`
-    policy_item: Bytes,
+    policy_item: HeaderValue,
     /// `"name";r=`
-    state_prefix: Bytes,
+    state_prefix: Box<str>,
     quota: u32,
 }
 
@@ -56,10 +56,10 @@ impl Facts {
     /// `window_seconds`.
     pub fn new(name: &str, limit: u32, window_seconds: u64) -> Self {
         Facts {
-            name: HeaderValue::from_str(name).expect("policy names are of visible ASCII only"),
+            name: visible(name.as_bytes()),
             limit: HeaderValue::from(limit),
-            policy_item: Bytes::from(format!("\"{name}\";q={limit};w={window_seconds}")),
-            state_prefix: Bytes::from(format!("\"{name}\";r=")),
+            policy_item: visible(format!("\"{name}\";q={limit};w={window_seconds}").as_bytes()),
+            state_prefix: format!("\"{name}\";r=").into(),
             quota: limit,
         }
     }
@@ -109,33 +109,42 @@ pub(super) fn write_retry_after(
 
 /// Appended, so that what the upstream says of its own limits stays beside it in the list.
 fn ietf(applied: &[Applied<'_>], now: Timestamp, headers: &mut HeaderMap) {
-    let mut policies = Vec::with_capacity(48 * applied.len());
-    let mut states = Vec::with_capacity(48 * applied.len());
-    let mut digits = itoa::Buffer::new();
-    for limit in applied {
-        let Applied {
-            facts, decision, ..
-        } = limit;
-        if !policies.is_empty() {
-            policies.extend_from_slice(b", ");
-            states.extend_from_slice(b", ");
-        }
-        policies.extend_from_slice(&facts.policy_item);
-        states.extend_from_slice(&facts.state_prefix);
-        states.extend_from_slice(digits.format(decision.remaining).as_bytes());
+    let policies = match applied {
+        [only] => only.facts.policy_item.clone(),
+        several => list(several, |limit, item| {
+            item.extend_from_slice(limit.facts.policy_item.as_bytes());
+        }),
+    };
+    headers.append(RATELIMIT_POLICY, policies);
+    let states = list(applied, |limit, item| {
+        let mut digits = itoa::Buffer::new();
+        item.extend_from_slice(limit.facts.state_prefix.as_bytes());
+        item.extend_from_slice(digits.format(limit.decision.remaining).as_bytes());
         if let Some(more_at) = more_at(limit, now) {
-            states.extend_from_slice(b";t=");
-            states.extend_from_slice(digits.format(seconds(more_at, now)).as_bytes());
+            item.extend_from_slice(b";t=");
+            item.extend_from_slice(digits.format(seconds(more_at, now)).as_bytes());
         }
-    }
-    append(headers, RATELIMIT_POLICY, policies);
-    append(headers, RATELIMIT, states);
+    });
+    headers.append(RATELIMIT, states);
 }
 
-fn append(headers: &mut HeaderMap, name: HeaderName, value: Vec<u8>) {
-    let value = HeaderValue::from_maybe_shared(Bytes::from(value))
-        .expect("names, digits and separators are visible ASCII");
-    headers.append(name, value);
+/// A list (RFC 9651 section 3.1) of what `write` says of each limit.
+fn list(
+    applied: &[Applied<'_>],
+    write: impl Fn(&Applied<'_>, &mut SmallVec<[u8; 128]>),
+) -> HeaderValue {
+    let mut list = SmallVec::new();
+    for limit in applied {
+        if !list.is_empty() {
+            list.extend_from_slice(b", ");
+        }
+        write(limit, &mut list);
+    }
+    visible(&list)
+}
+
+fn visible(text: &[u8]) -> HeaderValue {
+    HeaderValue::from_bytes(text).expect("names, digits and separators are visible ASCII")
 }
 
 fn plain(decider: &Applied<'_>, headers: &mut HeaderMap) {
