@@ -116,14 +116,12 @@ fn extended(headers: &HeaderMap, name: &HeaderName, value: &HeaderValue) -> Head
 
 /// Says that this proxy passed a message on that came in `version` (RFC 9110 section 7.6.3).
 pub fn via(headers: &mut HeaderMap, version: Version) {
-    headers.append(
-        VIA,
-        HeaderValue::from_static(match version {
-            Version::HTTP_10 => "1.0 sluicegate",
-            Version::HTTP_2 => "2.0 sluicegate",
-            _ => "1.1 sluicegate",
-        }),
-    );
+    let value = match version {
+        Version::HTTP_10 => const { HeaderValue::from_static("1.0 sluicegate") },
+        Version::HTTP_2 => const { HeaderValue::from_static("2.0 sluicegate") },
+        _ => const { HeaderValue::from_static("1.1 sluicegate") },
+    };
+    headers.append(VIA, value);
 }
 
 #[cfg(test)]

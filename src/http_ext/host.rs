@@ -4,8 +4,7 @@ use std::borrow::Cow;
 use std::net::Ipv6Addr;
 
 use http::header::HOST;
-use http::request::Parts;
-use http::{Uri, Version};
+use http::{Request, Uri, Version};
 
 /// The longest name that DNS has, with its trailing dot (RFC 1035 section 2.3.4).
 const MAX_LENGTH: usize = 254;
@@ -35,11 +34,12 @@ pub enum HostError {
 ///
 /// # Errors
 /// When there is none, or it is ambiguous or malformed.
-pub fn effective(parts: &Parts) -> Result<Cow<'_, str>, HostError> {
-    if !matches!(parts.uri.scheme_str(), None | Some("http" | "https")) {
+pub fn effective<B>(request: &Request<B>) -> Result<Cow<'_, str>, HostError> {
+    let (uri, version) = (request.uri(), request.version());
+    if !matches!(uri.scheme_str(), None | Some("http" | "https")) {
         return Err(HostError::Scheme);
     }
-    let mut fields = parts.headers.get_all(HOST).iter();
+    let mut fields = request.headers().get_all(HOST).iter();
     let field = fields.next();
     if fields.next().is_some() {
         return Err(HostError::Several);
@@ -47,16 +47,16 @@ pub fn effective(parts: &Parts) -> Result<Cow<'_, str>, HostError> {
     let field = field
         .map(|value| Authority::parse(value.to_str().map_err(|_| HostError::Invalid)?))
         .transpose()?;
-    let target = parts.uri.authority();
+    let target = uri.authority();
     let target = target
         .map(|target| Authority::parse(target.as_str()))
         .transpose()?;
     match (target, field) {
-        (Some(target), Some(field)) if target.is(&field, &parts.uri) => Ok(field.host),
+        (Some(target), Some(field)) if target.is(&field, uri) => Ok(field.host),
         (Some(_), Some(_)) => Err(HostError::Mismatch),
-        (_, None) if parts.version == Version::HTTP_11 => Err(HostError::Missing),
+        (_, None) if version == Version::HTTP_11 => Err(HostError::Missing),
         (Some(only), None) | (None, Some(only)) => Ok(only.host),
-        (None, None) if parts.version < Version::HTTP_11 => Ok(Cow::Borrowed("")),
+        (None, None) if version < Version::HTTP_11 => Ok(Cow::Borrowed("")),
         (None, None) => Err(HostError::Missing),
     }
 }
@@ -69,9 +69,10 @@ struct Authority<'a> {
 
 impl<'a> Authority<'a> {
     fn parse(text: &'a str) -> Result<Self, HostError> {
+        let find = |byte| text.bytes().position(|other| other == byte);
         let (host, port) = match text.starts_with('[') {
-            true => text.split_at(text.find(']').ok_or(HostError::Invalid)? + 1),
-            false => text.split_at(text.find(':').unwrap_or(text.len())),
+            true => text.split_at(find(b']').ok_or(HostError::Invalid)? + 1),
+            false => text.split_at(find(b':').unwrap_or(text.len())),
         };
         Ok(Authority {
             host: name(host).ok_or(HostError::Invalid)?,
@@ -109,15 +110,21 @@ fn name(host: &str) -> Option<Cow<'_, str>> {
         return None;
     }
     let host = host.strip_suffix('.').unwrap_or(host);
-    let labels_are_valid = host
-        .split('.')
-        .all(|label| !label.is_empty() && label.bytes().all(is_host_byte));
-    labels_are_valid.then(
-        || match host.bytes().any(|byte| byte.is_ascii_uppercase()) {
-            true => Cow::Owned(host.to_ascii_lowercase()),
-            false => Cow::Borrowed(host),
-        },
-    )
+    let (mut before, mut has_upper_case) = (b'.', false);
+    for byte in host.bytes() {
+        let fits = is_host_byte(byte) || (byte == b'.' && before != b'.');
+        if !fits {
+            return None;
+        }
+        has_upper_case |= byte.is_ascii_uppercase();
+        before = byte;
+    }
+    match (before, has_upper_case) {
+        // No name, or one more dot than may stand at the end.
+        (b'.', _) => None,
+        (_, true) => Some(Cow::Owned(host.to_ascii_lowercase())),
+        (_, false) => Some(Cow::Borrowed(host)),
+    }
 }
 
 fn number(digits: &str) -> Option<u16> {
