@@ -167,7 +167,7 @@ impl Upstream {
 }
 
 impl Endpoints {
-    /// Sends `request` to the endpoint whose turn it is, and waits for the head of the response.
+    /// Sends `request`, which is taken, to the endpoint whose turn it is, and waits for the head of the response.
     /// Where no connection can be had the next endpoint is asked, each at most once.
     ///
     /// # Errors
@@ -175,7 +175,7 @@ impl Endpoints {
     pub async fn send(
         &self,
         worker: usize,
-        mut request: Request<RequestBody>,
+        request: &mut Request<RequestBody>,
     ) -> Result<(Response<Incoming>, Lease), Error> {
         let first = self.balancer.first();
         // HTTP/1.0 may come without a Host, and HTTP/1.1 may not go without.
@@ -187,14 +187,11 @@ impl Endpoints {
                 let host = endpoint.host_header();
                 request.headers_mut().insert(HOST, host);
             }
-            let unsent = match endpoint.send(worker, request, &self.timeouts).await {
-                Ok(done) => return Ok(done),
-                Err(unsent) => unsent,
-            };
             tried += 1;
-            match unsent.request {
-                Some(again) if tried < self.list.len() => request = again,
-                _ => return Err(unsent.error),
+            match endpoint.send(worker, request, &self.timeouts).await {
+                Ok(done) => return Ok(done),
+                Err(failure) if failure.unsent && tried < self.list.len() => {}
+                Err(failure) => return Err(failure.error),
             }
         }
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use tokio::time::{Instant, Sleep};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 /// A request body that stops with an error once the client has sent more than it may, or nothing
 /// for too long.
@@ -44,16 +44,30 @@ impl RequestBody {
 
     /// `inner`, which may have `limit` bytes, and be quiet for at most `quiet` between two frames.
     pub fn new(inner: Incoming, limit: u64, quiet: Duration) -> Self {
-        RequestBody {
-            inner: Some(inner).filter(|body| !body.is_end_stream()),
-            remaining: limit,
-            patience: Patience::new(quiet),
-        }
+        let mut body = RequestBody::from(inner);
+        body.bound(limit, quiet);
+        body
+    }
+
+    /// Lets it have `limit` more bytes, and be quiet for at most `quiet` between two frames.
+    pub fn bound(&mut self, limit: u64, quiet: Duration) {
+        self.remaining = limit;
+        self.patience.renew_with(quiet);
     }
 
     /// Whether there is nothing to send, so that the request may be sent again unchanged.
     pub fn is_empty(&self) -> bool {
         self.inner.is_none()
+    }
+}
+
+/// A body that may have no byte until [`bound`](RequestBody::bound) allows some.
+impl From<Incoming> for RequestBody {
+    fn from(inner: Incoming) -> Self {
+        RequestBody {
+            inner: Some(inner).filter(|body| !body.is_end_stream()),
+            ..RequestBody::empty()
+        }
     }
 }
 
@@ -128,13 +142,16 @@ impl std::error::Error for RequestBodyError {
     }
 }
 
-/// How long to wait for the next of several events. A timer exists only once an event was late, so
-/// that a body that is there at once costs none.
+/// How long to wait for the next of several events.
+///
+/// A timer exists only once an event was late, so that a body that is there at once costs none; and it
+/// is armed anew only when it fires too early, so that many short waits cost one timer.
 #[derive(Debug)]
 pub struct Patience {
     limit: Duration,
+    /// Set while something is missing.
+    deadline: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
-    running: bool,
 }
 
 impl Patience {
@@ -142,8 +159,8 @@ impl Patience {
     pub fn new(limit: Duration) -> Self {
         Patience {
             limit,
+            deadline: None,
             timer: None,
-            running: false,
         }
     }
 
@@ -154,21 +171,33 @@ impl Patience {
 
     /// An event came: the wait for the next starts when it is found missing.
     pub fn renew(&mut self) {
-        self.running = false;
+        self.deadline = None;
+    }
+
+    /// The same, and the next event may take `limit`.
+    pub fn renew_with(&mut self, limit: Duration) {
+        self.limit = limit;
+        self.renew();
     }
 
     /// Ready once the event has been missing for the whole limit.
     pub fn poll_exhausted(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let limit = self.limit;
+        // The runtime's own clock, which tests may pause.
+        let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + limit);
         let timer = self
             .timer
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
-        if !self.running {
-            self.running = true;
-            // The runtime's own clock, which tests may pause.
-            timer.as_mut().reset(Instant::now() + limit);
+            .get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+        if deadline < timer.deadline() {
+            timer.as_mut().reset(deadline);
         }
-        timer.as_mut().poll(cx)
+        loop {
+            ready!(timer.as_mut().poll(cx));
+            if deadline <= timer.deadline() {
+                return Poll::Ready(());
+            }
+            timer.as_mut().reset(deadline);
+        }
     }
 }
 

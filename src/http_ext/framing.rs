@@ -2,8 +2,7 @@
 //! may disagree on where the request ends, or on what it is.
 
 use http::header::{CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING};
-use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version};
 
 /// Why a head is refused, and with which status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,19 +21,20 @@ const fn wrong(status: StatusCode, reason: &'static str) -> Result<(), FramingEr
 ///
 /// # Errors
 /// With the status that tells the client.
-pub fn check(parts: &Parts) -> Result<(), FramingError> {
-    check_method(&parts.method)?;
-    if parts.headers.contains_key(TRANSFER_ENCODING) {
-        check_transfer_encoding(parts.version, &parts.headers)?;
+pub fn check<B>(request: &Request<B>) -> Result<(), FramingError> {
+    let headers = request.headers();
+    check_method(request.method())?;
+    if headers.contains_key(TRANSFER_ENCODING) {
+        check_transfer_encoding(request.version(), headers)?;
     }
-    if parts.headers.get_all(CONTENT_LENGTH).iter().count() > 1 {
+    if headers.get_all(CONTENT_LENGTH).iter().count() > 1 {
         return wrong(
             StatusCode::BAD_REQUEST,
             "The request has more than one Content-Length.",
         );
     }
     let is_unknown = |value: &HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"100-continue");
-    if parts.headers.get_all(EXPECT).iter().any(is_unknown) {
+    if headers.get_all(EXPECT).iter().any(is_unknown) {
         return wrong(
             StatusCode::EXPECTATION_FAILED,
             "Only 100-continue can be expected.",
@@ -119,8 +119,8 @@ mod tests {
         for (name, value) in fields {
             request = request.header(*name, *value);
         }
-        let (parts, ()) = request.body(()).expect("a request").into_parts();
-        check(&parts).map_or_else(|error| error.status.as_u16(), |()| 200)
+        check(&request.body(()).expect("a request"))
+            .map_or_else(|error| error.status.as_u16(), |()| 200)
     }
 
     fn post(fields: &[(&str, &str)]) -> u16 {

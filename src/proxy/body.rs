@@ -12,7 +12,6 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::exchange::Exchange;
-use crate::http_ext::body::Patience;
 use crate::upstream::Lease;
 
 /// What the client is sent.
@@ -31,7 +30,6 @@ enum Content {
     Upstream {
         body: Incoming,
         lease: Option<Lease>,
-        patience: Patience,
     },
     /// The built-in origin: the head of the request as text, then its body.
     Echo {
@@ -60,8 +58,8 @@ impl ResponseBody {
         Self::from(Content::Own(bytes))
     }
 
-    /// What the upstream sends, with at most `idle` between two parts. `lease` is given back at the end.
-    pub(super) fn upstream(body: Incoming, lease: Lease, idle: Duration) -> Self {
+    /// What the upstream sends, as far as the patience of `lease` goes, which is given back at the end.
+    pub(super) fn upstream(body: Incoming, lease: Lease) -> Self {
         if body.is_end_stream() {
             lease.release();
             return Self::own(Bytes::new());
@@ -69,7 +67,6 @@ impl ResponseBody {
         Self::from(Content::Upstream {
             body,
             lease: Some(lease),
-            patience: Patience::new(idle),
         })
     }
 
@@ -86,9 +83,8 @@ impl ResponseBody {
     }
 
     /// Lets `exchange` end with this body.
-    pub(super) fn ends(mut self, exchange: Box<Exchange>) -> Self {
+    pub(super) fn ends(&mut self, exchange: Box<Exchange>) {
         self.exchange = Some(exchange);
-        self
     }
 }
 
@@ -105,26 +101,21 @@ impl Content {
             Self::Echo { body, .. } => Pin::new(body)
                 .poll_frame(cx)
                 .map(|frame| frame.map(|frame| frame.map_err(ResponseBodyError::from))),
-            Self::Upstream {
-                body,
-                lease,
-                patience,
-            } => poll_upstream(body, lease, patience, cx),
+            Self::Upstream { body, lease } => poll_upstream(body, lease, cx),
         }
     }
 }
 
-fn poll_upstream(
-    body: &mut Incoming,
-    lease: &mut Option<Lease>,
-    patience: &mut Patience,
-    cx: &mut Context<'_>,
-) -> Polled {
-    let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(cx) else {
-        ready!(patience.poll_exhausted(cx));
-        return Poll::Ready(Some(Err(ResponseBodyError::Quiet(patience.limit()))));
-    };
-    patience.renew();
+fn poll_upstream(body: &mut Incoming, lease: &mut Option<Lease>, cx: &mut Context<'_>) -> Polled {
+    let frame = Pin::new(&mut *body).poll_frame(cx);
+    if let Some(patience) = lease.as_mut().map(Lease::patience) {
+        if frame.is_pending() {
+            ready!(patience.poll_exhausted(cx));
+            return Poll::Ready(Some(Err(ResponseBodyError::Quiet(patience.limit()))));
+        }
+        patience.renew();
+    }
+    let frame = ready!(frame);
     let ended = frame.is_none() || body.is_end_stream();
     if let Some(lease) = lease.take_if(|_| ended) {
         lease.release();

@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use http::header::{EXPECT, HeaderMap};
+use http::Request;
+use http::header::EXPECT;
 use http_body::Body;
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use tokio::time::timeout;
 
 use crate::http_ext::body::RequestBody;
@@ -18,14 +18,16 @@ const MOST: u64 = 256 * 1024;
 /// How long that may take in all.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Throws `body` away. A client that waits for `100 Continue` is not invited to send it.
-pub(super) fn discard(headers: &HeaderMap, body: Incoming) {
-    let announced = body.size_hint().lower();
-    if body.is_end_stream() || announced > MOST || headers.contains_key(EXPECT) {
+/// Throws the body of `request` away. A client that waits for `100 Continue` is not invited to send it.
+pub(super) fn discard(request: &mut Request<RequestBody>) {
+    let announced = request.body().size_hint().lower();
+    let is_empty = request.body().is_end_stream();
+    let mut body = std::mem::replace(request.body_mut(), RequestBody::empty());
+    if is_empty || announced > MOST || request.headers().contains_key(EXPECT) {
         return;
     }
+    body.bound(MOST, PATIENCE);
     tokio::spawn(timeout(PATIENCE, async move {
-        let mut body = RequestBody::new(body, MOST, PATIENCE);
         while let Some(Ok(_)) = body.frame().await {}
     }));
 }

@@ -8,18 +8,18 @@ use http::{Request, Response};
 use super::body::ResponseBody;
 use crate::http_ext::body::RequestBody;
 
-/// Answers `request` with itself.
-pub(super) fn echo(request: Request<RequestBody>) -> Response<ResponseBody> {
-    let (parts, body) = request.into_parts();
+/// Answers `request` with itself. Its body is taken.
+pub(super) fn echo(request: &mut Request<RequestBody>) -> Response<ResponseBody> {
+    let body = std::mem::replace(request.body_mut(), RequestBody::empty());
     let mut head = BytesMut::with_capacity(512);
-    let target = parts
-        .uri
+    let target = request
+        .uri()
         .path_and_query()
         .map_or("/", |target| target.as_str());
-    for part in [parts.method.as_str(), " ", target, " HTTP/1.1\n"] {
+    for part in [request.method().as_str(), " ", target, " HTTP/1.1\n"] {
         head.put_slice(part.as_bytes());
     }
-    for (name, value) in &parts.headers {
+    for (name, value) in request.headers() {
         for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\n"] {
             head.put_slice(part);
         }

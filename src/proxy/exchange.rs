@@ -9,7 +9,6 @@ use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Uri, Version};
 use http_body::Body;
-use hyper::body::Incoming;
 
 use super::admission::Admission;
 use super::body::{ResponseBody, ResponseBodyError};
@@ -19,6 +18,7 @@ use super::limit_headers::Style;
 use super::respond;
 use super::snapshot::{Route, RunningUpstream, Snapshot};
 use crate::clock::Timestamp;
+use crate::http_ext::body::RequestBody;
 use crate::http_ext::forwarded::Peer;
 use crate::rules::Head;
 use crate::telemetry::access_log::{AccessLog, Record};
@@ -65,7 +65,7 @@ impl Exchange {
     pub(super) fn begin(
         gateway: Arc<Gateway>,
         client: Arc<Client>,
-        request: &Request<Incoming>,
+        request: &Request<RequestBody>,
     ) -> Box<Self> {
         let snapshot = gateway.snapshot();
         let peer = client.connection.peer.ip();
@@ -169,10 +169,7 @@ impl Exchange {
     }
 
     /// Makes `response` the answer of this exchange, which ends with its body.
-    pub(super) fn complete(
-        mut self: Box<Self>,
-        mut response: Response<ResponseBody>,
-    ) -> Response<ResponseBody> {
+    pub(super) fn complete(mut self: Box<Self>, response: &mut Response<ResponseBody>) {
         self.status = Some(response.status());
         if let (Some(admission), Some(route)) = (&self.admission, &self.route) {
             admission.write_headers(route, &self.snapshot.styles, response.headers_mut());
@@ -184,10 +181,10 @@ impl Exchange {
             field.or_insert_with(|| HeaderValue::from(length));
         }
         // HTTP/1 would leave the body out by itself, HTTP/2 would break its rules and send it.
-        response.map(|body| match head_only {
-            true => ResponseBody::own(Bytes::new()).ends(self),
-            false => body.ends(self),
-        })
+        if head_only {
+            *response.body_mut() = ResponseBody::own(Bytes::new());
+        }
+        response.body_mut().ends(self);
     }
 
     /// `length` more bytes of the body have been sent.
@@ -258,7 +255,7 @@ impl Drop for Exchange {
 }
 
 impl Logged {
-    fn new(request: &Request<Incoming>) -> Self {
+    fn new<B>(request: &Request<B>) -> Self {
         let field = |name| request.headers().get(name).cloned();
         Logged {
             uri: request.uri().clone(),

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::Request;
-use http::header::{HOST, HeaderMap, HeaderValue};
+use http::header::{HOST, HeaderValue};
 
 use super::build::{Built, Surroundings};
 use super::error::Error;
@@ -57,7 +57,7 @@ enum Says {
 }
 
 /// Explains what `spec` makes of `request` from the peer at `from`.
-pub fn explain(spec: Spec, request: Request<()>, from: IpAddr) -> Explanation {
+pub fn explain(spec: Spec, mut request: Request<()>, from: IpAddr) -> Explanation {
     let clock = Arc::new(Clock::system());
     let now = clock.now();
     let surroundings = Surroundings {
@@ -68,25 +68,22 @@ pub fn explain(spec: Spec, request: Request<()>, from: IpAddr) -> Explanation {
         secret: Secret::random(),
     };
     let snapshot = Built::new(spec, &surroundings, None).hand_over(now);
-    let (mut parts, ()) = request.into_parts();
-    add_host(
-        parts.uri.authority().map(|host| host.as_str()),
-        &mut parts.headers,
-    );
-    let client_ip = snapshot.client_ip.resolve(from, &parts.headers);
+    add_host(&mut request);
+    let client_ip = snapshot.client_ip.resolve(from, request.headers());
     Explanation {
-        request: format!("{} {}", parts.method, parts.uri),
+        request: format!("{} {}", request.method(), request.uri()),
         client_ip,
-        course: Target::of(&parts)
-            .map(|target| course(&snapshot, &target.head(&parts, client_ip), now)),
+        course: Target::of(&request)
+            .map(|target| course(&snapshot, &target.head(&request, client_ip), now)),
     }
 }
 
 /// What a client would send for a URL.
-fn add_host(authority: Option<&str>, headers: &mut HeaderMap) {
-    let host = HeaderValue::from_str(authority.unwrap_or("localhost"));
+fn add_host(request: &mut Request<()>) {
+    let authority = request.uri().authority();
+    let host = HeaderValue::from_str(authority.map_or("localhost", |host| host.as_str()));
     if let Ok(host) = host {
-        headers.entry(HOST).or_insert(host);
+        request.headers_mut().entry(HOST).or_insert(host);
     }
 }
 

@@ -1,9 +1,6 @@
 //! Sends an admitted request to its upstream, and takes the head of the response.
 
-use std::time::Duration;
-
 use http::header::{COOKIE, EXPECT, HOST, HeaderMap, HeaderValue};
-use http::request::Parts;
 use http::uri::{PathAndQuery, Uri};
 use http::{Request, Response, StatusCode, Version};
 use http_body::Body;
@@ -18,6 +15,9 @@ use crate::http_ext::body::RequestBody;
 use crate::http_ext::{forwarded, hop_by_hop};
 use crate::upstream::{Lease, RunningTarget};
 
+/// Fields that the proxy adds to most messages: room for them is made at once.
+const MORE_FIELDS: usize = 6;
+
 /// Forwards the request, and answers with what the route's upstream says.
 ///
 /// # Errors
@@ -25,45 +25,37 @@ use crate::upstream::{Lease, RunningTarget};
 pub(super) async fn forward(
     exchange: &mut Exchange,
     route: &Route,
-    mut parts: Parts,
+    request: &mut Request<RequestBody>,
     path: Option<String>,
-    body: Incoming,
 ) -> Result<Response<ResponseBody>, Error> {
     let running = route.upstream.as_ref().ok_or(Error::NoRoute)?;
-    if body.size_hint().lower() > route.max_body {
+    if request.body().size_hint().lower() > route.max_body {
         return Err(Error::TooLarge);
     }
-    rewrite_headers(&mut parts, exchange, &route.rewrite);
-    parts.uri = origin_form(&parts.uri, path, &route.rewrite)?;
-    parts.version = Version::HTTP_11;
-    let body = RequestBody::new(body, route.max_body, exchange.snapshot().body_timeout);
-    let request = Request::from_parts(parts, body);
+    rewrite_headers(request, exchange, &route.rewrite);
+    *request.uri_mut() = origin_form(request.uri(), path, &route.rewrite)?;
+    *request.version_mut() = Version::HTTP_11;
+    let quiet = exchange.snapshot().body_timeout;
+    request.body_mut().bound(route.max_body, quiet);
     match running.upstream.target() {
         RunningTarget::Echo => Ok(echo(request)),
         RunningTarget::Endpoints(endpoints) => {
             let worker = exchange.client().connection.worker;
-            let (response, lease) = endpoints.send(worker, request).await?;
+            let (response, mut lease) = endpoints.send(worker, request).await?;
             exchange.answered(running);
-            Ok(forwarded_response(
-                response,
-                lease,
-                endpoints.timeouts().idle,
-            ))
+            lease.patience().renew_with(endpoints.timeouts().idle);
+            Ok(forwarded_response(response, lease))
         }
     }
 }
 
-fn forwarded_response(
-    response: Response<Incoming>,
-    lease: Lease,
-    idle: Duration,
-) -> Response<ResponseBody> {
-    let (mut parts, body) = response.into_parts();
-    hop_by_hop::remove(&mut parts.headers);
-    forwarded::via(&mut parts.headers, parts.version);
-    parts.version = Version::HTTP_11;
-    parts.extensions.clear();
-    Response::from_parts(parts, ResponseBody::upstream(body, lease, idle))
+fn forwarded_response(mut response: Response<Incoming>, lease: Lease) -> Response<ResponseBody> {
+    let version = std::mem::replace(response.version_mut(), Version::HTTP_11);
+    hop_by_hop::remove(response.headers_mut());
+    response.headers_mut().reserve(MORE_FIELDS);
+    forwarded::via(response.headers_mut(), version);
+    response.extensions_mut().clear();
+    response.map(|body| ResponseBody::upstream(body, lease))
 }
 
 /// The target as an origin server is sent it: the path that was matched, and the query.
@@ -95,25 +87,28 @@ fn without_first(count: usize, path: &str) -> &str {
 
 /// The fields that the upstream is sent. The client's for this hop go before ours are added, so that
 /// nobody removes ours by naming them in Connection.
-fn rewrite_headers(parts: &mut Parts, exchange: &Exchange, rewrite: &Rewrite) {
-    let headers = &mut parts.headers;
+fn rewrite_headers(request: &mut Request<RequestBody>, exchange: &Exchange, rewrite: &Rewrite) {
+    let version = request.version();
+    let host = request
+        .uri()
+        .authority()
+        .and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
+    let headers = request.headers_mut();
     hop_by_hop::remove(headers);
+    headers.reserve(MORE_FIELDS + rewrite.set_headers.len());
     // The proxy invites the body itself, when the upstream takes it.
     headers.remove(EXPECT);
-    if let Some(authority) = parts.uri.authority()
-        && !headers.contains_key(HOST)
-        && let Ok(host) = HeaderValue::from_str(authority.as_str())
-    {
-        headers.insert(HOST, host);
+    if let Some(host) = host {
+        headers.entry(HOST).or_insert(host);
     }
-    if parts.version == Version::HTTP_2 {
+    if version == Version::HTTP_2 {
         join_cookies(headers);
     }
     exchange
         .client()
         .forwarding
         .write(exchange.trust(), headers);
-    forwarded::via(headers, parts.version);
+    forwarded::via(headers, version);
     for name in &rewrite.remove_headers {
         headers.remove(name);
     }

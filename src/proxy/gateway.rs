@@ -21,6 +21,7 @@ use super::snapshot::Snapshot;
 use super::target::Target;
 use super::{admission, discard, forward};
 use crate::clock::Clock;
+use crate::http_ext::body::RequestBody;
 use crate::http_ext::connection::Connection;
 use crate::http_ext::forwarded::Forwarding;
 use crate::telemetry::metrics::RequestMetrics;
@@ -68,10 +69,7 @@ impl Gateway {
             forwarding: Forwarding::new(connection),
             connection: connection.clone(),
         });
-        service_fn(move |request| {
-            let (gateway, client) = (Arc::clone(&gateway), Arc::clone(&client));
-            async move { Ok(gateway.handle(client, request).await) }
-        })
+        service_fn(move |request| Arc::clone(&gateway).handle(Arc::clone(&client), request))
     }
 
     /// Answers one request. Whatever happens to it is counted and logged when its response ends, or
@@ -80,13 +78,15 @@ impl Gateway {
         self: Arc<Self>,
         client: Arc<Client>,
         request: Request<Incoming>,
-    ) -> Response<ResponseBody> {
+    ) -> Result<Response<ResponseBody>, Infallible> {
+        let mut request = request.map(RequestBody::from);
         let mut exchange = Exchange::begin(self, client, &request);
-        let response = match serve(&mut exchange, request).await {
+        let mut response = match serve(&mut exchange, &mut request).await {
             Ok(response) => response,
             Err(error) => exchange.failed(&error),
         };
-        exchange.complete(response)
+        exchange.complete(&mut response);
+        Ok(response)
     }
 }
 
@@ -97,13 +97,13 @@ pub(super) struct Client {
     pub forwarding: Forwarding,
 }
 
+/// The request is lent, not given: it is large, and each hand that takes it would move it.
 async fn serve(
     exchange: &mut Exchange,
-    request: Request<Incoming>,
+    request: &mut Request<RequestBody>,
 ) -> Result<Response<ResponseBody>, Error> {
-    let (parts, body) = request.into_parts();
-    let target = Target::of(&parts)?;
-    let head = target.head(&parts, exchange.client_ip());
+    let target = Target::of(request)?;
+    let head = target.head(request, exchange.client_ip());
     let route = exchange.find_route(&head);
     let admission = admission::admit(
         &route,
@@ -111,12 +111,12 @@ async fn serve(
         &head,
         exchange.started(),
     );
-    let refusal = admission.refusal(&route, exchange.styles(), &parts.headers);
+    let refusal = admission.refusal(&route, exchange.styles(), request.headers());
     exchange.decided(admission);
     if let Some(response) = refusal {
-        discard::discard(&parts.headers, body);
+        discard::discard(request);
         return Ok(response);
     }
     let path = target.into_rewritten();
-    forward::forward(exchange, &route, parts, path, body).await
+    forward::forward(exchange, &route, request, path).await
 }

@@ -3,8 +3,7 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use http::Method;
-use http::request::Parts;
+use http::{Method, Request};
 
 use super::error::Error;
 use crate::http_ext::{framing, host, path};
@@ -24,10 +23,10 @@ impl<'a> Target<'a> {
     ///
     /// # Errors
     /// A 4xx or 501 for a head that is ambiguous, or whose path cannot be normalised safely.
-    pub(super) fn of(parts: &'a Parts) -> Result<Self, Error> {
-        framing::check(parts)?;
-        let host = host::effective(parts)?;
-        let path = match (&parts.method, parts.uri.path()) {
+    pub(super) fn of<B>(request: &'a Request<B>) -> Result<Self, Error> {
+        framing::check(request)?;
+        let host = host::effective(request)?;
+        let path = match (request.method(), request.uri().path()) {
             // The whole server (RFC 9112 section 3.2.4).
             (&Method::OPTIONS, "*") => Cow::Borrowed("*"),
             (_, path) => path::normalise(path)?,
@@ -44,13 +43,13 @@ impl<'a> Target<'a> {
     }
 
     /// The request as the rules see it.
-    pub(super) fn head<'h>(&'h self, parts: &'h Parts, client_ip: IpAddr) -> Head<'h> {
+    pub(super) fn head<'h, B>(&'h self, request: &'h Request<B>, client_ip: IpAddr) -> Head<'h> {
         Head {
-            method: &parts.method,
+            method: request.method(),
             host: &self.host,
             path: self.compared.as_deref().unwrap_or(&self.path),
-            query: parts.uri.query(),
-            headers: &parts.headers,
+            query: request.uri().query(),
+            headers: request.headers(),
             client_ip,
         }
     }

@@ -1,15 +1,17 @@
 //! One address of an upstream with its connections. It outlives reloads: a new snapshot finds the
 //! endpoint of the old one again by its [`EndpointSpec`].
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
-use tokio::time::timeout;
 
 use super::connect::Target;
-use super::pool::{Lease, Pool};
+use super::pool::{Connection, Lease, Pool};
 use super::{EndpointSpec, Error, Timeouts};
 use crate::http_ext::body::RequestBody;
 use crate::http_ext::framing;
@@ -23,12 +25,13 @@ pub struct Endpoint {
     pool: Arc<Pool>,
 }
 
-/// A request that reached no upstream, so that another endpoint may be tried.
+/// Why there is no response.
 #[derive(Debug)]
-pub(super) struct Unsent {
+pub(super) struct Failure {
     pub error: Error,
-    /// The request, unless some of it may have been sent.
-    pub request: Option<Request<RequestBody>>,
+    /// Whether the upstream saw nothing of the request, which is where it was, so that another endpoint
+    /// may be tried.
+    pub unsent: bool,
 }
 
 impl Endpoint {
@@ -64,7 +67,7 @@ impl Endpoint {
         self.pool.sweep(idle);
     }
 
-    /// Sends `request` and waits for the head of the response.
+    /// Sends `request`, which is taken, and waits for the head of the response.
     ///
     /// A connection that was kept may be closed by the upstream just as the request is written. Then
     /// nothing was processed if hyper hands the request back; and a request that is safe to repeat
@@ -72,36 +75,29 @@ impl Endpoint {
     pub(super) async fn send(
         &self,
         worker: usize,
-        mut request: Request<RequestBody>,
+        request: &mut Request<RequestBody>,
         timeouts: &Timeouts,
-    ) -> Result<(Response<Incoming>, Lease), Unsent> {
+    ) -> Result<(Response<Incoming>, Lease), Failure> {
         while let Some(lease) = self.pool.take(worker) {
-            let spare = repeatable(&request);
-            match self.exchange(lease, request, timeouts).await {
+            let spare = repeatable(request);
+            let failure = match self.exchange(lease, request, timeouts).await {
                 Ok(done) => return Ok(done),
-                Err(Unsent {
-                    error: error @ Error::Closed { .. },
-                    request: unsent,
-                }) => match unsent.or(spare) {
-                    Some(again) => request = again,
-                    None => {
-                        return Err(Unsent {
-                            error,
-                            request: None,
-                        });
-                    }
-                },
-                Err(other) => return Err(other),
+                Err(failure) => failure,
+            };
+            match (&failure.error, spare) {
+                (Error::Closed { .. }, _) if failure.unsent => {}
+                (Error::Closed { .. }, Some(spare)) => *request = spare,
+                _ => return Err(failure),
             }
         }
         match self.target.connect(timeouts.connect).await {
             Ok(sender) => {
-                let lease = self.pool.lease(worker, sender);
+                let lease = self.pool.open(worker, sender);
                 self.exchange(lease, request, timeouts).await
             }
-            Err(error) => Err(Unsent {
+            Err(error) => Err(Failure {
                 error,
-                request: Some(request),
+                unsent: true,
             }),
         }
     }
@@ -109,35 +105,43 @@ impl Endpoint {
     async fn exchange(
         &self,
         mut lease: Lease,
-        request: Request<RequestBody>,
+        request: &mut Request<RequestBody>,
         timeouts: &Timeouts,
-    ) -> Result<(Response<Incoming>, Lease), Unsent> {
-        let response = lease.sender.try_send_request(request);
-        match timeout(timeouts.response, response).await {
-            Ok(Ok(response)) => {
+    ) -> Result<(Response<Incoming>, Lease), Failure> {
+        let Connection { sender, patience } = &mut lease.connection;
+        let taken = std::mem::replace(request, Request::new(RequestBody::empty()));
+        let mut response = pin!(sender.try_send_request(taken));
+        patience.renew_with(timeouts.response);
+        let response = poll_fn(|cx| match response.as_mut().poll(cx) {
+            Poll::Ready(response) => Poll::Ready(Some(response)),
+            Poll::Pending => patience.poll_exhausted(cx).map(|()| None),
+        });
+        let error = match response.await {
+            Some(Ok(response)) => {
                 match framing::check_response(response.status(), response.headers()) {
-                    Ok(()) => Ok((response, lease)),
-                    Err(what) => Err(Unsent {
-                        request: None,
-                        error: Error::Unusable {
-                            endpoint: self.target.label.clone(),
-                            what,
-                        },
-                    }),
+                    Ok(()) => return Ok((response, lease)),
+                    Err(what) => Error::Unusable {
+                        endpoint: self.target.label.clone(),
+                        what,
+                    },
                 }
             }
-            Ok(Err(mut failure)) => Err(Unsent {
-                request: failure.take_message(),
-                error: Error::exchange(&self.target.label, failure.into_error()),
-            }),
-            Err(_) => Err(Unsent {
-                request: None,
-                error: Error::ResponseTimeout {
-                    endpoint: self.target.label.clone(),
-                    after: timeouts.response,
-                },
-            }),
-        }
+            Some(Err(mut failure)) => {
+                let unsent = failure.take_message().map(|unsent| *request = unsent);
+                return Err(Failure {
+                    error: Error::exchange(&self.target.label, failure.into_error()),
+                    unsent: unsent.is_some(),
+                });
+            }
+            None => Error::ResponseTimeout {
+                endpoint: self.target.label.clone(),
+                after: timeouts.response,
+            },
+        };
+        Err(Failure {
+            error,
+            unsent: false,
+        })
     }
 }
 

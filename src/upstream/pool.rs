@@ -9,7 +9,7 @@ use hyper::client::conn::http1::SendRequest;
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
-use crate::http_ext::body::RequestBody;
+use crate::http_ext::body::{Patience, RequestBody};
 
 /// The most idle connections of an endpoint that one worker keeps.
 const MAX_IDLE: usize = 512;
@@ -26,15 +26,22 @@ pub(super) struct Pool {
 
 #[derive(Debug)]
 struct Idle {
-    sender: SendRequest<RequestBody>,
+    connection: Connection,
     since: u32,
+}
+
+/// A connection, and the timer of what it is waited for.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) sender: SendRequest<RequestBody>,
+    pub(super) patience: Patience,
 }
 
 /// A connection out of the pool, to be given back once its response has been read to the end. If it
 /// is dropped instead, the connection closes: nobody else may read the rest of that response.
 #[derive(Debug)]
 pub struct Lease {
-    pub(super) sender: SendRequest<RequestBody>,
+    pub(super) connection: Connection,
     pool: Arc<Pool>,
     worker: usize,
 }
@@ -51,21 +58,22 @@ impl Pool {
     pub(super) fn take(self: &Arc<Self>, worker: usize) -> Option<Lease> {
         let mut idle = self.workers[worker].lock();
         loop {
-            let Idle { sender, .. } = idle.pop()?;
-            if sender.is_ready() {
-                return Some(self.lease(worker, sender));
+            let Idle { connection, .. } = idle.pop()?;
+            if connection.sender.is_ready() {
+                return Some(self.lease(worker, connection));
             }
         }
     }
 
-    /// A lease on `sender`, which nobody else uses.
-    pub(super) fn lease(
-        self: &Arc<Self>,
-        worker: usize,
-        sender: SendRequest<RequestBody>,
-    ) -> Lease {
+    /// A lease on a new connection.
+    pub(super) fn open(self: &Arc<Self>, worker: usize, sender: SendRequest<RequestBody>) -> Lease {
+        let patience = Patience::new(Duration::ZERO);
+        self.lease(worker, Connection { sender, patience })
+    }
+
+    fn lease(self: &Arc<Self>, worker: usize, connection: Connection) -> Lease {
         Lease {
-            sender,
+            connection,
             pool: Arc::clone(self),
             worker,
         }
@@ -76,26 +84,31 @@ impl Pool {
         let now = self.sweeps.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let limit = u32::try_from(limit.as_secs()).unwrap_or(u32::MAX);
         for worker in &self.workers {
-            worker.lock().retain(|connection| {
-                !connection.sender.is_closed() && now.wrapping_sub(connection.since) <= limit
+            worker.lock().retain(|idle| {
+                !idle.connection.sender.is_closed() && now.wrapping_sub(idle.since) <= limit
             });
         }
     }
 }
 
 impl Lease {
+    /// How long the upstream is waited for.
+    pub fn patience(&mut self) -> &mut Patience {
+        &mut self.connection.patience
+    }
+
     /// Gives the connection back for the next request. To be called after the end of the response.
     pub fn release(self) {
-        if self.sender.is_ready() {
+        if self.connection.sender.is_ready() {
             self.keep();
-        } else if !self.sender.is_closed() {
+        } else if !self.connection.sender.is_closed() {
             tokio::spawn(self.settle());
         }
     }
 
     /// Waits until the connection's driver has seen the end too.
     async fn settle(mut self) {
-        if let Ok(Ok(())) = timeout(SETTLING, self.sender.ready()).await {
+        if let Ok(Ok(())) = timeout(SETTLING, self.connection.sender.ready()).await {
             self.keep();
         }
     }
@@ -105,7 +118,7 @@ impl Lease {
         let mut idle = self.pool.workers[self.worker].lock();
         if idle.len() < MAX_IDLE {
             idle.push(Idle {
-                sender: self.sender,
+                connection: self.connection,
                 since,
             });
         }

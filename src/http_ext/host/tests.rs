@@ -10,8 +10,7 @@ fn host(version: Version, target: &str, fields: &[&str]) -> Result<String, HostE
         let value = HeaderValue::from_bytes(field.as_bytes()).expect("a field value");
         request = request.header(HOST, value);
     }
-    let (parts, ()) = request.body(()).expect("a request").into_parts();
-    effective(&parts).map(Cow::into_owned)
+    effective(&request.body(()).expect("a request")).map(Cow::into_owned)
 }
 
 fn of_field(field: &str) -> Result<String, HostError> {
