@@ -2,9 +2,11 @@
 //! alive a pool for each worker. Speaks HTTP/1.1 to them. Nothing here knows of routes or limits.
 
 mod balance;
+mod body;
 mod connect;
 mod endpoint;
 mod error;
+mod http1;
 mod pool;
 mod tls;
 
@@ -14,12 +16,12 @@ use std::time::Duration;
 use http::header::HOST;
 use http::uri::Authority;
 use http::{Request, Response};
-use hyper::body::Incoming;
 
 pub use balance::{Balancer, RoundRobin};
+pub use body::{BodyError, UpstreamBody};
 pub use endpoint::Endpoint;
 pub use error::{Error, Fault};
-pub use pool::Lease;
+pub use http1::Invalid;
 pub use tls::{ClientTls, ClientTlsError, Roots};
 
 use crate::http_ext::body::RequestBody;
@@ -167,7 +169,7 @@ impl Upstream {
 }
 
 impl Endpoints {
-    /// Sends `request`, which is taken, to the endpoint whose turn it is, and waits for the head of the response.
+    /// Sends `request`, whose body is taken, to the endpoint whose turn it is, and waits for the head of the response.
     /// Where no connection can be had the next endpoint is asked, each at most once.
     ///
     /// # Errors
@@ -176,7 +178,7 @@ impl Endpoints {
         &self,
         worker: usize,
         request: &mut Request<RequestBody>,
-    ) -> Result<(Response<Incoming>, Lease), Error> {
+    ) -> Result<Response<UpstreamBody>, Error> {
         let first = self.balancer.first();
         // HTTP/1.0 may come without a Host, and HTTP/1.1 may not go without.
         let own_host = self.host == HostHeader::Endpoint || !request.headers().contains_key(HOST);

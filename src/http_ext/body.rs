@@ -30,6 +30,8 @@ pub enum RequestBodyError {
     Quiet(Duration),
     /// The client went away, reset the stream, or framed its body wrongly.
     Client(hyper::Error),
+    /// Fewer bytes than were announced.
+    Incomplete,
 }
 
 impl RequestBody {
@@ -115,20 +117,13 @@ impl Body for RequestBody {
     }
 }
 
-impl RequestBodyError {
-    /// Finds the client's fault among the sources of `error`, where hyper keeps it.
-    pub fn find<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Self> {
-        std::iter::successors(Some(error), |error| error.source())
-            .find_map(|error| error.downcast_ref())
-    }
-}
-
 impl fmt::Display for RequestBodyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooLarge => f.write_str("the request body is larger than max_body"),
             Self::Quiet(limit) => write!(f, "the client sent nothing for {limit:?}"),
             Self::Client(_) => f.write_str("the client broke off its request body"),
+            Self::Incomplete => f.write_str("the request body is shorter than was announced"),
         }
     }
 }
@@ -137,7 +132,7 @@ impl std::error::Error for RequestBodyError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Client(source) => Some(source),
-            Self::TooLarge | Self::Quiet(_) => None,
+            Self::TooLarge | Self::Quiet(_) | Self::Incomplete => None,
         }
     }
 }

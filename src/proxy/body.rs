@@ -1,18 +1,16 @@
 //! The body of a response on its way to the client.
 //!
-//! It carries what must happen when the response is over: the upstream's connection goes back to
-//! its pool, and the exchange is counted and logged, whichever way it ends.
+//! It carries what must happen when the response is over: the exchange is counted and logged, whichever
+//! way it ends.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 
 use super::exchange::Exchange;
-use crate::upstream::Lease;
+use crate::upstream::{BodyError, UpstreamBody};
 
 /// What the client is sent.
 #[derive(Debug)]
@@ -26,11 +24,8 @@ pub struct ResponseBody {
 enum Content {
     /// Bytes of our own.
     Own(Bytes),
-    /// The upstream's body, and its connection until that has ended.
-    Upstream {
-        body: Incoming,
-        lease: Option<Lease>,
-    },
+    /// The upstream's.
+    Upstream(UpstreamBody),
     /// The built-in origin: the head of the request as text, then its body.
     Echo {
         head: Bytes,
@@ -41,12 +36,9 @@ enum Content {
 /// Why a response ended before its end.
 #[derive(Debug, thiserror::Error)]
 pub enum ResponseBodyError {
-    /// The upstream broke off.
-    #[error("the upstream broke off its response")]
-    Upstream(#[source] hyper::Error),
-    /// The upstream sent nothing for as long as `timeouts.idle`.
-    #[error("the upstream sent nothing for {0:?} (timeouts.idle)")]
-    Quiet(Duration),
+    /// The upstream's broke off.
+    #[error(transparent)]
+    Upstream(#[from] BodyError),
     /// The request's body, which was being echoed, broke off.
     #[error(transparent)]
     Request(#[from] crate::http_ext::body::RequestBodyError),
@@ -58,16 +50,9 @@ impl ResponseBody {
         Self::from(Content::Own(bytes))
     }
 
-    /// What the upstream sends, as far as the patience of `lease` goes, which is given back at the end.
-    pub(super) fn upstream(body: Incoming, lease: Lease) -> Self {
-        if body.is_end_stream() {
-            lease.release();
-            return Self::own(Bytes::new());
-        }
-        Self::from(Content::Upstream {
-            body,
-            lease: Some(lease),
-        })
+    /// What the upstream sends.
+    pub(super) fn upstream(body: UpstreamBody) -> Self {
+        Self::from(Content::Upstream(body))
     }
 
     /// `head`, then `body`.
@@ -101,26 +86,11 @@ impl Content {
             Self::Echo { body, .. } => Pin::new(body)
                 .poll_frame(cx)
                 .map(|frame| frame.map(|frame| frame.map_err(ResponseBodyError::from))),
-            Self::Upstream { body, lease } => poll_upstream(body, lease, cx),
+            Self::Upstream(body) => Pin::new(body)
+                .poll_frame(cx)
+                .map(|frame| frame.map(|frame| frame.map_err(ResponseBodyError::from))),
         }
     }
-}
-
-fn poll_upstream(body: &mut Incoming, lease: &mut Option<Lease>, cx: &mut Context<'_>) -> Polled {
-    let frame = Pin::new(&mut *body).poll_frame(cx);
-    if let Some(patience) = lease.as_mut().map(Lease::patience) {
-        if frame.is_pending() {
-            ready!(patience.poll_exhausted(cx));
-            return Poll::Ready(Some(Err(ResponseBodyError::Quiet(patience.limit()))));
-        }
-        patience.renew();
-    }
-    let frame = ready!(frame);
-    let ended = frame.is_none() || body.is_end_stream();
-    if let Some(lease) = lease.take_if(|_| ended) {
-        lease.release();
-    }
-    Poll::Ready(frame.map(|frame| frame.map_err(ResponseBodyError::Upstream)))
 }
 
 impl Body for ResponseBody {
@@ -143,7 +113,7 @@ impl Body for ResponseBody {
     fn is_end_stream(&self) -> bool {
         match &self.content {
             Content::Own(bytes) => bytes.is_empty(),
-            Content::Upstream { body, .. } => body.is_end_stream(),
+            Content::Upstream(body) => body.is_end_stream(),
             Content::Echo { head, body } => head.is_empty() && body.is_end_stream(),
         }
     }
@@ -151,7 +121,7 @@ impl Body for ResponseBody {
     fn size_hint(&self) -> SizeHint {
         match &self.content {
             Content::Own(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Content::Upstream { body, .. } => body.size_hint(),
+            Content::Upstream(body) => body.size_hint(),
             Content::Echo { head, body } => match body.size_hint().exact() {
                 Some(length) => SizeHint::with_exact(head.len() as u64 + length),
                 None => SizeHint::default(),

@@ -101,9 +101,7 @@ impl Error {
                 U::Tls { .. } => "No TLS connection to the upstream could be made.",
                 U::ConnectTimeout { .. } => "The upstream accepted no connection in time.",
                 U::Closed { .. } => "The upstream closed the connection without a response.",
-                U::Invalid { .. } | U::Unusable { .. } => {
-                    "The upstream's response is not valid HTTP."
-                }
+                U::Invalid { .. } => "The upstream's response is not valid HTTP.",
                 U::ResponseTimeout { .. } => "The upstream sent no response in time.",
                 U::RequestBody(_) => match error.request_body() {
                     Some(RequestBodyError::TooLarge) => "The request body is larger than allowed.",

@@ -4,7 +4,6 @@ use http::header::{COOKIE, EXPECT, HOST, HeaderMap, HeaderValue};
 use http::uri::{PathAndQuery, Uri};
 use http::{Request, Response, StatusCode, Version};
 use http_body::Body;
-use hyper::body::Incoming;
 
 use super::body::ResponseBody;
 use super::echo::echo;
@@ -13,9 +12,9 @@ use super::exchange::Exchange;
 use super::snapshot::{Rewrite, Route};
 use crate::http_ext::body::RequestBody;
 use crate::http_ext::{forwarded, hop_by_hop};
-use crate::upstream::{Lease, RunningTarget};
+use crate::upstream::{RunningTarget, UpstreamBody};
 
-/// Fields that the proxy adds to most messages: room for them is made at once.
+/// Fields that the proxy adds to most requests: room for them is made at once.
 const MORE_FIELDS: usize = 6;
 
 /// Forwards the request, and answers with what the route's upstream says.
@@ -34,28 +33,24 @@ pub(super) async fn forward(
     }
     rewrite_headers(request, exchange, &route.rewrite);
     *request.uri_mut() = origin_form(request.uri(), path, &route.rewrite)?;
-    *request.version_mut() = Version::HTTP_11;
     let quiet = exchange.snapshot().body_timeout;
     request.body_mut().bound(route.max_body, quiet);
     match running.upstream.target() {
         RunningTarget::Echo => Ok(echo(request)),
         RunningTarget::Endpoints(endpoints) => {
             let worker = exchange.client().connection.worker;
-            let (response, mut lease) = endpoints.send(worker, request).await?;
+            let response = endpoints.send(worker, request).await?;
             exchange.answered(running);
-            lease.patience().renew_with(endpoints.timeouts().idle);
-            Ok(forwarded_response(response, lease))
+            Ok(forwarded_response(response))
         }
     }
 }
 
-fn forwarded_response(mut response: Response<Incoming>, lease: Lease) -> Response<ResponseBody> {
+fn forwarded_response(mut response: Response<UpstreamBody>) -> Response<ResponseBody> {
     let version = std::mem::replace(response.version_mut(), Version::HTTP_11);
     hop_by_hop::remove(response.headers_mut());
-    response.headers_mut().reserve(MORE_FIELDS);
     forwarded::via(response.headers_mut(), version);
-    response.extensions_mut().clear();
-    response.map(|body| ResponseBody::upstream(body, lease))
+    response.map(ResponseBody::upstream)
 }
 
 /// The target as an origin server is sent it: the path that was matched, and the query.

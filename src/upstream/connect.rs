@@ -1,26 +1,28 @@
-//! Opening a connection to an endpoint: name, TCP, TLS, HTTP/1.1 handshake, all within one deadline.
+//! Opening a connection to an endpoint: name, TCP and TLS, all within one deadline.
 
-use std::io;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use super::Error;
-use crate::http_ext::body::RequestBody;
 use crate::http_ext::io::Socket;
 
-/// The largest response head, and the read buffer of a connection, in bytes.
-const MAX_HEAD: usize = 64 * 1024;
-/// The most header fields in a response.
-const MAX_HEADERS: usize = 256;
+/// What a connection to an endpoint runs over.
+#[derive(Debug)]
+pub(super) enum Stream {
+    Plain(Socket),
+    Tls(Box<TlsStream<Socket>>),
+}
 
 /// Where an endpoint is.
 #[derive(Clone, Debug)]
@@ -36,14 +38,11 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// A new connection, whose driver runs as a task of this runtime until it closes.
+    /// A new connection.
     ///
     /// # Errors
     /// Whatever kept it from being ready within `deadline`.
-    pub(super) async fn connect(
-        &self,
-        deadline: Duration,
-    ) -> Result<SendRequest<RequestBody>, Error> {
+    pub(super) async fn connect(&self, deadline: Duration) -> Result<Stream, Error> {
         timeout(deadline, self.open()).await.unwrap_or_else(|_| {
             Err(Error::ConnectTimeout {
                 endpoint: self.label.clone(),
@@ -52,14 +51,14 @@ impl Target {
         })
     }
 
-    async fn open(&self) -> Result<SendRequest<RequestBody>, Error> {
+    async fn open(&self) -> Result<Stream, Error> {
         let stream = self.dial().await?;
         let Some((config, name)) = &self.tls else {
-            return self.handshake(stream).await;
+            return Ok(Stream::Plain(stream));
         };
         let connector = TlsConnector::from(Arc::clone(config));
         match connector.connect(name.clone(), stream).await {
-            Ok(stream) => self.handshake(stream).await,
+            Ok(stream) => Ok(Stream::Tls(Box::new(stream))),
             Err(source) => Err(Error::Tls {
                 endpoint: self.label.clone(),
                 source,
@@ -95,23 +94,60 @@ impl Target {
             None => Err(resolve(io::Error::other("no address"))),
         }
     }
+}
 
-    async fn handshake<T>(&self, stream: T) -> Result<SendRequest<RequestBody>, Error>
-    where
-        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
-        let (sender, connection) = http1::Builder::new()
-            .max_buf_size(MAX_HEAD)
-            .max_headers(MAX_HEADERS)
-            .handshake(TokioIo::new(stream))
-            .await
-            .map_err(|source| Error::exchange(&self.label, source))?;
-        tokio::spawn(async move {
-            // Whoever waits for a response is told; an idle connection that breaks concerns nobody.
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "upstream connection ended");
+/// Does with the stream whatever it is.
+macro_rules! each {
+    ($stream:expr, $inner:ident => $do:expr) => {
+        match $stream.get_mut() {
+            Stream::Plain($inner) => {
+                let $inner = Pin::new($inner);
+                $do
             }
-        });
-        Ok(sender)
+            Stream::Tls($inner) => {
+                let $inner = Pin::new(&mut **$inner);
+                $do
+            }
+        }
+    };
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        each!(self, inner => inner.poll_read(cx, buf))
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        each!(self, inner => inner.poll_write(cx, buf))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        each!(self, inner => inner.poll_write_vectored(cx, bufs))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self, inner => inner.poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self, inner => inner.poll_shutdown(cx))
     }
 }

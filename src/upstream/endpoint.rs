@@ -1,20 +1,18 @@
 //! One address of an upstream with its connections. It outlives reloads: a new snapshot finds the
 //! endpoint of the old one again by its [`EndpointSpec`].
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use http::{HeaderValue, Request, Response};
-use hyper::body::Incoming;
 
+use super::body::UpstreamBody;
 use super::connect::Target;
 use super::pool::{Connection, Lease, Pool};
 use super::{EndpointSpec, Error, Timeouts};
 use crate::http_ext::body::RequestBody;
-use crate::http_ext::framing;
 
 /// An endpoint and its pool.
 #[derive(Debug)]
@@ -67,32 +65,30 @@ impl Endpoint {
         self.pool.sweep(idle);
     }
 
-    /// Sends `request`, which is taken, and waits for the head of the response.
+    /// Sends `request`, whose body is taken, and waits for the head of the response.
     ///
-    /// A connection that was kept may be closed by the upstream just as the request is written. Then
-    /// nothing was processed if hyper hands the request back; and a request that is safe to repeat
-    /// (RFC 9110 section 9.2.2) and has no body is sent again when it does not.
+    /// A connection that was kept may be closed by the upstream just as the request is written. If nothing
+    /// was written, or the request is safe to repeat (RFC 9110 section 9.2.2) and has no body, it is sent
+    /// again.
     pub(super) async fn send(
         &self,
         worker: usize,
         request: &mut Request<RequestBody>,
         timeouts: &Timeouts,
-    ) -> Result<(Response<Incoming>, Lease), Failure> {
+    ) -> Result<Response<UpstreamBody>, Failure> {
+        let is_repeatable = request.method().is_idempotent() && request.body().is_empty();
         while let Some(lease) = self.pool.take(worker) {
-            let spare = repeatable(request);
-            let failure = match self.exchange(lease, request, timeouts).await {
-                Ok(done) => return Ok(done),
-                Err(failure) => failure,
-            };
-            match (&failure.error, spare) {
-                (Error::Closed { .. }, _) if failure.unsent => {}
-                (Error::Closed { .. }, Some(spare)) => *request = spare,
-                _ => return Err(failure),
+            match self.exchange(lease, request, timeouts).await {
+                Err(Failure {
+                    error: Error::Closed { .. },
+                    unsent,
+                }) if unsent || is_repeatable => {}
+                done => return done,
             }
         }
         match self.target.connect(timeouts.connect).await {
-            Ok(sender) => {
-                let lease = self.pool.open(worker, sender);
+            Ok(stream) => {
+                let lease = self.pool.open(worker, stream);
                 self.exchange(lease, request, timeouts).await
             }
             Err(error) => Err(Failure {
@@ -107,52 +103,33 @@ impl Endpoint {
         mut lease: Lease,
         request: &mut Request<RequestBody>,
         timeouts: &Timeouts,
-    ) -> Result<(Response<Incoming>, Lease), Failure> {
-        let Connection { sender, patience } = &mut lease.connection;
-        let taken = std::mem::replace(request, Request::new(RequestBody::empty()));
-        let mut response = pin!(sender.try_send_request(taken));
+    ) -> Result<Response<UpstreamBody>, Failure> {
+        let Connection { http, patience } = &mut *lease.connection;
+        http.begin(request);
         patience.renew_with(timeouts.response);
-        let response = poll_fn(|cx| match response.as_mut().poll(cx) {
+        let response = poll_fn(|cx| match http.poll_response(cx) {
             Poll::Ready(response) => Poll::Ready(Some(response)),
             Poll::Pending => patience.poll_exhausted(cx).map(|()| None),
         });
-        let error = match response.await {
+        let failure = match response.await {
             Some(Ok(response)) => {
-                match framing::check_response(response.status(), response.headers()) {
-                    Ok(()) => return Ok((response, lease)),
-                    Err(what) => Error::Unusable {
-                        endpoint: self.target.label.clone(),
-                        what,
-                    },
-                }
+                return Ok(response.map(|()| UpstreamBody::new(lease, timeouts.idle)));
             }
-            Some(Err(mut failure)) => {
-                let unsent = failure.take_message().map(|unsent| *request = unsent);
+            Some(Err(failure)) => failure,
+            None => {
                 return Err(Failure {
-                    error: Error::exchange(&self.target.label, failure.into_error()),
-                    unsent: unsent.is_some(),
+                    error: Error::ResponseTimeout {
+                        endpoint: self.target.label.clone(),
+                        after: timeouts.response,
+                    },
+                    unsent: false,
                 });
             }
-            None => Error::ResponseTimeout {
-                endpoint: self.target.label.clone(),
-                after: timeouts.response,
-            },
         };
+        let unsent = http.take_unsent().map(|body| *request.body_mut() = body);
         Err(Failure {
-            error,
-            unsent: false,
+            error: Error::exchange(&self.target.label, failure),
+            unsent: unsent.is_some(),
         })
     }
-}
-
-/// A copy of `request`, if sending it twice does no more than sending it once.
-fn repeatable(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
-    if !request.method().is_idempotent() || !request.body().is_empty() {
-        return None;
-    }
-    let mut copy = Request::new(RequestBody::empty());
-    *copy.method_mut() = request.method().clone();
-    *copy.uri_mut() = request.uri().clone();
-    *copy.headers_mut() = request.headers().clone();
-    Some(copy)
 }

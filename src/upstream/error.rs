@@ -4,6 +4,7 @@
 use std::io;
 use std::time::Duration;
 
+use super::http1::{Failure, Invalid};
 use crate::http_ext::body::RequestBodyError;
 
 /// Why an upstream gave no response. Each names the endpoint as `host:port`.
@@ -46,24 +47,16 @@ pub enum Error {
     Closed {
         /// The endpoint.
         endpoint: String,
-        /// What hyper said.
-        source: hyper::Error,
+        /// What the system said.
+        source: io::Error,
     },
-    /// What came was not HTTP.
-    #[error("{endpoint}: the response is not valid HTTP")]
+    /// What came was not HTTP, or cannot be passed on.
+    #[error("{endpoint}: the response cannot be passed on")]
     Invalid {
         /// The endpoint.
         endpoint: String,
-        /// What hyper said.
-        source: hyper::Error,
-    },
-    /// What came is HTTP, but cannot be passed on.
-    #[error("{endpoint}: {what}")]
-    Unusable {
-        /// The endpoint.
-        endpoint: String,
         /// Why not.
-        what: &'static str,
+        source: Invalid,
     },
     /// No response head within `timeouts.response`.
     #[error("{endpoint}: no response within {after:?} (timeouts.response)")]
@@ -75,7 +68,7 @@ pub enum Error {
     },
     /// The client stopped, or sent too much: not the upstream's fault.
     #[error("the request body did not arrive")]
-    RequestBody(#[source] hyper::Error),
+    RequestBody(#[source] RequestBodyError),
 }
 
 /// Who is to blame, and so which status tells it.
@@ -90,15 +83,13 @@ pub enum Fault {
 }
 
 impl Error {
-    /// Sorts what hyper reports of an exchange that had been handed to a connection.
-    pub(super) fn exchange(endpoint: &str, source: hyper::Error) -> Self {
+    /// What broke off an exchange with `endpoint`.
+    pub(super) fn exchange(endpoint: &str, failure: Failure) -> Self {
         let endpoint = endpoint.to_owned();
-        if RequestBodyError::find(&source).is_some() {
-            Self::RequestBody(source)
-        } else if source.is_parse() {
-            Self::Invalid { endpoint, source }
-        } else {
-            Self::Closed { endpoint, source }
+        match failure {
+            Failure::Closed(source) => Self::Closed { endpoint, source },
+            Failure::Invalid(source) => Self::Invalid { endpoint, source },
+            Failure::RequestBody(source) => Self::RequestBody(source),
         }
     }
 
@@ -114,7 +105,7 @@ impl Error {
     /// The client's fault behind this error, if it was the client's.
     pub fn request_body(&self) -> Option<&RequestBodyError> {
         match self {
-            Self::RequestBody(source) => RequestBodyError::find(source),
+            Self::RequestBody(source) => Some(source),
             _ => None,
         }
     }

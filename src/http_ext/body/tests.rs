@@ -141,15 +141,3 @@ async fn no_body_is_empty_and_may_be_sent_again() {
         assert!(data(&mut body).await.is_none());
     }
 }
-
-#[derive(Debug, thiserror::Error)]
-#[error("outer")]
-struct Outer(#[source] RequestBodyError);
-
-#[test]
-fn the_fault_is_found_among_the_sources_of_an_error() {
-    let nested = Outer(RequestBodyError::TooLarge);
-    let found = RequestBodyError::find(&nested);
-    assert!(matches!(found, Some(RequestBodyError::TooLarge)));
-    assert!(RequestBodyError::find(&std::fmt::Error).is_none());
-}

@@ -1,0 +1,129 @@
+//! The body of a response as it comes from an upstream. It holds the connection, and gives it back to the
+//! pool at its end.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+
+use super::http1::{Failure, Invalid};
+use super::pool::Lease;
+use crate::http_ext::body::RequestBodyError;
+
+/// The body of an upstream's response.
+#[derive(Debug)]
+pub struct UpstreamBody {
+    /// Until the body has ended.
+    lease: Option<Lease>,
+    /// What ends it, to be told when it is asked for more.
+    failure: Option<BodyError>,
+}
+
+/// Why a response broke off.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// The connection broke, or ended too early.
+    #[error("the upstream broke off its response")]
+    Closed(#[source] io::Error),
+    /// The framing, or the trailers.
+    #[error("the upstream's response is not valid HTTP")]
+    Invalid(#[source] Invalid),
+    /// Nothing came for as long as `timeouts.idle`.
+    #[error("the upstream sent nothing for {0:?} (timeouts.idle)")]
+    Quiet(Duration),
+    /// The request's body broke off, which was still being sent.
+    #[error(transparent)]
+    Request(RequestBodyError),
+}
+
+impl UpstreamBody {
+    /// What comes over `lease`, with at most `idle` between two parts.
+    pub(super) fn new(mut lease: Lease, idle: Duration) -> Self {
+        lease.connection.patience.renew_with(idle);
+        let mut body = UpstreamBody {
+            lease: Some(lease),
+            failure: None,
+        };
+        body.release_at_end();
+        body
+    }
+
+    /// Ends the body with `error`, at the next call: what came before it is sent first, which a connection
+    /// that fails at once would keep.
+    fn fail(&mut self, error: BodyError, cx: &mut Context<'_>) {
+        self.lease = None;
+        self.failure = Some(error);
+        cx.waker().wake_by_ref();
+    }
+
+    fn release_at_end(&mut self) {
+        let has_ended = |lease: &mut Lease| lease.connection.http.has_ended();
+        if let Some(lease) = self.lease.take_if(has_ended) {
+            lease.release();
+        }
+    }
+}
+
+impl Body for UpstreamBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let Some(lease) = &mut self.lease else {
+            return Poll::Ready(self.failure.take().map(Err));
+        };
+        let connection = &mut *lease.connection;
+        let Poll::Ready(frame) = connection.http.poll_frame(cx) else {
+            ready!(connection.patience.poll_exhausted(cx));
+            let quiet = BodyError::Quiet(connection.patience.limit());
+            self.fail(quiet, cx);
+            return Poll::Pending;
+        };
+        connection.patience.renew();
+        match frame {
+            Some(Ok(frame)) => {
+                self.release_at_end();
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Some(Err(failure)) => {
+                self.fail(failure.into(), cx);
+                Poll::Pending
+            }
+            None => {
+                if let Some(lease) = self.lease.take() {
+                    lease.release();
+                }
+                Poll::Ready(None)
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.lease.is_none() && self.failure.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let remaining = match &self.lease {
+            Some(lease) => lease.connection.http.remaining(),
+            None if self.failure.is_none() => Some(0),
+            None => None,
+        };
+        remaining.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+impl From<Failure> for BodyError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Closed(error) => Self::Closed(error),
+            Failure::Invalid(invalid) => Self::Invalid(invalid),
+            Failure::RequestBody(error) => Self::Request(error),
+        }
+    }
+}

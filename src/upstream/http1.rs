@@ -1,0 +1,195 @@
+//! HTTP/1.1 towards an upstream: a connection with one request at a time, driven by whoever waits for its
+//! response.
+//!
+//! hyper's client makes each connection a task of its own, which is spoken to through channels: half of
+//! the user time of a forwarded request (docs/performance.md). Here a request is written and its response
+//! read in place. Heads and chunk sizes are parsed by httparse, as hyper does; what is added here is the
+//! framing (RFC 9112 sections 6 and 7), at least as strict as hyper's, which a test compares with it.
+
+mod request;
+mod response;
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker, ready};
+
+use bytes::{Bytes, BytesMut};
+use http::{Method, Request, Response};
+use http_body::Frame;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_util::io::poll_read_buf;
+
+use crate::http_ext::body::{RequestBody, RequestBodyError};
+use request::{Outgoing, Sending};
+pub use response::Invalid;
+use response::{Decoded, Decoder, Head};
+
+/// What is read at once of a response, at first and at most: large bodies come in large pieces.
+const FIRST_READ: usize = 8 * 1024;
+const LARGEST_READ: usize = 64 * 1024;
+
+/// A connection to an upstream.
+#[derive(Debug)]
+pub(super) struct Connection<T> {
+    io: T,
+    received: BytesMut,
+    /// How much of `received` is known to hold no end of a head.
+    searched: usize,
+    next_read: usize,
+    outgoing: Outgoing,
+    decoder: Decoder,
+    /// Whether both sides let it serve another request.
+    keep_alive: bool,
+    /// Whether the request asks for a head only.
+    is_head: bool,
+}
+
+/// Why an exchange broke off.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The connection broke, or ended before the response did.
+    Closed(io::Error),
+    /// What came is not HTTP.
+    Invalid(Invalid),
+    /// The client's request body.
+    RequestBody(RequestBodyError),
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
+    /// A connection on which nothing was sent yet.
+    pub(super) fn new(io: T) -> Self {
+        Connection {
+            io,
+            received: BytesMut::new(),
+            searched: 0,
+            next_read: FIRST_READ,
+            outgoing: Outgoing::default(),
+            decoder: Decoder::Ended,
+            keep_alive: true,
+            is_head: false,
+        }
+    }
+
+    /// Whether an idle connection is still there: the upstream has neither closed it nor said anything that
+    /// nobody asked for. Costs no system call while nothing arrived.
+    pub(super) fn is_open(&mut self) -> bool {
+        let mut byte = [0];
+        let mut buffer = ReadBuf::new(&mut byte);
+        let mut context = Context::from_waker(Waker::noop());
+        let read = Pin::new(&mut self.io).poll_read(&mut context, &mut buffer);
+        read.is_pending()
+    }
+
+    /// Whether it may serve another request: all was sent, all was read, and nobody said that it is the last.
+    pub(super) fn is_reusable(&self) -> bool {
+        self.keep_alive && self.outgoing.is_sent() && self.has_ended() && self.received.is_empty()
+    }
+
+    /// Whether the response has been read to its end.
+    pub(super) fn has_ended(&self) -> bool {
+        self.decoder.has_ended()
+    }
+
+    /// How many bytes of the response's body are to come, where that is known.
+    pub(super) fn remaining(&self) -> Option<u64> {
+        self.decoder.remaining()
+    }
+
+    /// Begins to send `request`, whose body is taken.
+    pub(super) fn begin(&mut self, request: &mut Request<RequestBody>) {
+        self.is_head = request.method() == Method::HEAD;
+        self.outgoing.begin(request);
+    }
+
+    /// Takes the body back of a request that the upstream has seen nothing of; `None` if it has.
+    pub(super) fn take_unsent(&mut self) -> Option<RequestBody> {
+        self.outgoing.take_unsent()
+    }
+
+    /// Sends what is left of the request, and reads until there is the head of the final response.
+    pub(super) fn poll_response(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Response<()>, Failure>> {
+        let broken = self.send(cx)?;
+        loop {
+            let head = response::head(&mut self.received, &mut self.searched);
+            if let Some(head) = head.map_err(Failure::Invalid)? {
+                // An interim response (RFC 9110 section 15.2): this proxy asked for none.
+                if !head.response.status().is_informational() || head.switches_protocols() {
+                    return Poll::Ready(self.accept(head));
+                }
+                continue;
+            }
+            let read = ready!(self.poll_read(cx));
+            if !matches!(read, Ok(1..)) {
+                let end = || io::Error::from(io::ErrorKind::UnexpectedEof);
+                let error = read.err().or(broken).unwrap_or_else(end);
+                return Poll::Ready(Err(Failure::Closed(error)));
+            }
+        }
+    }
+
+    fn accept(&mut self, head: Head) -> Result<Response<()>, Failure> {
+        self.decoder = head.decoder(self.is_head).map_err(Failure::Invalid)?;
+        self.keep_alive &= head.keep_alive && !self.outgoing.is_broken();
+        Ok(head.response)
+    }
+
+    /// The next part of the response's body. What is left of the request goes on being sent meanwhile.
+    pub(super) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Failure>>> {
+        self.send(cx)?;
+        loop {
+            match self.decoder.decode(&mut self.received) {
+                Ok(Decoded::Frame(frame)) => return Poll::Ready(Some(Ok(frame))),
+                Ok(Decoded::End) => return Poll::Ready(None),
+                Ok(Decoded::More) => {}
+                Err(invalid) => return Poll::Ready(Some(Err(Failure::Invalid(invalid)))),
+            }
+            match ready!(self.poll_read(cx)) {
+                Ok(0) if self.decoder.ends_with_connection() => {
+                    self.keep_alive = false;
+                    return Poll::Ready(None);
+                }
+                Ok(0) => {
+                    let end = io::Error::from(io::ErrorKind::UnexpectedEof);
+                    return Poll::Ready(Some(Err(Failure::Closed(end))));
+                }
+                Ok(_) => {}
+                Err(error) => return Poll::Ready(Some(Err(Failure::Closed(error)))),
+            }
+        }
+    }
+
+    /// Sends as much as goes. A connection that takes no more may still have an answer to be read: the
+    /// error is returned only in case that there is none.
+    fn send(&mut self, cx: &mut Context<'_>) -> Result<Option<io::Error>, Failure> {
+        match self.outgoing.poll_send(&mut self.io, cx) {
+            Poll::Pending | Poll::Ready(Ok(())) => Ok(None),
+            Poll::Ready(Err(Sending::Io(error))) => Ok(Some(error)),
+            Poll::Ready(Err(Sending::Body(error))) => Err(Failure::RequestBody(error)),
+        }
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.received.reserve(self.next_read);
+        let room = self.received.capacity() - self.received.len();
+        let read = ready!(poll_read_buf(
+            Pin::new(&mut self.io),
+            cx,
+            &mut self.received
+        ))?;
+        self.next_read = match read {
+            _ if read == room => (self.next_read * 2).min(LARGEST_READ),
+            _ if read < self.next_read / 4 => (self.next_read / 2).max(FIRST_READ),
+            _ => self.next_read,
+        };
+        Poll::Ready(Ok(read))
+    }
+}
+
+#[cfg(test)]
+mod tests;
