@@ -36,7 +36,7 @@ impl Formatter {
         out.extend_from_slice(b"{\"time\":\"");
         out.extend_from_slice(self.second(record.time, "%Y-%m-%dT%H:%M:%S").as_bytes());
         out.push(b'.');
-        number(out, record.time.as_micros() % 1_000_000 / 1_000, 3);
+        number(out, record.time.as_micros() % 1_000_000, 6);
         out.extend_from_slice(b"Z\",\"client_ip\":\"");
         address(out, record.client_ip);
         out.push(b'"');
@@ -242,7 +242,7 @@ mod tests {
         let line = line(Format::Json, &record(b"/v1/search?q=a", b"curl/8.5.0"));
         assert_eq!(
             line,
-            "{\"time\":\"2026-11-21T04:41:00.007Z\",\"client_ip\":\"192.0.2.7\",\"method\":\"GET\",\
+            "{\"time\":\"2026-11-21T04:41:00.007999Z\",\"client_ip\":\"192.0.2.7\",\"method\":\"GET\",\
              \"host\":\"api.example.com\",\"path\":\"/v1/search?q=a\",\"version\":\"HTTP/1.1\",\
              \"status\":429,\"bytes\":180,\"duration_ms\":1.204,\"route\":\"search\",\
              \"policy\":\"per-key\",\"decision\":\"limited\",\"user_agent\":\"curl/8.5.0\"}\n"
