@@ -14,6 +14,7 @@ mod forward;
 pub mod gateway;
 pub mod limit_headers;
 mod negotiate;
+pub mod rehearsal;
 mod respond;
 pub mod snapshot;
 mod target;

@@ -129,7 +129,13 @@ impl Admission {
         }
     }
 
-    fn decisions<'a>(
+    /// What the deciding limit said; `None` where none applied, or one refuses for want of a key.
+    pub(super) fn decision(&self) -> Option<&Decision> {
+        self.verdict.decision()
+    }
+
+    /// Every limit that applied, with what it said.
+    pub(super) fn decisions<'a>(
         &'a self,
         route: &'a Route,
     ) -> impl Iterator<Item = (&'a Limit, &'a Decision)> {

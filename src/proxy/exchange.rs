@@ -155,10 +155,7 @@ impl Exchange {
 
     /// Finds the route that takes the request.
     pub(super) fn find_route(&mut self, head: &Head<'_>) -> Arc<Route> {
-        let route = match self.snapshot.router.find(head) {
-            Some(index) => &self.snapshot.routes[index],
-            None => &self.snapshot.unmatched,
-        };
+        let route = self.snapshot.route(self.snapshot.router.find(head));
         self.route = Some(Arc::clone(route));
         Arc::clone(route)
     }

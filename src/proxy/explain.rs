@@ -89,7 +89,7 @@ fn add_host(request: &mut Request<()>) {
 
 fn course(snapshot: &Snapshot, head: &Head<'_>, now: Timestamp) -> Course {
     let found = snapshot.router.find(head);
-    let route = found.map_or(&snapshot.unmatched, |place| &snapshot.routes[place]);
+    let route = snapshot.route(found);
     let others = snapshot.router.mismatches(head).into_iter();
     Course {
         host: head.host.to_owned(),

@@ -121,6 +121,13 @@ pub struct Snapshot {
     pub secret: Secret,
 }
 
+impl Snapshot {
+    /// The route at this place, or what a request meets that no route takes.
+    pub fn route(&self, place: Option<usize>) -> &Arc<Route> {
+        place.map_or(&self.unmatched, |place| &self.routes[place])
+    }
+}
+
 /// A route that runs.
 #[derive(Debug)]
 pub struct Route {

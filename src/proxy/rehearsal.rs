@@ -1,0 +1,73 @@
+//! What is decided about a request, and charged, without serving it: the steps of
+//! [`gateway`](super::gateway) up to the answer, in the same code.
+
+use std::net::IpAddr;
+
+use http::Request;
+
+use super::admission::{self, Admission};
+use super::error::Error;
+use super::snapshot::{Limit, Route, Snapshot};
+use super::target::Target;
+use crate::clock::Timestamp;
+use crate::limiter::Decision;
+use crate::rules::Head;
+
+/// What was decided about one request.
+#[derive(Debug)]
+pub struct Rehearsal<'a> {
+    /// The place of the route that takes it; `None` where none does.
+    pub place: Option<usize>,
+    /// The request, as rules see it.
+    pub head: Head<'a>,
+    route: &'a Route,
+    admission: Admission,
+}
+
+/// Decides at `now` about `request` from `peer`, charges its limits, and shows `to` what
+/// came of it.
+///
+/// # Errors
+/// What the proxy would answer by itself, before any limit; nothing is charged then.
+pub fn rehearse<T>(
+    snapshot: &Snapshot,
+    request: &Request<()>,
+    peer: IpAddr,
+    now: Timestamp,
+    to: impl FnOnce(Rehearsal<'_>) -> T,
+) -> Result<T, Error> {
+    let client_ip = snapshot.client_ip.resolve(peer, request.headers());
+    let target = Target::of(request)?;
+    let head = target.head(request, client_ip);
+    let place = snapshot.router.find(&head);
+    let route = snapshot.route(place);
+    let admission = admission::admit(route, &snapshot.secret, &head, now);
+    Ok(to(Rehearsal {
+        place,
+        head,
+        route,
+        admission,
+    }))
+}
+
+impl Rehearsal<'_> {
+    /// Whether a limit refuses the request.
+    pub fn is_refused(&self) -> bool {
+        self.admission.is_refused()
+    }
+
+    /// The limit that decides, if any applies.
+    pub fn deciding(&self) -> Option<&Limit> {
+        self.admission.deciding(self.route)
+    }
+
+    /// What it says; `None` where it refuses for want of a key.
+    pub fn decision(&self) -> Option<&Decision> {
+        self.admission.decision()
+    }
+
+    /// Every limit that applies, with what it says; none where one refuses for want of a key.
+    pub fn decisions(&self) -> impl Iterator<Item = (&Limit, &Decision)> {
+        self.admission.decisions(self.route)
+    }
+}
