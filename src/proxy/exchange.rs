@@ -254,9 +254,11 @@ impl Drop for Exchange {
 impl Logged {
     fn new<B>(request: &Request<B>) -> Self {
         let field = |name| request.headers().get(name).cloned();
+        // HTTP/2 has it in the target.
+        let authority = || HeaderValue::from_str(request.uri().authority()?.as_str()).ok();
         Logged {
             uri: request.uri().clone(),
-            host: field(header::HOST),
+            host: field(header::HOST).or_else(authority),
             referer: field(header::REFERER),
             user_agent: field(header::USER_AGENT),
             request_id: field(X_REQUEST_ID),
