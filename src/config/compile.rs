@@ -63,14 +63,10 @@ struct Compiler<'a> {
 /// # Errors
 /// Names the files that cannot be used: certificates, keys, authorities.
 pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
-    let mut compiler = Compiler {
-        loaded,
-        findings: Vec::new(),
-        files: Vec::new(),
-    };
+    let mut compiler = Compiler::new(loaded);
     let config = &loaded.config;
     let server = compiler.server(config);
-    let rules = compiler.rules(config);
+    let rules = compiler.rules(config, Upstreams::default());
     if !compiler.findings.is_empty() {
         return Err(loaded.report(compiler.findings));
     }
@@ -91,13 +87,35 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
     })
 }
 
+/// Compiles what decides about requests, and no more: every upstream is `echo`, and none of the files
+/// that the configuration names has to be there.
+///
+/// # Errors
+/// Names the policies that cannot be.
+pub fn compile_rules(loaded: &Loaded) -> Result<snapshot::Spec, Report> {
+    let mut compiler = Compiler::new(loaded);
+    let rules = compiler.rules(&loaded.config, Upstreams::stand_ins());
+    match compiler.findings.is_empty() {
+        true => Ok(rules),
+        false => Err(loaded.report(compiler.findings)),
+    }
+}
+
 /// All that deserves attention in a configuration, also what shows only once it is compiled.
 pub fn lint(loaded: Loaded) -> Report {
     let unreachable = loaded.report(routes::unreachable(&loaded.config));
     loaded.warnings.and(unreachable)
 }
 
-impl Compiler<'_> {
+impl<'a> Compiler<'a> {
+    fn new(loaded: &'a Loaded) -> Self {
+        Compiler {
+            loaded,
+            findings: Vec::new(),
+            files: Vec::new(),
+        }
+    }
+
     fn access_log(&self, log: &schema::AccessLog) -> Option<AccessLogSpec> {
         let format = match log.format.value {
             AccessLogFormat::Json => Format::Json,
@@ -111,9 +129,8 @@ impl Compiler<'_> {
         Some(AccessLogSpec { format, target })
     }
 
-    fn rules(&mut self, config: &schema::Config) -> snapshot::Spec {
+    fn rules(&mut self, config: &schema::Config, mut upstreams: Upstreams) -> snapshot::Spec {
         let mut policies = Policies::new(config);
-        let mut upstreams = Upstreams::default();
         let context = routes::Context::new(config, &mut policies);
         let routes = config
             .routes

@@ -20,9 +20,18 @@ use crate::upstream::{
 pub(super) struct Upstreams {
     specs: Vec<Spec>,
     known: HashMap<String, usize>,
+    are_stand_ins: bool,
 }
 
 impl Upstreams {
+    /// Makes each of them `echo`, for who forwards nothing: no file is read.
+    pub(super) fn stand_ins() -> Self {
+        Upstreams {
+            are_stand_ins: true,
+            ..Upstreams::default()
+        }
+    }
+
     pub(super) fn into_specs(self) -> Vec<Spec> {
         self.specs
     }
@@ -41,6 +50,7 @@ impl Compiler<'_> {
             return index;
         }
         let target = match &wanted.value {
+            _ if upstreams.are_stand_ins => TargetSpec::Echo,
             UpstreamRef::Echo => TargetSpec::Echo,
             UpstreamRef::Url(url) => {
                 let endpoint = schema::Endpoint {
