@@ -3,6 +3,8 @@
 
 mod check;
 mod explain;
+mod progress;
+mod replay;
 mod run;
 mod schema;
 
@@ -31,6 +33,8 @@ enum Command {
     Check(check::Options),
     /// Say which route a request takes, which keys its limits derive, and what would be answered
     Explain(explain::Options),
+    /// Run an access log through the limits, on its own time: who would have been refused, and by what
+    Replay(replay::Options),
     /// Print the JSON Schema of the configuration
     Schema(schema::Options),
 }
@@ -41,6 +45,7 @@ Examples:
   sluicegate run --upstream http://127.0.0.1:3000 --limit 100/1m
   sluicegate check sluicegate.yaml
   sluicegate explain GET http://localhost/search -H 'x-api-key: alice' --config sluicegate.yaml
+  sluicegate replay /var/log/nginx/access.log --config sluicegate.yaml
 
 Without a configuration, $SLUICEGATE_CONFIG, ./sluicegate.yaml and
 /etc/sluicegate/sluicegate.yaml are looked for; else the built-in example runs.";
@@ -52,6 +57,7 @@ pub fn main() -> ExitCode {
         Command::Run(options) => run::run(options),
         Command::Check(options) => check::check(&options),
         Command::Explain(options) => explain::explain(&options),
+        Command::Replay(options) => replay::replay(&options),
         Command::Schema(options) => schema::schema(&options),
     }
 }

@@ -14,5 +14,6 @@ pub mod proxy;
 pub mod server;
 pub mod admin;
 pub mod config;
+pub mod replay;
 pub mod app;
 pub mod cli;

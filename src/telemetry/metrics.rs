@@ -314,6 +314,13 @@ impl LimitMetrics {
             .get_or_init(|| self.registry.counter(&LIMIT_DECISIONS, &labels))
             .increment();
     }
+
+    /// How often this was decided.
+    pub fn count(&self, decision: LimitDecision) -> u64 {
+        self.decisions[decision as usize]
+            .get()
+            .map_or(0, Counter::get)
+    }
 }
 
 /// A bucket table's own figures, read at each scrape.

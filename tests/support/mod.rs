@@ -9,6 +9,7 @@
 pub mod client;
 pub mod gateway;
 pub mod origin;
+pub mod replay;
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -1,0 +1,155 @@
+//! `sluicegate replay`: what a configuration would have done to the requests of an access log.
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use http::HeaderValue;
+
+use super::progress::Progress;
+use super::{USAGE, WRONG, run};
+use crate::config::compile_rules;
+use crate::proxy::snapshot::Spec;
+use crate::replay::{self, Failure, Report};
+
+const EXAMPLES: &str = "\
+Examples:
+  sluicegate replay /var/log/nginx/access.log --config sluicegate.yaml
+  zcat access.log.*.gz | sluicegate replay - --config sluicegate.yaml --host api.example.com
+  sluicegate replay access.json --config sluicegate.yaml --decisions | grep '\"refuse\"'
+
+Times are those of the log, and buckets are new. Certificates and upstreams that the
+configuration names need not be there.";
+
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Options {
+    /// The access log; `-` is stdin
+    log: PathBuf,
+    /// The configuration [default: as for run]
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// How lines are written [default: what the first one looks like]
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Format>,
+    /// The host of requests whose line names none
+    #[arg(long, value_name = "HOST", default_value = "localhost")]
+    host: String,
+    /// Print a JSON line for each request, instead of a summary
+    #[arg(long, conflicts_with = "json")]
+    decisions: bool,
+    /// Print the summary as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    /// The combined or the common log format of nginx and Apache
+    Combined,
+    /// A JSON object a line, as the proxy's own access log has them
+    Json,
+}
+
+pub(super) fn replay(options: &Options) -> ExitCode {
+    let (reading, log) = match options.reading().and_then(|how| Ok((how, options.open()?))) {
+        Ok(ready) => ready,
+        Err(message) => {
+            eprintln!("{message}");
+            return ExitCode::from(USAGE);
+        }
+    };
+    let rules = match options.rules() {
+        Ok(rules) => rules,
+        Err(code) => return code,
+    };
+    let mut out = BufWriter::new(io::stdout().lock());
+    let replayed = replay::replay(rules, &reading, log, |decided| match options.decisions {
+        true => print_line(&mut out, decided),
+        false => Ok(()),
+    });
+    match replayed {
+        Ok(report) => {
+            let written = options.print(&report, &mut out).and_then(|()| out.flush());
+            super::finish(written, ExitCode::SUCCESS)
+        }
+        Err(Failure::Tell(error)) => super::finish(Err(error), ExitCode::SUCCESS),
+        Err(failure) => {
+            // What was decided until then is true.
+            _ = out.flush();
+            eprintln!("{}: {failure}", options.log.display());
+            ExitCode::from(match failure {
+                Failure::Compressed { .. } => USAGE,
+                _ => WRONG,
+            })
+        }
+    }
+}
+
+impl Options {
+    fn reading(&self) -> Result<replay::Options, String> {
+        let host = HeaderValue::from_str(&self.host)
+            .map_err(|_| format!("{:?} is no host; write it as in api.example.com", self.host))?;
+        Ok(replay::Options {
+            host,
+            format: self.format.map(|format| match format {
+                Format::Combined => replay::Format::Combined,
+                Format::Json => replay::Format::Json,
+            }),
+        })
+    }
+
+    fn rules(&self) -> Result<Spec, ExitCode> {
+        let loaded = run::find(self.config.clone()).load();
+        loaded
+            .and_then(|loaded| compile_rules(&loaded))
+            .map_err(|report| {
+                super::print_report(&report);
+                ExitCode::from(WRONG)
+            })
+    }
+
+    /// The log, with a bar where somebody can see it and nothing else is written there.
+    fn open(&self) -> Result<Progress<Box<dyn Read>>, String> {
+        let (input, size) = match self.log.as_os_str() == "-" {
+            true => (Box::new(io::stdin()) as Box<dyn Read>, None),
+            false => open(&self.log)?,
+        };
+        let is_written_over = self.decisions && io::stdout().is_terminal();
+        Ok(match io::stderr().is_terminal() && !is_written_over {
+            true => Progress::shown(input, size),
+            false => Progress::hidden(input, size),
+        })
+    }
+
+    fn print(&self, report: &Report, out: &mut impl Write) -> io::Result<()> {
+        if self.decisions {
+            eprint!("{}", report.lines());
+            return Ok(());
+        }
+        match self.json {
+            true => print_line(out, report),
+            false => write!(out, "{report}"),
+        }
+    }
+}
+
+/// A file, and how many bytes it has, if it is an ordinary one.
+fn open(path: &Path) -> Result<(Box<dyn Read>, Option<u64>), String> {
+    let fail = |error: io::Error| format!("{}: {error}", path.display());
+    let file = File::open(path).map_err(fail)?;
+    let metadata = file.metadata().map_err(fail)?;
+    if metadata.is_dir() {
+        let path = path.display();
+        return Err(format!("{path} is a directory; name a log within it"));
+    }
+    let size = metadata.is_file().then_some(metadata.len());
+    Ok((Box::new(file), size))
+}
+
+fn print_line(out: &mut impl Write, value: &impl serde::Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, value)?;
+    out.write_all(b"\n")
+}

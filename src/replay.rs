@@ -1,0 +1,80 @@
+//! Runs an access log through a ruleset on virtual time: who would have been limited, by what, and for
+//! how long. What decides is the proxy's own code over a memory store of its own; nothing is forwarded.
+//!
+//! `log` reads lines, `simulation` decides about them, `report` says what came of it.
+
+mod log;
+mod millis;
+mod report;
+mod simulation;
+mod tally;
+mod top;
+
+use std::io::{self, Read};
+
+pub use log::Format;
+pub use report::Report;
+pub use simulation::Decided;
+
+use crate::proxy::snapshot::Spec;
+use http::HeaderValue;
+use log::{Lines, Raw};
+use simulation::Simulation;
+
+/// How a log is read.
+#[derive(Debug)]
+pub struct Options {
+    /// What its lines are; what the first one looks like where `None`.
+    pub format: Option<Format>,
+    /// The host of requests whose line names none.
+    pub host: HeaderValue,
+}
+
+/// Why a replay ended before the log did.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The log is compressed.
+    #[error("the log is compressed; pipe it: {tool} LOG | sluicegate replay -")]
+    Compressed {
+        /// What decompresses it to stdout.
+        tool: &'static str,
+    },
+    /// The log cannot be read any further.
+    #[error("cannot read the log: {0}")]
+    Read(io::Error),
+    /// What was decided could not be told.
+    #[error("cannot write: {0}")]
+    Tell(io::Error),
+}
+
+/// Decides about every request of `log` by `rules`, in the order of the lines, and calls `tell` with each
+/// of them. Memory does not grow with the log.
+///
+/// # Errors
+/// See [`Failure`]. Lines that cannot be read are no failure: the report names them.
+pub fn replay(
+    rules: Spec,
+    options: &Options,
+    log: impl Read,
+    mut tell: impl FnMut(&Decided) -> io::Result<()>,
+) -> Result<Report, Failure> {
+    let mut simulation = Simulation::new(rules);
+    let mut lines = Lines::new(log);
+    let mut reader = None;
+    while let Some((number, raw)) = lines.next()? {
+        let entry = match raw {
+            Raw::Whole(line) => reader
+                .get_or_insert_with(|| log::Reader::new(options, line))
+                .read(line),
+            Raw::TooLong => Err(log::Unparsable::TooLong),
+        };
+        match entry {
+            Ok(entry) => {
+                let decided = simulation.decide(number, &entry);
+                tell(&decided).map_err(Failure::Tell)?;
+            }
+            Err(unparsable) => simulation.skip(number, &unparsable),
+        }
+    }
+    Ok(simulation.report())
+}

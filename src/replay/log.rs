@@ -1,0 +1,115 @@
+//! An access log, line by line: what each says of a request. Nothing is decided here.
+
+mod combined;
+mod instant;
+mod json;
+mod lines;
+mod request;
+
+use std::net::IpAddr;
+
+use http::Request;
+
+use super::Options;
+use crate::clock::Timestamp;
+pub(super) use lines::{Lines, Raw};
+pub(super) use request::Malformed;
+
+/// How lines are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// The combined log format of Apache and nginx, or its beginning, the common log format.
+    Combined,
+    /// A JSON object a line.
+    Json,
+}
+
+impl Format {
+    /// What a line looks like.
+    fn of(line: &[u8]) -> Self {
+        match line.trim_ascii_start().first() {
+            Some(b'{') => Self::Json,
+            _ => Self::Combined,
+        }
+    }
+}
+
+/// What a line says.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// When the request came.
+    pub time: Timestamp,
+    /// Where it came from.
+    pub peer: IpAddr,
+    /// Its head, or why HTTP would not have had it.
+    pub head: Result<Request<()>, Malformed>,
+}
+
+/// Why a line says nothing.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unparsable {
+    /// It is longer than any line that is kept.
+    #[error("longer than {} KiB", lines::LONGEST >> 10)]
+    TooLong,
+    /// It has no place for this, or the wrong thing there.
+    #[error("no {0}")]
+    Missing(&'static str),
+    /// It has something else in place of this.
+    #[error("{text} is no {what}")]
+    Wrong {
+        /// What should stand there.
+        what: &'static str,
+        /// What does, short and printable.
+        text: String,
+    },
+    /// It is not the JSON that is expected.
+    #[error("{0}")]
+    Json(String),
+}
+
+impl Unparsable {
+    fn wrong(what: &'static str, text: &[u8]) -> Self {
+        Self::Wrong {
+            what,
+            text: format!("{:?}", shortened(&String::from_utf8_lossy(text))),
+        }
+    }
+}
+
+/// The beginning of a text that may be of any length.
+fn shortened(text: &str) -> String {
+    const LONGEST: usize = 80;
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// Reads the lines of one log.
+pub(super) struct Reader<'a> {
+    options: &'a Options,
+    format: Format,
+    clock: instant::Reader,
+}
+
+impl<'a> Reader<'a> {
+    /// A reader for logs with this first line.
+    pub(super) fn new(options: &'a Options, first: &[u8]) -> Self {
+        Reader {
+            options,
+            format: options.format.unwrap_or_else(|| Format::of(first)),
+            clock: instant::Reader::default(),
+        }
+    }
+
+    /// What a line says.
+    pub(super) fn read(&mut self, line: &[u8]) -> Result<Entry, Unparsable> {
+        match self.format {
+            Format::Combined => combined::read(line, &mut self.clock, &self.options.host),
+            Format::Json => json::read(line, &self.options.host),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+//! The combined log format: `ADDRESS IDENT USER [TIME] "REQUEST" STATUS BYTES "REFERER" "AGENT"`.
+//!
+//! What stands behind the request may be missing (the common log format has no fields), and more may
+//! follow. Quoted texts are escaped as nginx (`\x22`) or Apache (`\"`) does.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use http::Request;
+use http::header::{HeaderMap, HeaderValue, REFERER, USER_AGENT};
+
+use super::request::{self, Host, Malformed, RequestLine};
+use super::{Entry, Unparsable, instant};
+
+/// What stands for an absent text.
+const ABSENT: &[u8] = b"-";
+
+/// What a line says. `host` is that of requests whose target names none.
+pub(super) fn read(
+    line: &[u8],
+    clock: &mut instant::Reader,
+    host: &HeaderValue,
+) -> Result<Entry, Unparsable> {
+    let (address, rest) = split(line, b" ").unwrap_or((line, b""));
+    let peer = std::str::from_utf8(address).ok();
+    let peer: Option<IpAddr> = peer.and_then(|text| text.parse().ok());
+    let peer = peer.ok_or_else(|| Unparsable::wrong("address of a client", address))?;
+    let (_, rest) = split(rest, b"[").ok_or(Unparsable::Missing("[time]"))?;
+    let (time, rest) = split(rest, b"]").ok_or(Unparsable::Missing("[time]"))?;
+    let time = clock.combined(time)?;
+    let mut texts = Quoted(rest);
+    let request = texts.next().ok_or(Unparsable::Missing("\"request\""))?;
+    Ok(Entry {
+        time,
+        peer,
+        head: head(&request, texts, host),
+    })
+}
+
+fn head(
+    request: &[u8],
+    mut texts: Quoted<'_>,
+    host: &HeaderValue,
+) -> Result<Request<()>, Malformed> {
+    let mut fields = HeaderMap::new();
+    for name in [REFERER, USER_AGENT] {
+        let Some(text) = texts.next() else {
+            break;
+        };
+        if &*text != ABSENT {
+            request::add(&mut fields, name.as_ref(), &text)?;
+        }
+    }
+    request::head(request_line(request)?, Host::Assumed(host), fields)
+}
+
+fn request_line(text: &[u8]) -> Result<RequestLine<'_>, Malformed> {
+    let words = split(text, b" ").and_then(|(method, rest)| {
+        let last = rest.iter().rposition(|&byte| byte == b' ')?;
+        Some((method, &rest[..last], &rest[last + 1..]))
+    });
+    let (method, target, version) = words.ok_or(Malformed("The log has no request line."))?;
+    Ok(RequestLine {
+        method,
+        target,
+        version,
+    })
+}
+
+/// The texts in quotes, one after the other; ends where a quote stays open.
+struct Quoted<'a>(&'a [u8]);
+
+impl<'a> Iterator for Quoted<'a> {
+    type Item = Cow<'a, [u8]>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (_, inner) = split(self.0, b"\"")?;
+        let mut is_escaped = false;
+        let end = inner.iter().position(|&byte| {
+            let ends = byte == b'"' && !is_escaped;
+            is_escaped = byte == b'\\' && !is_escaped;
+            ends
+        })?;
+        self.0 = &inner[end + 1..];
+        Some(unescape(&inner[..end]))
+    }
+}
+
+/// What was escaped. A backslash before anything else is one.
+fn unescape(text: &[u8]) -> Cow<'_, [u8]> {
+    if !text.contains(&b'\\') {
+        return Cow::Borrowed(text);
+    }
+    let mut plain = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let [first, tail @ ..] = rest {
+        let (byte, length) = match (first, tail) {
+            (b'\\', [b'x', high, low, ..]) => match (digit(*high), digit(*low)) {
+                (Some(high), Some(low)) => (high << 4 | low, 4),
+                _ => (b'\\', 1),
+            },
+            (b'\\', [escaped, ..]) => match escape(*escaped) {
+                Some(byte) => (byte, 2),
+                None => (b'\\', 1),
+            },
+            _ => (*first, 1),
+        };
+        plain.push(byte);
+        rest = &rest[length..];
+    }
+    Cow::Owned(plain)
+}
+
+/// What a letter behind a backslash stands for: see `ap_escape_logitem` of Apache.
+fn escape(letter: u8) -> Option<u8> {
+    Some(match letter {
+        b'"' | b'\\' => letter,
+        b'b' => 0x08,
+        b't' => b'\t',
+        b'n' => b'\n',
+        b'v' => 0x0b,
+        b'r' => b'\r',
+        _ => return None,
+    })
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    char::from(byte).to_digit(16).map(|digit| digit as u8)
+}
+
+/// What stands before and behind the first of these bytes.
+fn split<'a>(text: &'a [u8], at: &[u8; 1]) -> Option<(&'a [u8], &'a [u8])> {
+    let place = text.iter().position(|byte| byte == &at[0])?;
+    Some((&text[..place], &text[place + 1..]))
+}

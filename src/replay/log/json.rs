@@ -1,0 +1,133 @@
+//! A JSON object a line: `time`, `client_ip`, `method`, `path`, and what else is known of the request.
+//! The proxy's own access log is one. Keys that are not listed here mean nothing.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::net::IpAddr;
+
+use http::Request;
+use http::header::{HeaderMap, HeaderValue};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::request::{self, Host, Malformed, RequestLine};
+use super::{Entry, Unparsable, instant, shortened};
+use crate::clock::Timestamp;
+
+#[derive(serde::Deserialize)]
+struct Line<'a> {
+    /// A text as in RFC 3339, or a number of milliseconds since the epoch.
+    #[serde(borrow)]
+    time: &'a RawValue,
+    #[serde(borrow)]
+    client_ip: Cow<'a, str>,
+    #[serde(borrow)]
+    method: Cow<'a, str>,
+    /// With its query.
+    #[serde(borrow)]
+    path: Cow<'a, str>,
+    host: Option<String>,
+    version: Option<String>,
+    #[serde(default)]
+    headers: Fields,
+    // Fields that the proxy's own log has under names of their own.
+    referer: Option<String>,
+    user_agent: Option<String>,
+    request_id: Option<String>,
+}
+
+/// What a line says. `host` is that of requests whose line and target name none.
+pub(super) fn read(line: &[u8], host: &HeaderValue) -> Result<Entry, Unparsable> {
+    let line: Line<'_> = serde_json::from_slice(line).map_err(|error| unparsable(&error))?;
+    let peer: Option<IpAddr> = line.client_ip.parse().ok();
+    let wrong = || Unparsable::wrong("address of a client", line.client_ip.as_bytes());
+    Ok(Entry {
+        time: time(line.time.get())?,
+        peer: peer.ok_or_else(wrong)?,
+        head: line.head(host),
+    })
+}
+
+fn time(json: &str) -> Result<Timestamp, Unparsable> {
+    match serde_json::from_str::<Cow<'_, str>>(json) {
+        Ok(text) => instant::rfc_3339(&text),
+        Err(_) => instant::milliseconds(json),
+    }
+}
+
+/// A line is all that is read: its number is known better elsewhere.
+fn unparsable(error: &serde_json::Error) -> Unparsable {
+    let text = error.to_string();
+    let what = text.split(" at line ").next().unwrap_or_default();
+    let column = error.column();
+    Unparsable::Json(format!("{} at column {column}", shortened(what)))
+}
+
+impl Line<'_> {
+    fn head(&self, host: &HeaderValue) -> Result<Request<()>, Malformed> {
+        let mut fields = HeaderMap::new();
+        for (name, value) in &self.headers.0 {
+            request::add(&mut fields, name.as_bytes(), value.as_bytes())?;
+        }
+        for (name, value) in [
+            ("referer", &self.referer),
+            ("user-agent", &self.user_agent),
+            ("x-request-id", &self.request_id),
+        ] {
+            if let Some(value) = value.as_ref().filter(|_| !fields.contains_key(name)) {
+                request::add(&mut fields, name.as_bytes(), value.as_bytes())?;
+            }
+        }
+        let line = RequestLine {
+            method: self.method.as_bytes(),
+            target: self.path.as_bytes(),
+            version: self.version.as_deref().unwrap_or("HTTP/1.1").as_bytes(),
+        };
+        let host = match &self.host {
+            Some(host) => Host::Named(host),
+            None => Host::Assumed(host),
+        };
+        request::head(line, host, fields)
+    }
+}
+
+/// Header fields in their order. A list of texts is a field that stands several times.
+#[derive(Default)]
+struct Fields(Vec<(String, String)>);
+
+#[derive(serde::Deserialize)]
+#[serde(untagged, expecting = "a field is a text, or a list of texts")]
+enum Values {
+    One(String),
+    Several(Vec<String>),
+}
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(FieldsVisitor)
+    }
+}
+
+struct FieldsVisitor;
+
+impl<'de> Visitor<'de> for FieldsVisitor {
+    type Value = Fields;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of header fields")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+        let mut fields = Fields::default();
+        while let Some((name, values)) = map.next_entry::<String, Values>()? {
+            match values {
+                Values::One(value) => fields.0.push((name, value)),
+                Values::Several(values) => {
+                    let named = values.into_iter().map(|value| (name.clone(), value));
+                    fields.0.extend(named);
+                }
+            }
+        }
+        Ok(fields)
+    }
+}

@@ -1,0 +1,153 @@
+//! Lines of bounded length, whatever the file is.
+
+use std::io::{BufRead, BufReader, Read};
+
+use crate::replay::Failure;
+
+/// The longest line that is looked at, in bytes: a head of the largest `client.max_head`.
+pub(super) const LONGEST: usize = 1 << 20;
+
+/// How much is read at once, in bytes.
+const CHUNK: usize = 64 << 10;
+
+/// A file that begins so is compressed, and written to stdout by this program.
+const COMPRESSED: [(&[u8], &str); 4] = [
+    (&[0x1f, 0x8b], "zcat"),
+    (b"BZh", "bzcat"),
+    (&[0xfd, b'7', b'z', b'X', b'Z'], "xzcat"),
+    (&[0x28, 0xb5, 0x2f, 0xfd], "zstdcat"),
+];
+
+/// The lines of a log, one at a time.
+pub(in crate::replay) struct Lines<R> {
+    input: BufReader<R>,
+    line: Vec<u8>,
+    number: u64,
+}
+
+/// A line, as it stands in the file.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::replay) enum Raw<'a> {
+    /// All of it, without its end.
+    Whole(&'a [u8]),
+    /// It has more than [`LONGEST`] bytes.
+    TooLong,
+}
+
+impl<R: Read> Lines<R> {
+    pub(in crate::replay) fn new(input: R) -> Self {
+        Lines {
+            input: BufReader::with_capacity(CHUNK, input),
+            line: Vec::new(),
+            number: 0,
+        }
+    }
+
+    /// The next line that is not blank, with its number from 1. Ends are LF or CR LF, and the last one
+    /// may be missing; a byte order mark before the first line is none of it.
+    ///
+    /// # Errors
+    /// When the input cannot be read, or is compressed.
+    pub(in crate::replay) fn next(&mut self) -> Result<Option<(u64, Raw<'_>)>, Failure> {
+        loop {
+            let whole = self.fill().map_err(Failure::Read)?;
+            if self.line.is_empty() {
+                return Ok(None);
+            }
+            self.number += 1;
+            if self.number == 1 {
+                self.begin()?;
+            }
+            if !whole {
+                return Ok(Some((self.number, Raw::TooLong)));
+            }
+            if !self.line.trim_ascii().is_empty() {
+                break;
+            }
+        }
+        let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        Ok(Some((self.number, Raw::Whole(line))))
+    }
+
+    /// Reads a line with its end; answers whether it is whole. An empty one is the end of the file.
+    fn fill(&mut self) -> std::io::Result<bool> {
+        self.line.clear();
+        let most = LONGEST as u64 + 2;
+        let mut bounded = self.input.by_ref().take(most);
+        bounded.read_until(b'\n', &mut self.line)?;
+        let whole = self.line.len() as u64 != most || self.line.ends_with(b"\n");
+        if !whole {
+            self.input.skip_until(b'\n')?;
+        }
+        Ok(whole)
+    }
+
+    fn begin(&mut self) -> Result<(), Failure> {
+        let known = COMPRESSED.iter();
+        let mut known = known.filter(|(magic, _)| self.line.starts_with(magic));
+        if let Some(&(_, tool)) = known.next() {
+            return Err(Failure::Compressed { tool });
+        }
+        if self.line.starts_with("\u{feff}".as_bytes()) {
+            self.line.drain(..'\u{feff}'.len_utf8());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: impl AsRef<[u8]>) -> Vec<(u64, Option<String>)> {
+        let mut lines = Lines::new(text.as_ref());
+        let mut found = Vec::new();
+        while let Some((number, raw)) = lines.next().expect("readable") {
+            let text = match raw {
+                Raw::Whole(line) => Some(String::from_utf8_lossy(line).into_owned()),
+                Raw::TooLong => None,
+            };
+            found.push((number, text));
+        }
+        found
+    }
+
+    #[test]
+    fn lines_end_in_lf_or_cr_lf_and_the_last_one_in_nothing() {
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(lines(""), []);
+        assert_eq!(lines("\n\r\n \n"), []);
+        assert_eq!(lines("a"), [(1, some("a"))]);
+        assert_eq!(
+            lines("\u{feff}a\r\n\nb\n c"),
+            [(1, some("a")), (3, some("b")), (4, some(" c"))]
+        );
+        assert_eq!(lines("\u{feff}"), []);
+    }
+
+    #[test]
+    fn a_line_beyond_the_longest_is_skipped_whole() {
+        let longest = "x".repeat(LONGEST);
+        for end in ["\n", "\r\n", ""] {
+            assert_eq!(
+                lines(format!("{longest}{end}")),
+                [(1, Some(longest.clone()))]
+            );
+        }
+        let long = "x".repeat(10 << 20);
+        let after = (2, Some("a".to_owned()));
+        assert_eq!(lines(format!("{long}\na")), [(1, None), after]);
+        assert_eq!(lines(format!("a\n{long}"))[1], (2, None));
+    }
+
+    #[test]
+    fn a_compressed_log_is_named_with_what_decompresses_it() {
+        let failure = Lines::new(&b"\x1f\x8b\x08\x00"[..]).next().err();
+        let failure = failure.expect("a failure").to_string();
+        assert!(
+            failure.contains("zcat LOG | sluicegate replay -"),
+            "{failure}"
+        );
+    }
+}

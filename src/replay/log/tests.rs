@@ -1,0 +1,218 @@
+use http::{HeaderValue, Method, Version};
+
+use super::*;
+
+const TIME: &str = "21/Nov/2026:04:41:00 +0000";
+
+fn read(line: impl AsRef<[u8]>) -> Result<Entry, Unparsable> {
+    let options = Options {
+        format: None,
+        host: HeaderValue::from_static("default.example"),
+    };
+    let line = line.as_ref();
+    Reader::new(&options, line).read(line)
+}
+
+#[track_caller]
+fn head(line: impl AsRef<[u8]>) -> http::request::Parts {
+    let entry = read(line).unwrap_or_else(|why| panic!("{why}"));
+    let request = entry.head.unwrap_or_else(|why| panic!("{why:?}"));
+    request.into_parts().0
+}
+
+/// What is wrong with a line.
+#[track_caller]
+fn wrong(line: impl AsRef<[u8]>) -> String {
+    read(line).expect_err("an unparsable line").to_string()
+}
+
+/// What is wrong with the request of a line.
+#[track_caller]
+fn malformed(line: impl AsRef<[u8]>) -> &'static str {
+    let entry = read(line).unwrap_or_else(|why| panic!("{why}"));
+    entry.head.expect_err("a malformed request").0
+}
+
+fn combined(request: &str) -> String {
+    format!("192.0.2.7 - - [{TIME}] \"{request}\" 200 5 \"-\" \"-\"")
+}
+
+fn json(more: &str) -> String {
+    format!(r#"{{"time":1500,"client_ip":"192.0.2.7","method":"GET","path":"/a"{more}}}"#)
+}
+
+#[test]
+fn a_combined_line_has_all_that_the_format_has() {
+    let line = format!(
+        r#"2001:db8::7 - Jane Doe [{TIME}] "POST /a?b=%20c HTTP/1.0" 200 5 "http://x/" "curl/8" "more""#
+    );
+    let entry = read(&line).expect("a line");
+    assert_eq!(
+        entry.peer,
+        "2001:db8::7".parse::<IpAddr>().expect("an address")
+    );
+    assert_eq!(entry.time, Timestamp::from_micros(1_795_236_060_000_000));
+    let (head, ()) = entry.head.expect("a request").into_parts();
+    assert_eq!(
+        (head.method, head.version),
+        (Method::POST, Version::HTTP_10)
+    );
+    assert_eq!(head.uri, "/a?b=%20c");
+    assert_eq!(head.headers["referer"], "http://x/");
+    assert_eq!(head.headers["user-agent"], "curl/8");
+    assert_eq!(head.headers["host"], "default.example");
+}
+
+#[test]
+fn a_common_line_ends_behind_the_request_or_its_status() {
+    for end in ["", " 200 5", " 200 -"] {
+        let head = head(format!("192.0.2.7 - - [{TIME}] \"GET /a HTTP/1.1\"{end}"));
+        assert_eq!(head.uri, "/a");
+        assert_eq!(head.headers.len(), 1, "the host alone");
+    }
+}
+
+#[test]
+fn quoted_texts_are_unescaped_as_nginx_and_apache_escape_them() {
+    let agent = |text: &str| {
+        let line = format!("192.0.2.7 - - [{TIME}] \"GET / HTTP/1.1\" 200 5 \"-\" \"{text}\"");
+        head(line).headers["user-agent"].as_bytes().to_vec()
+    };
+    assert_eq!(agent(r"a\x22b\x5Cc"), br#"a"b\c"#);
+    assert_eq!(agent(r#"a\"b\\c\tx"#), b"a\"b\\c\tx");
+    assert_eq!(agent(r"\xC3\xA9\xff"), b"\xc3\xa9\xff");
+    assert_eq!(agent(r"a\qb\x4\xzz"), br"a\qb\x4\xzz");
+    assert_eq!(agent(r"ends in \\"), br"ends in \");
+    assert_eq!(head(combined(r"GET /a\x22b HTTP/1.1")).uri.path(), "/a\"b");
+}
+
+#[test]
+fn bytes_that_are_no_text_may_stand_in_a_combined_line() {
+    let line = [combined("GET /").as_bytes(), b"\xff"].concat();
+    assert_eq!(malformed(&line), "The log has no request line.");
+    let mut line = combined("GET /a HTTP/1.1").into_bytes();
+    let place = line.len() - 2;
+    line[place] = 0xff;
+    assert_eq!(head(&line).headers["user-agent"], &b"\xff"[..]);
+}
+
+#[test]
+fn targets_may_be_absolute_or_an_asterisk() {
+    let absolute = head(combined("GET http://api.example.com:8080/a HTTP/1.1"));
+    assert_eq!(absolute.uri.path(), "/a");
+    assert_eq!(absolute.headers["host"], "api.example.com:8080");
+    assert_eq!(head(combined("OPTIONS * HTTP/1.1")).uri.path(), "*");
+}
+
+#[test]
+fn requests_that_http_would_not_have_had_say_why() {
+    for request in ["", "-", "GET", "GET /"] {
+        assert_eq!(malformed(combined(request)), "The log has no request line.");
+    }
+    let method = "The request line has no method of HTTP.";
+    assert_eq!(malformed(combined("G@T / HTTP/1.1")), method);
+    assert_eq!(malformed(combined(r"\x16\x03\x01 / HTTP/1.1")), method);
+    let version = "The request line has no version of HTTP that is served.";
+    assert_eq!(malformed(combined("GET / HTTP/0.9")), version);
+    for target in ["/a b", "", r"/\x00"] {
+        let request = format!("GET {target} HTTP/1.1");
+        assert_eq!(malformed(combined(&request)), "The target is no URI.");
+    }
+    let name = "A field has no valid name.";
+    assert_eq!(malformed(json(r#","headers":{"a b":""}"#)), name);
+    let value = "A field has a control character.";
+    assert_eq!(malformed(json(r#","headers":{"a":"\n"}"#)), value);
+    assert_eq!(malformed(json(r#","host":"a\u0000""#)), value);
+}
+
+#[test]
+fn a_combined_line_without_its_parts_says_which() {
+    assert_eq!(wrong("nothing"), r#""nothing" is no address of a client"#);
+    assert_eq!(
+        wrong("unix: - - [x] \"\""),
+        r#""unix:" is no address of a client"#
+    );
+    assert_eq!(wrong("192.0.2.7 - - "), "no [time]");
+    assert_eq!(wrong(format!("192.0.2.7 - - [{TIME}")), "no [time]");
+    assert!(wrong("192.0.2.7 - - [yesterday] \"\"").starts_with(r#""yesterday" is no time"#));
+    for end in ["", " GET /", " \"GET / HTTP/1.1", " \"GET / HTTP/1.1\\\""] {
+        assert_eq!(
+            wrong(format!("192.0.2.7 - - [{TIME}]{end}")),
+            "no \"request\""
+        );
+    }
+    let long = wrong("x".repeat(100_000));
+    assert!(long.len() < 200 && long.contains('…'), "{long}");
+}
+
+#[test]
+fn a_json_line_has_the_fields_of_the_request() {
+    let line = json(
+        r#","host":"api.example.com","version":"HTTP/2.0","headers":{"X-Key":"a\"b","x-several":["1","2"]},
+        "referer":null,"user_agent":"curl","status":429,"response_headers":{"x":1}"#,
+    );
+    let head = head(line);
+    assert_eq!((head.version, head.uri.path()), (Version::HTTP_2, "/a"));
+    assert_eq!(head.headers["host"], "api.example.com");
+    assert_eq!(head.headers["x-key"], "a\"b");
+    assert_eq!(head.headers["user-agent"], "curl");
+    let several: Vec<_> = head.headers.get_all("x-several").iter().collect();
+    assert_eq!(several, ["1", "2"]);
+    assert!(!head.headers.contains_key("referer"));
+}
+
+#[test]
+fn a_field_that_is_among_the_headers_too_counts_once() {
+    let line = json(
+        r#","host":"a.example","user_agent":"outer","headers":{"Host":"b.example","User-Agent":"inner"}"#,
+    );
+    let head = head(line);
+    assert_eq!(head.headers["host"], "b.example");
+    assert_eq!(head.headers.get_all("user-agent").iter().count(), 1);
+}
+
+#[test]
+fn a_host_that_the_line_leaves_empty_was_not_sent() {
+    assert_eq!(head(json("")).headers["host"], "default.example");
+    assert_eq!(
+        head(json(r#","host":null"#)).headers["host"],
+        "default.example"
+    );
+    assert!(!head(json(r#","host":"""#)).headers.contains_key("host"));
+}
+
+#[test]
+fn times_of_json_lines_are_texts_or_numbers() {
+    let time = |time: &str| {
+        let line = format!(r#"{{"time":{time},"client_ip":"::1","method":"GET","path":"/"}}"#);
+        read(line).map(|entry| entry.time.as_micros())
+    };
+    assert_eq!(time("1795236060007.999"), Ok(1_795_236_060_007_999));
+    assert_eq!(
+        time(r#""2026-11-21T04:41:00.007999Z""#),
+        Ok(1_795_236_060_007_999)
+    );
+    assert_eq!(
+        time(r#""2026-11-21T04:41:00.007999\u005a""#),
+        Ok(1_795_236_060_007_999)
+    );
+    for wrong in ["1e3", "-1", "null", "[1]", r#""1500""#, r#""""#] {
+        assert!(time(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_json_line_without_its_parts_says_which() {
+    let line = |text: &str| wrong(text);
+    assert_eq!(line("{}"), "missing field `time` at column 2");
+    assert!(line("{\"time\":1").starts_with("EOF while parsing an object"));
+    assert!(wrong(json(r#","path":"/b""#)).starts_with("duplicate field `path`"));
+    assert!(wrong(json(r#","headers":{"a":1}"#)).starts_with("a field is a text, or a list"));
+    assert!(wrong(json(r#","headers":[]"#)).contains("an object of header fields"));
+    let address = json("").replace("192.0.2.7", "example.com");
+    assert_eq!(wrong(address), r#""example.com" is no address of a client"#);
+    let mut invalid = json("").into_bytes();
+    let place = invalid.iter().position(|&byte| byte == b'G').expect("GET");
+    invalid[place] = 0xff;
+    assert!(wrong(invalid).contains("invalid unicode"), "no UTF-8");
+}

@@ -1,0 +1,224 @@
+//! What came of a whole log: for machines as JSON, for people in `report/text.rs`.
+
+mod text;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::millis::Millis;
+use super::tally::{Counts, Keys, Noted, Tally};
+use crate::clock::Timestamp;
+use crate::proxy::Snapshot;
+use crate::proxy::snapshot::{Limit, Policy, Route};
+use crate::telemetry::metrics::LimitDecision;
+
+/// How many keys of a policy are told.
+const KEYS: usize = 10;
+
+/// What came of the requests of a log.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Requests whose lines could be read.
+    pub requests: u64,
+    /// When the first came, and the latest; none in an empty log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until: Option<String>,
+    admitted: u64,
+    refused: u64,
+    /// That met no limit.
+    unlimited: u64,
+    /// That the proxy answers before any limit, by what it says.
+    answered: BTreeMap<&'static str, u64>,
+    /// Those with requests, in the order of the configuration.
+    routes: Vec<RouteReport>,
+    /// Those that requests met, in the order of the configuration.
+    policies: Vec<PolicyReport>,
+    /// Lines that were decided later than their time.
+    pub out_of_order: Lines,
+    /// Lines that could not be read.
+    pub unparsable: Lines,
+}
+
+/// Lines that deserve attention.
+#[derive(Debug, Serialize)]
+pub struct Lines {
+    /// How many.
+    pub count: u64,
+    /// The first of them.
+    pub first: Vec<LineReport>,
+}
+
+/// A line, and what is the matter with it.
+#[derive(Debug, Serialize)]
+pub struct LineReport {
+    /// Its number, from 1.
+    pub line: u64,
+    /// Why it is told.
+    pub reason: String,
+}
+
+#[derive(Debug, Serialize)]
+struct RouteReport {
+    /// `None` for requests that no route takes.
+    route: Option<Arc<str>>,
+    requests: u64,
+    refused: u64,
+    limits: Vec<LimitReport>,
+}
+
+/// What a policy decided on a route. A request that another policy refused counts as neither admitted
+/// nor refused.
+#[derive(Debug, Serialize)]
+struct LimitReport {
+    policy: Arc<str>,
+    admitted: u64,
+    refused: u64,
+    delayed: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct PolicyReport {
+    policy: Arc<str>,
+    algorithm: &'static str,
+    quota: String,
+    /// Buckets that were forgotten, or merged, for want of room.
+    evictions: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    longest: Option<LongestReport>,
+    most_refused: Vec<KeyReport>,
+    busiest: Vec<KeyReport>,
+}
+
+/// The longest time that a key was limited.
+#[derive(Debug, Serialize)]
+struct LongestReport {
+    key: String,
+    from: String,
+    limited_ms: Millis,
+}
+
+/// A key and how often it was met: not more than `most`, and not less than `least`.
+#[derive(Debug, Serialize)]
+struct KeyReport {
+    key: String,
+    most: u64,
+    least: u64,
+}
+
+impl Report {
+    pub(super) fn new(snapshot: &Snapshot, tally: &Tally) -> Self {
+        let latest = tally.times.map(|(_, latest)| latest);
+        let answered: u64 = tally.answered.values().sum();
+        let places = (0..snapshot.routes.len()).map(Some).chain([None]);
+        Report {
+            requests: tally.all.requests() + answered,
+            from: tally.times.map(|(first, _)| written(first)),
+            until: latest.map(written),
+            admitted: tally.all.admitted,
+            refused: tally.all.refused,
+            unlimited: tally.all.unlimited,
+            answered: tally.answered.clone(),
+            routes: places
+                .zip(&tally.routes)
+                .filter(|(_, counts)| counts.requests() > 0)
+                .map(|(place, counts)| RouteReport::new(place, snapshot.route(place), counts))
+                .collect(),
+            policies: snapshot
+                .policies
+                .iter()
+                .filter_map(|policy| PolicyReport::new(policy, tally, latest?))
+                .collect(),
+            out_of_order: Lines::new(&tally.out_of_order),
+            unparsable: Lines::new(&tally.unparsable),
+        }
+    }
+}
+
+impl Lines {
+    fn new(noted: &Noted) -> Self {
+        let first = noted.first.iter().map(|(line, reason)| LineReport {
+            line: *line,
+            reason: reason.clone(),
+        });
+        Lines {
+            count: noted.count,
+            first: first.collect(),
+        }
+    }
+}
+
+impl RouteReport {
+    fn new(place: Option<usize>, route: &Route, counts: &Counts) -> Self {
+        RouteReport {
+            route: place.map(|_| Arc::clone(&route.name)),
+            requests: counts.requests(),
+            refused: counts.refused,
+            limits: route.limits.iter().map(LimitReport::new).collect(),
+        }
+    }
+}
+
+impl LimitReport {
+    fn new(limit: &Limit) -> Self {
+        LimitReport {
+            policy: Arc::clone(&limit.policy.name),
+            admitted: limit.metrics.count(LimitDecision::Allowed),
+            refused: limit.metrics.count(LimitDecision::Limited),
+            delayed: limit.metrics.count(LimitDecision::Delayed),
+        }
+    }
+}
+
+impl PolicyReport {
+    /// `None` for a policy that no request met with a key.
+    fn new(policy: &Policy, tally: &Tally, latest: Timestamp) -> Option<Self> {
+        let Keys {
+            busiest,
+            refused,
+            longest,
+        } = tally.policies.get(&policy.name)?;
+        let busiest: Vec<_> = busiest
+            .most(KEYS)
+            .iter()
+            .map(|entry| KeyReport::new(&entry.value, entry.count, entry.excess))
+            .collect();
+        let refused = refused
+            .most(KEYS)
+            .iter()
+            .map(|entry| KeyReport::new(&entry.value.name, entry.count, entry.excess));
+        (!busiest.is_empty()).then(|| PolicyReport {
+            policy: Arc::clone(&policy.name),
+            algorithm: policy.table.algorithm().kind(),
+            quota: policy.quota.clone(),
+            evictions: policy.table.evictions(),
+            longest: longest.as_ref().map(|limited| LongestReport {
+                key: limited.name.clone(),
+                from: written(limited.span.since),
+                limited_ms: Millis(limited.span.length(latest)),
+            }),
+            most_refused: refused.collect(),
+            busiest,
+        })
+    }
+}
+
+impl KeyReport {
+    fn new(key: &str, count: u64, excess: u64) -> Self {
+        KeyReport {
+            key: key.to_owned(),
+            most: count,
+            least: count - excess,
+        }
+    }
+}
+
+/// An instant as in RFC 3339.
+fn written(time: Timestamp) -> String {
+    let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+    let time = jiff::Timestamp::from_microsecond(micros).unwrap_or(jiff::Timestamp::MAX);
+    time.to_string()
+}

@@ -1,0 +1,109 @@
+//! The report for people.
+
+use std::fmt::{self, Display, Formatter};
+use std::time::Duration;
+
+use super::{KeyReport, Lines, PolicyReport, Report, RouteReport};
+
+impl Display for Report {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} requests", self.requests)?;
+        if let (Some(from), Some(until)) = (&self.from, &self.until) {
+            write!(f, " from {from} to {until}")?;
+        }
+        writeln!(f)?;
+        for (count, what) in [
+            (self.admitted, "admitted"),
+            (self.refused, "refused"),
+            (self.unlimited, "met no limit"),
+        ] {
+            writeln!(f, "{count:>12}  {what}")?;
+        }
+        for (reason, count) in &self.answered {
+            writeln!(f, "{count:>12}  answered before any limit: {reason}")?;
+        }
+        self.routes.iter().try_for_each(|route| route.fmt(f))?;
+        self.policies.iter().try_for_each(|policy| policy.fmt(f))?;
+        self.write_lines(f)
+    }
+}
+
+impl Report {
+    /// The lines that deserve attention, if there are any.
+    pub fn lines(&self) -> impl Display + '_ {
+        fmt::from_fn(|f| self.write_lines(f))
+    }
+
+    fn write_lines(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.out_of_order.write("out of order", f)?;
+        self.unparsable.write("unparsable", f)
+    }
+}
+
+impl Lines {
+    fn write(&self, what: &str, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.count == 0 {
+            return Ok(());
+        }
+        writeln!(f, "\n{what} lines: {}", self.count)?;
+        for told in &self.first {
+            writeln!(f, "  line {}: {}", told.line, told.reason)?;
+        }
+        match self.count - self.first.len() as u64 {
+            0 => Ok(()),
+            more => writeln!(f, "  and {more} more"),
+        }
+    }
+}
+
+impl Display for RouteReport {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match &self.route {
+            Some(route) => write!(f, "\nroute {route}: ")?,
+            None => write!(f, "\nno route takes: ")?,
+        }
+        writeln!(f, "{} requests, {} refused", self.requests, self.refused)?;
+        if self.limits.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "    admitted     refused     delayed  by policy")?;
+        for limit in &self.limits {
+            let (admitted, refused, delayed) = (limit.admitted, limit.refused, limit.delayed);
+            let policy = &limit.policy;
+            writeln!(f, "{admitted:>12}{refused:>12}{delayed:>12}  {policy}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for PolicyReport {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (policy, algorithm, quota) = (&self.policy, self.algorithm, &self.quota);
+        writeln!(f, "\npolicy {policy} ({algorithm}, {quota})")?;
+        if self.evictions > 0 {
+            writeln!(f, "  forgot {} buckets for want of room", self.evictions)?;
+        }
+        if let Some(longest) = &self.longest {
+            let limited = Duration::from_micros(longest.limited_ms.0);
+            let (key, from) = (&longest.key, &longest.from);
+            writeln!(f, "  longest limited: {limited:?} from {from}, {key}")?;
+        }
+        keys("refused most", &self.most_refused, f)?;
+        keys("busiest", &self.busiest, f)
+    }
+}
+
+fn keys(what: &str, keys: &[KeyReport], f: &mut Formatter<'_>) -> fmt::Result {
+    if keys.is_empty() {
+        return Ok(());
+    }
+    writeln!(f, "  {what}:")?;
+    for KeyReport { key, most, least } in keys {
+        let count = match least == most {
+            true => most.to_string(),
+            false => format!("{least}-{most}"),
+        };
+        writeln!(f, "{count:>12}  {key}")?;
+    }
+    Ok(())
+}

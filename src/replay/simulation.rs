@@ -1,0 +1,145 @@
+//! Decides about the requests of a log, one after the other, at the times that the log has.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::log::{Entry, Malformed, Unparsable};
+use super::millis::Millis;
+use super::report::Report;
+use super::tally::Tally;
+use crate::clock::{Clock, Timestamp};
+use crate::limiter::{Decision, Outcome, Secret};
+use crate::proxy::Snapshot;
+use crate::proxy::build::{Built, Surroundings};
+use crate::proxy::rehearsal::{Rehearsal, rehearse};
+use crate::proxy::snapshot::Spec;
+use crate::telemetry::registry::Registry;
+
+/// The same in every replay, so that two of them fill tables alike: nobody aims at one.
+const SECRET: Secret = Secret::from_key([0, 0]);
+
+/// A ruleset with buckets of its own, and what came of the requests so far.
+#[derive(Debug)]
+pub(super) struct Simulation {
+    snapshot: Arc<Snapshot>,
+    tally: Tally,
+}
+
+/// What was decided about the request of a line. As JSON, what does not apply is left out.
+#[derive(Debug, Serialize)]
+pub struct Decided {
+    /// Its number, from 1.
+    pub line: u64,
+    /// What becomes of it.
+    pub decision: Ruling,
+    /// The deciding policy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy: Option<Arc<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remaining: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<Millis>,
+    /// What the proxy answers before any limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ruling {
+    /// All limits that apply admit it.
+    Admit,
+    /// A limit refuses it.
+    Refuse,
+    /// No limit applies.
+    Skip,
+}
+
+impl Simulation {
+    pub(super) fn new(rules: Spec) -> Self {
+        let surroundings = Surroundings {
+            workers: 1,
+            registry: Registry::default(),
+            clock: Arc::new(Clock::manual(Timestamp::EPOCH)),
+            access_log: None,
+            secret: SECRET,
+        };
+        let snapshot = Built::new(rules, &surroundings, None).hand_over(Timestamp::EPOCH);
+        Simulation {
+            tally: Tally::new(&snapshot),
+            snapshot,
+        }
+    }
+
+    /// Decides about a request. One that is earlier than another before it is decided at the time of
+    /// that, as buckets do: time never runs backwards.
+    pub(super) fn decide(&mut self, line: u64, entry: &Entry) -> Decided {
+        let now = self.tally.arrive(line, entry.time);
+        let request = match &entry.head {
+            Ok(request) => request,
+            Err(Malformed(reason)) => return self.answered(line, reason),
+        };
+        let (snapshot, tally) = (&self.snapshot, &mut self.tally);
+        let rehearsed = rehearse(snapshot, request, entry.peer, now, |rehearsal| {
+            let decided = Decided::of(line, &rehearsal, now);
+            tally.count(snapshot, &rehearsal, decided.decision, now);
+            decided
+        });
+        rehearsed.unwrap_or_else(|error| self.answered(line, error.detail()))
+    }
+
+    /// The proxy's own answer to a request that met no limit yet.
+    fn answered(&mut self, line: u64, reason: &'static str) -> Decided {
+        self.tally.answered(reason);
+        Decided {
+            line,
+            decision: Ruling::Skip,
+            policy: None,
+            remaining: None,
+            retry_after_ms: None,
+            reason: Some(reason),
+        }
+    }
+
+    /// Counts a line that says nothing.
+    pub(super) fn skip(&mut self, line: u64, why: &Unparsable) {
+        self.tally.unparsable(line, why);
+    }
+
+    pub(super) fn report(&self) -> Report {
+        Report::new(&self.snapshot, &self.tally)
+    }
+}
+
+impl Decided {
+    fn of(line: u64, rehearsal: &Rehearsal<'_>, now: Timestamp) -> Self {
+        let limit = rehearsal.deciding();
+        let decision = rehearsal.decision();
+        Decided {
+            line,
+            decision: match limit {
+                None => Ruling::Skip,
+                Some(_) if rehearsal.is_refused() => Ruling::Refuse,
+                Some(_) => Ruling::Admit,
+            },
+            policy: limit.map(|limit| Arc::clone(&limit.policy.name)),
+            remaining: decision.map(|decision| decision.remaining),
+            retry_after_ms: decision.and_then(retry_at).map(|at| wait(at, now)),
+            reason: None,
+        }
+    }
+}
+
+/// When a refused request is admitted, if ever.
+fn retry_at(decision: &Decision) -> Option<Timestamp> {
+    match decision.outcome {
+        Outcome::Admit => None,
+        Outcome::Refuse { retry_at } => retry_at,
+    }
+}
+
+fn wait(until: Timestamp, now: Timestamp) -> Millis {
+    Millis(until.as_micros().saturating_sub(now.as_micros()))
+}

@@ -1,0 +1,280 @@
+//! What came of the requests of a log so far, in memory that does not grow with it. How often each limit
+//! decided what is not counted here: the limits' own metrics do.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::log::Unparsable;
+use super::millis::Millis;
+use super::simulation::Ruling;
+use super::top::Top;
+use crate::clock::Timestamp;
+use crate::limiter::{Decision, Fingerprint, Outcome};
+use crate::proxy::Snapshot;
+use crate::proxy::rehearsal::Rehearsal;
+use crate::proxy::snapshot::Limit;
+use crate::rules::{Head, Key};
+
+/// How many lines of a kind are named; the others are counted.
+const NAMED: usize = 5;
+
+/// Counts over a whole log.
+#[derive(Debug)]
+pub(super) struct Tally {
+    /// The first time of the log, and the latest so far.
+    pub times: Option<(Timestamp, Timestamp)>,
+    /// What became of all requests.
+    pub all: Counts,
+    /// At the routes' places; the last is for requests that none takes.
+    pub routes: Vec<Counts>,
+    /// By name.
+    pub policies: HashMap<Arc<str>, Keys>,
+    /// What the proxy answered before any limit, and how often.
+    pub answered: BTreeMap<&'static str, u64>,
+    pub out_of_order: Noted,
+    pub unparsable: Noted,
+}
+
+/// What became of requests.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counts {
+    pub admitted: u64,
+    pub refused: u64,
+    /// Met by no limit.
+    pub unlimited: u64,
+}
+
+/// Lines that deserve attention: how many, and the first of them with what is the matter.
+#[derive(Debug, Default)]
+pub(super) struct Noted {
+    pub count: u64,
+    pub first: Vec<(u64, String)>,
+}
+
+/// The keys of one policy.
+#[derive(Debug, Default)]
+pub(super) struct Keys {
+    /// By requests, with what they are called.
+    pub busiest: Top<String>,
+    /// By refusals.
+    pub refused: Top<Limited>,
+    /// Of those, the one that was limited longest.
+    pub longest: Option<Limited>,
+}
+
+/// A key that has been refused.
+#[derive(Clone, Debug)]
+pub(super) struct Limited {
+    pub name: String,
+    pub span: Span,
+}
+
+/// A time during which a key was refused: from a refusal to the end that it announced, or that others
+/// within that time did.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    pub since: Timestamp,
+    /// `None` where it never ends.
+    until: Option<Timestamp>,
+}
+
+impl Tally {
+    pub(super) fn new(snapshot: &Snapshot) -> Self {
+        let names = snapshot.policies.iter().map(|policy| &policy.name);
+        Tally {
+            times: None,
+            all: Counts::default(),
+            routes: vec![Counts::default(); snapshot.routes.len() + 1],
+            policies: names
+                .map(|name| (Arc::clone(name), Keys::default()))
+                .collect(),
+            answered: BTreeMap::new(),
+            out_of_order: Noted::default(),
+            unparsable: Noted::default(),
+        }
+    }
+
+    /// The instant at which a request with this time is decided: not before any other.
+    pub(super) fn arrive(&mut self, line: u64, time: Timestamp) -> Timestamp {
+        let (first, latest) = self.times.unwrap_or((time, time));
+        if time < latest {
+            let late = Millis(latest.as_micros() - time.as_micros());
+            self.out_of_order
+                .note(line, || format!("{late} ms earlier than a line before it"));
+        }
+        let now = time.max(latest);
+        self.times = Some((first, now));
+        now
+    }
+
+    pub(super) fn unparsable(&mut self, line: u64, why: &Unparsable) {
+        self.unparsable.note(line, || why.to_string());
+    }
+
+    pub(super) fn answered(&mut self, reason: &'static str) {
+        *self.answered.entry(reason).or_default() += 1;
+    }
+
+    /// Counts a request that was decided.
+    pub(super) fn count(
+        &mut self,
+        snapshot: &Snapshot,
+        rehearsal: &Rehearsal<'_>,
+        ruling: Ruling,
+        now: Timestamp,
+    ) {
+        let place = rehearsal.place.unwrap_or(snapshot.routes.len());
+        self.all.count(ruling);
+        self.routes[place].count(ruling);
+        for (limit, decision) in rehearsal.decisions() {
+            let key = limit
+                .descriptor
+                .fingerprint(&snapshot.secret, &rehearsal.head);
+            if let (Key::Bucket(key), Some(keys)) = (key, self.policies.get_mut(&limit.policy.name))
+            {
+                keys.count(key, || name(limit, &rehearsal.head), decision, now);
+            }
+        }
+    }
+}
+
+impl Counts {
+    fn count(&mut self, ruling: Ruling) {
+        *match ruling {
+            Ruling::Admit => &mut self.admitted,
+            Ruling::Refuse => &mut self.refused,
+            Ruling::Skip => &mut self.unlimited,
+        } += 1;
+    }
+
+    pub(super) fn requests(&self) -> u64 {
+        self.admitted + self.refused + self.unlimited
+    }
+}
+
+impl Noted {
+    fn note(&mut self, line: u64, why: impl FnOnce() -> String) {
+        self.count += 1;
+        if self.first.len() < NAMED {
+            self.first.push((line, why()));
+        }
+    }
+}
+
+impl Keys {
+    fn count(
+        &mut self,
+        key: Fingerprint,
+        name: impl Fn() -> String,
+        decision: &Decision,
+        now: Timestamp,
+    ) {
+        self.busiest.hit(key, &name);
+        let Outcome::Refuse { retry_at } = decision.outcome else {
+            return;
+        };
+        let limited = self.refused.hit(key, || Limited {
+            name: name(),
+            span: Span {
+                since: now,
+                until: retry_at,
+            },
+        });
+        limited.span.extend(now, retry_at);
+        let length = limited.span.length(now);
+        let longest = self.longest.as_ref();
+        if longest.is_none_or(|longest| longest.span.length(now) < length) {
+            self.longest = Some(limited.clone());
+        }
+    }
+}
+
+impl Span {
+    /// Another refusal. Whoever is refused at the announced end, or later, was admitted before.
+    fn extend(&mut self, now: Timestamp, retry_at: Option<Timestamp>) {
+        match (self.until, retry_at) {
+            (Some(until), _) if now >= until => {
+                *self = Span {
+                    since: now,
+                    until: retry_at,
+                }
+            }
+            (Some(until), Some(retry_at)) => self.until = Some(until.max(retry_at)),
+            _ => self.until = None,
+        }
+    }
+
+    /// How long it is, in microseconds; as long as it has lasted at `now` where it never ends.
+    pub(super) fn length(&self, now: Timestamp) -> u64 {
+        let until = self.until.unwrap_or(now);
+        until.as_micros().saturating_sub(self.since.as_micros())
+    }
+}
+
+/// A key as people read it.
+fn name(limit: &Limit, head: &Head<'_>) -> String {
+    let parts = limit.descriptor.describe(head);
+    let parts: Vec<_> = parts.iter().map(ToString::to_string).collect();
+    parts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(micros: u64) -> Timestamp {
+        Timestamp::from_micros(micros)
+    }
+
+    fn span(refusals: &[(u64, Option<u64>)]) -> Span {
+        let mut refusals = refusals
+            .iter()
+            .map(|&(now, retry_at)| (at(now), retry_at.map(at)));
+        let (since, until) = refusals.next().expect("a refusal");
+        let mut span = Span { since, until };
+        refusals.for_each(|(now, retry_at)| span.extend(now, retry_at));
+        span
+    }
+
+    #[test]
+    fn a_key_is_limited_until_the_end_that_its_refusals_announce() {
+        let length = |refusals: &[_]| span(refusals).length(at(100));
+        assert_eq!(length(&[(5, Some(9))]), 4);
+        assert_eq!(length(&[(5, Some(9)), (8, Some(20))]), 15);
+        assert_eq!(length(&[(5, Some(9)), (8, Some(8))]), 4);
+        // At the end it was admitted, and then refused again.
+        assert_eq!(length(&[(5, Some(9)), (9, Some(20))]), 11);
+    }
+
+    #[test]
+    fn what_is_never_admitted_is_limited_from_its_first_refusal_on() {
+        assert_eq!(span(&[(5, None), (50, None)]).length(at(60)), 55);
+        assert_eq!(span(&[(5, Some(9)), (8, None)]).length(at(60)), 55);
+    }
+
+    #[test]
+    fn time_does_not_run_backwards_and_the_first_such_lines_are_named() {
+        let mut tally = Tally {
+            times: None,
+            all: Counts::default(),
+            routes: Vec::new(),
+            policies: HashMap::new(),
+            answered: BTreeMap::new(),
+            out_of_order: Noted::default(),
+            unparsable: Noted::default(),
+        };
+        assert_eq!(tally.arrive(1, at(7_000)), at(7_000));
+        assert_eq!(tally.arrive(2, at(5_500)), at(7_000));
+        assert_eq!(tally.arrive(3, at(7_000)), at(7_000));
+        assert_eq!(tally.times, Some((at(7_000), at(7_000))));
+        let first = (2, "1.5 ms earlier than a line before it".to_owned());
+        assert_eq!(tally.out_of_order.first, [first]);
+        for line in 4..10 {
+            tally.arrive(line, at(6_000));
+        }
+        assert_eq!(
+            (tally.out_of_order.count, tally.out_of_order.first.len()),
+            (7, NAMED)
+        );
+    }
+}
