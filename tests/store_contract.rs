@@ -1,0 +1,333 @@
+//! What every store promises, over histories that proptest makes: each decision beside a plain model, the
+//! limiter's pure functions over a map of cells. A further store joins by one implementation of [`Store`]
+//! and one line in [`stores`].
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use sluicegate::clock::Timestamp;
+use sluicegate::limiter::{
+    Algorithm, Cell, Decision, Fingerprint, FixedWindow, Gcra, Oldest, Outcome, Quota,
+    SlidingWindow, Start, Verdict,
+};
+use sluicegate::store::{self, OnFull, Table};
+
+/// Keys of a history. Few, so that they are charged often.
+const KEYS: u64 = 4;
+
+/// Where buckets live.
+trait Store {
+    /// Decides these charges together at `now`, each of another policy, and makes all of them or none.
+    fn charge(&mut self, charges: &[Charge], now: Timestamp) -> Verdict;
+}
+
+/// Units asked of a bucket.
+#[derive(Clone, Copy, Debug)]
+struct Charge {
+    /// The policy's place in the list that the store was made for.
+    policy: usize,
+    /// Below [`KEYS`].
+    key: u64,
+    cost: u32,
+}
+
+/// A request.
+#[derive(Clone, Debug)]
+struct Step {
+    now: u64,
+    charges: Vec<Charge>,
+}
+
+/// Every store, empty, for these policies.
+fn stores(policies: &[Algorithm]) -> Vec<(&'static str, Box<dyn Store>)> {
+    vec![("memory", Box::new(Memory::new(policies)))]
+}
+
+/// The one of [`stores`] that has this name.
+fn empty(name: &str, policies: &[Algorithm]) -> Box<dyn Store> {
+    let mut stores = stores(policies).into_iter();
+    let (_, store) = stores.find(|(other, _)| *other == name).unwrap();
+    store
+}
+
+/// The memory store.
+struct Memory(Vec<Table>);
+
+impl Memory {
+    fn new(policies: &[Algorithm]) -> Self {
+        let table = |policy: &Algorithm| Table::new("test", *policy, 1_024, OnFull::Forget);
+        Memory(policies.iter().map(table).collect())
+    }
+}
+
+impl Store for Memory {
+    fn charge(&mut self, charges: &[Charge], now: Timestamp) -> Verdict {
+        // Spread, so that no two keys meet where room is scarce.
+        let key = |key: u64| Fingerprint::from_bits(key * (u64::MAX / KEYS) + 1);
+        let charges: Vec<_> = charges
+            .iter()
+            .map(|charge| store::Charge {
+                table: &self.0[charge.policy],
+                key: key(charge.key),
+                cost: charge.cost,
+            })
+            .collect();
+        store::charge_all(&charges, now)
+    }
+}
+
+/// What a store has to say: the limiter's pure functions, one request after the other.
+struct Model {
+    policies: Vec<Algorithm>,
+    cells: BTreeMap<(usize, u64), Cell>,
+}
+
+impl Model {
+    fn new(policies: &[Algorithm]) -> Self {
+        Model {
+            policies: policies.to_vec(),
+            cells: BTreeMap::new(),
+        }
+    }
+
+    fn decide(&self, charge: &Charge, now: Timestamp, cost: u32) -> Decision {
+        let cell = self.cells.get(&(charge.policy, charge.key));
+        let cell = cell.copied().unwrap_or(Cell::EMPTY);
+        self.policies[charge.policy].decide(cell, now, cost)
+    }
+}
+
+impl Store for Model {
+    fn charge(&mut self, charges: &[Charge], now: Timestamp) -> Verdict {
+        let asked = charges.iter();
+        let asked: Vec<_> = asked
+            .map(|charge| self.decide(charge, now, charge.cost))
+            .collect();
+        let is_admitted = asked.iter().all(Decision::is_admitted);
+        let mut verdict = Verdict::default();
+        for (charge, decision) in charges.iter().zip(&asked) {
+            verdict.push(*decision);
+            // A cost of nothing asks, and leaves everything as it is.
+            if is_admitted && charge.cost > 0 {
+                self.cells
+                    .insert((charge.policy, charge.key), decision.cell);
+            }
+        }
+        for (charge, decision) in charges.iter().zip(&mut verdict.decisions) {
+            if !is_admitted && decision.is_admitted() {
+                // It has what it had before.
+                *decision = self.decide(charge, now, 0);
+            }
+        }
+        verdict
+    }
+}
+
+/// What clients can tell of a decision. How a store keeps a bucket is its own business.
+fn told(decision: &Decision) -> (Outcome, u32, u32, Timestamp) {
+    (
+        decision.outcome,
+        decision.remaining,
+        decision.capacity,
+        decision.reset,
+    )
+}
+
+fn at(micros: u64) -> Timestamp {
+    Timestamp::from_micros(micros)
+}
+
+/// Limits of 0 and 1 among them, and windows from a microsecond to hours.
+fn quotas() -> impl Strategy<Value = Quota> {
+    let limits = prop_oneof![1 => Just(0_u32), 1 => Just(1), 6 => 2..=12_u32, 1 => Just(u32::MAX)];
+    let windows = prop_oneof![
+        1..=3_u64,
+        1..=2_000_u64,
+        Just(1_000_000),
+        Just(3_600_000_000)
+    ];
+    (limits, windows)
+        .prop_map(|(limit, window)| Quota::new(limit, Duration::from_micros(window)).unwrap())
+}
+
+/// One of every algorithm that there is, in each of its forms.
+fn algorithms() -> impl Strategy<Value = Algorithm> {
+    let offsets = (0..=4_000_u64).prop_map(|offset| Start::Clock {
+        offset: Duration::from_micros(offset),
+    });
+    let starts = prop_oneof![Just(Start::EPOCH), Just(Start::FirstRequest), offsets];
+    let oldest = prop_oneof![
+        Just(Oldest::Weighted),
+        Just(Oldest::Whole),
+        Just(Oldest::Ignored)
+    ];
+    prop_oneof![
+        (quotas(), 1..=12_u32)
+            .prop_map(|(quota, burst)| Algorithm::Gcra(Gcra::new(quota, burst).unwrap())),
+        (quotas(), 1..=12_u32)
+            .prop_map(|(quota, burst)| Algorithm::TokenBucket(Gcra::new(quota, burst).unwrap())),
+        (quotas(), starts)
+            .prop_map(|(quota, start)| Algorithm::FixedWindow(FixedWindow::new(quota, start))),
+        (quotas(), oldest).prop_map(|(quota, oldest)| {
+            Algorithm::SlidingWindow(SlidingWindow::new(quota, oldest))
+        }),
+    ]
+}
+
+/// From one request to the next in microseconds: often none, sometimes backwards.
+fn gaps() -> impl Strategy<Value = i64> {
+    prop_oneof![
+        4 => Just(0_i64),
+        4 => 1..=20_i64,
+        3 => 1..=2_500_i64,
+        2 => (0..=3_i64).prop_map(|seconds| seconds * 1_000_000),
+        1 => Just(3_600_000_000),
+        2 => -2_500..=-1_i64,
+        1 => Just(-3_600_000_000),
+    ]
+}
+
+fn costs() -> impl Strategy<Value = u32> {
+    prop_oneof![8 => Just(1_u32), 3 => 0..=5_u32, 2 => 10..=15_u32, 1 => Just(u32::MAX)]
+}
+
+/// A list of policies, and requests that are charged to some of them.
+fn histories() -> impl Strategy<Value = (Vec<Algorithm>, Vec<Step>)> {
+    let policies = prop::collection::vec(algorithms(), 1..=6);
+    policies.prop_flat_map(|policies| {
+        let charges = prop::collection::vec((any::<bool>(), 0..KEYS, costs()), policies.len());
+        let steps = prop::collection::vec((gaps(), charges), 1..80).prop_map(history);
+        (Just(policies), steps)
+    })
+}
+
+/// The gap before a request; for each policy whether it is asked, for which key, and how much.
+type Drawn = (i64, Vec<(bool, u64, u32)>);
+
+fn history(steps: Vec<Drawn>) -> Vec<Step> {
+    let mut now = 1_795_236_060_000_000_u64;
+    let steps = steps.into_iter().map(|(gap, charges)| {
+        now = now.saturating_add_signed(gap);
+        let charges = charges.into_iter().enumerate();
+        let charges = charges.filter(|(_, (is_asked, ..))| *is_asked);
+        let charge = |(policy, (_, key, cost))| Charge { policy, key, cost };
+        Step {
+            now,
+            charges: charges.map(charge).collect(),
+        }
+    });
+    steps.collect()
+}
+
+/// When a refused request is admitted, if ever.
+fn retry_at(verdict: &Verdict) -> Option<Timestamp> {
+    match verdict.decision()?.outcome {
+        Outcome::Refuse { retry_at } => retry_at,
+        Outcome::Admit => None,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn every_decision_is_that_of_the_pure_functions((policies, steps) in histories()) {
+        for (name, mut store) in stores(&policies) {
+            let mut model = Model::new(&policies);
+            for (number, step) in steps.iter().enumerate() {
+                let now = at(step.now);
+                let (verdict, expected) = (store.charge(&step.charges, now), model.charge(&step.charges, now));
+                let tell = |verdict: &Verdict| verdict.decisions.iter().map(told).collect::<Vec<_>>();
+                prop_assert_eq!(tell(&verdict), tell(&expected), "{}, step {}: {:?}", name, number, step);
+                prop_assert_eq!(verdict.deciding, expected.deciding, "{}, step {}: {:?}", name, number, step);
+            }
+        }
+    }
+
+    #[test]
+    fn a_refused_request_is_admitted_at_the_announced_instant_and_not_before(
+        (policies, steps) in histories(),
+    ) {
+        // Each probe asks a store that has seen the same history.
+        let probe = |name: &str, seen: usize, now: Timestamp| {
+            let mut store = empty(name, &policies);
+            for step in &steps[..seen] {
+                store.charge(&step.charges, at(step.now));
+            }
+            store.charge(&steps[seen].charges, now).is_admitted()
+        };
+        for (name, mut store) in stores(&policies) {
+            let mut latest = 0;
+            for (number, step) in steps.iter().enumerate() {
+                latest = latest.max(step.now);
+                let verdict = store.charge(&step.charges, at(step.now));
+                // A wait that began in the past may be over at once.
+                let retry_at = retry_at(&verdict).filter(|_| step.now == latest);
+                if let Some(retry_at) = retry_at {
+                    prop_assert!(retry_at > at(step.now));
+                    prop_assert!(!probe(name, number, retry_at.saturating_sub_micros(1)), "{}, step {}", name, number);
+                    prop_assert!(probe(name, number, retry_at), "{}, step {}", name, number);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_earlier_instant_is_worth_no_more_than_the_latest_that_was_seen(
+        (policies, steps) in histories(), back in 1..=4_000_000_u64,
+    ) {
+        for (name, _) in stores(&policies) {
+            for policy in 0..policies.len() {
+                let ask = |now: u64| {
+                    let mut store = empty(name, &policies);
+                    let mut latest = 0;
+                    for step in &steps {
+                        latest = latest.max(step.now);
+                        store.charge(&step.charges, at(latest));
+                    }
+                    // Seen by the bucket, not by the store alone.
+                    let seen = Charge { policy, key: 0, cost: 1 };
+                    store.charge(&[seen], at(latest));
+                    let asked = store.charge(&[Charge { cost: 0, ..seen }], at(latest.saturating_sub(now)));
+                    asked.decisions[0].remaining
+                };
+                prop_assert!(ask(back) <= ask(0), "{}, policy {}", name, policy);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_cost_above_the_quota_and_a_quota_of_nothing_are_refused_for_ever() {
+    let quota = |limit| Quota::new(limit, Duration::from_secs(1)).unwrap();
+    let all = |limit: u32| {
+        let quota = quota(limit);
+        [
+            Algorithm::Gcra(Gcra::new(quota, limit.max(1)).unwrap()),
+            Algorithm::TokenBucket(Gcra::new(quota, limit.max(1)).unwrap()),
+            Algorithm::FixedWindow(FixedWindow::new(quota, Start::EPOCH)),
+            Algorithm::FixedWindow(FixedWindow::new(quota, Start::FirstRequest)),
+            Algorithm::SlidingWindow(SlidingWindow::new(quota, Oldest::Weighted)),
+            Algorithm::SlidingWindow(SlidingWindow::new(quota, Oldest::Whole)),
+            Algorithm::SlidingWindow(SlidingWindow::new(quota, Oldest::Ignored)),
+        ]
+    };
+    for (limit, cost) in [(0, 1), (1, 2), (7, 8), (7, u32::MAX)] {
+        let policies = all(limit);
+        for (name, mut store) in stores(&policies) {
+            for (policy, algorithm) in policies.iter().enumerate() {
+                let charge = Charge {
+                    policy,
+                    key: 1,
+                    cost,
+                };
+                let verdict = store.charge(&[charge], at(1_000_000));
+                let never = Outcome::Refuse { retry_at: None };
+                let decision = &verdict.decisions[0];
+                assert_eq!(decision.outcome, never, "{name} {algorithm:?}");
+                assert_eq!((decision.remaining, decision.reset), (limit, at(1_000_000)));
+            }
+        }
+    }
+}
