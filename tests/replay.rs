@@ -5,7 +5,8 @@ mod support;
 
 use std::fs;
 use std::io::Write as _;
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::thread;
 
 use serde_json::{Value, json};
@@ -420,6 +421,36 @@ fn many_lines_from_a_pipe_are_counted_to_the_last() {
         report["policies"][0]["most_refused"][0]["least"],
         LINES / 1_000 * 998
     );
+}
+
+#[test]
+fn the_pictures_of_the_documentation_show_what_is_decided() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let drawn = Command::new("python3")
+        .arg(root.join("scripts/pictures"))
+        .arg(env!("CARGO_BIN_EXE_sluicegate"))
+        .arg(dir.path())
+        .output()
+        .expect("python3 is installed");
+    assert!(drawn.status.success(), "{}", stderr(&drawn));
+    let limits = fs::read_to_string(root.join("docs/limits.md")).expect("docs/limits.md");
+    let mut count = 0;
+    for picture in fs::read_dir(dir.path()).expect("the directory is ours") {
+        let picture = picture.expect("the directory is ours");
+        let name = picture.file_name();
+        let name = name.to_str().expect("a plain name");
+        let kept = fs::read(root.join("docs/pictures").join(name)).expect("the picture is kept");
+        let fresh = fs::read(picture.path()).expect("the directory is ours");
+        assert!(kept == fresh, "{name} is another now: run scripts/pictures");
+        assert!(
+            limits.contains(&format!("](pictures/{name})")),
+            "{name} is not shown"
+        );
+        count += 1;
+    }
+    let kept = fs::read_dir(root.join("docs/pictures")).expect("docs/pictures");
+    assert_eq!(kept.count(), count, "no picture is left over");
 }
 
 /// Requests to a proxy with an access log: what the log has then, and what a replay says to it.
