@@ -70,6 +70,29 @@ fn a_refusal_without_a_key_and_one_for_ever_announce_nothing() {
 }
 
 #[test]
+fn the_first_and_the_last_instant_are_decided_like_any_other() {
+    let limits = [
+        "quota: 1/366d",
+        "quota: 1/366d, burst: 100",
+        "quota: 1/1w, algorithm: fixed_window",
+        "quota: 1/366d, algorithm: fixed_window, start: first_request",
+        "quota: 1/366d, algorithm: sliding_window",
+        "quota: 1/366d, algorithm: sliding_window, oldest: whole",
+    ];
+    for limit in limits {
+        let config = format!("routes: [{{ upstream: echo, limits: [{{ {limit} }}] }}]\n");
+        let times = ["0", "0.001", "253402300799999.998", "253402300799999.999"];
+        let log = times.map(|time| line(time, "/", "")).concat();
+        let decided = Replay::new(&config, log).decisions(&[]);
+        let remaining: Vec<_> = decided.iter().map(|told| &told["remaining"]).collect();
+        match limit.contains("burst") {
+            true => assert_eq!(remaining, [99, 98, 99, 98], "{limit}"),
+            false => assert_eq!(remaining, [0, 0, 0, 0], "{limit}"),
+        }
+    }
+}
+
+#[test]
 fn several_policies_are_charged_all_or_none() {
     let config = "limits: [{ quota: 3/1h, algorithm: fixed_window }]
 routes:

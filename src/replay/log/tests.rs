@@ -1,4 +1,5 @@
 use http::{HeaderValue, Method, Version};
+use proptest::prelude::*;
 
 use super::*;
 
@@ -215,4 +216,26 @@ fn a_json_line_without_its_parts_says_which() {
     let place = invalid.iter().position(|&byte| byte == b'G').expect("GET");
     invalid[place] = 0xff;
     assert!(wrong(invalid).contains("invalid unicode"), "no UTF-8");
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_read_or_refused_in_few_words(
+        before in prop_oneof![
+            Just(""),
+            Just("192.0.2.7 - - ["),
+            Just("192.0.2.7 - - [21/Nov/2026:04:41:00 +0000] \""),
+            Just("192.0.2.7 - - [21/Nov/2026:04:41:00 +0000] \"GET /"),
+            Just("{\"time\":"),
+            Just("{\"time\":0,\"client_ip\":\"::1\",\"method\":\"GET\",\"path\":\""),
+        ],
+        bytes in prop::collection::vec(prop_oneof![any::<u8>(), Just(b'"'), Just(b'\\'), Just(b' ')], 0..200),
+        end in prop_oneof![Just(""), Just("\""), Just("\"}"), Just("}"), Just("] \"GET / HTTP/1.1\"")],
+    ) {
+        let line = [before.as_bytes(), &bytes, end.as_bytes()].concat();
+        if let Err(why) = read(&line) {
+            let why = why.to_string();
+            prop_assert!(why.chars().count() < 600 && !why.contains(['\n', '\u{1b}']), "{why:?}");
+        }
+    }
 }
