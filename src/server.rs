@@ -11,6 +11,7 @@ mod connection;
 pub mod drain;
 mod exchange;
 pub mod listener;
+mod rarely;
 pub mod tls;
 mod tracked;
 mod worker;
@@ -29,6 +30,7 @@ use hyper::{Request, body::Incoming, service::Service};
 use tokio::sync::Semaphore;
 
 use self::{
+    acceptor::Troubles,
     drain::Shutdown,
     listener::BindError,
     tls::Tls,
@@ -240,6 +242,7 @@ fn bind(spec: &Spec, registry: &Registry) -> Result<(Vec<SocketAddr>, Vec<Vec<Do
         let local = sockets[0].local_addr().map_err(failed)?;
         addresses.push(local);
         let metrics = ListenerMetrics::new(registry, &local.to_string());
+        let troubles = Arc::new(Troubles::default());
         for (doors, socket) in doors.iter_mut().zip(sockets) {
             doors.push(Door {
                 local,
@@ -247,6 +250,7 @@ fn bind(spec: &Spec, registry: &Registry) -> Result<(Vec<SocketAddr>, Vec<Vec<Do
                 protocols: listener.protocols,
                 tls: listener.tls.clone(),
                 metrics: metrics.clone(),
+                troubles: troubles.clone(),
             });
         }
     }

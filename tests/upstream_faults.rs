@@ -7,10 +7,8 @@ use std::io::Read;
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 use std::time::Duration;
 
-use rustix::process::{Resource, Rlimit, prlimit};
 use support::client::{Connection, Response, get};
 use support::gateway::Gateway;
 use support::origin::{self, BlackHole, Origin, Step, ok, raw};
@@ -314,25 +312,4 @@ fn bodies_and_heads_beyond_their_bounds_are_refused() {
         431
     );
     assert_eq!(origin.requests().len(), 1, "only the one that fits");
-}
-
-#[test]
-fn without_file_descriptors_it_waits_and_then_goes_on() {
-    let origin = Origin::plain();
-    let gateway = Gateway::start(&config(&origin.url()));
-    let few = Rlimit {
-        current: Some(48),
-        maximum: Some(48),
-    };
-    prlimit(Some(gateway.pid()), Resource::Nofile, few).expect("a child's limits can be lowered");
-    let crowd: Vec<_> = (0..100)
-        .map(|_| Connection::open(gateway.address()))
-        .collect();
-    thread::sleep(Duration::from_millis(300));
-    drop(crowd);
-    wait_for("an answer", || {
-        let mut connection = Connection::open(gateway.address());
-        connection.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-        matches!(connection.try_receive(), Ok(Some(answer)) if answer.status == 200).then_some(())
-    });
 }

@@ -7,23 +7,20 @@ use hyper::{Request, body::Incoming, service::Service};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
-    task::spawn_local,
-    time::{Instant, sleep},
+    task::{spawn_local, yield_now},
+    time::sleep,
 };
-use tracing::{info, warn};
+use tracing::warn;
 
-use super::{connection::Protocol, drain::Closing, tracked::Held};
+use super::{connection::Protocol, drain::Closing, rarely::Rarely, tracked::Held};
 use crate::{
     http_ext::connection::{Connection, Scheme},
     telemetry::metrics::ListenerMetrics,
 };
 
-/// Waits after failures to accept for want of resources: the first, and the longest.
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-
-/// How often it is logged that there is no place for clients.
-const FULL_LOGGED_EVERY: Duration = Duration::from_secs(60);
+/// How long to wait after a failure to accept for want of resources. Nobody tells when there are some
+/// again; asking so often costs nothing.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// Accepts connections and starts serving them.
 pub(super) struct Acceptor<F> {
@@ -35,8 +32,14 @@ pub(super) struct Acceptor<F> {
     pub(super) places: Arc<Semaphore>,
     pub(super) metrics: ListenerMetrics,
     pub(super) closing: Closing,
-    /// When it was last logged that there is no place.
-    pub(super) full_logged: Option<Instant>,
+    pub(super) troubles: Arc<Troubles>,
+}
+
+/// What keeps clients of one listener waiting, and is logged for all workers together.
+#[derive(Debug, Default)]
+pub(super) struct Troubles {
+    failing: Rarely,
+    full: Rarely,
 }
 
 impl<F, S, B> Acceptor<F>
@@ -50,8 +53,7 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     /// Accepts until the server drains, then serves what the kernel has accepted already.
-    pub(super) async fn run(mut self, listener: TcpListener) {
-        let mut trouble = Trouble::default();
+    pub(super) async fn run(self, listener: TcpListener) {
         let mut closing = self.closing.clone();
         loop {
             let accepted = tokio::select! {
@@ -60,14 +62,8 @@ where
                 accepted = listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, peer)) => {
-                    trouble.over(self.local);
-                    self.serve(stream, peer).await;
-                }
-                Err(error) => {
-                    self.metrics.accept_error();
-                    trouble.pause(self.local, &error).await;
-                }
+                Ok((stream, peer)) => self.serve(stream, peer).await,
+                Err(error) => self.failed(&error).await,
             }
         }
         if let Ok(listener) = listener.into_std() {
@@ -83,7 +79,7 @@ where
 
     /// Starts serving one connection as soon as there is a place for it. While there is none, this one
     /// waits unread, and those behind it in the kernel.
-    async fn serve(&mut self, stream: TcpStream, peer: SocketAddr) {
+    async fn serve(&self, stream: TcpStream, peer: SocketAddr) {
         let place = match self.places.clone().try_acquire_owned() {
             Ok(place) => place,
             Err(_) => {
@@ -107,42 +103,22 @@ where
 }
 
 impl<F> Acceptor<F> {
-    fn log_full(&mut self) {
-        let lately = |at: Instant| at.elapsed() < FULL_LOGGED_EVERY;
-        if !self.full_logged.is_some_and(lately) {
-            self.full_logged = Some(Instant::now());
-            warn!(listener = %self.local, "max_connections reached: new clients wait");
+    fn log_full(&self) {
+        if let Some(omitted) = self.troubles.full.admit() {
+            warn!(listener = %self.local, omitted, "max_connections reached: new clients wait");
         }
     }
-}
 
-/// A run of failures to accept: logged once, waited for ever longer, within a bound.
-#[derive(Debug, Default)]
-struct Trouble {
-    failures: u64,
-    pause: Duration,
-}
-
-impl Trouble {
-    /// Notes a failure, and waits unless it was the one connection's own.
-    async fn pause(&mut self, local: SocketAddr, error: &io::Error) {
+    /// Counts a failure to accept, and waits unless it was the one connection's own.
+    async fn failed(&self, error: &io::Error) {
+        self.metrics.accept_error();
         if is_of_one_connection(error) {
-            return tokio::task::yield_now().await;
+            return yield_now().await;
         }
-        if self.failures == 0 {
-            warn!(listener = %local, "cannot accept connections, will keep trying: {error}");
+        if let Some(omitted) = self.troubles.failing.admit() {
+            warn!(listener = %self.local, omitted, "cannot accept connections, new clients wait: {error}");
         }
-        self.failures += 1;
-        self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
-        sleep(self.pause).await;
-    }
-
-    /// Notes a success.
-    fn over(&mut self, local: SocketAddr) {
-        if self.failures > 0 {
-            info!(listener = %local, "accepting connections again after {} failures", self.failures);
-            *self = Self::default();
-        }
+        sleep(PAUSE).await;
     }
 }
 

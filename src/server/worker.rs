@@ -20,7 +20,7 @@ use tracing::warn;
 
 use super::{
     ClientSpec, Protocols,
-    acceptor::Acceptor,
+    acceptor::{Acceptor, Troubles},
     connection::Protocol,
     drain::{Closer, Lifetime},
     tls::Tls,
@@ -34,6 +34,7 @@ pub(super) struct Door {
     pub(super) protocols: Protocols,
     pub(super) tls: Option<Tls>,
     pub(super) metrics: ListenerMetrics,
+    pub(super) troubles: Arc<Troubles>,
 }
 
 /// What a worker's thread is given.
@@ -88,7 +89,7 @@ impl Worker {
                 places: self.places.clone(),
                 metrics: door.metrics,
                 closing: closing.clone(),
-                full_logged: None,
+                troubles: door.troubles,
             };
             spawn_local(acceptor.run(listener));
         }

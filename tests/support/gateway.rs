@@ -13,6 +13,12 @@ use tempfile::TempDir;
 
 use super::{client, wait_for};
 
+/// The program under test.
+const BINARY: &str = env!("CARGO_BIN_EXE_sluicegate");
+/// How it is started in the directory of its configuration.
+const RUN: [&str; 3] = ["run", "--config", CONFIG];
+const CONFIG: &str = "sluicegate.yaml";
+
 /// A running proxy.
 pub struct Gateway {
     process: Child,
@@ -27,13 +33,16 @@ impl Gateway {
     /// Starts the proxy with `config`, to which listeners on free ports of 127.0.0.1 are added unless it names its own,
     /// and waits until it serves.
     pub fn start(config: &str) -> Self {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        let path = dir.path().join("sluicegate.yaml");
-        fs::write(&path, with_free_ports(config)).expect("the directory is writable");
-        Self::start_with(
-            dir,
-            [OsStr::new("run"), OsStr::new("--config"), path.as_os_str()],
-        )
+        Self::start_with(directory_of(config), RUN)
+    }
+
+    /// The same in a shell that has run `commands` before, such as `ulimit`.
+    pub fn start_after(commands: &str, config: &str) -> Self {
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", &format!("{commands}; exec \"$0\" \"$@\""), BINARY])
+            .args(RUN);
+        Self::spawn(directory_of(config), shell)
     }
 
     /// Starts the binary with these arguments, in `dir`.
@@ -41,8 +50,13 @@ impl Gateway {
         dir: TempDir,
         arguments: impl IntoIterator<Item = S>,
     ) -> Self {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_sluicegate"))
-            .args(arguments)
+        let mut binary = Command::new(BINARY);
+        binary.args(arguments);
+        Self::spawn(dir, binary)
+    }
+
+    fn spawn(dir: TempDir, mut command: Command) -> Self {
+        let mut process = command
             .current_dir(dir.path())
             .env_remove("SLUICEGATE_CONFIG")
             .env_remove("RUST_LOG")
@@ -90,7 +104,7 @@ impl Gateway {
 
     /// The file that the proxy reads.
     pub fn config_path(&self) -> PathBuf {
-        self.dir.path().join("sluicegate.yaml")
+        self.dir.path().join(CONFIG)
     }
 
     /// The directory of the configuration.
@@ -214,6 +228,13 @@ impl Drop for Gateway {
             eprintln!("the proxy wrote:\n{}", self.log());
         }
     }
+}
+
+/// A directory with `config` in it.
+fn directory_of(config: &str) -> TempDir {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    fs::write(dir.path().join(CONFIG), with_free_ports(config)).expect("the directory is writable");
+    dir
 }
 
 /// `config` with listeners on free ports where it says nothing of them.
