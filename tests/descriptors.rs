@@ -131,3 +131,19 @@ fn a_request_that_gets_no_connection_to_its_upstream_is_a_502() {
         });
     }
 }
+
+#[test]
+fn the_soft_limit_is_raised_and_a_hard_one_that_does_not_suffice_is_told() {
+    let gateway = Gateway::start_after("ulimit -S -n 64; ulimit -H -n 400", ECHO);
+    assert_eq!(gateway.metric("process_max_fds"), Some(400.0));
+    gateway.wait_for_log("max_connections");
+    assert!(gateway.log().contains("400"), "{}", gateway.log());
+
+    let enough = format!("client: {{ max_connections: 300 }}\n{ECHO}");
+    let gateway = Gateway::start_after("ulimit -S -n 64; ulimit -H -n 400", &enough);
+    assert!(
+        !gateway.log().contains("max_connections"),
+        "{}",
+        gateway.log()
+    );
+}

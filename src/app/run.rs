@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
+use super::descriptors;
 use super::reload::Reloader;
 use super::signals::{Command, Signals};
 use super::watch::Watch;
@@ -66,6 +67,7 @@ pub fn run(source: Source) -> Result<(), Failure> {
     let compiled = source
         .compile()
         .map_err(|report| Failure::Config(Box::new(report)))?;
+    descriptors::provide(compiled.server.client.max_connections);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
