@@ -8,7 +8,11 @@ use tracing_subscriber::{EnvFilter, filter::ParseError, util::SubscriberInitExt}
 /// Variables that set the filter, the first that is set and not empty wins.
 const VARIABLES: [&str; 2] = ["SLUICEGATE_LOG", "RUST_LOG"];
 
-/// Starts logging to stderr: `info` and above, unless `SLUICEGATE_LOG` or `RUST_LOG` says otherwise.
+/// What is logged unless a variable says otherwise. Libraries warn of what clients send, a line a frame: whoever
+/// likes could fill a disk.
+const DEFAULT: &str = "error,sluicegate=info";
+
+/// Starts logging to stderr: our own `info` and above, and errors of libraries, unless `SLUICEGATE_LOG` or `RUST_LOG` says otherwise.
 ///
 /// # Errors
 ///
@@ -22,7 +26,7 @@ pub fn init() -> Result<(), LoggingError> {
         Some((variable, value)) => {
             EnvFilter::try_new(value).map_err(|source| LoggingError::Filter { variable, source })?
         }
-        None => EnvFilter::new("info"),
+        None => EnvFilter::new(DEFAULT),
     };
     tracing_subscriber::fmt()
         .compact()
