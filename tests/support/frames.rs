@@ -1,0 +1,238 @@
+//! HTTP/2 frame by frame (RFC 9113 section 4), so that a test says every byte. Knows just enough of HPACK to
+//! write requests and to read a status.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use super::DEADLINE;
+
+pub const DATA: u8 = 0;
+pub const HEADERS: u8 = 1;
+pub const RST_STREAM: u8 = 3;
+pub const SETTINGS: u8 = 4;
+pub const PING: u8 = 6;
+pub const GOAWAY: u8 = 7;
+pub const WINDOW_UPDATE: u8 = 8;
+pub const CONTINUATION: u8 = 9;
+
+pub const ACK: u8 = 1;
+pub const END_STREAM: u8 = 1;
+pub const END_HEADERS: u8 = 4;
+
+pub const CANCEL: u32 = 8;
+pub const ENHANCE_YOUR_CALM: u32 = 11;
+
+/// The most that a payload may have before the peer allows more.
+pub const MAX_PAYLOAD: usize = 16_384;
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+#[derive(Clone, Debug)]
+pub struct Frame {
+    pub kind: u8,
+    pub flags: u8,
+    pub stream: u32,
+    pub payload: Vec<u8>,
+}
+
+impl Frame {
+    /// The error of a GOAWAY or a RST_STREAM.
+    pub fn error(&self) -> Option<u32> {
+        let at = match self.kind {
+            GOAWAY => 4,
+            RST_STREAM => 0,
+            _ => return None,
+        };
+        let code = self.payload.get(at..at + 4)?;
+        Some(u32::from_be_bytes(code.try_into().expect("four bytes")))
+    }
+
+    /// The status of HEADERS whose first field it is, as it has to be (RFC 9113 section 8.3.2).
+    pub fn status(&self) -> Option<u16> {
+        if self.kind != HEADERS {
+            return None;
+        }
+        // RFC 7541 appendix A, and section 6.2 with the name's index 8; digits in its Huffman code.
+        let after_size_updates = self.payload.iter().position(|byte| byte >> 5 != 1)?;
+        match &self.payload[after_size_updates..] {
+            [0x88, ..] => Some(200),
+            [0x8d, ..] => Some(404),
+            [0x48 | 0x08, 3, status @ ..] => {
+                std::str::from_utf8(status.get(..3)?).ok()?.parse().ok()
+            }
+            [0x48 | 0x08, coded, status @ ..] if coded & 0x80 != 0 => {
+                huffman_digits(status.get(..usize::from(coded & 0x7f))?)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Three digits in HPACK's Huffman code: 0, 1 and 2 have five bits, the others six (RFC 7541 appendix B).
+fn huffman_digits(coded: &[u8]) -> Option<u16> {
+    let bits: String = coded.iter().map(|byte| format!("{byte:08b}")).collect();
+    let (mut rest, mut number) = (bits.as_str(), 0);
+    for _ in 0..3 {
+        let value = u16::from_str_radix(rest.get(..5)?, 2).ok()?;
+        let (digit, length) = match value {
+            0..=2 => (value, 5),
+            _ => (
+                u16::from_str_radix(rest.get(..6)?, 2)
+                    .ok()?
+                    .checked_sub(22)?,
+                6,
+            ),
+        };
+        number = number * 10 + digit;
+        rest = &rest[length..];
+    }
+    Some(number)
+}
+
+/// The bytes of a frame.
+pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).expect("a short payload");
+    let head = [
+        &length.to_be_bytes()[1..],
+        &[kind, flags],
+        &stream.to_be_bytes(),
+    ];
+    [&head.concat(), payload].concat()
+}
+
+/// The field block of a GET of `/`.
+pub fn get_block() -> Vec<u8> {
+    // Indexed: `:method: GET`, `:scheme: http`, `:path: /`; then `:authority`, indexed by name.
+    [&[0x82, 0x86, 0x84, 0x01][..], &string("a")].concat()
+}
+
+/// A field that is not indexed.
+pub fn field(name: &str, value: &str) -> Vec<u8> {
+    [&[0x00][..], &string(name), &string(value)].concat()
+}
+
+/// A field that is put into the dynamic table.
+pub fn indexed_field(name: &str, value: &str) -> Vec<u8> {
+    [&[0x40][..], &string(name), &string(value)].concat()
+}
+
+fn string(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    // An integer with a prefix of seven bits (RFC 7541 section 5.1).
+    match text.len() {
+        length @ 0..127 => bytes.push(length as u8),
+        length => {
+            bytes.push(127);
+            let mut rest = length - 127;
+            while rest >= 128 {
+                bytes.push((rest % 128) as u8 | 0x80);
+                rest /= 128;
+            }
+            bytes.push(rest as u8);
+        }
+    }
+    bytes.extend_from_slice(text.as_bytes());
+    bytes
+}
+
+/// HEADERS of a whole request, with as many CONTINUATION frames as its block needs.
+pub fn request(stream: u32, block: &[u8]) -> Vec<u8> {
+    let mut parts = block.chunks(MAX_PAYLOAD).peekable();
+    let first = parts.next().expect("a block has bytes");
+    let ends = |last: bool| if last { END_HEADERS } else { 0 };
+    let flags = END_STREAM | ends(parts.peek().is_none());
+    let mut bytes = frame(HEADERS, flags, stream, first);
+    while let Some(part) = parts.next() {
+        let flags = ends(parts.peek().is_none());
+        bytes.extend(frame(CONTINUATION, flags, stream, part));
+    }
+    bytes
+}
+
+/// A connection that speaks HTTP/2 with prior knowledge.
+pub struct Http2 {
+    stream: TcpStream,
+}
+
+impl Http2 {
+    /// Connects, and sends what has to come first.
+    pub fn open(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).expect("the server listens");
+        for set in [TcpStream::set_read_timeout, TcpStream::set_write_timeout] {
+            set(&stream, Some(DEADLINE)).expect("a connected socket");
+        }
+        let mut connection = Self { stream };
+        // SETTINGS_HEADER_TABLE_SIZE 0: fields of responses are whole each time.
+        let settings = frame(SETTINGS, 0, 0, &[0, 1, 0, 0, 0, 0]);
+        connection.send(&[PREFACE, &settings].concat());
+        connection
+    }
+
+    /// Bounds how long a write waits for the peer to read.
+    pub fn wait_to_send_for(&self, time: Duration) {
+        let set = self.stream.set_write_timeout(Some(time));
+        set.expect("a connected socket");
+    }
+
+    /// Writes these bytes.
+    #[track_caller]
+    pub fn send(&mut self, bytes: &[u8]) {
+        self.try_send(bytes).expect("the connection takes bytes");
+    }
+
+    /// Writes these bytes to a peer that may have closed.
+    ///
+    /// # Errors
+    /// When it has.
+    pub fn try_send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes)
+    }
+
+    /// The next frame that is not about the connection's settings and windows; none at its end, be it a reset.
+    pub fn receive(&mut self) -> Option<Frame> {
+        loop {
+            let mut head = [0; 9];
+            self.stream.read_exact(&mut head).ok()?;
+            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+            let mut payload = vec![0; length as usize];
+            self.stream.read_exact(&mut payload).ok()?;
+            let stream = u32::from_be_bytes(head[5..].try_into().expect("four bytes"));
+            if ![SETTINGS, WINDOW_UPDATE].contains(&head[3]) {
+                return Some(Frame {
+                    kind: head[3],
+                    flags: head[4],
+                    stream,
+                    payload,
+                });
+            }
+        }
+    }
+
+    /// Sends a request and receives its status.
+    #[track_caller]
+    pub fn status_of(&mut self, stream: u32, block: &[u8]) -> u16 {
+        self.send(&request(stream, block));
+        let answer = self.frames().find(|frame| frame.stream == stream);
+        let status = answer.as_ref().and_then(Frame::status);
+        status.unwrap_or_else(|| panic!("{answer:?}"))
+    }
+
+    /// Waits until the peer has read all that was sent.
+    #[track_caller]
+    pub fn ping(&mut self) {
+        self.send(&frame(PING, 0, 0, b"12345678"));
+        let pong = |frame: Frame| (frame.kind, frame.flags) == (PING, ACK);
+        assert!(self.frames().any(pong), "an answer to a ping");
+    }
+
+    /// The reason of the GOAWAY that comes before the end, if one does.
+    pub fn goaway(&mut self) -> Option<u32> {
+        self.frames().find(|frame| frame.kind == GOAWAY)?.error()
+    }
+
+    /// What comes until the end.
+    pub fn frames(&mut self) -> impl Iterator<Item = Frame> {
+        std::iter::from_fn(|| self.receive())
+    }
+}
