@@ -3,38 +3,14 @@
 
 use std::fs;
 
-use super::registry::{Family, Kind, Observer, Registry};
+use super::metrics::families::{
+    PROCESS_CPU, PROCESS_MAX_FDS, PROCESS_OPEN_FDS, PROCESS_RESIDENT, PROCESS_START,
+    PROCESS_THREADS,
+};
+use super::registry::{Family, Observer, Registry};
 
 /// What the kernel's clock ticks are in `/proc`: `USER_HZ`, 100 on every Linux architecture we build for.
 const TICKS_PER_SECOND: f64 = 100.0;
-
-static CPU: Family = family(
-    Kind::Counter,
-    "process_cpu_seconds_total",
-    "User and system time spent, in seconds.",
-);
-static RESIDENT: Family = family(
-    Kind::Gauge,
-    "process_resident_memory_bytes",
-    "Memory held, in bytes.",
-);
-static OPEN_FDS: Family = family(Kind::Gauge, "process_open_fds", "Open file descriptors.");
-static MAX_FDS: Family = family(Kind::Gauge, "process_max_fds", "File descriptors allowed.");
-static THREADS: Family = family(Kind::Gauge, "process_threads", "Threads.");
-static START: Family = family(
-    Kind::Gauge,
-    "process_start_time_seconds",
-    "When the process started, in seconds since the Unix epoch.",
-);
-
-const fn family(kind: Kind, name: &'static str, help: &'static str) -> Family {
-    Family {
-        name,
-        help,
-        kind,
-        labels: &[],
-    }
-}
 
 /// Reads one figure.
 type Read = fn() -> Option<f64>;
@@ -42,14 +18,16 @@ type Read = fn() -> Option<f64>;
 /// Adds the figures that can be read here; they are exported while the observers are kept.
 pub fn register(registry: &Registry) -> Vec<Observer> {
     let figures: [(&'static Family, Read); 6] = [
-        (&CPU, cpu_seconds),
-        (&RESIDENT, || status("VmRSS:").map(|kib| kib * 1024.0)),
-        (&OPEN_FDS, || {
+        (&PROCESS_CPU, cpu_seconds),
+        (&PROCESS_RESIDENT, || {
+            status("VmRSS:").map(|kib| kib * 1024.0)
+        }),
+        (&PROCESS_OPEN_FDS, || {
             Some(fs::read_dir("/proc/self/fd").ok()?.count() as f64)
         }),
-        (&MAX_FDS, max_fds),
-        (&THREADS, || status("Threads:")),
-        (&START, start_seconds),
+        (&PROCESS_MAX_FDS, max_fds),
+        (&PROCESS_THREADS, || status("Threads:")),
+        (&PROCESS_START, start_seconds),
     ];
     let readable = figures.into_iter().filter(|(_, read)| read().is_some());
     readable

@@ -1,3 +1,7 @@
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+
 use super::*;
 
 fn lines(registry: &Registry) -> Vec<String> {

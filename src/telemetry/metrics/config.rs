@@ -1,0 +1,55 @@
+//! The configuration: which one runs, and how reloads went.
+
+use parking_lot::Mutex;
+
+use super::families::{CONFIG_INFO, CONFIG_LAST_SUCCESS, CONFIG_LAST_SUCCESSFUL, CONFIG_RELOADS};
+use crate::telemetry::registry::{Counter, Gauge, Registry};
+
+/// The configuration's history.
+#[derive(Debug)]
+pub struct ConfigMetrics {
+    registry: Registry,
+    succeeded: Counter,
+    failed: Counter,
+    last_successful: Gauge,
+    last_success: Gauge,
+    info: Mutex<Gauge>,
+}
+
+impl ConfigMetrics {
+    /// Makes the handles, with the configuration that the process started with.
+    ///
+    /// `hash` names its content; `now` is in whole seconds since the Unix epoch.
+    pub fn new(registry: &Registry, hash: &str, now: i64) -> Self {
+        let metrics = Self {
+            registry: registry.clone(),
+            succeeded: registry.counter(&CONFIG_RELOADS, &["success"]),
+            failed: registry.counter(&CONFIG_RELOADS, &["failure"]),
+            last_successful: registry.gauge(&CONFIG_LAST_SUCCESSFUL, &[]),
+            last_success: registry.gauge(&CONFIG_LAST_SUCCESS, &[]),
+            info: Mutex::new(registry.gauge(&CONFIG_INFO, &[hash])),
+        };
+        metrics.runs(hash, now);
+        metrics
+    }
+
+    /// Counts a reload that took effect.
+    pub fn reloaded(&self, hash: &str, now: i64) {
+        self.succeeded.increment();
+        self.runs(hash, now);
+    }
+
+    /// Counts a reload that changed nothing because the new configuration was bad.
+    pub fn failed(&self) {
+        self.failed.increment();
+        self.last_successful.set(0);
+    }
+
+    fn runs(&self, hash: &str, now: i64) {
+        self.last_successful.set(1);
+        self.last_success.set(now);
+        let info = self.registry.gauge(&CONFIG_INFO, &[hash]);
+        info.set(1);
+        *self.info.lock() = info;
+    }
+}

@@ -1,0 +1,63 @@
+//! What is exported: every family with its kind, its labels and its meaning.
+
+use crate::telemetry::registry::{Family, Kind};
+
+macro_rules! families {
+    ($($name:ident: $kind:ident $full_name:literal $labels:expr, $help:literal;)*) => {
+        $(pub(in crate::telemetry) static $name: Family = Family {
+            name: $full_name,
+            help: $help,
+            kind: Kind::$kind,
+            labels: &$labels,
+        };)*
+    };
+}
+
+families! {
+    HTTP_REQUESTS: Counter "sluicegate_http_requests_total" ["code", "method"],
+        "Requests answered.";
+    HTTP_DURATION: Histogram "sluicegate_http_request_duration_seconds" ["route"],
+        "Time from a request's head to the end of its response.";
+    ROUTE_REQUESTS: Counter "sluicegate_route_requests_total" ["route", "class"],
+        "Requests answered by route and status class.";
+    UPSTREAM_DURATION: Histogram "sluicegate_upstream_request_duration_seconds" ["upstream"],
+        "Time from forwarding a request to the head of the upstream's response.";
+    LIMIT_DECISIONS: Counter "sluicegate_limit_decisions_total" ["policy", "route", "decision"],
+        "What policies decided.";
+    LIMIT_NEAR: Counter "sluicegate_limit_near_total" ["policy"],
+        "Requests admitted with at least 80 % of the quota used.";
+    LIMIT_BUCKETS: Gauge "sluicegate_limit_buckets" ["policy"],
+        "Buckets in use, estimated.";
+    LIMIT_EVICTIONS: Counter "sluicegate_limit_evictions_total" ["policy"],
+        "Buckets forgotten because the table was full.";
+    LIMIT_UNRECORDED: Counter "sluicegate_limit_unrecorded_total" ["policy"],
+        "Requests admitted without a bucket because all places were held by refusing keys.";
+    CONFIG_RELOADS: Counter "sluicegate_config_reloads_total" ["result"],
+        "Reloads tried.";
+    CONFIG_LAST_SUCCESSFUL: Gauge "sluicegate_config_last_reload_successful" [],
+        "1 if the last reload took effect, else 0.";
+    CONFIG_LAST_SUCCESS: Gauge "sluicegate_config_last_reload_success_timestamp_seconds" [],
+        "When the running configuration took effect, in seconds since the Unix epoch.";
+    CONFIG_INFO: Gauge "sluicegate_config_info" ["hash"],
+        "The running configuration.";
+    CONNECTIONS: Gauge "sluicegate_connections" ["listener"],
+        "Client connections being served.";
+    ACCEPT_ERRORS: Counter "sluicegate_accept_errors_total" ["listener"],
+        "Connections that could not be accepted, and handshakes that failed.";
+    ACCESS_LOG_DROPPED: Counter "sluicegate_access_log_dropped_lines_total" [],
+        "Access log lines lost because the queue was full or the file could not be written.";
+    BUILD_INFO: Gauge "sluicegate_build_info" ["version", "revision"],
+        "The running program.";
+    PROCESS_CPU: Counter "process_cpu_seconds_total" [],
+        "User and system time spent, in seconds.";
+    PROCESS_RESIDENT: Gauge "process_resident_memory_bytes" [],
+        "Memory held, in bytes.";
+    PROCESS_OPEN_FDS: Gauge "process_open_fds" [],
+        "Open file descriptors.";
+    PROCESS_MAX_FDS: Gauge "process_max_fds" [],
+        "File descriptors allowed.";
+    PROCESS_THREADS: Gauge "process_threads" [],
+        "Threads.";
+    PROCESS_START: Gauge "process_start_time_seconds" [],
+        "When the process started, in seconds since the Unix epoch.";
+}

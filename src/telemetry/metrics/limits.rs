@@ -1,0 +1,129 @@
+//! Policies: what they decided, and the tables of their buckets.
+
+use std::sync::{Arc, OnceLock};
+
+use super::families::{
+    LIMIT_BUCKETS, LIMIT_DECISIONS, LIMIT_EVICTIONS, LIMIT_NEAR, LIMIT_UNRECORDED,
+};
+use crate::telemetry::registry::{Counter, Observer, Registry};
+
+/// What a policy did with a request, as the `decision` label says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitDecision {
+    /// Charged and admitted.
+    Allowed,
+    /// Refused.
+    Limited,
+    /// Admitted after a wait.
+    Delayed,
+    /// Would have been refused, but the policy only watches.
+    Shadowed,
+    /// Not charged: the key is exempt.
+    Exempt,
+    /// The store could not decide.
+    Error,
+}
+
+impl LimitDecision {
+    pub(super) const ALL: [Self; 6] = [
+        Self::Allowed,
+        Self::Limited,
+        Self::Delayed,
+        Self::Shadowed,
+        Self::Exempt,
+        Self::Error,
+    ];
+
+    /// Returns the label value.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Limited => "limited",
+            Self::Delayed => "delayed",
+            Self::Shadowed => "shadowed",
+            Self::Exempt => "exempt",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// One policy's decisions on one route.
+#[derive(Debug)]
+pub struct LimitMetrics {
+    registry: Registry,
+    policy: Arc<str>,
+    route: Arc<str>,
+    decisions: [OnceLock<Counter>; LimitDecision::ALL.len()],
+}
+
+impl LimitMetrics {
+    /// Makes the handles of this policy on this route; series appear as they first count.
+    pub fn new(registry: &Registry, policy: &str, route: &str) -> Self {
+        Self {
+            registry: registry.clone(),
+            policy: policy.into(),
+            route: route.into(),
+            decisions: Default::default(),
+        }
+    }
+
+    /// Counts one decision.
+    pub fn record(&self, decision: LimitDecision) {
+        let labels = [&*self.policy, &*self.route, decision.as_str()];
+        self.decisions[decision as usize]
+            .get_or_init(|| self.registry.counter(&LIMIT_DECISIONS, &labels))
+            .increment();
+    }
+
+    /// How often this was decided.
+    pub fn count(&self, decision: LimitDecision) -> u64 {
+        self.decisions[decision as usize]
+            .get()
+            .map_or(0, Counter::get)
+    }
+}
+
+/// A bucket table's own figures, read at each scrape.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TableFigures {
+    /// Buckets in use, estimated.
+    pub buckets: u64,
+    /// Buckets evicted so far.
+    pub evictions: u64,
+    /// Requests admitted unrecorded so far.
+    pub unrecorded: u64,
+}
+
+/// One policy's figures over all routes.
+#[derive(Debug)]
+pub struct PolicyMetrics {
+    near: Counter,
+    _table: [Observer; 3],
+}
+
+impl PolicyMetrics {
+    /// Makes the handles of the policy with this name, whose table `figures` reads.
+    pub fn new(
+        registry: &Registry,
+        policy: &str,
+        figures: impl Fn() -> TableFigures + Send + Sync + Clone + 'static,
+    ) -> Self {
+        let observe = |family, read: fn(TableFigures) -> u64| {
+            let figures = figures.clone();
+            registry.observe(family, &[policy], move || read(figures()) as f64)
+        };
+        Self {
+            near: registry.counter(&LIMIT_NEAR, &[policy]),
+            _table: [
+                observe(&LIMIT_BUCKETS, |figures| figures.buckets),
+                observe(&LIMIT_EVICTIONS, |figures| figures.evictions),
+                observe(&LIMIT_UNRECORDED, |figures| figures.unrecorded),
+            ],
+        }
+    }
+
+    /// Counts a request that was admitted with at least 80 % of the quota used.
+    pub fn near(&self) {
+        self.near.increment();
+    }
+}

@@ -1,0 +1,123 @@
+//! Requests: by status and method, by route, by upstream.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use http::{Method, StatusCode};
+
+use super::families::{HTTP_DURATION, HTTP_REQUESTS, ROUTE_REQUESTS, UPSTREAM_DURATION};
+use crate::telemetry::registry::{Counter, Histogram, Registry};
+
+/// Requests by status code and method.
+#[derive(Debug)]
+pub struct RequestMetrics {
+    registry: Registry,
+    counters: Box<[OnceLock<Counter>]>,
+}
+
+/// Method label values; the last stands for every method that is not listed.
+const METHODS: [&str; 10] = [
+    "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "OTHER",
+];
+const CODES: std::ops::Range<u16> = 100..600;
+
+impl RequestMetrics {
+    /// Makes the table of counters; series appear as they first count.
+    pub fn new(registry: &Registry) -> Self {
+        let cells = (CODES.len() + 1) * METHODS.len();
+        let counters = std::iter::repeat_with(OnceLock::new).take(cells).collect();
+        Self {
+            registry: registry.clone(),
+            counters,
+        }
+    }
+
+    /// Counts one answered request. Codes outside 100 to 599 count as `other`.
+    pub fn record(&self, method: &Method, status: StatusCode) {
+        let column = method_index(method);
+        let row = usize::from(status.as_u16() - CODES.start).min(CODES.len());
+        let cell = &self.counters[row * METHODS.len() + column];
+        cell.get_or_init(|| {
+            let code = if row < CODES.len() {
+                status.as_str()
+            } else {
+                "other"
+            };
+            self.registry
+                .counter(&HTTP_REQUESTS, &[code, METHODS[column]])
+        })
+        .increment();
+    }
+}
+
+fn method_index(method: &Method) -> usize {
+    match *method {
+        Method::GET => 0,
+        Method::HEAD => 1,
+        Method::POST => 2,
+        Method::PUT => 3,
+        Method::DELETE => 4,
+        Method::CONNECT => 5,
+        Method::OPTIONS => 6,
+        Method::TRACE => 7,
+        Method::PATCH => 8,
+        _ => 9,
+    }
+}
+
+/// One route's requests: by status class, and how long they took.
+#[derive(Debug)]
+pub struct RouteMetrics {
+    registry: Registry,
+    route: Arc<str>,
+    classes: [OnceLock<Counter>; CLASSES.len()],
+    duration: OnceLock<Histogram>,
+}
+
+const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+
+impl RouteMetrics {
+    /// Makes the handles of the route with this name; series appear as they first count.
+    pub fn new(registry: &Registry, route: &str) -> Self {
+        Self {
+            registry: registry.clone(),
+            route: route.into(),
+            classes: Default::default(),
+            duration: OnceLock::new(),
+        }
+    }
+
+    /// Counts one answered request. Codes above 599 count as `5xx`.
+    pub fn record(&self, status: StatusCode, elapsed: Duration) {
+        let class = (usize::from(status.as_u16() / 100) - 1).min(CLASSES.len() - 1);
+        let make = || {
+            self.registry
+                .counter(&ROUTE_REQUESTS, &[&self.route, CLASSES[class]])
+        };
+        self.classes[class].get_or_init(make).increment();
+        let make = || self.registry.histogram(&HTTP_DURATION, &[&self.route]);
+        self.duration.get_or_init(make).record(elapsed);
+    }
+}
+
+/// One upstream's response times.
+#[derive(Debug)]
+pub struct UpstreamMetrics {
+    duration: Histogram,
+}
+
+impl UpstreamMetrics {
+    /// Makes the handles of the upstream with this name.
+    pub fn new(registry: &Registry, upstream: &str) -> Self {
+        Self {
+            duration: registry.histogram(&UPSTREAM_DURATION, &[upstream]),
+        }
+    }
+
+    /// Counts one response.
+    pub fn record(&self, elapsed: Duration) {
+        self.duration.record(elapsed);
+    }
+}

@@ -1,0 +1,105 @@
+//! What counts: numbers that are shared with the registry, which renders them as long as a handle lives.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+/// A count that only grows. Cheap to clone; clones count together.
+#[derive(Clone, Debug)]
+pub struct Counter(pub(super) Arc<AtomicU64>);
+
+impl Counter {
+    /// Adds one.
+    pub fn increment(&self) {
+        self.add(1);
+    }
+
+    /// Adds `n`.
+    pub fn add(&self, n: u64) {
+        self.0.fetch_add(n, Relaxed);
+    }
+
+    /// Returns the count so far.
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// A whole number that goes up and down. Cheap to clone; clones are one number.
+#[derive(Clone, Debug)]
+pub struct Gauge(pub(super) Arc<AtomicI64>);
+
+impl Gauge {
+    /// Replaces the number.
+    pub fn set(&self, value: i64) {
+        self.0.store(value, Relaxed);
+    }
+
+    /// Adds `n`, which may be negative.
+    pub fn add(&self, n: i64) {
+        self.0.fetch_add(n, Relaxed);
+    }
+
+    /// Returns the number.
+    pub fn get(&self) -> i64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// Upper bounds of a histogram's buckets: nanoseconds, and the same in seconds as a label value.
+pub const BOUNDS: [(u64, &str); 14] = [
+    (500_000, "0.0005"),
+    (1_000_000, "0.001"),
+    (2_500_000, "0.0025"),
+    (5_000_000, "0.005"),
+    (10_000_000, "0.01"),
+    (25_000_000, "0.025"),
+    (50_000_000, "0.05"),
+    (100_000_000, "0.1"),
+    (250_000_000, "0.25"),
+    (500_000_000, "0.5"),
+    (1_000_000_000, "1"),
+    (2_500_000_000, "2.5"),
+    (5_000_000_000, "5"),
+    (10_000_000_000, "10"),
+];
+
+#[derive(Debug, Default)]
+pub(super) struct Buckets {
+    /// Not cumulative; the last is above every bound.
+    pub(super) counts: [AtomicU64; BOUNDS.len() + 1],
+    pub(super) nanos: AtomicU64,
+}
+
+/// Durations counted in buckets. Cheap to clone; clones count together.
+#[derive(Clone, Debug)]
+pub struct Histogram(pub(super) Arc<Buckets>);
+
+impl Histogram {
+    /// Counts one duration.
+    pub fn record(&self, duration: Duration) {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        let bucket = BOUNDS.partition_point(|&(bound, _)| bound < nanos);
+        self.0.counts[bucket].fetch_add(1, Relaxed);
+        self.0.nanos.fetch_add(nanos, Relaxed);
+    }
+}
+
+/// Keeps a series that is computed at each scrape; the series ends when this is dropped.
+#[derive(Clone)]
+pub struct Observer {
+    pub(super) _function: Arc<ObservedFn>,
+}
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Observer").finish_non_exhaustive()
+    }
+}
+
+pub(super) type ObservedFn = dyn Fn() -> f64 + Send + Sync;
