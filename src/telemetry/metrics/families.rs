@@ -1,4 +1,4 @@
-//! What is exported: every family with its kind, its labels and its meaning.
+//! What is exported: every family with its kind, its labels and its meaning. `docs/metrics.md` lists the same.
 
 use crate::telemetry::registry::{Family, Kind};
 
@@ -10,6 +10,10 @@ macro_rules! families {
             kind: Kind::$kind,
             labels: &$labels,
         };)*
+
+        /// All of them.
+        #[cfg(test)]
+        pub(super) static ALL: &[&Family] = &[$(&$name),*];
     };
 }
 

@@ -3,6 +3,7 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 
 use super::*;
+use crate::telemetry::registry::Family;
 
 fn lines(registry: &Registry) -> Vec<String> {
     registry
@@ -173,4 +174,25 @@ fn promtool_finds_nothing_wrong() {
         "{}",
         String::from_utf8_lossy(&said)
     );
+}
+
+#[test]
+fn the_documentation_lists_every_family_and_no_other() {
+    let rows = families::ALL.iter().map(|family| {
+        let Family {
+            name,
+            help,
+            kind,
+            labels,
+        } = family;
+        let labels: Vec<_> = labels.iter().map(|label| format!("`{label}`")).collect();
+        let (kind, labels) = (kind.as_str(), labels.join(", "));
+        format!("| `{name}` | {kind} | {labels} | {help} |")
+    });
+    let text = include_str!("../../../docs/metrics.md");
+    let listed: Vec<_> = text
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .collect();
+    assert_eq!(listed, rows.collect::<Vec<_>>());
 }
