@@ -12,6 +12,7 @@ pub mod drain;
 mod exchange;
 pub mod listener;
 mod rarely;
+mod service;
 pub mod tls;
 mod tracked;
 mod worker;
@@ -25,10 +26,9 @@ use std::{
     time::Duration,
 };
 
-use http_body::Body;
-use hyper::{Request, body::Incoming, service::Service};
 use tokio::sync::Semaphore;
 
+pub use self::service::HttpService;
 use self::{
     acceptor::Troubles,
     drain::Shutdown,
@@ -157,15 +157,10 @@ impl Server {
     /// # Errors
     ///
     /// An address that cannot be bound, or threads that cannot be started; then nothing runs.
-    pub fn start<F, S, B>(spec: Spec, registry: &Registry, factory: F) -> Result<Self, StartError>
+    pub fn start<F, S>(spec: Spec, registry: &Registry, factory: F) -> Result<Self, StartError>
     where
         F: Fn(&Connection) -> S + Clone + Send + 'static,
-        S: Service<Request<Incoming>, Response = hyper::Response<B>> + 'static,
-        S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-        S::Future: 'static,
-        B: Body + 'static,
-        B::Data: 'static,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        S: HttpService,
     {
         let (addresses, doors) = bind(&spec, registry)?;
         let places = Semaphore::new(spec.client.max_connections.min(Semaphore::MAX_PERMITS));

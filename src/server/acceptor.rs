@@ -2,8 +2,6 @@
 
 use std::{io, net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
 
-use http_body::Body;
-use hyper::{Request, body::Incoming, service::Service};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
@@ -12,7 +10,7 @@ use tokio::{
 };
 use tracing::warn;
 
-use super::{connection::Protocol, drain::Closing, rarely::Rarely, tracked::Held};
+use super::{HttpService, connection::Protocol, drain::Closing, rarely::Rarely, tracked::Held};
 use crate::{
     http_ext::connection::{Connection, Scheme},
     telemetry::metrics::ListenerMetrics,
@@ -42,15 +40,10 @@ pub(super) struct Troubles {
     full: Rarely,
 }
 
-impl<F, S, B> Acceptor<F>
+impl<F, S> Acceptor<F>
 where
     F: Fn(&Connection) -> S + Clone + 'static,
-    S: Service<Request<Incoming>, Response = hyper::Response<B>> + 'static,
-    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    S::Future: 'static,
-    B: Body + 'static,
-    B::Data: 'static,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    S: HttpService,
 {
     /// Accepts until the server drains, then serves what the kernel has accepted already.
     pub(super) async fn run(self, listener: TcpListener) {

@@ -3,13 +3,7 @@
 use std::{future::Future, io, rc::Rc, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
-use http_body::Body;
-use hyper::{
-    Request,
-    body::Incoming,
-    server::conn::{http1, http2},
-    service::Service,
-};
+use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
@@ -19,17 +13,16 @@ use tokio::{
 use tracing::debug;
 
 use super::{
-    ClientSpec, Protocols, Timeouts,
+    ClientSpec, HttpService, Protocols, Timeouts,
     activity::{Activity, Wait, Watchdog},
     drain::Closing,
     exchange::Exchanges,
+    service::BoxError,
     tls::Tls,
     tracked::{Held, Tracked},
 };
 use crate::http_ext::connection::{Connection, Scheme};
 use crate::http_ext::io::Socket;
-
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// What a client that speaks HTTP/2 with prior knowledge sends first (RFC 9113 section 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -97,7 +90,7 @@ impl Protocol {
     }
 
     /// Serves one connection to its end. What goes wrong on it is the client's, and logged at debug.
-    pub(super) async fn serve<F, S, B>(
+    pub(super) async fn serve<F, S>(
         self: Rc<Self>,
         stream: TcpStream,
         mut connection: Connection,
@@ -106,12 +99,7 @@ impl Protocol {
         closing: Closing,
     ) where
         F: Fn(&Connection) -> S,
-        S: Service<Request<Incoming>, Response = hyper::Response<B>>,
-        S::Error: Into<BoxError>,
-        S::Future: 'static,
-        B: Body + 'static,
-        B::Data: 'static,
-        B::Error: Into<BoxError>,
+        S: HttpService,
     {
         let (peer, head) = (connection.peer, self.timeouts.head);
         let socket = Socket(stream);
@@ -158,7 +146,7 @@ impl Protocol {
         }
     }
 
-    async fn http1<T, S, B>(
+    async fn http1<T, S>(
         &self,
         io: T,
         first: Bytes,
@@ -168,10 +156,7 @@ impl Protocol {
     ) -> Result<(), BoxError>
     where
         T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-        S: Service<Request<Incoming>, Response = hyper::Response<B>>,
-        S::Error: Into<BoxError>,
-        B: Body + 'static,
-        B::Error: Into<BoxError>,
+        S: HttpService,
     {
         let activity = Arc::new(Activity::http1());
         let mut watchdog = Watchdog::new(activity.clone(), self.timeouts);
@@ -218,7 +203,7 @@ impl Protocol {
         }
     }
 
-    async fn http2<T, S, B>(
+    async fn http2<T, S>(
         &self,
         io: T,
         first: Bytes,
@@ -228,12 +213,7 @@ impl Protocol {
     ) -> Result<(), BoxError>
     where
         T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-        S: Service<Request<Incoming>, Response = hyper::Response<B>>,
-        S::Error: Into<BoxError>,
-        S::Future: 'static,
-        B: Body + 'static,
-        B::Data: 'static,
-        B::Error: Into<BoxError>,
+        S: HttpService,
     {
         let activity = Arc::new(Activity::http2());
         let mut watchdog = Watchdog::new(activity.clone(), self.timeouts);

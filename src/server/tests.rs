@@ -9,7 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use hyper::{Response, service::service_fn};
+use hyper::{Request, Response, body::Incoming, service::service_fn};
 
 use super::*;
 

@@ -7,8 +7,6 @@ use std::{
     sync::{Arc, mpsc},
 };
 
-use http_body::Body;
-use hyper::{Request, body::Incoming, service::Service};
 use tokio::{
     net::TcpListener,
     runtime::{Builder, LocalOptions, LocalRuntime},
@@ -19,7 +17,7 @@ use tokio::{
 use tracing::warn;
 
 use super::{
-    ClientSpec, Protocols,
+    ClientSpec, HttpService, Protocols,
     acceptor::{Acceptor, Troubles},
     connection::Protocol,
     drain::{Closer, Lifetime},
@@ -48,15 +46,10 @@ pub(super) struct Worker {
 
 impl Worker {
     /// Serves until the server ends. Says on `started` whether it serves at all.
-    pub(super) fn run<F, S, B>(self, factory: F, started: &mpsc::Sender<io::Result<()>>)
+    pub(super) fn run<F, S>(self, factory: F, started: &mpsc::Sender<io::Result<()>>)
     where
         F: Fn(&Connection) -> S + Clone + 'static,
-        S: Service<Request<Incoming>, Response = hyper::Response<B>> + 'static,
-        S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-        S::Future: 'static,
-        B: Body + 'static,
-        B::Data: 'static,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        S: HttpService,
     {
         match runtime() {
             // Whatever is left when the future ends is dropped with the runtime.
@@ -65,15 +58,10 @@ impl Worker {
         }
     }
 
-    async fn serve<F, S, B>(mut self, factory: F, started: &mpsc::Sender<io::Result<()>>)
+    async fn serve<F, S>(mut self, factory: F, started: &mpsc::Sender<io::Result<()>>)
     where
         F: Fn(&Connection) -> S + Clone + 'static,
-        S: Service<Request<Incoming>, Response = hyper::Response<B>> + 'static,
-        S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-        S::Future: 'static,
-        B: Body + 'static,
-        B::Data: 'static,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        S: HttpService,
     {
         let (closer, closing) = Closer::new();
         for door in self.doors.drain(..) {

@@ -6,8 +6,13 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use http_body::Body;
 use http_body_util::{BodyExt, Empty, Full, combinators::BoxBody};
-use hyper::{Response, body::Frame, service::service_fn};
+use hyper::{
+    Request, Response,
+    body::{Frame, Incoming},
+    service::service_fn,
+};
 use tokio::{
     io::{DuplexStream, duplex, split},
     sync::Semaphore,
