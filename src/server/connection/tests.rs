@@ -14,7 +14,7 @@ use hyper::{
     service::service_fn,
 };
 use tokio::{
-    io::{DuplexStream, duplex, split},
+    io::{AsyncWriteExt, DuplexStream, duplex, split},
     sync::Semaphore,
     task::{JoinHandle, LocalSet, spawn_local},
     time::{Instant, Sleep, sleep},
@@ -25,6 +25,8 @@ use crate::{
     server::drain::Closer,
     telemetry::{metrics::ListenerMetrics, registry::Registry},
 };
+
+mod http2;
 
 const HEAD: Duration = Duration::from_secs(10);
 const BODY: Duration = Duration::from_secs(30);
@@ -74,18 +76,9 @@ fn connect(version: Version) -> Client {
     let served = spawn_local(async move {
         let protocol = Protocol::new(Protocols::Both, None, &CLIENT);
         let held = held(&closing);
-        let served = match version {
-            Version::Http1 => {
-                protocol
-                    .http1(theirs, Bytes::new(), service, held, closing)
-                    .await
-            }
-            Version::Http2 => {
-                protocol
-                    .http2(theirs, Bytes::new(), service, held, closing)
-                    .await
-            }
-        };
+        let served = protocol
+            .speak(version, theirs, Bytes::new(), service, held, closing)
+            .await;
         served.map_err(|error| error.to_string())
     });
     Client {
@@ -426,7 +419,7 @@ async fn lingering_is_bounded() {
             .send("POST /unread HTTP/1.1\r\nhost: x\r\ncontent-length: 500000\r\n\r\n")
             .await;
         let (_, at) = client.end().await;
-        assert_at(at, LINGER);
+        assert_at(at, super::http1::LINGER);
     })
     .await;
 }
@@ -484,111 +477,6 @@ async fn draining_closes_a_quiet_connection_soon() {
         client.closer.closed().await;
     })
     .await;
-}
-
-mod http2 {
-    use hyper::client::conn::http2::{SendRequest, handshake};
-
-    use super::*;
-
-    type Sender = SendRequest<Empty<Bytes>>;
-
-    /// hyper's client on the connection; its task's end is the connection's.
-    async fn speak(io: DuplexStream) -> (Sender, JoinHandle<()>) {
-        let (sender, connection) = handshake(LocalExecutor, TokioIo::new(io))
-            .await
-            .expect("speaks HTTP/2");
-        (sender, spawn_local(async move { drop(connection.await) }))
-    }
-
-    fn get(path: &str) -> Request<Empty<Bytes>> {
-        Request::get(format!("http://x{path}"))
-            .body(Empty::new())
-            .expect("valid")
-    }
-
-    async fn text(response: Response<Incoming>) -> String {
-        let body = response
-            .into_body()
-            .collect()
-            .await
-            .expect("a body")
-            .to_bytes();
-        String::from_utf8(body.into()).expect("text")
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn streams_are_served_side_by_side_and_idleness_ends_the_connection() {
-        local(async {
-            let client = connect(Version::Http2);
-            let (mut sender, closed) = speak(client.io).await;
-            let slow = sender.send_request(get("/slow"));
-            let fast = sender.clone().send_request(get("/a"));
-            assert_eq!(text(fast.await.expect("answers")).await, "/a 0\n");
-            assert_at(client.started.elapsed(), Duration::ZERO);
-            assert_eq!(text(slow.await.expect("answers")).await, "/slow 0\n");
-            closed.await.expect("does not panic");
-            assert_at(client.started.elapsed(), Duration::from_millis(800) + IDLE);
-        })
-        .await;
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_request_that_fails_resets_its_stream_only() {
-        local(async {
-            let client = connect(Version::Http2);
-            let (mut sender, _closed) = speak(client.io).await;
-            sender.send_request(get("/drop")).await.expect_err("reset");
-            let response = sender.send_request(get("/a")).await.expect("answers");
-            assert_eq!(text(response).await, "/a 0\n");
-        })
-        .await;
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn draining_lets_streams_end() {
-        local(async {
-            let client = connect(Version::Http2);
-            let (mut sender, closed) = speak(client.io).await;
-            let slow = sender.send_request(get("/slow"));
-            sleep(Duration::from_millis(100)).await;
-            client.closer.close();
-            assert_eq!(text(slow.await.expect("answers")).await, "/slow 0\n");
-            closed.await.expect("does not panic");
-            assert_at(client.started.elapsed(), Duration::from_millis(800));
-            client.closer.closed().await;
-        })
-        .await;
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_client_that_never_opens_its_window_is_closed_after_the_body_time_out() {
-        local(async {
-            let client = connect(Version::Http2);
-            let (mut sender, closed) = speak(client.io).await;
-            let response = sender.send_request(get("/endless")).await.expect("answers");
-            // The window is not opened while the body is not read.
-            closed.await.expect("does not panic");
-            assert_at(client.started.elapsed(), BODY);
-            drop(response);
-        })
-        .await;
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_stream_that_is_reset_cancels_its_request() {
-        local(async {
-            let client = connect(Version::Http2);
-            let (mut sender, _closed) = speak(client.io).await;
-            let request = spawn_local(sender.send_request(get("/never")));
-            sleep(Duration::from_secs(1)).await;
-            assert_eq!(Arc::strong_count(&client.working), 3);
-            request.abort();
-            sleep(Duration::from_secs(1)).await;
-            assert_eq!(Arc::strong_count(&client.working), 2);
-        })
-        .await;
-    }
 }
 
 #[tokio::test]
