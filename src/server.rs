@@ -236,7 +236,7 @@ fn bind(spec: &Spec, registry: &Registry) -> Result<(Vec<SocketAddr>, Vec<Vec<Do
         };
         let local = sockets[0].local_addr().map_err(failed)?;
         addresses.push(local);
-        let metrics = ListenerMetrics::new(registry, &local.to_string());
+        let metrics = Arc::new(ListenerMetrics::new(registry, &local.to_string()));
         let troubles = Arc::new(Troubles::default());
         for (doors, socket) in doors.iter_mut().zip(sockets) {
             doors.push(Door {

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use support::client::{Connection, get, get_with, run};
 use support::gateway::{Gateway, with_free_ports};
+use support::wait_for;
 
 const CONFIG: &str = "policies: { per-key: { key: \"header:x-key\", quota: 2/300d } }
 routes:
@@ -154,4 +155,61 @@ fn a_bad_file_is_told_with_its_line() {
         said.contains("sluicegate.yaml:5") && said.contains("limits"),
         "{said}"
     );
+}
+
+#[test]
+fn requests_that_no_route_sees_are_counted_by_their_reason() {
+    let gateway = Gateway::start(&format!(
+        "listeners: [ {{ address: \"127.0.0.1:0\", protocols: [http/1.1] }} ]
+client: {{ max_head: 8KiB, timeouts: {{ head: 300ms }} }}\n{CONFIG}"
+    ));
+    let long = "x".repeat(9_000);
+    for (bytes, status, reason, count) in [
+        ("hello\r\n\r\n", 400, "malformed", 1.0),
+        ("GET / HTTP/1.1\r\nno colon\r\n\r\n", 400, "malformed", 2.0),
+        ("\u{16}\u{3}\u{1}\r\n\r\n", 400, "malformed", 3.0),
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, "malformed", 4.0),
+        (
+            &format!("GET / HTTP/1.1\r\nHost: a\r\nx: {long}\r\n\r\n"),
+            431,
+            "head_too_large",
+            1.0,
+        ),
+        (&format!("GET /{long}"), 431, "head_too_large", 2.0),
+        ("GET / HTTP/1.1\r\nHost:", 408, "timeout", 1.0),
+        ("G", 408, "timeout", 2.0),
+    ] {
+        let mut connection = Connection::open(gateway.address());
+        if count > 1.0 {
+            let first = connection.exchange("GET /nowhere HTTP/1.1\r\nHost: a\r\n\r\n");
+            assert_eq!(first.status, 404, "{bytes:?}");
+        }
+        connection.send(bytes);
+        let answer = connection.receive();
+        assert_eq!(answer.status, status, "{bytes:?}");
+        connection.finish_sending();
+        connection.expect_closed();
+        let series = format!(
+            "sluicegate_bad_requests_total{{listener=\"{}\",reason=\"{reason}\"}}",
+            gateway.address()
+        );
+        wait_for(&series, || {
+            (gateway.metric(&series) == Some(count)).then_some(())
+        });
+    }
+
+    // Neither is a request that is refused by us, nor a client that leaves in the middle of one.
+    let mut connection = Connection::open(gateway.address());
+    let refused = connection.exchange("GET / HTTP/1.1\r\n\r\n");
+    assert_eq!(refused.status, 400);
+    let mut connection = Connection::open(gateway.address());
+    connection.send("GET / HT");
+    connection.finish_sending();
+    connection.expect_closed();
+    let metrics = get(gateway.admin, "/metrics").text();
+    let counted = metrics
+        .lines()
+        .filter(|line| line.starts_with("sluicegate_bad_requests_total"));
+    let values = counted.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+    assert_eq!(values.sum::<f64>(), 8.0, "{metrics}");
 }

@@ -28,7 +28,7 @@ pub(super) struct Acceptor<F> {
     pub(super) factory: F,
     /// Places for connections, shared by all workers and listeners.
     pub(super) places: Arc<Semaphore>,
-    pub(super) metrics: ListenerMetrics,
+    pub(super) metrics: Arc<ListenerMetrics>,
     pub(super) closing: Closing,
     pub(super) troubles: Arc<Troubles>,
 }

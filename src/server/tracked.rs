@@ -14,34 +14,35 @@ use tokio::{
 };
 
 use super::{activity::Activity, drain::Closing};
-use crate::telemetry::metrics::{ListenerMetrics, OpenGuard};
+use crate::telemetry::metrics::{BadRequest, ListenerMetrics, OpenGuard};
 
 /// What a connection occupies until its socket is closed, also when an upgrade has taken it over.
 #[derive(Debug)]
 pub(super) struct Held {
-    metrics: ListenerMetrics,
+    open: OpenGuard,
     _place: OwnedSemaphorePermit,
-    _open: OpenGuard,
     _draining: Closing,
 }
 
 impl Held {
     pub(super) fn new(
-        metrics: &ListenerMetrics,
+        metrics: &Arc<ListenerMetrics>,
         place: OwnedSemaphorePermit,
         draining: Closing,
     ) -> Self {
-        let (metrics, open) = (metrics.clone(), metrics.open());
         Self {
-            metrics,
+            open: metrics.open(),
             _place: place,
-            _open: open,
             _draining: draining,
         }
     }
 
     pub(super) fn handshake_failed(&self) {
-        self.metrics.accept_error();
+        self.open.listener().accept_error();
+    }
+
+    pub(super) fn bad_request(&self, reason: BadRequest) {
+        self.open.listener().bad_request(reason);
     }
 }
 
@@ -51,7 +52,7 @@ pub(super) struct Tracked<T> {
     inner: T,
     first: Bytes,
     activity: Arc<Activity>,
-    _held: Held,
+    held: Held,
 }
 
 impl<T> Tracked<T> {
@@ -60,8 +61,13 @@ impl<T> Tracked<T> {
             inner,
             first,
             activity,
-            _held: held,
+            held,
         }
+    }
+
+    /// Returns what the connection occupies.
+    pub(super) fn held(&self) -> &Held {
+        &self.held
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Door {
     pub(super) socket: StdListener,
     pub(super) protocols: Protocols,
     pub(super) tls: Option<Tls>,
-    pub(super) metrics: ListenerMetrics,
+    pub(super) metrics: Arc<ListenerMetrics>,
     pub(super) troubles: Arc<Troubles>,
 }
 

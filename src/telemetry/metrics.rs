@@ -12,7 +12,7 @@ mod requests;
 
 pub use config::ConfigMetrics;
 pub use limits::{LimitDecision, LimitMetrics, PolicyMetrics, TableFigures};
-pub use listener::{ListenerMetrics, OpenGuard};
+pub use listener::{BadRequest, ListenerMetrics, OpenGuard};
 pub use requests::{RequestMetrics, RouteMetrics, UpstreamMetrics};
 
 use self::families::{ACCESS_LOG_DROPPED, BUILD_INFO};

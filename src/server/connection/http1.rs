@@ -6,24 +6,32 @@ use bytes::Bytes;
 use hyper::server::conn::http1::Builder;
 use hyper_util::rt::TokioIo;
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     time::timeout,
 };
 
 use super::{BUFFER, End, FIRST_READ, Io, Protocol, watch};
-use crate::server::{
-    ClientSpec, HttpService,
-    activity::{Activity, Wait},
-    drain::Closing,
-    exchange::Exchanges,
-    service::BoxError,
-    tracked::{Held, Tracked},
+use crate::{
+    server::{
+        ClientSpec, HttpService,
+        activity::{Activity, Wait},
+        drain::Closing,
+        exchange::Exchanges,
+        service::BoxError,
+        tracked::{Held, Tracked},
+    },
+    telemetry::metrics::BadRequest,
 };
 
 /// How long, and how many bytes, a closed connection is still read, so that a client that is sending a
 /// body sees the answer instead of a reset (RFC 9112 section 9.6).
 pub(super) const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: u64 = 1024 * 1024;
+
+/// The answer to HTTP/2 where only HTTP/1 is spoken: the one head that hyper closes a connection over
+/// without a word.
+const BAD_REQUEST: &[u8] =
+    b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
 /// The answer to a head that did not arrive in time.
 const REQUEST_TIMEOUT: &[u8] =
@@ -63,6 +71,12 @@ impl Protocol {
         let mut io = parts.io.into_inner();
         match end {
             End::Closed(result) => {
+                if let Some(reason) = result.as_ref().err().and_then(bad_request) {
+                    io.held().bad_request(reason);
+                }
+                if matches!(&result, Err(error) if error.is_parse_version_h2()) {
+                    answer(&mut io, BAD_REQUEST).await?;
+                }
                 let answered = result
                     .as_ref()
                     .map_or_else(hyper::Error::is_parse, |()| true);
@@ -73,16 +87,31 @@ impl Protocol {
                 result.map_err(Into::into)
             }
             End::Waited(Wait::Head { .. }) => {
-                let answer = async {
-                    io.write_all(REQUEST_TIMEOUT).await?;
-                    io.shutdown().await
-                };
-                timeout(LINGER, answer).await??;
+                io.held().bad_request(BadRequest::Timeout);
+                answer(&mut io, REQUEST_TIMEOUT).await?;
                 Err("the head did not arrive in time".into())
             }
             End::Waited(wait) => wait.into_result(),
         }
     }
+}
+
+/// Why a request never reached the service, if that is why the connection ended.
+fn bad_request(error: &hyper::Error) -> Option<BadRequest> {
+    match error {
+        error if error.is_parse_too_large() => Some(BadRequest::HeadTooLarge),
+        error if error.is_parse() => Some(BadRequest::Malformed),
+        _ => None,
+    }
+}
+
+/// Sends the connection's last answer.
+async fn answer(io: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> Result<(), BoxError> {
+    let answer = async {
+        io.write_all(bytes).await?;
+        io.shutdown().await
+    };
+    Ok(timeout(LINGER, answer).await??)
 }
 
 /// Reads and discards what a client still sends after the answer, within bounds.

@@ -60,7 +60,7 @@ fn held(closing: &Closing) -> Held {
         .try_acquire_owned()
         .expect("one place");
     Held::new(
-        &ListenerMetrics::new(&Registry::default(), "test"),
+        &Arc::new(ListenerMetrics::new(&Registry::default(), "test")),
         place,
         closing.clone(),
     )

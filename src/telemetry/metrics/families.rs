@@ -48,6 +48,8 @@ families! {
         "Client connections being served.";
     ACCEPT_ERRORS: Counter "sluicegate_accept_errors_total" ["listener"],
         "Connections that could not be accepted, and handshakes that failed.";
+    BAD_REQUESTS: Counter "sluicegate_bad_requests_total" ["listener", "reason"],
+        "Requests in HTTP/1 that no route saw: answered 400 (malformed), 431 or 414 (head_too_large) or 408 (timeout).";
     ACCESS_LOG_DROPPED: Counter "sluicegate_access_log_dropped_lines_total" [],
         "Access log lines lost because the queue was full or the file could not be written.";
     BUILD_INFO: Gauge "sluicegate_build_info" ["version", "revision"],

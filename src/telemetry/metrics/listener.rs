@@ -1,13 +1,16 @@
-//! Listeners: the connections of clients.
+//! Listeners: the connections of clients, and what is wrong with them.
 
-use super::families::{ACCEPT_ERRORS, CONNECTIONS};
+use std::sync::Arc;
+
+use super::families::{ACCEPT_ERRORS, BAD_REQUESTS, CONNECTIONS};
 use crate::telemetry::registry::{Counter, Gauge, Registry};
 
 /// One listener's connections.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct ListenerMetrics {
     open: Gauge,
     accept_errors: Counter,
+    bad_requests: [Counter; BadRequest::ALL.len()],
 }
 
 impl ListenerMetrics {
@@ -16,27 +19,64 @@ impl ListenerMetrics {
         Self {
             open: registry.gauge(&CONNECTIONS, &[listener]),
             accept_errors: registry.counter(&ACCEPT_ERRORS, &[listener]),
+            bad_requests: BadRequest::ALL
+                .map(|reason| registry.counter(&BAD_REQUESTS, &[listener, reason.as_str()])),
         }
     }
 
     /// Counts a connection as open until the guard is dropped.
-    pub fn open(&self) -> OpenGuard {
+    pub fn open(self: &Arc<Self>) -> OpenGuard {
         self.open.add(1);
-        OpenGuard(self.open.clone())
+        OpenGuard(self.clone())
     }
 
     /// Counts a connection that could not be accepted, or whose handshake failed.
     pub fn accept_error(&self) {
         self.accept_errors.increment();
     }
+
+    /// Counts a request that was answered before anybody could see it.
+    pub fn bad_request(&self, reason: BadRequest) {
+        self.bad_requests[reason as usize].increment();
+    }
+}
+
+/// Why a request reached no route, as the `reason` label says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadRequest {
+    /// Its head is not HTTP/1.
+    Malformed,
+    /// Its head is larger than allowed.
+    HeadTooLarge,
+    /// Its head did not arrive in time.
+    Timeout,
+}
+
+impl BadRequest {
+    const ALL: [Self; 3] = [Self::Malformed, Self::HeadTooLarge, Self::Timeout];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::HeadTooLarge => "head_too_large",
+            Self::Timeout => "timeout",
+        }
+    }
 }
 
 /// One connection in `sluicegate_connections`, until dropped.
 #[derive(Debug)]
-pub struct OpenGuard(Gauge);
+pub struct OpenGuard(Arc<ListenerMetrics>);
+
+impl OpenGuard {
+    /// Returns the metrics of the listener that accepted the connection.
+    pub fn listener(&self) -> &ListenerMetrics {
+        &self.0
+    }
+}
 
 impl Drop for OpenGuard {
     fn drop(&mut self) {
-        self.0.add(-1);
+        self.0.open.add(-1);
     }
 }

@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use http::{Method, StatusCode};
 
@@ -115,7 +115,7 @@ fn a_table_is_read_at_the_scrape() {
 #[test]
 fn a_connection_counts_until_its_guard_is_dropped() {
     let registry = Registry::default();
-    let listener = ListenerMetrics::new(&registry, "0.0.0.0:8080");
+    let listener = Arc::new(ListenerMetrics::new(&registry, "0.0.0.0:8080"));
     let guard = listener.open();
     assert!(
         registry
