@@ -197,7 +197,7 @@ fn algorithms(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("mostly refused");
     for algorithm in algorithms {
         let table = table(algorithm);
-        measure(&mut group, algorithm.kind(), &[key(1)], |key| {
+        measure(&mut group, table.algorithm().kind(), &[key(1)], |key| {
             ours.decide([&table], key)
         });
     }

@@ -5,6 +5,7 @@
 //! business. `docs/limits.md` says what each algorithm promises.
 
 mod algorithm;
+mod calendar;
 mod cell;
 mod decision;
 mod key;
@@ -13,7 +14,9 @@ mod quota;
 pub use algorithm::Algorithm;
 pub use algorithm::fixed_window::{FixedWindow, Start};
 pub use algorithm::gcra::Gcra;
+pub use algorithm::interval_refill::IntervalRefill;
 pub use algorithm::sliding_window::{Oldest, SlidingWindow};
+pub use calendar::{Calendar, Period};
 pub use cell::Cell;
 pub use decision::{Decision, Outcome, Verdict};
 pub use key::{Fingerprint, KeyHasher, Secret};

@@ -57,7 +57,7 @@ struct Attack {
 impl Attack {
     fn new(algorithm: Algorithm, keys: usize, on_full: OnFull) -> Self {
         let table = Table::new("flood", algorithm, keys, on_full);
-        let secret = Secret::from_key([0x5EED, algorithm.limit().into()]);
+        let secret = Secret::from_key([0x5EED, table.algorithm().limit().into()]);
         Self {
             table,
             secret,

@@ -56,7 +56,7 @@ struct Memory(Vec<Table>);
 
 impl Memory {
     fn new(policies: &[Algorithm]) -> Self {
-        let table = |policy: &Algorithm| Table::new("test", *policy, 1_024, OnFull::Forget);
+        let table = |policy: &Algorithm| Table::new("test", policy.clone(), 1_024, OnFull::Forget);
         Memory(policies.iter().map(table).collect())
     }
 }

@@ -5,26 +5,30 @@
 
 pub(super) mod fixed_window;
 pub(super) mod gcra;
+pub(super) mod interval_refill;
 pub(super) mod sliding_window;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::time::Duration;
 
 use self::fixed_window::FixedWindow;
 use self::gcra::Gcra;
+use self::interval_refill::IntervalRefill;
 use self::sliding_window::SlidingWindow;
-use super::{Cell, Decision, Outcome, Quota};
+use super::{Cell, Decision, Fingerprint, Outcome, Quota};
 use crate::clock::Timestamp;
 
 /// How a bucket empties and recovers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Algorithm {
     /// Generic cell rate algorithm, the default.
     Gcra(Gcra),
     /// A token bucket whose refill is continuous, one unit each window / limit: the same arithmetic
     /// as GCRA, under the name that people know it by.
     TokenBucket(Gcra),
+    /// A token bucket that is refilled in steps.
+    IntervalRefill(IntervalRefill),
     /// A count per window.
     FixedWindow(FixedWindow),
     /// Two counts, the earlier weighted by how much of its window is still covered.
@@ -32,6 +36,15 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
+    /// The bucket of `key` whose cell is `cell`, if that still counts, and else a new one: what to
+    /// decide on.
+    pub fn opened(&self, cell: Cell, key: Fingerprint, now: Timestamp) -> Cell {
+        match self {
+            Self::FixedWindow(window) if !cell.is_live(now) => window.opened(cell, key, now),
+            _ => cell,
+        }
+    }
+
     /// What a request of `cost` units is told at `now`, and the bucket after it.
     ///
     /// A cell that has expired counts as none. A cost of 0 asks without charging. A `now` earlier
@@ -39,6 +52,7 @@ impl Algorithm {
     pub fn decide(&self, cell: Cell, now: Timestamp, cost: u32) -> Decision {
         match self {
             Self::Gcra(gcra) | Self::TokenBucket(gcra) => gcra.decide(cell, now, cost),
+            Self::IntervalRefill(bucket) => bucket.decide(cell, now, cost),
             Self::FixedWindow(window) => window.decide(cell, now, cost),
             Self::SlidingWindow(window) => window.decide(cell, now, cost),
         }
@@ -54,6 +68,7 @@ impl Algorithm {
     pub fn used(&self, cell: Cell, now: Timestamp) -> u128 {
         match self {
             Self::Gcra(gcra) | Self::TokenBucket(gcra) => gcra.used(cell, now),
+            Self::IntervalRefill(bucket) => bucket.used(cell, now),
             Self::FixedWindow(window) => window.used(cell, now),
             Self::SlidingWindow(window) => window.used(cell, now),
         }
@@ -68,6 +83,7 @@ impl Algorithm {
         }
         match self {
             Self::Gcra(_) | Self::TokenBucket(_) => Gcra::join(left, right),
+            Self::IntervalRefill(bucket) => bucket.join(left, right, now),
             Self::FixedWindow(_) => FixedWindow::join(left, right),
             Self::SlidingWindow(window) => window.join(left, right, now),
         }
@@ -82,10 +98,22 @@ impl Algorithm {
         match (self, from) {
             (Self::Gcra(to), Self::Gcra(from))
             | (Self::TokenBucket(to), Self::TokenBucket(from)) => to.convert(from, cell, now),
+            (Self::IntervalRefill(to), Self::IntervalRefill(from)) => to.convert(from, cell, now),
+            (Self::TokenBucket(to), Self::IntervalRefill(_)) => {
+                to.taken(from.taken(cell, now), now)
+            }
+            (Self::IntervalRefill(to), Self::TokenBucket(_)) => {
+                to.taken(from.taken(cell, now).min(self.capacity()), now)
+            }
             (Self::FixedWindow(to), Self::FixedWindow(from)) => to.convert(from, cell, now),
             (Self::SlidingWindow(to), Self::SlidingWindow(from)) => to.convert(from, cell, now),
             _ => Cell::EMPTY,
         }
+    }
+
+    /// The units that are taken, a fraction counting as a whole one.
+    fn taken(&self, cell: Cell, now: Timestamp) -> u32 {
+        self.capacity() - self.decide(cell, now, 0).remaining
     }
 
     /// The quota's units a window.
@@ -102,7 +130,7 @@ impl Algorithm {
     pub const fn capacity(&self) -> u32 {
         match self {
             Self::Gcra(gcra) | Self::TokenBucket(gcra) => gcra.burst(),
-            Self::FixedWindow(_) | Self::SlidingWindow(_) => self.limit(),
+            Self::IntervalRefill(_) | Self::FixedWindow(_) | Self::SlidingWindow(_) => self.limit(),
         }
     }
 
@@ -110,7 +138,7 @@ impl Algorithm {
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Gcra(_) => "gcra",
-            Self::TokenBucket(_) => "token_bucket",
+            Self::TokenBucket(_) | Self::IntervalRefill(_) => "token_bucket",
             Self::FixedWindow(_) => "fixed_window",
             Self::SlidingWindow(_) => "sliding_window",
         }
@@ -119,6 +147,7 @@ impl Algorithm {
     const fn quota(&self) -> Quota {
         match self {
             Self::Gcra(gcra) | Self::TokenBucket(gcra) => gcra.quota(),
+            Self::IntervalRefill(bucket) => bucket.quota(),
             Self::FixedWindow(window) => window.quota(),
             Self::SlidingWindow(window) => window.quota(),
         }

@@ -23,6 +23,9 @@ pub enum QuotaError {
     /// A burst of 0 would never admit anything.
     #[error("a burst must be at least 1 unit; a quota of 0 is what refuses always")]
     BurstZero,
+    /// A bucket that is never refilled.
+    #[error("a refill must be at least 1 unit")]
+    RefillZero,
     /// A spent burst would take longer than [`Quota::MAX_WINDOW`] to recover.
     #[error("a burst must recover within 2^52 microseconds (about 142 years) at its quota's rate")]
     BurstTooLong,

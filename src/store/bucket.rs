@@ -7,7 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::table::OnFull;
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Cell};
+use crate::limiter::{Algorithm, Cell, Fingerprint};
 
 /// Entries in a bucket.
 pub(super) const ENTRIES: usize = 5;
@@ -51,6 +51,14 @@ pub(super) const FLOOR: u64 = u64::MAX;
 pub(super) struct Rules<'a> {
     pub(super) algorithm: &'a Algorithm,
     pub(super) on_full: OnFull,
+}
+
+impl Rules<'_> {
+    /// What `tag` is decided on whose cell is `cell`.
+    pub(super) fn opened(&self, cell: Cell, tag: u64, now: Timestamp) -> Cell {
+        self.algorithm
+            .opened(cell, Fingerprint::from_bits(tag), now)
+    }
 }
 
 /// Where a key's cell is, or would go; found before anything is decided, used after.
@@ -111,7 +119,7 @@ impl Slots {
     /// Finds the seat of `tag`, without changing anything.
     pub(super) fn seat(&self, tag: u64, rules: Rules<'_>, now: Timestamp) -> Seat {
         if let Some(own) = self.position(tag) {
-            let cell = self.entries[own].cell;
+            let cell = rules.opened(self.entries[own].cell, tag, now);
             return Seat {
                 cell,
                 origin: Origin::Own,
@@ -120,10 +128,10 @@ impl Slots {
         }
         let floor = self.floor(now);
         let Some(free) = self.free(now) else {
-            return self.seat_in_full(floor, rules, now);
+            return self.seat_in_full(tag, floor, rules, now);
         };
         let (cell, origin) = match floor {
-            None => (Cell::EMPTY, Origin::Own),
+            None => (rules.opened(Cell::EMPTY, tag, now), Origin::Own),
             Some(floor) => (self.entries[floor].cell, Origin::Inherited),
         };
         Seat {
@@ -134,7 +142,13 @@ impl Slots {
     }
 
     /// The seat of a newcomer when every entry counts.
-    fn seat_in_full(&self, floor: Option<usize>, rules: Rules<'_>, now: Timestamp) -> Seat {
+    fn seat_in_full(
+        &self,
+        tag: u64,
+        floor: Option<usize>,
+        rules: Rules<'_>,
+        now: Timestamp,
+    ) -> Seat {
         let victim = self.least_used(rules, now, |_, entry| entry.tag != FLOOR);
         let refuses = || rules.algorithm.refuses(self.entries[victim].cell, now);
         let place = match rules.on_full {
@@ -154,7 +168,7 @@ impl Slots {
             OnFull::Forget => Place::Evict(victim),
         };
         Seat {
-            cell: Cell::EMPTY,
+            cell: rules.opened(Cell::EMPTY, tag, now),
             origin: Origin::Own,
             place,
         }

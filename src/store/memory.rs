@@ -98,7 +98,8 @@ impl Charge<'_> {
             // At least what the key has used by itself: a window that it takes over half-way must
             // not end before its own would.
             Origin::Inherited => {
-                let own = table.algorithm().decide(Cell::EMPTY, now, self.cost).cell;
+                let new = table.rules().opened(Cell::EMPTY, self.key.bits(), now);
+                let own = table.algorithm().decide(new, now, self.cost).cell;
                 table.algorithm().join(decision.cell, own, now)
             }
         };

@@ -142,7 +142,8 @@ impl Table {
         let index = self.index(key.bits());
         let (segment, offset) = self.place(index);
         let Some(segment) = self.segments[segment].get() else {
-            return self.algorithm.decide(Cell::EMPTY, now, cost);
+            let new = self.algorithm.opened(Cell::EMPTY, key, now);
+            return self.algorithm.decide(new, now, cost);
         };
         match segment.get(offset).and_then(Bucket::lock) {
             Some(slots) => {

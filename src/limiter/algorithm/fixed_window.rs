@@ -1,24 +1,26 @@
 //! A count per window that returns to 0 at the window's end.
 //!
-//! Windows of a fixed length only: calendar months and time zones are not here.
+//! When the periods of a calendar end is the business of `calendar`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Refused, refuse};
 use crate::clock::Timestamp;
-use crate::limiter::{Cell, Decision, Outcome, Quota};
+use crate::limiter::{Calendar, Cell, Decision, Fingerprint, Outcome, Quota};
 
 /// The parameters of a fixed window.
 ///
-/// Cell: `expires` is the end of the window, `a` the units counted in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Cell: `expires` is the end of the window, `a` the units counted in it. The window's end is settled
+/// when it starts: whatever else would set another end waits until this one has passed.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FixedWindow {
     quota: Quota,
     start: Start,
 }
 
 /// When a window starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
     /// Windows follow one another without a gap; one of them starts this long after the epoch.
     Clock {
@@ -27,6 +29,11 @@ pub enum Start {
     },
     /// With the first charged request after the last window ended.
     FirstRequest,
+    /// Like [`Start::Clock`], but each key has an offset of its own, so that not all buckets are whole
+    /// again at the same instant.
+    Staggered,
+    /// With the periods of a calendar, whatever the quota's window says.
+    Calendar(Arc<Calendar>),
 }
 
 impl Start {
@@ -46,8 +53,30 @@ impl FixedWindow {
         Self { quota, start }
     }
 
+    /// `limit` units in each period of a calendar.
+    pub fn calendar(limit: u32, calendar: Arc<Calendar>) -> Self {
+        let days = calendar.period().nominal_days();
+        let quota = Quota::new(limit, Duration::from_secs(days * 24 * 60 * 60));
+        Self {
+            quota: quota.expect("a year is a window within bounds"),
+            start: Start::Calendar(calendar),
+        }
+    }
+
     pub(super) const fn quota(&self) -> Quota {
         self.quota
+    }
+
+    /// The running window of a key whose cell has expired, where it is the key that says when it ends:
+    /// nothing is counted in it yet.
+    pub(super) fn opened(&self, cell: Cell, key: Fingerprint, now: Timestamp) -> Cell {
+        match self.start {
+            Start::Staggered => Cell {
+                expires: self.end_on_grid(now, self.offset_of(key)),
+                ..Cell::EMPTY
+            },
+            Start::Clock { .. } | Start::FirstRequest | Start::Calendar(_) => cell,
+        }
     }
 
     pub(super) fn decide(&self, cell: Cell, now: Timestamp, cost: u32) -> Decision {
@@ -61,6 +90,8 @@ impl FixedWindow {
         let Some(charged) = charged.filter(|_| limit > 0) else {
             let retry_at = (limit > 0 && cost <= limit).then_some(Timestamp::from_micros(end));
             let remaining = limit.saturating_sub(count);
+            // Nothing is counted in a window that was only opened.
+            let cell = if cell.a == 0 { Cell::EMPTY } else { cell };
             return refuse(
                 cell,
                 now,
@@ -110,10 +141,14 @@ impl FixedWindow {
         let (old, new) = (from.quota.window_micros(), self.quota.window_micros());
         let started = cell.expires.saturating_sub(old);
         let expires = match self.start {
-            Start::Clock { .. } => self.end(now.max(Timestamp::from_micros(started))),
-            Start::FirstRequest if new >= old => started.saturating_add(new),
+            Start::Clock { .. } | Start::Calendar(_) => {
+                self.end(now.max(Timestamp::from_micros(started)))
+            }
+            Start::FirstRequest | Start::Staggered if new >= old => started.saturating_add(new),
             // A shorter window may be over already: the old one runs on, no longer than a new one.
-            Start::FirstRequest => cell.expires.min(self.end(now)),
+            Start::FirstRequest | Start::Staggered => {
+                cell.expires.min(now.as_micros().saturating_add(new))
+            }
         };
         Cell {
             expires,
@@ -124,14 +159,29 @@ impl FixedWindow {
 
     /// The end of a window in which `now` is the first charge.
     fn end(&self, now: Timestamp) -> u64 {
-        let (now, window) = (now.as_micros(), self.quota.window_micros());
-        let elapsed = match self.start {
-            Start::FirstRequest => 0,
+        match &self.start {
             Start::Clock { offset } => {
-                let offset = (offset.as_micros() % u128::from(window)) as u64;
-                (now % window + (window - offset)) % window
+                let window = u128::from(self.quota.window_micros());
+                self.end_on_grid(now, (offset.as_micros() % window) as u64)
             }
-        };
+            Start::FirstRequest => now.as_micros().saturating_add(self.quota.window_micros()),
+            Start::Staggered => self.end_on_grid(now, 0),
+            Start::Calendar(calendar) => calendar.end(now),
+        }
+    }
+
+    /// The end of the window that `now` is in, when one starts `offset` (less than a window) after the
+    /// epoch.
+    fn end_on_grid(&self, now: Timestamp, offset: u64) -> u64 {
+        let (now, window) = (now.as_micros(), self.quota.window_micros());
+        let elapsed = (now % window + (window - offset)) % window;
         now.saturating_add(window - elapsed)
+    }
+
+    /// What the windows of a key are shifted by. A fingerprint is a keyed hash already; its lower half
+    /// goes first, since neighbours in a table have the upper one in common.
+    fn offset_of(&self, key: Fingerprint) -> u64 {
+        let fraction = u128::from(key.bits().rotate_left(32));
+        ((fraction * u128::from(self.quota.window_micros())) >> 64) as u64
     }
 }

@@ -90,6 +90,11 @@ impl Gcra {
         self.cell(now, carried.min(self.whole()))
     }
 
+    /// A bucket from which so many units were taken just now, but never more than it holds.
+    pub(super) fn taken(&self, units: u32, now: Timestamp) -> Cell {
+        self.cell(now, self.units(units.min(self.burst)))
+    }
+
     fn refuse(
         &self,
         cell: Cell,

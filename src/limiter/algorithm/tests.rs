@@ -3,12 +3,14 @@
 mod models;
 mod most;
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::tz::{TimeZone, TimeZoneDatabase};
 use proptest::prelude::*;
 
 use super::*;
-use crate::limiter::{Oldest, QuotaError, Start};
+use crate::limiter::{Calendar, Oldest, Period, QuotaError, Start};
 
 const LONGEST: u64 = Quota::MAX_WINDOW.as_micros() as u64;
 
@@ -50,8 +52,36 @@ fn starts() -> impl Strategy<Value = Start> {
     prop_oneof![
         Just(Start::FirstRequest),
         Just(Start::EPOCH),
+        Just(Start::Staggered),
         any::<u64>().prop_map(offset)
     ]
+}
+
+/// A zone of the database that comes with the crate.
+pub(in crate::limiter) fn zone(name: &str) -> TimeZone {
+    TimeZoneDatabase::bundled()
+        .get(name)
+        .expect("the database has this zone")
+}
+
+/// Periods of zones that set their clocks at midnight, by half an hour, by a day, and never.
+pub(in crate::limiter) fn calendars() -> impl Strategy<Value = Arc<Calendar>> {
+    let zones = prop::sample::select(vec![
+        "UTC",
+        "Europe/Berlin",
+        "America/Havana",
+        "America/St_Johns",
+        "Australia/Lord_Howe",
+        "Pacific/Apia",
+        "Asia/Beirut",
+    ]);
+    let periods = prop_oneof![
+        Just(Period::Day),
+        Just(Period::Week),
+        (1..=31_i8).prop_map(|anchor| Period::Month { anchor }),
+        Just(Period::Year),
+    ];
+    (periods, zones).prop_map(|(period, name)| Arc::new(Calendar::new(period, zone(name))))
 }
 
 fn oldest() -> impl Strategy<Value = Oldest> {
@@ -60,6 +90,15 @@ fn oldest() -> impl Strategy<Value = Oldest> {
         Just(Oldest::Whole),
         Just(Oldest::Ignored)
     ]
+}
+
+fn refills() -> impl Strategy<Value = IntervalRefill> {
+    (units(), units(), windows()).prop_filter_map(
+        "too long to fill",
+        |(capacity, amount, interval)| {
+            IntervalRefill::new(capacity, amount, Duration::from_micros(interval)).ok()
+        },
+    )
 }
 
 /// Any algorithm with any parameters that it takes.
@@ -73,8 +112,12 @@ fn algorithms() -> impl Strategy<Value = Algorithm> {
     prop_oneof![
         gcra.clone().prop_map(Algorithm::Gcra),
         gcra.prop_map(Algorithm::TokenBucket),
+        refills().prop_map(Algorithm::IntervalRefill),
         (quotas(), starts())
             .prop_map(|(quota, start)| Algorithm::FixedWindow(FixedWindow::new(quota, start))),
+        (units(), calendars()).prop_map(|(limit, calendar)| Algorithm::FixedWindow(
+            FixedWindow::calendar(limit, calendar)
+        )),
         (quotas(), oldest()).prop_map(|(quota, oldest)| Algorithm::SlidingWindow(
             SlidingWindow::new(quota, oldest)
         )),
@@ -86,7 +129,7 @@ fn charged() -> impl Strategy<Value = Charged> {
     let arrivals = prop::collection::vec((any::<u64>(), any::<u32>()), 1..12);
     (algorithms(), 0..=LONGEST, arrivals).prop_map(|(algorithm, start, arrivals)| {
         let mut charged = Charged {
-            algorithm,
+            algorithm: algorithm.clone(),
             cell: Cell::EMPTY,
             now: at(start),
         };
@@ -277,6 +320,7 @@ fn a_quota_of_zero_refuses_always() {
     let algorithms = [
         Algorithm::Gcra(Gcra::new(zero, 5).unwrap()),
         Algorithm::TokenBucket(Gcra::new(zero, 0).unwrap()),
+        Algorithm::IntervalRefill(IntervalRefill::new(0, 1, Duration::from_secs(1)).unwrap()),
         Algorithm::FixedWindow(FixedWindow::new(zero, Start::EPOCH)),
         Algorithm::SlidingWindow(SlidingWindow::new(zero, Oldest::Weighted)),
     ];
@@ -303,6 +347,19 @@ fn a_burst_that_never_recovers_is_an_error() {
     );
     assert!(Gcra::new(quota(2, LONGEST), 2).is_ok());
     assert!(Gcra::new(quota(u32::MAX, LONGEST), u32::MAX).is_ok());
+}
+
+#[test]
+fn a_bucket_that_never_fills_is_an_error() {
+    let new = |capacity, amount, micros| {
+        IntervalRefill::new(capacity, amount, Duration::from_micros(micros)).map(|_| ())
+    };
+    assert_eq!(new(1, 0, 1_000), Err(QuotaError::RefillZero));
+    assert_eq!(new(1, 1, 0), Err(QuotaError::WindowTooFine));
+    assert_eq!(new(3, 2, LONGEST), Err(QuotaError::BurstTooLong));
+    assert_eq!(new(u32::MAX, 1, 1 << 52), Err(QuotaError::BurstTooLong));
+    assert_eq!(new(u32::MAX, 1, 1 << 20), Ok(()));
+    assert_eq!(new(2, 5, LONGEST), Ok(()));
 }
 
 #[test]

@@ -186,7 +186,7 @@ fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
 
 /// Which arrivals a strict table of a few entries admits that is replaced by others on the way.
 fn admitted_by_strict(
-    algorithm: Algorithm,
+    algorithm: &Algorithm,
     arrivals: &[Arrival],
     moves: &[prop::sample::Index],
 ) -> Vec<Arrival> {
@@ -194,12 +194,12 @@ fn admitted_by_strict(
         .iter()
         .map(|index| index.index(arrivals.len()))
         .collect();
-    let mut table = Arc::new(one_bucket(algorithm, OnFull::Strict));
+    let mut table = Arc::new(one_bucket(algorithm.clone(), OnFull::Strict));
     let mut admitted = Vec::new();
     for (index, arrival) in arrivals.iter().enumerate() {
         if moves.contains(&index) {
             let keys = 3 + 6 * (index % 2);
-            let next = Arc::new(Table::new("test", algorithm, keys, OnFull::Strict));
+            let next = Arc::new(Table::new("test", algorithm.clone(), keys, OnFull::Strict));
             table.replaced_by(next.clone(), Timestamp::from_micros(arrival.now));
             table = next;
         }
@@ -218,7 +218,7 @@ proptest! {
         algorithm in algorithms(), arrivals in arrivals(), moves: [prop::sample::Index; 2],
     ) {
         let mut unbounded: HashMap<u64, Cell> = HashMap::new();
-        for arrival in admitted_by_strict(algorithm, &arrivals, &moves) {
+        for arrival in admitted_by_strict(&algorithm, &arrivals, &moves) {
             let cell = unbounded.entry(arrival.key).or_insert(Cell::EMPTY);
             let now = Timestamp::from_micros(arrival.now);
             let exact = algorithm.decide(*cell, now, arrival.cost);
@@ -229,11 +229,12 @@ proptest! {
 
     /// A newcomer takes over a window that began with somebody else, so it is the bound that holds.
     #[test]
-    fn strict_first_request_windows_admit_at_most_twice_their_limit(
-        quota in quotas(), arrivals in arrivals(), moves: [prop::sample::Index; 2],
+    fn strict_windows_of_different_ends_admit_at_most_twice_their_limit(
+        quota in quotas(), start in prop_oneof![Just(Start::FirstRequest), Just(Start::Staggered)],
+        arrivals in arrivals(), moves: [prop::sample::Index; 2],
     ) {
-        let algorithm = Algorithm::FixedWindow(FixedWindow::new(quota, Start::FirstRequest));
-        let admitted = admitted_by_strict(algorithm, &arrivals, &moves);
+        let algorithm = Algorithm::FixedWindow(FixedWindow::new(quota, start));
+        let admitted = admitted_by_strict(&algorithm, &arrivals, &moves);
         for first in &admitted {
             let span = first.now..first.now + quota.window_micros();
             let within = admitted.iter().filter(|one| one.key == first.key && span.contains(&one.now));
@@ -242,11 +243,28 @@ proptest! {
     }
 
     #[test]
+    fn staggered_windows_are_clock_windows_with_an_edge_for_each_key(
+        quota in quotas(), arrivals in arrivals(),
+    ) {
+        let with = |start| Algorithm::FixedWindow(FixedWindow::new(quota, start));
+        let table = Table::new("test", with(Start::Staggered), 1_000, OnFull::Forget);
+        let mut clocks: HashMap<u64, Table> = HashMap::new();
+        for Arrival { now, key, cost } in arrivals.into_iter().filter(|one| (1..=quota.limit()).contains(&one.cost)) {
+            let decision = charge(&table, key, cost, now);
+            // The first request of a key shows where its windows end.
+            let offset = Duration::from_micros(decision.reset.as_micros());
+            let clock = || Table::new("test", with(Start::Clock { offset }), 8, OnFull::Forget);
+            let exact = charge(clocks.entry(key).or_insert_with(clock), key, cost, now);
+            prop_assert_eq!(decision, exact);
+        }
+    }
+
+    #[test]
     fn a_table_that_is_not_full_equals_an_unbounded_store(
         algorithm in algorithms(), arrivals in arrivals(),
         on_full in prop_oneof![Just(OnFull::Forget), Just(OnFull::Strict)],
     ) {
-        let table = one_bucket(algorithm, on_full);
+        let table = one_bucket(algorithm.clone(), on_full);
         let mut unbounded: HashMap<u64, Cell> = HashMap::new();
         for Arrival { now, key, cost } in arrivals {
             let key = 1 + key % 5;

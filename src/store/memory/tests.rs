@@ -7,7 +7,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::limiter::{Algorithm, FixedWindow, Gcra, Oldest, Outcome, Quota, SlidingWindow, Start};
+use crate::limiter::{
+    Algorithm, FixedWindow, Gcra, IntervalRefill, Oldest, Outcome, Quota, SlidingWindow, Start,
+};
 use crate::store::OnFull;
 
 const NOW: Timestamp = Timestamp::from_micros(1_000_000_000);
@@ -16,12 +18,14 @@ fn hourly(limit: u32) -> Quota {
     Quota::new(limit, Duration::from_secs(3600)).unwrap()
 }
 
-fn algorithms(limit: u32) -> [Algorithm; 4] {
+fn algorithms(limit: u32) -> [Algorithm; 6] {
     let quota = hourly(limit);
     [
         Algorithm::Gcra(Gcra::new(quota, limit).unwrap()),
         Algorithm::TokenBucket(Gcra::new(quota, limit).unwrap()),
+        Algorithm::IntervalRefill(IntervalRefill::new(limit, 10, quota.window()).unwrap()),
         Algorithm::FixedWindow(FixedWindow::new(quota, Start::FirstRequest)),
+        Algorithm::FixedWindow(FixedWindow::new(quota, Start::Staggered)),
         Algorithm::SlidingWindow(SlidingWindow::new(quota, Oldest::Weighted)),
     ]
 }
@@ -120,7 +124,7 @@ fn a_table_twice_in_a_request_panics_rather_than_waiting_for_itself() {
 #[test]
 fn threads_on_k_remaining_admit_exactly_k() {
     for algorithm in algorithms(1_007) {
-        let table = Table::new("test", algorithm, 16, OnFull::Forget);
+        let table = Table::new("test", algorithm.clone(), 16, OnFull::Forget);
         let charges = [Charge {
             table: &table,
             key: key(3),

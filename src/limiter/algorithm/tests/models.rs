@@ -55,6 +55,45 @@ proptest! {
     }
 
     #[test]
+    fn interval_refill_adds_tokens_from_the_instant_at_which_the_bucket_stopped_being_full(
+        history in histories(), capacity in 1..=12_u32, amount in 1..=12_u32, interval in WINDOWS,
+    ) {
+        let (mut tokens, mut since) = (capacity, 0);
+        let model = history.iter().map(|(now, cost)| {
+            while tokens < capacity && since + interval <= *now {
+                since += interval;
+                tokens = (tokens + amount).min(capacity);
+            }
+            let admit = *cost <= tokens;
+            if admit && *cost > 0 {
+                since = if tokens == capacity { *now } else { since };
+                tokens -= cost;
+            }
+            admit
+        });
+        let model: Vec<bool> = model.collect();
+        let refill = IntervalRefill::new(capacity, amount, Duration::from_micros(interval)).unwrap();
+        prop_assert_eq!(admitted(&Algorithm::IntervalRefill(refill), &history), model);
+    }
+
+    #[test]
+    fn a_refill_of_the_whole_capacity_is_a_window_from_the_first_request(
+        history in histories(), capacity in 1..=12_u32, interval in WINDOWS,
+    ) {
+        let refill = IntervalRefill::new(capacity, capacity, Duration::from_micros(interval)).unwrap();
+        let window = FixedWindow::new(quota(capacity, interval), Start::FirstRequest);
+        let (refill, window) = (Algorithm::IntervalRefill(refill), Algorithm::FixedWindow(window));
+        let (mut left, mut right) = (Cell::EMPTY, Cell::EMPTY);
+        for (now, _) in history {
+            let decisions = (refill.decide(left, at(now), 1), window.decide(right, at(now), 1));
+            prop_assert_eq!(decisions.0.outcome, decisions.1.outcome);
+            prop_assert_eq!(decisions.0.remaining, decisions.1.remaining);
+            prop_assert_eq!(decisions.0.reset, decisions.1.reset);
+            (left, right) = (decisions.0.cell, decisions.1.cell);
+        }
+    }
+
+    #[test]
     fn a_clock_window_counts_what_was_admitted_since_its_edge(
         history in histories(), limit in 1..=12_u32, window in WINDOWS, offset in 0..=4_000_u64,
     ) {

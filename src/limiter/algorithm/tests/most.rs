@@ -40,6 +40,30 @@ proptest! {
     }
 
     #[test]
+    fn interval_refill_admits_its_capacity_and_the_refills_of_a_window(
+        (history, capacity, interval) in dense(), amount in 1..=8_u32, span in 1..=2_000_u64,
+    ) {
+        let refill = IntervalRefill::new(capacity, amount, Duration::from_micros(interval)).unwrap();
+        let most = most_in_a_span(&Algorithm::IntervalRefill(refill), &history, span);
+        let refills = (span - 1) / interval + 1;
+        prop_assert!(most <= u64::from(capacity) + refills * u64::from(amount));
+    }
+
+    #[test]
+    fn a_calendar_window_admits_its_limit_in_each_period(
+        (history, limit, _) in dense(), calendar in calendars(), scale in 1..=100_000_000_u64,
+    ) {
+        let history: Vec<_> = history.iter().map(|(now, cost)| (now * scale, *cost)).collect();
+        let fixed = Algorithm::FixedWindow(FixedWindow::calendar(limit, Arc::clone(&calendar)));
+        let mut periods = std::collections::BTreeMap::<u64, u32>::new();
+        for ((now, cost), admit) in history.iter().zip(admitted(&fixed, &history)) {
+            let count = periods.entry(calendar.end(at(*now))).or_default();
+            prop_assert_eq!(admit, *count + cost <= limit);
+            *count += if admit { *cost } else { 0 };
+        }
+    }
+
+    #[test]
     fn a_fixed_window_admits_twice_its_limit((history, limit, window) in dense(), start in starts()) {
         let fixed = Algorithm::FixedWindow(FixedWindow::new(quota(limit, window), start));
         prop_assert!(most_in_a_span(&fixed, &history, window) <= 2 * u64::from(limit));

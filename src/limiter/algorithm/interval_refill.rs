@@ -1,0 +1,161 @@
+//! A token bucket that is refilled in steps: so many tokens at once, at regular intervals that begin
+//! when the bucket stops being full.
+
+use std::time::Duration;
+
+use super::{Refused, refuse};
+use crate::clock::Timestamp;
+use crate::limiter::{Cell, Decision, Outcome, Quota, QuotaError};
+
+/// The parameters of a bucket that is refilled in steps.
+///
+/// Cell: `expires` is the refill that makes the bucket whole, and the others lie whole intervals before
+/// it; `a` (1 to `amount`) is what is missing until then. Each of those before it adds `amount`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IntervalRefill {
+    capacity: u32,
+    amount: u32,
+    interval: u64,
+    /// The capacity, in as long as an empty bucket takes.
+    quota: Quota,
+}
+
+/// What is missing from a bucket, and when the first of it comes back: at most an interval away.
+#[derive(Clone, Copy)]
+struct View {
+    missing: u64,
+    next: u64,
+}
+
+impl IntervalRefill {
+    /// `amount` tokens each `interval`, never more than `capacity` in all. A capacity of 0 refuses
+    /// always.
+    ///
+    /// # Errors
+    /// When nothing is refilled, when the interval is no window ([`Quota::new`]), or when an empty
+    /// bucket takes longer than [`Quota::MAX_WINDOW`] to fill.
+    pub fn new(capacity: u32, amount: u32, interval: Duration) -> Result<Self, QuotaError> {
+        let interval = Quota::new(amount, interval)?.window_micros();
+        if amount == 0 {
+            return Err(QuotaError::RefillZero);
+        }
+        let intervals = u64::from(capacity.div_ceil(amount).max(1));
+        let whole = intervals
+            .checked_mul(interval)
+            .ok_or(QuotaError::BurstTooLong)?;
+        let quota = Quota::new(capacity, Duration::from_micros(whole))
+            .map_err(|_| QuotaError::BurstTooLong)?;
+        Ok(Self {
+            capacity,
+            amount,
+            interval,
+            quota,
+        })
+    }
+
+    /// The capacity as a quota, in the time that an empty bucket takes to fill.
+    pub(super) const fn quota(&self) -> Quota {
+        self.quota
+    }
+
+    pub(super) fn decide(&self, cell: Cell, now: Timestamp, cost: u32) -> Decision {
+        let view = self.view(cell, now);
+        let missing = view.missing + u64::from(cost);
+        if self.capacity == 0 || cost > self.capacity {
+            return self.refuse(cell, now, &view, None);
+        }
+        if let Some(excess) = missing.checked_sub(u64::from(self.capacity) + 1) {
+            let refills = excess / u64::from(self.amount);
+            let retry_at = (view.next + refills * self.interval).min(cell.expires);
+            return self.refuse(cell, now, &view, Some(Timestamp::from_micros(retry_at)));
+        }
+        let cell = self.cell(View { missing, ..view });
+        Decision {
+            outcome: Outcome::Admit,
+            remaining: self.capacity - missing as u32,
+            capacity: self.capacity,
+            reset: cell.whole_at(now),
+            cell,
+        }
+    }
+
+    pub(super) fn used(&self, cell: Cell, now: Timestamp) -> u128 {
+        u128::from(self.view(cell, now).missing)
+    }
+
+    /// The larger debt, refilled by the later of the two.
+    pub(super) fn join(&self, left: Cell, right: Cell, now: Timestamp) -> Cell {
+        let (left, right) = (self.view(left, now), self.view(right, now));
+        self.cell(View {
+            missing: left.missing.max(right.missing),
+            next: left.next.max(right.next),
+        })
+    }
+
+    /// Keeps what is missing, and the next refill unless it is more than a new interval away.
+    pub(super) fn convert(&self, from: &Self, cell: Cell, now: Timestamp) -> Cell {
+        let view = from.view(cell, now);
+        self.cell(View {
+            missing: view.missing.min(u64::from(self.capacity)),
+            next: view.next.min(now.as_micros().saturating_add(self.interval)),
+        })
+    }
+
+    /// A bucket from which `missing` tokens (at most the capacity) were taken just now.
+    pub(super) fn taken(&self, missing: u32, now: Timestamp) -> Cell {
+        self.cell(View {
+            missing: u64::from(missing),
+            ..self.view(Cell::EMPTY, now)
+        })
+    }
+
+    fn refuse(
+        &self,
+        cell: Cell,
+        now: Timestamp,
+        view: &View,
+        retry_at: Option<Timestamp>,
+    ) -> Decision {
+        let missing = view.missing.min(u64::from(self.capacity)) as u32;
+        let (remaining, capacity) = (self.capacity - missing, self.capacity);
+        refuse(
+            cell,
+            now,
+            Refused {
+                retry_at,
+                remaining,
+                capacity,
+            },
+        )
+    }
+
+    fn view(&self, cell: Cell, now: Timestamp) -> View {
+        let now = now.as_micros();
+        match cell.expires.checked_sub(now) {
+            None | Some(0) => View {
+                missing: 0,
+                next: now.saturating_add(self.interval),
+            },
+            Some(ahead) => {
+                let full = (ahead - 1) / self.interval;
+                View {
+                    // A `now` long before the first charge may count more refills than fit.
+                    missing: full.saturating_mul(u64::from(self.amount)) + u64::from(cell.a),
+                    next: cell.expires - full * self.interval,
+                }
+            }
+        }
+    }
+
+    fn cell(&self, view: View) -> Cell {
+        let Some(below) = view.missing.checked_sub(1) else {
+            return Cell::EMPTY;
+        };
+        let amount = u64::from(self.amount);
+        Cell {
+            expires: view.next.saturating_add(below / amount * self.interval),
+            a: (below % amount + 1) as u32,
+            b: 0,
+        }
+    }
+}

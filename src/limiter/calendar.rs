@@ -1,0 +1,191 @@
+//! Calendar periods: where the days, weeks, months and years of a time zone begin.
+//!
+//! The end of the running period is worked out once and kept; until it has passed a decision costs one
+//! load and no calendar arithmetic. Which names time zones have is `config`'s business.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use jiff::civil::{Date, Weekday};
+use jiff::tz::TimeZone;
+use jiff::{ToSpan, Zoned};
+
+use crate::clock::Timestamp;
+
+/// A period of the calendar. Each begins with the first instant of a day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Period {
+    /// 23 to 25 hours, where clocks are set to summer time.
+    Day,
+    /// From Monday.
+    Week,
+    /// From a day of the month, 1 to 31; the last one where the month is shorter.
+    Month {
+        /// That day.
+        anchor: i8,
+    },
+    /// From the 1st of January.
+    Year,
+}
+
+/// The periods of one kind in one time zone.
+#[derive(Debug)]
+pub struct Calendar {
+    period: Period,
+    zone: TimeZone,
+    /// The period that was asked for last, as [`Span::packed`].
+    running: AtomicU64,
+}
+
+/// One period, in whole seconds since the epoch: no time zone has finer offsets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Span {
+    start: u64,
+    end: u64,
+}
+
+impl Period {
+    /// How long it is taken to be where a length has to be told: the longest month, the longest year.
+    pub const fn nominal_days(self) -> u64 {
+        match self {
+            Self::Day => 1,
+            Self::Week => 7,
+            Self::Month { .. } => 31,
+            Self::Year => 366,
+        }
+    }
+
+    /// The first day of the period that `date` is in.
+    fn first_day(self, date: Date) -> Option<Date> {
+        match self {
+            Self::Day => Some(date),
+            Self::Week => date
+                .checked_sub(date.weekday().since(Weekday::Monday).days())
+                .ok(),
+            Self::Month { anchor } => match anchored(date.first_of_month(), anchor) {
+                first if first <= date => Some(first),
+                _ => Some(anchored(
+                    date.first_of_month().checked_sub(1.month()).ok()?,
+                    anchor,
+                )),
+            },
+            Self::Year => Some(date.first_of_year()),
+        }
+    }
+
+    /// The first day of the period after the one that begins with `first`.
+    fn next(self, first: Date) -> Option<Date> {
+        match self {
+            Self::Day => first.tomorrow().ok(),
+            Self::Week => first.checked_add(7.days()).ok(),
+            Self::Month { anchor } => {
+                let month = first.first_of_month().checked_add(1.month()).ok()?;
+                Some(anchored(month, anchor))
+            }
+            Self::Year => first.checked_add(1.year()).ok(),
+        }
+    }
+}
+
+/// The day `anchor` of the month that `first` begins, or its last one.
+fn anchored(first: Date, anchor: i8) -> Date {
+    let day = anchor.clamp(1, first.days_in_month());
+    first.with().day(day).build().unwrap_or(first)
+}
+
+impl Calendar {
+    /// The periods as they are in `zone`.
+    pub fn new(period: Period, zone: TimeZone) -> Self {
+        Self {
+            period,
+            zone,
+            running: AtomicU64::new(0),
+        }
+    }
+
+    /// Which periods.
+    pub fn period(&self) -> Period {
+        self.period
+    }
+
+    /// The end of the period that `now` is in, in microseconds since the epoch: after `now`. Beyond the
+    /// year 9999, which has no calendar here, all time is one period.
+    pub(super) fn end(&self, now: Timestamp) -> u64 {
+        let second = now.as_micros() / 1_000_000;
+        let kept = Span::unpacked(self.running.load(Ordering::Relaxed));
+        if kept.contains(second) {
+            return kept.end * 1_000_000;
+        }
+        let Some(span) = self.span(second) else {
+            return u64::MAX;
+        };
+        self.running.store(span.packed(), Ordering::Relaxed);
+        span.end * 1_000_000
+    }
+
+    /// The period that contains `second`.
+    fn span(&self, second: u64) -> Option<Span> {
+        let now = jiff::Timestamp::from_second(i64::try_from(second).ok()?).ok()?;
+        let mut first = self
+            .period
+            .first_day(now.to_zoned(self.zone.clone()).date())?;
+        let mut start = self.begin(first)?;
+        if second < start {
+            // Clocks that are set forward across midnight leave out the beginning of a day.
+            let before = self.period.first_day(first.yesterday().ok()?)?;
+            return Some(Span {
+                start: self.begin(before)?,
+                end: start,
+            });
+        }
+        loop {
+            first = self.period.next(first)?;
+            let end = self.begin(first)?;
+            if second < end {
+                return Some(Span { start, end });
+            }
+            // Clocks that are set back across midnight repeat the end of a day that has ended.
+            start = end;
+        }
+    }
+
+    /// The first second of a day; 0 if it is before the epoch.
+    fn begin(&self, date: Date) -> Option<u64> {
+        let start: Zoned = date.to_zoned(self.zone.clone()).ok()?;
+        Some(u64::try_from(start.timestamp().as_second()).unwrap_or(0))
+    }
+}
+
+/// The same periods: what is kept of them makes no difference.
+impl PartialEq for Calendar {
+    fn eq(&self, other: &Self) -> bool {
+        (self.period, &self.zone) == (other.period, &other.zone)
+    }
+}
+
+impl Eq for Calendar {}
+
+impl Span {
+    /// Bits for the length: more than a year of seconds. The end has the other 38, up to the year 10680.
+    const LENGTH_BITS: u32 = 26;
+
+    /// One word, so that both ends are kept and read at once.
+    fn packed(self) -> u64 {
+        self.end << Self::LENGTH_BITS | (self.end - self.start)
+    }
+
+    fn unpacked(word: u64) -> Self {
+        let end = word >> Self::LENGTH_BITS;
+        let length = word & ((1 << Self::LENGTH_BITS) - 1);
+        Self {
+            start: end - length,
+            end,
+        }
+    }
+
+    fn contains(self, second: u64) -> bool {
+        (self.start..self.end).contains(&second)
+    }
+}
+
+#[cfg(test)]
+mod tests;
