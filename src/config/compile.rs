@@ -1,6 +1,7 @@
 //! From what the user wrote to what the layers below run: a file a section. What cannot be known
 //! from the text alone, because it stands in another file, is found wrong here.
 
+mod algorithms;
 mod policies;
 mod routes;
 mod server;

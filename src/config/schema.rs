@@ -21,7 +21,9 @@ pub use admin::{AccessLog, AccessLogFormat, Admin, Shutdown};
 pub use client::{BodySize, Client, ClientIp, ClientIpHeader, ClientTimeouts, HeadSize};
 pub use json::json_schema;
 pub use listener::{Certificate, Listener, Protocol, Tls, TlsVersion};
-pub use policy::{AlgorithmName, Key, Limit, MaxKeys, OldestWindow, OnFull, Policy, WindowStart};
+pub use policy::{
+    AlgorithmName, DayOfMonth, Key, Limit, MaxKeys, OldestWindow, OnFull, Policy, WindowStart,
+};
 pub use responses::{Action, BodyFormat, HeaderStyle, OnLimit, Responses};
 pub use route::{Match, RequestChanges, Route, TrailingSlash};
 pub use store::{MemoryStore, Store, StoreSize};

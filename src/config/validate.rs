@@ -1,6 +1,7 @@
 //! What types cannot say: names that refer to something, settings that fit together, nothing
 //! twice. Every check adds what it finds and goes on.
 
+mod algorithms;
 mod answers;
 mod limits;
 mod listeners;

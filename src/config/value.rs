@@ -10,8 +10,10 @@ mod name;
 mod number;
 mod path;
 mod quota;
+mod refill;
 mod size;
 mod text;
+mod time_zone;
 mod url;
 
 use std::borrow::Cow;
@@ -25,9 +27,11 @@ pub use key_part::{KeyPart, OnMissingKey};
 pub use name::Name;
 pub use number::{Flag, Whole, Workers};
 pub use path::{PathPattern, PathPrefix, Segment};
-pub use quota::Quota;
+pub use quota::{CalendarUnit, Quota};
+pub use refill::Refill;
 pub use size::Size;
 pub use text::{FilePath, LogPath, Text, WebUrl};
+pub use time_zone::TimeZone;
 pub use url::{OriginUrl, Scheme, UpstreamRef};
 
 /// Why a text is not the value that it should be.

@@ -4,20 +4,14 @@ use std::collections::HashMap;
 
 use http::StatusCode;
 
+use super::algorithms::algorithm;
 use crate::config::diagnostic::Code;
+use crate::config::document::NodeId;
 use crate::config::finding::Finding;
-use crate::config::schema::{
-    self, AlgorithmName, BodyFormat, OldestWindow, OnLimit, Policy, WindowStart,
-};
-use crate::limiter::{
-    Algorithm, FixedWindow, Gcra, Oldest, Quota, QuotaError, SlidingWindow, Start,
-};
+use crate::config::schema::{self, BodyFormat, OnLimit, Policy};
 use crate::proxy::snapshot::PolicySpec;
 use crate::proxy::{Format, Formats, RejectSpec};
 use crate::store;
-
-/// A week, in seconds: such a window starts on Mondays.
-const WEEK: u64 = 7 * 24 * 60 * 60;
 
 /// Every policy of a configuration. A limit in place is a policy of its own, called after its route
 /// and its place there.
@@ -65,7 +59,7 @@ impl<'a> Policies<'a> {
             Ok(algorithm) => self.specs.push(PolicySpec {
                 name,
                 key: key_text(policy),
-                quota: policy.quota.value.to_string(),
+                quota: quota_text(policy),
                 algorithm,
                 max_keys: policy.max_keys.as_ref().map(|keys| keys.get() as usize),
                 on_full: match policy.on_full.value {
@@ -75,10 +69,10 @@ impl<'a> Policies<'a> {
                 reject: reject(&policy.on_limit, &self.config.responses.on_limit),
             }),
             Err(error) => {
-                let node = policy
-                    .burst
-                    .as_ref()
-                    .map_or(policy.quota.node, |burst| burst.node);
+                let burst = policy.burst.as_ref().map(|burst| burst.node);
+                let refill = policy.refill.as_ref().map(|refill| refill.node);
+                let quota = policy.quota.as_ref().map(|quota| quota.node);
+                let node = burst.or(refill).or(quota).unwrap_or(NodeId::ABSENT);
                 self.findings
                     .push(Finding::error(node, Code::InvalidValue, error.to_string()));
             }
@@ -99,34 +93,15 @@ fn key_text(policy: &Policy) -> String {
     format!("{} or {}", parts.join(", "), policy.on_missing_key.value)
 }
 
-fn algorithm(policy: &Policy) -> Result<Algorithm, QuotaError> {
-    let quota = Quota::new(policy.quota.limit(), policy.quota.window())?;
-    let burst = policy
-        .burst
-        .as_ref()
-        .map_or(quota.limit(), |burst| burst.get());
-    Ok(match policy.algorithm.value {
-        AlgorithmName::Gcra => Algorithm::Gcra(Gcra::new(quota, burst)?),
-        AlgorithmName::TokenBucket => Algorithm::TokenBucket(Gcra::new(quota, burst)?),
-        AlgorithmName::FixedWindow => {
-            let start = match policy.start.as_ref().map(|start| start.value) {
-                Some(WindowStart::FirstRequest) => Start::FirstRequest,
-                Some(WindowStart::Clock) | None if quota.window().as_secs() == WEEK => {
-                    Start::MONDAY
-                }
-                Some(WindowStart::Clock) | None => Start::EPOCH,
-            };
-            Algorithm::FixedWindow(FixedWindow::new(quota, start))
+/// The quota as it is written, or what stands in its place.
+fn quota_text(policy: &Policy) -> String {
+    match (&policy.quota, &policy.capacity, &policy.refill) {
+        (Some(quota), ..) => quota.value.to_string(),
+        (None, Some(capacity), Some(refill)) => {
+            format!("{}, {}", capacity.get(), refill.value)
         }
-        AlgorithmName::SlidingWindow => {
-            let oldest = match policy.oldest.as_ref().map(|oldest| oldest.value) {
-                Some(OldestWindow::Weighted) | None => Oldest::Weighted,
-                Some(OldestWindow::Whole) => Oldest::Whole,
-                Some(OldestWindow::Ignored) => Oldest::Ignored,
-            };
-            Algorithm::SlidingWindow(SlidingWindow::new(quota, oldest))
-        }
-    })
+        _ => String::new(),
+    }
 }
 
 /// What the policy says of its refusals, and what all say where it says nothing.

@@ -5,11 +5,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{OnLimit, Units};
 use crate::config::located::Located;
-use crate::config::value::{KeyPart, Name, OnMissingKey, Quota, Whole};
+use crate::config::value::{KeyPart, Name, OnMissingKey, Quota, Refill, TimeZone, Whole};
 
 /// A policy under its name in `policies`, or a limit in place.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("anyOf" = [{ "required": ["quota"] }, { "required": ["capacity", "refill"] }]))]
 pub struct Policy {
     /// What tells buckets apart: a part of the request, or a list of parts. `client_ip` unless
     /// given.
@@ -23,16 +24,34 @@ pub struct Policy {
     /// How units are counted.
     #[serde(default)]
     pub algorithm: Located<AlgorithmName>,
-    /// Units per window: up to 4294967295, per `1ms` to `366d`; 0 refuses always.
-    pub quota: Located<Quota>,
+    /// Units per window: up to 4294967295, per `1ms` to `366d`, or per `1mo` or `1y`; 0 refuses always.
+    /// Needed unless `capacity` and `refill` are given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<Located<Quota>>,
     /// Units that can be taken at once, 1 to 4294967295; as many as the quota has unless given.
     /// For `gcra` and `token_bucket` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<Located<Units>>,
-    /// When a window starts: with the clock (`clock`, the default), or with the first request
-    /// after the last window (`first_request`). For `fixed_window` only.
+    /// Tokens in a full bucket, 1 to 4294967295. For `token_bucket` with a `refill`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<Located<Units>>,
+    /// Tokens that come back at once, and how often, from the instant at which the bucket stopped
+    /// being full: `1 per 10ms`. For `token_bucket` with a `capacity`, in place of a `quota`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refill: Option<Located<Refill>>,
+    /// When a window starts: with the clock (`clock`, the default), with the clock but at another
+    /// time for each key (`staggered`), or with the first request after the last window
+    /// (`first_request`). For `fixed_window` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<Located<WindowStart>>,
+    /// Where days, weeks, months and years begin: the IANA name of a time zone, `UTC` unless given.
+    /// For a `fixed_window` of `1d`, `1w`, `1mo` or `1y` that starts with the clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_zone: Option<Located<TimeZone>>,
+    /// The day on which months begin, 1 to 31 (the last one of shorter months); 1 unless given.
+    /// For a `fixed_window` of `1mo` that starts with the clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub anchor: Option<Located<DayOfMonth>>,
     /// How the window before the current one counts in a sliding window; for `sliding_window` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest: Option<Located<OldestWindow>>,
@@ -54,6 +73,9 @@ pub struct Policy {
 
 /// 2^10 to 2^30.
 pub type MaxKeys = Whole<1024, 1_073_741_824>;
+
+/// A day of the month.
+pub type DayOfMonth = Whole<1, 31>;
 
 /// The parts of a key, in order; one at least.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -96,7 +118,7 @@ pub enum AlgorithmName {
     /// Evenly spaced, with a burst (generic cell rate algorithm).
     #[default]
     Gcra,
-    /// Tokens that come back one by one.
+    /// Tokens that come back one by one, or so many at regular intervals.
     TokenBucket,
     /// So many in each window; all come back at once.
     FixedWindow,
@@ -108,9 +130,11 @@ pub enum AlgorithmName {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WindowStart {
-    /// With the clock, the same for all keys, in UTC.
+    /// With the clock, the same for all keys.
     #[default]
     Clock,
+    /// With the clock, but at another time for each key.
+    Staggered,
     /// With the first request of a key after its last window.
     FirstRequest,
 }

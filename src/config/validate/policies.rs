@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 
-use super::{answers, report_repeated};
+use super::{algorithms, answers, report_repeated};
 use crate::config::diagnostic::Code;
 use crate::config::document::NodeId;
 use crate::config::finding::{Finding, Findings};
 use crate::config::located::Located;
-use crate::config::schema::{AlgorithmName, Config, Limit, Policy};
+use crate::config::schema::{Config, Limit, Policy};
 use crate::config::value::KeyPart;
 
 pub(super) fn check(config: &Config, findings: &Findings<'_>) {
@@ -35,8 +35,7 @@ pub(super) fn check(config: &Config, findings: &Findings<'_>) {
 
 fn check_policy(policy: &Policy, node: NodeId, config: &Config, findings: &Findings<'_>) {
     check_key(policy, findings);
-    check_algorithm(policy, findings);
-    check_amounts(policy, node, findings);
+    algorithms::check(policy, node, findings);
     answers::check_policy(&policy.on_limit, &config.responses.on_limit, findings);
 }
 
@@ -67,82 +66,6 @@ fn always_there(part: &KeyPart) -> bool {
         part,
         KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_) | KeyPart::Capture(_)
     )
-}
-
-fn check_algorithm(policy: &Policy, findings: &Findings<'_>) {
-    let algorithm = policy.algorithm.value;
-    let has_burst = matches!(algorithm, AlgorithmName::Gcra | AlgorithmName::TokenBucket);
-    if let Some(burst) = policy.burst.as_ref().filter(|_| !has_burst) {
-        let finding = Finding::error(
-            burst.node,
-            Code::NoEffect,
-            "a window has no burst: it holds the quota and no more",
-        );
-        findings.add(
-            finding
-                .help("raise the quota, or use `gcra` or `token_bucket`")
-                .related(policy.algorithm.node, "the algorithm"),
-        );
-    }
-    if let Some(start) = policy
-        .start
-        .as_ref()
-        .filter(|_| algorithm != AlgorithmName::FixedWindow)
-    {
-        let finding = Finding::error(
-            start.node,
-            Code::NoEffect,
-            "only a fixed window has a start",
-        );
-        findings.add(finding.help("remove `start`, or use `algorithm: fixed_window`"));
-    }
-    if let Some(oldest) = policy
-        .oldest
-        .as_ref()
-        .filter(|_| algorithm != AlgorithmName::SlidingWindow)
-    {
-        let finding = Finding::error(
-            oldest.node,
-            Code::NoEffect,
-            "only a sliding window counts an older one",
-        );
-        findings.add(finding.help("remove `oldest`, or use `algorithm: sliding_window`"));
-    }
-}
-
-/// A cost above what the quota can ever hold is refused for ever.
-fn check_amounts(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
-    let limit = policy.quota.limit();
-    let burst = policy.burst.as_ref();
-    if let Some(burst) = burst.filter(|_| limit == 0) {
-        let finding = Finding::error(
-            burst.node,
-            Code::Conflict,
-            "a quota of 0 refuses always, and has no burst",
-        );
-        return findings.add(
-            finding
-                .help("remove `burst`")
-                .related(policy.quota.node, "the quota"),
-        );
-    }
-    let (capacity, holder) = match burst {
-        Some(burst) => (burst.get(), burst.node),
-        None => (limit, policy.quota.node),
-    };
-    let cost = policy.cost.get();
-    if limit > 0 && cost > capacity {
-        let message =
-            format!("a cost of {cost} can never be paid: the bucket holds {capacity} at most");
-        let at = if policy.cost.node == NodeId::ABSENT {
-            node
-        } else {
-            policy.cost.node
-        };
-        let finding = Finding::error(at, Code::Conflict, message)
-            .help("lower the cost, or raise the quota or its burst");
-        findings.add(finding.related(holder, "what it holds"));
-    }
 }
 
 /// The captures that a policy's key and its fallback refer to.

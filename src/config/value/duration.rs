@@ -139,7 +139,7 @@ fn unknown_unit(text: &str, unit: &str) -> Wrong {
         ),
         "mo" | "y" => wrong(
             format!("`{text}`: months and years differ in length"),
-            "calendar periods are not available yet; use days, as in `30d`",
+            "use days, as in `30d`",
         ),
         _ if UNITS.iter().any(|&(name, _)| name == unit) => wrong(
             format!("`{text}` has its units out of order"),

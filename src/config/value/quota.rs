@@ -1,4 +1,4 @@
-//! Quotas: how many units per window, as in `100/1m`.
+//! Quotas: how many units per window, as in `100/1m` and `3/1mo`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,7 +16,41 @@ const MIN_WINDOW: u64 = 1_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
     limit: u32,
-    window_micros: u64,
+    window: Window,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Window {
+    Micros(u64),
+    Calendar(CalendarUnit),
+}
+
+/// A window that the calendar has as well: one of these units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CalendarUnit {
+    /// `1d`: else 24 hours.
+    Day,
+    /// `1w`: else 7 days.
+    Week,
+    /// `1mo`, which has no length of its own.
+    Month,
+    /// `1y`, which has no length of its own.
+    Year,
+}
+
+impl CalendarUnit {
+    /// Every unit, with its symbol and its length: of months and years the longest.
+    const ALL: [(Self, &'static str, u64); 4] = [
+        (Self::Day, "d", 86_400_000_000),
+        (Self::Week, "w", 7 * 86_400_000_000),
+        (Self::Month, "mo", 31 * 86_400_000_000),
+        (Self::Year, "y", 366 * 86_400_000_000),
+    ];
+
+    /// Whether a window of one unit lasts equally long always, leaving aside changes of the clock.
+    pub const fn has_length(self) -> bool {
+        matches!(self, Self::Day | Self::Week)
+    }
 }
 
 impl Quota {
@@ -25,9 +59,38 @@ impl Quota {
         self.limit
     }
 
-    /// The window, in whole microseconds.
-    pub const fn window(self) -> Duration {
-        Duration::from_micros(self.window_micros)
+    /// The window, in whole microseconds: of a month or a year the longest.
+    pub fn window(self) -> Duration {
+        Duration::from_micros(self.window_micros())
+    }
+
+    /// The unit of the calendar that the window is.
+    pub const fn calendar(self) -> Option<CalendarUnit> {
+        match self.window {
+            Window::Calendar(unit) => Some(unit),
+            Window::Micros(_) => None,
+        }
+    }
+
+    /// The window as a duration, which must not read like a day or a week of the calendar.
+    fn span(self) -> String {
+        let micros = self.window_micros();
+        let [(_, _, day), (_, _, week), ..] = CalendarUnit::ALL;
+        match micros {
+            _ if micros == day => "24h".to_owned(),
+            _ if micros == week => "7d".to_owned(),
+            _ => show(micros),
+        }
+    }
+
+    fn window_micros(self) -> u64 {
+        match self.window {
+            Window::Micros(micros) => micros,
+            Window::Calendar(unit) => {
+                let known = CalendarUnit::ALL.iter().find(|(known, ..)| *known == unit);
+                known.map_or(MAX_WINDOW, |(_, _, micros)| *micros)
+            }
+        }
     }
 }
 
@@ -36,28 +99,35 @@ impl Default for Quota {
     fn default() -> Self {
         Self {
             limit: 1,
-            window_micros: 1_000_000,
+            window: Window::Micros(1_000_000),
         }
     }
 }
 
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.limit, show(self.window_micros))
+        let unit = CalendarUnit::ALL
+            .iter()
+            .find(|(unit, ..)| Some(*unit) == self.calendar());
+        match unit {
+            Some((_, symbol, _)) => write!(f, "{}/1{symbol}", self.limit),
+            None => write!(f, "{}/{}", self.limit, self.span()),
+        }
     }
 }
 
 text_value!(Quota);
 
 impl TextValue for Quota {
-    const PATTERN: &'static str = "[0-9]+/([0-9]+(us|ms|s|m|h|d|w))+|[0-9]+/(us|ms|s|m|h|d|w)";
+    const PATTERN: &'static str =
+        "[0-9]+/([0-9]+(us|ms|s|m|h|d|w))+|[0-9]+/(us|ms|s|m|h|d|w)|[0-9]+/1?(mo|y)";
 
     fn name() -> Cow<'static, str> {
         "Quota".into()
     }
 
     fn expected() -> Cow<'static, str> {
-        "a quota: units per window, as in `10/s`, `100/1m`, `5000/1h`".into()
+        "a quota: units per window, as in `10/s`, `100/1m`, `5000/1h`, `3/1mo`".into()
     }
 
     fn parse(text: &str) -> Result<Self, Wrong> {
@@ -73,12 +143,12 @@ impl TextValue for Quota {
         };
         Ok(Self {
             limit: parse_limit(text, limit)?,
-            window_micros: parse_window(text, window)?,
+            window: parse_window(text, window)?,
         })
     }
 }
 
-fn parse_limit(text: &str, limit: &str) -> Result<u32, Wrong> {
+pub(super) fn parse_limit(text: &str, limit: &str) -> Result<u32, Wrong> {
     if limit.is_empty() || !limit.bytes().all(|b| b.is_ascii_digit()) {
         return Err(wrong(
             format!("`{text}` does not start with a whole number"),
@@ -93,7 +163,27 @@ fn parse_limit(text: &str, limit: &str) -> Result<u32, Wrong> {
     })
 }
 
-fn parse_window(text: &str, window: &str) -> Result<u64, Wrong> {
+fn parse_window(text: &str, window: &str) -> Result<Window, Wrong> {
+    let number_end = window.len()
+        - window
+            .trim_start_matches(|c: char| c.is_ascii_digit())
+            .len();
+    let (number, symbol) = window.split_at(number_end);
+    let unit = CalendarUnit::ALL
+        .iter()
+        .find(|(_, known, _)| *known == symbol);
+    match (number, unit) {
+        ("" | "1", Some((unit, ..))) => Ok(Window::Calendar(*unit)),
+        (_, Some((unit, ..))) if !unit.has_length() => Err(wrong(
+            format!("`{window}`: months and years differ in length"),
+            format!("a quota is for one of them, `1{symbol}`, or for days, as in `30d`"),
+        )),
+        _ => parse_span(text, window).map(Window::Micros),
+    }
+}
+
+/// The microseconds of a window that has a length.
+pub(super) fn parse_span(text: &str, window: &str) -> Result<u64, Wrong> {
     let lone_unit = !window.is_empty() && window.bytes().all(|b| b.is_ascii_alphabetic());
     let micros = match (lone_unit, window) {
         (true, "sec" | "second") => return Err(window_unit(text, window, "s")),
@@ -125,7 +215,7 @@ mod tests {
 
     fn read(text: &str) -> Result<(u32, u64), String> {
         Quota::parse(text)
-            .map(|quota| (quota.limit, quota.window_micros))
+            .map(|quota| (quota.limit, quota.window_micros()))
             .map_err(|(message, _)| message)
     }
 
@@ -139,6 +229,26 @@ mod tests {
     }
 
     #[test]
+    fn one_day_week_month_or_year_is_of_the_calendar() {
+        for (text, unit) in [
+            ("1/d", Some(CalendarUnit::Day)),
+            ("1/1w", Some(CalendarUnit::Week)),
+            ("1/mo", Some(CalendarUnit::Month)),
+            ("1/1y", Some(CalendarUnit::Year)),
+            ("1/24h", None),
+            ("1/7d", None),
+        ] {
+            assert_eq!(Quota::parse(text).map(Quota::calendar), Ok(unit), "{text}");
+        }
+        for text in ["5/1d", "5/1w", "5/1mo", "5/1y", "5/2d"] {
+            assert_eq!(Quota::parse(text).unwrap().to_string(), text);
+        }
+        // As people write it elsewhere.
+        assert_eq!(Quota::parse("5/24h").unwrap().to_string(), "5/24h");
+        assert_eq!(Quota::parse("5/7d").unwrap().to_string(), "5/7d");
+    }
+
+    #[test]
     fn says_what_is_wrong() {
         for (text, message) in [
             ("100", "`100` has no window"),
@@ -147,7 +257,8 @@ mod tests {
             ("1.5/s", "`1.5/s` does not start with a whole number"),
             ("4294967296/s", "`4294967296/s` is more than 4294967295"),
             ("100/min", "`100/min` has an unknown unit `min`"),
-            ("3/1mo", "`1mo`: months and years differ in length"),
+            ("3/2mo", "`2mo`: months and years differ in length"),
+            ("3/1y1d", "`1y1d`: months and years differ in length"),
             ("3/0s", "the window of `3/0s` is out of bounds"),
             ("3/53w", "the window of `3/53w` is out of bounds"),
         ] {

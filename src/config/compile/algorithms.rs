@@ -1,0 +1,73 @@
+//! From the settings of a policy to its algorithm.
+
+use std::sync::Arc;
+
+use jiff::tz::TimeZone;
+
+use crate::config::schema::{AlgorithmName, OldestWindow, Policy, WindowStart};
+use crate::config::value::{self, CalendarUnit};
+use crate::limiter::{
+    Algorithm, Calendar, FixedWindow, Gcra, IntervalRefill, Oldest, Period, Quota, QuotaError,
+    SlidingWindow, Start,
+};
+
+/// What decides for a policy that has been checked.
+pub(super) fn algorithm(policy: &Policy) -> Result<Algorithm, QuotaError> {
+    if let (Some(capacity), Some(refill)) = (&policy.capacity, &policy.refill) {
+        let refill = IntervalRefill::new(capacity.get(), refill.amount(), refill.interval())?;
+        return Ok(Algorithm::IntervalRefill(refill));
+    }
+    let written = policy.quota.as_ref().map(|quota| quota.value);
+    let written = written.unwrap_or_default();
+    let quota = Quota::new(written.limit(), written.window())?;
+    let burst = policy
+        .burst
+        .as_ref()
+        .map_or(quota.limit(), |burst| burst.get());
+    Ok(match policy.algorithm.value {
+        AlgorithmName::Gcra => Algorithm::Gcra(Gcra::new(quota, burst)?),
+        AlgorithmName::TokenBucket => Algorithm::TokenBucket(Gcra::new(quota, burst)?),
+        AlgorithmName::FixedWindow => Algorithm::FixedWindow(fixed_window(policy, written, quota)),
+        AlgorithmName::SlidingWindow => {
+            Algorithm::SlidingWindow(SlidingWindow::new(quota, oldest(policy)))
+        }
+    })
+}
+
+fn fixed_window(policy: &Policy, written: value::Quota, quota: Quota) -> FixedWindow {
+    let start = match policy.start.as_ref().map(|start| start.value) {
+        Some(WindowStart::FirstRequest) => Start::FirstRequest,
+        Some(WindowStart::Staggered) => Start::Staggered,
+        Some(WindowStart::Clock) | None => match written.calendar() {
+            None => Start::EPOCH,
+            Some(unit) => return calendar_window(policy, unit, quota),
+        },
+    };
+    FixedWindow::new(quota, start)
+}
+
+/// In UTC days and weeks are as regular as hours.
+fn calendar_window(policy: &Policy, unit: CalendarUnit, quota: Quota) -> FixedWindow {
+    let zone = policy.time_zone.as_ref().map(|zone| zone.value.clone());
+    let zone = zone.unwrap_or_default().get().clone();
+    let utc = zone == TimeZone::UTC;
+    let period = match unit {
+        CalendarUnit::Day if utc => return FixedWindow::new(quota, Start::EPOCH),
+        CalendarUnit::Week if utc => return FixedWindow::new(quota, Start::MONDAY),
+        CalendarUnit::Day => Period::Day,
+        CalendarUnit::Week => Period::Week,
+        CalendarUnit::Month => Period::Month {
+            anchor: policy.anchor.as_ref().map_or(1, |day| day.get() as i8),
+        },
+        CalendarUnit::Year => Period::Year,
+    };
+    FixedWindow::calendar(quota.limit(), Arc::new(Calendar::new(period, zone)))
+}
+
+fn oldest(policy: &Policy) -> Oldest {
+    match policy.oldest.as_ref().map(|oldest| oldest.value) {
+        Some(OldestWindow::Weighted) | None => Oldest::Weighted,
+        Some(OldestWindow::Whole) => Oldest::Whole,
+        Some(OldestWindow::Ignored) => Oldest::Ignored,
+    }
+}

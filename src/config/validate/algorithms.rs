@@ -1,0 +1,163 @@
+//! What an algorithm is told: which settings it has, which go together, and whether the amounts fit.
+
+use crate::config::diagnostic::Code;
+use crate::config::document::NodeId;
+use crate::config::finding::{Finding, Findings};
+use crate::config::located::Located;
+use crate::config::schema::{AlgorithmName, Policy, WindowStart};
+use crate::config::value::CalendarUnit;
+
+/// A setting that only some algorithms have.
+struct Setting {
+    node: Option<NodeId>,
+    algorithms: &'static [AlgorithmName],
+    message: &'static str,
+    help: &'static str,
+}
+
+pub(super) fn check(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
+    check_settings(policy, findings);
+    check_refill(policy, node, findings);
+    check_calendar(policy, findings);
+    check_amounts(policy, node, findings);
+}
+
+fn node_of<T>(value: &Option<Located<T>>) -> Option<NodeId> {
+    value.as_ref().map(|value| value.node)
+}
+
+fn settings(policy: &Policy) -> [Setting; 5] {
+    use AlgorithmName::{FixedWindow, Gcra, SlidingWindow, TokenBucket};
+    [
+        Setting {
+            node: node_of(&policy.burst),
+            algorithms: &[Gcra, TokenBucket],
+            message: "a window has no burst: it holds the quota and no more",
+            help: "raise the quota, or use `gcra` or `token_bucket`",
+        },
+        Setting {
+            node: node_of(&policy.capacity),
+            algorithms: &[TokenBucket],
+            message: "only a token bucket has a capacity",
+            help: "use `quota` and `burst`, or `algorithm: token_bucket`",
+        },
+        Setting {
+            node: node_of(&policy.refill),
+            algorithms: &[TokenBucket],
+            message: "only a token bucket is refilled",
+            help: "use `quota`, or `algorithm: token_bucket`",
+        },
+        Setting {
+            node: node_of(&policy.start),
+            algorithms: &[FixedWindow],
+            message: "only a fixed window has a start",
+            help: "remove `start`, or use `algorithm: fixed_window`",
+        },
+        Setting {
+            node: node_of(&policy.oldest),
+            algorithms: &[SlidingWindow],
+            message: "only a sliding window counts an older one",
+            help: "remove `oldest`, or use `algorithm: sliding_window`",
+        },
+    ]
+}
+
+fn check_settings(policy: &Policy, findings: &Findings<'_>) {
+    let algorithm = &policy.algorithm;
+    for setting in settings(policy) {
+        let misplaced = |_: &NodeId| !setting.algorithms.contains(&algorithm.value);
+        if let Some(node) = setting.node.filter(misplaced) {
+            let finding = Finding::error(node, Code::NoEffect, setting.message).help(setting.help);
+            findings.add(finding.related(algorithm.node, "the algorithm"));
+        }
+    }
+}
+
+/// A bucket is described by a quota, or by its capacity and refill.
+fn check_refill(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
+    let (capacity, refill) = (node_of(&policy.capacity), node_of(&policy.refill));
+    let missing = match (&policy.quota, capacity, refill) {
+        (Some(quota), Some(other), _) | (Some(quota), None, Some(other)) => {
+            let message = "a quota says what `capacity` and `refill` say";
+            let finding = Finding::error(other, Code::Conflict, message)
+                .help("use `quota` and `burst`, or `capacity` and `refill`");
+            return findings.add(finding.related(quota.node, "the quota"));
+        }
+        (None, Some(_), Some(_)) => {
+            if let Some(burst) = node_of(&policy.burst) {
+                let message = "the capacity is all that can be taken at once";
+                let finding = Finding::error(burst, Code::Conflict, message);
+                findings.add(finding.help("remove `burst`, and raise `capacity`"));
+            }
+            return;
+        }
+        (Some(_), None, None) => return,
+        (None, None, None) => "quota",
+        (None, Some(_), None) => "refill",
+        (None, None, Some(_)) => "capacity",
+    };
+    let help = match missing {
+        "quota" => "say how many in which time: `quota: 100/1m`",
+        "refill" => "say how many tokens come back how often: `refill: 1 per 10ms`",
+        _ => "say how many tokens there are: `capacity: 500`",
+    };
+    let message = format!("the key `{missing}` is missing");
+    findings.add(Finding::error(node, Code::MissingKey, message).help(help));
+}
+
+/// Only fixed windows that start with the clock follow the calendar.
+fn check_calendar(policy: &Policy, findings: &Findings<'_>) {
+    let Some(quota) = &policy.quota else { return };
+    let fixed = policy.algorithm.value == AlgorithmName::FixedWindow;
+    let start = policy.start.as_ref().map(|start| start.value);
+    let by_clock = matches!(start, None | Some(WindowStart::Clock));
+    let unit = quota.calendar();
+    if unit.is_some_and(|unit| !unit.has_length()) && !(fixed && by_clock) {
+        let message =
+            "only a fixed window that starts with the clock is as long as a month or a year";
+        let help = "use days, as in `30d`, or `algorithm: fixed_window` and `start: clock`";
+        findings.add(Finding::error(quota.node, Code::Conflict, message).help(help));
+    }
+    let followed = unit.filter(|_| fixed && by_clock);
+    if let Some(zone) = policy.time_zone.as_ref().filter(|_| followed.is_none()) {
+        let message = "only days, weeks, months and years of a fixed window begin by a time zone";
+        let help = "remove `time_zone`, or use `algorithm: fixed_window`, `start: clock`, and a quota for `1d`, `1w`, `1mo` or `1y`";
+        findings.add(Finding::error(zone.node, Code::NoEffect, message).help(help));
+    }
+    let month = followed == Some(CalendarUnit::Month);
+    if let Some(anchor) = policy.anchor.as_ref().filter(|_| !month) {
+        let message = "only the months of a fixed window begin on a day of your choice";
+        let help = "remove `anchor`, or use a quota for `1mo`";
+        findings.add(Finding::error(anchor.node, Code::NoEffect, message).help(help));
+    }
+}
+
+/// A cost above what the bucket can ever hold is refused for ever.
+fn check_amounts(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
+    let quota = policy
+        .quota
+        .as_ref()
+        .map(|quota| (quota.limit(), quota.node));
+    if let (Some((0, quota)), Some(burst)) = (quota, &policy.burst) {
+        let message = "a quota of 0 refuses always, and has no burst";
+        let finding = Finding::error(burst.node, Code::Conflict, message).help("remove `burst`");
+        return findings.add(finding.related(quota, "the quota"));
+    }
+    let most = policy.burst.as_ref().or(policy.capacity.as_ref());
+    let Some((capacity, holder)) = most.map(|most| (most.get(), most.node)).or(quota) else {
+        return;
+    };
+    let cost = policy.cost.get();
+    if capacity > 0 && cost > capacity {
+        let message =
+            format!("a cost of {cost} can never be paid: the bucket holds {capacity} at most");
+        let at = if policy.cost.node == NodeId::ABSENT {
+            node
+        } else {
+            policy.cost.node
+        };
+        let finding = Finding::error(at, Code::Conflict, message)
+            .help("lower the cost, or raise the quota or its burst");
+        findings.add(finding.related(holder, "what it holds"));
+    }
+}

@@ -1,0 +1,95 @@
+//! Time zones by their IANA name, as in `Europe/Berlin`.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use jiff::tz::{self, TimeZoneDatabase};
+
+use super::{TextValue, Wrong, text_value, wrong};
+
+/// A time zone of the system's database, or of the one in this program where the system has none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimeZone {
+    name: String,
+    zone: tz::TimeZone,
+}
+
+impl TimeZone {
+    /// The zone with its rules.
+    pub fn get(&self) -> &tz::TimeZone {
+        &self.zone
+    }
+}
+
+impl Default for TimeZone {
+    fn default() -> Self {
+        Self {
+            name: "UTC".to_owned(),
+            zone: tz::TimeZone::UTC,
+        }
+    }
+}
+
+impl fmt::Display for TimeZone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+text_value!(TimeZone);
+
+impl TextValue for TimeZone {
+    const PATTERN: &'static str = "[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*";
+
+    fn name() -> Cow<'static, str> {
+        "TimeZone".into()
+    }
+
+    fn expected() -> Cow<'static, str> {
+        "the name of a time zone, as in `Europe/Berlin`, `America/New_York`, `UTC`".into()
+    }
+
+    fn parse(text: &str) -> Result<Self, Wrong> {
+        if text.eq_ignore_ascii_case("utc") {
+            return Ok(Self::default());
+        }
+        let zone = tz::db()
+            .get(text)
+            .or_else(|_| TimeZoneDatabase::bundled().get(text));
+        match zone {
+            Ok(zone) => Ok(Self {
+                name: zone.iana_name().unwrap_or(text).to_owned(),
+                zone,
+            }),
+            Err(_) => Err(wrong(
+                format!("`{text}` is no time zone"),
+                "use a name of the IANA database, with its region: `Europe/Berlin`",
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zones_are_known_by_their_name() {
+        for name in ["UTC", "Europe/Berlin", "America/Argentina/Buenos_Aires"] {
+            let zone = TimeZone::parse(name).unwrap();
+            assert_eq!(zone.to_string(), name);
+            assert!(
+                TimeZoneDatabase::bundled().get(name).is_ok(),
+                "also without a system"
+            );
+        }
+    }
+
+    #[test]
+    fn abbreviations_and_cities_are_none() {
+        for name in ["CEST", "Berlin", "", "Europe/Atlantis", "+02:00"] {
+            let read = TimeZone::parse(name).map_err(|(message, _)| message);
+            assert_eq!(read, Err(format!("`{name}` is no time zone")));
+        }
+    }
+}
