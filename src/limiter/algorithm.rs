@@ -1,12 +1,17 @@
 //! The algorithms, and the one enum through which everything else sees them.
 //!
 //! To add one: a file with the same five functions, a variant here. Its promises are checked by
-//! `algorithm/tests.rs`, which runs over all of them.
+//! `algorithm/tests.rs`, which runs over all of them. What only those have that need a ring is in
+//! `algorithm/rings.rs`.
 
 pub(super) mod fixed_window;
 pub(super) mod gcra;
 pub(super) mod interval_refill;
+mod rings;
+pub(super) mod sliding_counters;
+pub(super) mod sliding_log;
 pub(super) mod sliding_window;
+pub(super) mod weighing;
 #[cfg(test)]
 pub(super) mod tests;
 
@@ -15,7 +20,11 @@ use std::time::Duration;
 use self::fixed_window::FixedWindow;
 use self::gcra::Gcra;
 use self::interval_refill::IntervalRefill;
+pub use self::rings::Carried;
+use self::sliding_counters::SlidingCounters;
+use self::sliding_log::SlidingLog;
 use self::sliding_window::SlidingWindow;
+use super::ring::State;
 use super::{Cell, Decision, Fingerprint, Outcome, Quota};
 use crate::clock::Timestamp;
 
@@ -33,7 +42,14 @@ pub enum Algorithm {
     FixedWindow(FixedWindow),
     /// Two counts, the earlier weighted by how much of its window is still covered.
     SlidingWindow(SlidingWindow),
+    /// A count for each of many parts.
+    SlidingCounters(SlidingCounters),
+    /// The instant of each unit.
+    SlidingLog(SlidingLog),
 }
+
+/// Units with their ages in microseconds, the newest first.
+type Past = Vec<(u64, u32)>;
 
 impl Algorithm {
     /// The bucket of `key` whose cell is `cell`, if that still counts, and else a new one: what to
@@ -48,33 +64,56 @@ impl Algorithm {
     /// What a request of `cost` units is told at `now`, and the bucket after it.
     ///
     /// A cell that has expired counts as none. A cost of 0 asks without charging. A `now` earlier
-    /// than what the cell has seen never admits more than that instant would have.
-    pub fn decide(&self, cell: Cell, now: Timestamp, cost: u32) -> Decision {
+    /// than what the cell has seen never admits more than that instant would have. A bucket with a ring
+    /// is that of the decision only once the charge is recorded there ([`Algorithm::record`]).
+    pub fn decide<'a>(&self, state: impl Into<State<'a>>, now: Timestamp, cost: u32) -> Decision {
+        let state = state.into();
+        let cell = state.cell;
         match self {
             Self::Gcra(gcra) | Self::TokenBucket(gcra) => gcra.decide(cell, now, cost),
             Self::IntervalRefill(bucket) => bucket.decide(cell, now, cost),
             Self::FixedWindow(window) => window.decide(cell, now, cost),
             Self::SlidingWindow(window) => window.decide(cell, now, cost),
+            Self::SlidingCounters(window) => window.decide(state, now, cost),
+            Self::SlidingLog(log) => log.decide(state, now, cost),
         }
     }
 
     /// Whether a request of one unit would be refused at `now`.
-    pub fn refuses(&self, cell: Cell, now: Timestamp) -> bool {
-        !self.decide(cell, now, 1).is_admitted()
+    pub fn refuses<'a>(&self, state: impl Into<State<'a>>, now: Timestamp) -> bool {
+        !self.decide(state, now, 1).is_admitted()
+    }
+
+    /// When more than `remaining` can be had, which is never later than a retry; `None` for a bucket
+    /// that is whole.
+    pub fn more_at(&self, decision: &Decision, now: Timestamp) -> Option<Timestamp> {
+        if self.shape().is_some() {
+            return decision.more_at;
+        }
+        let more = decision.remaining.checked_add(1)?;
+        match self.decide(decision.cell, now, more).outcome {
+            Outcome::Refuse { retry_at } => retry_at,
+            Outcome::Admit => None,
+        }
     }
 
     /// How much of its quota the bucket has used, in a unit of the algorithm's own: only cells of
     /// equal algorithms compare. 0 when the cell has expired.
-    pub fn used(&self, cell: Cell, now: Timestamp) -> u128 {
+    pub fn used<'a>(&self, state: impl Into<State<'a>>, now: Timestamp) -> u128 {
+        let state = state.into();
+        let cell = state.cell;
         match self {
             Self::Gcra(gcra) | Self::TokenBucket(gcra) => gcra.used(cell, now),
             Self::IntervalRefill(bucket) => bucket.used(cell, now),
             Self::FixedWindow(window) => window.used(cell, now),
             Self::SlidingWindow(window) => window.used(cell, now),
+            Self::SlidingCounters(window) => window.used(state, now),
+            Self::SlidingLog(log) => log.used(state, now),
         }
     }
 
-    /// The smallest bucket that has used at least as much as each of the two, now and ever after.
+    /// The smallest bucket that has used at least as much as each of the two, now and ever after. For
+    /// algorithms without rings.
     pub fn join(&self, left: Cell, right: Cell, now: Timestamp) -> Cell {
         match (left.is_live(now), right.is_live(now)) {
             (_, false) => return left,
@@ -86,11 +125,13 @@ impl Algorithm {
             Self::IntervalRefill(bucket) => bucket.join(left, right, now),
             Self::FixedWindow(_) => FixedWindow::join(left, right),
             Self::SlidingWindow(window) => window.join(left, right, now),
+            Self::SlidingCounters(_) | Self::SlidingLog(_) => Cell::EMPTY,
         }
     }
 
     /// The bucket under these parameters that has used as many units as `cell` has under `from`'s,
-    /// but never more than the whole. Another kind of algorithm starts anew.
+    /// but never more than the whole. Another kind of algorithm starts anew. For algorithms without
+    /// rings; for all there is [`Algorithm::carry`].
     pub fn convert(&self, from: &Self, cell: Cell, now: Timestamp) -> Cell {
         if !cell.is_live(now) || self.capacity() == 0 {
             return Cell::EMPTY;
@@ -130,7 +171,11 @@ impl Algorithm {
     pub const fn capacity(&self) -> u32 {
         match self {
             Self::Gcra(gcra) | Self::TokenBucket(gcra) => gcra.burst(),
-            Self::IntervalRefill(_) | Self::FixedWindow(_) | Self::SlidingWindow(_) => self.limit(),
+            Self::IntervalRefill(_)
+            | Self::FixedWindow(_)
+            | Self::SlidingWindow(_)
+            | Self::SlidingCounters(_)
+            | Self::SlidingLog(_) => self.limit(),
         }
     }
 
@@ -140,7 +185,8 @@ impl Algorithm {
             Self::Gcra(_) => "gcra",
             Self::TokenBucket(_) | Self::IntervalRefill(_) => "token_bucket",
             Self::FixedWindow(_) => "fixed_window",
-            Self::SlidingWindow(_) => "sliding_window",
+            Self::SlidingWindow(_) | Self::SlidingCounters(_) => "sliding_window",
+            Self::SlidingLog(_) => "sliding_log",
         }
     }
 
@@ -150,6 +196,8 @@ impl Algorithm {
             Self::IntervalRefill(bucket) => bucket.quota(),
             Self::FixedWindow(window) => window.quota(),
             Self::SlidingWindow(window) => window.quota(),
+            Self::SlidingCounters(window) => window.quota(),
+            Self::SlidingLog(log) => log.quota(),
         }
     }
 }
@@ -181,6 +229,7 @@ fn refuse(cell: Cell, now: Timestamp, quota: Refused) -> Decision {
         remaining: quota.remaining,
         capacity: quota.capacity,
         reset: cell.whole_at(now),
+        more_at: None,
         cell,
     }
 }

@@ -18,6 +18,9 @@ pub struct Decision {
     pub capacity: u32,
     /// When the bucket is whole again if nothing more comes.
     pub reset: Timestamp,
+    /// When more than `remaining` can be had, where that takes a ring to see; else
+    /// [`Algorithm::more_at`](super::Algorithm::more_at) works it out when somebody asks.
+    pub more_at: Option<Timestamp>,
     /// The bucket after the charge; as it was when refused.
     pub cell: Cell,
 }
@@ -101,6 +104,7 @@ mod tests {
             remaining,
             capacity,
             reset,
+            more_at: None,
             cell,
         }
     }

@@ -23,6 +23,12 @@ pub enum QuotaError {
     /// A burst of 0 would never admit anything.
     #[error("a burst must be at least 1 unit; a quota of 0 is what refuses always")]
     BurstZero,
+    /// A log would need too much memory.
+    #[error("a log has at most 100000 units; count them in parts: `algorithm: sliding_window`")]
+    LogTooLong,
+    /// A window that cannot be cut in so many parts.
+    #[error("a window is cut in 1 to 3600 equal parts of whole microseconds")]
+    Parts,
     /// A bucket that is never refilled.
     #[error("a refill must be at least 1 unit")]
     RefillZero,

@@ -115,6 +115,7 @@ impl FixedWindow {
             remaining: limit - charged,
             capacity: limit,
             reset: cell.whole_at(now),
+            more_at: None,
             cell,
         }
     }

@@ -63,6 +63,7 @@ impl Gcra {
             remaining: div_floor(left, self.quota.window_micros()) as u32,
             capacity: self.burst,
             reset: cell.whole_at(now),
+            more_at: None,
             cell,
         }
     }

@@ -75,6 +75,7 @@ impl IntervalRefill {
             remaining: self.capacity - missing as u32,
             capacity: self.capacity,
             reset: cell.whole_at(now),
+            more_at: None,
             cell,
         }
     }

@@ -1,43 +1,21 @@
 //! The sliding window counter with one part (`precision: 1`): the previous window weighted by what
 //! is still covered of it, plus the current one.
 //!
-//! The arithmetic is that of N parts with N = 1: a part, what has elapsed of it, the oldest
-//! counter, and the others. More parts need cells that point to a ring, which are not here.
+//! More parts need cells that point to a ring: `sliding_counters`.
 
-use super::{Refused, div_ceil, div_floor, refuse};
+use super::weighing::{Oldest, Weighing};
+use super::{Past, Refused, refuse};
 use crate::clock::Timestamp;
 use crate::limiter::{Cell, Decision, Outcome, Quota};
 
 /// The parameters of a sliding window. Its parts are aligned to the Unix epoch.
 ///
-/// Cell: last charged in the part that starts at `expires - Oldest::parts * part`; `a` is the count
+/// Cell: last charged in the part that starts at `expires - Oldest::lasting * part`; `a` is the count
 /// of the part before it, `b` its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlidingWindow {
     quota: Quota,
     oldest: Oldest,
-}
-
-/// How the oldest counter, whose part the window covers only partly, counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Oldest {
-    /// In proportion to what is covered.
-    #[default]
-    Weighted,
-    /// Fully: never more than the limit in any window, but refusing up to one part early.
-    Whole,
-    /// Not at all.
-    Ignored,
-}
-
-impl Oldest {
-    /// For how many parts a unit counts, the one in which it was charged included.
-    const fn parts(self) -> u64 {
-        match self {
-            Self::Weighted | Self::Whole => 2,
-            Self::Ignored => 1,
-        }
-    }
 }
 
 /// A cell as it is seen at one instant.
@@ -66,7 +44,8 @@ impl SlidingWindow {
         if limit == 0 || cost > limit {
             return self.refuse(cell, now, &view, None);
         }
-        if self.estimate(&view) + self.units(cost) > self.units(limit) {
+        let weighing = self.weighing();
+        if self.estimate(&view) + weighing.units(cost) > weighing.units(limit) {
             return self.refuse(cell, now, &view, Some(self.retry_at(&view, cost)));
         }
         let view = View {
@@ -79,6 +58,7 @@ impl SlidingWindow {
             remaining: self.remaining(&view),
             capacity: limit,
             reset: cell.whole_at(now),
+            more_at: None,
             cell,
         }
     }
@@ -107,7 +87,9 @@ impl SlidingWindow {
     pub(super) fn convert(&self, from: &Self, cell: Cell, now: Timestamp) -> Cell {
         let view = from.view(cell, now);
         if (self.part(), self.oldest) != (from.part(), from.oldest) {
-            let used = div_ceil(from.estimate(&view), from.part());
+            let used = from
+                .weighing()
+                .used(view.oldest, view.current, view.elapsed);
             let current = used.min(u64::from(self.quota.limit())) as u32;
             return self.cell(&View {
                 current,
@@ -115,17 +97,30 @@ impl SlidingWindow {
             });
         }
         let current = view.current.min(self.quota.limit());
-        let oldest = match self.covered(view.elapsed) {
-            0 => view.oldest,
-            covered => {
-                let room = self.units(self.quota.limit() - current);
-                (room / u128::from(covered)).min(u128::from(view.oldest)) as u32
-            }
-        };
+        let oldest = self.weighing().fitting(view.oldest, current, view.elapsed);
         self.cell(&View {
             oldest,
             current,
             ..view
+        })
+    }
+
+    /// Units with their ages, the newest first; what is left of the older counter is rounded up.
+    pub(super) fn past(&self, cell: Cell, now: Timestamp) -> Past {
+        let view = self.view(cell, now);
+        let used = self
+            .weighing()
+            .used(view.oldest, view.current, view.elapsed);
+        let oldest = (used - u64::from(view.current)) as u32;
+        vec![(0, view.current), (self.part(), oldest)]
+    }
+
+    /// A cell with so many units in the part that runs.
+    pub(super) fn rebuild(&self, past: &Past, now: Timestamp) -> Cell {
+        let used: u64 = past.iter().map(|(_, units)| u64::from(*units)).sum();
+        self.cell(&View {
+            current: used.min(u64::from(self.quota.limit())) as u32,
+            ..self.view(Cell::EMPTY, now)
         })
     }
 
@@ -149,10 +144,8 @@ impl SlidingWindow {
     }
 
     fn remaining(&self, view: &View) -> u32 {
-        let left = self
-            .units(self.quota.limit())
-            .saturating_sub(self.estimate(view));
-        div_floor(left, self.part()) as u32
+        self.weighing()
+            .remaining(view.oldest, view.current, view.elapsed)
     }
 
     /// The first instant from which the counters leave room for `cost`, in this part or a later
@@ -161,7 +154,8 @@ impl SlidingWindow {
         let parts = [(view.oldest, view.current), (view.current, 0)];
         let mut start = view.start;
         for (oldest, current) in parts {
-            if let Some(elapsed) = self.first_room(oldest, u64::from(current) + u64::from(cost)) {
+            let others = u64::from(current) + u64::from(cost);
+            if let Some(elapsed) = self.weighing().first_room(oldest, others) {
                 return Timestamp::from_micros(start + elapsed);
             }
             start += self.part();
@@ -169,37 +163,10 @@ impl SlidingWindow {
         Timestamp::from_micros(start)
     }
 
-    /// How far into a part the oldest counter, shrinking, leaves room for `others`; `None` when it
-    /// does not within the part.
-    fn first_room(&self, oldest: u32, others: u64) -> Option<u64> {
-        let room = u64::from(self.quota.limit()).checked_sub(others)?;
-        if oldest == 0 {
-            return Some(0);
-        }
-        match self.oldest {
-            Oldest::Ignored => Some(0),
-            Oldest::Whole => (u64::from(oldest) <= room).then_some(0),
-            Oldest::Weighted => {
-                let room = u128::from(room) * u128::from(self.part());
-                let covered = (room / u128::from(oldest)).min(u128::from(self.part())) as u64;
-                (covered > 0).then_some(self.part() - covered)
-            }
-        }
-    }
-
     /// The estimate times the length of a part.
     fn estimate(&self, view: &View) -> u128 {
-        let oldest = u128::from(view.oldest) * u128::from(self.covered(view.elapsed));
-        oldest + self.units(view.current)
-    }
-
-    /// How much of the oldest part counts.
-    fn covered(&self, elapsed: u64) -> u64 {
-        match self.oldest {
-            Oldest::Weighted => self.part() - elapsed,
-            Oldest::Whole => self.part(),
-            Oldest::Ignored => 0,
-        }
+        self.weighing()
+            .estimate(view.oldest, view.current, view.elapsed)
     }
 
     /// The cell at `now`, or at the start of the part in which it was last charged if that is
@@ -232,7 +199,7 @@ impl SlidingWindow {
             (oldest, current) => (view.start, oldest, current),
         };
         Cell {
-            expires: from + self.oldest.parts() * self.part(),
+            expires: from + self.oldest.lasting(1) * self.part(),
             a,
             b,
         }
@@ -242,13 +209,16 @@ impl SlidingWindow {
     fn charged_part(&self, cell: Cell) -> Timestamp {
         Timestamp::from_micros(
             cell.expires
-                .saturating_sub(self.oldest.parts() * self.part()),
+                .saturating_sub(self.oldest.lasting(1) * self.part()),
         )
     }
 
-    /// `count` units times the length of a part.
-    fn units(&self, count: u32) -> u128 {
-        u128::from(count) * u128::from(self.part())
+    const fn weighing(&self) -> Weighing {
+        Weighing {
+            limit: self.quota.limit(),
+            part: self.quota.window_micros(),
+            oldest: self.oldest,
+        }
     }
 
     const fn part(&self) -> u64 {

@@ -10,7 +10,7 @@ use jiff::tz::{TimeZone, TimeZoneDatabase};
 use proptest::prelude::*;
 
 use super::*;
-use crate::limiter::{Calendar, Oldest, Period, QuotaError, Start};
+use crate::limiter::{Calendar, Oldest, Period, QuotaError, Start, Words};
 
 const LONGEST: u64 = Quota::MAX_WINDOW.as_micros() as u64;
 
@@ -22,11 +22,106 @@ fn at(micros: u64) -> Timestamp {
     Timestamp::from_micros(micros)
 }
 
+/// A bucket, with memory for its ring.
+#[derive(Debug)]
+struct Bucket {
+    cell: Cell,
+    words: Option<Words>,
+    /// The last chunk that was taken.
+    taken: u32,
+}
+
+impl Bucket {
+    fn new(algorithm: &Algorithm) -> Self {
+        let words = |shape: crate::limiter::Shape| Words::new(shape, 4 * shape.most_chunks());
+        Self {
+            cell: Cell::EMPTY,
+            words: algorithm.shape().map(words),
+            taken: 0,
+        }
+    }
+
+    /// Decides, and charges if it is admitted.
+    fn charge(&mut self, algorithm: &Algorithm, now: Timestamp, cost: u32) -> Decision {
+        let mut decision = algorithm.decide(&*self, now, cost);
+        if decision.is_admitted() && cost > 0 {
+            if let Some(words) = &self.words {
+                // A ring of which nothing counts is a new one, as in a store.
+                let cell = if self.cell.is_live(now) {
+                    self.cell
+                } else {
+                    Cell::EMPTY
+                };
+                self.taken = if cell == Cell::EMPTY { 0 } else { self.taken };
+                let before = State {
+                    cell,
+                    words: Some(words),
+                };
+                let lacks = algorithm.lacks(before, decision.cell);
+                let mut chunks =
+                    (self.taken + 1..=self.taken + lacks).inspect(|chunk| words.clear(*chunk));
+                let after = Cell {
+                    a: cell.a,
+                    ..decision.cell
+                };
+                decision.cell = algorithm.record(before, after, cost, words, &mut chunks);
+                assert_eq!(chunks.next(), None);
+                self.taken += lacks;
+            }
+            self.cell = decision.cell;
+        }
+        decision
+    }
+
+    /// A new bucket with a ring of so many chunks.
+    fn written(
+        algorithm: &Algorithm,
+        chunks: u32,
+        write: impl FnOnce(Option<&Words>, &mut dyn Iterator<Item = u32>) -> Cell,
+    ) -> Self {
+        let mut bucket = Self::new(algorithm);
+        bucket.cell = write(bucket.words.as_ref(), &mut (1..=chunks));
+        bucket.taken = chunks;
+        bucket
+    }
+
+    fn join(algorithm: &Algorithm, left: &Self, right: &Self, now: Timestamp) -> Self {
+        if algorithm.shape().is_none() {
+            return Self::written(algorithm, 0, |_, _| {
+                algorithm.join(left.cell, right.cell, now)
+            });
+        }
+        if !left.cell.is_live(now) && !right.cell.is_live(now) {
+            return Self::new(algorithm);
+        }
+        let chunks = algorithm.joined_chunks(left.into(), right.into(), now);
+        Self::written(algorithm, chunks, |words, chunks| {
+            algorithm.join_rings(left.into(), right.into(), now, words.unwrap(), chunks)
+        })
+    }
+
+    fn carry(to: &Algorithm, from: &Algorithm, bucket: &Self, now: Timestamp) -> Self {
+        let carried = to.carry(from, bucket.into(), now);
+        Self::written(to, carried.chunks(), |words, chunks| {
+            carried.write(words, chunks)
+        })
+    }
+}
+
+impl<'a> From<&'a Bucket> for State<'a> {
+    fn from(bucket: &'a Bucket) -> Self {
+        Self {
+            cell: bucket.cell,
+            words: bucket.words.as_ref(),
+        }
+    }
+}
+
 /// A bucket that requests have come to; the last of them charged it at `now`.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Charged {
     algorithm: Algorithm,
-    cell: Cell,
+    bucket: Bucket,
     now: Timestamp,
 }
 
@@ -101,6 +196,21 @@ fn refills() -> impl Strategy<Value = IntervalRefill> {
     )
 }
 
+/// Windows cut in parts, the whole within bounds.
+fn counters() -> impl Strategy<Value = SlidingCounters> {
+    let parts = prop_oneof![Just(1_u32), Just(2), Just(3), Just(7), Just(60)];
+    (units(), parts, windows(), oldest()).prop_map(|(limit, parts, part, oldest)| {
+        let window = part.min(LONGEST / u64::from(parts)) * u64::from(parts);
+        SlidingCounters::new(quota(limit, window), parts, oldest).expect("parts of a window")
+    })
+}
+
+fn logs() -> impl Strategy<Value = SlidingLog> {
+    let limits = prop_oneof![0..=4_u32, 1..=100_u32, 400..=1_000_u32];
+    (limits, windows())
+        .prop_map(|(limit, window)| SlidingLog::new(quota(limit, window)).expect("a short log"))
+}
+
 /// Any algorithm with any parameters that it takes.
 fn algorithms() -> impl Strategy<Value = Algorithm> {
     let gcra = (units(), windows(), units())
@@ -121,6 +231,8 @@ fn algorithms() -> impl Strategy<Value = Algorithm> {
         (quotas(), oldest()).prop_map(|(quota, oldest)| Algorithm::SlidingWindow(
             SlidingWindow::new(quota, oldest)
         )),
+        counters().prop_map(Algorithm::SlidingCounters),
+        logs().prop_map(Algorithm::SlidingLog),
     ]
 }
 
@@ -128,24 +240,21 @@ fn algorithms() -> impl Strategy<Value = Algorithm> {
 fn charged() -> impl Strategy<Value = Charged> {
     let arrivals = prop::collection::vec((any::<u64>(), any::<u32>()), 1..12);
     (algorithms(), 0..=LONGEST, arrivals).prop_map(|(algorithm, start, arrivals)| {
-        let mut charged = Charged {
-            algorithm: algorithm.clone(),
-            cell: Cell::EMPTY,
-            now: at(start),
-        };
-        let mut now = charged.now;
+        let mut bucket = Bucket::new(&algorithm);
+        let (mut now, mut last) = (at(start), at(start));
         for (gap, cost) in arrivals {
             now = now.saturating_add_micros(a_gap(&algorithm, gap));
-            let decision = algorithm.decide(charged.cell, now, a_cost(&algorithm, cost));
-            if decision.cell != charged.cell {
-                charged = Charged {
-                    cell: decision.cell,
-                    now,
-                    ..charged
-                };
+            let before = bucket.cell;
+            let decision = bucket.charge(&algorithm, now, a_cost(&algorithm, cost));
+            if decision.is_admitted() && bucket.cell != before {
+                last = now;
             }
         }
-        charged
+        Charged {
+            algorithm,
+            bucket,
+            now: last,
+        }
     })
 }
 
@@ -188,21 +297,21 @@ proptest! {
 
     #[test]
     fn a_refused_request_is_refused_until_its_retry_and_admitted_then(
-        bucket in charged(), gap: u64, cost: u32, seeds: [u64; 16],
+        charged in charged(), gap: u64, cost: u32, seeds: [u64; 16],
     ) {
-        let Charged { algorithm, cell, now } = bucket;
+        let Charged { algorithm, bucket, now } = charged;
         let now = now.saturating_add_micros(a_gap(&algorithm, gap));
         let cost = a_cost(&algorithm, cost);
-        let decision = algorithm.decide(cell, now, cost);
+        let decision = algorithm.decide(&bucket, now, cost);
         let possible = algorithm.limit() > 0 && cost <= algorithm.capacity();
         match decision.outcome {
             Outcome::Admit => prop_assert!(possible),
             Outcome::Refuse { retry_at: None } => prop_assert!(!possible),
             Outcome::Refuse { retry_at: Some(retry_at) } => {
                 prop_assert!(possible && retry_at > now);
-                prop_assert!(algorithm.decide(cell, retry_at, cost).is_admitted());
+                prop_assert!(algorithm.decide(&bucket, retry_at, cost).is_admitted());
                 for instant in instants(now, retry_at, &seeds) {
-                    let again = algorithm.decide(cell, instant, cost);
+                    let again = algorithm.decide(&bucket, instant, cost);
                     prop_assert_eq!(again.outcome, decision.outcome, "at {:?}", instant);
                 }
             }
@@ -210,63 +319,68 @@ proptest! {
     }
 
     #[test]
-    fn a_refusal_and_a_cost_of_nothing_leave_the_bucket_as_it_was(bucket in charged(), gap: u64, cost: u32) {
-        let Charged { algorithm, cell, now } = bucket;
+    fn a_refusal_and_a_cost_of_nothing_leave_the_bucket_as_it_was(charged in charged(), gap: u64, cost: u32) {
+        let Charged { algorithm, mut bucket, now } = charged;
         let now = now.saturating_add_micros(a_gap(&algorithm, gap));
-        let decision = algorithm.decide(cell, now, cost);
+        let cell = bucket.cell;
+        let decision = algorithm.decide(&bucket, now, a_cost(&algorithm, cost));
         if !decision.is_admitted() {
             prop_assert_eq!(decision.cell, cell);
         }
-        let asked = algorithm.decide(cell, now, 0).cell;
+        let asked = bucket.charge(&algorithm, now, 0).cell;
         prop_assert!(asked == cell || !cell.is_live(now) && asked == Cell::EMPTY);
     }
 
     #[test]
-    fn remaining_is_what_can_still_be_taken(bucket in charged(), gap: u64, cost: u32) {
-        let Charged { algorithm, cell, now } = bucket;
+    fn remaining_is_what_can_still_be_taken(charged in charged(), gap: u64, cost: u32) {
+        let Charged { algorithm, mut bucket, now } = charged;
         let now = now.saturating_add_micros(a_gap(&algorithm, gap));
-        let Decision { remaining, capacity, cell, .. } = algorithm.decide(cell, now, a_cost(&algorithm, cost));
+        let decision = bucket.charge(&algorithm, now, a_cost(&algorithm, cost));
+        let Decision { remaining, capacity, .. } = decision;
         prop_assert!(remaining <= capacity);
         prop_assert_eq!(capacity, algorithm.capacity());
-        prop_assert_eq!(algorithm.decide(cell, now, remaining).is_admitted(), capacity > 0);
+        prop_assert_eq!(algorithm.decide(&bucket, now, remaining).is_admitted(), capacity > 0);
         if let Some(more) = remaining.checked_add(1) {
-            prop_assert!(!algorithm.decide(cell, now, more).is_admitted());
+            let refused = algorithm.decide(&bucket, now, more).outcome;
+            prop_assert_eq!(refused, Outcome::Refuse { retry_at: algorithm.more_at(&decision, now) });
         }
     }
 
     #[test]
-    fn reset_is_the_first_instant_at_which_the_bucket_is_whole(bucket in charged(), cost: u32) {
-        let Charged { algorithm, cell, now } = bucket;
-        let Decision { reset, cell, .. } = algorithm.decide(cell, now, a_cost(&algorithm, cost));
+    fn reset_is_the_first_instant_at_which_the_bucket_is_whole(charged in charged(), cost: u32) {
+        let Charged { algorithm, mut bucket, now } = charged;
+        let Decision { reset, .. } = bucket.charge(&algorithm, now, a_cost(&algorithm, cost));
         if algorithm.capacity() > 0 {
-            prop_assert!(algorithm.decide(cell, reset, algorithm.capacity()).is_admitted());
+            prop_assert!(algorithm.decide(&bucket, reset, algorithm.capacity()).is_admitted());
         }
         if reset > now {
             let before = reset.saturating_sub_micros(1);
-            prop_assert!(!algorithm.decide(cell, before, algorithm.capacity()).is_admitted());
+            prop_assert!(!algorithm.decide(&bucket, before, algorithm.capacity()).is_admitted());
         }
     }
 
     #[test]
-    fn a_bucket_that_has_recovered_equals_one_that_does_not_exist(bucket in charged(), later: u64, cost: u32) {
-        let Charged { algorithm, cell, .. } = bucket;
-        let now = at(cell.expires).saturating_add_micros(a_gap(&algorithm, later));
-        let (recovered, none) = (algorithm.decide(cell, now, cost), algorithm.decide(Cell::EMPTY, now, cost));
+    fn a_bucket_that_has_recovered_equals_one_that_does_not_exist(charged in charged(), later: u64, cost: u32) {
+        let Charged { algorithm, bucket, .. } = charged;
+        let now = at(bucket.cell.expires).saturating_add_micros(a_gap(&algorithm, later));
+        let (recovered, none) = (algorithm.decide(&bucket, now, cost), algorithm.decide(Cell::EMPTY, now, cost));
         prop_assert_eq!(recovered.outcome, none.outcome);
         prop_assert_eq!((recovered.remaining, recovered.reset), (none.remaining, none.reset));
-        prop_assert_eq!(algorithm.used(cell, now), 0);
+        prop_assert_eq!(algorithm.more_at(&recovered, now), algorithm.more_at(&none, now));
+        prop_assert_eq!(algorithm.used(&bucket, now), 0);
         if none.is_admitted() && cost > 0 {
-            prop_assert_eq!(recovered.cell, none.cell);
+            let root = if algorithm.shape().is_some() { bucket.cell.a } else { none.cell.a };
+            prop_assert_eq!(recovered.cell, Cell { a: root, ..none.cell });
         }
     }
 
     #[test]
-    fn an_earlier_now_charges_what_the_present_would_or_refuses(bucket in charged(), back: u64, cost: u32) {
-        let Charged { algorithm, cell, now } = bucket;
+    fn an_earlier_now_charges_what_the_present_would_or_refuses(charged in charged(), back: u64, cost: u32) {
+        let Charged { algorithm, bucket, now } = charged;
         let cost = a_cost(&algorithm, cost);
         let earlier = now.saturating_sub_micros(a_gap(&algorithm, back));
-        let (then, present) = (algorithm.decide(cell, earlier, cost), algorithm.decide(cell, now, cost));
-        if cell.is_live(now) && then.is_admitted() {
+        let (then, present) = (algorithm.decide(&bucket, earlier, cost), algorithm.decide(&bucket, now, cost));
+        if bucket.cell.is_live(now) && then.is_admitted() {
             prop_assert!(present.is_admitted());
             prop_assert_eq!(then.cell, present.cell);
         }
@@ -274,41 +388,42 @@ proptest! {
 
     #[test]
     fn a_joined_bucket_never_admits_what_either_would_refuse(
-        bucket in charged(), costs: [u32; 3], gaps: [u64; 3],
+        charged in charged(), costs: [u32; 3], gaps: [u64; 3],
     ) {
-        let Charged { algorithm, cell: left, now } = bucket;
-        let mut right = Cell::EMPTY;
+        let Charged { algorithm, bucket: left, now } = charged;
+        let mut right = Bucket::new(&algorithm);
         let mut now = now.saturating_sub_micros(a_gap(&algorithm, gaps[0]));
         for (cost, gap) in costs.into_iter().zip(gaps) {
-            right = algorithm.decide(right, now, a_cost(&algorithm, cost)).cell;
+            right.charge(&algorithm, now, a_cost(&algorithm, cost));
             now = now.saturating_add_micros(a_gap(&algorithm, gap));
         }
-        let joined = algorithm.join(left, right, now);
-        prop_assert_eq!(algorithm.used(algorithm.join(joined, right, now), now), algorithm.used(joined, now));
+        let joined = Bucket::join(&algorithm, &left, &right, now);
+        let again = Bucket::join(&algorithm, &joined, &right, now);
+        prop_assert_eq!(algorithm.used(&again, now), algorithm.used(&joined, now));
         for gap in gaps {
             now = now.saturating_add_micros(a_gap(&algorithm, gap));
-            let remaining = |cell| algorithm.decide(cell, now, 0).remaining;
-            prop_assert!(remaining(joined) <= remaining(left).min(remaining(right)));
+            let remaining = |bucket: &Bucket| algorithm.decide(bucket, now, 0).remaining;
+            prop_assert!(remaining(&joined) <= remaining(&left).min(remaining(&right)));
         }
     }
 
     #[test]
     fn a_changed_quota_keeps_the_units_that_were_used(
-        bucket in charged(), to in algorithms(), gap: u64,
+        charged in charged(), to in algorithms(), gap: u64,
     ) {
-        let Charged { algorithm: from, cell, now } = bucket;
+        let Charged { algorithm: from, bucket, now } = charged;
         let now = now.saturating_add_micros(a_gap(&from, gap));
-        let used = from.capacity() - from.decide(cell, now, 0).remaining;
-        let converted = to.convert(&from, cell, now);
-        let remaining = to.decide(converted, now, 0).remaining;
+        let used = from.capacity() - from.decide(&bucket, now, 0).remaining;
+        let carried = Bucket::carry(&to, &from, &bucket, now);
+        let remaining = to.decide(&carried, now, 0).remaining;
         if to.kind() == from.kind() {
             prop_assert_eq!(remaining, to.capacity().saturating_sub(used));
         } else {
-            prop_assert_eq!(converted, Cell::EMPTY);
+            prop_assert_eq!(carried.cell, Cell::EMPTY);
         }
-        let same = from.convert(&from, cell, now);
+        let same = Bucket::carry(&from, &from, &bucket, now);
         for now in [now, now.saturating_add_micros(a_gap(&from, gap / 8))] {
-            let (kept, same) = (from.decide(cell, now, 0), from.decide(same, now, 0));
+            let (kept, same) = (from.decide(&bucket, now, 0), from.decide(&same, now, 0));
             prop_assert_eq!((kept.remaining, kept.reset), (same.remaining, same.reset));
         }
     }
@@ -323,6 +438,8 @@ fn a_quota_of_zero_refuses_always() {
         Algorithm::IntervalRefill(IntervalRefill::new(0, 1, Duration::from_secs(1)).unwrap()),
         Algorithm::FixedWindow(FixedWindow::new(zero, Start::EPOCH)),
         Algorithm::SlidingWindow(SlidingWindow::new(zero, Oldest::Weighted)),
+        Algorithm::SlidingCounters(SlidingCounters::new(zero, 10, Oldest::Weighted).unwrap()),
+        Algorithm::SlidingLog(SlidingLog::new(zero).unwrap()),
     ];
     for algorithm in algorithms {
         for cost in [0, 1, u32::MAX] {
@@ -360,6 +477,19 @@ fn a_bucket_that_never_fills_is_an_error() {
     assert_eq!(new(u32::MAX, 1, 1 << 52), Err(QuotaError::BurstTooLong));
     assert_eq!(new(u32::MAX, 1, 1 << 20), Ok(()));
     assert_eq!(new(2, 5, LONGEST), Ok(()));
+}
+
+#[test]
+fn a_ring_that_is_too_large_is_an_error() {
+    let log = |limit| SlidingLog::new(quota(limit, 1_000)).map(|_| ());
+    assert_eq!(log(100_000), Ok(()));
+    assert_eq!(log(100_001), Err(QuotaError::LogTooLong));
+    let parts =
+        |window, parts| SlidingCounters::new(quota(1, window), parts, Oldest::Whole).map(|_| ());
+    assert_eq!(parts(3_600_000_000, 3_600), Ok(()));
+    for (window, count) in [(1_000, 3), (1_000, 0), (3_601_000_000, 3_601)] {
+        assert_eq!(parts(window, count), Err(QuotaError::Parts));
+    }
 }
 
 #[test]

@@ -23,13 +23,9 @@ pub(super) fn histories() -> impl Strategy<Value = Vec<(u64, u32)>> {
 
 /// Which requests of a history the algorithm admits.
 pub(super) fn admitted(algorithm: &Algorithm, history: &[(u64, u32)]) -> Vec<bool> {
-    let mut cell = Cell::EMPTY;
-    let decide = |(now, cost): &(u64, u32)| {
-        let decision = algorithm.decide(cell, at(*now), *cost);
-        cell = decision.cell;
-        decision.is_admitted()
-    };
-    history.iter().map(decide).collect()
+    let mut bucket = Bucket::new(algorithm);
+    let charge = |(now, cost): &(u64, u32)| bucket.charge(algorithm, at(*now), *cost).is_admitted();
+    history.iter().map(charge).collect()
 }
 
 proptest! {
@@ -151,5 +147,71 @@ proptest! {
         let model: Vec<bool> = model.collect();
         let sliding = SlidingWindow::new(quota(limit, part), oldest);
         prop_assert_eq!(admitted(&Algorithm::SlidingWindow(sliding), &history), model);
+    }
+
+    #[test]
+    fn counters_weigh_the_oldest_part_by_what_is_covered(
+        history in histories(), limit in 1..=12_u32, part in 1..=300_u64, parts in 1..=9_u64, oldest in oldest(),
+    ) {
+        let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
+        let model = history.iter().map(|(now, cost)| {
+            let (current, elapsed) = (now / part, now % part);
+            let covered = match oldest {
+                Oldest::Weighted => part - elapsed,
+                Oldest::Whole => part,
+                Oldest::Ignored => 0,
+            };
+            let before = counts.get(&(current - parts)).copied().unwrap_or_default();
+            let others: u64 = counts.range(current - parts + 1..=current).map(|(_, count)| count).sum();
+            let admit = before * covered + (others + u64::from(*cost)) * part <= u64::from(limit) * part;
+            if admit {
+                *counts.entry(current).or_default() += u64::from(*cost);
+            }
+            admit
+        });
+        let model: Vec<bool> = model.collect();
+        let counters = SlidingCounters::new(quota(limit, part * parts), parts as u32, oldest).unwrap();
+        prop_assert_eq!(admitted(&Algorithm::SlidingCounters(counters), &history), &model[..]);
+        if parts == 1 {
+            let two = SlidingWindow::new(quota(limit, part), oldest);
+            prop_assert_eq!(admitted(&Algorithm::SlidingWindow(two), &history), model);
+        }
+    }
+
+    #[test]
+    fn a_log_counts_the_units_of_the_last_window(
+        history in histories(), limit in prop_oneof![1..=12_u32, 40..=90_u32], window in 1..=4_000_u64,
+    ) {
+        let mut units: Vec<u64> = Vec::new();
+        let model = history.iter().map(|(now, cost)| {
+            let counted = units.iter().filter(|unit| *unit + window > *now).count();
+            let admit = counted as u32 + cost <= limit;
+            units.extend((0..*cost).filter(|_| admit).map(|_| *now));
+            admit
+        });
+        let model: Vec<bool> = model.collect();
+        let log = SlidingLog::new(quota(limit, window)).unwrap();
+        prop_assert_eq!(admitted(&Algorithm::SlidingLog(log), &history), model);
+    }
+
+    /// Ticks of several microseconds: units leave late, by less than two of them.
+    #[test]
+    fn a_log_of_a_long_window_rounds_late(
+        history in histories(), limit in 1..=12_u32, days in 1..=300_u64, scale in 1..=4_000_000_000_u64,
+    ) {
+        let window = days * 86_400_000_000;
+        let tick = window.div_ceil(u64::from(u32::MAX));
+        let history: Vec<_> = history.iter().map(|(now, cost)| (now * scale, *cost)).collect();
+        let log = Algorithm::SlidingLog(SlidingLog::new(quota(limit, window)).unwrap());
+        let mut units: Vec<u64> = Vec::new();
+        for ((now, cost), admit) in history.iter().zip(admitted(&log, &history)) {
+            let counted = |window: u64| units.iter().filter(|unit| *unit + window > *now).count() as u32;
+            if admit {
+                prop_assert!(counted(window) + cost <= limit, "never early");
+                units.extend((0..*cost).map(|_| *now));
+            } else {
+                prop_assert!(counted(window + 2 * tick) + cost > limit, "never more than two ticks late");
+            }
+        }
     }
 }

@@ -89,6 +89,29 @@ proptest! {
         let most = most_in_a_span(&Algorithm::SlidingWindow(sliding), &history, window);
         prop_assert!(most <= 2 * u64::from(limit));
     }
+
+    #[test]
+    fn a_log_admits_its_limit((history, limit, window) in dense()) {
+        let log = Algorithm::SlidingLog(SlidingLog::new(quota(limit, window)).unwrap());
+        prop_assert!(most_in_a_span(&log, &history, window) <= u64::from(limit));
+    }
+
+    #[test]
+    fn counters_admit_their_limit_but_for_what_they_ignore(
+        (history, limit, part) in dense(), parts in 1..=6_u32, oldest in oldest(),
+    ) {
+        let window = part * u64::from(parts);
+        let counters = SlidingCounters::new(quota(limit, window), parts, oldest).unwrap();
+        let counters = Algorithm::SlidingCounters(counters);
+        let limit = u64::from(limit);
+        let most = match oldest {
+            Oldest::Weighted => 2 * limit - 1,
+            Oldest::Whole => limit,
+            Oldest::Ignored => 2 * limit,
+        };
+        prop_assert!(most_in_a_span(&counters, &history, window) <= most);
+        prop_assert!(most_in_a_span(&counters, &history, window - part) <= limit);
+    }
 }
 
 #[test]

@@ -1,0 +1,404 @@
+//! The sliding window counter with many parts: a counter for each, of which the oldest counts as far as
+//! the window covers its part. One part is in `sliding_window`, whose cells need no ring.
+
+use super::weighing::{Oldest, Weighing};
+use super::{Past, Refused, refuse};
+use crate::clock::Timestamp;
+use crate::limiter::ring::{Ring, Shape, State, Words};
+use crate::limiter::{Cell, Decision, Outcome, Quota, QuotaError};
+
+/// The parameters of a sliding window with counters for its parts, which are aligned to the Unix epoch.
+///
+/// Cell: last charged in the part that starts at `expires - Oldest::lasting * part`, when the newest
+/// `parts` counters came to `b`. The ring has `parts + 1` slots; a part's is its number modulo that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlidingCounters {
+    quota: Quota,
+    parts: u32,
+    weighing: Weighing,
+    shape: Shape,
+}
+
+/// A ring as it is seen at one instant.
+#[derive(Clone, Copy)]
+struct View<'a> {
+    ring: Option<Ring<'a>>,
+    /// The number of the part that it is, never before that of the last charge.
+    part: u64,
+    /// Microseconds since its start.
+    elapsed: u64,
+    /// The number of the part of the last charge.
+    last: u64,
+    oldest: u32,
+    others: u32,
+}
+
+impl SlidingCounters {
+    /// The most parts that a window can have.
+    pub const MOST: u32 = 3600;
+
+    /// The quota's units in each span of a window, as well as counters of `parts` parts can tell.
+    ///
+    /// # Errors
+    /// When the window cannot be cut in so many equal parts of whole microseconds, or there are more
+    /// than [`SlidingCounters::MOST`].
+    pub fn new(quota: Quota, parts: u32, oldest: Oldest) -> Result<Self, QuotaError> {
+        let window = quota.window_micros();
+        if parts == 0 || parts > Self::MOST || !window.is_multiple_of(u64::from(parts)) {
+            return Err(QuotaError::Parts);
+        }
+        let weighing = Weighing {
+            limit: quota.limit(),
+            part: window / u64::from(parts),
+            oldest,
+        };
+        let shape = Shape::new(parts + 1);
+        Ok(Self {
+            quota,
+            parts,
+            weighing,
+            shape,
+        })
+    }
+
+    pub(super) const fn quota(&self) -> Quota {
+        self.quota
+    }
+
+    pub(super) const fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    pub(super) fn decide(&self, state: State<'_>, now: Timestamp, cost: u32) -> Decision {
+        let (limit, cell) = (self.quota.limit(), state.cell);
+        let view = self.view(state, now);
+        if limit == 0 || cost > limit {
+            return self.refuse(cell, now, &view, None);
+        }
+        let estimate = self
+            .weighing
+            .estimate(view.oldest, view.others, view.elapsed);
+        if estimate + self.weighing.units(cost) > self.weighing.units(limit) {
+            let retry_at = self.first_room(&view, cost);
+            return self.refuse(cell, now, &view, Some(retry_at));
+        }
+        let view = View {
+            others: view.others + cost,
+            ..view
+        };
+        let after = Cell {
+            expires: (view.part + self.lasting()) * self.weighing.part,
+            b: view.others,
+            ..cell
+        };
+        let cell = if cost == 0 { cell } else { after };
+        Decision {
+            outcome: Outcome::Admit,
+            remaining: self.remaining(&view),
+            capacity: limit,
+            reset: cell.whole_at(now),
+            more_at: self.more_at(&view),
+            cell,
+        }
+    }
+
+    pub(super) fn used(&self, state: State<'_>, now: Timestamp) -> u128 {
+        let view = self.view(state, now);
+        self.weighing
+            .estimate(view.oldest, view.others, view.elapsed)
+    }
+
+    /// Chunks that the ring of `before` lacks to become `after`: the root, and that of the part's slot.
+    pub(super) fn lacks(&self, before: State<'_>, after: Cell) -> u32 {
+        let slot = self.slot(self.last(after));
+        match before.ring().filter(|ring| ring.root() != 0) {
+            Some(ring) => u32::from(!ring.has(slot)),
+            None => 1 + u32::from(self.shape.chunks_for(slot + 1) > 1),
+        }
+    }
+
+    /// Empties the slots of the parts that have passed, and adds the units by which `after` came about.
+    pub(super) fn record(
+        &self,
+        before: State<'_>,
+        after: Cell,
+        cost: u32,
+        words: &Words,
+        chunks: &mut dyn Iterator<Item = u32>,
+    ) -> Cell {
+        let part = self.last(after);
+        let slot = self.slot(part);
+        let ring = match before.cell.a {
+            0 => words
+                .ring(chunks.next().expect("a root is reserved"))
+                .start(),
+            root => {
+                let ring = words.ring(root);
+                let passed = self.last(before.cell) + 1..part + 1;
+                let first = passed.start.max(part.saturating_sub(u64::from(self.parts)));
+                (first..passed.end).for_each(|part| ring.set(self.slot(part), 0));
+                ring
+            }
+        };
+        if let Some(chunk) = chunks.next() {
+            ring.supply(slot, chunk);
+        }
+        ring.set(slot, ring.get(slot) + cost);
+        Cell {
+            a: ring.root(),
+            ..after
+        }
+    }
+
+    /// Chunks that [`SlidingCounters::join`] and [`SlidingCounters::rebuild`] need.
+    pub(super) const fn whole_chunks(&self) -> u32 {
+        self.shape.most_chunks()
+    }
+
+    /// The larger counts of each part.
+    pub(super) fn join(
+        &self,
+        left: State<'_>,
+        right: State<'_>,
+        now: Timestamp,
+        words: &Words,
+        chunks: &mut dyn Iterator<Item = u32>,
+    ) -> Cell {
+        let (left, right) = (self.view(left, now), self.view(right, now));
+        let part = left.part.max(right.part);
+        let elapsed = if left.part == part { left } else { right }.elapsed;
+        let count = |back: u32| {
+            let counted = |view: &View<'_>| self.count(view, part.checked_sub(u64::from(back)));
+            counted(&left).max(counted(&right))
+        };
+        let total: u64 = (0..=self.parts).map(|back| u64::from(count(back))).sum();
+        if total <= u64::from(u32::MAX) {
+            return self.fill(part, elapsed, count, u32::MAX, words, chunks);
+        }
+        // More than a cell can tell: as if the limit had been spent at the last charge.
+        let back = (part - left.last.max(right.last)) as u32;
+        let count = |at: u32| if at == back { self.quota.limit() } else { 0 };
+        self.fill(part, elapsed, count, u32::MAX, words, chunks)
+    }
+
+    /// The same counts, as far as the limit has room for them: the newest first.
+    pub(super) fn copy(
+        &self,
+        state: State<'_>,
+        now: Timestamp,
+        words: &Words,
+        chunks: &mut dyn Iterator<Item = u32>,
+    ) -> Cell {
+        let view = self.view(state, now);
+        let count = |back: u32| self.count(&view, view.part.checked_sub(u64::from(back)));
+        let limit = self.quota.limit();
+        self.fill(view.part, view.elapsed, count, limit, words, chunks)
+    }
+
+    /// Units with their ages, the newest first; what is left of the oldest counter is rounded up.
+    pub(super) fn past(&self, state: State<'_>, now: Timestamp) -> Past {
+        let view = self.view(state, now);
+        let used = self
+            .weighing
+            .used(view.oldest, view.others, view.elapsed)
+            .min(u64::from(u32::MAX)) as u32;
+        let newer = (0..self.parts).map(|back| {
+            let count = self.count(&view, view.part.checked_sub(u64::from(back)));
+            (u64::from(back) * self.weighing.part, count)
+        });
+        let oldest = (
+            u64::from(self.parts) * self.weighing.part,
+            used.saturating_sub(view.others),
+        );
+        newer
+            .chain([oldest])
+            .filter(|(_, units)| *units > 0)
+            .collect()
+    }
+
+    /// A ring of as much of this past as the limit allows, the newest of it. Nothing of it is in the
+    /// oldest part, so that all of it counts.
+    pub(super) fn rebuild(
+        &self,
+        past: &Past,
+        now: Timestamp,
+        words: &Words,
+        chunks: &mut dyn Iterator<Item = u32>,
+    ) -> Cell {
+        let part = now.as_micros() / self.weighing.part;
+        let count = |back: u32| {
+            let within = |age: u64| {
+                (age / self.weighing.part).min(u64::from(self.parts) - 1) == u64::from(back)
+            };
+            let units = past.iter().filter(|(age, _)| within(*age));
+            units.fold(0_u32, |sum, (_, units)| sum.saturating_add(*units))
+        };
+        let elapsed = now.as_micros() % self.weighing.part;
+        self.fill(part, elapsed, count, self.quota.limit(), words, chunks)
+    }
+
+    /// Whether counters of these parameters mean the same under those.
+    pub(super) fn counts_like(&self, other: &Self) -> bool {
+        (self.parts, self.weighing.part, self.weighing.oldest)
+            == (other.parts, other.weighing.part, other.weighing.oldest)
+    }
+
+    /// A new ring with the counts of the parts that lie so many parts back, as far as `limit` has room
+    /// for them.
+    fn fill(
+        &self,
+        part: u64,
+        elapsed: u64,
+        count: impl Fn(u32) -> u32,
+        limit: u32,
+        words: &Words,
+        chunks: &mut dyn Iterator<Item = u32>,
+    ) -> Cell {
+        let ring = words
+            .ring(chunks.next().expect("a root is reserved"))
+            .start();
+        for (place, chunk) in (1..).zip(chunks) {
+            ring.set_chunk(place, chunk);
+        }
+        let (mut others, mut newest) = (0, None);
+        let back_to = |back: u32| part.checked_sub(u64::from(back));
+        for back in 0..self.parts {
+            let fits = count(back).min(limit - others);
+            if let Some(part) = back_to(back).filter(|_| fits > 0) {
+                newest = newest.or(Some(part));
+                others += fits;
+                ring.set(self.slot(part), fits);
+            }
+        }
+        let weighing = Weighing {
+            limit,
+            ..self.weighing
+        };
+        let oldest = weighing.fitting(count(self.parts), others, elapsed);
+        if let Some(part) = back_to(self.parts).filter(|_| oldest > 0) {
+            ring.set(self.slot(part), oldest);
+            newest = newest.or(Some(part));
+        }
+        let newest = newest.unwrap_or(part);
+        Cell {
+            expires: (newest + self.lasting()) * self.weighing.part,
+            a: ring.root(),
+            // Seen from the newest of them, the oldest one is one of the others.
+            b: if newest < part {
+                others.saturating_add(oldest)
+            } else {
+                others
+            },
+        }
+    }
+
+    fn refuse(
+        &self,
+        cell: Cell,
+        now: Timestamp,
+        view: &View<'_>,
+        retry_at: Option<Timestamp>,
+    ) -> Decision {
+        let refused = Refused {
+            retry_at,
+            remaining: self.remaining(view),
+            capacity: self.quota.limit(),
+        };
+        Decision {
+            more_at: self.more_at(view),
+            ..refuse(cell, now, refused)
+        }
+    }
+
+    fn remaining(&self, view: &View<'_>) -> u32 {
+        self.weighing
+            .remaining(view.oldest, view.others, view.elapsed)
+    }
+
+    /// When more than what remains can be taken.
+    fn more_at(&self, view: &View<'_>) -> Option<Timestamp> {
+        let more = self.remaining(view).checked_add(1)?;
+        (more <= self.quota.limit()).then(|| self.first_room(view, more))
+    }
+
+    /// The first instant from which the counters leave room for `cost`, in this part or a later one.
+    fn first_room(&self, view: &View<'_>, cost: u32) -> Timestamp {
+        let (mut oldest, mut others) = (view.oldest, view.others);
+        let mut part = view.part;
+        for later in 1..=u64::from(self.parts) {
+            let wanted = u64::from(others) + u64::from(cost);
+            if let Some(elapsed) = self.weighing.first_room(oldest, wanted) {
+                return Timestamp::from_micros(part * self.weighing.part + elapsed);
+            }
+            part = view.part + later;
+            oldest = match later == u64::from(self.parts) {
+                // All that is left is what was counted in the part that runs now, this charge too.
+                true => others,
+                false => self.count(view, part.checked_sub(u64::from(self.parts))),
+            };
+            others -= oldest;
+        }
+        let elapsed = self
+            .weighing
+            .first_room(oldest, u64::from(cost))
+            .unwrap_or(self.weighing.part);
+        Timestamp::from_micros(part * self.weighing.part + elapsed)
+    }
+
+    /// The cell at `now`, or at the start of the part in which it was last charged if that is later.
+    fn view<'a>(&self, state: State<'a>, now: Timestamp) -> View<'a> {
+        let present = now.as_micros() / self.weighing.part;
+        if !state.cell.is_live(now) || state.cell.a == 0 {
+            return View {
+                ring: None,
+                part: present,
+                elapsed: now.as_micros() % self.weighing.part,
+                last: present,
+                oldest: 0,
+                others: 0,
+            };
+        }
+        let last = self.last(state.cell);
+        let part = present.max(last);
+        let mut view = View {
+            ring: state.ring(),
+            part,
+            elapsed: now.as_micros().saturating_sub(part * self.weighing.part),
+            last,
+            oldest: 0,
+            others: 0,
+        };
+        let parts = u64::from(self.parts);
+        view.oldest = self.count(&view, part.checked_sub(parts));
+        view.others = match part - last {
+            passed if passed < parts => {
+                let gone = (last + 1..=part).map(|part| self.count(&view, part.checked_sub(parts)));
+                gone.fold(state.cell.b, u32::saturating_sub)
+            }
+            _ => 0,
+        };
+        view
+    }
+
+    /// The count of a part: 0 before the epoch, after the last charge, and a window before it.
+    fn count(&self, view: &View<'_>, part: Option<u64>) -> u32 {
+        let known = |part: &u64| *part <= view.last && part + u64::from(self.parts) >= view.last;
+        match (view.ring, part.filter(known)) {
+            (Some(ring), Some(part)) => ring.get(self.slot(part)),
+            _ => 0,
+        }
+    }
+
+    fn slot(&self, part: u64) -> u32 {
+        (part % (u64::from(self.parts) + 1)) as u32
+    }
+
+    /// The number of the part in which the cell was last charged.
+    fn last(&self, cell: Cell) -> u64 {
+        (cell.expires / self.weighing.part).saturating_sub(self.lasting())
+    }
+
+    const fn lasting(&self) -> u64 {
+        self.weighing.oldest.lasting(self.parts as u64)
+    }
+}

@@ -1,0 +1,328 @@
+//! The instants of all admitted units: exactly the limit in any window, in memory that grows with it.
+
+use super::{Past, Refused, refuse};
+use crate::clock::Timestamp;
+use crate::limiter::ring::{Ring, Shape, State, Words};
+use crate::limiter::{Cell, Decision, Outcome, Quota, QuotaError};
+
+/// The parameters of a log.
+///
+/// Instants are kept in ticks, modulo 2^32. A tick is a microsecond in windows of up to 71 minutes, and
+/// else so long that all of a window's ticks differ; units then leave up to two ticks late, never early.
+///
+/// Cell: `expires` is when the newest unit leaves, `b` how many units are in the ring, also some that
+/// have left. The ring has a slot for each unit, from its head on, the oldest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlidingLog {
+    quota: Quota,
+    tick: u64,
+    /// How many ticks a unit counts.
+    span: u64,
+    shape: Shape,
+}
+
+/// A ring as it is seen at one instant.
+#[derive(Clone, Copy)]
+struct View<'a> {
+    ring: Option<Ring<'a>>,
+    /// The tick that it is, never before the newest unit.
+    now: u64,
+    newest: u64,
+    /// Units in the ring that have left.
+    left: u32,
+    /// Units that count.
+    units: u32,
+}
+
+impl SlidingLog {
+    /// The most units that a log can have.
+    pub const MOST: u32 = 100_000;
+
+    /// The quota's units in any window.
+    ///
+    /// # Errors
+    /// When the limit is above [`SlidingLog::MOST`].
+    pub fn new(quota: Quota) -> Result<Self, QuotaError> {
+        if quota.limit() > Self::MOST {
+            return Err(QuotaError::LogTooLong);
+        }
+        let window = quota.window_micros();
+        let tick = window.div_ceil(u64::from(u32::MAX));
+        let rounding = u64::from(tick > 1);
+        Ok(Self {
+            quota,
+            tick,
+            span: window.div_ceil(tick) + rounding,
+            shape: Shape::new(quota.limit()),
+        })
+    }
+
+    pub(super) const fn quota(&self) -> Quota {
+        self.quota
+    }
+
+    pub(super) const fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    pub(super) fn decide(&self, state: State<'_>, now: Timestamp, cost: u32) -> Decision {
+        let (limit, cell) = (self.quota.limit(), state.cell);
+        let view = self.view(state, now);
+        if limit == 0 || cost > limit {
+            return self.refuse(cell, now, &view, None);
+        }
+        if view.units + cost > limit {
+            let last = view.left + view.units + cost - limit - 1;
+            let retry_at = self.leaves(self.tick_of(&view, last));
+            return self.refuse(cell, now, &view, Some(Timestamp::from_micros(retry_at)));
+        }
+        let units = view.units + cost;
+        let after = Cell {
+            expires: self.leaves(view.now),
+            b: units,
+            ..cell
+        };
+        let cell = if cost == 0 { cell } else { after };
+        Decision {
+            outcome: Outcome::Admit,
+            remaining: limit - units,
+            capacity: limit,
+            reset: cell.whole_at(now),
+            more_at: self.first_leaves(&view, cost),
+            cell,
+        }
+    }
+
+    pub(super) fn used(&self, state: State<'_>, now: Timestamp) -> u128 {
+        u128::from(self.view(state, now).units)
+    }
+
+    /// Chunks that the ring of `before` lacks to become `after`.
+    pub(super) fn lacks(&self, before: State<'_>, after: Cell) -> u32 {
+        let length = before.ring().map_or(0, Ring::length);
+        self.shape.chunks_for(after.b).saturating_sub(length)
+    }
+
+    /// Drops what has left, and adds the units by which `after` came about.
+    pub(super) fn record(
+        &self,
+        before: State<'_>,
+        after: Cell,
+        cost: u32,
+        words: &Words,
+        chunks: &mut dyn Iterator<Item = u32>,
+    ) -> Cell {
+        let kept = after.b - cost;
+        let ring = match before.cell.a {
+            0 => words.ring(chunks.next().expect(RESERVED)).start(),
+            root => words.ring(root),
+        };
+        if kept > 0 {
+            let left = before.cell.b - kept;
+            ring.set_head((ring.head() + left) % ring.capacity());
+        }
+        for chunk in chunks {
+            ring.grow(kept, chunk);
+        }
+        let (head, capacity) = (ring.head(), ring.capacity());
+        let tick = self.newest(after) as u32;
+        for unit in kept..after.b {
+            ring.set((head + unit) % capacity, tick);
+        }
+        Cell {
+            a: ring.root(),
+            ..after
+        }
+    }
+
+    /// Chunks that [`SlidingLog::join`] needs.
+    pub(super) fn joined_chunks(&self, left: State<'_>, right: State<'_>, now: Timestamp) -> u32 {
+        let units = self
+            .view(left, now)
+            .units
+            .max(self.view(right, now).units)
+            .max(1);
+        self.shape.chunks_for(units)
+    }
+
+    /// Of the newest units the later, of the second newest, and so on.
+    pub(super) fn join(
+        &self,
+        left: State<'_>,
+        right: State<'_>,
+        now: Timestamp,
+        words: &Words,
+        chunks: &mut dyn Iterator<Item = u32>,
+    ) -> Cell {
+        let (left, right) = (self.view(left, now), self.view(right, now));
+        let (longer, shorter) = match left.units >= right.units {
+            true => (left, right),
+            false => (right, left),
+        };
+        let ahead = longer.units - shorter.units;
+        let ticks = (0..longer.units).map(|unit| {
+            let own = self.tick_of(&longer, longer.left + unit);
+            match unit.checked_sub(ahead) {
+                Some(other) => own.max(self.tick_of(&shorter, shorter.left + other)),
+                None => own,
+            }
+        });
+        let newest = longer.newest.max(shorter.newest);
+        self.fill(ticks, longer.units, newest, words, chunks)
+    }
+
+    /// Units with their ages, the newest first.
+    pub(super) fn past(&self, state: State<'_>, now: Timestamp) -> Past {
+        let view = self.view(state, now);
+        let units = (view.left..view.left + view.units).rev();
+        let age = |unit| (view.now - self.tick_of(&view, unit)) * self.tick;
+        units.map(|unit| (age(unit), 1)).collect()
+    }
+
+    /// Chunks that [`SlidingLog::rebuild`] needs.
+    pub(super) fn rebuilt_chunks(&self, past: &Past) -> u32 {
+        self.shape.chunks_for(self.total(past))
+    }
+
+    /// A ring of as much of this past as the limit allows, the newest of it.
+    pub(super) fn rebuild(
+        &self,
+        past: &Past,
+        now: Timestamp,
+        words: &Words,
+        chunks: &mut dyn Iterator<Item = u32>,
+    ) -> Cell {
+        let now = now.as_micros() / self.tick;
+        let tick = |age: u64| now.saturating_sub((age / self.tick).min(self.span - 1));
+        let each = past
+            .iter()
+            .flat_map(|(age, units)| (0..*units).map(|_| tick(*age)));
+        let total = self.total(past);
+        let mut ticks: Vec<_> = each.take(total as usize).collect();
+        ticks.reverse();
+        let newest = ticks.last().copied().unwrap_or(now);
+        self.fill(ticks.into_iter(), total, newest, words, chunks)
+    }
+
+    fn total(&self, past: &Past) -> u32 {
+        let total: u64 = past.iter().map(|(_, units)| u64::from(*units)).sum();
+        total.min(u64::from(self.quota.limit())) as u32
+    }
+
+    /// A new ring of these ticks, from the oldest.
+    fn fill(
+        &self,
+        ticks: impl Iterator<Item = u64>,
+        units: u32,
+        newest: u64,
+        words: &Words,
+        chunks: &mut dyn Iterator<Item = u32>,
+    ) -> Cell {
+        let ring = words.ring(chunks.next().expect(RESERVED)).start();
+        for chunk in chunks {
+            ring.grow(0, chunk);
+        }
+        for (slot, tick) in (0..).zip(ticks) {
+            ring.set(slot, tick as u32);
+        }
+        Cell {
+            expires: self.leaves(newest),
+            a: ring.root(),
+            b: units,
+        }
+    }
+
+    fn refuse(
+        &self,
+        cell: Cell,
+        now: Timestamp,
+        view: &View<'_>,
+        retry_at: Option<Timestamp>,
+    ) -> Decision {
+        let refused = Refused {
+            retry_at,
+            remaining: self.quota.limit().saturating_sub(view.units),
+            capacity: self.quota.limit(),
+        };
+        Decision {
+            more_at: self.first_leaves(view, 0),
+            ..refuse(cell, now, refused)
+        }
+    }
+
+    /// When the first of the units leaves, after `cost` more were taken.
+    fn first_leaves(&self, view: &View<'_>, cost: u32) -> Option<Timestamp> {
+        let first = match (view.units, cost) {
+            (0, 0) => return None,
+            (0, _) => view.now,
+            _ => self.tick_of(view, view.left),
+        };
+        Some(Timestamp::from_micros(self.leaves(first)))
+    }
+
+    fn view<'a>(&self, state: State<'a>, now: Timestamp) -> View<'a> {
+        let tick = now.as_micros() / self.tick;
+        if !state.cell.is_live(now) || state.cell.a == 0 {
+            return View {
+                ring: None,
+                now: tick,
+                newest: tick,
+                left: 0,
+                units: 0,
+            };
+        }
+        let newest = self.newest(state.cell);
+        let mut view = View {
+            ring: state.ring(),
+            now: tick.max(newest),
+            newest,
+            left: 0,
+            units: state.cell.b,
+        };
+        view.left = self.count_left(&view);
+        view.units -= view.left;
+        view
+    }
+
+    /// How many of a ring's units have left: the oldest are looked at first, since mostly few have.
+    fn count_left(&self, view: &View<'_>) -> u32 {
+        let has_left = |unit| self.tick_of(view, unit) + self.span <= view.now;
+        let (mut left, mut step) = (0, 1);
+        while left + step <= view.units && has_left(left + step - 1) {
+            left += step;
+            step *= 2;
+        }
+        while step > 0 {
+            if left + step <= view.units && has_left(left + step - 1) {
+                left += step;
+            }
+            step /= 2;
+        }
+        left
+    }
+
+    /// The tick of a unit of the ring, counted from the oldest in it.
+    fn tick_of(&self, view: &View<'_>, unit: u32) -> u64 {
+        let slot = view.ring.map_or(0, |ring| {
+            let (place, capacity) = (ring.head() + unit, ring.capacity());
+            ring.get(if place < capacity {
+                place
+            } else {
+                place - capacity
+            })
+        });
+        let before = (view.newest as u32).wrapping_sub(slot);
+        view.newest.saturating_sub(u64::from(before))
+    }
+
+    fn newest(&self, cell: Cell) -> u64 {
+        (cell.expires / self.tick).saturating_sub(self.span)
+    }
+
+    /// When a unit of this tick leaves, in microseconds.
+    fn leaves(&self, tick: u64) -> u64 {
+        tick.saturating_add(self.span).saturating_mul(self.tick)
+    }
+}
+
+const RESERVED: &str = "as many chunks are reserved as a ring lacks";

@@ -1,0 +1,321 @@
+//! Rings: what a bucket remembers beyond its cell, as 4-byte slots in chunks that are added as it fills.
+//!
+//! Which chunks are free, and who has to give some up, is the business of `store`. The words are atomic
+//! only because a bucket's lock cannot be seen from here: nobody but its holder touches a ring, and
+//! relaxed loads and stores cost what plain ones do.
+
+use std::fmt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::Cell;
+
+/// How the rings of one algorithm are laid out.
+///
+/// A ring is a list of chunks. The first, its *root*, starts with the number of chunks, the place of the
+/// oldest slot, and where the other chunks are; slots fill the rest and the other chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    slots: u32,
+    /// A chunk has `1 << shift` words.
+    shift: u32,
+    /// Chunks of a ring with all its slots.
+    most: u32,
+}
+
+/// Words of a root before the list of the other chunks.
+const FIXED: u32 = 2;
+const CHUNKS: u32 = 0;
+const HEAD: u32 = 1;
+
+impl Shape {
+    /// Rings of up to `slots` slots. Chunks are about as large as their list in the root would be eight
+    /// times over, so that neither a nearly empty ring nor the list takes much.
+    pub const fn new(slots: u32) -> Self {
+        let mut shift = 4;
+        while 1_u64 << (2 * shift) < 8 * slots as u64 {
+            shift += 1;
+        }
+        let mut most = 1;
+        while (most << shift) < slots + FIXED + most - 1 {
+            most += 1;
+        }
+        Self { slots, shift, most }
+    }
+
+    /// Bytes of a chunk.
+    pub const fn chunk_bytes(self) -> usize {
+        size_of::<u32>() << self.shift
+    }
+
+    /// Chunks of a ring with all its slots.
+    pub const fn most_chunks(self) -> u32 {
+        self.most
+    }
+
+    /// Chunks of a ring with so many slots.
+    pub(super) const fn chunks_for(self, slots: u32) -> u32 {
+        (self.header() + slots).div_ceil(1 << self.shift)
+    }
+
+    /// Words of a root before its first slot.
+    const fn header(self) -> u32 {
+        FIXED + self.most - 1
+    }
+
+    const fn slots_in(self, chunks: u32) -> u32 {
+        (chunks << self.shift) - self.header()
+    }
+}
+
+/// The memory of rings: chunks, numbered from 1, of which each segment is made on first use.
+pub struct Words {
+    shape: Shape,
+    chunks: u32,
+    /// A segment has `1 << segment` chunks, the last perhaps fewer.
+    segment: u32,
+    segments: Box<[OnceLock<Box<[AtomicU32]>>]>,
+}
+
+impl Words {
+    /// About the most segments, so that their list stays in a fast cache.
+    const SEGMENTS: u32 = 1024;
+    /// The fewest bytes that are allocated together.
+    const SEGMENT_BYTES: usize = 8 * 1024;
+
+    /// Memory for so many chunks; none of it is touched.
+    pub fn new(shape: Shape, chunks: u32) -> Self {
+        let fewest = (Self::SEGMENT_BYTES / shape.chunk_bytes()).max(1) as u32;
+        let size = chunks
+            .div_ceil(Self::SEGMENTS)
+            .max(fewest)
+            .next_power_of_two();
+        Self {
+            shape,
+            chunks,
+            segment: size.trailing_zeros(),
+            segments: (0..chunks.div_ceil(size))
+                .map(|_| OnceLock::new())
+                .collect(),
+        }
+    }
+
+    /// How rings are laid out in it.
+    pub const fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// How many chunks there are.
+    pub const fn chunks(&self) -> u32 {
+        self.chunks
+    }
+
+    /// The ring with this root.
+    pub const fn ring(&self, root: u32) -> Ring<'_> {
+        Ring { words: self, root }
+    }
+
+    /// What a word of a chunk holds.
+    pub fn get(&self, chunk: u32, offset: u32) -> u32 {
+        self.word(chunk, offset).load(Ordering::Relaxed)
+    }
+
+    /// Writes a word of a chunk.
+    pub fn set(&self, chunk: u32, offset: u32, value: u32) {
+        self.word(chunk, offset).store(value, Ordering::Relaxed);
+    }
+
+    /// Makes every word of a chunk 0.
+    pub fn clear(&self, chunk: u32) {
+        for offset in 0..1 << self.shape.shift {
+            self.set(chunk, offset, 0);
+        }
+    }
+
+    fn word(&self, chunk: u32, offset: u32) -> &AtomicU32 {
+        let index = chunk - 1;
+        let segment = (index >> self.segment) as usize;
+        let within = index & ((1 << self.segment) - 1);
+        let words = self.segments[segment].get_or_init(|| {
+            let rest = self.chunks - ((segment as u32) << self.segment);
+            let words = rest.min(1 << self.segment) << self.shape.shift;
+            (0..words).map(|_| AtomicU32::new(0)).collect()
+        });
+        &words[((within << self.shape.shift) | offset) as usize]
+    }
+}
+
+impl fmt::Debug for Words {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Words")
+            .field("shape", &self.shape)
+            .field("chunks", &self.chunks)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One ring. A root of 0 is a ring that has no chunk yet: all its slots are 0.
+#[derive(Clone, Copy)]
+pub struct Ring<'a> {
+    words: &'a Words,
+    root: u32,
+}
+
+impl Ring<'_> {
+    /// A ring whose root is this chunk, which has to be all zeros.
+    pub(super) fn start(self) -> Self {
+        self.words.set(self.root, CHUNKS, 1);
+        self
+    }
+
+    pub(super) const fn root(self) -> u32 {
+        self.root
+    }
+
+    pub(super) const fn shape(self) -> Shape {
+        self.words.shape
+    }
+
+    /// The chunks that it has, in no particular order.
+    pub fn chunks(self) -> impl Iterator<Item = u32> {
+        let others = (1..self.shape().most).map(move |place| self.chunk(place));
+        std::iter::once(self.root)
+            .chain(others)
+            .filter(|chunk| *chunk != 0)
+    }
+
+    /// How many of its chunks follow one another without a gap.
+    pub(super) fn length(self) -> u32 {
+        match self.root {
+            0 => 0,
+            root => self.words.get(root, CHUNKS),
+        }
+    }
+
+    /// How many slots its chunks have.
+    pub(super) fn capacity(self) -> u32 {
+        self.shape().slots_in(self.length())
+    }
+
+    /// The place of the oldest slot.
+    pub(super) fn head(self) -> u32 {
+        self.words.get(self.root, HEAD)
+    }
+
+    pub(super) fn set_head(self, slot: u32) {
+        self.words.set(self.root, HEAD, slot);
+    }
+
+    /// What a slot holds; 0 where there is no chunk.
+    pub(super) fn get(self, slot: u32) -> u32 {
+        match self.place(slot) {
+            (0, _) => 0,
+            (chunk, offset) => self.words.get(chunk, offset),
+        }
+    }
+
+    /// Writes a slot, which has to have a chunk unless it stays 0.
+    pub(super) fn set(self, slot: u32, value: u32) {
+        match self.place(slot) {
+            (0, _) => debug_assert_eq!(value, 0),
+            (chunk, offset) => self.words.set(chunk, offset, value),
+        }
+    }
+
+    /// Whether a slot has a chunk.
+    pub(super) fn has(self, slot: u32) -> bool {
+        self.place(slot).0 != 0
+    }
+
+    /// Gives a slot a chunk, which has to be all zeros.
+    pub(super) fn supply(self, slot: u32, chunk: u32) {
+        self.set_chunk(self.split(slot).0, chunk);
+    }
+
+    /// Adds a chunk for slots that follow the newest of `used` ones. Where they go round the end, the
+    /// chunk goes in before the oldest, which takes the part behind it along.
+    pub(super) fn grow(self, used: u32, chunk: u32) {
+        let (length, head, shape) = (self.length(), self.head(), self.shape());
+        self.words.set(self.root, CHUNKS, length + 1);
+        if head + used <= shape.slots_in(length) {
+            return self.set_chunk(length, chunk);
+        }
+        let (place, offset) = self.split(head);
+        for later in (place + 1..length).rev() {
+            self.set_chunk(later + 1, self.chunk(later));
+        }
+        self.set_chunk(place + 1, chunk);
+        for offset in offset..1 << shape.shift {
+            let moved = self.words.get(self.chunk(place), offset);
+            self.words.set(chunk, offset, moved);
+        }
+        self.set_head(head + (1 << shape.shift));
+    }
+
+    /// The chunk of a slot (0 if there is none), and where the slot is there.
+    fn place(self, slot: u32) -> (u32, u32) {
+        let (place, offset) = self.split(slot);
+        (self.chunk(place), offset)
+    }
+
+    fn split(self, slot: u32) -> (u32, u32) {
+        let (word, shift) = (self.shape().header() + slot, self.shape().shift);
+        (word >> shift, word & ((1 << shift) - 1))
+    }
+
+    fn chunk(self, place: u32) -> u32 {
+        match (self.root, place) {
+            (0, _) => 0,
+            (root, 0) => root,
+            (root, place) => self.words.get(root, FIXED + place - 1),
+        }
+    }
+
+    /// Puts a chunk at a place other than the root's.
+    pub(super) fn set_chunk(self, place: u32, chunk: u32) {
+        self.words.set(self.root, FIXED + place - 1, chunk);
+    }
+}
+
+/// A cell with the memory that its ring is in, if it has one.
+#[derive(Clone, Copy)]
+pub struct State<'a> {
+    /// The cell; `a` is the root of its ring.
+    pub cell: Cell,
+    /// Where rings are; `None` for algorithms that need none.
+    pub words: Option<&'a Words>,
+}
+
+impl<'a> State<'a> {
+    /// The ring, which is there if anything was counted.
+    pub(super) fn ring(self) -> Option<Ring<'a>> {
+        self.words.map(|words| words.ring(self.cell.a))
+    }
+}
+
+impl From<Cell> for State<'static> {
+    fn from(cell: Cell) -> Self {
+        Self { cell, words: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn common_rings_waste_next_to_nothing() {
+        let bytes = |slots| {
+            let shape = Shape::new(slots);
+            shape.most_chunks() as usize * shape.chunk_bytes()
+        };
+        assert_eq!(bytes(61), 256);
+        assert_eq!(bytes(500), 2048);
+        for slots in (1..5_000).chain([99_999, 100_000]) {
+            let shape = Shape::new(slots);
+            assert!(shape.slots_in(shape.most_chunks()) >= slots);
+            assert!(shape.header() < 1 << shape.shift, "{slots}");
+            assert!(bytes(slots) <= 4 * slots as usize + 2 * shape.chunk_bytes() + 64);
+        }
+    }
+}
