@@ -5,9 +5,11 @@
 
 mod bucket;
 mod memory;
+mod rules;
 mod share;
+mod slab;
 mod table;
 
 pub use memory::{Charge, charge_all};
-pub use share::{FEWEST_KEYS, divide};
+pub use share::{FEWEST_KEYS, Share, Wish, divide};
 pub use table::{OnFull, Table};

@@ -57,6 +57,8 @@ impl Algorithm {
     pub fn opened(&self, cell: Cell, key: Fingerprint, now: Timestamp) -> Cell {
         match self {
             Self::FixedWindow(window) if !cell.is_live(now) => window.opened(cell, key, now),
+            // Its ring is not that of the new bucket.
+            Self::SlidingCounters(_) | Self::SlidingLog(_) if !cell.is_live(now) => Cell::EMPTY,
             _ => cell,
         }
     }

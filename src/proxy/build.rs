@@ -16,7 +16,7 @@ use super::snapshot::{
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::Secret;
 use crate::rules::Router;
-use crate::store::{self, Table};
+use crate::store::{self, Share, Table, Wish};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{
     LimitMetrics, PolicyMetrics, RouteMetrics, TableFigures, UpstreamMetrics,
@@ -103,28 +103,32 @@ struct Builder<'a> {
 
 impl Builder<'_> {
     fn policies(&mut self, specs: Vec<PolicySpec>, max_size: u64) -> Vec<Arc<Policy>> {
-        let wishes: Vec<_> = specs.iter().map(|spec| spec.max_keys).collect();
-        let sizes = store::divide(max_size, &wishes);
+        let wish = |spec: &PolicySpec| Wish::new(&spec.algorithm, spec.max_keys);
+        let wishes: Vec<_> = specs.iter().map(wish).collect();
+        let shares = store::divide(max_size, &wishes);
         let known: HashMap<&str, _> = self
             .previous
             .iter()
             .flat_map(|snapshot| &snapshot.policies)
             .map(|policy| (&*policy.name, policy))
             .collect();
-        let policies = specs.into_iter().zip(sizes).map(|(spec, keys)| {
+        let policies = specs.into_iter().zip(shares).map(|(spec, share)| {
             let before = known
                 .get(spec.name.as_str())
                 .filter(|before| before.key == spec.key);
-            Arc::new(self.policy(spec, keys, before.map(|before| &before.table)))
+            Arc::new(self.policy(spec, share, before.map(|before| &before.table)))
         });
         policies.collect()
     }
 
-    fn policy(&mut self, spec: PolicySpec, keys: usize, before: Option<&Arc<Table>>) -> Policy {
+    fn policy(&mut self, spec: PolicySpec, share: Share, before: Option<&Arc<Table>>) -> Policy {
         let table = match before {
-            Some(table) if is_like(table, &spec, keys) => Arc::clone(table),
+            Some(table) if is_like(table, &spec, share) => Arc::clone(table),
             _ => {
-                let table = Arc::new(Table::new(&*spec.name, spec.algorithm, keys, spec.on_full));
+                let Share { keys, rings } = share;
+                let table =
+                    Table::with_rings(&*spec.name, spec.algorithm, keys, rings, spec.on_full);
+                let table = Arc::new(table);
                 self.successions
                     .extend(before.map(|old| (Arc::clone(old), Arc::clone(&table))));
                 table
@@ -228,6 +232,7 @@ impl Builder<'_> {
 }
 
 /// Whether `table` can go on as the table of `spec`.
-fn is_like(table: &Table, spec: &PolicySpec, keys: usize) -> bool {
-    (table.algorithm(), table.keys(), table.on_full()) == (&spec.algorithm, keys, spec.on_full)
+fn is_like(table: &Table, spec: &PolicySpec, share: Share) -> bool {
+    (table.algorithm(), table.on_full()) == (&spec.algorithm, spec.on_full)
+        && (table.keys(), table.ring_bytes()) == (share.keys, share.rings)
 }

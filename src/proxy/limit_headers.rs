@@ -120,7 +120,7 @@ fn ietf(applied: &[Applied<'_>], now: Timestamp, headers: &mut HeaderMap) {
         let mut digits = itoa::Buffer::new();
         item.extend_from_slice(limit.facts.state_prefix.as_bytes());
         item.extend_from_slice(digits.format(limit.decision.remaining).as_bytes());
-        if let Some(more_at) = more_at(limit, now) {
+        if let Some(more_at) = limit.algorithm.more_at(limit.decision, now) {
             item.extend_from_slice(b";t=");
             item.extend_from_slice(digits.format(seconds(more_at, now)).as_bytes());
         }
@@ -175,20 +175,6 @@ fn openai(decider: &Applied<'_>, now: Timestamp, headers: &mut HeaderMap) {
     let text = short_duration(micros(reset_at(decider.decision, now), now));
     let value = HeaderValue::try_from(text).expect("digits and unit letters are visible ASCII");
     headers.insert(RESET_REQUESTS, value);
-}
-
-/// When more than `remaining` can be had, which is never later than Retry-After; `None` for a bucket
-/// that is whole.
-fn more_at(limit: &Applied<'_>, now: Timestamp) -> Option<Timestamp> {
-    let more = limit.decision.remaining.checked_add(1)?;
-    match limit
-        .algorithm
-        .decide(limit.decision.cell, now, more)
-        .outcome
-    {
-        Outcome::Refuse { retry_at } => retry_at,
-        Outcome::Admit => None,
-    }
 }
 
 /// When the older styles say that the wait is over: a refused client is told when it is admitted.

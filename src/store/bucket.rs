@@ -5,9 +5,10 @@
 
 use parking_lot::{Mutex, MutexGuard};
 
+use super::rules::Rules;
 use super::table::OnFull;
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Cell, Fingerprint};
+use crate::limiter::Cell;
 
 /// Entries in a bucket.
 pub(super) const ENTRIES: usize = 5;
@@ -46,21 +47,6 @@ pub(super) struct Entry {
 /// that has become free, or to one that has recovered further than its own would have.
 pub(super) const FLOOR: u64 = u64::MAX;
 
-/// The rules by which a table fills its buckets.
-#[derive(Clone, Copy)]
-pub(super) struct Rules<'a> {
-    pub(super) algorithm: &'a Algorithm,
-    pub(super) on_full: OnFull,
-}
-
-impl Rules<'_> {
-    /// What `tag` is decided on whose cell is `cell`.
-    pub(super) fn opened(&self, cell: Cell, tag: u64, now: Timestamp) -> Cell {
-        self.algorithm
-            .opened(cell, Fingerprint::from_bits(tag), now)
-    }
-}
-
 /// Where a key's cell is, or would go; found before anything is decided, used after.
 #[derive(Clone, Copy)]
 pub(super) struct Seat {
@@ -87,9 +73,15 @@ enum Place {
     /// In this entry, whose cell is forgotten.
     Evict(usize),
     /// In this entry, whose cell becomes part of the floor, kept in the other.
-    Sink { victim: usize, floor: usize },
+    Sink {
+        victim: usize,
+        floor: usize,
+        joined: Cell,
+    },
     /// Nowhere: every entry refuses, and must not be forgotten.
     Nowhere,
+    /// Nowhere: there is no room for the ring that it would start with.
+    NoRoom,
 }
 
 /// What taking a seat cost others.
@@ -101,6 +93,33 @@ pub(super) enum Loss {
     Evicted(u64),
     /// The charge itself: it was not recorded.
     Unrecorded,
+}
+
+impl Seat {
+    /// Whether there is an entry for the charge.
+    pub(super) const fn is_recorded(&self) -> bool {
+        !matches!(self.place, Place::Nowhere | Place::NoRoom)
+    }
+
+    /// Whether it cannot even be said what the key starts with.
+    pub(super) const fn has_no_room(&self) -> bool {
+        matches!(self.place, Place::NoRoom)
+    }
+
+    /// Leaves the charge unrecorded.
+    pub(super) fn give_up(&mut self) {
+        self.place = Place::Nowhere;
+    }
+
+    /// Gives up the rings that were made for a newcomer that does not come.
+    pub(super) fn release(self, rules: Rules<'_>) {
+        if self.origin == Origin::Inherited {
+            rules.release(self.cell);
+        }
+        if let Place::Sink { joined, .. } = self.place {
+            rules.release(joined);
+        }
+    }
 }
 
 impl Bucket {
@@ -130,14 +149,17 @@ impl Slots {
         let Some(free) = self.free(now) else {
             return self.seat_in_full(tag, floor, rules, now);
         };
-        let (cell, origin) = match floor {
-            None => (rules.opened(Cell::EMPTY, tag, now), Origin::Own),
-            Some(floor) => (self.entries[floor].cell, Origin::Inherited),
-        };
-        Seat {
-            cell,
-            origin,
-            place: Place::At(free),
+        let place = Place::At(free);
+        match floor {
+            None => Seat {
+                cell: rules.opened(Cell::EMPTY, tag, now),
+                origin: Origin::Own,
+                place,
+            },
+            Some(floor) => {
+                let cell = self.entries[floor].cell;
+                inherit(cell, place, rules, now).unwrap_or(no_room(cell))
+            }
         }
     }
 
@@ -150,19 +172,24 @@ impl Slots {
         now: Timestamp,
     ) -> Seat {
         let victim = self.least_used(rules, now, |_, entry| entry.tag != FLOOR);
-        let refuses = || rules.algorithm.refuses(self.entries[victim].cell, now);
+        let refuses = || rules.refuses(self.entries[victim].cell, now);
         let place = match rules.on_full {
             OnFull::Strict => {
                 let spare = || self.least_used(rules, now, |index, _| index != victim);
                 let floor = floor.unwrap_or_else(spare);
                 let (left, right) = (self.entries[floor].cell, self.entries[victim].cell);
-                let cell = rules.algorithm.join(left, right, now);
-                let place = Place::Sink { victim, floor };
-                return Seat {
-                    cell,
-                    origin: Origin::Inherited,
-                    place,
+                let Some(joined) = rules.join(left, right, now) else {
+                    return no_room(left);
                 };
+                let place = Place::Sink {
+                    victim,
+                    floor,
+                    joined,
+                };
+                return inherit(joined, place, rules, now).unwrap_or_else(|| {
+                    rules.release(joined);
+                    no_room(left)
+                });
             }
             OnFull::Forget if refuses() => Place::Nowhere,
             OnFull::Forget => Place::Evict(victim),
@@ -175,58 +202,152 @@ impl Slots {
     }
 
     /// Writes `cell` where `seat` said; nothing may have changed since.
-    pub(super) fn take(&mut self, seat: Seat, tag: u64, cell: Cell) -> Loss {
+    pub(super) fn take(&mut self, seat: Seat, tag: u64, cell: Cell, rules: Rules<'_>) -> Loss {
+        let entry = Entry { tag, cell };
         match seat.place {
             Place::At(index) => {
-                self.entries[index] = Entry { tag, cell };
+                self.put(index, entry, rules);
                 Loss::None
             }
             Place::Evict(victim) => {
-                self.entries[victim] = Entry { tag, cell };
+                self.put(victim, entry, rules);
                 Loss::Evicted(1)
             }
-            Place::Sink { victim, floor } => {
+            Place::Sink {
+                victim,
+                floor,
+                joined,
+            } => {
                 let new = self.entries[floor].tag != FLOOR;
-                self.entries[floor] = Entry {
-                    tag: FLOOR,
-                    cell: seat.cell,
-                };
-                self.entries[victim] = Entry { tag, cell };
+                self.put_floor(floor, joined, rules);
+                self.put(victim, entry, rules);
                 Loss::Evicted(1 + u64::from(new))
             }
-            Place::Nowhere => Loss::Unrecorded,
+            Place::Nowhere | Place::NoRoom => Loss::Unrecorded,
         }
     }
 
     /// Takes over an entry of a table that this one succeeds.
     pub(super) fn adopt(&mut self, entry: Entry, rules: Rules<'_>, now: Timestamp) -> Loss {
         if !entry.is_live(now) {
+            rules.release(entry.cell);
             return Loss::None;
         }
         if entry.tag == FLOOR {
             return self.adopt_floor(entry.cell, rules, now);
         }
         let seat = self.seat(entry.tag, rules, now);
-        if let Place::Evict(victim) = seat.place {
-            let used = |entry: Entry| rules.algorithm.used(entry.cell, now);
-            if used(entry) < used(self.entries[victim]) {
-                return Loss::Evicted(1);
-            }
+        let used = |entry: Entry| rules.used(entry.cell, now);
+        let loses = match seat.place {
+            Place::Evict(victim) => used(entry) < used(self.entries[victim]),
+            Place::Nowhere | Place::NoRoom => true,
+            Place::At(_) | Place::Sink { .. } => false,
+        };
+        if loses {
+            rules.release(entry.cell);
+            return Loss::Evicted(1);
         }
-        self.take(seat, entry.tag, entry.cell)
+        if seat.origin == Origin::Inherited {
+            rules.release(seat.cell);
+        }
+        self.take(seat, entry.tag, entry.cell, rules)
     }
 
     fn adopt_floor(&mut self, cell: Cell, rules: Rules<'_>, now: Timestamp) -> Loss {
         if rules.on_full == OnFull::Forget {
+            rules.release(cell);
             return Loss::None;
         }
         let (index, loss) = match self.position(FLOOR).or_else(|| self.free(now)) {
             Some(index) => (index, Loss::None),
             None => (self.least_used(rules, now, |_, _| true), Loss::Evicted(1)),
         };
-        let cell = rules.algorithm.join(cell, self.entries[index].cell, now);
-        self.entries[index] = Entry { tag: FLOOR, cell };
-        loss
+        let present = self.entries[index];
+        if !present.is_live(now) {
+            self.put_floor(index, cell, rules);
+            return loss;
+        }
+        match rules.join(cell, present.cell, now) {
+            Some(joined) => {
+                self.put_floor(index, joined, rules);
+                rules.release(cell);
+                loss
+            }
+            // What was used more is kept, and the rest is lost.
+            None if rules.used(cell, now) > rules.used(present.cell, now) => {
+                self.put_floor(index, cell, rules);
+                Loss::Evicted(1)
+            }
+            None => {
+                rules.release(cell);
+                Loss::Evicted(1)
+            }
+        }
+    }
+
+    /// Gives up the rings of entries that have expired.
+    pub(super) fn release_expired(&mut self, rules: Rules<'_>, now: Timestamp) {
+        for index in 0..ENTRIES {
+            if !self.entries[index].is_live(now) {
+                self.put(index, Entry::default(), rules);
+            }
+        }
+    }
+
+    /// How little somebody's loss would admit: the use of the entry that has used least.
+    pub(super) fn least(&self, rules: Rules<'_>, now: Timestamp) -> Option<(u128, u64)> {
+        let uses = self.live(now);
+        uses.map(|entry| (rules.used(entry.cell, now), entry.expires()))
+            .min()
+    }
+
+    /// Gives up one ring, as if the bucket were full: the least used entry is forgotten, or becomes part
+    /// of the floor.
+    pub(super) fn give_up(&mut self, rules: Rules<'_>, now: Timestamp) -> Loss {
+        self.release_expired(rules, now);
+        let keys = self.live(now).filter(|entry| entry.tag != FLOOR).count();
+        if keys == 0 {
+            return Loss::None;
+        }
+        let live = |entry: &Entry| entry.is_live(now);
+        let victim = self.least_used(rules, now, |_, entry| live(entry) && entry.tag != FLOOR);
+        let cell = self.entries[victim].cell;
+        match rules.on_full {
+            OnFull::Forget if rules.refuses(cell, now) => Loss::None,
+            OnFull::Forget => {
+                self.put(victim, Entry::default(), rules);
+                Loss::Evicted(1)
+            }
+            OnFull::Strict => {
+                let others = self.live(now).count() - 1;
+                if others == 0 {
+                    return Loss::None;
+                }
+                let spare =
+                    || self.least_used(rules, now, |index, entry| live(entry) && index != victim);
+                let floor = self.floor(now).unwrap_or_else(spare);
+                let Some(joined) = rules.join_last(self.entries[floor].cell, cell, now) else {
+                    return Loss::None;
+                };
+                let new = self.entries[floor].tag != FLOOR;
+                self.put_floor(floor, joined, rules);
+                self.put(victim, Entry::default(), rules);
+                Loss::Evicted(1 + u64::from(new))
+            }
+        }
+    }
+
+    /// Overwrites an entry, whose ring is given up unless it stays.
+    fn put(&mut self, index: usize, entry: Entry, rules: Rules<'_>) {
+        let (old, new) = (self.entries[index].cell, entry.cell);
+        if rules.rings.is_some() && old.a != new.a {
+            rules.release(old);
+        }
+        self.entries[index] = entry;
+    }
+
+    fn put_floor(&mut self, index: usize, cell: Cell, rules: Rules<'_>) {
+        self.put(index, Entry { tag: FLOOR, cell }, rules);
     }
 
     /// The entries that still count.
@@ -243,7 +364,8 @@ impl Slots {
     }
 
     /// Marks the bucket as moved, and drops everything in it.
-    pub(super) fn leave(&mut self) {
+    pub(super) fn leave(&mut self, rules: Rules<'_>) {
+        (0..ENTRIES).for_each(|index| self.put(index, Entry::default(), rules));
         *self = Self {
             moved: true,
             ..Self::default()
@@ -276,9 +398,31 @@ impl Slots {
             .enumerate()
             .filter(|(index, entry)| among(*index, entry));
         candidates
-            .min_by_key(|(_, entry)| (rules.algorithm.used(entry.cell, now), entry.expires()))
+            .min_by_key(|(_, entry)| (rules.used(entry.cell, now), entry.expires()))
             .map(|(index, _)| index)
             .expect("a bucket has more than one entry, and at most one is the floor")
+    }
+}
+
+/// The seat of a newcomer that starts with what `cell` has used; `None` when there is no room for that.
+fn inherit(cell: Cell, place: Place, rules: Rules<'_>, now: Timestamp) -> Option<Seat> {
+    let cell = match rules.rings {
+        None => cell,
+        Some(_) => rules.join(cell, cell, now)?,
+    };
+    Some(Seat {
+        cell,
+        origin: Origin::Inherited,
+        place,
+    })
+}
+
+/// The seat of a newcomer when there is no room for what it would start with, `cell`.
+const fn no_room(cell: Cell) -> Seat {
+    Seat {
+        cell,
+        origin: Origin::Own,
+        place: Place::NoRoom,
     }
 }
 
@@ -290,6 +434,15 @@ impl Entry {
     fn expires(&self) -> u64 {
         let cell = self.cell;
         cell.expires
+    }
+}
+
+#[cfg(test)]
+impl Slots {
+    /// The roots of all rings, also of those that have expired.
+    pub(super) fn roots(&self) -> Vec<u32> {
+        let cells = self.entries.iter().map(|entry| entry.cell);
+        cells.map(|cell| cell.a).filter(|root| *root != 0).collect()
     }
 }
 

@@ -5,7 +5,9 @@ use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
 use super::bucket::{Bucket, Origin, Seat, Slots};
-use super::table::Table;
+use super::rules::{Rules, no_room};
+use super::slab::Chunks;
+use super::table::{OnFull, Table};
 use crate::clock::Timestamp;
 use crate::limiter::{Cell, Decision, Fingerprint, Verdict};
 
@@ -35,7 +37,7 @@ pub fn charge_all(charges: &[Charge<'_>], now: Timestamp) -> Verdict {
     }
 }
 
-/// Most requests have one policy, and nothing to sort.
+/// Most requests have one policy, and nothing to sort; most policies have no rings.
 fn charge_one(charge: &Charge<'_>, now: Timestamp) -> Verdict {
     let mut table = charge.table;
     let mut slots = loop {
@@ -44,10 +46,15 @@ fn charge_one(charge: &Charge<'_>, now: Timestamp) -> Verdict {
             None => table = table.next(),
         }
     };
-    let seat = charge.seat(table, &slots, now);
+    let rules = table.rules();
+    if rules.rings.is_some() {
+        drop(slots);
+        return charge_many(std::slice::from_ref(charge), now);
+    }
+    let seat = slots.seat(charge.key.bits(), rules, now);
     let decision = table.algorithm().decide(seat.cell, now, charge.cost);
     if decision.is_admitted() {
-        charge.write(table, &mut slots, seat, &decision, now);
+        charge.write(table, &mut slots, Asked::without_ring(seat), &decision, now);
     }
     drop(slots);
     let mut verdict = Verdict::default();
@@ -57,53 +64,108 @@ fn charge_one(charge: &Charge<'_>, now: Timestamp) -> Verdict {
 
 fn charge_many(charges: &[Charge<'_>], now: Timestamp) -> Verdict {
     let mut locked = lock_all(charges);
-    let mut seats: SmallVec<[Seat; INLINE]> = SmallVec::new();
+    let mut all: SmallVec<[Asked; INLINE]> = SmallVec::new();
     let mut verdict = Verdict::default();
-    for (charge, Locked { table, slots }) in charges.iter().zip(&locked) {
-        let seat = charge.seat(table, slots.as_ref().expect(LOCKED), now);
-        verdict.push(table.algorithm().decide(seat.cell, now, charge.cost));
-        seats.push(seat);
+    for (charge, Locked { table, slots }) in charges.iter().zip(&mut locked) {
+        let (asked, decision) = charge.ask(table.rules(), slots.as_mut().expect(LOCKED), now);
+        verdict.push(decision);
+        all.push(asked);
     }
     let admitted = verdict.is_admitted();
-    for (index, (charge, Locked { table, slots })) in charges.iter().zip(&mut locked).enumerate() {
-        let (seat, decision) = (seats[index], &mut verdict.decisions[index]);
+    let each = charges.iter().zip(&mut locked).zip(all).enumerate();
+    for (index, ((charge, Locked { table, slots }), asked)) in each {
+        let decision = &mut verdict.decisions[index];
         if admitted {
-            charge.write(table, slots.as_mut().expect(LOCKED), seat, decision, now);
-        } else if decision.is_admitted() {
-            // What it announced does not happen, since another policy refused.
-            *decision = table.algorithm().decide(seat.cell, now, 0);
+            charge.write(table, slots.as_mut().expect(LOCKED), asked, decision, now);
+            continue;
         }
+        if decision.is_admitted() {
+            // What it announced does not happen, since another policy refused.
+            *decision = table.rules().decide(asked.seat.cell, now, 0);
+        }
+        asked.release(table.rules());
     }
     verdict
 }
 
+/// What a charge needs to be made, held until all others are decided.
+struct Asked {
+    seat: Seat,
+    /// What its ring lacks.
+    chunks: Chunks,
+}
+
+impl Asked {
+    fn without_ring(seat: Seat) -> Self {
+        Self {
+            seat,
+            chunks: Chunks::new(),
+        }
+    }
+
+    /// Gives back what was held for a charge that is not made.
+    fn release(self, rules: Rules<'_>) {
+        if let Some(rings) = &rules.rings {
+            rings.slab.give_back(self.chunks);
+            self.seat.release(rules);
+        }
+    }
+}
+
 impl Charge<'_> {
-    fn seat(&self, table: &Table, slots: &Slots, now: Timestamp) -> Seat {
-        slots.seat(self.key.bits(), table.rules(), now)
+    /// Decides, and holds what the charge needs.
+    fn ask(&self, rules: Rules<'_>, slots: &mut Slots, now: Timestamp) -> (Asked, Decision) {
+        if rules.rings.is_some() {
+            slots.release_expired(rules, now);
+        }
+        let mut seat = slots.seat(self.key.bits(), rules, now);
+        let decision = rules.decide(seat.cell, now, self.cost);
+        let asked = Asked::without_ring;
+        if seat.has_no_room() {
+            return (asked(seat), no_room(decision, seat.cell, now));
+        }
+        if !decision.is_admitted() || self.cost == 0 || !seat.is_recorded() {
+            return (asked(seat), decision);
+        }
+        match rules.reserve(seat.cell, &decision, now) {
+            Some(chunks) => (Asked { seat, chunks }, decision),
+            None if rules.on_full == OnFull::Strict => {
+                let refused = no_room(decision, seat.cell, now);
+                (asked(seat), refused)
+            }
+            None => {
+                seat.give_up();
+                (asked(seat), decision)
+            }
+        }
     }
 
     fn write(
         &self,
         table: &Table,
         slots: &mut Slots,
-        seat: Seat,
+        asked: Asked,
         decision: &Decision,
         now: Timestamp,
     ) {
+        let (rules, seat) = (table.rules(), asked.seat);
         if self.cost == 0 {
-            return;
+            return asked.release(rules);
         }
-        let cell = match seat.origin {
-            Origin::Own => decision.cell,
+        let cell = match (rules.rings, seat.origin) {
+            (Some(_), _) if seat.is_recorded() => {
+                rules.record(seat.cell, decision, self.cost, asked.chunks)
+            }
+            (Some(_), _) | (None, Origin::Own) => decision.cell,
             // At least what the key has used by itself: a window that it takes over half-way must
             // not end before its own would.
-            Origin::Inherited => {
-                let new = table.rules().opened(Cell::EMPTY, self.key.bits(), now);
+            (None, Origin::Inherited) => {
+                let new = rules.opened(Cell::EMPTY, self.key.bits(), now);
                 let own = table.algorithm().decide(new, now, self.cost).cell;
                 table.algorithm().join(decision.cell, own, now)
             }
         };
-        table.count(slots.take(seat, self.key.bits(), cell));
+        table.count(slots.take(seat, self.key.bits(), cell, rules));
     }
 }
 

@@ -3,10 +3,12 @@
 
 use std::fmt;
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::bucket::{Bucket, ENTRIES, Entry, FLOOR, Loss, Rules};
+use super::bucket::{Bucket, ENTRIES, Entry, FLOOR, Loss};
+use super::rules::{Rings, Rules, no_room};
+use super::slab::Slab;
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Cell, Decision, Fingerprint};
 
@@ -14,6 +16,11 @@ use crate::limiter::{Algorithm, Cell, Decision, Fingerprint};
 const SEGMENT: usize = 64;
 /// About the most segments that a table has, so that their list stays in a fast cache.
 const SEGMENTS: usize = 1024;
+
+/// How many buckets are looked at to make room for a ring.
+const LOOKS: usize = 64;
+/// How many of them are compared before one gives up a ring.
+const SAMPLE: usize = 4;
 
 /// The buckets of one policy.
 ///
@@ -30,6 +37,11 @@ pub struct Table {
     segment: usize,
     /// Each made on first use. An empty one was moved to the successor before it was ever used.
     segments: Box<[OnceLock<Box<[Bucket]>>]>,
+    /// Where the rings are, for algorithms that have any.
+    slab: Option<Slab>,
+    ring_bytes: u64,
+    /// The bucket that has to give up a ring next.
+    hand: AtomicUsize,
     /// Set before the first bucket is marked as moved.
     successor: OnceLock<Arc<Table>>,
     evictions: AtomicU64,
@@ -51,17 +63,34 @@ pub enum OnFull {
 }
 
 impl Table {
-    /// The table of a policy, for about `keys` keys (at least one).
+    /// The table of a policy, for about `keys` keys (at least one), with room for as many full rings
+    /// if the algorithm has any.
     pub fn new(
         policy: impl Into<Box<str>>,
         algorithm: Algorithm,
         keys: usize,
         on_full: OnFull,
     ) -> Self {
+        let ring_bytes = (keys as u64).saturating_mul(Self::ring_bytes_for(&algorithm));
+        Self::with_rings(policy, algorithm, keys, ring_bytes, on_full)
+    }
+
+    /// The same with room for rings in about so many bytes.
+    pub fn with_rings(
+        policy: impl Into<Box<str>>,
+        algorithm: Algorithm,
+        keys: usize,
+        ring_bytes: u64,
+        on_full: OnFull,
+    ) -> Self {
         let buckets = Self::buckets_for(keys);
         let segment = Self::segment_for(buckets);
+        let shape = algorithm.shape();
         Self {
             policy: policy.into(),
+            slab: shape.map(|shape| Slab::new(shape, ring_bytes)),
+            ring_bytes,
+            hand: AtomicUsize::new(0),
             algorithm,
             on_full,
             keys,
@@ -83,6 +112,14 @@ impl Table {
         size_of::<Self>()
             + buckets * size_of::<Bucket>()
             + segments * size_of::<OnceLock<Box<[Bucket]>>>()
+    }
+
+    /// The bytes of a full ring; 0 for algorithms that have none.
+    pub const fn ring_bytes_for(algorithm: &Algorithm) -> u64 {
+        match algorithm.shape() {
+            Some(shape) => shape.most_chunks() as u64 * shape.chunk_bytes() as u64,
+            None => 0,
+        }
     }
 
     const fn buckets_for(keys: usize) -> usize {
@@ -116,6 +153,11 @@ impl Table {
         self.keys
     }
 
+    /// In about how many bytes its rings have room.
+    pub const fn ring_bytes(&self) -> u64 {
+        self.ring_bytes
+    }
+
     /// Entries dropped, or merged into others, though they still counted.
     pub fn evictions(&self) -> u64 {
         self.evictions.load(Ordering::Relaxed)
@@ -147,8 +189,14 @@ impl Table {
         };
         match segment.get(offset).and_then(Bucket::lock) {
             Some(slots) => {
-                let seat = slots.seat(key.bits(), self.rules(), now);
-                self.algorithm.decide(seat.cell, now, cost)
+                let rules = self.rules();
+                let seat = slots.seat(key.bits(), rules, now);
+                let decision = rules.decide(seat.cell, now, cost);
+                if seat.has_no_room() {
+                    return no_room(decision, seat.cell, now);
+                }
+                seat.release(rules);
+                decision
             }
             None => self.next().peek(key, cost, now),
         }
@@ -188,10 +236,10 @@ impl Table {
                 FLOOR => self.keys_of(index),
                 tag => tag..=tag,
             };
-            self.next().try_adopt(keys, &self.algorithm, entry, now)
+            self.next().try_adopt(keys, self, entry, now)
         });
         if copied {
-            slots.leave();
+            slots.leave(self.rules());
         }
         copied
     }
@@ -201,14 +249,10 @@ impl Table {
     fn try_adopt(
         &self,
         keys: RangeInclusive<u64>,
-        from: &Algorithm,
+        from: &Self,
         entry: Entry,
         now: Timestamp,
     ) -> bool {
-        let adopted = Entry {
-            cell: self.algorithm.convert(from, entry.cell, now),
-            ..entry
-        };
         for index in self.index(*keys.start())..=self.index(*keys.end()) {
             let Some(bucket) = self.bucket(index) else {
                 return self.next().try_adopt(keys, from, entry, now);
@@ -220,9 +264,74 @@ impl Table {
                 drop(slots);
                 return self.next().try_adopt(keys, from, entry, now);
             }
-            self.count(slots.adopt(adopted, self.rules(), now));
+            let loss = match self.carry(from, entry.cell, now) {
+                Some(cell) => slots.adopt(Entry { cell, ..entry }, self.rules(), now),
+                None => Loss::Evicted(1),
+            };
+            self.count(loss);
         }
         true
+    }
+
+    /// What a predecessor's cell becomes here; `None` when there is no room for its ring.
+    fn carry(&self, from: &Self, cell: Cell, now: Timestamp) -> Option<Cell> {
+        let state = from.rules().state(cell);
+        let carried = self.algorithm.carry(&from.algorithm, state, now);
+        let Some(rings) = self.rules().rings else {
+            return Some(carried.write(None, &mut std::iter::empty()));
+        };
+        let chunks = rings.take(carried.chunks(), now)?;
+        Some(carried.write(Some(rings.slab.words()), &mut chunks.into_iter()))
+    }
+
+    /// Has other keys give up their rings until so many chunks are free, or too many have been looked
+    /// at: first who has expired, then of a few buckets at a time who has used least.
+    ///
+    /// Called while buckets are locked, so it waits for none.
+    pub(super) fn make_room(&self, slab: &Slab, chunks: u32, now: Timestamp) {
+        for _ in 0..LOOKS {
+            if let Some(mut slots) = self.next_touched().and_then(Bucket::try_lock) {
+                slots.release_expired(self.rules(), now);
+            }
+            if slab.has(chunks) {
+                return;
+            }
+        }
+        for _ in 0..LOOKS / SAMPLE {
+            if let Some(mut slots) = self.least_used_of_a_few(now).and_then(Bucket::try_lock) {
+                self.count(slots.give_up(self.rules(), now));
+            }
+            if slab.has(chunks) {
+                return;
+            }
+        }
+    }
+
+    fn least_used_of_a_few(&self, now: Timestamp) -> Option<&Bucket> {
+        let few = (0..SAMPLE).filter_map(|_| {
+            let bucket = self.next_touched()?;
+            let least = bucket.try_lock()?.least(self.rules(), now)?;
+            Some((least, bucket))
+        });
+        few.min_by_key(|(least, _)| *least)
+            .map(|(_, bucket)| bucket)
+    }
+
+    /// The next of the buckets that keys have touched; where a whole segment was not, none of it.
+    fn next_touched(&self) -> Option<&Bucket> {
+        for _ in 0..self.segments.len() {
+            let index = self.hand.fetch_add(1, Ordering::Relaxed) % self.buckets;
+            let (segment, offset) = self.place(index);
+            if let Some(bucket) = self.segments[segment]
+                .get()
+                .and_then(|made| made.get(offset))
+            {
+                return Some(bucket);
+            }
+            let next = (segment + 1) * self.segment;
+            self.hand.store(next, Ordering::Relaxed);
+        }
+        None
     }
 
     /// The bucket of a key, made if it is the first there; `None` when it was moved before it was
@@ -243,6 +352,10 @@ impl Table {
         Rules {
             algorithm: &self.algorithm,
             on_full: self.on_full,
+            rings: match &self.slab {
+                None => None,
+                Some(slab) => Some(Rings { slab, table: self }),
+            },
         }
     }
 

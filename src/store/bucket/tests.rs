@@ -8,7 +8,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::limiter::{
-    Decision, Fingerprint, FixedWindow, Gcra, Oldest, Outcome, Quota, SlidingWindow, Start,
+    Algorithm, Decision, Fingerprint, FixedWindow, Gcra, Oldest, Outcome, Quota, SlidingCounters,
+    SlidingLog, SlidingWindow, Start,
 };
 use crate::store::{Charge, Table, charge_all};
 
@@ -154,7 +155,53 @@ fn algorithms() -> impl Strategy<Value = Algorithm> {
         quotas().prop_map(fixed),
         quotas().prop_map(sliding(Oldest::Weighted)),
         quotas().prop_map(sliding(Oldest::Whole)),
+        rings(),
     ]
+}
+
+fn oldest() -> impl Strategy<Value = Oldest> {
+    prop_oneof![
+        Just(Oldest::Weighted),
+        Just(Oldest::Whole),
+        Just(Oldest::Ignored)
+    ]
+}
+
+/// The algorithms with rings, of one chunk and of several.
+fn rings() -> impl Strategy<Value = Algorithm> {
+    let parts = prop_oneof![Just(2_u32), Just(5), Just(60)];
+    let counters = |(limit, part, parts, oldest)| {
+        let quota = quota(limit, part * u64::from(parts));
+        Algorithm::SlidingCounters(SlidingCounters::new(quota, parts, oldest).unwrap())
+    };
+    let log = |quota| Algorithm::SlidingLog(SlidingLog::new(quota).unwrap());
+    let many = (20..=60_u32, 50..=500_u64).prop_map(|(limit, window)| quota(limit, window));
+    prop_oneof![
+        (1..=20_u32, 1..=100_u64, parts, oldest()).prop_map(counters),
+        quotas().prop_map(log),
+        many.prop_map(log),
+    ]
+}
+
+/// What buckets of their own would say, that nobody else can touch.
+struct Unbounded {
+    algorithm: Algorithm,
+    tables: HashMap<u64, Table>,
+}
+
+impl Unbounded {
+    fn new(algorithm: &Algorithm) -> Self {
+        Self {
+            algorithm: algorithm.clone(),
+            tables: HashMap::new(),
+        }
+    }
+
+    fn charge(&mut self, arrival: &Arrival) -> Decision {
+        let new = || one_bucket(self.algorithm.clone(), OnFull::Forget);
+        let table = self.tables.entry(arrival.key).or_insert_with(new);
+        charge(table, arrival.key, arrival.cost, arrival.now)
+    }
 }
 
 /// A request: when, whose, how much.
@@ -194,12 +241,17 @@ fn admitted_by_strict(
         .iter()
         .map(|index| index.index(arrivals.len()))
         .collect();
-    let mut table = Arc::new(one_bucket(algorithm.clone(), OnFull::Strict));
+    // Rings of any sort in room for two to about six.
+    let new = |keys: usize| {
+        let bytes = (1 + keys as u64 % 5) * Table::ring_bytes_for(algorithm);
+        Table::with_rings("test", algorithm.clone(), keys, bytes, OnFull::Strict)
+    };
+    let mut table = Arc::new(new(3));
     let mut admitted = Vec::new();
     for (index, arrival) in arrivals.iter().enumerate() {
         if moves.contains(&index) {
             let keys = 3 + 6 * (index % 2);
-            let next = Arc::new(Table::new("test", algorithm.clone(), keys, OnFull::Strict));
+            let next = Arc::new(new(keys));
             table.replaced_by(next.clone(), Timestamp::from_micros(arrival.now));
             table = next;
         }
@@ -217,13 +269,9 @@ proptest! {
     fn strict_never_admits_what_an_unbounded_store_would_refuse(
         algorithm in algorithms(), arrivals in arrivals(), moves: [prop::sample::Index; 2],
     ) {
-        let mut unbounded: HashMap<u64, Cell> = HashMap::new();
+        let mut unbounded = Unbounded::new(&algorithm);
         for arrival in admitted_by_strict(&algorithm, &arrivals, &moves) {
-            let cell = unbounded.entry(arrival.key).or_insert(Cell::EMPTY);
-            let now = Timestamp::from_micros(arrival.now);
-            let exact = algorithm.decide(*cell, now, arrival.cost);
-            prop_assert!(exact.is_admitted(), "{:?}", arrival);
-            *cell = exact.cell;
+            prop_assert!(unbounded.charge(&arrival).is_admitted(), "{:?}", arrival);
         }
     }
 
@@ -264,16 +312,30 @@ proptest! {
         algorithm in algorithms(), arrivals in arrivals(),
         on_full in prop_oneof![Just(OnFull::Forget), Just(OnFull::Strict)],
     ) {
-        let table = one_bucket(algorithm.clone(), on_full);
-        let mut unbounded: HashMap<u64, Cell> = HashMap::new();
-        for Arrival { now, key, cost } in arrivals {
-            let key = 1 + key % 5;
-            let cell = unbounded.entry(key).or_insert(Cell::EMPTY);
-            let exact = algorithm.decide(*cell, Timestamp::from_micros(now), cost);
-            let decision = charge(&table, key, cost, now);
+        let bytes = 5 * Table::ring_bytes_for(&algorithm);
+        let table = Table::with_rings("test", algorithm.clone(), 3, bytes, on_full);
+        let mut unbounded = Unbounded::new(&algorithm);
+        for arrival in arrivals {
+            let arrival = Arrival { key: 1 + arrival.key % 5, ..arrival };
+            let (exact, decision) = (unbounded.charge(&arrival), charge(&table, arrival.key, arrival.cost, arrival.now));
+            let now = Timestamp::from_micros(arrival.now);
             prop_assert_eq!(decision.outcome, exact.outcome);
             prop_assert_eq!((decision.remaining, decision.reset), (exact.remaining, exact.reset));
-            *cell = exact.cell;
+            prop_assert_eq!(algorithm.more_at(&decision, now), algorithm.more_at(&exact, now));
+        }
+    }
+
+    /// However little room there is, no chunk is lost, and none is in two rings.
+    #[test]
+    fn every_chunk_is_free_or_in_one_ring(
+        algorithm in rings(), arrivals in arrivals(), keys in 3..40_usize, room in 1..6_u64,
+        on_full in prop_oneof![Just(OnFull::Forget), Just(OnFull::Strict)],
+    ) {
+        let bytes = room * Table::ring_bytes_for(&algorithm);
+        let table = Table::with_rings("test", algorithm, keys, bytes, on_full);
+        for Arrival { now, key, cost } in arrivals {
+            charge(&table, key, cost, now);
+            table.assert_chunks_are_in_one_ring();
         }
     }
 }

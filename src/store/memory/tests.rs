@@ -8,7 +8,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::limiter::{
-    Algorithm, FixedWindow, Gcra, IntervalRefill, Oldest, Outcome, Quota, SlidingWindow, Start,
+    Algorithm, FixedWindow, Gcra, IntervalRefill, Oldest, Outcome, Quota, SlidingCounters,
+    SlidingLog, SlidingWindow, Start,
 };
 use crate::store::OnFull;
 
@@ -18,7 +19,7 @@ fn hourly(limit: u32) -> Quota {
     Quota::new(limit, Duration::from_secs(3600)).unwrap()
 }
 
-fn algorithms(limit: u32) -> [Algorithm; 6] {
+fn algorithms(limit: u32) -> [Algorithm; 8] {
     let quota = hourly(limit);
     [
         Algorithm::Gcra(Gcra::new(quota, limit).unwrap()),
@@ -27,6 +28,8 @@ fn algorithms(limit: u32) -> [Algorithm; 6] {
         Algorithm::FixedWindow(FixedWindow::new(quota, Start::FirstRequest)),
         Algorithm::FixedWindow(FixedWindow::new(quota, Start::Staggered)),
         Algorithm::SlidingWindow(SlidingWindow::new(quota, Oldest::Weighted)),
+        Algorithm::SlidingCounters(SlidingCounters::new(quota, 60, Oldest::Weighted).unwrap()),
+        Algorithm::SlidingLog(SlidingLog::new(quota).unwrap()),
     ]
 }
 
@@ -66,6 +69,43 @@ fn a_refusal_by_one_policy_charges_none() {
     assert_eq!((spared.outcome, spared.remaining), (Outcome::Admit, 9));
     assert_eq!((spent.is_admitted(), spent.remaining), (false, 0));
     assert_eq!(wide.peek(key(7), 0, NOW).remaining, 9);
+}
+
+#[test]
+fn each_pair_of_algorithms_is_charged_all_or_nothing() {
+    for wide in algorithms(50) {
+        for narrow in algorithms(20) {
+            for flip in [false, true] {
+                let tables = [&wide, &narrow]
+                    .map(|algorithm| Table::new("test", algorithm.clone(), 16, OnFull::Forget));
+                let mut charges = tables.each_ref().map(|table| Charge {
+                    table,
+                    key: key(7),
+                    cost: 7,
+                });
+                if flip {
+                    charges.reverse();
+                }
+                let kinds = format!("{} and {}", wide.kind(), narrow.kind());
+                let admitted: Vec<_> = (0..5)
+                    .map(|_| charge_all(&charges, NOW).is_admitted())
+                    .collect();
+                assert_eq!(admitted, [true, true, false, false, false], "{kinds}");
+                assert_eq!(
+                    tables.each_ref().map(|table| used(table, key(7))),
+                    [14, 14],
+                    "{kinds}"
+                );
+                let smaller = charges.map(|charge| Charge { cost: 6, ..charge });
+                assert!(charge_all(&smaller, NOW).is_admitted(), "{kinds}");
+                assert_eq!(
+                    tables.each_ref().map(|table| used(table, key(7))),
+                    [20, 20],
+                    "{kinds}"
+                );
+            }
+        }
+    }
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! Size, and the move to a successor, also while others charge.
 
+use std::collections::HashSet;
 use std::sync::RwLock;
 use std::thread;
 use std::time::Duration;
 
 use super::*;
-use crate::limiter::{FixedWindow, Gcra, Quota, Start};
+use crate::limiter::{
+    FixedWindow, Gcra, Oldest, Quota, SlidingCounters, SlidingLog, SlidingWindow, Start,
+};
 use crate::store::{Charge, charge_all};
 
 const NOW: Timestamp = Timestamp::from_micros(1_000_000_000);
@@ -17,6 +20,31 @@ fn hourly(limit: u32) -> Algorithm {
 
 fn table(limit: u32, keys: usize) -> Arc<Table> {
     Arc::new(Table::new("test", hourly(limit), keys, OnFull::Forget))
+}
+
+impl Table {
+    pub(in crate::store) fn assert_chunks_are_in_one_ring(&self) {
+        let slab = self.slab.as_ref().expect("an algorithm with rings");
+        let mut seen = HashSet::new();
+        for bucket in self.segments.iter().filter_map(OnceLock::get).flatten() {
+            for root in bucket.lock().into_iter().flat_map(|slots| slots.roots()) {
+                for chunk in slab.words().ring(root).chunks() {
+                    assert!(seen.insert(chunk), "{chunk} is in two rings");
+                }
+            }
+        }
+        assert_eq!(seen.len(), slab.taken() as usize);
+    }
+}
+
+fn log(limit: u32, seconds: u64) -> Algorithm {
+    let quota = Quota::new(limit, Duration::from_secs(seconds)).unwrap();
+    Algorithm::SlidingLog(SlidingLog::new(quota).unwrap())
+}
+
+fn counters(limit: u32, seconds: u64, parts: u32) -> Algorithm {
+    let quota = Quota::new(limit, Duration::from_secs(seconds)).unwrap();
+    Algorithm::SlidingCounters(SlidingCounters::new(quota, parts, Oldest::Weighted).unwrap())
 }
 
 /// Keys that are spread over the buckets.
@@ -180,20 +208,26 @@ fn a_move_waits_for_a_locked_bucket_without_holding_its_own() {
 /// replaced again and again: each thread charges through whichever tables it saw last.
 #[test]
 fn no_charge_is_lost_while_tables_are_replaced() {
+    let gcra = |quota: Quota, _| Algorithm::Gcra(Gcra::new(quota, quota.limit()).unwrap());
+    let log = |quota, _| Algorithm::SlidingLog(SlidingLog::new(quota).unwrap());
+    let counters = |quota, round: usize| {
+        let parts = [60, 12, 1][round % 3];
+        Algorithm::SlidingCounters(SlidingCounters::new(quota, parts, Oldest::Whole).unwrap())
+    };
+    replace_while_charging(5_000, gcra);
+    replace_while_charging(1_000, log);
+    replace_while_charging(1_000, counters);
+}
+
+fn replace_while_charging(limit: u32, algorithm: impl Fn(Quota, usize) -> Algorithm) {
     const KEYS: usize = 40;
-    const QUOTA: u32 = 5_000;
     let sizes = [4_000, 500, 500, 64, 8_000, 1_000];
     let hours = [1, 2, 1, 7, 3];
     let make = |round: usize| {
         let window = Duration::from_secs(3600 * hours[round % hours.len()]);
-        let gcra = Gcra::new(Quota::new(QUOTA, window).unwrap(), QUOTA).unwrap();
+        let algorithm = algorithm(Quota::new(limit, window).unwrap(), round);
         let keys = sizes[round % sizes.len()];
-        Arc::new(Table::new(
-            "test",
-            Algorithm::Gcra(gcra),
-            keys,
-            OnFull::Forget,
-        ))
+        Arc::new(Table::new("test", algorithm, keys, OnFull::Forget))
     };
     let published = [0, 1].map(|round| RwLock::new(make(round)));
     let current = || {
@@ -241,10 +275,111 @@ fn no_charge_is_lost_while_tables_are_replaced() {
             .map(|thread| thread.join().unwrap())
             .fold([0; KEYS], sum)
     });
-    assert_eq!(admitted, [QUOTA; KEYS]);
+    assert_eq!(admitted, [limit; KEYS]);
     assert!(rounds > 10, "the tables were replaced {rounds} times");
     assert_eq!(
         current().map(|table| (table.evictions(), table.unrecorded())),
         [(0, 0); 2]
     );
+}
+
+#[test]
+fn rings_survive_another_quota_window_and_precision() {
+    let day = 86_400;
+    let cases = [
+        (log(100, 3_600), log(80, 3_600)),
+        (log(100, 3_600), log(100, 60)),
+        (log(100, 60), log(100, 20 * day)),
+        (counters(100, 3_600, 60), counters(80, 3_600, 60)),
+        (counters(100, 3_600, 60), counters(100, 3_600, 4)),
+        (counters(100, 60, 6), counters(100, 3_600, 60)),
+    ];
+    for (from, to) in cases {
+        let old = Table::new("test", from, 1_000, OnFull::Forget);
+        let new = Arc::new(Table::new("test", to, 2_000, OnFull::Forget));
+        for number in 0..500 {
+            assert!(charge(&old, key(number), 1 + number as u32 % 90));
+        }
+        old.replaced_by(new.clone(), NOW);
+        for number in 0..500 {
+            let most = new.algorithm().limit();
+            assert_eq!(used(&new, key(number)), (1 + number as u32 % 90).min(most));
+        }
+        new.assert_chunks_are_in_one_ring();
+        assert_eq!(old.slab.as_ref().unwrap().taken(), 0);
+    }
+}
+
+#[test]
+fn a_sliding_window_keeps_its_units_when_its_precision_changes() {
+    let quota = Quota::new(100, Duration::from_secs(3_600)).unwrap();
+    let two = Algorithm::SlidingWindow(SlidingWindow::new(quota, Oldest::Weighted));
+    let tables = [two.clone(), counters(100, 3_600, 60), two]
+        .map(|algorithm| Arc::new(Table::new("test", algorithm, 1_000, OnFull::Forget)));
+    assert!(charge(&tables[0], key(1), 70));
+    for pair in tables.windows(2) {
+        pair[0].replaced_by(pair[1].clone(), NOW);
+        assert_eq!(used(&pair[1], key(1)), 70);
+        assert!(!charge(&pair[0], key(1), 31), "through the old one as well");
+    }
+}
+
+#[test]
+fn a_shorter_window_lets_units_leave_over_its_whole_length() {
+    let old = Table::new("test", log(10, 3_600), 64, OnFull::Forget);
+    let ask = |table: &Table, cost, now| {
+        let key = key(1);
+        charge_all(&[Charge { table, key, cost }], now).decisions[0]
+    };
+    for sixth in 0..6 {
+        let now = NOW.saturating_add(Duration::from_secs(600 * sixth));
+        assert!(ask(&old, 1, now).is_admitted());
+    }
+    let now = NOW.saturating_add(Duration::from_secs(3_599));
+    let new = Arc::new(Table::new("test", log(10, 60), 64, OnFull::Forget));
+    old.replaced_by(new.clone(), now);
+    let remaining =
+        |seconds| ask(&new, 0, now.saturating_add(Duration::from_secs(seconds))).remaining;
+    assert_eq!(
+        [0, 5, 15, 25, 35, 45, 55].map(remaining),
+        [4, 5, 6, 7, 8, 9, 10]
+    );
+}
+
+#[test]
+fn rings_of_a_key_that_is_gone_are_found_again() {
+    // Room for eight full rings, and 400 keys that come one after another.
+    let algorithm = log(500, 60);
+    let bytes = 8 * Table::ring_bytes_for(&algorithm);
+    let table = Table::with_rings("test", algorithm, 1_000, bytes, OnFull::Forget);
+    for number in 0..400 {
+        let now = NOW.saturating_add(Duration::from_secs(40 * number));
+        let charge = Charge {
+            table: &table,
+            key: key(number),
+            cost: 500,
+        };
+        assert!(charge_all(&[charge], now).is_admitted());
+        assert!(!charge_all(&[Charge { cost: 1, ..charge }], now).is_admitted());
+    }
+    assert_eq!((table.evictions(), table.unrecorded()), (0, 0));
+    table.assert_chunks_are_in_one_ring();
+}
+
+#[test]
+fn a_full_slab_forgets_who_has_used_least_and_never_who_is_refused() {
+    let algorithm = log(500, 60);
+    let bytes = 24 * Table::ring_bytes_for(&algorithm);
+    let table = Table::with_rings("test", algorithm, 1_000, bytes, OnFull::Forget);
+    for number in 0..10 {
+        assert!(charge(&table, key(number), 500));
+    }
+    for number in 10..2_000 {
+        assert!(charge(&table, key(number), 1));
+    }
+    for number in 0..10 {
+        assert!(!charge(&table, key(number), 1), "{number}");
+    }
+    assert!(table.evictions() > 500);
+    table.assert_chunks_are_in_one_ring();
 }

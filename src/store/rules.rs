@@ -1,0 +1,154 @@
+//! The rules by which a table fills its buckets, and how its cells are treated: as they are, or with the
+//! rings that they point to.
+
+use super::slab::{Chunks, Slab};
+use super::table::{OnFull, Table};
+use crate::clock::Timestamp;
+use crate::limiter::{Algorithm, Cell, Decision, Fingerprint, Outcome, State};
+
+/// How a table decides and fills its buckets.
+#[derive(Clone, Copy)]
+pub(super) struct Rules<'a> {
+    pub(super) algorithm: &'a Algorithm,
+    pub(super) on_full: OnFull,
+    /// Where rings are, if the algorithm has any, and the table whose they are.
+    pub(super) rings: Option<Rings<'a>>,
+}
+
+/// The rings of a table.
+#[derive(Clone, Copy)]
+pub(super) struct Rings<'a> {
+    pub(super) slab: &'a Slab,
+    pub(super) table: &'a Table,
+}
+
+impl Rings<'_> {
+    /// Takes chunks, and has others give up theirs where none are left.
+    pub(super) fn take(&self, chunks: u32, now: Timestamp) -> Option<Chunks> {
+        self.slab.take(chunks).or_else(|| {
+            self.table.make_room(self.slab, chunks, now);
+            self.slab.take(chunks)
+        })
+    }
+}
+
+impl<'a> Rules<'a> {
+    /// What `tag` is decided on whose cell is `cell`.
+    pub(super) fn opened(&self, cell: Cell, tag: u64, now: Timestamp) -> Cell {
+        self.algorithm
+            .opened(cell, Fingerprint::from_bits(tag), now)
+    }
+
+    /// A cell with its ring, if it has one.
+    pub(super) fn state(&self, cell: Cell) -> State<'a> {
+        match self.rings {
+            None => cell.into(),
+            Some(rings) => rings.slab.state(cell),
+        }
+    }
+
+    pub(super) fn decide(&self, cell: Cell, now: Timestamp, cost: u32) -> Decision {
+        self.algorithm.decide(self.state(cell), now, cost)
+    }
+
+    pub(super) fn refuses(&self, cell: Cell, now: Timestamp) -> bool {
+        self.algorithm.refuses(self.state(cell), now)
+    }
+
+    pub(super) fn used(&self, cell: Cell, now: Timestamp) -> u128 {
+        self.algorithm.used(self.state(cell), now)
+    }
+
+    /// A new bucket that has used as much as each of the two; `None` when there is no room for its
+    /// ring.
+    pub(super) fn join(&self, left: Cell, right: Cell, now: Timestamp) -> Option<Cell> {
+        self.join_in(left, right, now, |rings, chunks| rings.take(chunks, now))
+    }
+
+    /// The same, taking the last chunks for it.
+    pub(super) fn join_last(&self, left: Cell, right: Cell, now: Timestamp) -> Option<Cell> {
+        self.join_in(left, right, now, |rings, chunks| {
+            rings.slab.take_last(chunks)
+        })
+    }
+
+    fn join_in(
+        &self,
+        left: Cell,
+        right: Cell,
+        now: Timestamp,
+        take: impl FnOnce(&Rings<'_>, u32) -> Option<Chunks>,
+    ) -> Option<Cell> {
+        let Some(rings) = &self.rings else {
+            return Some(self.algorithm.join(left, right, now));
+        };
+        let (left, right) = (self.state(left), self.state(right));
+        let chunks = take(rings, self.algorithm.joined_chunks(left, right, now))?;
+        let words = rings.slab.words();
+        let mut chunks = chunks.into_iter();
+        Some(
+            self.algorithm
+                .join_rings(left, right, now, words, &mut chunks),
+        )
+    }
+
+    /// Gives up the ring of a cell that nothing refers to any more.
+    pub(super) fn release(&self, cell: Cell) {
+        if let Some(rings) = &self.rings {
+            rings.slab.release(cell);
+        }
+    }
+
+    /// Takes the chunks that the ring of `before` lacks for what was decided; `None` when there is no
+    /// room for them.
+    pub(super) fn reserve(
+        &self,
+        before: Cell,
+        decided: &Decision,
+        now: Timestamp,
+    ) -> Option<Chunks> {
+        match &self.rings {
+            None => Some(Chunks::new()),
+            Some(rings) => {
+                let lacks = self.algorithm.lacks(self.state(before), decided.cell);
+                rings.take(lacks, now)
+            }
+        }
+    }
+
+    /// The cell after a charge, with all of it recorded.
+    pub(super) fn record(
+        &self,
+        before: Cell,
+        decided: &Decision,
+        cost: u32,
+        chunks: Chunks,
+    ) -> Cell {
+        match &self.rings {
+            None => decided.cell,
+            Some(rings) => self.algorithm.record(
+                self.state(before),
+                decided.cell,
+                cost,
+                rings.slab.words(),
+                &mut chunks.into_iter(),
+            ),
+        }
+    }
+}
+
+/// The refusal of a request that there is no room to record: it can come again once the bucket that
+/// stands in its way is whole.
+pub(super) fn no_room(decision: Decision, cell: Cell, now: Timestamp) -> Decision {
+    let retry_at = cell.whole_at(now).max(now.saturating_add_micros(1));
+    Decision {
+        outcome: Outcome::Refuse {
+            retry_at: Some(retry_at),
+        },
+        remaining: 0,
+        reset: retry_at,
+        more_at: Some(retry_at),
+        cell,
+        ..decision
+    }
+}
