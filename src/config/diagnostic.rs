@@ -82,11 +82,13 @@ pub enum Code {
     UnreachableRoute,
     /// Something is defined and never used.
     Unused,
+    /// Something takes more memory than most would expect.
+    Memory,
 }
 
 impl Code {
     /// Every code, in the order of the documentation.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Unreadable,
         Self::Syntax,
         Self::DuplicateKey,
@@ -103,6 +105,7 @@ impl Code {
         Self::NoEffect,
         Self::UnreachableRoute,
         Self::Unused,
+        Self::Memory,
     ];
 
     /// The code as it is printed.
@@ -124,6 +127,7 @@ impl Code {
             Self::NoEffect => "no-effect",
             Self::UnreachableRoute => "unreachable-route",
             Self::Unused => "unused",
+            Self::Memory => "memory",
         }
     }
 }

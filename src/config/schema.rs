@@ -22,7 +22,8 @@ pub use client::{BodySize, Client, ClientIp, ClientIpHeader, ClientTimeouts, Hea
 pub use json::json_schema;
 pub use listener::{Certificate, Listener, Protocol, Tls, TlsVersion};
 pub use policy::{
-    AlgorithmName, DayOfMonth, Key, Limit, MaxKeys, OldestWindow, OnFull, Policy, WindowStart,
+    AlgorithmName, DayOfMonth, Key, Limit, MaxKeys, OldestWindow, OnFull, Policy, Precision,
+    WindowStart,
 };
 pub use responses::{Action, BodyFormat, HeaderStyle, OnLimit, Responses};
 pub use route::{Match, RequestChanges, Route, TrailingSlash};

@@ -8,7 +8,7 @@ use crate::config::schema::{AlgorithmName, OldestWindow, Policy, WindowStart};
 use crate::config::value::{self, CalendarUnit};
 use crate::limiter::{
     Algorithm, Calendar, FixedWindow, Gcra, IntervalRefill, Oldest, Period, Quota, QuotaError,
-    SlidingWindow, Start,
+    SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
 
 /// What decides for a policy that has been checked.
@@ -28,9 +28,13 @@ pub(super) fn algorithm(policy: &Policy) -> Result<Algorithm, QuotaError> {
         AlgorithmName::Gcra => Algorithm::Gcra(Gcra::new(quota, burst)?),
         AlgorithmName::TokenBucket => Algorithm::TokenBucket(Gcra::new(quota, burst)?),
         AlgorithmName::FixedWindow => Algorithm::FixedWindow(fixed_window(policy, written, quota)),
-        AlgorithmName::SlidingWindow => {
-            Algorithm::SlidingWindow(SlidingWindow::new(quota, oldest(policy)))
-        }
+        AlgorithmName::SlidingWindow => match policy.precision.as_ref().map(|parts| parts.get()) {
+            None | Some(1) => Algorithm::SlidingWindow(SlidingWindow::new(quota, oldest(policy))),
+            Some(parts) => {
+                Algorithm::SlidingCounters(SlidingCounters::new(quota, parts, oldest(policy))?)
+            }
+        },
+        AlgorithmName::SlidingLog => Algorithm::SlidingLog(SlidingLog::new(quota)?),
     })
 }
 

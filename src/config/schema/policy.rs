@@ -52,7 +52,11 @@ pub struct Policy {
     /// For a `fixed_window` of `1mo` that starts with the clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anchor: Option<Located<DayOfMonth>>,
-    /// How the window before the current one counts in a sliding window; for `sliding_window` only.
+    /// How many equal parts a sliding window is cut in, each with a counter: 1 to 3600, 1 unless given. For
+    /// `sliding_window` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<Located<Precision>>,
+    /// How the oldest part counts, which a sliding window covers only partly; for `sliding_window` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest: Option<Located<OldestWindow>>,
     /// Units that a request takes, 1 to 4294967295.
@@ -73,6 +77,9 @@ pub struct Policy {
 
 /// 2^10 to 2^30.
 pub type MaxKeys = Whole<1024, 1_073_741_824>;
+
+/// Parts of a sliding window.
+pub type Precision = Whole<1, 3600>;
 
 /// A day of the month.
 pub type DayOfMonth = Whole<1, 31>;
@@ -122,8 +129,11 @@ pub enum AlgorithmName {
     TokenBucket,
     /// So many in each window; all come back at once.
     FixedWindow,
-    /// The running window and, in proportion, the one before.
+    /// The running window and, in proportion, the one before; or the parts of a window, and the one
+    /// before in proportion.
     SlidingWindow,
+    /// The instant of each unit: never more than the quota in any window, in memory that grows with it.
+    SlidingLog,
 }
 
 /// When a fixed window starts.
@@ -139,7 +149,7 @@ pub enum WindowStart {
     FirstRequest,
 }
 
-/// How the window before the current one counts.
+/// How the oldest part of a sliding window counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OldestWindow {

@@ -4,8 +4,9 @@ use crate::config::diagnostic::Code;
 use crate::config::document::NodeId;
 use crate::config::finding::{Finding, Findings};
 use crate::config::located::Located;
-use crate::config::schema::{AlgorithmName, Policy, WindowStart};
+use crate::config::schema::{AlgorithmName, Config, Policy, WindowStart};
 use crate::config::value::CalendarUnit;
+use crate::limiter::{Shape, SlidingLog};
 
 /// A setting that only some algorithms have.
 struct Setting {
@@ -15,18 +16,21 @@ struct Setting {
     help: &'static str,
 }
 
-pub(super) fn check(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
+pub(super) fn check(policy: &Policy, node: NodeId, config: &Config, findings: &Findings<'_>) {
     check_settings(policy, findings);
     check_refill(policy, node, findings);
     check_calendar(policy, findings);
     check_amounts(policy, node, findings);
+    check_parts(policy, findings);
+    check_log(policy, findings);
+    check_rings(policy, config, findings);
 }
 
 fn node_of<T>(value: &Option<Located<T>>) -> Option<NodeId> {
     value.as_ref().map(|value| value.node)
 }
 
-fn settings(policy: &Policy) -> [Setting; 5] {
+fn settings(policy: &Policy) -> [Setting; 6] {
     use AlgorithmName::{FixedWindow, Gcra, SlidingWindow, TokenBucket};
     [
         Setting {
@@ -58,6 +62,12 @@ fn settings(policy: &Policy) -> [Setting; 5] {
             algorithms: &[SlidingWindow],
             message: "only a sliding window counts an older one",
             help: "remove `oldest`, or use `algorithm: sliding_window`",
+        },
+        Setting {
+            node: node_of(&policy.precision),
+            algorithms: &[SlidingWindow],
+            message: "only a sliding window is cut in parts",
+            help: "remove `precision`, or use `algorithm: sliding_window`",
         },
     ]
 }
@@ -160,4 +170,68 @@ fn check_amounts(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
             .help("lower the cost, or raise the quota or its burst");
         findings.add(finding.related(holder, "what it holds"));
     }
+}
+
+/// A part is as long as any other, in whole microseconds.
+fn check_parts(policy: &Policy, findings: &Findings<'_>) {
+    let (Some(quota), Some(precision)) = (&policy.quota, &policy.precision) else {
+        return;
+    };
+    let (micros, parts) = (quota.window().as_micros(), precision.get());
+    if !micros.is_multiple_of(u128::from(parts)) {
+        let message = format!("a window cannot be cut in {parts} parts of whole microseconds");
+        let finding = Finding::error(precision.node, Code::Conflict, message);
+        let help = "use a number that divides the window, as in 60 for `1h`";
+        findings.add(finding.help(help).related(quota.node, "the window"));
+    }
+}
+
+/// More units than that in a log deserve a thought.
+const LARGE_LOG: u32 = 1_000;
+
+/// A log has four bytes for each unit that counts, and each key has a log.
+fn check_log(policy: &Policy, findings: &Findings<'_>) {
+    let Some(quota) = policy
+        .quota
+        .as_ref()
+        .filter(|_| policy.algorithm.value == AlgorithmName::SlidingLog)
+    else {
+        return;
+    };
+    let limit = quota.limit();
+    let help = "count them in parts: `algorithm: sliding_window`, `precision: 60`, `oldest: whole`";
+    if limit > SlidingLog::MOST {
+        let message = format!("a log has at most {} units", SlidingLog::MOST);
+        findings.add(Finding::error(quota.node, Code::Conflict, message).help(help));
+    } else if limit > LARGE_LOG {
+        let kib = (ring_bytes(limit) / 1024).max(1);
+        let message = format!("a log of {limit} units takes up to {kib} KiB for each key");
+        findings.add(Finding::warning(quota.node, Code::Memory, message).help(help));
+    }
+}
+
+/// Not all of the named keys can have full rings in the memory that there is.
+fn check_rings(policy: &Policy, config: &Config, findings: &Findings<'_>) {
+    let slots = match (policy.algorithm.value, &policy.quota, &policy.precision) {
+        (AlgorithmName::SlidingLog, Some(quota), _) => quota.limit().min(SlidingLog::MOST),
+        (AlgorithmName::SlidingWindow, _, Some(parts)) if parts.get() > 1 => parts.get() + 1,
+        _ => return,
+    };
+    let Some(keys) = &policy.max_keys else { return };
+    let (most, needed) = (
+        config.store.memory.max_size.bytes(),
+        u64::from(keys.get()) * ring_bytes(slots),
+    );
+    if needed > most {
+        let mib = needed.div_ceil(1 << 20);
+        let message = format!("so many keys may need {mib} MiB for what they count");
+        let help = "raise `store.memory.max_size`; where it is full, those who have used least are forgotten";
+        let finding = Finding::warning(keys.node, Code::Memory, message).help(help);
+        findings.add(finding.related(config.store.memory.max_size.node, "all that there is"));
+    }
+}
+
+fn ring_bytes(slots: u32) -> u64 {
+    let shape = Shape::new(slots);
+    u64::from(shape.most_chunks()) * shape.chunk_bytes() as u64
 }

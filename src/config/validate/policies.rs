@@ -35,7 +35,7 @@ pub(super) fn check(config: &Config, findings: &Findings<'_>) {
 
 fn check_policy(policy: &Policy, node: NodeId, config: &Config, findings: &Findings<'_>) {
     check_key(policy, findings);
-    algorithms::check(policy, node, findings);
+    algorithms::check(policy, node, config, findings);
     answers::check_policy(&policy.on_limit, &config.responses.on_limit, findings);
 }
 
