@@ -14,7 +14,8 @@ use criterion::{
 use governor::DefaultKeyedRateLimiter;
 use sluicegate::clock::Clock;
 use sluicegate::limiter::{
-    Algorithm, Fingerprint, FixedWindow, Gcra, Oldest, Quota, Secret, SlidingWindow, Start,
+    Algorithm, Fingerprint, FixedWindow, Gcra, Oldest, Quota, Secret, SlidingCounters, SlidingLog,
+    SlidingWindow, Start,
 };
 use sluicegate::store::{Charge, OnFull, Table, charge_all};
 
@@ -193,11 +194,19 @@ fn algorithms(criterion: &mut Criterion) {
         Algorithm::Gcra(Gcra::new(quota, 100).expect("a burst of a second")),
         Algorithm::FixedWindow(FixedWindow::new(quota, Start::EPOCH)),
         Algorithm::SlidingWindow(SlidingWindow::new(quota, Oldest::Weighted)),
+        Algorithm::SlidingCounters(
+            SlidingCounters::new(quota, 50, Oldest::Weighted).expect("parts of 20 ms"),
+        ),
+        Algorithm::SlidingLog(SlidingLog::new(quota).expect("a log of 100")),
     ];
     let mut group = criterion.benchmark_group("mostly refused");
     for algorithm in algorithms {
         let table = table(algorithm);
-        measure(&mut group, table.algorithm().kind(), &[key(1)], |key| {
+        let name = match table.algorithm() {
+            Algorithm::SlidingCounters(_) => "fifty counters",
+            other => other.kind(),
+        };
+        measure(&mut group, name, &[key(1)], |key| {
             ours.decide([&table], key)
         });
     }

@@ -90,7 +90,8 @@ impl Algorithm {
     /// that is whole.
     pub fn more_at(&self, decision: &Decision, now: Timestamp) -> Option<Timestamp> {
         if self.shape().is_some() {
-            return decision.more_at;
+            let more_at = decision.more_at?;
+            return Some(Timestamp::from_micros(more_at.get()));
         }
         let more = decision.remaining.checked_add(1)?;
         match self.decide(decision.cell, now, more).outcome {

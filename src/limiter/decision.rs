@@ -1,6 +1,7 @@
 //! What one policy says of a request, and what all of them say together.
 
 use std::cmp::Ordering;
+use std::num::NonZero;
 
 use smallvec::SmallVec;
 
@@ -18,9 +19,9 @@ pub struct Decision {
     pub capacity: u32,
     /// When the bucket is whole again if nothing more comes.
     pub reset: Timestamp,
-    /// When more than `remaining` can be had, where that takes a ring to see; else
-    /// [`Algorithm::more_at`](super::Algorithm::more_at) works it out when somebody asks.
-    pub more_at: Option<Timestamp>,
+    /// When more than `remaining` can be had, in microseconds since the epoch, where that takes a ring
+    /// to see. [`Algorithm::more_at`](super::Algorithm::more_at) knows it always.
+    pub more_at: Option<NonZero<u64>>,
     /// The bucket after the charge; as it was when refused.
     pub cell: Cell,
 }

@@ -53,8 +53,9 @@ fn charge_one(charge: &Charge<'_>, now: Timestamp) -> Verdict {
     }
     let seat = slots.seat(charge.key.bits(), rules, now);
     let decision = table.algorithm().decide(seat.cell, now, charge.cost);
-    if decision.is_admitted() {
-        charge.write(table, &mut slots, Asked::without_ring(seat), &decision, now);
+    if decision.is_admitted() && charge.cost > 0 {
+        let cell = charge.cell_after(rules, &seat, &decision, now);
+        table.count(slots.take(seat, charge.key.bits(), cell, rules));
     }
     drop(slots);
     let mut verdict = Verdict::default();
@@ -152,20 +153,34 @@ impl Charge<'_> {
         if self.cost == 0 {
             return asked.release(rules);
         }
-        let cell = match (rules.rings, seat.origin) {
-            (Some(_), _) if seat.is_recorded() => {
+        let cell = match rules.rings {
+            None => self.cell_after(rules, &seat, decision, now),
+            Some(_) if seat.is_recorded() => {
                 rules.record(seat.cell, decision, self.cost, asked.chunks)
             }
-            (Some(_), _) | (None, Origin::Own) => decision.cell,
-            // At least what the key has used by itself: a window that it takes over half-way must
-            // not end before its own would.
-            (None, Origin::Inherited) => {
-                let new = rules.opened(Cell::EMPTY, self.key.bits(), now);
-                let own = table.algorithm().decide(new, now, self.cost).cell;
-                table.algorithm().join(decision.cell, own, now)
-            }
+            Some(_) => decision.cell,
         };
         table.count(slots.take(seat, self.key.bits(), cell, rules));
+    }
+
+    /// The cell after a charge, where it is all that there is.
+    fn cell_after(
+        &self,
+        rules: Rules<'_>,
+        seat: &Seat,
+        decision: &Decision,
+        now: Timestamp,
+    ) -> Cell {
+        match seat.origin {
+            Origin::Own => decision.cell,
+            // At least what the key has used by itself: a window that it takes over half-way must
+            // not end before its own would.
+            Origin::Inherited => {
+                let new = rules.opened(Cell::EMPTY, self.key.bits(), now);
+                let own = rules.algorithm.decide(new, now, self.cost).cell;
+                rules.algorithm.join(decision.cell, own, now)
+            }
+        }
     }
 }
 

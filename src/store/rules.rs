@@ -1,6 +1,8 @@
 //! The rules by which a table fills its buckets, and how its cells are treated: as they are, or with the
 //! rings that they point to.
 
+use std::num::NonZero;
+
 use super::slab::{Chunks, Slab};
 use super::table::{OnFull, Table};
 use crate::clock::Timestamp;
@@ -147,7 +149,7 @@ pub(super) fn no_room(decision: Decision, cell: Cell, now: Timestamp) -> Decisio
         },
         remaining: 0,
         reset: retry_at,
-        more_at: Some(retry_at),
+        more_at: NonZero::new(retry_at.as_micros()),
         cell,
         ..decision
     }

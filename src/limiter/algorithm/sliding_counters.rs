@@ -1,6 +1,8 @@
 //! The sliding window counter with many parts: a counter for each, of which the oldest counts as far as
 //! the window covers its part. One part is in `sliding_window`, whose cells need no ring.
 
+use std::num::NonZero;
+
 use super::weighing::{Oldest, Weighing};
 use super::{Past, Refused, refuse};
 use crate::clock::Timestamp;
@@ -316,9 +318,10 @@ impl SlidingCounters {
     }
 
     /// When more than what remains can be taken.
-    fn more_at(&self, view: &View<'_>) -> Option<Timestamp> {
+    fn more_at(&self, view: &View<'_>) -> Option<NonZero<u64>> {
         let more = self.remaining(view).checked_add(1)?;
-        (more <= self.quota.limit()).then(|| self.first_room(view, more))
+        let more_at = (more <= self.quota.limit()).then(|| self.first_room(view, more))?;
+        NonZero::new(more_at.as_micros())
     }
 
     /// The first instant from which the counters leave room for `cost`, in this part or a later one.

@@ -1,5 +1,7 @@
 //! The instants of all admitted units: exactly the limit in any window, in memory that grows with it.
 
+use std::num::NonZero;
+
 use super::{Past, Refused, refuse};
 use crate::clock::Timestamp;
 use crate::limiter::ring::{Ring, Shape, State, Words};
@@ -251,13 +253,13 @@ impl SlidingLog {
     }
 
     /// When the first of the units leaves, after `cost` more were taken.
-    fn first_leaves(&self, view: &View<'_>, cost: u32) -> Option<Timestamp> {
+    fn first_leaves(&self, view: &View<'_>, cost: u32) -> Option<NonZero<u64>> {
         let first = match (view.units, cost) {
             (0, 0) => return None,
             (0, _) => view.now,
             _ => self.tick_of(view, view.left),
         };
-        Some(Timestamp::from_micros(self.leaves(first)))
+        NonZero::new(self.leaves(first))
     }
 
     fn view<'a>(&self, state: State<'a>, now: Timestamp) -> View<'a> {
