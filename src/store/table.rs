@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::bucket::{Bucket, ENTRIES, Entry, FLOOR, Loss};
+use super::bucket::{Bucket, ENTRIES, Entry, FLOOR, Loss, Slots};
 use super::rules::{Rings, Rules, no_room};
 use super::slab::Slab;
 use crate::clock::Timestamp;
@@ -264,7 +264,7 @@ impl Table {
                 drop(slots);
                 return self.next().try_adopt(keys, from, entry, now);
             }
-            let loss = match self.carry(from, entry.cell, now) {
+            let loss = match self.carry(from, entry.cell, &mut slots, now) {
                 Some(cell) => slots.adopt(Entry { cell, ..entry }, self.rules(), now),
                 None => Loss::Evicted(1),
             };
@@ -274,13 +274,21 @@ impl Table {
     }
 
     /// What a predecessor's cell becomes here; `None` when there is no room for its ring.
-    fn carry(&self, from: &Self, cell: Cell, now: Timestamp) -> Option<Cell> {
-        let state = from.rules().state(cell);
+    fn carry(&self, from: &Self, cell: Cell, slots: &mut Slots, now: Timestamp) -> Option<Cell> {
+        let (rules, state) = (self.rules(), from.rules().state(cell));
         let carried = self.algorithm.carry(&from.algorithm, state, now);
-        let Some(rings) = self.rules().rings else {
+        let Some(rings) = rules.rings else {
             return Some(carried.write(None, &mut std::iter::empty()));
         };
-        let chunks = rings.take(carried.chunks(), now)?;
+        let chunks = loop {
+            if let Some(chunks) = rings.take(carried.chunks(), now) {
+                break chunks;
+            }
+            match slots.give_up(rules, now) {
+                Loss::None | Loss::Unrecorded => return None,
+                loss => self.count(loss),
+            }
+        };
         Some(carried.write(Some(rings.slab.words()), &mut chunks.into_iter()))
     }
 

@@ -35,6 +35,15 @@ struct View<'a> {
     others: u32,
 }
 
+/// What of a ring may not exceed the limit.
+#[derive(Clone, Copy)]
+enum Cap {
+    /// The counters that the window covers wholly.
+    Others,
+    /// All of them, the oldest as far as it counts.
+    Estimate,
+}
+
 impl SlidingCounters {
     /// The most parts that a window can have.
     pub const MOST: u32 = 3600;
@@ -173,14 +182,18 @@ impl SlidingCounters {
             let counted = |view: &View<'_>| self.count(view, part.checked_sub(u64::from(back)));
             counted(&left).max(counted(&right))
         };
-        let total: u64 = (0..=self.parts).map(|back| u64::from(count(back))).sum();
-        if total <= u64::from(u32::MAX) {
-            return self.fill(part, elapsed, count, u32::MAX, words, chunks);
+        // Beyond the limit older counts make no difference: they leave before those that refuse.
+        let newer = |sum: u64, back| sum.saturating_add(u64::from(count(back)));
+        let others = (0..self.parts)
+            .fold(0, newer)
+            .min(self.quota.limit().into());
+        if others + u64::from(count(self.parts)) <= u64::from(u32::MAX) {
+            return self.fill(part, elapsed, count, Cap::Others, words, chunks);
         }
         // More than a cell can tell: as if the limit had been spent at the last charge.
         let back = (part - left.last.max(right.last)) as u32;
         let count = |at: u32| if at == back { self.quota.limit() } else { 0 };
-        self.fill(part, elapsed, count, u32::MAX, words, chunks)
+        self.fill(part, elapsed, count, Cap::Others, words, chunks)
     }
 
     /// The same counts, as far as the limit has room for them: the newest first.
@@ -193,8 +206,7 @@ impl SlidingCounters {
     ) -> Cell {
         let view = self.view(state, now);
         let count = |back: u32| self.count(&view, view.part.checked_sub(u64::from(back)));
-        let limit = self.quota.limit();
-        self.fill(view.part, view.elapsed, count, limit, words, chunks)
+        self.fill(view.part, view.elapsed, count, Cap::Estimate, words, chunks)
     }
 
     /// Units with their ages, the newest first; what is left of the oldest counter is rounded up.
@@ -236,7 +248,7 @@ impl SlidingCounters {
             units.fold(0_u32, |sum, (_, units)| sum.saturating_add(*units))
         };
         let elapsed = now.as_micros() % self.weighing.part;
-        self.fill(part, elapsed, count, self.quota.limit(), words, chunks)
+        self.fill(part, elapsed, count, Cap::Estimate, words, chunks)
     }
 
     /// Whether counters of these parameters mean the same under those.
@@ -245,14 +257,14 @@ impl SlidingCounters {
             == (other.parts, other.weighing.part, other.weighing.oldest)
     }
 
-    /// A new ring with the counts of the parts that lie so many parts back, as far as `limit` has room
-    /// for them.
+    /// A new ring with the counts of the parts that lie so many parts back, the newest first as far as
+    /// the limit has room for them.
     fn fill(
         &self,
         part: u64,
         elapsed: u64,
         count: impl Fn(u32) -> u32,
-        limit: u32,
+        cap: Cap,
         words: &Words,
         chunks: &mut dyn Iterator<Item = u32>,
     ) -> Cell {
@@ -265,18 +277,18 @@ impl SlidingCounters {
         let (mut others, mut newest) = (0, None);
         let back_to = |back: u32| part.checked_sub(u64::from(back));
         for back in 0..self.parts {
-            let fits = count(back).min(limit - others);
+            let fits = count(back).min(self.quota.limit() - others);
             if let Some(part) = back_to(back).filter(|_| fits > 0) {
                 newest = newest.or(Some(part));
                 others += fits;
                 ring.set(self.slot(part), fits);
             }
         }
-        let weighing = Weighing {
-            limit,
-            ..self.weighing
+        let oldest = match (cap, count(self.parts)) {
+            (Cap::Others, _) if others == self.quota.limit() => 0,
+            (Cap::Others, oldest) => oldest,
+            (Cap::Estimate, oldest) => self.weighing.fitting(oldest, others, elapsed),
         };
-        let oldest = weighing.fitting(count(self.parts), others, elapsed);
         if let Some(part) = back_to(self.parts).filter(|_| oldest > 0) {
             ring.set(self.slot(part), oldest);
             newest = newest.or(Some(part));

@@ -231,19 +231,20 @@ fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
     })
 }
 
-/// Which arrivals a strict table of a few entries admits that is replaced by others on the way.
+/// Which arrivals a strict table of a few entries, and room for so many rings, admits that is replaced
+/// by others on the way.
 fn admitted_by_strict(
     algorithm: &Algorithm,
     arrivals: &[Arrival],
+    rings: u64,
     moves: &[prop::sample::Index],
 ) -> Vec<Arrival> {
     let moves: Vec<_> = moves
         .iter()
         .map(|index| index.index(arrivals.len()))
         .collect();
-    // Rings of any sort in room for two to about six.
     let new = |keys: usize| {
-        let bytes = (1 + keys as u64 % 5) * Table::ring_bytes_for(algorithm);
+        let bytes = rings * Table::ring_bytes_for(algorithm);
         Table::with_rings("test", algorithm.clone(), keys, bytes, OnFull::Strict)
     };
     let mut table = Arc::new(new(3));
@@ -270,7 +271,17 @@ proptest! {
         algorithm in algorithms(), arrivals in arrivals(), moves: [prop::sample::Index; 2],
     ) {
         let mut unbounded = Unbounded::new(&algorithm);
-        for arrival in admitted_by_strict(&algorithm, &arrivals, &moves) {
+        for arrival in admitted_by_strict(&algorithm, &arrivals, 30, &moves) {
+            prop_assert!(unbounded.charge(&arrival).is_admitted(), "{:?}", arrival);
+        }
+    }
+
+    #[test]
+    fn strict_never_admits_more_however_little_room_there_is_for_rings(
+        algorithm in rings(), arrivals in arrivals(), room in 1..6_u64,
+    ) {
+        let mut unbounded = Unbounded::new(&algorithm);
+        for arrival in admitted_by_strict(&algorithm, &arrivals, room, &[]) {
             prop_assert!(unbounded.charge(&arrival).is_admitted(), "{:?}", arrival);
         }
     }
@@ -282,7 +293,7 @@ proptest! {
         arrivals in arrivals(), moves: [prop::sample::Index; 2],
     ) {
         let algorithm = Algorithm::FixedWindow(FixedWindow::new(quota, start));
-        let admitted = admitted_by_strict(&algorithm, &arrivals, &moves);
+        let admitted = admitted_by_strict(&algorithm, &arrivals, 30, &moves);
         for first in &admitted {
             let span = first.now..first.now + quota.window_micros();
             let within = admitted.iter().filter(|one| one.key == first.key && span.contains(&one.now));
