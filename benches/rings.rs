@@ -1,0 +1,76 @@
+//! What rings take: a million keys with a quota of 500/1h, as logs and as sixty counters.
+//!
+//! `cargo bench --bench rings`. Each is filled as it fills in life, a little for every key in turn, and
+//! what that adds to the resident set is printed: with one unit for each key, with a tenth, with all.
+
+use std::time::Duration;
+
+use sluicegate::clock::Timestamp;
+use sluicegate::limiter::{
+    Algorithm, Fingerprint, Oldest, Quota, Secret, SlidingCounters, SlidingLog,
+};
+use sluicegate::store::{Charge, OnFull, Table, charge_all};
+
+const KEYS: u64 = 1_000_000;
+const LIMIT: u32 = 500;
+const MINUTES: u64 = 60;
+const START: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
+
+fn main() {
+    let quota = Quota::new(LIMIT, Duration::from_secs(60 * MINUTES)).expect("a quota");
+    let log = SlidingLog::new(quota).expect("a log of 500");
+    let counters = SlidingCounters::new(quota, 60, Oldest::Weighted).expect("minutes");
+    measure("sixty counters", Algorithm::SlidingCounters(counters));
+    measure("log", Algorithm::SlidingLog(log));
+}
+
+/// Charges every key in each minute of an hour.
+fn measure(name: &str, algorithm: Algorithm) {
+    let before = resident_bytes();
+    let table = Table::new("bench", algorithm, KEYS as usize, OnFull::Forget);
+    for minute in 0..MINUTES {
+        let now = START.saturating_add(Duration::from_secs(60 * minute));
+        let cost = cost_of(minute);
+        for number in 0..KEYS {
+            let charge = Charge {
+                table: &table,
+                key: key(number),
+                cost,
+            };
+            assert!(charge_all(&[charge], now).is_admitted());
+        }
+        if [0, 5, MINUTES - 1].contains(&minute) {
+            let units: u32 = (0..=minute).map(cost_of).sum();
+            let bytes = resident_bytes().saturating_sub(before);
+            let (all, each) = (bytes / 1_000_000, bytes / KEYS as usize);
+            println!("{name}, {units} units a key: {all} MB, {each} bytes a key");
+        }
+    }
+    let (live, evictions) = (table.live(START), table.evictions());
+    println!("{name}: {live} keys, {evictions} evicted");
+}
+
+/// One, then about eight a minute, 500 in all.
+fn cost_of(minute: u64) -> u32 {
+    match minute {
+        0 => 1,
+        1..=53 => 8,
+        54 => 10,
+        _ => 13,
+    }
+}
+
+fn key(number: u64) -> Fingerprint {
+    let mut hasher = Secret::from_key([1, 2]).hasher();
+    hasher.part(1, &number.to_le_bytes());
+    hasher.finish()
+}
+
+fn resident_bytes() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux");
+    let pages = statm
+        .split(' ')
+        .nth(1)
+        .and_then(|pages| pages.parse::<usize>().ok());
+    pages.expect("the resident set in pages") * 4096
+}
