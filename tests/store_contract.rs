@@ -3,13 +3,16 @@
 //! and one line in [`stores`].
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::tz::TimeZone;
 use proptest::prelude::*;
 use sluicegate::clock::Timestamp;
 use sluicegate::limiter::{
-    Algorithm, Cell, Decision, Fingerprint, FixedWindow, Gcra, Oldest, Outcome, Quota,
-    SlidingWindow, Start, Verdict,
+    Algorithm, Calendar, Cell, Decision, Fingerprint, FixedWindow, Gcra, IntervalRefill, Oldest,
+    Outcome, Period, Quota, SlidingCounters, SlidingLog, SlidingWindow, Start, State, Verdict,
+    Words,
 };
 use sluicegate::store::{self, OnFull, Table};
 
@@ -63,13 +66,11 @@ impl Memory {
 
 impl Store for Memory {
     fn charge(&mut self, charges: &[Charge], now: Timestamp) -> Verdict {
-        // Spread, so that no two keys meet where room is scarce.
-        let key = |key: u64| Fingerprint::from_bits(key * (u64::MAX / KEYS) + 1);
         let charges: Vec<_> = charges
             .iter()
             .map(|charge| store::Charge {
                 table: &self.0[charge.policy],
-                key: key(charge.key),
+                key: fingerprint(charge.key),
                 cost: charge.cost,
             })
             .collect();
@@ -77,24 +78,88 @@ impl Store for Memory {
     }
 }
 
+/// Spread, so that no two keys meet where room is scarce.
+fn fingerprint(key: u64) -> Fingerprint {
+    Fingerprint::from_bits(key * (u64::MAX / KEYS) + 1)
+}
+
 /// What a store has to say: the limiter's pure functions, one request after the other.
 struct Model {
     policies: Vec<Algorithm>,
-    cells: BTreeMap<(usize, u64), Cell>,
+    buckets: BTreeMap<(usize, u64), Bucket>,
+}
+
+/// A cell, and memory for its ring alone if it has one.
+struct Bucket {
+    key: Fingerprint,
+    cell: Cell,
+    words: Option<Words>,
+    /// How many chunks the ring has; they are numbered from 1.
+    chunks: u32,
+}
+
+impl Bucket {
+    fn new(algorithm: &Algorithm, key: u64) -> Self {
+        let shape = algorithm.shape();
+        Bucket {
+            key: fingerprint(key),
+            cell: Cell::EMPTY,
+            words: shape.map(|shape| Words::new(shape, shape.most_chunks())),
+            chunks: 0,
+        }
+    }
+
+    fn state(&self, algorithm: &Algorithm, now: Timestamp) -> State<'_> {
+        State {
+            cell: algorithm.opened(self.cell, self.key, now),
+            words: self.words.as_ref(),
+        }
+    }
+
+    fn decide(&self, algorithm: &Algorithm, now: Timestamp, cost: u32) -> Decision {
+        algorithm.decide(self.state(algorithm, now), now, cost)
+    }
+
+    /// Makes the charge that was decided.
+    fn charge(&mut self, algorithm: &Algorithm, now: Timestamp, cost: u32, decided: &Decision) {
+        let before = self.state(algorithm, now);
+        let Some(words) = &self.words else {
+            self.cell = decided.cell;
+            return;
+        };
+        let had = if before.cell.a == 0 { 0 } else { self.chunks };
+        let has = had + algorithm.lacks(before, decided.cell);
+        let mut chunks = (had + 1..=has).inspect(|chunk| words.clear(*chunk));
+        let cell = algorithm.record(before, decided.cell, cost, words, &mut chunks);
+        assert_eq!(chunks.next(), None, "what it lacks is what it takes");
+        (self.cell, self.chunks) = (cell, has);
+    }
 }
 
 impl Model {
     fn new(policies: &[Algorithm]) -> Self {
         Model {
             policies: policies.to_vec(),
-            cells: BTreeMap::new(),
+            buckets: BTreeMap::new(),
         }
     }
 
-    fn decide(&self, charge: &Charge, now: Timestamp, cost: u32) -> Decision {
-        let cell = self.cells.get(&(charge.policy, charge.key));
-        let cell = cell.copied().unwrap_or(Cell::EMPTY);
-        self.policies[charge.policy].decide(cell, now, cost)
+    fn bucket(&mut self, charge: &Charge) -> (&Algorithm, &mut Bucket) {
+        let algorithm = &self.policies[charge.policy];
+        let bucket = self.buckets.entry((charge.policy, charge.key));
+        (
+            algorithm,
+            bucket.or_insert_with(|| Bucket::new(algorithm, charge.key)),
+        )
+    }
+
+    fn decide(&mut self, charge: &Charge, now: Timestamp, cost: u32) -> Decision {
+        let (algorithm, bucket) = self.bucket(charge);
+        // A ring that has expired is given up by whoever comes first, also if he is refused.
+        if bucket.words.is_some() && !bucket.cell.is_live(now) {
+            *bucket = Bucket::new(algorithm, charge.key);
+        }
+        bucket.decide(algorithm, now, cost)
     }
 }
 
@@ -110,8 +175,8 @@ impl Store for Model {
             verdict.push(*decision);
             // A cost of nothing asks, and leaves everything as it is.
             if is_admitted && charge.cost > 0 {
-                self.cells
-                    .insert((charge.policy, charge.key), decision.cell);
+                let (algorithm, bucket) = self.bucket(charge);
+                bucket.charge(algorithm, now, charge.cost, decision);
             }
         }
         for (charge, decision) in charges.iter().zip(&mut verdict.decisions) {
@@ -125,13 +190,26 @@ impl Store for Model {
 }
 
 /// What clients can tell of a decision. How a store keeps a bucket is its own business.
-fn told(decision: &Decision) -> (Outcome, u32, u32, Timestamp) {
-    (
-        decision.outcome,
-        decision.remaining,
-        decision.capacity,
-        decision.reset,
-    )
+#[derive(Debug, PartialEq)]
+struct Told {
+    outcome: Outcome,
+    remaining: u32,
+    capacity: u32,
+    reset: Timestamp,
+    more_at: Option<Timestamp>,
+}
+
+/// What a verdict about `step` tells of each of its charges.
+fn told(policies: &[Algorithm], step: &Step, verdict: &Verdict) -> Vec<Told> {
+    let decided = step.charges.iter().zip(&verdict.decisions);
+    let tell = |(charge, decision): (&Charge, &Decision)| Told {
+        outcome: decision.outcome,
+        remaining: decision.remaining,
+        capacity: decision.capacity,
+        reset: decision.reset,
+        more_at: policies[charge.policy].more_at(decision, at(step.now)),
+    };
+    decided.map(tell).collect()
 }
 
 fn at(micros: u64) -> Timestamp {
@@ -151,27 +229,89 @@ fn quotas() -> impl Strategy<Value = Quota> {
         .prop_map(|(limit, window)| Quota::new(limit, Duration::from_micros(window)).unwrap())
 }
 
-/// One of every algorithm that there is, in each of its forms.
-fn algorithms() -> impl Strategy<Value = Algorithm> {
+fn starts() -> impl Strategy<Value = Start> {
     let offsets = (0..=4_000_u64).prop_map(|offset| Start::Clock {
         offset: Duration::from_micros(offset),
     });
-    let starts = prop_oneof![Just(Start::EPOCH), Just(Start::FirstRequest), offsets];
-    let oldest = prop_oneof![
+    prop_oneof![
+        Just(Start::EPOCH),
+        Just(Start::FirstRequest),
+        Just(Start::Staggered),
+        offsets
+    ]
+}
+
+/// Periods of which some end while a history lasts.
+fn calendars() -> impl Strategy<Value = Arc<Calendar>> {
+    let periods = prop_oneof![
+        Just(Period::Day),
+        Just(Period::Week),
+        (1..=31_i8).prop_map(|anchor| Period::Month { anchor }),
+        Just(Period::Year)
+    ];
+    let zones = prop::sample::select(vec!["UTC", "Europe/Berlin", "Pacific/Apia"]);
+    (periods, zones).prop_map(|(period, name)| {
+        let zone = TimeZone::get(name).expect("a zone");
+        Arc::new(Calendar::new(period, zone))
+    })
+}
+
+fn oldest() -> impl Strategy<Value = Oldest> {
+    prop_oneof![
         Just(Oldest::Weighted),
         Just(Oldest::Whole),
         Just(Oldest::Ignored)
+    ]
+}
+
+/// Windows that are cut in parts, rings of one chunk and of several.
+fn counters() -> impl Strategy<Value = Algorithm> {
+    let parts = prop_oneof![Just(1_u32), 2..=9_u32, Just(60), Just(3_600)];
+    (quotas(), parts, oldest()).prop_map(|(quota, parts, oldest)| {
+        let window = quota.window() * parts;
+        let window = window.min(Duration::from_secs(86_400)) / parts * parts;
+        let quota = Quota::new(quota.limit(), window).unwrap();
+        Algorithm::SlidingCounters(SlidingCounters::new(quota, parts, oldest).unwrap())
+    })
+}
+
+/// Logs of ticks of a microsecond and of several, of one chunk and of several.
+fn logs() -> impl Strategy<Value = Algorithm> {
+    let limits = prop_oneof![0..=1_u32, 2..=12_u32, 13..=90_u32];
+    let windows = prop_oneof![
+        1..=3_u64,
+        1..=2_000_u64,
+        Just(1_000_000),
+        Just(86_400_000_007)
     ];
+    (limits, windows).prop_map(|(limit, window)| {
+        let quota = Quota::new(limit, Duration::from_micros(window)).unwrap();
+        Algorithm::SlidingLog(SlidingLog::new(quota).unwrap())
+    })
+}
+
+/// One of every algorithm that there is, in each of its forms.
+fn algorithms() -> impl Strategy<Value = Algorithm> {
+    let bursts =
+        || (quotas(), 1..=12_u32).prop_map(|(quota, burst)| Gcra::new(quota, burst).unwrap());
+    let refills =
+        (0..=12_u32, 1..=15_u32, 1..=2_000_u64).prop_map(|(capacity, amount, interval)| {
+            IntervalRefill::new(capacity, amount, Duration::from_micros(interval)).unwrap()
+        });
     prop_oneof![
-        (quotas(), 1..=12_u32)
-            .prop_map(|(quota, burst)| Algorithm::Gcra(Gcra::new(quota, burst).unwrap())),
-        (quotas(), 1..=12_u32)
-            .prop_map(|(quota, burst)| Algorithm::TokenBucket(Gcra::new(quota, burst).unwrap())),
-        (quotas(), starts)
+        bursts().prop_map(Algorithm::Gcra),
+        bursts().prop_map(Algorithm::TokenBucket),
+        refills.prop_map(Algorithm::IntervalRefill),
+        (quotas(), starts())
             .prop_map(|(quota, start)| Algorithm::FixedWindow(FixedWindow::new(quota, start))),
-        (quotas(), oldest).prop_map(|(quota, oldest)| {
+        (0..=12_u32, calendars()).prop_map(|(limit, calendar)| {
+            Algorithm::FixedWindow(FixedWindow::calendar(limit, calendar))
+        }),
+        (quotas(), oldest()).prop_map(|(quota, oldest)| {
             Algorithm::SlidingWindow(SlidingWindow::new(quota, oldest))
         }),
+        counters(),
+        logs(),
     ]
 }
 
@@ -183,6 +323,7 @@ fn gaps() -> impl Strategy<Value = i64> {
         3 => 1..=2_500_i64,
         2 => (0..=3_i64).prop_map(|seconds| seconds * 1_000_000),
         1 => Just(3_600_000_000),
+        1 => (1..=40_i64).prop_map(|days| days * 86_400_000_000),
         2 => -2_500..=-1_i64,
         1 => Just(-3_600_000_000),
     ]
@@ -238,7 +379,7 @@ proptest! {
             for (number, step) in steps.iter().enumerate() {
                 let now = at(step.now);
                 let (verdict, expected) = (store.charge(&step.charges, now), model.charge(&step.charges, now));
-                let tell = |verdict: &Verdict| verdict.decisions.iter().map(told).collect::<Vec<_>>();
+                let tell = |verdict: &Verdict| told(&policies, step, verdict);
                 prop_assert_eq!(tell(&verdict), tell(&expected), "{}, step {}: {:?}", name, number, step);
                 prop_assert_eq!(verdict.deciding, expected.deciding, "{}, step {}: {:?}", name, number, step);
             }
@@ -301,6 +442,8 @@ proptest! {
 #[test]
 fn a_cost_above_the_quota_and_a_quota_of_nothing_are_refused_for_ever() {
     let quota = |limit| Quota::new(limit, Duration::from_secs(1)).unwrap();
+    let month = Period::Month { anchor: 31 };
+    let month = Arc::new(Calendar::new(month, TimeZone::UTC));
     let all = |limit: u32| {
         let quota = quota(limit);
         [
@@ -311,6 +454,11 @@ fn a_cost_above_the_quota_and_a_quota_of_nothing_are_refused_for_ever() {
             Algorithm::SlidingWindow(SlidingWindow::new(quota, Oldest::Weighted)),
             Algorithm::SlidingWindow(SlidingWindow::new(quota, Oldest::Whole)),
             Algorithm::SlidingWindow(SlidingWindow::new(quota, Oldest::Ignored)),
+            Algorithm::FixedWindow(FixedWindow::new(quota, Start::Staggered)),
+            Algorithm::FixedWindow(FixedWindow::calendar(limit, month.clone())),
+            Algorithm::IntervalRefill(IntervalRefill::new(limit, 1, quota.window()).unwrap()),
+            Algorithm::SlidingCounters(SlidingCounters::new(quota, 10, Oldest::Weighted).unwrap()),
+            Algorithm::SlidingLog(SlidingLog::new(quota).unwrap()),
         ]
     };
     for (limit, cost) in [(0, 1), (1, 2), (7, 8), (7, u32::MAX)] {
