@@ -17,8 +17,8 @@ const SEGMENT: usize = 64;
 /// About the most segments that a table has, so that their list stays in a fast cache.
 const SEGMENTS: usize = 1024;
 
-/// How many buckets are looked at to make room for a ring.
-const LOOKS: usize = 64;
+/// How often a few buckets are looked at to make room for a ring.
+const LOOKS: usize = 16;
 /// How many of them are compared before one gives up a ring.
 const SAMPLE: usize = 4;
 
@@ -293,20 +293,16 @@ impl Table {
     }
 
     /// Has other keys give up their rings until so many chunks are free, or too many have been looked
-    /// at: first who has expired, then of a few buckets at a time who has used least.
+    /// at: of a few buckets at a time whoever has expired, and else who has used least.
     ///
     /// Called while buckets are locked, so it waits for none.
     pub(super) fn make_room(&self, slab: &Slab, chunks: u32, now: Timestamp) {
         for _ in 0..LOOKS {
-            if let Some(mut slots) = self.next_touched().and_then(Bucket::try_lock) {
-                slots.release_expired(self.rules(), now);
-            }
+            let least = self.least_used_of_a_few(now);
             if slab.has(chunks) {
                 return;
             }
-        }
-        for _ in 0..LOOKS / SAMPLE {
-            if let Some(mut slots) = self.least_used_of_a_few(now).and_then(Bucket::try_lock) {
+            if let Some(mut slots) = least.and_then(Bucket::try_lock) {
                 self.count(slots.give_up(self.rules(), now));
             }
             if slab.has(chunks) {
@@ -318,8 +314,9 @@ impl Table {
     fn least_used_of_a_few(&self, now: Timestamp) -> Option<&Bucket> {
         let few = (0..SAMPLE).filter_map(|_| {
             let bucket = self.next_touched()?;
-            let least = bucket.try_lock()?.least(self.rules(), now)?;
-            Some((least, bucket))
+            let mut slots = bucket.try_lock()?;
+            slots.release_expired(self.rules(), now);
+            Some((slots.least(self.rules(), now)?, bucket))
         });
         few.min_by_key(|(least, _)| *least)
             .map(|(_, bucket)| bucket)
