@@ -12,21 +12,37 @@ use support::client::{Connection, Response, get, get_with};
 use support::gateway::Gateway;
 use support::origin::{Origin, ok};
 
-/// Every algorithm, as a policy's lines.
-const ALGORITHMS: [&str; 5] = [
-    "algorithm: gcra",
-    "algorithm: token_bucket",
-    "algorithm: fixed_window",
-    "algorithm: fixed_window, start: first_request",
-    "algorithm: sliding_window",
+/// Every algorithm in its forms, for a limit L in each window W.
+const ALGORITHMS: [&str; 12] = [
+    "quota: L/W, algorithm: gcra",
+    "quota: L/W, algorithm: token_bucket",
+    "capacity: L, refill: L per W, algorithm: token_bucket",
+    "quota: L/W, algorithm: fixed_window",
+    "quota: L/W, algorithm: fixed_window, start: first_request",
+    "quota: L/W, algorithm: fixed_window, start: staggered",
+    "quota: L/W, algorithm: sliding_window",
+    "quota: L/W, algorithm: sliding_window, oldest: whole",
+    "quota: L/W, algorithm: sliding_window, precision: 10",
+    "quota: L/W, algorithm: sliding_window, precision: 10, oldest: whole",
+    "quota: L/W, algorithm: sliding_window, precision: 10, oldest: ignored",
+    "quota: L/W, algorithm: sliding_log",
+];
+
+/// Those whose windows are no multiple of anything.
+const CALENDARS: [&str; 2] = [
+    "quota: L/1y, algorithm: fixed_window, time_zone: Europe/Berlin",
+    "quota: L/1mo, algorithm: fixed_window, time_zone: Pacific/Apia, anchor: 31",
 ];
 
 /// A route `/0`, `/1`, .. to the echo upstream for each algorithm, limited by the header `x-key`.
-fn a_route_for_each_algorithm(quota: &str) -> String {
-    let routes = ALGORITHMS.iter().enumerate().map(|(number, algorithm)| {
+fn a_route_for_each(algorithms: &[&str], limit: u32, window: &str) -> String {
+    let routes = algorithms.iter().enumerate().map(|(number, algorithm)| {
+        let algorithm = algorithm
+            .replace('L', &limit.to_string())
+            .replace('W', window);
         format!(
             "  - match: {{ path: /{number} }}\n    upstream: echo\n    \
-             limits: [{{ key: \"header:x-key\", quota: {quota}, {algorithm} }}]\n"
+             limits: [{{ key: \"header:x-key\", {algorithm} }}]\n"
         )
     });
     format!("routes:\n{}", routes.collect::<String>())
@@ -43,8 +59,9 @@ fn statuses(count: usize, request: impl Fn() -> Response) -> Vec<u16> {
 
 #[test]
 fn sixty_at_once_against_seven_left_admit_seven() {
-    let gateway = Gateway::start(&a_route_for_each_algorithm("10/300d"));
-    for (number, algorithm) in ALGORITHMS.iter().enumerate() {
+    let algorithms = [&ALGORITHMS[..], &CALENDARS].concat();
+    let gateway = Gateway::start(&a_route_for_each(&algorithms, 10, "300d"));
+    for (number, algorithm) in algorithms.iter().enumerate() {
         let path = format!("/{number}");
         let request = || get_with(gateway.address(), &path, "x-key: a\r\n");
         assert_eq!(statuses(3, request), [200; 3], "{algorithm}");
@@ -85,7 +102,7 @@ fn sixty_at_once_against_seven_left_admit_seven() {
 
 #[test]
 fn who_waits_as_long_as_retry_after_says_is_admitted() {
-    let gateway = Gateway::start(&a_route_for_each_algorithm("2/2s"));
+    let gateway = Gateway::start(&a_route_for_each(&ALGORITHMS, 2, "2s"));
     let address = gateway.address();
     thread::scope(|scope| {
         for (number, algorithm) in ALGORITHMS.iter().enumerate() {
