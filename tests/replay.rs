@@ -78,6 +78,13 @@ fn the_first_and_the_last_instant_are_decided_like_any_other() {
         "quota: 1/366d, algorithm: fixed_window, start: first_request",
         "quota: 1/366d, algorithm: sliding_window",
         "quota: 1/366d, algorithm: sliding_window, oldest: whole",
+        "capacity: 1, refill: 1 per 366d, algorithm: token_bucket",
+        "quota: 1/366d, algorithm: fixed_window, start: staggered",
+        "quota: 1/1d, algorithm: fixed_window, time_zone: Asia/Tokyo",
+        "quota: 1/1mo, algorithm: fixed_window, time_zone: America/New_York, anchor: 31",
+        "quota: 1/1y, algorithm: fixed_window",
+        "quota: 1/366d, algorithm: sliding_window, precision: 3600",
+        "quota: 1/366d, algorithm: sliding_log",
     ];
     for limit in limits {
         let config = format!("routes: [{{ upstream: echo, limits: [{{ {limit} }}] }}]\n");
