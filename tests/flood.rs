@@ -1,11 +1,13 @@
 //! A flood of new keys against a table that is full: nobody who is limited is let through.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::tz::TimeZone;
 use sluicegate::clock::Timestamp;
 use sluicegate::limiter::{
-    Algorithm, Cell, Fingerprint, FixedWindow, Gcra, Oldest, Quota, Secret, SlidingWindow, Start,
+    Algorithm, Calendar, Fingerprint, FixedWindow, Gcra, IntervalRefill, Oldest, Period, Quota,
+    Secret, SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
 use sluicegate::store::{Charge, OnFull, Table, charge_all};
 
@@ -13,6 +15,15 @@ use sluicegate::store::{Charge, OnFull, Table, charge_all};
 const FLOOD: u64 = 10_000_000;
 /// For how many keys the table is made: 196,608 entries.
 const TABLE: usize = 131_072;
+/// Rings take their time: a tenth of the flood comes against a tenth of the table.
+const RINGS: Size = Size {
+    flood: FLOOD / 10,
+    table: TABLE / 10,
+};
+const CELLS: Size = Size {
+    flood: FLOOD,
+    table: TABLE,
+};
 /// Keys that have spent their quota before the flood, and go on asking through it.
 const LIMITED: u64 = 1_000;
 /// How long a flood lasts, in microseconds.
@@ -41,27 +52,61 @@ fn sliding_window(limit: u32) -> Algorithm {
     Algorithm::SlidingWindow(SlidingWindow::new(quota(limit, 45), Oldest::Weighted))
 }
 
+fn interval_refill(limit: u32) -> Algorithm {
+    let refill = IntervalRefill::new(limit, limit.div_ceil(4), Duration::from_secs(20));
+    Algorithm::IntervalRefill(refill.unwrap())
+}
+
+fn staggered_window(limit: u32) -> Algorithm {
+    Algorithm::FixedWindow(FixedWindow::new(quota(limit, 40), Start::Staggered))
+}
+
+fn calendar_day(limit: u32) -> Algorithm {
+    let calendar = Calendar::new(Period::Day, TimeZone::get("Europe/Berlin").unwrap());
+    Algorithm::FixedWindow(FixedWindow::calendar(limit, Arc::new(calendar)))
+}
+
+fn counters(limit: u32) -> Algorithm {
+    let counters = SlidingCounters::new(quota(limit, 45), 60, Oldest::Weighted);
+    Algorithm::SlidingCounters(counters.unwrap())
+}
+
+fn log(limit: u32) -> Algorithm {
+    Algorithm::SlidingLog(SlidingLog::new(quota(limit, 45)).unwrap())
+}
+
 fn quota(limit: u32, seconds: u64) -> Quota {
     Quota::new(limit, Duration::from_secs(seconds)).unwrap()
+}
+
+/// How many keys come, against how many that there is room for.
+#[derive(Clone, Copy)]
+struct Size {
+    flood: u64,
+    table: usize,
 }
 
 /// A table under attack, and what it should know of the keys that are watched.
 struct Attack {
     table: Table,
     secret: Secret,
-    watched: HashMap<u64, Cell>,
+    /// What the watched keys have been admitted, with more room than they need.
+    exact: Table,
     /// Charges of watched keys that were admitted and should not have been.
     extra: u32,
 }
 
 impl Attack {
     fn new(algorithm: Algorithm, keys: usize, on_full: OnFull) -> Self {
-        let table = Table::new("flood", algorithm, keys, on_full);
-        let secret = Secret::from_key([0x5EED, table.algorithm().limit().into()]);
+        Self::on(Table::new("flood", algorithm, keys, on_full))
+    }
+
+    fn on(table: Table) -> Self {
+        let algorithm = table.algorithm().clone();
         Self {
+            secret: Secret::from_key([0x5EED, algorithm.limit().into()]),
+            exact: Table::new("exact", algorithm, 1 << 20, OnFull::Forget),
             table,
-            secret,
-            watched: HashMap::new(),
             extra: 0,
         }
     }
@@ -72,47 +117,40 @@ impl Attack {
         hasher.finish()
     }
 
-    fn charge(&self, key: Fingerprint, now: u64) -> bool {
-        let charge = Charge {
-            table: &self.table,
-            key,
-            cost: 1,
-        };
-        charge_all(&[charge], Timestamp::from_micros(now)).is_admitted()
-    }
-
     /// A request of a key that is seen once.
     fn flood(&self, number: u64, now: u64) -> bool {
-        self.charge(self.key(b'f', number), now)
+        charge(&self.table, self.key(b'f', number), now)
     }
 
     /// A request of a key that is watched: would a store that forgets nothing admit it as well?
     fn watch(&mut self, number: u64, now: u64) -> bool {
-        let admitted = self.charge(self.key(b'w', number), now);
+        let key = self.key(b'w', number);
+        let admitted = charge(&self.table, key, now);
         if admitted {
-            let cell = self.watched.entry(number).or_insert(Cell::EMPTY);
-            let exact = self
-                .table
-                .algorithm()
-                .decide(*cell, Timestamp::from_micros(now), 1);
-            self.extra += u32::from(!exact.is_admitted());
-            *cell = exact.cell;
+            self.extra += u32::from(!charge(&self.exact, key, now));
+            assert_eq!((self.exact.evictions(), self.exact.unrecorded()), (0, 0));
         }
         admitted
     }
 }
 
-/// Limited keys, then one request each of ten million others.
-fn flood(algorithm: Algorithm, on_full: OnFull) -> Attack {
-    let mut attack = Attack::new(algorithm, TABLE, on_full);
+fn charge(table: &Table, key: Fingerprint, now: u64) -> bool {
+    let cost = 1;
+    charge_all(&[Charge { table, key, cost }], Timestamp::from_micros(now)).is_admitted()
+}
+
+/// Limited keys, then one request each of very many others.
+fn flood(table: Table, keys: u64) -> Attack {
+    let mut attack = Attack::on(table);
     for number in 0..LIMITED {
         while attack.watch(number, START) {}
     }
-    for number in 0..FLOOD {
-        let now = START + number * LASTS / FLOOD;
+    let each = keys / LIMITED / 20;
+    for number in 0..keys {
+        let now = START + number * LASTS / keys;
         attack.flood(number, now);
-        if number % 500 == 0 {
-            attack.watch(number / 500 % LIMITED, now);
+        if number % each == 0 {
+            attack.watch(number / each % LIMITED, now);
         }
     }
     attack
@@ -120,9 +158,24 @@ fn flood(algorithm: Algorithm, on_full: OnFull) -> Attack {
 
 #[track_caller]
 fn lets_no_limited_key_through(algorithm: Algorithm) {
-    let attack = flood(algorithm, OnFull::Forget);
+    through_a_full_table_comes_nobody(algorithm, CELLS, 0);
+}
+
+/// With room for as many full rings as keys, and for a quarter of them.
+#[track_caller]
+fn lets_no_limited_key_through_by_its_ring(algorithm: Algorithm) {
+    let rings = RINGS.table as u64 * Table::ring_bytes_for(&algorithm);
+    through_a_full_table_comes_nobody(algorithm.clone(), RINGS, rings);
+    through_a_full_table_comes_nobody(algorithm, RINGS, rings / 4);
+}
+
+#[track_caller]
+fn through_a_full_table_comes_nobody(algorithm: Algorithm, size: Size, rings: u64) {
+    let table = Table::with_rings("flood", algorithm, size.table, rings, OnFull::Forget);
+    let attack = flood(table, size.flood);
     assert_eq!(attack.extra, 0);
-    assert!(attack.table.evictions() > FLOOD / 2, "the table was full");
+    let evictions = attack.table.evictions();
+    assert!(evictions > size.flood / 2, "the table was full");
     assert_eq!(attack.table.unrecorded(), 0);
 }
 
@@ -152,32 +205,70 @@ fn a_sliding_window_at_20_lets_no_limited_key_through() {
 }
 
 #[test]
+fn interval_refill_at_20_lets_no_limited_key_through() {
+    lets_no_limited_key_through(interval_refill(20));
+}
+
+#[test]
+fn a_staggered_window_at_20_lets_no_limited_key_through() {
+    lets_no_limited_key_through(staggered_window(20));
+}
+
+#[test]
+fn a_calendar_day_at_20_lets_no_limited_key_through() {
+    lets_no_limited_key_through(calendar_day(20));
+}
+
+#[test]
+fn sixty_counters_at_20_let_no_limited_key_through() {
+    lets_no_limited_key_through_by_its_ring(counters(20));
+}
+
+#[test]
+fn a_log_at_20_lets_no_limited_key_through() {
+    lets_no_limited_key_through_by_its_ring(log(20));
+}
+
+#[test]
 fn strict_at_a_quota_of_1_lets_no_limited_key_through() {
-    let attack = flood(clock_window(1), OnFull::Strict);
+    let table = Table::new("flood", clock_window(1), TABLE, OnFull::Strict);
+    let attack = flood(table, FLOOD);
     assert_eq!(attack.extra, 0);
 }
 
 /// Regular keys that come back all the time, not limited to begin with, in a smaller flood.
 #[test]
 fn strict_at_any_quota_lets_no_key_exceed_its_limit() {
-    const REQUESTS: u64 = 100_000;
     for limit in 1..=20 {
-        for algorithm in [gcra, token_bucket, clock_window, sliding_window] {
-            let mut attack = Attack::new(algorithm(limit), 1_024, OnFull::Strict);
-            let mut refused = 0;
-            for number in 0..REQUESTS {
-                let now = START + number * LASTS / REQUESTS;
-                refused += u32::from(!attack.flood(number, now));
-                attack.watch(number % 97, now);
-            }
-            let kind = attack.table.algorithm().kind();
-            assert_eq!(attack.extra, 0, "{kind} at {limit}");
-            assert!(
-                refused > 1_000,
-                "the table was full under {kind} at {limit}"
-            );
+        for algorithm in [
+            gcra,
+            token_bucket,
+            clock_window,
+            sliding_window,
+            calendar_day,
+        ] {
+            strict_lets_no_key_exceed_its_limit(algorithm(limit), 100_000);
         }
     }
+    for limit in [1, 2, 3, 5, 8, 13, 20] {
+        for algorithm in [log, counters] {
+            strict_lets_no_key_exceed_its_limit(algorithm(limit), 40_000);
+        }
+    }
+}
+
+#[track_caller]
+fn strict_lets_no_key_exceed_its_limit(algorithm: Algorithm, requests: u64) {
+    let mut attack = Attack::new(algorithm, 1_024, OnFull::Strict);
+    let mut refused = 0;
+    for number in 0..requests {
+        let now = START + number * LASTS / requests;
+        refused += u32::from(!attack.flood(number, now));
+        attack.watch(number % 97, now);
+    }
+    let algorithm = attack.table.algorithm();
+    assert_eq!(attack.extra, 0, "{algorithm:?}");
+    assert!(refused > 1_000, "the table was full under {algorithm:?}");
 }
 
 /// The price of `strict`: while the table is full, new keys are refused that have done nothing.
