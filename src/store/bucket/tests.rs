@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::tz::TimeZone;
 use proptest::prelude::*;
 
 use super::*;
 use crate::limiter::{
-    Algorithm, Decision, Fingerprint, FixedWindow, Gcra, Oldest, Outcome, Quota, SlidingCounters,
-    SlidingLog, SlidingWindow, Start,
+    Algorithm, Calendar, Decision, Fingerprint, FixedWindow, Gcra, IntervalRefill, Oldest, Outcome,
+    Period, Quota, SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
 use crate::store::{Charge, Table, charge_all};
 
@@ -153,10 +154,20 @@ fn algorithms() -> impl Strategy<Value = Algorithm> {
     prop_oneof![
         (quotas(), 1..=20_u32).prop_map(gcra),
         quotas().prop_map(fixed),
+        calendars(),
         quotas().prop_map(sliding(Oldest::Weighted)),
         quotas().prop_map(sliding(Oldest::Whole)),
         rings(),
     ]
+}
+
+/// Days and months that do not end while anything arrives.
+fn calendars() -> impl Strategy<Value = Algorithm> {
+    let periods = prop_oneof![Just(Period::Day), Just(Period::Month { anchor: 31 })];
+    (1..=20_u32, periods).prop_map(|(limit, period)| {
+        let calendar = Calendar::new(period, TimeZone::UTC);
+        Algorithm::FixedWindow(FixedWindow::calendar(limit, Arc::new(calendar)))
+    })
 }
 
 fn oldest() -> impl Strategy<Value = Oldest> {
@@ -298,6 +309,23 @@ proptest! {
             let span = first.now..first.now + quota.window_micros();
             let within = admitted.iter().filter(|one| one.key == first.key && span.contains(&one.now));
             prop_assert!(within.map(|one| one.cost).sum::<u32>() <= 2 * quota.limit());
+        }
+    }
+
+    /// What a newcomer takes over is refilled at other instants than his own would be.
+    #[test]
+    fn strict_refills_of_different_instants_admit_the_capacity_and_the_refills_of_a_span(
+        capacity in 1..=20_u32, amount in 1..=8_u32, interval in 10..=200_u64, span in 1..=1_000_u64,
+        arrivals in arrivals(), moves: [prop::sample::Index; 2],
+    ) {
+        let refill = IntervalRefill::new(capacity, amount, Duration::from_micros(interval)).unwrap();
+        let admitted = admitted_by_strict(&Algorithm::IntervalRefill(refill), &arrivals, 30, &moves);
+        let refills = (span - 1) / interval + 1;
+        for first in &admitted {
+            let span = first.now..first.now + span;
+            let within = admitted.iter().filter(|one| one.key == first.key && span.contains(&one.now));
+            let units: u64 = within.map(|one| u64::from(one.cost)).sum();
+            prop_assert!(units <= u64::from(capacity) + refills * u64::from(amount));
         }
     }
 
