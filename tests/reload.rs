@@ -45,6 +45,64 @@ fn a_changed_quota_is_felt_at_once_and_what_was_used_stays_used() {
     );
 }
 
+/// From every form of an algorithm to another of its forms, with two units more each time.
+#[test]
+fn used_units_survive_every_change_of_an_algorithms_options() {
+    let families: [&[&str]; 5] = [
+        &[
+            "quota: L/300d, algorithm: gcra",
+            "quota: 1/200d, burst: L, algorithm: gcra",
+            "quota: L/366d, algorithm: gcra",
+        ],
+        &[
+            "quota: L/300d, algorithm: token_bucket",
+            "capacity: L, refill: 5 per 100d, algorithm: token_bucket",
+            "capacity: L, refill: 3 per 200d, algorithm: token_bucket",
+            "quota: 5/100d, burst: L, algorithm: token_bucket",
+        ],
+        &[
+            "quota: L/300d, algorithm: fixed_window",
+            "quota: L/200d, algorithm: fixed_window, start: staggered",
+            "quota: L/300d, algorithm: fixed_window, start: first_request",
+            "quota: L/1y, algorithm: fixed_window, time_zone: Europe/Berlin",
+            "quota: L/1y, algorithm: fixed_window, time_zone: Asia/Tokyo",
+            "quota: L/1mo, algorithm: fixed_window, anchor: 31",
+            "quota: L/1mo, algorithm: fixed_window, anchor: 10",
+            "quota: L/366d, algorithm: fixed_window, start: staggered",
+            "quota: L/1y, algorithm: fixed_window",
+        ],
+        &[
+            "quota: L/300d, algorithm: sliding_window",
+            "quota: L/300d, algorithm: sliding_window, precision: 10",
+            "quota: L/300d, algorithm: sliding_window, precision: 10, oldest: whole",
+            "quota: L/200d, algorithm: sliding_window, precision: 3600, oldest: ignored",
+            "quota: L/366d, algorithm: sliding_window, precision: 6, oldest: whole",
+            "quota: L/300d, algorithm: sliding_window, oldest: whole",
+        ],
+        &[
+            "quota: L/300d, algorithm: sliding_log",
+            "quota: L/1h, algorithm: sliding_log",
+            "quota: L/366d, algorithm: sliding_log",
+        ],
+    ];
+    for forms in families {
+        let config = |form: &str, limit: usize| {
+            let policy = form.replace('L', &limit.to_string());
+            format!(
+                "policies: {{ all: {{ key: constant, {policy} }} }}\n\
+                 routes: [{{ upstream: echo, limits: [all] }}]\n"
+            )
+        };
+        let gateway = Gateway::start(&config(forms[0], 5));
+        assert_eq!(admitted(&gateway), 5);
+        let changed = forms.iter().cycle().take(2 * forms.len()).skip(1);
+        for (limit, form) in (7..).step_by(2).zip(changed) {
+            gateway.reload(&config(form, limit));
+            assert_eq!(admitted(&gateway), 2, "{form}, {limit}");
+        }
+    }
+}
+
 #[test]
 fn a_file_written_in_place_is_noticed() {
     let gateway = Gateway::start(&with_quota("1/300d"));
