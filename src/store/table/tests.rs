@@ -383,3 +383,44 @@ fn a_full_slab_forgets_who_has_used_least_and_never_who_is_refused() {
     assert!(table.evictions() > 500);
     table.assert_chunks_are_in_one_ring();
 }
+
+/// Threads that take each other's rings away, through tables that are replaced meanwhile.
+#[test]
+fn no_chunk_is_lost_or_shared_while_rings_are_scarce() {
+    for on_full in [OnFull::Forget, OnFull::Strict] {
+        for algorithm in [log(40, 3_600), counters(40, 3_600, 60)] {
+            let make = || {
+                let bytes = 30 * Table::ring_bytes_for(&algorithm);
+                let table = Table::with_rings("test", algorithm.clone(), 400, bytes, on_full);
+                Arc::new(table)
+            };
+            let tables: Vec<_> = (0..6).map(|_| make()).collect();
+            let (latest, charges) = (AtomicUsize::new(0), AtomicUsize::new(0));
+            let charge_many = |thread: u64| {
+                for number in 0..20_000 {
+                    let table = &tables[latest.load(Ordering::Acquire)];
+                    let key = key((number * 7 + thread) % 300);
+                    charge(table, key, 1 + number as u32 % 3);
+                    charges.fetch_add(1, Ordering::Relaxed);
+                }
+            };
+            thread::scope(|scope| {
+                for thread in 0..4 {
+                    scope.spawn(move || charge_many(thread));
+                }
+                for (index, pair) in tables.windows(2).enumerate() {
+                    while charges.load(Ordering::Relaxed) < 12_000 * (index + 1) {
+                        thread::yield_now();
+                    }
+                    pair[0].replaced_by(pair[1].clone(), NOW);
+                    latest.store(index + 1, Ordering::Release);
+                }
+            });
+            let (last, before) = tables.split_last().expect("six tables");
+            last.assert_chunks_are_in_one_ring();
+            for table in before {
+                assert_eq!(table.slab.as_ref().expect("rings").taken(), 0);
+            }
+        }
+    }
+}
