@@ -3,6 +3,9 @@
 //!
 //! Not here: which bucket a key belongs to.
 
+mod adopt;
+mod giving;
+
 use parking_lot::{Mutex, MutexGuard};
 
 use super::rules::Rules;
@@ -224,116 +227,6 @@ impl Slots {
                 Loss::Evicted(1 + u64::from(new))
             }
             Place::Nowhere | Place::NoRoom => Loss::Unrecorded,
-        }
-    }
-
-    /// Takes over an entry of a table that this one succeeds.
-    pub(super) fn adopt(&mut self, entry: Entry, rules: Rules<'_>, now: Timestamp) -> Loss {
-        if !entry.is_live(now) {
-            rules.release(entry.cell);
-            return Loss::None;
-        }
-        if entry.tag == FLOOR {
-            return self.adopt_floor(entry.cell, rules, now);
-        }
-        let seat = self.seat(entry.tag, rules, now);
-        let used = |entry: Entry| rules.used(entry.cell, now);
-        let loses = match seat.place {
-            Place::Evict(victim) => used(entry) < used(self.entries[victim]),
-            Place::Nowhere | Place::NoRoom => true,
-            Place::At(_) | Place::Sink { .. } => false,
-        };
-        if loses {
-            rules.release(entry.cell);
-            return Loss::Evicted(1);
-        }
-        if seat.origin == Origin::Inherited {
-            rules.release(seat.cell);
-        }
-        self.take(seat, entry.tag, entry.cell, rules)
-    }
-
-    fn adopt_floor(&mut self, cell: Cell, rules: Rules<'_>, now: Timestamp) -> Loss {
-        if rules.on_full == OnFull::Forget {
-            rules.release(cell);
-            return Loss::None;
-        }
-        let (index, loss) = match self.position(FLOOR).or_else(|| self.free(now)) {
-            Some(index) => (index, Loss::None),
-            None => (self.least_used(rules, now, |_, _| true), Loss::Evicted(1)),
-        };
-        let present = self.entries[index];
-        if !present.is_live(now) {
-            self.put_floor(index, cell, rules);
-            return loss;
-        }
-        match rules.join(cell, present.cell, now) {
-            Some(joined) => {
-                self.put_floor(index, joined, rules);
-                rules.release(cell);
-                loss
-            }
-            // What was used more is kept, and the rest is lost.
-            None if rules.used(cell, now) > rules.used(present.cell, now) => {
-                self.put_floor(index, cell, rules);
-                Loss::Evicted(1)
-            }
-            None => {
-                rules.release(cell);
-                Loss::Evicted(1)
-            }
-        }
-    }
-
-    /// Gives up the rings of entries that have expired.
-    pub(super) fn release_expired(&mut self, rules: Rules<'_>, now: Timestamp) {
-        for index in 0..ENTRIES {
-            if !self.entries[index].is_live(now) {
-                self.put(index, Entry::default(), rules);
-            }
-        }
-    }
-
-    /// How little somebody's loss would admit: the use of the entry that has used least.
-    pub(super) fn least(&self, rules: Rules<'_>, now: Timestamp) -> Option<(u128, u64)> {
-        let uses = self.live(now);
-        uses.map(|entry| (rules.used(entry.cell, now), entry.expires()))
-            .min()
-    }
-
-    /// Gives up one ring, as if the bucket were full: the least used entry is forgotten, or becomes part
-    /// of the floor.
-    pub(super) fn give_up(&mut self, rules: Rules<'_>, now: Timestamp) -> Loss {
-        self.release_expired(rules, now);
-        let keys = self.live(now).filter(|entry| entry.tag != FLOOR).count();
-        if keys == 0 {
-            return Loss::None;
-        }
-        let live = |entry: &Entry| entry.is_live(now);
-        let victim = self.least_used(rules, now, |_, entry| live(entry) && entry.tag != FLOOR);
-        let cell = self.entries[victim].cell;
-        match rules.on_full {
-            OnFull::Forget if rules.refuses(cell, now) => Loss::None,
-            OnFull::Forget => {
-                self.put(victim, Entry::default(), rules);
-                Loss::Evicted(1)
-            }
-            OnFull::Strict => {
-                let others = self.live(now).count() - 1;
-                if others == 0 {
-                    return Loss::None;
-                }
-                let spare =
-                    || self.least_used(rules, now, |index, entry| live(entry) && index != victim);
-                let floor = self.floor(now).unwrap_or_else(spare);
-                let Some(joined) = rules.join_last(self.entries[floor].cell, cell, now) else {
-                    return Loss::None;
-                };
-                let new = self.entries[floor].tag != FLOOR;
-                self.put_floor(floor, joined, rules);
-                self.put(victim, Entry::default(), rules);
-                Loss::Evicted(1 + u64::from(new))
-            }
         }
     }
 

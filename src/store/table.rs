@@ -1,6 +1,8 @@
 //! The buckets of one policy: a fixed number of them, made as keys first touch them, and their move
 //! to a table of another size or quota. Deciding and charging is in `memory`.
 
+mod room;
+
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -16,11 +18,6 @@ use crate::limiter::{Algorithm, Cell, Decision, Fingerprint};
 const SEGMENT: usize = 64;
 /// About the most segments that a table has, so that their list stays in a fast cache.
 const SEGMENTS: usize = 1024;
-
-/// How often a few buckets are looked at to make room for a ring.
-const LOOKS: usize = 16;
-/// How many of them are compared before one gives up a ring.
-const SAMPLE: usize = 4;
 
 /// The buckets of one policy.
 ///
@@ -290,53 +287,6 @@ impl Table {
             }
         };
         Some(carried.write(Some(rings.slab.words()), &mut chunks.into_iter()))
-    }
-
-    /// Has other keys give up their rings until so many chunks are free, or too many have been looked
-    /// at: of a few buckets at a time whoever has expired, and else who has used least.
-    ///
-    /// Called while buckets are locked, so it waits for none.
-    pub(super) fn make_room(&self, slab: &Slab, chunks: u32, now: Timestamp) {
-        for _ in 0..LOOKS {
-            let least = self.least_used_of_a_few(now);
-            if slab.has(chunks) {
-                return;
-            }
-            if let Some(mut slots) = least.and_then(Bucket::try_lock) {
-                self.count(slots.give_up(self.rules(), now));
-            }
-            if slab.has(chunks) {
-                return;
-            }
-        }
-    }
-
-    fn least_used_of_a_few(&self, now: Timestamp) -> Option<&Bucket> {
-        let few = (0..SAMPLE).filter_map(|_| {
-            let bucket = self.next_touched()?;
-            let mut slots = bucket.try_lock()?;
-            slots.release_expired(self.rules(), now);
-            Some((slots.least(self.rules(), now)?, bucket))
-        });
-        few.min_by_key(|(least, _)| *least)
-            .map(|(_, bucket)| bucket)
-    }
-
-    /// The next of the buckets that keys have touched; where a whole segment was not, none of it.
-    fn next_touched(&self) -> Option<&Bucket> {
-        for _ in 0..self.segments.len() {
-            let index = self.hand.fetch_add(1, Ordering::Relaxed) % self.buckets;
-            let (segment, offset) = self.place(index);
-            if let Some(bucket) = self.segments[segment]
-                .get()
-                .and_then(|made| made.get(offset))
-            {
-                return Some(bucket);
-            }
-            let next = (segment + 1) * self.segment;
-            self.hand.store(next, Ordering::Relaxed);
-        }
-        None
     }
 
     /// The bucket of a key, made if it is the first there; `None` when it was moved before it was

@@ -1,10 +1,12 @@
 //! The sliding window counter with many parts: a counter for each, of which the oldest counts as far as
 //! the window covers its part. One part is in `sliding_window`, whose cells need no ring.
 
+mod whole;
+
 use std::num::NonZero;
 
 use super::weighing::{Oldest, Weighing};
-use super::{Past, Refused, refuse};
+use super::{Refused, refuse};
 use crate::clock::Timestamp;
 use crate::limiter::ring::{Ring, Shape, State, Words};
 use crate::limiter::{Cell, Decision, Outcome, Quota, QuotaError};
@@ -33,15 +35,6 @@ struct View<'a> {
     last: u64,
     oldest: u32,
     others: u32,
-}
-
-/// What of a ring may not exceed the limit.
-#[derive(Clone, Copy)]
-enum Cap {
-    /// The counters that the window covers wholly.
-    Others,
-    /// All of them, the oldest as far as it counts.
-    Estimate,
 }
 
 impl SlidingCounters {
@@ -158,151 +151,6 @@ impl SlidingCounters {
         Cell {
             a: ring.root(),
             ..after
-        }
-    }
-
-    /// Chunks that [`SlidingCounters::join`] and [`SlidingCounters::rebuild`] need.
-    pub(super) const fn whole_chunks(&self) -> u32 {
-        self.shape.most_chunks()
-    }
-
-    /// The larger counts of each part.
-    pub(super) fn join(
-        &self,
-        left: State<'_>,
-        right: State<'_>,
-        now: Timestamp,
-        words: &Words,
-        chunks: &mut dyn Iterator<Item = u32>,
-    ) -> Cell {
-        let (left, right) = (self.view(left, now), self.view(right, now));
-        let part = left.part.max(right.part);
-        let elapsed = if left.part == part { left } else { right }.elapsed;
-        let count = |back: u32| {
-            let counted = |view: &View<'_>| self.count(view, part.checked_sub(u64::from(back)));
-            counted(&left).max(counted(&right))
-        };
-        // Beyond the limit older counts make no difference: they leave before those that refuse.
-        let newer = |sum: u64, back| sum.saturating_add(u64::from(count(back)));
-        let others = (0..self.parts)
-            .fold(0, newer)
-            .min(self.quota.limit().into());
-        if others + u64::from(count(self.parts)) <= u64::from(u32::MAX) {
-            return self.fill(part, elapsed, count, Cap::Others, words, chunks);
-        }
-        // More than a cell can tell: as if the limit had been spent at the last charge.
-        let back = (part - left.last.max(right.last)) as u32;
-        let count = |at: u32| if at == back { self.quota.limit() } else { 0 };
-        self.fill(part, elapsed, count, Cap::Others, words, chunks)
-    }
-
-    /// The same counts, as far as the limit has room for them: the newest first.
-    pub(super) fn copy(
-        &self,
-        state: State<'_>,
-        now: Timestamp,
-        words: &Words,
-        chunks: &mut dyn Iterator<Item = u32>,
-    ) -> Cell {
-        let view = self.view(state, now);
-        let count = |back: u32| self.count(&view, view.part.checked_sub(u64::from(back)));
-        self.fill(view.part, view.elapsed, count, Cap::Estimate, words, chunks)
-    }
-
-    /// Units with their ages, the newest first; what is left of the oldest counter is rounded up.
-    pub(super) fn past(&self, state: State<'_>, now: Timestamp) -> Past {
-        let view = self.view(state, now);
-        let used = self
-            .weighing
-            .used(view.oldest, view.others, view.elapsed)
-            .min(u64::from(u32::MAX)) as u32;
-        let newer = (0..self.parts).map(|back| {
-            let count = self.count(&view, view.part.checked_sub(u64::from(back)));
-            (u64::from(back) * self.weighing.part, count)
-        });
-        let oldest = (
-            u64::from(self.parts) * self.weighing.part,
-            used.saturating_sub(view.others),
-        );
-        newer
-            .chain([oldest])
-            .filter(|(_, units)| *units > 0)
-            .collect()
-    }
-
-    /// A ring of as much of this past as the limit allows, the newest of it. Nothing of it is in the
-    /// oldest part, so that all of it counts.
-    pub(super) fn rebuild(
-        &self,
-        past: &Past,
-        now: Timestamp,
-        words: &Words,
-        chunks: &mut dyn Iterator<Item = u32>,
-    ) -> Cell {
-        let part = now.as_micros() / self.weighing.part;
-        let count = |back: u32| {
-            let within = |age: u64| {
-                (age / self.weighing.part).min(u64::from(self.parts) - 1) == u64::from(back)
-            };
-            let units = past.iter().filter(|(age, _)| within(*age));
-            units.fold(0_u32, |sum, (_, units)| sum.saturating_add(*units))
-        };
-        let elapsed = now.as_micros() % self.weighing.part;
-        self.fill(part, elapsed, count, Cap::Estimate, words, chunks)
-    }
-
-    /// Whether counters of these parameters mean the same under those.
-    pub(super) fn counts_like(&self, other: &Self) -> bool {
-        (self.parts, self.weighing.part, self.weighing.oldest)
-            == (other.parts, other.weighing.part, other.weighing.oldest)
-    }
-
-    /// A new ring with the counts of the parts that lie so many parts back, the newest first as far as
-    /// the limit has room for them.
-    fn fill(
-        &self,
-        part: u64,
-        elapsed: u64,
-        count: impl Fn(u32) -> u32,
-        cap: Cap,
-        words: &Words,
-        chunks: &mut dyn Iterator<Item = u32>,
-    ) -> Cell {
-        let ring = words
-            .ring(chunks.next().expect("a root is reserved"))
-            .start();
-        for (place, chunk) in (1..).zip(chunks) {
-            ring.set_chunk(place, chunk);
-        }
-        let (mut others, mut newest) = (0, None);
-        let back_to = |back: u32| part.checked_sub(u64::from(back));
-        for back in 0..self.parts {
-            let fits = count(back).min(self.quota.limit() - others);
-            if let Some(part) = back_to(back).filter(|_| fits > 0) {
-                newest = newest.or(Some(part));
-                others += fits;
-                ring.set(self.slot(part), fits);
-            }
-        }
-        let oldest = match (cap, count(self.parts)) {
-            (Cap::Others, _) if others == self.quota.limit() => 0,
-            (Cap::Others, oldest) => oldest,
-            (Cap::Estimate, oldest) => self.weighing.fitting(oldest, others, elapsed),
-        };
-        if let Some(part) = back_to(self.parts).filter(|_| oldest > 0) {
-            ring.set(self.slot(part), oldest);
-            newest = newest.or(Some(part));
-        }
-        let newest = newest.unwrap_or(part);
-        Cell {
-            expires: (newest + self.lasting()) * self.weighing.part,
-            a: ring.root(),
-            // Seen from the newest of them, the oldest one is one of the others.
-            b: if newest < part {
-                others.saturating_add(oldest)
-            } else {
-                others
-            },
         }
     }
 

@@ -1,0 +1,62 @@
+//! Room for a ring where all of the memory for rings is taken: somebody gives up his.
+
+use std::sync::atomic::Ordering;
+
+use super::Table;
+use crate::clock::Timestamp;
+use crate::store::bucket::Bucket;
+use crate::store::slab::Slab;
+
+/// How often a few buckets are looked at to make room for a ring.
+const LOOKS: usize = 16;
+/// How many of them are compared before one gives up a ring.
+const SAMPLE: usize = 4;
+
+impl Table {
+    /// Has other keys give up their rings until so many chunks are free, or too many have been looked
+    /// at: of a few buckets at a time whoever has expired, and else who has used least.
+    ///
+    /// Called while buckets are locked, so it waits for none.
+    pub(in crate::store) fn make_room(&self, slab: &Slab, chunks: u32, now: Timestamp) {
+        for _ in 0..LOOKS {
+            let least = self.least_used_of_a_few(now);
+            if slab.has(chunks) {
+                return;
+            }
+            if let Some(mut slots) = least.and_then(Bucket::try_lock) {
+                self.count(slots.give_up(self.rules(), now));
+            }
+            if slab.has(chunks) {
+                return;
+            }
+        }
+    }
+
+    fn least_used_of_a_few(&self, now: Timestamp) -> Option<&Bucket> {
+        let few = (0..SAMPLE).filter_map(|_| {
+            let bucket = self.next_touched()?;
+            let mut slots = bucket.try_lock()?;
+            slots.release_expired(self.rules(), now);
+            Some((slots.least(self.rules(), now)?, bucket))
+        });
+        few.min_by_key(|(least, _)| *least)
+            .map(|(_, bucket)| bucket)
+    }
+
+    /// The next of the buckets that keys have touched; where a whole segment was not, none of it.
+    fn next_touched(&self) -> Option<&Bucket> {
+        for _ in 0..self.segments.len() {
+            let index = self.hand.fetch_add(1, Ordering::Relaxed) % self.buckets;
+            let (segment, offset) = self.place(index);
+            if let Some(bucket) = self.segments[segment]
+                .get()
+                .and_then(|made| made.get(offset))
+            {
+                return Some(bucket);
+            }
+            let next = (segment + 1) * self.segment;
+            self.hand.store(next, Ordering::Relaxed);
+        }
+        None
+    }
+}
