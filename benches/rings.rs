@@ -1,7 +1,8 @@
 //! What rings take: a million keys with a quota of 500/1h, as logs and as sixty counters.
 //!
-//! `cargo bench --bench rings`. Each is filled as it fills in life, a little for every key in turn, and
-//! what that adds to the resident set is printed: with one unit for each key, with a tenth, with all.
+//! `cargo bench --bench rings`, which takes some minutes and 2 GB; as a test it has a thousand keys. Each
+//! is filled as it fills in life, a little for every key in turn, and what that adds to the resident set is
+//! printed: with one unit for each key, with a tenth, with all.
 
 use std::time::Duration;
 
@@ -12,26 +13,31 @@ use sluicegate::limiter::{
 use sluicegate::store::{Charge, OnFull, Table, charge_all};
 
 const KEYS: u64 = 1_000_000;
+const KEYS_OF_A_TEST: u64 = 1_000;
 const LIMIT: u32 = 500;
 const MINUTES: u64 = 60;
 const START: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
 
 fn main() {
+    let keys = match std::env::args().any(|argument| argument == "--bench") {
+        true => KEYS,
+        false => KEYS_OF_A_TEST,
+    };
     let quota = Quota::new(LIMIT, Duration::from_secs(60 * MINUTES)).expect("a quota");
     let log = SlidingLog::new(quota).expect("a log of 500");
     let counters = SlidingCounters::new(quota, 60, Oldest::Weighted).expect("minutes");
-    measure("sixty counters", Algorithm::SlidingCounters(counters));
-    measure("log", Algorithm::SlidingLog(log));
+    measure("sixty counters", Algorithm::SlidingCounters(counters), keys);
+    measure("log", Algorithm::SlidingLog(log), keys);
 }
 
 /// Charges every key in each minute of an hour.
-fn measure(name: &str, algorithm: Algorithm) {
+fn measure(name: &str, algorithm: Algorithm, keys: u64) {
     let before = resident_bytes();
-    let table = Table::new("bench", algorithm, KEYS as usize, OnFull::Forget);
+    let table = Table::new("bench", algorithm, keys as usize, OnFull::Forget);
     for minute in 0..MINUTES {
         let now = START.saturating_add(Duration::from_secs(60 * minute));
         let cost = cost_of(minute);
-        for number in 0..KEYS {
+        for number in 0..keys {
             let charge = Charge {
                 table: &table,
                 key: key(number),
@@ -42,7 +48,7 @@ fn measure(name: &str, algorithm: Algorithm) {
         if [0, 5, MINUTES - 1].contains(&minute) {
             let units: u32 = (0..=minute).map(cost_of).sum();
             let bytes = resident_bytes().saturating_sub(before);
-            let (all, each) = (bytes / 1_000_000, bytes / KEYS as usize);
+            let (all, each) = (bytes / 1_000_000, bytes / keys as usize);
             println!("{name}, {units} units a key: {all} MB, {each} bytes a key");
         }
     }

@@ -346,6 +346,16 @@ fn a_shorter_window_lets_units_leave_over_its_whole_length() {
     );
 }
 
+/// Every entry and every chunk touched; `benches/rings.rs` measures what is.
+#[test]
+fn a_million_keys_with_rings_are_bounded() {
+    let most = |algorithm: &Algorithm| {
+        Table::bytes_for(1_000_000) as u64 + 1_000_000 * Table::ring_bytes_for(algorithm)
+    };
+    assert!(most(&counters(500, 3_600, 60)) < 300_000_000);
+    assert!(most(&log(500, 3_600)) < 2_100_000_000);
+}
+
 #[test]
 fn rings_of_a_key_that_is_gone_are_found_again() {
     // Room for eight full rings, and 400 keys that come one after another.
