@@ -1,5 +1,6 @@
 //! Assembles the parts that a configuration asks for, runs them, and exchanges them on a reload.
 
+mod access_logs;
 mod descriptors;
 mod reload;
 mod run;

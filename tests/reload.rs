@@ -300,3 +300,106 @@ routes:
     assert_eq!(counted.into_inner(), QUOTA);
     assert!(origin.malformed().is_empty());
 }
+
+/// An access log in this format at `path`, and a route that answers itself.
+fn with_log(format: &str, path: &str) -> String {
+    format!(
+        "access_log: {{ format: {format}, path: {path} }}\nroutes: [{{ upstream: echo }}]\nshutdown: {{ delay: 0s }}\n"
+    )
+}
+
+/// Asks for `path`, and waits for its line in that file of the gateway's.
+fn logged(gateway: &Gateway, path: &str, file: &str) -> String {
+    get(gateway.address(), path);
+    wait_for(path, || line_of(gateway, path, file))
+}
+
+fn line_of(gateway: &Gateway, path: &str, file: &str) -> Option<String> {
+    let text = fs::read_to_string(gateway.dir().join(file)).unwrap_or_default();
+    let mut lines = text.lines().filter(|line| line.contains(path));
+    let line = lines.next()?.to_owned();
+    assert_eq!(lines.next(), None, "{path} is logged once");
+    Some(line)
+}
+
+#[test]
+fn the_access_log_is_exchanged_for_another() {
+    let mut gateway = Gateway::start("routes: [{ upstream: echo }]\nshutdown: { delay: 0s }\n");
+    get(gateway.address(), "/unlogged");
+    for (number, (format, file)) in [
+        ("json", "one.log"),
+        ("combined", "one.log"),
+        ("combined", "two.log"),
+        ("json", "one.log"),
+    ]
+    .iter()
+    .enumerate()
+    {
+        gateway.reload(&with_log(format, file));
+        let line = logged(&gateway, &format!("/request-{number}"), file);
+        assert_eq!(line.starts_with('{'), *format == "json", "{line}");
+    }
+    gateway.reload(&with_log("disabled", "one.log"));
+    get(gateway.address(), "/unlogged");
+    gateway.signal(Signal::TERM);
+    assert!(gateway.wait().success());
+    let read = |file| fs::read_to_string(gateway.dir().join(file)).expect("the log is there");
+    assert_eq!(read("one.log").lines().count(), 3);
+    assert_eq!(read("two.log").lines().count(), 1);
+}
+
+#[test]
+fn an_access_log_that_cannot_be_opened_changes_nothing() {
+    let gateway = Gateway::start(&with_log("json", "one.log"));
+    gateway.replace_config(
+        &with_log("json", "nowhere/two.log").replace("echo", "\"http://127.0.0.1:1\""),
+    );
+    wait_for("the failure", || {
+        (gateway.reloads("failure") == 1).then_some(())
+    });
+    assert!(
+        gateway.log().contains("nowhere/two.log"),
+        "{}",
+        gateway.log()
+    );
+    let line = logged(&gateway, "/still-here", "one.log");
+    assert!(line.contains("200"), "the old route serves on: {line}");
+}
+
+/// A response that began under one access log and ends under another, when the process has already been told to
+/// end, is in the one that it began with.
+#[test]
+fn a_request_in_flight_is_logged_where_it_began() {
+    let origin = Origin::start(|_| {
+        let mut steps = vec![Step::Pause(std::time::Duration::from_millis(600))];
+        steps.extend(ok("late"));
+        steps
+    });
+    let with_log = |file| with_log("json", file).replace("echo", &format!("\"{}\"", origin.url()));
+    let mut gateway = Gateway::start(&with_log("one.log"));
+    let mut connection = Connection::open(gateway.address());
+    connection.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
+    wait_for("the request", || {
+        (!origin.requests().is_empty()).then_some(())
+    });
+    gateway.reload(&with_log("two.log"));
+    gateway.signal(Signal::TERM);
+    assert_eq!(connection.receive().text(), "late");
+    assert!(gateway.wait().success());
+    let found = ["one.log", "two.log"].map(|file| line_of(&gateway, "/slow", file).is_some());
+    assert_eq!(found, [true, false]);
+}
+
+#[test]
+fn what_needs_a_restart_is_named() {
+    let gateway = Gateway::start("workers: 1\nroutes: [{ upstream: echo }]\n");
+    gateway.reload("workers: 1\nroutes: [{ upstream: echo }, { upstream: echo }]\n");
+    assert!(!gateway.log().contains("restart"), "{}", gateway.log());
+    gateway.reload(
+        "workers: 2\nadmin: { address: 127.0.0.1:1 }\nclient: { max_connections: 7 }\n\
+         listeners: [{ address: 127.0.0.1:0 }, { address: \"[::1]:0\" }]\nroutes: [{ upstream: echo }]\n",
+    );
+    gateway.wait_for_log("changes of workers, listeners, client, admin take effect at a restart");
+    gateway.reload("workers: 1\nadmin: { address: 127.0.0.1:1 }\nroutes: [{ upstream: echo }]\n");
+    gateway.wait_for_log("changes of admin take effect at a restart");
+}

@@ -3,10 +3,14 @@
 //! Everything that can fail is done first, aside, and off the runtimes that serve. Then the buckets
 //! are handed over, the certificates are exchanged, and the snapshot is swapped: none of it can fail.
 
+use std::fmt::Display;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::config::{Compiled, Report, Shutdown, Source};
+use super::Failure;
+use super::access_logs::{self, Writers};
+use crate::config::{Compiled, Shutdown, Source};
 use crate::proxy::build::{Built, Surroundings};
 use crate::proxy::{Gateway, Snapshot};
 use crate::server::{ListenerSpec, Spec as ServerSpec};
@@ -18,8 +22,10 @@ pub(super) struct Reloader {
     source: Source,
     surroundings: Surroundings,
     server: ServerSpec,
+    admin: SocketAddr,
     shutdown: Shutdown,
     files: Vec<PathBuf>,
+    access_logs: Writers,
     metrics: ConfigMetrics,
 }
 
@@ -30,8 +36,10 @@ impl Reloader {
         Reloader {
             metrics: ConfigMetrics::new(&surroundings.registry, &compiled.hash, now),
             server: compiled.server.clone(),
+            admin: compiled.admin,
             shutdown: compiled.shutdown,
             files: compiled.files.clone(),
+            access_logs: Writers::default(),
             source,
             surroundings,
         }
@@ -45,6 +53,16 @@ impl Reloader {
             .map(PathBuf::from)
             .chain(self.files.clone())
             .collect()
+    }
+
+    /// The access logs that are being written.
+    pub(super) fn access_logs(&self) -> &Writers {
+        &self.access_logs
+    }
+
+    /// Takes note of what of a snapshot that now runs will have to be ended.
+    pub(super) fn follow(&mut self, snapshot: &Snapshot) {
+        self.access_logs.note(snapshot);
     }
 
     /// How the process is to end.
@@ -61,23 +79,22 @@ impl Reloader {
         );
         match tokio::task::spawn_blocking(prepared).await {
             Ok(Ok(prepared)) => self.apply(prepared, gateway),
-            Ok(Err(report)) => {
-                self.metrics.failed();
-                tracing::error!(
-                    "the configuration is not reloaded; the old one serves on\n{report}"
-                );
-            }
-            Err(panicked) => {
-                self.metrics.failed();
-                tracing::error!(%panicked, "the configuration is not reloaded; the old one serves on");
-            }
+            Ok(Err(failure)) => self.failed(&failure),
+            Err(panicked) => self.failed(&panicked),
         }
     }
 
+    fn failed(&self, why: &dyn Display) {
+        self.metrics.failed();
+        tracing::error!("the configuration is not reloaded; the old one serves on\n{why}");
+    }
+
     fn apply(&mut self, prepared: Prepared, gateway: &Gateway) {
+        self.follow(&prepared.snapshot);
         gateway.swap(prepared.snapshot);
         let compiled = prepared.rest;
         self.adopt(&compiled.server);
+        self.warn_of_restart(&compiled);
         self.shutdown = compiled.shutdown;
         self.files = compiled.files;
         self.metrics
@@ -85,27 +102,32 @@ impl Reloader {
         tracing::info!(hash = compiled.hash, "the configuration is reloaded");
     }
 
-    /// Exchanges the certificates; says what else of the listeners has changed and waits for a restart.
-    fn adopt(&mut self, new: &ServerSpec) {
-        let same = |a: &ListenerSpec, b: &ListenerSpec| {
-            (a.address, a.protocols, a.tls.is_some()) == (b.address, b.protocols, b.tls.is_some())
-        };
+    /// Exchanges the certificates.
+    fn adopt(&self, new: &ServerSpec) {
         for (running, wanted) in self.server.listeners.iter().zip(&new.listeners) {
             if let (Some(running), Some(wanted)) = (&running.tls, &wanted.tls) {
                 running.adopt(wanted);
             }
         }
-        let listeners = self.server.listeners.len() == new.listeners.len()
-            && self
-                .server
-                .listeners
-                .iter()
-                .zip(&new.listeners)
-                .all(|(a, b)| same(a, b));
-        if !listeners || self.server.workers != new.workers || self.server.client != new.client {
-            tracing::warn!(
-                "changes of workers, listeners and client bounds take effect at a restart"
-            );
+    }
+
+    /// Says what is not what runs, and will not be before a restart.
+    fn warn_of_restart(&self, new: &Rest) {
+        let listener = |spec: &ListenerSpec| (spec.address, spec.protocols, spec.tls.is_some());
+        let (was, is) = (&self.server, &new.server);
+        let same_listeners =
+            (was.listeners.iter().map(listener)).eq(is.listeners.iter().map(listener));
+        let changed: Vec<&str> = [
+            ("workers", was.workers != is.workers),
+            ("listeners", !same_listeners),
+            ("client", was.client != is.client),
+            ("admin", self.admin != new.admin),
+        ]
+        .into_iter()
+        .filter_map(|(section, changed)| changed.then_some(section))
+        .collect();
+        if !changed.is_empty() {
+            tracing::warn!("changes of {} take effect at a restart", changed.join(", "));
         }
     }
 }
@@ -119,6 +141,7 @@ struct Prepared {
 /// What of a compiled configuration is not in the snapshot.
 struct Rest {
     server: ServerSpec,
+    admin: SocketAddr,
     shutdown: Shutdown,
     files: Vec<PathBuf>,
     hash: String,
@@ -128,14 +151,17 @@ fn prepare(
     source: Source,
     surroundings: Surroundings,
     running: Arc<Snapshot>,
-) -> impl FnOnce() -> Result<Prepared, Report> {
+) -> impl FnOnce() -> Result<Prepared, Failure> {
     move || {
         let compiled = source.compile()?;
-        let built = Built::new(compiled.rules, &surroundings, Some(&running));
+        let access_log = compiled.access_log.as_ref();
+        let access_log = access_logs::provide(access_log, &surroundings, Some(&running))?;
+        let built = Built::new(compiled.rules, &surroundings, Some(&running)).logged_by(access_log);
         Ok(Prepared {
             snapshot: built.hand_over(surroundings.clock.now()),
             rest: Rest {
                 server: compiled.server,
+                admin: compiled.admin,
                 shutdown: compiled.shutdown,
                 files: compiled.files,
                 hash: compiled.hash,

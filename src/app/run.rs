@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
+use super::access_logs;
 use super::descriptors;
 use super::reload::Reloader;
 use super::signals::{Command, Signals};
@@ -23,7 +24,6 @@ use crate::limiter::Secret;
 use crate::proxy::Gateway;
 use crate::proxy::build::{Built, Surroundings};
 use crate::server::{self, Server, StartError};
-use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{self, RequestMetrics};
 use crate::telemetry::process;
 use crate::telemetry::registry::{Gauge, Observer, Registry};
@@ -50,8 +50,14 @@ pub enum Failure {
     },
 }
 
+impl From<Report> for Failure {
+    fn from(report: Report) -> Self {
+        Failure::Config(Box::new(report))
+    }
+}
+
 impl Failure {
-    fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+    pub(super) fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         |source| Failure::System { what, source }
     }
@@ -64,9 +70,7 @@ impl Failure {
 pub fn run(source: Source) -> Result<(), Failure> {
     // Before the file is read: what changes from now on is noticed.
     let watch = Watch::new(source.file().into_iter().map(Into::into).collect());
-    let compiled = source
-        .compile()
-        .map_err(|report| Failure::Config(Box::new(report)))?;
+    let compiled = source.compile()?;
     descriptors::provide(compiled.server.client.max_connections);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -87,7 +91,6 @@ struct Process {
     server: Server,
     admin: Server,
     readiness: Readiness,
-    access_log: Option<Arc<AccessLog>>,
     reloader: Reloader,
     /// Series that are shown as long as this lives.
     _series: (Gauge, Vec<Observer>),
@@ -97,25 +100,19 @@ impl Process {
     fn start(source: Source, compiled: Compiled) -> Result<Self, Failure> {
         let registry = Registry::default();
         let clock = Arc::new(Clock::system());
-        let workers = compiled.server.workers;
-        let access_log = match &compiled.access_log {
-            Some(spec) => Some(Arc::new(
-                AccessLog::open(spec, workers.get(), &registry)
-                    .map_err(Failure::system("the access log"))?,
-            )),
-            None => None,
-        };
         let surroundings = Surroundings {
-            workers: workers.get(),
+            workers: compiled.server.workers.get(),
             registry: registry.clone(),
             clock: Arc::clone(&clock),
-            access_log: access_log.clone(),
             secret: Secret::random(),
         };
-        let reloader = Reloader::new(source, &compiled, surroundings.clone());
-        let built = Built::new(compiled.rules, &surroundings, None);
+        let access_log = access_logs::provide(compiled.access_log.as_ref(), &surroundings, None)?;
+        let mut reloader = Reloader::new(source, &compiled, surroundings.clone());
+        let built = Built::new(compiled.rules, &surroundings, None).logged_by(access_log);
+        let snapshot = built.hand_over(clock.now());
+        reloader.follow(&snapshot);
         let gateway = Arc::new(Gateway::new(
-            built.hand_over(clock.now()),
+            snapshot,
             Arc::clone(&clock),
             Arc::new(RequestMetrics::new(&registry)),
         ));
@@ -139,7 +136,6 @@ impl Process {
             server,
             admin,
             readiness,
-            access_log,
             reloader,
         })
     }
@@ -167,9 +163,7 @@ impl Process {
             }
         });
         drop(self.admin);
-        if let Some(log) = &self.access_log {
-            log.close(LAST_LINES);
-        }
+        self.reloader.access_logs().close(LAST_LINES);
     }
 
     /// Reloads and does the chores until the process is told to end.
@@ -181,7 +175,7 @@ impl Process {
                 command = signals.next() => match command {
                     Command::End => return,
                     Command::Reload => self.reload(&mut watch).await,
-                    Command::Reopen => self.access_log.iter().for_each(|log| log.reopen()),
+                    Command::Reopen => self.reopen(),
                 },
                 () = watch.changed() => self.reload(&mut watch).await,
             }
@@ -191,6 +185,13 @@ impl Process {
     async fn reload(&mut self, watch: &mut Watch) {
         self.reloader.reload(&self.gateway).await;
         watch.set_files(self.reloader.files());
+    }
+
+    /// Has the access log's file opened anew.
+    fn reopen(&self) {
+        if let Some(log) = &self.gateway.snapshot().access_log {
+            log.reopen();
+        }
     }
 }
 

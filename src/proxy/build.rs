@@ -31,8 +31,6 @@ pub struct Surroundings {
     pub workers: usize,
     /// Where its series are registered.
     pub registry: Registry,
-    /// Where its requests are logged, if anywhere.
-    pub access_log: Option<Arc<AccessLog>>,
     /// What the tables' figures are read by.
     pub clock: Arc<Clock>,
     /// Turns keys into fingerprints; the same for the life of the buckets.
@@ -79,10 +77,17 @@ impl Built {
                 client_ip: spec.client_ip,
                 body_timeout: spec.body_timeout,
                 styles: spec.styles,
-                access_log: surroundings.access_log.clone(),
+                access_log: None,
                 secret: surroundings.secret,
             },
         }
+    }
+
+    /// Has requests logged there, if anywhere; without this they are not.
+    #[must_use]
+    pub fn logged_by(mut self, access_log: Option<Arc<AccessLog>>) -> Self {
+        self.snapshot.access_log = access_log;
+        self
     }
 
     /// Moves every bucket whose policy has changed. Requests that still run under the previous

@@ -64,7 +64,6 @@ pub fn explain(spec: Spec, mut request: Request<()>, from: IpAddr) -> Explanatio
         workers: 1,
         registry: Registry::default(),
         clock,
-        access_log: None,
         secret: Secret::random(),
     };
     let snapshot = Built::new(spec, &surroundings, None).hand_over(now);

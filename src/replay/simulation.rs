@@ -63,7 +63,6 @@ impl Simulation {
             workers: 1,
             registry: Registry::default(),
             clock: Arc::new(Clock::manual(Timestamp::EPOCH)),
-            access_log: None,
             secret: SECRET,
         };
         let snapshot = Built::new(rules, &surroundings, None).hand_over(Timestamp::EPOCH);

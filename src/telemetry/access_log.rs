@@ -3,13 +3,16 @@
 //! A worker copies a request's few texts into its own queue: about 100 ns, no formatting, no allocation,
 //! no system call. The writer takes whole queues, formats and writes them in batches, and sleeps while
 //! there is nothing. Queues are bounded; lines that do not fit, or cannot be written, are counted.
+//!
+//! A log ends with its last holder: whoever exchanges it for another drops it, and requests in flight
+//! still write to the one that they began with.
 
 mod format;
 mod queue;
 mod writer;
 
 use std::{
-    io,
+    fmt, io,
     net::IpAddr,
     path::PathBuf,
     sync::{
@@ -57,6 +60,15 @@ pub enum Target {
     File(PathBuf),
 }
 
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdout => f.write_str("stdout"),
+            Self::File(path) => path.display().fmt(f),
+        }
+    }
+}
+
 /// What is logged of one request. Texts may be any bytes; an empty one stands for an absent one.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
@@ -94,9 +106,17 @@ pub struct Record<'a> {
     pub request_id: &'a [u8],
 }
 
-/// An access log that is being written. Cheap to clone; clones write to the same one.
-#[derive(Clone, Debug)]
+/// An access log that is being written, until it is dropped: then what is queued is the last.
+#[derive(Debug)]
 pub struct AccessLog {
+    spec: AccessLogSpec,
+    shared: Arc<Shared>,
+    writer: Thread,
+}
+
+/// A log's writer, which outlives the log by what is queued.
+#[derive(Clone, Debug)]
+pub struct Writing {
     shared: Arc<Shared>,
     writer: Thread,
 }
@@ -137,9 +157,23 @@ impl AccessLog {
             .name("access-log".into())
             .spawn(|| writer.run())?;
         Ok(Self {
+            spec: spec.clone(),
             shared,
             writer: thread.thread().clone(),
         })
+    }
+
+    /// What it was opened as.
+    pub fn spec(&self) -> &AccessLogSpec {
+        &self.spec
+    }
+
+    /// Its writer.
+    pub fn writing(&self) -> Writing {
+        Writing {
+            shared: self.shared.clone(),
+            writer: self.writer.clone(),
+        }
     }
 
     /// Queues one line. Never waits for the writer; a line that does not fit is counted as dropped.
@@ -162,12 +196,34 @@ impl AccessLog {
         self.shared.reopen.store(true, Relaxed);
         self.writer.unpark();
     }
+}
 
-    /// Writes what is queued and ends the writer; waits for that at most `deadline`. Returns whether it
-    /// ended: a reader of standard output that stands still can prevent it.
-    pub fn close(&self, deadline: Duration) -> bool {
+impl Drop for AccessLog {
+    fn drop(&mut self) {
+        self.writing().stop();
+    }
+}
+
+impl Writing {
+    /// Returns whether it is the writer of this log.
+    pub fn is_of(&self, log: &AccessLog) -> bool {
+        Arc::ptr_eq(&self.shared, &log.shared)
+    }
+
+    /// Has what is queued written and the writer ended, whoever still holds the log. Returns at once.
+    pub fn stop(&self) {
         self.shared.stop.store(true, Relaxed);
         self.writer.unpark();
+    }
+
+    /// Returns whether the writer has ended.
+    pub fn has_ended(&self) -> bool {
+        *self.shared.stopped.lock()
+    }
+
+    /// Waits at most `deadline` for the writer to end. Returns whether it has: a reader of standard output that
+    /// stands still can prevent it.
+    pub fn wait(&self, deadline: Duration) -> bool {
         let mut stopped = self.shared.stopped.lock();
         while !*stopped {
             if self

@@ -1,0 +1,50 @@
+//! The access log in force, and those before it that requests in flight still write to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Failure;
+use crate::proxy::Snapshot;
+use crate::proxy::build::Surroundings;
+use crate::telemetry::access_log::{AccessLog, AccessLogSpec, Writing};
+
+/// Returns the log that `spec` asks for: the running one if it is the same, or a new one.
+///
+/// # Errors
+/// When its file cannot be opened, or its thread not be started.
+pub(super) fn provide(
+    spec: Option<&AccessLogSpec>,
+    surroundings: &Surroundings,
+    running: Option<&Snapshot>,
+) -> Result<Option<Arc<AccessLog>>, Failure> {
+    let Some(spec) = spec else {
+        return Ok(None);
+    };
+    let running = running.and_then(|snapshot| snapshot.access_log.as_ref());
+    if let Some(same) = running.filter(|log| log.spec() == spec) {
+        return Ok(Some(Arc::clone(same)));
+    }
+    let log = AccessLog::open(spec, surroundings.workers, &surroundings.registry)
+        .map_err(Failure::system(format!("the access log {}", spec.target)))?;
+    Ok(Some(Arc::new(log)))
+}
+
+/// The writers that may still have something to write.
+#[derive(Debug, Default)]
+pub(super) struct Writers(Vec<Writing>);
+
+impl Writers {
+    /// Takes note of the log of a snapshot that now runs, and forgets the logs that have ended.
+    pub(super) fn note(&mut self, snapshot: &Snapshot) {
+        self.0.retain(|writing| !writing.has_ended());
+        let log = snapshot.access_log.as_ref();
+        let unknown = log.filter(|log| !self.0.iter().any(|writing| writing.is_of(log)));
+        self.0.extend(unknown.map(|log| log.writing()));
+    }
+
+    /// Ends them all, each within `deadline`; the first that takes longer is the last that is waited for.
+    pub(super) fn close(&self, deadline: Duration) {
+        self.0.iter().for_each(Writing::stop);
+        let _ = self.0.iter().all(|writing| writing.wait(deadline));
+    }
+}
