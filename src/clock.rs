@@ -127,9 +127,10 @@ impl Clock {
     }
 }
 
-/// The wall clock; the epoch if it stands before that.
+/// The wall clock; the epoch if it stands before that. What is decided about requests is decided by a
+/// [`Clock`]: this one may go back.
 #[expect(clippy::disallowed_methods, reason = "this is the clock")]
-fn wall() -> Timestamp {
+pub(crate) fn wall() -> Timestamp {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
     Timestamp(whole_micros(since_epoch.unwrap_or_default()))
 }

@@ -4,9 +4,11 @@
 pub mod body;
 pub mod client_ip;
 pub mod connection;
+pub(crate) mod date;
 pub mod forwarded;
 pub mod framing;
 pub mod hop_by_hop;
 pub mod host;
+pub mod http1;
 pub mod io;
 pub mod path;

@@ -6,15 +6,13 @@
 //! (see [`tls::Tls::adopt`]) and whatever the service looks up.
 
 mod acceptor;
-mod activity;
 mod connection;
 pub mod drain;
-mod exchange;
+mod held;
 pub mod listener;
 mod rarely;
 mod service;
 pub mod tls;
-mod tracked;
 mod worker;
 
 use std::{

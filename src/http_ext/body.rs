@@ -1,5 +1,7 @@
 //! The body of a request on its way to an upstream: bounded in bytes, and in the time that a quiet
-//! client may take. Nothing is buffered: back-pressure reaches the client through hyper.
+//! client may take. Nothing is buffered: back-pressure reaches the client.
+
+mod fed;
 
 use std::fmt;
 use std::future::Future;
@@ -12,13 +14,23 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+pub use fed::FedError;
+pub(crate) use fed::{FedBody, Feeder, Wanted, fed};
+
 /// A request body that stops with an error once the client has sent more than it may, or nothing
 /// for too long.
 #[derive(Debug)]
 pub struct RequestBody {
-    inner: Option<Incoming>,
+    inner: Option<Inner>,
     remaining: u64,
     patience: Patience,
+}
+
+/// Where a body comes from.
+#[derive(Debug)]
+enum Inner {
+    Http1(FedBody),
+    Http2(Incoming),
 }
 
 /// Why a request body ended before its end. All of these are the client's doing.
@@ -29,7 +41,7 @@ pub enum RequestBodyError {
     /// No byte for as long as `client.timeouts.body`.
     Quiet(Duration),
     /// The client went away, reset the stream, or framed its body wrongly.
-    Client(hyper::Error),
+    Client(BrokenOff),
     /// Fewer bytes than were announced.
     Incomplete,
 }
@@ -42,13 +54,6 @@ impl RequestBody {
             remaining: 0,
             patience: Patience::new(Duration::ZERO),
         }
-    }
-
-    /// `inner`, which may have `limit` bytes, and be quiet for at most `quiet` between two frames.
-    pub fn new(inner: Incoming, limit: u64, quiet: Duration) -> Self {
-        let mut body = RequestBody::from(inner);
-        body.bound(limit, quiet);
-        body
     }
 
     /// Lets it have `limit` more bytes, and be quiet for at most `quiet` between two frames.
@@ -67,8 +72,30 @@ impl RequestBody {
 impl From<Incoming> for RequestBody {
     fn from(inner: Incoming) -> Self {
         RequestBody {
-            inner: Some(inner).filter(|body| !body.is_end_stream()),
+            inner: (!inner.is_end_stream()).then_some(Inner::Http2(inner)),
             ..RequestBody::empty()
+        }
+    }
+}
+
+/// A body that may have no byte until [`bound`](RequestBody::bound) allows some.
+impl From<FedBody> for RequestBody {
+    fn from(inner: FedBody) -> Self {
+        RequestBody {
+            inner: Some(Inner::Http1(inner)),
+            ..RequestBody::empty()
+        }
+    }
+}
+
+impl Inner {
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
+        match self {
+            Self::Http1(body) => Pin::new(body).poll_frame(cx).map_err(BrokenOff::Http1),
+            Self::Http2(body) => Pin::new(body).poll_frame(cx).map_err(BrokenOff::Http2),
         }
     }
 }
@@ -85,7 +112,7 @@ impl Body for RequestBody {
         let Some(inner) = &mut this.inner else {
             return Poll::Ready(None);
         };
-        let Poll::Ready(frame) = Pin::new(inner).poll_frame(cx) else {
+        let Poll::Ready(frame) = inner.poll_frame(cx) else {
             ready!(this.patience.poll_exhausted(cx));
             return Poll::Ready(Some(Err(RequestBodyError::Quiet(this.patience.limit))));
         };
@@ -107,14 +134,31 @@ impl Body for RequestBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.as_ref().is_none_or(Body::is_end_stream)
+        match &self.inner {
+            None => true,
+            Some(Inner::Http1(body)) => body.is_end_stream(),
+            Some(Inner::Http2(body)) => body.is_end_stream(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner
-            .as_ref()
-            .map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+        match &self.inner {
+            None => SizeHint::with_exact(0),
+            Some(Inner::Http1(body)) => body.size_hint(),
+            Some(Inner::Http2(body)) => body.size_hint(),
+        }
     }
+}
+
+/// How a client broke off a body.
+#[derive(Debug, thiserror::Error)]
+pub enum BrokenOff {
+    /// In HTTP/1.
+    #[error(transparent)]
+    Http1(FedError),
+    /// In HTTP/2.
+    #[error(transparent)]
+    Http2(hyper::Error),
 }
 
 impl fmt::Display for RequestBodyError {

@@ -1,8 +1,10 @@
-//! What a head must not say, a request's and a response's, beyond what hyper refuses by itself: anything after which two servers
+//! What a head must not say, a request's and a response's, beyond what does not parse: anything after which two servers
 //! may disagree on where the request ends, or on what it is.
 
-use http::header::{CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING};
+use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version};
+
+use super::http1::content_length;
 
 /// Why a head is refused, and with which status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,30 +19,114 @@ const fn wrong(status: StatusCode, reason: &'static str) -> Result<(), FramingEr
     Err(FramingError { status, reason })
 }
 
+/// The fields of a head that say where its message ends, and what becomes of the connection.
+#[derive(Debug, Default)]
+pub(crate) struct Fields<'a> {
+    pub(crate) lengths: Several<'a>,
+    pub(crate) codings: Several<'a>,
+    pub(crate) expects_continue: bool,
+    expects_another: bool,
+    /// The options of `Connection`.
+    says_close: bool,
+    says_keep_alive: bool,
+}
+
+/// The values of a field that is to have one at most.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Several<'a> {
+    #[default]
+    None,
+    One(&'a HeaderValue),
+    More,
+}
+
+impl<'a> Several<'a> {
+    fn add(&mut self, value: &'a HeaderValue) {
+        *self = match self {
+            Self::None => Self::One(value),
+            Self::One(_) | Self::More => Self::More,
+        };
+    }
+
+    pub(crate) fn is_none(self) -> bool {
+        matches!(self, Self::None)
+    }
+
+    /// The only one.
+    pub(crate) fn one(self) -> Option<&'a HeaderValue> {
+        match self {
+            Self::One(value) => Some(value),
+            Self::None | Self::More => None,
+        }
+    }
+}
+
+impl<'a> Fields<'a> {
+    /// Finds them in one pass: looking each up would cost more.
+    pub(crate) fn of(headers: &'a HeaderMap) -> Self {
+        let mut fields = Fields::default();
+        for (name, value) in headers {
+            match *name {
+                CONTENT_LENGTH => fields.lengths.add(value),
+                TRANSFER_ENCODING => fields.codings.add(value),
+                EXPECT if value.as_bytes().eq_ignore_ascii_case(b"100-continue") => {
+                    fields.expects_continue = true;
+                }
+                EXPECT => fields.expects_another = true,
+                CONNECTION => fields.add_options(value),
+                _ => {}
+            }
+        }
+        fields
+    }
+
+    fn add_options(&mut self, connection: &HeaderValue) {
+        for option in connection.as_bytes().split(|&byte| byte == b',') {
+            let option = option.trim_ascii();
+            self.says_close |= option.eq_ignore_ascii_case(b"close");
+            self.says_keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+        }
+    }
+
+    /// Whether the sender of a message of this version lets its connection serve on (RFC 9112 section 9.3).
+    pub(crate) fn keeps_alive(&self, version: Version) -> bool {
+        match version {
+            Version::HTTP_10 => self.says_keep_alive && !self.says_close,
+            _ => !self.says_close,
+        }
+    }
+}
+
 /// Checks the head of a request.
 ///
 /// # Errors
 /// With the status that tells the client.
 pub fn check<B>(request: &Request<B>) -> Result<(), FramingError> {
-    let headers = request.headers();
     check_method(request.method())?;
-    if headers.contains_key(TRANSFER_ENCODING) {
-        check_transfer_encoding(request.version(), headers)?;
-    }
-    if headers.get_all(CONTENT_LENGTH).iter().count() > 1 {
-        return wrong(
-            StatusCode::BAD_REQUEST,
-            "The request has more than one Content-Length.",
-        );
-    }
-    let is_unknown = |value: &HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"100-continue");
-    if headers.get_all(EXPECT).iter().any(is_unknown) {
-        return wrong(
+    let fields = Fields::of(request.headers());
+    check_transfer_encoding(request.version(), &fields)?;
+    check_content_length(fields.lengths)?;
+    match fields.expects_another {
+        false => Ok(()),
+        true => wrong(
             StatusCode::EXPECTATION_FAILED,
             "Only 100-continue can be expected.",
-        );
+        ),
     }
-    Ok(())
+}
+
+fn check_content_length(lengths: Several<'_>) -> Result<(), FramingError> {
+    match lengths {
+        Several::One(length) if content_length(length).is_err() => wrong(
+            StatusCode::BAD_REQUEST,
+            "The request's Content-Length is not a number.",
+        ),
+        Several::None | Several::One(_) => Ok(()),
+        Several::More => wrong(
+            StatusCode::BAD_REQUEST,
+            "The request has more than one Content-Length.",
+        ),
+    }
 }
 
 /// A reverse proxy opens no tunnels, and TRACE would show the fields that proxies add. No resource has
@@ -54,20 +140,23 @@ fn check_method(method: &Method) -> Result<(), FramingError> {
 }
 
 /// Chunked alone, in HTTP/1.1, and without a Content-Length (RFC 9112 sections 6.1 and 6.3).
-fn check_transfer_encoding(version: Version, headers: &HeaderMap) -> Result<(), FramingError> {
+fn check_transfer_encoding(version: Version, fields: &Fields<'_>) -> Result<(), FramingError> {
+    if fields.codings.is_none() {
+        return Ok(());
+    }
     if version != Version::HTTP_11 {
         return wrong(
             StatusCode::BAD_REQUEST,
             "Transfer-Encoding belongs to HTTP/1.1 only.",
         );
     }
-    if headers.contains_key(CONTENT_LENGTH) {
+    if !fields.lengths.is_none() {
         return wrong(
             StatusCode::BAD_REQUEST,
             "The request has both Transfer-Encoding and Content-Length.",
         );
     }
-    match is_chunked_alone(headers) {
+    match is_chunked_alone(fields.codings) {
         true => Ok(()),
         false => wrong(
             StatusCode::NOT_IMPLEMENTED,
@@ -76,10 +165,8 @@ fn check_transfer_encoding(version: Version, headers: &HeaderMap) -> Result<(), 
     }
 }
 
-fn is_chunked_alone(headers: &HeaderMap) -> bool {
-    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
-    let is_chunked = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"chunked");
-    codings.next().is_some_and(is_chunked) && codings.next().is_none()
+fn is_chunked_alone(codings: Several<'_>) -> bool {
+    matches!(codings, Several::One(value) if value.as_bytes().eq_ignore_ascii_case(b"chunked"))
 }
 
 /// Checks the head of an upstream's response to a request of this proxy's, which never asks for another
@@ -87,20 +174,22 @@ fn is_chunked_alone(headers: &HeaderMap) -> bool {
 ///
 /// # Errors
 /// Says why it cannot be passed on: its end, or its content, would be another to the client.
-pub fn check_response(status: StatusCode, headers: &HeaderMap) -> Result<(), &'static str> {
+pub(crate) fn check_response(status: StatusCode, fields: &Fields<'_>) -> Result<(), &'static str> {
     if status == StatusCode::SWITCHING_PROTOCOLS {
         return Err("the response switches protocols unasked");
     }
-    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
-    let length = lengths.next();
-    if lengths.next().is_some() || length.is_some_and(|value| value.as_bytes().contains(&b',')) {
-        return Err("the response has more than one Content-Length");
-    }
-    if headers.contains_key(TRANSFER_ENCODING) {
-        if length.is_some() {
+    let has_length = match fields.lengths {
+        Several::None => false,
+        Several::One(length) if !length.as_bytes().contains(&b',') => true,
+        Several::One(_) | Several::More => {
+            return Err("the response has more than one Content-Length");
+        }
+    };
+    if !fields.codings.is_none() {
+        if has_length {
             return Err("the response has both Transfer-Encoding and Content-Length");
         }
-        if !is_chunked_alone(headers) {
+        if !is_chunked_alone(fields.codings) {
             return Err("the response has a transfer coding other than chunked");
         }
     }
@@ -221,7 +310,7 @@ mod tests {
                 .map(field)
                 .for_each(|(name, value)| _ = headers.append(name, value));
             let status = StatusCode::from_u16(status).expect("a status");
-            check_response(status, &headers).is_ok()
+            check_response(status, &Fields::of(&headers)).is_ok()
         };
         let (length, chunked) = (("content-length", "5"), ("transfer-encoding", "chunked"));
         assert!(response(200, &[]));

@@ -69,7 +69,7 @@ struct Authority<'a> {
 
 impl<'a> Authority<'a> {
     fn parse(text: &'a str) -> Result<Self, HostError> {
-        let find = |byte| text.bytes().position(|other| other == byte);
+        let find = |byte| memchr::memchr(byte, text.as_bytes());
         let (host, port) = match text.starts_with('[') {
             true => text.split_at(find(b']').ok_or(HostError::Invalid)? + 1),
             false => text.split_at(find(b':').unwrap_or(text.len())),
@@ -133,7 +133,17 @@ fn number(digits: &str) -> Option<u16> {
 }
 
 fn is_host_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'~')
+    const HOST_BYTES: [bool; 256] = {
+        let mut bytes = [false; 256];
+        let mut byte = 0;
+        while byte < 256 {
+            let char = byte as u8;
+            bytes[byte] = char.is_ascii_alphanumeric() || matches!(char, b'-' | b'_' | b'~');
+            byte += 1;
+        }
+        bytes
+    };
+    HOST_BYTES[usize::from(byte)]
 }
 
 #[cfg(test)]

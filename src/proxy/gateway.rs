@@ -7,17 +7,17 @@
 //! ```
 
 use std::convert::Infallible;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use http::{Request, Response};
-use hyper::body::Incoming;
 use hyper::service::{Service, service_fn};
 
 use super::body::ResponseBody;
 use super::error::Error;
 use super::exchange::Exchange;
-use super::snapshot::Snapshot;
+use super::snapshot::{Route, Snapshot};
 use super::target::Target;
 use super::{admission, discard, forward};
 use crate::clock::Clock;
@@ -59,7 +59,7 @@ impl Gateway {
         self: &Arc<Self>,
         connection: &Connection,
     ) -> impl Service<
-        Request<Incoming>,
+        Request<RequestBody>,
         Response = Response<ResponseBody>,
         Error = Infallible,
         Future: 'static,
@@ -77,9 +77,8 @@ impl Gateway {
     async fn handle(
         self: Arc<Self>,
         client: Arc<Client>,
-        request: Request<Incoming>,
+        mut request: Request<RequestBody>,
     ) -> Result<Response<ResponseBody>, Infallible> {
-        let mut request = request.map(RequestBody::from);
         let mut exchange = Exchange::begin(self, client, &request);
         let mut response = match serve(&mut exchange, &mut request).await {
             Ok(response) => response,
@@ -97,11 +96,28 @@ pub(super) struct Client {
     pub forwarding: Forwarding,
 }
 
-/// The request is lent, not given: it is large, and each hand that takes it would move it.
+/// Serves a request, which is lent, not given: it is large, and each hand that takes it would move it.
 async fn serve(
     exchange: &mut Exchange,
     request: &mut Request<RequestBody>,
 ) -> Result<Response<ResponseBody>, Error> {
+    match decide(exchange, request)? {
+        ControlFlow::Break(refusal) => Ok(refusal),
+        ControlFlow::Continue((route, path)) => {
+            forward::forward(exchange, &route, request, path).await
+        }
+    }
+}
+
+/// The route of a request, and its path where that is not the one that the client wrote.
+type Admitted = (Arc<Route>, Option<String>);
+
+/// All that is decided before a request is forwarded, at one instant; it ends with the refusal of a limit. No
+/// future, which would have to have room for all that is looked at here.
+fn decide(
+    exchange: &mut Exchange,
+    request: &mut Request<RequestBody>,
+) -> Result<ControlFlow<Response<ResponseBody>, Admitted>, Error> {
     let target = Target::of(request)?;
     let head = target.head(request, exchange.client_ip());
     let route = exchange.find_route(&head);
@@ -115,8 +131,7 @@ async fn serve(
     exchange.decided(admission);
     if let Some(response) = refusal {
         discard::discard(request);
-        return Ok(response);
+        return Ok(ControlFlow::Break(response));
     }
-    let path = target.into_rewritten();
-    forward::forward(exchange, &route, request, path).await
+    Ok(ControlFlow::Continue((route, target.into_rewritten())))
 }

@@ -2,7 +2,6 @@
 //! admitted and on refused responses alike. A new style is a variant here and a function below.
 
 use http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
-use smallvec::SmallVec;
 
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Decision, Outcome};
@@ -18,6 +17,9 @@ const LIMIT_REQUESTS: HeaderName = HeaderName::from_static("x-ratelimit-limit-re
 const REMAINING_REQUESTS: HeaderName = HeaderName::from_static("x-ratelimit-remaining-requests");
 const RESET_REQUESTS: HeaderName = HeaderName::from_static("x-ratelimit-reset-requests");
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
+
+/// Room for what is said of most policies, in bytes.
+const ITEM: usize = 48;
 
 /// A family of header fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,22 +131,21 @@ fn ietf(applied: &[Applied<'_>], now: Timestamp, headers: &mut HeaderMap) {
 }
 
 /// A list (RFC 9651 section 3.1) of what `write` says of each limit.
-fn list(
-    applied: &[Applied<'_>],
-    write: impl Fn(&Applied<'_>, &mut SmallVec<[u8; 128]>),
-) -> HeaderValue {
-    let mut list = SmallVec::new();
+fn list(applied: &[Applied<'_>], write: impl Fn(&Applied<'_>, &mut Vec<u8>)) -> HeaderValue {
+    let mut list = Vec::with_capacity(ITEM * applied.len());
     for limit in applied {
         if !list.is_empty() {
             list.extend_from_slice(b", ");
         }
         write(limit, &mut list);
     }
-    visible(&list)
+    HeaderValue::try_from(list).expect(VISIBLE)
 }
 
+const VISIBLE: &str = "names, digits and separators are visible ASCII";
+
 fn visible(text: &[u8]) -> HeaderValue {
-    HeaderValue::from_bytes(text).expect("names, digits and separators are visible ASCII")
+    HeaderValue::from_bytes(text).expect(VISIBLE)
 }
 
 fn plain(decider: &Applied<'_>, headers: &mut HeaderMap) {

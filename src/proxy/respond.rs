@@ -40,20 +40,17 @@ struct Prepared {
     body: Bytes,
 }
 
-/// Room for the fields that say where the client stands.
-const MORE_FIELDS: usize = 6;
+/// Room for the fields that say where the client stands, in one style.
+const MORE_FIELDS: usize = 3;
 
 impl Rejection {
     /// Writes the answers of the policy `name`, whose quota reads `quota`, such as `100 per 1m`.
     pub fn new(spec: &RejectSpec, name: &str, quota: &str) -> Self {
         let detail = format!("The limit \"{name}\" of {quota} is used up.");
-        let prepare = |&format| {
-            let body = spec.write(format, &[name], &detail);
-            Prepared {
-                format,
-                fields: spec.fields(format, body.len()),
-                body,
-            }
+        let prepare = |&format| Prepared {
+            format,
+            fields: spec.fields(format),
+            body: spec.write(format, &[name], &detail),
         };
         Rejection {
             prepared: spec.formats.all().iter().map(prepare).collect(),
@@ -78,11 +75,7 @@ impl Rejection {
         }
         let body = match violated.len() {
             0 | 1 => prepared.body.clone(),
-            _ => {
-                let body = self.spec.write(chosen, violated, &self.detail);
-                headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
-                body
-            }
+            _ => self.spec.write(chosen, violated, &self.detail),
         };
         let mut response = Response::new(ResponseBody::own(body));
         *response.status_mut() = self.spec.status;
@@ -114,8 +107,8 @@ impl RejectSpec {
         })
     }
 
-    /// The header fields of an answer in this form, with a body of `length` bytes.
-    fn fields(&self, format: Format, length: usize) -> Vec<(HeaderName, HeaderValue)> {
+    /// The header fields of an answer in this form.
+    fn fields(&self, format: Format) -> Vec<(HeaderName, HeaderValue)> {
         let mut fields = self.headers.clone();
         let has = |fields: &[(HeaderName, _)], name| fields.iter().any(|(field, _)| field == name);
         if let Some(url) = &self.docs_url
@@ -133,7 +126,6 @@ impl RejectSpec {
         if self.formats == Formats::Accept {
             fields.push((header::VARY, HeaderValue::from_static("accept")));
         }
-        fields.push((header::CONTENT_LENGTH, HeaderValue::from(length)));
         fields
     }
 }
@@ -154,7 +146,6 @@ pub(super) fn error(error: &Error, accept: Option<&HeaderValue>) -> Response<Res
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, format.media_type());
-    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
     *response.body_mut() = ResponseBody::own(Bytes::from(body));
     response
 }

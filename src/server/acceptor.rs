@@ -10,7 +10,7 @@ use tokio::{
 };
 use tracing::warn;
 
-use super::{HttpService, connection::Protocol, drain::Closing, rarely::Rarely, tracked::Held};
+use super::{HttpService, connection::Protocol, drain::Closing, held::Held, rarely::Rarely};
 use crate::{
     http_ext::connection::{Connection, Scheme},
     telemetry::metrics::ListenerMetrics,

@@ -7,7 +7,8 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::activity::DRAIN_GRACE;
+/// How long a quiet connection is kept when draining, for a request that is already on its way.
+pub(super) const DRAIN_GRACE: Duration = Duration::from_millis(500);
 
 /// Where a server is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +111,11 @@ impl Closer {
 pub(super) struct Closing(watch::Receiver<bool>);
 
 impl Closing {
+    /// Whether the worker drains.
+    pub(super) fn has_started(&self) -> bool {
+        *self.0.borrow()
+    }
+
     /// Waits until the worker drains.
     pub(super) async fn started(&mut self) {
         // A worker that is gone closes, too.

@@ -9,9 +9,10 @@ use std::{
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use hyper::{Request, Response, body::Incoming, service::service_fn};
+use hyper::{Request, Response, service::service_fn};
 
 use super::*;
+use crate::http_ext::body::{RequestBody, RequestBodyError};
 
 const TIMEOUTS: Timeouts = Timeouts {
     head: Duration::from_secs(10),
@@ -40,13 +41,15 @@ fn spec(protocols: Protocols) -> Spec {
 /// Answers `/slow` late, and everything with the scheme and the body's length.
 async fn answer(
     connection: Connection,
-    request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, hyper::Error> {
+    request: Request<RequestBody>,
+) -> Result<Response<Full<Bytes>>, RequestBodyError> {
     let path = request.uri().path().to_owned();
     if path == "/slow" {
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
-    let length = request.into_body().collect().await?.to_bytes().len();
+    let mut body = request.into_body();
+    body.bound(u64::MAX, Duration::from_secs(60));
+    let length = body.collect().await?.to_bytes().len();
     let scheme = connection.scheme.as_str();
     Ok(Response::new(format!("{path} {scheme} {length}\n").into()))
 }

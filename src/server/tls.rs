@@ -127,7 +127,7 @@ impl Tls {
         Ok(Accepted {
             version,
             server_name,
-            stream,
+            stream: Box::new(stream),
         })
     }
 }
@@ -136,7 +136,8 @@ impl Tls {
 pub(super) struct Accepted {
     pub(super) version: Version,
     pub(super) server_name: Option<Arc<str>>,
-    pub(super) stream: TlsStream<Socket>,
+    /// Boxed: a session is 1 KiB, and is moved about.
+    pub(super) stream: Box<TlsStream<Socket>>,
 }
 
 /// The certificates in use.

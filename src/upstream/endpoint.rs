@@ -77,25 +77,31 @@ impl Endpoint {
         timeouts: &Timeouts,
     ) -> Result<Response<UpstreamBody>, Failure> {
         let is_repeatable = request.method().is_idempotent() && request.body().is_empty();
-        while let Some(lease) = self.pool.take(worker) {
+        loop {
+            let kept = self.pool.take(worker);
+            let was_kept = kept.is_some();
+            let lease = match kept {
+                Some(lease) => lease,
+                None => self.connect(worker, timeouts).await?,
+            };
             match self.exchange(lease, request, timeouts).await {
                 Err(Failure {
                     error: Error::Closed { .. },
                     unsent,
-                }) if unsent || is_repeatable => {}
+                }) if was_kept && (unsent || is_repeatable) => {}
                 done => return done,
             }
         }
-        match self.target.connect(timeouts.connect).await {
-            Ok(stream) => {
-                let lease = self.pool.open(worker, stream);
-                self.exchange(lease, request, timeouts).await
-            }
-            Err(error) => Err(Failure {
-                error,
-                unsent: true,
-            }),
-        }
+    }
+
+    async fn connect(&self, worker: usize, timeouts: &Timeouts) -> Result<Lease, Failure> {
+        // Boxed: a handshake is large, and every request would have room for it.
+        let stream = Box::pin(self.target.connect(timeouts.connect)).await;
+        let stream = stream.map_err(|error| Failure {
+            error,
+            unsent: true,
+        })?;
+        Ok(self.pool.open(worker, stream))
     }
 
     async fn exchange(

@@ -14,29 +14,20 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Bytes, BytesMut};
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use http_body::Frame;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio_util::io::poll_read_buf;
 
 use crate::http_ext::body::{RequestBody, RequestBodyError};
-use request::{Outgoing, Sending};
-pub use response::Invalid;
-use response::{Decoded, Decoder, Head};
-
-/// What is read at once of a response, at first and at most: large bodies come in large pieces.
-const FIRST_READ: usize = 8 * 1024;
-const LARGEST_READ: usize = 64 * 1024;
+pub use crate::http_ext::http1::Invalid;
+use crate::http_ext::http1::{Decoded, Decoder, Outgoing, Received, Sending};
 
 /// A connection to an upstream.
 #[derive(Debug)]
 pub(super) struct Connection<T> {
     io: T,
-    received: BytesMut,
-    /// How much of `received` is known to hold no end of a head.
-    searched: usize,
-    next_read: usize,
-    outgoing: Outgoing,
+    received: Received,
+    outgoing: Outgoing<RequestBody>,
     decoder: Decoder,
     /// Whether both sides let it serve another request.
     keep_alive: bool,
@@ -60,9 +51,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
     pub(super) fn new(io: T) -> Self {
         Connection {
             io,
-            received: BytesMut::new(),
-            searched: 0,
-            next_read: FIRST_READ,
+            received: Received::new(BytesMut::new()),
             outgoing: Outgoing::default(),
             decoder: Decoder::Ended,
             keep_alive: true,
@@ -98,7 +87,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
     /// Begins to send `request`, whose body is taken.
     pub(super) fn begin(&mut self, request: &mut Request<RequestBody>) {
         self.is_head = request.method() == Method::HEAD;
-        self.outgoing.begin(request);
+        request::begin(&mut self.outgoing, request);
     }
 
     /// Takes the body back of a request that the upstream has seen nothing of; `None` if it has.
@@ -113,15 +102,16 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
     ) -> Poll<Result<Response<()>, Failure>> {
         let broken = self.send(cx)?;
         loop {
-            let head = response::head(&mut self.received, &mut self.searched);
+            let head = response::head(&mut self.received);
             if let Some(head) = head.map_err(Failure::Invalid)? {
                 // An interim response (RFC 9110 section 15.2): this proxy asked for none.
-                if !head.response.status().is_informational() || head.switches_protocols() {
+                let status = head.status();
+                if !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS {
                     return Poll::Ready(self.accept(head));
                 }
                 continue;
             }
-            let read = ready!(self.poll_read(cx));
+            let read = ready!(self.received.poll_read(&mut self.io, cx));
             if !matches!(read, Ok(1..)) {
                 let end = || io::Error::from(io::ErrorKind::UnexpectedEof);
                 let error = read.err().or(broken).unwrap_or_else(end);
@@ -130,10 +120,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         }
     }
 
-    fn accept(&mut self, head: Head) -> Result<Response<()>, Failure> {
-        self.decoder = head.decoder(self.is_head).map_err(Failure::Invalid)?;
-        self.keep_alive &= head.keep_alive && !self.outgoing.is_broken();
-        Ok(head.response)
+    fn accept(&mut self, head: Response<()>) -> Result<Response<()>, Failure> {
+        let (decoder, keep_alive) =
+            response::body(&head, self.is_head).map_err(Failure::Invalid)?;
+        self.decoder = decoder;
+        self.keep_alive &= keep_alive && !self.outgoing.is_broken();
+        Ok(head)
     }
 
     /// The next part of the response's body. What is left of the request goes on being sent meanwhile.
@@ -143,13 +135,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
     ) -> Poll<Option<Result<Frame<Bytes>, Failure>>> {
         self.send(cx)?;
         loop {
-            match self.decoder.decode(&mut self.received) {
+            match self.decoder.decode(&mut self.received.bytes) {
                 Ok(Decoded::Frame(frame)) => return Poll::Ready(Some(Ok(frame))),
                 Ok(Decoded::End) => return Poll::Ready(None),
                 Ok(Decoded::More) => {}
                 Err(invalid) => return Poll::Ready(Some(Err(Failure::Invalid(invalid)))),
             }
-            match ready!(self.poll_read(cx)) {
+            match ready!(self.received.poll_read(&mut self.io, cx)) {
                 Ok(0) if self.decoder.ends_with_connection() => {
                     self.keep_alive = false;
                     return Poll::Ready(None);
@@ -171,23 +163,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             Poll::Pending | Poll::Ready(Ok(())) => Ok(None),
             Poll::Ready(Err(Sending::Io(error))) => Ok(Some(error)),
             Poll::Ready(Err(Sending::Body(error))) => Err(Failure::RequestBody(error)),
+            Poll::Ready(Err(Sending::TooLong)) => {
+                Err(Failure::RequestBody(RequestBodyError::TooLarge))
+            }
+            Poll::Ready(Err(Sending::TooShort)) => {
+                Err(Failure::RequestBody(RequestBodyError::Incomplete))
+            }
         }
-    }
-
-    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        self.received.reserve(self.next_read);
-        let room = self.received.capacity() - self.received.len();
-        let read = ready!(poll_read_buf(
-            Pin::new(&mut self.io),
-            cx,
-            &mut self.received
-        ))?;
-        self.next_read = match read {
-            _ if read == room => (self.next_read * 2).min(LARGEST_READ),
-            _ if read < self.next_read / 4 => (self.next_read / 2).max(FIRST_READ),
-            _ => self.next_read,
-        };
-        Poll::Ready(Ok(read))
     }
 }
 

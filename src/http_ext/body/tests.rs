@@ -32,7 +32,9 @@ async fn body(start: &str, limit: u64) -> (RequestBody, DuplexStream) {
         .await
         .expect("an open pipe");
     let incoming = arrivals.recv().await.expect("a request");
-    (RequestBody::new(incoming, limit, QUIET), client)
+    let mut body = RequestBody::from(incoming);
+    body.bound(limit, QUIET);
+    (body, client)
 }
 
 /// The data of the next frame.

@@ -1,56 +1,51 @@
-//! HTTP/1: how hyper runs it, and how a connection ends so that the client sees its last answer.
+//! HTTP/1 towards a client: requests are read, served and answered one after the other, in place.
+//!
+//! Not hyper's server: docs/architecture.md says why, and docs/performance.md what that is worth.
 
-use std::{sync::Arc, time::Duration};
+mod request;
+mod response;
 
-use bytes::Bytes;
-use hyper::server::conn::http1::Builder;
-use hyper_util::rt::TokioIo;
-use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    time::timeout,
-};
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
-use super::{BUFFER, End, FIRST_READ, Io, Protocol, watch};
-use crate::{
-    server::{
-        ClientSpec, HttpService,
-        activity::{Activity, Wait},
-        drain::Closing,
-        exchange::Exchanges,
-        service::BoxError,
-        tracked::{Held, Tracked},
-    },
-    telemetry::metrics::BadRequest,
-};
+use bytes::{Bytes, BytesMut};
+use http::{Response, StatusCode, Version};
+use http_body::Frame;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+
+use super::{ClientSpec, Io, Protocol};
+use crate::http_ext::body::{FedError, Feeder, Patience, RequestBody, Wanted, fed};
+use crate::http_ext::framing::Fields;
+use crate::http_ext::http1::{Decoded, Decoder, Framing, Outgoing, Received, Sending};
+use crate::server::drain::{Closing, DRAIN_GRACE};
+use crate::server::held::Held;
+use crate::server::service::{BoxError, HttpService};
+use crate::telemetry::metrics::BadRequest;
+use request::{Head, Refused};
+use response::Asked;
 
 /// How long, and how many bytes, a closed connection is still read, so that a client that is sending a
 /// body sees the answer instead of a reset (RFC 9112 section 9.6).
 pub(super) const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: u64 = 1024 * 1024;
 
-/// The answer to HTTP/2 where only HTTP/1 is spoken: the one head that hyper closes a connection over
-/// without a word.
-const BAD_REQUEST: &[u8] =
-    b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+/// How long a client that has ended its side is given an answer that has not begun. It may have
+/// half-closed or be gone: only writing to it would tell.
+const HALF_CLOSE_GRACE: Duration = Duration::from_secs(1);
 
-/// The answer to a head that did not arrive in time.
-const REQUEST_TIMEOUT: &[u8] =
-    b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
-
-pub(super) fn builder(client: &ClientSpec) -> Builder {
-    let mut builder = Builder::new();
-    builder
-        .header_read_timeout(None)
-        .max_header_size(client.max_head)
-        .max_buf_size(client.max_head.max(BUFFER));
-    builder
-}
+/// What a client may send beyond the request that is being served, in bytes.
+const MOST_AHEAD: usize = 8 * 1024;
 
 impl Protocol {
     pub(super) async fn http1<T, S>(
         &self,
         io: T,
-        first: Bytes,
+        first: BytesMut,
         service: S,
         held: Held,
         closing: Closing,
@@ -59,68 +54,423 @@ impl Protocol {
         T: Io,
         S: HttpService,
     {
-        let activity = Arc::new(Activity::http1());
-        let io = TokioIo::new(Tracked::new(io, first, activity.clone(), held));
-        let service = Exchanges::new(service, activity.clone());
-        let mut connection = self.http1.serve_connection(io, service).with_upgrades();
-        let end = watch(&mut connection, &activity, self.timeouts, closing, |_| ()).await;
-        // After an upgrade the socket is the service's.
-        let Some(parts) = connection.into_parts() else {
-            return Ok(());
+        let draining = Cell::new(false);
+        let mut connection = Connection::new(io, first, &self.client, &draining);
+        let end = until_drained(connection.serve(&service), closing, &draining).await;
+        Box::pin(connection.end(end, &held)).await
+    }
+}
+
+/// Runs `serving` to its end; sets `draining` meanwhile when the worker drains.
+async fn until_drained<T>(
+    serving: impl Future<Output = T>,
+    closing: Closing,
+    draining: &Cell<bool>,
+) -> T {
+    let mut waiting = closing.clone();
+    let (mut serving, mut started) = (pin!(serving), pin!(waiting.started()));
+    let mut is_awaited = false;
+    poll_fn(|cx| {
+        loop {
+            if let Poll::Ready(end) = serving.as_mut().poll(cx) {
+                return Poll::Ready(end);
+            }
+            // Asked again only when there is an answer: the task that is woken stays the same.
+            if draining.get() || (is_awaited && !closing.has_started()) {
+                return Poll::Pending;
+            }
+            is_awaited = true;
+            ready!(started.as_mut().poll(cx));
+            draining.set(true);
+        }
+    })
+    .await
+}
+
+/// A client's connection, which carries one request at a time.
+struct Connection<'a, T, B> {
+    io: T,
+    client: &'a ClientSpec,
+    draining: &'a Cell<bool>,
+    received: Received,
+    outgoing: Outgoing<B>,
+    /// Where in the body of the request.
+    decoder: Decoder,
+    /// While somebody reads that body.
+    feeder: Option<Feeder>,
+    /// Whether the client waits to be told to send it.
+    expects_continue: bool,
+    keep_alive: bool,
+    /// What had been written when the client ended its side.
+    ended: Option<u64>,
+    wait: Wait,
+    patience: Patience,
+}
+
+/// Whom a connection waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    /// For a client that has just connected.
+    FirstByte,
+    /// For a client that has its answer.
+    NextRequest,
+    /// The same, while the server drains: for a request that is on its way.
+    LastRequest,
+    /// For the rest of a head.
+    Head,
+    /// For a client to take what it asked for.
+    Reader,
+    /// For an answer, with a client that may be gone: it has ended its side.
+    Gone,
+    /// For an answer: not bounded here.
+    Service,
+}
+
+/// Why a connection ends before both sides are done.
+#[derive(Debug)]
+enum End {
+    /// What came is no request: the connection answers it itself.
+    Refused(StatusCode, BadRequest, String),
+    Broken(BoxError),
+}
+
+impl<'a, T, B> Connection<'a, T, B>
+where
+    T: Io,
+    B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
+{
+    fn new(io: T, first: BytesMut, client: &'a ClientSpec, draining: &'a Cell<bool>) -> Self {
+        Connection {
+            io,
+            client,
+            draining,
+            received: Received::new(first),
+            outgoing: Outgoing::default(),
+            decoder: Decoder::Ended,
+            feeder: None,
+            expects_continue: false,
+            keep_alive: true,
+            ended: None,
+            wait: Wait::FirstByte,
+            patience: Patience::new(client.timeouts.head),
+        }
+    }
+
+    /// Serves requests until the last.
+    async fn serve<S>(&mut self, service: &S) -> Result<(), End>
+    where
+        S: HttpService<Body = B>,
+    {
+        while let Some(head) = poll_fn(|cx| self.poll_head(cx)).await? {
+            // Boxed: a connection that waits has no room for a request.
+            Box::pin(self.exchange(service, head)).await?;
+            if !self.keep_alive {
+                break;
+            }
+            self.wait_for(Wait::NextRequest);
+        }
+        Ok(())
+    }
+
+    /// The text of the next head; `None` if there will be none.
+    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, End>> {
+        loop {
+            self.received.skip_empty_lines();
+            let head = self.received.take_head(self.client.max_head);
+            if let Some(head) = head.map_err(Refused::from)? {
+                return Poll::Ready(Ok(Some(head)));
+            }
+            if self.ended.is_some() {
+                return Poll::Ready(Ok(None));
+            }
+            match self.poll_read(cx)? {
+                Poll::Ready(0) => {}
+                Poll::Ready(_) => self.wait_for(Wait::Head),
+                Poll::Pending => return self.poll_late(cx),
+            }
+        }
+    }
+
+    /// Nothing came: ready when it is too late.
+    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, End>> {
+        if !self.received.is_empty() {
+            self.wait_for(Wait::Head);
+        } else {
+            self.received.release();
+            if self.draining.get() && self.wait != Wait::Head {
+                self.wait_for(Wait::LastRequest);
+            }
+        }
+        ready!(self.patience.poll_exhausted(cx));
+        let reason = "the head did not arrive in time";
+        Poll::Ready(match self.wait {
+            Wait::Head => Err(End::Refused(
+                StatusCode::REQUEST_TIMEOUT,
+                BadRequest::Timeout,
+                reason.to_owned(),
+            )),
+            _ => Ok(None),
+        })
+    }
+
+    /// Serves one request.
+    async fn exchange<S>(&mut self, service: &S, head: Bytes) -> Result<(), End>
+    where
+        S: HttpService<Body = B>,
+    {
+        let (asked, answering) = self.begin(service, request::parse(head)?);
+        let mut answering = pin!(answering);
+        let response = poll_fn(|cx| self.poll_answer(answering.as_mut(), cx)).await?;
+        self.answer(asked, response);
+        poll_fn(|cx| self.poll_send(cx)).await
+    }
+
+    fn begin<S>(&mut self, service: &S, head: Head) -> (Asked, S::Future)
+    where
+        S: HttpService<Body = B>,
+    {
+        let asked = Asked::by(&head.request);
+        self.wait_for(Wait::Service);
+        self.keep_alive = head.keep_alive;
+        self.expects_continue = head.expects_continue;
+        self.decoder = head.decoder;
+        let body = if self.decoder.has_ended() {
+            RequestBody::empty()
+        } else {
+            let (feeder, body) = fed(self.decoder.remaining());
+            self.feeder = Some(feeder);
+            RequestBody::from(body)
         };
-        let mut io = parts.io.into_inner();
+        (asked, service.call(head.request.map(|()| body)))
+    }
+
+    /// Waits for the service, which is fed the body, and sees whether the client waits, too.
+    fn poll_answer<F, E>(
+        &mut self,
+        mut answering: Pin<&mut F>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Response<B>, End>>
+    where
+        F: Future<Output = Result<Response<B>, E>>,
+        E: Into<BoxError>,
+    {
+        loop {
+            if let Poll::Ready(response) = answering.as_mut().poll(cx) {
+                return Poll::Ready(response.map_err(End::broken));
+            }
+            if !self.poll_feed(cx) {
+                break;
+            }
+        }
+        // An interim response.
+        if let Poll::Ready(Err(error)) = self.outgoing.poll_send(&mut self.io, cx) {
+            return Poll::Ready(Err(error.into()));
+        }
+        self.poll_client(cx).map(Err)
+    }
+
+    /// Begins to answer.
+    fn answer(&mut self, asked: Asked, response: Response<B>) {
+        let (head, body) = response.into_parts();
+        let framing = asked.framing(head.status, &body);
+        self.expects_continue = false;
+        self.keep_alive &= !self.draining.get()
+            && framing != Framing::UntilClose
+            && Fields::of(&head.headers).keeps_alive(Version::HTTP_11)
+            && (self.decoder.has_ended() || self.feeder.as_ref().is_some_and(Feeder::is_read));
+        let keep_alive = self.keep_alive;
+        self.outgoing.begin(body, framing, |buffer| {
+            asked.write_head(&head, framing, keep_alive, buffer);
+        });
+    }
+
+    /// Sends the response; and what is left of the request goes on being read, for whoever reads it.
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
+        loop {
+            let before = self.outgoing.written();
+            let sent = self.outgoing.poll_send(&mut self.io, cx);
+            if self.outgoing.written() != before {
+                self.wait_for(Wait::Service);
+            }
+            if self.poll_feed(cx) {
+                continue;
+            }
+            if sent?.is_ready() {
+                return match self.feeder {
+                    Some(_) => Poll::Pending,
+                    None => {
+                        self.keep_alive &= self.decoder.has_ended();
+                        Poll::Ready(Ok(()))
+                    }
+                };
+            }
+            if !self.outgoing.is_blocked() {
+                return self.poll_client(cx).map(Err);
+            }
+            self.wait_for(Wait::Reader);
+            ready!(self.patience.poll_exhausted(cx));
+            return Poll::Ready(Err(End::broken("the client stopped reading")));
+        }
+    }
+
+    /// Feeds whoever reads the body the next part of it, once that is there; whether it did.
+    fn poll_feed(&mut self, cx: &mut Context<'_>) -> bool {
+        let wanted = self.feeder.as_mut().map(|feeder| feeder.wanted(cx));
+        match wanted {
+            None | Some(Wanted::NotYet) => return false,
+            Some(Wanted::Never) => {
+                self.feeder = None;
+                return false;
+            }
+            Some(Wanted::Now) => {}
+        }
+        let Poll::Ready(part) = self.poll_part(cx) else {
+            return false;
+        };
+        let is_last = !matches!(part, Some(Ok(_))) || self.decoder.has_ended();
+        if let Some(feeder) = &mut self.feeder {
+            feeder.feed(part, cx);
+        }
+        if is_last {
+            self.feeder = None;
+        }
+        true
+    }
+
+    /// The next part of the body.
+    fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, FedError>>> {
+        loop {
+            match self.decoder.decode(&mut self.received.bytes) {
+                Ok(Decoded::Frame(frame)) => return Poll::Ready(Some(Ok(frame))),
+                Ok(Decoded::End) => return Poll::Ready(None),
+                Ok(Decoded::More) => {}
+                Err(invalid) => return Poll::Ready(Some(Err(invalid.into()))),
+            }
+            // A client that has begun to send needs not be told (RFC 9110 section 10.1.1).
+            if std::mem::take(&mut self.expects_continue) && self.received.is_empty() {
+                self.outgoing.interim(b"HTTP/1.1 100 Continue\r\n\r\n");
+            }
+            let read = match self.ended {
+                Some(_) => Ok(0),
+                None => ready!(self.received.poll_read(&mut self.io, cx)),
+            };
+            match read {
+                Ok(0) => {
+                    self.ended.get_or_insert(self.outgoing.written());
+                    let end = io::Error::from(io::ErrorKind::UnexpectedEof);
+                    return Poll::Ready(Some(Err(end.into())));
+                }
+                Ok(_) => {}
+                Err(error) => return Poll::Ready(Some(Err(error.into()))),
+            }
+        }
+    }
+
+    /// Ready when nobody waits for the answer any more.
+    fn poll_client(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        while self.feeder.is_none()
+            && self.ended.is_none()
+            && self.received.bytes.len() < MOST_AHEAD
+        {
+            match self.poll_read(cx) {
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(end)) => return Poll::Ready(end),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        if self.ended == Some(self.outgoing.written()) {
+            self.wait_for(Wait::Gone);
+            ready!(self.patience.poll_exhausted(cx));
+            return Poll::Ready(End::broken("the client left before its answer"));
+        }
+        Poll::Pending
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, End>> {
+        let read = ready!(self.received.poll_read(&mut self.io, cx)).map_err(End::broken)?;
+        if read == 0 {
+            self.ended = Some(self.outgoing.written());
+        }
+        Poll::Ready(Ok(read))
+    }
+
+    /// Notes whom is waited for; the time for it starts when that changes.
+    fn wait_for(&mut self, wait: Wait) {
+        if wait == self.wait {
+            return;
+        }
+        self.wait = wait;
+        let timeouts = &self.client.timeouts;
+        self.patience.renew_with(match wait {
+            Wait::Service => return,
+            Wait::FirstByte | Wait::Head => timeouts.head,
+            Wait::NextRequest => timeouts.idle,
+            Wait::LastRequest => DRAIN_GRACE,
+            Wait::Reader => timeouts.body,
+            Wait::Gone => HALF_CLOSE_GRACE,
+        });
+    }
+
+    /// Ends the connection so that the client sees its last answer.
+    async fn end(&mut self, end: Result<(), End>, held: &Held) -> Result<(), BoxError> {
         match end {
-            End::Closed(result) => {
-                if let Some(reason) = result.as_ref().err().and_then(bad_request) {
-                    io.held().bad_request(reason);
-                }
-                if matches!(&result, Err(error) if error.is_parse_version_h2()) {
-                    answer(&mut io, BAD_REQUEST).await?;
-                }
-                let answered = result
-                    .as_ref()
-                    .map_or_else(hyper::Error::is_parse, |()| true);
-                let unread = activity.may_have_unread_body() || !parts.read_buf.is_empty();
-                if answered && (result.is_err() || unread) {
-                    linger(&mut io).await;
-                }
-                result.map_err(Into::into)
+            Ok(()) => {
+                let is_read = self.decoder.has_ended() && self.received.is_empty();
+                self.close(b"", !is_read).await;
+                Ok(())
             }
-            End::Waited(Wait::Head { .. }) => {
-                io.held().bad_request(BadRequest::Timeout);
-                answer(&mut io, REQUEST_TIMEOUT).await?;
-                Err("the head did not arrive in time".into())
+            Err(End::Refused(status, kind, reason)) => {
+                held.bad_request(kind);
+                let answer = response::refusal(status, &reason);
+                self.close(answer.as_bytes(), true).await;
+                Err(reason.into())
             }
-            End::Waited(wait) => wait.into_result(),
+            Err(End::Broken(error)) => Err(error),
+        }
+    }
+
+    /// Sends what is left to say, and ends this side; then reads and discards what the client still sends if
+    /// it `lingers`. However that goes, the connection is closed next.
+    async fn close(&mut self, rest: &[u8], lingers: bool) {
+        let closing = async {
+            self.io.write_all(rest).await?;
+            self.io.shutdown().await?;
+            if lingers {
+                let mut rest = (&mut self.io).take(LINGER_BYTES);
+                tokio::io::copy(&mut rest, &mut tokio::io::sink()).await?;
+            }
+            Ok::<_, io::Error>(())
+        };
+        let _ = timeout(LINGER, closing).await;
+    }
+}
+
+impl End {
+    fn broken(error: impl Into<BoxError>) -> Self {
+        Self::Broken(error.into())
+    }
+}
+
+impl From<Refused> for End {
+    fn from(Refused { status, reason }: Refused) -> Self {
+        let kind = match status {
+            StatusCode::BAD_REQUEST => BadRequest::Malformed,
+            _ => BadRequest::HeadTooLarge,
+        };
+        Self::Refused(status, kind, reason.to_string())
+    }
+}
+
+impl<E: Into<BoxError>> From<Sending<E>> for End {
+    fn from(sending: Sending<E>) -> Self {
+        match sending {
+            Sending::Io(error) => Self::broken(error),
+            Sending::Body(error) => Self::broken(error),
+            Sending::TooLong => Self::broken("the response is longer than was announced"),
+            Sending::TooShort => Self::broken("the response is shorter than was announced"),
         }
     }
 }
 
-/// Why a request never reached the service, if that is why the connection ended.
-fn bad_request(error: &hyper::Error) -> Option<BadRequest> {
-    match error {
-        error if error.is_parse_too_large() => Some(BadRequest::HeadTooLarge),
-        error if error.is_parse() => Some(BadRequest::Malformed),
-        _ => None,
-    }
-}
-
-/// Sends the connection's last answer.
-async fn answer(io: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> Result<(), BoxError> {
-    let answer = async {
-        io.write_all(bytes).await?;
-        io.shutdown().await
-    };
-    Ok(timeout(LINGER, answer).await??)
-}
-
-/// Reads and discards what a client still sends after the answer, within bounds.
-async fn linger(io: &mut (impl AsyncRead + Unpin)) {
-    let mut rest = io.take(LINGER_BYTES);
-    let discard = async {
-        let mut buf = vec![0; FIRST_READ];
-        while rest.read(&mut buf).await.is_ok_and(|n| n > 0) {}
-    };
-    // However it ends, the connection is closed next.
-    let _ = timeout(LINGER, discard).await;
-}
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use bytes::Bytes;
 use http_body::Body;
 use http_body_util::{BodyExt, Empty, Full, combinators::BoxBody};
 use hyper::{
@@ -22,7 +23,8 @@ use tokio::{
 
 use super::*;
 use crate::{
-    server::drain::Closer,
+    http_ext::body::RequestBody,
+    server::{Timeouts, drain::Closer},
     telemetry::{metrics::ListenerMetrics, registry::Registry},
 };
 
@@ -77,7 +79,7 @@ fn connect(version: Version) -> Client {
         let protocol = Protocol::new(Protocols::Both, None, &CLIENT);
         let held = held(&closing);
         let served = protocol
-            .speak(version, theirs, Bytes::new(), service, held, closing)
+            .speak(version, theirs, BytesMut::new(), service, held, closing)
             .await;
         served.map_err(|error| error.to_string())
     });
@@ -93,7 +95,7 @@ fn connect(version: Version) -> Client {
 /// Answers what a path asks for.
 async fn answer(
     working: Arc<()>,
-    request: Request<Incoming>,
+    request: Request<RequestBody>,
 ) -> Result<Response<BoxBody<Bytes, BoxError>>, BoxError> {
     let path = request.uri().path().to_owned();
     match &*path {
@@ -109,7 +111,9 @@ async fn answer(
         "/trickle" => return Ok(Response::new(Trickle::new().boxed())),
         _ => {}
     }
-    let length = request.into_body().collect().await?.to_bytes().len();
+    let mut body = request.into_body();
+    body.bound(u64::MAX, BODY);
+    let length = body.collect().await?.to_bytes().len();
     let body = Full::from(format!("{path} {length}\n"));
     drop(working);
     Ok(Response::new(body.map_err(Into::into).boxed()))
@@ -473,7 +477,7 @@ async fn draining_closes_a_quiet_connection_soon() {
         client.closer.close();
         let (answer, at) = client.read_to_end().await;
         assert_eq!(answer, "");
-        assert_at(at, crate::server::activity::DRAIN_GRACE);
+        assert_at(at, crate::server::drain::DRAIN_GRACE);
         client.closer.closed().await;
     })
     .await;

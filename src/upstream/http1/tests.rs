@@ -255,6 +255,8 @@ fn what_two_readers_might_read_otherwise_is_an_error() {
         chunked("1\r\nab\r\n0\r\n\r\n"),
         chunked("1\r\na0\r\n\r\n"),
         chunked("0\r\nno colon\r\n\r\n"),
+        chunked("0;\nx: y\r\n\r\n"),
+        chunked("1;\n0\r\na\r\n0\r\n\r\n"),
         chunked(&format!("1;{}\r\na\r\n0\r\n\r\n", "x".repeat(5_000))),
         chunked(&format!("0\r\n{}\r\n", "x: y\r\n".repeat(20_000))),
         format!("HTTP/1.1 200 OK\r\n{}\r\n", "x: y\r\n".repeat(300)),

@@ -1,0 +1,29 @@
+//! Messages of HTTP/1.1 as bytes (RFC 9112), the same towards clients and towards upstreams: where a head ends
+//! and what it says, where a body ends, and how one is written.
+//!
+//! Fields and chunk sizes are parsed by httparse, as hyper does. Nothing here is laxer than hyper, and tests
+//! compare what both make of the same bytes.
+
+mod decoder;
+mod head;
+mod outgoing;
+mod received;
+
+pub(crate) use decoder::{Decoded, Decoder, content_length};
+pub(crate) use head::{header_map, tells_framing, write_field};
+pub(crate) use outgoing::{Framing, Outgoing, Sending};
+pub(crate) use received::Received;
+
+/// Why bytes are no message that can be passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Invalid {
+    /// The head, or the trailers, do not parse.
+    #[error("it is not valid HTTP: {0}")]
+    Syntax(#[from] httparse::Error),
+    /// The head, or the trailers, are larger than is read.
+    #[error("{0}")]
+    TooLarge(&'static str),
+    /// It parses, and may not be passed on.
+    #[error("{0}")]
+    Meaning(&'static str),
+}

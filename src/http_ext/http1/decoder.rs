@@ -1,0 +1,173 @@
+//! Where the body of a message ends (RFC 9112 sections 6 and 7).
+
+use bytes::{Buf, Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue};
+use http_body::Frame;
+
+use super::{Invalid, header_map};
+
+/// The largest trailers, in bytes.
+const MAX_TRAILERS: usize = 64 * 1024;
+/// The most trailers.
+const MAX_FIELDS: usize = 256;
+/// The longest line before a chunk: its size, and extensions that nobody uses.
+const MAX_CHUNK_LINE: usize = 4 * 1024;
+
+/// What a Content-Length says.
+///
+/// # Errors
+/// When it is anything but digits, or beyond 64 bits.
+pub(crate) fn content_length(value: &HeaderValue) -> Result<u64, Invalid> {
+    let bytes = value.as_bytes();
+    let digits = bytes.iter().all(u8::is_ascii_digit).then_some(bytes);
+    let length = digits.and_then(|digits| str::from_utf8(digits).ok()?.parse().ok());
+    length.ok_or(Invalid::Meaning("its Content-Length is no number"))
+}
+
+/// Where in its body a message is.
+#[derive(Debug)]
+pub(crate) enum Decoder {
+    /// This many bytes are to come.
+    Length(u64),
+    /// Before the size of a chunk.
+    ChunkSize,
+    /// Within a chunk, of which this many bytes are to come.
+    Chunk(u64),
+    /// Before the end of the line behind a chunk.
+    ChunkEnd,
+    /// Behind the last chunk.
+    Trailers,
+    /// The body ends with the connection.
+    UntilClose,
+    /// The body has ended.
+    Ended,
+}
+
+/// What is found next in a body.
+#[derive(Debug)]
+pub(crate) enum Decoded {
+    Frame(Frame<Bytes>),
+    /// Nothing before more is received.
+    More,
+    End,
+}
+
+impl Decoder {
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self, Self::Ended | Self::Length(0))
+    }
+
+    pub(crate) fn ends_with_connection(&self) -> bool {
+        matches!(self, Self::UntilClose)
+    }
+
+    pub(crate) fn remaining(&self) -> Option<u64> {
+        match self {
+            Self::Length(remaining) => Some(*remaining),
+            Self::Ended => Some(0),
+            _ => None,
+        }
+    }
+
+    /// Takes the next part of the body from the beginning of `received`.
+    pub(crate) fn decode(&mut self, received: &mut BytesMut) -> Result<Decoded, Invalid> {
+        loop {
+            match self {
+                Self::Ended | Self::Length(0) => return Ok(Decoded::End),
+                _ if received.is_empty() => return Ok(Decoded::More),
+                Self::UntilClose => return Ok(data(received, u64::MAX, &mut 0)),
+                Self::Length(remaining) => return Ok(data(received, *remaining, remaining)),
+                Self::Chunk(remaining) => {
+                    let decoded = data(received, *remaining, remaining);
+                    if *remaining == 0 {
+                        *self = Self::ChunkEnd;
+                    }
+                    return Ok(decoded);
+                }
+                Self::ChunkSize => match chunk_size(received)? {
+                    Some(0) => *self = Self::Trailers,
+                    Some(size) => *self = Self::Chunk(size),
+                    None => return Ok(Decoded::More),
+                },
+                Self::ChunkEnd => match &received[..] {
+                    [b'\r', b'\n', ..] => {
+                        received.advance(2);
+                        *self = Self::ChunkSize;
+                    }
+                    [b'\r'] => return Ok(Decoded::More),
+                    _ => {
+                        return Err(Invalid::Meaning(
+                            "it has a chunk that is longer than its size",
+                        ));
+                    }
+                },
+                Self::Trailers => {
+                    let Some(trailers) = trailers(received)? else {
+                        return Ok(Decoded::More);
+                    };
+                    *self = Self::Ended;
+                    if !trailers.is_empty() {
+                        return Ok(Decoded::Frame(Frame::trailers(trailers)));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// At most `most` bytes of data, which `remaining` is less by.
+fn data(received: &mut BytesMut, most: u64, remaining: &mut u64) -> Decoded {
+    let length = usize::try_from(most).map_or(received.len(), |most| most.min(received.len()));
+    *remaining = most - length as u64;
+    Decoded::Frame(Frame::data(received.split_to(length).freeze()))
+}
+
+/// The size of the next chunk, once its line is there whole.
+fn chunk_size(received: &mut BytesMut) -> Result<Option<u64>, Invalid> {
+    let invalid = Invalid::Meaning("it has a chunk without a valid size");
+    // httparse would take no digits for 0.
+    if !received.first().is_some_and(u8::is_ascii_hexdigit) {
+        return Err(invalid);
+    }
+    match httparse::parse_chunk_size(received).map_err(|_| invalid)? {
+        httparse::Status::Complete((length, size)) => {
+            // httparse takes a line feed for a part of an extension.
+            let is_line =
+                received[..length].iter().position(|&byte| byte == b'\n') == Some(length - 1);
+            if !is_line || length > MAX_CHUNK_LINE {
+                return Err(invalid);
+            }
+            received.advance(length);
+            Ok(Some(size))
+        }
+        httparse::Status::Partial if received.len() > MAX_CHUNK_LINE => Err(invalid),
+        httparse::Status::Partial => Ok(None),
+    }
+}
+
+/// The trailers, once they are there whole.
+fn trailers(received: &mut BytesMut) -> Result<Option<HeaderMap>, Invalid> {
+    if received.starts_with(b"\r\n") {
+        received.advance(2);
+        return Ok(Some(HeaderMap::new()));
+    }
+    let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
+    let end = match httparse::parse_headers(received, &mut fields)? {
+        httparse::Status::Complete((end, _)) => end,
+        httparse::Status::Partial if received.len() < MAX_TRAILERS => return Ok(None),
+        httparse::Status::Partial => {
+            return Err(Invalid::TooLarge("its trailers are larger than 64 KiB"));
+        }
+    };
+    let text = received.split_to(end).freeze();
+    // httparse takes a line feed for the end of a line; between messages that is how they are smuggled.
+    let is_bare = |(at, &byte): (usize, &u8)| byte == b'\n' && !text[..at].ends_with(b"\r");
+    if text.iter().enumerate().any(is_bare) {
+        return Err(httparse::Error::NewLine.into());
+    }
+    let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
+    match httparse::parse_headers(&text, &mut fields)? {
+        httparse::Status::Complete((_, fields)) => header_map(fields, &text).map(Some),
+        httparse::Status::Partial => Err(Invalid::Meaning("its trailers are incomplete")),
+    }
+}

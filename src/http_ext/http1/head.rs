@@ -1,0 +1,43 @@
+//! The fields of a head.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::Invalid;
+
+/// Fields that are added to most messages: room for them is made at once.
+const MORE_FIELDS: usize = 6;
+
+/// Fields whose values are parts of `text`, not copies.
+///
+/// # Errors
+/// When a name or a value is not one.
+pub(crate) fn header_map(
+    fields: &[httparse::Header<'_>],
+    text: &Bytes,
+) -> Result<HeaderMap, Invalid> {
+    let mut headers = HeaderMap::with_capacity(fields.len() + MORE_FIELDS);
+    for field in fields {
+        let name = HeaderName::from_bytes(field.name.as_bytes());
+        let value = HeaderValue::from_maybe_shared(text.slice_ref(field.value));
+        match (name, value) {
+            (Ok(name), Ok(value)) => headers.append(name, value),
+            (Err(_), _) => return Err(httparse::Error::HeaderName.into()),
+            (_, Err(_)) => return Err(httparse::Error::HeaderValue.into()),
+        };
+    }
+    Ok(headers)
+}
+
+/// Whether a field says where the body ends: written by who writes the body, and by nobody else.
+pub(crate) fn tells_framing(name: &HeaderName) -> bool {
+    *name == CONTENT_LENGTH || *name == TRANSFER_ENCODING
+}
+
+pub(crate) fn write_field(name: &HeaderName, value: &[u8], buffer: &mut BytesMut) {
+    buffer.put_slice(name.as_str().as_bytes());
+    buffer.put_slice(b": ");
+    buffer.put_slice(value);
+    buffer.put_slice(b"\r\n");
+}

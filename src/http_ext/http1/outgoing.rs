@@ -1,0 +1,288 @@
+//! A message on its way: its head, and its body as it comes.
+
+use std::fmt::Write as _;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use http::header::{self, HeaderMap, HeaderName};
+use http_body::Body;
+use tokio::io::AsyncWrite;
+
+use super::write_field;
+
+/// Parts of a body up to this many bytes are joined with what is waiting to be written.
+const JOINED: usize = 4 * 1024;
+
+/// Room for the head of most messages, in bytes.
+const USUAL_HEAD: usize = 768;
+
+/// What of a message is still to be written: `buffer`, `data` and `tail`, then what comes of `body`.
+#[derive(Debug)]
+pub(crate) struct Outgoing<B> {
+    buffer: BytesMut,
+    /// A large part of the body, and what ends it.
+    data: Bytes,
+    tail: &'static [u8],
+    body: Option<B>,
+    framing: Framing,
+    progress: Progress,
+    /// How many bytes were ever written.
+    written: u64,
+    /// Whether the connection takes nothing at the moment.
+    blocked: bool,
+}
+
+/// How the end of a body is told (RFC 9112 section 6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// With this many bytes to come.
+    Length(u64),
+    Chunked,
+    /// By the end of the connection.
+    UntilClose,
+    /// Nothing of the body is to come.
+    Ended,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// Nobody has seen anything, and the body was not asked.
+    Unsent,
+    Begun,
+    Sent,
+    /// The connection takes no more.
+    Broken,
+}
+
+/// What keeps a message from being sent.
+#[derive(Debug)]
+pub(crate) enum Sending<E> {
+    Io(io::Error),
+    Body(E),
+    /// The body is longer than was announced.
+    TooLong,
+    /// The body ended earlier than was announced.
+    TooShort,
+}
+
+impl<B> Default for Outgoing<B> {
+    fn default() -> Self {
+        Outgoing {
+            buffer: BytesMut::new(),
+            data: Bytes::new(),
+            tail: b"",
+            body: None,
+            framing: Framing::Ended,
+            progress: Progress::Sent,
+            written: 0,
+            blocked: false,
+        }
+    }
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Outgoing<B> {
+    /// Begins with a message whose head `write_head` writes.
+    pub(crate) fn begin(
+        &mut self,
+        body: B,
+        framing: Framing,
+        write_head: impl FnOnce(&mut BytesMut),
+    ) {
+        self.body = Some(body);
+        self.framing = framing;
+        self.progress = Progress::Unsent;
+        self.buffer.reserve(match framing {
+            Framing::Length(length) if length < JOINED as u64 => USUAL_HEAD + length as usize,
+            _ => USUAL_HEAD,
+        });
+        write_head(&mut self.buffer);
+    }
+
+    /// Says something before the message (RFC 9110 section 15.2).
+    pub(crate) fn interim(&mut self, text: &[u8]) {
+        self.buffer.put_slice(text);
+        self.progress = Progress::Begun;
+    }
+
+    /// Whether all was written.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.progress == Progress::Sent
+    }
+
+    /// Whether not all can be written.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.progress == Progress::Broken
+    }
+
+    /// Whether it is the receiver who is waited for.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
+    /// How many bytes were ever written.
+    pub(crate) fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Gives the body back while nobody has seen anything of the message.
+    pub(crate) fn take_unsent(&mut self) -> Option<B> {
+        let is_unsent = self.progress == Progress::Unsent;
+        is_unsent.then(|| self.body.take()).flatten()
+    }
+
+    /// Writes as much as goes. Ready once all is written; an error is told once.
+    pub(crate) fn poll_send<T: AsyncWrite + Unpin>(
+        &mut self,
+        io: &mut T,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Sending<B::Error>>> {
+        while !matches!(self.progress, Progress::Sent | Progress::Broken) {
+            let waits_for_body = self.fill(cx)?;
+            let is_written = !self.has_more();
+            let written = match is_written {
+                false => self.poll_write(io, cx),
+                // What a TLS session holds back goes out before anything is waited for.
+                true => Pin::new(&mut *io).poll_flush(cx),
+            };
+            self.blocked = written.is_pending();
+            if let Err(error) = ready!(written) {
+                // A first write that fails took nothing: the message may be sent to another.
+                if self.progress == Progress::Begun {
+                    self.progress = Progress::Broken;
+                }
+                return Poll::Ready(Err(Sending::Io(error)));
+            }
+            if is_written && self.framing == Framing::Ended {
+                *self = Outgoing {
+                    written: self.written,
+                    ..Outgoing::default()
+                };
+            } else if is_written && waits_for_body {
+                return Poll::Pending;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn has_more(&self) -> bool {
+        !self.buffer.is_empty() || !self.data.is_empty() || !self.tail.is_empty()
+    }
+
+    /// Adds parts of the body while they come and are small; whether the next is waited for.
+    fn fill(&mut self, cx: &mut Context<'_>) -> Result<bool, Sending<B::Error>> {
+        while self.framing != Framing::Ended
+            && self.tail.is_empty()
+            && self.data.is_empty()
+            && self.buffer.len() < JOINED
+        {
+            let Some(body) = &mut self.body else {
+                break;
+            };
+            let Poll::Ready(frame) = Pin::new(body).poll_frame(cx) else {
+                return Ok(true);
+            };
+            self.progress = Progress::Begun;
+            let frame = frame.transpose().map_err(Sending::Body)?;
+            match frame.map(http_body::Frame::into_data) {
+                Some(Ok(data)) => self.add(data)?,
+                Some(Err(trailers)) => self.end(trailers.into_trailers().ok().as_ref())?,
+                None => self.end(None)?,
+            }
+        }
+        Ok(false)
+    }
+
+    fn add(&mut self, data: Bytes) -> Result<(), Sending<B::Error>> {
+        match &mut self.framing {
+            Framing::Length(remaining) => {
+                *remaining = remaining
+                    .checked_sub(data.len() as u64)
+                    .ok_or(Sending::TooLong)?;
+                let is_last = *remaining == 0;
+                self.add_data(data, b"");
+                if is_last {
+                    self.framing = Framing::Ended;
+                }
+            }
+            // A chunk of no bytes would be the last.
+            Framing::Chunked if !data.is_empty() => {
+                write!(self.buffer, "{:x}\r\n", data.len()).expect("a buffer grows");
+                self.add_data(data, b"\r\n");
+            }
+            Framing::UntilClose => self.add_data(data, b""),
+            Framing::Chunked | Framing::Ended => {}
+        }
+        Ok(())
+    }
+
+    fn add_data(&mut self, data: Bytes, tail: &'static [u8]) {
+        if data.len() <= JOINED {
+            self.buffer.put(data);
+            self.buffer.put(tail);
+        } else {
+            (self.data, self.tail) = (data, tail);
+        }
+    }
+
+    /// The body has ended: with fewer bytes than were announced it would look whole to nobody.
+    fn end(&mut self, trailers: Option<&HeaderMap>) -> Result<(), Sending<B::Error>> {
+        match self.framing {
+            Framing::Chunked => write_last_chunk(trailers, &mut self.buffer),
+            Framing::Length(1..) => return Err(Sending::TooShort),
+            Framing::Length(0) | Framing::UntilClose | Framing::Ended => {}
+        }
+        self.framing = Framing::Ended;
+        Ok(())
+    }
+
+    fn poll_write<T: AsyncWrite + Unpin>(
+        &mut self,
+        io: &mut T,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        let parts = [&self.buffer[..], &self.data, self.tail];
+        let slices = parts.map(IoSlice::new);
+        let mut written = ready!(Pin::new(io).poll_write_vectored(cx, &slices))?;
+        if written == 0 {
+            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+        }
+        self.progress = Progress::Begun;
+        self.written += written as u64;
+        let parts: [&mut dyn Buf; 3] = [&mut self.buffer, &mut self.data, &mut self.tail];
+        for part in parts {
+            let of_part = written.min(part.remaining());
+            part.advance(of_part);
+            written -= of_part;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Writes the end of a chunked body, with its trailers but those that nobody may put there (RFC 9110
+/// section 6.5.1).
+fn write_last_chunk(trailers: Option<&HeaderMap>, buffer: &mut BytesMut) {
+    buffer.put_slice(b"0\r\n");
+    for (name, value) in trailers.into_iter().flatten() {
+        if !FORBIDDEN_TRAILERS.contains(name) {
+            write_field(name, value.as_bytes(), buffer);
+        }
+    }
+    buffer.put_slice(b"\r\n");
+}
+
+/// What frames, routes, authenticates or controls a message.
+static FORBIDDEN_TRAILERS: [HeaderName; 11] = [
+    header::AUTHORIZATION,
+    header::CONNECTION,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LENGTH,
+    header::CONTENT_RANGE,
+    header::CONTENT_TYPE,
+    header::COOKIE,
+    header::HOST,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+];

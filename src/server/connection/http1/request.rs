@@ -1,0 +1,115 @@
+//! The head of a client's request.
+
+use std::mem::MaybeUninit;
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode, Uri, Version};
+
+use crate::http_ext::framing::{Fields, Several};
+use crate::http_ext::http1::{Decoder, Invalid, content_length, header_map};
+
+/// The most fields in a head.
+const MAX_FIELDS: usize = 100;
+/// The longest target: what [`Uri`] can hold.
+const MAX_TARGET: usize = 65_534;
+
+/// A request as it begins.
+#[derive(Debug)]
+pub(super) struct Head {
+    pub(super) request: Request<()>,
+    /// How its body is found.
+    pub(super) decoder: Decoder,
+    /// Whether another request may follow.
+    pub(super) keep_alive: bool,
+    /// Whether the client waits to be told before it sends the body.
+    pub(super) expects_continue: bool,
+}
+
+/// Why what came is no request.
+#[derive(Debug)]
+pub(super) struct Refused {
+    /// What tells the client.
+    pub(super) status: StatusCode,
+    pub(super) reason: Invalid,
+}
+
+/// Reads a head, with the empty line that ends it.
+///
+/// # Errors
+/// When it does not parse.
+pub(super) fn parse(text: Bytes) -> Result<Head, Refused> {
+    let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
+    let mut parsed = httparse::Request::new(&mut []);
+    let status = parsed
+        .parse_with_uninit_headers(&text, &mut fields)
+        .map_err(Invalid::from)?;
+    let (Some(method), Some(target), Some(version), httparse::Status::Complete(_)) =
+        (parsed.method, parsed.path, parsed.version, status)
+    else {
+        return Err(Invalid::Meaning("its head is incomplete").into());
+    };
+    if target.len() > MAX_TARGET {
+        return Err(Refused {
+            status: StatusCode::URI_TOO_LONG,
+            reason: Invalid::TooLarge("its target is too long"),
+        });
+    }
+    let mut request = Request::new(());
+    *request.method_mut() = Method::from_bytes(method.as_bytes())
+        .map_err(|_| Invalid::Meaning("its method is no token"))?;
+    *request.uri_mut() = Uri::from_maybe_shared(text.slice_ref(target.as_bytes()))
+        .map_err(|_| Invalid::Meaning("its target is no URI"))?;
+    *request.version_mut() = match version {
+        0 => Version::HTTP_10,
+        _ => Version::HTTP_11,
+    };
+    *request.headers_mut() = header_map(parsed.headers, &text)?;
+    Ok(Head::of(request))
+}
+
+impl From<Invalid> for Refused {
+    fn from(reason: Invalid) -> Self {
+        let status = match reason {
+            Invalid::TooLarge(_) | Invalid::Syntax(httparse::Error::TooManyHeaders) => {
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
+            }
+            Invalid::Syntax(_) | Invalid::Meaning(_) => StatusCode::BAD_REQUEST,
+        };
+        Refused { status, reason }
+    }
+}
+
+impl Head {
+    fn of(request: Request<()>) -> Self {
+        let version = request.version();
+        let fields = Fields::of(request.headers());
+        let decoder = decoder(version, fields.lengths, fields.codings);
+        let has_body = !matches!(decoder, Some(Decoder::Ended));
+        let expects_continue = fields.expects_continue;
+        let keeps_alive = fields.keeps_alive(version);
+        Head {
+            request,
+            keep_alive: decoder.is_some() && keeps_alive,
+            decoder: decoder.unwrap_or(Decoder::Ended),
+            expects_continue: expects_continue && has_body && version == Version::HTTP_11,
+        }
+    }
+}
+
+/// How the body's end is found (RFC 9112 section 6.3); `None` where that is not certain: nothing on the
+/// connection is read then any more. The service says what is wrong (see [`crate::http_ext::framing`]).
+fn decoder(version: Version, lengths: Several<'_>, codings: Several<'_>) -> Option<Decoder> {
+    match (lengths, codings) {
+        (Several::None, Several::None) => Some(Decoder::Ended),
+        (Several::One(length), Several::None) => match content_length(length).ok()? {
+            0 => Some(Decoder::Ended),
+            length => Some(Decoder::Length(length)),
+        },
+        (Several::None, Several::One(coding)) => {
+            let is_known =
+                version == Version::HTTP_11 && coding.as_bytes().eq_ignore_ascii_case(b"chunked");
+            is_known.then_some(Decoder::ChunkSize)
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,109 @@
+//! The head of a response on its way to the client.
+
+use bytes::{BufMut, BytesMut};
+use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING};
+use http::response::Parts;
+use http::{Method, Request, StatusCode, Version};
+use http_body::Body;
+
+use crate::http_ext::date;
+use crate::http_ext::http1::{Framing, tells_framing, write_field};
+
+/// What a response's head depends on besides the response.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    /// The request's version: the client understands no higher one.
+    pub(super) version: Version,
+    /// Whether it asks for a head only.
+    pub(super) is_head: bool,
+}
+
+impl Asked {
+    pub(super) fn by<B>(request: &Request<B>) -> Self {
+        Asked {
+            version: request.version(),
+            is_head: request.method() == Method::HEAD,
+        }
+    }
+
+    /// How the end of a response's body is told (RFC 9112 section 6.3).
+    pub(super) fn framing(self, status: StatusCode, body: &impl Body) -> Framing {
+        if self.is_head || has_never_a_body(status) {
+            return Framing::Ended;
+        }
+        match body.size_hint().exact() {
+            Some(length) => Framing::Length(length),
+            None if self.version == Version::HTTP_10 => Framing::UntilClose,
+            None => Framing::Chunked,
+        }
+    }
+
+    /// Writes the status line, the fields, and those that tell the framing and what becomes of the
+    /// connection.
+    pub(super) fn write_head(
+        self,
+        head: &Parts,
+        framing: Framing,
+        keep_alive: bool,
+        buffer: &mut BytesMut,
+    ) {
+        self.write_status_line(head.status, buffer);
+        let says_length = framing == Framing::Ended && head.status != StatusCode::NO_CONTENT;
+        let mut has_date = false;
+        for (name, value) in &head.headers {
+            has_date |= *name == DATE;
+            // To HEAD, and in a 304, a length is that of the body which is not sent.
+            let is_told = tells_framing(name) && !(says_length && *name == CONTENT_LENGTH);
+            if !is_told && *name != CONNECTION {
+                write_field(name, value.as_bytes(), buffer);
+            }
+        }
+        match framing {
+            Framing::Length(length) => {
+                let mut digits = itoa::Buffer::new();
+                write_field(&CONTENT_LENGTH, digits.format(length).as_bytes(), buffer);
+            }
+            Framing::Chunked => write_field(&TRANSFER_ENCODING, b"chunked", buffer),
+            Framing::UntilClose | Framing::Ended => {}
+        }
+        match (keep_alive, self.version) {
+            (false, _) => write_field(&CONNECTION, b"close", buffer),
+            (true, Version::HTTP_10) => write_field(&CONNECTION, b"keep-alive", buffer),
+            (true, _) => {}
+        }
+        if !has_date {
+            date::with_now(|now| write_field(&DATE, now, buffer));
+        }
+        buffer.put_slice(b"\r\n");
+    }
+
+    fn write_status_line(self, status: StatusCode, buffer: &mut BytesMut) {
+        buffer.put_slice(match self.version {
+            Version::HTTP_10 => b"HTTP/1.0 ",
+            _ => b"HTTP/1.1 ",
+        });
+        buffer.put_slice(status.as_str().as_bytes());
+        buffer.put_slice(b" ");
+        buffer.put_slice(status.canonical_reason().unwrap_or_default().as_bytes());
+        buffer.put_slice(b"\r\n");
+    }
+}
+
+fn has_never_a_body(status: StatusCode) -> bool {
+    status.is_informational() || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+}
+
+/// The whole answer to what is no request; the connection's last.
+pub(super) fn refusal(status: StatusCode, reason: &str) -> String {
+    let phrase = status.canonical_reason().unwrap_or_default();
+    let body = format!("{} {phrase}: {reason}\n", status.as_str());
+    let length = body.len();
+    let status = status.as_str();
+    date::with_now(|now| {
+        let now = str::from_utf8(now).unwrap_or_default();
+        format!(
+            "HTTP/1.1 {status} {phrase}\r\ndate: {now}\r\nconnection: close\r\n\
+             content-type: text/plain; charset=utf-8\r\ncontent-length: {length}\r\n\r\n{body}"
+        )
+    })
+}

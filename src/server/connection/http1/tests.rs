@@ -1,0 +1,344 @@
+//! What is read of requests, compared with what hyper reads.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::rc::Rc;
+
+use http::Request;
+use http_body_util::{BodyExt, Empty};
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use proptest::prelude::*;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::*;
+use crate::http_ext::framing;
+use crate::server::Timeouts;
+
+const CLIENT: ClientSpec = ClientSpec {
+    timeouts: Timeouts {
+        head: Duration::from_secs(10),
+        body: Duration::from_secs(30),
+        idle: Duration::from_secs(75),
+    },
+    max_head: 8 * 1024,
+    max_connections: 1,
+};
+
+/// A client that says these pieces one after the other, and then ends its side.
+#[derive(Debug)]
+struct Script {
+    pieces: VecDeque<Vec<u8>>,
+    answers: Rc<RefCell<Vec<u8>>>,
+}
+
+impl Script {
+    fn new<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        Script {
+            pieces: pieces.into_iter().map(<[u8]>::to_vec).collect(),
+            answers: Rc::default(),
+        }
+    }
+}
+
+impl AsyncRead for Script {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if let Some(mut piece) = self.pieces.pop_front() {
+            let rest = piece.split_off(piece.len().min(buf.remaining()));
+            buf.put_slice(&piece);
+            if !rest.is_empty() {
+                self.pieces.push_front(rest);
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Script {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.answers.borrow_mut().extend_from_slice(buf);
+        Poll::Ready(Ok(buf.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// A request with its whole body, as a service sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Seen {
+    line: String,
+    fields: Vec<(String, Vec<u8>)>,
+    body: Vec<u8>,
+    trailers: Vec<(String, Vec<u8>)>,
+}
+
+fn fields(headers: &http::HeaderMap) -> Vec<(String, Vec<u8>)> {
+    let fields = headers.iter();
+    let mut fields: Vec<_> = fields
+        .map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()))
+        .collect();
+    fields.sort();
+    fields
+}
+
+/// Notes a request that the proxy would serve and whose body is whole.
+async fn see<B>(
+    seen: Rc<RefCell<Vec<Seen>>>,
+    request: Request<B>,
+) -> Result<Response<Empty<Bytes>>, Infallible>
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+{
+    let is_served = framing::check(&request).is_ok();
+    let (head, body) = request.into_parts();
+    let collected = body.collect().await;
+    if let (true, Ok(collected)) = (is_served, collected) {
+        let trailers = collected.trailers().map(fields);
+        seen.borrow_mut().push(Seen {
+            line: format!("{} {} {:?}", head.method, head.uri, head.version),
+            fields: fields(&head.headers),
+            body: collected.to_bytes().to_vec(),
+            trailers: trailers.unwrap_or_default(),
+        });
+    }
+    Ok(Response::new(Empty::new()))
+}
+
+/// What is seen of requests that come in these pieces, and what is answered.
+fn receive<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Seen>, String) {
+    let seen = Rc::default();
+    let script = Script::new(pieces);
+    let answers = Rc::clone(&script.answers);
+    let noted = Rc::clone(&seen);
+    let service = service_fn(move |mut request: Request<RequestBody>| {
+        request.body_mut().bound(u64::MAX, Duration::from_secs(1));
+        see(Rc::clone(&noted), request)
+    });
+    let draining = Cell::new(false);
+    run(async {
+        let mut connection = Connection::new(script, BytesMut::new(), &CLIENT, &draining);
+        let end = connection.serve(&service).await;
+        if let Err(End::Refused(status, _, reason)) = end {
+            let answer = response::refusal(status, &reason);
+            connection.close(answer.as_bytes(), true).await;
+        }
+    });
+    let answers = String::from_utf8(answers.borrow().clone()).expect("text");
+    (seen.take(), answers)
+}
+
+/// What hyper's server sees.
+fn receive_by_hyper(text: &[u8]) -> Vec<Seen> {
+    let seen = Rc::default();
+    let noted = Rc::clone(&seen);
+    let service = service_fn(move |request| see(Rc::clone(&noted), request));
+    run(async {
+        let io = TokioIo::new(Script::new([text]));
+        let mut builder = hyper::server::conn::http1::Builder::new();
+        builder.header_read_timeout(None).half_close(true);
+        let _ = builder.serve_connection(io, service).await;
+    });
+    seen.take()
+}
+
+fn run<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
+    runtime.expect("a runtime").block_on(future)
+}
+
+/// The status lines of the answers.
+fn statuses(text: &str) -> Vec<String> {
+    let (_, answers) = receive([text.as_bytes()]);
+    let lines = answers.lines().filter(|line| line.starts_with("HTTP/1."));
+    lines.map(|line| line[9..12].to_owned()).collect()
+}
+
+#[test]
+fn requests_follow_each_other_while_both_sides_may() {
+    let get = |fields: &str| format!("GET / HTTP/1.1\r\nhost: x\r\n{fields}\r\n");
+    assert_eq!(statuses(&get("").repeat(3)), ["200"; 3]);
+    assert_eq!(
+        statuses(&(get("connection: x, close\r\n") + &get(""))),
+        ["200"]
+    );
+    assert_eq!(statuses(&get("").replace("1.1", "1.0").repeat(2)), ["200"]);
+    let kept = get("connection: keep-alive\r\n").replace("1.1", "1.0");
+    assert_eq!(statuses(&kept.repeat(2)), ["200"; 2]);
+    assert_eq!(statuses(&format!("\r\n\n{}", get(""))), ["200"]);
+    // Where one ends is not certain: nothing behind it is read.
+    for fields in [
+        "content-length: 1\r\ncontent-length: 1\r\n",
+        "content-length: 1, 1\r\n",
+        "content-length: +1\r\n",
+        "content-length: 1\r\ntransfer-encoding: chunked\r\n",
+        "transfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n",
+        "transfer-encoding: gzip, chunked\r\n",
+        "transfer-encoding: identity\r\n",
+    ] {
+        let (seen, answers) = receive([(get(fields) + "0\r\n\r\n" + &get("")).as_bytes()]);
+        assert_eq!((seen, answers.matches("HTTP/1.1").count()), (vec![], 1));
+        assert!(answers.contains("connection: close\r\n"), "{answers}");
+    }
+}
+
+#[test]
+fn what_is_no_request_is_refused_with_its_reason() {
+    for (text, status) in [
+        ("GET /\r\n\r\n", "400"),
+        ("GET / HTTP/1.2\r\n\r\n", "400"),
+        ("GET / HTTP/2.0\r\n\r\n", "400"),
+        ("G(T / HTTP/1.1\r\n\r\n", "400"),
+        ("GET / HTTP/1.1\r\na b: c\r\n\r\n", "400"),
+        ("GET / HTTP/1.1\r\na : c\r\n\r\n", "400"),
+        ("GET / HTTP/1.1\r\na: b\r\n c\r\n\r\n", "400"),
+        ("GET / HTTP/1.1\r\na: b\0c\r\n\r\n", "400"),
+        ("GET h^p HTTP/1.1\r\n\r\n", "400"),
+    ] {
+        assert_eq!(statuses(text), [status], "{text:?}");
+    }
+    let fields = "a: b\r\n".repeat(101);
+    assert_eq!(
+        statuses(&format!("GET / HTTP/1.1\r\n{fields}\r\n")),
+        ["431"]
+    );
+    let long = "a".repeat(9_000);
+    assert_eq!(
+        statuses(&format!("GET / HTTP/1.1\r\na: {long}\r\n\r\n")),
+        ["431"]
+    );
+    assert_eq!(statuses(&format!("GET /{long}")), ["431"]);
+    let (_, answer) = receive([&b"GET / HTTP/1.1\r\na b: c\r\n\r\n"[..]]);
+    assert!(
+        answer.ends_with("\r\n\r\n400 Bad Request: it is not valid HTTP: invalid header name\n"),
+        "{answer}"
+    );
+}
+
+#[test]
+fn a_head_that_never_ends_is_not_answered() {
+    assert_eq!(statuses("GET / HTTP/1.1\r\nhost: x\r\n"), [""; 0]);
+    assert_eq!(statuses("\r\n\r\n"), [""; 0]);
+}
+
+#[test]
+fn a_body_is_asked_for_only_when_it_is_waited_for() {
+    let post = |rest: &str| {
+        let head =
+            "POST / HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 1\r\n\r\n";
+        let pieces = [head.as_bytes(), rest.as_bytes()];
+        receive(pieces.into_iter().filter(|piece| !piece.is_empty())).1
+    };
+    assert!(post("a").starts_with("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n"));
+    let at_once =
+        "POST / HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 1\r\n\r\na";
+    assert_eq!(statuses(at_once), ["200"]);
+    let old = at_once.replace("1.1", "1.0");
+    assert_eq!(statuses(&old), ["200"]);
+}
+
+/// Requests that are whole, to be cut and bent.
+fn seed() -> impl Strategy<Value = Vec<u8>> {
+    let line = prop::sample::select(vec![
+        "GET / HTTP/1.1\r\n",
+        "GET /a?b HTTP/1.0\r\n",
+        "POST /a HTTP/1.1\r\n",
+        "OPTIONS * HTTP/1.1\r\n",
+        "PUT http://x/a HTTP/1.1\r\n",
+        "\r\nM-SEARCH /x HTTP/1.1\r\n",
+    ]);
+    let field = prop::sample::select(vec![
+        "",
+        "host: x\r\n",
+        "connection: close\r\n",
+        "connection: keep-alive\r\n",
+        "X-Long:  a b \r\n",
+        "x:\r\n",
+        "expect: 100-continue\r\n",
+    ]);
+    let body = prop::sample::select(vec![
+        "\r\n",
+        "content-length: 5\r\n\r\nhello",
+        "content-length: 0\r\n\r\n",
+        "transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        "transfer-encoding: chunked\r\n\r\n2;a=b\r\nhe\r\n003\r\nllo\r\n00\r\nx-t: 1\r\n\r\n",
+        "Transfer-Encoding: CHUNKED\r\n\r\nA\r\n0123456789\r\n0\r\n\r\n",
+    ]);
+    let request =
+        (line, field, body).prop_map(|(line, field, body)| format!("{line}{field}{body}"));
+    prop::collection::vec(request, 1..4).prop_map(|requests| requests.concat().into_bytes())
+}
+
+/// A change of one byte: another, one more, or one less.
+fn bend(text: &mut Vec<u8>, (place, how, byte): (prop::sample::Index, u8, u8)) {
+    if text.is_empty() {
+        return;
+    }
+    let at = place.index(text.len());
+    match how {
+        0 => text[at] = byte,
+        1 => text.insert(at, byte),
+        2 => drop(text.remove(at)),
+        _ => text.truncate(at),
+    }
+}
+
+/// Bytes that mean something in HTTP, and any other.
+fn telling_byte() -> impl Strategy<Value = u8> {
+    let telling = b"\r\n :;,0159aAfF\t\0\x7f\xff+-\"".to_vec();
+    prop_oneof![prop::sample::select(telling), any::<u8>()]
+}
+
+fn bent() -> impl Strategy<Value = Vec<u8>> {
+    let change = (any::<prop::sample::Index>(), 0..4_u8, telling_byte());
+    (seed(), prop::collection::vec(change, 0..4)).prop_map(|(mut text, changes)| {
+        changes
+            .into_iter()
+            .for_each(|change| bend(&mut text, change));
+        text
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+    /// What is served here is served by hyper, and read as the same, in the same order.
+    #[test]
+    fn nothing_is_read_otherwise_than_hyper_reads_it(text in bent()) {
+        let (ours, _) = receive([&text[..]]);
+        let theirs = receive_by_hyper(&text);
+        prop_assert!(theirs.starts_with(&ours), "{:?}\n{ours:?}\n{theirs:?}", String::from_utf8_lossy(&text));
+    }
+
+    /// However requests are cut into pieces, they are the same.
+    #[test]
+    fn pieces_make_no_difference(text in bent(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6)) {
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
+        cuts.extend([0, text.len()]);
+        cuts.sort_unstable();
+        cuts.dedup();
+        let pieces: Vec<&[u8]> = cuts.windows(2).map(|pair| &text[pair[0]..pair[1]]).collect();
+        let (at_once, _) = receive([&text[..]]);
+        let (in_pieces, _) = receive(pieces.iter().copied());
+        let (drops, _) = receive(text.chunks(1));
+        prop_assert_eq!(&at_once, &in_pieces);
+        prop_assert_eq!(&at_once, &drops);
+    }
+}

@@ -1,0 +1,217 @@
+//! What an HTTP/2 connection is waiting for, and how long it may: one lazy timer per connection.
+//!
+//! The I/O and the service only set flags here. After each turn the [`Watchdog`] derives from them whom
+//! the connection waits for; only when that has changed does it read the clock, and only when the new
+//! deadline is earlier than the armed one does it touch its timer.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::server::Timeouts;
+use crate::server::drain::DRAIN_GRACE;
+
+/// Flags of one connection.
+#[derive(Debug, Default)]
+pub(super) struct Activity {
+    /// Requests handed to the service whose response body is not at its end.
+    in_flight: Cell<u32>,
+    /// Response bodies that have given a frame and were not asked again: the client is slow.
+    owed: Cell<u32>,
+    /// Requests ever begun.
+    begun: Cell<u32>,
+    /// Frames that response bodies ever gave.
+    frames: Cell<u32>,
+    /// Writes that took something.
+    writes: Cell<u32>,
+    /// Whether anything was ever received.
+    received: Cell<bool>,
+    /// Whether the last write found the socket full.
+    blocked: Cell<bool>,
+    /// Whether the server is draining.
+    closing: Cell<bool>,
+}
+
+impl Activity {
+    /// Notes that bytes arrived, or the end.
+    pub(super) fn received(&self) {
+        self.received.set(true);
+    }
+
+    /// Notes a write.
+    pub(super) fn wrote(&self, result: &Poll<std::io::Result<usize>>) {
+        self.flushed(result);
+        if matches!(result, Poll::Ready(Ok(1..))) {
+            add(&self.writes, 1);
+        }
+    }
+
+    /// Notes a write, a flush or a shutdown.
+    pub(super) fn flushed<T>(&self, result: &Poll<T>) {
+        self.blocked.set(result.is_pending());
+    }
+
+    /// Notes a request, until the guard is dropped.
+    pub(super) fn begin(self: &Rc<Self>) -> Exchange {
+        add(&self.in_flight, 1);
+        add(&self.begun, 1);
+        Exchange {
+            activity: self.clone(),
+            owed: false,
+        }
+    }
+
+    /// Notes that the server drains.
+    pub(super) fn close(&self) {
+        self.closing.set(true);
+    }
+
+    fn wait(&self) -> Wait {
+        let (in_flight, begun) = (self.in_flight.get(), self.begun.get());
+        if self.blocked.get() {
+            Wait::Reader {
+                writes: self.writes.get(),
+            }
+        } else if in_flight > 0 && self.owed.get() == in_flight {
+            // Writes say nothing here: pings go out meanwhile.
+            Wait::Window {
+                frames: self.frames.get(),
+            }
+        } else if in_flight > 0 {
+            Wait::Service
+        } else if self.received.get() {
+            Wait::NextRequest { begun }
+        } else {
+            Wait::FirstByte
+        }
+    }
+
+    fn limit(&self, wait: Wait, timeouts: &Timeouts) -> Option<Duration> {
+        match wait {
+            Wait::FirstByte | Wait::NextRequest { .. } if self.closing.get() => Some(DRAIN_GRACE),
+            Wait::FirstByte => Some(timeouts.head),
+            Wait::NextRequest { .. } => Some(timeouts.idle),
+            Wait::Reader { .. } | Wait::Window { .. } => Some(timeouts.body),
+            Wait::Service => None,
+        }
+    }
+}
+
+fn add(counter: &Cell<u32>, more: u32) {
+    counter.set(counter.get().wrapping_add(more));
+}
+
+/// Whom a connection waits for. The numbers change with progress, which starts the time anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// For a client that has just connected.
+    FirstByte,
+    /// For a client that has its answers.
+    NextRequest { begun: u32 },
+    /// For a client to read what it asked for.
+    Reader { writes: u32 },
+    /// For a client to open a window for what it asked for (RFC 9113 section 5.2).
+    Window { frames: u32 },
+    /// For an answer: not bounded here.
+    Service,
+}
+
+/// One request, from its head to the end of its response's body.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    activity: Rc<Activity>,
+    owed: bool,
+}
+
+impl Exchange {
+    /// Notes that the body gave a frame, and now waits for the client to take it.
+    pub(super) fn gave_frame(&mut self) {
+        if !self.owed {
+            self.owed = true;
+            add(&self.activity.owed, 1);
+            add(&self.activity.frames, 1);
+        }
+    }
+
+    /// Notes that the body is asked for more.
+    pub(super) fn asked(&mut self) {
+        if self.owed {
+            self.owed = false;
+            add(&self.activity.owed, u32::MAX);
+        }
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        self.asked();
+        add(&self.activity.in_flight, u32::MAX);
+    }
+}
+
+/// Ends when a connection has waited for its client too long, with what it waited for.
+///
+/// Has to be polled after each turn of the connection, in the same task.
+#[derive(Debug)]
+pub(super) struct Watchdog {
+    activity: Rc<Activity>,
+    timeouts: Timeouts,
+    wait: Wait,
+    closing: bool,
+    deadline: Option<Instant>,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl Watchdog {
+    pub(super) fn new(activity: Rc<Activity>, timeouts: Timeouts) -> Self {
+        let deadline = Instant::now() + timeouts.head;
+        Self {
+            activity,
+            timeouts,
+            wait: Wait::FirstByte,
+            closing: false,
+            deadline: Some(deadline),
+            timer: Box::pin(sleep_until(deadline)),
+        }
+    }
+
+    /// Follows what the connection waits for now.
+    fn update(&mut self) {
+        let wait = self.activity.wait();
+        let closing = self.activity.closing.get();
+        if wait == self.wait && closing == self.closing {
+            return;
+        }
+        (self.wait, self.closing) = (wait, closing);
+        let limit = self.activity.limit(wait, &self.timeouts);
+        self.deadline = limit.map(|limit| Instant::now() + limit);
+        if let Some(deadline) = self.deadline
+            && deadline < self.timer.deadline()
+        {
+            self.timer.as_mut().reset(deadline);
+        }
+    }
+}
+
+impl Future for Watchdog {
+    type Output = Wait;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Wait> {
+        self.update();
+        loop {
+            ready!(self.timer.as_mut().poll(cx));
+            let now = Instant::now();
+            let next = match self.deadline {
+                Some(deadline) if deadline <= now => return Poll::Ready(self.wait),
+                Some(deadline) => deadline,
+                None => now + self.timeouts.longest(),
+            };
+            self.timer.as_mut().reset(next);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The service as hyper calls it: marks where each exchange begins and where its response's body ends.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, ready},
+};
+
+use http_body::{Body, Frame, SizeHint};
+use hyper::{Request, Response, body::Incoming, service::Service};
+use pin_project_lite::pin_project;
+
+use super::activity::{Activity, Exchange};
+use crate::http_ext::body::RequestBody;
+
+/// A service whose exchanges are known to the connection's [`Activity`].
+#[derive(Debug)]
+pub(super) struct Streams<S> {
+    inner: S,
+    activity: Rc<Activity>,
+}
+
+impl<S> Streams<S> {
+    pub(super) fn new(inner: S, activity: Rc<Activity>) -> Self {
+        Self { inner, activity }
+    }
+}
+
+impl<S, B> Service<Request<Incoming>> for Streams<S>
+where
+    S: Service<Request<RequestBody>, Response = Response<B>>,
+{
+    type Response = Response<Counted<B>>;
+    type Error = S::Error;
+    type Future = Answering<S::Future>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let exchange = self.activity.begin();
+        Answering {
+            inner: self.inner.call(request.map(RequestBody::from)),
+            exchange: Some(exchange),
+        }
+    }
+}
+
+pin_project! {
+    /// A response to come.
+    pub(super) struct Answering<F> {
+        #[pin]
+        inner: F,
+        exchange: Option<Exchange>,
+    }
+}
+
+impl<F, B, E> Future for Answering<F>
+where
+    F: Future<Output = Result<Response<B>, E>>,
+{
+    type Output = Result<Response<Counted<B>>, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let response = ready!(this.inner.poll(cx))?;
+        let exchange = this
+            .exchange
+            .take()
+            .expect("a future is not polled after its end");
+        Poll::Ready(Ok(response.map(|inner| Counted { inner, exchange })))
+    }
+}
+
+pin_project! {
+    /// A response's body, whose end is the exchange's.
+    pub(super) struct Counted<B> {
+        #[pin]
+        inner: B,
+        exchange: Exchange,
+    }
+}
+
+impl<B: Body> Body for Counted<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        let this = self.project();
+        this.exchange.asked();
+        let frame = ready!(this.inner.poll_frame(cx));
+        this.exchange.gave_frame();
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
