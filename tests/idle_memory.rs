@@ -1,0 +1,70 @@
+//! What a connection costs that is open and does nothing, in memory of the real binary.
+
+mod support;
+
+use std::fs;
+use std::net::TcpStream;
+
+use support::client::Connection;
+use support::gateway::Gateway;
+use support::wait_for;
+
+/// Open at once: few enough for any limit of open files, enough to drown what else grows.
+const CONNECTIONS: usize = 400;
+
+const CONFIG: &str = "workers: 1\nroutes: [{ upstream: echo }]\n";
+
+/// Bytes of memory that the proxy occupies.
+fn resident(gateway: &Gateway) -> usize {
+    let pid = gateway.pid().as_raw_nonzero();
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the proxy lives");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<usize>().ok());
+    1024 * kib.expect("the kernel says how much")
+}
+
+/// How much it grows by for each of the connections that `open` opens, in bytes.
+fn growth<T>(gateway: &Gateway, open: impl Fn() -> T) -> usize {
+    let series = format!(
+        "sluicegate_connections{{listener=\"{}\"}}",
+        gateway.address()
+    );
+    // What is needed once, whatever the connections.
+    drop(open());
+    wait_for("the end of the first", || {
+        (gateway.metric(&series) == Some(0.0)).then_some(())
+    });
+    let before = resident(gateway);
+    let _open: Vec<T> = (0..CONNECTIONS).map(|_| open()).collect();
+    wait_for("the connections", || {
+        (gateway.metric(&series) == Some(CONNECTIONS as f64)).then_some(())
+    });
+    resident(gateway).saturating_sub(before) / CONNECTIONS
+}
+
+/// It held a buffer of 8 KiB once, and room for every protocol.
+#[test]
+fn a_connection_that_says_nothing_costs_little() {
+    let gateway = Gateway::start(CONFIG);
+    let bytes = growth(&gateway, || {
+        TcpStream::connect(gateway.address()).expect("it listens")
+    });
+    assert!(bytes < 6 * 1024, "{bytes}");
+}
+
+/// It held two buffers once, and room for a request that is served.
+#[test]
+fn a_connection_between_requests_costs_little_more() {
+    let gateway = Gateway::start(CONFIG);
+    let bytes = growth(&gateway, || {
+        let mut connection = Connection::open(gateway.address());
+        assert_eq!(
+            connection
+                .exchange("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+                .status,
+            200
+        );
+        connection
+    });
+    assert!(bytes < 7 * 1024, "{bytes}");
+}
