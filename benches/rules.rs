@@ -113,6 +113,7 @@ fn forwarding(c: &mut Criterion) {
         scheme: Scheme::Http,
         server_name: None,
         worker: 0,
+        interim: None,
     });
     let plain = fields();
     let mut proxied = fields();

@@ -10,5 +10,6 @@ pub mod framing;
 pub mod hop_by_hop;
 pub mod host;
 pub mod http1;
+pub mod interim;
 pub mod io;
 pub mod path;

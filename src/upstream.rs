@@ -25,6 +25,7 @@ pub use http1::Invalid;
 pub use tls::{ClientTls, ClientTlsError, Roots};
 
 use crate::http_ext::body::RequestBody;
+use crate::http_ext::interim::Interim;
 
 /// What an upstream is.
 #[derive(Clone, Debug)]
@@ -169,7 +170,8 @@ impl Upstream {
 }
 
 impl Endpoints {
-    /// Sends `request`, whose body is taken, to the endpoint whose turn it is, and waits for the head of the response.
+    /// Sends `request`, whose body is taken, to the endpoint whose turn it is, and waits for the head of the response;
+    /// what comes before it goes to `interim`.
     /// Where no connection can be had the next endpoint is asked, each at most once.
     ///
     /// # Errors
@@ -178,6 +180,7 @@ impl Endpoints {
         &self,
         worker: usize,
         request: &mut Request<RequestBody>,
+        interim: Option<&Interim>,
     ) -> Result<Response<UpstreamBody>, Error> {
         let first = self.balancer.first();
         // HTTP/1.0 may come without a Host, and HTTP/1.1 may not go without.
@@ -190,7 +193,10 @@ impl Endpoints {
                 request.headers_mut().insert(HOST, host);
             }
             tried += 1;
-            match endpoint.send(worker, request, &self.timeouts).await {
+            match endpoint
+                .send(worker, request, interim, &self.timeouts)
+                .await
+            {
                 Ok(done) => return Ok(done),
                 Err(failure) if failure.unsent && tried < self.list.len() => {}
                 Err(failure) => return Err(failure.error),

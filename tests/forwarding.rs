@@ -264,18 +264,45 @@ fn trailers_pass_both_ways() {
     assert_eq!(request.trailers, [("x-check".to_owned(), "7".to_owned())]);
 }
 
+const HINTS: &str = "HTTP/1.1 100 Continue\r\n\r\n\
+    HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nX-Hop: 1\r\nConnection: x-hop\r\n\r\n\
+    HTTP/1.1 103 Early Hints\r\nLink: </b.css>; rel=preload\r\n\r\n";
+
 #[test]
-fn interim_responses_of_the_upstream_do_no_harm() {
+fn interim_responses_reach_the_client_before_the_final_one() {
     let origin = Origin::start(|_| {
-        raw(
-            "HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n\
-             HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone",
-        )
+        let hints = raw(HINTS);
+        let response = raw("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone");
+        [hints, vec![Step::Pause(Duration::from_secs(2))], response].concat()
     });
     let gateway = to(&origin);
+    let mut connection = Connection::open(gateway.address());
     for _ in 0..2 {
-        assert_eq!(get(gateway.address(), "/").text(), "done");
+        let asked = support::now();
+        connection.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let expected = "HTTP/1.1 103 Early Hints\r\nlink: </a.css>; rel=preload\r\n\r\n\
+                        HTTP/1.1 103 Early Hints\r\nlink: </b.css>; rel=preload\r\n\r\n";
+        let got = connection.read_exactly(expected.len());
+        assert_eq!(String::from_utf8_lossy(&got), expected);
+        assert!(
+            asked.elapsed() < Duration::from_secs(1),
+            "they do not wait for the rest"
+        );
+        assert_eq!(connection.receive().text(), "done");
     }
+}
+
+#[test]
+fn http_1_0_is_sent_no_interim_response() {
+    let origin = Origin::start(|_| {
+        let response = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone";
+        raw(&format!("{HINTS}{response}"))
+    });
+    let gateway = to(&origin);
+    let mut connection = Connection::open(gateway.address());
+    connection.send("GET / HTTP/1.0\r\nHost: a\r\n\r\n");
+    let answer = connection.receive();
+    assert_eq!((answer.status, answer.text().as_str()), (200, "done"));
 }
 
 #[test]

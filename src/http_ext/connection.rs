@@ -2,8 +2,10 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
+use super::interim::Interim;
+
 /// A client's connection, the same for all requests on it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Connection {
     /// The other end; an IPv4 address mapped into IPv6 stands here as IPv4.
     pub peer: SocketAddr,
@@ -15,6 +17,8 @@ pub struct Connection {
     pub server_name: Option<Arc<str>>,
     /// Which worker serves it, from 0.
     pub worker: usize,
+    /// Where it takes interim responses, if it does.
+    pub interim: Option<Interim>,
 }
 
 /// How requests arrive.

@@ -38,8 +38,11 @@ pub(super) async fn forward(
     match running.upstream.target() {
         RunningTarget::Echo => Ok(echo(request)),
         RunningTarget::Endpoints(endpoints) => {
-            let worker = exchange.client().connection.worker;
-            let response = endpoints.send(worker, request).await?;
+            let connection = &exchange.client().connection;
+            // HTTP/1.0 has no interim responses (RFC 9110 section 15.2).
+            let interim = connection.interim.as_ref();
+            let interim = interim.filter(|_| request.version() == Version::HTTP_11);
+            let response = endpoints.send(connection.worker, request, interim).await?;
             exchange.answered(running);
             Ok(forwarded_response(response))
         }

@@ -88,6 +88,7 @@ where
             scheme: Scheme::Http,
             server_name: None,
             worker: self.worker,
+            interim: None,
         };
         let (protocol, factory) = (self.protocol.clone(), self.factory.clone());
         let closing = self.closing.clone();

@@ -17,6 +17,7 @@ use super::{
     ClientSpec, HttpService, Protocols, drain::Closing, held::Held, service::BoxError, tls::Tls,
 };
 use crate::http_ext::connection::{Connection, Scheme};
+use crate::http_ext::interim::Interim;
 use crate::http_ext::io::Socket;
 
 /// What a client that speaks HTTP/2 with prior knowledge sends first (RFC 9113 section 3.4).
@@ -78,7 +79,7 @@ impl Protocol {
     async fn clear_text<S>(
         &self,
         socket: Socket,
-        connection: Connection,
+        mut connection: Connection,
         factory: impl Fn(&Connection) -> S,
         held: Held,
         closing: Closing,
@@ -89,7 +90,7 @@ impl Protocol {
         let sniffed = sniff(socket, self.protocols);
         let (socket, version, first) =
             within(self.client.timeouts.head, closing.clone(), sniffed).await?;
-        let service = factory(&connection);
+        let service = version.service(&mut connection, factory);
         Ok(self.speak(version, socket, first, service, held, closing))
     }
 
@@ -114,8 +115,8 @@ impl Protocol {
         .inspect_err(|_| held.handshake_failed())?;
         connection.scheme = Scheme::Https;
         connection.server_name = accepted.server_name;
-        let service = factory(&connection);
         let (version, stream) = (accepted.version, accepted.stream);
+        let service = version.service(&mut connection, factory);
         Ok(self.speak(version, stream, BytesMut::new(), service, held, closing))
     }
 
@@ -125,7 +126,7 @@ impl Protocol {
         version: Version,
         io: T,
         first: BytesMut,
-        service: S,
+        served: Served<S>,
         held: Held,
         closing: Closing,
     ) -> Speaking<'_>
@@ -134,8 +135,8 @@ impl Protocol {
         S: HttpService,
     {
         match version {
-            Version::Http1 => Box::pin(self.http1(io, first, service, held, closing)),
-            Version::Http2 => Box::pin(self.http2(io, first, service, held, closing)),
+            Version::Http1 => Box::pin(self.http1(io, first, served, held, closing)),
+            Version::Http2 => Box::pin(self.http2(io, first, served.service, held, closing)),
         }
     }
 }
@@ -150,6 +151,29 @@ type Speaking<'a> = Pin<Box<dyn Future<Output = Result<(), BoxError>> + 'a>>;
 pub(super) enum Version {
     Http1,
     Http2,
+}
+
+impl Version {
+    /// What serves a connection that speaks it.
+    fn service<S>(
+        self,
+        connection: &mut Connection,
+        factory: impl Fn(&Connection) -> S,
+    ) -> Served<S> {
+        let interim = Interim::default();
+        // hyper has no way to send them in HTTP/2.
+        connection.interim = (self == Self::Http1).then(|| interim.clone());
+        Served {
+            service: factory(connection),
+            interim,
+        }
+    }
+}
+
+/// A service, and the interim responses that it sends.
+struct Served<S> {
+    service: S,
+    interim: Interim,
 }
 
 /// Runs what comes before the first request: bounded in time, and given up when the server drains while

@@ -13,6 +13,7 @@ use super::connect::Target;
 use super::pool::{Connection, Lease, Pool};
 use super::{EndpointSpec, Error, Timeouts};
 use crate::http_ext::body::RequestBody;
+use crate::http_ext::interim::Interim;
 
 /// An endpoint and its pool.
 #[derive(Debug)]
@@ -65,7 +66,8 @@ impl Endpoint {
         self.pool.sweep(idle);
     }
 
-    /// Sends `request`, whose body is taken, and waits for the head of the response.
+    /// Sends `request`, whose body is taken, and waits for the head of the response; what comes before it
+    /// goes to `interim`.
     ///
     /// A connection that was kept may be closed by the upstream just as the request is written. If nothing
     /// was written, or the request is safe to repeat (RFC 9110 section 9.2.2) and has no body, it is sent
@@ -74,6 +76,7 @@ impl Endpoint {
         &self,
         worker: usize,
         request: &mut Request<RequestBody>,
+        interim: Option<&Interim>,
         timeouts: &Timeouts,
     ) -> Result<Response<UpstreamBody>, Failure> {
         let is_repeatable = request.method().is_idempotent() && request.body().is_empty();
@@ -84,7 +87,7 @@ impl Endpoint {
                 Some(lease) => lease,
                 None => self.connect(worker, timeouts).await?,
             };
-            match self.exchange(lease, request, timeouts).await {
+            match self.exchange(lease, request, interim, timeouts).await {
                 Err(Failure {
                     error: Error::Closed { .. },
                     unsent,
@@ -108,14 +111,22 @@ impl Endpoint {
         &self,
         mut lease: Lease,
         request: &mut Request<RequestBody>,
+        interim: Option<&Interim>,
         timeouts: &Timeouts,
     ) -> Result<Response<UpstreamBody>, Failure> {
         let Connection { http, patience } = &mut *lease.connection;
         http.begin(request);
         patience.renew_with(timeouts.response);
-        let response = poll_fn(|cx| match http.poll_response(cx) {
-            Poll::Ready(response) => Poll::Ready(Some(response)),
-            Poll::Pending => patience.poll_exhausted(cx).map(|()| None),
+        let response = poll_fn(|cx| {
+            loop {
+                match http.poll_response(cx) {
+                    Poll::Ready(Ok(response)) if response.status().is_informational() => {
+                        interim.inspect(|interim| interim.send(response));
+                    }
+                    Poll::Ready(response) => return Poll::Ready(Some(response)),
+                    Poll::Pending => return patience.poll_exhausted(cx).map(|()| None),
+                }
+            }
         });
         let failure = match response.await {
             Some(Ok(response)) => {

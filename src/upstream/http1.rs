@@ -95,7 +95,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         self.outgoing.take_unsent()
     }
 
-    /// Sends what is left of the request, and reads until there is the head of the final response.
+    /// Sends what is left of the request, and reads the head of the next response: any number of interim ones
+    /// (RFC 9110 section 15.2), then the final one.
     pub(super) fn poll_response(
         &mut self,
         cx: &mut Context<'_>,
@@ -104,12 +105,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         loop {
             let head = response::head(&mut self.received);
             if let Some(head) = head.map_err(Failure::Invalid)? {
-                // An interim response (RFC 9110 section 15.2): this proxy asked for none.
                 let status = head.status();
-                if !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS {
-                    return Poll::Ready(self.accept(head));
-                }
-                continue;
+                return Poll::Ready(match status.is_informational() {
+                    true if status != StatusCode::SWITCHING_PROTOCOLS => Ok(head),
+                    _ => self.accept(head),
+                });
             }
             let read = ready!(self.received.poll_read(&mut self.io, cx));
             if !matches!(read, Ok(1..)) {

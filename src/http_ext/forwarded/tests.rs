@@ -11,6 +11,7 @@ fn forwarding(peer: &str, scheme: Scheme) -> Forwarding {
         scheme,
         server_name: None,
         worker: 0,
+        interim: None,
     })
 }
 

@@ -101,8 +101,8 @@ impl<B: Body<Data = Bytes> + Unpin> Outgoing<B> {
     }
 
     /// Says something before the message (RFC 9110 section 15.2).
-    pub(crate) fn interim(&mut self, text: &[u8]) {
-        self.buffer.put_slice(text);
+    pub(crate) fn interim(&mut self, write: impl FnOnce(&mut BytesMut)) {
+        write(&mut self.buffer);
         self.progress = Progress::Begun;
     }
 

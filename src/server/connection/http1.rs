@@ -18,10 +18,11 @@ use http_body::Frame;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::{ClientSpec, Io, Protocol};
+use super::{ClientSpec, Io, Protocol, Served};
 use crate::http_ext::body::{FedError, Feeder, Patience, RequestBody, Wanted, fed};
 use crate::http_ext::framing::Fields;
 use crate::http_ext::http1::{Decoded, Decoder, Framing, Outgoing, Received, Sending};
+use crate::http_ext::interim::Interim;
 use crate::server::drain::{Closing, DRAIN_GRACE};
 use crate::server::held::Held;
 use crate::server::service::{BoxError, HttpService};
@@ -46,7 +47,7 @@ impl Protocol {
         &self,
         io: T,
         first: BytesMut,
-        service: S,
+        served: Served<S>,
         held: Held,
         closing: Closing,
     ) -> Result<(), BoxError>
@@ -55,7 +56,8 @@ impl Protocol {
         S: HttpService,
     {
         let draining = Cell::new(false);
-        let mut connection = Connection::new(io, first, &self.client, &draining);
+        let Served { service, interim } = served;
+        let mut connection = Connection::new(io, first, &self.client, interim, &draining);
         let end = until_drained(connection.serve(&service), closing, &draining).await;
         Box::pin(connection.end(end, &held)).await
     }
@@ -92,6 +94,7 @@ struct Connection<'a, T, B> {
     io: T,
     client: &'a ClientSpec,
     draining: &'a Cell<bool>,
+    interim: Interim,
     received: Received,
     outgoing: Outgoing<B>,
     /// Where in the body of the request.
@@ -139,11 +142,18 @@ where
     T: Io,
     B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
 {
-    fn new(io: T, first: BytesMut, client: &'a ClientSpec, draining: &'a Cell<bool>) -> Self {
+    fn new(
+        io: T,
+        first: BytesMut,
+        client: &'a ClientSpec,
+        interim: Interim,
+        draining: &'a Cell<bool>,
+    ) -> Self {
         Connection {
             io,
             client,
             draining,
+            interim,
             received: Received::new(first),
             outgoing: Outgoing::default(),
             decoder: Decoder::Ended,
@@ -221,6 +231,7 @@ where
         let (asked, answering) = self.begin(service, request::parse(head)?);
         let mut answering = pin!(answering);
         let response = poll_fn(|cx| self.poll_answer(answering.as_mut(), cx)).await?;
+        self.write_interim();
         self.answer(asked, response);
         poll_fn(|cx| self.poll_send(cx)).await
     }
@@ -262,11 +273,19 @@ where
                 break;
             }
         }
-        // An interim response.
+        self.write_interim();
         if let Poll::Ready(Err(error)) = self.outgoing.poll_send(&mut self.io, cx) {
             return Poll::Ready(Err(error.into()));
         }
         self.poll_client(cx).map(Err)
+    }
+
+    /// Writes what the service says before it answers.
+    fn write_interim(&mut self) {
+        for response in self.interim.take() {
+            self.outgoing
+                .interim(|buffer| response::write_interim(&response, buffer));
+        }
     }
 
     /// Begins to answer.
@@ -348,7 +367,8 @@ where
             }
             // A client that has begun to send needs not be told (RFC 9110 section 10.1.1).
             if std::mem::take(&mut self.expects_continue) && self.received.is_empty() {
-                self.outgoing.interim(b"HTTP/1.1 100 Continue\r\n\r\n");
+                self.outgoing
+                    .interim(|buffer| buffer.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n"));
             }
             let read = match self.ended {
                 Some(_) => Ok(0),

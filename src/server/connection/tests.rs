@@ -78,8 +78,12 @@ fn connect(version: Version) -> Client {
     let served = spawn_local(async move {
         let protocol = Protocol::new(Protocols::Both, None, &CLIENT);
         let held = held(&closing);
+        let served = Served {
+            service,
+            interim: Interim::default(),
+        };
         let served = protocol
-            .speak(version, theirs, BytesMut::new(), service, held, closing)
+            .speak(version, theirs, BytesMut::new(), served, held, closing)
             .await;
         served.map_err(|error| error.to_string())
     });

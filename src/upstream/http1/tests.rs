@@ -97,7 +97,12 @@ async fn receive<'a>(
 ) -> Result<(Seen, bool), Failure> {
     let mut connection = Connection::new(Script::new(pieces));
     connection.begin(&mut request(method));
-    let response = poll_fn(|cx| connection.poll_response(cx)).await?;
+    let response = loop {
+        let response = poll_fn(|cx| connection.poll_response(cx)).await?;
+        if !response.status().is_informational() {
+            break response;
+        }
+    };
     let mut seen = Seen {
         status: response.status().as_u16(),
         fields: fields(response.headers()),
@@ -184,7 +189,7 @@ fn a_connection_serves_on_only_where_both_sides_may() {
 }
 
 #[test]
-fn interim_responses_are_passed_over() {
+fn interim_responses_come_before_the_final_one() {
     let text = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n\
                 HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
     assert_eq!(body(text), ("ok".to_owned(), true));

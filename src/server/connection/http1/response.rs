@@ -3,7 +3,7 @@
 use bytes::{BufMut, BytesMut};
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING};
 use http::response::Parts;
-use http::{Method, Request, StatusCode, Version};
+use http::{Method, Request, Response, StatusCode, Version};
 use http_body::Body;
 
 use crate::http_ext::date;
@@ -47,7 +47,7 @@ impl Asked {
         keep_alive: bool,
         buffer: &mut BytesMut,
     ) {
-        self.write_status_line(head.status, buffer);
+        write_status_line(self.version, head.status, buffer);
         let says_length = framing == Framing::Ended && head.status != StatusCode::NO_CONTENT;
         let mut has_date = false;
         for (name, value) in &head.headers {
@@ -76,17 +76,28 @@ impl Asked {
         }
         buffer.put_slice(b"\r\n");
     }
+}
 
-    fn write_status_line(self, status: StatusCode, buffer: &mut BytesMut) {
-        buffer.put_slice(match self.version {
-            Version::HTTP_10 => b"HTTP/1.0 ",
-            _ => b"HTTP/1.1 ",
-        });
-        buffer.put_slice(status.as_str().as_bytes());
-        buffer.put_slice(b" ");
-        buffer.put_slice(status.canonical_reason().unwrap_or_default().as_bytes());
-        buffer.put_slice(b"\r\n");
+/// Writes an interim response, to a client that understands HTTP/1.1.
+pub(super) fn write_interim(response: &Response<()>, buffer: &mut BytesMut) {
+    write_status_line(Version::HTTP_11, response.status(), buffer);
+    for (name, value) in response.headers() {
+        if !tells_framing(name) {
+            write_field(name, value.as_bytes(), buffer);
+        }
     }
+    buffer.put_slice(b"\r\n");
+}
+
+fn write_status_line(version: Version, status: StatusCode, buffer: &mut BytesMut) {
+    buffer.put_slice(match version {
+        Version::HTTP_10 => b"HTTP/1.0 ",
+        _ => b"HTTP/1.1 ",
+    });
+    buffer.put_slice(status.as_str().as_bytes());
+    buffer.put_slice(b" ");
+    buffer.put_slice(status.canonical_reason().unwrap_or_default().as_bytes());
+    buffer.put_slice(b"\r\n");
 }
 
 fn has_never_a_body(status: StatusCode) -> bool {

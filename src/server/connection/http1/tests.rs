@@ -131,7 +131,13 @@ fn receive<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Seen>, String
     });
     let draining = Cell::new(false);
     run(async {
-        let mut connection = Connection::new(script, BytesMut::new(), &CLIENT, &draining);
+        let mut connection = Connection::new(
+            script,
+            BytesMut::new(),
+            &CLIENT,
+            Interim::default(),
+            &draining,
+        );
         let end = connection.serve(&service).await;
         if let Err(End::Refused(status, _, reason)) = end {
             let answer = response::refusal(status, &reason);

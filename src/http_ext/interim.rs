@@ -1,0 +1,86 @@
+//! Interim responses (RFC 9110 section 15.2) on their way from an upstream to the connection of the client.
+
+use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use http::{Response, StatusCode};
+
+use super::hop_by_hop;
+
+/// The most that wait at once. More are dropped: a client can do without each of them.
+const MOST: usize = 16;
+
+/// Where a connection takes the interim responses of the request that it carries. Both ends are in one
+/// task, which asks this one after the other: nobody is woken.
+#[derive(Clone, Debug, Default)]
+pub struct Interim(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// Looked at for every request, which most have none for.
+    has_some: AtomicBool,
+    waiting: Mutex<Vec<Response<()>>>,
+}
+
+impl Interim {
+    /// Sends one to the client, without the fields for one hop. `100 Continue` stays here: the proxy sends
+    /// its own.
+    pub fn send(&self, mut response: Response<()>) {
+        if response.status() == StatusCode::CONTINUE {
+            return;
+        }
+        hop_by_hop::remove(response.headers_mut());
+        let mut waiting = self.lock();
+        if waiting.len() < MOST {
+            waiting.push(response);
+            self.0.has_some.store(true, Relaxed);
+        }
+    }
+
+    /// Those that were sent since.
+    pub(crate) fn take(&self) -> Vec<Response<()>> {
+        match self.0.has_some.swap(false, Relaxed) {
+            true => mem::take(&mut *self.lock()),
+            false => Vec::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Response<()>>> {
+        self.0
+            .waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn a_bounded_number_waits_without_fields_for_one_hop() {
+        let interim = Interim::default();
+        assert!(interim.take().is_empty());
+        let hints = || {
+            let mut hints = Response::new(());
+            *hints.status_mut() = StatusCode::EARLY_HINTS;
+            let headers = hints.headers_mut();
+            headers.insert("link", HeaderValue::from_static("</a>"));
+            headers.insert("x-hop", HeaderValue::from_static("1"));
+            headers.insert("connection", HeaderValue::from_static("x-hop"));
+            hints
+        };
+        (0..100).for_each(|_| interim.send(hints()));
+        let taken = interim.take();
+        assert_eq!(taken.len(), MOST);
+        assert_eq!(taken[0].headers().len(), 1);
+        assert!(interim.take().is_empty());
+        let mut own = Response::new(());
+        *own.status_mut() = StatusCode::CONTINUE;
+        interim.send(own);
+        assert!(interim.take().is_empty());
+    }
+}
