@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{self, HeaderName, HeaderValue};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Uri, Version};
 use http_body::Body;
 
@@ -39,7 +39,6 @@ pub(super) struct Exchange {
     client_ip: IpAddr,
     method: Method,
     version: Version,
-    accept: Option<HeaderValue>,
     started: Timestamp,
     route: Option<Arc<Route>>,
     admission: Option<Admission>,
@@ -78,7 +77,6 @@ impl Exchange {
                 .then(|| Box::new(Logged::new(request))),
             method: request.method().clone(),
             version: request.version(),
-            accept: request.headers().get(header::ACCEPT).cloned(),
             started: gateway.clock.now(),
             gateway,
             snapshot,
@@ -135,8 +133,8 @@ impl Exchange {
         self.upstream = Some(elapsed);
     }
 
-    /// The answer to a request that met `error`.
-    pub(super) fn failed(&mut self, error: &Error) -> Response<ResponseBody> {
+    /// The answer to a request with these header fields that met `error`.
+    pub(super) fn failed(&mut self, error: &Error, request: &HeaderMap) -> Response<ResponseBody> {
         if let (Error::Upstream(error), Some(running)) = (error, &self.route().upstream)
             && error.fault() != Fault::Client
         {
@@ -144,7 +142,7 @@ impl Exchange {
                 .complaints
                 .report(self.started, running.upstream.name(), error);
         }
-        let mut response = respond::error(error, self.accept.as_ref());
+        let mut response = respond::error(error, request.get(header::ACCEPT));
         // Nobody knows for certain where a request ends that is refused for its head.
         if matches!(error, Error::Request { .. }) && self.version <= Version::HTTP_11 {
             let close = HeaderValue::from_static("close");

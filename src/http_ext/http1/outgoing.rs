@@ -242,9 +242,13 @@ impl<B: Body<Data = Bytes> + Unpin> Outgoing<B> {
         io: &mut T,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
-        let parts = [&self.buffer[..], &self.data, self.tail];
-        let slices = parts.map(IoSlice::new);
-        let mut written = ready!(Pin::new(io).poll_write_vectored(cx, &slices))?;
+        let mut written = ready!(match self.data.is_empty() && self.tail.is_empty() {
+            true => Pin::new(io).poll_write(cx, &self.buffer),
+            false => {
+                let parts = [&self.buffer[..], &self.data, self.tail];
+                Pin::new(io).poll_write_vectored(cx, &parts.map(IoSlice::new))
+            }
+        })?;
         if written == 0 {
             return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
         }

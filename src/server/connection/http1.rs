@@ -13,6 +13,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use http::header::{CONNECTION, HeaderMap};
 use http::{Response, StatusCode, Version};
 use http_body::Frame;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -295,7 +296,7 @@ where
         self.expects_continue = false;
         self.keep_alive &= !self.draining.get()
             && framing != Framing::UntilClose
-            && Fields::of(&head.headers).keeps_alive(Version::HTTP_11)
+            && keeps_alive(&head.headers)
             && (self.decoder.has_ended() || self.feeder.as_ref().is_some_and(Feeder::is_read));
         let keep_alive = self.keep_alive;
         self.outgoing.begin(body, framing, |buffer| {
@@ -463,6 +464,12 @@ where
         };
         let _ = timeout(LINGER, closing).await;
     }
+}
+
+/// Whether the service lets the connection serve on.
+fn keeps_alive(headers: &HeaderMap) -> bool {
+    // Looked up first: few responses have it.
+    !headers.contains_key(CONNECTION) || Fields::of(headers).keeps_alive(Version::HTTP_11)
 }
 
 impl End {
