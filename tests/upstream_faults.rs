@@ -313,3 +313,44 @@ fn bodies_and_heads_beyond_their_bounds_are_refused() {
     );
     assert_eq!(origin.requests().len(), 1, "only the one that fits");
 }
+
+#[test]
+fn the_time_for_a_response_starts_with_the_end_of_the_request() {
+    let origin = Origin::start(|_| ok("done"));
+    let gateway = Gateway::start(&config(&origin.url()));
+    let mut connection = Connection::open(gateway.address());
+    connection.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n");
+    // Longer than `timeouts.response` in all.
+    for _ in 0..5 {
+        std::thread::sleep(Duration::from_millis(200));
+        connection.send("x");
+    }
+    assert_eq!(connection.receive().text(), "done");
+}
+
+/// The upstream takes nothing of a body that is larger than the sockets hold.
+#[test]
+fn an_upstream_that_stops_taking_the_request_is_a_504() {
+    let hole = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let gateway = Gateway::start(&config(&format!(
+        "http://{}",
+        hole.local_addr().expect("bound")
+    )));
+    let mut connection = Connection::open(gateway.address());
+    let asked = now();
+    let length = 64 << 20;
+    connection.send(format!(
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n"
+    ));
+    let mut writer = connection.writer();
+    let sending = std::thread::spawn(move || {
+        use std::io::Write;
+        let part = vec![b'x'; 1 << 20];
+        (0..64).all(|_| writer.write_all(&part).is_ok())
+    });
+    let answer = connection.receive();
+    expect_error(&answer, 504, "sent no response in time");
+    assert!(asked.elapsed() < Duration::from_secs(5), "a bounded wait");
+    drop(connection);
+    drop(sending.join());
+}

@@ -2,6 +2,7 @@
 //! endpoint of the old one again by its [`EndpointSpec`].
 
 use std::future::poll_fn;
+use std::mem;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -117,6 +118,7 @@ impl Endpoint {
         let Connection { http, patience } = &mut *lease.connection;
         http.begin(request);
         patience.renew_with(timeouts.response);
+        let mut written = http.written();
         let response = poll_fn(|cx| {
             loop {
                 match http.poll_response(cx) {
@@ -124,8 +126,18 @@ impl Endpoint {
                         interim.inspect(|interim| interim.send(response));
                     }
                     Poll::Ready(response) => return Poll::Ready(Some(response)),
-                    Poll::Pending => return patience.poll_exhausted(cx).map(|()| None),
+                    Poll::Pending => break,
                 }
+            }
+            // The time starts with the end of the request, or when the upstream takes no more of it. What the
+            // client takes its time for is bounded by its own.
+            let before = mem::replace(&mut written, http.written());
+            if before != written || http.waits_for_client() {
+                patience.renew();
+            }
+            match http.waits_for_client() {
+                true => Poll::Pending,
+                false => patience.poll_exhausted(cx).map(|()| None),
             }
         });
         let failure = match response.await {

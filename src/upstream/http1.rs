@@ -74,6 +74,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         self.keep_alive && self.outgoing.is_sent() && self.has_ended() && self.received.is_empty()
     }
 
+    /// Gives back what an idle connection needs not hold.
+    pub(super) fn release(&mut self) {
+        self.received.release();
+    }
+
     /// Whether the response has been read to its end.
     pub(super) fn has_ended(&self) -> bool {
         self.decoder.has_ended()
@@ -88,6 +93,17 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
     pub(super) fn begin(&mut self, request: &mut Request<RequestBody>) {
         self.is_head = request.method() == Method::HEAD;
         request::begin(&mut self.outgoing, request);
+    }
+
+    /// Whether the request has not been sent whole, and it is the client who is waited for.
+    pub(super) fn waits_for_client(&self) -> bool {
+        let outgoing = &self.outgoing;
+        !outgoing.is_sent() && !outgoing.is_broken() && !outgoing.is_blocked()
+    }
+
+    /// How many bytes were ever written.
+    pub(super) fn written(&self) -> u64 {
+        self.outgoing.written()
     }
 
     /// Takes the body back of a request that the upstream has seen nothing of; `None` if it has.

@@ -94,10 +94,11 @@ impl Pool {
 
 impl Lease {
     /// Gives the connection back if it may serve another request. To be called after the end of the response.
-    pub(super) fn release(self) {
+    pub(super) fn release(mut self) {
         if !self.connection.http.is_reusable() {
             return;
         }
+        self.connection.http.release();
         let since = self.pool.sweeps.load(Ordering::Relaxed);
         let mut idle = self.pool.workers[self.worker].lock();
         if idle.len() < MAX_IDLE {

@@ -65,6 +65,11 @@ pub struct Connection {
 }
 
 impl Connection {
+    /// What writes beside it.
+    pub fn writer(&self) -> TcpStream {
+        self.stream.get_ref().try_clone().expect("a socket")
+    }
+
     /// Connects; no read or write waits longer than `DEADLINE`.
     pub fn open(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("the server listens");
