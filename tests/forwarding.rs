@@ -264,6 +264,34 @@ fn trailers_pass_both_ways() {
     assert_eq!(request.trailers, [("x-check".to_owned(), "7".to_owned())]);
 }
 
+/// What has to be a field of the head may not come behind the body, past everything that looks at heads.
+#[test]
+fn trailers_that_proxies_and_routes_decide_about_do_not_pass() {
+    let send = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\
+                x-check: 7\r\nX-Forwarded-For: 10.0.0.1\r\nForwarded: for=10.0.0.1\r\nVia: 1.1 x\r\n\
+                Upgrade: x\r\nProxy-Authorization: x\r\nHost: b\r\nCookie: a=b\r\n\r\n";
+    let origin = Origin::start(|_| ok("done"));
+    let gateway = to(&origin);
+    let mut connection = Connection::open(gateway.address());
+    connection.send(send);
+    assert_eq!(connection.receive().text(), "done");
+    assert_eq!(
+        origin.only_request().trailers,
+        [("x-check".to_owned(), "7".to_owned())]
+    );
+
+    let origin = Origin::start(|_| ok("done"));
+    let gateway = Gateway::start(&format!(
+        "upstreams: {{ origin: {{ endpoints: [\"{}\"] }} }}\n\
+         routes: [{{ upstream: origin, request: {{ remove_headers: [x-check] }} }}]\n",
+        origin.url()
+    ));
+    let mut connection = Connection::open(gateway.address());
+    connection.send(send);
+    assert_eq!(connection.receive().text(), "done");
+    assert!(origin.only_request().trailers.is_empty());
+}
+
 const HINTS: &str = "HTTP/1.1 100 Continue\r\n\r\n\
     HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nX-Hop: 1\r\nConnection: x-hop\r\n\r\n\
     HTTP/1.1 103 Early Hints\r\nLink: </b.css>; rel=preload\r\n\r\n";

@@ -5,13 +5,14 @@ mod fed;
 
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use tokio::task::coop::unconstrained;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 pub use fed::FedError;
@@ -24,6 +25,7 @@ pub struct RequestBody {
     inner: Option<Inner>,
     remaining: u64,
     patience: Patience,
+    withholds_trailers: bool,
 }
 
 /// Where a body comes from.
@@ -53,6 +55,7 @@ impl RequestBody {
             inner: None,
             remaining: 0,
             patience: Patience::new(Duration::ZERO),
+            withholds_trailers: false,
         }
     }
 
@@ -60,6 +63,11 @@ impl RequestBody {
     pub fn bound(&mut self, limit: u64, quiet: Duration) {
         self.remaining = limit;
         self.patience.renew_with(quiet);
+    }
+
+    /// Leaves its trailers out.
+    pub fn withhold_trailers(&mut self) {
+        self.withholds_trailers = true;
     }
 
     /// Whether there is nothing to send, so that the request may be sent again unchanged.
@@ -120,6 +128,7 @@ impl Body for RequestBody {
         Poll::Ready(match frame {
             None => None,
             Some(Err(error)) => Some(Err(RequestBodyError::Client(error))),
+            Some(Ok(frame)) if frame.is_trailers() && this.withholds_trailers => None,
             Some(Ok(frame)) => {
                 let length = frame.data_ref().map_or(0, |data| data.len() as u64);
                 match this.remaining.checked_sub(length) {
@@ -231,7 +240,8 @@ impl Patience {
             timer.as_mut().reset(deadline);
         }
         loop {
-            ready!(timer.as_mut().poll(cx));
+            // Unconstrained: who sends so much that the task never waits is bounded, too.
+            ready!(pin!(unconstrained(timer.as_mut())).poll(cx));
             if deadline <= timer.deadline() {
                 return Poll::Ready(());
             }

@@ -1,7 +1,7 @@
 //! What becomes of the body of a request that is answered without it.
 //!
 //! The rest of a body must never be read as the next request. A short one is read and thrown away,
-//! so that the connection stays usable; otherwise hyper closes the connection after the response.
+//! so that the connection stays usable; otherwise the connection is closed after the response.
 
 use std::time::Duration;
 

@@ -35,6 +35,9 @@ pub(super) async fn forward(
     *request.uri_mut() = origin_form(request.uri(), path, &route.rewrite)?;
     let quiet = exchange.snapshot().body_timeout;
     request.body_mut().bound(route.max_body, quiet);
+    if route.rewrite.changes_fields() {
+        request.body_mut().withhold_trailers();
+    }
     match running.upstream.target() {
         RunningTarget::Echo => Ok(echo(request)),
         RunningTarget::Endpoints(endpoints) => {

@@ -82,7 +82,7 @@ impl Gateway {
         let mut exchange = Exchange::begin(self, client, &request);
         let mut response = match serve(&mut exchange, &mut request).await {
             Ok(response) => response,
-            Err(error) => exchange.failed(&error, request.headers()),
+            Err(error) => exchange.failed(&error),
         };
         exchange.complete(&mut response);
         Ok(response)

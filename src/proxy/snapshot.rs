@@ -96,6 +96,13 @@ pub struct Rewrite {
     pub strip: usize,
 }
 
+impl Rewrite {
+    /// Whether it sets or removes any: trailers, which may have the same names, do not pass then.
+    pub fn changes_fields(&self) -> bool {
+        !self.set_headers.is_empty() || !self.remove_headers.is_empty()
+    }
+}
+
 /// The running ruleset.
 #[derive(Debug)]
 pub struct Snapshot {

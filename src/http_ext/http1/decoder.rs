@@ -7,7 +7,7 @@ use http_body::Frame;
 use super::{Invalid, header_map};
 
 /// The largest trailers, in bytes.
-const MAX_TRAILERS: usize = 64 * 1024;
+const MAX_TRAILERS: usize = 16 * 1024;
 /// The most trailers.
 const MAX_FIELDS: usize = 256;
 /// The longest line before a chunk: its size, and extensions that nobody uses.
@@ -151,13 +151,13 @@ fn trailers(received: &mut BytesMut) -> Result<Option<HeaderMap>, Invalid> {
         received.advance(2);
         return Ok(Some(HeaderMap::new()));
     }
-    let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
-    let end = match httparse::parse_headers(received, &mut fields)? {
-        httparse::Status::Complete((end, _)) => end,
-        httparse::Status::Partial if received.len() < MAX_TRAILERS => return Ok(None),
-        httparse::Status::Partial => {
-            return Err(Invalid::TooLarge("its trailers are larger than 64 KiB"));
-        }
+    // Found before it is parsed: trailers that come in drops are parsed once.
+    let end = memchr::memmem::find(received, b"\r\n\r\n").map(|at| at + 4);
+    if end.unwrap_or(received.len()) > MAX_TRAILERS {
+        return Err(Invalid::TooLarge("its trailers are larger than 16 KiB"));
+    }
+    let Some(end) = end else {
+        return Ok(None);
     };
     let text = received.split_to(end).freeze();
     // httparse takes a line feed for the end of a line; between messages that is how they are smuggled.

@@ -139,7 +139,14 @@ impl<B: Body<Data = Bytes> + Unpin> Outgoing<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Sending<B::Error>>> {
         while !matches!(self.progress, Progress::Sent | Progress::Broken) {
-            let waits_for_body = self.fill(cx)?;
+            let waits_for_body = match self.fill(cx) {
+                Ok(waits) => waits,
+                Err(error) => {
+                    // Nobody shall take it for whole.
+                    self.progress = Progress::Broken;
+                    return Poll::Ready(Err(error));
+                }
+            };
             let is_written = !self.has_more();
             let written = match is_written {
                 false => self.poll_write(io, cx),
@@ -276,17 +283,33 @@ fn write_last_chunk(trailers: Option<&HeaderMap>, buffer: &mut BytesMut) {
     buffer.put_slice(b"\r\n");
 }
 
-/// What frames, routes, authenticates or controls a message.
-static FORBIDDEN_TRAILERS: [HeaderName; 11] = [
+/// What frames, routes, authenticates or controls a message, what is for one hop, and what proxies say.
+static FORBIDDEN_TRAILERS: [HeaderName; 27] = [
     header::AUTHORIZATION,
+    header::CACHE_CONTROL,
     header::CONNECTION,
     header::CONTENT_ENCODING,
     header::CONTENT_LENGTH,
     header::CONTENT_RANGE,
     header::CONTENT_TYPE,
     header::COOKIE,
+    header::EXPECT,
+    header::FORWARDED,
     header::HOST,
+    header::MAX_FORWARDS,
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::SET_COOKIE,
     header::TE,
     header::TRAILER,
     header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::VIA,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    HeaderName::from_static("x-forwarded-for"),
+    HeaderName::from_static("x-forwarded-host"),
+    HeaderName::from_static("x-forwarded-port"),
+    HeaderName::from_static("x-forwarded-proto"),
+    HeaderName::from_static("x-real-ip"),
 ];
