@@ -115,7 +115,7 @@ impl Protocols {
 pub struct ClientSpec {
     /// How long things may take.
     pub timeouts: Timeouts,
-    /// The most bytes of a request's head, also of trailers; more is answered 431.
+    /// The most bytes of a request's head; more is answered 431.
     pub max_head: usize,
     /// Connections served at once, over all listeners; further ones wait, unread.
     pub max_connections: usize,

@@ -79,11 +79,12 @@ impl Feeder {
         if slot.is_abandoned {
             return Wanted::Never;
         }
-        if slot.is_wanted {
-            return Wanted::Now;
-        }
+        // Also when it is wanted now: what is fed may be long in coming, and the reader may leave.
         keep(&mut slot.feeder, cx);
-        Wanted::NotYet
+        match slot.is_wanted {
+            true => Wanted::Now,
+            false => Wanted::NotYet,
+        }
     }
 
     /// Whether there is a reader yet.

@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -17,6 +17,7 @@ use http::header::{CONNECTION, HeaderMap};
 use http::{Response, StatusCode, Version};
 use http_body::Frame;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::coop::unconstrained;
 use tokio::time::timeout;
 
 use super::{ClientSpec, Io, Protocol, Served};
@@ -36,8 +37,8 @@ use response::Asked;
 pub(super) const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: u64 = 1024 * 1024;
 
-/// How long a client that has ended its side is given an answer that has not begun. It may have
-/// half-closed or be gone: only writing to it would tell.
+/// How long a client that has ended its side is given an answer that does not begin, or that pauses. It may
+/// have half-closed or be gone: only writing to it would tell.
 const HALF_CLOSE_GRACE: Duration = Duration::from_secs(1);
 
 /// What a client may send beyond the request that is being served, in bytes.
@@ -71,7 +72,8 @@ async fn until_drained<T>(
     draining: &Cell<bool>,
 ) -> T {
     let mut waiting = closing.clone();
-    let (mut serving, mut started) = (pin!(serving), pin!(waiting.started()));
+    // Unconstrained: it is asked once, and must have noted whom to wake then.
+    let (mut serving, mut started) = (pin!(serving), pin!(unconstrained(waiting.started())));
     let mut is_awaited = false;
     poll_fn(|cx| {
         loop {
@@ -124,6 +126,8 @@ enum Wait {
     Head,
     /// For a client to take what it asked for.
     Reader,
+    /// For a client that has its answer to send the rest of its request, which somebody reads.
+    Rest,
     /// For an answer, with a client that may be gone: it has ended its side.
     Gone,
     /// For an answer: not bounded here.
@@ -186,6 +190,7 @@ where
     /// The text of the next head; `None` if there will be none.
     fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, End>> {
         loop {
+            // An old client may send one after a request: no head has begun by that.
             self.received.skip_empty_lines();
             let head = self.received.take_head(self.client.max_head);
             if let Some(head) = head.map_err(Refused::from)? {
@@ -195,8 +200,7 @@ where
                 return Poll::Ready(Ok(None));
             }
             match self.poll_read(cx)? {
-                Poll::Ready(0) => {}
-                Poll::Ready(_) => self.wait_for(Wait::Head),
+                Poll::Ready(_) => {}
                 Poll::Pending => return self.poll_late(cx),
             }
         }
@@ -205,6 +209,7 @@ where
     /// Nothing came: ready when it is too late.
     fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, End>> {
         if !self.received.is_empty() {
+            // From its first byte on, also where it comes in drops.
             self.wait_for(Wait::Head);
         } else {
             self.received.release();
@@ -281,8 +286,12 @@ where
         self.poll_client(cx).map(Err)
     }
 
-    /// Writes what the service says before it answers.
+    /// Writes what the service says before it answers. What a client does not take in time is dropped
+    /// where it waits.
     fn write_interim(&mut self) {
+        if !self.outgoing.is_sent() {
+            return;
+        }
         for response in self.interim.take() {
             self.outgoing
                 .interim(|buffer| response::write_interim(&response, buffer));
@@ -308,21 +317,16 @@ where
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
         loop {
             let before = self.outgoing.written();
-            let sent = self.outgoing.poll_send(&mut self.io, cx);
+            let is_sent = self.outgoing.poll_send(&mut self.io, cx)?.is_ready();
             if self.outgoing.written() != before {
                 self.wait_for(Wait::Service);
             }
             if self.poll_feed(cx) {
+                self.wait_for(Wait::Service);
                 continue;
             }
-            if sent?.is_ready() {
-                return match self.feeder {
-                    Some(_) => Poll::Pending,
-                    None => {
-                        self.keep_alive &= self.decoder.has_ended();
-                        Poll::Ready(Ok(()))
-                    }
-                };
+            if is_sent {
+                return self.poll_rest(cx).map(Ok);
             }
             if !self.outgoing.is_blocked() {
                 return self.poll_client(cx).map(Err);
@@ -331,6 +335,17 @@ where
             ready!(self.patience.poll_exhausted(cx));
             return Poll::Ready(Err(End::broken("the client stopped reading")));
         }
+    }
+
+    /// Waits for the end of a request that has its answer already, as long as somebody reads it.
+    fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.feeder.is_some() {
+            self.wait_for(Wait::Rest);
+            ready!(self.patience.poll_exhausted(cx));
+            self.feeder = None;
+        }
+        self.keep_alive &= self.decoder.has_ended();
+        Poll::Ready(())
     }
 
     /// Feeds whoever reads the body the next part of it, once that is there; whether it did.
@@ -427,7 +442,7 @@ where
             Wait::FirstByte | Wait::Head => timeouts.head,
             Wait::NextRequest => timeouts.idle,
             Wait::LastRequest => DRAIN_GRACE,
-            Wait::Reader => timeouts.body,
+            Wait::Reader | Wait::Rest => timeouts.body,
             Wait::Gone => HALF_CLOSE_GRACE,
         });
     }
@@ -436,7 +451,7 @@ where
     async fn end(&mut self, end: Result<(), End>, held: &Held) -> Result<(), BoxError> {
         match end {
             Ok(()) => {
-                let is_read = self.decoder.has_ended() && self.received.is_empty();
+                let is_read = self.decoder.has_ended() && self.is_silent();
                 self.close(b"", !is_read).await;
                 Ok(())
             }
@@ -448,6 +463,13 @@ where
             }
             Err(End::Broken(error)) => Err(error),
         }
+    }
+
+    /// Whether the client has said nothing beyond the last request: nothing received, nothing on its way.
+    fn is_silent(&mut self) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        let read = self.received.poll_read(&mut self.io, &mut context);
+        !matches!(read, Poll::Ready(Ok(1..))) && self.received.is_empty()
     }
 
     /// Sends what is left to say, and ends this side; then reads and discards what the client still sends if

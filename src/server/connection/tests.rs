@@ -106,6 +106,13 @@ async fn answer(
         "/drop" => return Err("dropped".into()),
         "/slow" => sleep(Duration::from_millis(800)).await,
         "/never" => std::future::pending().await,
+        // Reads the body elsewhere, for as long as that is worth it.
+        "/discard" => {
+            let mut body = request.into_body();
+            body.bound(u64::MAX, Duration::from_secs(2));
+            spawn_local(async move { while let Some(Ok(_)) = body.frame().await {} });
+            return Ok(Response::new(Full::from("no").map_err(Into::into).boxed()));
+        }
         "/endless" => return Ok(Response::new(Endless(working).boxed())),
         "/unread" => {
             return Ok(Response::new(
@@ -415,6 +422,52 @@ async fn an_answer_before_the_end_of_the_body_is_not_lost_to_a_reset() {
         client.send(&"a".repeat(500_000)).await;
         client.io.shutdown().await.expect("ends");
         assert_at(client.end().await.1, Duration::ZERO);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_read_elsewhere_and_stays_out_does_not_hold_its_connection() {
+    local(async {
+        let mut client = connect(Version::Http1);
+        client
+            .send("POST /discard HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n")
+            .await;
+        client.read_until("no").await;
+        assert_at(client.end().await.1, Duration::from_secs(2) + http1::LINGER);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_read_elsewhere_keeps_its_connection() {
+    local(async {
+        let mut client = connect(Version::Http1);
+        for _ in 0..2 {
+            client
+                .send("POST /discard HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n")
+                .await;
+            client.read_until("no").await;
+            sleep(Duration::from_secs(1)).await;
+            client.send("0123456789").await;
+        }
+        client.send("GET /a HTTP/1.1\r\nhost: x\r\n\r\n").await;
+        client.read_until("/a 0\n").await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_line_after_a_request_begins_no_head() {
+    local(async {
+        let mut client = connect(Version::Http1);
+        client.send("GET /a HTTP/1.1\r\nhost: x\r\n\r\n").await;
+        client.read_until("/a 0\n").await;
+        sleep(Duration::from_secs(1)).await;
+        client.send("\r\n").await;
+        let (answer, at) = client.read_to_end().await;
+        assert_eq!(answer, "");
+        assert_at(at, IDLE);
     })
     .await;
 }

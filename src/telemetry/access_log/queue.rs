@@ -1,7 +1,7 @@
 //! One worker's lines until the writer takes them: fixed parts in one list, texts in one run of bytes.
 //!
-//! Copying the texts is cheaper than keeping clones of header values: those would pin the 8 KiB that hyper
-//! read each head into, and cost hyper a new buffer for the next.
+//! Copying the texts is cheaper than keeping clones of header values: those would pin what
+//! each head was read into.
 
 use std::{net::IpAddr, time::Duration};
 
