@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use super::body::ResponseBody;
 use super::limit_headers::{self, Applied, Style};
+use super::rejection::Refused;
 use super::snapshot::{Limit, Route};
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Outcome, Secret, Verdict};
@@ -77,7 +78,7 @@ impl Admission {
         &self,
         route: &Route,
         styles: &[Style],
-        request: &HeaderMap,
+        head: &Head<'_>,
     ) -> Option<Response<ResponseBody>> {
         let limit = self.deciding(route).filter(|_| self.is_refused())?;
         let violated: SmallVec<[&str; 4]> = self
@@ -85,10 +86,17 @@ impl Admission {
             .filter(|(_, decision)| !decision.is_admitted())
             .map(|(limit, _)| &*limit.policy.name)
             .collect();
-        let mut response = limit.policy.rejection.response(request, &violated);
-        if let Some(decision) = self.verdict.decisions.get(self.verdict.deciding)
-            && let Outcome::Refuse { retry_at: Some(at) } = decision.outcome
-        {
+        let retry_at = match self.verdict.decision().map(|decision| decision.outcome) {
+            Some(Outcome::Refuse { retry_at }) => retry_at,
+            _ => None,
+        };
+        let mut response = limit.policy.rejection.response(&Refused {
+            head,
+            route: &route.name,
+            violated: &violated,
+            retry_after: retry_at.map(|at| limit_headers::retry_after(at, self.now)),
+        });
+        if let Some(at) = retry_at {
             limit_headers::write_retry_after(styles, at, self.now, response.headers_mut());
         }
         Some(response)

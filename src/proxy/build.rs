@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::complaints::Complaints;
 use super::limit_headers::Facts;
-use super::respond::Rejection;
+use super::rejection::Rejection;
 use super::snapshot::{
     Limit, LimitSpec, Policy, PolicySpec, Route, RouteSpec, RunningUpstream, Snapshot, Spec,
 };

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{self, HeaderName, HeaderValue};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Uri, Version};
 use http_body::Body;
 
@@ -135,8 +135,8 @@ impl Exchange {
         self.upstream = Some(elapsed);
     }
 
-    /// The answer to a request that met `error`.
-    pub(super) fn failed(&mut self, error: &Error) -> Response<ResponseBody> {
+    /// The answer to a request with these header fields that met `error`.
+    pub(super) fn failed(&mut self, error: &Error, request: &HeaderMap) -> Response<ResponseBody> {
         if let (Error::Upstream(error), Some(running)) = (error, &self.route().upstream)
             && error.fault() != Fault::Client
         {
@@ -144,7 +144,7 @@ impl Exchange {
                 .complaints
                 .report(self.started, running.upstream.name(), error);
         }
-        let mut response = respond::error(error, self.accept.as_ref());
+        let mut response = respond::error(error, self.accept.as_ref(), request);
         // Nobody knows for certain where a request ends that is refused for its head.
         if matches!(error, Error::Request { .. }) && self.version <= Version::HTTP_11 {
             let close = HeaderValue::from_static("close");

@@ -82,7 +82,7 @@ impl Gateway {
         let mut exchange = Exchange::begin(self, client, &request);
         let mut response = match serve(&mut exchange, &mut request).await {
             Ok(response) => response,
-            Err(error) => exchange.failed(&error),
+            Err(error) => exchange.failed(&error, request.headers()),
         };
         exchange.complete(&mut response);
         Ok(response)
@@ -127,7 +127,7 @@ fn decide(
         &head,
         exchange.started(),
     );
-    let refusal = admission.refusal(&route, exchange.styles(), request.headers());
+    let refusal = admission.refusal(&route, exchange.styles(), &head);
     exchange.decided(admission);
     if let Some(response) = refusal {
         discard::discard(request);

@@ -99,14 +99,16 @@ pub(super) fn write_retry_after(
     now: Timestamp,
     headers: &mut HeaderMap,
 ) {
-    headers.insert(
-        RETRY_AFTER,
-        HeaderValue::from(seconds(retry_at, now).max(1)),
-    );
+    headers.insert(RETRY_AFTER, HeaderValue::from(retry_after(retry_at, now)));
     if styles.contains(&Style::OpenAi) {
         let milliseconds = micros(retry_at, now).div_ceil(1_000);
         headers.insert(RETRY_AFTER_MS, HeaderValue::from(milliseconds));
     }
+}
+
+/// The seconds that Retry-After says.
+pub(super) fn retry_after(retry_at: Timestamp, now: Timestamp) -> u64 {
+    seconds(retry_at, now).max(1)
 }
 
 /// Appended, so that what the upstream says of its own limits stays beside it in the list.

@@ -8,7 +8,7 @@ use http::header::{HeaderName, HeaderValue};
 
 use super::complaints::Complaints;
 use super::limit_headers::{Facts, Style};
-use super::respond::{RejectSpec, Rejection};
+use super::rejection::{RejectSpec, Rejection};
 use crate::http_ext::client_ip::ClientIp;
 use crate::limiter::{Algorithm, Secret};
 use crate::rules::{Descriptor, RouteMatch, Router};

@@ -10,7 +10,7 @@ use crate::config::document::NodeId;
 use crate::config::finding::Finding;
 use crate::config::schema::{self, BodyFormat, OnLimit, Policy};
 use crate::proxy::snapshot::PolicySpec;
-use crate::proxy::{Format, Formats, RejectSpec};
+use crate::proxy::{Format, Formats, RejectSpec, Template};
 use crate::store;
 
 /// Every policy of a configuration. A limit in place is a policy of its own, called after its route
@@ -131,7 +131,7 @@ fn reject(own: &OnLimit, general: &OnLimit) -> RejectSpec {
             .body
             .as_ref()
             .or(general.body.as_ref())
-            .map(|body| body.as_str().to_owned()),
+            .and_then(|body| Template::parse(body.as_str()).ok()),
         headers: headers.into_iter().collect(),
         docs_url: own
             .docs_url

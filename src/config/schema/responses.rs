@@ -56,7 +56,8 @@ pub struct OnLimit {
     /// the same under `application/json`, and `text` and `html` are what they say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<Located<BodyFormat>>,
-    /// A body of your own, up to 64 KiB, as it stands; `format` then says what it is.
+    /// A body of your own, up to 64 KiB; `format` then says what it is. `{{retry_after}}` and other
+    /// placeholders stand for values, escaped for that format.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<Located<Text>>,
     /// Further fields.

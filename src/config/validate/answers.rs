@@ -3,7 +3,9 @@
 use super::{is_framing, report_repeated};
 use crate::config::diagnostic::Code;
 use crate::config::finding::{Finding, Findings};
+use crate::config::nearest;
 use crate::config::schema::{BodyFormat, Config, HeaderStyle, OnLimit};
+use crate::proxy::{Template, TemplateError};
 
 /// The largest body of one's own.
 const MAX_BODY: usize = 64 << 10;
@@ -52,7 +54,22 @@ pub(super) fn check_policy(own: &OnLimit, general: &OnLimit, findings: &Findings
                 .help("link to a page instead, with `docs_url`"),
         );
     }
+    check_template(own, findings);
     check_body(own, general, findings);
+}
+
+fn check_template(own: &OnLimit, findings: &Findings<'_>) {
+    let Some(body) = &own.body else { return };
+    let Err(error) = Template::parse(body.as_str()) else {
+        return;
+    };
+    let help = match &error {
+        TemplateError::Unclosed => "write `{{{{` for two braces that are no placeholder".to_owned(),
+        TemplateError::Unknown(name) => {
+            nearest::advice(name, &Template::NAMES, "known placeholders")
+        }
+    };
+    findings.add(Finding::error(body.node, Code::InvalidValue, error.to_string()).help(help));
 }
 
 /// `auto` goes by `Accept`, and one body cannot be of several types.
