@@ -1,6 +1,7 @@
 //! The life of a request: [`gateway`] is the whole of it, each stage a sibling file. Sockets are the
 //! layer above; which file the configuration came from is nobody's business here.
 
+mod action;
 mod admission;
 mod body;
 pub mod build;
@@ -22,6 +23,7 @@ pub mod snapshot;
 mod target;
 mod template;
 
+pub use action::{ActionSpec, TarpitSpec};
 pub use body::{ResponseBody, ResponseBodyError};
 pub use error::Error;
 pub use gateway::Gateway;

@@ -2,6 +2,7 @@
 //! from the text alone, because it stands in another file, is found wrong here.
 
 mod algorithms;
+mod answers;
 mod policies;
 mod routes;
 mod server;

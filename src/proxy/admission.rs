@@ -68,6 +68,16 @@ impl Admission {
         Some(&route.limits[usize::from(place)])
     }
 
+    /// The limit that refuses the request, if one does.
+    pub(super) fn refusing<'r>(&self, route: &'r Route) -> Option<&'r Limit> {
+        self.deciding(route).filter(|_| self.is_refused())
+    }
+
+    /// Says from here on what is so at `now`, a while after it was decided.
+    pub(super) fn answered_at(&mut self, now: Timestamp) {
+        self.now = now;
+    }
+
     /// Whether a limit refuses the request.
     pub(super) fn is_refused(&self) -> bool {
         self.keyless.is_some() || !self.verdict.is_admitted()
@@ -80,39 +90,48 @@ impl Admission {
         styles: &[Style],
         head: &Head<'_>,
     ) -> Option<Response<ResponseBody>> {
-        let limit = self.deciding(route).filter(|_| self.is_refused())?;
+        let limit = self.refusing(route)?;
         let violated: SmallVec<[&str; 4]> = self
             .decisions(route)
-            .filter(|(_, decision)| !decision.is_admitted())
+            .filter(|(limit, decision)| !decision.is_admitted() && limit.policy.action.is_told())
             .map(|(limit, _)| &*limit.policy.name)
             .collect();
         let retry_at = match self.verdict.decision().map(|decision| decision.outcome) {
             Some(Outcome::Refuse { retry_at }) => retry_at,
             _ => None,
         };
-        let mut response = limit.policy.rejection.response(&Refused {
+        let refused = Refused {
             head,
             route: &route.name,
             violated: &violated,
             retry_after: retry_at.map(|at| limit_headers::retry_after(at, self.now)),
-        });
+        };
+        if !limit.policy.action.is_told() {
+            return Some(limit.policy.rejection.decoy(&refused));
+        }
+        let mut response = limit.policy.rejection.response(&refused);
         if let Some(at) = retry_at {
             limit_headers::write_retry_after(styles, at, self.now, response.headers_mut());
         }
         Some(response)
     }
 
-    /// Tells the client where it stands.
+    /// Tells the client where it stands with the limits that it may know of.
     pub(super) fn write_headers(&self, route: &Route, styles: &[Style], headers: &mut HeaderMap) {
         let applied: SmallVec<[Applied<'_>; 4]> = self
             .decisions(route)
+            .filter(|(limit, _)| limit.policy.action.is_told())
             .map(|(limit, decision)| Applied {
                 facts: &limit.policy.facts,
                 algorithm: limit.policy.table.algorithm(),
                 decision,
             })
             .collect();
-        limit_headers::write(styles, &applied, self.verdict.deciding, self.now, headers);
+        let deciding = match applied.len() == self.applied.len() {
+            true => self.verdict.deciding,
+            false => tightest(&applied),
+        };
+        limit_headers::write(styles, &applied, deciding, self.now, headers);
     }
 
     /// A refused request is counted only where it was refused: the others charged nothing.
@@ -153,6 +172,15 @@ impl Admission {
             .map(|&place| &route.limits[usize::from(place)]);
         limits.zip(&self.verdict.decisions)
     }
+}
+
+/// The place of the one that decides, were they all.
+fn tightest(applied: &[Applied<'_>]) -> usize {
+    let mut verdict = Verdict::default();
+    for one in applied {
+        verdict.push(*one.decision);
+    }
+    verdict.deciding
 }
 
 /// Whether at least 80 % of the quota is used.

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::action::Action;
 use super::complaints::Complaints;
 use super::limit_headers::Facts;
 use super::rejection::Rejection;
@@ -142,6 +143,7 @@ impl Builder<'_> {
         let algorithm = table.algorithm();
         Policy {
             facts: Facts::new(&spec.name, algorithm.limit(), algorithm.window().as_secs()),
+            action: Action::new(spec.action, &spec.name, &self.surroundings.registry),
             rejection: Rejection::new(&spec.reject, &spec.name, &spec.quota),
             metrics: self.policy_metrics(&spec.name, &table),
             name: spec.name.into(),

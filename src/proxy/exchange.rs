@@ -28,6 +28,10 @@ use crate::upstream::Fault;
 static CLIENT_CLOSED_REQUEST: LazyLock<StatusCode> =
     LazyLock::new(|| StatusCode::from_u16(499).expect("a number from 100 to 999"));
 
+/// What is logged of a request that gets no answer; nginx's number for it.
+static NO_RESPONSE: LazyLock<StatusCode> =
+    LazyLock::new(|| StatusCode::from_u16(444).expect("a number from 100 to 999"));
+
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The exchange of one request for one response.
@@ -163,6 +167,18 @@ impl Exchange {
     /// Keeps what the limits said, for the header fields of whatever answer follows.
     pub(super) fn decided(&mut self, admission: Admission) {
         self.admission = Some(admission);
+    }
+
+    /// The answer of the limit that refuses, as it is now; `None` where none does.
+    pub(super) fn refusal_now(&mut self, head: &Head<'_>) -> Option<Response<ResponseBody>> {
+        let admission = self.admission.as_mut()?;
+        admission.answered_at(self.gateway.clock.now());
+        admission.refusal(self.route.as_ref()?, &self.snapshot.styles, head)
+    }
+
+    /// Ends with no answer at all.
+    pub(super) fn unanswered(mut self: Box<Self>) {
+        self.status = Some(*NO_RESPONSE);
     }
 
     /// Makes `response` the answer of this exchange, which ends with its body.

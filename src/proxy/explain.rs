@@ -42,6 +42,8 @@ struct Course {
 struct Step {
     policy: Arc<str>,
     algorithm: String,
+    /// What becomes of requests that it refuses.
+    action: &'static str,
     key: Vec<Described>,
     says: Says,
 }
@@ -114,6 +116,7 @@ fn steps(snapshot: &Snapshot, route: &Route, head: &Head<'_>, now: Timestamp) ->
             limit.policy.table.algorithm().kind(),
             limit.policy.quota
         ),
+        action: limit.policy.action.name(),
         key: limit.descriptor.describe(head),
         says: match limit.descriptor.fingerprint(&snapshot.secret, head) {
             Key::Bucket(key) => Says::Decides(limit.policy.table.peek(key, limit.cost, now)),
@@ -154,7 +157,7 @@ impl fmt::Display for Course {
         }
         let refused = |step: &&Step| step.refuses();
         match (self.limits.iter().find(refused), &self.upstream) {
-            (Some(step), _) => writeln!(f, "answer    refused by {}", step.policy),
+            (Some(step), _) => writeln!(f, "answer    {} by {}", step.action, step.policy),
             (None, Some(upstream)) => {
                 writeln!(f, "answer    admitted, and forwarded to {upstream}")
             }

@@ -3,27 +3,28 @@
 //! ```text
 //! check the head -- find the route -- admit -- forward -- respond
 //!       |                               |        |
-//!    400, 501                     429, decoy  502, 504
+//!    400, 501                 429, decoy, drop 502, 504
 //! ```
 
-use std::convert::Infallible;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use http::{Request, Response};
 use hyper::service::{Service, service_fn};
 
+use super::action::{Action, Held};
+use super::admission::{self, Admission};
 use super::body::ResponseBody;
 use super::error::Error;
 use super::exchange::Exchange;
 use super::snapshot::{Route, Snapshot};
 use super::target::Target;
-use super::{admission, discard, forward};
+use super::{discard, forward};
 use crate::clock::Clock;
 use crate::http_ext::body::RequestBody;
 use crate::http_ext::connection::Connection;
 use crate::http_ext::forwarded::Forwarding;
+use crate::rules::Head;
 use crate::telemetry::metrics::RequestMetrics;
 
 /// What serves requests: the running ruleset, and what outlives it.
@@ -54,14 +55,14 @@ impl Gateway {
         self.snapshot.store(snapshot);
     }
 
-    /// The service of one connection, which never fails.
+    /// The service of one connection. It fails where there is to be no answer, and the connection to be closed.
     pub fn client(
         self: &Arc<Self>,
         connection: &Connection,
     ) -> impl Service<
         Request<RequestBody>,
         Response = Response<ResponseBody>,
-        Error = Infallible,
+        Error = Dropped,
         Future: 'static,
     > + use<> {
         let gateway = Arc::clone(self);
@@ -78,16 +79,25 @@ impl Gateway {
         self: Arc<Self>,
         client: Arc<Client>,
         mut request: Request<RequestBody>,
-    ) -> Result<Response<ResponseBody>, Infallible> {
+    ) -> Result<Response<ResponseBody>, Dropped> {
         let mut exchange = Exchange::begin(self, client, &request);
         let mut response = match serve(&mut exchange, &mut request).await {
-            Ok(response) => response,
+            Ok(Some(response)) => response,
+            Ok(None) => {
+                exchange.unanswered();
+                return Err(Dropped);
+            }
             Err(error) => exchange.failed(&error, request.headers()),
         };
         exchange.complete(&mut response);
         Ok(response)
     }
 }
+
+/// A request that gets no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a limit drops the request")]
+pub struct Dropped;
 
 /// A client's connection, and what is the same for all its requests.
 #[derive(Debug)]
@@ -96,28 +106,48 @@ pub(super) struct Client {
     pub forwarding: Forwarding,
 }
 
-/// Serves a request, which is lent, not given: it is large, and each hand that takes it would move it.
+/// Serves a request, which is lent, not given: it is large, and each hand that takes it would move it. `None` where
+/// there is to be no answer.
 async fn serve(
     exchange: &mut Exchange,
     request: &mut Request<RequestBody>,
-) -> Result<Response<ResponseBody>, Error> {
+) -> Result<Option<Response<ResponseBody>>, Error> {
     match decide(exchange, request)? {
-        ControlFlow::Break(refusal) => Ok(refusal),
-        ControlFlow::Continue((route, path)) => {
-            forward::forward(exchange, &route, request, path).await
+        Course::Forward(route, path) => {
+            let response = forward::forward(exchange, &route, request, path);
+            response.await.map(Some)
         }
+        Course::Answer(refusal) => Ok(Some(refusal)),
+        Course::Hold(held) => {
+            // Boxed: a request that is not held has no room for a timer.
+            Box::pin(held.pass()).await;
+            let target = Target::of(request)?;
+            let head = target.head(request, exchange.client_ip());
+            Ok(exchange.refusal_now(&head))
+        }
+        Course::Drop => Ok(None),
     }
 }
 
-/// The route of a request, and its path where that is not the one that the client wrote.
-type Admitted = (Arc<Route>, Option<String>);
+/// What becomes of a request.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and a box would cost each refusal an allocation"
+)]
+enum Course {
+    /// It is forwarded on this route; with a path where that is not the one that the client wrote.
+    Forward(Arc<Route>, Option<String>),
+    /// It is refused.
+    Answer(Response<ResponseBody>),
+    /// It is refused later.
+    Hold(Held),
+    /// It is not answered.
+    Drop,
+}
 
 /// All that is decided before a request is forwarded, at one instant; it ends with the refusal of a limit. No
 /// future, which would have to have room for all that is looked at here.
-fn decide(
-    exchange: &mut Exchange,
-    request: &mut Request<RequestBody>,
-) -> Result<ControlFlow<Response<ResponseBody>, Admitted>, Error> {
+fn decide(exchange: &mut Exchange, request: &mut Request<RequestBody>) -> Result<Course, Error> {
     let target = Target::of(request)?;
     let head = target.head(request, exchange.client_ip());
     let route = exchange.find_route(&head);
@@ -127,11 +157,33 @@ fn decide(
         &head,
         exchange.started(),
     );
-    let refusal = admission.refusal(&route, exchange.styles(), &head);
+    let refusal = refuse(&admission, &route, exchange, &head);
     exchange.decided(admission);
-    if let Some(response) = refusal {
-        discard::discard(request);
-        return Ok(ControlFlow::Break(response));
+    match refusal {
+        None => Ok(Course::Forward(route, target.into_rewritten())),
+        Some(course) => {
+            discard::discard(request);
+            Ok(course)
+        }
     }
-    Ok(ControlFlow::Continue((route, target.into_rewritten())))
+}
+
+/// What becomes of a request that a limit refuses; `None` where none does.
+fn refuse(
+    admission: &Admission,
+    route: &Route,
+    exchange: &Exchange,
+    head: &Head<'_>,
+) -> Option<Course> {
+    let held = match &admission.refusing(route)?.policy.action {
+        Action::Drop => return Some(Course::Drop),
+        Action::Tarpit(tarpit) => tarpit.hold(),
+        Action::Reject | Action::Decoy => None,
+    };
+    match held {
+        Some(held) => Some(Course::Hold(held)),
+        None => admission
+            .refusal(route, exchange.styles(), head)
+            .map(Course::Answer),
+    }
 }

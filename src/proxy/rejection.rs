@@ -81,6 +81,11 @@ impl Rejection {
         }
     }
 
+    /// What looks like success, to programs of every kind.
+    pub(super) fn decoy(&self, refused: &Refused<'_>) -> Response<ResponseBody> {
+        self.http(refused)
+    }
+
     /// The refusal in the form that the request prefers.
     pub(super) fn response(&self, refused: &Refused<'_>) -> Response<ResponseBody> {
         match grpc::answered_as(refused.head.headers) {

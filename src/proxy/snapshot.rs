@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http::header::{HeaderName, HeaderValue};
 
+use super::action::{Action, ActionSpec};
 use super::complaints::Complaints;
 use super::limit_headers::{Facts, Style};
 use super::rejection::{RejectSpec, Rejection};
@@ -53,6 +54,8 @@ pub struct PolicySpec {
     pub max_keys: Option<usize>,
     /// What happens when it holds as many.
     pub on_full: OnFull,
+    /// What becomes of a request that it refuses.
+    pub action: ActionSpec,
     /// What a client is told.
     pub reject: RejectSpec,
 }
@@ -178,6 +181,8 @@ pub struct Policy {
     pub table: Arc<Table>,
     /// What header fields say of it.
     pub facts: Facts,
+    /// What becomes of a request that it refuses.
+    pub action: Action,
     /// What a refused client is told.
     pub rejection: Rejection,
     /// Its counters over all routes.

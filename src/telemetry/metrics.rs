@@ -11,7 +11,7 @@ mod listener;
 mod requests;
 
 pub use config::ConfigMetrics;
-pub use limits::{LimitDecision, LimitMetrics, PolicyMetrics, TableFigures};
+pub use limits::{HeldMetrics, LimitDecision, LimitMetrics, PolicyMetrics, TableFigures};
 pub use listener::{BadRequest, ListenerMetrics, OpenGuard};
 pub use requests::{RequestMetrics, RouteMetrics, UpstreamMetrics};
 

@@ -2,15 +2,13 @@
 
 use std::collections::HashMap;
 
-use http::StatusCode;
-
 use super::algorithms::algorithm;
+use super::answers;
 use crate::config::diagnostic::Code;
 use crate::config::document::NodeId;
 use crate::config::finding::Finding;
-use crate::config::schema::{self, BodyFormat, OnLimit, Policy};
+use crate::config::schema::{self, Policy};
 use crate::proxy::snapshot::PolicySpec;
-use crate::proxy::{Format, Formats, RejectSpec, Template};
 use crate::store;
 
 /// Every policy of a configuration. A limit in place is a policy of its own, called after its route
@@ -66,7 +64,8 @@ impl<'a> Policies<'a> {
                     schema::OnFull::Forget => store::OnFull::Forget,
                     schema::OnFull::Strict => store::OnFull::Strict,
                 },
-                reject: reject(&policy.on_limit, &self.config.responses.on_limit),
+                action: answers::action(&policy.on_limit, &self.config.responses.on_limit),
+                reject: answers::reject(&policy.on_limit, &self.config.responses.on_limit),
             }),
             Err(error) => {
                 let burst = policy.burst.as_ref().map(|burst| burst.node);
@@ -101,42 +100,5 @@ fn quota_text(policy: &Policy) -> String {
             format!("{}, {}", capacity.get(), refill.value)
         }
         _ => String::new(),
-    }
-}
-
-/// What the policy says of its refusals, and what all say where it says nothing.
-fn reject(own: &OnLimit, general: &OnLimit) -> RejectSpec {
-    let format = own.format.as_ref().or(general.format.as_ref());
-    let headers = general.headers.iter().chain(own.headers.iter());
-    let headers: HashMap<_, _> = headers
-        .map(|(name, value)| (name.get().clone(), value.get().clone()))
-        .collect();
-    let status = own
-        .status
-        .as_ref()
-        .or(general.status.as_ref())
-        .map(|status| status.get() as u16);
-    RejectSpec {
-        status: status
-            .and_then(|status| StatusCode::from_u16(status).ok())
-            .unwrap_or(StatusCode::TOO_MANY_REQUESTS),
-        formats: match format.map_or(BodyFormat::Auto, |format| format.value) {
-            BodyFormat::Auto => Formats::Accept,
-            BodyFormat::Problem => Formats::Always(Format::Problem),
-            BodyFormat::Json => Formats::Always(Format::Json),
-            BodyFormat::Text => Formats::Always(Format::Plain),
-            BodyFormat::Html => Formats::Always(Format::Html),
-        },
-        body: own
-            .body
-            .as_ref()
-            .or(general.body.as_ref())
-            .and_then(|body| Template::parse(body.as_str()).ok()),
-        headers: headers.into_iter().collect(),
-        docs_url: own
-            .docs_url
-            .as_ref()
-            .or(general.docs_url.as_ref())
-            .map(|url| url.as_str().to_owned()),
     }
 }

@@ -3,8 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::MINUTE;
+use crate::config::document::NodeId;
 use crate::config::located::{List, Located, Table};
-use crate::config::value::{FieldName, FieldValue, Text, WebUrl, Whole};
+use crate::config::value::{Duration, FieldName, FieldValue, Text, WebUrl, Whole};
 
 /// `responses`: what clients are told.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -46,12 +48,13 @@ pub enum HeaderStyle {
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OnLimit {
-    /// What happens: `reject` answers with an error.
+    /// What happens to a request beyond the quota; `reject` unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action: Option<Located<Action>>,
-    /// The status code, 400 to 599; 429 unless given.
+    /// The status code: 400 to 599, and 429 unless given; for `decoy` 200 to 399, and 200 unless
+    /// given.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub status: Option<Located<Whole<400, 599>>>,
+    pub status: Option<Located<Whole<200, 599>>>,
     /// The form of the body: `auto` (the default) goes by `Accept`; `problem` is RFC 9457, `json`
     /// the same under `application/json`, and `text` and `html` are what they say.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,15 +68,83 @@ pub struct OnLimit {
     /// A page about the limits, for the body and a `Link` field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub docs_url: Option<Located<WebUrl>>,
+    /// How long a request is held before it is refused, `1ms` to `5m`; `10s` unless given. For
+    /// `tarpit` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Located<Held>>,
+    /// Requests that are held at a time, 1 to 1000000, 1000 unless given; further ones are refused at
+    /// once. For `tarpit` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_held: Option<Located<Whole<1, 1_000_000>>>,
 }
 
-/// What happens to a refused request.
+impl OnLimit {
+    /// What happens, where `general` is said of all.
+    pub(in crate::config) fn action_beside(&self, general: &Self) -> Action {
+        let action = self.action.as_ref().or(general.action.as_ref());
+        action.map_or(Action::Reject, |action| action.value)
+    }
+
+    /// What is said that does not suit every action: its key, its place, and the actions that it suits.
+    pub(in crate::config) fn settings(
+        &self,
+    ) -> impl Iterator<Item = (&'static str, NodeId, &'static [Action])> {
+        const TELLING: &[Action] = &[Action::Reject, Action::Tarpit];
+        const ANSWERING: &[Action] = &[Action::Reject, Action::Decoy, Action::Tarpit];
+        const HOLDING: &[Action] = &[Action::Tarpit];
+        fn node<T>(setting: &Option<Located<T>>) -> Option<NodeId> {
+            setting.as_ref().map(|setting| setting.node)
+        }
+        let headers = (!self.headers.is_empty()).then_some(self.headers.node);
+        let settings = [
+            ("status", node(&self.status), ANSWERING),
+            ("format", node(&self.format), ANSWERING),
+            ("body", node(&self.body), ANSWERING),
+            ("headers", headers, ANSWERING),
+            ("docs_url", node(&self.docs_url), TELLING),
+            ("delay", node(&self.delay), HOLDING),
+            ("max_held", node(&self.max_held), HOLDING),
+        ];
+        let said = |(key, node, actions): (_, Option<_>, _)| Some((key, node?, actions));
+        settings.into_iter().filter_map(said)
+    }
+
+    /// Whether what is said in `general` holds here too: a decoy must not look like a refusal, nor a
+    /// refusal like a decoy.
+    pub(in crate::config) fn inherits(&self, general: &Self) -> bool {
+        let is_decoy = |action| action == Action::Decoy;
+        is_decoy(self.action_beside(general)) == is_decoy(general.action_beside(&Self::default()))
+    }
+}
+
+/// How long a request is held.
+pub type Held = Duration<1, { 5 * MINUTE }>;
+
+/// What happens to a request beyond the quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
     /// It is answered with an error.
     #[default]
     Reject,
+    /// It is answered with what looks like success, and never reaches the upstream.
+    Decoy,
+    /// It is answered with an error, after a while.
+    Tarpit,
+    /// It is not answered: the connection is closed, the stream of HTTP/2 reset.
+    Drop,
+}
+
+impl Action {
+    /// As it is written.
+    pub(in crate::config) fn as_str(self) -> &'static str {
+        match self {
+            Self::Reject => "reject",
+            Self::Decoy => "decoy",
+            Self::Tarpit => "tarpit",
+            Self::Drop => "drop",
+        }
+    }
 }
 
 /// The form of a refusal's body.

@@ -4,7 +4,7 @@ use super::{is_framing, report_repeated};
 use crate::config::diagnostic::Code;
 use crate::config::finding::{Finding, Findings};
 use crate::config::nearest;
-use crate::config::schema::{BodyFormat, Config, HeaderStyle, OnLimit};
+use crate::config::schema::{Action, BodyFormat, Config, HeaderStyle, OnLimit};
 use crate::proxy::{Template, TemplateError};
 
 /// The largest body of one's own.
@@ -55,7 +55,39 @@ pub(super) fn check_policy(own: &OnLimit, general: &OnLimit, findings: &Findings
         );
     }
     check_template(own, findings);
-    check_body(own, general, findings);
+    check_action(own, own.action_beside(general), findings);
+    match own.inherits(general) {
+        true => check_body(own, general, findings),
+        false => check_body(own, &OnLimit::default(), findings),
+    }
+}
+
+/// Settings that suit what happens.
+fn check_action(own: &OnLimit, action: Action, findings: &Findings<'_>) {
+    let (codes, such_as) = match action {
+        Action::Decoy => (
+            200..=399,
+            "a decoy has a status from 200 to 399, as a success has",
+        ),
+        _ => (400..=599, "a refusal has a status from 400 to 599"),
+    };
+    if let Some(status) = own
+        .status
+        .as_ref()
+        .filter(|code| !codes.contains(&code.get()))
+    {
+        let message = format!("{} does not fit: {such_as}", status.get());
+        let help = "leave it out, or choose another `action`";
+        findings.add(Finding::error(status.node, Code::Conflict, message).help(help));
+    }
+    for (key, node, actions) in own.settings() {
+        if !actions.contains(&action) {
+            let suited: Vec<_> = actions.iter().map(|action| action.as_str()).collect();
+            let message = format!("`{key}` says nothing to `action: {}`", action.as_str());
+            let finding = Finding::error(node, Code::NoEffect, message);
+            findings.add(finding.help(format!("it is for {}", nearest::list(&suited))));
+        }
+    }
 }
 
 fn check_template(own: &OnLimit, findings: &Findings<'_>) {

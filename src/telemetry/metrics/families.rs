@@ -36,6 +36,8 @@ families! {
         "Buckets forgotten because the table was full.";
     LIMIT_UNRECORDED: Counter "sluicegate_limit_unrecorded_total" ["policy"],
         "Requests admitted without a bucket because all places were held by refusing keys.";
+    LIMIT_HELD: Gauge "sluicegate_limit_held" ["policy"],
+        "Requests held by a tarpit.";
     CONFIG_RELOADS: Counter "sluicegate_config_reloads_total" ["result"],
         "Reloads tried.";
     CONFIG_LAST_SUCCESSFUL: Gauge "sluicegate_config_last_reload_successful" [],

@@ -3,9 +3,9 @@
 use std::sync::{Arc, OnceLock};
 
 use super::families::{
-    LIMIT_BUCKETS, LIMIT_DECISIONS, LIMIT_EVICTIONS, LIMIT_NEAR, LIMIT_UNRECORDED,
+    LIMIT_BUCKETS, LIMIT_DECISIONS, LIMIT_EVICTIONS, LIMIT_HELD, LIMIT_NEAR, LIMIT_UNRECORDED,
 };
-use crate::telemetry::registry::{Counter, Observer, Registry};
+use crate::telemetry::registry::{Counter, Gauge, Observer, Registry};
 
 /// What a policy did with a request, as the `decision` label says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +92,27 @@ pub struct TableFigures {
     pub evictions: u64,
     /// Requests admitted unrecorded so far.
     pub unrecorded: u64,
+}
+
+/// The requests that a policy holds. Clones, and handles of the same name, count together.
+#[derive(Clone, Debug)]
+pub struct HeldMetrics(Gauge);
+
+impl HeldMetrics {
+    /// Makes the handle of the policy with this name.
+    pub fn new(registry: &Registry, policy: &str) -> Self {
+        Self(registry.gauge(&LIMIT_HELD, &[policy]))
+    }
+
+    /// Counts one more, unless there are `most`; whether it did.
+    pub fn enter_below(&self, most: u32) -> bool {
+        self.0.increment_below(i64::from(most))
+    }
+
+    /// Counts one less.
+    pub fn leave(&self) {
+        self.0.add(-1);
+    }
 }
 
 /// One policy's figures over all routes.

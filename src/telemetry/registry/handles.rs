@@ -45,6 +45,12 @@ impl Gauge {
         self.0.fetch_add(n, Relaxed);
     }
 
+    /// Adds one if the number is below `most`; whether it did.
+    pub fn increment_below(&self, most: i64) -> bool {
+        let more = |number| (number < most).then_some(number + 1);
+        self.0.fetch_update(Relaxed, Relaxed, more).is_ok()
+    }
+
     /// Returns the number.
     pub fn get(&self) -> i64 {
         self.0.load(Relaxed)

@@ -1,0 +1,77 @@
+//! What becomes of requests beyond their quota: a policy's own `on_limit`, and what all say where it says nothing.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use http::StatusCode;
+
+use crate::config::schema::{Action, BodyFormat, OnLimit};
+use crate::proxy::{ActionSpec, Format, Formats, RejectSpec, TarpitSpec, Template};
+
+const TARPIT_DELAY: Duration = Duration::from_secs(10);
+const TARPIT_MAX_HELD: u32 = 1_000;
+
+/// What happens where a policy has these settings.
+pub(super) fn action(own: &OnLimit, general: &OnLimit) -> ActionSpec {
+    let delay = own.delay.as_ref().or(general.delay.as_ref());
+    let max_held = own.max_held.as_ref().or(general.max_held.as_ref());
+    match own.action_beside(general) {
+        Action::Reject => ActionSpec::Reject,
+        Action::Decoy => ActionSpec::Decoy,
+        Action::Tarpit => ActionSpec::Tarpit(TarpitSpec {
+            delay: delay.map_or(TARPIT_DELAY, |delay| delay.get()),
+            max_held: max_held.map_or(TARPIT_MAX_HELD, |held| held.get()),
+        }),
+        Action::Drop => ActionSpec::Drop,
+    }
+}
+
+/// What the policy says of its refusals, and what all say where it says nothing.
+pub(super) fn reject(own: &OnLimit, general: &OnLimit) -> RejectSpec {
+    let action = own.action_beside(general);
+    let nothing = OnLimit::default();
+    let general = match own.inherits(general) {
+        true => general,
+        false => &nothing,
+    };
+    let format = own.format.as_ref().or(general.format.as_ref());
+    let headers = general.headers.iter().chain(own.headers.iter());
+    let headers: HashMap<_, _> = headers
+        .map(|(name, value)| (name.get().clone(), value.get().clone()))
+        .collect();
+    let status = own
+        .status
+        .as_ref()
+        .or(general.status.as_ref())
+        .map(|status| status.get() as u16);
+    RejectSpec {
+        status: status
+            .and_then(|status| StatusCode::from_u16(status).ok())
+            .unwrap_or(match action {
+                Action::Decoy => StatusCode::OK,
+                _ => StatusCode::TOO_MANY_REQUESTS,
+            }),
+        formats: match format.map_or(BodyFormat::Auto, |format| format.value) {
+            // A decoy says what it says, to everybody.
+            BodyFormat::Auto if action == Action::Decoy => Formats::Always(Format::Plain),
+            BodyFormat::Auto => Formats::Accept,
+            BodyFormat::Problem => Formats::Always(Format::Problem),
+            BodyFormat::Json => Formats::Always(Format::Json),
+            BodyFormat::Text => Formats::Always(Format::Plain),
+            BodyFormat::Html => Formats::Always(Format::Html),
+        },
+        body: own
+            .body
+            .as_ref()
+            .or(general.body.as_ref())
+            .map(|body| body.as_str())
+            .or((action == Action::Decoy).then_some(""))
+            .and_then(|body| Template::parse(body).ok()),
+        headers: headers.into_iter().collect(),
+        docs_url: own
+            .docs_url
+            .as_ref()
+            .or(general.docs_url.as_ref())
+            .map(|url| url.as_str().to_owned()),
+    }
+}
