@@ -20,6 +20,7 @@ pub mod rehearsal;
 mod rejection;
 mod respond;
 pub mod snapshot;
+mod tag;
 mod target;
 mod template;
 

@@ -3,9 +3,10 @@
 
 mod support;
 
+use std::fs;
 use std::time::Duration;
 
-use support::client::{Connection, Response, curl, get};
+use support::client::{Connection, Response, curl, get, run};
 use support::frames::{
     CANCEL, END_STREAM, HEADERS, Http2, RST_STREAM, field, frame, get_block, request,
 };
@@ -333,4 +334,92 @@ routes: [{ upstream: echo, limits: [few] }]
         .parse()
         .expect("seconds");
     assert!((1..=7).contains(&seconds), "{seconds}");
+}
+
+#[test]
+fn a_tagged_request_is_forwarded_with_a_field_that_nobody_else_can_write() {
+    let gateway = Gateway::start(
+        "policies:
+  soft: { quota: 1/1h, on_limit: { action: tag } }
+  softer: { quota: 2/1h, on_limit: { action: tag } }
+  hard: { quota: 4/1h }
+routes: [{ name: all, upstream: echo, limits: [soft, softer, hard] }]
+",
+    );
+    let ask = || {
+        let request =
+            "GET / HTTP/1.1\r\nHost: a\r\nX-Over-Limit: forged\r\nConnection: x-over-limit\r\n\r\n";
+        Connection::open(gateway.address()).exchange(request)
+    };
+    let tags = |answer: &Response| -> Vec<String> {
+        let text = answer.text();
+        let tags = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("x-over-limit: "));
+        tags.map(str::to_owned).collect()
+    };
+    for expected in [&[][..], &["soft"], &["soft", "softer"], &["soft", "softer"]] {
+        let answer = ask();
+        assert_eq!(answer.status, 200);
+        assert_eq!(tags(&answer), expected);
+        let told = answer.expect_header("ratelimit-policy");
+        assert_eq!(told, "\"hard\";q=4;w=3600");
+    }
+    assert_eq!(ask().status, 429);
+    for (policy, decision, count) in [
+        ("soft", "tagged", 3.0),
+        ("soft", "allowed", 1.0),
+        ("softer", "tagged", 2.0),
+        ("hard", "limited", 1.0),
+    ] {
+        let series = format!(
+            "sluicegate_limit_decisions_total{{policy=\"{policy}\",route=\"all\",decision=\"{decision}\"}}"
+        );
+        assert_eq!(gateway.metric(&series), Some(count), "{series}");
+    }
+}
+
+#[test]
+fn explain_says_what_becomes_of_a_request() {
+    for (action, said) in [
+        ("reject", "refused by spam"),
+        ("decoy", "answered with a decoy by spam"),
+        ("tarpit", "held, then refused by spam"),
+        ("drop", "dropped by spam"),
+        ("tag", "admitted, and forwarded to echo"),
+    ] {
+        let gateway = refusing(&format!("{{ action: {action} }}"));
+        let config = gateway.config_path();
+        let config = config.to_str().expect("a path of ours");
+        let output = run(
+            env!("CARGO_BIN_EXE_sluicegate"),
+            &["explain", "GET", "http://a/", "--config", config],
+        );
+        let said = format!("answer    {said}\n");
+        assert!(output.stdout.ends_with(&said), "{output}");
+        let is_tagged = output.stdout.contains("\ntag       spam\n");
+        assert_eq!(is_tagged, action == "tag", "{output}");
+    }
+}
+
+#[test]
+fn replay_counts_what_would_be_tagged() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let write = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        fs::write(&path, text).expect("the directory is writable");
+        path.to_str().expect("a path of ours").to_owned()
+    };
+    let config = write(
+        "a.yaml",
+        "policies: { soft: { quota: 1/1h, on_limit: { action: tag } } }
+routes: [{ upstream: echo, limits: [soft] }]
+",
+    );
+    let line = "192.0.2.1 - - [10/Oct/2025:13:55:36 +0000] \"GET / HTTP/1.1\" 200 1 \"-\" \"-\"\n";
+    let log = write("access.log", &line.repeat(3));
+    let binary = env!("CARGO_BIN_EXE_sluicegate");
+    let output = run(binary, &["replay", &log, "--config", &config]);
+    assert!(output.stdout.contains("  soft, 2 tagged\n"), "{output}");
+    assert!(output.stdout.contains("3 requests, 0 refused"), "{output}");
 }

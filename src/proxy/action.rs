@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use http::header::{HeaderName, HeaderValue};
+
 use crate::telemetry::metrics::HeldMetrics;
 use crate::telemetry::registry::Registry;
 
 /// What a policy does to requests beyond its quota.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ActionSpec {
     /// Answers with an error.
     Reject,
@@ -16,6 +18,8 @@ pub enum ActionSpec {
     Tarpit(TarpitSpec),
     /// Closes the connection, or resets the stream, without an answer.
     Drop,
+    /// Admits, and tells the upstream in this field.
+    Tag(HeaderName),
 }
 
 /// How requests are held before they are refused.
@@ -38,6 +42,16 @@ pub enum Action {
     Tarpit(Tarpit),
     /// As [`ActionSpec::Drop`].
     Drop,
+    /// As [`ActionSpec::Tag`].
+    Tag(Tag),
+}
+
+/// A field that tells the upstream of a policy.
+#[derive(Clone, Debug)]
+pub struct Tag {
+    pub(super) name: HeaderName,
+    /// The policy's name.
+    pub(super) value: HeaderValue,
 }
 
 /// Holds requests for a while.
@@ -65,6 +79,10 @@ impl Action {
                 held: HeldMetrics::new(registry, policy),
             }),
             ActionSpec::Drop => Self::Drop,
+            ActionSpec::Tag(name) => Self::Tag(Tag {
+                name,
+                value: HeaderValue::from_str(policy).expect("names are visible ASCII"),
+            }),
         }
     }
 
@@ -80,6 +98,15 @@ impl Action {
             Self::Decoy => "answered with a decoy",
             Self::Tarpit(_) => "held, then refused",
             Self::Drop => "dropped",
+            Self::Tag(_) => "tagged",
+        }
+    }
+
+    /// The field that it adds, where it refuses nothing.
+    pub(super) fn tag(&self) -> Option<&Tag> {
+        match self {
+            Self::Tag(tag) => Some(tag),
+            _ => None,
         }
     }
 }

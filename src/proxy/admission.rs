@@ -184,6 +184,6 @@ fn tightest(applied: &[Applied<'_>]) -> usize {
 }
 
 /// Whether at least 80 % of the quota is used.
-fn is_near(decision: &Decision) -> bool {
+pub(super) fn is_near(decision: &Decision) -> bool {
     u64::from(decision.remaining) * 5 <= u64::from(decision.capacity)
 }

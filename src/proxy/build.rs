@@ -201,8 +201,10 @@ impl Builder<'_> {
         policies: &[Arc<Policy>],
         upstreams: &[Arc<RunningUpstream>],
     ) -> Arc<Route> {
+        let (limits, tags) = self.limits(&spec.name, &spec.limits, policies);
         Arc::new(Route {
-            limits: self.limits(&spec.name, &spec.limits, policies),
+            limits,
+            tags,
             upstream: Some(Arc::clone(&upstreams[spec.upstream])),
             rewrite: spec.rewrite,
             max_body: spec.max_body,
@@ -214,8 +216,10 @@ impl Builder<'_> {
     /// What the requests meet that no route takes.
     fn unmatched(&self, limits: &[LimitSpec], policies: &[Arc<Policy>]) -> Arc<Route> {
         const NAME: &str = "";
+        let (limits, tags) = self.limits(NAME, limits, policies);
         Arc::new(Route {
-            limits: self.limits(NAME, limits, policies),
+            limits,
+            tags,
             upstream: None,
             rewrite: Default::default(),
             max_body: 0,
@@ -224,7 +228,13 @@ impl Builder<'_> {
         })
     }
 
-    fn limits(&self, route: &str, specs: &[LimitSpec], policies: &[Arc<Policy>]) -> Vec<Limit> {
+    /// The limits of a route: those that can refuse, and those that tag.
+    fn limits(
+        &self,
+        route: &str,
+        specs: &[LimitSpec],
+        policies: &[Arc<Policy>],
+    ) -> (Vec<Limit>, Vec<Limit>) {
         let limits = specs.iter().map(|spec| {
             let policy = Arc::clone(&policies[spec.policy]);
             Limit {
@@ -234,7 +244,7 @@ impl Builder<'_> {
                 policy,
             }
         });
-        limits.collect()
+        limits.partition(|limit| limit.policy.action.tag().is_none())
     }
 }
 

@@ -47,6 +47,8 @@ pub(super) struct Exchange {
     started: Timestamp,
     route: Option<Arc<Route>>,
     admission: Option<Admission>,
+    /// The places of the limits that tag it.
+    tags: Vec<usize>,
     status: Option<StatusCode>,
     sent: u64,
     /// From the request's head to the upstream's response head.
@@ -89,6 +91,7 @@ impl Exchange {
             client,
             route: None,
             admission: None,
+            tags: Vec::new(),
             status: None,
             sent: 0,
             upstream: None,
@@ -167,6 +170,16 @@ impl Exchange {
     /// Keeps what the limits said, for the header fields of whatever answer follows.
     pub(super) fn decided(&mut self, admission: Admission) {
         self.admission = Some(admission);
+    }
+
+    /// Keeps which of the route's limits that tag are exceeded.
+    pub(super) fn tagged(&mut self, exceeded: Vec<usize>) {
+        self.tags = exceeded;
+    }
+
+    /// The places of the limits that tag this request.
+    pub(super) fn tags(&self) -> &[usize] {
+        &self.tags
     }
 
     /// The answer of the limit that refuses, as it is now; `None` where none does.

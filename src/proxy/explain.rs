@@ -44,6 +44,8 @@ struct Step {
     algorithm: String,
     /// What becomes of requests that it refuses.
     action: &'static str,
+    /// Whether it refuses nothing.
+    tags: bool,
     key: Vec<Described>,
     says: Says,
 }
@@ -117,6 +119,7 @@ fn steps(snapshot: &Snapshot, route: &Route, head: &Head<'_>, now: Timestamp) ->
             limit.policy.quota
         ),
         action: limit.policy.action.name(),
+        tags: limit.policy.action.tag().is_some(),
         key: limit.descriptor.describe(head),
         says: match limit.descriptor.fingerprint(&snapshot.secret, head) {
             Key::Bucket(key) => Says::Decides(limit.policy.table.peek(key, limit.cost, now)),
@@ -124,7 +127,7 @@ fn steps(snapshot: &Snapshot, route: &Route, head: &Head<'_>, now: Timestamp) ->
             Key::Refuse => Says::RefusesKeyless,
         },
     };
-    route.limits.iter().map(step).collect()
+    route.all_limits().map(step).collect()
 }
 
 impl fmt::Display for Explanation {
@@ -155,7 +158,14 @@ impl fmt::Display for Course {
         for step in &self.limits {
             step.write(self.now, f)?;
         }
-        let refused = |step: &&Step| step.refuses();
+        let refused = |step: &&Step| step.refuses() && !step.tags;
+        for step in self
+            .limits
+            .iter()
+            .filter(|step| step.refuses() && step.tags)
+        {
+            writeln!(f, "tag       {}", step.policy)?;
+        }
         match (self.limits.iter().find(refused), &self.upstream) {
             (Some(step), _) => writeln!(f, "answer    {} by {}", step.action, step.policy),
             (None, Some(upstream)) => {

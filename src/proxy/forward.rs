@@ -10,6 +10,7 @@ use super::echo::echo;
 use super::error::Error;
 use super::exchange::Exchange;
 use super::snapshot::{Rewrite, Route};
+use super::tag;
 use crate::http_ext::body::RequestBody;
 use crate::http_ext::{forwarded, hop_by_hop};
 use crate::upstream::{RunningTarget, UpstreamBody};
@@ -31,7 +32,7 @@ pub(super) async fn forward(
     if request.body().size_hint().lower() > route.max_body {
         return Err(Error::TooLarge);
     }
-    rewrite_headers(request, exchange, &route.rewrite);
+    rewrite_headers(request, exchange, route);
     *request.uri_mut() = origin_form(request.uri(), path, &route.rewrite)?;
     let quiet = exchange.snapshot().body_timeout;
     request.body_mut().bound(route.max_body, quiet);
@@ -88,7 +89,8 @@ fn without_first(count: usize, path: &str) -> &str {
 
 /// The fields that the upstream is sent. The client's for this hop go before ours are added, so that
 /// nobody removes ours by naming them in Connection.
-fn rewrite_headers(request: &mut Request<RequestBody>, exchange: &Exchange, rewrite: &Rewrite) {
+fn rewrite_headers(request: &mut Request<RequestBody>, exchange: &Exchange, route: &Route) {
+    let rewrite = &route.rewrite;
     let version = request.version();
     let host = request
         .uri()
@@ -110,6 +112,9 @@ fn rewrite_headers(request: &mut Request<RequestBody>, exchange: &Exchange, rewr
         .forwarding
         .write(exchange.trust(), headers);
     forwarded::via(headers, version);
+    if !route.tags.is_empty() {
+        tag::write(route, exchange.tags(), headers);
+    }
     for name in &rewrite.remove_headers {
         headers.remove(name);
     }

@@ -19,7 +19,7 @@ use super::error::Error;
 use super::exchange::Exchange;
 use super::snapshot::{Route, Snapshot};
 use super::target::Target;
-use super::{discard, forward};
+use super::{discard, forward, tag};
 use crate::clock::Clock;
 use crate::http_ext::body::RequestBody;
 use crate::http_ext::connection::Connection;
@@ -160,6 +160,12 @@ fn decide(exchange: &mut Exchange, request: &mut Request<RequestBody>) -> Result
     let refusal = refuse(&admission, &route, exchange, &head);
     exchange.decided(admission);
     match refusal {
+        None if !route.tags.is_empty() => {
+            let secret = &exchange.snapshot().secret;
+            let exceeded = tag::exceeded(&route, secret, &head, exchange.started());
+            exchange.tagged(exceeded);
+            Ok(Course::Forward(route, target.into_rewritten()))
+        }
         None => Ok(Course::Forward(route, target.into_rewritten())),
         Some(course) => {
             discard::discard(request);
@@ -178,7 +184,7 @@ fn refuse(
     let held = match &admission.refusing(route)?.policy.action {
         Action::Drop => return Some(Course::Drop),
         Action::Tarpit(tarpit) => tarpit.hold(),
-        Action::Reject | Action::Decoy => None,
+        Action::Reject | Action::Decoy | Action::Tag(_) => None,
     };
     match held {
         Some(held) => Some(Course::Hold(held)),

@@ -8,6 +8,7 @@ use http::Request;
 use super::admission::{self, Admission};
 use super::error::Error;
 use super::snapshot::{Limit, Route, Snapshot};
+use super::tag;
 use super::target::Target;
 use crate::clock::Timestamp;
 use crate::limiter::Decision;
@@ -42,6 +43,9 @@ pub fn rehearse<T>(
     let place = snapshot.router.find(&head);
     let route = snapshot.route(place);
     let admission = admission::admit(route, &snapshot.secret, &head, now);
+    if !admission.is_refused() {
+        tag::exceeded(route, &snapshot.secret, &head, now);
+    }
     Ok(to(Rehearsal {
         place,
         head,

@@ -145,6 +145,8 @@ pub struct Route {
     pub name: Arc<str>,
     /// The limits, top-level ones first.
     pub limits: Vec<Limit>,
+    /// Of its limits those that refuse nothing, but tag.
+    pub tags: Vec<Limit>,
     /// Where its requests go; `None` for those that no route takes.
     pub upstream: Option<Arc<RunningUpstream>>,
     /// What is changed in a request before it is forwarded.
@@ -153,6 +155,13 @@ pub struct Route {
     pub max_body: u64,
     /// Its counters.
     pub metrics: RouteMetrics,
+}
+
+impl Route {
+    /// Its limits, and after them those that tag.
+    pub fn all_limits(&self) -> impl Iterator<Item = &Limit> {
+        self.limits.iter().chain(&self.tags)
+    }
 }
 
 /// A policy, as a route meets it.

@@ -78,6 +78,13 @@ struct LimitReport {
     admitted: u64,
     refused: u64,
     delayed: u64,
+    /// Admitted beyond the quota, and told to the upstream.
+    #[serde(skip_serializing_if = "is_none")]
+    tagged: u64,
+}
+
+fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 #[derive(Debug, Serialize)]
@@ -157,7 +164,7 @@ impl RouteReport {
             route: place.map(|_| Arc::clone(&route.name)),
             requests: counts.requests(),
             refused: counts.refused,
-            limits: route.limits.iter().map(LimitReport::new).collect(),
+            limits: route.all_limits().map(LimitReport::new).collect(),
         }
     }
 }
@@ -169,6 +176,7 @@ impl LimitReport {
             admitted: limit.metrics.count(LimitDecision::Allowed),
             refused: limit.metrics.count(LimitDecision::Limited),
             delayed: limit.metrics.count(LimitDecision::Delayed),
+            tagged: limit.metrics.count(LimitDecision::Tagged),
         }
     }
 }

@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{HeaderName, StatusCode};
 
 use crate::config::schema::{Action, BodyFormat, OnLimit};
 use crate::proxy::{ActionSpec, Format, Formats, RejectSpec, TarpitSpec, Template};
 
+const TAG_HEADER: HeaderName = HeaderName::from_static("x-over-limit");
 const TARPIT_DELAY: Duration = Duration::from_secs(10);
 const TARPIT_MAX_HELD: u32 = 1_000;
 
@@ -23,6 +24,10 @@ pub(super) fn action(own: &OnLimit, general: &OnLimit) -> ActionSpec {
             max_held: max_held.map_or(TARPIT_MAX_HELD, |held| held.get()),
         }),
         Action::Drop => ActionSpec::Drop,
+        Action::Tag => {
+            let name = own.tag_header.as_ref().or(general.tag_header.as_ref());
+            ActionSpec::Tag(name.map_or(TAG_HEADER, |name| name.get().clone()))
+        }
     }
 }
 

@@ -76,6 +76,10 @@ pub struct OnLimit {
     /// once. For `tarpit` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_held: Option<Located<Whole<1, 1_000_000>>>,
+    /// The field that tells the upstream which policies a request exceeds; `x-over-limit` unless given.
+    /// For `tag` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tag_header: Option<Located<FieldName>>,
 }
 
 impl OnLimit {
@@ -92,6 +96,7 @@ impl OnLimit {
         const TELLING: &[Action] = &[Action::Reject, Action::Tarpit];
         const ANSWERING: &[Action] = &[Action::Reject, Action::Decoy, Action::Tarpit];
         const HOLDING: &[Action] = &[Action::Tarpit];
+        const TAGGING: &[Action] = &[Action::Tag];
         fn node<T>(setting: &Option<Located<T>>) -> Option<NodeId> {
             setting.as_ref().map(|setting| setting.node)
         }
@@ -104,6 +109,7 @@ impl OnLimit {
             ("docs_url", node(&self.docs_url), TELLING),
             ("delay", node(&self.delay), HOLDING),
             ("max_held", node(&self.max_held), HOLDING),
+            ("tag_header", node(&self.tag_header), TAGGING),
         ];
         let said = |(key, node, actions): (_, Option<_>, _)| Some((key, node?, actions));
         settings.into_iter().filter_map(said)
@@ -133,6 +139,8 @@ pub enum Action {
     Tarpit,
     /// It is not answered: the connection is closed, the stream of HTTP/2 reset.
     Drop,
+    /// It is forwarded, with a header field that says so.
+    Tag,
 }
 
 impl Action {
@@ -143,6 +151,7 @@ impl Action {
             Self::Decoy => "decoy",
             Self::Tarpit => "tarpit",
             Self::Drop => "drop",
+            Self::Tag => "tag",
         }
     }
 }

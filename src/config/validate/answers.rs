@@ -54,6 +54,15 @@ pub(super) fn check_policy(own: &OnLimit, general: &OnLimit, findings: &Findings
                 .help("link to a page instead, with `docs_url`"),
         );
     }
+    if let Some(name) = own
+        .tag_header
+        .as_ref()
+        .filter(|name| is_framing(name.get()))
+    {
+        let message = format!("`{}` is written by the proxy", name.value);
+        let finding = Finding::error(name.node, Code::Conflict, message);
+        findings.add(finding.help("choose another name, as in `x-over-limit`"));
+    }
     check_template(own, findings);
     check_action(own, own.action_beside(general), findings);
     match own.inherits(general) {
@@ -65,6 +74,7 @@ pub(super) fn check_policy(own: &OnLimit, general: &OnLimit, findings: &Findings
 /// Settings that suit what happens.
 fn check_action(own: &OnLimit, action: Action, findings: &Findings<'_>) {
     let (codes, such_as) = match action {
+        Action::Drop | Action::Tag => (200..=599, "any will do"),
         Action::Decoy => (
             200..=399,
             "a decoy has a status from 200 to 399, as a success has",

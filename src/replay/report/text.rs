@@ -70,7 +70,11 @@ impl Display for RouteReport {
         for limit in &self.limits {
             let (admitted, refused, delayed) = (limit.admitted, limit.refused, limit.delayed);
             let policy = &limit.policy;
-            writeln!(f, "{admitted:>12}{refused:>12}{delayed:>12}  {policy}")?;
+            write!(f, "{admitted:>12}{refused:>12}{delayed:>12}  {policy}")?;
+            match limit.tagged {
+                0 => writeln!(f)?,
+                tagged => writeln!(f, ", {tagged} tagged")?,
+            }
         }
         Ok(())
     }

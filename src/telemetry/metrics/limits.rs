@@ -18,6 +18,8 @@ pub enum LimitDecision {
     Delayed,
     /// Would have been refused, but the policy only watches.
     Shadowed,
+    /// Admitted beyond the quota, and told to the upstream.
+    Tagged,
     /// Not charged: the key is exempt.
     Exempt,
     /// The store could not decide.
@@ -25,11 +27,12 @@ pub enum LimitDecision {
 }
 
 impl LimitDecision {
-    pub(super) const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 7] = [
         Self::Allowed,
         Self::Limited,
         Self::Delayed,
         Self::Shadowed,
+        Self::Tagged,
         Self::Exempt,
         Self::Error,
     ];
@@ -41,6 +44,7 @@ impl LimitDecision {
             Self::Limited => "limited",
             Self::Delayed => "delayed",
             Self::Shadowed => "shadowed",
+            Self::Tagged => "tagged",
             Self::Exempt => "exempt",
             Self::Error => "error",
         }

@@ -1,0 +1,67 @@
+//! Limits that refuse nothing: a request beyond their quota is forwarded with a header field that says so.
+//!
+//! They are asked after all others have admitted the request, each for itself: what one says keeps no other
+//! from being charged.
+
+use http::header::HeaderMap;
+
+use super::admission::is_near;
+use super::snapshot::{Limit, Route};
+use crate::clock::Timestamp;
+use crate::limiter::Secret;
+use crate::rules::{Head, Key};
+use crate::store::{Charge, charge_all};
+use crate::telemetry::metrics::LimitDecision;
+
+/// Charges the request to the limits of its route that tag; the places, among them, of those that it exceeds.
+pub(super) fn exceeded(
+    route: &Route,
+    secret: &Secret,
+    head: &Head<'_>,
+    now: Timestamp,
+) -> Vec<usize> {
+    let exceeds = |(_, limit): &(usize, &Limit)| {
+        let decision = decide(limit, secret, head, now);
+        limit.metrics.record(decision);
+        decision == LimitDecision::Tagged
+    };
+    let limits = route.tags.iter().enumerate();
+    limits.filter(exceeds).map(|(place, _)| place).collect()
+}
+
+fn decide(limit: &Limit, secret: &Secret, head: &Head<'_>, now: Timestamp) -> LimitDecision {
+    let key = match limit.descriptor.fingerprint(secret, head) {
+        Key::Bucket(key) => key,
+        Key::Skip => return LimitDecision::Exempt,
+        Key::Refuse => return LimitDecision::Tagged,
+    };
+    let charge = Charge {
+        table: &limit.policy.table,
+        key,
+        cost: limit.cost,
+    };
+    let verdict = charge_all(&[charge], now);
+    if !verdict.is_admitted() {
+        return LimitDecision::Tagged;
+    }
+    if verdict.decision().is_some_and(is_near) {
+        limit.policy.metrics.near();
+    }
+    LimitDecision::Allowed
+}
+
+/// Tells the upstream which limits the request exceeds. What a client wrote in such a field goes: an upstream
+/// believes it.
+pub(super) fn write(route: &Route, exceeded: &[usize], headers: &mut HeaderMap) {
+    for tag in route
+        .tags
+        .iter()
+        .filter_map(|limit| limit.policy.action.tag())
+    {
+        headers.remove(&tag.name);
+    }
+    let exceeded = exceeded.iter().map(|&place| &route.tags[place]);
+    for tag in exceeded.filter_map(|limit| limit.policy.action.tag()) {
+        headers.append(&tag.name, tag.value.clone());
+    }
+}
