@@ -2,7 +2,7 @@
 //! from the text alone, because it stands in another file, is found wrong here.
 
 mod algorithms;
-mod answers;
+pub(super) mod answers;
 mod policies;
 mod routes;
 mod server;
@@ -14,11 +14,10 @@ use std::time::Duration;
 
 use super::finding::Finding;
 use super::load::Loaded;
-use super::schema::{AccessLogFormat, ClientIpHeader, HeaderStyle};
+use super::schema::{AccessLogFormat, ClientIpHeader};
 use super::value::LogPath;
 use super::{Report, schema};
 use crate::http_ext::client_ip::{ClientIp, Header};
-use crate::proxy::limit_headers::Style;
 use crate::proxy::snapshot;
 use crate::server::Spec as ServerSpec;
 use crate::telemetry::access_log::{AccessLogSpec, Format, Target};
@@ -152,12 +151,8 @@ impl<'a> Compiler<'a> {
             unmatched,
             client_ip: client_ip(&config.client_ip),
             body_timeout: config.client.timeouts.body.get(),
-            styles: config
-                .responses
-                .headers
-                .iter()
-                .map(|style| style_of(**style))
-                .collect(),
+            styles: answers::styles(&config.responses),
+            preflight: answers::preflight(&config.responses.cors),
             max_size: config.store.memory.max_size.bytes(),
         }
     }
@@ -170,15 +165,6 @@ fn client_ip(spec: &schema::ClientIp) -> ClientIp {
         ClientIpHeader::Forwarded => Header::Forwarded,
     };
     ClientIp::new(trusted, header)
-}
-
-fn style_of(style: HeaderStyle) -> Style {
-    match style {
-        HeaderStyle::Ietf => Style::Ietf,
-        HeaderStyle::XRatelimit => Style::XRateLimit,
-        HeaderStyle::Github => Style::GitHub,
-        HeaderStyle::Openai => Style::OpenAi,
-    }
 }
 
 #[cfg(test)]

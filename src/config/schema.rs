@@ -25,7 +25,9 @@ pub use policy::{
     AlgorithmName, DayOfMonth, Key, Limit, MaxKeys, OldestWindow, OnFull, Policy, Precision,
     WindowStart,
 };
-pub use responses::{Action, BodyFormat, HeaderStyle, Held, OnLimit, Responses};
+pub use responses::{
+    Action, BodyFormat, Cors, HeaderFields, HeaderStyle, Held, OnLimit, Responses,
+};
 pub use route::{Match, RequestChanges, Route, TrailingSlash};
 pub use store::{MemoryStore, Store, StoreSize};
 pub use upstream::{Balance, Endpoint, Upstream, UpstreamTimeouts, UpstreamTls, Weight};

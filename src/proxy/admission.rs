@@ -5,7 +5,7 @@ use http::header::HeaderMap;
 use smallvec::SmallVec;
 
 use super::body::ResponseBody;
-use super::limit_headers::{self, Applied, Style};
+use super::limit_headers::{self, Applied, Styles};
 use super::rejection::Refused;
 use super::snapshot::{Limit, Route};
 use crate::clock::Timestamp;
@@ -30,7 +30,7 @@ pub(super) fn admit(route: &Route, secret: &Secret, head: &Head<'_>, now: Timest
     let mut applied = SmallVec::new();
     let mut charges = SmallVec::<[Charge<'_>; 4]>::new();
     let mut keyless = None;
-    for (place, limit) in (0_u16..).zip(&route.limits) {
+    for (place, limit) in (0_u16..).zip(route.limits_of(head)) {
         match limit.descriptor.fingerprint(secret, head) {
             Key::Bucket(key) => {
                 applied.push(place);
@@ -87,7 +87,7 @@ impl Admission {
     pub(super) fn refusal(
         &self,
         route: &Route,
-        styles: &[Style],
+        styles: &Styles,
         head: &Head<'_>,
     ) -> Option<Response<ResponseBody>> {
         let limit = self.refusing(route)?;
@@ -117,7 +117,7 @@ impl Admission {
     }
 
     /// Tells the client where it stands with the limits that it may know of.
-    pub(super) fn write_headers(&self, route: &Route, styles: &[Style], headers: &mut HeaderMap) {
+    pub(super) fn write_headers(&self, route: &Route, styles: &Styles, headers: &mut HeaderMap) {
         let applied: SmallVec<[Applied<'_>; 4]> = self
             .decisions(route)
             .filter(|(limit, _)| limit.policy.action.is_told())

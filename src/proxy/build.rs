@@ -12,7 +12,8 @@ use super::complaints::Complaints;
 use super::limit_headers::Facts;
 use super::rejection::Rejection;
 use super::snapshot::{
-    Limit, LimitSpec, Policy, PolicySpec, Route, RouteSpec, RunningUpstream, Snapshot, Spec,
+    Limit, LimitSpec, Policy, PolicySpec, Preflight, Route, RouteSpec, RunningUpstream, Snapshot,
+    Spec,
 };
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::Secret;
@@ -51,6 +52,7 @@ impl Built {
         let mut builder = Builder {
             surroundings,
             previous,
+            preflight: spec.preflight,
             successions: Vec::new(),
         };
         let policies = builder.policies(spec.policies, spec.max_size);
@@ -102,6 +104,7 @@ impl Built {
 }
 
 struct Builder<'a> {
+    preflight: Preflight,
     surroundings: &'a Surroundings,
     previous: Option<&'a Snapshot>,
     successions: Vec<(Arc<Table>, Arc<Table>)>,
@@ -205,6 +208,7 @@ impl Builder<'_> {
         Arc::new(Route {
             limits,
             tags,
+            preflight: self.preflight,
             upstream: Some(Arc::clone(&upstreams[spec.upstream])),
             rewrite: spec.rewrite,
             max_body: spec.max_body,
@@ -220,6 +224,7 @@ impl Builder<'_> {
         Arc::new(Route {
             limits,
             tags,
+            preflight: self.preflight,
             upstream: None,
             rewrite: Default::default(),
             max_body: 0,

@@ -14,7 +14,7 @@ use super::admission::Admission;
 use super::body::{ResponseBody, ResponseBodyError};
 use super::error::Error;
 use super::gateway::{Client, Gateway};
-use super::limit_headers::Style;
+use super::limit_headers::Styles;
 use super::respond;
 use super::snapshot::{Route, RunningUpstream, Snapshot};
 use crate::clock::Timestamp;
@@ -131,7 +131,7 @@ impl Exchange {
     }
 
     /// The header styles of its response.
-    pub(super) fn styles(&self) -> &[Style] {
+    pub(super) fn styles(&self) -> &Styles {
         &self.snapshot.styles
     }
 

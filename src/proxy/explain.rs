@@ -127,7 +127,8 @@ fn steps(snapshot: &Snapshot, route: &Route, head: &Head<'_>, now: Timestamp) ->
             Key::Refuse => Says::RefusesKeyless,
         },
     };
-    route.all_limits().map(step).collect()
+    let met = route.limits_of(head).iter().chain(route.tags_of(head));
+    met.map(step).collect()
 }
 
 impl fmt::Display for Explanation {

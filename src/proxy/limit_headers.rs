@@ -1,38 +1,22 @@
 //! The header fields that tell a client where it stands: the IETF draft's and the older styles, on
-//! admitted and on refused responses alike. A new style is a variant here and a function below.
+//! admitted and on refused responses alike. A new style is a variant of
+//! [`Style`] and a function below.
+
+mod styles;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Decision, Outcome};
 
+pub use styles::{Exposure, Fields, Style, Styles};
+
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
-const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
-const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
-const X_USED: HeaderName = HeaderName::from_static("x-ratelimit-used");
-const X_RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-resource");
-const LIMIT_REQUESTS: HeaderName = HeaderName::from_static("x-ratelimit-limit-requests");
-const REMAINING_REQUESTS: HeaderName = HeaderName::from_static("x-ratelimit-remaining-requests");
-const RESET_REQUESTS: HeaderName = HeaderName::from_static("x-ratelimit-reset-requests");
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 
 /// Room for what is said of most policies, in bytes.
 const ITEM: usize = 48;
-
-/// A family of header fields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Style {
-    /// `RateLimit-Policy` and `RateLimit`: draft-ietf-httpapi-ratelimit-headers, -08 to -11.
-    Ietf,
-    /// `X-RateLimit-Limit`, `-Remaining`, `-Reset` in seconds from now.
-    XRateLimit,
-    /// The same with `-Used` and `-Resource`, and `-Reset` in seconds since the epoch.
-    GitHub,
-    /// `x-ratelimit-limit-requests` and its kin, with durations such as `6m0s`, and `retry-after-ms`.
-    OpenAi,
-}
 
 /// What a policy's name and quota look like in header fields, written once.
 #[derive(Clone, Debug)]
@@ -41,6 +25,8 @@ pub struct Facts {
     limit: HeaderValue,
     /// `"name";q=100;w=60`
     policy_item: HeaderValue,
+    /// `100;w=60`, as in draft -07.
+    quota_item: HeaderValue,
     /// `"name";r=`
     state_prefix: Box<str>,
     quota: u32,
@@ -61,6 +47,7 @@ impl Facts {
             name: visible(name.as_bytes()),
             limit: HeaderValue::from(limit),
             policy_item: visible(format!("\"{name}\";q={limit};w={window_seconds}").as_bytes()),
+            quota_item: visible(format!("{limit};w={window_seconds}").as_bytes()),
             state_prefix: format!("\"{name}\";r=").into(),
             quota: limit,
         }
@@ -70,7 +57,7 @@ impl Facts {
 /// Adds the fields of every style in `styles`. `deciding` is the place of the deciding policy in
 /// `applied`: the older styles speak of that one alone.
 pub(super) fn write(
-    styles: &[Style],
+    styles: &Styles,
     applied: &[Applied<'_>],
     deciding: usize,
     now: Timestamp,
@@ -79,28 +66,30 @@ pub(super) fn write(
     let Some(decider) = applied.get(deciding) else {
         return;
     };
-    for style in styles {
-        match style {
+    for fields in &styles.all {
+        match fields.style {
             Style::Ietf => ietf(applied, now, headers),
-            Style::XRateLimit => {
-                plain(decider, headers);
-                headers.insert(X_RESET, HeaderValue::from(reset(decider, now)));
+            Style::Draft7 => draft7(decider, now, headers),
+            Style::Draft6 | Style::XRateLimit => {
+                plain(fields, decider, headers);
+                headers.insert(&fields.reset, HeaderValue::from(reset(decider, now)));
             }
-            Style::GitHub => github(decider, now, headers),
-            Style::OpenAi => openai(decider, now, headers),
+            Style::GitHub => github(fields, decider, now, headers),
+            Style::OpenAi => openai(fields, decider, now, headers),
         }
     }
+    styles.expose(headers);
 }
 
 /// Adds Retry-After (RFC 9110 section 10.2.3): whole seconds, rounded up, at least 1.
 pub(super) fn write_retry_after(
-    styles: &[Style],
+    styles: &Styles,
     retry_at: Timestamp,
     now: Timestamp,
     headers: &mut HeaderMap,
 ) {
     headers.insert(RETRY_AFTER, HeaderValue::from(retry_after(retry_at, now)));
-    if styles.contains(&Style::OpenAi) {
+    if styles.contains(Style::OpenAi) {
         let milliseconds = micros(retry_at, now).div_ceil(1_000);
         headers.insert(RETRY_AFTER_MS, HeaderValue::from(milliseconds));
     }
@@ -150,34 +139,42 @@ fn visible(text: &[u8]) -> HeaderValue {
     HeaderValue::from_bytes(text).expect(VISIBLE)
 }
 
-fn plain(decider: &Applied<'_>, headers: &mut HeaderMap) {
-    headers.insert(X_LIMIT, decider.facts.limit.clone());
-    headers.insert(X_REMAINING, HeaderValue::from(decider.decision.remaining));
+/// `limit=100, remaining=50, reset=30`
+fn draft7(decider: &Applied<'_>, now: Timestamp, headers: &mut HeaderMap) {
+    let (limit, remaining) = (decider.facts.quota, decider.decision.remaining);
+    let reset = reset(decider, now);
+    let state = format!("limit={limit}, remaining={remaining}, reset={reset}");
+    headers.insert(RATELIMIT_POLICY, decider.facts.quota_item.clone());
+    headers.insert(RATELIMIT, visible(state.as_bytes()));
 }
 
-fn github(decider: &Applied<'_>, now: Timestamp, headers: &mut HeaderMap) {
-    plain(decider, headers);
+fn plain(fields: &Fields, decider: &Applied<'_>, headers: &mut HeaderMap) {
+    headers.insert(&fields.limit, decider.facts.limit.clone());
+    headers.insert(
+        &fields.remaining,
+        HeaderValue::from(decider.decision.remaining),
+    );
+}
+
+fn github(fields: &Fields, decider: &Applied<'_>, now: Timestamp, headers: &mut HeaderMap) {
+    plain(fields, decider, headers);
     let used = decider
         .facts
         .quota
         .saturating_sub(decider.decision.remaining);
-    headers.insert(X_USED, HeaderValue::from(used));
-    headers.insert(X_RESOURCE, decider.facts.name.clone());
+    headers.insert(&fields.used, HeaderValue::from(used));
+    headers.insert(&fields.resource, decider.facts.name.clone());
     let reset = reset_at(decider.decision, now)
         .as_micros()
         .div_ceil(1_000_000);
-    headers.insert(X_RESET, HeaderValue::from(reset));
+    headers.insert(&fields.reset, HeaderValue::from(reset));
 }
 
-fn openai(decider: &Applied<'_>, now: Timestamp, headers: &mut HeaderMap) {
-    headers.insert(LIMIT_REQUESTS, decider.facts.limit.clone());
-    headers.insert(
-        REMAINING_REQUESTS,
-        HeaderValue::from(decider.decision.remaining),
-    );
+fn openai(fields: &Fields, decider: &Applied<'_>, now: Timestamp, headers: &mut HeaderMap) {
+    plain(fields, decider, headers);
     let text = short_duration(micros(reset_at(decider.decision, now), now));
     let value = HeaderValue::try_from(text).expect("digits and unit letters are visible ASCII");
-    headers.insert(RESET_REQUESTS, value);
+    headers.insert(&fields.reset, value);
 }
 
 /// When the older styles say that the wait is over: a refused client is told when it is admitted.

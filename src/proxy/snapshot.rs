@@ -4,15 +4,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{HeaderName, HeaderValue};
+use http::Method;
+use http::header::{self, HeaderName, HeaderValue};
 
 use super::action::{Action, ActionSpec};
 use super::complaints::Complaints;
-use super::limit_headers::{Facts, Style};
+use super::limit_headers::{Facts, Styles};
 use super::rejection::{RejectSpec, Rejection};
 use crate::http_ext::client_ip::ClientIp;
 use crate::limiter::{Algorithm, Secret};
-use crate::rules::{Descriptor, RouteMatch, Router};
+use crate::rules::{Descriptor, Head, RouteMatch, Router};
 use crate::store::{OnFull, Table};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{LimitMetrics, PolicyMetrics, RouteMetrics, UpstreamMetrics};
@@ -34,7 +35,9 @@ pub struct Spec {
     /// How long a client may be quiet within a request's body.
     pub body_timeout: Duration,
     /// The header styles of responses.
-    pub styles: Vec<Style>,
+    pub styles: Styles,
+    /// Whether preflight requests meet limits.
+    pub preflight: Preflight,
     /// The bytes that all buckets together may take.
     pub max_size: u64,
 }
@@ -124,7 +127,7 @@ pub struct Snapshot {
     /// How long a client may be quiet within a request's body.
     pub body_timeout: Duration,
     /// The header styles of responses.
-    pub styles: Vec<Style>,
+    pub styles: Styles,
     /// Where requests are logged, if anywhere.
     pub access_log: Option<Arc<AccessLog>>,
     /// Turns keys into fingerprints.
@@ -149,6 +152,8 @@ pub struct Route {
     pub tags: Vec<Limit>,
     /// Where its requests go; `None` for those that no route takes.
     pub upstream: Option<Arc<RunningUpstream>>,
+    /// Whether preflight requests meet its limits.
+    pub preflight: Preflight,
     /// What is changed in a request before it is forwarded.
     pub rewrite: Rewrite,
     /// The most bytes in a request's body.
@@ -157,7 +162,44 @@ pub struct Route {
     pub metrics: RouteMetrics,
 }
 
+/// What becomes of the requests by which a browser asks whether a script of another origin may ask (CORS preflight).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preflight {
+    /// They meet the limits of their route, as any other request.
+    Limited,
+    /// They meet none.
+    Exempt,
+}
+
+impl Preflight {
+    /// Whether it keeps this request from all limits. Whoever may be exempt can forge such a request.
+    fn exempts(self, head: &Head<'_>) -> bool {
+        self == Self::Exempt
+            && head.method == Method::OPTIONS
+            && head.headers.contains_key(header::ORIGIN)
+            && head
+                .headers
+                .contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+    }
+}
+
 impl Route {
+    /// The limits that a request meets, but for those that tag.
+    pub fn limits_of(&self, head: &Head<'_>) -> &[Limit] {
+        match self.preflight.exempts(head) {
+            true => &[],
+            false => &self.limits,
+        }
+    }
+
+    /// The limits that tag, of those that a request meets.
+    pub fn tags_of(&self, head: &Head<'_>) -> &[Limit] {
+        match self.preflight.exempts(head) {
+            true => &[],
+            false => &self.tags,
+        }
+    }
+
     /// Its limits, and after them those that tag.
     pub fn all_limits(&self) -> impl Iterator<Item = &Limit> {
         self.limits.iter().chain(&self.tags)

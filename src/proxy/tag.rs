@@ -25,7 +25,7 @@ pub(super) fn exceeded(
         limit.metrics.record(decision);
         decision == LimitDecision::Tagged
     };
-    let limits = route.tags.iter().enumerate();
+    let limits = route.tags_of(head).iter().enumerate();
     limits.filter(exceeds).map(|(place, _)| place).collect()
 }
 

@@ -5,7 +5,11 @@ use std::time::Duration;
 
 use http::{HeaderName, StatusCode};
 
-use crate::config::schema::{Action, BodyFormat, OnLimit};
+use crate::config::schema::{
+    Action, BodyFormat, Cors, HeaderFields, HeaderStyle, OnLimit, Responses,
+};
+use crate::proxy::limit_headers::{Exposure, Fields, Style, Styles};
+use crate::proxy::snapshot::Preflight;
 use crate::proxy::{ActionSpec, Format, Formats, RejectSpec, TarpitSpec, Template};
 
 const TAG_HEADER: HeaderName = HeaderName::from_static("x-over-limit");
@@ -78,5 +82,40 @@ pub(super) fn reject(own: &OnLimit, general: &OnLimit) -> RejectSpec {
             .as_ref()
             .or(general.docs_url.as_ref())
             .map(|url| url.as_str().to_owned()),
+    }
+}
+
+/// The fields that tell clients where they stand.
+pub(super) fn styles(responses: &Responses) -> Styles {
+    let all = responses.headers.iter().map(|item| fields(item)).collect();
+    let exposure = match responses.cors.expose_headers.get() {
+        true => Exposure::Exposed,
+        false => Exposure::Unsaid,
+    };
+    Styles::new(all, exposure)
+}
+
+/// The fields of one style.
+pub(in crate::config) fn fields(item: &HeaderFields) -> Fields {
+    let prefix = item.prefix.as_ref().map(|prefix| prefix.get());
+    Fields::new(style(item.style.value), prefix)
+}
+
+fn style(style: HeaderStyle) -> Style {
+    match style {
+        HeaderStyle::Ietf => Style::Ietf,
+        HeaderStyle::Draft6 => Style::Draft6,
+        HeaderStyle::Draft7 => Style::Draft7,
+        HeaderStyle::XRatelimit => Style::XRateLimit,
+        HeaderStyle::Github => Style::GitHub,
+        HeaderStyle::Openai => Style::OpenAi,
+    }
+}
+
+/// What becomes of preflight requests.
+pub(super) fn preflight(cors: &Cors) -> Preflight {
+    match cors.limit_preflight.get() {
+        true => Preflight::Limited,
+        false => Preflight::Exempt,
     }
 }

@@ -6,14 +6,16 @@ use serde::{Deserialize, Serialize};
 use super::MINUTE;
 use crate::config::document::NodeId;
 use crate::config::located::{List, Located, Table};
-use crate::config::value::{Duration, FieldName, FieldValue, Text, WebUrl, Whole};
+use crate::config::value::{Duration, FieldName, FieldValue, Flag, Text, WebUrl, Whole};
 
 /// `responses`: what clients are told.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Responses {
     /// Styles of rate-limit fields, in every answer that a limit had a say in; `[]` for none.
-    pub headers: List<HeaderStyle>,
+    pub headers: List<HeaderFields>,
+    /// What scripts of other origins may do.
+    pub cors: Located<Cors>,
     /// What refused clients are told, where their policy does not say otherwise.
     pub on_limit: Located<OnLimit>,
 }
@@ -21,8 +23,76 @@ pub struct Responses {
 impl Default for Responses {
     fn default() -> Self {
         Self {
-            headers: vec![HeaderStyle::Ietf.into()].into(),
+            headers: vec![HeaderFields::default().into()].into(),
+            cors: Located::default(),
             on_limit: Located::default(),
+        }
+    }
+}
+
+/// An item of `responses.headers`: a style, or a style with a prefix.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(from = "HeaderFieldsForm")]
+#[schemars(with = "HeaderFieldsForm")]
+pub struct HeaderFields {
+    /// What is told, and in which form.
+    pub style: Located<HeaderStyle>,
+    /// What the names of the fields begin with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<Located<FieldName>>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(
+    rename = "$form",
+    rename_all = "snake_case",
+    expecting = "a style, or a mapping: `{ style: x-ratelimit, prefix: x-acme }`"
+)]
+#[schemars(rename = "HeaderFields", untagged)]
+enum HeaderFieldsForm {
+    /// A style under its customary names.
+    Scalar(Located<HeaderStyle>),
+    /// A style with names of your own.
+    Mapping(PrefixedStyle),
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct PrefixedStyle {
+    /// What is told, and in which form.
+    style: Located<HeaderStyle>,
+    /// What the names of the fields begin with, in place of `x-ratelimit` (of `ratelimit` in `draft-6`).
+    #[serde(default)]
+    prefix: Option<Located<FieldName>>,
+}
+
+impl From<HeaderFieldsForm> for HeaderFields {
+    fn from(form: HeaderFieldsForm) -> Self {
+        match form {
+            HeaderFieldsForm::Scalar(style) => Self {
+                style,
+                prefix: None,
+            },
+            HeaderFieldsForm::Mapping(PrefixedStyle { style, prefix }) => Self { style, prefix },
+        }
+    }
+}
+
+/// `responses.cors`: what scripts of other origins may do (CORS). Who may ask at all is the upstream's to say.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Cors {
+    /// Whether `Access-Control-Expose-Headers` names `Retry-After` and the rate-limit fields.
+    pub expose_headers: Located<Flag>,
+    /// Whether preflight requests meet limits.
+    pub limit_preflight: Located<Flag>,
+}
+
+impl Default for Cors {
+    fn default() -> Self {
+        Self {
+            expose_headers: Located::default(),
+            limit_preflight: Flag::TRUE.into(),
         }
     }
 }
@@ -34,6 +104,12 @@ pub enum HeaderStyle {
     /// `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-11).
     #[default]
     Ietf,
+    /// `RateLimit-Limit`, `-Remaining`, `-Reset` in seconds from now (the draft up to -06).
+    #[serde(rename = "draft-6")]
+    Draft6,
+    /// `RateLimit-Policy: 100;w=60` and `RateLimit: limit=100, remaining=50, reset=30` (the draft's -07).
+    #[serde(rename = "draft-7")]
+    Draft7,
     /// `X-RateLimit-Limit`, `-Remaining`, `-Reset` in seconds from now.
     XRatelimit,
     /// The same with `-Used`, `-Resource` and `-Reset` in seconds since the epoch.
@@ -80,6 +156,20 @@ pub struct OnLimit {
     /// For `tag` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tag_header: Option<Located<FieldName>>,
+}
+
+impl HeaderStyle {
+    /// As it is written.
+    pub(in crate::config) fn as_str(self) -> &'static str {
+        match self {
+            Self::Ietf => "ietf",
+            Self::Draft6 => "draft-6",
+            Self::Draft7 => "draft-7",
+            Self::XRatelimit => "x-ratelimit",
+            Self::Github => "github",
+            Self::Openai => "openai",
+        }
+    }
 }
 
 impl OnLimit {

@@ -1,31 +1,57 @@
 //! What refused clients are told, and in which fields.
 
-use super::{is_framing, report_repeated};
+use super::is_framing;
+use crate::config::compile::answers::fields;
 use crate::config::diagnostic::Code;
 use crate::config::finding::{Finding, Findings};
+use crate::config::located::{List, Located};
 use crate::config::nearest;
-use crate::config::schema::{Action, BodyFormat, Config, HeaderStyle, OnLimit};
+use crate::config::schema::{Action, BodyFormat, Config, HeaderFields, OnLimit};
+use crate::proxy::limit_headers::Fields;
 use crate::proxy::{Template, TemplateError};
 
 /// The largest body of one's own.
 const MAX_BODY: usize = 64 << 10;
 
 pub(super) fn check(config: &Config, findings: &Findings<'_>) {
-    let styles = &config.responses.headers;
-    report_repeated(
-        styles.iter().map(|style| (style.value, style.node)),
-        findings,
-        |_| ("the same style twice".to_owned(), "remove one of them"),
-    );
-    let find = |wanted| styles.iter().find(|style| style.value == wanted);
-    if let (Some(plain), Some(github)) = (find(HeaderStyle::XRatelimit), find(HeaderStyle::Github))
-    {
-        let message = "`x-ratelimit` and `github` write the same fields with different meanings";
-        let finding = Finding::error(github.node, Code::Conflict, message)
-            .related(plain.node, "the other style");
-        findings.add(finding.help("choose one: `X-RateLimit-Reset` is seconds from now in `x-ratelimit`, and since 1970 in `github`"));
-    }
+    check_styles(&config.responses.headers, findings);
     check_policy(&config.responses.on_limit, &OnLimit::default(), findings);
+}
+
+/// No two styles write one field.
+fn check_styles(styles: &List<HeaderFields>, findings: &Findings<'_>) {
+    let mut seen: Vec<(&Located<HeaderFields>, Fields)> = Vec::new();
+    for item in styles.iter() {
+        let fields = fields(item);
+        if let (None, Some(prefix)) = (fields.style().prefix(), &item.prefix) {
+            let message = "the names of this style's fields are fixed";
+            let finding = Finding::error(prefix.node, Code::NoEffect, message);
+            findings.add(finding.help("remove the `prefix`, or choose another style"));
+        }
+        let shares = |(_, other): &&(_, Fields)| {
+            let names = other.names();
+            fields.names().iter().any(|name| names.contains(name))
+        };
+        if let Some((first, _)) = seen.iter().find(shares) {
+            let finding = match first.style == item.style {
+                true => Finding::error(item.node, Code::DuplicateName, "the same style twice")
+                    .related(first.node, "it stands here first")
+                    .help("remove one of them, or give one a `prefix` of its own"),
+                false => {
+                    let [first_style, style] =
+                        [&first.style, &item.style].map(|style| style.as_str());
+                    let message = format!(
+                        "`{first_style}` and `{style}` write the same fields with different meanings"
+                    );
+                    Finding::error(item.node, Code::Conflict, message)
+                        .related(first.node, "the other style")
+                        .help("choose one; most can have a `prefix` of their own: `{ style: github, prefix: x-github }`")
+                }
+            };
+            findings.add(finding);
+        }
+        seen.push((item, fields));
+    }
 }
 
 /// Checks one `on_limit`, which takes what it does not say from `general`.

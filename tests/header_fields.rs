@@ -1,0 +1,109 @@
+//! Which fields tell clients where they stand: several styles at once, names of one's own, and what browsers need.
+
+mod support;
+
+use support::client::{Connection, Response, curl, get};
+use support::gateway::Gateway;
+
+/// A proxy with these `responses` and one limit of two an hour.
+fn with(responses: &str) -> Gateway {
+    Gateway::start(&format!(
+        "responses: {responses}
+policies: {{ two: {{ quota: 2/1h, algorithm: fixed_window, start: first_request }} }}
+routes: [{{ name: all, upstream: echo, limits: [two] }}]
+"
+    ))
+}
+
+fn number(answer: &Response, name: &str) -> u64 {
+    let value = answer.expect_header(name);
+    value.parse().unwrap_or_else(|_| panic!("{name}: {value}"))
+}
+
+#[test]
+fn several_styles_stand_side_by_side_under_names_of_their_own() {
+    let gateway = with(
+        "{ headers: [ietf, draft-6, openai, { style: x-ratelimit, prefix: x-acme }, { style: github, prefix: gh }] }",
+    );
+    for (status, remaining) in [(200, "1"), (200, "0"), (429, "0")] {
+        let answer = get(gateway.address(), "/");
+        assert_eq!(answer.status, status);
+        assert_eq!(
+            answer.expect_header("ratelimit-policy"),
+            "\"two\";q=2;w=3600"
+        );
+        for name in ["ratelimit", "x-acme", "gh"] {
+            assert_eq!(answer.expect_header(&format!("{name}-limit")), "2");
+            let left = answer.expect_header(&format!("{name}-remaining"));
+            assert_eq!(left, remaining, "{name}");
+        }
+        assert_eq!(answer.expect_header("x-ratelimit-limit-requests"), "2");
+        for name in ["ratelimit-reset", "x-acme-reset"] {
+            assert!((3590..=3600).contains(&number(&answer, name)), "{name}");
+        }
+        assert!(number(&answer, "gh-reset") > 1_000_000_000, "since 1970");
+        assert_eq!(answer.expect_header("gh-resource"), "two");
+        assert_eq!(answer.header("x-ratelimit-limit"), None);
+    }
+}
+
+#[test]
+fn draft_7_tells_of_the_deciding_limit() {
+    let gateway = with("{ headers: [draft-7] }");
+    let answer = get(gateway.address(), "/");
+    assert_eq!(answer.expect_header("ratelimit-policy"), "2;w=3600");
+    let told = answer.expect_header("ratelimit");
+    let reset = told.strip_prefix("limit=2, remaining=1, reset=");
+    let reset: u64 = reset.and_then(|text| text.parse().ok()).expect(told);
+    assert!((3590..=3600).contains(&reset), "{told}");
+}
+
+#[test]
+fn scripts_may_read_the_fields_where_that_is_asked_for() {
+    const EXPOSE: &str = "access-control-expose-headers";
+    let gateway = with(
+        "{ headers: [ietf, { style: x-ratelimit, prefix: a }], cors: { expose_headers: true } }",
+    );
+    for status in [200, 200, 429] {
+        let answer = get(gateway.address(), "/");
+        assert_eq!(answer.status, status);
+        assert_eq!(
+            answer.expect_header(EXPOSE),
+            "retry-after, ratelimit-policy, ratelimit, a-limit, a-remaining, a-reset"
+        );
+    }
+    assert_eq!(get(with("{}").address(), "/").header(EXPOSE), None);
+}
+
+#[test]
+fn a_preflight_is_left_alone_where_that_is_asked_for() {
+    let preflight = |gateway: &Gateway| {
+        Connection::open(gateway.address()).exchange(
+            "OPTIONS / HTTP/1.1\r\nHost: a\r\nOrigin: https://b.example\r\nAccess-Control-Request-Method: PUT\r\n\r\n",
+        )
+    };
+    let gateway = with("{ cors: { limit_preflight: false } }");
+    for _ in 0..5 {
+        let answer = preflight(&gateway);
+        assert_eq!((answer.status, answer.header("ratelimit")), (200, None));
+    }
+    let output = curl(&[
+        "-X",
+        "OPTIONS",
+        "-H",
+        "Origin: https://b.example",
+        "-o",
+        "/dev/null",
+        "-w",
+        "%{http_code}",
+        &gateway.url("/"),
+        &gateway.url("/"),
+        &gateway.url("/"),
+    ]);
+    assert!(output.stdout.ends_with("429"), "no preflight: {output}");
+    assert_eq!(preflight(&gateway).status, 200);
+
+    let limited = with("{}");
+    let statuses = [(); 3].map(|()| preflight(&limited).status);
+    assert_eq!(statuses, [200, 200, 429]);
+}
