@@ -1,6 +1,7 @@
 //! Which route a request takes, and whose buckets it is charged to: matchers, routes, keys, compiled
 //! from a configuration and pure over the heads of requests. No store and no socket is known here.
 
+mod condition;
 mod cookie;
 mod descriptor;
 mod matcher;
@@ -11,6 +12,7 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, Method};
 
+pub use condition::{Condition, PathCondition};
 pub use descriptor::{Described, Descriptor, Key, KeyPart, OnMissingKey};
 pub use matcher::{
     CaseSensitivity, HostPattern, Mismatch, PathForm, PathPattern, RouteMatch, Segment,

@@ -3,6 +3,7 @@
 
 mod algorithms;
 pub(super) mod answers;
+mod conditions;
 mod policies;
 mod routes;
 mod server;

@@ -3,6 +3,7 @@
 
 mod admin;
 mod client;
+mod condition;
 mod json;
 mod listener;
 mod policy;
@@ -19,6 +20,7 @@ use super::value::{Duration, Name, Whole, Workers};
 
 pub use admin::{AccessLog, AccessLogFormat, Admin, Shutdown};
 pub use client::{BodySize, Client, ClientIp, ClientIpHeader, ClientTimeouts, HeadSize};
+pub use condition::Condition;
 pub use json::json_schema;
 pub use listener::{Certificate, Listener, Protocol, Tls, TlsVersion};
 pub use policy::{

@@ -3,6 +3,7 @@
 
 mod algorithms;
 mod answers;
+mod conditions;
 mod limits;
 mod listeners;
 mod policies;

@@ -6,11 +6,12 @@ use smallvec::SmallVec;
 
 use super::body::ResponseBody;
 use super::limit_headers::{self, Applied, Styles};
+use super::meeting::Meeting;
 use super::rejection::Refused;
 use super::snapshot::{Limit, Route};
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Outcome, Secret, Verdict};
-use crate::rules::{Head, Key};
+use crate::rules::Head;
 use crate::store::{Charge, charge_all};
 use crate::telemetry::metrics::LimitDecision;
 
@@ -31,8 +32,8 @@ pub(super) fn admit(route: &Route, secret: &Secret, head: &Head<'_>, now: Timest
     let mut charges = SmallVec::<[Charge<'_>; 4]>::new();
     let mut keyless = None;
     for (place, limit) in (0_u16..).zip(route.limits_of(head)) {
-        match limit.descriptor.fingerprint(secret, head) {
-            Key::Bucket(key) => {
+        match limit.meet(secret, head) {
+            Meeting::Bucket(key) => {
                 applied.push(place);
                 charges.push(Charge {
                     table: &limit.policy.table,
@@ -40,8 +41,9 @@ pub(super) fn admit(route: &Route, secret: &Secret, head: &Head<'_>, now: Timest
                     cost: limit.cost,
                 });
             }
-            Key::Skip => limit.metrics.record(LimitDecision::Exempt),
-            Key::Refuse => keyless = keyless.or(Some(place)),
+            Meeting::Elsewhere => {}
+            Meeting::Skipped => limit.metrics.record(LimitDecision::Exempt),
+            Meeting::Keyless => keyless = keyless.or(Some(place)),
         }
     }
     if keyless.is_some() {

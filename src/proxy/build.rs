@@ -244,6 +244,7 @@ impl Builder<'_> {
             let policy = Arc::clone(&policies[spec.policy]);
             Limit {
                 metrics: LimitMetrics::new(&self.surroundings.registry, &policy.name, route),
+                when: spec.when.clone(),
                 descriptor: spec.descriptor.clone(),
                 cost: spec.cost,
                 policy,

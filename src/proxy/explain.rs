@@ -10,11 +10,12 @@ use http::header::{HOST, HeaderValue};
 
 use super::build::{Built, Surroundings};
 use super::error::Error;
+use super::meeting::Meeting;
 use super::snapshot::{Limit, Route, Snapshot, Spec};
 use super::target::Target;
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::{Decision, Outcome, Secret};
-use crate::rules::{Described, Head, Key, Mismatch};
+use crate::rules::{Described, Head, Mismatch};
 use crate::telemetry::registry::Registry;
 
 /// The explanation of one request, to be printed.
@@ -54,6 +55,8 @@ struct Step {
 enum Says {
     /// The limit decides.
     Decides(Decision),
+    /// It is for other requests.
+    Elsewhere,
     /// It does not apply: the key is missing.
     Skips,
     /// It refuses, because the key is missing.
@@ -121,10 +124,11 @@ fn steps(snapshot: &Snapshot, route: &Route, head: &Head<'_>, now: Timestamp) ->
         action: limit.policy.action.name(),
         tags: limit.policy.action.tag().is_some(),
         key: limit.descriptor.describe(head),
-        says: match limit.descriptor.fingerprint(&snapshot.secret, head) {
-            Key::Bucket(key) => Says::Decides(limit.policy.table.peek(key, limit.cost, now)),
-            Key::Skip => Says::Skips,
-            Key::Refuse => Says::RefusesKeyless,
+        says: match limit.meet(&snapshot.secret, head) {
+            Meeting::Bucket(key) => Says::Decides(limit.policy.table.peek(key, limit.cost, now)),
+            Meeting::Elsewhere => Says::Elsewhere,
+            Meeting::Skipped => Says::Skips,
+            Meeting::Keyless => Says::RefusesKeyless,
         },
     };
     let met = route.limits_of(head).iter().chain(route.tags_of(head));
@@ -181,7 +185,7 @@ impl Step {
     fn refuses(&self) -> bool {
         match &self.says {
             Says::Decides(decision) => !decision.is_admitted(),
-            Says::Skips => false,
+            Says::Elsewhere | Says::Skips => false,
             Says::RefusesKeyless => true,
         }
     }
@@ -192,6 +196,7 @@ impl Step {
             writeln!(f, "  key     {part}")?;
         }
         match &self.says {
+            Says::Elsewhere => writeln!(f, "  says    does not apply: `when` is not met"),
             Says::Skips => writeln!(f, "  says    does not apply without its key"),
             Says::RefusesKeyless => writeln!(f, "  says    refuse: the key is missing"),
             Says::Decides(decision) => match decision.outcome {

@@ -13,7 +13,7 @@ use super::limit_headers::{Facts, Styles};
 use super::rejection::{RejectSpec, Rejection};
 use crate::http_ext::client_ip::ClientIp;
 use crate::limiter::{Algorithm, Secret};
-use crate::rules::{Descriptor, Head, RouteMatch, Router};
+use crate::rules::{Condition, Descriptor, Head, RouteMatch, Router};
 use crate::store::{OnFull, Table};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{LimitMetrics, PolicyMetrics, RouteMetrics, UpstreamMetrics};
@@ -68,6 +68,8 @@ pub struct PolicySpec {
 pub struct LimitSpec {
     /// Which policy.
     pub policy: usize,
+    /// On which requests; on all where `None`.
+    pub when: Option<Condition>,
     /// Whose bucket is charged.
     pub descriptor: Descriptor,
     /// With how many units, from 1.
@@ -211,6 +213,8 @@ impl Route {
 pub struct Limit {
     /// What decides.
     pub policy: Arc<Policy>,
+    /// On which requests; on all where `None`.
+    pub when: Option<Condition>,
     /// Whose bucket is charged.
     pub descriptor: Descriptor,
     /// With how many units.

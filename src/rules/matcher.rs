@@ -221,7 +221,7 @@ impl PathForm {
 
 impl PathPattern {
     /// `*` stands below no slash: only who takes every path takes it.
-    fn takes(&self, path: &str) -> bool {
+    pub(super) fn takes(&self, path: &str) -> bool {
         if !path.starts_with('/') {
             return self.rest && self.segments.is_empty();
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::conditions::condition;
 use super::policies::Policies;
 use crate::config::diagnostic::Code;
 use crate::config::finding::Finding;
@@ -145,6 +146,7 @@ impl<'a> Context<'a> {
             .collect();
         LimitSpec {
             policy: index,
+            when: policy.when.as_ref().map(|when| condition(when, taken.form)),
             descriptor: Descriptor::new(parts, on_missing, prefix),
             cost: policy.cost.get(),
         }
@@ -233,7 +235,7 @@ fn host_pattern(host: &value::HostPattern) -> rules::HostPattern {
     }
 }
 
-fn path_pattern(path: &value::PathPattern) -> PathPattern {
+pub(super) fn path_pattern(path: &value::PathPattern) -> PathPattern {
     let segments = path.segments.iter().map(|segment| match segment {
         value::Segment::Literal(text) => Segment::Literal(comparable(text).into_owned()),
         value::Segment::Capture(name) => Segment::Capture(name.clone()),

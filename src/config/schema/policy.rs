@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{OnLimit, Units};
+use super::{Condition, OnLimit, Units};
 use crate::config::located::Located;
 use crate::config::value::{KeyPart, Name, OnMissingKey, Quota, Refill, TimeZone, Whole};
 
@@ -21,6 +21,9 @@ pub struct Policy {
     /// is refused (`refuse`), or all such requests share one bucket (`shared`).
     #[serde(default)]
     pub on_missing_key: Located<OnMissingKey>,
+    /// On which requests the policy applies; on all of them unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<Located<Condition>>,
     /// How units are counted.
     #[serde(default)]
     pub algorithm: Located<AlgorithmName>,

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{algorithms, answers, report_repeated};
+use super::{algorithms, answers, conditions, report_repeated};
 use crate::config::diagnostic::Code;
 use crate::config::document::NodeId;
 use crate::config::finding::{Finding, Findings};
@@ -35,6 +35,9 @@ pub(super) fn check(config: &Config, findings: &Findings<'_>) {
 
 fn check_policy(policy: &Policy, node: NodeId, config: &Config, findings: &Findings<'_>) {
     check_key(policy, findings);
+    if let Some(when) = &policy.when {
+        conditions::check(when, when.node, findings);
+    }
     algorithms::check(policy, node, config, findings);
     answers::check_policy(&policy.on_limit, &config.responses.on_limit, findings);
 }

@@ -82,7 +82,7 @@ fn listen_help(text: &str) -> String {
 }
 
 /// A network, or a single address.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Cidr(IpNet);
 
 impl Cidr {

@@ -1,0 +1,101 @@
+//! On which requests a limit applies: conditions on the head of a request, and what is made of them.
+//!
+//! Of a field that is given with different values nobody knows which one the upstream will use, so that a
+//! condition on it is neither met nor unmet. A limit applies unless its condition is certainly unmet:
+//! nobody leaves it by repeating a field.
+
+use http::Method;
+use http::header::{HeaderName, HeaderValue};
+use ipnet::IpNet;
+
+use super::matcher::{PathForm, PathPattern, RouteMatch};
+use super::{Found, Head};
+
+/// Something that a request is, or is not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// It has one of these methods.
+    Method(Vec<Method>),
+    /// It has this field, with this value and no other.
+    Header(HeaderName, HeaderValue),
+    /// It asks for such a path.
+    Path(PathCondition),
+    /// The client's address is in one of these networks.
+    ClientIp(Vec<IpNet>),
+    /// One of these is met.
+    Any(Vec<Condition>),
+    /// All of these are met.
+    All(Vec<Condition>),
+    /// This is not met.
+    Not(Box<Condition>),
+}
+
+/// A pattern for paths, in every spelling that is one to the route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathCondition {
+    form: PathForm,
+    spellings: Vec<PathPattern>,
+}
+
+impl PathCondition {
+    /// The paths that `path` takes on a route to which those paths are one that `form` makes one.
+    pub fn new(path: PathPattern, form: PathForm) -> Self {
+        let route = RouteMatch {
+            path,
+            form,
+            ..RouteMatch::default()
+        };
+        PathCondition {
+            form,
+            spellings: route.spellings(),
+        }
+    }
+
+    fn takes(&self, path: &str) -> bool {
+        let path = self.form.fold(path);
+        self.spellings.iter().any(|pattern| pattern.takes(&path))
+    }
+}
+
+impl Condition {
+    /// Whether what has this condition applies to `head`: unless it is certainly unmet.
+    pub fn applies(&self, head: &Head<'_>) -> bool {
+        self.is_met(head) != Some(false)
+    }
+
+    /// `None` where nobody knows.
+    fn is_met(&self, head: &Head<'_>) -> Option<bool> {
+        match self {
+            Self::Method(methods) => Some(methods.contains(head.method)),
+            Self::Header(name, value) => match Found::among(head.headers.get_all(name).iter()) {
+                Found::One(given) => Some(given == value),
+                Found::Missing => Some(false),
+                Found::Several => None,
+            },
+            Self::Path(path) => Some(path.takes(head.path)),
+            Self::ClientIp(networks) => {
+                let within = |network: &IpNet| network.contains(&head.client_ip);
+                Some(networks.iter().any(within))
+            }
+            Self::Any(conditions) => one_decides(conditions, true, head),
+            Self::All(conditions) => one_decides(conditions, false, head),
+            Self::Not(condition) => condition.is_met(head).map(|met| !met),
+        }
+    }
+}
+
+/// A list in which one condition that is `decisive` decides: without one, an unknown one makes all unknown.
+fn one_decides(conditions: &[Condition], decisive: bool, head: &Head<'_>) -> Option<bool> {
+    let mut met = Some(!decisive);
+    for condition in conditions {
+        match condition.is_met(head) {
+            Some(one) if one == decisive => return Some(decisive),
+            Some(_) => {}
+            None => met = None,
+        }
+    }
+    met
+}
+
+#[cfg(test)]
+mod tests;

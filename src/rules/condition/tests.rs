@@ -1,0 +1,169 @@
+use std::net::IpAddr;
+
+use http::HeaderMap;
+use proptest::prelude::*;
+
+use super::*;
+use crate::rules::{CaseSensitivity, Segment, TrailingSlash};
+
+const PLAN: HeaderName = HeaderName::from_static("x-plan");
+
+fn plan(value: &'static str) -> Condition {
+    Condition::Header(PLAN, HeaderValue::from_static(value))
+}
+
+fn headers(plans: &[&'static str]) -> HeaderMap {
+    let fields = plans
+        .iter()
+        .map(|plan| (PLAN, HeaderValue::from_static(plan)));
+    fields.collect()
+}
+
+/// A `GET` with these header fields, for this path, from this address.
+fn head<'a>(headers: &'a HeaderMap, path: &'a str, from: &str) -> Head<'a> {
+    Head {
+        method: &Method::GET,
+        host: "a",
+        path,
+        query: None,
+        headers,
+        client_ip: from.parse().expect("an address"),
+    }
+}
+
+fn applies(condition: &Condition, plans: &[&'static str]) -> bool {
+    condition.applies(&head(&headers(plans), "/", "192.0.2.1"))
+}
+
+#[test]
+fn a_field_has_the_value_and_no_other() {
+    assert!(applies(&plan("gold"), &["gold"]));
+    assert!(applies(&plan("gold"), &["gold", "gold"]));
+    assert!(!applies(&plan("gold"), &["Gold"]));
+    assert!(!applies(&plan("gold"), &[]));
+}
+
+#[test]
+fn a_repeated_field_frees_nobody_whether_the_condition_asks_for_it_or_against_it() {
+    let both = ["gold", "free"];
+    let not = |condition| Condition::Not(Box::new(condition));
+    for condition in [
+        plan("gold"),
+        not(plan("gold")),
+        not(not(plan("gold"))),
+        Condition::Any(vec![Condition::Method(vec![Method::PUT]), plan("free")]),
+        Condition::All(vec![
+            Condition::Method(vec![Method::GET]),
+            not(plan("free")),
+        ]),
+    ] {
+        assert!(applies(&condition, &both), "{condition:?}");
+    }
+    let elsewhere = Condition::All(vec![plan("gold"), Condition::Method(vec![Method::PUT])]);
+    assert!(
+        !applies(&elsewhere, &both),
+        "it is no PUT, whatever the plan"
+    );
+}
+
+#[test]
+fn a_path_is_read_as_its_route_reads_it() {
+    let pattern = || PathPattern {
+        segments: vec![Segment::Literal("Login".to_owned())],
+        rest: false,
+    };
+    let strict = Condition::Path(PathCondition::new(pattern(), PathForm::default()));
+    let form = PathForm {
+        case: CaseSensitivity::Insensitive,
+        trailing_slash: TrailingSlash::Ignore,
+    };
+    let lenient = Condition::Path(PathCondition::new(pattern(), form));
+    let none = HeaderMap::new();
+    for (path, by_strict, by_lenient) in [
+        ("/Login", true, true),
+        ("/login", false, true),
+        ("/LOGIN/", false, true),
+        ("/Login/", false, true),
+        ("/Login/x", false, false),
+        ("/", false, false),
+    ] {
+        let head = head(&none, path, "192.0.2.1");
+        assert_eq!(strict.applies(&head), by_strict, "{path}");
+        assert_eq!(lenient.applies(&head), by_lenient, "{path}");
+    }
+}
+
+#[test]
+fn a_client_is_in_one_of_the_networks_of_its_family() {
+    let network = |text: &str| text.parse().expect("a network");
+    let ours = Condition::ClientIp(vec![network("10.0.0.0/8"), network("2001:db8::/32")]);
+    let none = HeaderMap::new();
+    for (from, within) in [
+        ("10.255.0.1", true),
+        ("11.0.0.1", false),
+        ("2001:db8::7", true),
+        ("2001:db9::7", false),
+        ("::a00:1", false),
+    ] {
+        assert_eq!(ours.applies(&head(&none, "/", from)), within, "{from}");
+    }
+}
+
+/// Conditions of any shape, whose leaves ask about the method, the plan and the address.
+fn any_condition() -> impl Strategy<Value = Condition> {
+    let network = |text: &str| Condition::ClientIp(vec![text.parse().expect("a network")]);
+    let leaf = prop_oneof![
+        Just(Condition::Method(vec![Method::GET])),
+        Just(Condition::Method(vec![Method::PUT, Method::POST])),
+        Just(plan("gold")),
+        Just(plan("free")),
+        Just(network("192.0.2.0/24")),
+    ];
+    leaf.prop_recursive(4, 24, 4, |inner| {
+        let list = proptest::collection::vec(inner.clone(), 1..4);
+        prop_oneof![
+            list.clone().prop_map(Condition::Any),
+            list.prop_map(Condition::All),
+            inner.prop_map(|condition| Condition::Not(Box::new(condition))),
+        ]
+    })
+}
+
+/// The same in two values, for requests of which all is known.
+fn model(condition: &Condition, method: &Method, given: Option<&str>, from: IpAddr) -> bool {
+    let of = |condition: &Condition| model(condition, method, given, from);
+    match condition {
+        Condition::Method(methods) => methods.contains(method),
+        Condition::Header(_, value) => given.is_some_and(|given| given == value),
+        Condition::Path(_) => unreachable!("no leaf asks for it"),
+        Condition::ClientIp(networks) => networks.iter().any(|net| net.contains(&from)),
+        Condition::Any(list) => list.iter().any(of),
+        Condition::All(list) => list.iter().all(of),
+        Condition::Not(condition) => !of(condition),
+    }
+}
+
+proptest! {
+    /// Where every field has one value at most, it is plain logic; and a request with two values is in every
+    /// limit that it would be in with either of them.
+    #[test]
+    fn a_limit_applies_as_logic_says_and_to_the_ambiguous_if_to_any_reading(
+        condition in any_condition(),
+        method in prop_oneof![Just(Method::GET), Just(Method::PUT), Just(Method::PATCH)],
+        from in prop_oneof![Just("192.0.2.1"), Just("198.51.100.1")],
+    ) {
+        let from: IpAddr = from.parse().expect("an address");
+        let applies = |plans: &[&'static str]| {
+            let headers = headers(plans);
+            let text = from.to_string();
+            condition.applies(&Head { method: &method, ..head(&headers, "/", &text) })
+        };
+        for given in [None, Some("gold"), Some("free")] {
+            let expected = model(&condition, &method, given, from);
+            prop_assert_eq!(applies(given.as_slice()), expected);
+        }
+        if applies(&["gold"]) || applies(&["free"]) {
+            prop_assert!(applies(&["gold", "free"]));
+        }
+    }
+}

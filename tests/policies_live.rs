@@ -1,0 +1,90 @@
+//! What a policy says beside its quota, over real sockets: on which requests it applies, to whom, at what
+//! cost, and whether it refuses.
+
+mod support;
+
+use std::net::SocketAddr;
+
+use support::client::{get, get_with};
+use support::gateway::Gateway;
+use support::replay::command;
+
+/// What so many requests for `path`, with these header fields, are answered.
+fn statuses<const N: usize>(address: SocketAddr, path: &str, headers: &str) -> [u16; N] {
+    std::array::from_fn(|_| get_with(address, path, headers).status)
+}
+
+/// What `explain` prints of a GET for `url` with this header field.
+fn explained(config: &str, url: &str, header: &str) -> String {
+    let dir = tempfile::tempdir().expect("there is room for a directory");
+    let file = dir.path().join("sluicegate.yaml");
+    std::fs::write(&file, config).expect("there is room for a file");
+    let mut explain = command(["explain", "GET", url, "-H", header, "--config"]);
+    let output = explain.arg(file).output().expect("the binary starts");
+    String::from_utf8(output.stdout).expect("it is text")
+}
+
+#[test]
+fn a_policy_applies_where_its_condition_is_met_and_costs_nothing_elsewhere() {
+    let gateway = Gateway::start(
+        "policies:
+  free: { key: constant, quota: 2/300d, when: { not: { header: { x-plan: gold } } } }
+  all: { key: constant, quota: 9/300d }
+routes:
+  - { name: a, upstream: echo, limits: [free, all] }
+  - name: paths
+    match: { path: /Paths/** }
+    case_sensitive: false
+    upstream: echo
+    limits: [{ key: constant, quota: 1/300d, when: { path: /Paths/Login, cidr: [127.0.0.0/8] } }]
+",
+    );
+    let address = gateway.address();
+    assert_eq!(statuses(address, "/", "x-plan: gold\r\n"), [200; 3]);
+    assert_eq!(statuses(address, "/", ""), [200, 200, 429]);
+    let both = "x-plan: gold\r\nx-plan: free\r\n";
+    assert_eq!(
+        statuses(address, "/", both),
+        [429],
+        "a second value frees nobody"
+    );
+
+    let gold = get_with(address, "/", "x-plan: gold\r\n");
+    assert_eq!(
+        gold.expect_header("ratelimit-policy"),
+        "\"all\";q=9;w=25920000"
+    );
+    assert!(
+        gold.expect_header("ratelimit").starts_with("\"all\";r=3"),
+        "3 + 2 + 1 of 9 are spent"
+    );
+    let counted = |policy, decision| {
+        gateway.metric(&format!(
+            "sluicegate_limit_decisions_total{{policy=\"{policy}\",route=\"a\",decision=\"{decision}\"}}"
+        ))
+    };
+    assert_eq!(counted("free", "allowed"), Some(2.0));
+    assert_eq!(counted("free", "limited"), Some(2.0));
+    assert_eq!(counted("free", "exempt"), None, "it was for others");
+    assert_eq!(counted("all", "allowed"), Some(6.0));
+
+    assert_eq!(statuses(address, "/paths/other", ""), [200; 3]);
+    assert_eq!(get(address, "/paths/LOGIN").status, 200);
+    assert_eq!(
+        get(address, "/PATHS/login").status,
+        429,
+        "as the route reads paths"
+    );
+}
+
+#[test]
+fn explain_tells_of_a_condition_that_is_not_met() {
+    let config = "routes: [{ upstream: echo, limits: [{ quota: 1/1h, when: { header: { x-plan: free } } }] }]";
+    let gold = explained(config, "http://a/", "x-plan: gold");
+    assert!(
+        gold.contains("says    does not apply: `when` is not met\n"),
+        "{gold}"
+    );
+    let free = explained(config, "http://a/", "x-plan: free");
+    assert!(free.contains("says    admit: 0 left"), "{free}");
+}
