@@ -45,6 +45,19 @@ impl Gateway {
         Self::spawn(directory_of(config), shell)
     }
 
+    /// A proxy that echoes, with this `on_limit`: requests to `/few` meet a limit of one an hour, those to `/else`
+    /// none, and all others a limit of none.
+    pub fn refusing(on_limit: &str) -> Self {
+        Self::start(&format!(
+            "policies: {{ spam: {{ quota: 0/1h, on_limit: {on_limit} }}, few: {{ quota: 1/1h, on_limit: {on_limit} }} }}
+routes:
+  - {{ match: {{ path: \"/**\" }}, upstream: echo, limits: [spam] }}
+  - {{ name: few, match: {{ path: /few }}, upstream: echo, limits: [few] }}
+  - {{ match: {{ path: /else }}, upstream: echo }}
+"
+        ))
+    }
+
     /// Starts the binary with these arguments, in `dir`.
     pub fn start_with<S: AsRef<OsStr>>(
         dir: TempDir,

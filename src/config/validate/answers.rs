@@ -32,7 +32,7 @@ fn check_styles(styles: &List<HeaderFields>, findings: &Findings<'_>) {
             let names = other.names();
             fields.names().iter().any(|name| names.contains(name))
         };
-        if let Some((first, _)) = seen.iter().find(shares) {
+        if let Some((first, _)) = seen.iter().rev().find(shares) {
             let finding = match first.style == item.style {
                 true => Finding::error(item.node, Code::DuplicateName, "the same style twice")
                     .related(first.node, "it stands here first")
@@ -115,6 +115,19 @@ fn check_action(own: &OnLimit, action: Action, findings: &Findings<'_>) {
         let message = format!("{} does not fit: {such_as}", status.get());
         let help = "leave it out, or choose another `action`";
         findings.add(Finding::error(status.node, Code::Conflict, message).help(help));
+    }
+    let bodiless = own
+        .status
+        .as_ref()
+        .filter(|code| [204, 205, 304].contains(&code.get()));
+    if let (Some(status), Some(body)) = (bodiless, &own.body) {
+        let message = format!("an answer with status {} has no body", status.get());
+        let finding = Finding::error(body.node, Code::Conflict, message);
+        findings.add(
+            finding
+                .related(status.node, "the status")
+                .help("leave one of them out"),
+        );
     }
     for (key, node, actions) in own.settings() {
         if !actions.contains(&action) {
