@@ -13,7 +13,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::{
-        Arc, Weak,
+        Arc, OnceLock, Weak,
         atomic::{AtomicI64, AtomicU64},
     },
 };
@@ -131,6 +131,39 @@ impl Registry {
             *slot = Some(Series::Counter(Arc::downgrade(&new)));
             Counter(new)
         })
+    }
+
+    /// Returns the counter with these label values if it is live. Whoever makes a handle on first use only
+    /// asks for it at once: a series ends with its last handle, and would begin anew.
+    pub fn live_counter(&self, family: &'static Family, labels: &[&str]) -> OnceLock<Counter> {
+        self.live(family, labels, |series| match series {
+            Series::Counter(weak) => weak.upgrade().map(Counter),
+            _ => None,
+        })
+    }
+
+    /// Returns the histogram with these label values if it is live, as [`Registry::live_counter`] does.
+    pub fn live_histogram(&self, family: &'static Family, labels: &[&str]) -> OnceLock<Histogram> {
+        self.live(family, labels, |series| match series {
+            Series::Histogram(weak) => weak.upgrade().map(Histogram),
+            _ => None,
+        })
+    }
+
+    fn live<T>(
+        &self,
+        family: &'static Family,
+        labels: &[&str],
+        upgrade: impl FnOnce(&Series) -> Option<T>,
+    ) -> OnceLock<T> {
+        let key: Labels = labels.iter().map(|&value| value.into()).collect();
+        let tables = self.tables.lock();
+        let series = tables
+            .get(family.name)
+            .and_then(|table| table.series.get(&key));
+        series
+            .and_then(upgrade)
+            .map_or_else(OnceLock::new, OnceLock::from)
     }
 
     /// Returns the gauge with these label values: the live one, or a new one at 0.

@@ -61,13 +61,16 @@ pub struct LimitMetrics {
 }
 
 impl LimitMetrics {
-    /// Makes the handles of this policy on this route; series appear as they first count.
+    /// Makes the handles of this policy on this route: those of series that there are already; others appear
+    /// as they first count.
     pub fn new(registry: &Registry, policy: &str, route: &str) -> Self {
         Self {
             registry: registry.clone(),
             policy: policy.into(),
             route: route.into(),
-            decisions: Default::default(),
+            decisions: LimitDecision::ALL.map(|decision| {
+                registry.live_counter(&LIMIT_DECISIONS, &[policy, route, decision.as_str()])
+            }),
         }
     }
 

@@ -79,13 +79,14 @@ pub struct RouteMetrics {
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 impl RouteMetrics {
-    /// Makes the handles of the route with this name; series appear as they first count.
+    /// Makes the handles of the route with this name: those of series that there are already; others appear as
+    /// they first count.
     pub fn new(registry: &Registry, route: &str) -> Self {
         Self {
             registry: registry.clone(),
             route: route.into(),
-            classes: Default::default(),
-            duration: OnceLock::new(),
+            classes: CLASSES.map(|class| registry.live_counter(&ROUTE_REQUESTS, &[route, class])),
+            duration: registry.live_histogram(&HTTP_DURATION, &[route]),
         }
     }
 
