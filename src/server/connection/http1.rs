@@ -300,6 +300,8 @@ where
 
     /// Begins to answer.
     fn answer(&mut self, asked: Asked, response: Response<B>) {
+        // What was not taken in time belongs to no other answer.
+        drop(self.interim.take());
         let (head, body) = response.into_parts();
         let framing = asked.framing(head.status, &body);
         self.expects_continue = false;

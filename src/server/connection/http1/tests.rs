@@ -260,6 +260,50 @@ fn a_body_is_asked_for_only_when_it_is_waited_for() {
     assert_eq!(statuses(&old), ["200"]);
 }
 
+/// A pipe that holds no more than a part of the first keeps the second waiting until the answer.
+#[test]
+fn an_interim_response_that_waits_too_long_is_part_of_no_later_answer() {
+    let interim = Interim::default();
+    let hints = interim.clone();
+    let service = service_fn(move |request: Request<RequestBody>| {
+        let hints = hints.clone();
+        async move {
+            if request.uri().path() == "/hints" {
+                for _ in 0..2 {
+                    let mut hint = Response::new(());
+                    *hint.status_mut() = StatusCode::EARLY_HINTS;
+                    hints.send(hint);
+                    tokio::task::yield_now().await;
+                }
+            }
+            Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
+        }
+    });
+    let answers = run(async {
+        let (ours, mut theirs) = tokio::io::duplex(8);
+        let requests =
+            ["/hints", "/"].map(|path| format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n"));
+        let first = BytesMut::from(requests.concat().as_bytes());
+        let draining = Cell::new(false);
+        let mut connection = Connection::new(ours, first, &CLIENT, interim, &draining);
+        let client = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            theirs.shutdown().await.expect("an open pipe");
+            let mut answers = String::new();
+            theirs.read_to_string(&mut answers).await.expect("text");
+            answers
+        };
+        let serve = async {
+            connection.serve(&service).await.expect("serves");
+            drop(connection);
+        };
+        tokio::join!(serve, client).1
+    });
+    let lines = answers.lines().filter(|line| line.starts_with("HTTP/1."));
+    let statuses: Vec<_> = lines.map(|line| &line[9..12]).collect();
+    assert_eq!(statuses, ["103", "200", "200"], "{answers}");
+}
+
 /// Requests that are whole, to be cut and bent.
 fn seed() -> impl Strategy<Value = Vec<u8>> {
     let line = prop::sample::select(vec![
