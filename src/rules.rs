@@ -7,6 +7,7 @@ mod descriptor;
 mod matcher;
 mod query;
 mod route;
+mod selector;
 
 use std::net::IpAddr;
 
@@ -19,6 +20,7 @@ pub use matcher::{
     TrailingSlash,
 };
 pub use route::Router;
+pub use selector::{Exception, Exceptions, Selector};
 
 /// The head of a request, as rules see it.
 #[derive(Clone, Copy, Debug)]

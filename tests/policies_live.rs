@@ -88,3 +88,80 @@ fn explain_tells_of_a_condition_that_is_not_met() {
     let free = explained(config, "http://a/", "x-plan: free");
     assert!(free.contains("says    admit: 0 left"), "{free}");
 }
+
+#[test]
+fn some_are_exempt_and_others_have_another_quota_and_buckets_of_their_own() {
+    let policy = |partner: u32| {
+        format!(
+            "policies:
+  keys:
+    key: header:x-key
+    quota: 2/300d
+    exempt: [{{ value: health }}, {{ cidr: 127.0.0.2 }}]
+    overrides: [{{ value: partner, quota: {partner}/300d }}, {{ prefix: trial-, quota: 1/300d }}]
+routes: [{{ name: a, upstream: echo, limits: [keys] }}]
+"
+        )
+    };
+    let gateway = Gateway::start(&policy(4));
+    let address = gateway.address();
+    assert_eq!(statuses(address, "/", "x-key: health\r\n"), [200; 5]);
+    assert_eq!(statuses(address, "/", "x-key: alice\r\n"), [200, 200, 429]);
+    assert_eq!(statuses(address, "/", "x-key: trial-1\r\n"), [200, 429]);
+    assert_eq!(statuses(address, "/", "x-key: trial-2\r\n"), [200, 429]);
+    assert_eq!(
+        statuses(address, "/", "x-key: partner\r\n"),
+        [200, 200, 200, 200, 429]
+    );
+
+    let refusal = get_with(address, "/", "x-key: partner\r\naccept: text/plain\r\n");
+    assert_eq!(
+        refusal.expect_header("ratelimit-policy"),
+        "\"keys\";q=4;w=25920000"
+    );
+    assert!(
+        refusal.text().contains("of 4/300d is used up"),
+        "{}",
+        refusal.text()
+    );
+    let exempt = get_with(address, "/", "x-key: health\r\n");
+    assert_eq!(exempt.header("ratelimit"), None);
+    let metric = |series: &str| gateway.metric(series).unwrap_or(0.0);
+    let decided = |decision| {
+        metric(&format!(
+            "sluicegate_limit_decisions_total{{policy=\"keys\",route=\"a\",decision=\"{decision}\"}}"
+        ))
+    };
+    assert_eq!(
+        (decided("exempt"), decided("allowed"), decided("limited")),
+        (6.0, 8.0, 5.0)
+    );
+    assert_eq!(
+        metric("sluicegate_limit_buckets{policy=\"keys\"}"),
+        4.0,
+        "those of overrides too"
+    );
+
+    gateway.reload(&policy(6));
+    assert_eq!(
+        statuses(address, "/", "x-key: partner\r\n"),
+        [200, 200, 429],
+        "it keeps what it used"
+    );
+}
+
+#[test]
+fn explain_tells_who_is_exempt_and_whose_quota_holds() {
+    let config = "routes: [{ upstream: echo, limits: [{ key: header:x-key, quota: 5/1h, \
+                  exempt: [{ value: a }], overrides: [{ value: b, quota: 9/1h }] }] }]";
+    let exempt = explained(config, "http://a/", "x-key: a");
+    assert!(
+        exempt.contains("says    does not apply: exempt\n"),
+        "{exempt}"
+    );
+    let other = explained(config, "http://a/", "x-key: b");
+    assert!(
+        other.contains("(gcra, 9/1h)") && other.contains("says    admit: 8 left"),
+        "{other}"
+    );
+}

@@ -4,6 +4,7 @@
 mod algorithms;
 pub(super) mod answers;
 mod conditions;
+mod exceptions;
 mod policies;
 mod routes;
 mod server;

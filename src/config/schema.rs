@@ -4,6 +4,7 @@
 mod admin;
 mod client;
 mod condition;
+mod exception;
 mod json;
 mod listener;
 mod policy;
@@ -21,6 +22,7 @@ use super::value::{Duration, Name, Whole, Workers};
 pub use admin::{AccessLog, AccessLogFormat, Admin, Shutdown};
 pub use client::{BodySize, Client, ClientIp, ClientIpHeader, ClientTimeouts, HeadSize};
 pub use condition::Condition;
+pub use exception::{Exemption, Override, Selection};
 pub use json::json_schema;
 pub use listener::{Certificate, Listener, Protocol, Tls, TlsVersion};
 pub use policy::{

@@ -4,6 +4,7 @@
 mod algorithms;
 mod answers;
 mod conditions;
+mod exceptions;
 mod limits;
 mod listeners;
 mod policies;

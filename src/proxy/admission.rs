@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::body::ResponseBody;
 use super::limit_headers::{self, Applied, Styles};
-use super::meeting::Meeting;
+use super::meeting::{Chosen, Meeting};
 use super::rejection::Refused;
 use super::snapshot::{Limit, Route};
 use crate::clock::Timestamp;
@@ -18,8 +18,9 @@ use crate::telemetry::metrics::LimitDecision;
 /// What the limits of a route said of one request.
 #[derive(Debug)]
 pub(super) struct Admission {
-    /// The places, in the route's list, of the limits that applied: one for each of the decisions.
-    applied: SmallVec<[u16; 4]>,
+    /// The places, in the route's list, of the limits that applied, and which quota of each: one for each of
+    /// the decisions.
+    applied: SmallVec<[(u16, Chosen); 4]>,
     verdict: Verdict,
     /// A limit that refuses requests without its key, and was given none.
     keyless: Option<u16>,
@@ -33,16 +34,16 @@ pub(super) fn admit(route: &Route, secret: &Secret, head: &Head<'_>, now: Timest
     let mut keyless = None;
     for (place, limit) in (0_u16..).zip(route.limits_of(head)) {
         match limit.meet(secret, head) {
-            Meeting::Bucket(key) => {
-                applied.push(place);
+            Meeting::Bucket(key, chosen) => {
+                applied.push((place, chosen));
                 charges.push(Charge {
-                    table: &limit.policy.table,
+                    table: &limit.chosen(chosen).table,
                     key,
                     cost: limit.cost,
                 });
             }
             Meeting::Elsewhere => {}
-            Meeting::Skipped => limit.metrics.record(LimitDecision::Exempt),
+            Meeting::Exempt | Meeting::Skipped => limit.metrics.record(LimitDecision::Exempt),
             Meeting::Keyless => keyless = keyless.or(Some(place)),
         }
     }
@@ -65,7 +66,7 @@ impl Admission {
     pub(super) fn deciding<'r>(&self, route: &'r Route) -> Option<&'r Limit> {
         let place = match self.keyless {
             Some(place) => place,
-            None => *self.applied.get(self.verdict.deciding)?,
+            None => self.applied.get(self.verdict.deciding)?.0,
         };
         Some(&route.limits[usize::from(place)])
     }
@@ -98,6 +99,10 @@ impl Admission {
             .filter(|(limit, decision)| !decision.is_admitted() && limit.policy.action.is_told())
             .map(|(limit, _)| &*limit.policy.name)
             .collect();
+        let policy = match self.applied.get(self.verdict.deciding) {
+            Some((_, chosen)) => limit.chosen(*chosen),
+            None => &limit.policy,
+        };
         let retry_at = match self.verdict.decision().map(|decision| decision.outcome) {
             Some(Outcome::Refuse { retry_at }) => retry_at,
             _ => None,
@@ -108,10 +113,10 @@ impl Admission {
             violated: &violated,
             retry_after: retry_at.map(|at| limit_headers::retry_after(at, self.now)),
         };
-        if !limit.policy.action.is_told() {
-            return Some(limit.policy.rejection.decoy(&refused));
+        if !policy.action.is_told() {
+            return Some(policy.rejection.decoy(&refused));
         }
-        let mut response = limit.policy.rejection.response(&refused);
+        let mut response = policy.rejection.response(&refused);
         if let Some(at) = retry_at {
             limit_headers::write_retry_after(styles, at, self.now, response.headers_mut());
         }
@@ -120,12 +125,15 @@ impl Admission {
 
     /// Tells the client where it stands with the limits that it may know of.
     pub(super) fn write_headers(&self, route: &Route, styles: &Styles, headers: &mut HeaderMap) {
-        let applied: SmallVec<[Applied<'_>; 4]> = self
-            .decisions(route)
-            .filter(|(limit, _)| limit.policy.action.is_told())
-            .map(|(limit, decision)| Applied {
-                facts: &limit.policy.facts,
-                algorithm: limit.policy.table.algorithm(),
+        let applied = self.applied.iter().zip(&self.verdict.decisions);
+        let policies = applied.map(|(&(place, chosen), decision)| {
+            (route.limits[usize::from(place)].chosen(chosen), decision)
+        });
+        let applied: SmallVec<[Applied<'_>; 4]> = policies
+            .filter(|(policy, _)| policy.action.is_told())
+            .map(|(policy, decision)| Applied {
+                facts: &policy.facts,
+                algorithm: policy.table.algorithm(),
                 decision,
             })
             .collect();
@@ -171,7 +179,7 @@ impl Admission {
         let limits = self
             .applied
             .iter()
-            .map(|&place| &route.limits[usize::from(place)]);
+            .map(|&(place, _)| &route.limits[usize::from(place)]);
         limits.zip(&self.verdict.decisions)
     }
 }

@@ -5,7 +5,7 @@
 //! buckets of policies whose quota or size has changed.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use super::action::Action;
 use super::complaints::Complaints;
@@ -112,60 +112,84 @@ struct Builder<'a> {
 
 impl Builder<'_> {
     fn policies(&mut self, specs: Vec<PolicySpec>, max_size: u64) -> Vec<Arc<Policy>> {
-        let wish = |spec: &PolicySpec| Wish::new(&spec.algorithm, spec.max_keys);
-        let wishes: Vec<_> = specs.iter().map(wish).collect();
-        let shares = store::divide(max_size, &wishes);
-        let known: HashMap<&str, _> = self
-            .previous
-            .iter()
-            .flat_map(|snapshot| &snapshot.policies)
-            .map(|policy| (&*policy.name, policy))
-            .collect();
-        let policies = specs.into_iter().zip(shares).map(|(spec, share)| {
-            let before = known
-                .get(spec.name.as_str())
-                .filter(|before| before.key == spec.key);
-            Arc::new(self.policy(spec, share, before.map(|before| &before.table)))
+        let with_overrides = |spec: &PolicySpec| {
+            let all = std::iter::once(spec).chain(&spec.overrides);
+            all.map(|spec| Wish::new(&spec.algorithm, spec.max_keys))
+                .collect::<Vec<_>>()
+        };
+        let wishes: Vec<_> = specs.iter().flat_map(with_overrides).collect();
+        let mut shares = store::divide(max_size, &wishes).into_iter();
+        let known = known_tables(self.previous);
+        let policies = specs.into_iter().map(|spec| {
+            let tables = std::iter::once(&spec)
+                .chain(&spec.overrides)
+                .zip(&mut shares);
+            let tables = tables.map(|(spec, share)| {
+                let before = known.get(&(spec.name.as_str(), spec.key.as_str()));
+                self.table(spec, share, before.copied())
+            });
+            let tables: Vec<_> = tables.collect();
+            let metrics = Arc::new(self.policy_metrics(&spec.name, &tables));
+            Arc::new(self.policy(spec, &mut tables.into_iter(), &metrics))
         });
         policies.collect()
     }
 
-    fn policy(&mut self, spec: PolicySpec, share: Share, before: Option<&Arc<Table>>) -> Policy {
-        let table = match before {
-            Some(table) if is_like(table, &spec, share) => Arc::clone(table),
-            _ => {
-                let Share { keys, rings } = share;
-                let table =
-                    Table::with_rings(&*spec.name, spec.algorithm, keys, rings, spec.on_full);
-                let table = Arc::new(table);
-                self.successions
-                    .extend(before.map(|old| (Arc::clone(old), Arc::clone(&table))));
-                table
-            }
-        };
+    fn table(
+        &mut self,
+        spec: &PolicySpec,
+        share: Share,
+        before: Option<&Arc<Table>>,
+    ) -> Arc<Table> {
+        if let Some(table) = before.filter(|table| is_like(table, spec, share)) {
+            return Arc::clone(table);
+        }
+        let Share { keys, rings } = share;
+        let algorithm = spec.algorithm.clone();
+        let table = Table::with_rings(&*spec.name, algorithm, keys, rings, spec.on_full);
+        let table = Arc::new(table);
+        self.successions
+            .extend(before.map(|old| (Arc::clone(old), Arc::clone(&table))));
+        table
+    }
+
+    /// A policy with its overrides, whose tables come in that order.
+    fn policy(
+        &self,
+        spec: PolicySpec,
+        tables: &mut dyn Iterator<Item = Arc<Table>>,
+        metrics: &Arc<PolicyMetrics>,
+    ) -> Policy {
+        let table = tables.next().expect("there is a table for each");
         let algorithm = table.algorithm();
         Policy {
             facts: Facts::new(&spec.name, algorithm.limit(), algorithm.window().as_secs()),
             action: Action::new(spec.action, &spec.name, &self.surroundings.registry),
             rejection: Rejection::new(&spec.reject, &spec.name, &spec.quota),
-            metrics: self.policy_metrics(&spec.name, &table),
+            metrics: Arc::clone(metrics),
             name: spec.name.into(),
             key: spec.key,
             quota: spec.quota,
+            overrides: spec
+                .overrides
+                .into_iter()
+                .map(|one| self.policy(one, tables, metrics))
+                .collect(),
             table,
         }
     }
 
-    fn policy_metrics(&self, name: &str, table: &Arc<Table>) -> PolicyMetrics {
-        let (table, clock) = (Arc::downgrade(table), Arc::clone(&self.surroundings.clock));
+    fn policy_metrics(&self, name: &str, tables: &[Arc<Table>]) -> PolicyMetrics {
+        let tables: Vec<_> = tables.iter().map(Arc::downgrade).collect();
+        let clock = Arc::clone(&self.surroundings.clock);
         PolicyMetrics::new(&self.surroundings.registry, name, move || {
-            table
-                .upgrade()
-                .map_or_else(TableFigures::default, |table| TableFigures {
-                    buckets: table.live(clock.now()) as u64,
-                    evictions: table.evictions(),
-                    unrecorded: table.unrecorded(),
-                })
+            let mut figures = TableFigures::default();
+            for table in tables.iter().filter_map(Weak::upgrade) {
+                figures.buckets += table.live(clock.now()) as u64;
+                figures.evictions += table.evictions();
+                figures.unrecorded += table.unrecorded();
+            }
+            figures
         })
     }
 
@@ -245,6 +269,7 @@ impl Builder<'_> {
             Limit {
                 metrics: LimitMetrics::new(&self.surroundings.registry, &policy.name, route),
                 when: spec.when.clone(),
+                exceptions: spec.exceptions.clone(),
                 descriptor: spec.descriptor.clone(),
                 cost: spec.cost,
                 policy,
@@ -252,6 +277,14 @@ impl Builder<'_> {
         });
         limits.partition(|limit| limit.policy.action.tag().is_none())
     }
+}
+
+/// The tables of a snapshot, by policy name and key.
+fn known_tables(snapshot: Option<&Snapshot>) -> HashMap<(&str, &str), &Arc<Table>> {
+    let policies = snapshot.iter().flat_map(|snapshot| &snapshot.policies);
+    let all = policies.flat_map(|policy| std::iter::once(&**policy).chain(&policy.overrides));
+    all.map(|policy| ((&*policy.name, policy.key.as_str()), &policy.table))
+        .collect()
 }
 
 /// Whether `table` can go on as the table of `spec`.

@@ -57,6 +57,8 @@ enum Says {
     Decides(Decision),
     /// It is for other requests.
     Elsewhere,
+    /// It makes an exception.
+    Exempt,
     /// It does not apply: the key is missing.
     Skips,
     /// It refuses, because the key is missing.
@@ -114,25 +116,31 @@ fn course(snapshot: &Snapshot, head: &Head<'_>, now: Timestamp) -> Course {
 }
 
 fn steps(snapshot: &Snapshot, route: &Route, head: &Head<'_>, now: Timestamp) -> Vec<Step> {
-    let step = |limit: &Limit| Step {
-        policy: Arc::clone(&limit.policy.name),
-        algorithm: format!(
-            "{}, {}",
-            limit.policy.table.algorithm().kind(),
-            limit.policy.quota
-        ),
-        action: limit.policy.action.name(),
-        tags: limit.policy.action.tag().is_some(),
+    let step = |limit: &Limit| step(limit, &snapshot.secret, head, now);
+    let met = route.limits_of(head).iter().chain(route.tags_of(head));
+    met.map(step).collect()
+}
+
+fn step(limit: &Limit, secret: &Secret, head: &Head<'_>, now: Timestamp) -> Step {
+    let meeting = limit.meet(secret, head);
+    let policy = match meeting {
+        Meeting::Bucket(_, chosen) => limit.chosen(chosen),
+        _ => &limit.policy,
+    };
+    Step {
+        policy: Arc::clone(&policy.name),
+        algorithm: format!("{}, {}", policy.table.algorithm().kind(), policy.quota),
+        action: policy.action.name(),
+        tags: policy.action.tag().is_some(),
         key: limit.descriptor.describe(head),
-        says: match limit.meet(&snapshot.secret, head) {
-            Meeting::Bucket(key) => Says::Decides(limit.policy.table.peek(key, limit.cost, now)),
+        says: match meeting {
+            Meeting::Bucket(key, _) => Says::Decides(policy.table.peek(key, limit.cost, now)),
+            Meeting::Exempt => Says::Exempt,
             Meeting::Elsewhere => Says::Elsewhere,
             Meeting::Skipped => Says::Skips,
             Meeting::Keyless => Says::RefusesKeyless,
         },
-    };
-    let met = route.limits_of(head).iter().chain(route.tags_of(head));
-    met.map(step).collect()
+    }
 }
 
 impl fmt::Display for Explanation {
@@ -185,7 +193,7 @@ impl Step {
     fn refuses(&self) -> bool {
         match &self.says {
             Says::Decides(decision) => !decision.is_admitted(),
-            Says::Elsewhere | Says::Skips => false,
+            Says::Elsewhere | Says::Exempt | Says::Skips => false,
             Says::RefusesKeyless => true,
         }
     }
@@ -197,6 +205,7 @@ impl Step {
         }
         match &self.says {
             Says::Elsewhere => writeln!(f, "  says    does not apply: `when` is not met"),
+            Says::Exempt => writeln!(f, "  says    does not apply: exempt"),
             Says::Skips => writeln!(f, "  says    does not apply without its key"),
             Says::RefusesKeyless => writeln!(f, "  says    refuse: the key is missing"),
             Says::Decides(decision) => match decision.outcome {

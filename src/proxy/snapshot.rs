@@ -13,7 +13,7 @@ use super::limit_headers::{Facts, Styles};
 use super::rejection::{RejectSpec, Rejection};
 use crate::http_ext::client_ip::ClientIp;
 use crate::limiter::{Algorithm, Secret};
-use crate::rules::{Condition, Descriptor, Head, RouteMatch, Router};
+use crate::rules::{Condition, Descriptor, Exceptions, Head, RouteMatch, Router};
 use crate::store::{OnFull, Table};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{LimitMetrics, PolicyMetrics, RouteMetrics, UpstreamMetrics};
@@ -61,6 +61,8 @@ pub struct PolicySpec {
     pub action: ActionSpec,
     /// What a client is told.
     pub reject: RejectSpec,
+    /// Policies that stand in its place for some: under the same name, the key of each says for whom.
+    pub overrides: Vec<PolicySpec>,
 }
 
 /// A policy, as a route meets it.
@@ -70,6 +72,8 @@ pub struct LimitSpec {
     pub policy: usize,
     /// On which requests; on all where `None`.
     pub when: Option<Condition>,
+    /// Who is exempt, or has another quota; overrides are those of the policy, in their order.
+    pub exceptions: Option<Exceptions>,
     /// Whose bucket is charged.
     pub descriptor: Descriptor,
     /// With how many units, from 1.
@@ -215,6 +219,8 @@ pub struct Limit {
     pub policy: Arc<Policy>,
     /// On which requests; on all where `None`.
     pub when: Option<Condition>,
+    /// Who is exempt, or has another quota; overrides are those of the policy, in their order.
+    pub exceptions: Option<Exceptions>,
     /// Whose bucket is charged.
     pub descriptor: Descriptor,
     /// With how many units.
@@ -240,8 +246,10 @@ pub struct Policy {
     pub action: Action,
     /// What a refused client is told.
     pub rejection: Rejection,
-    /// Its counters over all routes.
-    pub metrics: PolicyMetrics,
+    /// What stands in its place for some, by the same name.
+    pub overrides: Vec<Policy>,
+    /// Its counters over all routes, and those of its overrides.
+    pub metrics: Arc<PolicyMetrics>,
 }
 
 /// An upstream with its counters.

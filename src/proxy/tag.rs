@@ -6,10 +6,11 @@
 use http::header::HeaderMap;
 
 use super::admission::is_near;
+use super::meeting::Meeting;
 use super::snapshot::{Limit, Route};
 use crate::clock::Timestamp;
 use crate::limiter::Secret;
-use crate::rules::{Head, Key};
+use crate::rules::Head;
 use crate::store::{Charge, charge_all};
 use crate::telemetry::metrics::LimitDecision;
 
@@ -22,32 +23,41 @@ pub(super) fn exceeded(
 ) -> Vec<usize> {
     let exceeds = |(_, limit): &(usize, &Limit)| {
         let decision = decide(limit, secret, head, now);
-        limit.metrics.record(decision);
-        decision == LimitDecision::Tagged
+        if let Some(decision) = decision {
+            limit.metrics.record(decision);
+        }
+        decision == Some(LimitDecision::Tagged)
     };
     let limits = route.tags_of(head).iter().enumerate();
     limits.filter(exceeds).map(|(place, _)| place).collect()
 }
 
-fn decide(limit: &Limit, secret: &Secret, head: &Head<'_>, now: Timestamp) -> LimitDecision {
-    let key = match limit.descriptor.fingerprint(secret, head) {
-        Key::Bucket(key) => key,
-        Key::Skip => return LimitDecision::Exempt,
-        Key::Refuse => return LimitDecision::Tagged,
+/// `None` where the limit is for other requests.
+fn decide(
+    limit: &Limit,
+    secret: &Secret,
+    head: &Head<'_>,
+    now: Timestamp,
+) -> Option<LimitDecision> {
+    let (key, chosen) = match limit.meet(secret, head) {
+        Meeting::Bucket(key, chosen) => (key, chosen),
+        Meeting::Elsewhere => return None,
+        Meeting::Exempt | Meeting::Skipped => return Some(LimitDecision::Exempt),
+        Meeting::Keyless => return Some(LimitDecision::Tagged),
     };
     let charge = Charge {
-        table: &limit.policy.table,
+        table: &limit.chosen(chosen).table,
         key,
         cost: limit.cost,
     };
     let verdict = charge_all(&[charge], now);
     if !verdict.is_admitted() {
-        return LimitDecision::Tagged;
+        return Some(LimitDecision::Tagged);
     }
     if verdict.decision().is_some_and(is_near) {
         limit.policy.metrics.near();
     }
-    LimitDecision::Allowed
+    Some(LimitDecision::Allowed)
 }
 
 /// Tells the upstream which limits the request exceeds. What a client wrote in such a field goes: an upstream

@@ -202,7 +202,10 @@ impl PolicyReport {
             policy: Arc::clone(&policy.name),
             algorithm: policy.table.algorithm().kind(),
             quota: policy.quota.clone(),
-            evictions: policy.table.evictions(),
+            evictions: std::iter::once(policy)
+                .chain(&policy.overrides)
+                .map(|policy| policy.table.evictions())
+                .sum(),
             longest: longest.as_ref().map(|limited| LongestReport {
                 key: limited.name.clone(),
                 from: written(limited.span.since),

@@ -194,7 +194,7 @@ impl KeyPart {
     }
 
     /// Gives the value to `take`, in the one spelling that stands for all.
-    fn with<T>(&self, head: &Head<'_>, take: impl FnOnce(&[u8]) -> T) -> Found<T> {
+    pub(super) fn with<T>(&self, head: &Head<'_>, take: impl FnOnce(&[u8]) -> T) -> Found<T> {
         let value = match self {
             Self::ClientIp { ipv6_prefix } => {
                 return Found::One(match head.client_ip {

@@ -53,10 +53,30 @@ impl<'a> Policies<'a> {
 
     /// Adds a policy, and returns its index.
     pub(super) fn add(&mut self, name: String, policy: &'a Policy) -> usize {
+        let key = key_text(policy);
+        if let Some(mut spec) = self.spec(&name, key.clone(), policy) {
+            let overrides = policy.overrides.iter().filter_map(|one| {
+                let who = one.selection();
+                let mut spec =
+                    self.spec(&name, format!("{key} where {who}"), &one.applied_to(policy))?;
+                if who.value.is_some() && policy.key.0.len() == 1 {
+                    spec.max_keys = Some(store::FEWEST_KEYS);
+                }
+                Some(spec)
+            });
+            spec.overrides = overrides.collect();
+            self.specs.push(spec);
+        }
+        self.written.push(policy);
+        self.written.len() - 1
+    }
+
+    /// A policy without its overrides; `None`, and a finding, where there can be no such algorithm.
+    fn spec(&mut self, name: &str, key: String, policy: &Policy) -> Option<PolicySpec> {
         match algorithm(policy) {
-            Ok(algorithm) => self.specs.push(PolicySpec {
-                name,
-                key: key_text(policy),
+            Ok(algorithm) => Some(PolicySpec {
+                name: name.to_owned(),
+                key,
                 quota: quota_text(policy),
                 algorithm,
                 max_keys: policy.max_keys.as_ref().map(|keys| keys.get() as usize),
@@ -66,6 +86,7 @@ impl<'a> Policies<'a> {
                 },
                 action: answers::action(&policy.on_limit, &self.config.responses.on_limit),
                 reject: answers::reject(&policy.on_limit, &self.config.responses.on_limit),
+                overrides: Vec::new(),
             }),
             Err(error) => {
                 let burst = policy.burst.as_ref().map(|burst| burst.node);
@@ -74,10 +95,9 @@ impl<'a> Policies<'a> {
                 let node = burst.or(refill).or(quota).unwrap_or(NodeId::ABSENT);
                 self.findings
                     .push(Finding::error(node, Code::InvalidValue, error.to_string()));
+                None
             }
         }
-        self.written.push(policy);
-        self.written.len() - 1
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::conditions::condition;
+use super::exceptions::exceptions;
 use super::policies::Policies;
 use crate::config::diagnostic::Code;
 use crate::config::finding::Finding;
@@ -147,6 +148,7 @@ impl<'a> Context<'a> {
         LimitSpec {
             policy: index,
             when: policy.when.as_ref().map(|when| condition(when, taken.form)),
+            exceptions: exceptions(policy, &part),
             descriptor: Descriptor::new(parts, on_missing, prefix),
             cost: policy.cost.get(),
         }

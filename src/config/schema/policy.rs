@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Condition, OnLimit, Units};
-use crate::config::located::Located;
+use super::{Condition, Exemption, OnLimit, Override, Units};
+use crate::config::located::{List, Located};
 use crate::config::value::{KeyPart, Name, OnMissingKey, Quota, Refill, TimeZone, Whole};
 
 /// A policy under its name in `policies`, or a limit in place.
@@ -24,6 +24,12 @@ pub struct Policy {
     /// On which requests the policy applies; on all of them unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<Located<Condition>>,
+    /// To whom the policy does not apply.
+    #[serde(default)]
+    pub exempt: List<Exemption>,
+    /// Who has another quota.
+    #[serde(default)]
+    pub overrides: List<Override>,
     /// How units are counted.
     #[serde(default)]
     pub algorithm: Located<AlgorithmName>,

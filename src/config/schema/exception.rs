@@ -1,0 +1,134 @@
+//! Whom a policy makes exceptions of.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Policy, Units};
+use crate::config::located::Located;
+use crate::config::value::{Cidr, KeyPart, Quota, Refill, Text};
+
+/// An item of `exempt`: to whom the policy does not apply.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("oneOf" = [{ "required": ["value"] }, { "required": ["prefix"] }, { "required": ["cidr"] }]))]
+pub struct Exemption {
+    /// Which part of the key `value` or `prefix` is about; needed where the key has several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<Located<KeyPart>>,
+    /// Who has this value in that part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<Located<Text>>,
+    /// Whose value in that part starts so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<Located<Text>>,
+    /// Clients with this address, or in this network, whatever the key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cidr: Option<Located<Cidr>>,
+}
+
+/// An item of `overrides`: who has another quota.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("oneOf" = [{ "required": ["value"] }, { "required": ["prefix"] }, { "required": ["cidr"] }]))]
+#[schemars(extend("anyOf" = [{ "required": ["quota"] }, { "required": ["capacity", "refill"] }]))]
+pub struct Override {
+    /// Which part of the key `value` or `prefix` is about; needed where the key has several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<Located<KeyPart>>,
+    /// Who has this value in that part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<Located<Text>>,
+    /// Whose value in that part starts so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<Located<Text>>,
+    /// Clients with this address, or in this network, whatever the key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cidr: Option<Located<Cidr>>,
+    /// The quota, instead of the policy's; 0 refuses always.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quota: Option<Located<Quota>>,
+    /// The burst; as many units as this quota has unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst: Option<Located<Units>>,
+    /// The capacity, with a `refill`, in place of a `quota`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<Located<Units>>,
+    /// The refill, with a `capacity`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refill: Option<Located<Refill>>,
+}
+
+/// What both kinds of exceptions say of whom they are about.
+#[derive(Clone, Copy, Debug)]
+pub struct Selection<'a> {
+    /// The part, where it is named.
+    pub part: Option<&'a Located<KeyPart>>,
+    /// A value of it.
+    pub value: Option<&'a Located<Text>>,
+    /// The beginning of one.
+    pub prefix: Option<&'a Located<Text>>,
+    /// A network.
+    pub cidr: Option<&'a Located<Cidr>>,
+}
+
+impl Exemption {
+    /// Whom it is about.
+    pub fn selection(&self) -> Selection<'_> {
+        Selection {
+            part: self.part.as_ref(),
+            value: self.value.as_ref(),
+            prefix: self.prefix.as_ref(),
+            cidr: self.cidr.as_ref(),
+        }
+    }
+}
+
+impl Override {
+    /// Whom it is about.
+    pub fn selection(&self) -> Selection<'_> {
+        Selection {
+            part: self.part.as_ref(),
+            value: self.value.as_ref(),
+            prefix: self.prefix.as_ref(),
+            cidr: self.cidr.as_ref(),
+        }
+    }
+
+    /// The policy that holds for whom it is about.
+    pub fn applied_to(&self, policy: &Policy) -> Policy {
+        Policy {
+            quota: self.quota.clone(),
+            burst: self.burst.clone(),
+            capacity: self.capacity.clone(),
+            refill: self.refill.clone(),
+            ..policy.clone()
+        }
+    }
+}
+
+impl Selection<'_> {
+    /// The part that `value` or `prefix` is about: the one that is named, or the only one of the key that
+    /// has values to name.
+    pub fn part_of<'p>(&'p self, policy: &'p Policy) -> Option<&'p KeyPart> {
+        let named = self.part.map(|part| &part.value);
+        let mut parts = policy.key.0.iter().map(|part| &part.value);
+        match named {
+            Some(named) => parts.find(|part| *part == named),
+            None => parts.next().filter(|_| parts.next().is_none()),
+        }
+    }
+}
+
+impl std::fmt::Display for Selection<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some(part) = self.part {
+            write!(f, "{part} ")?;
+        }
+        match (self.value, self.prefix, self.cidr) {
+            (Some(value), ..) => write!(f, "value {value}"),
+            (None, Some(prefix), _) => write!(f, "prefix {prefix}"),
+            (None, None, Some(cidr)) => write!(f, "cidr {cidr}"),
+            (None, None, None) => f.write_str("nothing"),
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Whom the exceptions of a limit are about: a value of a key's part, values that start alike, or a network of
+//! clients.
+//!
+//! Values are compared in the spelling in which keys are hashed, so that nobody leaves an exception, or gets into
+//! one, by writing the same thing another way. A part that is missing, or given with different values, is none.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use http::header::AUTHORIZATION;
+use ipnet::IpNet;
+
+use super::descriptor::KeyPart;
+use super::{Found, Head};
+
+/// Whom an exception is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selector {
+    /// Who has this value in this part.
+    Value(KeyPart, String),
+    /// Whose value in this part starts so.
+    Prefix(KeyPart, String),
+    /// Clients in this network.
+    Network(IpNet),
+}
+
+/// What a limit makes an exception of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exception {
+    /// The limit does not apply.
+    Exempt,
+    /// Another quota holds: the one at this place.
+    Override(usize),
+}
+
+/// The exceptions of a limit. An exemption goes before an override.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exceptions {
+    exempt: Selectors,
+    overrides: Selectors,
+}
+
+impl Exceptions {
+    /// Those that are selected so; `None` without any.
+    pub fn new(exempt: Vec<Selector>, overrides: Vec<Selector>) -> Option<Self> {
+        let some = !(exempt.is_empty() && overrides.is_empty());
+        some.then(|| Exceptions {
+            exempt: Selectors::new(exempt),
+            overrides: Selectors::new(overrides),
+        })
+    }
+
+    /// What is excepted about this request.
+    pub fn find(&self, head: &Head<'_>) -> Option<Exception> {
+        match self.exempt.find(head) {
+            Some(_) => Some(Exception::Exempt),
+            None => self.overrides.find(head).map(Exception::Override),
+        }
+    }
+}
+
+/// A list of selectors, of which the closest is found: a value goes before a prefix, a longer prefix before a
+/// shorter one, and networks come last, small before large ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Selectors {
+    parts: Vec<OfPart>,
+    networks: Vec<(IpNet, usize)>,
+}
+
+/// The selectors by one part, with their places in the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct OfPart {
+    part: KeyPart,
+    values: HashMap<Box<[u8]>, usize>,
+    prefixes: Vec<(Box<[u8]>, usize)>,
+}
+
+impl Selectors {
+    fn new(list: Vec<Selector>) -> Self {
+        let mut selectors = Selectors::default();
+        for (place, selector) in list.into_iter().enumerate() {
+            match selector {
+                Selector::Value(part, value) => {
+                    let value = spelled(&part, value.as_bytes()).into();
+                    selectors.of(part).values.entry(value).or_insert(place);
+                }
+                Selector::Prefix(part, prefix) => {
+                    let prefix = begun(&part, prefix.as_bytes()).into();
+                    selectors.of(part).prefixes.push((prefix, place));
+                }
+                Selector::Network(network) => selectors.networks.push((network, place)),
+            }
+        }
+        for of in &mut selectors.parts {
+            of.prefixes
+                .sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
+        }
+        let length = |(network, _): &(IpNet, usize)| std::cmp::Reverse(network.prefix_len());
+        selectors.networks.sort_by_key(length);
+        selectors
+    }
+
+    fn of(&mut self, part: KeyPart) -> &mut OfPart {
+        let known = self.parts.iter().position(|of| of.part == part);
+        let place = known.unwrap_or_else(|| {
+            self.parts.push(OfPart {
+                part,
+                values: HashMap::new(),
+                prefixes: Vec::new(),
+            });
+            self.parts.len() - 1
+        });
+        &mut self.parts[place]
+    }
+
+    /// The place of the closest.
+    fn find(&self, head: &Head<'_>) -> Option<usize> {
+        let by = |find: fn(&OfPart, &[u8]) -> Option<usize>| {
+            self.parts.iter().find_map(|of| of.find(head, find))
+        };
+        by(OfPart::value)
+            .or_else(|| by(OfPart::prefix))
+            .or_else(|| {
+                let mut networks = self.networks.iter();
+                let network = networks.find(|(network, _)| network.contains(&head.client_ip));
+                network.map(|(_, place)| *place)
+            })
+    }
+}
+
+impl OfPart {
+    fn find(&self, head: &Head<'_>, find: fn(&OfPart, &[u8]) -> Option<usize>) -> Option<usize> {
+        let found = self
+            .part
+            .with(head, |value| find(self, &spelled(&self.part, value)));
+        match found {
+            Found::One(place) => place,
+            Found::Missing | Found::Several => None,
+        }
+    }
+
+    fn value(&self, value: &[u8]) -> Option<usize> {
+        self.values.get(value).copied()
+    }
+
+    fn prefix(&self, value: &[u8]) -> Option<usize> {
+        let mut prefixes = self.prefixes.iter();
+        let prefix = prefixes.find(|(prefix, _)| value.starts_with(prefix));
+        prefix.map(|(_, place)| *place)
+    }
+}
+
+/// A whole value, in the spelling that stands for all.
+fn spelled<'a>(part: &KeyPart, value: &'a [u8]) -> Cow<'a, [u8]> {
+    match part {
+        KeyPart::Path(form) => folded(value, |text| form.canonical(text)),
+        _ => begun(part, value),
+    }
+}
+
+/// The beginning of a value, in the same spelling.
+fn begun<'a>(part: &KeyPart, value: &'a [u8]) -> Cow<'a, [u8]> {
+    match part {
+        KeyPart::Path(form) | KeyPart::Segment { form, .. } => {
+            folded(value, |text| form.fold(text))
+        }
+        KeyPart::Host => Cow::Owned(value.to_ascii_lowercase()),
+        KeyPart::Header(name) if *name == AUTHORIZATION => credentials(value),
+        _ => Cow::Borrowed(value),
+    }
+}
+
+fn folded(value: &[u8], fold: impl FnOnce(&str) -> Cow<'_, str>) -> Cow<'_, [u8]> {
+    match std::str::from_utf8(value) {
+        Ok(text) => Cow::Owned(fold(text).into_owned().into_bytes()),
+        Err(_) => Cow::Borrowed(value),
+    }
+}
+
+/// Schemes have no case, and any number of spaces stands behind them (RFC 9110 section 11.4).
+fn credentials(value: &[u8]) -> Cow<'_, [u8]> {
+    let Some(space) = value.iter().position(|&byte| byte == b' ') else {
+        return Cow::Owned(value.to_ascii_lowercase());
+    };
+    let (scheme, credentials) = value.split_at(space);
+    let mut spelled = scheme.to_ascii_lowercase();
+    spelled.push(b' ');
+    spelled.extend_from_slice(credentials.trim_ascii());
+    Cow::Owned(spelled)
+}
+
+#[cfg(test)]
+mod tests;

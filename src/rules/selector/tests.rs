@@ -1,0 +1,144 @@
+use http::Method;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use proptest::prelude::*;
+
+use super::*;
+use crate::rules::{CaseSensitivity, PathForm, TrailingSlash};
+
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+fn network(text: &str) -> Selector {
+    Selector::Network(text.parse().expect("a network"))
+}
+
+fn value(text: &str) -> Selector {
+    Selector::Value(KeyPart::Header(API_KEY), text.to_owned())
+}
+
+fn prefix(text: &str) -> Selector {
+    Selector::Prefix(KeyPart::Header(API_KEY), text.to_owned())
+}
+
+/// What is excepted about a request for `path` from there with these fields.
+fn found(
+    exceptions: &Exceptions,
+    path: &str,
+    fields: &[(HeaderName, &str)],
+    from: &str,
+) -> Option<Exception> {
+    let field = |(name, value): &(HeaderName, &str)| {
+        let value = HeaderValue::from_str(value).expect("a value");
+        (name.clone(), value)
+    };
+    let headers: HeaderMap = fields.iter().map(field).collect();
+    exceptions.find(&Head {
+        method: &Method::GET,
+        host: "api.example.com",
+        path,
+        query: None,
+        headers: &headers,
+        client_ip: from.parse().expect("an address"),
+    })
+}
+
+fn overrides(list: Vec<Selector>) -> Exceptions {
+    Exceptions::new(Vec::new(), list).expect("there are some")
+}
+
+#[test]
+fn without_exceptions_there_is_nothing_to_ask() {
+    assert_eq!(Exceptions::new(Vec::new(), Vec::new()), None);
+}
+
+#[test]
+fn the_closest_override_is_taken_and_an_exemption_goes_before_all() {
+    let list = vec![
+        network("10.0.0.0/8"),
+        network("10.1.0.0/16"),
+        prefix("part"),
+        prefix("partner-"),
+        value("partner-7"),
+    ];
+    let exceptions = Exceptions::new(vec![value("partner-1"), network("10.2.0.0/16")], list);
+    let exceptions = exceptions.expect("there are some");
+    for (key, from, expected) in [
+        ("partner-7", "10.1.0.1", Some(Exception::Override(4))),
+        ("partner-8", "10.1.0.1", Some(Exception::Override(3))),
+        ("party", "10.1.0.1", Some(Exception::Override(2))),
+        ("other", "10.1.0.1", Some(Exception::Override(1))),
+        ("other", "10.9.0.1", Some(Exception::Override(0))),
+        ("other", "11.0.0.1", None),
+        ("partner-1", "10.1.0.1", Some(Exception::Exempt)),
+        ("partner-7", "10.2.0.1", Some(Exception::Exempt)),
+        ("Partner-7", "11.0.0.1", None),
+    ] {
+        let found = found(&exceptions, "/", &[(API_KEY, key)], from);
+        assert_eq!(found, expected, "{key} from {from}");
+    }
+}
+
+#[test]
+fn who_gives_two_values_has_neither() {
+    let exceptions = overrides(vec![value("a"), prefix("b")]);
+    let of = |fields: &[_]| found(&exceptions, "/", fields, "192.0.2.1");
+    assert_eq!(
+        of(&[(API_KEY, "a"), (API_KEY, "a")]),
+        Some(Exception::Override(0))
+    );
+    assert_eq!(of(&[(API_KEY, "a"), (API_KEY, "b")]), None);
+    assert_eq!(of(&[]), None);
+}
+
+#[test]
+fn credentials_paths_and_hosts_are_compared_as_they_are_hashed() {
+    let form = PathForm {
+        case: CaseSensitivity::Insensitive,
+        trailing_slash: TrailingSlash::Ignore,
+    };
+    let authorization = KeyPart::Header(AUTHORIZATION);
+    let exceptions = overrides(vec![
+        Selector::Value(authorization, "Bearer AbC".to_owned()),
+        Selector::Value(KeyPart::Path(form), "/Users/".to_owned()),
+        Selector::Prefix(KeyPart::Path(form), "/Admin/".to_owned()),
+        Selector::Value(KeyPart::Host, "Other.example.com".to_owned()),
+    ]);
+    for (authorization, path, expected) in [
+        ("Bearer AbC", "/", Some(0)),
+        ("bEARER   AbC", "/", Some(0)),
+        ("Bearer abc", "/", None),
+        ("", "/users", Some(1)),
+        ("", "/USERS/", Some(1)),
+        ("", "/ADMIN/x", Some(2)),
+        ("", "/administration", None),
+    ] {
+        let fields = [(AUTHORIZATION, authorization)];
+        let found = found(&exceptions, path, &fields, "192.0.2.1");
+        assert_eq!(
+            found,
+            expected.map(Exception::Override),
+            "{authorization} {path}"
+        );
+    }
+}
+
+proptest! {
+    /// Of all that fit, the value, else the longest prefix, whatever the order they are written in.
+    #[test]
+    fn the_longest_of_what_fits_is_found(
+        list in proptest::collection::btree_set("[ab]{0,3}", 0..8),
+        exact in proptest::collection::btree_set("[ab]{1,3}", 0..4),
+        key in "[ab]{1,4}",
+    ) {
+        let selectors: Vec<_> = list.iter().map(|text| prefix(text)).chain(exact.iter().map(|text| value(text))).collect();
+        prop_assume!(!selectors.is_empty());
+        let expected = match exact.iter().position(|text| *text == key) {
+            Some(place) => Some(list.len() + place),
+            None => {
+                let fits = list.iter().enumerate().filter(|(_, text)| key.starts_with(text.as_str()));
+                fits.max_by_key(|(_, text)| text.len()).map(|(place, _)| place)
+            }
+        };
+        let found = found(&overrides(selectors), "/", &[(API_KEY, &key)], "192.0.2.1");
+        prop_assert_eq!(found, expected.map(Exception::Override));
+    }
+}

@@ -1,0 +1,132 @@
+//! All or nothing over several policies, whatever they say beside their quota: on virtual time, through the
+//! steps that decide in the proxy.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::Request;
+use proptest::prelude::*;
+use sluicegate::clock::{Clock, Timestamp};
+use sluicegate::config;
+use sluicegate::limiter::Secret;
+use sluicegate::proxy::Snapshot;
+use sluicegate::proxy::build::{Built, Surroundings};
+use sluicegate::proxy::rehearsal::rehearse;
+use sluicegate::telemetry::registry::Registry;
+
+/// What a policy says beside its quota.
+const MANNERS: [&str; 6] = [
+    "",
+    "when: { method: [POST] }",
+    "when: { not: { header: { x-plan: gold } } }",
+    "exempt: [{ value: a }, { cidr: 10.0.0.0/8 }]",
+    "overrides: [{ value: b, quota: 1/7s }, { prefix: c, quota: 6/3s }, { cidr: 10.0.0.0/8, quota: 2/9s }]",
+    "on_missing_key: skip",
+];
+
+const ALGORITHMS: [&str; 4] = ["gcra", "fixed_window", "sliding_window", "sliding_log"];
+
+#[derive(Clone, Debug)]
+struct Asked {
+    after_millis: u64,
+    method: &'static str,
+    from: &'static str,
+    fields: Vec<(&'static str, &'static str)>,
+}
+
+fn any_request() -> impl Strategy<Value = Asked> {
+    let field = prop_oneof![
+        3 => prop_oneof![Just("a"), Just("b"), Just("c"), Just("d")].prop_map(|key| ("x-key", key)),
+        1 => Just(("x-plan", "gold")),
+    ];
+    (
+        prop_oneof![Just(0), 1..3_000_u64],
+        prop_oneof![Just("GET"), Just("POST")],
+        prop_oneof![Just("192.0.2.1"), Just("10.0.0.1")],
+        proptest::collection::vec(field, 0..3),
+    )
+        .prop_map(|(after_millis, method, from, fields)| Asked {
+            after_millis,
+            method,
+            from,
+            fields,
+        })
+}
+
+/// A policy in any of its manners.
+fn any_policy() -> impl Strategy<Value = String> {
+    let algorithm = proptest::sample::select(&ALGORITHMS[..]);
+    let manner = proptest::sample::select(&MANNERS[..]);
+    (1..5_u32, 1..9_u32, algorithm, manner).prop_map(|(limit, seconds, algorithm, manner)| {
+        let quota = format!("quota: {limit}/{seconds}s");
+        format!("{{ key: header:x-key, algorithm: {algorithm}, {quota}, {manner} }}")
+    })
+}
+
+fn snapshot(policies: &[String]) -> Arc<Snapshot> {
+    let limits = policies.join(", ");
+    let text = format!("routes: [{{ upstream: echo, limits: [{limits}] }}]");
+    let loaded = config::parse("test.yaml", text, &|_| None);
+    let loaded = loaded.unwrap_or_else(|report| panic!("{report}"));
+    let rules = config::compile_rules(&loaded).unwrap_or_else(|report| panic!("{report}"));
+    let surroundings = Surroundings {
+        workers: 1,
+        registry: Registry::default(),
+        clock: Arc::new(Clock::manual(Timestamp::EPOCH)),
+        secret: Secret::from_key([1, 2]),
+    };
+    Built::new(rules, &surroundings, None).hand_over(Timestamp::EPOCH)
+}
+
+/// What became of a request: whether it was admitted, and what each policy had left, with its name.
+type Outcome = (bool, Vec<(String, bool, u32)>);
+
+fn outcome(snapshot: &Snapshot, asked: &Asked, now: Timestamp) -> Outcome {
+    let mut request = Request::builder()
+        .method(asked.method)
+        .uri("/")
+        .header("host", "a");
+    for (name, value) in &asked.fields {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(()).expect("a request");
+    let from: IpAddr = asked.from.parse().expect("an address");
+    let outcome = rehearse(snapshot, &request, from, now, |rehearsal| {
+        let decisions = rehearsal.decisions().map(|(limit, decision)| {
+            (
+                limit.policy.name.to_string(),
+                decision.is_admitted(),
+                decision.remaining,
+            )
+        });
+        (!rehearsal.is_refused(), decisions.collect())
+    });
+    outcome.unwrap_or((false, Vec::new()))
+}
+
+/// The requests at their instants, with what became of each.
+fn run(policies: &[String], requests: &[(Timestamp, Asked)]) -> Vec<Outcome> {
+    let snapshot = snapshot(policies);
+    let outcomes = requests
+        .iter()
+        .map(|(now, asked)| outcome(&snapshot, asked, *now));
+    outcomes.collect()
+}
+
+proptest! {
+    /// A refused request leaves no trace: without those that were refused, all others are told the same.
+    #[test]
+    fn a_refused_request_is_charged_to_none_of_its_policies(
+        policies in proptest::collection::vec(any_policy(), 1..4),
+        requests in proptest::collection::vec(any_request(), 1..60),
+    ) {
+        let mut now = Timestamp::from_micros(1_700_000_000_000_000);
+        let timed: Vec<_> = requests.into_iter().map(|asked| {
+            now = now.saturating_add_micros(asked.after_millis * 1_000);
+            (now, asked)
+        }).collect();
+        let all = run(&policies, &timed);
+        let (admitted, told): (Vec<_>, Vec<_>) = timed.into_iter().zip(all).filter(|(_, (admitted, _))| *admitted).unzip();
+        prop_assert_eq!(run(&policies, &admitted), told);
+    }
+}
