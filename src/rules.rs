@@ -3,6 +3,7 @@
 
 mod condition;
 mod cookie;
+mod cost;
 mod descriptor;
 mod matcher;
 mod query;
@@ -14,6 +15,7 @@ use std::net::IpAddr;
 use http::{HeaderMap, Method};
 
 pub use condition::{Condition, PathCondition};
+pub use cost::{Cost, NoNumber};
 pub use descriptor::{Described, Descriptor, Key, KeyPart, OnMissingKey};
 pub use matcher::{
     CaseSensitivity, HostPattern, Mismatch, PathForm, PathPattern, RouteMatch, Segment,

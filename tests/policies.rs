@@ -15,13 +15,14 @@ use sluicegate::proxy::rehearsal::rehearse;
 use sluicegate::telemetry::registry::Registry;
 
 /// What a policy says beside its quota.
-const MANNERS: [&str; 6] = [
+const MANNERS: [&str; 7] = [
     "",
     "when: { method: [POST] }",
     "when: { not: { header: { x-plan: gold } } }",
     "exempt: [{ value: a }, { cidr: 10.0.0.0/8 }]",
     "overrides: [{ value: b, quota: 1/7s }, { prefix: c, quota: 6/3s }, { cidr: 10.0.0.0/8, quota: 2/9s }]",
     "on_missing_key: skip",
+    "cost: { header: x-cost, max: 3 }",
 ];
 
 const ALGORITHMS: [&str; 4] = ["gcra", "fixed_window", "sliding_window", "sliding_log"];
@@ -38,6 +39,7 @@ fn any_request() -> impl Strategy<Value = Asked> {
     let field = prop_oneof![
         3 => prop_oneof![Just("a"), Just("b"), Just("c"), Just("d")].prop_map(|key| ("x-key", key)),
         1 => Just(("x-plan", "gold")),
+        1 => prop_oneof![Just("2"), Just("9"), Just("two")].prop_map(|cost| ("x-cost", cost)),
     ];
     (
         prop_oneof![Just(0), 1..3_000_u64],
@@ -113,6 +115,16 @@ fn run(policies: &[String], requests: &[(Timestamp, Asked)]) -> Vec<Outcome> {
     outcomes.collect()
 }
 
+/// The requests with their instants.
+fn timed(requests: Vec<Asked>) -> Vec<(Timestamp, Asked)> {
+    let mut now = Timestamp::from_micros(1_700_000_000_000_000);
+    let requests = requests.into_iter().map(|asked| {
+        now = now.saturating_add_micros(asked.after_millis * 1_000);
+        (now, asked)
+    });
+    requests.collect()
+}
+
 proptest! {
     /// A refused request leaves no trace: without those that were refused, all others are told the same.
     #[test]
@@ -120,11 +132,7 @@ proptest! {
         policies in proptest::collection::vec(any_policy(), 1..4),
         requests in proptest::collection::vec(any_request(), 1..60),
     ) {
-        let mut now = Timestamp::from_micros(1_700_000_000_000_000);
-        let timed: Vec<_> = requests.into_iter().map(|asked| {
-            now = now.saturating_add_micros(asked.after_millis * 1_000);
-            (now, asked)
-        }).collect();
+        let timed = timed(requests);
         let all = run(&policies, &timed);
         let (admitted, told): (Vec<_>, Vec<_>) = timed.into_iter().zip(all).filter(|(_, (admitted, _))| *admitted).unzip();
         prop_assert_eq!(run(&policies, &admitted), told);

@@ -165,3 +165,67 @@ fn explain_tells_who_is_exempt_and_whose_quota_holds() {
         "{other}"
     );
 }
+
+#[test]
+fn a_request_pays_what_it_says_and_nothing_where_that_is_no_number() {
+    let gateway = Gateway::start(
+        "policies:
+  units: { key: constant, quota: 10/300d, cost: { header: x-cost, max: 6 } }
+  requests: { key: constant, quota: 100/300d }
+routes: [{ upstream: echo, limits: [requests, units] }]
+",
+    );
+    let address = gateway.address();
+    let of = |status, requests, units| (status, vec![requests, units]);
+    // `"requests";r=99;t=1, "units";r=9;t=1`
+    let left = |headers: &str| {
+        let answer = get_with(address, "/", headers);
+        let items = answer.headers_of("ratelimit").join(", ");
+        let numbers = items.split(";r=").skip(1);
+        let number = |text: &str| {
+            text.split([';', ','])
+                .next()
+                .and_then(|digits| digits.parse().ok())
+        };
+        let numbers: Vec<u32> = numbers.map(|text| number(text).expect("r=N")).collect();
+        (answer.status, numbers)
+    };
+    assert_eq!(left(""), of(200, 99, 9));
+    assert_eq!(left("x-cost: 3\r\n"), of(200, 98, 6));
+    for wrong in [
+        "x-cost: many\r\n",
+        "x-cost: 1\r\nx-cost: 2\r\n",
+        "x-cost: -1\r\n",
+    ] {
+        assert_eq!(left(wrong), (400, vec![]), "{wrong}");
+    }
+    assert_eq!(
+        left("x-cost: 99999999999\r\n"),
+        of(200, 97, 0),
+        "6 is the most"
+    );
+    assert_eq!(
+        left("x-cost: 0\r\n"),
+        of(429, 97, 0),
+        "nobody passes for nothing"
+    );
+
+    let config =
+        "routes: [{ upstream: echo, limits: [{ quota: 5/1h, cost: { header: x-cost, max: 9 } }] }]";
+    let explain = |header| explained(config, "http://a/", header);
+    let paid = explain("x-cost: 2");
+    assert!(
+        paid.contains("  cost    2\n  says    admit: 3 left"),
+        "{paid}"
+    );
+    let never = explain("x-cost: 7");
+    assert!(
+        never.contains("refuse: it can never be admitted"),
+        "{never}"
+    );
+    let wrong = explain("x-cost: two");
+    assert!(
+        wrong.contains("answer    400 Bad Request: The field that says"),
+        "{wrong}"
+    );
+}

@@ -11,7 +11,7 @@ use super::rejection::Refused;
 use super::snapshot::{Limit, Route};
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Outcome, Secret, Verdict};
-use crate::rules::Head;
+use crate::rules::{Head, NoNumber};
 use crate::store::{Charge, charge_all};
 use crate::telemetry::metrics::LimitDecision;
 
@@ -28,7 +28,15 @@ pub(super) struct Admission {
 }
 
 /// Charges the request to all limits of its route, or to none.
-pub(super) fn admit(route: &Route, secret: &Secret, head: &Head<'_>, now: Timestamp) -> Admission {
+///
+/// # Errors
+/// When a limit that applies asks the request for its cost, and is told no number. Nothing is charged then.
+pub(super) fn admit(
+    route: &Route,
+    secret: &Secret,
+    head: &Head<'_>,
+    now: Timestamp,
+) -> Result<Admission, NoNumber> {
     let mut applied = SmallVec::new();
     let mut charges = SmallVec::<[Charge<'_>; 4]>::new();
     let mut keyless = None;
@@ -39,7 +47,7 @@ pub(super) fn admit(route: &Route, secret: &Secret, head: &Head<'_>, now: Timest
                 charges.push(Charge {
                     table: &limit.chosen(chosen).table,
                     key,
-                    cost: limit.cost,
+                    cost: limit.cost.of(head)?,
                 });
             }
             Meeting::Elsewhere => {}
@@ -58,7 +66,7 @@ pub(super) fn admit(route: &Route, secret: &Secret, head: &Head<'_>, now: Timest
         now,
     };
     admission.count(route);
-    admission
+    Ok(admission)
 }
 
 impl Admission {

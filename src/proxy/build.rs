@@ -271,7 +271,7 @@ impl Builder<'_> {
                 when: spec.when.clone(),
                 exceptions: spec.exceptions.clone(),
                 descriptor: spec.descriptor.clone(),
-                cost: spec.cost,
+                cost: spec.cost.clone(),
                 policy,
             }
         });

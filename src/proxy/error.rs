@@ -6,6 +6,7 @@ use crate::http_ext::body::RequestBodyError;
 use crate::http_ext::framing::FramingError;
 use crate::http_ext::host::HostError;
 use crate::http_ext::path::PathError;
+use crate::rules::NoNumber;
 use crate::upstream::{self, Fault};
 
 /// What kept a request from being answered by its upstream.
@@ -59,6 +60,12 @@ impl From<PathError> for Error {
             PathError::AboveRoot => "The path leaves its root.",
             PathError::DotParameters => "The path has a dot segment with parameters.",
         })
+    }
+}
+
+impl From<NoNumber> for Error {
+    fn from(NoNumber: NoNumber) -> Self {
+        bad_request("The field that says the request's cost has no whole number.")
     }
 }
 

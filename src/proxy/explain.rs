@@ -15,7 +15,7 @@ use super::snapshot::{Limit, Route, Snapshot, Spec};
 use super::target::Target;
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::{Decision, Outcome, Secret};
-use crate::rules::{Described, Head, Mismatch};
+use crate::rules::{Described, Head, Mismatch, NoNumber};
 use crate::telemetry::registry::Registry;
 
 /// The explanation of one request, to be printed.
@@ -48,6 +48,7 @@ struct Step {
     /// Whether it refuses nothing.
     tags: bool,
     key: Vec<Described>,
+    cost: u32,
     says: Says,
 }
 
@@ -63,6 +64,8 @@ enum Says {
     Skips,
     /// It refuses, because the key is missing.
     RefusesKeyless,
+    /// It would refuse, because the request says no cost.
+    RefusesCost,
 }
 
 /// Explains what `spec` makes of `request` from the peer at `from`.
@@ -82,7 +85,7 @@ pub fn explain(spec: Spec, mut request: Request<()>, from: IpAddr) -> Explanatio
         request: format!("{} {}", request.method(), request.uri()),
         client_ip,
         course: Target::of(&request)
-            .map(|target| course(&snapshot, &target.head(&request, client_ip), now)),
+            .and_then(|target| course(&snapshot, &target.head(&request, client_ip), now)),
     }
 }
 
@@ -95,11 +98,11 @@ fn add_host(request: &mut Request<()>) {
     }
 }
 
-fn course(snapshot: &Snapshot, head: &Head<'_>, now: Timestamp) -> Course {
+fn course(snapshot: &Snapshot, head: &Head<'_>, now: Timestamp) -> Result<Course, Error> {
     let found = snapshot.router.find(head);
     let route = snapshot.route(found);
     let others = snapshot.router.mismatches(head).into_iter();
-    Course {
+    Ok(Course {
         host: head.host.to_owned(),
         path: head.path.to_owned(),
         others: others
@@ -110,37 +113,47 @@ fn course(snapshot: &Snapshot, head: &Head<'_>, now: Timestamp) -> Course {
             .upstream
             .as_ref()
             .map(|running| Arc::clone(running.upstream.name())),
-        limits: steps(snapshot, route, head, now),
+        limits: steps(snapshot, route, head, now)?,
         now,
-    }
+    })
 }
 
-fn steps(snapshot: &Snapshot, route: &Route, head: &Head<'_>, now: Timestamp) -> Vec<Step> {
+fn steps(
+    snapshot: &Snapshot,
+    route: &Route,
+    head: &Head<'_>,
+    now: Timestamp,
+) -> Result<Vec<Step>, Error> {
     let step = |limit: &Limit| step(limit, &snapshot.secret, head, now);
     let met = route.limits_of(head).iter().chain(route.tags_of(head));
     met.map(step).collect()
 }
 
-fn step(limit: &Limit, secret: &Secret, head: &Head<'_>, now: Timestamp) -> Step {
+fn step(limit: &Limit, secret: &Secret, head: &Head<'_>, now: Timestamp) -> Result<Step, Error> {
     let meeting = limit.meet(secret, head);
     let policy = match meeting {
         Meeting::Bucket(_, chosen) => limit.chosen(chosen),
         _ => &limit.policy,
     };
-    Step {
+    let tags = policy.action.tag().is_some();
+    let says = match (meeting, limit.cost.of(head)) {
+        (Meeting::Bucket(key, _), Ok(cost)) => Says::Decides(policy.table.peek(key, cost, now)),
+        (Meeting::Bucket(..), Err(error)) if !tags => return Err(error.into()),
+        (Meeting::Bucket(..), Err(NoNumber)) => Says::RefusesCost,
+        (Meeting::Elsewhere, _) => Says::Elsewhere,
+        (Meeting::Exempt, _) => Says::Exempt,
+        (Meeting::Skipped, _) => Says::Skips,
+        (Meeting::Keyless, _) => Says::RefusesKeyless,
+    };
+    Ok(Step {
         policy: Arc::clone(&policy.name),
         algorithm: format!("{}, {}", policy.table.algorithm().kind(), policy.quota),
         action: policy.action.name(),
-        tags: policy.action.tag().is_some(),
+        tags,
         key: limit.descriptor.describe(head),
-        says: match meeting {
-            Meeting::Bucket(key, _) => Says::Decides(policy.table.peek(key, limit.cost, now)),
-            Meeting::Exempt => Says::Exempt,
-            Meeting::Elsewhere => Says::Elsewhere,
-            Meeting::Skipped => Says::Skips,
-            Meeting::Keyless => Says::RefusesKeyless,
-        },
-    }
+        cost: limit.cost.of(head).unwrap_or(1),
+        says,
+    })
 }
 
 impl fmt::Display for Explanation {
@@ -194,7 +207,7 @@ impl Step {
         match &self.says {
             Says::Decides(decision) => !decision.is_admitted(),
             Says::Elsewhere | Says::Exempt | Says::Skips => false,
-            Says::RefusesKeyless => true,
+            Says::RefusesKeyless | Says::RefusesCost => true,
         }
     }
 
@@ -203,11 +216,15 @@ impl Step {
         for part in &self.key {
             writeln!(f, "  key     {part}")?;
         }
+        if self.cost != 1 {
+            writeln!(f, "  cost    {}", self.cost)?;
+        }
         match &self.says {
             Says::Elsewhere => writeln!(f, "  says    does not apply: `when` is not met"),
             Says::Exempt => writeln!(f, "  says    does not apply: exempt"),
             Says::Skips => writeln!(f, "  says    does not apply without its key"),
             Says::RefusesKeyless => writeln!(f, "  says    refuse: the key is missing"),
+            Says::RefusesCost => writeln!(f, "  says    refuse: the cost is no whole number"),
             Says::Decides(decision) => match decision.outcome {
                 Outcome::Admit => {
                     let reset = decision.reset.since(now);

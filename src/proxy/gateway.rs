@@ -156,7 +156,7 @@ fn decide(exchange: &mut Exchange, request: &mut Request<RequestBody>) -> Result
         &exchange.snapshot().secret,
         &head,
         exchange.started(),
-    );
+    )?;
     let refusal = refuse(&admission, &route, exchange, &head);
     exchange.decided(admission);
     match refusal {

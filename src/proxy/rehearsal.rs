@@ -42,7 +42,7 @@ pub fn rehearse<T>(
     let head = target.head(request, client_ip);
     let place = snapshot.router.find(&head);
     let route = snapshot.route(place);
-    let admission = admission::admit(route, &snapshot.secret, &head, now);
+    let admission = admission::admit(route, &snapshot.secret, &head, now)?;
     if !admission.is_refused() {
         tag::exceeded(route, &snapshot.secret, &head, now);
     }

@@ -13,7 +13,7 @@ use super::limit_headers::{Facts, Styles};
 use super::rejection::{RejectSpec, Rejection};
 use crate::http_ext::client_ip::ClientIp;
 use crate::limiter::{Algorithm, Secret};
-use crate::rules::{Condition, Descriptor, Exceptions, Head, RouteMatch, Router};
+use crate::rules::{Condition, Cost, Descriptor, Exceptions, Head, RouteMatch, Router};
 use crate::store::{OnFull, Table};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{LimitMetrics, PolicyMetrics, RouteMetrics, UpstreamMetrics};
@@ -76,8 +76,8 @@ pub struct LimitSpec {
     pub exceptions: Option<Exceptions>,
     /// Whose bucket is charged.
     pub descriptor: Descriptor,
-    /// With how many units, from 1.
-    pub cost: u32,
+    /// With how many units.
+    pub cost: Cost,
 }
 
 /// A route.
@@ -224,7 +224,7 @@ pub struct Limit {
     /// Whose bucket is charged.
     pub descriptor: Descriptor,
     /// With how many units.
-    pub cost: u32,
+    pub cost: Cost,
     /// Its counters on this route.
     pub metrics: LimitMetrics,
 }

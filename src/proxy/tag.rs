@@ -45,10 +45,13 @@ fn decide(
         Meeting::Exempt | Meeting::Skipped => return Some(LimitDecision::Exempt),
         Meeting::Keyless => return Some(LimitDecision::Tagged),
     };
+    let Ok(cost) = limit.cost.of(head) else {
+        return Some(LimitDecision::Tagged);
+    };
     let charge = Charge {
         table: &limit.chosen(chosen).table,
         key,
-        cost: limit.cost,
+        cost,
     };
     let verdict = charge_all(&[charge], now);
     if !verdict.is_admitted() {

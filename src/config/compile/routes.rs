@@ -12,7 +12,7 @@ use crate::config::value::{self, KeyPart, OnMissingKey};
 use crate::http_ext::path::comparable;
 use crate::proxy::snapshot::{LimitSpec, Rewrite, RouteSpec};
 use crate::rules::{
-    self, CaseSensitivity, Descriptor, PathForm, PathPattern, RouteMatch, Router, Segment,
+    self, CaseSensitivity, Cost, Descriptor, PathForm, PathPattern, RouteMatch, Router, Segment,
 };
 
 /// What top-level limits in place are called after.
@@ -150,7 +150,7 @@ impl<'a> Context<'a> {
             when: policy.when.as_ref().map(|when| condition(when, taken.form)),
             exceptions: exceptions(policy, &part),
             descriptor: Descriptor::new(parts, on_missing, prefix),
-            cost: policy.cost.get(),
+            cost: cost(&policy.cost),
         }
     }
 
@@ -174,6 +174,16 @@ impl<'a> Context<'a> {
             KeyPart::Route => rules::KeyPart::Route(Arc::from(route)),
             KeyPart::Constant => rules::KeyPart::Constant,
         }
+    }
+}
+
+fn cost(written: &schema::Cost) -> Cost {
+    match written {
+        schema::Cost::Constant(cost) => Cost::Constant(cost.get()),
+        schema::Cost::Header(cost) => Cost::Header {
+            name: cost.header.get().clone(),
+            max: cost.max.get(),
+        },
     }
 }
 

@@ -5,7 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Condition, Exemption, OnLimit, Override, Units};
 use crate::config::located::{List, Located};
-use crate::config::value::{KeyPart, Name, OnMissingKey, Quota, Refill, TimeZone, Whole};
+use crate::config::value::{
+    FieldName, KeyPart, Name, OnMissingKey, Quota, Refill, TimeZone, Whole,
+};
 
 /// A policy under its name in `policies`, or a limit in place.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -68,9 +70,10 @@ pub struct Policy {
     /// How the oldest part counts, which a sliding window covers only partly; for `sliding_window` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest: Option<Located<OldestWindow>>,
-    /// Units that a request takes, 1 to 4294967295.
+    /// Units that a request takes, 1 to 4294967295; or the field in which it says so, and the most that
+    /// counts.
     #[serde(default)]
-    pub cost: Located<Units>,
+    pub cost: Located<Cost>,
     /// Buckets that memory is kept for, 1024 to 1073741824; an equal share of
     /// `store.memory.max_size` unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -125,6 +128,39 @@ impl From<KeyForm> for Key {
             KeyForm::Sequence(parts) => Self(parts),
         }
     }
+}
+
+/// What a request takes.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(
+    rename = "$form",
+    expecting = "a number of units, or where a request says it: `{ header: x-cost, max: 100 }`"
+)]
+#[schemars(rename = "Cost", untagged)]
+pub enum Cost {
+    /// So many units.
+    #[serde(rename = "scalar")]
+    Constant(Units),
+    /// What the request says.
+    #[serde(rename = "mapping")]
+    Header(HeaderCost),
+}
+
+impl Default for Cost {
+    fn default() -> Self {
+        Self::Constant(Units::default())
+    }
+}
+
+/// The cost of a request, as it says itself.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HeaderCost {
+    /// The field with a whole number of units; without it a request takes 1, and with anything else it is
+    /// answered 400.
+    pub header: Located<FieldName>,
+    /// The most that counts, 1 to 4294967295.
+    pub max: Located<Units>,
 }
 
 /// How units are counted.

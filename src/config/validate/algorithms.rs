@@ -4,7 +4,7 @@ use crate::config::diagnostic::Code;
 use crate::config::document::NodeId;
 use crate::config::finding::{Finding, Findings};
 use crate::config::located::Located;
-use crate::config::schema::{AlgorithmName, Config, Policy, WindowStart};
+use crate::config::schema::{AlgorithmName, Config, Cost, Policy, WindowStart};
 use crate::config::value::CalendarUnit;
 use crate::limiter::{Shape, SlidingLog};
 
@@ -157,7 +157,10 @@ fn check_amounts(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
     let Some((capacity, holder)) = most.map(|most| (most.get(), most.node)).or(quota) else {
         return;
     };
-    let cost = policy.cost.get();
+    let Cost::Constant(cost) = &policy.cost.value else {
+        return;
+    };
+    let cost = cost.get();
     if capacity > 0 && cost > capacity {
         let message =
             format!("a cost of {cost} can never be paid: the bucket holds {capacity} at most");

@@ -1,0 +1,108 @@
+//! How many units a request takes.
+
+use http::header::HeaderName;
+
+use super::{Found, Head};
+
+/// Where the cost of a request comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cost {
+    /// It is the same for all, from 1.
+    Constant(u32),
+    /// The request says it in this field.
+    Header {
+        /// Which field.
+        name: HeaderName,
+        /// The most that counts, from 1.
+        max: u32,
+    },
+}
+
+/// The field that says the cost has something else than a whole number, or different ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoNumber;
+
+impl Cost {
+    /// The units that this request takes. Without the field it is 1, which is also the least: nobody passes for
+    /// nothing by saying so.
+    pub fn of(&self, head: &Head<'_>) -> Result<u32, NoNumber> {
+        let (name, max) = match self {
+            Self::Constant(cost) => return Ok(*cost),
+            Self::Header { name, max } => (name, *max),
+        };
+        match Found::among(head.headers.get_all(name).iter()) {
+            Found::One(value) => Ok(whole(value.as_bytes()).ok_or(NoNumber)?.clamp(1, max)),
+            Found::Missing => Ok(1),
+            Found::Several => Err(NoNumber),
+        }
+    }
+}
+
+/// A number in decimal digits and nothing else; what is too large for the type is its maximum.
+fn whole(digits: &[u8]) -> Option<u32> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0_u32, |number, digit| {
+        let digit = digit.is_ascii_digit().then(|| u32::from(digit - b'0'))?;
+        Some(number.saturating_mul(10).saturating_add(digit))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderValue, Method};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NAME: HeaderName = HeaderName::from_static("x-cost");
+
+    fn cost(values: &[&str]) -> Result<u32, NoNumber> {
+        let field = |value: &&str| (NAME, HeaderValue::from_str(value).expect("a value"));
+        let headers: HeaderMap = values.iter().map(field).collect();
+        let by_header = Cost::Header {
+            name: NAME,
+            max: 100,
+        };
+        by_header.of(&Head {
+            method: &Method::GET,
+            host: "a",
+            path: "/",
+            query: None,
+            headers: &headers,
+            client_ip: [192, 0, 2, 1].into(),
+        })
+    }
+
+    #[test]
+    fn a_request_costs_what_it_says_within_bounds() {
+        for (values, expected) in [
+            (&[][..], Ok(1)),
+            (&["7"], Ok(7)),
+            (&["007", "007"], Ok(7)),
+            (&["0"], Ok(1)),
+            (&["100"], Ok(100)),
+            (&["101"], Ok(100)),
+            (&["18446744073709551617"], Ok(100)),
+            (&["5", "6"], Err(NoNumber)),
+            (&["5, 5"], Err(NoNumber)),
+            (&[""], Err(NoNumber)),
+            (&["+5"], Err(NoNumber)),
+            (&["-5"], Err(NoNumber)),
+            (&["5.0"], Err(NoNumber)),
+            (&["0x5"], Err(NoNumber)),
+        ] {
+            assert_eq!(cost(values), expected, "{values:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_number_is_read_and_nothing_else(number: u128, text in "[ -~]{0,12}") {
+            prop_assert_eq!(cost(&[&number.to_string()]), Ok(number.clamp(1, 100) as u32));
+            let digits = !text.trim().is_empty() && text.trim().bytes().all(|byte| byte.is_ascii_digit());
+            prop_assert_eq!(cost(&[text.trim()]).is_ok(), digits);
+        }
+    }
+}
