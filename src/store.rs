@@ -10,6 +10,6 @@ mod share;
 mod slab;
 mod table;
 
-pub use memory::{Charge, charge_all};
+pub use memory::{Charge, charge_all, charge_watched};
 pub use share::{FEWEST_KEYS, Share, Wish, divide};
 pub use table::{OnFull, Table};

@@ -15,7 +15,7 @@ use sluicegate::proxy::rehearsal::rehearse;
 use sluicegate::telemetry::registry::Registry;
 
 /// What a policy says beside its quota.
-const MANNERS: [&str; 7] = [
+const MANNERS: [&str; 9] = [
     "",
     "when: { method: [POST] }",
     "when: { not: { header: { x-plan: gold } } }",
@@ -23,6 +23,8 @@ const MANNERS: [&str; 7] = [
     "overrides: [{ value: b, quota: 1/7s }, { prefix: c, quota: 6/3s }, { cidr: 10.0.0.0/8, quota: 2/9s }]",
     "on_missing_key: skip",
     "cost: { header: x-cost, max: 3 }",
+    "mode: shadow",
+    "percent: 50",
 ];
 
 const ALGORITHMS: [&str; 4] = ["gcra", "fixed_window", "sliding_window", "sliding_log"];
@@ -125,6 +127,15 @@ fn timed(requests: Vec<Asked>) -> Vec<(Timestamp, Asked)> {
     requests.collect()
 }
 
+/// The place of a policy that is called after it: `any.1`.
+fn index(name: &str) -> usize {
+    let place = name
+        .rsplit('.')
+        .next()
+        .and_then(|digits| digits.parse().ok());
+    place.expect("it is called after its place")
+}
+
 proptest! {
     /// A refused request leaves no trace: without those that were refused, all others are told the same.
     #[test]
@@ -136,5 +147,39 @@ proptest! {
         let all = run(&policies, &timed);
         let (admitted, told): (Vec<_>, Vec<_>) = timed.into_iter().zip(all).filter(|(_, (admitted, _))| *admitted).unzip();
         prop_assert_eq!(run(&policies, &admitted), told);
+    }
+
+    /// Whatever policies in shadow would do, the others do as they would without them; and what those in shadow say is
+    /// what they would say alone of the requests that the others admit.
+    #[test]
+    fn who_only_watches_changes_nothing_and_says_what_it_would_do(
+        enforced in proptest::collection::vec(any_policy(), 1..3),
+        shadows in proptest::collection::vec(any_policy(), 1..3),
+        requests in proptest::collection::vec(any_request(), 1..60),
+    ) {
+        let shadows: Vec<_> = shadows.into_iter().filter(|policy| !policy.contains("mode") && !policy.contains("percent")).collect();
+        let in_shadow: Vec<_> = shadows.iter().map(|policy| policy.replacen("{ ", "{ mode: shadow, ", 1)).collect();
+        let timed = timed(requests);
+        let alone = run(&enforced, &timed);
+        let together = run(&[enforced.clone(), in_shadow].concat(), &timed);
+        let own = |(admitted, told): &Outcome| {
+            let told = told.iter().filter(|(name, ..)| index(name) < enforced.len());
+            (*admitted, told.cloned().collect::<Vec<_>>())
+        };
+        prop_assert_eq!(together.iter().map(own).collect::<Vec<_>>(), alone);
+
+        for (place, shadow) in shadows.iter().enumerate() {
+            let place = enforced.len() + place;
+            let (met, said): (Vec<_>, Vec<_>) = timed.iter().zip(&together)
+                .filter(|(_, (admitted, _))| *admitted)
+                .map(|(timed, (_, told))| {
+                    let said = told.iter().find(|(name, ..)| index(name) == place);
+                    (timed.clone(), said.map(|(_, admits, remaining)| (*admits, *remaining)))
+                })
+                .unzip();
+            let by_itself = run(std::slice::from_ref(shadow), &met);
+            let by_itself: Vec<_> = by_itself.iter().map(|(_, told)| told.first().map(|(_, admits, remaining)| (*admits, *remaining))).collect();
+            prop_assert_eq!(by_itself, said);
+        }
     }
 }

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use support::client::{get, get_with};
 use support::gateway::Gateway;
 use support::replay::command;
+use support::wait_for;
 
 /// What so many requests for `path`, with these header fields, are answered.
 fn statuses<const N: usize>(address: SocketAddr, path: &str, headers: &str) -> [u16; N] {
@@ -228,4 +229,93 @@ routes: [{ upstream: echo, limits: [requests, units] }]
         wrong.contains("answer    400 Bad Request: The field that says"),
         "{wrong}"
     );
+}
+
+#[test]
+fn a_policy_in_shadow_counts_what_it_would_refuse_and_refuses_nothing() {
+    let gateway = Gateway::start(
+        "access_log: { format: json, path: access.log }
+policies:
+  watching: { key: constant, quota: 2/300d, mode: shadow }
+  keyed: { key: header:x-key, on_missing_key: refuse, quota: 5/300d, mode: shadow }
+  disabled: { key: constant, quota: 0/1s, mode: disabled }
+  real: { key: constant, quota: 4/300d }
+routes: [{ name: a, upstream: echo, limits: [watching, keyed, disabled, real] }]
+",
+    );
+    let address = gateway.address();
+    assert_eq!(statuses(address, "/", ""), [200, 200, 200, 200, 429, 429]);
+    let refused = get_with(address, "/", "accept: application/json\r\n");
+    assert_eq!(
+        refused.expect_header("ratelimit-policy"),
+        "\"real\";q=4;w=25920000"
+    );
+    assert!(
+        refused.text().contains("\"violated-policies\":[\"real\"]"),
+        "{}",
+        refused.text()
+    );
+    let count = |policy, decision| {
+        let labels = format!("policy=\"{policy}\",route=\"a\",decision=\"{decision}\"");
+        gateway
+            .metric(&format!("sluicegate_limit_decisions_total{{{labels}}}"))
+            .unwrap_or(0.0)
+    };
+    assert_eq!(
+        (count("watching", "allowed"), count("watching", "shadowed")),
+        (2.0, 5.0)
+    );
+    assert_eq!(
+        (count("watching", "limited"), count("real", "limited")),
+        (0.0, 3.0)
+    );
+    assert_eq!(count("keyed", "shadowed"), 7.0, "nobody gave a key");
+    assert_eq!(count("disabled", "limited"), 0.0);
+
+    let log = wait_for("the log", || {
+        let log = std::fs::read_to_string(gateway.dir().join("access.log")).ok()?;
+        (log.lines().count() == 7).then_some(log)
+    });
+    let decided = log.lines().map(|line| {
+        let line: serde_json::Value = serde_json::from_str(line).expect("it is JSON");
+        format!("{} {}", line["policy"], line["decision"]).replace('"', "")
+    });
+    // Each worker has its own queue.
+    let mut decided: Vec<_> = decided.collect();
+    decided.sort_unstable();
+    let expected = [
+        ["real allowed"; 2].as_slice(),
+        &["real limited"; 3],
+        &["watching shadowed"; 2],
+    ];
+    assert_eq!(decided, expected.concat());
+}
+
+#[test]
+fn a_part_of_the_keys_is_refused_and_always_the_same() {
+    let config = "policies: { part: { key: header:x-key, quota: 1/300d, percent: 30 } }
+routes: [{ upstream: echo, limits: [part] }]
+";
+    let refused = || {
+        let gateway = Gateway::start(config);
+        let is_refused = |key: &usize| {
+            let header = format!("x-key: {key}\r\n");
+            statuses(gateway.address(), "/", &header) == [200, 429]
+        };
+        (0..60).filter(is_refused).collect::<Vec<_>>()
+    };
+    let first = refused();
+    assert!((6..=30).contains(&first.len()), "{first:?}");
+    assert_eq!(refused(), first, "another process, another secret");
+}
+
+#[test]
+fn explain_tells_what_only_watches() {
+    let config = "routes: [{ upstream: echo, limits: [{ quota: 0/1h, mode: shadow }] }]";
+    let shadow = explained(config, "http://a/", "x-key: a");
+    assert!(
+        shadow.contains("  mode    shadow: it refuses nothing\n  says    refuse"),
+        "{shadow}"
+    );
+    assert!(shadow.contains("answer    admitted"), "{shadow}");
 }

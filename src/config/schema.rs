@@ -26,8 +26,8 @@ pub use exception::{Exemption, Override, Selection};
 pub use json::json_schema;
 pub use listener::{Certificate, Listener, Protocol, Tls, TlsVersion};
 pub use policy::{
-    AlgorithmName, Cost, DayOfMonth, HeaderCost, Key, Limit, MaxKeys, OldestWindow, OnFull, Policy,
-    Precision, WindowStart,
+    AlgorithmName, Cost, DayOfMonth, HeaderCost, Key, Limit, MaxKeys, Mode, OldestWindow, OnFull,
+    Percent, Policy, Precision, WindowStart,
 };
 pub use responses::{
     Action, BodyFormat, Cors, HeaderFields, HeaderStyle, Held, OnLimit, Responses,

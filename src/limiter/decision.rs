@@ -63,7 +63,7 @@ impl Decision {
     }
 }
 
-/// What all policies of a request say together: it is admitted if none refuses.
+/// What all policies of a request say together: it is admitted if none refuses that may.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// A decision for each charge, in their order.
@@ -71,10 +71,12 @@ pub struct Verdict {
     /// Which of them decides: of those that refuse the longest retry, else the one with the
     /// smallest remaining share; the first of equals. 0 when there are none.
     pub deciding: usize,
+    /// How many of them, the last ones, only watch: they refuse nothing and decide nothing.
+    pub watching: usize,
 }
 
 impl Verdict {
-    /// Adds what another policy says.
+    /// Adds what another policy says; those that may refuse come before those that watch.
     pub fn push(&mut self, decision: Decision) {
         let binds = |first: &Decision| decision.compare_tightness(first).is_gt();
         if self.decision().is_some_and(binds) {
@@ -83,9 +85,20 @@ impl Verdict {
         self.decisions.push(decision);
     }
 
+    /// Adds what a policy says that only watches.
+    pub fn watch(&mut self, decision: Decision) {
+        self.watching += 1;
+        self.decisions.push(decision);
+    }
+
+    /// How many of the decisions are of policies that may refuse: the first ones.
+    pub fn binding(&self) -> usize {
+        self.decisions.len() - self.watching
+    }
+
     /// The decision that decides; `None` when no policy had a say.
     pub fn decision(&self) -> Option<&Decision> {
-        self.decisions.get(self.deciding)
+        self.decisions[..self.binding()].get(self.deciding)
     }
 
     /// Whether no policy refuses.
@@ -136,6 +149,19 @@ mod tests {
         let verdict = of([admit(9, 10), admit(40, 1000), admit(4, 100), admit(5, 10)]);
         assert!(verdict.is_admitted());
         assert_eq!(verdict.deciding, 1);
+    }
+
+    #[test]
+    fn who_watches_decides_nothing() {
+        let mut verdict = Verdict::default();
+        verdict.watch(refusal(None));
+        assert!(verdict.is_admitted());
+        assert_eq!((verdict.decision(), verdict.binding()), (None, 0));
+
+        let mut verdict = of([decision(Outcome::Admit, 9, 10), refusal(Some(7))]);
+        verdict.watch(refusal(None));
+        assert_eq!((verdict.deciding, verdict.binding()), (1, 2));
+        assert!(!verdict.is_admitted());
     }
 
     #[test]

@@ -7,20 +7,20 @@ use smallvec::SmallVec;
 use super::body::ResponseBody;
 use super::limit_headers::{self, Applied, Styles};
 use super::meeting::{Chosen, Meeting};
+use super::mode::Stance;
 use super::rejection::Refused;
 use super::snapshot::{Limit, Route};
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Outcome, Secret, Verdict};
 use crate::rules::{Head, NoNumber};
-use crate::store::{Charge, charge_all};
+use crate::store::{Charge, charge_watched};
 use crate::telemetry::metrics::LimitDecision;
 
 /// What the limits of a route said of one request.
 #[derive(Debug)]
 pub(super) struct Admission {
-    /// The places, in the route's list, of the limits that applied, and which quota of each: one for each of
-    /// the decisions.
-    applied: SmallVec<[(u16, Chosen); 4]>,
+    /// The limits that applied, one for each of the decisions: those that may refuse, and then those that watch.
+    applied: SmallVec<[Met; 4]>,
     verdict: Verdict,
     /// A limit that refuses requests without its key, and was given none.
     keyless: Option<u16>,
@@ -30,38 +30,49 @@ pub(super) struct Admission {
 /// Charges the request to all limits of its route, or to none.
 ///
 /// # Errors
-/// When a limit that applies asks the request for its cost, and is told no number. Nothing is charged then.
+/// When a limit that may refuse asks the request for its cost, and is told no number. Nothing is charged then.
 pub(super) fn admit(
     route: &Route,
     secret: &Secret,
     head: &Head<'_>,
     now: Timestamp,
 ) -> Result<Admission, NoNumber> {
-    let mut applied = SmallVec::new();
-    let mut charges = SmallVec::<[Charge<'_>; 4]>::new();
+    let mut asked = Asked::default();
+    let mut watching = Asked::default();
     let mut keyless = None;
     for (place, limit) in (0_u16..).zip(route.limits_of(head)) {
         match limit.meet(secret, head) {
             Meeting::Bucket(key, chosen) => {
-                applied.push((place, chosen));
-                charges.push(Charge {
+                let charge = |cost| Charge {
                     table: &limit.chosen(chosen).table,
                     key,
-                    cost: limit.cost.of(head)?,
-                });
+                    cost,
+                };
+                let stance = limit.policy.mode.stance(&limit.descriptor, head);
+                match (stance, limit.cost.of(head)) {
+                    (Stance::Binds, cost) => asked.push((place, chosen), charge(cost?)),
+                    (Stance::Watches, Ok(cost)) => watching.push((place, chosen), charge(cost)),
+                    (Stance::Watches, Err(NoNumber)) => {
+                        limit.metrics.record(LimitDecision::Shadowed);
+                    }
+                }
             }
             Meeting::Elsewhere => {}
             Meeting::Exempt | Meeting::Skipped => limit.metrics.record(LimitDecision::Exempt),
-            Meeting::Keyless => keyless = keyless.or(Some(place)),
+            Meeting::Keyless => match limit.policy.mode.stance(&limit.descriptor, head) {
+                Stance::Binds => keyless = keyless.or(Some(place)),
+                Stance::Watches => limit.metrics.record(LimitDecision::Shadowed),
+            },
         }
     }
+    let binding = asked.charges.len();
+    asked.append(watching);
     if keyless.is_some() {
-        applied.clear();
-        charges.clear();
+        asked = Asked::default();
     }
     let admission = Admission {
-        applied,
-        verdict: charge_all(&charges, now),
+        verdict: charge_watched(&asked.charges, binding.min(asked.charges.len()), now),
+        applied: asked.applied,
         keyless,
         now,
     };
@@ -69,12 +80,34 @@ pub(super) fn admit(
     Ok(admission)
 }
 
+/// A limit that applies: its place in the route's list, and which of its quotas.
+type Met = (u16, Chosen);
+
+/// Limits that apply, and what they are asked.
+#[derive(Default)]
+struct Asked<'r> {
+    applied: SmallVec<[Met; 4]>,
+    charges: SmallVec<[Charge<'r>; 4]>,
+}
+
+impl<'r> Asked<'r> {
+    fn push(&mut self, met: Met, charge: Charge<'r>) {
+        self.applied.push(met);
+        self.charges.push(charge);
+    }
+
+    fn append(&mut self, mut others: Self) {
+        self.applied.append(&mut others.applied);
+        self.charges.append(&mut others.charges);
+    }
+}
+
 impl Admission {
     /// The limit that made the decision, if any applied.
     pub(super) fn deciding<'r>(&self, route: &'r Route) -> Option<&'r Limit> {
         let place = match self.keyless {
             Some(place) => place,
-            None => self.applied.get(self.verdict.deciding)?.0,
+            None => self.binding().get(self.verdict.deciding)?.0,
         };
         Some(&route.limits[usize::from(place)])
     }
@@ -89,9 +122,41 @@ impl Admission {
         self.now = now;
     }
 
+    /// The limits that may refuse, of those that applied.
+    fn binding(&self) -> &[Met] {
+        &self.applied[..self.verdict.binding()]
+    }
+
+    /// A limit that would have refused the request if it did not only watch.
+    pub(super) fn shadowing<'r>(&self, route: &'r Route) -> Option<&'r Limit> {
+        self.watching(route)
+            .find_map(|(limit, decision)| (!decision.is_admitted()).then_some(limit))
+    }
+
+    /// The limits that applied and only watch, with what they said.
+    pub(super) fn watching<'r>(
+        &self,
+        route: &'r Route,
+    ) -> impl Iterator<Item = (&'r Limit, &Decision)> {
+        self.decisions(route).skip(self.verdict.binding())
+    }
+
     /// Whether a limit refuses the request.
     pub(super) fn is_refused(&self) -> bool {
         self.keyless.is_some() || !self.verdict.is_admitted()
+    }
+
+    /// What the access log says: a policy, and what it decided.
+    pub(super) fn logged<'r>(&self, route: &'r Route) -> (&'r str, &'static str) {
+        let (limit, decision) = match (self.is_refused(), self.shadowing(route)) {
+            (true, _) => (self.deciding(route), LimitDecision::Limited),
+            (false, Some(limit)) => (Some(limit), LimitDecision::Shadowed),
+            (false, None) => (self.deciding(route), LimitDecision::Allowed),
+        };
+        (
+            limit.map_or("", |limit| &*limit.policy.name),
+            decision.as_str(),
+        )
     }
 
     /// The answer of the limit that refuses, if one does.
@@ -104,10 +169,11 @@ impl Admission {
         let limit = self.refusing(route)?;
         let violated: SmallVec<[&str; 4]> = self
             .decisions(route)
+            .take(self.verdict.binding())
             .filter(|(limit, decision)| !decision.is_admitted() && limit.policy.action.is_told())
             .map(|(limit, _)| &*limit.policy.name)
             .collect();
-        let policy = match self.applied.get(self.verdict.deciding) {
+        let policy = match self.binding().get(self.verdict.deciding) {
             Some((_, chosen)) => limit.chosen(*chosen),
             None => &limit.policy,
         };
@@ -133,8 +199,9 @@ impl Admission {
 
     /// Tells the client where it stands with the limits that it may know of.
     pub(super) fn write_headers(&self, route: &Route, styles: &Styles, headers: &mut HeaderMap) {
-        let applied = self.applied.iter().zip(&self.verdict.decisions);
-        let policies = applied.map(|(&(place, chosen), decision)| {
+        let binding = self.binding();
+        let met = binding.iter().zip(&self.verdict.decisions);
+        let policies = met.map(|(&(place, chosen), decision)| {
             (route.limits[usize::from(place)].chosen(chosen), decision)
         });
         let applied: SmallVec<[Applied<'_>; 4]> = policies
@@ -145,7 +212,7 @@ impl Admission {
                 decision,
             })
             .collect();
-        let deciding = match applied.len() == self.applied.len() {
+        let deciding = match applied.len() == binding.len() {
             true => self.verdict.deciding,
             false => tightest(&applied),
         };
@@ -160,8 +227,12 @@ impl Admission {
                 .record(LimitDecision::Limited);
         }
         let admitted = self.verdict.is_admitted();
-        for (limit, decision) in self.decisions(route) {
+        let binding = self.verdict.binding();
+        for (place, (limit, decision)) in self.decisions(route).enumerate() {
             match decision.outcome {
+                Outcome::Refuse { .. } if place >= binding => {
+                    limit.metrics.record(LimitDecision::Shadowed);
+                }
                 Outcome::Refuse { .. } => limit.metrics.record(LimitDecision::Limited),
                 Outcome::Admit if admitted => {
                     limit.metrics.record(LimitDecision::Allowed);
@@ -180,10 +251,10 @@ impl Admission {
     }
 
     /// Every limit that applied, with what it said.
-    pub(super) fn decisions<'a>(
-        &'a self,
-        route: &'a Route,
-    ) -> impl Iterator<Item = (&'a Limit, &'a Decision)> {
+    pub(super) fn decisions<'r>(
+        &self,
+        route: &'r Route,
+    ) -> impl Iterator<Item = (&'r Limit, &Decision)> {
         let limits = self
             .applied
             .iter()

@@ -164,6 +164,7 @@ impl Builder<'_> {
         let algorithm = table.algorithm();
         Policy {
             facts: Facts::new(&spec.name, algorithm.limit(), algorithm.window().as_secs()),
+            mode: spec.mode,
             action: Action::new(spec.action, &spec.name, &self.surroundings.registry),
             rejection: Rejection::new(&spec.reject, &spec.name, &spec.quota),
             metrics: Arc::clone(metrics),

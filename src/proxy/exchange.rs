@@ -232,10 +232,10 @@ impl Exchange {
 
     fn log(&self, log: &AccessLog, logged: &Logged, status: StatusCode, duration: Duration) {
         let route = self.route();
-        let deciding = self
-            .admission
-            .as_ref()
-            .and_then(|admission| admission.deciding(route));
+        let (policy, decision) = match &self.admission {
+            Some(admission) => admission.logged(route),
+            None => ("", "allowed"),
+        };
         let record = Record {
             time: self.started,
             client_ip: self.client_ip,
@@ -251,11 +251,8 @@ impl Exchange {
             duration,
             upstream: self.upstream,
             route: route.name.as_bytes(),
-            policy: deciding.map_or(b"", |limit| limit.policy.name.as_bytes()),
-            decision: match &self.admission {
-                Some(admission) if admission.is_refused() => "limited",
-                _ => "allowed",
-            },
+            policy: policy.as_bytes(),
+            decision,
             referer: text(&logged.referer),
             user_agent: text(&logged.user_agent),
             request_id: text(&logged.request_id),

@@ -11,6 +11,7 @@ use http::header::{HOST, HeaderValue};
 use super::build::{Built, Surroundings};
 use super::error::Error;
 use super::meeting::Meeting;
+use super::mode::Stance;
 use super::snapshot::{Limit, Route, Snapshot, Spec};
 use super::target::Target;
 use crate::clock::{Clock, Timestamp};
@@ -49,6 +50,7 @@ struct Step {
     tags: bool,
     key: Vec<Described>,
     cost: u32,
+    stance: Stance,
     says: Says,
 }
 
@@ -131,14 +133,16 @@ fn steps(
 
 fn step(limit: &Limit, secret: &Secret, head: &Head<'_>, now: Timestamp) -> Result<Step, Error> {
     let meeting = limit.meet(secret, head);
+    let stance = limit.policy.mode.stance(&limit.descriptor, head);
     let policy = match meeting {
         Meeting::Bucket(_, chosen) => limit.chosen(chosen),
         _ => &limit.policy,
     };
     let tags = policy.action.tag().is_some();
+    let refusable = stance == Stance::Binds && !tags;
     let says = match (meeting, limit.cost.of(head)) {
         (Meeting::Bucket(key, _), Ok(cost)) => Says::Decides(policy.table.peek(key, cost, now)),
-        (Meeting::Bucket(..), Err(error)) if !tags => return Err(error.into()),
+        (Meeting::Bucket(..), Err(error)) if refusable => return Err(error.into()),
         (Meeting::Bucket(..), Err(NoNumber)) => Says::RefusesCost,
         (Meeting::Elsewhere, _) => Says::Elsewhere,
         (Meeting::Exempt, _) => Says::Exempt,
@@ -152,6 +156,7 @@ fn step(limit: &Limit, secret: &Secret, head: &Head<'_>, now: Timestamp) -> Resu
         tags,
         key: limit.descriptor.describe(head),
         cost: limit.cost.of(head).unwrap_or(1),
+        stance,
         says,
     })
 }
@@ -204,6 +209,9 @@ impl fmt::Display for Course {
 
 impl Step {
     fn refuses(&self) -> bool {
+        if self.stance == Stance::Watches {
+            return false;
+        }
         match &self.says {
             Says::Decides(decision) => !decision.is_admitted(),
             Says::Elsewhere | Says::Exempt | Says::Skips => false,
@@ -215,6 +223,9 @@ impl Step {
         writeln!(f, "limit     {} ({})", self.policy, self.algorithm)?;
         for part in &self.key {
             writeln!(f, "  key     {part}")?;
+        }
+        if self.stance == Stance::Watches {
+            writeln!(f, "  mode    shadow: it refuses nothing")?;
         }
         if self.cost != 1 {
             writeln!(f, "  cost    {}", self.cost)?;

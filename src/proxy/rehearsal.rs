@@ -70,6 +70,14 @@ impl Rehearsal<'_> {
         self.admission.decision()
     }
 
+    /// The limits that would have refused the request if they did not only watch.
+    pub fn shadowing(&self) -> impl Iterator<Item = &Limit> {
+        let watching = self.admission.watching(self.route);
+        watching
+            .filter(|(_, decision)| !decision.is_admitted())
+            .map(|(limit, _)| limit)
+    }
+
     /// Every limit that applies, with what it says; none where one refuses for want of a key.
     pub fn decisions(&self) -> impl Iterator<Item = (&Limit, &Decision)> {
         self.admission.decisions(self.route)

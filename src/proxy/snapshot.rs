@@ -10,6 +10,7 @@ use http::header::{self, HeaderName, HeaderValue};
 use super::action::{Action, ActionSpec};
 use super::complaints::Complaints;
 use super::limit_headers::{Facts, Styles};
+use super::mode::Mode;
 use super::rejection::{RejectSpec, Rejection};
 use crate::http_ext::client_ip::ClientIp;
 use crate::limiter::{Algorithm, Secret};
@@ -57,6 +58,8 @@ pub struct PolicySpec {
     pub max_keys: Option<usize>,
     /// What happens when it holds as many.
     pub on_full: OnFull,
+    /// Whether it does anything to requests beyond its quota.
+    pub mode: Mode,
     /// What becomes of a request that it refuses.
     pub action: ActionSpec,
     /// What a client is told.
@@ -238,6 +241,8 @@ pub struct Policy {
     pub key: String,
     /// The quota as the configuration writes it.
     pub quota: String,
+    /// Whether it refuses.
+    pub mode: Mode,
     /// Its buckets.
     pub table: Arc<Table>,
     /// What header fields say of it.

@@ -7,6 +7,7 @@ use http::header::HeaderMap;
 
 use super::admission::is_near;
 use super::meeting::Meeting;
+use super::mode::Stance;
 use super::snapshot::{Limit, Route};
 use crate::clock::Timestamp;
 use crate::limiter::Secret;
@@ -43,10 +44,10 @@ fn decide(
         Meeting::Bucket(key, chosen) => (key, chosen),
         Meeting::Elsewhere => return None,
         Meeting::Exempt | Meeting::Skipped => return Some(LimitDecision::Exempt),
-        Meeting::Keyless => return Some(LimitDecision::Tagged),
+        Meeting::Keyless => return Some(beyond(limit, head)),
     };
     let Ok(cost) = limit.cost.of(head) else {
-        return Some(LimitDecision::Tagged);
+        return Some(beyond(limit, head));
     };
     let charge = Charge {
         table: &limit.chosen(chosen).table,
@@ -55,12 +56,20 @@ fn decide(
     };
     let verdict = charge_all(&[charge], now);
     if !verdict.is_admitted() {
-        return Some(LimitDecision::Tagged);
+        return Some(beyond(limit, head));
     }
     if verdict.decision().is_some_and(is_near) {
         limit.policy.metrics.near();
     }
     Some(LimitDecision::Allowed)
+}
+
+/// What a request is beyond the quota of this limit.
+fn beyond(limit: &Limit, head: &Head<'_>) -> LimitDecision {
+    match limit.policy.mode.stance(&limit.descriptor, head) {
+        Stance::Binds => LimitDecision::Tagged,
+        Stance::Watches => LimitDecision::Shadowed,
+    }
 }
 
 /// Tells the upstream which limits the request exceeds. What a client wrote in such a field goes: an upstream

@@ -78,13 +78,12 @@ struct LimitReport {
     admitted: u64,
     refused: u64,
     delayed: u64,
-    /// Admitted beyond the quota, and told to the upstream.
-    #[serde(skip_serializing_if = "is_none")]
+    /// Admitted beyond the quota, and told to the upstream; left out where there is none.
+    #[serde(skip_serializing_if = "is_zero")]
     tagged: u64,
-}
-
-fn is_none(count: &u64) -> bool {
-    *count == 0
+    /// What it would have refused or tagged if it were enforced; left out where there is none.
+    #[serde(skip_serializing_if = "is_zero")]
+    shadowed: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -177,6 +176,7 @@ impl LimitReport {
             refused: limit.metrics.count(LimitDecision::Limited),
             delayed: limit.metrics.count(LimitDecision::Delayed),
             tagged: limit.metrics.count(LimitDecision::Tagged),
+            shadowed: limit.metrics.count(LimitDecision::Shadowed),
         }
     }
 }
@@ -225,6 +225,10 @@ impl KeyReport {
             least: count - excess,
         }
     }
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// An instant as in RFC 3339.

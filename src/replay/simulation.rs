@@ -40,6 +40,9 @@ pub struct Decided {
     remaining: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<Millis>,
+    /// Policies that would have refused it if they were enforced.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    shadowed_by: Vec<Arc<str>>,
     /// What the proxy answers before any limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'static str>,
@@ -98,6 +101,7 @@ impl Simulation {
             policy: None,
             remaining: None,
             retry_after_ms: None,
+            shadowed_by: Vec::new(),
             reason: Some(reason),
         }
     }
@@ -126,6 +130,10 @@ impl Decided {
             policy: limit.map(|limit| Arc::clone(&limit.policy.name)),
             remaining: decision.map(|decision| decision.remaining),
             retry_after_ms: decision.and_then(retry_at).map(|at| wait(at, now)),
+            shadowed_by: rehearsal
+                .shadowing()
+                .map(|limit| Arc::clone(&limit.policy.name))
+                .collect(),
             reason: None,
         }
     }

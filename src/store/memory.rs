@@ -31,14 +31,31 @@ pub struct Charge<'a> {
 /// # Panics
 /// When two charges meet in one bucket: no table may appear twice, not even as another's successor.
 pub fn charge_all(charges: &[Charge<'_>], now: Timestamp) -> Verdict {
+    charge_watched(charges, charges.len(), now)
+}
+
+/// The same where only the first `binding` of the charges may refuse. The others watch: what one of them refuses
+/// is not charged there, and everywhere else as if it had not been asked.
+///
+/// # Panics
+/// As [`charge_all`].
+pub fn charge_watched(charges: &[Charge<'_>], binding: usize, now: Timestamp) -> Verdict {
     match charges {
-        [charge] => charge_one(charge, now),
-        _ => charge_many(charges, now),
+        [charge] => charge_one(charge, binding, now),
+        _ => charge_many(charges, binding, now),
+    }
+}
+
+/// Adds what the charge at this place is told.
+fn add(verdict: &mut Verdict, place: usize, binding: usize, decision: Decision) {
+    match place < binding {
+        true => verdict.push(decision),
+        false => verdict.watch(decision),
     }
 }
 
 /// Most requests have one policy, and nothing to sort; most policies have no rings.
-fn charge_one(charge: &Charge<'_>, now: Timestamp) -> Verdict {
+fn charge_one(charge: &Charge<'_>, binding: usize, now: Timestamp) -> Verdict {
     let mut table = charge.table;
     let mut slots = loop {
         match table.bucket_of(charge.key).and_then(Bucket::lock) {
@@ -49,7 +66,7 @@ fn charge_one(charge: &Charge<'_>, now: Timestamp) -> Verdict {
     let rules = table.rules();
     if rules.rings.is_some() {
         drop(slots);
-        return charge_many(std::slice::from_ref(charge), now);
+        return charge_many(std::slice::from_ref(charge), binding, now);
     }
     let seat = slots.seat(charge.key.bits(), rules, now);
     let decision = table.algorithm().decide(seat.cell, now, charge.cost);
@@ -59,24 +76,24 @@ fn charge_one(charge: &Charge<'_>, now: Timestamp) -> Verdict {
     }
     drop(slots);
     let mut verdict = Verdict::default();
-    verdict.push(decision);
+    add(&mut verdict, 0, binding, decision);
     verdict
 }
 
-fn charge_many(charges: &[Charge<'_>], now: Timestamp) -> Verdict {
+fn charge_many(charges: &[Charge<'_>], binding: usize, now: Timestamp) -> Verdict {
     let mut locked = lock_all(charges);
     let mut all: SmallVec<[Asked; INLINE]> = SmallVec::new();
     let mut verdict = Verdict::default();
-    for (charge, Locked { table, slots }) in charges.iter().zip(&mut locked) {
+    for (place, (charge, Locked { table, slots })) in charges.iter().zip(&mut locked).enumerate() {
         let (asked, decision) = charge.ask(table.rules(), slots.as_mut().expect(LOCKED), now);
-        verdict.push(decision);
+        add(&mut verdict, place, binding, decision);
         all.push(asked);
     }
     let admitted = verdict.is_admitted();
     let each = charges.iter().zip(&mut locked).zip(all).enumerate();
     for (index, ((charge, Locked { table, slots }), asked)) in each {
         let decision = &mut verdict.decisions[index];
-        if admitted {
+        if admitted && decision.is_admitted() {
             charge.write(table, slots.as_mut().expect(LOCKED), asked, decision, now);
             continue;
         }

@@ -9,6 +9,7 @@ use crate::config::document::NodeId;
 use crate::config::finding::Finding;
 use crate::config::schema::{self, Policy};
 use crate::proxy::snapshot::PolicySpec;
+use crate::proxy::{Mode, Rollout};
 use crate::store;
 
 /// Every policy of a configuration. A limit in place is a policy of its own, called after its route
@@ -84,6 +85,7 @@ impl<'a> Policies<'a> {
                     schema::OnFull::Forget => store::OnFull::Forget,
                     schema::OnFull::Strict => store::OnFull::Strict,
                 },
+                mode: mode(name, policy),
                 action: answers::action(&policy.on_limit, &self.config.responses.on_limit),
                 reject: answers::reject(&policy.on_limit, &self.config.responses.on_limit),
                 overrides: Vec::new(),
@@ -120,5 +122,16 @@ fn quota_text(policy: &Policy) -> String {
             format!("{}, {}", capacity.get(), refill.value)
         }
         _ => String::new(),
+    }
+}
+
+/// A policy that is disabled is met by no request, whatever is said here.
+fn mode(name: &str, policy: &Policy) -> Mode {
+    match (policy.mode.value, &policy.percent) {
+        (schema::Mode::Enforce, None) => Mode::Enforce,
+        (schema::Mode::Enforce, Some(percent)) => {
+            Mode::Partly(Rollout::new(name, percent.get() as u8))
+        }
+        (schema::Mode::Shadow | schema::Mode::Disabled, _) => Mode::Shadow,
     }
 }

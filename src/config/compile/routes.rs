@@ -7,7 +7,7 @@ use super::exceptions::exceptions;
 use super::policies::Policies;
 use crate::config::diagnostic::Code;
 use crate::config::finding::Finding;
-use crate::config::schema::{self, Limit, Policy, Route, TrailingSlash};
+use crate::config::schema::{self, Limit, Mode, Policy, Route, TrailingSlash};
 use crate::config::value::{self, KeyPart, OnMissingKey};
 use crate::http_ext::path::comparable;
 use crate::proxy::snapshot::{LimitSpec, Rewrite, RouteSpec};
@@ -91,9 +91,7 @@ impl<'a> Context<'a> {
 
     /// The limits of requests that no route takes. A key with a captured segment has none there.
     pub(super) fn unmatched(&self, policies: &Policies<'_>) -> Vec<LimitSpec> {
-        let any = RouteMatch::default();
-        let limit = |&policy| self.limit(policy, policies.get(policy), UNMATCHED, &any);
-        self.top_level.iter().map(limit).collect()
+        self.limits(&self.top_level, policies, UNMATCHED, &RouteMatch::default())
     }
 
     /// One route.
@@ -114,11 +112,8 @@ impl<'a> Context<'a> {
             let policy = resolve(policies, limit, &name, place);
             met.extend(policy.filter(|policy| !met.contains(policy)));
         }
-        let limits = met
-            .into_iter()
-            .map(|policy| self.limit(policy, policies.get(policy), &name, &matches));
         RouteSpec {
-            limits: limits.collect(),
+            limits: self.limits(&met, policies, &name, &matches),
             upstream,
             rewrite: rewrite(&route.request),
             max_body: match &route.request.max_body {
@@ -128,6 +123,20 @@ impl<'a> Context<'a> {
             name,
             matches,
         }
+    }
+
+    /// The limits that these policies are, but for those that are disabled.
+    fn limits(
+        &self,
+        met: &[usize],
+        policies: &Policies<'_>,
+        route: &str,
+        taken: &RouteMatch,
+    ) -> Vec<LimitSpec> {
+        let met = met.iter().map(|&policy| (policy, policies.get(policy)));
+        met.filter(|(_, policy)| policy.mode.value != Mode::Disabled)
+            .map(|(index, policy)| self.limit(index, policy, route, taken))
+            .collect()
     }
 
     fn limit(&self, index: usize, policy: &Policy, route: &str, taken: &RouteMatch) -> LimitSpec {

@@ -74,6 +74,14 @@ pub struct Policy {
     /// counts.
     #[serde(default)]
     pub cost: Located<Cost>,
+    /// Whether the policy refuses (`enforce`), decides and counts without refusing (`shadow`), or is met by
+    /// no request (`disabled`).
+    #[serde(default)]
+    pub mode: Located<Mode>,
+    /// For how many percent of its keys the policy refuses, 0 to 100; for the others it is in shadow. A key
+    /// that is in stays in as the number grows. All of them unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub percent: Option<Located<Percent>>,
     /// Buckets that memory is kept for, 1024 to 1073741824; an equal share of
     /// `store.memory.max_size` unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -92,6 +100,9 @@ pub type MaxKeys = Whole<1024, 1_073_741_824>;
 
 /// Parts of a sliding window.
 pub type Precision = Whole<1, 3600>;
+
+/// So many of a hundred.
+pub type Percent = Whole<0, 100>;
 
 /// A day of the month.
 pub type DayOfMonth = Whole<1, 31>;
@@ -205,6 +216,19 @@ pub enum OldestWindow {
     Whole,
     /// Not at all.
     Ignored,
+}
+
+/// Whether a policy refuses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// It does.
+    #[default]
+    Enforce,
+    /// It decides and counts, and refuses nobody.
+    Shadow,
+    /// No request meets it.
+    Disabled,
 }
 
 /// What happens when memory for buckets is full.

@@ -7,7 +7,7 @@ use crate::config::diagnostic::Code;
 use crate::config::document::NodeId;
 use crate::config::finding::{Finding, Findings};
 use crate::config::located::Located;
-use crate::config::schema::{Config, Limit, Policy};
+use crate::config::schema::{Config, Limit, Mode, Policy};
 use crate::config::value::KeyPart;
 
 pub(super) fn check(config: &Config, findings: &Findings<'_>) {
@@ -39,8 +39,23 @@ fn check_policy(policy: &Policy, node: NodeId, config: &Config, findings: &Findi
         conditions::check(when, when.node, findings);
     }
     algorithms::check(policy, node, config, findings);
+    check_percent(policy, findings);
     exceptions::check(policy, config, findings);
     answers::check_policy(&policy.on_limit, &config.responses.on_limit, findings);
+}
+
+fn check_percent(policy: &Policy, findings: &Findings<'_>) {
+    if let Some(percent) = &policy.percent
+        && policy.mode.value != Mode::Enforce
+    {
+        let message = "only a policy that is enforced is so for a part of its keys";
+        let finding = Finding::error(percent.node, Code::NoEffect, message);
+        findings.add(
+            finding
+                .help("remove `percent`, or use `mode: enforce`")
+                .related(policy.mode.node, "the mode"),
+        );
+    }
 }
 
 fn check_key(policy: &Policy, findings: &Findings<'_>) {

@@ -71,10 +71,12 @@ impl Display for RouteReport {
             let (admitted, refused, delayed) = (limit.admitted, limit.refused, limit.delayed);
             let policy = &limit.policy;
             write!(f, "{admitted:>12}{refused:>12}{delayed:>12}  {policy}")?;
-            match limit.tagged {
-                0 => writeln!(f)?,
-                tagged => writeln!(f, ", {tagged} tagged")?,
+            for (count, what) in [(limit.tagged, "tagged"), (limit.shadowed, "shadowed")] {
+                if count > 0 {
+                    write!(f, ", {count} {what}")?;
+                }
             }
+            writeln!(f)?;
         }
         Ok(())
     }

@@ -1,0 +1,129 @@
+//! Whether a policy refuses, or only watches.
+
+use crate::limiter::Secret;
+use crate::rules::{Descriptor, Head, Key};
+
+/// Whether a policy refuses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// It does.
+    Enforce,
+    /// It decides and counts, and refuses nobody.
+    Shadow,
+    /// It refuses some keys, and watches the others.
+    Partly(Rollout),
+}
+
+/// For which keys a policy is enforced: the same on every node, after a restart, and under any quota.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rollout {
+    percent: u8,
+    /// No secret: everybody may know who is in.
+    hashed_by: Secret,
+}
+
+/// What a request is to a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stance {
+    /// The policy may refuse it.
+    Binds,
+    /// The policy only watches.
+    Watches,
+}
+
+impl Rollout {
+    /// So many percent of the keys of this policy, 0 to 100. Who is in stays in as the number grows.
+    pub fn new(policy: &str, percent: u8) -> Self {
+        let mut hasher = Secret::from_key([0, 0]).hasher();
+        hasher.part(0, policy.as_bytes());
+        Rollout {
+            percent,
+            hashed_by: Secret::from_key([hasher.finish().bits(), 0]),
+        }
+    }
+
+    fn takes(&self, descriptor: &Descriptor, head: &Head<'_>) -> bool {
+        match descriptor.fingerprint(&self.hashed_by, head) {
+            Key::Bucket(key) => {
+                let hundredth = (u128::from(key.bits()) * 100) >> 64;
+                hundredth < u128::from(self.percent)
+            }
+            // Who has no key is in none of the hundredths.
+            Key::Skip | Key::Refuse => false,
+        }
+    }
+}
+
+impl Mode {
+    /// What a request with this key is to the policy.
+    pub(super) fn stance(&self, descriptor: &Descriptor, head: &Head<'_>) -> Stance {
+        match self {
+            Self::Enforce => Stance::Binds,
+            Self::Shadow => Stance::Watches,
+            Self::Partly(rollout) => match rollout.takes(descriptor, head) {
+                true => Stance::Binds,
+                false => Stance::Watches,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderName, HeaderValue, Method};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::rules::{KeyPart, OnMissingKey};
+
+    const NAME: HeaderName = HeaderName::from_static("x-key");
+
+    fn is_in(policy: &str, percent: u8, key: &str) -> bool {
+        let value = HeaderValue::from_str(key).expect("a value");
+        let headers: HeaderMap = [(NAME, value)].into_iter().collect();
+        let head = Head {
+            method: &Method::GET,
+            host: "a",
+            path: "/",
+            query: None,
+            headers: &headers,
+            client_ip: [192, 0, 2, 1].into(),
+        };
+        let descriptor = Descriptor::new(vec![KeyPart::Header(NAME)], OnMissingKey::Refuse, 64);
+        Mode::Partly(Rollout::new(policy, percent)).stance(&descriptor, &head) == Stance::Binds
+    }
+
+    fn members(policy: &str, percent: u8) -> Vec<usize> {
+        let all = 0..10_000;
+        all.filter(|number| is_in(policy, percent, &format!("key-{number}")))
+            .collect()
+    }
+
+    #[test]
+    fn so_many_percent_are_in_and_others_for_another_policy() {
+        for (percent, least, most) in [
+            (0, 0, 0),
+            (10, 900, 1_100),
+            (50, 4_800, 5_200),
+            (100, 10_000, 10_000),
+        ] {
+            let count = members("a", percent).len();
+            assert!((least..=most).contains(&count), "{percent}: {count}");
+        }
+        assert_ne!(members("a", 10), members("b", 10));
+    }
+
+    /// The hash must not change between versions, nor differ between nodes.
+    #[test]
+    fn who_is_in_stays_the_same_for_ever() {
+        let tenth: Vec<_> = members("per-key", 10).into_iter().take(6).collect();
+        assert_eq!(tenth, [1, 7, 18, 34, 57, 59]);
+    }
+
+    proptest! {
+        #[test]
+        fn who_is_in_stays_in_as_more_come(key in "[a-z]{1,8}", percent in 0..100_u8) {
+            prop_assert!(!is_in("a", percent, &key) || is_in("a", percent + 1, &key));
+        }
+    }
+}
