@@ -268,4 +268,44 @@ proptest! {
             }
         }
     }
+
+    /// Those that may refuse decide as if nobody watched; who watches is charged, by itself, what it admits of the
+    /// requests that they admit.
+    #[test]
+    fn who_watches_is_charged_by_itself_and_stops_nobody(
+        kinds in prop::collection::vec((0..8_usize, 1..20_u32), 1..6),
+        binding in 0..6_usize,
+        requests in prop::collection::vec(0..8_u32, 1..60),
+    ) {
+        let tables = || {
+            let table = |(kind, limit): &(usize, u32)| {
+                Table::new("test", algorithms(*limit)[*kind].clone(), 16, OnFull::Forget)
+            };
+            kinds.iter().map(table).collect::<Vec<_>>()
+        };
+        let (together, apart) = (tables(), tables());
+        let binding = binding.min(kinds.len());
+        for cost in requests {
+            let charge = |table| Charge { table, key: key(1), cost };
+            let charges: Vec<_> = together.iter().map(charge).collect();
+            let verdict = charge_watched(&charges, binding, NOW);
+
+            let charges: Vec<_> = apart.iter().map(charge).collect();
+            let (enforced, watching) = charges.split_at(binding);
+            let expected = charge_all(enforced, NOW);
+            prop_assert_eq!(verdict.binding(), binding);
+            prop_assert_eq!(verdict.is_admitted(), expected.is_admitted());
+            prop_assert_eq!(verdict.decision().is_some(), binding > 0);
+            for (charge, decision) in watching.iter().zip(&verdict.decisions[binding..]) {
+                let admits = match expected.is_admitted() {
+                    true => charge_all(std::slice::from_ref(charge), NOW).is_admitted(),
+                    false => charge.table.peek(charge.key, cost, NOW).is_admitted(),
+                };
+                prop_assert_eq!(decision.is_admitted(), admits);
+            }
+            for (together, apart) in together.iter().zip(&apart) {
+                prop_assert_eq!(used(together, key(1)), used(apart, key(1)));
+            }
+        }
+    }
 }
