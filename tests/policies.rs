@@ -15,7 +15,7 @@ use sluicegate::proxy::rehearsal::rehearse;
 use sluicegate::telemetry::registry::Registry;
 
 /// What a policy says beside its quota.
-const MANNERS: [&str; 9] = [
+const MANNERS: [&str; 10] = [
     "",
     "when: { method: [POST] }",
     "when: { not: { header: { x-plan: gold } } }",
@@ -25,6 +25,7 @@ const MANNERS: [&str; 9] = [
     "cost: { header: x-cost, max: 3 }",
     "mode: shadow",
     "percent: 50",
+    "candidate: { quota: 1/5s }",
 ];
 
 const ALGORITHMS: [&str; 4] = ["gcra", "fixed_window", "sliding_window", "sliding_log"];
@@ -127,8 +128,9 @@ fn timed(requests: Vec<Asked>) -> Vec<(Timestamp, Asked)> {
     requests.collect()
 }
 
-/// The place of a policy that is called after it: `any.1`.
+/// The place of a policy that is called after it, as `any.1` and its candidate `any.1/candidate`.
 fn index(name: &str) -> usize {
+    let name = name.trim_end_matches("/candidate");
     let place = name
         .rsplit('.')
         .next()
@@ -157,7 +159,7 @@ proptest! {
         shadows in proptest::collection::vec(any_policy(), 1..3),
         requests in proptest::collection::vec(any_request(), 1..60),
     ) {
-        let shadows: Vec<_> = shadows.into_iter().filter(|policy| !policy.contains("mode") && !policy.contains("percent")).collect();
+        let shadows: Vec<_> = shadows.into_iter().filter(|policy| !["mode", "percent", "candidate"].iter().any(|word| policy.contains(word))).collect();
         let in_shadow: Vec<_> = shadows.iter().map(|policy| policy.replacen("{ ", "{ mode: shadow, ", 1)).collect();
         let timed = timed(requests);
         let alone = run(&enforced, &timed);

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use support::client::{get, get_with};
 use support::gateway::Gateway;
-use support::replay::command;
+use support::replay::{Replay, command, line};
 use support::wait_for;
 
 /// What so many requests for `path`, with these header fields, are answered.
@@ -318,4 +318,81 @@ fn explain_tells_what_only_watches() {
         "{shadow}"
     );
     assert!(shadow.contains("answer    admitted"), "{shadow}");
+}
+
+#[test]
+fn a_candidate_is_tried_out_beside_the_quota_and_keeps_its_buckets() {
+    let policy = |candidate: u32| {
+        format!(
+            "policies:
+  keys:
+    key: header:x-key
+    quota: 4/300d
+    overrides: [{{ value: partner, quota: 9/300d }}]
+    candidate: {{ quota: {candidate}/300d }}
+routes: [{{ name: a, upstream: echo, limits: [keys] }}]
+"
+        )
+    };
+    let gateway = Gateway::start(&policy(1));
+    let address = gateway.address();
+    let decided = |name, decision| {
+        let labels = format!("policy=\"{name}\",route=\"a\",decision=\"{decision}\"");
+        let series = format!("sluicegate_limit_decisions_total{{{labels}}}");
+        gateway.metric(&series).unwrap_or(0.0)
+    };
+    assert_eq!(statuses(address, "/", "x-key: a\r\n"), [200, 200, 200]);
+    assert_eq!(statuses(address, "/", "x-key: partner\r\n"), [200; 5]);
+    assert_eq!(
+        (decided("keys", "allowed"), decided("keys", "limited")),
+        (8.0, 0.0)
+    );
+    let candidate = "keys/candidate";
+    assert_eq!(
+        (
+            decided(candidate, "allowed"),
+            decided(candidate, "shadowed")
+        ),
+        (1.0, 2.0)
+    );
+    assert_eq!(
+        decided(candidate, "exempt"),
+        5.0,
+        "it is not about partners"
+    );
+
+    gateway.reload(&policy(2));
+    let last = get_with(address, "/", "x-key: a\r\n");
+    assert_eq!(
+        last.expect_header("ratelimit-policy"),
+        "\"keys\";q=4;w=25920000"
+    );
+    assert_eq!(statuses(address, "/", "x-key: a\r\n"), [429]);
+    // A fresh bucket would have room for the second. Series may begin anew with a reload.
+    let shadowed = decided(candidate, "shadowed");
+    assert!([1.0, 3.0].contains(&shadowed), "{shadowed}");
+}
+
+#[test]
+fn replay_tells_what_only_watches() {
+    let config = "routes: [{ name: a, upstream: echo, limits: [{ key: constant, quota: 9/1h, candidate: { quota: 1/1h } }] }]";
+    let replay = Replay::new(
+        config,
+        format!(
+            "{}{}",
+            line("1700000000", "/", ""),
+            line("1700000001", "/", "")
+        ),
+    );
+    let decisions = replay.decisions(&[]);
+    assert_eq!(decisions[0].get("shadowed_by"), None);
+    assert_eq!(
+        decisions[1]["shadowed_by"],
+        serde_json::json!(["a.0/candidate"])
+    );
+    assert_eq!(decisions[1]["decision"], "admit");
+    let text = replay.text();
+    assert!(text.contains("a.0/candidate, 1 shadowed\n"), "{text}");
+    let limits = &replay.report(&[])["routes"][0]["limits"];
+    assert_eq!(limits[1]["shadowed"], 1);
 }

@@ -22,7 +22,7 @@ use super::value::{Duration, Name, Whole, Workers};
 pub use admin::{AccessLog, AccessLogFormat, Admin, Shutdown};
 pub use client::{BodySize, Client, ClientIp, ClientIpHeader, ClientTimeouts, HeadSize};
 pub use condition::Condition;
-pub use exception::{Exemption, Override, Selection};
+pub use exception::{Candidate, Exemption, Override, Selection};
 pub use json::json_schema;
 pub use listener::{Certificate, Listener, Protocol, Tls, TlsVersion};
 pub use policy::{

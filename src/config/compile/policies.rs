@@ -1,5 +1,6 @@
 //! Policies, named and in place, and the limits of routes that refer to them.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::algorithms::algorithm;
@@ -17,7 +18,7 @@ use crate::store;
 pub(super) struct Policies<'a> {
     config: &'a schema::Config,
     specs: Vec<PolicySpec>,
-    written: Vec<&'a Policy>,
+    written: Vec<Cow<'a, Policy>>,
     names: HashMap<&'a str, usize>,
     pub(super) findings: Vec<Finding>,
 }
@@ -43,8 +44,18 @@ impl<'a> Policies<'a> {
     }
 
     /// The policy at `index`, as it was written.
-    pub(super) fn get(&self, index: usize) -> &'a Policy {
-        self.written[index]
+    pub(super) fn get(&self, index: usize) -> &Policy {
+        &self.written[index]
+    }
+
+    /// The policies that a request meets because of the one at `index`: that one and its candidate, or none
+    /// if it is disabled.
+    pub(super) fn met(&self, index: usize) -> std::ops::Range<usize> {
+        let policy = self.get(index);
+        match policy.mode.value {
+            schema::Mode::Disabled => index..index,
+            _ => index..index + 1 + usize::from(policy.candidate.is_some()),
+        }
     }
 
     /// The index of the policy that has this name.
@@ -52,14 +63,24 @@ impl<'a> Policies<'a> {
         self.names.get(name).copied()
     }
 
-    /// Adds a policy, and returns its index.
+    /// Adds a policy, and returns its index. Its candidate has the next.
     pub(super) fn add(&mut self, name: String, policy: &'a Policy) -> usize {
-        let key = key_text(policy);
-        if let Some(mut spec) = self.spec(&name, key.clone(), policy) {
+        let index = self.push(&name, Cow::Borrowed(policy));
+        if let Some(candidate) = &policy.candidate {
+            // No name has a slash.
+            let name = format!("{name}/candidate");
+            self.push(&name, Cow::Owned(candidate.beside(policy)));
+        }
+        index
+    }
+
+    fn push(&mut self, name: &str, policy: Cow<'a, Policy>) -> usize {
+        let key = key_text(&policy);
+        if let Some(mut spec) = self.spec(name, key.clone(), &policy) {
             let overrides = policy.overrides.iter().filter_map(|one| {
                 let who = one.selection();
-                let mut spec =
-                    self.spec(&name, format!("{key} where {who}"), &one.applied_to(policy))?;
+                let key = format!("{key} where {who}");
+                let mut spec = self.spec(name, key, &one.applied_to(&policy))?;
                 if who.value.is_some() && policy.key.0.len() == 1 {
                     spec.max_keys = Some(store::FEWEST_KEYS);
                 }

@@ -7,7 +7,7 @@ use super::exceptions::exceptions;
 use super::policies::Policies;
 use crate::config::diagnostic::Code;
 use crate::config::finding::Finding;
-use crate::config::schema::{self, Limit, Mode, Policy, Route, TrailingSlash};
+use crate::config::schema::{self, Limit, Policy, Route, TrailingSlash};
 use crate::config::value::{self, KeyPart, OnMissingKey};
 use crate::http_ext::path::comparable;
 use crate::proxy::snapshot::{LimitSpec, Rewrite, RouteSpec};
@@ -125,7 +125,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The limits that these policies are, but for those that are disabled.
+    /// The limits that these policies are.
     fn limits(
         &self,
         met: &[usize],
@@ -133,9 +133,8 @@ impl<'a> Context<'a> {
         route: &str,
         taken: &RouteMatch,
     ) -> Vec<LimitSpec> {
-        let met = met.iter().map(|&policy| (policy, policies.get(policy)));
-        met.filter(|(_, policy)| policy.mode.value != Mode::Disabled)
-            .map(|(index, policy)| self.limit(index, policy, route, taken))
+        let met = met.iter().flat_map(|&policy| policies.met(policy));
+        met.map(|policy| self.limit(policy, policies.get(policy), route, taken))
             .collect()
     }
 
@@ -157,7 +156,7 @@ impl<'a> Context<'a> {
         LimitSpec {
             policy: index,
             when: policy.when.as_ref().map(|when| condition(when, taken.form)),
-            exceptions: exceptions(policy, &part),
+            exceptions: exceptions(policy, part),
             descriptor: Descriptor::new(parts, on_missing, prefix),
             cost: cost(&policy.cost),
         }

@@ -1,9 +1,9 @@
-//! Whom a policy makes exceptions of.
+//! Quotas beside that of a policy: for whom it makes exceptions of, and one that is only tried out.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Policy, Units};
+use super::{Mode, Policy, Units};
 use crate::config::located::Located;
 use crate::config::value::{Cidr, KeyPart, Quota, Refill, Text};
 
@@ -56,6 +56,53 @@ pub struct Override {
     /// The refill, with a `capacity`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refill: Option<Located<Refill>>,
+}
+
+/// `candidate` of a policy: a quota that is tried out beside its own.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("anyOf" = [{ "required": ["quota"] }, { "required": ["capacity", "refill"] }]))]
+pub struct Candidate {
+    /// The quota, instead of the policy's; 0 would refuse always.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quota: Option<Located<Quota>>,
+    /// The burst; as many units as this quota has unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst: Option<Located<Units>>,
+    /// The capacity, with a `refill`, in place of a `quota`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<Located<Units>>,
+    /// The refill, with a `capacity`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refill: Option<Located<Refill>>,
+}
+
+impl Candidate {
+    /// The policy in shadow that tries it out beside `policy`. It is not about those who have an override.
+    pub fn beside(&self, policy: &Policy) -> Policy {
+        let overridden = policy.overrides.iter().map(|one| {
+            let who = one.selection();
+            Located::from(Exemption {
+                part: who.part.cloned(),
+                value: who.value.cloned(),
+                prefix: who.prefix.cloned(),
+                cidr: who.cidr.cloned(),
+            })
+        });
+        let exempt = policy.exempt.iter().cloned().chain(overridden);
+        Policy {
+            quota: self.quota.clone(),
+            burst: self.burst.clone(),
+            capacity: self.capacity.clone(),
+            refill: self.refill.clone(),
+            mode: Mode::Shadow.into(),
+            percent: None,
+            exempt: exempt.collect::<Vec<_>>().into(),
+            overrides: Vec::new().into(),
+            candidate: None,
+            ..policy.clone()
+        }
+    }
 }
 
 /// What both kinds of exceptions say of whom they are about.

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Condition, Exemption, OnLimit, Override, Units};
+use super::{Candidate, Condition, Exemption, OnLimit, Override, Units};
 use crate::config::located::{List, Located};
 use crate::config::value::{
     FieldName, KeyPart, Name, OnMissingKey, Quota, Refill, TimeZone, Whole,
@@ -82,6 +82,9 @@ pub struct Policy {
     /// that is in stays in as the number grows. All of them unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub percent: Option<Located<Percent>>,
+    /// Another quota, which is tried out in shadow beside the policy's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub candidate: Option<Located<Candidate>>,
     /// Buckets that memory is kept for, 1024 to 1073741824; an equal share of
     /// `store.memory.max_size` unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]

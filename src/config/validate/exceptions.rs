@@ -15,6 +15,9 @@ pub(super) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
         check_selection(one.selection(), one.node, policy, findings);
         algorithms::check(&one.applied_to(policy), one.node, config, findings);
     }
+    if let Some(candidate) = &policy.candidate {
+        algorithms::check(&candidate.beside(policy), candidate.node, config, findings);
+    }
     let exempt = policy.exempt.iter();
     let exempt = exempt.map(|one| (one.selection().to_string(), one.node));
     report_repeated(exempt, findings, twice);
