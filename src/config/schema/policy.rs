@@ -1,7 +1,7 @@
 //! Policies: what a limit is.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::{Candidate, Condition, Exemption, OnLimit, Override, Units};
 use crate::config::located::{List, Located};
@@ -145,7 +145,7 @@ impl From<KeyForm> for Key {
 }
 
 /// What a request takes.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(
     rename = "$form",
     expecting = "a number of units, or where a request says it: `{ header: x-cost, max: 100 }`"
@@ -163,6 +163,16 @@ pub enum Cost {
 impl Default for Cost {
     fn default() -> Self {
         Self::Constant(Units::default())
+    }
+}
+
+/// As it is written, so that the schema shows the default so.
+impl Serialize for Cost {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Constant(units) => units.serialize(serializer),
+            Self::Header(cost) => cost.serialize(serializer),
+        }
     }
 }
 
