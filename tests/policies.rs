@@ -15,7 +15,7 @@ use sluicegate::proxy::rehearsal::rehearse;
 use sluicegate::telemetry::registry::Registry;
 
 /// What a policy says beside its quota.
-const MANNERS: [&str; 10] = [
+const MANNERS: [&str; 11] = [
     "",
     "when: { method: [POST] }",
     "when: { not: { header: { x-plan: gold } } }",
@@ -26,6 +26,7 @@ const MANNERS: [&str; 10] = [
     "mode: shadow",
     "percent: 50",
     "candidate: { quota: 1/5s }",
+    "on_limit: { action: tag }",
 ];
 
 const ALGORITHMS: [&str; 4] = ["gcra", "fixed_window", "sliding_window", "sliding_log"];
