@@ -440,7 +440,7 @@ fn the_x_ratelimit_fields_reset_in_seconds_from_now() {
 }
 
 #[test]
-#[allow(
+#[expect(
     clippy::disallowed_methods,
     reason = "compares a wall-clock instant that the proxy announces"
 )]

@@ -4,6 +4,8 @@
 //! Fields and chunk sizes are parsed by httparse, as hyper does. Nothing here is laxer than hyper, and tests
 //! compare what both make of the same bytes.
 
+#[cfg(test)]
+pub(crate) mod bending;
 mod decoder;
 mod head;
 mod outgoing;

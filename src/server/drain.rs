@@ -1,11 +1,14 @@
 //! How a server ends: it stops accepting, lets connections finish until a deadline, then drops them.
 
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep},
-};
+use tokio::sync::watch;
+use tokio::task::coop::unconstrained;
+use tokio::time::{Instant, sleep};
 
 /// How long a quiet connection is kept when draining, for a request that is already on its way.
 pub(super) const DRAIN_GRACE: Duration = Duration::from_millis(500);
@@ -127,4 +130,31 @@ impl Closing {
         self.started().await;
         sleep(DRAIN_GRACE).await;
     }
+}
+
+/// Runs `serving` to its end; sets `draining` meanwhile when the worker drains.
+pub(super) async fn until_drained<T>(
+    serving: impl Future<Output = T>,
+    closing: Closing,
+    draining: &Cell<bool>,
+) -> T {
+    let mut waiting = closing.clone();
+    // Unconstrained: it is asked once, and must have noted whom to wake then.
+    let (mut serving, mut started) = (pin!(serving), pin!(unconstrained(waiting.started())));
+    let mut is_awaited = false;
+    poll_fn(|cx| {
+        loop {
+            if let Poll::Ready(end) = serving.as_mut().poll(cx) {
+                return Poll::Ready(end);
+            }
+            // Asked again only when there is an answer: the task that is woken stays the same.
+            if draining.get() || (is_awaited && !closing.has_started()) {
+                return Poll::Pending;
+            }
+            is_awaited = true;
+            ready!(started.as_mut().poll(cx));
+            draining.set(true);
+        }
+    })
+    .await
 }

@@ -87,7 +87,7 @@ impl Feeder {
         }
     }
 
-    /// Whether there is a reader yet.
+    /// Whether there is a reader still.
     pub(crate) fn is_read(&self) -> bool {
         !self.shared.lock().is_abandoned
     }

@@ -2,40 +2,33 @@
 //!
 //! Not hyper's server: docs/architecture.md says why, and docs/performance.md what that is worth.
 
+pub(super) mod ending;
+mod feeding;
 mod request;
 mod response;
 
 use std::cell::Cell;
 use std::future::poll_fn;
-use std::io;
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{CONNECTION, HeaderMap};
 use http::{Response, StatusCode, Version};
-use http_body::Frame;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::task::coop::unconstrained;
-use tokio::time::timeout;
 
 use super::{ClientSpec, Io, Protocol, Served};
-use crate::http_ext::body::{FedError, Feeder, Patience, RequestBody, Wanted, fed};
+use crate::http_ext::body::{Feeder, Patience, RequestBody, fed};
 use crate::http_ext::framing::Fields;
-use crate::http_ext::http1::{Decoded, Decoder, Framing, Outgoing, Received, Sending};
+use crate::http_ext::http1::{Decoder, Framing, Outgoing, Received};
 use crate::http_ext::interim::Interim;
-use crate::server::drain::{Closing, DRAIN_GRACE};
+use crate::server::drain::{Closing, DRAIN_GRACE, until_drained};
 use crate::server::held::Held;
 use crate::server::service::{BoxError, HttpService};
 use crate::telemetry::metrics::BadRequest;
+use ending::End;
 use request::{Head, Refused};
 use response::Asked;
-
-/// How long, and how many bytes, a closed connection is still read, so that a client that is sending a
-/// body sees the answer instead of a reset (RFC 9112 section 9.6).
-pub(super) const LINGER: Duration = Duration::from_secs(2);
-const LINGER_BYTES: u64 = 1024 * 1024;
 
 /// How long a client that has ended its side is given an answer that does not begin, or that pauses. It may
 /// have half-closed or be gone: only writing to it would tell.
@@ -63,33 +56,6 @@ impl Protocol {
         let end = until_drained(connection.serve(&service), closing, &draining).await;
         Box::pin(connection.end(end, &held)).await
     }
-}
-
-/// Runs `serving` to its end; sets `draining` meanwhile when the worker drains.
-async fn until_drained<T>(
-    serving: impl Future<Output = T>,
-    closing: Closing,
-    draining: &Cell<bool>,
-) -> T {
-    let mut waiting = closing.clone();
-    // Unconstrained: it is asked once, and must have noted whom to wake then.
-    let (mut serving, mut started) = (pin!(serving), pin!(unconstrained(waiting.started())));
-    let mut is_awaited = false;
-    poll_fn(|cx| {
-        loop {
-            if let Poll::Ready(end) = serving.as_mut().poll(cx) {
-                return Poll::Ready(end);
-            }
-            // Asked again only when there is an answer: the task that is woken stays the same.
-            if draining.get() || (is_awaited && !closing.has_started()) {
-                return Poll::Pending;
-            }
-            is_awaited = true;
-            ready!(started.as_mut().poll(cx));
-            draining.set(true);
-        }
-    })
-    .await
 }
 
 /// A client's connection, which carries one request at a time.
@@ -132,14 +98,6 @@ enum Wait {
     Gone,
     /// For an answer: not bounded here.
     Service,
-}
-
-/// Why a connection ends before both sides are done.
-#[derive(Debug)]
-enum End {
-    /// What came is no request: the connection answers it itself.
-    Refused(StatusCode, BadRequest, String),
-    Broken(BoxError),
 }
 
 impl<'a, T, B> Connection<'a, T, B>
@@ -339,71 +297,6 @@ where
         }
     }
 
-    /// Waits for the end of a request that has its answer already, as long as somebody reads it.
-    fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.feeder.is_some() {
-            self.wait_for(Wait::Rest);
-            ready!(self.patience.poll_exhausted(cx));
-            self.feeder = None;
-        }
-        self.keep_alive &= self.decoder.has_ended();
-        Poll::Ready(())
-    }
-
-    /// Feeds whoever reads the body the next part of it, once that is there; whether it did.
-    fn poll_feed(&mut self, cx: &mut Context<'_>) -> bool {
-        let wanted = self.feeder.as_mut().map(|feeder| feeder.wanted(cx));
-        match wanted {
-            None | Some(Wanted::NotYet) => return false,
-            Some(Wanted::Never) => {
-                self.feeder = None;
-                return false;
-            }
-            Some(Wanted::Now) => {}
-        }
-        let Poll::Ready(part) = self.poll_part(cx) else {
-            return false;
-        };
-        let is_last = !matches!(part, Some(Ok(_))) || self.decoder.has_ended();
-        if let Some(feeder) = &mut self.feeder {
-            feeder.feed(part, cx);
-        }
-        if is_last {
-            self.feeder = None;
-        }
-        true
-    }
-
-    /// The next part of the body.
-    fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, FedError>>> {
-        loop {
-            match self.decoder.decode(&mut self.received.bytes) {
-                Ok(Decoded::Frame(frame)) => return Poll::Ready(Some(Ok(frame))),
-                Ok(Decoded::End) => return Poll::Ready(None),
-                Ok(Decoded::More) => {}
-                Err(invalid) => return Poll::Ready(Some(Err(invalid.into()))),
-            }
-            // A client that has begun to send needs not be told (RFC 9110 section 10.1.1).
-            if std::mem::take(&mut self.expects_continue) && self.received.is_empty() {
-                self.outgoing
-                    .interim(|buffer| buffer.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n"));
-            }
-            let read = match self.ended {
-                Some(_) => Ok(0),
-                None => ready!(self.received.poll_read(&mut self.io, cx)),
-            };
-            match read {
-                Ok(0) => {
-                    self.ended.get_or_insert(self.outgoing.written());
-                    let end = io::Error::from(io::ErrorKind::UnexpectedEof);
-                    return Poll::Ready(Some(Err(end.into())));
-                }
-                Ok(_) => {}
-                Err(error) => return Poll::Ready(Some(Err(error.into()))),
-            }
-        }
-    }
-
     /// Ready when nobody waits for the answer any more.
     fn poll_client(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         while self.feeder.is_none()
@@ -448,79 +341,12 @@ where
             Wait::Gone => HALF_CLOSE_GRACE,
         });
     }
-
-    /// Ends the connection so that the client sees its last answer.
-    async fn end(&mut self, end: Result<(), End>, held: &Held) -> Result<(), BoxError> {
-        match end {
-            Ok(()) => {
-                let is_read = self.decoder.has_ended() && self.is_silent();
-                self.close(b"", !is_read).await;
-                Ok(())
-            }
-            Err(End::Refused(status, kind, reason)) => {
-                held.bad_request(kind);
-                let answer = response::refusal(status, &reason);
-                self.close(answer.as_bytes(), true).await;
-                Err(reason.into())
-            }
-            Err(End::Broken(error)) => Err(error),
-        }
-    }
-
-    /// Whether the client has said nothing beyond the last request: nothing received, nothing on its way.
-    fn is_silent(&mut self) -> bool {
-        let mut context = Context::from_waker(Waker::noop());
-        let read = self.received.poll_read(&mut self.io, &mut context);
-        !matches!(read, Poll::Ready(Ok(1..))) && self.received.is_empty()
-    }
-
-    /// Sends what is left to say, and ends this side; then reads and discards what the client still sends if
-    /// it `lingers`. However that goes, the connection is closed next.
-    async fn close(&mut self, rest: &[u8], lingers: bool) {
-        let closing = async {
-            self.io.write_all(rest).await?;
-            self.io.shutdown().await?;
-            if lingers {
-                let mut rest = (&mut self.io).take(LINGER_BYTES);
-                tokio::io::copy(&mut rest, &mut tokio::io::sink()).await?;
-            }
-            Ok::<_, io::Error>(())
-        };
-        let _ = timeout(LINGER, closing).await;
-    }
 }
 
 /// Whether the service lets the connection serve on.
 fn keeps_alive(headers: &HeaderMap) -> bool {
     // Looked up first: few responses have it.
     !headers.contains_key(CONNECTION) || Fields::of(headers).keeps_alive(Version::HTTP_11)
-}
-
-impl End {
-    fn broken(error: impl Into<BoxError>) -> Self {
-        Self::Broken(error.into())
-    }
-}
-
-impl From<Refused> for End {
-    fn from(Refused { status, reason }: Refused) -> Self {
-        let kind = match status {
-            StatusCode::BAD_REQUEST => BadRequest::Malformed,
-            _ => BadRequest::HeadTooLarge,
-        };
-        Self::Refused(status, kind, reason.to_string())
-    }
-}
-
-impl<E: Into<BoxError>> From<Sending<E>> for End {
-    fn from(sending: Sending<E>) -> Self {
-        match sending {
-            Sending::Io(error) => Self::broken(error),
-            Sending::Body(error) => Self::broken(error),
-            Sending::TooLong => Self::broken("the response is longer than was announced"),
-            Sending::TooShort => Self::broken("the response is shorter than was announced"),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -434,7 +434,10 @@ async fn a_body_that_is_read_elsewhere_and_stays_out_does_not_hold_its_connectio
             .send("POST /discard HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n")
             .await;
         client.read_until("no").await;
-        assert_at(client.end().await.1, Duration::from_secs(2) + http1::LINGER);
+        assert_at(
+            client.end().await.1,
+            Duration::from_secs(2) + http1::ending::LINGER,
+        );
     })
     .await;
 }
@@ -480,7 +483,7 @@ async fn lingering_is_bounded() {
             .send("POST /unread HTTP/1.1\r\nhost: x\r\ncontent-length: 500000\r\n\r\n")
             .await;
         let (_, at) = client.end().await;
-        assert_at(at, super::http1::LINGER);
+        assert_at(at, super::http1::ending::LINGER);
     })
     .await;
 }

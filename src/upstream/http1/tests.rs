@@ -6,6 +6,7 @@ use hyper_util::rt::TokioIo;
 use proptest::prelude::*;
 
 use super::*;
+use crate::http_ext::http1::bending::{bent, cuts, pieces};
 
 /// An upstream that says these pieces one after the other, once it is sent anything, and then closes.
 #[derive(Debug)]
@@ -363,36 +364,6 @@ fn seed() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// A change of one byte: another, one more, or one less.
-fn bend(text: &mut Vec<u8>, (place, how, byte): (prop::sample::Index, u8, u8)) {
-    if text.is_empty() {
-        return;
-    }
-    let at = place.index(text.len());
-    match how {
-        0 => text[at] = byte,
-        1 => text.insert(at, byte),
-        2 => drop(text.remove(at)),
-        _ => text.truncate(at),
-    }
-}
-
-/// Bytes that mean something in HTTP, and any other.
-fn telling_byte() -> impl Strategy<Value = u8> {
-    let telling = b"\r\n :;,0159aAfF\t\0\x7f\xff+-\"".to_vec();
-    prop_oneof![prop::sample::select(telling), any::<u8>()]
-}
-
-fn bent() -> impl Strategy<Value = Vec<u8>> {
-    let change = (any::<prop::sample::Index>(), 0..4_u8, telling_byte());
-    (seed(), prop::collection::vec(change, 0..4)).prop_map(|(mut text, changes)| {
-        changes
-            .into_iter()
-            .for_each(|change| bend(&mut text, change));
-        text
-    })
-}
-
 fn any_method() -> impl Strategy<Value = Method> {
     prop::sample::select(vec![Method::GET, Method::GET, Method::HEAD, Method::POST])
 }
@@ -402,7 +373,7 @@ proptest! {
 
     /// What is taken here is taken by hyper, and read as the same.
     #[test]
-    fn nothing_is_read_otherwise_than_hyper_reads_it(method in any_method(), text in bent()) {
+    fn nothing_is_read_otherwise_than_hyper_reads_it(method in any_method(), text in bent(seed())) {
         run(async {
             if let Ok((ours, _)) = receive(&method, [&text[..]]).await {
                 let theirs = receive_by_hyper(&method, &text).await;
@@ -414,14 +385,9 @@ proptest! {
 
     /// However a response is cut into pieces, it is the same.
     #[test]
-    fn pieces_make_no_difference(text in bent(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6)) {
-        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
-        cuts.extend([0, text.len()]);
-        cuts.sort_unstable();
-        cuts.dedup();
-        let pieces: Vec<&[u8]> = cuts.windows(2).map(|pair| &text[pair[0]..pair[1]]).collect();
+    fn pieces_make_no_difference(text in bent(seed()), cuts in cuts()) {
         let at_once = run(receive(&Method::GET, [&text[..]]));
-        let in_pieces = run(receive(&Method::GET, pieces.iter().copied()));
+        let in_pieces = run(receive(&Method::GET, pieces(&text, &cuts)));
         let drops = run(receive(&Method::GET, text.chunks(1)));
         for other in [in_pieces, drops] {
             match (&at_once, other) {

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::io;
 use std::rc::Rc;
 
 use http::Request;
@@ -10,10 +11,11 @@ use http_body_util::{BodyExt, Empty};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use proptest::prelude::*;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use super::*;
 use crate::http_ext::framing;
+use crate::http_ext::http1::bending::{bent, cuts, pieces};
 use crate::server::Timeouts;
 
 const CLIENT: ClientSpec = ClientSpec {
@@ -336,42 +338,12 @@ fn seed() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(request, 1..4).prop_map(|requests| requests.concat().into_bytes())
 }
 
-/// A change of one byte: another, one more, or one less.
-fn bend(text: &mut Vec<u8>, (place, how, byte): (prop::sample::Index, u8, u8)) {
-    if text.is_empty() {
-        return;
-    }
-    let at = place.index(text.len());
-    match how {
-        0 => text[at] = byte,
-        1 => text.insert(at, byte),
-        2 => drop(text.remove(at)),
-        _ => text.truncate(at),
-    }
-}
-
-/// Bytes that mean something in HTTP, and any other.
-fn telling_byte() -> impl Strategy<Value = u8> {
-    let telling = b"\r\n :;,0159aAfF\t\0\x7f\xff+-\"".to_vec();
-    prop_oneof![prop::sample::select(telling), any::<u8>()]
-}
-
-fn bent() -> impl Strategy<Value = Vec<u8>> {
-    let change = (any::<prop::sample::Index>(), 0..4_u8, telling_byte());
-    (seed(), prop::collection::vec(change, 0..4)).prop_map(|(mut text, changes)| {
-        changes
-            .into_iter()
-            .for_each(|change| bend(&mut text, change));
-        text
-    })
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(20_000))]
 
     /// What is served here is served by hyper, and read as the same, in the same order.
     #[test]
-    fn nothing_is_read_otherwise_than_hyper_reads_it(text in bent()) {
+    fn nothing_is_read_otherwise_than_hyper_reads_it(text in bent(seed())) {
         let (ours, _) = receive([&text[..]]);
         let theirs = receive_by_hyper(&text);
         prop_assert!(theirs.starts_with(&ours), "{:?}\n{ours:?}\n{theirs:?}", String::from_utf8_lossy(&text));
@@ -379,14 +351,9 @@ proptest! {
 
     /// However requests are cut into pieces, they are the same.
     #[test]
-    fn pieces_make_no_difference(text in bent(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6)) {
-        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
-        cuts.extend([0, text.len()]);
-        cuts.sort_unstable();
-        cuts.dedup();
-        let pieces: Vec<&[u8]> = cuts.windows(2).map(|pair| &text[pair[0]..pair[1]]).collect();
+    fn pieces_make_no_difference(text in bent(seed()), cuts in cuts()) {
         let (at_once, _) = receive([&text[..]]);
-        let (in_pieces, _) = receive(pieces.iter().copied());
+        let (in_pieces, _) = receive(pieces(&text, &cuts));
         let (drops, _) = receive(text.chunks(1));
         prop_assert_eq!(&at_once, &in_pieces);
         prop_assert_eq!(&at_once, &drops);

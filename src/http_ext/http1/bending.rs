@@ -1,0 +1,52 @@
+//! Messages that are almost right, and come in pieces: what tests of whoever reads them begin with.
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+/// A message with a few bytes changed.
+pub(crate) fn bent(whole: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
+    let change = (any::<Index>(), 0..4_u8, telling_byte());
+    (whole, prop::collection::vec(change, 0..4)).prop_map(|(mut text, changes)| {
+        for change in changes {
+            bend(&mut text, change);
+        }
+        text
+    })
+}
+
+/// A change of one byte: another, one more, one less, or the end.
+fn bend(text: &mut Vec<u8>, (place, how, byte): (Index, u8, u8)) {
+    if text.is_empty() {
+        return;
+    }
+    let at = place.index(text.len());
+    match how {
+        0 => text[at] = byte,
+        1 => text.insert(at, byte),
+        2 => drop(text.remove(at)),
+        _ => text.truncate(at),
+    }
+}
+
+/// Bytes that mean something in HTTP, and any other.
+fn telling_byte() -> impl Strategy<Value = u8> {
+    let telling = b"\r\n :;,0159aAfF\t\0\x7f\xff+-\"".to_vec();
+    prop_oneof![prop::sample::select(telling), any::<u8>()]
+}
+
+/// Where a message is cut.
+pub(crate) fn cuts() -> impl Strategy<Value = Vec<Index>> {
+    prop::collection::vec(any::<Index>(), 0..6)
+}
+
+/// The pieces of `text` that is cut there.
+pub(crate) fn pieces<'a>(text: &'a [u8], cuts: &[Index]) -> impl Iterator<Item = &'a [u8]> {
+    let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
+    cuts.extend([0, text.len()]);
+    cuts.sort_unstable();
+    cuts.dedup();
+    let ends = cuts.clone().into_iter().skip(1);
+    cuts.into_iter()
+        .zip(ends)
+        .map(|(start, end)| &text[start..end])
+}

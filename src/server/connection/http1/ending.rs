@@ -1,0 +1,105 @@
+//! How a connection ends, so that the client sees its last answer.
+
+use std::io;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::StatusCode;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+
+use super::Connection;
+use super::request::Refused;
+use super::response;
+use crate::http_ext::http1::Sending;
+use crate::server::connection::Io;
+use crate::server::held::Held;
+use crate::server::service::BoxError;
+use crate::telemetry::metrics::BadRequest;
+
+/// How long, and how many bytes, a closed connection is still read, so that a client that is sending a
+/// body sees the answer instead of a reset (RFC 9112 section 9.6).
+pub(crate) const LINGER: Duration = Duration::from_secs(2);
+const LINGER_BYTES: u64 = 1024 * 1024;
+
+/// Why a connection ends before both sides are done.
+#[derive(Debug)]
+pub(super) enum End {
+    /// What came is no request: the connection answers it itself.
+    Refused(StatusCode, BadRequest, String),
+    Broken(BoxError),
+}
+
+impl<T, B> Connection<'_, T, B>
+where
+    T: Io,
+    B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
+{
+    /// Ends the connection so that the client sees its last answer.
+    pub(super) async fn end(&mut self, end: Result<(), End>, held: &Held) -> Result<(), BoxError> {
+        match end {
+            Ok(()) => {
+                let is_read = self.decoder.has_ended() && self.is_silent();
+                self.close(b"", !is_read).await;
+                Ok(())
+            }
+            Err(End::Refused(status, kind, reason)) => {
+                held.bad_request(kind);
+                let answer = response::refusal(status, &reason);
+                self.close(answer.as_bytes(), true).await;
+                Err(reason.into())
+            }
+            Err(End::Broken(error)) => Err(error),
+        }
+    }
+
+    /// Whether the client has said nothing beyond the last request: nothing received, nothing on its way.
+    fn is_silent(&mut self) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        let read = self.received.poll_read(&mut self.io, &mut context);
+        !matches!(read, Poll::Ready(Ok(1..))) && self.received.is_empty()
+    }
+
+    /// Sends what is left to say, and ends this side; then reads and discards what the client still sends if
+    /// it `lingers`. However that goes, the connection is closed next.
+    pub(super) async fn close(&mut self, rest: &[u8], lingers: bool) {
+        let closing = async {
+            self.io.write_all(rest).await?;
+            self.io.shutdown().await?;
+            if lingers {
+                let mut rest = (&mut self.io).take(LINGER_BYTES);
+                tokio::io::copy(&mut rest, &mut tokio::io::sink()).await?;
+            }
+            Ok::<_, io::Error>(())
+        };
+        let _ = timeout(LINGER, closing).await;
+    }
+}
+
+impl End {
+    pub(super) fn broken(error: impl Into<BoxError>) -> Self {
+        Self::Broken(error.into())
+    }
+}
+
+impl From<Refused> for End {
+    fn from(Refused { status, reason }: Refused) -> Self {
+        let kind = match status {
+            StatusCode::BAD_REQUEST => BadRequest::Malformed,
+            _ => BadRequest::HeadTooLarge,
+        };
+        Self::Refused(status, kind, reason.to_string())
+    }
+}
+
+impl<E: Into<BoxError>> From<Sending<E>> for End {
+    fn from(sending: Sending<E>) -> Self {
+        match sending {
+            Sending::Io(error) => Self::broken(error),
+            Sending::Body(error) => Self::broken(error),
+            Sending::TooLong => Self::broken("the response is longer than was announced"),
+            Sending::TooShort => Self::broken("the response is shorter than was announced"),
+        }
+    }
+}
