@@ -6,6 +6,7 @@ use std::hint::black_box;
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Version};
+use sluicegate::http_ext::added::Added;
 use sluicegate::http_ext::connection::{Connection, Scheme};
 use sluicegate::http_ext::forwarded::{self, Forwarding, Peer};
 use sluicegate::http_ext::{hop_by_hop, host, path};
@@ -130,8 +131,11 @@ fn forwarding(c: &mut Criterion) {
                 || headers.clone(),
                 |headers| {
                     hop_by_hop::remove(headers);
-                    forwarding.write(peer, headers);
-                    forwarded::via(headers, Version::HTTP_11);
+                    let mut added = Added::default();
+                    forwarding.write(peer, headers, &mut added);
+                    let (via, value) = forwarded::via(Version::HTTP_11);
+                    added.push(via, value);
+                    added
                 },
                 BatchSize::SmallInput,
             );

@@ -24,6 +24,7 @@ pub use error::{Error, Fault};
 pub use http1::Invalid;
 pub use tls::{ClientTls, ClientTlsError, Roots};
 
+use crate::http_ext::added::Added;
 use crate::http_ext::body::RequestBody;
 use crate::http_ext::interim::Interim;
 
@@ -170,8 +171,8 @@ impl Upstream {
 }
 
 impl Endpoints {
-    /// Sends `request`, whose body is taken, to the endpoint whose turn it is, and waits for the head of the response;
-    /// what comes before it goes to `interim`.
+    /// Sends `request`, whose body is taken, with the fields `added`, to the endpoint whose turn it is, and waits for the
+    /// head of the response; what comes before it goes to `interim`.
     /// Where no connection can be had the next endpoint is asked, each at most once.
     ///
     /// # Errors
@@ -180,6 +181,7 @@ impl Endpoints {
         &self,
         worker: usize,
         request: &mut Request<RequestBody>,
+        added: &Added,
         interim: Option<&Interim>,
     ) -> Result<Response<UpstreamBody>, Error> {
         let first = self.balancer.first();
@@ -194,7 +196,7 @@ impl Endpoints {
             }
             tried += 1;
             match endpoint
-                .send(worker, request, interim, &self.timeouts)
+                .send(worker, request, added, interim, &self.timeouts)
                 .await
             {
                 Ok(done) => return Ok(done),

@@ -215,6 +215,33 @@ fn a_route_changes_requests_as_it_says() {
 }
 
 #[test]
+fn a_route_has_the_last_word_about_the_fields_of_the_proxy_too() {
+    let origin = Origin::plain();
+    let gateway = Gateway::start(&format!(
+        "upstreams: {{ origin: {{ endpoints: [\"{}\"] }} }}
+routes:
+  - upstream: origin
+    request:
+      set_headers: {{ x-forwarded-proto: https, via: another }}
+      remove_headers: [x-forwarded-host, forwarded]
+",
+        origin.url()
+    ));
+    get_with(gateway.address(), "/", "Via: 1.0 outer\r\n");
+    let request = origin.only_request();
+    let values = |asked: &str| -> Vec<String> {
+        let fields = request.headers.iter();
+        let named = fields.filter(|(name, _)| name.eq_ignore_ascii_case(asked));
+        named.map(|(_, value)| value.clone()).collect()
+    };
+    assert_eq!(values("x-forwarded-proto"), ["https"]);
+    assert_eq!(values("via"), ["another"]);
+    assert_eq!(values("x-forwarded-for"), ["127.0.0.1"]);
+    assert!(values("x-forwarded-host").is_empty());
+    assert!(values("forwarded").is_empty());
+}
+
+#[test]
 fn statuses_without_a_body_have_none() {
     let origin = Origin::start(|request| match request.target.as_str() {
         "/204" => raw("HTTP/1.1 204 No Content\r\n\r\n"),

@@ -10,6 +10,7 @@ use http::Version;
 use http::header::{FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, VIA};
 use smallvec::SmallVec;
 
+use super::added::Added;
 use super::client_ip::{MAX_HOPS, X_FORWARDED_FOR};
 use super::connection::Connection;
 
@@ -55,48 +56,72 @@ impl Forwarding {
         }
     }
 
-    /// Writes the fields of a request that is about to be forwarded.
-    pub fn write(&self, peer: Peer, headers: &mut HeaderMap) {
-        match peer {
-            Peer::Untrusted => self.replace(headers),
-            Peer::Trusted => self.append(headers),
+    /// The fields of a request that is about to be forwarded, in the place of those in `headers`.
+    pub fn write(&self, peer: Peer, headers: &mut HeaderMap, added: &mut Added) {
+        let is_said = headers.keys().any(is_by_proxies);
+        if is_said && peer == Peer::Untrusted {
+            remove_all(headers);
+        }
+        match is_said && peer == Peer::Trusted {
+            true => self.extend(headers, added),
+            false => self.begin(headers, added),
         }
     }
 
-    fn replace(&self, headers: &mut HeaderMap) {
-        headers.insert(X_FORWARDED_FOR, self.address.clone());
-        headers.insert(X_FORWARDED_PROTO, self.proto.clone());
-        headers.insert(X_FORWARDED_PORT, self.port.clone());
-        match headers.get(HOST).cloned() {
-            Some(host) => headers.insert(X_FORWARDED_HOST, host),
-            None => headers.remove(X_FORWARDED_HOST),
-        };
-        headers.insert(FORWARDED, self.element.clone());
+    fn begin(&self, headers: &HeaderMap, added: &mut Added) {
+        added.push(X_FORWARDED_FOR, self.address.clone());
+        added.push(X_FORWARDED_PROTO, self.proto.clone());
+        added.push(X_FORWARDED_PORT, self.port.clone());
+        if let Some(host) = headers.get(HOST) {
+            added.push(X_FORWARDED_HOST, host.clone());
+        }
+        added.push(FORWARDED, self.element.clone());
     }
 
     /// The first proxy knows how the client came; the others add where they stand.
-    fn append(&self, headers: &mut HeaderMap) {
-        extend(headers, X_FORWARDED_FOR, &self.address);
-        extend(headers, FORWARDED, &self.element);
-        headers
-            .entry(X_FORWARDED_PROTO)
-            .or_insert_with(|| self.proto.clone());
-        headers
-            .entry(X_FORWARDED_PORT)
-            .or_insert_with(|| self.port.clone());
-        if let Some(host) = headers.get(HOST).cloned() {
-            headers.entry(X_FORWARDED_HOST).or_insert(host);
+    fn extend(&self, headers: &mut HeaderMap, added: &mut Added) {
+        for (name, value) in [(X_FORWARDED_FOR, &self.address), (FORWARDED, &self.element)] {
+            let list = extended(headers, &name, value);
+            headers.remove(&name);
+            added.push(name, list);
+        }
+        let host = headers.get(HOST).cloned();
+        for (name, value) in [
+            (X_FORWARDED_PROTO, Some(self.proto.clone())),
+            (X_FORWARDED_PORT, Some(self.port.clone())),
+            (X_FORWARDED_HOST, host),
+        ] {
+            if let Some(value) = value
+                && !headers.contains_key(&name)
+            {
+                added.push(name, value);
+            }
         }
     }
 }
 
-/// Adds to a list in one field: not all readers of X-Forwarded-For read a second one. Of a list that is
-/// longer than anybody believes, the oldest hops are left out.
-fn extend(headers: &mut HeaderMap, name: HeaderName, value: &HeaderValue) {
-    let list = extended(headers, &name, value);
-    headers.insert(name, list);
+/// What proxies say of the client's side.
+const BY_PROXIES: [HeaderName; 5] = [
+    X_FORWARDED_FOR,
+    X_FORWARDED_PROTO,
+    X_FORWARDED_PORT,
+    X_FORWARDED_HOST,
+    FORWARDED,
+];
+
+fn is_by_proxies(name: &HeaderName) -> bool {
+    let text = name.as_str();
+    matches!(text.len(), 9 | 15..=17) && (text == "forwarded" || text.starts_with("x-forwarded-"))
 }
 
+fn remove_all(headers: &mut HeaderMap) {
+    for name in BY_PROXIES {
+        headers.remove(name);
+    }
+}
+
+/// A list in one field with one more element: not all readers of X-Forwarded-For read a second one. Of a list that
+/// is longer than anybody believes, the oldest hops are left out.
 fn extended(headers: &HeaderMap, name: &HeaderName, value: &HeaderValue) -> HeaderValue {
     let before = headers.get_all(name).iter().rev();
     let hops: SmallVec<[&[u8]; 8]> = before
@@ -114,14 +139,14 @@ fn extended(headers: &HeaderMap, name: &HeaderName, value: &HeaderValue) -> Head
     HeaderValue::from_maybe_shared(list.freeze()).expect("values, commas and spaces make a value")
 }
 
-/// Says that this proxy passed a message on that came in `version` (RFC 9110 section 7.6.3).
-pub fn via(headers: &mut HeaderMap, version: Version) {
+/// The Via field of this proxy for a message that came in `version` (RFC 9110 section 7.6.3).
+pub fn via(version: Version) -> (HeaderName, HeaderValue) {
     let value = match version {
         Version::HTTP_10 => const { HeaderValue::from_static("1.0 sluicegate") },
         Version::HTTP_2 => const { HeaderValue::from_static("2.0 sluicegate") },
         _ => const { HeaderValue::from_static("1.1 sluicegate") },
     };
-    headers.append(VIA, value);
+    (VIA, value)
 }
 
 #[cfg(test)]

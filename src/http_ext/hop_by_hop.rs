@@ -1,21 +1,19 @@
 //! Fields that are meant for the next hop only (RFC 9110 section 7.6.1).
 
 use http::header::{
-    self, CONNECTION, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
+    self, CONNECTION, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION,
+    TE, TRANSFER_ENCODING, UPGRADE,
 };
 use smallvec::SmallVec;
 
-/// Fields that never go further, but for `TE` in part. Those that `Connection` names are treated apart.
-static HOP_BY_HOP: [HeaderName; 8] = [
-    CONNECTION,
-    TE,
-    HeaderName::from_static("proxy-connection"),
-    HeaderName::from_static("keep-alive"),
-    TRANSFER_ENCODING,
-    UPGRADE,
-    header::PROXY_AUTHENTICATE,
-    header::PROXY_AUTHORIZATION,
-];
+/// Whether a field never goes further, but for `TE` in part. Those that `Connection` names are treated apart.
+fn is_hop_by_hop(name: &HeaderName) -> bool {
+    match *name {
+        CONNECTION | TE | TRANSFER_ENCODING | UPGRADE | PROXY_AUTHENTICATE
+        | PROXY_AUTHORIZATION => true,
+        _ => matches!(name.as_str(), "keep-alive" | "proxy-connection"),
+    }
+}
 
 /// What frames or routes a message, and by what proxies say whom they speak for: nobody has it removed by
 /// naming it in `Connection`, not even through a trusted proxy that passes `Connection` on.
@@ -34,20 +32,17 @@ static KEPT: [HeaderName; 9] = [
 /// Options of `Connection` that name no field beyond those that are removed anyway.
 const PLAIN_OPTIONS: [&str; 4] = ["keep-alive", "close", "upgrade", "te"];
 
-/// Removes them, and what `Connection` names. Allocates only for what that names.
-///
-/// Most messages have one of them or none: a look at the fields that are there costs a tenth of a search for
-/// each that might be.
+/// Removes them, and what `Connection` names. Most messages have one of them or none: a look at the fields that are
+/// there costs a tenth of a search for each that might be.
 pub fn remove(headers: &mut HeaderMap) {
-    let found: SmallVec<[&HeaderName; 4]> = headers
-        .keys()
-        .filter(|name| matches!(name.as_str().len(), 2 | 7 | 10 | 16..=19))
-        .filter_map(|name| HOP_BY_HOP.iter().find(|hop| *hop == name))
-        .collect();
-    if found.contains(&&CONNECTION) {
+    let mut found = SmallVec::<[HeaderName; 4]>::new();
+    for name in headers.keys().filter(|name| is_hop_by_hop(name)) {
+        found.push(name.clone());
+    }
+    if found.contains(&CONNECTION) {
         remove_named(headers);
     }
-    let trailers = found.contains(&&TE) && takes_trailers(headers);
+    let trailers = found.contains(&TE) && takes_trailers(headers);
     for name in found {
         headers.remove(name);
     }

@@ -11,12 +11,10 @@ use super::error::Error;
 use super::exchange::Exchange;
 use super::snapshot::{Rewrite, Route};
 use super::tag;
+use crate::http_ext::added::Added;
 use crate::http_ext::body::RequestBody;
 use crate::http_ext::{forwarded, hop_by_hop};
 use crate::upstream::{RunningTarget, UpstreamBody};
-
-/// Fields that the proxy adds to most requests: room for them is made at once.
-const MORE_FIELDS: usize = 6;
 
 /// Forwards the request, and answers with what the route's upstream says.
 ///
@@ -32,7 +30,7 @@ pub(super) async fn forward(
     if request.body().size_hint().lower() > route.max_body {
         return Err(Error::TooLarge);
     }
-    rewrite_headers(request, exchange, route);
+    let added = rewrite_headers(request, exchange, route);
     *request.uri_mut() = origin_form(request.uri(), path, &route.rewrite)?;
     let quiet = exchange.snapshot().body_timeout;
     request.body_mut().bound(route.max_body, quiet);
@@ -40,13 +38,14 @@ pub(super) async fn forward(
         request.body_mut().withhold_trailers();
     }
     match running.upstream.target() {
-        RunningTarget::Echo => Ok(echo(request)),
+        RunningTarget::Echo => Ok(echo(request, &added)),
         RunningTarget::Endpoints(endpoints) => {
             let connection = &exchange.client().connection;
             // HTTP/1.0 has no interim responses (RFC 9110 section 15.2).
             let interim = connection.interim.as_ref();
             let interim = interim.filter(|_| request.version() == Version::HTTP_11);
-            let response = endpoints.send(connection.worker, request, interim).await?;
+            let sent = endpoints.send(connection.worker, request, &added, interim);
+            let response = sent.await?;
             exchange.answered(running);
             Ok(forwarded_response(response))
         }
@@ -56,7 +55,8 @@ pub(super) async fn forward(
 fn forwarded_response(mut response: Response<UpstreamBody>) -> Response<ResponseBody> {
     let version = std::mem::replace(response.version_mut(), Version::HTTP_11);
     hop_by_hop::remove(response.headers_mut());
-    forwarded::via(response.headers_mut(), version);
+    let (name, value) = forwarded::via(version);
+    response.headers_mut().append(name, value);
     response.map(ResponseBody::upstream)
 }
 
@@ -89,7 +89,13 @@ fn without_first(count: usize, path: &str) -> &str {
 
 /// The fields that the upstream is sent. The client's for this hop go before ours are added, so that
 /// nobody removes ours by naming them in Connection.
-fn rewrite_headers(request: &mut Request<RequestBody>, exchange: &Exchange, route: &Route) {
+///
+/// Those that are added come by themselves, behind the others.
+fn rewrite_headers(
+    request: &mut Request<RequestBody>,
+    exchange: &Exchange,
+    route: &Route,
+) -> Added {
     let rewrite = &route.rewrite;
     let version = request.version();
     let host = request
@@ -98,7 +104,6 @@ fn rewrite_headers(request: &mut Request<RequestBody>, exchange: &Exchange, rout
         .and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
     let headers = request.headers_mut();
     hop_by_hop::remove(headers);
-    headers.reserve(MORE_FIELDS + rewrite.set_headers.len());
     // The proxy invites the body itself, when the upstream takes it.
     headers.remove(EXPECT);
     if let Some(host) = host {
@@ -107,20 +112,23 @@ fn rewrite_headers(request: &mut Request<RequestBody>, exchange: &Exchange, rout
     if version == Version::HTTP_2 {
         join_cookies(headers);
     }
-    exchange
-        .client()
-        .forwarding
-        .write(exchange.trust(), headers);
-    forwarded::via(headers, version);
+    let mut added = Added::default();
+    let forwarding = &exchange.client().forwarding;
+    forwarding.write(exchange.trust(), headers, &mut added);
+    let (via, value) = forwarded::via(version);
+    added.push(via, value);
     if !route.tags.is_empty() {
         tag::write(route, exchange.tags(), headers);
     }
     for name in &rewrite.remove_headers {
         headers.remove(name);
+        added.remove(name);
     }
     for (name, value) in &rewrite.set_headers {
         headers.insert(name, value.clone());
+        added.remove(name);
     }
+    added
 }
 
 /// HTTP/2 may split cookies into several fields, HTTP/1.1 may not (RFC 9113 section 8.2.3).

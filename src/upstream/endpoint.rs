@@ -13,6 +13,7 @@ use super::body::UpstreamBody;
 use super::connect::Target;
 use super::pool::{Connection, Lease, Pool};
 use super::{EndpointSpec, Error, Timeouts};
+use crate::http_ext::added::Added;
 use crate::http_ext::body::RequestBody;
 use crate::http_ext::interim::Interim;
 
@@ -67,8 +68,8 @@ impl Endpoint {
         self.pool.sweep(idle);
     }
 
-    /// Sends `request`, whose body is taken, and waits for the head of the response; what comes before it
-    /// goes to `interim`.
+    /// Sends `request`, whose body is taken, with the fields `added`, and waits for the head of the response; what comes
+    /// before it goes to `interim`.
     ///
     /// A connection that was kept may be closed by the upstream just as the request is written. If nothing
     /// was written, or the request is safe to repeat (RFC 9110 section 9.2.2) and has no body, it is sent
@@ -77,6 +78,7 @@ impl Endpoint {
         &self,
         worker: usize,
         request: &mut Request<RequestBody>,
+        added: &Added,
         interim: Option<&Interim>,
         timeouts: &Timeouts,
     ) -> Result<Response<UpstreamBody>, Failure> {
@@ -88,7 +90,10 @@ impl Endpoint {
                 Some(lease) => lease,
                 None => self.connect(worker, timeouts).await?,
             };
-            match self.exchange(lease, request, interim, timeouts).await {
+            match self
+                .exchange(lease, request, added, interim, timeouts)
+                .await
+            {
                 Err(Failure {
                     error: Error::Closed { .. },
                     unsent,
@@ -112,11 +117,12 @@ impl Endpoint {
         &self,
         mut lease: Lease,
         request: &mut Request<RequestBody>,
+        added: &Added,
         interim: Option<&Interim>,
         timeouts: &Timeouts,
     ) -> Result<Response<UpstreamBody>, Failure> {
         let Connection { http, patience } = &mut *lease.connection;
-        http.begin(request);
+        http.begin(request, added);
         patience.renew_with(timeouts.response);
         let mut written = http.written();
         let response = poll_fn(|cx| {

@@ -18,6 +18,7 @@ use http::{Method, Request, Response, StatusCode};
 use http_body::Frame;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::http_ext::added::Added;
 use crate::http_ext::body::{RequestBody, RequestBodyError};
 pub use crate::http_ext::http1::Invalid;
 use crate::http_ext::http1::{Decoded, Decoder, Outgoing, Received, Sending};
@@ -89,10 +90,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         self.decoder.remaining()
     }
 
-    /// Begins to send `request`, whose body is taken.
-    pub(super) fn begin(&mut self, request: &mut Request<RequestBody>) {
+    /// Begins to send `request`, whose body is taken, with the fields `added`.
+    pub(super) fn begin(&mut self, request: &mut Request<RequestBody>, added: &Added) {
         self.is_head = request.method() == Method::HEAD;
-        request::begin(&mut self.outgoing, request);
+        request::begin(&mut self.outgoing, request, added);
     }
 
     /// Whether the request has not been sent whole, and it is the client who is waited for.

@@ -15,13 +15,26 @@ fn forwarding(peer: &str, scheme: Scheme) -> Forwarding {
     })
 }
 
+/// Writes the fields where the next proxy finds them.
+fn write(forwarding: &Forwarding, peer: Peer, headers: &mut HeaderMap) {
+    let mut added = Added::default();
+    forwarding.write(peer, headers, &mut added);
+    for (name, value) in added.iter() {
+        headers.append(name, value.clone());
+    }
+}
+
 /// What these fields become, sorted, as `name: value`.
 fn written(peer: Peer, fields: &[(&'static str, &'static str)]) -> Vec<String> {
     let mut headers = HeaderMap::new();
     for (name, value) in fields {
         headers.append(*name, HeaderValue::from_static(value));
     }
-    forwarding("192.0.2.1:5000", Scheme::Https).write(peer, &mut headers);
+    write(
+        &forwarding("192.0.2.1:5000", Scheme::Https),
+        peer,
+        &mut headers,
+    );
     let line = |(name, value): (&HeaderName, &HeaderValue)| {
         format!("{name}: {}", String::from_utf8_lossy(value.as_bytes()))
     };
@@ -99,7 +112,8 @@ fn without_a_host_nobody_claims_one() {
 #[test]
 fn ipv6_addresses_are_quoted_where_rfc_7239_asks_for_it() {
     let mut headers = HeaderMap::new();
-    forwarding("[2001:db8::7]:5000", Scheme::Http).write(Peer::Untrusted, &mut headers);
+    let forwarding = forwarding("[2001:db8::7]:5000", Scheme::Http);
+    write(&forwarding, Peer::Untrusted, &mut headers);
     assert_eq!(headers[FORWARDED], "for=\"[2001:db8::7]\";proto=http");
     assert_eq!(headers[X_FORWARDED_FOR], "2001:db8::7");
 }
@@ -109,7 +123,7 @@ fn a_list_of_hops_does_not_grow_without_a_bound() {
     let forwarding = forwarding("192.0.2.1:5000", Scheme::Http);
     let mut headers = HeaderMap::new();
     for _ in 0..2 * MAX_HOPS {
-        forwarding.write(Peer::Trusted, &mut headers);
+        write(&forwarding, Peer::Trusted, &mut headers);
     }
     for name in [X_FORWARDED_FOR, FORWARDED] {
         let value = headers[&name].to_str().expect("text");
@@ -118,20 +132,11 @@ fn a_list_of_hops_does_not_grow_without_a_bound() {
 }
 
 #[test]
-fn each_proxy_adds_itself_to_via() {
-    let mut headers = HeaderMap::new();
-    headers.insert(VIA, HeaderValue::from_static("1.0 outer"));
-    for version in [Version::HTTP_10, Version::HTTP_11, Version::HTTP_2] {
-        via(&mut headers, version);
-    }
-    let values: Vec<_> = headers.get_all(VIA).iter().collect();
+fn via_tells_the_version_that_came_in() {
+    let versions = [Version::HTTP_10, Version::HTTP_11, Version::HTTP_2];
+    let values = versions.map(|version| via(version).1);
     assert_eq!(
         values,
-        [
-            "1.0 outer",
-            "1.0 sluicegate",
-            "1.1 sluicegate",
-            "2.0 sluicegate"
-        ]
+        ["1.0 sluicegate", "1.1 sluicegate", "2.0 sluicegate"]
     );
 }
