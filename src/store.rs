@@ -1,13 +1,14 @@
 //! Where buckets live, and the one step in which a request is decided and charged.
 //!
-//! `memory` is the store: [`Table`]s of cells, one a policy, and [`charge_all`]. What a limit says
-//! of a cell is the business of `limiter`.
+//! `memory` is the store: [`Table`]s of cells, one a policy, and [`charge_all`]. `snapshot` keeps them in a
+//! file. What a limit says of a cell is the business of `limiter`.
 
 mod bucket;
 mod memory;
 mod rules;
 mod share;
 mod slab;
+pub mod snapshot;
 mod table;
 
 pub use memory::{Charge, charge_all, charge_watched};

@@ -7,6 +7,7 @@
 pub(super) mod fixed_window;
 pub(super) mod gcra;
 pub(super) mod interval_refill;
+mod recipe;
 mod rings;
 pub(super) mod sliding_counters;
 pub(super) mod sliding_log;
@@ -20,6 +21,7 @@ use std::time::Duration;
 use self::fixed_window::FixedWindow;
 use self::gcra::Gcra;
 use self::interval_refill::IntervalRefill;
+pub use self::recipe::Recipe;
 pub use self::rings::Carried;
 use self::sliding_counters::SlidingCounters;
 use self::sliding_log::SlidingLog;

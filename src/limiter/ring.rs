@@ -4,11 +4,14 @@
 //! only because a bucket's lock cannot be seen from here: nobody but its holder touches a ring, and
 //! relaxed loads and stores cost what plain ones do.
 
+mod staged;
+
 use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::Cell;
+pub use staged::Staged;
 
 /// How the rings of one algorithm are laid out.
 ///
@@ -61,6 +64,11 @@ impl Shape {
     /// Words of a root before its first slot.
     const fn header(self) -> u32 {
         FIXED + self.most - 1
+    }
+
+    /// Words of a chunk.
+    pub const fn chunk_words(self) -> u32 {
+        1 << self.shift
     }
 
     const fn slots_in(self, chunks: u32) -> u32 {
@@ -125,6 +133,11 @@ impl Words {
         self.word(chunk, offset).store(value, Ordering::Relaxed);
     }
 
+    /// What a chunk holds.
+    pub fn chunk(&self, chunk: u32) -> impl Iterator<Item = u32> {
+        (0..1 << self.shape.shift).map(move |offset| self.get(chunk, offset))
+    }
+
     /// Makes every word of a chunk 0.
     pub fn clear(&self, chunk: u32) {
         for offset in 0..1 << self.shape.shift {
@@ -182,6 +195,13 @@ impl Ring<'_> {
         std::iter::once(self.root)
             .chain(others)
             .filter(|chunk| *chunk != 0)
+    }
+
+    /// Its chunks, each after its place in the ring, from the root on.
+    pub fn placed(self) -> impl Iterator<Item = (u32, u32)> {
+        let places = 0..self.shape().most;
+        let placed = places.map(move |place| (place, self.chunk(place)));
+        placed.filter(|(_, chunk)| *chunk != 0)
     }
 
     /// How many of its chunks follow one another without a gap.

@@ -1,6 +1,7 @@
 //! The buckets of one policy: a fixed number of them, made as keys first touch them, and their move
 //! to a table of another size or quota. Deciding and charging is in `memory`.
 
+mod kept;
 mod room;
 
 use std::fmt;
@@ -12,7 +13,8 @@ use super::bucket::{Bucket, ENTRIES, Entry, FLOOR, Loss, Slots};
 use super::rules::{Rings, Rules, no_room};
 use super::slab::Slab;
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Cell, Decision, Fingerprint};
+use crate::limiter::{Algorithm, Cell, Decision, Fingerprint, State};
+pub(super) use kept::Legacy;
 
 /// The fewest buckets that are allocated together: 8 KiB.
 const SEGMENT: usize = 64;
@@ -228,41 +230,32 @@ impl Table {
         let Some(mut slots) = bucket.lock() else {
             return true;
         };
-        let copied = slots.live(now).all(|entry| {
-            let keys = match entry.tag {
-                FLOOR => self.keys_of(index),
-                tag => tag..=tag,
-            };
-            self.next().try_adopt(keys, self, entry, now)
-        });
+        let copied = slots
+            .live(now)
+            .all(|entry| self.next().try_adopt(&self.legacy(index, entry), now));
         if copied {
             slots.leave(self.rules());
         }
         copied
     }
 
-    /// Takes over an entry that holds for these keys of a predecessor; `false` when a bucket was
-    /// locked.
-    fn try_adopt(
-        &self,
-        keys: RangeInclusive<u64>,
-        from: &Self,
-        entry: Entry,
-        now: Timestamp,
-    ) -> bool {
-        for index in self.index(*keys.start())..=self.index(*keys.end()) {
+    /// Takes over an entry of another table; `false` when a bucket was locked.
+    fn try_adopt(&self, legacy: &Legacy<'_>, now: Timestamp) -> bool {
+        let [first, last] = legacy.keys;
+        for index in self.index(first)..=self.index(last) {
             let Some(bucket) = self.bucket(index) else {
-                return self.next().try_adopt(keys, from, entry, now);
+                return self.next().try_adopt(legacy, now);
             };
             let Some(mut slots) = bucket.try_lock() else {
                 return false;
             };
             if slots.has_moved() {
                 drop(slots);
-                return self.next().try_adopt(keys, from, entry, now);
+                return self.next().try_adopt(legacy, now);
             }
-            let loss = match self.carry(from, entry.cell, &mut slots, now) {
-                Some(cell) => slots.adopt(Entry { cell, ..entry }, self.rules(), now),
+            let tag = legacy.tag;
+            let loss = match self.carry(legacy.from, legacy.state, &mut slots, now) {
+                Some(cell) => slots.adopt(Entry { tag, cell }, self.rules(), now),
                 None => Loss::Evicted(1),
             };
             self.count(loss);
@@ -270,10 +263,16 @@ impl Table {
         true
     }
 
-    /// What a predecessor's cell becomes here; `None` when there is no room for its ring.
-    fn carry(&self, from: &Self, cell: Cell, slots: &mut Slots, now: Timestamp) -> Option<Cell> {
-        let (rules, state) = (self.rules(), from.rules().state(cell));
-        let carried = self.algorithm.carry(&from.algorithm, state, now);
+    /// What a cell of another table becomes here; `None` when there is no room for its ring.
+    fn carry(
+        &self,
+        from: &Algorithm,
+        state: State<'_>,
+        slots: &mut Slots,
+        now: Timestamp,
+    ) -> Option<Cell> {
+        let rules = self.rules();
+        let carried = self.algorithm.carry(from, state, now);
         let Some(rings) = rules.rings else {
             return Some(carried.write(None, &mut std::iter::empty()));
         };

@@ -53,6 +53,11 @@ impl IntervalRefill {
         })
     }
 
+    /// How many tokens come back at once, and how often, in microseconds.
+    pub(super) const fn refill(&self) -> (u32, u64) {
+        (self.amount, self.interval)
+    }
+
     /// The capacity as a quota, in the time that an empty bucket takes to fill.
     pub(super) const fn quota(&self) -> Quota {
         self.quota

@@ -36,6 +36,16 @@ impl Algorithm {
         }
     }
 
+    /// Whether a ring that was read back can be that of its cell.
+    pub fn is_sound(&self, state: State<'_>) -> bool {
+        match self {
+            Self::SlidingLog(_) => state
+                .ring()
+                .is_some_and(|ring| state.cell.b <= ring.capacity()),
+            _ => true,
+        }
+    }
+
     /// How many chunks the ring of `before` lacks to take the charge that a decision made `after` of.
     pub fn lacks(&self, before: State<'_>, after: Cell) -> u32 {
         match self {

@@ -69,6 +69,11 @@ impl SlidingCounters {
         self.quota
     }
 
+    /// How many parts a window has, and how the oldest counts.
+    pub(super) const fn parts(&self) -> (u32, Oldest) {
+        (self.parts, self.weighing.oldest)
+    }
+
     pub(super) const fn shape(&self) -> Shape {
         self.shape
     }

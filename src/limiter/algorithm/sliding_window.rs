@@ -38,6 +38,10 @@ impl SlidingWindow {
         self.quota
     }
 
+    pub(super) const fn oldest(&self) -> Oldest {
+        self.oldest
+    }
+
     pub(super) fn decide(&self, cell: Cell, now: Timestamp, cost: u32) -> Decision {
         let limit = self.quota.limit();
         let view = self.view(cell, now);

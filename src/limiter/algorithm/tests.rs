@@ -1,5 +1,6 @@
 //! What every algorithm promises, over all of them, with parameters up to the largest there are.
 
+mod kept;
 mod known;
 mod models;
 mod most;

@@ -1,0 +1,110 @@
+//! Algorithms as numbers, to be kept beside their cells: as much of each as it takes to read the cells
+//! and to carry them over to other parameters.
+
+use std::time::Duration;
+
+use super::{
+    Algorithm, FixedWindow, Gcra, IntervalRefill, SlidingCounters, SlidingLog, SlidingWindow,
+};
+use crate::limiter::{Oldest, Quota, QuotaError, Start};
+
+/// The kind, the limit (of a bucket that is refilled in steps its capacity), the window (or interval) in
+/// microseconds, and two further numbers. Part of the format of snapshots: kinds are never given another
+/// meaning.
+pub type Recipe = [u64; 5];
+
+const GCRA: u64 = 1;
+const TOKEN_BUCKET: u64 = 2;
+const INTERVAL_REFILL: u64 = 3;
+const FIXED_WINDOW: u64 = 4;
+const SLIDING_WINDOW: u64 = 5;
+const SLIDING_COUNTERS: u64 = 6;
+const SLIDING_LOG: u64 = 7;
+
+impl Algorithm {
+    /// The algorithm as numbers.
+    pub fn recipe(&self) -> Recipe {
+        let (kind, one, two) = match self {
+            Self::Gcra(gcra) => (GCRA, gcra.burst().into(), 0),
+            Self::TokenBucket(gcra) => (TOKEN_BUCKET, gcra.burst().into(), 0),
+            Self::IntervalRefill(bucket) => {
+                let (amount, interval) = bucket.refill();
+                return [
+                    INTERVAL_REFILL,
+                    self.limit().into(),
+                    interval,
+                    amount.into(),
+                    0,
+                ];
+            }
+            // A cell has the end of its window; how that was set makes no difference any more.
+            Self::FixedWindow(_) => (FIXED_WINDOW, 0, 0),
+            Self::SlidingWindow(window) => (SLIDING_WINDOW, number_of(window.oldest()), 0),
+            Self::SlidingCounters(window) => {
+                let (parts, oldest) = window.parts();
+                (SLIDING_COUNTERS, parts.into(), number_of(oldest))
+            }
+            Self::SlidingLog(_) => (SLIDING_LOG, 0, 0),
+        };
+        [
+            kind,
+            self.limit().into(),
+            self.quota().window_micros(),
+            one,
+            two,
+        ]
+    }
+
+    /// The algorithm that has this recipe, good for reading its cells and for [`Algorithm::carry`];
+    /// `None` if there is no such algorithm.
+    pub fn from_recipe([kind, limit, window, one, two]: Recipe) -> Option<Self> {
+        let limit = u32::try_from(limit).ok()?;
+        let small = u32::try_from(one).ok()?;
+        let window = Duration::from_micros(window);
+        let built =
+            Quota::new(limit, window).and_then(|quota| match kind {
+                GCRA => Gcra::new(quota, small).map(Self::Gcra).map(Some),
+                TOKEN_BUCKET => Gcra::new(quota, small).map(Self::TokenBucket).map(Some),
+                INTERVAL_REFILL => {
+                    let bucket = IntervalRefill::new(limit, small, window)?;
+                    Ok(Some(Self::IntervalRefill(bucket)))
+                }
+                FIXED_WINDOW => {
+                    let window = FixedWindow::new(quota, Start::FirstRequest);
+                    Ok(Some(Self::FixedWindow(window)))
+                }
+                SLIDING_WINDOW => Ok(oldest_of(one)
+                    .map(|oldest| Self::SlidingWindow(SlidingWindow::new(quota, oldest)))),
+                SLIDING_COUNTERS => sliding_counters(quota, small, two),
+                SLIDING_LOG => SlidingLog::new(quota).map(Self::SlidingLog).map(Some),
+                _ => Ok(None),
+            });
+        built.ok().flatten()
+    }
+}
+
+fn sliding_counters(
+    quota: Quota,
+    parts: u32,
+    oldest: u64,
+) -> Result<Option<Algorithm>, QuotaError> {
+    let Some(oldest) = oldest_of(oldest) else {
+        return Ok(None);
+    };
+    let window = SlidingCounters::new(quota, parts, oldest)?;
+    Ok(Some(Algorithm::SlidingCounters(window)))
+}
+
+const fn number_of(oldest: Oldest) -> u64 {
+    match oldest {
+        Oldest::Weighted => 0,
+        Oldest::Whole => 1,
+        Oldest::Ignored => 2,
+    }
+}
+
+fn oldest_of(number: u64) -> Option<Oldest> {
+    [Oldest::Weighted, Oldest::Whole, Oldest::Ignored]
+        .into_iter()
+        .find(|oldest| number_of(*oldest) == number)
+}

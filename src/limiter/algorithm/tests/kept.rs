@@ -1,0 +1,86 @@
+//! What is kept of an algorithm and its buckets beyond the life of a process.
+
+use super::*;
+use crate::limiter::Staged;
+
+/// The bucket as it is when it was written down and is read back.
+fn read_back<'a>(bucket: &Bucket, from: &Algorithm, staged: &'a mut Option<Staged>) -> State<'a> {
+    let (Some(words), Some(shape), true) = (&bucket.words, from.shape(), bucket.cell.a != 0) else {
+        return bucket.cell.into();
+    };
+    let staged = staged.insert(Staged::new(shape));
+    staged.begin();
+    for (place, chunk) in words.ring(bucket.cell.a).placed() {
+        assert!(staged.put(place, words.chunk(chunk)));
+    }
+    let state = staged.state(bucket.cell).expect("it is a ring");
+    assert!(from.is_sound(state));
+    state
+}
+
+proptest! {
+    /// All but how windows start, which cells do not depend on.
+    #[test]
+    fn a_recipe_makes_the_algorithm_that_it_was_made_of(algorithm in algorithms()) {
+        let again = Algorithm::from_recipe(algorithm.recipe()).expect("there is one");
+        prop_assert_eq!(again.recipe(), algorithm.recipe());
+        match algorithm {
+            Algorithm::FixedWindow(_) => prop_assert_eq!(again.kind(), algorithm.kind()),
+            _ => prop_assert_eq!(again, algorithm),
+        }
+    }
+
+    #[test]
+    fn any_numbers_are_a_recipe_or_none(
+        kind in 0..12_u64,
+        numbers in any::<[u64; 4]>(),
+        small in any::<[u16; 4]>(),
+    ) {
+        for [limit, window, one, two] in [numbers, small.map(u64::from)] {
+            let recipe = [kind, limit, window, one, two];
+            if let Some(algorithm) = Algorithm::from_recipe(recipe) {
+                prop_assert_eq!(&algorithm.recipe()[..3], &recipe[..3]);
+            }
+        }
+    }
+
+    /// To the last number, now and ever after.
+    #[test]
+    fn a_bucket_that_is_read_back_decides_as_before(
+        charged in charged(),
+        seeds in prop::collection::vec((any::<u64>(), any::<u32>()), 1..8),
+    ) {
+        let Charged { algorithm, bucket, now } = charged;
+        let from = Algorithm::from_recipe(algorithm.recipe()).expect("there is one");
+        let mut staged = None;
+        let state = read_back(&bucket, &from, &mut staged);
+        let carried = algorithm.carry(&from, state, now);
+        let mut again = Bucket::written(&algorithm, carried.chunks(), |words, chunks| carried.write(words, chunks));
+        let (mut before, mut now) = (bucket, now);
+        for (gap, cost) in seeds {
+            let cost = a_cost(&algorithm, cost);
+            let [old, new] = [&mut before, &mut again].map(|bucket| bucket.charge(&algorithm, now, cost));
+            prop_assert_eq!((old.outcome, old.remaining, old.reset), (new.outcome, new.remaining, new.reset));
+            now = now.saturating_add_micros(a_gap(&algorithm, gap));
+        }
+    }
+
+    /// No chunks and no words of theirs break anything.
+    #[test]
+    fn nonsense_is_no_ring_or_a_sound_one(
+        limit in 1..2_000_u32,
+        chunks in prop::collection::vec((0..40_u32, prop::collection::vec(0..70_u32, 0..70)), 0..6),
+        units in any::<u32>(),
+    ) {
+        let log = Algorithm::SlidingLog(SlidingLog::new(quota(limit, 60_000_000)).expect("a short log"));
+        let mut staged = Staged::new(log.shape().expect("a log has rings"));
+        for (place, words) in chunks {
+            staged.put(place, words);
+        }
+        let cell = Cell { expires: 100_000_000, a: 7, b: units };
+        if let Some(state) = staged.state(cell).filter(|state| log.is_sound(*state)) {
+            let carried = log.carry(&log, state, at(50_000_000));
+            Bucket::written(&log, carried.chunks(), |words, chunks| carried.write(words, chunks));
+        }
+    }
+}

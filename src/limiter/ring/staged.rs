@@ -1,0 +1,72 @@
+//! A ring that is read back from where it was kept, chunk by chunk, into memory of its own.
+
+use super::{Cell, FIXED, Ring, Shape, State, Words};
+
+/// Memory for one ring at a time.
+#[derive(Debug)]
+pub struct Staged {
+    words: Words,
+    /// Whether there is a chunk at a place.
+    present: Vec<bool>,
+}
+
+impl Staged {
+    /// Room for a full ring of this shape.
+    pub fn new(shape: Shape) -> Self {
+        Self {
+            words: Words::new(shape, shape.most),
+            present: vec![false; shape.most as usize],
+        }
+    }
+
+    /// Words of a chunk.
+    pub const fn chunk_words(&self) -> u32 {
+        self.words.shape.chunk_words()
+    }
+
+    /// Forgets the ring before, to begin with the next.
+    pub fn begin(&mut self) {
+        self.present.fill(false);
+    }
+
+    /// Puts a chunk at its place; `false` if the ring has no such place. Words that are not given are 0.
+    pub fn put(&mut self, place: u32, words: impl IntoIterator<Item = u32>) -> bool {
+        let Some(present) = self.present.get_mut(place as usize) else {
+            return false;
+        };
+        *present = true;
+        self.words.clear(place + 1);
+        for (offset, word) in (0..self.words.shape.chunk_words()).zip(words) {
+            self.words.set(place + 1, offset, word);
+        }
+        true
+    }
+
+    /// The cell with this ring; `None` if the chunks make none.
+    pub fn state(&self, cell: Cell) -> Option<State<'_>> {
+        if !self.present[0] {
+            return None;
+        }
+        let ring = self.words.ring(1);
+        for (place, present) in (0..).zip(&self.present).skip(1) {
+            let chunk = if *present { place + 1 } else { 0 };
+            self.words.set(1, FIXED + place - 1, chunk);
+        }
+        let state = State {
+            cell: Cell { a: 1, ..cell },
+            words: Some(&self.words),
+        };
+        self.is_sound(ring).then_some(state)
+    }
+
+    fn is_sound(&self, ring: Ring<'_>) -> bool {
+        let (length, most) = (ring.length(), self.words.shape.most);
+        let whole = || {
+            self.present
+                .iter()
+                .take(length as usize)
+                .all(|there| *there)
+        };
+        (1..=most).contains(&length) && whole() && ring.head() < ring.capacity()
+    }
+}

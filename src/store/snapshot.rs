@@ -1,0 +1,82 @@
+//! Buckets in a file, so that they outlive the process: what the file looks like, and writing, checking
+//! and reading one. When that is done is the business of `app`.
+//!
+//! All numbers are little-endian. A file is
+//!
+//! ```text
+//! MAGIC  version: u32  secret: 2 x u64  saved at: u64 (microseconds since the Unix epoch)
+//! { TABLE  policy: text  key: text  recipe: 5 x u64  words of a chunk: u32 (0: no rings)
+//!   { KEY    fingerprint: u64                 cell  ring
+//!   | FLOOR  first key: u64  last key: u64    cell  ring } }
+//! END  checksum: u64 (SipHash-1-3 of all before)
+//! ```
+//!
+//! where a text is its length (`u32`) and its bytes, a cell `expires: u64  a: u32  b: u32`, and a ring, which only
+//! tables with rings have, the number of its chunks (`u32`), and of each its place (`u32`) and its words. A table
+//! that a reload replaced meanwhile is there twice: of a key that is given twice the last counts.
+
+mod file;
+mod reader;
+mod writer;
+
+use std::io;
+use std::time::Duration;
+
+use siphasher::sip::SipHasher13;
+
+pub use file::{open, save, set_aside};
+pub use reader::{Reader, Restored};
+pub use writer::Writer;
+
+/// What every such file starts with.
+const MAGIC: [u8; 8] = *b"SGBUCKET";
+/// Of the format above. Whatever changes it, or what a [`Recipe`](crate::limiter::Recipe), a cell or a ring
+/// means, needs another.
+const VERSION: u32 = 1;
+
+const END: u8 = 0;
+const TABLE: u8 = 1;
+const KEY: u8 = 2;
+const FLOOR: u8 = 3;
+
+/// How many bytes are read or written at a time, about.
+const STEP: usize = 64 * 1024;
+/// How far the clock may be behind a snapshot that is believed: clocks are corrected by so much.
+const AHEAD: Duration = Duration::from_secs(60);
+
+/// Why a file is not read.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// It is something else.
+    #[error("it is no snapshot of buckets")]
+    Foreign,
+    /// It is of another version of this program.
+    #[error("its format is version {0}, and this program knows version {VERSION}")]
+    Version(u32),
+    /// Part of it is missing or was changed.
+    #[error("it is damaged")]
+    Damaged,
+    /// It is from a time that has not come.
+    #[error("it was written {} s from now: was the clock set back?", .0.as_secs())]
+    Future(Duration),
+    /// It cannot be read.
+    #[error(transparent)]
+    Io(io::Error),
+}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => Self::Damaged,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+/// A new checksum. Its key is no secret: it guards against accidents.
+fn checksum() -> SipHasher13 {
+    SipHasher13::new_with_keys(0x736c_7569_6365_6761, 0x7465_2062_7563_6b65)
+}
+
+#[cfg(test)]
+mod tests;

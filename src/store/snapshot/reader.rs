@@ -1,0 +1,231 @@
+//! Checks a snapshot as a whole, and only then reads it into the tables of a new process.
+
+use std::hash::Hasher;
+use std::io::{BufReader, Read, Seek, SeekFrom};
+
+use super::{AHEAD, END, FLOOR, KEY, MAGIC, Refusal, STEP, TABLE, VERSION, checksum};
+use crate::clock::Timestamp;
+use crate::limiter::{Algorithm, Cell, Fingerprint, Secret, Staged, State};
+use crate::store::Table;
+use crate::store::bucket;
+use crate::store::table::Legacy;
+
+/// The longest name of a policy, or of a key: a configuration has no longer text.
+const LONGEST: u32 = 16 << 20;
+/// The bytes of the checksum.
+const CHECKSUM: u64 = 8;
+
+/// A snapshot that has been found whole.
+#[derive(Debug)]
+pub struct Reader<R> {
+    input: BufReader<R>,
+    secret: Secret,
+}
+
+/// What a snapshot had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// Buckets that are in tables again, as far as these have room and they still count.
+    pub buckets: u64,
+    /// Buckets of policies that there are no more.
+    pub dropped: u64,
+}
+
+impl<R: Read + Seek> Reader<R> {
+    /// Checks all of `input`.
+    ///
+    /// # Errors
+    /// Why it is not to be read.
+    pub fn new(input: R, now: Timestamp) -> Result<Self, Refusal> {
+        let mut reader = Self {
+            input: BufReader::with_capacity(STEP, input),
+            secret: Secret::from_key([0, 0]),
+        };
+        let start = reader.header(now);
+        match start {
+            Err(Refusal::Foreign | Refusal::Version(_) | Refusal::Io(_)) => start?,
+            // Where the sum is wrong, nothing else is of interest.
+            _ => reader.check_sum().and(start)?,
+        }
+        Ok(reader)
+    }
+
+    /// What the keys of its buckets were made with.
+    pub const fn secret(&self) -> Secret {
+        self.secret
+    }
+
+    /// Reads the buckets of every table that `find` finds by the name and the key of its policy; used units
+    /// are kept, whatever is different about it now.
+    ///
+    /// # Errors
+    /// When the file is not what it says, or not any more; what was read until then stays.
+    pub fn restore<'t>(
+        mut self,
+        find: impl Fn(&str, &str) -> Option<&'t Table>,
+        now: Timestamp,
+    ) -> Result<Restored, Refusal> {
+        let mut restored = Restored::default();
+        let mut tag = self.u8()?;
+        loop {
+            match tag {
+                END => return Ok(restored),
+                TABLE => tag = self.table(&find, now, &mut restored)?,
+                _ => return Err(Refusal::Damaged),
+            }
+        }
+    }
+
+    fn header(&mut self, now: Timestamp) -> Result<(), Refusal> {
+        let magic = self.bytes::<{ MAGIC.len() }>()?;
+        if magic != MAGIC {
+            return Err(Refusal::Foreign);
+        }
+        match self.u32()? {
+            VERSION => {}
+            other => return Err(Refusal::Version(other)),
+        }
+        self.secret = Secret::from_key([self.u64()?, self.u64()?]);
+        let saved_at = Timestamp::from_micros(self.u64()?);
+        match saved_at.since(now) {
+            ahead if ahead > AHEAD => Err(Refusal::Future(ahead)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Compares the checksum with that of all that is before it, and returns to where it was.
+    fn check_sum(&mut self) -> Result<(), Refusal> {
+        let start = self.input.stream_position()?;
+        let end = self.input.seek(SeekFrom::End(0))?;
+        let mut left = end.checked_sub(CHECKSUM).ok_or(Refusal::Damaged)?;
+        self.input.seek(SeekFrom::Start(0))?;
+        let (mut sum, mut step) = (checksum(), vec![0; STEP]);
+        while left > 0 {
+            let some = &mut step[..left.min(STEP as u64) as usize];
+            self.input.read_exact(some)?;
+            sum.write(some);
+            left -= some.len() as u64;
+        }
+        if self.u64()? != sum.finish() {
+            return Err(Refusal::Damaged);
+        }
+        self.input.seek(SeekFrom::Start(start))?;
+        Ok(())
+    }
+
+    /// Reads a table, and the tag of what follows.
+    fn table<'t>(
+        &mut self,
+        find: &impl Fn(&str, &str) -> Option<&'t Table>,
+        now: Timestamp,
+        restored: &mut Restored,
+    ) -> Result<u8, Refusal> {
+        let (policy, key) = (self.text()?, self.text()?);
+        let recipe = [(); 5].map(|()| self.u64());
+        let [kind, limit, window, one, two] = recipe;
+        let from = Algorithm::from_recipe([kind?, limit?, window?, one?, two?]);
+        let from = from.ok_or(Refusal::Damaged)?;
+        let words = self.u32()?;
+        if words != from.shape().map_or(0, |shape| shape.chunk_words()) {
+            return Err(Refusal::Damaged);
+        }
+        let table = find(&policy, &key);
+        let mut staged = from.shape().map(Staged::new);
+        loop {
+            let tag = self.u8()?;
+            let (tag, keys) = match tag {
+                KEY => {
+                    let key = Fingerprint::from_bits(self.u64()?).bits();
+                    (key, [key, key])
+                }
+                FLOOR => (bucket::FLOOR, self.keys()?),
+                _ => return Ok(tag),
+            };
+            let state = self.state(staged.as_mut())?;
+            let Some(state) = state.filter(|state| from.is_sound(*state)) else {
+                return Err(Refusal::Damaged);
+            };
+            let from = &from;
+            match table {
+                Some(table) => table.adopt(
+                    &Legacy {
+                        keys,
+                        tag,
+                        from,
+                        state,
+                    },
+                    now,
+                ),
+                None => restored.dropped += 1,
+            }
+            restored.buckets += u64::from(table.is_some());
+        }
+    }
+
+    fn keys(&mut self) -> Result<[u64; 2], Refusal> {
+        let keys = [self.u64()?, self.u64()?];
+        match keys[0] <= keys[1] {
+            true => Ok(keys),
+            false => Err(Refusal::Damaged),
+        }
+    }
+
+    /// A cell with its ring, if it has one; `None` where that is no ring.
+    fn state<'a>(&mut self, staged: Option<&'a mut Staged>) -> Result<Option<State<'a>>, Refusal> {
+        let cell = Cell {
+            expires: self.u64()?,
+            a: self.u32()?,
+            b: self.u32()?,
+        };
+        let Some(staged) = staged else {
+            return Ok(Some(cell.into()));
+        };
+        staged.begin();
+        for _ in 0..self.u32()? {
+            let place = self.u32()?;
+            if !self.chunk(place, staged)? {
+                return Ok(None);
+            }
+        }
+        Ok(staged.state(cell))
+    }
+
+    fn chunk(&mut self, place: u32, staged: &mut Staged) -> Result<bool, Refusal> {
+        let words = (0..staged.chunk_words()).map(|_| self.u32());
+        let words = words.collect::<Result<Vec<_>, _>>()?;
+        Ok(staged.put(place, words))
+    }
+
+    fn text(&mut self) -> Result<String, Refusal> {
+        let length = self.u32()?;
+        if length > LONGEST {
+            return Err(Refusal::Damaged);
+        }
+        let mut text = String::new();
+        let read = (&mut self.input)
+            .take(length.into())
+            .read_to_string(&mut text);
+        match read {
+            Ok(read) if read == length as usize => Ok(text),
+            _ => Err(Refusal::Damaged),
+        }
+    }
+
+    fn u8(&mut self) -> Result<u8, Refusal> {
+        self.bytes().map(u8::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32, Refusal> {
+        self.bytes().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, Refusal> {
+        self.bytes().map(u64::from_le_bytes)
+    }
+
+    fn bytes<const N: usize>(&mut self) -> Result<[u8; N], Refusal> {
+        let mut bytes = [0; N];
+        self.input.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+}

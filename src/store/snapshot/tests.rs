@@ -1,0 +1,345 @@
+//! What is written is read again, whatever the tables have become; what is not whole is not read.
+
+use std::io::{self, Cursor, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::clock::Timestamp;
+use crate::limiter::{
+    Algorithm, Fingerprint, FixedWindow, Gcra, IntervalRefill, Oldest, Quota, Secret,
+    SlidingCounters, SlidingLog, SlidingWindow, Start,
+};
+use crate::store::{Charge, OnFull, Table, charge_all};
+
+const NOW: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
+const SECRET: Secret = Secret::from_key([3, 5]);
+
+/// Every algorithm, with this limit.
+fn algorithms(limit: u32) -> Vec<Algorithm> {
+    let hour = Duration::from_secs(3600);
+    let quota = Quota::new(limit, hour).unwrap();
+    let counters = |parts| SlidingCounters::new(quota, parts, Oldest::Whole).unwrap();
+    vec![
+        Algorithm::Gcra(Gcra::new(quota, limit).unwrap()),
+        Algorithm::TokenBucket(Gcra::new(quota, limit).unwrap()),
+        Algorithm::IntervalRefill(IntervalRefill::new(limit, 2, hour).unwrap()),
+        Algorithm::FixedWindow(FixedWindow::new(quota, Start::Staggered)),
+        Algorithm::SlidingWindow(SlidingWindow::new(quota, Oldest::Weighted)),
+        Algorithm::SlidingCounters(counters(60)),
+        Algorithm::SlidingCounters(counters(3)),
+        Algorithm::SlidingLog(SlidingLog::new(quota).unwrap()),
+    ]
+}
+
+/// A table for each, for so many keys.
+fn tables(limit: u32, keys: usize, on_full: OnFull) -> Vec<Table> {
+    let named = algorithms(limit).into_iter().enumerate();
+    named
+        .map(|(place, algorithm)| Table::new(format!("policy-{place}"), algorithm, keys, on_full))
+        .collect()
+}
+
+/// Keys that are spread over the buckets.
+fn key(number: u64) -> Fingerprint {
+    Fingerprint::from_bits(number.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+}
+
+fn charge(table: &Table, key: Fingerprint, cost: u32, now: Timestamp) -> bool {
+    charge_all(&[Charge { table, key, cost }], now).is_admitted()
+}
+
+fn saved<'a>(tables: impl IntoIterator<Item = &'a Table>, now: Timestamp) -> Vec<u8> {
+    let mut writer = Writer::new(Vec::new(), &SECRET, now).unwrap();
+    for table in tables {
+        writer.table("client_ip", table, now).unwrap();
+    }
+    writer.finish().unwrap()
+}
+
+fn read(bytes: &[u8]) -> Result<Reader<Cursor<&[u8]>>, Refusal> {
+    Reader::new(Cursor::new(bytes), NOW)
+}
+
+/// Reads a snapshot into the tables that have the names it gives.
+fn restored(bytes: &[u8], tables: &[Table], now: Timestamp) -> Restored {
+    let reader = Reader::new(Cursor::new(bytes), now).unwrap();
+    assert!(reader.secret() == SECRET);
+    let find = |policy: &str, key: &str| {
+        assert_eq!(key, "client_ip");
+        tables.iter().find(|table| table.policy() == policy)
+    };
+    reader.restore(find, now).unwrap()
+}
+
+fn used(table: &Table, key: Fingerprint, now: Timestamp) -> u32 {
+    let peek = table.peek(key, 0, now);
+    peek.capacity - peek.remaining
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// To the last number, in a table of any size, and later too.
+    #[test]
+    fn every_bucket_of_every_algorithm_is_restored(
+        charges in prop::collection::vec((0..60_u64, 1..5_u32, 0..400_000_000_u64), 1..200),
+        keys in prop::sample::select(vec![400_usize, 1_024, 5_000]),
+        pause in 0..4_000_000_000_u64,
+    ) {
+        let (before, after) = (tables(9, 1_024, OnFull::Forget), tables(9, keys, OnFull::Forget));
+        let mut now = NOW;
+        for (number, cost, gap) in charges {
+            now = now.saturating_add_micros(gap);
+            before.iter().for_each(|table| _ = charge(table, key(number), cost, now));
+        }
+        let bytes = saved(&before, now);
+        let again = now.saturating_add_micros(pause);
+        restored(&bytes, &after, again);
+        for (old, new) in before.iter().zip(&after) {
+            for number in 0..60 {
+                for cost in [0, 1, 5, 9] {
+                    let [old, new] = [old, new].map(|table| table.peek(key(number), cost, again));
+                    prop_assert_eq!(
+                        (old.outcome, old.remaining, old.reset),
+                        (new.outcome, new.remaining, new.reset)
+                    );
+                }
+            }
+            prop_assert_eq!(new.evictions(), 0);
+        }
+    }
+
+    /// A flood has made keys share what they have used; nobody has more left after a restart.
+    #[test]
+    fn no_key_of_a_full_strict_table_gains(costs in prop::collection::vec(1..5_u32, 100..300)) {
+        let (before, after) = (tables(9, 8, OnFull::Strict), tables(9, 8, OnFull::Strict));
+        for (number, cost) in (0..).zip(&costs) {
+            before.iter().for_each(|table| _ = charge(table, key(number), *cost, NOW));
+        }
+        restored(&saved(&before, NOW), &after, NOW);
+        for (old, new) in before.iter().zip(&after) {
+            for number in 0..costs.len() as u64 {
+                prop_assert!(used(new, key(number), NOW) >= used(old, key(number), NOW));
+            }
+        }
+    }
+
+    /// Also where the checksum is right, nonsense is refused or read, and nothing breaks.
+    #[test]
+    fn nonsense_does_no_harm(
+        body in prop::collection::vec(prop_oneof![0..4_u8, any::<u8>()], 0..400),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let table = Table::new("p", algorithms(3).pop().unwrap(), 10, OnFull::Forget);
+        charge(&table, key(1), 2, NOW);
+        let whole = saved([&table], NOW);
+        let mut bytes = whole[..36 + cut.index(whole.len() - 44)].to_vec();
+        bytes.extend(body);
+        let mut sum = checksum();
+        std::hash::Hasher::write(&mut sum, &bytes);
+        bytes.extend(std::hash::Hasher::finish(&sum).to_le_bytes());
+        let reader = read(&bytes).expect("its sum is right");
+        let _ = reader.restore(|_, _| Some(&table), NOW);
+    }
+}
+
+/// A small snapshot with every kind of item.
+fn sample() -> Vec<u8> {
+    let tables = tables(3, 1, OnFull::Strict);
+    for table in &tables {
+        (0..12).for_each(|number| _ = charge(table, key(number), 1, NOW));
+    }
+    saved(&tables, NOW)
+}
+
+#[test]
+fn every_truncation_is_noticed() {
+    let bytes = sample();
+    assert!(read(&bytes).is_ok());
+    for length in 0..bytes.len() {
+        assert!(read(&bytes[..length]).is_err(), "{length}");
+    }
+    for more in [&b"\0"[..], b"more"] {
+        assert!(read(&[&bytes, more].concat()).is_err());
+    }
+}
+
+#[test]
+fn every_flipped_bit_is_noticed() {
+    let mut bytes = sample();
+    for bit in 0..8 * bytes.len() {
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        assert!(read(&bytes).is_err(), "{bit}");
+        bytes[bit / 8] ^= 1 << (bit % 8);
+    }
+    assert!(read(&bytes).is_ok());
+}
+
+#[test]
+fn it_is_said_what_is_wrong() {
+    let bytes = sample();
+    let said = |bytes: &[u8]| read(bytes).map(drop).unwrap_err().to_string();
+    assert_eq!(
+        said(b"routes: [{ upstream: echo }]"),
+        "it is no snapshot of buckets"
+    );
+    assert_eq!(said(b""), "it is damaged");
+    assert_eq!(said(&bytes[..100]), "it is damaged");
+    let mut future = bytes.clone();
+    future[8] = 2;
+    assert_eq!(
+        said(&future),
+        "its format is version 2, and this program knows version 1"
+    );
+    let later = NOW.saturating_add(Duration::from_secs(61));
+    assert_eq!(
+        said(&saved([], later)),
+        "it was written 61 s from now: was the clock set back?"
+    );
+    assert!(read(&saved([], NOW.saturating_add(Duration::from_secs(60)))).is_ok());
+}
+
+#[test]
+fn what_has_recovered_meanwhile_and_policies_that_are_gone_take_no_room() {
+    let (before, after) = (
+        tables(3, 100, OnFull::Forget),
+        tables(3, 100, OnFull::Forget),
+    );
+    for table in &before {
+        (0..20).for_each(|number| _ = charge(table, key(number), 1, NOW));
+    }
+    let bytes = saved(&before, NOW);
+    let tomorrow = NOW.saturating_add(Duration::from_secs(24 * 3600));
+    restored(&bytes, &after, tomorrow);
+    assert!(after.iter().all(|table| table.live(tomorrow) == 0));
+    let found = restored(&bytes, &after[..2], NOW);
+    assert_eq!((found.buckets, found.dropped), (2 * 20, 6 * 20));
+}
+
+#[test]
+fn used_units_are_kept_when_the_quota_is_another() {
+    let (before, after) = (
+        tables(9, 100, OnFull::Forget),
+        tables(20, 100, OnFull::Forget),
+    );
+    for (number, table) in (1..).zip(&before) {
+        assert!(charge(table, key(number), 5, NOW));
+    }
+    restored(&saved(&before, NOW), &after, NOW);
+    for (number, table) in (1..).zip(&after) {
+        assert_eq!(
+            used(table, key(number), NOW),
+            5,
+            "{}",
+            table.algorithm().kind()
+        );
+    }
+}
+
+/// Takes what is written, and charges every key meanwhile: nobody could if a bucket were locked.
+struct Charging<'a> {
+    table: &'a Table,
+    written: Vec<u8>,
+    largest: usize,
+}
+
+impl Write for Charging<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        (0..2_000).for_each(|number| _ = charge(self.table, key(number), 1, NOW));
+        self.largest = self.largest.max(bytes.len());
+        self.written.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn nobody_waits_for_a_slow_disk_and_little_is_held() {
+    for table in tables(1_000, 4_000, OnFull::Forget) {
+        (0..2_000).for_each(|number| _ = charge(&table, key(number), 100, NOW));
+        let out = Charging {
+            table: &table,
+            written: Vec::new(),
+            largest: 0,
+        };
+        let mut writer = Writer::new(out, &SECRET, NOW).unwrap();
+        writer.table("client_ip", &table, NOW).unwrap();
+        let out = writer.finish().unwrap();
+        assert!(out.largest < 2 * STEP, "{}", out.largest);
+        let again = tables(1_000, 4_000, OnFull::Forget);
+        restored(&out.written, &again, NOW);
+        let again = again.iter().find(|again| again.policy() == table.policy());
+        for number in 0..2_000 {
+            assert!(used(again.unwrap(), key(number), NOW) >= 100);
+        }
+    }
+}
+
+/// Replaces the table when the first bytes are written.
+struct Replacing<'a> {
+    table: &'a Table,
+    successor: Option<Arc<Table>>,
+    written: Vec<u8>,
+}
+
+impl Write for Replacing<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Some(successor) = self.successor.take() {
+            self.table.replaced_by(successor, NOW);
+        }
+        self.written.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_table_that_is_replaced_meanwhile_is_saved_whole() {
+    let algorithm = algorithms(100).swap_remove(0);
+    let new = |keys| Table::new("p", algorithm.clone(), keys, OnFull::Forget);
+    let table = new(10_000);
+    (0..9_000).for_each(|number| assert!(charge(&table, key(number), 7, NOW)));
+    let out = Replacing {
+        table: &table,
+        successor: Some(Arc::new(new(30_000))),
+        written: Vec::new(),
+    };
+    let mut writer = Writer::new(out, &SECRET, NOW).unwrap();
+    writer.table("client_ip", &table, NOW).unwrap();
+    let bytes = writer.finish().unwrap().written;
+    let again = [new(20_000)];
+    restored(&bytes, &again, NOW);
+    for number in 0..9_000 {
+        assert_eq!(used(&again[0], key(number), NOW), 7);
+    }
+}
+
+#[test]
+fn a_snapshot_replaces_the_one_before_as_a_whole_or_not_at_all() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("buckets");
+    assert!(matches!(open(&path, NOW), Ok(None)));
+    save(&path, &SECRET, NOW, []).unwrap();
+    let table = Table::new("p", algorithms(3).swap_remove(0), 10, OnFull::Forget);
+    assert!(charge(&table, key(1), 2, NOW));
+    save(&path, &SECRET, NOW, [("k", &table)]).unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    assert!(read(&bytes).is_ok());
+
+    std::fs::create_dir(directory.path().join("buckets.new")).unwrap();
+    save(&path, &SECRET, NOW, []).unwrap_err();
+    assert_eq!(std::fs::read(&path).unwrap(), bytes);
+    assert_eq!(
+        set_aside(&path).unwrap(),
+        directory.path().join("buckets.unusable")
+    );
+    assert!(matches!(open(&path, NOW), Ok(None)));
+    assert!(matches!(open(directory.path(), NOW), Err(Refusal::Io(_))));
+}

@@ -1,0 +1,138 @@
+//! Writes a snapshot, a bucket at a time: no lock is held for longer than it takes to copy one, and no
+//! more is held in memory than a few of them.
+
+use std::hash::Hasher;
+use std::io::{self, Write};
+
+use siphasher::sip::SipHasher13;
+
+use super::{END, FLOOR, KEY, MAGIC, STEP, TABLE, VERSION, checksum};
+use crate::clock::Timestamp;
+use crate::limiter::{Secret, State};
+use crate::store::Table;
+use crate::store::bucket;
+use crate::store::table::Legacy;
+
+/// A snapshot that is being written.
+pub struct Writer<W> {
+    out: W,
+    sum: SipHasher13,
+    buffer: Vec<u8>,
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins a snapshot of buckets whose keys were made with `secret`.
+    ///
+    /// # Errors
+    /// What `out` says; so do all others here.
+    pub fn new(out: W, secret: &Secret, now: Timestamp) -> io::Result<Self> {
+        let mut writer = Self {
+            out,
+            sum: checksum(),
+            buffer: Vec::with_capacity(2 * STEP),
+        };
+        writer.buffer.extend(MAGIC);
+        writer.put_u32(VERSION);
+        for number in secret.key() {
+            writer.put_u64(number);
+        }
+        writer.put_u64(now.as_micros());
+        Ok(writer)
+    }
+
+    /// Adds the buckets of a policy with this key that count at `now`, charged though they may be meanwhile:
+    /// of each bucket it has what was true at one instant.
+    pub fn table(&mut self, key: &str, table: &Table, now: Timestamp) -> io::Result<()> {
+        let mut table = table;
+        loop {
+            self.buckets(key, table, now)?;
+            // What moved meanwhile is there by now.
+            match table.successor() {
+                Some(next) => table = next,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Ends the snapshot.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.buffer.push(END);
+        self.flush()?;
+        self.out.write_all(&self.sum.finish().to_le_bytes())?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    fn buckets(&mut self, key: &str, table: &Table, now: Timestamp) -> io::Result<()> {
+        let shape = table.algorithm().shape();
+        self.buffer.push(TABLE);
+        self.put_text(table.policy());
+        self.put_text(key);
+        for number in table.algorithm().recipe() {
+            self.put_u64(number);
+        }
+        self.put_u32(shape.map_or(0, |shape| shape.chunk_words()));
+        for (index, bucket) in table.touched() {
+            if let Some(slots) = bucket.lock() {
+                for entry in slots.live(now) {
+                    self.entry(&table.legacy(index, entry));
+                }
+            }
+            if self.buffer.len() >= STEP {
+                self.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, entry: &Legacy<'_>) {
+        let [first, last] = entry.keys;
+        if entry.tag == bucket::FLOOR {
+            self.buffer.push(FLOOR);
+            self.put_u64(first);
+            self.put_u64(last);
+        } else {
+            self.buffer.push(KEY);
+            self.put_u64(entry.tag);
+        }
+        self.put_u64(entry.state.cell.expires);
+        self.put_u32(entry.state.cell.a);
+        self.put_u32(entry.state.cell.b);
+        self.ring(entry.state);
+    }
+
+    fn ring(&mut self, State { cell, words }: State<'_>) {
+        let Some(words) = words else {
+            return;
+        };
+        let placed = || words.ring(cell.a).placed();
+        self.put_u32(placed().count() as u32);
+        for (place, chunk) in placed() {
+            self.put_u32(place);
+            for word in words.chunk(chunk) {
+                self.put_u32(word);
+            }
+        }
+    }
+
+    fn put_u32(&mut self, number: u32) {
+        self.buffer.extend(number.to_le_bytes());
+    }
+
+    fn put_u64(&mut self, number: u64) {
+        self.buffer.extend(number.to_le_bytes());
+    }
+
+    fn put_text(&mut self, text: &str) {
+        // A configuration has up to 16 MiB.
+        self.put_u32(text.len() as u32);
+        self.buffer.extend(text.as_bytes());
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.sum.write(&self.buffer);
+        self.out.write_all(&self.buffer)?;
+        self.buffer.clear();
+        Ok(())
+    }
+}
