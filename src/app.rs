@@ -2,6 +2,7 @@
 
 mod access_logs;
 mod descriptors;
+mod keeper;
 mod reload;
 mod run;
 mod signals;

@@ -16,7 +16,7 @@ mod validate;
 pub mod value;
 mod variables;
 
-pub use compile::{Compiled, Shutdown, compile, compile_rules, lint};
+pub use compile::{Compiled, Shutdown, SnapshotSpec, compile, compile_rules, lint};
 pub use diagnostic::{Code, Colour, Problem, Report, Severity};
 pub use document::{Document, NodeId};
 pub use finding::Finding;

@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use super::Failure;
 use super::access_logs::{self, Writers};
-use crate::config::{Compiled, Shutdown, Source};
+use super::keeper::Keeper;
+use crate::config::{Compiled, Shutdown, SnapshotSpec, Source};
 use crate::proxy::build::{Built, Surroundings};
 use crate::proxy::{Gateway, Snapshot};
 use crate::server::{ListenerSpec, Spec as ServerSpec};
@@ -71,14 +72,14 @@ impl Reloader {
     }
 
     /// Reads the configuration again. A bad one changes nothing, and is reported.
-    pub(super) async fn reload(&mut self, gateway: &Gateway) {
+    pub(super) async fn reload(&mut self, gateway: &Gateway, keeper: &Keeper) {
         let prepared = prepare(
             self.source.clone(),
             self.surroundings.clone(),
             gateway.snapshot(),
         );
         match tokio::task::spawn_blocking(prepared).await {
-            Ok(Ok(prepared)) => self.apply(prepared, gateway),
+            Ok(Ok(prepared)) => self.apply(prepared, gateway, keeper),
             Ok(Err(failure)) => self.failed(&failure),
             Err(panicked) => self.failed(&panicked),
         }
@@ -89,12 +90,13 @@ impl Reloader {
         tracing::error!("the configuration is not reloaded; the old one serves on\n{why}");
     }
 
-    fn apply(&mut self, prepared: Prepared, gateway: &Gateway) {
+    fn apply(&mut self, prepared: Prepared, gateway: &Gateway, keeper: &Keeper) {
         self.follow(&prepared.snapshot);
         gateway.swap(prepared.snapshot);
         let compiled = prepared.rest;
         self.adopt(&compiled.server);
         self.warn_of_restart(&compiled);
+        keeper.follow(compiled.snapshot);
         self.shutdown = compiled.shutdown;
         self.files = compiled.files;
         self.metrics
@@ -142,6 +144,7 @@ struct Prepared {
 struct Rest {
     server: ServerSpec,
     admin: SocketAddr,
+    snapshot: Option<SnapshotSpec>,
     shutdown: Shutdown,
     files: Vec<PathBuf>,
     hash: String,
@@ -162,6 +165,7 @@ fn prepare(
             rest: Rest {
                 server: compiled.server,
                 admin: compiled.admin,
+                snapshot: compiled.snapshot,
                 shutdown: compiled.shutdown,
                 files: compiled.files,
                 hash: compiled.hash,

@@ -13,6 +13,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::access_logs;
 use super::descriptors;
+use super::keeper::{Keeper, Kept};
 use super::reload::Reloader;
 use super::signals::{Command, Signals};
 use super::watch::Watch;
@@ -92,6 +93,7 @@ struct Process {
     admin: Server,
     readiness: Readiness,
     reloader: Reloader,
+    keeper: Keeper,
     /// Series that are shown as long as this lives.
     _series: (Gauge, Vec<Observer>),
 }
@@ -100,22 +102,32 @@ impl Process {
     fn start(source: Source, compiled: Compiled) -> Result<Self, Failure> {
         let registry = Registry::default();
         let clock = Arc::new(Clock::system());
+        let kept = Kept::find(compiled.snapshot.as_ref(), clock.now());
         let surroundings = Surroundings {
             workers: compiled.server.workers.get(),
             registry: registry.clone(),
             clock: Arc::clone(&clock),
-            secret: Secret::random(),
+            secret: kept.as_ref().map_or_else(Secret::random, Kept::secret),
         };
         let access_log = access_logs::provide(compiled.access_log.as_ref(), &surroundings, None)?;
         let mut reloader = Reloader::new(source, &compiled, surroundings.clone());
         let built = Built::new(compiled.rules, &surroundings, None).logged_by(access_log);
         let snapshot = built.hand_over(clock.now());
+        if let Some(kept) = kept {
+            kept.restore(&snapshot, clock.now());
+        }
         reloader.follow(&snapshot);
         let gateway = Arc::new(Gateway::new(
             snapshot,
             Arc::clone(&clock),
             Arc::new(RequestMetrics::new(&registry)),
         ));
+        let keeper = Keeper::start(
+            compiled.snapshot,
+            Arc::clone(&gateway),
+            Arc::clone(&clock),
+            &registry,
+        )?;
         let readiness = Readiness::default();
         let admin = start_admin(compiled.admin, &registry, &readiness)?;
         let clients = Arc::clone(&gateway);
@@ -137,6 +149,7 @@ impl Process {
             admin,
             readiness,
             reloader,
+            keeper,
         })
     }
 
@@ -163,6 +176,8 @@ impl Process {
             }
         });
         drop(self.admin);
+        // Nobody is charged any more.
+        self.keeper.close();
         self.reloader.access_logs().close(LAST_LINES);
     }
 
@@ -183,7 +198,7 @@ impl Process {
     }
 
     async fn reload(&mut self, watch: &mut Watch) {
-        self.reloader.reload(&self.gateway).await;
+        self.reloader.reload(&self.gateway, &self.keeper).await;
         watch.set_files(self.reloader.files());
     }
 

@@ -11,6 +11,9 @@ pub(super) struct Signals {
     user1: Signal,
     terminate: Signal,
     interrupt: Signal,
+    /// SIGXFSZ: a file has become as large as the process may make one. Taken over so that it ends no process:
+    /// whoever writes is told.
+    _file_size: Signal,
 }
 
 /// What a signal asks for.
@@ -35,6 +38,7 @@ impl Signals {
             user1: signal(SignalKind::user_defined1())?,
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            _file_size: signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?,
         })
     }
 

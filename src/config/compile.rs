@@ -35,6 +35,8 @@ pub struct Compiled {
     pub admin: SocketAddr,
     /// The access log, unless it is disabled.
     pub access_log: Option<AccessLogSpec>,
+    /// Where buckets are saved, if anywhere.
+    pub snapshot: Option<SnapshotSpec>,
     /// How the process ends.
     pub shutdown: Shutdown,
     /// Policies, routes, upstreams.
@@ -43,6 +45,15 @@ pub struct Compiled {
     pub files: Vec<PathBuf>,
     /// Tells one content of the configuration file from another.
     pub hash: String,
+}
+
+/// Where buckets are saved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotSpec {
+    /// In which file.
+    pub path: PathBuf,
+    /// How often, besides the end of the process.
+    pub every: Duration,
 }
 
 /// How the process ends.
@@ -80,6 +91,15 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
             .access_log
             .as_ref()
             .and_then(|log| compiler.access_log(log)),
+        snapshot: config
+            .store
+            .memory
+            .snapshot
+            .as_ref()
+            .map(|spec| SnapshotSpec {
+                path: loaded.resolve(spec.path.as_path()),
+                every: spec.every.get(),
+            }),
         shutdown: Shutdown {
             delay: config.shutdown.delay.get(),
             deadline: config.shutdown.deadline.get(),

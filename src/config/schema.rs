@@ -33,7 +33,7 @@ pub use responses::{
     Action, BodyFormat, Cors, HeaderFields, HeaderStyle, Held, OnLimit, Responses,
 };
 pub use route::{Match, RequestChanges, Route, TrailingSlash};
-pub use store::{MemoryStore, Store, StoreSize};
+pub use store::{MemoryStore, Snapshot, SnapshotInterval, Store, StoreSize};
 pub use upstream::{Balance, Endpoint, Upstream, UpstreamTimeouts, UpstreamTls, Weight};
 
 /// Milliseconds.

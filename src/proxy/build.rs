@@ -280,6 +280,14 @@ impl Builder<'_> {
     }
 }
 
+impl Snapshot {
+    /// Every table, with the key of its policy: with the policy's name, what identifies it.
+    pub fn tables(&self) -> impl Iterator<Item = (&str, &Table)> {
+        let all = known_tables(Some(self)).into_iter();
+        all.map(|((_, key), table)| (key, &**table))
+    }
+}
+
 /// The tables of a snapshot, by policy name and key.
 fn known_tables(snapshot: Option<&Snapshot>) -> HashMap<(&str, &str), &Arc<Table>> {
     let policies = snapshot.iter().flat_map(|snapshot| &snapshot.policies);

@@ -9,11 +9,13 @@ pub(super) mod families;
 mod limits;
 mod listener;
 mod requests;
+mod snapshots;
 
 pub use config::ConfigMetrics;
 pub use limits::{HeldMetrics, LimitDecision, LimitMetrics, PolicyMetrics, TableFigures};
 pub use listener::{BadRequest, ListenerMetrics, OpenGuard};
 pub use requests::{RequestMetrics, RouteMetrics, UpstreamMetrics};
+pub use snapshots::SnapshotMetrics;
 
 use self::families::{ACCESS_LOG_DROPPED, BUILD_INFO};
 use super::registry::{Counter, Gauge, Registry};

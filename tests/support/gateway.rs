@@ -68,6 +68,13 @@ routes:
         Self::spawn(dir, binary)
     }
 
+    /// Starts the proxy again, in the same directory, when it has ended.
+    pub fn start_again(mut self) -> Self {
+        assert!(!self.is_running(), "it ends first");
+        let empty = tempfile::tempdir().expect("a temporary directory");
+        Self::start_with(std::mem::replace(&mut self.dir, empty), RUN)
+    }
+
     fn spawn(dir: TempDir, mut command: Command) -> Self {
         let mut process = command
             .current_dir(dir.path())

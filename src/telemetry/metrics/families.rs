@@ -38,6 +38,10 @@ families! {
         "Requests admitted without a bucket because all places were held by refusing keys.";
     LIMIT_HELD: Gauge "sluicegate_limit_held" ["policy"],
         "Requests held by a tarpit.";
+    SNAPSHOTS: Counter "sluicegate_snapshots_total" ["result"],
+        "Snapshots of buckets tried.";
+    SNAPSHOT_LAST_SUCCESS: Gauge "sluicegate_snapshot_last_success_timestamp_seconds" [],
+        "When buckets were last saved, in seconds since the Unix epoch.";
     CONFIG_RELOADS: Counter "sluicegate_config_reloads_total" ["result"],
         "Reloads tried.";
     CONFIG_LAST_SUCCESSFUL: Gauge "sluicegate_config_last_reload_successful" [],

@@ -1,0 +1,221 @@
+//! Keeps the buckets in a file: restores them at the start, and saves them every so often and at the end, on a
+//! thread of its own. Whatever goes wrong with the file costs the file, and is said; the proxy serves on.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+use std::{io, thread};
+
+use super::Failure;
+use crate::clock::{Clock, Timestamp};
+use crate::config::SnapshotSpec;
+use crate::limiter::Secret;
+use crate::proxy::{Gateway, Snapshot};
+use crate::store::snapshot::{self, Reader, Refusal};
+use crate::telemetry::metrics::SnapshotMetrics;
+use crate::telemetry::registry::Registry;
+
+/// How long the last snapshot may take to be written.
+const LAST: Duration = Duration::from_secs(10);
+
+/// Buckets of a process before this one.
+#[derive(Debug)]
+pub(super) struct Kept {
+    spec: SnapshotSpec,
+    reader: Reader<File>,
+}
+
+impl Kept {
+    /// Finds the snapshot that `spec` asks for, if it is there and good. One that is not is set aside.
+    pub(super) fn find(spec: Option<&SnapshotSpec>, now: Timestamp) -> Option<Self> {
+        let spec = spec?;
+        match snapshot::open(&spec.path, now) {
+            Ok(reader) => reader.map(|reader| Self {
+                spec: spec.clone(),
+                reader,
+            }),
+            Err(refusal) => {
+                refused(spec, &refusal);
+                None
+            }
+        }
+    }
+
+    /// What keys were turned into fingerprints with.
+    pub(super) fn secret(&self) -> Secret {
+        self.reader.secret()
+    }
+
+    /// Reads the buckets into the tables of `running`.
+    pub(super) fn restore(self, running: &Snapshot, now: Timestamp) {
+        let path = self.spec.path.display();
+        let tables = running.tables();
+        let tables: HashMap<_, _> = tables
+            .map(|(key, table)| ((table.policy(), key), table))
+            .collect();
+        let find = |policy: &str, key: &str| tables.get(&(policy, key)).copied();
+        match self.reader.restore(find, now) {
+            Ok(restored) => tracing::info!(
+                %path,
+                buckets = restored.buckets,
+                dropped = restored.dropped,
+                "buckets are restored"
+            ),
+            Err(refusal) => refused(&self.spec, &refusal),
+        }
+    }
+}
+
+/// Says why a snapshot is not used, and keeps it from being replaced by the next.
+fn refused(spec: &SnapshotSpec, refusal: &Refusal) {
+    let path = spec.path.display();
+    if let Refusal::Io(error) = refusal {
+        return tracing::warn!(%path, %error, "the snapshot of buckets cannot be read: all buckets start whole");
+    }
+    match snapshot::set_aside(&spec.path) {
+        Ok(aside) => tracing::warn!(
+            %path,
+            aside = %aside.display(),
+            reason = %refusal,
+            "the snapshot of buckets cannot be used, and is set aside: all buckets start whole"
+        ),
+        Err(error) => tracing::warn!(
+            %path,
+            reason = %refusal,
+            %error,
+            "the snapshot of buckets cannot be used, nor be set aside: all buckets start whole"
+        ),
+    }
+}
+
+/// The thread that saves.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    orders: Sender<Option<SnapshotSpec>>,
+    ended: Receiver<()>,
+}
+
+impl Keeper {
+    /// Starts saving the buckets of what `gateway` runs, at once and then as often as `spec` says.
+    ///
+    /// # Errors
+    /// When there can be no thread.
+    pub(super) fn start(
+        spec: Option<SnapshotSpec>,
+        gateway: Arc<Gateway>,
+        clock: Arc<Clock>,
+        registry: &Registry,
+    ) -> Result<Self, Failure> {
+        let (orders, received) = channel();
+        let (ending, ended) = channel();
+        let mut saver = Saver {
+            due: clock.now(),
+            metrics: spec.as_ref().map(|_| SnapshotMetrics::new(registry)),
+            registry: registry.clone(),
+            spec,
+            gateway,
+            clock,
+            failing: false,
+        };
+        thread::Builder::new()
+            .name("snapshot".to_owned())
+            .spawn(move || {
+                saver.run(&received);
+                drop(ending);
+            })
+            .map_err(Failure::system("a thread for snapshots"))?;
+        Ok(Self { orders, ended })
+    }
+
+    /// Saves as `spec` says from now on.
+    pub(super) fn follow(&self, spec: Option<SnapshotSpec>) {
+        // A thread that has died has said why.
+        let _ = self.orders.send(spec);
+    }
+
+    /// Saves for the last time, and waits for it.
+    pub(super) fn close(self) {
+        drop(self.orders);
+        if self.ended.recv_timeout(LAST) == Err(RecvTimeoutError::Timeout) {
+            tracing::warn!("the last snapshot of buckets takes too long, and is not waited for");
+        }
+    }
+}
+
+/// What the thread has.
+struct Saver {
+    spec: Option<SnapshotSpec>,
+    gateway: Arc<Gateway>,
+    clock: Arc<Clock>,
+    registry: Registry,
+    /// Series that are there as long as there are to be snapshots.
+    metrics: Option<SnapshotMetrics>,
+    due: Timestamp,
+    /// The last one failed: not every one after it is worth a warning.
+    failing: bool,
+}
+
+impl Saver {
+    /// Saves whenever it is due, and once more when nobody can give orders any longer.
+    fn run(&mut self, orders: &Receiver<Option<SnapshotSpec>>) {
+        loop {
+            match self.next(orders) {
+                Ok(spec) => self.follow(spec),
+                Err(RecvTimeoutError::Timeout) => self.save(),
+                Err(RecvTimeoutError::Disconnected) => return self.save(),
+            }
+        }
+    }
+
+    fn next(
+        &self,
+        orders: &Receiver<Option<SnapshotSpec>>,
+    ) -> Result<Option<SnapshotSpec>, RecvTimeoutError> {
+        match self.spec {
+            Some(_) => orders.recv_timeout(self.due.since(self.clock.now())),
+            None => orders.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        }
+    }
+
+    fn follow(&mut self, spec: Option<SnapshotSpec>) {
+        if spec == self.spec {
+            return;
+        }
+        if spec.is_none() || self.metrics.is_none() {
+            self.metrics = spec.as_ref().map(|_| SnapshotMetrics::new(&self.registry));
+        }
+        self.due = self.clock.now();
+        self.failing = false;
+        self.spec = spec;
+    }
+
+    fn save(&mut self) {
+        let (Some(spec), Some(metrics)) = (&self.spec, &self.metrics) else {
+            return;
+        };
+        let (running, now) = (self.gateway.snapshot(), self.clock.now());
+        let saved = snapshot::save(&spec.path, &running.secret, now, running.tables());
+        match &saved {
+            Ok(()) => metrics.saved(now.as_micros()),
+            Err(error) => {
+                metrics.failed();
+                self.complain(spec, error);
+            }
+        }
+        self.failing = saved.is_err();
+        self.due = self.clock.now().saturating_add(spec.every);
+    }
+
+    fn complain(&self, spec: &SnapshotSpec, error: &io::Error) {
+        if !self.failing {
+            tracing::warn!(
+                path = %spec.path.display(),
+                %error,
+                again = ?spec.every,
+                "buckets cannot be saved; the snapshot before is what it was"
+            );
+        }
+    }
+}

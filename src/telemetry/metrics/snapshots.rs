@@ -1,0 +1,34 @@
+//! Snapshots of buckets: how saving them went.
+
+use super::families::{SNAPSHOT_LAST_SUCCESS, SNAPSHOTS};
+use crate::telemetry::registry::{Counter, Gauge, Registry};
+
+/// The history of snapshots. Its series are there as long as it is.
+#[derive(Debug)]
+pub struct SnapshotMetrics {
+    succeeded: Counter,
+    failed: Counter,
+    last_success: Gauge,
+}
+
+impl SnapshotMetrics {
+    /// Makes the handles.
+    pub fn new(registry: &Registry) -> Self {
+        Self {
+            succeeded: registry.counter(&SNAPSHOTS, &["success"]),
+            failed: registry.counter(&SNAPSHOTS, &["failure"]),
+            last_success: registry.gauge(&SNAPSHOT_LAST_SUCCESS, &[]),
+        }
+    }
+
+    /// Counts a snapshot of what was so many microseconds after the Unix epoch.
+    pub fn saved(&self, micros: u64) {
+        self.succeeded.increment();
+        self.last_success.set((micros / 1_000_000) as i64);
+    }
+
+    /// Counts one that could not be written.
+    pub fn failed(&self) {
+        self.failed.increment();
+    }
+}
