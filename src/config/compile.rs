@@ -24,6 +24,7 @@ use crate::proxy::snapshot;
 use crate::server::Spec as ServerSpec;
 use crate::telemetry::access_log::{AccessLogSpec, Format, Target};
 use policies::Policies;
+pub(super) use routes::unreachable;
 use upstreams::Upstreams;
 
 /// A configuration, in the terms of the layers that run it.
@@ -124,12 +125,6 @@ pub fn compile_rules(loaded: &Loaded) -> Result<snapshot::Spec, Report> {
     }
 }
 
-/// All that deserves attention in a configuration, also what shows only once it is compiled.
-pub fn lint(loaded: Loaded) -> Report {
-    let unreachable = loaded.report(routes::unreachable(&loaded.config));
-    loaded.warnings.and(unreachable)
-}
-
 impl<'a> Compiler<'a> {
     fn new(loaded: &'a Loaded) -> Self {
         Compiler {
@@ -188,6 +183,3 @@ fn client_ip(spec: &schema::ClientIp) -> ClientIp {
     };
     ClientIp::new(trusted, header)
 }
-
-#[cfg(test)]
-mod tests;

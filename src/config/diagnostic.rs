@@ -82,13 +82,29 @@ pub enum Code {
     UnreachableRoute,
     /// Something is defined and never used.
     Unused,
-    /// Something takes more memory than most would expect.
+    /// A log that takes more memory for each key than most would expect.
+    LargeLog,
+    /// Buckets that take more memory than they are given.
     Memory,
+    /// A policy that is to refuse, and never can.
+    NeverRefuses,
+    /// A policy that refuses whatever it is asked, or whatever of a kind.
+    AlwaysRefuses,
+    /// A key that clients make up.
+    ForgeableKey,
+    /// A key that is read from a field by which proxies say who the client is.
+    UntrustedForwarding,
+    /// Trusted proxies that are everybody.
+    TrustsEveryone,
+    /// A quota for so long that the process will not have run through.
+    ForgottenAtRestart,
+    /// A quota that a flood of other keys can make forgotten.
+    SmallQuota,
 }
 
 impl Code {
     /// Every code, in the order of the documentation.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 25] = [
         Self::Unreadable,
         Self::Syntax,
         Self::DuplicateKey,
@@ -105,7 +121,31 @@ impl Code {
         Self::NoEffect,
         Self::UnreachableRoute,
         Self::Unused,
+        Self::LargeLog,
         Self::Memory,
+        Self::NeverRefuses,
+        Self::AlwaysRefuses,
+        Self::ForgeableKey,
+        Self::UntrustedForwarding,
+        Self::TrustsEveryone,
+        Self::ForgottenAtRestart,
+        Self::SmallQuota,
+    ];
+
+    /// Those that warnings have, each with a section in docs/lints.md.
+    pub const LINTS: [Self; 12] = [
+        Self::UnreachableRoute,
+        Self::NeverRefuses,
+        Self::AlwaysRefuses,
+        Self::ForgeableKey,
+        Self::UntrustedForwarding,
+        Self::TrustsEveryone,
+        Self::ForgottenAtRestart,
+        Self::SmallQuota,
+        Self::LargeLog,
+        Self::Memory,
+        Self::Unused,
+        Self::NoEffect,
     ];
 
     /// The code as it is printed.
@@ -127,7 +167,15 @@ impl Code {
             Self::NoEffect => "no-effect",
             Self::UnreachableRoute => "unreachable-route",
             Self::Unused => "unused",
+            Self::LargeLog => "large-log",
             Self::Memory => "memory",
+            Self::NeverRefuses => "never-refuses",
+            Self::AlwaysRefuses => "always-refuses",
+            Self::ForgeableKey => "forgeable-key",
+            Self::UntrustedForwarding => "untrusted-forwarding",
+            Self::TrustsEveryone => "trusts-everyone",
+            Self::ForgottenAtRestart => "forgotten-at-restart",
+            Self::SmallQuota => "small-quota",
         }
     }
 }

@@ -110,15 +110,27 @@ struct Builder<'a> {
     successions: Vec<(Arc<Table>, Arc<Table>)>,
 }
 
+/// The bytes that all buckets take when every part of their tables has been touched.
+pub fn memory_of(spec: &Spec) -> u64 {
+    let shares = shares(&spec.policies, spec.max_size).into_iter();
+    let bytes = shares.map(|share| Table::bytes_for(share.keys) as u64 + share.rings);
+    bytes.sum()
+}
+
+/// What each policy is given, and after it each of its overrides.
+fn shares(policies: &[PolicySpec], max_size: u64) -> Vec<Share> {
+    let with_overrides = |spec: &PolicySpec| {
+        let all = std::iter::once(spec).chain(&spec.overrides);
+        all.map(|spec| Wish::new(&spec.algorithm, spec.max_keys))
+            .collect::<Vec<_>>()
+    };
+    let wishes: Vec<_> = policies.iter().flat_map(with_overrides).collect();
+    store::divide(max_size, &wishes)
+}
+
 impl Builder<'_> {
     fn policies(&mut self, specs: Vec<PolicySpec>, max_size: u64) -> Vec<Arc<Policy>> {
-        let with_overrides = |spec: &PolicySpec| {
-            let all = std::iter::once(spec).chain(&spec.overrides);
-            all.map(|spec| Wish::new(&spec.algorithm, spec.max_keys))
-                .collect::<Vec<_>>()
-        };
-        let wishes: Vec<_> = specs.iter().flat_map(with_overrides).collect();
-        let mut shares = store::divide(max_size, &wishes).into_iter();
+        let mut shares = shares(&specs, max_size).into_iter();
         let known = known_tables(self.previous);
         let policies = specs.into_iter().map(|spec| {
             let tables = std::iter::once(&spec)

@@ -45,7 +45,7 @@ pub(super) fn names(config: &schema::Config) -> Vec<String> {
 }
 
 /// Warns of routes whose requests are all taken by others.
-pub(super) fn unreachable(config: &schema::Config) -> Vec<Finding> {
+pub(in crate::config) fn unreachable(config: &schema::Config) -> Vec<Finding> {
     let router = Router::new(config.routes.iter().map(|route| matches(route)).collect());
     let hidden = router.unreachable().into_iter().map(|(hidden, taker)| {
         let [hidden, taker] = [hidden, taker].map(|place| &config.routes[place]);

@@ -209,7 +209,7 @@ fn check_log(policy: &Policy, findings: &Findings<'_>) {
     } else if limit > LARGE_LOG {
         let kib = (ring_bytes(limit) / 1024).max(1);
         let message = format!("a log of {limit} units takes up to {kib} KiB for each key");
-        findings.add(Finding::warning(quota.node, Code::Memory, message).help(help));
+        findings.add(Finding::warning(quota.node, Code::LargeLog, message).help(help));
     }
 }
 

@@ -1,0 +1,102 @@
+//! Who a client can pretend to be.
+
+use super::{Finding, Met, NodeId, Place, policies};
+use crate::config::diagnostic::Code;
+use crate::config::schema::{Config, Route};
+use crate::config::value::{HostPattern, KeyPart};
+
+/// Fields by which proxies say who the client is, and which anybody can send.
+const FORWARDING: [&str; 8] = [
+    "cf-connecting-ip",
+    "fastly-client-ip",
+    "forwarded",
+    "true-client-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-forwarded-for",
+    "x-real-ip",
+];
+
+/// Policies whose key a client makes up, on routes that have no other limit: each made-up key is a new bucket.
+pub(super) fn forgeable_keys(places: &[Place<'_>]) -> Vec<Finding> {
+    let mut reported = std::collections::HashSet::new();
+    let mut findings = Vec::new();
+    for place in places {
+        let enforced = || place.policies.iter().filter(|met| met.is_enforced());
+        let holds =
+            |met: &Met<'_>| met.policy.when.is_none() && forgeable_part(met, place.route).is_none();
+        if enforced().any(holds) {
+            continue;
+        }
+        for met in enforced() {
+            let Some(part) = forgeable_part(met, place.route) else {
+                continue;
+            };
+            // Another lint has more to say of these.
+            if !is_forwarding(part) && reported.insert(met.node) {
+                findings.push(forgeable(met, part, place));
+            }
+        }
+    }
+    findings
+}
+
+fn forgeable(met: &Met<'_>, part: &KeyPart, place: &Place<'_>) -> Finding {
+    let message = format!("who sends another `{part}` each time is never refused");
+    let finding = Finding::warning(met.key_node(), Code::ForgeableKey, message);
+    let finding = match place.node {
+        NodeId::ABSENT => finding,
+        node => finding.related(node, "nothing else limits these requests"),
+    };
+    finding.help(
+        "add a limit by what a client cannot choose, as in `{ key: client_ip, quota: 1000/1m }`",
+    )
+}
+
+/// The first part of a policy's key that a client makes up as it likes.
+fn forgeable_part<'a>(met: &Met<'a>, route: Option<&Route>) -> Option<&'a KeyPart> {
+    let parts = met.policy.key.0.iter().map(|part| &part.value);
+    parts.into_iter().find(|part| match part {
+        KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_) => true,
+        // Names below a domain are as many as one likes.
+        KeyPart::Host => route.is_none_or(|route| {
+            let hosts = &route.matches.hosts;
+            hosts.is_empty() || hosts.iter().any(|host| is_wildcard(host))
+        }),
+        _ => false,
+    })
+}
+
+fn is_wildcard(host: &HostPattern) -> bool {
+    host.to_string().starts_with('*')
+}
+
+fn is_forwarding(part: &KeyPart) -> bool {
+    matches!(part, KeyPart::Header(name) if FORWARDING.contains(&name.get().as_str()))
+}
+
+/// Keys that are read from a field that proxies write, and clients too.
+pub(super) fn untrusted_forwarding(places: &[Place<'_>]) -> Vec<Finding> {
+    let findings = policies(places).into_iter().flat_map(|met| {
+        let parts = met.policy.key.0.iter();
+        parts.filter(|part| is_forwarding(part)).map(|part| {
+            let message = format!("`{}` is whatever the client sends", part.value);
+            Finding::warning(part.node, Code::UntrustedForwarding, message).help(
+                "use `client_ip`, and name your proxies in `client_ip.trusted_proxies`: only what these say is believed",
+            )
+        })
+    });
+    findings.collect()
+}
+
+/// Trusted proxies that are everybody.
+pub(super) fn trusts_everyone(config: &Config) -> Vec<Finding> {
+    let trusted = config.client_ip.trusted_proxies.iter();
+    let everybody = trusted.filter(|cidr| cidr.get().prefix_len() == 0);
+    let findings = everybody.map(|cidr| {
+        let message = format!("whoever comes from `{}` says who the client is", cidr.value);
+        Finding::warning(cidr.node, Code::TrustsEveryone, message)
+            .help("name the networks of your proxies alone, as in `10.0.0.0/8`")
+    });
+    findings.collect()
+}

@@ -1,0 +1,221 @@
+//! Policies whose outcome is known beforehand.
+
+use super::{Finding, Met, NodeId, Place, policies};
+use crate::config::diagnostic::Code;
+use crate::config::schema::{AlgorithmName, Cost, Policy, WindowStart};
+use crate::config::value::{KeyPart, OnMissingKey, Quota};
+
+/// Policies that are to refuse, and never can.
+pub(super) fn never_refuses(places: &[Place<'_>]) -> Vec<Finding> {
+    let all = policies(places);
+    let why = |met: &Met<'_>| {
+        nobody(met)
+            .or_else(|| everybody_exempt(met))
+            .or_else(|| never_met(met, places))
+            .or_else(|| shielded(met, &all, places))
+    };
+    all.iter().filter_map(why).collect()
+}
+
+fn never(node: NodeId, message: impl Into<String>) -> Finding {
+    Finding::warning(node, Code::NeverRefuses, message)
+}
+
+/// It is enforced for none of its keys.
+fn nobody(met: &Met<'_>) -> Option<Finding> {
+    let percent = met
+        .policy
+        .percent
+        .as_ref()
+        .filter(|percent| percent.get() == 0)?;
+    let finding = never(percent.node, "it is enforced for none of its keys");
+    Some(finding.help("raise `percent`, or say what is meant: `mode: shadow`"))
+}
+
+/// All addresses there are.
+fn everybody_exempt(met: &Met<'_>) -> Option<Finding> {
+    let whole = |v4: bool| {
+        let networks = met.policy.exempt.iter().filter_map(|one| one.cidr.as_ref());
+        let mut networks = networks.filter(move |cidr| cidr.get().prefix_len() == 0);
+        networks
+            .find(|cidr| cidr.get().addr().is_ipv4() == v4)
+            .map(|cidr| cidr.node)
+    };
+    let (first, second) = (whole(true)?, whole(false)?);
+    let finding = never(first, "everybody is exempt").related(second, "and all other addresses");
+    Some(finding.help("name the networks that are meant, or remove the policy"))
+}
+
+/// Its `when` wants a method that none of its routes takes.
+fn never_met(met: &Met<'_>, places: &[Place<'_>]) -> Option<Finding> {
+    let wanted = &met.policy.when.as_ref()?.method;
+    let mut related = None;
+    for place in at(met, places) {
+        let taken = &place.route?.matches.methods;
+        if taken.is_empty() || wanted.is_empty() || taken.iter().any(|one| wanted.contains(one)) {
+            return None;
+        }
+        related = Some(taken.node);
+    }
+    let finding = never(wanted.node, "none of its routes takes these methods");
+    let finding = finding.related(related?, "the methods that a route takes");
+    Some(finding.help("correct the methods, or remove the policy"))
+}
+
+/// The places where requests meet a policy.
+fn at<'p, 'a>(met: &Met<'_>, places: &'p [Place<'a>]) -> impl Iterator<Item = &'p Place<'a>> {
+    let node = met.node;
+    places
+        .iter()
+        .filter(move |place| place.policies.iter().any(|one| one.node == node))
+}
+
+/// Another policy, which is there wherever it is, always refuses first.
+fn shielded(met: &Met<'_>, all: &[Met<'_>], places: &[Place<'_>]) -> Option<Finding> {
+    let order = |wanted: &Met<'_>| all.iter().position(|met| met.node == wanted.node);
+    let others = beside(met, places);
+    let shield = others.iter().filter(|_| met.is_enforced()).find(|other| {
+        // Of two that are alike the first refuses.
+        let first = !shields(met, other) || order(other) < order(met);
+        first && shields(other, met)
+    })?;
+    let message = "another policy with the same key always refuses first";
+    let finding = never(met.quota_node(), message);
+    Some(
+        finding
+            .related(shield.quota_node(), "which is never more generous")
+            .help("remove one of them, or let the one for the longer window be less per second"),
+    )
+}
+
+/// The other policies that are met wherever this one is.
+fn beside<'a>(met: &Met<'_>, places: &[Place<'a>]) -> Vec<Met<'a>> {
+    let mut at = places
+        .iter()
+        .filter(|place| place.policies.iter().any(|one| one.node == met.node));
+    let Some(first) = at.next() else {
+        return Vec::new();
+    };
+    let rest: Vec<_> = at.collect();
+    let everywhere = |other: &&Met<'_>| {
+        let there = |place: &&Place<'_>| place.policies.iter().any(|one| one.node == other.node);
+        other.node != met.node && rest.iter().all(there)
+    };
+    first.policies.iter().filter(everywhere).copied().collect()
+}
+
+/// Whether requests that `shield` admits are always within `met`.
+fn shields(shield: &Met<'_>, met: &Met<'_>) -> bool {
+    let (one, other) = (shield.policy, met.policy);
+    let unconditional = one.when.is_none() && one.exempt.is_empty() && one.overrides.is_empty();
+    shield.is_enforced()
+        && unconditional
+        && other.overrides.is_empty()
+        && key(one) == key(other)
+        && matches!((&one.cost.value, &other.cost.value), (Cost::Constant(one), Cost::Constant(other)) if one == other)
+        && shield.capacity() > 0
+        && is_within(shield, met)
+}
+
+fn key(policy: &Policy) -> (Vec<&KeyPart>, &OnMissingKey) {
+    let parts = policy.key.0.iter().map(|part| &part.value);
+    (parts.collect(), &policy.on_missing_key.value)
+}
+
+/// Whether whatever the first admits, in any order and at any time, the second does. Only what can be said for
+/// certain: buckets that recover at a rate, and equal windows.
+fn is_within(tight: &Met<'_>, wide: &Met<'_>) -> bool {
+    use AlgorithmName::{FixedWindow, Gcra, SlidingLog, SlidingWindow, TokenBucket};
+    let (one, other) = (tight.policy, wide.policy);
+    let (Some(a), Some(b)) = (&one.quota, &other.quota) else {
+        return false;
+    };
+    let limits = a.limit() <= b.limit();
+    let windows = a.window() == b.window() && a.calendar() == b.calendar();
+    let by_clock = |policy: &Policy| {
+        let start = policy.start.as_ref().map(|start| start.value);
+        matches!(start, None | Some(WindowStart::Clock))
+    };
+    match (one.algorithm.value, other.algorithm.value) {
+        (Gcra | TokenBucket, Gcra | TokenBucket) => {
+            let rates = rate_times(a, b) <= rate_times(b, a);
+            rates && tight.capacity() <= wide.capacity()
+        }
+        (FixedWindow, FixedWindow) => {
+            let zones = one.time_zone == other.time_zone && one.anchor == other.anchor;
+            limits && windows && by_clock(one) && by_clock(other) && zones
+        }
+        (SlidingWindow, SlidingWindow) => {
+            let parts = one.precision == other.precision && one.oldest == other.oldest;
+            limits && windows && parts
+        }
+        (SlidingLog, SlidingLog) => limits && a.window() >= b.window(),
+        _ => false,
+    }
+}
+
+/// The units of `quota` in a window of its own and one of `other`'s.
+fn rate_times(quota: &Quota, other: &Quota) -> u128 {
+    u128::from(quota.limit()) * other.window().as_micros()
+}
+
+/// Policies that refuse every request that meets them, or every one of a kind that they are meant to admit.
+pub(super) fn always_refuses(places: &[Place<'_>]) -> Vec<Finding> {
+    let enforced = || policies(places).into_iter().filter(Met::is_enforced);
+    let nothing = enforced().filter_map(|met| nothing_to_take(&met));
+    let costs = enforced().filter_map(|met| costs_beyond(&met));
+    nothing.chain(costs).chain(without_key(places)).collect()
+}
+
+fn always(node: NodeId, message: impl Into<String>) -> Finding {
+    Finding::warning(node, Code::AlwaysRefuses, message)
+}
+
+fn nothing_to_take(met: &Met<'_>) -> Option<Finding> {
+    let policy = met.policy;
+    let all = policy.when.is_none() && policy.exempt.is_empty() && policy.overrides.is_empty();
+    let quota = policy
+        .quota
+        .as_ref()
+        .filter(|quota| all && quota.limit() == 0)?;
+    let finding = always(quota.node, "a quota of 0 refuses every request");
+    Some(finding.help("raise it, or say for whom it is: `when`, `exempt`, `overrides`"))
+}
+
+fn costs_beyond(met: &Met<'_>) -> Option<Finding> {
+    let Cost::Header(cost) = &met.policy.cost.value else {
+        return None;
+    };
+    let (most, capacity) = (cost.max.get(), met.capacity());
+    if capacity == 0 || most <= capacity {
+        return None;
+    }
+    let message = format!("requests that say more than {capacity} are refused for ever");
+    let finding = always(cost.max.node, message).related(met.quota_node(), "what the bucket holds");
+    Some(finding.help(format!(
+        "use `max: {capacity}`, so that they count as that, or raise the quota or its burst"
+    )))
+}
+
+/// A captured segment that the route's path does not have, where nothing stands in for it.
+fn without_key(places: &[Place<'_>]) -> Vec<Finding> {
+    let routes = places
+        .iter()
+        .filter_map(|place| Some((place, place.route?)));
+    let findings = routes.flat_map(|(place, route)| {
+        let path = route.matches.path.as_ref();
+        let has = move |name: &str| path.is_some_and(|path| path.captures().any(|one| one == name));
+        place.policies.iter().filter(|met| met.is_enforced()).filter_map(move |met| {
+            let policy = met.policy;
+            let refuses = policy.on_missing_key.value == OnMissingKey::Refuse && policy.when.is_none();
+            let lacks = |part: &&super::super::Located<KeyPart>| {
+                matches!(&part.value, KeyPart::Capture(name) if !has(name))
+            };
+            let part = policy.key.0.iter().filter(|_| refuses).find(lacks)?;
+            let message = format!("`{}` has no such segment: all of its requests are refused", route.title());
+            let finding = always(part.node, message).related(place.node, "the route");
+            Some(finding.help("say `on_missing_key: skip`, or name the policy only where the path captures the segment"))
+        })
+    });
+    findings.collect()
+}

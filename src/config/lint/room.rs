@@ -1,0 +1,80 @@
+//! What buckets take, and how long they are kept.
+
+use std::time::Duration;
+
+use super::{Finding, Met, NodeId, Place, policies};
+use crate::config::compile::compile_rules;
+use crate::config::diagnostic::Code;
+use crate::config::load::Loaded;
+use crate::config::schema::{Config, OnFull};
+use crate::config::value::KeyPart;
+use crate::proxy::build::memory_of;
+
+/// A quota for as long as this is worth a file.
+const LONG: Duration = Duration::from_secs(24 * 60 * 60);
+/// In less time than this nobody fills a table to have a bucket forgotten.
+const SHORT: Duration = Duration::from_secs(60);
+/// Where a single request takes a larger share than this of a quota, a flood of them is as good as many requests
+/// of one.
+const FEW: u32 = 20;
+
+/// Quotas for longer than the process is likely to run, in memory that ends with it.
+pub(super) fn forgotten_at_restart(config: &Config, places: &[Place<'_>]) -> Vec<Finding> {
+    if config.store.memory.snapshot.is_some() {
+        return Vec::new();
+    }
+    let long = policies(places)
+        .into_iter()
+        .filter(|met| met.window() >= LONG);
+    let findings = long.map(|met| {
+        let message = "a restart forgets what was used of it";
+        Finding::warning(met.quota_node(), Code::ForgottenAtRestart, message)
+            .help("keep buckets in a file: `store: { memory: { snapshot: { path: buckets } } }`")
+    });
+    findings.collect()
+}
+
+/// Quotas of which a single request is a large share, in buckets that a flood of other keys displaces.
+pub(super) fn small_quotas(places: &[Place<'_>]) -> Vec<Finding> {
+    let small = policies(places).into_iter().filter(|met| {
+        let displaced = met.policy.on_full.value == OnFull::Forget && has_many_keys(met);
+        displaced
+            && met.is_enforced()
+            && (1..FEW).contains(&met.capacity())
+            && met.window() >= SHORT
+    });
+    let findings = small.map(|met| {
+        let message = "when memory is full, a flood of new keys can make it forget a key that is nearly spent";
+        Finding::warning(met.quota_node(), Code::SmallQuota, message)
+            .help("say `on_full: strict`: then no key ever exceeds its quota")
+    });
+    findings.collect()
+}
+
+fn has_many_keys(met: &Met<'_>) -> bool {
+    let few = |part: &KeyPart| matches!(part, KeyPart::Constant | KeyPart::Route | KeyPart::Method);
+    met.policy.key.0.iter().any(|part| !few(part))
+}
+
+/// Tables that together take more than they may, since none can be smaller than it is.
+pub(super) fn memory(loaded: &Loaded) -> Vec<Finding> {
+    let Ok(rules) = compile_rules(loaded) else {
+        return Vec::new();
+    };
+    let (most, needed) = (rules.max_size, memory_of(&rules));
+    if needed <= most {
+        return Vec::new();
+    }
+    let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+    let message = format!(
+        "buckets may take {} MiB, more than the {} MiB that they are given",
+        mib(needed),
+        mib(most)
+    );
+    let node = match loaded.config.store.memory.max_size.node {
+        NodeId::ABSENT => NodeId::ROOT,
+        node => node,
+    };
+    let help = "raise `store.memory.max_size`, lower `max_keys`, or share policies between routes by their name";
+    vec![Finding::warning(node, Code::Memory, message).help(help)]
+}
