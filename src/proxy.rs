@@ -22,6 +22,7 @@ pub mod rehearsal;
 mod rejection;
 mod respond;
 pub mod snapshot;
+pub mod succession;
 mod tag;
 mod target;
 mod template;

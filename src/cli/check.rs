@@ -1,5 +1,7 @@
 //! `sluicegate check`: all that is wrong with configuration files.
 
+mod against;
+
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -7,7 +9,7 @@ use std::process::ExitCode;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-use super::WRONG;
+use super::{USAGE, WRONG};
 use crate::config::{Code, Source, compile, lint};
 use crate::proxy::build::memory_of;
 
@@ -15,6 +17,7 @@ const EXAMPLES: &str = "\
 Example:
   sluicegate check sluicegate.yaml
   sluicegate check --explain forgeable-key
+  sluicegate check new.yaml --against sluicegate.yaml
 
 Problems are printed with file, line and column; warnings alone leave the exit code 0.";
 
@@ -24,6 +27,9 @@ pub(super) struct Options {
     /// The configurations to check
     #[arg(required_unless_present = "explain", value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Say also what becomes of the buckets of this configuration when it is replaced
+    #[arg(long, value_name = "OLD", conflicts_with = "explain")]
+    against: Option<PathBuf>,
     /// Say what a warning with this code means, why it matters, and how to mend it
     #[arg(long, value_name = "CODE", conflicts_with = "files", value_parser = lints())]
     explain: Option<String>,
@@ -41,7 +47,16 @@ pub(super) fn check(options: &Options) -> ExitCode {
         let written = io::stdout().write_all(section(code).as_bytes());
         return super::finish(written, ExitCode::SUCCESS);
     }
-    let sound = options.files.iter().filter(|file| is_sound(file)).count();
+    if options.against.is_some() && options.files.len() > 1 {
+        eprintln!("one configuration takes the place of the old one: name one FILE");
+        return ExitCode::from(USAGE);
+    }
+    let against = options.against.as_deref();
+    let sound = options
+        .files
+        .iter()
+        .filter(|file| is_sound(file, against))
+        .count();
     match sound == options.files.len() {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(WRONG),
@@ -56,28 +71,38 @@ fn section(code: &str) -> &'static str {
     &section[..section.find("\n## ").unwrap_or(section.len())]
 }
 
-/// Prints what is wrong with one file, or that it is sound.
-fn is_sound(file: &Path) -> bool {
+/// Prints what is wrong with one file, or that it is sound, and what it makes of the buckets of another.
+fn is_sound(file: &Path, against: Option<&Path>) -> bool {
     let source = Source::File(file.to_owned());
     let compiled = source.load().and_then(|loaded| {
         let compiled = compile(&loaded)?;
-        Ok((memory_of(&compiled.rules), lint(loaded)))
+        Ok((compiled.rules, lint(loaded)))
     });
-    let (memory, report) = match compiled {
-        Ok((memory, warnings)) => (Some(memory), warnings),
+    let (rules, report) = match compiled {
+        Ok((rules, warnings)) => (Some(rules), warnings),
         Err(report) => (None, report),
     };
     if !report.problems.is_empty() {
         super::print_report(&report);
     }
-    if let Some(memory) = memory {
-        let (name, mib) = (file.display(), memory.div_ceil(1 << 20));
-        let how = if report.problems.is_empty() {
-            "sound"
-        } else {
-            "usable"
-        };
-        println!("{name}: {how}; its buckets take up to {mib} MiB");
+    let Some(rules) = rules else {
+        return false;
+    };
+    let (name, mib) = (file.display(), memory_of(&rules).div_ceil(1 << 20));
+    let how = match report.problems.is_empty() {
+        true => "sound",
+        false => "usable",
+    };
+    println!("{name}: {how}; its buckets take up to {mib} MiB");
+    match against
+        .map(|old| against::compared(old, &rules))
+        .transpose()
+    {
+        Ok(text) => print!("{}", text.unwrap_or_default()),
+        Err(report) => {
+            super::print_report(&report);
+            return false;
+        }
     }
-    memory.is_some()
+    true
 }

@@ -50,6 +50,17 @@ pub enum Algorithm {
     SlidingLog(SlidingLog),
 }
 
+/// What a bucket has of one under other parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inheritance {
+    /// It is the same.
+    Same,
+    /// It has used as many units, but never more than the whole.
+    Rescaled,
+    /// It starts anew.
+    Nothing,
+}
+
 /// Units with their ages in microseconds, the newest first.
 type Past = Vec<(u64, u32)>;
 
@@ -154,6 +165,17 @@ impl Algorithm {
             (Self::FixedWindow(to), Self::FixedWindow(from)) => to.convert(from, cell, now),
             (Self::SlidingWindow(to), Self::SlidingWindow(from)) => to.convert(from, cell, now),
             _ => Cell::EMPTY,
+        }
+    }
+
+    /// What becomes of buckets that were under `from`'s parameters: what [`Algorithm::carry`] makes of them.
+    pub fn inheritance(&self, from: &Self) -> Inheritance {
+        if self == from {
+            return Inheritance::Same;
+        }
+        match self.kind() == from.kind() && self.capacity() > 0 {
+            true => Inheritance::Rescaled,
+            false => Inheritance::Nothing,
         }
     }
 

@@ -118,7 +118,7 @@ pub fn memory_of(spec: &Spec) -> u64 {
 }
 
 /// What each policy is given, and after it each of its overrides.
-fn shares(policies: &[PolicySpec], max_size: u64) -> Vec<Share> {
+pub(super) fn shares(policies: &[PolicySpec], max_size: u64) -> Vec<Share> {
     let with_overrides = |spec: &PolicySpec| {
         let all = std::iter::once(spec).chain(&spec.overrides);
         all.map(|spec| Wish::new(&spec.algorithm, spec.max_keys))

@@ -65,6 +65,24 @@ proptest! {
         }
     }
 
+    /// What is said to start anew does, and what is said to be kept is, as far as it is a unit.
+    #[test]
+    fn what_is_inherited_is_what_is_said(charged in charged(), to in algorithms(), like in units()) {
+        let Charged { algorithm: from, bucket, now } = charged;
+        let alike = Algorithm::from_recipe([from.recipe()[0], like.into(), from.recipe()[2], 1, 0]);
+        for to in [Some(to), alike, Some(from.clone())].into_iter().flatten() {
+            let carried = Bucket::carry(&to, &from, &bucket, now);
+            let used = from.capacity() - from.decide(&bucket, now, 0).remaining;
+            match to.inheritance(&from) {
+                Inheritance::Nothing => prop_assert_eq!(carried.cell, Cell::EMPTY),
+                Inheritance::Same | Inheritance::Rescaled => {
+                    let kept = to.capacity() - to.decide(&carried, now, 0).remaining;
+                    prop_assert!(kept > 0 || used == 0, "{from:?} {to:?} {used}");
+                }
+            }
+        }
+    }
+
     /// No chunks and no words of theirs break anything.
     #[test]
     fn nonsense_is_no_ring_or_a_sound_one(

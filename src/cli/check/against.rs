@@ -1,0 +1,43 @@
+//! `sluicegate check NEW --against OLD`: what a reload from one configuration to the other makes of the buckets.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use crate::config::{Report, compile_rules, load};
+use crate::proxy::snapshot::Spec;
+use crate::proxy::succession::{Fate, Shrunk, Succession, compare};
+
+/// Says of every policy of either what becomes of its buckets when `new` takes the place of the configuration
+/// in `old`.
+pub(super) fn compared(old: &Path, new: &Spec) -> Result<String, Report> {
+    let before = compile_rules(&load(old)?)?;
+    let mut text = format!("after {}:\n", old.display());
+    for (succession, shrunk) in compare(&before, new) {
+        let line = line(&succession, shrunk.as_ref());
+        writeln!(text, "  {}", line.trim_end()).expect("a string takes everything");
+    }
+    Ok(text)
+}
+
+fn line(succession: &Succession, shrunk: Option<&Shrunk>) -> String {
+    let Succession { name, key, fate } = succession;
+    let (word, mut why) = match fate {
+        Fate::Survive => ("survives", String::new()),
+        Fate::Rescaled { quotas: [old, new] } if old == new => {
+            ("rescaled", format!("{new}, with other settings"))
+        }
+        Fate::Rescaled { quotas: [old, new] } => ("rescaled", format!("{old} becomes {new}")),
+        Fate::OtherKey { keys } => ("reset", format!("the key becomes {}", keys.join("; "))),
+        Fate::OtherAlgorithm {
+            algorithms: [old, new],
+        } => ("reset", format!("{old} becomes {new}")),
+        Fate::Nothing => ("reset", "a quota of 0 has nothing to use".to_owned()),
+        Fate::End => ("ends", String::new()),
+        Fate::New => ("new", String::new()),
+    };
+    if let Some(Shrunk { keys: [old, new] }) = shrunk {
+        let comma = if why.is_empty() { "" } else { ", " };
+        why.push_str(&format!("{comma}room for {new} keys instead of {old}"));
+    }
+    format!("{word:<9} {name} ({key})  {why}")
+}

@@ -1,0 +1,136 @@
+//! What becomes of the buckets of one ruleset under another: the same as [`Built::hand_over`] does, said
+//! beforehand.
+//!
+//! [`Built::hand_over`]: super::build::Built::hand_over
+
+use std::collections::{HashMap, HashSet};
+
+use super::build::shares;
+use super::snapshot::{PolicySpec, Spec};
+use crate::limiter::Inheritance;
+
+/// What becomes of the buckets of a policy, or of one of its overrides.
+#[derive(Debug)]
+pub struct Succession {
+    /// The policy's name.
+    pub name: String,
+    /// Its key; of an override, also for whom it is.
+    pub key: String,
+    /// What becomes of them.
+    pub fate: Fate,
+}
+
+/// What becomes of buckets.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// They go on as they are.
+    Survive,
+    /// What was used stays used, under another quota or other settings.
+    Rescaled {
+        /// The quota before, and the new one.
+        quotas: [String; 2],
+    },
+    /// They start anew: a policy of this name has another key.
+    OtherKey {
+        /// The keys that policies of this name have now.
+        keys: Vec<String>,
+    },
+    /// They start anew: the algorithm is another.
+    OtherAlgorithm {
+        /// The algorithm before, and the new one.
+        algorithms: [&'static str; 2],
+    },
+    /// They start anew: a quota of 0 has nothing to use.
+    Nothing,
+    /// There is no such policy any more.
+    End,
+    /// There was no such policy.
+    New,
+}
+
+/// A policy, or an override, with the keys that it has room for.
+struct Table<'a> {
+    spec: &'a PolicySpec,
+    keys: usize,
+}
+
+/// What becomes of every bucket of `old` under `new`, in the order of `new`, with what ends after it.
+pub fn compare(old: &Spec, new: &Spec) -> Vec<(Succession, Option<Shrunk>)> {
+    let (before, after) = (tables(old), tables(new));
+    let known: HashMap<_, _> = before.iter().map(|table| (table.id(), table)).collect();
+    let now: HashSet<_> = after.iter().map(Table::id).collect();
+    let stays = after.iter().map(|table| {
+        let before = known.get(&table.id());
+        let shrunk = before.filter(|before| before.keys > table.keys);
+        let shrunk = shrunk.map(|before| Shrunk {
+            keys: [before.keys, table.keys],
+        });
+        let fate = before.map_or(Fate::New, |before| before.becomes(table));
+        (table.with(fate), shrunk)
+    });
+    let gone = before.iter().filter(|table| !now.contains(&table.id()));
+    let gone = gone.map(|table| (table.with(table.without_successor(&after)), None));
+    stays.chain(gone).collect()
+}
+
+/// There is room for fewer keys: where there are more, those who have used least are forgotten.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Shrunk {
+    /// For how many keys there was room, and is.
+    pub keys: [usize; 2],
+}
+
+fn tables(spec: &Spec) -> Vec<Table<'_>> {
+    let all = spec.policies.iter();
+    let all = all.flat_map(|policy| std::iter::once(policy).chain(&policy.overrides));
+    let shares = shares(&spec.policies, spec.max_size).into_iter();
+    all.zip(shares)
+        .map(|(spec, share)| Table {
+            spec,
+            keys: share.keys,
+        })
+        .collect()
+}
+
+impl<'a> Table<'a> {
+    fn id(&self) -> (&'a str, &'a str) {
+        (&self.spec.name, &self.spec.key)
+    }
+
+    fn with(&self, fate: Fate) -> Succession {
+        Succession {
+            name: self.spec.name.clone(),
+            key: self.spec.key.clone(),
+            fate,
+        }
+    }
+
+    fn becomes(&self, next: &Table<'_>) -> Fate {
+        let (old, new) = (&self.spec.algorithm, &next.spec.algorithm);
+        match new.inheritance(old) {
+            Inheritance::Same => Fate::Survive,
+            Inheritance::Rescaled => Fate::Rescaled {
+                quotas: [self.spec.quota.clone(), next.spec.quota.clone()],
+            },
+            Inheritance::Nothing if old.kind() != new.kind() => Fate::OtherAlgorithm {
+                algorithms: [old.kind(), new.kind()],
+            },
+            Inheritance::Nothing => Fate::Nothing,
+        }
+    }
+
+    fn without_successor(&self, after: &[Table<'_>]) -> Fate {
+        let same_name = after
+            .iter()
+            .filter(|table| table.spec.name == self.spec.name);
+        let keys: Vec<_> = same_name.map(|table| table.spec.key.clone()).collect();
+        // An override that is gone leaves the policy's own key.
+        let is_override = keys
+            .iter()
+            .any(|key| self.spec.key.starts_with(&format!("{key} where ")));
+        match keys.is_empty() || is_override {
+            true => Fate::End,
+            false => Fate::OtherKey { keys },
+        }
+    }
+}
