@@ -11,6 +11,6 @@ mod slab;
 pub mod snapshot;
 mod table;
 
-pub use memory::{Charge, charge_all, charge_watched};
+pub use memory::{Charge, charge_all, charge_watched, give_back};
 pub use share::{FEWEST_KEYS, Share, Wish, divide};
 pub use table::{OnFull, Table};

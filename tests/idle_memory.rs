@@ -1,4 +1,4 @@
-//! What a connection costs that is open and does nothing, in memory of the real binary.
+//! What a connection costs that is open and does nothing, or waits its turn, in memory of the real binary.
 
 mod support;
 
@@ -67,4 +67,27 @@ fn a_connection_between_requests_costs_little_more() {
         connection
     });
     assert!(bytes < 7 * 1024, "{bytes}");
+}
+
+/// Of those that wait nothing is kept but their requests.
+#[test]
+fn a_request_that_waits_its_turn_costs_little() {
+    let gateway = Gateway::start(
+        "workers: 1
+policies: { line: { algorithm: leaky_bucket, quota: 1000/1h, queue: 1000, max_wait: 1h } }
+routes: [{ upstream: echo, limits: [line] }]
+",
+    );
+    let bytes = growth(&gateway, || {
+        let mut connection = Connection::open(gateway.address());
+        connection
+            .send("GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: curl/8.5.0\r\nAccept: */*\r\n\r\n");
+        connection
+    });
+    let waiting = "sluicegate_limit_waiting{policy=\"line\"}";
+    wait_for("all but few to wait", || {
+        (gateway.metric(waiting)? > 0.9 * CONNECTIONS as f64).then_some(())
+    });
+    println!("{bytes} bytes for each request that waits");
+    assert!(bytes < 12 * 1024, "{bytes}");
 }

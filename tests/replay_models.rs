@@ -27,9 +27,10 @@ enum Kind {
     Parts,
     PartsWhole,
     PartsIgnored,
+    Leaky,
 }
 
-const KINDS: [Kind; 15] = [
+const KINDS: [Kind; 16] = [
     Kind::Gcra,
     Kind::TokenBucket,
     Kind::Clock,
@@ -45,6 +46,7 @@ const KINDS: [Kind; 15] = [
     Kind::Parts,
     Kind::PartsWhole,
     Kind::PartsIgnored,
+    Kind::Leaky,
 ];
 
 /// In how many parts the windows of some kinds are cut.
@@ -75,6 +77,7 @@ impl Policy {
             Kind::Steps => self.burst,
             _ if self.limit == 0 => 0,
             Kind::Gcra | Kind::TokenBucket => self.burst,
+            Kind::Leaky => 1 + self.places(),
             _ => self.limit,
         }
     }
@@ -85,6 +88,29 @@ impl Policy {
             Kind::Parts | Kind::PartsWhole | Kind::PartsIgnored => PARTS,
             _ => 1,
         }
+    }
+
+    /// How many wait at most: as many as a queue of `burst` places has, and as have their turn within a window.
+    fn places(&self) -> u64 {
+        self.burst.min(self.limit)
+    }
+
+    /// How many of a burst need not wait.
+    fn passing(&self) -> u64 {
+        self.burst % 3
+    }
+
+    /// For how long the last of so many units waits that come to a line at `now`, in parts of a microsecond, as many
+    /// as the limit.
+    fn wait(&self, charges: &[(u64, u64)], now: u64, units: u64) -> u64 {
+        let mut last = None::<u64>;
+        for (time, cost) in charges.iter().copied().chain([(now, units)]) {
+            for _ in 0..cost {
+                let time = time * self.limit;
+                last = Some(last.map_or(time, |last| time.max(last + self.window)));
+            }
+        }
+        last.map_or(0, |last| last.saturating_sub(now * self.limit))
     }
 
     /// How many tokens come back at once.
@@ -107,6 +133,11 @@ impl Policy {
         match self.kind {
             Kind::Gcra | Kind::TokenBucket => self.trickled(charges, now),
             Kind::Steps => self.refilled(charges, now),
+            Kind::Leaky => {
+                let fits =
+                    |units: &u64| self.wait(charges, now, *units) <= self.places() * self.window;
+                (1..=self.most()).take_while(fits).count() as u64
+            }
             Kind::Clock | Kind::Staggered => limit - counted(&|time| time / window == now / window),
             Kind::FirstRequest => self.limit - self.in_window_of_its_own(charges, now),
             Kind::Day => limit - counted(&|time| Local::at(time).day == Local::at(now).day),
@@ -197,9 +228,17 @@ impl Policy {
     fn decide(&self, charges: &mut Charges, now: u64) -> Value {
         let available = self.available(charges, now);
         if available >= self.cost && self.most() > 0 {
+            let wait = self.wait(charges, now, self.cost);
             charges.push((now, self.cost));
             let remaining = self.available(charges, now);
-            return json!({ "decision": "admit", "remaining": remaining });
+            let wait = wait.saturating_sub(self.passing() * self.window);
+            return match self.kind {
+                Kind::Leaky if wait > 0 => {
+                    let delay = number(wait.div_ceil(self.limit));
+                    json!({ "decision": "delay", "remaining": remaining, "delay_ms": delay })
+                }
+                _ => json!({ "decision": "admit", "remaining": remaining }),
+            };
         }
         let mut refused = json!({ "decision": "refuse", "remaining": available });
         if let Some(at) = self.retry_at(charges, now) {
@@ -240,6 +279,11 @@ impl Policy {
             Kind::Parts => format!("sliding_window, precision: {PARTS}"),
             Kind::PartsWhole => format!("sliding_window, precision: {PARTS}, oldest: whole"),
             Kind::PartsIgnored => format!("sliding_window, precision: {PARTS}, oldest: ignored"),
+            Kind::Leaky => format!(
+                "leaky_bucket, queue: {}, max_wait: {window}ms, delay_after: {}",
+                self.burst,
+                self.passing()
+            ),
         };
         format!("{{ {amount}, cost: {}, algorithm: {kind} }}", self.cost)
     }

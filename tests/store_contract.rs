@@ -10,9 +10,9 @@ use jiff::tz::TimeZone;
 use proptest::prelude::*;
 use sluicegate::clock::Timestamp;
 use sluicegate::limiter::{
-    Algorithm, Calendar, Cell, Decision, Fingerprint, FixedWindow, Gcra, IntervalRefill, Oldest,
-    Outcome, Period, Quota, SlidingCounters, SlidingLog, SlidingWindow, Start, State, Verdict,
-    Words,
+    Algorithm, Calendar, Cell, Decision, Fingerprint, FixedWindow, Gcra, IntervalRefill,
+    LeakyBucket, Oldest, Outcome, Period, Quota, SlidingCounters, SlidingLog, SlidingWindow, Start,
+    State, Verdict, Words,
 };
 use sluicegate::store::{self, OnFull, Table};
 
@@ -298,7 +298,12 @@ fn algorithms() -> impl Strategy<Value = Algorithm> {
         (0..=12_u32, 1..=15_u32, 1..=2_000_u64).prop_map(|(capacity, amount, interval)| {
             IntervalRefill::new(capacity, amount, Duration::from_micros(interval)).unwrap()
         });
+    let waits = prop_oneof![Just(0), 1..=3_000_u64, Just(3_600_000_000)];
+    let queues = (quotas(), 0..=12_u32, waits, 0..=4_u32).prop_map(|(quota, queue, wait, free)| {
+        LeakyBucket::new(quota, queue, Duration::from_micros(wait), free).unwrap()
+    });
     prop_oneof![
+        queues.prop_map(Algorithm::LeakyBucket),
         bursts().prop_map(Algorithm::Gcra),
         bursts().prop_map(Algorithm::TokenBucket),
         refills.prop_map(Algorithm::IntervalRefill),
@@ -365,7 +370,7 @@ fn history(steps: Vec<Drawn>) -> Vec<Step> {
 fn retry_at(verdict: &Verdict) -> Option<Timestamp> {
     match verdict.decision()?.outcome {
         Outcome::Refuse { retry_at } => retry_at,
-        Outcome::Admit => None,
+        Outcome::Admit | Outcome::Delay { .. } => None,
     }
 }
 
@@ -456,6 +461,9 @@ fn a_cost_above_the_quota_and_a_quota_of_nothing_are_refused_for_ever() {
             Algorithm::SlidingWindow(SlidingWindow::new(quota, Oldest::Ignored)),
             Algorithm::FixedWindow(FixedWindow::new(quota, Start::Staggered)),
             Algorithm::FixedWindow(FixedWindow::calendar(limit, month.clone())),
+            Algorithm::LeakyBucket(
+                LeakyBucket::new(quota, limit.saturating_sub(1), Duration::MAX, 0).unwrap(),
+            ),
             Algorithm::IntervalRefill(IntervalRefill::new(limit, 1, quota.window()).unwrap()),
             Algorithm::SlidingCounters(SlidingCounters::new(quota, 10, Oldest::Weighted).unwrap()),
             Algorithm::SlidingLog(SlidingLog::new(quota).unwrap()),

@@ -1,7 +1,7 @@
 //! From what the user wrote to what the layers below run: a file a section. What cannot be known
 //! from the text alone, because it stands in another file, is found wrong here.
 
-mod algorithms;
+pub(super) mod algorithms;
 pub(super) mod answers;
 mod conditions;
 mod exceptions;

@@ -27,7 +27,7 @@ pub use json::json_schema;
 pub use listener::{Certificate, Listener, Protocol, Tls, TlsVersion};
 pub use policy::{
     AlgorithmName, Cost, DayOfMonth, HeaderCost, Key, Limit, MaxKeys, Mode, OldestWindow, OnFull,
-    Percent, Policy, Precision, WindowStart,
+    Percent, Places, Policy, Precision, WindowStart,
 };
 pub use responses::{
     Action, BodyFormat, Cors, HeaderFields, HeaderStyle, Held, OnLimit, Responses,

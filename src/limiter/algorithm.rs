@@ -8,6 +8,7 @@ pub(super) mod fixed_window;
 pub(super) mod gcra;
 pub(super) mod interval_refill;
 mod recipe;
+pub(super) mod leaky_bucket;
 mod rings;
 pub(super) mod sliding_counters;
 pub(super) mod sliding_log;
@@ -21,6 +22,7 @@ use std::time::Duration;
 use self::fixed_window::FixedWindow;
 use self::gcra::Gcra;
 use self::interval_refill::IntervalRefill;
+use self::leaky_bucket::LeakyBucket;
 pub use self::recipe::Recipe;
 pub use self::rings::Carried;
 use self::sliding_counters::SlidingCounters;
@@ -40,6 +42,8 @@ pub enum Algorithm {
     TokenBucket(Gcra),
     /// A token bucket that is refilled in steps.
     IntervalRefill(IntervalRefill),
+    /// A queue that moves at the quota's rate.
+    LeakyBucket(LeakyBucket),
     /// A count per window.
     FixedWindow(FixedWindow),
     /// Two counts, the earlier weighted by how much of its window is still covered.
@@ -87,6 +91,7 @@ impl Algorithm {
         match self {
             Self::Gcra(gcra) | Self::TokenBucket(gcra) => gcra.decide(cell, now, cost),
             Self::IntervalRefill(bucket) => bucket.decide(cell, now, cost),
+            Self::LeakyBucket(bucket) => bucket.decide(cell, now, cost),
             Self::FixedWindow(window) => window.decide(cell, now, cost),
             Self::SlidingWindow(window) => window.decide(cell, now, cost),
             Self::SlidingCounters(window) => window.decide(state, now, cost),
@@ -109,7 +114,7 @@ impl Algorithm {
         let more = decision.remaining.checked_add(1)?;
         match self.decide(decision.cell, now, more).outcome {
             Outcome::Refuse { retry_at } => retry_at,
-            Outcome::Admit => None,
+            Outcome::Admit | Outcome::Delay { .. } => None,
         }
     }
 
@@ -121,6 +126,7 @@ impl Algorithm {
         match self {
             Self::Gcra(gcra) | Self::TokenBucket(gcra) => gcra.used(cell, now),
             Self::IntervalRefill(bucket) => bucket.used(cell, now),
+            Self::LeakyBucket(bucket) => bucket.line().used(cell, now),
             Self::FixedWindow(window) => window.used(cell, now),
             Self::SlidingWindow(window) => window.used(cell, now),
             Self::SlidingCounters(window) => window.used(state, now),
@@ -137,7 +143,7 @@ impl Algorithm {
             (true, true) => {}
         }
         match self {
-            Self::Gcra(_) | Self::TokenBucket(_) => Gcra::join(left, right),
+            Self::Gcra(_) | Self::TokenBucket(_) | Self::LeakyBucket(_) => Gcra::join(left, right),
             Self::IntervalRefill(bucket) => bucket.join(left, right, now),
             Self::FixedWindow(_) => FixedWindow::join(left, right),
             Self::SlidingWindow(window) => window.join(left, right, now),
@@ -156,6 +162,9 @@ impl Algorithm {
             (Self::Gcra(to), Self::Gcra(from))
             | (Self::TokenBucket(to), Self::TokenBucket(from)) => to.convert(from, cell, now),
             (Self::IntervalRefill(to), Self::IntervalRefill(from)) => to.convert(from, cell, now),
+            (Self::LeakyBucket(to), Self::LeakyBucket(from)) => {
+                to.line().convert(from.line(), cell, now)
+            }
             (Self::TokenBucket(to), Self::IntervalRefill(_)) => {
                 to.taken(from.taken(cell, now), now)
             }
@@ -179,6 +188,15 @@ impl Algorithm {
         }
     }
 
+    /// The bucket after somebody has left before his turn whom a decision made wait: `cost` units were charged,
+    /// which left `charged`. `None` where they stay charged, because others came after him.
+    pub fn give_back(&self, cell: Cell, charged: Cell, cost: u32, now: Timestamp) -> Option<Cell> {
+        match self {
+            Self::LeakyBucket(bucket) => bucket.give_back(cell, charged, cost, now),
+            _ => None,
+        }
+    }
+
     /// The units that are taken, a fraction counting as a whole one.
     fn taken(&self, cell: Cell, now: Timestamp) -> u32 {
         self.capacity() - self.decide(cell, now, 0).remaining
@@ -194,10 +212,12 @@ impl Algorithm {
         self.quota().window()
     }
 
-    /// The most units that can be taken at one instant: the burst, or the limit. 0 refuses always.
+    /// The most units that can be taken at one instant, those that wait included: the burst, the limit, or one
+    /// more than the queue has places. 0 refuses always.
     pub const fn capacity(&self) -> u32 {
         match self {
             Self::Gcra(gcra) | Self::TokenBucket(gcra) => gcra.burst(),
+            Self::LeakyBucket(bucket) => bucket.capacity(),
             Self::IntervalRefill(_)
             | Self::FixedWindow(_)
             | Self::SlidingWindow(_)
@@ -206,11 +226,17 @@ impl Algorithm {
         }
     }
 
+    /// Whether it makes requests wait.
+    pub const fn delays(&self) -> bool {
+        matches!(self, Self::LeakyBucket(_))
+    }
+
     /// The algorithm's name, as the configuration spells it.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Gcra(_) => "gcra",
             Self::TokenBucket(_) | Self::IntervalRefill(_) => "token_bucket",
+            Self::LeakyBucket(_) => "leaky_bucket",
             Self::FixedWindow(_) => "fixed_window",
             Self::SlidingWindow(_) | Self::SlidingCounters(_) => "sliding_window",
             Self::SlidingLog(_) => "sliding_log",
@@ -221,6 +247,7 @@ impl Algorithm {
         match self {
             Self::Gcra(gcra) | Self::TokenBucket(gcra) => gcra.quota(),
             Self::IntervalRefill(bucket) => bucket.quota(),
+            Self::LeakyBucket(bucket) => bucket.line().quota(),
             Self::FixedWindow(window) => window.quota(),
             Self::SlidingWindow(window) => window.quota(),
             Self::SlidingCounters(window) => window.quota(),

@@ -11,7 +11,7 @@ use crate::clock::Timestamp;
 /// What one policy says of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// Admit or refuse.
+    /// Admit, delay or refuse.
     pub outcome: Outcome,
     /// Whole units that could be taken right now, after this charge, rounded down.
     pub remaining: u32,
@@ -26,11 +26,16 @@ pub struct Decision {
     pub cell: Cell,
 }
 
-/// Whether a request is admitted.
+/// Whether a request is admitted, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The units were there.
     Admit,
+    /// The units were there, and the request is charged now, but has to wait its turn.
+    Delay {
+        /// The instant at which it goes on, later than now.
+        until: Timestamp,
+    },
     /// The units were not there, and nothing is charged.
     Refuse {
         /// The first instant at which the same request is admitted if nothing else comes; `None`
@@ -40,24 +45,32 @@ pub enum Outcome {
 }
 
 impl Decision {
-    /// Whether the outcome is [`Outcome::Admit`].
+    /// Whether the request is admitted, at once or after a delay.
     pub const fn is_admitted(&self) -> bool {
-        matches!(self.outcome, Outcome::Admit)
+        !matches!(self.outcome, Outcome::Refuse { .. })
+    }
+
+    /// When the request goes on, if it has to wait.
+    pub const fn delayed_until(&self) -> Option<Timestamp> {
+        match self.outcome {
+            Outcome::Delay { until } => Some(until),
+            Outcome::Admit | Outcome::Refuse { .. } => None,
+        }
     }
 
     /// Orders decisions by how much they bind: refusals last, the longest wait (and never) last of
     /// them; admissions by what share of the capacity remains.
     fn compare_tightness(&self, other: &Self) -> Ordering {
         match (self.outcome, other.outcome) {
-            (Outcome::Admit, Outcome::Admit) => {
-                let share = |of: &Self, by: &Self| u64::from(of.remaining) * u64::from(by.capacity);
-                share(other, self).cmp(&share(self, other))
-            }
-            (Outcome::Admit, Outcome::Refuse { .. }) => Ordering::Less,
-            (Outcome::Refuse { .. }, Outcome::Admit) => Ordering::Greater,
             (Outcome::Refuse { retry_at: left }, Outcome::Refuse { retry_at: right }) => {
                 let end = |retry_at: Option<Timestamp>| (retry_at.is_none(), retry_at);
                 end(left).cmp(&end(right))
+            }
+            (Outcome::Refuse { .. }, _) => Ordering::Greater,
+            (_, Outcome::Refuse { .. }) => Ordering::Less,
+            _ => {
+                let share = |of: &Self, by: &Self| u64::from(of.remaining) * u64::from(by.capacity);
+                share(other, self).cmp(&share(self, other))
             }
         }
     }
@@ -104,6 +117,15 @@ impl Verdict {
     /// Whether no policy refuses.
     pub fn is_admitted(&self) -> bool {
         self.decision().is_none_or(Decision::is_admitted)
+    }
+
+    /// The decision that makes an admitted request wait longest, by its place; the first of equals. `None`
+    /// where no policy that may refuse delays the request, or one refuses it.
+    pub fn delaying(&self) -> Option<usize> {
+        let binding = self.decisions[..self.binding()].iter().enumerate().rev();
+        let delays = binding.filter_map(|(place, one)| Some((one.delayed_until()?, place)));
+        let longest = delays.max_by_key(|(until, _)| *until)?;
+        self.is_admitted().then_some(longest.1)
     }
 }
 
@@ -162,6 +184,21 @@ mod tests {
         verdict.watch(refusal(None));
         assert_eq!((verdict.deciding, verdict.binding()), (1, 2));
         assert!(!verdict.is_admitted());
+    }
+
+    #[test]
+    fn a_delay_lasts_as_long_as_the_longest_and_decides_as_any_admission() {
+        let delay = |until, remaining| {
+            let until = Timestamp::from_micros(until);
+            decision(Outcome::Delay { until }, remaining, 10)
+        };
+        let tight = decision(Outcome::Admit, 1, 10);
+        let mut verdict = of([delay(7, 5), tight, delay(9, 4), delay(9, 3)]);
+        assert_eq!((verdict.deciding, verdict.delaying()), (1, Some(2)));
+        verdict.watch(delay(11, 9));
+        assert_eq!(verdict.delaying(), Some(2), "who watches delays nobody");
+        assert_eq!(of([delay(7, 5), refusal(None)]).delaying(), None);
+        assert_eq!(of([tight]).delaying(), None);
     }
 
     #[test]

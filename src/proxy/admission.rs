@@ -127,10 +127,30 @@ impl Admission {
         &self.applied[..self.verdict.binding()]
     }
 
-    /// A limit that would have refused the request if it did not only watch.
-    pub(super) fn shadowing<'r>(&self, route: &'r Route) -> Option<&'r Limit> {
+    /// When an admitted request goes on that has to wait.
+    pub(super) fn delayed_until(&self) -> Option<Timestamp> {
+        self.verdict.decisions[self.verdict.delaying()?].delayed_until()
+    }
+
+    /// The limit for which a request waits longest that is admitted and has to wait, with what it said.
+    pub(super) fn delaying<'r>(&self, route: &'r Route) -> Option<(&'r Limit, &Decision)> {
+        self.decisions(route).nth(self.verdict.delaying()?)
+    }
+
+    /// All limits that delay the request, with what they said.
+    pub(super) fn delays<'r>(
+        &self,
+        route: &'r Route,
+    ) -> impl Iterator<Item = (&'r Limit, &Decision)> {
+        let binding = self.decisions(route).take(self.verdict.binding());
+        binding.filter(|(_, decision)| decision.delayed_until().is_some())
+    }
+
+    /// The limits that would have refused or delayed the request if they did not only watch.
+    pub(super) fn shadowing<'r>(&self, route: &'r Route) -> impl Iterator<Item = &'r Limit> {
         self.watching(route)
-            .find_map(|(limit, decision)| (!decision.is_admitted()).then_some(limit))
+            .filter(|(_, decision)| decision.outcome != Outcome::Admit)
+            .map(|(limit, _)| limit)
     }
 
     /// The limits that applied and only watch, with what they said.
@@ -148,10 +168,14 @@ impl Admission {
 
     /// What the access log says: a policy, and what it decided.
     pub(super) fn logged<'r>(&self, route: &'r Route) -> (&'r str, &'static str) {
-        let (limit, decision) = match (self.is_refused(), self.shadowing(route)) {
-            (true, _) => (self.deciding(route), LimitDecision::Limited),
-            (false, Some(limit)) => (Some(limit), LimitDecision::Shadowed),
-            (false, None) => (self.deciding(route), LimitDecision::Allowed),
+        let (limit, decision) = if self.is_refused() {
+            (self.deciding(route), LimitDecision::Limited)
+        } else if let Some((limit, _)) = self.delaying(route) {
+            (Some(limit), LimitDecision::Delayed)
+        } else if let Some(limit) = self.shadowing(route).next() {
+            (Some(limit), LimitDecision::Shadowed)
+        } else {
+            (self.deciding(route), LimitDecision::Allowed)
         };
         (
             limit.map_or("", |limit| &*limit.policy.name),
@@ -234,13 +258,21 @@ impl Admission {
                     limit.metrics.record(LimitDecision::Shadowed);
                 }
                 Outcome::Refuse { .. } => limit.metrics.record(LimitDecision::Limited),
-                Outcome::Admit if admitted => {
-                    limit.metrics.record(LimitDecision::Allowed);
-                    if is_near(decision) {
-                        limit.policy.metrics.near();
-                    }
+                _ if !admitted => {}
+                Outcome::Delay { .. } if place >= binding => {
+                    limit.metrics.record(LimitDecision::Shadowed);
                 }
-                Outcome::Admit => {}
+                Outcome::Delay { until } => {
+                    limit.metrics.record(LimitDecision::Delayed);
+                    if let Some(waits) = limit.policy.metrics.waits() {
+                        waits.record(until.since(self.now));
+                    }
+                    note_near(limit, decision);
+                }
+                Outcome::Admit => {
+                    limit.metrics.record(LimitDecision::Allowed);
+                    note_near(limit, decision);
+                }
             }
         }
     }
@@ -272,7 +304,9 @@ fn tightest(applied: &[Applied<'_>]) -> usize {
     verdict.deciding
 }
 
-/// Whether at least 80 % of the quota is used.
-pub(super) fn is_near(decision: &Decision) -> bool {
-    u64::from(decision.remaining) * 5 <= u64::from(decision.capacity)
+/// Counts an admission that leaves at most 20 % of the quota.
+pub(super) fn note_near(limit: &Limit, decision: &Decision) {
+    if u64::from(decision.remaining) * 5 <= u64::from(decision.capacity) {
+        limit.policy.metrics.near();
+    }
 }

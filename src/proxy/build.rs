@@ -21,7 +21,7 @@ use crate::rules::Router;
 use crate::store::{self, Share, Table, Wish};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{
-    LimitMetrics, PolicyMetrics, RouteMetrics, TableFigures, UpstreamMetrics,
+    LimitMetrics, PolicyMetrics, RouteMetrics, TableFigures, UpstreamMetrics, WaitMetrics,
 };
 use crate::telemetry::registry::Registry;
 use crate::upstream::{self, Endpoint, EndpointSpec, Upstream};
@@ -193,9 +193,12 @@ impl Builder<'_> {
     }
 
     fn policy_metrics(&self, name: &str, tables: &[Arc<Table>]) -> PolicyMetrics {
+        let registry = &self.surroundings.registry;
+        let delays = tables.iter().any(|table| table.algorithm().delays());
+        let waits = delays.then(|| WaitMetrics::new(registry, name));
         let tables: Vec<_> = tables.iter().map(Arc::downgrade).collect();
         let clock = Arc::clone(&self.surroundings.clock);
-        PolicyMetrics::new(&self.surroundings.registry, name, move || {
+        let metrics = PolicyMetrics::new(registry, name, move || {
             let mut figures = TableFigures::default();
             for table in tables.iter().filter_map(Weak::upgrade) {
                 figures.buckets += table.live(clock.now()) as u64;
@@ -203,7 +206,8 @@ impl Builder<'_> {
                 figures.unrecorded += table.unrecorded();
             }
             figures
-        })
+        });
+        metrics.with_waits(waits)
     }
 
     fn upstreams(&self, specs: Vec<upstream::Spec>) -> Vec<Arc<RunningUpstream>> {

@@ -17,7 +17,7 @@ use super::gateway::{Client, Gateway};
 use super::limit_headers::Styles;
 use super::respond;
 use super::snapshot::{Route, RunningUpstream, Snapshot};
-use crate::clock::Timestamp;
+use crate::clock::{Clock, Timestamp};
 use crate::http_ext::body::RequestBody;
 use crate::http_ext::forwarded::Peer;
 use crate::rules::Head;
@@ -45,13 +45,15 @@ pub(super) struct Exchange {
     version: Version,
     accept: Option<HeaderValue>,
     started: Timestamp,
+    /// When its turn came; `started` unless it had to wait.
+    forwarded: Timestamp,
     route: Option<Arc<Route>>,
     admission: Option<Admission>,
     /// The places of the limits that tag it.
     tags: Vec<usize>,
     status: Option<StatusCode>,
     sent: u64,
-    /// From the request's head to the upstream's response head.
+    /// From the request's head, or its turn, to the upstream's response head.
     upstream: Option<Duration>,
     logged: Option<Box<Logged>>,
 }
@@ -75,6 +77,7 @@ impl Exchange {
     ) -> Box<Self> {
         let snapshot = gateway.snapshot();
         let peer = client.connection.peer.ip();
+        let started = gateway.clock.now();
         // It moves from future to future, and into the response's body.
         Box::new(Exchange {
             client_ip: snapshot.client_ip.resolve(peer, request.headers()),
@@ -85,7 +88,8 @@ impl Exchange {
             method: request.method().clone(),
             version: request.version(),
             accept: request.headers().get(header::ACCEPT).cloned(),
-            started: gateway.clock.now(),
+            started,
+            forwarded: started,
             gateway,
             snapshot,
             client,
@@ -137,7 +141,7 @@ impl Exchange {
 
     /// The upstream's response head is there.
     pub(super) fn answered(&mut self, upstream: &RunningUpstream) {
-        let elapsed = self.elapsed();
+        let elapsed = self.gateway.clock.now().since(self.forwarded);
         upstream.metrics.record(elapsed);
         self.upstream = Some(elapsed);
     }
@@ -189,6 +193,19 @@ impl Exchange {
         admission.refusal(self.route.as_ref()?, &self.snapshot.styles, head)
     }
 
+    /// The request has waited, and its turn has come: what is said of its limits is said from now on.
+    pub(super) fn waited(&mut self) {
+        self.forwarded = self.gateway.clock.now();
+        if let Some(admission) = &mut self.admission {
+            admission.answered_at(self.forwarded);
+        }
+    }
+
+    /// The clock by which it waits.
+    pub(super) fn clock(&self) -> &Arc<Clock> {
+        &self.gateway.clock
+    }
+
     /// Ends with no answer at all.
     pub(super) fn unanswered(mut self: Box<Self>) {
         self.status = Some(*NO_RESPONSE);
@@ -236,6 +253,7 @@ impl Exchange {
             Some(admission) => admission.logged(route),
             None => ("", "allowed"),
         };
+        let until = self.admission.as_ref().and_then(Admission::delayed_until);
         let record = Record {
             time: self.started,
             client_ip: self.client_ip,
@@ -249,6 +267,7 @@ impl Exchange {
             status: status.as_u16(),
             bytes: self.sent,
             duration,
+            delay: until.map(|until| until.since(self.started)),
             upstream: self.upstream,
             route: route.name.as_bytes(),
             policy: policy.as_bytes(),

@@ -200,7 +200,17 @@ impl fmt::Display for Course {
         match (self.limits.iter().find(refused), &self.upstream) {
             (Some(step), _) => writeln!(f, "answer    {} by {}", step.action, step.policy),
             (None, Some(upstream)) => {
-                writeln!(f, "answer    admitted, and forwarded to {upstream}")
+                let waits = self.limits.iter().filter_map(Step::delayed_until);
+                match waits.max() {
+                    None => writeln!(f, "answer    admitted, and forwarded to {upstream}"),
+                    Some(until) => {
+                        let wait = until.since(self.now);
+                        writeln!(
+                            f,
+                            "answer    admitted, and forwarded to {upstream} after {wait:?}"
+                        )
+                    }
+                }
             }
             (None, None) => writeln!(f, "answer    404 Not Found"),
         }
@@ -216,6 +226,14 @@ impl Step {
             Says::Decides(decision) => !decision.is_admitted(),
             Says::Elsewhere | Says::Exempt | Says::Skips => false,
             Says::RefusesKeyless | Says::RefusesCost => true,
+        }
+    }
+
+    /// When a request goes on that it delays.
+    fn delayed_until(&self) -> Option<Timestamp> {
+        match (&self.says, self.stance) {
+            (Says::Decides(decision), Stance::Binds) => decision.delayed_until(),
+            _ => None,
         }
     }
 
@@ -244,6 +262,10 @@ impl Step {
                         "  says    admit: {} left, whole again in {reset:?}",
                         decision.remaining
                     )
+                }
+                Outcome::Delay { until } => {
+                    let (wait, left) = (until.since(now), decision.remaining);
+                    writeln!(f, "  says    delay by {wait:?}: {left} left")
                 }
                 Outcome::Refuse { retry_at: Some(at) } => {
                     writeln!(f, "  says    refuse: admitted again in {:?}", at.since(now))

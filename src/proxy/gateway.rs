@@ -3,7 +3,7 @@
 //! ```text
 //! check the head -- find the route -- admit -- forward -- respond
 //!       |                               |        |
-//!    400, 501                 429, decoy, drop 502, 504
+//!    400, 501          429, decoy, drop, wait  502, 504
 //! ```
 
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use super::admission::{self, Admission};
 use super::body::ResponseBody;
 use super::error::Error;
 use super::exchange::Exchange;
+use super::queue::Queued;
 use super::snapshot::{Route, Snapshot};
 use super::target::Target;
 use super::{discard, forward, tag};
@@ -113,7 +114,12 @@ async fn serve(
     request: &mut Request<RequestBody>,
 ) -> Result<Option<Response<ResponseBody>>, Error> {
     match decide(exchange, request)? {
-        Course::Forward(route, path) => {
+        Course::Forward(route, path, queued) => {
+            if let Some(queued) = queued {
+                // Boxed: a request that does not wait has no room for a timer.
+                Box::pin(queued.pass()).await;
+                exchange.waited();
+            }
             let response = forward::forward(exchange, &route, request, path);
             response.await.map(Some)
         }
@@ -135,8 +141,9 @@ async fn serve(
     reason = "there is one at a time, and a box would cost each refusal an allocation"
 )]
 enum Course {
-    /// It is forwarded on this route; with a path where that is not the one that the client wrote.
-    Forward(Arc<Route>, Option<String>),
+    /// It is forwarded on this route; with a path where that is not the one that the client wrote, and after a
+    /// wait where a limit delays it.
+    Forward(Arc<Route>, Option<String>, Option<Box<Queued>>),
     /// It is refused.
     Answer(Response<ResponseBody>),
     /// It is refused later.
@@ -158,20 +165,20 @@ fn decide(exchange: &mut Exchange, request: &mut Request<RequestBody>) -> Result
         exchange.started(),
     )?;
     let refusal = refuse(&admission, &route, exchange, &head);
-    exchange.decided(admission);
-    match refusal {
-        None if !route.tags.is_empty() => {
-            let secret = &exchange.snapshot().secret;
-            let exceeded = tag::exceeded(&route, secret, &head, exchange.started());
-            exchange.tagged(exceeded);
-            Ok(Course::Forward(route, target.into_rewritten()))
-        }
-        None => Ok(Course::Forward(route, target.into_rewritten())),
-        Some(course) => {
-            discard::discard(request);
-            Ok(course)
-        }
+    if let Some(course) = refusal {
+        exchange.decided(admission);
+        discard::discard(request);
+        return Ok(course);
     }
+    let secret = &exchange.snapshot().secret;
+    let queued = Queued::enter(&admission, &route, secret, &head, exchange.clock());
+    exchange.decided(admission);
+    if !route.tags.is_empty() {
+        let secret = &exchange.snapshot().secret;
+        let exceeded = tag::exceeded(&route, secret, &head, exchange.started());
+        exchange.tagged(exceeded);
+    }
+    Ok(Course::Forward(route, target.into_rewritten(), queued))
 }
 
 /// What becomes of a request that a limit refuses; `None` where none does.

@@ -181,7 +181,7 @@ fn openai(fields: &Fields, decider: &Applied<'_>, now: Timestamp, headers: &mut 
 fn reset_at(decision: &Decision, now: Timestamp) -> Timestamp {
     match decision.outcome {
         Outcome::Refuse { retry_at } => retry_at.unwrap_or(decision.reset).max(now),
-        Outcome::Admit => decision.reset.max(now),
+        Outcome::Admit | Outcome::Delay { .. } => decision.reset.max(now),
     }
 }
 

@@ -70,12 +70,14 @@ impl Rehearsal<'_> {
         self.admission.decision()
     }
 
-    /// The limits that would have refused the request if they did not only watch.
+    /// The limit for which the request has to wait longest, if it has to wait, with what it says.
+    pub fn delaying(&self) -> Option<(&Limit, &Decision)> {
+        self.admission.delaying(self.route)
+    }
+
+    /// The limits that would have refused or delayed the request if they did not only watch.
     pub fn shadowing(&self) -> impl Iterator<Item = &Limit> {
-        let watching = self.admission.watching(self.route);
-        watching
-            .filter(|(_, decision)| !decision.is_admitted())
-            .map(|(limit, _)| limit)
+        self.admission.shadowing(self.route)
     }
 
     /// Every limit that applies, with what it says; none where one refuses for want of a key.

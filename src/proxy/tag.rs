@@ -5,7 +5,7 @@
 
 use http::header::HeaderMap;
 
-use super::admission::is_near;
+use super::admission::note_near;
 use super::meeting::Meeting;
 use super::mode::Stance;
 use super::snapshot::{Limit, Route};
@@ -58,8 +58,8 @@ fn decide(
     if !verdict.is_admitted() {
         return Some(beyond(limit, head));
     }
-    if verdict.decision().is_some_and(is_near) {
-        limit.policy.metrics.near();
+    if let Some(decision) = verdict.decision() {
+        note_near(limit, decision);
     }
     Some(LimitDecision::Allowed)
 }

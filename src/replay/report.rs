@@ -27,7 +27,11 @@ pub struct Report {
     from: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     until: Option<String>,
+    /// At once.
     admitted: u64,
+    /// Admitted after a wait; left out where there is none.
+    #[serde(skip_serializing_if = "is_zero")]
+    delayed: u64,
     refused: u64,
     /// That met no limit.
     unlimited: u64,
@@ -125,6 +129,7 @@ impl Report {
             from: tally.times.map(|(first, _)| written(first)),
             until: latest.map(written),
             admitted: tally.all.admitted,
+            delayed: tally.all.delayed,
             refused: tally.all.refused,
             unlimited: tally.all.unlimited,
             answered: tally.answered.clone(),

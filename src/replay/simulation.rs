@@ -40,7 +40,9 @@ pub struct Decided {
     remaining: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<Millis>,
-    /// Policies that would have refused it if they were enforced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delay_ms: Option<Millis>,
+    /// Policies that would have refused or delayed it if they were enforced.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     shadowed_by: Vec<Arc<str>>,
     /// What the proxy answers before any limit.
@@ -54,6 +56,8 @@ pub struct Decided {
 pub enum Ruling {
     /// All limits that apply admit it.
     Admit,
+    /// They do, and one makes it wait.
+    Delay,
     /// A limit refuses it.
     Refuse,
     /// No limit applies.
@@ -101,6 +105,7 @@ impl Simulation {
             policy: None,
             remaining: None,
             retry_after_ms: None,
+            delay_ms: None,
             shadowed_by: Vec::new(),
             reason: Some(reason),
         }
@@ -118,18 +123,22 @@ impl Simulation {
 
 impl Decided {
     fn of(line: u64, rehearsal: &Rehearsal<'_>, now: Timestamp) -> Self {
-        let limit = rehearsal.deciding();
-        let decision = rehearsal.decision();
+        let (ruling, limit, decision) = match (rehearsal.deciding(), rehearsal.delaying()) {
+            (None, _) => (Ruling::Skip, None, None),
+            (limit, None) if rehearsal.is_refused() => {
+                (Ruling::Refuse, limit, rehearsal.decision())
+            }
+            (limit, None) => (Ruling::Admit, limit, rehearsal.decision()),
+            (_, Some((limit, decision))) => (Ruling::Delay, Some(limit), Some(decision)),
+        };
+        let delayed_until = decision.and_then(Decision::delayed_until);
         Decided {
             line,
-            decision: match limit {
-                None => Ruling::Skip,
-                Some(_) if rehearsal.is_refused() => Ruling::Refuse,
-                Some(_) => Ruling::Admit,
-            },
+            decision: ruling,
             policy: limit.map(|limit| Arc::clone(&limit.policy.name)),
             remaining: decision.map(|decision| decision.remaining),
             retry_after_ms: decision.and_then(retry_at).map(|at| wait(at, now)),
+            delay_ms: delayed_until.map(|until| wait(until, now)),
             shadowed_by: rehearsal
                 .shadowing()
                 .map(|limit| Arc::clone(&limit.policy.name))
@@ -142,7 +151,7 @@ impl Decided {
 /// When a refused request is admitted, if ever.
 fn retry_at(decision: &Decision) -> Option<Timestamp> {
     match decision.outcome {
-        Outcome::Admit => None,
+        Outcome::Admit | Outcome::Delay { .. } => None,
         Outcome::Refuse { retry_at } => retry_at,
     }
 }

@@ -39,6 +39,7 @@ pub(super) struct Tally {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts {
     pub admitted: u64,
+    pub delayed: u64,
     pub refused: u64,
     /// Met by no limit.
     pub unlimited: u64,
@@ -142,13 +143,14 @@ impl Counts {
     fn count(&mut self, ruling: Ruling) {
         *match ruling {
             Ruling::Admit => &mut self.admitted,
+            Ruling::Delay => &mut self.delayed,
             Ruling::Refuse => &mut self.refused,
             Ruling::Skip => &mut self.unlimited,
         } += 1;
     }
 
     pub(super) fn requests(&self) -> u64 {
-        self.admitted + self.refused + self.unlimited
+        self.admitted + self.delayed + self.refused + self.unlimited
     }
 }
 

@@ -56,13 +56,7 @@ fn add(verdict: &mut Verdict, place: usize, binding: usize, decision: Decision) 
 
 /// Most requests have one policy, and nothing to sort; most policies have no rings.
 fn charge_one(charge: &Charge<'_>, binding: usize, now: Timestamp) -> Verdict {
-    let mut table = charge.table;
-    let mut slots = loop {
-        match table.bucket_of(charge.key).and_then(Bucket::lock) {
-            Some(slots) => break slots,
-            None => table = table.next(),
-        }
-    };
+    let (table, mut slots) = lock_one(charge);
     let rules = table.rules();
     if rules.rings.is_some() {
         drop(slots);
@@ -78,6 +72,34 @@ fn charge_one(charge: &Charge<'_>, binding: usize, now: Timestamp) -> Verdict {
     let mut verdict = Verdict::default();
     add(&mut verdict, 0, binding, decision);
     verdict
+}
+
+/// Gives back what a charge took that left the cell `charged`, for somebody who has left before his turn: whether it
+/// did. It does not where others came after him ([`Algorithm::give_back`](crate::limiter::Algorithm::give_back)).
+pub fn give_back(charge: &Charge<'_>, charged: Cell, now: Timestamp) -> bool {
+    let (table, mut slots) = lock_one(charge);
+    let rules = table.rules();
+    let seat = slots.seat(charge.key.bits(), rules, now);
+    let given = rules
+        .algorithm
+        .give_back(seat.cell, charged, charge.cost, now)
+        .filter(|_| seat.origin == Origin::Own);
+    match given {
+        Some(cell) => table.count(slots.take(seat, charge.key.bits(), cell, rules)),
+        None => seat.release(rules),
+    }
+    given.is_some()
+}
+
+/// Locks the bucket of a charge, and finds the table that it is in by now.
+fn lock_one<'a>(charge: &Charge<'a>) -> (&'a Table, MutexGuard<'a, Slots>) {
+    let mut table = charge.table;
+    loop {
+        match table.bucket_of(charge.key).and_then(Bucket::lock) {
+            Some(slots) => return (table, slots),
+            None => table = table.next(),
+        }
+    }
 }
 
 fn charge_many(charges: &[Charge<'_>], binding: usize, now: Timestamp) -> Verdict {

@@ -90,6 +90,8 @@ pub struct Record<'a> {
     pub bytes: u64,
     /// From the head's arrival to the end of the response.
     pub duration: Duration,
+    /// For how long a limit has the request wait, where it does.
+    pub delay: Option<Duration>,
     /// What of it the upstream took to answer, where it was asked.
     pub upstream: Option<Duration>,
     /// The route that took the request.

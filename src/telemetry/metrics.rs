@@ -12,7 +12,9 @@ mod requests;
 mod snapshots;
 
 pub use config::ConfigMetrics;
-pub use limits::{HeldMetrics, LimitDecision, LimitMetrics, PolicyMetrics, TableFigures};
+pub use limits::{
+    HeldMetrics, LimitDecision, LimitMetrics, PolicyMetrics, TableFigures, WaitMetrics, Waiting,
+};
 pub use listener::{BadRequest, ListenerMetrics, OpenGuard};
 pub use requests::{RequestMetrics, RouteMetrics, UpstreamMetrics};
 pub use snapshots::SnapshotMetrics;

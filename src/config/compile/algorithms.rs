@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 
-use crate::config::schema::{AlgorithmName, OldestWindow, Policy, WindowStart};
+use crate::config::located::Located;
+use crate::config::schema::{AlgorithmName, OldestWindow, Places, Policy, WindowStart};
 use crate::config::value::{self, CalendarUnit};
 use crate::limiter::{
-    Algorithm, Calendar, FixedWindow, Gcra, IntervalRefill, Oldest, Period, Quota, QuotaError,
-    SlidingCounters, SlidingLog, SlidingWindow, Start,
+    Algorithm, Calendar, FixedWindow, Gcra, IntervalRefill, LeakyBucket, Oldest, Period, Quota,
+    QuotaError, SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
 
 /// What decides for a policy that has been checked.
-pub(super) fn algorithm(policy: &Policy) -> Result<Algorithm, QuotaError> {
+pub(in crate::config) fn algorithm(policy: &Policy) -> Result<Algorithm, QuotaError> {
     if let (Some(capacity), Some(refill)) = (&policy.capacity, &policy.refill) {
         let refill = IntervalRefill::new(capacity.get(), refill.amount(), refill.interval())?;
         return Ok(Algorithm::IntervalRefill(refill));
@@ -34,8 +35,15 @@ pub(super) fn algorithm(policy: &Policy) -> Result<Algorithm, QuotaError> {
                 Algorithm::SlidingCounters(SlidingCounters::new(quota, parts, oldest(policy))?)
             }
         },
+        AlgorithmName::LeakyBucket => Algorithm::LeakyBucket(leaky_bucket(policy, quota)?),
         AlgorithmName::SlidingLog => Algorithm::SlidingLog(SlidingLog::new(quota)?),
     })
+}
+
+fn leaky_bucket(policy: &Policy, quota: Quota) -> Result<LeakyBucket, QuotaError> {
+    let places = |given: &Option<Located<Places>>| given.as_ref().map_or(0, |places| places.get());
+    let (queue, delay_after) = (places(&policy.queue), places(&policy.delay_after));
+    LeakyBucket::new(quota, queue, policy.longest_wait(), delay_after)
 }
 
 fn fixed_window(policy: &Policy, written: value::Quota, quota: Quota) -> FixedWindow {

@@ -1,9 +1,11 @@
 //! Policies: what a limit is.
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::{Candidate, Condition, Exemption, OnLimit, Override, Units};
+use super::{Candidate, Condition, Delay, Exemption, OnLimit, Override, Units};
 use crate::config::located::{List, Located};
 use crate::config::value::{
     FieldName, KeyPart, Name, OnMissingKey, Quota, Refill, TimeZone, Whole,
@@ -50,6 +52,18 @@ pub struct Policy {
     /// being full: `1 per 10ms`. For `token_bucket` with a `capacity`, in place of a `quota`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refill: Option<Located<Refill>>,
+    /// How many requests of a key may wait their turn, 0 to 1000000; 0 unless given. Further ones are refused.
+    /// For `leaky_bucket` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<Located<Places>>,
+    /// How long a request's turn may be away, `0s` to `1h`; unless given 30s, and as long again as those do not wait that
+    /// `delay_after` lets go on. One whose turn is further away is refused at once. For `leaky_bucket` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_wait: Option<Located<Delay>>,
+    /// How many of those that would wait go on at once, 0 to 1000000; 0 unless given. The others wait for so many
+    /// turns less. For `leaky_bucket` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_after: Option<Located<Places>>,
     /// When a window starts: with the clock (`clock`, the default), with the clock but at another
     /// time for each key (`staggered`), or with the first request after the last window
     /// (`first_request`). For `fixed_window` only.
@@ -103,6 +117,9 @@ pub type MaxKeys = Whole<1024, 1_073_741_824>;
 
 /// Parts of a sliding window.
 pub type Precision = Whole<1, 3600>;
+
+/// Places in a queue.
+pub type Places = Whole<0, 1_000_000>;
 
 /// So many of a hundred.
 pub type Percent = Whole<0, 100>;
@@ -187,6 +204,20 @@ pub struct HeaderCost {
     pub max: Located<Units>,
 }
 
+impl Policy {
+    /// How far away the turn of a request may be: unless it is said, so far that nobody waits for more than 30 s.
+    pub fn longest_wait(&self) -> Duration {
+        if let Some(given) = &self.max_wait {
+            return given.get();
+        }
+        let skipped = self.delay_after.as_ref().map_or(0, |places| places.get());
+        let turns = self.quota.as_ref().map_or(Duration::ZERO, |quota| {
+            quota.window() * skipped / quota.limit().max(1)
+        });
+        Duration::from_secs(30) + turns
+    }
+}
+
 /// How units are counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -203,6 +234,8 @@ pub enum AlgorithmName {
     SlidingWindow,
     /// The instant of each unit: never more than the quota in any window, in memory that grows with it.
     SlidingLog,
+    /// A queue that moves at the quota's rate: requests wait their turn.
+    LeakyBucket,
 }
 
 /// When a fixed window starts.

@@ -1,10 +1,11 @@
 //! What an algorithm is told: which settings it has, which go together, and whether the amounts fit.
 
+use crate::config::compile::algorithms::algorithm;
 use crate::config::diagnostic::Code;
 use crate::config::document::NodeId;
 use crate::config::finding::{Finding, Findings};
 use crate::config::located::Located;
-use crate::config::schema::{AlgorithmName, Config, Cost, Policy, WindowStart};
+use crate::config::schema::{Action, AlgorithmName, Config, Cost, Policy, WindowStart};
 use crate::config::value::CalendarUnit;
 use crate::limiter::{Shape, SlidingLog};
 
@@ -21,6 +22,7 @@ pub(super) fn check(policy: &Policy, node: NodeId, config: &Config, findings: &F
     check_refill(policy, node, findings);
     check_calendar(policy, findings);
     check_amounts(policy, node, findings);
+    check_queue(policy, config, findings);
     check_parts(policy, findings);
     check_log(policy, findings);
     check_rings(policy, config, findings);
@@ -30,14 +32,42 @@ fn node_of<T>(value: &Option<Located<T>>) -> Option<NodeId> {
     value.as_ref().map(|value| value.node)
 }
 
-fn settings(policy: &Policy) -> [Setting; 6] {
-    use AlgorithmName::{FixedWindow, Gcra, SlidingWindow, TokenBucket};
+fn settings(policy: &Policy) -> [Setting; 9] {
+    use AlgorithmName::{FixedWindow, Gcra, LeakyBucket, SlidingWindow, TokenBucket};
+    const WAITS: &str = "only a leaky bucket makes requests wait";
+    const LEAKY: &str = "remove it, or use `algorithm: leaky_bucket`";
     [
         Setting {
             node: node_of(&policy.burst),
             algorithms: &[Gcra, TokenBucket],
-            message: "a window has no burst: it holds the quota and no more",
-            help: "raise the quota, or use `gcra` or `token_bucket`",
+            message: match policy.algorithm.value {
+                LeakyBucket => "a queue has no burst: it moves at the quota's rate",
+                _ => "a window has no burst: it holds the quota and no more",
+            },
+            help: match policy.algorithm.value {
+                LeakyBucket => {
+                    "say how many may wait with `queue`, and how many of them need not with `delay_after`"
+                }
+                _ => "raise the quota, or use `gcra` or `token_bucket`",
+            },
+        },
+        Setting {
+            node: node_of(&policy.queue),
+            algorithms: &[LeakyBucket],
+            message: WAITS,
+            help: LEAKY,
+        },
+        Setting {
+            node: node_of(&policy.max_wait),
+            algorithms: &[LeakyBucket],
+            message: WAITS,
+            help: LEAKY,
+        },
+        Setting {
+            node: node_of(&policy.delay_after),
+            algorithms: &[LeakyBucket],
+            message: WAITS,
+            help: LEAKY,
         },
         Setting {
             node: node_of(&policy.capacity),
@@ -154,7 +184,8 @@ fn check_amounts(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
         return findings.add(finding.related(quota, "the quota"));
     }
     let most = policy.burst.as_ref().or(policy.capacity.as_ref());
-    let Some((capacity, holder)) = most.map(|most| (most.get(), most.node)).or(quota) else {
+    let most = most.map(|most| (most.get(), most.node));
+    let Some((capacity, holder)) = most.or(most_in_line(policy)).or(quota) else {
         return;
     };
     let Cost::Constant(cost) = &policy.cost.value else {
@@ -169,9 +200,49 @@ fn check_amounts(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
         } else {
             policy.cost.node
         };
-        let finding = Finding::error(at, Code::Conflict, message)
-            .help("lower the cost, or raise the quota or its burst");
+        let finding =
+            Finding::error(at, Code::Conflict, message).help(match policy.algorithm.value {
+                AlgorithmName::LeakyBucket => "lower the cost, or raise `queue` or `max_wait`",
+                _ => "lower the cost, or raise the quota or its burst",
+            });
         findings.add(finding.related(holder, "what it holds"));
+    }
+}
+
+/// The units that can come to a queue at once, and what says so.
+fn most_in_line(policy: &Policy) -> Option<(u32, NodeId)> {
+    let quota = policy.quota.as_ref()?;
+    let algorithm = algorithm(policy).ok()?;
+    let holder = node_of(&policy.queue).unwrap_or(quota.node);
+    (policy.algorithm.value == AlgorithmName::LeakyBucket).then(|| (algorithm.capacity(), holder))
+}
+
+/// A queue that is longer than its wait is never full, and where requests are tagged nobody waits.
+fn check_queue(policy: &Policy, config: &Config, findings: &Findings<'_>) {
+    let algorithm = &policy.algorithm;
+    let action = policy.on_limit.action_beside(&config.responses.on_limit);
+    if algorithm.value == AlgorithmName::LeakyBucket && action == Action::Tag {
+        let message = "a policy that tags makes no request wait";
+        let finding = Finding::error(algorithm.node, Code::Conflict, message);
+        findings.add(finding.help("use another `algorithm`, or another `action`"));
+    }
+    let (Some(queue), Some((most, _))) = (&policy.queue, most_in_line(policy)) else {
+        return;
+    };
+    let places = most.saturating_sub(1);
+    if most > 0 && places < queue.get() {
+        let wait = policy.longest_wait();
+        let message = format!(
+            "only {places} of {} places are ever taken: whose turn is further away than {wait:?} is refused",
+            queue.get()
+        );
+        let finding = Finding::warning(queue.node, Code::NoEffect, message)
+            .help("shorten the queue, or raise `max_wait`");
+        let wait = policy.max_wait.as_ref();
+        findings.add(match wait {
+            Some(wait) => finding.related(wait.node, "the longest wait"),
+            None => finding,
+        });
     }
 }
 

@@ -16,6 +16,8 @@ use crate::limiter::{Cell, Decision, Outcome, Quota, QuotaError};
 pub struct Gcra {
     quota: Quota,
     burst: u32,
+    /// tau, in 1/limit microseconds.
+    whole: u128,
 }
 
 impl Gcra {
@@ -24,18 +26,31 @@ impl Gcra {
     /// # Errors
     /// When the burst is 0, or takes longer than [`Quota::MAX_WINDOW`] to recover.
     pub fn new(quota: Quota, burst: u32) -> Result<Self, QuotaError> {
-        if quota.limit() == 0 {
-            return Ok(Self { quota, burst: 0 });
-        }
-        if burst == 0 {
+        if burst == 0 && quota.limit() > 0 {
             return Err(QuotaError::BurstZero);
         }
-        let gcra = Self { quota, burst };
-        let tau = gcra.whole().div_ceil(u128::from(quota.limit()));
-        if tau > Quota::MAX_WINDOW.as_micros() {
+        let whole = u128::from(quota.window_micros()) * u128::from(burst);
+        Self::bounded(quota, whole)
+    }
+
+    /// The same where TAT may lie at most `whole / limit` microseconds ahead, whole units or not.
+    pub(super) fn bounded(quota: Quota, whole: u128) -> Result<Self, QuotaError> {
+        if quota.limit() == 0 {
+            return Ok(Self {
+                quota,
+                burst: 0,
+                whole: 0,
+            });
+        }
+        if whole.div_ceil(u128::from(quota.limit())) > Quota::MAX_WINDOW.as_micros() {
             return Err(QuotaError::BurstTooLong);
         }
-        Ok(gcra)
+        let burst = whole / u128::from(quota.window_micros());
+        Ok(Self {
+            quota,
+            burst: u32::try_from(burst).unwrap_or(u32::MAX),
+            whole,
+        })
     }
 
     /// The most units that can be taken at one instant.
@@ -53,8 +68,8 @@ impl Gcra {
             return self.refuse(cell, now, backlog, None);
         }
         let charged = backlog + self.units(cost);
-        let Some(left) = self.whole().checked_sub(charged) else {
-            let wait = div_ceil(charged - self.whole(), self.limit());
+        let Some(left) = self.whole.checked_sub(charged) else {
+            let wait = div_ceil(charged - self.whole, self.limit());
             return self.refuse(cell, now, backlog, Some(now.saturating_add_micros(wait)));
         };
         let cell = self.cell(now, charged);
@@ -66,6 +81,12 @@ impl Gcra {
             more_at: None,
             cell,
         }
+    }
+
+    /// The bucket without `cost` units that were taken from it, as if nothing else had come since.
+    pub(super) fn returned(&self, cell: Cell, now: Timestamp, cost: u32) -> Cell {
+        let backlog = self.used(cell, now).saturating_sub(self.units(cost));
+        self.cell(now, backlog)
     }
 
     /// How far TAT lies ahead of `now`, in 1/limit microseconds.
@@ -88,7 +109,7 @@ impl Gcra {
             u128::from(self.quota.window_micros()),
         );
         let carried = backlog / old * new + (backlog % old * new).div_ceil(old);
-        self.cell(now, carried.min(self.whole()))
+        self.cell(now, carried.min(self.whole))
     }
 
     /// A bucket from which so many units were taken just now, but never more than it holds.
@@ -103,7 +124,7 @@ impl Gcra {
         backlog: u128,
         retry_at: Option<Timestamp>,
     ) -> Decision {
-        let left = self.whole().saturating_sub(backlog);
+        let left = self.whole.saturating_sub(backlog);
         let remaining = div_floor(left, self.quota.window_micros()) as u32;
         refuse(
             cell,
@@ -133,11 +154,6 @@ impl Gcra {
     /// `cost` units: T each, in 1/limit microseconds.
     fn units(&self, cost: u32) -> u128 {
         u128::from(self.quota.window_micros()) * u128::from(cost)
-    }
-
-    /// tau, in 1/limit microseconds.
-    fn whole(&self) -> u128 {
-        self.units(self.burst)
     }
 
     fn limit(&self) -> u64 {

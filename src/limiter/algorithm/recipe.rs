@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use super::{
-    Algorithm, FixedWindow, Gcra, IntervalRefill, SlidingCounters, SlidingLog, SlidingWindow,
+    Algorithm, FixedWindow, Gcra, IntervalRefill, LeakyBucket, SlidingCounters, SlidingLog,
+    SlidingWindow,
 };
 use crate::limiter::{Oldest, Quota, QuotaError, Start};
 
@@ -20,6 +21,7 @@ const FIXED_WINDOW: u64 = 4;
 const SLIDING_WINDOW: u64 = 5;
 const SLIDING_COUNTERS: u64 = 6;
 const SLIDING_LOG: u64 = 7;
+const LEAKY_BUCKET: u64 = 8;
 
 impl Algorithm {
     /// The algorithm as numbers.
@@ -45,6 +47,10 @@ impl Algorithm {
                 (SLIDING_COUNTERS, parts.into(), number_of(oldest))
             }
             Self::SlidingLog(_) => (SLIDING_LOG, 0, 0),
+            Self::LeakyBucket(bucket) => {
+                let (at_once, spare) = bucket.parts();
+                (LEAKY_BUCKET, two_of(bucket.capacity(), at_once), spare)
+            }
         };
         [
             kind,
@@ -59,7 +65,10 @@ impl Algorithm {
     /// `None` if there is no such algorithm.
     pub fn from_recipe([kind, limit, window, one, two]: Recipe) -> Option<Self> {
         let limit = u32::try_from(limit).ok()?;
-        let small = u32::try_from(one).ok()?;
+        let (large, small) = ((one >> 32) as u32, one as u32);
+        if large > 0 && kind != LEAKY_BUCKET {
+            return None;
+        }
         let window = Duration::from_micros(window);
         let built =
             Quota::new(limit, window).and_then(|quota| match kind {
@@ -77,6 +86,9 @@ impl Algorithm {
                     .map(|oldest| Self::SlidingWindow(SlidingWindow::new(quota, oldest)))),
                 SLIDING_COUNTERS => sliding_counters(quota, small, two),
                 SLIDING_LOG => SlidingLog::new(quota).map(Self::SlidingLog).map(Some),
+                LEAKY_BUCKET => LeakyBucket::from_parts(quota, large, (small, two))
+                    .map(Self::LeakyBucket)
+                    .map(Some),
                 _ => Ok(None),
             });
         built.ok().flatten()
@@ -93,6 +105,11 @@ fn sliding_counters(
     };
     let window = SlidingCounters::new(quota, parts, oldest)?;
     Ok(Some(Algorithm::SlidingCounters(window)))
+}
+
+/// Two numbers in one.
+fn two_of(high: u32, low: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
 }
 
 const fn number_of(oldest: Oldest) -> u64 {

@@ -31,6 +31,7 @@ impl Algorithm {
             Self::Gcra(_)
             | Self::TokenBucket(_)
             | Self::IntervalRefill(_)
+            | Self::LeakyBucket(_)
             | Self::FixedWindow(_)
             | Self::SlidingWindow(_) => None,
         }

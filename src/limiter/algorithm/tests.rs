@@ -213,6 +213,17 @@ fn logs() -> impl Strategy<Value = SlidingLog> {
         .prop_map(|(limit, window)| SlidingLog::new(quota(limit, window)).expect("a short log"))
 }
 
+fn queues() -> impl Strategy<Value = LeakyBucket> {
+    let waits = prop_oneof![Just(0), 1..=20_u64, 1..=10_000_u64, 1..=LONGEST];
+    (units(), windows(), units(), waits, units()).prop_filter_map(
+        "too long a wait",
+        |(limit, window, queue, max_wait, delay_after)| {
+            let max_wait = Duration::from_micros(max_wait);
+            LeakyBucket::new(quota(limit, window), queue, max_wait, delay_after).ok()
+        },
+    )
+}
+
 /// Any algorithm with any parameters that it takes.
 fn algorithms() -> impl Strategy<Value = Algorithm> {
     let gcra = (units(), windows(), units())
@@ -225,6 +236,7 @@ fn algorithms() -> impl Strategy<Value = Algorithm> {
         gcra.clone().prop_map(Algorithm::Gcra),
         gcra.prop_map(Algorithm::TokenBucket),
         refills().prop_map(Algorithm::IntervalRefill),
+        queues().prop_map(Algorithm::LeakyBucket),
         (quotas(), starts())
             .prop_map(|(quota, start)| Algorithm::FixedWindow(FixedWindow::new(quota, start))),
         (units(), calendars()).prop_map(|(limit, calendar)| Algorithm::FixedWindow(
@@ -308,6 +320,7 @@ proptest! {
         let possible = algorithm.limit() > 0 && cost <= algorithm.capacity();
         match decision.outcome {
             Outcome::Admit => prop_assert!(possible),
+            Outcome::Delay { until } => prop_assert!(possible && until > now),
             Outcome::Refuse { retry_at: None } => prop_assert!(!possible),
             Outcome::Refuse { retry_at: Some(retry_at) } => {
                 prop_assert!(possible && retry_at > now);
@@ -418,7 +431,10 @@ proptest! {
         let used = from.capacity() - from.decide(&bucket, now, 0).remaining;
         let carried = Bucket::carry(&to, &from, &bucket, now);
         let remaining = to.decide(&carried, now, 0).remaining;
-        if to.kind() == from.kind() {
+        if to.delays() && from.delays() {
+            // Room for a part of a unit is no room for one, but keeps one from being used.
+            prop_assert!(remaining.abs_diff(to.capacity().saturating_sub(used)) <= 1);
+        } else if to.kind() == from.kind() {
             prop_assert_eq!(remaining, to.capacity().saturating_sub(used));
         } else {
             prop_assert_eq!(carried.cell, Cell::EMPTY);
@@ -438,6 +454,7 @@ fn a_quota_of_zero_refuses_always() {
         Algorithm::Gcra(Gcra::new(zero, 5).unwrap()),
         Algorithm::TokenBucket(Gcra::new(zero, 0).unwrap()),
         Algorithm::IntervalRefill(IntervalRefill::new(0, 1, Duration::from_secs(1)).unwrap()),
+        Algorithm::LeakyBucket(LeakyBucket::new(zero, 5, Duration::MAX, 0).unwrap()),
         Algorithm::FixedWindow(FixedWindow::new(zero, Start::EPOCH)),
         Algorithm::SlidingWindow(SlidingWindow::new(zero, Oldest::Weighted)),
         Algorithm::SlidingCounters(SlidingCounters::new(zero, 10, Oldest::Weighted).unwrap()),
@@ -466,6 +483,18 @@ fn a_burst_that_never_recovers_is_an_error() {
     );
     assert!(Gcra::new(quota(2, LONGEST), 2).is_ok());
     assert!(Gcra::new(quota(u32::MAX, LONGEST), u32::MAX).is_ok());
+}
+
+#[test]
+fn a_wait_that_never_ends_is_an_error() {
+    let new = |limit, window, queue, micros| {
+        let wait = Duration::from_micros(micros);
+        LeakyBucket::new(quota(limit, window), queue, wait, 0).map(|_| ())
+    };
+    assert_eq!(new(1, LONGEST, 1, u64::MAX), Err(QuotaError::BurstTooLong));
+    assert_eq!(new(1, LONGEST, 1, 0), Ok(()));
+    assert_eq!(new(2, LONGEST, 1, LONGEST), Ok(()));
+    assert_eq!(new(u32::MAX, 1, u32::MAX, u64::MAX), Ok(()));
 }
 
 #[test]
@@ -510,7 +539,9 @@ fn thirds_of_a_second_never_drift() {
     while now <= at(1_000_000_000) {
         let decision = algorithm.decide(cell, now, 1);
         match decision.outcome {
-            Outcome::Admit => (cell, admitted) = (decision.cell, admitted + 1),
+            Outcome::Admit | Outcome::Delay { .. } => {
+                (cell, admitted) = (decision.cell, admitted + 1)
+            }
             Outcome::Refuse { retry_at } => now = retry_at.unwrap(),
         }
     }

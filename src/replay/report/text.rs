@@ -13,11 +13,14 @@ impl Display for Report {
         }
         writeln!(f)?;
         for (count, what) in [
-            (self.admitted, "admitted"),
-            (self.refused, "refused"),
-            (self.unlimited, "met no limit"),
+            (Some(self.admitted), "admitted"),
+            ((self.delayed > 0).then_some(self.delayed), "delayed"),
+            (Some(self.refused), "refused"),
+            (Some(self.unlimited), "met no limit"),
         ] {
-            writeln!(f, "{count:>12}  {what}")?;
+            if let Some(count) = count {
+                writeln!(f, "{count:>12}  {what}")?;
+            }
         }
         for (reason, count) in &self.answered {
             writeln!(f, "{count:>12}  answered before any limit: {reason}")?;

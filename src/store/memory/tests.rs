@@ -8,8 +8,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::limiter::{
-    Algorithm, FixedWindow, Gcra, IntervalRefill, Oldest, Outcome, Quota, SlidingCounters,
-    SlidingLog, SlidingWindow, Start,
+    Algorithm, FixedWindow, Gcra, IntervalRefill, LeakyBucket, Oldest, Outcome, Quota,
+    SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
 use crate::store::OnFull;
 
@@ -19,18 +19,25 @@ fn hourly(limit: u32) -> Quota {
     Quota::new(limit, Duration::from_secs(3600)).unwrap()
 }
 
-fn algorithms(limit: u32) -> [Algorithm; 8] {
+fn algorithms(limit: u32) -> [Algorithm; 9] {
     let quota = hourly(limit);
     [
         Algorithm::Gcra(Gcra::new(quota, limit).unwrap()),
         Algorithm::TokenBucket(Gcra::new(quota, limit).unwrap()),
         Algorithm::IntervalRefill(IntervalRefill::new(limit, 10, quota.window()).unwrap()),
+        Algorithm::LeakyBucket(LeakyBucket::new(quota, limit - 1, Duration::MAX, 0).unwrap()),
         Algorithm::FixedWindow(FixedWindow::new(quota, Start::FirstRequest)),
         Algorithm::FixedWindow(FixedWindow::new(quota, Start::Staggered)),
         Algorithm::SlidingWindow(SlidingWindow::new(quota, Oldest::Weighted)),
         Algorithm::SlidingCounters(SlidingCounters::new(quota, 60, Oldest::Weighted).unwrap()),
         Algorithm::SlidingLog(SlidingLog::new(quota).unwrap()),
     ]
+}
+
+/// A line of so many places, with one more at its head, that moves each minute.
+fn line(queue: u32) -> Table {
+    let leaky = LeakyBucket::new(hourly(60), queue, Duration::MAX, 0).unwrap();
+    Table::new("test", Algorithm::LeakyBucket(leaky), 16, OnFull::Forget)
 }
 
 fn window(limit: u32, keys: usize) -> Table {
@@ -308,4 +315,79 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn who_was_the_last_in_line_and_leaves_makes_room_for_one() {
+    let table = line(2);
+    let charge = Charge {
+        table: &table,
+        key: key(7),
+        cost: 1,
+    };
+    let ask = || charge_all(&[charge], NOW).decisions[0];
+    let [_, first, last] = [ask(), ask(), ask()];
+    assert!(!ask().is_admitted());
+    assert!(
+        !give_back(&charge, first.cell, NOW),
+        "others come after him"
+    );
+    assert!(!ask().is_admitted());
+    assert!(give_back(&charge, last.cell, NOW));
+    assert!(!give_back(&charge, last.cell, NOW), "once");
+    assert_eq!(ask(), last, "the same place");
+    let other = Charge {
+        key: key(8),
+        ..charge
+    };
+    assert!(!give_back(&other, last.cell, NOW));
+    assert_eq!(table.live(NOW), 1, "asking makes no bucket");
+}
+
+#[test]
+fn a_place_is_given_back_where_its_line_has_moved_to() {
+    let old = line(2);
+    let charge = Charge {
+        table: &old,
+        key: key(7),
+        cost: 1,
+    };
+    let [_, last] = [(); 2].map(|()| charge_all(&[charge], NOW).decisions[0]);
+    old.replaced_by(std::sync::Arc::new(line(5)), NOW);
+    let used = || used(&old, key(7));
+    assert_eq!(used(), 2);
+    assert!(give_back(&charge, last.cell, NOW));
+    assert_eq!(used(), 1);
+}
+
+#[test]
+fn many_who_come_and_leave_at_once_never_stand_in_one_place() {
+    let table = line(200);
+    let charge = Charge {
+        table: &table,
+        key: key(7),
+        cost: 1,
+    };
+    let turns = || {
+        let mut kept = Vec::new();
+        for round in 0..400 {
+            let decision = charge_all(&[charge], NOW).decisions[0];
+            let Some(turn) = decision.delayed_until() else {
+                continue;
+            };
+            if round % 3 == 0 || !give_back(&charge, decision.cell, NOW) {
+                kept.push(turn);
+            }
+        }
+        kept
+    };
+    let mut all: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(turns)).collect();
+        let each = threads.into_iter();
+        each.flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    let kept = all.len();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!((all.len(), used(&table, key(7)) as usize), (kept, kept + 1));
 }

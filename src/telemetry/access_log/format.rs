@@ -50,9 +50,11 @@ impl Formatter {
         number(out, record.bytes, 1);
         json_key(out, "duration_ms");
         milliseconds(out, record.duration);
-        if let Some(upstream) = record.upstream {
-            json_key(out, "upstream_ms");
-            milliseconds(out, upstream);
+        for (key, part) in [("delay_ms", record.delay), ("upstream_ms", record.upstream)] {
+            if let Some(part) = part {
+                json_key(out, key);
+                milliseconds(out, part);
+            }
         }
         for (key, text) in [
             ("route", record.route),
@@ -221,6 +223,7 @@ mod tests {
             status: 429,
             bytes: 180,
             duration: Duration::from_micros(1_204),
+            delay: None,
             upstream: None,
             route: b"search",
             policy: b"per-key",
@@ -247,6 +250,18 @@ mod tests {
              \"status\":429,\"bytes\":180,\"duration_ms\":1.204,\"route\":\"search\",\
              \"policy\":\"per-key\",\"decision\":\"limited\",\"user_agent\":\"curl/8.5.0\"}\n"
         );
+    }
+
+    #[test]
+    fn json_says_how_long_a_request_had_to_wait() {
+        let delayed = Record {
+            delay: Some(Duration::from_micros(250_500)),
+            upstream: Some(Duration::from_millis(3)),
+            ..record(b"/", b"")
+        };
+        let line = line(Format::Json, &delayed);
+        let said = "\"duration_ms\":1.204,\"delay_ms\":250.500,\"upstream_ms\":3.000,";
+        assert!(line.contains(said), "{line}");
     }
 
     #[test]

@@ -29,6 +29,7 @@ struct Line {
     status: u16,
     bytes: u64,
     duration: Duration,
+    delay: Option<Duration>,
     upstream: Option<Duration>,
     decision: &'static str,
     /// Lengths of the texts, in the order of [`texts`].
@@ -70,6 +71,7 @@ impl Queue {
             status: record.status,
             bytes: record.bytes,
             duration: record.duration,
+            delay: record.delay,
             upstream: record.upstream,
             decision: record.decision,
             lengths,
@@ -109,6 +111,7 @@ impl Queue {
                 status: line.status,
                 bytes: line.bytes,
                 duration: line.duration,
+                delay: line.delay,
                 upstream: line.upstream,
                 route,
                 policy,

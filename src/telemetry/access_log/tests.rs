@@ -13,6 +13,7 @@ fn record(path: &[u8]) -> Record<'_> {
         status: 200,
         bytes: 0,
         duration: Duration::ZERO,
+        delay: None,
         upstream: None,
         route: b"",
         policy: b"",

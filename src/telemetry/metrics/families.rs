@@ -42,6 +42,10 @@ families! {
         "Snapshots of buckets tried.";
     SNAPSHOT_LAST_SUCCESS: Gauge "sluicegate_snapshot_last_success_timestamp_seconds" [],
         "When buckets were last saved, in seconds since the Unix epoch.";
+    LIMIT_WAITING: Gauge "sluicegate_limit_waiting" ["policy"],
+        "Requests that wait their turn.";
+    LIMIT_WAIT: Histogram "sluicegate_limit_wait_seconds" ["policy"],
+        "Time for which admitted requests have to wait their turn.";
     CONFIG_RELOADS: Counter "sluicegate_config_reloads_total" ["result"],
         "Reloads tried.";
     CONFIG_LAST_SUCCESSFUL: Gauge "sluicegate_config_last_reload_successful" [],

@@ -1,11 +1,13 @@
 //! Policies: what they decided, and the tables of their buckets.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use super::families::{
     LIMIT_BUCKETS, LIMIT_DECISIONS, LIMIT_EVICTIONS, LIMIT_HELD, LIMIT_NEAR, LIMIT_UNRECORDED,
+    LIMIT_WAIT, LIMIT_WAITING,
 };
-use crate::telemetry::registry::{Counter, Gauge, Observer, Registry};
+use crate::telemetry::registry::{Counter, Gauge, Histogram, Observer, Registry};
 
 /// What a policy did with a request, as the `decision` label says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +18,7 @@ pub enum LimitDecision {
     Limited,
     /// Admitted after a wait.
     Delayed,
-    /// Would have been refused, but the policy only watches.
+    /// Would have been refused or delayed, but the policy only watches.
     Shadowed,
     /// Admitted beyond the quota, and told to the upstream.
     Tagged,
@@ -122,10 +124,49 @@ impl HeldMetrics {
     }
 }
 
+/// The requests that wait their turn in the line of one policy.
+#[derive(Debug)]
+pub struct WaitMetrics {
+    waiting: Gauge,
+    wait: Histogram,
+}
+
+/// A request that waits, counted until this is dropped.
+#[derive(Debug)]
+pub struct Waiting(Gauge);
+
+impl WaitMetrics {
+    /// Makes the handles of the policy with this name.
+    pub fn new(registry: &Registry, policy: &str) -> Self {
+        Self {
+            waiting: registry.gauge(&LIMIT_WAITING, &[policy]),
+            wait: registry.histogram(&LIMIT_WAIT, &[policy]),
+        }
+    }
+
+    /// Counts for how long a request has to wait.
+    pub fn record(&self, wait: Duration) {
+        self.wait.record(wait);
+    }
+
+    /// Counts one that waits.
+    pub fn enter(&self) -> Waiting {
+        self.waiting.add(1);
+        Waiting(self.waiting.clone())
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.add(-1);
+    }
+}
+
 /// One policy's figures over all routes.
 #[derive(Debug)]
 pub struct PolicyMetrics {
     near: Counter,
+    waits: Option<WaitMetrics>,
     _table: [Observer; 3],
 }
 
@@ -142,12 +183,24 @@ impl PolicyMetrics {
         };
         Self {
             near: registry.counter(&LIMIT_NEAR, &[policy]),
+            waits: None,
             _table: [
                 observe(&LIMIT_BUCKETS, |figures| figures.buckets),
                 observe(&LIMIT_EVICTIONS, |figures| figures.evictions),
                 observe(&LIMIT_UNRECORDED, |figures| figures.unrecorded),
             ],
         }
+    }
+
+    /// Counts those, too, that the policy makes wait.
+    #[must_use]
+    pub fn with_waits(self, waits: Option<WaitMetrics>) -> Self {
+        Self { waits, ..self }
+    }
+
+    /// The requests that the policy makes wait, if it does that.
+    pub fn waits(&self) -> Option<&WaitMetrics> {
+        self.waits.as_ref()
     }
 
     /// Counts a request that was admitted with at least 80 % of the quota used.

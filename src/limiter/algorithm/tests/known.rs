@@ -38,6 +38,17 @@ impl Client {
         }
     }
 
+    /// For how long each of so many requests at one instant has to wait, in milliseconds; those that are refused
+    /// are left out.
+    fn waits(&mut self, requests: u32, now: u64) -> Vec<u64> {
+        let wait = |_| match self.ask(now).outcome {
+            Outcome::Admit => Some(0),
+            Outcome::Delay { until } => Some((until.as_micros() - now) / MILLISECOND),
+            Outcome::Refuse { .. } => None,
+        };
+        (0..requests).filter_map(wait).collect()
+    }
+
     fn remaining(&self, now: u64) -> u32 {
         self.algorithm.decide(&self.bucket, at(now), 0).remaining
     }
@@ -46,6 +57,13 @@ impl Client {
 fn gcra(limit: u32, window: u64, burst: u32) -> Client {
     Client::new(Algorithm::Gcra(
         Gcra::new(quota(limit, window), burst).unwrap(),
+    ))
+}
+
+/// As nginx writes it: so many requests a second, `burst`, and `delay` or (as many as the burst) `nodelay`.
+fn nginx(rate: u32, burst: u32, delay: u32) -> Client {
+    Client::new(Algorithm::LeakyBucket(
+        LeakyBucket::new(quota(rate, SECOND), burst, Duration::from_secs(30), delay).unwrap(),
     ))
 }
 
@@ -204,4 +222,66 @@ fn three_a_month_from_the_31st() {
     let summer = instant("2028-03-30T22:00:00Z");
     assert_eq!(client.retry_at(leap_day), summer);
     assert_eq!(client.burst(9, summer), 3);
+}
+
+/// <https://blog.nginx.org/blog/rate-limiting-nginx>, "Handling Bursts": the first is forwarded at once, 20 wait, and
+/// one of them is forwarded every 100 ms; the 22nd is refused.
+#[test]
+fn a_queue_holds_what_nginx_calls_a_burst() {
+    let mut client = nginx(10, 20, 0);
+    let expected: Vec<u64> = (0..=20).map(|place| place * 100).collect();
+    assert_eq!(client.waits(25, NINE), expected);
+    assert_eq!(client.retry_at(NINE), NINE + 100 * MILLISECOND);
+    assert_eq!(client.waits(5, NINE + 100 * MILLISECOND), [2_000]);
+}
+
+/// The same page, "Queueing with No Delay": 21 are forwarded at once; 101 ms later one more of 20, or 501 ms later five.
+#[test]
+fn a_queue_without_delay_frees_a_place_each_turn() {
+    for (later, admitted) in [(101, 1), (501, 5)] {
+        let mut client = nginx(10, 20, 20);
+        assert_eq!(client.waits(25, NINE), [0; 21]);
+        let next = client.waits(20, NINE + later * MILLISECOND);
+        assert_eq!(next, vec![0; admitted]);
+    }
+}
+
+/// The same page, "Two-Stage Rate Limiting": 5 r/s, burst 12, delay 8. One passes by the rate and eight as excess, four
+/// wait for their turn at 5 r/s, and the others are refused.
+#[test]
+fn a_part_of_a_queue_does_not_wait() {
+    let mut client = nginx(5, 12, 8);
+    let expected = [&[0; 9][..], &[200, 400, 600, 800]].concat();
+    assert_eq!(client.waits(15, NINE), expected);
+    // Who keeps to the rate from here on waits as long as the last did.
+    assert_eq!(client.waits(2, NINE + 200 * MILLISECOND), [800]);
+    assert_eq!(client.waits(2, NINE + 10 * SECOND), [0, 0]);
+}
+
+/// The documentation of ngx_http_limit_req_module: "not more than 1 request per second at an average, with bursts not
+/// exceeding 5 requests".
+#[test]
+fn one_a_second_with_bursts_of_five() {
+    let mut client = nginx(1, 5, 0);
+    assert_eq!(
+        client.waits(9, NINE),
+        [0, 1_000, 2_000, 3_000, 4_000, 5_000]
+    );
+    assert_eq!(nginx(1, 0, 0).waits(3, NINE), [0]);
+}
+
+/// Nobody is held for longer than he would wait for.
+#[test]
+fn a_wait_has_a_bound() {
+    let wait = Duration::from_millis(250);
+    let leaky = LeakyBucket::new(quota(10, SECOND), 50, wait, 0).unwrap();
+    let mut client = Client::new(Algorithm::LeakyBucket(leaky));
+    assert_eq!(client.waits(9, NINE), [0, 100, 200]);
+    let half = NINE + 50 * MILLISECOND;
+    assert_eq!(
+        client.retry_at(NINE),
+        half,
+        "a wait of 250 ms is none too long"
+    );
+    assert_eq!(client.waits(9, half), [250]);
 }

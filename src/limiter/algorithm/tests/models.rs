@@ -50,6 +50,65 @@ proptest! {
         prop_assert_eq!(admitted(&Algorithm::TokenBucket(gcra), &history), model);
     }
 
+    /// As `docs/limits.md` defines it: a request of several units comes as as many that leave together.
+    #[test]
+    fn a_leaky_bucket_is_its_definition(
+        history in histories(), limit in 1..=12_u32, window in WINDOWS, queue in 0..=12_u32,
+        max_wait in 0..=4_000_u64, delay_after in 0..=4_u32,
+    ) {
+        // Instants times the limit, so that T = window / limit is whole.
+        let (scale, unit) = (u64::from(limit), window);
+        let wait = Duration::from_micros(max_wait);
+        let leaky = LeakyBucket::new(quota(limit, window), queue, wait, delay_after).unwrap();
+        let algorithm = Algorithm::LeakyBucket(leaky);
+        let (mut bucket, mut last) = (Bucket::new(&algorithm), None::<u64>);
+        for (now, cost) in history {
+            let decision = bucket.charge(&algorithm, at(now), cost);
+            if cost == 0 {
+                prop_assert_eq!(decision.outcome, Outcome::Admit);
+                continue;
+            }
+            let mut departure = last;
+            for _ in 0..cost {
+                departure = Some(departure.map_or(now * scale, |last| (last + unit).max(now * scale)));
+            }
+            let departure = departure.expect("at least one");
+            let wait = departure - now * scale;
+            let place = wait.div_ceil(unit);
+            let admits = place <= u64::from(queue) && wait <= max_wait * scale;
+            prop_assert_eq!(decision.is_admitted(), admits);
+            if admits {
+                last = Some(departure);
+                let held = wait.saturating_sub(u64::from(delay_after) * unit).div_ceil(scale);
+                let until = decision.delayed_until().map(|until| until.as_micros() - now);
+                prop_assert_eq!(until.unwrap_or(0), held);
+            }
+        }
+    }
+
+    /// Who leaves as the last in line might never have come; who leaves before others keeps them waiting.
+    #[test]
+    fn the_last_in_line_gives_his_place_back(
+        history in histories(), limit in 1..=12_u32, window in WINDOWS, queue in 1..=12_u32, later in 0..200_u64,
+    ) {
+        let leaky = LeakyBucket::new(quota(limit, window), queue, Duration::MAX, 0);
+        let algorithm = Algorithm::LeakyBucket(leaky.unwrap());
+        let mut bucket = Bucket::new(&algorithm);
+        for (now, cost) in history {
+            let before = bucket.cell;
+            let decision = bucket.charge(&algorithm, at(now), cost);
+            let Some(until) = decision.delayed_until() else { continue };
+            let then = at(now + later).min(until.saturating_sub_micros(1));
+            let again = algorithm.give_back(bucket.cell, decision.cell, cost, then);
+            let used = |cell| algorithm.used(cell, then);
+            prop_assert_eq!(again.map(used), Some(used(before)));
+            let behind = algorithm.decide(bucket.cell, then, 1);
+            if behind.is_admitted() {
+                prop_assert_eq!(algorithm.give_back(behind.cell, decision.cell, cost, then), None);
+            }
+        }
+    }
+
     #[test]
     fn interval_refill_adds_tokens_from_the_instant_at_which_the_bucket_stopped_being_full(
         history in histories(), capacity in 1..=12_u32, amount in 1..=12_u32, interval in WINDOWS,

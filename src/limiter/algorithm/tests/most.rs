@@ -39,6 +39,38 @@ proptest! {
         prop_assert!(most <= u64::from(burst) + u64::from(limit));
     }
 
+    /// In a span that includes both its ends, as for gcra; by when requests go on.
+    #[test]
+    fn a_leaky_bucket_lets_its_limit_go_on_and_one_more_and_none_closer_than_its_rate(
+        (history, limit, window) in dense(), queue in 0..=20_u32, delay_after in 0..=8_u32,
+    ) {
+        let leaky = |delay_after| {
+            LeakyBucket::new(quota(limit, window), queue, Duration::MAX, delay_after).unwrap()
+        };
+        let goes_on = |delay_after| {
+            let algorithm = Algorithm::LeakyBucket(leaky(delay_after));
+            let mut bucket = Bucket::new(&algorithm);
+            let each = history.iter().filter_map(|(now, _)| {
+                let decision = bucket.charge(&algorithm, at(*now), 1);
+                let until = decision.delayed_until().unwrap_or(at(*now)).as_micros();
+                decision.is_admitted().then_some(until)
+            });
+            let mut instants: Vec<u64> = each.collect();
+            instants.sort_unstable();
+            instants
+        };
+        let paced = goes_on(0);
+        for pair in paced.windows(2) {
+            prop_assert!(pair[1] - pair[0] >= window / u64::from(limit));
+        }
+        let most = |instants: &[u64]| {
+            let within = |from: &u64| instants.iter().filter(|at| (*from..=*from + window).contains(at)).count();
+            instants.iter().map(within).max().unwrap_or(0)
+        };
+        prop_assert!(most(&paced) <= limit as usize + 1);
+        prop_assert!(most(&goes_on(delay_after)) <= (limit + delay_after) as usize + 1);
+    }
+
     #[test]
     fn interval_refill_admits_its_capacity_and_the_refills_of_a_window(
         (history, capacity, interval) in dense(), amount in 1..=8_u32, span in 1..=2_000_u64,
@@ -127,6 +159,14 @@ fn the_bounds_are_reached() {
         most(gcra, &each_tenth),
         19,
         "and the twentieth as the window ends"
+    );
+
+    let leaky = LeakyBucket::new(quota, 10, Duration::MAX, 10).unwrap();
+    let burst = [(10_000, 11), (11_000, 10)];
+    assert_eq!(
+        most_in_a_span(&Algorithm::LeakyBucket(leaky), &burst, 1_001),
+        21,
+        "nobody waits"
     );
 
     let fixed = Algorithm::FixedWindow(FixedWindow::new(quota, Start::EPOCH));

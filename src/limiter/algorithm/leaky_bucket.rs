@@ -1,0 +1,119 @@
+//! The leaky bucket as a queue: requests leave it one by one at the quota's rate, and wait their turn.
+//!
+//! It is GCRA that makes requests wait where that would let a burst through: TAT is the instant at which
+//! the next unit in line departs, and a request departs with the last of its units. Who waits, and how, is
+//! the business of `proxy`.
+
+use std::time::Duration;
+
+use super::div_ceil;
+use super::gcra::Gcra;
+use crate::clock::Timestamp;
+use crate::limiter::{Cell, Decision, Outcome, Quota, QuotaError};
+
+/// The parameters of a queue.
+///
+/// Cell: as of [`Gcra`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeakyBucket {
+    line: Gcra,
+    /// How far ahead TAT may lie, in 1/limit microseconds, after a request that goes on at once.
+    free: u128,
+    /// How far ahead it may lie in a line that has room for all units that it ever has room for.
+    spare: u128,
+}
+
+impl LeakyBucket {
+    /// A line that moves by one unit each window / limit, in which a request waits that has at most `queue`
+    /// places before it and waits for at most `max_wait`; any other is refused. The first `delay_after` places
+    /// of the line do not wait.
+    ///
+    /// A quota of 0 refuses always.
+    ///
+    /// # Errors
+    /// When the last in line would wait for longer than [`Quota::MAX_WINDOW`].
+    pub fn new(
+        quota: Quota,
+        queue: u32,
+        max_wait: Duration,
+        delay_after: u32,
+    ) -> Result<Self, QuotaError> {
+        let unit = u128::from(quota.window_micros());
+        let longest = max_wait.as_micros() * u128::from(quota.limit());
+        // One less than there are numbers, so that the units of a whole line are one of them.
+        let places = unit * u128::from(queue.min(u32::MAX - 1));
+        Self::bounded(quota, unit + places.min(longest), delay_after)
+    }
+
+    /// A line that is `whole` / limit microseconds long.
+    fn bounded(quota: Quota, whole: u128, delay_after: u32) -> Result<Self, QuotaError> {
+        let unit = u128::from(quota.window_micros());
+        let line = Gcra::bounded(quota, whole)?;
+        Ok(Self {
+            line,
+            free: unit + unit * u128::from(delay_after),
+            spare: whole.saturating_sub(unit * u128::from(line.burst())),
+        })
+    }
+
+    /// The places that do not wait, and the line's length in 1/limit microseconds beyond its whole units.
+    pub(super) fn parts(&self) -> (u32, u64) {
+        let unit = u128::from(self.line.quota().window_micros());
+        let at_once = u32::try_from(self.free / unit - 1).unwrap_or(u32::MAX);
+        (at_once, u64::try_from(self.spare).unwrap_or(u64::MAX))
+    }
+
+    /// The line that has this capacity and these parts.
+    ///
+    /// # Errors
+    /// As [`LeakyBucket::new`].
+    pub(super) fn from_parts(
+        quota: Quota,
+        capacity: u32,
+        (at_once, spare): (u32, u64),
+    ) -> Result<Self, QuotaError> {
+        let units = u128::from(quota.window_micros()) * u128::from(capacity);
+        Self::bounded(quota, units + u128::from(spare), at_once)
+    }
+
+    /// The most units that can come at one instant: one goes on at once, and the others wait.
+    pub const fn capacity(&self) -> u32 {
+        self.line.burst()
+    }
+
+    /// The arithmetic of its cells.
+    pub(super) const fn line(&self) -> &Gcra {
+        &self.line
+    }
+
+    pub(super) fn decide(&self, cell: Cell, now: Timestamp, cost: u32) -> Decision {
+        let mut decision = self.line.decide(cell, now, cost);
+        let ahead = self.line.used(decision.cell, now);
+        decision.reset = self.after(now, ahead.saturating_sub(self.spare));
+        let waits = decision.is_admitted() && cost > 0 && ahead > self.free;
+        if waits {
+            let until = self.after(now, ahead - self.free);
+            decision.outcome = Outcome::Delay { until };
+        }
+        decision
+    }
+
+    /// So long after `now`, in 1/limit microseconds, and the rest of one.
+    fn after(&self, now: Timestamp, wait: u128) -> Timestamp {
+        let limit = u64::from(self.line.quota().limit());
+        now.saturating_add_micros(div_ceil(wait, limit))
+    }
+
+    /// The bucket after somebody has left the line who was charged `cost` units, and whom that left with the
+    /// cell `charged`; `None` unless he is still the last in it.
+    pub(super) fn give_back(
+        &self,
+        cell: Cell,
+        charged: Cell,
+        cost: u32,
+        now: Timestamp,
+    ) -> Option<Cell> {
+        let is_last = cell == charged && cell.is_live(now);
+        is_last.then(|| self.line.returned(cell, now, cost))
+    }
+}
