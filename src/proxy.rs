@@ -18,6 +18,7 @@ pub mod limit_headers;
 mod meeting;
 mod mode;
 mod negotiate;
+mod overflow;
 mod queue;
 pub mod rehearsal;
 mod rejection;

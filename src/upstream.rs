@@ -19,6 +19,7 @@ use http::{Request, Response};
 
 pub use balance::{Balancer, RoundRobin};
 pub use body::{BodyError, UpstreamBody};
+pub use connect::Dscp;
 pub use endpoint::Endpoint;
 pub use error::{Error, Fault};
 pub use http1::Invalid;
@@ -172,7 +173,8 @@ impl Upstream {
 
 impl Endpoints {
     /// Sends `request`, whose body is taken, with the fields `added`, to the endpoint whose turn it is, and waits for the
-    /// head of the response; what comes before it goes to `interim`.
+    /// head of the response; what comes before it goes to `interim`. With a code point it goes over connections of that
+    /// alone.
     /// Where no connection can be had the next endpoint is asked, each at most once.
     ///
     /// # Errors
@@ -183,6 +185,7 @@ impl Endpoints {
         request: &mut Request<RequestBody>,
         added: &Added,
         interim: Option<&Interim>,
+        dscp: Option<Dscp>,
     ) -> Result<Response<UpstreamBody>, Error> {
         let first = self.balancer.first();
         // HTTP/1.0 may come without a Host, and HTTP/1.1 may not go without.
@@ -196,7 +199,7 @@ impl Endpoints {
             }
             tried += 1;
             match endpoint
-                .send(worker, request, added, interim, &self.timeouts)
+                .send(worker, request, added, interim, &self.timeouts, dscp)
                 .await
             {
                 Ok(done) => return Ok(done),

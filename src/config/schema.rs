@@ -7,6 +7,7 @@ mod condition;
 mod exception;
 mod json;
 mod listener;
+mod overflow;
 mod policy;
 mod responses;
 mod route;
@@ -25,6 +26,7 @@ pub use condition::Condition;
 pub use exception::{Candidate, Exemption, Override, Selection};
 pub use json::json_schema;
 pub use listener::{Certificate, Listener, Protocol, Tls, TlsVersion};
+pub use overflow::{CodePoint, Overflow};
 pub use policy::{
     AlgorithmName, Cost, DayOfMonth, HeaderCost, Key, Limit, MaxKeys, Mode, OldestWindow, OnFull,
     Percent, Places, Policy, Precision, WindowStart,

@@ -7,6 +7,7 @@ mod conditions;
 mod exceptions;
 mod limits;
 mod listeners;
+mod overflow;
 mod policies;
 mod routes;
 mod upstreams;

@@ -8,12 +8,13 @@ use super::body::ResponseBody;
 use super::limit_headers::{self, Applied, Styles};
 use super::meeting::{Chosen, Meeting};
 use super::mode::Stance;
+use super::overflow;
 use super::rejection::Refused;
-use super::snapshot::{Limit, Route};
+use super::snapshot::{Limit, Overflow, Route};
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Outcome, Secret, Verdict};
 use crate::rules::{Head, NoNumber};
-use crate::store::{Charge, charge_watched};
+use crate::store::Charge;
 use crate::telemetry::metrics::LimitDecision;
 
 /// What the limits of a route said of one request.
@@ -70,8 +71,9 @@ pub(super) fn admit(
     if keyless.is_some() {
         asked = Asked::default();
     }
+    let binding = binding.min(asked.charges.len());
     let admission = Admission {
-        verdict: charge_watched(&asked.charges, binding.min(asked.charges.len()), now),
+        verdict: overflow::charge(route, &mut asked, binding, now),
         applied: asked.applied,
         keyless,
         now,
@@ -81,19 +83,31 @@ pub(super) fn admit(
 }
 
 /// A limit that applies: its place in the route's list, and which of its quotas.
-type Met = (u16, Chosen);
+pub(super) type Met = (u16, Chosen);
 
 /// Limits that apply, and what they are asked.
 #[derive(Default)]
-struct Asked<'r> {
-    applied: SmallVec<[Met; 4]>,
-    charges: SmallVec<[Charge<'r>; 4]>,
+pub(super) struct Asked<'r> {
+    pub(super) applied: SmallVec<[Met; 4]>,
+    pub(super) charges: SmallVec<[Charge<'r>; 4]>,
 }
 
 impl<'r> Asked<'r> {
     fn push(&mut self, met: Met, charge: Charge<'r>) {
         self.applied.push(met);
         self.charges.push(charge);
+    }
+
+    /// Asks the next bucket of the limit at this place: whether there is one.
+    pub(super) fn go_on(&mut self, route: &'r Route, place: usize) -> bool {
+        let (limit, chosen) = self.applied[place];
+        let limit = &route.limits[usize::from(limit)];
+        let next = limit.after(chosen);
+        if let Some(next) = next {
+            self.applied[place].1 = next;
+            self.charges[place].table = &limit.chosen(next).table;
+        }
+        next.is_some()
     }
 
     fn append(&mut self, mut others: Self) {
@@ -146,6 +160,21 @@ impl Admission {
         binding.filter(|(_, decision)| decision.delayed_until().is_some())
     }
 
+    /// The limits that admit the request at a lower priority, and how.
+    pub(super) fn lowered<'r>(
+        &self,
+        route: &'r Route,
+    ) -> impl Iterator<Item = (&'r Limit, &'r Overflow)> {
+        let binding = match self.is_refused() {
+            true => &[],
+            false => self.binding(),
+        };
+        binding.iter().filter_map(|&(place, chosen)| {
+            let limit = &route.limits[usize::from(place)];
+            Some((limit, limit.overflow(chosen)?))
+        })
+    }
+
     /// The limits that would have refused or delayed the request if they did not only watch.
     pub(super) fn shadowing<'r>(&self, route: &'r Route) -> impl Iterator<Item = &'r Limit> {
         self.watching(route)
@@ -172,6 +201,8 @@ impl Admission {
             (self.deciding(route), LimitDecision::Limited)
         } else if let Some((limit, _)) = self.delaying(route) {
             (Some(limit), LimitDecision::Delayed)
+        } else if let Some((limit, _)) = self.lowered(route).next() {
+            (Some(limit), LimitDecision::Overflowed)
         } else if let Some(limit) = self.shadowing(route).next() {
             (Some(limit), LimitDecision::Shadowed)
         } else {
@@ -253,6 +284,7 @@ impl Admission {
         let admitted = self.verdict.is_admitted();
         let binding = self.verdict.binding();
         for (place, (limit, decision)) in self.decisions(route).enumerate() {
+            let overflows = limit.overflow(self.applied[place].1).is_some();
             match decision.outcome {
                 Outcome::Refuse { .. } if place >= binding => {
                     limit.metrics.record(LimitDecision::Shadowed);
@@ -269,6 +301,7 @@ impl Admission {
                     }
                     note_near(limit, decision);
                 }
+                Outcome::Admit if overflows => limit.metrics.record(LimitDecision::Overflowed),
                 Outcome::Admit => {
                     limit.metrics.record(LimitDecision::Allowed);
                     note_near(limit, decision);

@@ -4,16 +4,18 @@
 //! Building starts no task and changes nothing that serves; [`Built::hand_over`] then moves the
 //! buckets of policies whose quota or size has changed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
+
+use http::HeaderName;
 
 use super::action::Action;
 use super::complaints::Complaints;
 use super::limit_headers::Facts;
 use super::rejection::Rejection;
 use super::snapshot::{
-    Limit, LimitSpec, Policy, PolicySpec, Preflight, Route, RouteSpec, RunningUpstream, Snapshot,
-    Spec,
+    Limit, LimitSpec, Overflow, Policy, PolicySpec, Preflight, Route, RouteSpec, RunningUpstream,
+    Snapshot, Spec,
 };
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::Secret;
@@ -119,12 +121,10 @@ pub fn memory_of(spec: &Spec) -> u64 {
 
 /// What each policy is given, and after it each of its overrides.
 pub(super) fn shares(policies: &[PolicySpec], max_size: u64) -> Vec<Share> {
-    let with_overrides = |spec: &PolicySpec| {
-        let all = std::iter::once(spec).chain(&spec.overrides);
-        all.map(|spec| Wish::new(&spec.algorithm, spec.max_keys))
-            .collect::<Vec<_>>()
-    };
-    let wishes: Vec<_> = policies.iter().flat_map(with_overrides).collect();
+    let all = policies.iter().flat_map(PolicySpec::all);
+    let wishes: Vec<_> = all
+        .map(|spec| Wish::new(&spec.algorithm, spec.max_keys))
+        .collect();
     store::divide(max_size, &wishes)
 }
 
@@ -133,9 +133,7 @@ impl Builder<'_> {
         let mut shares = shares(&specs, max_size).into_iter();
         let known = known_tables(self.previous);
         let policies = specs.into_iter().map(|spec| {
-            let tables = std::iter::once(&spec)
-                .chain(&spec.overrides)
-                .zip(&mut shares);
+            let tables = spec.all().into_iter().zip(&mut shares);
             let tables = tables.map(|(spec, share)| {
                 let before = known.get(&(spec.name.as_str(), spec.key.as_str()));
                 self.table(spec, share, before.copied())
@@ -165,7 +163,7 @@ impl Builder<'_> {
         table
     }
 
-    /// A policy with its overrides, whose tables come in that order.
+    /// A policy, whose tables come in the order of [`PolicySpec::all`].
     fn policy(
         &self,
         spec: PolicySpec,
@@ -183,6 +181,13 @@ impl Builder<'_> {
             name: spec.name.into(),
             key: spec.key,
             quota: spec.quota,
+            overflow: spec.overflow.map(|overflow| {
+                Box::new(Overflow {
+                    policy: self.policy(overflow.policy, tables, metrics),
+                    fields: overflow.fields,
+                    dscp: overflow.dscp,
+                })
+            }),
             overrides: spec
                 .overrides
                 .into_iter()
@@ -247,6 +252,7 @@ impl Builder<'_> {
     ) -> Arc<Route> {
         let (limits, tags) = self.limits(&spec.name, &spec.limits, policies);
         Arc::new(Route {
+            priority_fields: priority_fields(&limits),
             limits,
             tags,
             preflight: self.preflight,
@@ -263,6 +269,7 @@ impl Builder<'_> {
         const NAME: &str = "";
         let (limits, tags) = self.limits(NAME, limits, policies);
         Arc::new(Route {
+            priority_fields: Vec::new(),
             limits,
             tags,
             preflight: self.preflight,
@@ -304,10 +311,19 @@ impl Snapshot {
     }
 }
 
+/// The fields by which these limits tell the upstream of a lower priority.
+fn priority_fields(limits: &[Limit]) -> Vec<HeaderName> {
+    let policies = limits.iter().flat_map(|limit| limit.policy.all());
+    let overflows = policies.filter_map(|policy| policy.overflow.as_ref());
+    let fields = overflows.flat_map(|overflow| &overflow.fields);
+    let names: HashSet<_> = fields.map(|(name, _)| name.clone()).collect();
+    names.into_iter().collect()
+}
+
 /// The tables of a snapshot, by policy name and key.
 fn known_tables(snapshot: Option<&Snapshot>) -> HashMap<(&str, &str), &Arc<Table>> {
     let policies = snapshot.iter().flat_map(|snapshot| &snapshot.policies);
-    let all = policies.flat_map(|policy| std::iter::once(&**policy).chain(&policy.overrides));
+    let all = policies.flat_map(|policy| policy.all());
     all.map(|policy| ((&*policy.name, policy.key.as_str()), &policy.table))
         .collect()
 }

@@ -201,6 +201,11 @@ impl Exchange {
         }
     }
 
+    /// What its limits said, once they were asked.
+    pub(super) fn admission(&self) -> Option<&Admission> {
+        self.admission.as_ref()
+    }
+
     /// The clock by which it waits.
     pub(super) fn clock(&self) -> &Arc<Clock> {
         &self.gateway.clock

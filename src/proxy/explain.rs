@@ -12,7 +12,7 @@ use super::build::{Built, Surroundings};
 use super::error::Error;
 use super::meeting::Meeting;
 use super::mode::Stance;
-use super::snapshot::{Limit, Route, Snapshot, Spec};
+use super::snapshot::{Limit, Policy, Route, Snapshot, Spec};
 use super::target::Target;
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::{Decision, Outcome, Secret};
@@ -48,6 +48,8 @@ struct Step {
     action: &'static str,
     /// Whether it refuses nothing.
     tags: bool,
+    /// How many buckets cannot pay before the one that is told of.
+    overflows: usize,
     key: Vec<Described>,
     cost: u32,
     stance: Stance,
@@ -134,10 +136,17 @@ fn steps(
 fn step(limit: &Limit, secret: &Secret, head: &Head<'_>, now: Timestamp) -> Result<Step, Error> {
     let meeting = limit.meet(secret, head);
     let stance = limit.policy.mode.stance(&limit.descriptor, head);
-    let policy = match meeting {
+    let mut policy = match meeting {
         Meeting::Bucket(_, chosen) => limit.chosen(chosen),
         _ => &limit.policy,
     };
+    let mut overflows = 0;
+    if let (Meeting::Bucket(key, _), Ok(cost)) = (meeting, limit.cost.of(head)) {
+        let pays = |policy: &Policy| policy.table.peek(key, cost, now).is_admitted();
+        while let Some(next) = policy.overflow.as_ref().filter(|_| !pays(policy)) {
+            (policy, overflows) = (&next.policy, overflows + 1);
+        }
+    }
     let tags = policy.action.tag().is_some();
     let refusable = stance == Stance::Binds && !tags;
     let says = match (meeting, limit.cost.of(head)) {
@@ -154,6 +163,7 @@ fn step(limit: &Limit, secret: &Secret, head: &Head<'_>, now: Timestamp) -> Resu
         algorithm: format!("{}, {}", policy.table.algorithm().kind(), policy.quota),
         action: policy.action.name(),
         tags,
+        overflows,
         key: limit.descriptor.describe(head),
         cost: limit.cost.of(head).unwrap_or(1),
         stance,
@@ -244,6 +254,9 @@ impl Step {
         }
         if self.stance == Stance::Watches {
             writeln!(f, "  mode    shadow: it refuses nothing")?;
+        }
+        if self.overflows > 0 {
+            writeln!(f, "  bucket  {}, at a lower priority", self.overflows + 1)?;
         }
         if self.cost != 1 {
             writeln!(f, "  cost    {}", self.cost)?;

@@ -10,7 +10,7 @@ use super::echo::echo;
 use super::error::Error;
 use super::exchange::Exchange;
 use super::snapshot::{Rewrite, Route};
-use super::tag;
+use super::{overflow, tag};
 use crate::http_ext::added::Added;
 use crate::http_ext::body::RequestBody;
 use crate::http_ext::{forwarded, hop_by_hop};
@@ -44,7 +44,8 @@ pub(super) async fn forward(
             // HTTP/1.0 has no interim responses (RFC 9110 section 15.2).
             let interim = connection.interim.as_ref();
             let interim = interim.filter(|_| request.version() == Version::HTTP_11);
-            let sent = endpoints.send(connection.worker, request, &added, interim);
+            let dscp = overflow::dscp(route, exchange.admission());
+            let sent = endpoints.send(connection.worker, request, &added, interim, dscp);
             let response = sent.await?;
             exchange.answered(running);
             Ok(forwarded_response(response))
@@ -119,6 +120,9 @@ fn rewrite_headers(
     added.push(via, value);
     if !route.tags.is_empty() {
         tag::write(route, exchange.tags(), headers);
+    }
+    if !route.priority_fields.is_empty() {
+        overflow::write(route, exchange.admission(), headers);
     }
     for name in &rewrite.remove_headers {
         headers.remove(name);

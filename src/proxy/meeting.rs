@@ -1,7 +1,7 @@
 //! What a limit makes of a request before any bucket is asked: whether it applies, whose bucket is meant, and
 //! at which of its quotas.
 
-use super::snapshot::{Limit, Policy};
+use super::snapshot::{Limit, Overflow, Policy};
 use crate::limiter::{Fingerprint, Secret};
 use crate::rules::{Exception, Head, Key};
 
@@ -20,9 +20,13 @@ pub(super) enum Meeting {
     Keyless,
 }
 
-/// Which quota of a policy holds: its own, or that of the override at this place.
+/// Which quota of a policy holds: its own, or that of the override at this place; and which of its buckets is asked,
+/// the first or one that requests overflow into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Chosen(Option<u16>);
+pub(super) struct Chosen {
+    place: Option<u16>,
+    tier: u8,
+}
 
 impl Limit {
     /// What the limit makes of this request.
@@ -31,11 +35,12 @@ impl Limit {
             return Meeting::Elsewhere;
         }
         let exceptions = self.exceptions.as_ref();
-        let chosen = match exceptions.and_then(|exceptions| exceptions.find(head)) {
-            None => Chosen(None),
-            Some(Exception::Override(place)) => Chosen(u16::try_from(place).ok()),
+        let place = match exceptions.and_then(|exceptions| exceptions.find(head)) {
+            None => None,
+            Some(Exception::Override(place)) => u16::try_from(place).ok(),
             Some(Exception::Exempt) => return Meeting::Exempt,
         };
+        let chosen = Chosen { place, tier: 0 };
         match self.descriptor.fingerprint(secret, head) {
             Key::Bucket(key) => Meeting::Bucket(key, chosen),
             Key::Skip => Meeting::Skipped,
@@ -43,11 +48,34 @@ impl Limit {
         }
     }
 
-    /// The policy, or what stands in its place for whom it makes an exception of.
+    /// The policy, or what stands in its place for whom it makes an exception of; or what that overflows into.
     pub(super) fn chosen(&self, chosen: Chosen) -> &Policy {
-        match chosen.0 {
+        match self.overflow(chosen) {
+            None => self.first(chosen),
+            Some(overflow) => &overflow.policy,
+        }
+    }
+
+    fn first(&self, chosen: Chosen) -> &Policy {
+        match chosen.place {
             None => &self.policy,
             Some(place) => &self.policy.overrides[usize::from(place)],
         }
+    }
+
+    /// The further bucket that is asked; `None` while it is the first.
+    pub(super) fn overflow(&self, chosen: Chosen) -> Option<&Overflow> {
+        let first = self.first(chosen).overflow.as_deref();
+        let tiers = std::iter::successors(first, |tier| tier.policy.overflow.as_deref());
+        tiers.take(chosen.tier.into()).last()
+    }
+
+    /// The bucket to ask after this one, if there is any.
+    pub(super) fn after(&self, chosen: Chosen) -> Option<Chosen> {
+        let next = Chosen {
+            tier: chosen.tier + 1,
+            ..chosen
+        };
+        self.chosen(chosen).overflow.as_ref().map(|_| next)
     }
 }

@@ -75,6 +75,11 @@ impl Rehearsal<'_> {
         self.admission.delaying(self.route)
     }
 
+    /// The limits that admit the request at a lower priority.
+    pub fn lowering(&self) -> impl Iterator<Item = &Limit> {
+        self.admission.lowered(self.route).map(|(limit, _)| limit)
+    }
+
     /// The limits that would have refused or delayed the request if they did not only watch.
     pub fn shadowing(&self) -> impl Iterator<Item = &Limit> {
         self.admission.shadowing(self.route)

@@ -18,7 +18,7 @@ use crate::rules::{Condition, Cost, Descriptor, Exceptions, Head, RouteMatch, Ro
 use crate::store::{OnFull, Table};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{LimitMetrics, PolicyMetrics, RouteMetrics, UpstreamMetrics};
-use crate::upstream::{self, Upstream};
+use crate::upstream::{self, Dscp, Upstream};
 
 /// Everything that a snapshot is made of. Indices point into the lists of the same spec.
 #[derive(Debug)]
@@ -66,6 +66,39 @@ pub struct PolicySpec {
     pub reject: RejectSpec,
     /// Policies that stand in its place for some: under the same name, the key of each says for whom.
     pub overrides: Vec<PolicySpec>,
+    /// What requests overflow into that it cannot pay; itself without overrides.
+    pub overflow: Option<Box<OverflowSpec>>,
+}
+
+/// A further bucket of a policy.
+#[derive(Debug)]
+pub struct OverflowSpec {
+    /// What decides, under the policy's name.
+    pub policy: PolicySpec,
+    /// Fields that tell the upstream of it.
+    pub fields: Vec<(HeaderName, HeaderValue)>,
+    /// The code point with which its requests are sent.
+    pub dscp: Option<Dscp>,
+}
+
+impl PolicySpec {
+    /// Bounds the keys of all its buckets, but for overrides.
+    pub fn set_max_keys(&mut self, keys: usize) {
+        self.max_keys = Some(keys);
+        if let Some(overflow) = &mut self.overflow {
+            overflow.policy.set_max_keys(keys);
+        }
+    }
+
+    /// The policy, what it overflows into, and the same of its overrides: all that have a table.
+    pub fn all(&self) -> Vec<&Self> {
+        let mut all = vec![self];
+        if let Some(overflow) = &self.overflow {
+            all.extend(overflow.policy.all());
+        }
+        all.extend(self.overrides.iter().flat_map(Self::all));
+        all
+    }
 }
 
 /// A policy, as a route meets it.
@@ -161,6 +194,8 @@ pub struct Route {
     pub tags: Vec<Limit>,
     /// Where its requests go; `None` for those that no route takes.
     pub upstream: Option<Arc<RunningUpstream>>,
+    /// Fields by which its limits tell the upstream of a lower priority.
+    pub priority_fields: Vec<HeaderName>,
     /// Whether preflight requests meet its limits.
     pub preflight: Preflight,
     /// What is changed in a request before it is forwarded.
@@ -253,8 +288,33 @@ pub struct Policy {
     pub rejection: Rejection,
     /// What stands in its place for some, by the same name.
     pub overrides: Vec<Policy>,
+    /// What requests overflow into that it cannot pay, by the same name.
+    pub overflow: Option<Box<Overflow>>,
     /// Its counters over all routes, and those of its overrides.
     pub metrics: Arc<PolicyMetrics>,
+}
+
+/// A further bucket of a policy: its requests are admitted at a lower priority.
+#[derive(Debug)]
+pub struct Overflow {
+    /// What decides.
+    pub policy: Policy,
+    /// Fields that tell the upstream of it.
+    pub fields: Vec<(HeaderName, HeaderValue)>,
+    /// The code point with which its requests are sent.
+    pub dscp: Option<Dscp>,
+}
+
+impl Policy {
+    /// The policy, what it overflows into, and the same of its overrides: all that have a table.
+    pub fn all(&self) -> Vec<&Self> {
+        let mut all = vec![self];
+        if let Some(overflow) = &self.overflow {
+            all.extend(overflow.policy.all());
+        }
+        all.extend(self.overrides.iter().flat_map(Self::all));
+        all
+    }
 }
 
 /// An upstream with its counters.

@@ -82,6 +82,9 @@ struct LimitReport {
     admitted: u64,
     refused: u64,
     delayed: u64,
+    /// Admitted at a lower priority; left out where there is none.
+    #[serde(skip_serializing_if = "is_zero")]
+    overflowed: u64,
     /// Admitted beyond the quota, and told to the upstream; left out where there is none.
     #[serde(skip_serializing_if = "is_zero")]
     tagged: u64,
@@ -180,6 +183,7 @@ impl LimitReport {
             admitted: limit.metrics.count(LimitDecision::Allowed),
             refused: limit.metrics.count(LimitDecision::Limited),
             delayed: limit.metrics.count(LimitDecision::Delayed),
+            overflowed: limit.metrics.count(LimitDecision::Overflowed),
             tagged: limit.metrics.count(LimitDecision::Tagged),
             shadowed: limit.metrics.count(LimitDecision::Shadowed),
         }
@@ -207,8 +211,9 @@ impl PolicyReport {
             policy: Arc::clone(&policy.name),
             algorithm: policy.table.algorithm().kind(),
             quota: policy.quota.clone(),
-            evictions: std::iter::once(policy)
-                .chain(&policy.overrides)
+            evictions: policy
+                .all()
+                .into_iter()
                 .map(|policy| policy.table.evictions())
                 .sum(),
             longest: longest.as_ref().map(|limited| LongestReport {

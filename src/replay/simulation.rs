@@ -13,7 +13,7 @@ use crate::limiter::{Decision, Outcome, Secret};
 use crate::proxy::Snapshot;
 use crate::proxy::build::{Built, Surroundings};
 use crate::proxy::rehearsal::{Rehearsal, rehearse};
-use crate::proxy::snapshot::Spec;
+use crate::proxy::snapshot::{Limit, Spec};
 use crate::telemetry::registry::Registry;
 
 /// The same in every replay, so that two of them fill tables alike: nobody aims at one.
@@ -42,6 +42,9 @@ pub struct Decided {
     retry_after_ms: Option<Millis>,
     #[serde(skip_serializing_if = "Option::is_none")]
     delay_ms: Option<Millis>,
+    /// Policies that admit it at a lower priority.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    overflowed: Vec<Arc<str>>,
     /// Policies that would have refused or delayed it if they were enforced.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     shadowed_by: Vec<Arc<str>>,
@@ -106,6 +109,7 @@ impl Simulation {
             remaining: None,
             retry_after_ms: None,
             delay_ms: None,
+            overflowed: Vec::new(),
             shadowed_by: Vec::new(),
             reason: Some(reason),
         }
@@ -135,17 +139,19 @@ impl Decided {
         Decided {
             line,
             decision: ruling,
-            policy: limit.map(|limit| Arc::clone(&limit.policy.name)),
+            policy: limit.map(name),
             remaining: decision.map(|decision| decision.remaining),
             retry_after_ms: decision.and_then(retry_at).map(|at| wait(at, now)),
             delay_ms: delayed_until.map(|until| wait(until, now)),
-            shadowed_by: rehearsal
-                .shadowing()
-                .map(|limit| Arc::clone(&limit.policy.name))
-                .collect(),
+            overflowed: rehearsal.lowering().map(name).collect(),
+            shadowed_by: rehearsal.shadowing().map(name).collect(),
             reason: None,
         }
     }
+}
+
+fn name(limit: &Limit) -> Arc<str> {
+    Arc::clone(&limit.policy.name)
 }
 
 /// When a refused request is admitted, if ever.

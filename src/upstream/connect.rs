@@ -1,6 +1,7 @@
 //! Opening a connection to an endpoint: name, TCP and TLS, all within one deadline.
 
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -8,8 +9,9 @@ use std::time::Duration;
 
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -22,6 +24,32 @@ use crate::http_ext::io::Socket;
 pub(super) enum Stream {
     Plain(Socket),
     Tls(Box<TlsStream<Socket>>),
+}
+
+/// A code point of Differentiated Services (RFC 2474), by which networks tell the classes of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dscp(u8);
+
+impl Dscp {
+    /// The code point of this number, 0 to 63.
+    pub const fn new(number: u8) -> Self {
+        Dscp(number & 63)
+    }
+
+    /// A connection whose every packet has it, the first included.
+    async fn connect(self, address: SocketAddr) -> io::Result<TcpStream> {
+        // The two bits below are those of congestion notification.
+        let class = u32::from(self.0) << 2;
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => TcpSocket::new_v6()?,
+        };
+        match address {
+            SocketAddr::V4(_) => SockRef::from(&socket).set_tos_v4(class)?,
+            SocketAddr::V6(_) => SockRef::from(&socket).set_tclass_v6(class)?,
+        }
+        socket.connect(address).await
+    }
 }
 
 /// Where an endpoint is.
@@ -38,21 +66,27 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// A new connection.
+    /// A new connection, with this code point if any.
     ///
     /// # Errors
     /// Whatever kept it from being ready within `deadline`.
-    pub(super) async fn connect(&self, deadline: Duration) -> Result<Stream, Error> {
-        timeout(deadline, self.open()).await.unwrap_or_else(|_| {
-            Err(Error::ConnectTimeout {
-                endpoint: self.label.clone(),
-                after: deadline,
+    pub(super) async fn connect(
+        &self,
+        deadline: Duration,
+        dscp: Option<Dscp>,
+    ) -> Result<Stream, Error> {
+        timeout(deadline, self.open(dscp))
+            .await
+            .unwrap_or_else(|_| {
+                Err(Error::ConnectTimeout {
+                    endpoint: self.label.clone(),
+                    after: deadline,
+                })
             })
-        })
     }
 
-    async fn open(&self) -> Result<Stream, Error> {
-        let stream = self.dial().await?;
+    async fn open(&self, dscp: Option<Dscp>) -> Result<Stream, Error> {
+        let stream = self.dial(dscp).await?;
         let Some((config, name)) = &self.tls else {
             return Ok(Stream::Plain(stream));
         };
@@ -67,7 +101,7 @@ impl Target {
     }
 
     /// Tries the addresses of the name in the resolver's order.
-    async fn dial(&self) -> Result<Socket, Error> {
+    async fn dial(&self, dscp: Option<Dscp>) -> Result<Socket, Error> {
         let resolve = |source| Error::Resolve {
             endpoint: self.label.clone(),
             source,
@@ -77,7 +111,11 @@ impl Target {
             .map_err(resolve)?;
         let mut failure = None;
         for address in addresses {
-            match TcpStream::connect(address).await {
+            let connected = match dscp {
+                None => TcpStream::connect(address).await,
+                Some(dscp) => dscp.connect(address).await,
+            };
+            match connected {
                 Ok(stream) => {
                     // Only latency depends on it: a system that refuses it still works.
                     let _ = stream.set_nodelay(true);
@@ -149,5 +187,40 @@ impl AsyncWrite for Stream {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         each!(self, inner => inner.poll_shutdown(cx))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// What the kernel writes into the packets of a connection to `address`, as a whole octet.
+    async fn class(address: &str, dscp: Option<Dscp>) -> u32 {
+        let listener = TcpListener::bind((address, 0)).expect("a port");
+        let target = Target {
+            host: address.to_owned(),
+            port: listener.local_addr().expect("it listens").port(),
+            label: "test".to_owned(),
+            tls: None,
+        };
+        let connected = target.connect(Duration::from_secs(5), dscp).await;
+        match connected.expect("it listens") {
+            Stream::Plain(Socket(stream)) if address.contains(':') => {
+                SockRef::from(&stream).tclass_v6().expect("a class")
+            }
+            Stream::Plain(Socket(stream)) => SockRef::from(&stream).tos_v4().expect("a class"),
+            Stream::Tls(_) => panic!("no TLS was asked for"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_has_the_code_point_that_it_is_asked_for() {
+        assert_eq!(class("127.0.0.1", None).await, 0);
+        assert_eq!(class("127.0.0.1", Some(Dscp::new(8))).await, 8 << 2);
+        if TcpListener::bind(("::1", 0)).is_ok() {
+            assert_eq!(class("::1", Some(Dscp::new(46))).await, 46 << 2);
+        }
     }
 }

@@ -3,15 +3,14 @@
 
 use std::future::poll_fn;
 use std::mem;
-use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use http::{HeaderValue, Request, Response};
 
 use super::body::UpstreamBody;
-use super::connect::Target;
-use super::pool::{Connection, Lease, Pool};
+use super::connect::{Dscp, Stream, Target};
+use super::pool::{Connection, Lease, Pools};
 use super::{EndpointSpec, Error, Timeouts};
 use crate::http_ext::added::Added;
 use crate::http_ext::body::RequestBody;
@@ -23,7 +22,7 @@ pub struct Endpoint {
     spec: EndpointSpec,
     target: Target,
     host_header: HeaderValue,
-    pool: Arc<Pool>,
+    pools: Pools,
 }
 
 /// Why there is no response.
@@ -50,7 +49,7 @@ impl Endpoint {
                 label: authority.to_string(),
             },
             spec,
-            pool: Arc::new(Pool::new(workers)),
+            pools: Pools::new(workers),
         }
     }
 
@@ -65,7 +64,7 @@ impl Endpoint {
     }
 
     pub(super) fn sweep(&self, idle: Duration) {
-        self.pool.sweep(idle);
+        self.pools.sweep(idle);
     }
 
     /// Sends `request`, whose body is taken, with the fields `added`, and waits for the head of the response; what comes
@@ -81,14 +80,17 @@ impl Endpoint {
         added: &Added,
         interim: Option<&Interim>,
         timeouts: &Timeouts,
+        dscp: Option<Dscp>,
     ) -> Result<Response<UpstreamBody>, Failure> {
+        let marked = dscp.map(|dscp| self.pools.marked(dscp));
+        let pool = marked.as_ref().unwrap_or(self.pools.plain());
         let is_repeatable = request.method().is_idempotent() && request.body().is_empty();
         loop {
-            let kept = self.pool.take(worker);
+            let kept = pool.take(worker);
             let was_kept = kept.is_some();
             let lease = match kept {
                 Some(lease) => lease,
-                None => self.connect(worker, timeouts).await?,
+                None => pool.open(worker, self.connect(timeouts, dscp).await?),
             };
             match self
                 .exchange(lease, request, added, interim, timeouts)
@@ -103,14 +105,13 @@ impl Endpoint {
         }
     }
 
-    async fn connect(&self, worker: usize, timeouts: &Timeouts) -> Result<Lease, Failure> {
+    async fn connect(&self, timeouts: &Timeouts, dscp: Option<Dscp>) -> Result<Stream, Failure> {
         // Boxed: a handshake is large, and every request would have room for it.
-        let stream = Box::pin(self.target.connect(timeouts.connect)).await;
-        let stream = stream.map_err(|error| Failure {
+        let stream = Box::pin(self.target.connect(timeouts.connect, dscp)).await;
+        stream.map_err(|error| Failure {
             error,
             unsent: true,
-        })?;
-        Ok(self.pool.open(worker, stream))
+        })
     }
 
     async fn exchange(

@@ -7,14 +7,58 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::connect::Stream;
+use super::connect::{Dscp, Stream};
 use super::http1;
 use crate::http_ext::body::Patience;
 
 /// The most idle connections of an endpoint that one worker keeps.
 const MAX_IDLE: usize = 512;
 
-/// The pool of one endpoint.
+/// The pools of one endpoint: one for most requests, and one for each code point that others are sent with.
+#[derive(Debug)]
+pub(super) struct Pools {
+    plain: Arc<Pool>,
+    workers: usize,
+    /// Few: there are 64 code points.
+    marked: Mutex<Vec<(Dscp, Arc<Pool>)>>,
+}
+
+impl Pools {
+    pub(super) fn new(workers: usize) -> Self {
+        Pools {
+            plain: Arc::new(Pool::new(workers)),
+            workers,
+            marked: Mutex::default(),
+        }
+    }
+
+    /// The pool for most requests.
+    pub(super) fn plain(&self) -> &Arc<Pool> {
+        &self.plain
+    }
+
+    /// The pool for requests that are sent with this code point, made on first use.
+    pub(super) fn marked(&self, dscp: Dscp) -> Arc<Pool> {
+        let mut marked = self.marked.lock();
+        if let Some((_, pool)) = marked.iter().find(|(other, _)| *other == dscp) {
+            return Arc::clone(pool);
+        }
+        let pool = Arc::new(Pool::new(self.workers));
+        marked.push((dscp, Arc::clone(&pool)));
+        pool
+    }
+
+    /// Closes in all of them what has been idle for `limit` whole seconds, or was closed by the upstream. To be
+    /// called once a second.
+    pub(super) fn sweep(&self, limit: Duration) {
+        self.plain.sweep(limit);
+        for (_, pool) in &*self.marked.lock() {
+            pool.sweep(limit);
+        }
+    }
+}
+
+/// Idle connections of one endpoint.
 #[derive(Debug)]
 pub(super) struct Pool {
     workers: Box<[Mutex<Vec<Idle>>]>,
@@ -45,7 +89,7 @@ pub(super) struct Lease {
 }
 
 impl Pool {
-    pub(super) fn new(workers: usize) -> Self {
+    fn new(workers: usize) -> Self {
         Pool {
             workers: (0..workers).map(|_| Mutex::default()).collect(),
             sweeps: AtomicU32::new(0),
@@ -79,9 +123,7 @@ impl Pool {
         }
     }
 
-    /// Closes what has been idle for `limit` whole seconds, or was closed by the upstream. To be called once
-    /// a second.
-    pub(super) fn sweep(&self, limit: Duration) {
+    fn sweep(&self, limit: Duration) {
         let now = self.sweeps.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let limit = u32::try_from(limit.as_secs()).unwrap_or(u32::MAX);
         for worker in &self.workers {

@@ -9,9 +9,10 @@ use crate::config::diagnostic::Code;
 use crate::config::document::NodeId;
 use crate::config::finding::Finding;
 use crate::config::schema::{self, Policy};
-use crate::proxy::snapshot::PolicySpec;
+use crate::proxy::snapshot::{OverflowSpec, PolicySpec};
 use crate::proxy::{Mode, Rollout};
 use crate::store;
+use crate::upstream::Dscp;
 
 /// Every policy of a configuration. A limit in place is a policy of its own, called after its route
 /// and its place there.
@@ -82,7 +83,7 @@ impl<'a> Policies<'a> {
                 let key = format!("{key} where {who}");
                 let mut spec = self.spec(name, key, &one.applied_to(&policy))?;
                 if who.value.is_some() && policy.key.0.len() == 1 {
-                    spec.max_keys = Some(store::FEWEST_KEYS);
+                    spec.set_max_keys(store::FEWEST_KEYS);
                 }
                 Some(spec)
             });
@@ -93,11 +94,29 @@ impl<'a> Policies<'a> {
         self.written.len() - 1
     }
 
+    /// What requests overflow into, if anything.
+    fn overflow(&mut self, name: &str, key: &str, policy: &Policy) -> Option<Box<OverflowSpec>> {
+        let overflow = policy.overflow.as_ref()?;
+        let next = self.spec(name, format!("{key} overflow"), &overflow.beside(policy))?;
+        let fields = overflow.priority_header.iter();
+        Some(Box::new(OverflowSpec {
+            policy: next,
+            fields: fields
+                .map(|(name, value)| (name.get().clone(), value.get().clone()))
+                .collect(),
+            dscp: overflow
+                .dscp
+                .as_ref()
+                .map(|dscp| Dscp::new(dscp.get() as u8)),
+        }))
+    }
+
     /// A policy without its overrides; `None`, and a finding, where there can be no such algorithm.
     fn spec(&mut self, name: &str, key: String, policy: &Policy) -> Option<PolicySpec> {
         match algorithm(policy) {
             Ok(algorithm) => Some(PolicySpec {
                 name: name.to_owned(),
+                overflow: self.overflow(name, &key, policy),
                 key,
                 quota: quota_text(policy),
                 algorithm,

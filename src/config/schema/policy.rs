@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::{Candidate, Condition, Delay, Exemption, OnLimit, Override, Units};
+use super::{Candidate, Condition, Delay, Exemption, OnLimit, Overflow, Override, Units};
 use crate::config::located::{List, Located};
 use crate::config::value::{
     FieldName, KeyPart, Name, OnMissingKey, Quota, Refill, TimeZone, Whole,
@@ -52,6 +52,10 @@ pub struct Policy {
     /// being full: `1 per 10ms`. For `token_bucket` with a `capacity`, in place of a `quota`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refill: Option<Located<Refill>>,
+    /// A second bucket, for requests that the first cannot pay: they are admitted at a lower priority. For `gcra`
+    /// and `token_bucket` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overflow: Option<Located<Box<Overflow>>>,
     /// How many requests of a key may wait their turn, 0 to 1000000; 0 unless given. Further ones are refused.
     /// For `leaky_bucket` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -32,7 +32,7 @@ fn node_of<T>(value: &Option<Located<T>>) -> Option<NodeId> {
     value.as_ref().map(|value| value.node)
 }
 
-fn settings(policy: &Policy) -> [Setting; 9] {
+fn settings(policy: &Policy) -> [Setting; 10] {
     use AlgorithmName::{FixedWindow, Gcra, LeakyBucket, SlidingWindow, TokenBucket};
     const WAITS: &str = "only a leaky bucket makes requests wait";
     const LEAKY: &str = "remove it, or use `algorithm: leaky_bucket`";
@@ -50,6 +50,12 @@ fn settings(policy: &Policy) -> [Setting; 9] {
                 }
                 _ => "raise the quota, or use `gcra` or `token_bucket`",
             },
+        },
+        Setting {
+            node: node_of(&policy.overflow),
+            algorithms: &[Gcra, TokenBucket],
+            message: "only tokens overflow into another bucket",
+            help: "remove `overflow`, or use `gcra` or `token_bucket`",
         },
         Setting {
             node: node_of(&policy.queue),

@@ -112,7 +112,7 @@ fn check_changes(request: &RequestChanges, findings: &Findings<'_>) {
     });
 }
 
-fn report_framing(name: &FieldName, node: NodeId, findings: &Findings<'_>) {
+pub(super) fn report_framing(name: &FieldName, node: NodeId, findings: &Findings<'_>) {
     if is_framing(name.get()) {
         let finding = Finding::error(
             node,

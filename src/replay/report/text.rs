@@ -74,7 +74,11 @@ impl Display for RouteReport {
             let (admitted, refused, delayed) = (limit.admitted, limit.refused, limit.delayed);
             let policy = &limit.policy;
             write!(f, "{admitted:>12}{refused:>12}{delayed:>12}  {policy}")?;
-            for (count, what) in [(limit.tagged, "tagged"), (limit.shadowed, "shadowed")] {
+            for (count, what) in [
+                (limit.overflowed, "overflowed"),
+                (limit.tagged, "tagged"),
+                (limit.shadowed, "shadowed"),
+            ] {
                 if count > 0 {
                     write!(f, ", {count} {what}")?;
                 }

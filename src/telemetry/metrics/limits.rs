@@ -16,6 +16,8 @@ pub enum LimitDecision {
     Allowed,
     /// Refused.
     Limited,
+    /// Charged to a further bucket, and admitted at a lower priority.
+    Overflowed,
     /// Admitted after a wait.
     Delayed,
     /// Would have been refused or delayed, but the policy only watches.
@@ -29,9 +31,10 @@ pub enum LimitDecision {
 }
 
 impl LimitDecision {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::Allowed,
         Self::Limited,
+        Self::Overflowed,
         Self::Delayed,
         Self::Shadowed,
         Self::Tagged,
@@ -43,6 +46,7 @@ impl LimitDecision {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Allowed => "allowed",
+            Self::Overflowed => "overflowed",
             Self::Limited => "limited",
             Self::Delayed => "delayed",
             Self::Shadowed => "shadowed",

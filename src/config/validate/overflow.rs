@@ -1,0 +1,37 @@
+//! Further buckets of a policy: that they are like the first, and few.
+
+use super::algorithms;
+use super::routes::report_framing;
+use crate::config::diagnostic::Code;
+use crate::config::finding::{Finding, Findings};
+use crate::config::schema::{Action, Config, Policy};
+
+/// Buckets of a policy, the first included.
+const TIERS: usize = 3;
+
+pub(super) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
+    let action = policy.on_limit.action_beside(&config.responses.on_limit);
+    if let (Some(overflow), Action::Tag) = (&policy.overflow, action) {
+        let message = "a policy that tags refuses nothing that could overflow";
+        let finding = Finding::error(overflow.node, Code::Conflict, message);
+        findings.add(finding.help("remove `overflow`, or use another `action`"));
+    }
+    check_tiers(policy, 1, config, findings);
+}
+
+fn check_tiers(policy: &Policy, above: usize, config: &Config, findings: &Findings<'_>) {
+    let Some(overflow) = &policy.overflow else {
+        return;
+    };
+    if above >= TIERS {
+        let message = format!("a policy has {TIERS} buckets at most");
+        let finding = Finding::error(overflow.node, Code::Conflict, message).at_key();
+        return findings.add(finding.help("remove this one"));
+    }
+    for (name, _) in overflow.priority_header.iter() {
+        report_framing(&name.value, name.node, findings);
+    }
+    let next = overflow.beside(policy);
+    algorithms::check(&next, overflow.node, config, findings);
+    check_tiers(&next, above + 1, config, findings);
+}

@@ -1,0 +1,126 @@
+//! Policies of several buckets: a request that one cannot pay is tried on the next, and admitted at a lower priority.
+//!
+//! Each try decides by all policies at once, and charges all or none. At one instant no bucket gets back what it
+//! lacked, so that it makes no difference that the tries are several steps.
+
+use http::header::HeaderMap;
+use smallvec::SmallVec;
+
+use super::admission::{Admission, Asked, Met};
+use super::snapshot::Route;
+use crate::clock::Timestamp;
+use crate::limiter::{Decision, Outcome, Verdict};
+use crate::store::charge_watched;
+use crate::upstream::Dscp;
+
+/// Charges each of these limits to the first of its buckets that can pay, or none of them; the first `binding` may
+/// refuse. Leaves in `asked` the buckets that were decided on.
+pub(super) fn charge<'r>(
+    route: &'r Route,
+    asked: &mut Asked<'r>,
+    binding: usize,
+    now: Timestamp,
+) -> Verdict {
+    let mut verdict = charge_watched(&asked.charges, binding, now);
+    let mut refusals = Refusals::default();
+    while !verdict.is_admitted() {
+        let refused = verdict.decisions[..binding].iter().enumerate();
+        let refused = refused.filter(|(_, decision)| !decision.is_admitted());
+        let mut goes_on = false;
+        for (place, decision) in refused {
+            goes_on |= refusals.note_and_go_on(route, asked, place, decision);
+        }
+        if !goes_on {
+            break;
+        }
+        verdict = charge_watched(&asked.charges, binding, now);
+    }
+    if !verdict.is_admitted() {
+        verdict = refusals.shortest(verdict, asked);
+    }
+    watch_on(route, &mut verdict, asked, now);
+    verdict
+}
+
+/// Those who only watch go on to their further buckets, too.
+fn watch_on<'r>(route: &'r Route, verdict: &mut Verdict, asked: &mut Asked<'r>, now: Timestamp) {
+    let is_admitted = verdict.is_admitted();
+    for place in verdict.binding()..verdict.decisions.len() {
+        while !verdict.decisions[place].is_admitted() && asked.go_on(route, place) {
+            let charge = asked.charges[place];
+            verdict.decisions[place] = match is_admitted {
+                true => charge_watched(&[charge], 0, now).decisions[0],
+                false => charge.table.peek(charge.key, charge.cost, now),
+            };
+        }
+    }
+}
+
+/// What buckets said that were given up for others.
+#[derive(Default)]
+struct Refusals(SmallVec<[(usize, Met, Decision); 4]>);
+
+impl Refusals {
+    /// Has the limit at this place ask its next bucket: whether there is one.
+    fn note_and_go_on<'r>(
+        &mut self,
+        route: &'r Route,
+        asked: &mut Asked<'r>,
+        place: usize,
+        decision: &Decision,
+    ) -> bool {
+        let met = asked.applied[place];
+        let goes_on = asked.go_on(route, place);
+        if goes_on {
+            self.0.push((place, met, *decision));
+        }
+        goes_on
+    }
+
+    /// The verdict in which each limit of which no bucket pays says how soon one does.
+    fn shortest(self, verdict: Verdict, asked: &mut Asked<'_>) -> Verdict {
+        let binding = verdict.binding();
+        let mut decisions = verdict.decisions;
+        for (place, met, earlier) in self.0.into_iter().rev() {
+            let one = &mut decisions[place];
+            if !one.is_admitted() && wait(&earlier) <= wait(one) {
+                *one = earlier;
+                asked.applied[place] = met;
+            }
+        }
+        let mut verdict = Verdict::default();
+        for (place, decision) in decisions.into_iter().enumerate() {
+            match place < binding {
+                true => verdict.push(decision),
+                false => verdict.watch(decision),
+            }
+        }
+        verdict
+    }
+}
+
+/// Orders refusals by how long they last; never is the longest.
+fn wait(decision: &Decision) -> (bool, Option<Timestamp>) {
+    match decision.outcome {
+        Outcome::Refuse { retry_at } => (retry_at.is_none(), retry_at),
+        Outcome::Admit | Outcome::Delay { .. } => (false, None),
+    }
+}
+
+/// Tells the upstream at what priority the request is admitted. What a client wrote in such a field goes: an
+/// upstream believes it.
+pub(super) fn write(route: &Route, admission: Option<&Admission>, headers: &mut HeaderMap) {
+    for name in &route.priority_fields {
+        headers.remove(name);
+    }
+    let lowered = admission.into_iter().flat_map(|one| one.lowered(route));
+    for (name, value) in lowered.flat_map(|(_, overflow)| &overflow.fields) {
+        headers.insert(name, value.clone());
+    }
+}
+
+/// The code point with which the request is sent: that of the first limit that lowers its priority and names one.
+pub(super) fn dscp(route: &Route, admission: Option<&Admission>) -> Option<Dscp> {
+    let mut lowered = admission?.lowered(route);
+    lowered.find_map(|(_, overflow)| overflow.dscp)
+}
