@@ -12,6 +12,7 @@ mod key;
 mod quota;
 mod ring;
 
+pub use algorithm::concurrency::Concurrency;
 pub use algorithm::fixed_window::{FixedWindow, Start};
 pub use algorithm::gcra::Gcra;
 pub use algorithm::interval_refill::IntervalRefill;

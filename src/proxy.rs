@@ -26,6 +26,7 @@ mod respond;
 pub mod snapshot;
 pub mod succession;
 mod tag;
+mod taken;
 mod target;
 mod template;
 

@@ -1,10 +1,11 @@
 //! Where buckets live, and the one step in which a request is decided and charged.
 //!
-//! `memory` is the store: [`Table`]s of cells, one a policy, and [`charge_all`]. `snapshot` keeps them in a
-//! file. What a limit says of a cell is the business of `limiter`.
+//! `memory` is the store: [`Table`]s of cells, one a policy, and [`charge_all`]; `permits` has what comes back
+//! when requests end. `snapshot` keeps the cells in a file. What a limit says of a cell is the business of `limiter`.
 
 mod bucket;
 mod memory;
+mod permits;
 mod rules;
 mod share;
 mod slab;
@@ -12,5 +13,6 @@ pub mod snapshot;
 mod table;
 
 pub use memory::{Charge, charge_all, charge_watched, give_back};
+pub use permits::Permit;
 pub use share::{FEWEST_KEYS, Share, Wish, divide};
 pub use table::{OnFull, Table};

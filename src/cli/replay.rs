@@ -126,7 +126,7 @@ impl Options {
 
     fn print(&self, report: &Report, out: &mut impl Write) -> io::Result<()> {
         if self.decisions {
-            eprint!("{}", report.lines());
+            eprint!("{}", report.remarks());
             return Ok(());
         }
         match self.json {

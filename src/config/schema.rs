@@ -48,6 +48,10 @@ const DAY: u64 = 24 * HOUR;
 pub type Timeout = Duration<1, DAY>;
 /// How long to wait, at times not at all.
 pub type Delay = Duration<0, HOUR>;
+/// When the refused are told to come back, where nobody knows.
+pub type RetryAfter = Duration<1, DAY>;
+/// Units that can be in use at once.
+pub type InUse = Whole<0, { u32::MAX }>;
 /// Units of a quota.
 pub type Units = Whole<1, { u32::MAX }>;
 

@@ -3,6 +3,7 @@
 
 mod algorithms;
 mod answers;
+mod concurrency;
 mod conditions;
 mod exceptions;
 mod limits;

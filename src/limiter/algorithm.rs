@@ -4,6 +4,7 @@
 //! `algorithm/tests.rs`, which runs over all of them. What only those have that need a ring is in
 //! `algorithm/rings.rs`.
 
+pub(super) mod concurrency;
 pub(super) mod fixed_window;
 pub(super) mod gcra;
 pub(super) mod interval_refill;
@@ -19,6 +20,7 @@ pub(super) mod tests;
 
 use std::time::Duration;
 
+use self::concurrency::Concurrency;
 use self::fixed_window::FixedWindow;
 use self::gcra::Gcra;
 use self::interval_refill::IntervalRefill;
@@ -52,6 +54,14 @@ pub enum Algorithm {
     SlidingCounters(SlidingCounters),
     /// The instant of each unit.
     SlidingLog(SlidingLog),
+    /// The units in use, which come back when the requests end that took them.
+    Concurrency(Concurrency),
+}
+
+/// What there is to take.
+enum Allowance {
+    PerWindow(Quota),
+    AtOnce(u32),
 }
 
 /// What a bucket has of one under other parameters.
@@ -96,6 +106,7 @@ impl Algorithm {
             Self::SlidingWindow(window) => window.decide(cell, now, cost),
             Self::SlidingCounters(window) => window.decide(state, now, cost),
             Self::SlidingLog(log) => log.decide(state, now, cost),
+            Self::Concurrency(bound) => bound.decide(cell, now, cost),
         }
     }
 
@@ -105,8 +116,11 @@ impl Algorithm {
     }
 
     /// When more than `remaining` can be had, which is never later than a retry; `None` for a bucket
-    /// that is whole.
+    /// that is whole, and where nobody can know.
     pub fn more_at(&self, decision: &Decision, now: Timestamp) -> Option<Timestamp> {
+        if self.is_permits() {
+            return None;
+        }
         if self.shape().is_some() {
             let more_at = decision.more_at?;
             return Some(Timestamp::from_micros(more_at.get()));
@@ -131,6 +145,7 @@ impl Algorithm {
             Self::SlidingWindow(window) => window.used(cell, now),
             Self::SlidingCounters(window) => window.used(state, now),
             Self::SlidingLog(log) => log.used(state, now),
+            Self::Concurrency(bound) => bound.used(cell),
         }
     }
 
@@ -148,6 +163,7 @@ impl Algorithm {
             Self::FixedWindow(_) => FixedWindow::join(left, right),
             Self::SlidingWindow(window) => window.join(left, right, now),
             Self::SlidingCounters(_) | Self::SlidingLog(_) => Cell::EMPTY,
+            Self::Concurrency(_) => Concurrency::cell(left.a.saturating_add(right.a)),
         }
     }
 
@@ -202,14 +218,25 @@ impl Algorithm {
         self.capacity() - self.decide(cell, now, 0).remaining
     }
 
-    /// The quota's units a window.
+    /// The quota's units a window, or those that can be in use.
     pub const fn limit(&self) -> u32 {
-        self.quota().limit()
+        match self.allowance() {
+            Allowance::PerWindow(quota) => quota.limit(),
+            Allowance::AtOnce(units) => units,
+        }
     }
 
-    /// The quota's window.
-    pub const fn window(&self) -> Duration {
-        self.quota().window()
+    /// The quota's window, where there is one.
+    pub const fn window(&self) -> Option<Duration> {
+        match self.allowance() {
+            Allowance::PerWindow(quota) => Some(quota.window()),
+            Allowance::AtOnce(_) => None,
+        }
+    }
+
+    /// Whether it counts units in use, which come back by themselves only.
+    pub const fn is_permits(&self) -> bool {
+        matches!(self, Self::Concurrency(_))
     }
 
     /// The most units that can be taken at one instant, those that wait included: the burst, the limit, or one
@@ -222,7 +249,8 @@ impl Algorithm {
             | Self::FixedWindow(_)
             | Self::SlidingWindow(_)
             | Self::SlidingCounters(_)
-            | Self::SlidingLog(_) => self.limit(),
+            | Self::SlidingLog(_)
+            | Self::Concurrency(_) => self.limit(),
         }
     }
 
@@ -240,11 +268,12 @@ impl Algorithm {
             Self::FixedWindow(_) => "fixed_window",
             Self::SlidingWindow(_) | Self::SlidingCounters(_) => "sliding_window",
             Self::SlidingLog(_) => "sliding_log",
+            Self::Concurrency(_) => "concurrency",
         }
     }
 
-    const fn quota(&self) -> Quota {
-        match self {
+    const fn allowance(&self) -> Allowance {
+        Allowance::PerWindow(match self {
             Self::Gcra(gcra) | Self::TokenBucket(gcra) => gcra.quota(),
             Self::IntervalRefill(bucket) => bucket.quota(),
             Self::LeakyBucket(bucket) => bucket.line().quota(),
@@ -252,7 +281,8 @@ impl Algorithm {
             Self::SlidingWindow(window) => window.quota(),
             Self::SlidingCounters(window) => window.quota(),
             Self::SlidingLog(log) => log.quota(),
-        }
+            Self::Concurrency(bound) => return Allowance::AtOnce(bound.max()),
+        })
     }
 }
 

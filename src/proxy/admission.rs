@@ -11,6 +11,7 @@ use super::mode::Stance;
 use super::overflow;
 use super::rejection::Refused;
 use super::snapshot::{Limit, Overflow, Route};
+use super::taken::Taken;
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Outcome, Secret, Verdict};
 use crate::rules::{Head, NoNumber};
@@ -25,6 +26,8 @@ pub(super) struct Admission {
     verdict: Verdict,
     /// A limit that refuses requests without its key, and was given none.
     keyless: Option<u16>,
+    /// What comes back when the request ends.
+    _taken: Vec<Taken>,
     now: Timestamp,
 }
 
@@ -72,8 +75,10 @@ pub(super) fn admit(
         asked = Asked::default();
     }
     let binding = binding.min(asked.charges.len());
+    let verdict = overflow::charge(route, &mut asked, binding, now);
     let admission = Admission {
-        verdict: overflow::charge(route, &mut asked, binding, now),
+        _taken: asked.taken(route, &verdict),
+        verdict,
         applied: asked.applied,
         keyless,
         now,
@@ -108,6 +113,21 @@ impl<'r> Asked<'r> {
             self.charges[place].table = &limit.chosen(next).table;
         }
         next.is_some()
+    }
+
+    /// What gives back the units that were taken and do not come back with time.
+    fn taken(&self, route: &Route, verdict: &Verdict) -> Vec<Taken> {
+        if !verdict.is_admitted() {
+            return Vec::new();
+        }
+        let all = self.applied.iter().zip(&self.charges);
+        let made = all.zip(&verdict.decisions);
+        let made = made.filter(|(_, decision)| decision.is_admitted());
+        made.filter_map(|((&(place, chosen), charge), _)| {
+            let policy = route.limits[usize::from(place)].chosen(chosen);
+            Taken::of(policy, charge)
+        })
+        .collect()
     }
 
     fn append(&mut self, mut others: Self) {

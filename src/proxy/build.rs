@@ -23,7 +23,8 @@ use crate::rules::Router;
 use crate::store::{self, Share, Table, Wish};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{
-    LimitMetrics, PolicyMetrics, RouteMetrics, TableFigures, UpstreamMetrics, WaitMetrics,
+    InUseMetrics, LimitMetrics, PolicyMetrics, RouteMetrics, TableFigures, UpstreamMetrics,
+    WaitMetrics,
 };
 use crate::telemetry::registry::Registry;
 use crate::upstream::{self, Endpoint, EndpointSpec, Upstream};
@@ -157,9 +158,13 @@ impl Builder<'_> {
         let Share { keys, rings } = share;
         let algorithm = spec.algorithm.clone();
         let table = Table::with_rings(&*spec.name, algorithm, keys, rings, spec.on_full);
-        let table = Arc::new(table);
-        self.successions
-            .extend(before.map(|old| (Arc::clone(old), Arc::clone(&table))));
+        let Some(old) = before else {
+            return Arc::new(table);
+        };
+        let table = Arc::new(table.in_place_of(old));
+        if table.can_succeed(old) {
+            self.successions.push((Arc::clone(old), Arc::clone(&table)));
+        }
         table
     }
 
@@ -173,7 +178,10 @@ impl Builder<'_> {
         let table = tables.next().expect("there is a table for each");
         let algorithm = table.algorithm();
         Policy {
-            facts: Facts::new(&spec.name, algorithm.limit(), algorithm.window().as_secs()),
+            facts: Facts::new(&spec.name, algorithm),
+            in_use: algorithm
+                .is_permits()
+                .then(|| InUseMetrics::new(&self.surroundings.registry, &spec.name)),
             mode: spec.mode,
             action: Action::new(spec.action, &spec.name, &self.surroundings.registry),
             rejection: Rejection::new(&spec.reject, &spec.name, &spec.quota),

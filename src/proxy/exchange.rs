@@ -1,5 +1,6 @@
 //! One request and its response, from the first byte of the one to the last of the other: what is
-//! counted and logged of it. It ends when it is dropped, so that a client that leaves is counted too.
+//! counted and logged of it, and what limits get back. It ends when it is dropped, so that a client that leaves is
+//! counted too, and gives back what it took.
 
 use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
@@ -17,6 +18,7 @@ use super::gateway::{Client, Gateway};
 use super::limit_headers::Styles;
 use super::respond;
 use super::snapshot::{Route, RunningUpstream, Snapshot};
+use super::tag::Tagged;
 use crate::clock::{Clock, Timestamp};
 use crate::http_ext::body::RequestBody;
 use crate::http_ext::forwarded::Peer;
@@ -49,8 +51,8 @@ pub(super) struct Exchange {
     forwarded: Timestamp,
     route: Option<Arc<Route>>,
     admission: Option<Admission>,
-    /// The places of the limits that tag it.
-    tags: Vec<usize>,
+    /// What the limits that tag made of it.
+    tagged: Tagged,
     status: Option<StatusCode>,
     sent: u64,
     /// From the request's head, or its turn, to the upstream's response head.
@@ -95,7 +97,7 @@ impl Exchange {
             client,
             route: None,
             admission: None,
-            tags: Vec::new(),
+            tagged: Tagged::default(),
             status: None,
             sent: 0,
             upstream: None,
@@ -176,14 +178,14 @@ impl Exchange {
         self.admission = Some(admission);
     }
 
-    /// Keeps which of the route's limits that tag are exceeded.
-    pub(super) fn tagged(&mut self, exceeded: Vec<usize>) {
-        self.tags = exceeded;
+    /// Keeps what the limits that tag made of it.
+    pub(super) fn keep_tagged(&mut self, tagged: Tagged) {
+        self.tagged = tagged;
     }
 
-    /// The places of the limits that tag this request.
-    pub(super) fn tags(&self) -> &[usize] {
-        &self.tags
+    /// What the limits that tag made of it.
+    pub(super) fn tagged(&self) -> &Tagged {
+        &self.tagged
     }
 
     /// The answer of the limit that refuses, as it is now; `None` where none does.

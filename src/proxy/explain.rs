@@ -52,6 +52,8 @@ struct Step {
     overflows: usize,
     key: Vec<Described>,
     cost: u32,
+    /// Whether units come back when requests end, and not with time.
+    in_use: bool,
     stance: Stance,
     says: Says,
 }
@@ -166,6 +168,7 @@ fn step(limit: &Limit, secret: &Secret, head: &Head<'_>, now: Timestamp) -> Resu
         overflows,
         key: limit.descriptor.describe(head),
         cost: limit.cost.of(head).unwrap_or(1),
+        in_use: policy.table.algorithm().is_permits(),
         stance,
         says,
     })
@@ -268,6 +271,10 @@ impl Step {
             Says::RefusesKeyless => writeln!(f, "  says    refuse: the key is missing"),
             Says::RefusesCost => writeln!(f, "  says    refuse: the cost is no whole number"),
             Says::Decides(decision) => match decision.outcome {
+                Outcome::Admit if self.in_use => {
+                    let left = decision.remaining;
+                    writeln!(f, "  says    admit: {left} left while it is served")
+                }
                 Outcome::Admit => {
                     let reset = decision.reset.since(now);
                     writeln!(

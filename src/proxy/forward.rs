@@ -119,7 +119,7 @@ fn rewrite_headers(
     let (via, value) = forwarded::via(version);
     added.push(via, value);
     if !route.tags.is_empty() {
-        tag::write(route, exchange.tags(), headers);
+        tag::write(route, exchange.tagged(), headers);
     }
     if !route.priority_fields.is_empty() {
         overflow::write(route, exchange.admission(), headers);

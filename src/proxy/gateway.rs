@@ -175,8 +175,8 @@ fn decide(exchange: &mut Exchange, request: &mut Request<RequestBody>) -> Result
     exchange.decided(admission);
     if !route.tags.is_empty() {
         let secret = &exchange.snapshot().secret;
-        let exceeded = tag::exceeded(&route, secret, &head, exchange.started());
-        exchange.tagged(exceeded);
+        let tagged = tag::tagged(&route, secret, &head, exchange.started());
+        exchange.keep_tagged(tagged);
     }
     Ok(Course::Forward(route, target.into_rewritten(), queued))
 }

@@ -40,14 +40,19 @@ pub(super) struct Applied<'a> {
 }
 
 impl Facts {
-    /// The facts of the policy `name` (of `A-Z a-z 0-9 . _ -` only) with a quota of `limit` units in
-    /// `window_seconds`.
-    pub fn new(name: &str, limit: u32, window_seconds: u64) -> Self {
+    /// The facts of the policy `name` (of `A-Z a-z 0-9 . _ -` only) with this algorithm.
+    pub fn new(name: &str, algorithm: &Algorithm) -> Self {
+        let limit = algorithm.limit();
+        let of_what = match algorithm.window() {
+            Some(window) => format!(";w={}", window.as_secs()),
+            // What draft-ietf-httpapi-ratelimit-headers calls the unit of such a quota.
+            None => ";qu=\"concurrent-requests\"".to_owned(),
+        };
         Facts {
             name: visible(name.as_bytes()),
             limit: HeaderValue::from(limit),
-            policy_item: visible(format!("\"{name}\";q={limit};w={window_seconds}").as_bytes()),
-            quota_item: visible(format!("{limit};w={window_seconds}").as_bytes()),
+            policy_item: visible(format!("\"{name}\";q={limit}{of_what}").as_bytes()),
+            quota_item: visible(format!("{limit}{of_what}").as_bytes()),
             state_prefix: format!("\"{name}\";r=").into(),
             quota: limit,
         }

@@ -44,7 +44,7 @@ pub fn rehearse<T>(
     let route = snapshot.route(place);
     let admission = admission::admit(route, &snapshot.secret, &head, now)?;
     if !admission.is_refused() {
-        tag::exceeded(route, &snapshot.secret, &head, now);
+        tag::tagged(route, &snapshot.secret, &head, now);
     }
     Ok(to(Rehearsal {
         place,

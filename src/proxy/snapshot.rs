@@ -17,7 +17,9 @@ use crate::limiter::{Algorithm, Secret};
 use crate::rules::{Condition, Cost, Descriptor, Exceptions, Head, RouteMatch, Router};
 use crate::store::{OnFull, Table};
 use crate::telemetry::access_log::AccessLog;
-use crate::telemetry::metrics::{LimitMetrics, PolicyMetrics, RouteMetrics, UpstreamMetrics};
+use crate::telemetry::metrics::{
+    InUseMetrics, LimitMetrics, PolicyMetrics, RouteMetrics, UpstreamMetrics,
+};
 use crate::upstream::{self, Dscp, Upstream};
 
 /// Everything that a snapshot is made of. Indices point into the lists of the same spec.
@@ -280,6 +282,8 @@ pub struct Policy {
     pub mode: Mode,
     /// Its buckets.
     pub table: Arc<Table>,
+    /// What its requests in flight have taken, where that comes back when they end.
+    pub in_use: Option<InUseMetrics>,
     /// What header fields say of it.
     pub facts: Facts,
     /// What becomes of a request that it refuses.

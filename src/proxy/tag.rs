@@ -9,28 +9,35 @@ use super::admission::note_near;
 use super::meeting::Meeting;
 use super::mode::Stance;
 use super::snapshot::{Limit, Route};
+use super::taken::Taken;
 use crate::clock::Timestamp;
 use crate::limiter::Secret;
 use crate::rules::Head;
 use crate::store::{Charge, charge_all};
 use crate::telemetry::metrics::LimitDecision;
 
-/// Charges the request to the limits of its route that tag; the places, among them, of those that it exceeds.
-pub(super) fn exceeded(
-    route: &Route,
-    secret: &Secret,
-    head: &Head<'_>,
-    now: Timestamp,
-) -> Vec<usize> {
-    let exceeds = |(_, limit): &(usize, &Limit)| {
-        let decision = decide(limit, secret, head, now);
+/// What the limits that tag made of a request.
+#[derive(Debug, Default)]
+pub(super) struct Tagged {
+    /// The places, among them, of those that it exceeds.
+    exceeded: Vec<usize>,
+    /// What comes back when it ends.
+    taken: Vec<Taken>,
+}
+
+/// Charges the request to the limits of its route that tag.
+pub(super) fn tagged(route: &Route, secret: &Secret, head: &Head<'_>, now: Timestamp) -> Tagged {
+    let mut tagged = Tagged::default();
+    for (place, limit) in route.tags_of(head).iter().enumerate() {
+        let decision = decide(limit, secret, head, now, &mut tagged.taken);
         if let Some(decision) = decision {
             limit.metrics.record(decision);
         }
-        decision == Some(LimitDecision::Tagged)
-    };
-    let limits = route.tags_of(head).iter().enumerate();
-    limits.filter(exceeds).map(|(place, _)| place).collect()
+        if decision == Some(LimitDecision::Tagged) {
+            tagged.exceeded.push(place);
+        }
+    }
+    tagged
 }
 
 /// `None` where the limit is for other requests.
@@ -39,6 +46,7 @@ fn decide(
     secret: &Secret,
     head: &Head<'_>,
     now: Timestamp,
+    taken: &mut Vec<Taken>,
 ) -> Option<LimitDecision> {
     let (key, chosen) = match limit.meet(secret, head) {
         Meeting::Bucket(key, chosen) => (key, chosen),
@@ -58,6 +66,7 @@ fn decide(
     if !verdict.is_admitted() {
         return Some(beyond(limit, head));
     }
+    taken.extend(Taken::of(limit.chosen(chosen), &charge));
     if let Some(decision) = verdict.decision() {
         note_near(limit, decision);
     }
@@ -74,7 +83,7 @@ fn beyond(limit: &Limit, head: &Head<'_>) -> LimitDecision {
 
 /// Tells the upstream which limits the request exceeds. What a client wrote in such a field goes: an upstream
 /// believes it.
-pub(super) fn write(route: &Route, exceeded: &[usize], headers: &mut HeaderMap) {
+pub(super) fn write(route: &Route, tagged: &Tagged, headers: &mut HeaderMap) {
     for tag in route
         .tags
         .iter()
@@ -82,7 +91,7 @@ pub(super) fn write(route: &Route, exceeded: &[usize], headers: &mut HeaderMap) 
     {
         headers.remove(&tag.name);
     }
-    let exceeded = exceeded.iter().map(|&place| &route.tags[place]);
+    let exceeded = tagged.exceeded.iter().map(|&place| &route.tags[place]);
     for tag in exceeded.filter_map(|limit| limit.policy.action.tag()) {
         headers.append(&tag.name, tag.value.clone());
     }

@@ -45,6 +45,9 @@ pub struct Report {
     pub out_of_order: Lines,
     /// Lines that could not be read.
     pub unparsable: Lines,
+    /// Policies that were left out, since a log does not say when requests end.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_replayed: Vec<Arc<str>>,
 }
 
 /// Lines that deserve attention.
@@ -148,6 +151,7 @@ impl Report {
                 .collect(),
             out_of_order: Lines::new(&tally.out_of_order),
             unparsable: Lines::new(&tally.unparsable),
+            not_replayed: tally.left_out.clone(),
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::limiter::{Decision, Outcome, Secret};
 use crate::proxy::Snapshot;
 use crate::proxy::build::{Built, Surroundings};
 use crate::proxy::rehearsal::{Rehearsal, rehearse};
-use crate::proxy::snapshot::{Limit, Spec};
+use crate::proxy::snapshot::{Limit, LimitSpec, Spec};
 use crate::telemetry::registry::Registry;
 
 /// The same in every replay, so that two of them fill tables alike: nobody aims at one.
@@ -68,7 +68,8 @@ pub enum Ruling {
 }
 
 impl Simulation {
-    pub(super) fn new(rules: Spec) -> Self {
+    pub(super) fn new(mut rules: Spec) -> Self {
+        let left_out = leave_out_permits(&mut rules);
         let surroundings = Surroundings {
             workers: 1,
             registry: Registry::default(),
@@ -77,7 +78,7 @@ impl Simulation {
         };
         let snapshot = Built::new(rules, &surroundings, None).hand_over(Timestamp::EPOCH);
         Simulation {
-            tally: Tally::new(&snapshot),
+            tally: Tally::new(&snapshot, left_out),
             snapshot,
         }
     }
@@ -152,6 +153,25 @@ impl Decided {
 
 fn name(limit: &Limit) -> Arc<str> {
     Arc::clone(&limit.policy.name)
+}
+
+/// Takes the limits out that count what is in flight, since a log does not say when requests end; the names of
+/// their policies.
+fn leave_out_permits(rules: &mut Spec) -> Vec<Arc<str>> {
+    let policies = &rules.policies;
+    let is_replayed = |limit: &LimitSpec| !policies[limit.policy].algorithm.is_permits();
+    let mut left_out: Vec<Arc<str>> = Vec::new();
+    let routes = rules.routes.iter_mut().map(|route| &mut route.limits);
+    for limits in routes.chain([&mut rules.unmatched]) {
+        for limit in limits.iter().filter(|limit| !is_replayed(limit)) {
+            let name = &policies[limit.policy].name;
+            if !left_out.iter().any(|known| **known == **name) {
+                left_out.push(name.as_str().into());
+            }
+        }
+        limits.retain(is_replayed);
+    }
+    left_out
 }
 
 /// When a refused request is admitted, if ever.

@@ -33,6 +33,8 @@ pub(super) struct Tally {
     pub answered: BTreeMap<&'static str, u64>,
     pub out_of_order: Noted,
     pub unparsable: Noted,
+    /// The policies that are not replayed.
+    pub left_out: Vec<Arc<str>>,
 }
 
 /// What became of requests.
@@ -80,7 +82,7 @@ pub(super) struct Span {
 }
 
 impl Tally {
-    pub(super) fn new(snapshot: &Snapshot) -> Self {
+    pub(super) fn new(snapshot: &Snapshot, left_out: Vec<Arc<str>>) -> Self {
         let names = snapshot.policies.iter().map(|policy| &policy.name);
         Tally {
             times: None,
@@ -92,6 +94,7 @@ impl Tally {
             answered: BTreeMap::new(),
             out_of_order: Noted::default(),
             unparsable: Noted::default(),
+            left_out,
         }
     }
 
@@ -264,6 +267,7 @@ mod tests {
             answered: BTreeMap::new(),
             out_of_order: Noted::default(),
             unparsable: Noted::default(),
+            left_out: Vec::new(),
         };
         assert_eq!(tally.arrive(1, at(7_000)), at(7_000));
         assert_eq!(tally.arrive(2, at(5_500)), at(7_000));

@@ -5,6 +5,7 @@ use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
 use super::bucket::{Bucket, Origin, Seat, Slots};
+use super::permits::{InUse, Permit, Shard};
 use super::rules::{Rules, no_room};
 use super::slab::Chunks;
 use super::table::{OnFull, Table};
@@ -41,7 +42,7 @@ pub fn charge_all(charges: &[Charge<'_>], now: Timestamp) -> Verdict {
 /// As [`charge_all`].
 pub fn charge_watched(charges: &[Charge<'_>], binding: usize, now: Timestamp) -> Verdict {
     match charges {
-        [charge] => charge_one(charge, binding, now),
+        [charge] if charge.table.permits().is_none() => charge_one(charge, binding, now),
         _ => charge_many(charges, binding, now),
     }
 }
@@ -104,26 +105,21 @@ fn lock_one<'a>(charge: &Charge<'a>) -> (&'a Table, MutexGuard<'a, Slots>) {
 
 fn charge_many(charges: &[Charge<'_>], binding: usize, now: Timestamp) -> Verdict {
     let mut locked = lock_all(charges);
-    let mut all: SmallVec<[Asked; INLINE]> = SmallVec::new();
+    let mut all: SmallVec<[Option<Asked>; INLINE]> = SmallVec::new();
     let mut verdict = Verdict::default();
-    for (place, (charge, Locked { table, slots })) in charges.iter().zip(&mut locked).enumerate() {
-        let (asked, decision) = charge.ask(table.rules(), slots.as_mut().expect(LOCKED), now);
+    for (place, (charge, locked)) in charges.iter().zip(&mut locked).enumerate() {
+        let (asked, decision) = locked.ask(charge, now);
         add(&mut verdict, place, binding, decision);
         all.push(asked);
     }
     let admitted = verdict.is_admitted();
     let each = charges.iter().zip(&mut locked).zip(all).enumerate();
-    for (index, ((charge, Locked { table, slots }), asked)) in each {
+    for (index, ((charge, locked), asked)) in each {
         let decision = &mut verdict.decisions[index];
-        if admitted && decision.is_admitted() {
-            charge.write(table, slots.as_mut().expect(LOCKED), asked, decision, now);
-            continue;
+        match admitted && decision.is_admitted() {
+            true => locked.write(charge, asked, decision, now),
+            false => locked.leave(charge, asked, decision, now),
         }
-        if decision.is_admitted() {
-            // What it announced does not happen, since another policy refused.
-            *decision = table.rules().decide(asked.seat.cell, now, 0);
-        }
-        asked.release(table.rules());
     }
     verdict
 }
@@ -153,6 +149,12 @@ impl Asked {
 }
 
 impl Charge<'_> {
+    /// What gives back the units of this charge, once it has been made, when it is dropped; `None` where they come
+    /// back with time. To be asked for once: units that nobody gives back stay in use.
+    pub fn permit(&self) -> Option<Permit> {
+        self.table.permit(self.key, self.cost)
+    }
+
     /// Decides, and holds what the charge needs.
     fn ask(&self, rules: Rules<'_>, slots: &mut Slots, now: Timestamp) -> (Asked, Decision) {
         if rules.rings.is_some() {
@@ -229,23 +231,116 @@ const INLINE: usize = 4;
 /// The bucket of a charge, and the table it belongs to: the charge's own, or a successor.
 struct Locked<'a> {
     table: &'a Table,
-    slots: Option<MutexGuard<'a, Slots>>,
+    held: Option<Held<'a>>,
+}
+
+/// Where units are counted, locked.
+enum Held<'a> {
+    Slots(MutexGuard<'a, Slots>),
+    InUse(InUse<'a>),
+}
+
+/// Where units are counted.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    Bucket(&'a Bucket),
+    Shard(&'a Shard),
 }
 
 const LOCKED: &str = "all buckets are locked before any is looked at";
+const ASKED: &str = "every cell is asked before it is charged";
 
 /// The bucket of this charge has moved to its table's successor.
 struct Moved(usize);
+
+impl Locked<'_> {
+    /// Decides, and holds what the charge needs; in use are units that need nothing.
+    fn ask(&mut self, charge: &Charge<'_>, now: Timestamp) -> (Option<Asked>, Decision) {
+        match self.held.as_mut().expect(LOCKED) {
+            Held::Slots(slots) => {
+                let (asked, decision) = charge.ask(self.table.rules(), slots, now);
+                (Some(asked), decision)
+            }
+            Held::InUse(in_use) => {
+                let cell = in_use.cell(charge.key);
+                (None, self.table.algorithm().decide(cell, now, charge.cost))
+            }
+        }
+    }
+
+    /// Makes a charge that was decided.
+    fn write(
+        &mut self,
+        charge: &Charge<'_>,
+        asked: Option<Asked>,
+        decision: &Decision,
+        now: Timestamp,
+    ) {
+        match self.held.as_mut().expect(LOCKED) {
+            Held::Slots(slots) => {
+                charge.write(self.table, slots, asked.expect(ASKED), decision, now);
+            }
+            Held::InUse(in_use) => in_use.take(charge.key, charge.cost),
+        }
+    }
+
+    /// Does not make it. What an admission announced does not happen, since another policy refused.
+    fn leave(
+        &mut self,
+        charge: &Charge<'_>,
+        asked: Option<Asked>,
+        decision: &mut Decision,
+        now: Timestamp,
+    ) {
+        let rules = self.table.rules();
+        let cell = match (self.held.as_ref().expect(LOCKED), &asked) {
+            (Held::InUse(in_use), _) => in_use.cell(charge.key),
+            (Held::Slots(_), asked) => asked.as_ref().expect(ASKED).seat.cell,
+        };
+        if decision.is_admitted() {
+            *decision = rules.decide(cell, now, 0);
+        }
+        if let Some(asked) = asked {
+            asked.release(rules);
+        }
+    }
+}
+
+impl<'a> Place<'a> {
+    /// Where the units of `key` are counted; `None` when its bucket was moved before it was made.
+    fn of(table: &'a Table, key: Fingerprint) -> Option<Self> {
+        match table.permits() {
+            Some(permits) => Some(Self::Shard(permits.shard(key))),
+            None => table.bucket_of(key).map(Self::Bucket),
+        }
+    }
+
+    /// What all calls lock in the same order by.
+    fn address(self) -> usize {
+        match self {
+            Self::Bucket(bucket) => std::ptr::from_ref(bucket).addr(),
+            Self::Shard(shard) => std::ptr::from_ref(shard).addr(),
+        }
+    }
+
+    /// `None` when the bucket has moved.
+    fn lock(self) -> Option<Held<'a>> {
+        match self {
+            Self::Bucket(bucket) => bucket.lock().map(Held::Slots),
+            Self::Shard(shard) => Some(Held::InUse(shard.lock())),
+        }
+    }
+}
 
 /// Locks the bucket of each charge.
 fn lock_all<'a>(charges: &[Charge<'a>]) -> SmallVec<[Locked<'a>; INLINE]> {
     let unlocked = |charge: &Charge<'a>| Locked {
         table: charge.table,
-        slots: None,
+        held: None,
     };
     let mut locked: SmallVec<[Locked<'a>; INLINE]> = charges.iter().map(unlocked).collect();
     while let Err(Moved(index)) = try_lock_all(charges, &mut locked) {
-        locked.iter_mut().for_each(|locked| locked.slots = None);
+        locked.iter_mut().for_each(|locked| locked.held = None);
         locked[index].table = locked[index].table.next();
     }
     locked
@@ -253,18 +348,18 @@ fn lock_all<'a>(charges: &[Charge<'a>]) -> SmallVec<[Locked<'a>; INLINE]> {
 
 /// Locks the buckets in the order of their addresses, so that no two calls wait for each other.
 fn try_lock_all<'a>(charges: &[Charge<'a>], locked: &mut [Locked<'a>]) -> Result<(), Moved> {
-    let mut buckets: SmallVec<[(&'a Bucket, usize); INLINE]> = SmallVec::new();
+    let mut places: SmallVec<[(Place<'a>, usize); INLINE]> = SmallVec::new();
     for (index, (charge, locked)) in charges.iter().zip(&*locked).enumerate() {
-        let bucket = locked.table.bucket_of(charge.key).ok_or(Moved(index))?;
-        buckets.push((bucket, index));
+        let place = Place::of(locked.table, charge.key).ok_or(Moved(index))?;
+        places.push((place, index));
     }
-    buckets.sort_unstable_by_key(|(bucket, _)| std::ptr::from_ref(*bucket).addr());
-    let distinct = buckets
+    places.sort_unstable_by_key(|(place, _)| place.address());
+    let distinct = places
         .windows(2)
-        .all(|pair| !std::ptr::eq(pair[0].0, pair[1].0));
+        .all(|pair| pair[0].0.address() != pair[1].0.address());
     assert!(distinct, "a table is charged once a request");
-    for (bucket, index) in buckets {
-        locked[index].slots = Some(bucket.lock().ok_or(Moved(index))?);
+    for (place, index) in places {
+        locked[index].held = Some(place.lock().ok_or(Moved(index))?);
     }
     Ok(())
 }

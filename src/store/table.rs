@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::bucket::{Bucket, ENTRIES, Entry, FLOOR, Loss, Slots};
+use super::permits::{Permit, Permits};
 use super::rules::{Rings, Rules, no_room};
 use super::slab::Slab;
 use crate::clock::Timestamp;
@@ -38,6 +39,8 @@ pub struct Table {
     segments: Box<[OnceLock<Box<[Bucket]>>]>,
     /// Where the rings are, for algorithms that have any.
     slab: Option<Slab>,
+    /// What is counted instead of cells, for an algorithm whose units come back when requests end.
+    permits: Option<Arc<Permits>>,
     ring_bytes: u64,
     /// The bucket that has to give up a ring next.
     hand: AtomicUsize,
@@ -88,6 +91,7 @@ impl Table {
         Self {
             policy: policy.into(),
             slab: shape.map(|shape| Slab::new(shape, ring_bytes)),
+            permits: algorithm.is_permits().then(Arc::default),
             ring_bytes,
             hand: AtomicUsize::new(0),
             algorithm,
@@ -102,6 +106,20 @@ impl Table {
             evictions: AtomicU64::new(0),
             unrecorded: AtomicU64::new(0),
         }
+    }
+
+    /// The same in the place of `before`: what is in use there is in use here.
+    #[must_use]
+    pub fn in_place_of(mut self, before: &Self) -> Self {
+        if let (Some(permits), Some(same)) = (&mut self.permits, &before.permits) {
+            *permits = Arc::clone(same);
+        }
+        self
+    }
+
+    /// Whether it can take over the cells of `before`; units in use are shared, and not moved.
+    pub const fn can_succeed(&self, before: &Self) -> bool {
+        self.permits.is_none() && before.permits.is_none()
     }
 
     /// The bytes that a table for `keys` keys has when every part of it has been touched.
@@ -170,6 +188,9 @@ impl Table {
     /// How many keys have an entry that still counts. Looks at every touched bucket, one at a time
     /// (some 3 ms for a million keys): for a metric, not for a request.
     pub fn live(&self, now: Timestamp) -> usize {
+        if let Some(permits) = &self.permits {
+            return permits.keys();
+        }
         let buckets = self.segments.iter().filter_map(OnceLock::get).flatten();
         let keys = |bucket: &Bucket| {
             let slots = bucket.lock()?;
@@ -178,8 +199,23 @@ impl Table {
         buckets.filter_map(keys).sum()
     }
 
+    /// How many units are in use; `None` where they come back with time.
+    pub fn in_use(&self) -> Option<u64> {
+        self.permits.as_ref().map(|permits| permits.units())
+    }
+
+    /// What gives back units of a key that have been taken.
+    pub(super) fn permit(&self, key: Fingerprint, cost: u32) -> Option<Permit> {
+        let permits = self.permits.as_ref()?;
+        Some(permits.permit(key, cost))
+    }
+
     /// What `charge_all` would say to this charge alone; leaves everything as it is.
     pub fn peek(&self, key: Fingerprint, cost: u32, now: Timestamp) -> Decision {
+        if let Some(permits) = &self.permits {
+            let cell = permits.shard(key).lock().cell(key);
+            return self.algorithm.decide(cell, now, cost);
+        }
         let index = self.index(key.bits());
         let (segment, offset) = self.place(index);
         let Some(segment) = self.segments[segment].get() else {
@@ -201,8 +237,8 @@ impl Table {
         }
     }
 
-    /// Moves every bucket to `successor`, which from then on is charged in this table's place, also
-    /// through this one: whoever still holds it follows.
+    /// Moves every bucket to `successor`, which [can succeed](Self::can_succeed) this one and from then on is
+    /// charged in its place, also through it: whoever still holds it follows.
     ///
     /// Used units are kept ([`Algorithm::convert`]), and no charge is lost, whatever is charged
     /// meanwhile. Publish `successor` only afterwards: a charge that reaches it directly before its
@@ -299,6 +335,11 @@ impl Table {
         self.successor
             .get()
             .expect("the successor is set before a bucket is marked as moved")
+    }
+
+    /// The units in use, where they are what is counted.
+    pub(super) fn permits(&self) -> Option<&Permits> {
+        self.permits.as_deref()
     }
 
     /// The rules by which the buckets are filled.

@@ -13,7 +13,8 @@ mod snapshots;
 
 pub use config::ConfigMetrics;
 pub use limits::{
-    HeldMetrics, LimitDecision, LimitMetrics, PolicyMetrics, TableFigures, WaitMetrics, Waiting,
+    HeldMetrics, InUseMetrics, LimitDecision, LimitMetrics, PolicyMetrics, TableFigures,
+    UnitsInUse, WaitMetrics, Waiting,
 };
 pub use listener::{BadRequest, ListenerMetrics, OpenGuard};
 pub use requests::{RequestMetrics, RouteMetrics, UpstreamMetrics};

@@ -1,6 +1,7 @@
 //! From the settings of a policy to its algorithm.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::tz::TimeZone;
 
@@ -8,9 +9,12 @@ use crate::config::located::Located;
 use crate::config::schema::{AlgorithmName, OldestWindow, Places, Policy, WindowStart};
 use crate::config::value::{self, CalendarUnit};
 use crate::limiter::{
-    Algorithm, Calendar, FixedWindow, Gcra, IntervalRefill, LeakyBucket, Oldest, Period, Quota,
-    QuotaError, SlidingCounters, SlidingLog, SlidingWindow, Start,
+    Algorithm, Calendar, Concurrency, FixedWindow, Gcra, IntervalRefill, LeakyBucket, Oldest,
+    Period, Quota, QuotaError, SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
+
+/// When those are told to come back whom `concurrency` refuses, unless it is said.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// What decides for a policy that has been checked.
 pub(in crate::config) fn algorithm(policy: &Policy) -> Result<Algorithm, QuotaError> {
@@ -37,6 +41,7 @@ pub(in crate::config) fn algorithm(policy: &Policy) -> Result<Algorithm, QuotaEr
         },
         AlgorithmName::LeakyBucket => Algorithm::LeakyBucket(leaky_bucket(policy, quota)?),
         AlgorithmName::SlidingLog => Algorithm::SlidingLog(SlidingLog::new(quota)?),
+        AlgorithmName::Concurrency => Algorithm::Concurrency(concurrency(policy)),
     })
 }
 
@@ -44,6 +49,13 @@ fn leaky_bucket(policy: &Policy, quota: Quota) -> Result<LeakyBucket, QuotaError
     let places = |given: &Option<Located<Places>>| given.as_ref().map_or(0, |places| places.get());
     let (queue, delay_after) = (places(&policy.queue), places(&policy.delay_after));
     LeakyBucket::new(quota, queue, policy.longest_wait(), delay_after)
+}
+
+fn concurrency(policy: &Policy) -> Concurrency {
+    let max = policy.max.as_ref().map_or(0, |max| max.get());
+    let retry_after = policy.retry_after.as_ref();
+    let retry_after = retry_after.map_or(RETRY_AFTER, |retry_after| retry_after.get());
+    Concurrency::new(max, retry_after)
 }
 
 fn fixed_window(policy: &Policy, written: value::Quota, quota: Quota) -> FixedWindow {

@@ -119,8 +119,12 @@ impl<'a> Policies<'a> {
                 overflow: self.overflow(name, &key, policy),
                 key,
                 quota: quota_text(policy),
+                max_keys: match algorithm.is_permits() {
+                    // It has no cells.
+                    true => Some(store::FEWEST_KEYS),
+                    false => policy.max_keys.as_ref().map(|keys| keys.get() as usize),
+                },
                 algorithm,
-                max_keys: policy.max_keys.as_ref().map(|keys| keys.get() as usize),
                 on_full: match policy.on_full.value {
                     schema::OnFull::Forget => store::OnFull::Forget,
                     schema::OnFull::Strict => store::OnFull::Strict,
@@ -156,6 +160,9 @@ fn key_text(policy: &Policy) -> String {
 
 /// The quota as it is written, or what stands in its place.
 fn quota_text(policy: &Policy) -> String {
+    if let Some(max) = &policy.max {
+        return format!("{} at a time", max.get());
+    }
     match (&policy.quota, &policy.capacity, &policy.refill) {
         (Some(quota), ..) => quota.value.to_string(),
         (None, Some(capacity), Some(refill)) => {

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Mode, Policy, Units};
+use super::{InUse, Mode, Policy, Units};
 use crate::config::located::Located;
 use crate::config::value::{Cidr, KeyPart, Quota, Refill, Text};
 
@@ -30,7 +30,7 @@ pub struct Exemption {
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("oneOf" = [{ "required": ["value"] }, { "required": ["prefix"] }, { "required": ["cidr"] }]))]
-#[schemars(extend("anyOf" = [{ "required": ["quota"] }, { "required": ["capacity", "refill"] }]))]
+#[schemars(extend("anyOf" = [{ "required": ["quota"] }, { "required": ["capacity", "refill"] }, { "required": ["max"] }]))]
 pub struct Override {
     /// Which part of the key `value` or `prefix` is about; needed where the key has several.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,12 +56,15 @@ pub struct Override {
     /// The refill, with a `capacity`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refill: Option<Located<Refill>>,
+    /// The units that can be taken at once, for `concurrency`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max: Option<Located<InUse>>,
 }
 
 /// `candidate` of a policy: a quota that is tried out beside its own.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-#[schemars(extend("anyOf" = [{ "required": ["quota"] }, { "required": ["capacity", "refill"] }]))]
+#[schemars(extend("anyOf" = [{ "required": ["quota"] }, { "required": ["capacity", "refill"] }, { "required": ["max"] }]))]
 pub struct Candidate {
     /// The quota, instead of the policy's; 0 would refuse always.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,6 +78,9 @@ pub struct Candidate {
     /// The refill, with a `capacity`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refill: Option<Located<Refill>>,
+    /// The units that can be taken at once, for `concurrency`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max: Option<Located<InUse>>,
 }
 
 impl Candidate {
@@ -95,6 +101,7 @@ impl Candidate {
             burst: self.burst.clone(),
             capacity: self.capacity.clone(),
             refill: self.refill.clone(),
+            max: self.max.clone(),
             mode: Mode::Shadow.into(),
             percent: None,
             exempt: exempt.collect::<Vec<_>>().into(),
@@ -148,6 +155,7 @@ impl Override {
             burst: self.burst.clone(),
             capacity: self.capacity.clone(),
             refill: self.refill.clone(),
+            max: self.max.clone(),
             ..policy.clone()
         }
     }

@@ -5,7 +5,9 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::{Candidate, Condition, Delay, Exemption, OnLimit, Overflow, Override, Units};
+use super::{
+    Candidate, Condition, Delay, Exemption, InUse, OnLimit, Overflow, Override, RetryAfter, Units,
+};
 use crate::config::located::{List, Located};
 use crate::config::value::{
     FieldName, KeyPart, Name, OnMissingKey, Quota, Refill, TimeZone, Whole,
@@ -14,7 +16,7 @@ use crate::config::value::{
 /// A policy under its name in `policies`, or a limit in place.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(extend("anyOf" = [{ "required": ["quota"] }, { "required": ["capacity", "refill"] }]))]
+#[schemars(extend("anyOf" = [{ "required": ["quota"] }, { "required": ["capacity", "refill"] }, { "required": ["max"] }]))]
 pub struct Policy {
     /// What tells buckets apart: a part of the request, or a list of parts. `client_ip` unless
     /// given.
@@ -38,7 +40,7 @@ pub struct Policy {
     #[serde(default)]
     pub algorithm: Located<AlgorithmName>,
     /// Units per window: up to 4294967295, per `1ms` to `366d`, or per `1mo` or `1y`; 0 refuses always.
-    /// Needed unless `capacity` and `refill` are given.
+    /// Needed unless `capacity` and `refill` are given, or `max`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<Located<Quota>>,
     /// Units that can be taken at once, 1 to 4294967295; as many as the quota has unless given.
@@ -68,6 +70,14 @@ pub struct Policy {
     /// turns less. For `leaky_bucket` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_after: Option<Located<Places>>,
+    /// Units that requests in flight can have taken at once, up to 4294967295; 0 refuses always. For `concurrency`,
+    /// in place of a `quota`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<Located<InUse>>,
+    /// When those whom `concurrency` refuses are told to come back, `1ms` to `1d`: nobody can know when a request
+    /// ends. `1s` unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<Located<RetryAfter>>,
     /// When a window starts: with the clock (`clock`, the default), with the clock but at another
     /// time for each key (`staggered`), or with the first request after the last window
     /// (`first_request`). For `fixed_window` only.
@@ -240,6 +250,8 @@ pub enum AlgorithmName {
     SlidingLog,
     /// A queue that moves at the quota's rate: requests wait their turn.
     LeakyBucket,
+    /// Requests in flight: what each takes comes back when its response has ended, however it ends.
+    Concurrency,
 }
 
 /// When a fixed window starts.

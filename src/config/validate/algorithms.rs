@@ -1,5 +1,6 @@
 //! What an algorithm is told: which settings it has, which go together, and whether the amounts fit.
 
+use super::concurrency;
 use crate::config::compile::algorithms::algorithm;
 use crate::config::diagnostic::Code;
 use crate::config::document::NodeId;
@@ -18,6 +19,9 @@ struct Setting {
 }
 
 pub(super) fn check(policy: &Policy, node: NodeId, config: &Config, findings: &Findings<'_>) {
+    if policy.algorithm.value == AlgorithmName::Concurrency {
+        return concurrency::check(policy, node, findings);
+    }
     check_settings(policy, findings);
     check_refill(policy, node, findings);
     check_calendar(policy, findings);
@@ -28,12 +32,12 @@ pub(super) fn check(policy: &Policy, node: NodeId, config: &Config, findings: &F
     check_rings(policy, config, findings);
 }
 
-fn node_of<T>(value: &Option<Located<T>>) -> Option<NodeId> {
+pub(super) fn node_of<T>(value: &Option<Located<T>>) -> Option<NodeId> {
     value.as_ref().map(|value| value.node)
 }
 
-fn settings(policy: &Policy) -> [Setting; 10] {
-    use AlgorithmName::{FixedWindow, Gcra, LeakyBucket, SlidingWindow, TokenBucket};
+fn settings(policy: &Policy) -> [Setting; 12] {
+    use AlgorithmName::{Concurrency, FixedWindow, Gcra, LeakyBucket, SlidingWindow, TokenBucket};
     const WAITS: &str = "only a leaky bucket makes requests wait";
     const LEAKY: &str = "remove it, or use `algorithm: leaky_bucket`";
     [
@@ -105,6 +109,18 @@ fn settings(policy: &Policy) -> [Setting; 10] {
             message: "only a sliding window is cut in parts",
             help: "remove `precision`, or use `algorithm: sliding_window`",
         },
+        Setting {
+            node: node_of(&policy.max),
+            algorithms: &[Concurrency],
+            message: "only a limit of what is in flight has a `max`",
+            help: "use `quota`, or `algorithm: concurrency`",
+        },
+        Setting {
+            node: node_of(&policy.retry_after),
+            algorithms: &[Concurrency],
+            message: "when to come back is known, and told exactly",
+            help: "remove `retry_after`, or use `algorithm: concurrency`",
+        },
     ]
 }
 
@@ -138,6 +154,8 @@ fn check_refill(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
             return;
         }
         (Some(_), None, None) => return,
+        // What is the matter is `max`, which stands in place of a quota elsewhere.
+        (None, None, None) if policy.max.is_some() => return,
         (None, None, None) => "quota",
         (None, Some(_), None) => "refill",
         (None, None, Some(_)) => "capacity",
@@ -191,9 +209,18 @@ fn check_amounts(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
     }
     let most = policy.burst.as_ref().or(policy.capacity.as_ref());
     let most = most.map(|most| (most.get(), most.node));
-    let Some((capacity, holder)) = most.or(most_in_line(policy)).or(quota) else {
-        return;
-    };
+    if let Some(most) = most.or(most_in_line(policy)).or(quota) {
+        check_cost(policy, node, most, findings);
+    }
+}
+
+/// A constant cost is not more than what there is, as it is said in `holder`.
+pub(super) fn check_cost(
+    policy: &Policy,
+    node: NodeId,
+    (capacity, holder): (u32, NodeId),
+    findings: &Findings<'_>,
+) {
     let Cost::Constant(cost) = &policy.cost.value else {
         return;
     };

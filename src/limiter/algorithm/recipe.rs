@@ -24,20 +24,20 @@ const SLIDING_LOG: u64 = 7;
 const LEAKY_BUCKET: u64 = 8;
 
 impl Algorithm {
-    /// The algorithm as numbers.
-    pub fn recipe(&self) -> Recipe {
+    /// The algorithm as numbers; `None` for what is in flight, which nobody keeps: it ends with the process.
+    pub fn recipe(&self) -> Option<Recipe> {
         let (kind, one, two) = match self {
             Self::Gcra(gcra) => (GCRA, gcra.burst().into(), 0),
             Self::TokenBucket(gcra) => (TOKEN_BUCKET, gcra.burst().into(), 0),
             Self::IntervalRefill(bucket) => {
                 let (amount, interval) = bucket.refill();
-                return [
+                return Some([
                     INTERVAL_REFILL,
                     self.limit().into(),
                     interval,
                     amount.into(),
                     0,
-                ];
+                ]);
             }
             // A cell has the end of its window; how that was set makes no difference any more.
             Self::FixedWindow(_) => (FIXED_WINDOW, 0, 0),
@@ -47,18 +47,14 @@ impl Algorithm {
                 (SLIDING_COUNTERS, parts.into(), number_of(oldest))
             }
             Self::SlidingLog(_) => (SLIDING_LOG, 0, 0),
+            Self::Concurrency(_) => return None,
             Self::LeakyBucket(bucket) => {
                 let (at_once, spare) = bucket.parts();
                 (LEAKY_BUCKET, two_of(bucket.capacity(), at_once), spare)
             }
         };
-        [
-            kind,
-            self.limit().into(),
-            self.quota().window_micros(),
-            one,
-            two,
-        ]
+        let window = u64::try_from(self.window()?.as_micros()).ok()?;
+        Some([kind, self.limit().into(), window, one, two])
     }
 
     /// The algorithm that has this recipe, good for reading its cells and for [`Algorithm::carry`];

@@ -33,7 +33,8 @@ impl Algorithm {
             | Self::IntervalRefill(_)
             | Self::LeakyBucket(_)
             | Self::FixedWindow(_)
-            | Self::SlidingWindow(_) => None,
+            | Self::SlidingWindow(_)
+            | Self::Concurrency(_) => None,
         }
     }
 
@@ -132,7 +133,7 @@ impl Algorithm {
     }
 
     fn rescaled(&self, from: &Self, mut past: Past) -> Past {
-        let window = |of: &Self| u128::from(of.quota().window_micros());
+        let window = |of: &Self| of.window().map_or(1, |window| window.as_micros());
         let (old, new) = (window(from), window(self).min(window(from)));
         for (age, _) in &mut past {
             *age = (u128::from(*age) * new / old) as u64;

@@ -286,7 +286,7 @@ fn a_cost(algorithm: &Algorithm, seed: u32) -> u32 {
 
 /// A gap of which none and the very short are likely, and those beyond two windows not.
 fn a_gap(algorithm: &Algorithm, seed: u64) -> u64 {
-    let window = algorithm.window().as_micros() as u64;
+    let window = algorithm.window().expect("a quota").as_micros() as u64;
     match seed % 8 {
         0 => 0,
         1 => 1,

@@ -27,17 +27,24 @@ impl Display for Report {
         }
         self.routes.iter().try_for_each(|route| route.fmt(f))?;
         self.policies.iter().try_for_each(|policy| policy.fmt(f))?;
-        self.write_lines(f)
+        self.write_remarks(f)
     }
 }
 
 impl Report {
-    /// The lines that deserve attention, if there are any.
-    pub fn lines(&self) -> impl Display + '_ {
-        fmt::from_fn(|f| self.write_lines(f))
+    /// What was not replayed, and the lines that deserve attention, if there are any.
+    pub fn remarks(&self) -> impl Display + '_ {
+        fmt::from_fn(|f| self.write_remarks(f))
     }
 
-    fn write_lines(&self, f: &mut Formatter<'_>) -> fmt::Result {
+    fn write_remarks(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if !self.not_replayed.is_empty() {
+            let policies = self.not_replayed.join(", ");
+            writeln!(
+                f,
+                "\nnot replayed, since a log does not say when requests end: {policies}"
+            )?;
+        }
         self.out_of_order.write("out of order", f)?;
         self.unparsable.write("unparsable", f)
     }

@@ -41,7 +41,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// Adds the buckets of a policy with this key that count at `now`, charged though they may be meanwhile:
-    /// of each bucket it has what was true at one instant.
+    /// of each bucket it has what was true at one instant. What is in flight is left out.
     pub fn table(&mut self, key: &str, table: &Table, now: Timestamp) -> io::Result<()> {
         let mut table = table;
         loop {
@@ -64,11 +64,14 @@ impl<W: Write> Writer<W> {
     }
 
     fn buckets(&mut self, key: &str, table: &Table, now: Timestamp) -> io::Result<()> {
+        let Some(recipe) = table.algorithm().recipe() else {
+            return Ok(());
+        };
         let shape = table.algorithm().shape();
         self.buffer.push(TABLE);
         self.put_text(table.policy());
         self.put_text(key);
-        for number in table.algorithm().recipe() {
+        for number in recipe {
             self.put_u64(number);
         }
         self.put_u32(shape.map_or(0, |shape| shape.chunk_words()));

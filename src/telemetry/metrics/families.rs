@@ -36,6 +36,8 @@ families! {
         "Buckets forgotten because the table was full.";
     LIMIT_UNRECORDED: Counter "sluicegate_limit_unrecorded_total" ["policy"],
         "Requests admitted without a bucket because all places were held by refusing keys.";
+    LIMIT_IN_USE: Gauge "sluicegate_limit_in_use" ["policy"],
+        "Units that requests in flight have taken, of policies with `algorithm: concurrency`.";
     LIMIT_HELD: Gauge "sluicegate_limit_held" ["policy"],
         "Requests held by a tarpit.";
     SNAPSHOTS: Counter "sluicegate_snapshots_total" ["result"],

@@ -4,8 +4,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::families::{
-    LIMIT_BUCKETS, LIMIT_DECISIONS, LIMIT_EVICTIONS, LIMIT_HELD, LIMIT_NEAR, LIMIT_UNRECORDED,
-    LIMIT_WAIT, LIMIT_WAITING,
+    LIMIT_BUCKETS, LIMIT_DECISIONS, LIMIT_EVICTIONS, LIMIT_HELD, LIMIT_IN_USE, LIMIT_NEAR,
+    LIMIT_UNRECORDED, LIMIT_WAIT, LIMIT_WAITING,
 };
 use crate::telemetry::registry::{Counter, Gauge, Histogram, Observer, Registry};
 
@@ -163,6 +163,40 @@ impl WaitMetrics {
 impl Drop for Waiting {
     fn drop(&mut self) {
         self.0.add(-1);
+    }
+}
+
+/// The units that requests in flight have taken of a policy. Clones, and handles of the same name, count together.
+#[derive(Clone, Debug)]
+pub struct InUseMetrics(Gauge);
+
+/// Units that count as long as this lives.
+#[derive(Debug)]
+pub struct UnitsInUse {
+    metrics: InUseMetrics,
+    units: u32,
+}
+
+impl InUseMetrics {
+    /// Makes the handle of the policy with this name.
+    pub fn new(registry: &Registry, policy: &str) -> Self {
+        Self(registry.gauge(&LIMIT_IN_USE, &[policy]))
+    }
+
+    /// Counts so many more.
+    #[must_use]
+    pub fn take(&self, units: u32) -> UnitsInUse {
+        self.0.add(i64::from(units));
+        UnitsInUse {
+            metrics: self.clone(),
+            units,
+        }
+    }
+}
+
+impl Drop for UnitsInUse {
+    fn drop(&mut self) {
+        self.metrics.0.add(-i64::from(self.units));
     }
 }
 

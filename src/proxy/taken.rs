@@ -1,0 +1,25 @@
+//! What a request in flight has taken of a limit, and gives back when it ends, however it ends.
+
+use super::snapshot::Policy;
+use crate::store::{Charge, Permit};
+use crate::telemetry::metrics::UnitsInUse;
+
+/// Units that come back when this is dropped.
+#[derive(Debug)]
+pub(super) struct Taken {
+    // In this order: what is told to be free is so.
+    _permit: Permit,
+    _counted: UnitsInUse,
+}
+
+impl Taken {
+    /// What gives back the units of a charge that this policy has admitted; `None` where they come back with time.
+    /// To be asked for once.
+    pub(super) fn of(policy: &Policy, charge: &Charge<'_>) -> Option<Self> {
+        let in_use = policy.in_use.as_ref()?;
+        Some(Taken {
+            _permit: charge.permit()?,
+            _counted: in_use.take(charge.cost),
+        })
+    }
+}
