@@ -12,6 +12,7 @@ COPY Cargo.toml Cargo.lock config.example.yaml ./
 COPY scripts/need scripts/static-build scripts/
 COPY benches benches
 COPY src src
+COPY docs/lints.md docs/
 RUN install -D "$(./scripts/static-build)" /out/sluicegate
 
 # The system's root certificates for https:// upstreams, and the user `nonroot`.
