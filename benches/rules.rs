@@ -44,6 +44,7 @@ fn head<'a>(path: &'a str, headers: &'a HeaderMap) -> Head<'a> {
         query: Some("page=2&q=a%20b"),
         headers,
         client_ip: [192, 0, 2, 1].into(),
+        token: None,
     }
 }
 

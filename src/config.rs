@@ -2,6 +2,7 @@
 //! wrong with it: text -> located tree (`document`) -> types (`decode`, `schema`) -> checks
 //! (`validate`) -> what the layers below run (`compile`). `lint` looks at what is sound and probably not meant. No layer below knows these types; nothing here serves a request.
 
+mod claims;
 mod compile;
 mod decode;
 mod diagnostic;

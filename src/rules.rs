@@ -4,11 +4,13 @@
 mod condition;
 mod cookie;
 mod cost;
+mod credentials;
 mod descriptor;
 mod matcher;
 mod query;
 mod route;
 mod selector;
+mod token;
 
 use std::net::IpAddr;
 
@@ -23,6 +25,7 @@ pub use matcher::{
 };
 pub use route::Router;
 pub use selector::{Exception, Exceptions, Selector};
+pub use token::{Claims, KeyError, Token, TokenAlgorithm, TokenKey, TokenSpec, Verifier};
 
 /// The head of a request, as rules see it.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +43,8 @@ pub struct Head<'a> {
     pub headers: &'a HeaderMap,
     /// Who the client is.
     pub client_ip: IpAddr,
+    /// Its token, where it is good and was looked at.
+    pub token: Option<&'a Token>,
 }
 
 /// The segments of a path; a trailing slash makes an empty last one.

@@ -8,6 +8,7 @@ mod exceptions;
 mod policies;
 mod routes;
 mod server;
+mod tokens;
 mod upstreams;
 
 use std::net::SocketAddr;
@@ -25,6 +26,7 @@ use crate::server::Spec as ServerSpec;
 use crate::telemetry::access_log::{AccessLogSpec, Format, Target};
 use policies::Policies;
 pub(super) use routes::unreachable;
+use tokens::KeyFiles;
 use upstreams::Upstreams;
 
 /// A configuration, in the terms of the layers that run it.
@@ -81,7 +83,9 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
     let mut compiler = Compiler::new(loaded);
     let config = &loaded.config;
     let server = compiler.server(config);
-    let rules = compiler.rules(config, Upstreams::default());
+    let key_files = tokens::files(config, |path| loaded.resolve(path));
+    compiler.files.extend(key_files);
+    let rules = compiler.rules(config, Upstreams::default(), KeyFiles::Needed);
     if !compiler.findings.is_empty() {
         return Err(loaded.report(compiler.findings));
     }
@@ -118,7 +122,7 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
 /// Names the policies that cannot be.
 pub fn compile_rules(loaded: &Loaded) -> Result<snapshot::Spec, Report> {
     let mut compiler = Compiler::new(loaded);
-    let rules = compiler.rules(&loaded.config, Upstreams::stand_ins());
+    let rules = compiler.rules(&loaded.config, Upstreams::stand_ins(), KeyFiles::Optional);
     match compiler.findings.is_empty() {
         true => Ok(rules),
         false => Err(loaded.report(compiler.findings)),
@@ -147,7 +151,12 @@ impl<'a> Compiler<'a> {
         Some(AccessLogSpec { format, target })
     }
 
-    fn rules(&mut self, config: &schema::Config, mut upstreams: Upstreams) -> snapshot::Spec {
+    fn rules(
+        &mut self,
+        config: &schema::Config,
+        mut upstreams: Upstreams,
+        key_files: KeyFiles,
+    ) -> snapshot::Spec {
         let mut policies = Policies::new(config);
         let context = routes::Context::new(config, &mut policies);
         let routes = config
@@ -171,6 +180,7 @@ impl<'a> Compiler<'a> {
             styles: answers::styles(&config.responses),
             preflight: answers::preflight(&config.responses.cors),
             max_size: config.store.memory.max_size.bytes(),
+            tokens: self.tokens(config, key_files),
         }
     }
 }

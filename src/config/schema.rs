@@ -6,6 +6,7 @@ mod client;
 mod condition;
 mod exception;
 mod json;
+mod jwt;
 mod listener;
 mod overflow;
 mod policy;
@@ -25,6 +26,7 @@ pub use client::{BodySize, Client, ClientIp, ClientIpHeader, ClientTimeouts, Hea
 pub use condition::Condition;
 pub use exception::{Candidate, Exemption, Override, Selection};
 pub use json::json_schema;
+pub use jwt::{Jwt, JwtAlgorithm, JwtKey, Leeway};
 pub use listener::{Certificate, Listener, Protocol, Tls, TlsVersion};
 pub use overflow::{CodePoint, Overflow};
 pub use policy::{
@@ -71,6 +73,9 @@ pub struct Config {
     pub admin: Located<Admin>,
     /// Who the client is, behind other proxies.
     pub client_ip: Located<ClientIp>,
+    /// How tokens are verified whose claims are in keys and conditions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jwt: Option<Located<Jwt>>,
     /// A line a request; off unless this section is there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access_log: Option<Located<AccessLog>>,
@@ -99,6 +104,7 @@ impl Default for Config {
             client: Located::default(),
             admin: Located::default(),
             client_ip: Located::default(),
+            jwt: None,
             access_log: None,
             shutdown: Located::default(),
             store: Located::default(),

@@ -6,6 +6,7 @@ mod answers;
 mod concurrency;
 mod conditions;
 mod exceptions;
+mod jwt;
 mod limits;
 mod listeners;
 mod overflow;
@@ -26,6 +27,7 @@ use super::schema::Config;
 pub(super) fn validate(config: &Config, findings: &Findings<'_>) {
     listeners::check(config, findings);
     upstreams::check(config, findings);
+    jwt::check(config, findings);
     policies::check(config, findings);
     limits::check(config, findings);
     routes::check(config, findings);

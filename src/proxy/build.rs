@@ -85,6 +85,7 @@ impl Built {
                 styles: spec.styles,
                 access_log: None,
                 secret: surroundings.secret,
+                tokens: spec.tokens,
             },
         }
     }
@@ -264,6 +265,7 @@ impl Builder<'_> {
             limits,
             tags,
             preflight: self.preflight,
+            reads_token: spec.limits.iter().any(LimitSpec::reads_token),
             upstream: Some(Arc::clone(&upstreams[spec.upstream])),
             rewrite: spec.rewrite,
             max_body: spec.max_body,
@@ -275,12 +277,14 @@ impl Builder<'_> {
     /// What the requests meet that no route takes.
     fn unmatched(&self, limits: &[LimitSpec], policies: &[Arc<Policy>]) -> Arc<Route> {
         const NAME: &str = "";
+        let reads_token = limits.iter().any(LimitSpec::reads_token);
         let (limits, tags) = self.limits(NAME, limits, policies);
         Arc::new(Route {
             priority_fields: Vec::new(),
             limits,
             tags,
             preflight: self.preflight,
+            reads_token,
             upstream: None,
             rewrite: Default::default(),
             max_body: 0,

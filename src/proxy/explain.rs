@@ -107,6 +107,11 @@ fn add_host(request: &mut Request<()>) {
 fn course(snapshot: &Snapshot, head: &Head<'_>, now: Timestamp) -> Result<Course, Error> {
     let found = snapshot.router.find(head);
     let route = snapshot.route(found);
+    let token = snapshot.token(route, head.headers, now);
+    let head = &Head {
+        token: token.as_ref(),
+        ..*head
+    };
     let others = snapshot.router.mismatches(head).into_iter();
     Ok(Course {
         host: head.host.to_owned(),

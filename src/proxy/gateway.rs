@@ -158,12 +158,13 @@ fn decide(exchange: &mut Exchange, request: &mut Request<RequestBody>) -> Result
     let target = Target::of(request)?;
     let head = target.head(request, exchange.client_ip());
     let route = exchange.find_route(&head);
-    let admission = admission::admit(
-        &route,
-        &exchange.snapshot().secret,
-        &head,
-        exchange.started(),
-    )?;
+    let now = exchange.started();
+    let token = exchange.snapshot().token(&route, request.headers(), now);
+    let head = Head {
+        token: token.as_ref(),
+        ..head
+    };
+    let admission = admission::admit(&route, &exchange.snapshot().secret, &head, now)?;
     let refusal = refuse(&admission, &route, exchange, &head);
     if let Some(course) = refusal {
         exchange.decided(admission);

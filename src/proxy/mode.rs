@@ -88,6 +88,7 @@ mod tests {
             query: None,
             headers: &headers,
             client_ip: [192, 0, 2, 1].into(),
+            token: None,
         };
         let descriptor = Descriptor::new(vec![KeyPart::Header(NAME)], OnMissingKey::Refuse, 64);
         Mode::Partly(Rollout::new(policy, percent)).stance(&descriptor, &head) == Stance::Binds

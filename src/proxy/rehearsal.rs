@@ -42,6 +42,11 @@ pub fn rehearse<T>(
     let head = target.head(request, client_ip);
     let place = snapshot.router.find(&head);
     let route = snapshot.route(place);
+    let token = snapshot.token(route, request.headers(), now);
+    let head = Head {
+        token: token.as_ref(),
+        ..head
+    };
     let admission = admission::admit(route, &snapshot.secret, &head, now)?;
     if !admission.is_refused() {
         tag::tagged(route, &snapshot.secret, &head, now);

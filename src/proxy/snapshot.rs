@@ -5,16 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
-use http::header::{self, HeaderName, HeaderValue};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use super::action::{Action, ActionSpec};
 use super::complaints::Complaints;
 use super::limit_headers::{Facts, Styles};
 use super::mode::Mode;
 use super::rejection::{RejectSpec, Rejection};
+use crate::clock::Timestamp;
 use crate::http_ext::client_ip::ClientIp;
 use crate::limiter::{Algorithm, Secret};
-use crate::rules::{Condition, Cost, Descriptor, Exceptions, Head, RouteMatch, Router};
+use crate::rules::{
+    Condition, Cost, Descriptor, Exceptions, Head, RouteMatch, Router, Token, Verifier,
+};
 use crate::store::{OnFull, Table};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{
@@ -43,6 +46,8 @@ pub struct Spec {
     pub preflight: Preflight,
     /// The bytes that all buckets together may take.
     pub max_size: u64,
+    /// What verifies the tokens of requests, if anything.
+    pub tokens: Option<Verifier>,
 }
 
 /// A policy.
@@ -176,12 +181,20 @@ pub struct Snapshot {
     pub access_log: Option<Arc<AccessLog>>,
     /// Turns keys into fingerprints.
     pub secret: Secret,
+    /// Verifies the tokens of requests, if anything does.
+    pub tokens: Option<Verifier>,
 }
 
 impl Snapshot {
     /// The route at this place, or what a request meets that no route takes.
     pub fn route(&self, place: Option<usize>) -> &Arc<Route> {
         place.map_or(&self.unmatched, |place| &self.routes[place])
+    }
+
+    /// The token of a request on this route, where a limit asks for it and it is good.
+    pub fn token(&self, route: &Route, headers: &HeaderMap, now: Timestamp) -> Option<Token> {
+        let verifier = self.tokens.as_ref().filter(|_| route.reads_token)?;
+        verifier.token(headers, now)
     }
 }
 
@@ -200,6 +213,8 @@ pub struct Route {
     pub priority_fields: Vec<HeaderName>,
     /// Whether preflight requests meet its limits.
     pub preflight: Preflight,
+    /// Whether one of its limits asks what a request's token says.
+    pub reads_token: bool,
     /// What is changed in a request before it is forwarded.
     pub rewrite: Rewrite,
     /// The most bytes in a request's body.
@@ -249,6 +264,14 @@ impl Route {
     /// Its limits, and after them those that tag.
     pub fn all_limits(&self) -> impl Iterator<Item = &Limit> {
         self.limits.iter().chain(&self.tags)
+    }
+}
+
+impl LimitSpec {
+    /// Whether it has to know what the token of a request says.
+    pub fn reads_token(&self) -> bool {
+        let when = self.when.as_ref();
+        self.descriptor.reads_token() || when.is_some_and(Condition::reads_token)
     }
 }
 

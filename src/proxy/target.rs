@@ -51,6 +51,7 @@ impl<'a> Target<'a> {
             query: request.uri().query(),
             headers: request.headers(),
             client_ip,
+            token: None,
         }
     }
 

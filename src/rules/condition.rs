@@ -18,6 +18,8 @@ pub enum Condition {
     Method(Vec<Method>),
     /// It has this field, with this value and no other.
     Header(HeaderName, HeaderValue),
+    /// Its token has this claim, with this value.
+    Claim(String, String),
     /// It asks for such a path.
     Path(PathCondition),
     /// The client's address is in one of these networks.
@@ -63,6 +65,18 @@ impl Condition {
         self.is_met(head) != Some(false)
     }
 
+    /// Whether it has to know what the token of a request says.
+    pub fn reads_token(&self) -> bool {
+        match self {
+            Self::Claim(..) => true,
+            Self::Any(conditions) | Self::All(conditions) => {
+                conditions.iter().any(Self::reads_token)
+            }
+            Self::Not(condition) => condition.reads_token(),
+            Self::Method(_) | Self::Header(..) | Self::Path(_) | Self::ClientIp(_) => false,
+        }
+    }
+
     /// `None` where nobody knows.
     fn is_met(&self, head: &Head<'_>) -> Option<bool> {
         match self {
@@ -72,6 +86,13 @@ impl Condition {
                 Found::Missing => Some(false),
                 Found::Several => None,
             },
+            Self::Claim(name, value) => {
+                match head.token.map_or(Found::Missing, |token| token.claim(name)) {
+                    Found::One(given) => Some(given == value),
+                    Found::Missing => Some(false),
+                    Found::Several => None,
+                }
+            }
             Self::Path(path) => Some(path.takes(head.path)),
             Self::ClientIp(networks) => {
                 let within = |network: &IpNet| network.contains(&head.client_ip);

@@ -72,6 +72,7 @@ mod tests {
             query: None,
             headers: &headers,
             client_ip: [192, 0, 2, 1].into(),
+            token: None,
         })
     }
 

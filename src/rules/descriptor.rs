@@ -12,6 +12,7 @@ use http::Method;
 use http::header::{AUTHORIZATION, HeaderName};
 
 use super::cookie::cookie;
+use super::credentials::basic_user;
 use super::{Found, Head, PathForm, query, segments};
 use crate::limiter::{Fingerprint, KeyHasher, Secret};
 
@@ -29,6 +30,10 @@ pub enum KeyPart {
     Cookie(String),
     /// The value of this parameter, decoded, unless it is empty.
     Query(String),
+    /// This claim of the request's token, which has to be verified.
+    Claim(String),
+    /// The user of basic authentication, unless it is empty.
+    BasicUser,
     /// A segment of the path.
     Segment {
         /// Its place, counted from 0.
@@ -104,6 +109,13 @@ impl Descriptor {
             on_missing,
             ipv6_prefix,
         }
+    }
+
+    /// Whether it has to know what the token of a request says.
+    pub fn reads_token(&self) -> bool {
+        let reads = |part: &KeyPart| matches!(part, KeyPart::Claim(_));
+        self.parts.iter().any(reads)
+            || matches!(&self.on_missing, OnMissingKey::Part(part) if reads(part))
     }
 
     /// The bucket of this request. Allocates only where something has to be decoded or folded.
@@ -190,6 +202,8 @@ impl KeyPart {
             Self::Host => 8,
             Self::Route(_) => 9,
             Self::Constant => 10,
+            Self::Claim(_) => 11,
+            Self::BasicUser => 12,
         }
     }
 
@@ -209,6 +223,13 @@ impl KeyPart {
                 .map(|value| Cow::Borrowed(value.as_bytes())),
             Self::Cookie(name) => cookie(head.headers, name),
             Self::Query(name) => query::parameter(head.query, name).map(bytes),
+            Self::Claim(name) => match head.token {
+                Some(token) => token
+                    .claim(name)
+                    .map(|value| Cow::Borrowed(value.as_bytes())),
+                None => Found::Missing,
+            },
+            Self::BasicUser => basic_user(head.headers),
             Self::Segment { place, form } => match segments(head.path).nth(*place) {
                 Some(segment) => Found::One(bytes(form.fold(segment))),
                 None => Found::Missing,
@@ -246,6 +267,8 @@ impl std::fmt::Display for KeyPart {
             Self::Header(name) => write!(f, "header:{name}"),
             Self::Cookie(name) => write!(f, "cookie:{name}"),
             Self::Query(name) => write!(f, "query:{name}"),
+            Self::Claim(name) => write!(f, "jwt:{name}"),
+            Self::BasicUser => f.write_str("basic_user"),
             Self::Segment { place, .. } => write!(f, "path segment {}", place.saturating_add(1)),
             Self::Path(_) => f.write_str("path"),
             Self::Method => f.write_str("method"),

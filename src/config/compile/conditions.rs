@@ -16,6 +16,10 @@ pub(super) fn condition(written: &schema::Condition, form: PathForm) -> Conditio
     all.extend(
         headers.map(|(name, value)| Condition::Header(name.get().clone(), value.get().clone())),
     );
+    let claims = written.jwt.iter();
+    all.extend(claims.map(|(name, value)| {
+        Condition::Claim(name.as_str().to_owned(), value.as_str().to_owned())
+    }));
     if let Some(path) = &written.path {
         let path = PathCondition::new(path_pattern(path), form);
         all.push(Condition::Path(path));

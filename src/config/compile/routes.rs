@@ -171,6 +171,8 @@ impl<'a> Context<'a> {
             KeyPart::Header(name) => rules::KeyPart::Header(name.get().clone()),
             KeyPart::Cookie(name) => rules::KeyPart::Cookie(name.clone()),
             KeyPart::Query(name) => rules::KeyPart::Query(name.clone()),
+            KeyPart::Claim(name) => rules::KeyPart::Claim(name.clone()),
+            KeyPart::BasicUser => rules::KeyPart::BasicUser,
             // A name that the pattern does not capture is a segment that no path has.
             KeyPart::Capture(name) => rules::KeyPart::Segment {
                 place: taken.path.capture(name).unwrap_or(usize::MAX),

@@ -57,7 +57,7 @@ fn forgeable(met: &Met<'_>, part: &KeyPart, place: &Place<'_>) -> Finding {
 fn forgeable_part<'a>(met: &Met<'a>, route: Option<&Route>) -> Option<&'a KeyPart> {
     let parts = met.policy.key.0.iter().map(|part| &part.value);
     parts.into_iter().find(|part| match part {
-        KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_) => true,
+        KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_) | KeyPart::BasicUser => true,
         // Names below a domain are as many as one likes.
         KeyPart::Host => route.is_none_or(|route| {
             let hosts = &route.matches.hosts;

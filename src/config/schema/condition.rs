@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::document::NodeId;
 use crate::config::located::{List, Located, Table};
-use crate::config::value::{Cidr, FieldName, FieldValue, Method, PathPattern};
+use crate::config::value::{Cidr, FieldName, FieldValue, Method, PathPattern, Text};
 
 /// `when` of a policy; all that is said here must be met.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -20,6 +20,9 @@ pub struct Condition {
     /// request out of the policy.
     #[serde(skip_serializing_if = "is_absent")]
     pub header: Table<FieldName, FieldValue>,
+    /// Claims of the request's token, which has to be verified, with their exact values, all of them.
+    #[serde(skip_serializing_if = "is_absent")]
+    pub jwt: Table<Text, Text>,
     /// The path, as in `match` of a route: `/a/b` exactly, `/a/{name}` any one segment, `/a/**`
     /// everything below and `/a` itself.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,6 +53,7 @@ impl Condition {
     pub fn is_empty(&self) -> bool {
         is_absent(&self.method)
             && is_absent(&self.header)
+            && is_absent(&self.jwt)
             && self.path.is_none()
             && is_absent(&self.cidr)
             && is_absent(&self.any)

@@ -32,6 +32,10 @@ pub(super) fn check(condition: &Condition, node: NodeId, findings: &Findings<'_>
         let finding = Finding::error(condition.header.node, Code::NoValue, "an empty mapping");
         findings.add(finding.help("name a field at least, or remove it"));
     }
+    if condition.jwt.is_empty() {
+        let finding = Finding::error(condition.jwt.node, Code::NoValue, "an empty mapping");
+        findings.add(finding.help("name a claim at least, or remove it"));
+    }
     if let Some(not) = &condition.not {
         check(not, not.node, findings);
     }

@@ -84,7 +84,12 @@ fn check_key(policy: &Policy, findings: &Findings<'_>) {
 fn always_there(part: &KeyPart) -> bool {
     !matches!(
         part,
-        KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_) | KeyPart::Capture(_)
+        KeyPart::Header(_)
+            | KeyPart::Cookie(_)
+            | KeyPart::Query(_)
+            | KeyPart::Capture(_)
+            | KeyPart::Claim(_)
+            | KeyPart::BasicUser
     )
 }
 

@@ -16,6 +16,12 @@ impl FieldName {
     }
 }
 
+impl From<http::HeaderName> for FieldName {
+    fn from(name: http::HeaderName) -> Self {
+        Self(name)
+    }
+}
+
 /// It only ever stands in for a name that could not be read.
 impl Default for FieldName {
     fn default() -> Self {

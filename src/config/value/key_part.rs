@@ -20,6 +20,10 @@ pub enum KeyPart {
     Cookie(String),
     /// The value of a query parameter.
     Query(String),
+    /// A claim of the token, which has to be verified.
+    Claim(String),
+    /// The user of basic authentication.
+    BasicUser,
     /// A captured segment of the path.
     Capture(String),
     /// The whole path.
@@ -35,11 +39,13 @@ pub enum KeyPart {
 }
 
 /// The parts without an argument, and the kinds that take one.
-const WORDS: [&str; 10] = [
+const WORDS: [&str; 12] = [
     "client_ip",
     "header:NAME",
     "cookie:NAME",
     "query:NAME",
+    "jwt:NAME",
+    "basic_user",
     "path:NAME",
     "path",
     "method",
@@ -56,6 +62,8 @@ impl fmt::Display for KeyPart {
             Self::Header(name) => write!(f, "header:{name}"),
             Self::Cookie(name) => write!(f, "cookie:{name}"),
             Self::Query(name) => write!(f, "query:{name}"),
+            Self::Claim(name) => write!(f, "jwt:{name}"),
+            Self::BasicUser => f.write_str("basic_user"),
             Self::Capture(name) => write!(f, "path:{name}"),
             Self::Path => f.write_str("path"),
             Self::Method => f.write_str("method"),
@@ -69,8 +77,7 @@ impl fmt::Display for KeyPart {
 text_value!(KeyPart);
 
 impl TextValue for KeyPart {
-    const PATTERN: &'static str =
-        "client_ip(/[0-9]{1,3})?|(header|cookie|query|path):.+|path|method|host|route|constant";
+    const PATTERN: &'static str = "client_ip(/[0-9]{1,3})?|(header|cookie|query|jwt|path):.+|basic_user|path|method|host|route|constant";
 
     fn name() -> Cow<'static, str> {
         "KeyPart".into()
@@ -78,7 +85,7 @@ impl TextValue for KeyPart {
 
     fn expected() -> Cow<'static, str> {
         "a part of a key: `client_ip`, `client_ip/56`, `header:NAME`, `cookie:NAME`, \
-        `query:NAME`, `path:NAME` (a captured segment), `path`, `method`, `host`, `route` or `constant`".into()
+        `query:NAME`, `jwt:NAME` (a claim), `basic_user`, `path:NAME` (a captured segment), `path`, `method`, `host`, `route` or `constant`".into()
     }
 
     fn parse(text: &str) -> Result<Self, Wrong> {
@@ -90,12 +97,13 @@ impl TextValue for KeyPart {
         }
         match text {
             "client_ip" => Ok(Self::ClientIp),
+            "basic_user" => Ok(Self::BasicUser),
             "path" => Ok(Self::Path),
             "method" => Ok(Self::Method),
             "host" => Ok(Self::Host),
             "route" => Ok(Self::Route),
             "constant" => Ok(Self::Constant),
-            "header" | "cookie" | "query" => Err(wrong(
+            "header" | "cookie" | "query" | "jwt" => Err(wrong(
                 format!("`{text}` needs a name"),
                 format!("say which: `{text}:NAME`"),
             )),
@@ -133,6 +141,7 @@ fn parse_named(text: &str, kind: &str, name: &str) -> Result<KeyPart, Wrong> {
             .map_err(|error: super::ValueError| (error.message, error.help)),
         "cookie" => name().map(KeyPart::Cookie),
         "query" => name().map(KeyPart::Query),
+        "jwt" => name().map(KeyPart::Claim),
         "path" => name().map(KeyPart::Capture),
         _ => Err(unknown(text, kind)),
     }
@@ -184,7 +193,7 @@ impl fmt::Display for OnMissingKey {
 text_value!(OnMissingKey);
 
 impl TextValue for OnMissingKey {
-    const PATTERN: &'static str = "skip|refuse|shared|client_ip(/[0-9]{1,3})?|(header|cookie|query|path):.+|path|method|host|route|constant";
+    const PATTERN: &'static str = "skip|refuse|shared|client_ip(/[0-9]{1,3})?|(header|cookie|query|jwt|path):.+|basic_user|path|method|host|route|constant";
 
     fn name() -> Cow<'static, str> {
         "OnMissingKey".into()
@@ -224,6 +233,9 @@ mod tests {
             "header:x-api-key",
             "cookie:session",
             "query:q",
+            "jwt:sub",
+            "jwt:https://id.example.com/plan",
+            "basic_user",
             "path:id",
             "path",
             "method",

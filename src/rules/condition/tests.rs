@@ -28,6 +28,7 @@ fn head<'a>(headers: &'a HeaderMap, path: &'a str, from: &str) -> Head<'a> {
         query: None,
         headers,
         client_ip: from.parse().expect("an address"),
+        token: None,
     }
 }
 
@@ -135,7 +136,7 @@ fn model(condition: &Condition, method: &Method, given: Option<&str>, from: IpAd
     match condition {
         Condition::Method(methods) => methods.contains(method),
         Condition::Header(_, value) => given.is_some_and(|given| given == value),
-        Condition::Path(_) => unreachable!("no leaf asks for it"),
+        Condition::Path(_) | Condition::Claim(..) => unreachable!("no leaf asks for it"),
         Condition::ClientIp(networks) => networks.iter().any(|net| net.contains(&from)),
         Condition::Any(list) => list.iter().any(of),
         Condition::All(list) => list.iter().all(of),

@@ -56,6 +56,7 @@ impl Request {
             query: self.query.as_deref(),
             headers: &self.headers,
             client_ip: self.client_ip,
+            token: None,
         }
     }
 }

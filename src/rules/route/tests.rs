@@ -72,6 +72,7 @@ fn taken<'t>(texts: &[&'t str], method: &Method, host: &str, target: &str) -> Op
         query,
         headers: &HeaderMap::new(),
         client_ip: [127, 0, 0, 1].into(),
+        token: None,
     };
     router.find(&head).map(|place| texts[place])
 }
@@ -180,6 +181,7 @@ fn lacking<'t>(texts: &[&'t str], host: &str, path: &str) -> Vec<(&'t str, Misma
         query: None,
         headers: &HeaderMap::new(),
         client_ip: [127, 0, 0, 1].into(),
+        token: None,
     };
     let mismatches = router.mismatches(&head).into_iter();
     mismatches
@@ -364,7 +366,7 @@ proptest! {
                 (HeaderName::from_static("h"), HeaderValue::from_static(value))
             }));
             let client_ip = [127, 0, 0, 1].into();
-            let head = Head { method, host, path, query: *query, headers: &headers, client_ip };
+            let head = Head { method, host, path, query: *query, headers: &headers, client_ip, token: None, };
             let found = router.find(&head);
             prop_assert_eq!(found, scan(&routes, &head));
             prop_assert!(!found.is_some_and(|place| hidden.contains_key(&place)));

@@ -38,6 +38,7 @@ fn found(
         query: None,
         headers: &headers,
         client_ip: from.parse().expect("an address"),
+        token: None,
     })
 }
 

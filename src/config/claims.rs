@@ -1,0 +1,48 @@
+//! The claims of tokens that keys and conditions ask for.
+
+use super::document::NodeId;
+use super::located::Located;
+use super::schema::{Condition, Config, Limit, Policy};
+use super::value::{KeyPart, OnMissingKey};
+
+/// Every claim that is asked for, where it is.
+pub(super) fn asked(config: &Config) -> Vec<(&str, NodeId)> {
+    let of_routes = config.routes.iter().flat_map(|route| route.limits.iter());
+    let in_place = config.limits.iter().chain(of_routes);
+    let in_place = in_place.filter_map(|limit| match &limit.value {
+        Limit::InPlace(policy) => Some(&**policy),
+        Limit::Named(_) => None,
+    });
+    let named = config.policies.values().map(|policy| &policy.value);
+    named.chain(in_place).flat_map(of_policy).collect()
+}
+
+fn of_policy(policy: &Policy) -> Vec<(&str, NodeId)> {
+    let fallback = match &policy.on_missing_key.value {
+        OnMissingKey::Part(part) => Some((part, policy.on_missing_key.node)),
+        OnMissingKey::Skip | OnMissingKey::Refuse | OnMissingKey::Shared => None,
+    };
+    let parts = policy.key.0.iter();
+    let parts = parts
+        .map(|Located { value, node }| (value, *node))
+        .chain(fallback);
+    let claims = parts.filter_map(|(part, node)| match part {
+        KeyPart::Claim(name) => Some((name.as_str(), node)),
+        _ => None,
+    });
+    let mut claims: Vec<_> = claims.collect();
+    if let Some(when) = &policy.when {
+        of_condition(when, &mut claims);
+    }
+    claims
+}
+
+fn of_condition<'a>(condition: &'a Condition, claims: &mut Vec<(&'a str, NodeId)>) {
+    let own = condition.jwt.iter();
+    claims.extend(own.map(|(name, value)| (name.as_str(), value.node)));
+    let inner = condition.any.iter().chain(condition.all.iter());
+    inner.for_each(|one| of_condition(one, claims));
+    if let Some(not) = &condition.not {
+        of_condition(not, claims);
+    }
+}

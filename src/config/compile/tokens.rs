@@ -1,0 +1,116 @@
+//! What verifies tokens, and the files with its keys.
+
+use std::path::{Path, PathBuf};
+
+use super::Compiler;
+use crate::config::claims;
+use crate::config::diagnostic::Code;
+use crate::config::document::NodeId;
+use crate::config::finding::Finding;
+use crate::config::schema::{Config, Jwt, JwtAlgorithm, JwtKey};
+use crate::rules::{KeyError, TokenAlgorithm, TokenKey, TokenSpec, Verifier};
+
+/// Whether files with keys have to be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeyFiles {
+    /// They have to be there, with keys in them.
+    Needed,
+    /// Where there is none, no token is verified with it.
+    Optional,
+}
+
+impl Compiler<'_> {
+    pub(super) fn tokens(&mut self, config: &Config, files: KeyFiles) -> Option<Verifier> {
+        let jwt = config.jwt.as_ref()?;
+        let keys = jwt.keys.iter().flat_map(|key| self.keys(key, files));
+        let keys = keys.collect();
+        Some(Verifier::new(spec(jwt, keys, config)))
+    }
+
+    fn keys(&mut self, key: &JwtKey, files: KeyFiles) -> Vec<TokenKey> {
+        let (file, node) = match (&key.jwks_file, &key.file) {
+            (Some(file), _) | (None, Some(file)) => {
+                (self.loaded.resolve(file.as_path()), file.node)
+            }
+            (None, None) => return Vec::new(),
+        };
+        let found = read(&file).and_then(|content| {
+            let read = match &key.algorithm {
+                None => TokenKey::from_set(&content),
+                Some(algorithm) => {
+                    let id = key.id.as_ref().map(|id| id.as_str().to_owned());
+                    TokenKey::from_file(&content, token_algorithm(algorithm.value), id)
+                        .map(|key| vec![key])
+                }
+            };
+            read.map_err(|error: KeyError| error.to_string())
+        });
+        found.unwrap_or_else(|message| {
+            if files == KeyFiles::Needed {
+                self.wrong_file(&file, node, &message);
+            }
+            Vec::new()
+        })
+    }
+
+    fn wrong_file(&mut self, file: &Path, node: NodeId, message: &str) {
+        let message = format!("{}: {message}", file.display());
+        self.findings
+            .push(Finding::error(node, Code::Unreadable, message));
+    }
+}
+
+/// The files with keys that a configuration names.
+pub(super) fn files<'a>(
+    config: &'a Config,
+    resolve: impl Fn(&Path) -> PathBuf + 'a,
+) -> impl Iterator<Item = PathBuf> + 'a {
+    let keys = config.jwt.iter().flat_map(|jwt| jwt.keys.iter());
+    let files = keys.filter_map(|key| key.jwks_file.as_ref().or(key.file.as_ref()));
+    files.map(move |file| resolve(file.as_path()))
+}
+
+/// More than that is no file of keys.
+const LARGEST: u64 = 1 << 20;
+
+fn read(file: &Path) -> Result<Vec<u8>, String> {
+    use std::io::Read;
+    let mut content = Vec::new();
+    let opened = std::fs::File::open(file);
+    let read = opened.and_then(|file| file.take(LARGEST + 1).read_to_end(&mut content));
+    read.map_err(|error| error.to_string())?;
+    match content.len() as u64 > LARGEST {
+        true => Err("it is larger than 1 MiB".to_owned()),
+        false => Ok(content),
+    }
+}
+
+fn spec(jwt: &Jwt, keys: Vec<TokenKey>, config: &Config) -> TokenSpec {
+    let mut claims: Vec<_> = claims::asked(config)
+        .into_iter()
+        .map(|(name, _)| name.to_owned())
+        .collect();
+    claims.sort_unstable();
+    claims.dedup();
+    TokenSpec {
+        header: jwt.header.get().clone(),
+        keys,
+        issuer: jwt.issuer.as_ref().map(|issuer| issuer.as_str().to_owned()),
+        audiences: jwt
+            .audiences
+            .iter()
+            .map(|one| one.as_str().to_owned())
+            .collect(),
+        leeway: jwt.leeway.get().as_secs(),
+        claims,
+    }
+}
+
+fn token_algorithm(written: JwtAlgorithm) -> TokenAlgorithm {
+    match written {
+        JwtAlgorithm::Hs256 => TokenAlgorithm::Hs256,
+        JwtAlgorithm::Rs256 => TokenAlgorithm::Rs256,
+        JwtAlgorithm::Es256 => TokenAlgorithm::Es256,
+        JwtAlgorithm::EdDsa => TokenAlgorithm::EdDsa,
+    }
+}

@@ -1,0 +1,98 @@
+//! What stands in an `Authorization` field (RFC 9110 section 11.4): a scheme, spaces, and what it takes.
+
+use std::borrow::Cow;
+
+use base64::Engine;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use http::header::{AUTHORIZATION, HeaderMap};
+
+use super::Found;
+
+/// However sloppily it is written: what one upstream reads as a user must not be another here.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
+);
+
+/// What stands after this scheme, which has no case; `None` behind another.
+pub(super) fn after<'a>(value: &'a [u8], scheme: &str) -> Option<&'a [u8]> {
+    let (found, rest) = value.split_at_checked(scheme.len())?;
+    let rest = rest.strip_prefix(b" ")?;
+    found
+        .eq_ignore_ascii_case(scheme.as_bytes())
+        .then(|| rest.trim_ascii())
+}
+
+/// The user of basic authentication (RFC 7617): all before the first colon. Nobody has verified it.
+pub(super) fn basic_user(headers: &HeaderMap) -> Found<Cow<'_, [u8]>> {
+    let users = headers
+        .get_all(AUTHORIZATION)
+        .iter()
+        .map(|value| user(value.as_bytes()));
+    match Found::among(users) {
+        Found::One(Some(user)) => Found::One(Cow::Owned(user)),
+        Found::One(None) | Found::Missing => Found::Missing,
+        Found::Several => Found::Several,
+    }
+}
+
+fn user(value: &[u8]) -> Option<Vec<u8>> {
+    let mut user = BASE64.decode(after(value, "basic")?).ok()?;
+    let colon = user.iter().position(|&byte| byte == b':')?;
+    user.truncate(colon);
+    Some(user)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    fn found(values: &[&str]) -> Found<String> {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(
+                AUTHORIZATION,
+                HeaderValue::from_str(value).expect("a field's value"),
+            );
+        }
+        basic_user(&headers).map(|user| String::from_utf8_lossy(&user).into_owned())
+    }
+
+    #[test]
+    fn the_user_is_what_stands_before_the_first_colon() {
+        let alice = || Found::One("alice".to_owned());
+        // alice:secret, alice:other:secret, alice:
+        assert_eq!(found(&["Basic YWxpY2U6c2VjcmV0"]), alice());
+        assert_eq!(found(&["basic   YWxpY2U6b3RoZXI6c2VjcmV0"]), alice());
+        assert_eq!(found(&["BASIC YWxpY2U6"]), alice());
+        // With and without padding, and with bits that mean nothing.
+        for spelled in ["YWxpY2U6cw==", "YWxpY2U6cw=", "YWxpY2U6cw", "YWxpY2U6cx=="] {
+            assert_eq!(found(&[&format!("Basic {spelled}")]), alice(), "{spelled}");
+        }
+        // Another password, the same user.
+        assert_eq!(
+            found(&["Basic YWxpY2U6c2VjcmV0", "Basic YWxpY2U6"]),
+            alice()
+        );
+    }
+
+    #[test]
+    fn what_has_no_user_has_none_and_two_users_are_several() {
+        for value in [
+            "Bearer YWxpY2U6",
+            "Basic",
+            "Basic !",
+            "Basic YWxpY2U",
+            "BasicYWxpY2U6",
+        ] {
+            assert_eq!(found(&[value]), Found::Missing, "{value}");
+        }
+        assert_eq!(found(&[]), Found::Missing);
+        assert_eq!(found(&["Basic YWxpY2U6", "Basic Ym9iOg=="]), Found::Several);
+        assert_eq!(found(&["Basic YWxpY2U6", "Bearer x"]), Found::Several);
+    }
+}

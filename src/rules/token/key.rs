@@ -1,0 +1,154 @@
+//! Keys that tokens are verified with: each with the one algorithm that it is for.
+
+use jsonwebtoken::jwk::{
+    AlgorithmParameters, EllipticCurve, Jwk, JwkSet, KeyAlgorithm, PublicKeyUse,
+};
+use jsonwebtoken::{Algorithm, DecodingKey, Header};
+
+/// The fewest bytes of a secret (RFC 7518 section 3.2).
+const SHORTEST_SECRET: usize = 32;
+/// The most keys of a set.
+const MOST: usize = 256;
+
+/// How tokens are signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenAlgorithm {
+    /// HMAC with SHA-256, by a secret that whoever signs has too.
+    Hs256,
+    /// RSA with PKCS #1 v1.5 and SHA-256.
+    Rs256,
+    /// ECDSA with P-256 and SHA-256.
+    Es256,
+    /// Ed25519.
+    EdDsa,
+}
+
+/// A key. Its debug output has no part of it.
+#[derive(Clone, Debug)]
+pub struct TokenKey {
+    id: Option<String>,
+    algorithm: Algorithm,
+    key: DecodingKey,
+}
+
+/// Why there is no such key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// The key is one that signs.
+    #[error("it has a private key, which is nobody's but the signer's: name the public one")]
+    Private,
+    /// The text is no key of the kind.
+    #[error("it has no public key for this algorithm, in PEM")]
+    NoKey,
+    /// The secret could be guessed.
+    #[error("a secret for HS256 has at least {SHORTEST_SECRET} bytes")]
+    ShortSecret,
+    /// The text is no set of keys.
+    #[error("it is no JSON Web Key Set: {0}")]
+    NoSet(String),
+    /// None of the keys is for one of our algorithms.
+    #[error("none of its keys is for HS256, RS256, ES256 or EdDSA")]
+    NoneUsable,
+    /// A set of many keys.
+    #[error("it has more than {MOST} keys")]
+    TooMany,
+}
+
+impl TokenKey {
+    /// The key in a file: in PEM, or for [`TokenAlgorithm::Hs256`] the secret, but for a line's end.
+    ///
+    /// # Errors
+    /// When it is no key for this algorithm, or should not be here.
+    pub fn from_file(
+        content: &[u8],
+        algorithm: TokenAlgorithm,
+        id: Option<String>,
+    ) -> Result<Self, KeyError> {
+        let secret = content.strip_suffix(b"\n").unwrap_or(content);
+        let secret = secret.strip_suffix(b"\r").unwrap_or(secret);
+        if algorithm != TokenAlgorithm::Hs256 && is_private(content) {
+            return Err(KeyError::Private);
+        }
+        let key = match algorithm {
+            TokenAlgorithm::Hs256 if secret.len() < SHORTEST_SECRET => {
+                return Err(KeyError::ShortSecret);
+            }
+            TokenAlgorithm::Hs256 => Ok(DecodingKey::from_secret(secret)),
+            TokenAlgorithm::Rs256 => DecodingKey::from_rsa_pem(content),
+            TokenAlgorithm::Es256 => DecodingKey::from_ec_pem(content),
+            TokenAlgorithm::EdDsa => DecodingKey::from_ed_pem(content),
+        };
+        Ok(Self {
+            id,
+            algorithm: algorithm.into(),
+            key: key.map_err(|_| KeyError::NoKey)?,
+        })
+    }
+
+    /// The keys of a set (RFC 7517) that are for one of our algorithms; there may be others.
+    ///
+    /// # Errors
+    /// When it is no set, or has none of these.
+    pub fn from_set(content: &[u8]) -> Result<Vec<Self>, KeyError> {
+        let set: JwkSet =
+            serde_json::from_slice(content).map_err(|error| KeyError::NoSet(error.to_string()))?;
+        if set.keys.len() > MOST {
+            return Err(KeyError::TooMany);
+        }
+        let keys: Vec<_> = set.keys.iter().filter_map(Self::from_jwk).collect();
+        match keys.is_empty() {
+            true => Err(KeyError::NoneUsable),
+            false => Ok(keys),
+        }
+    }
+
+    fn from_jwk(jwk: &Jwk) -> Option<Self> {
+        let (algorithm, name) = match &jwk.algorithm {
+            AlgorithmParameters::RSA(_) => (Algorithm::RS256, KeyAlgorithm::RS256),
+            AlgorithmParameters::EllipticCurve(key) if key.curve == EllipticCurve::P256 => {
+                (Algorithm::ES256, KeyAlgorithm::ES256)
+            }
+            AlgorithmParameters::OctetKeyPair(key) if key.curve == EllipticCurve::Ed25519 => {
+                (Algorithm::EdDSA, KeyAlgorithm::EdDSA)
+            }
+            AlgorithmParameters::OctetKey(_) => (Algorithm::HS256, KeyAlgorithm::HS256),
+            _ => return None,
+        };
+        let common = &jwk.common;
+        let signs = matches!(common.public_key_use, None | Some(PublicKeyUse::Signature));
+        if !signs || common.key_algorithm.is_some_and(|said| said != name) {
+            return None;
+        }
+        let key = DecodingKey::from_jwk(jwk).ok()?;
+        let short = |key: &DecodingKey| {
+            let bytes = key.try_get_as_bytes();
+            bytes.is_ok_and(|bytes| bytes.len() < SHORTEST_SECRET)
+        };
+        if algorithm == Algorithm::HS256 && short(&key) {
+            return None;
+        }
+        Some(Self {
+            id: common.key_id.clone(),
+            algorithm,
+            key,
+        })
+    }
+
+    /// Whether a token with this header can be by this key: its algorithm is the key's, and so is its key's name,
+    /// where both have one.
+    pub(super) fn may_have_signed(&self, header: &Header) -> bool {
+        let named = match (&self.id, &header.kid) {
+            (Some(own), Some(other)) => own == other,
+            (None, _) | (_, None) => true,
+        };
+        named && self.algorithm == header.alg
+    }
+
+    pub(super) const fn decoding(&self) -> &DecodingKey {
+        &self.key
+    }
+}
+
+fn is_private(content: &[u8]) -> bool {
+    memchr::memmem::find(content, b"PRIVATE KEY").is_some()
+}

@@ -1,0 +1,369 @@
+//! Tokens of every algorithm: those that are good, and all that is not.
+
+use http::HeaderValue;
+use jsonwebtoken::{EncodingKey, encode};
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+/// A key of tests/fixtures/jwt.
+fn fixture(name: &str) -> Vec<u8> {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/jwt/");
+    std::fs::read(format!("{directory}{name}")).expect("the fixture is there")
+}
+
+/// In seconds since the Unix epoch.
+const NOW: u64 = 1_700_000_000;
+const ALL: [TokenAlgorithm; 4] = [
+    TokenAlgorithm::Hs256,
+    TokenAlgorithm::Rs256,
+    TokenAlgorithm::Es256,
+    TokenAlgorithm::EdDsa,
+];
+
+/// What is known of all algorithms: the private key, the file with the public one, and its name in the set.
+fn known(algorithm: TokenAlgorithm) -> (EncodingKey, Vec<u8>, &'static str) {
+    let private = |name| fixture(&format!("{name}.key"));
+    let public = |name| fixture(&format!("{name}.pem"));
+    match algorithm {
+        TokenAlgorithm::Hs256 => {
+            let secret = fixture("secret.txt");
+            let key = EncodingKey::from_secret(secret.strip_suffix(b"\n").expect("a line"));
+            (key, secret, "hs-1")
+        }
+        TokenAlgorithm::Rs256 => {
+            let key = EncodingKey::from_rsa_pem(&private("rsa"));
+            (key.unwrap(), public("rsa"), "rsa-1")
+        }
+        TokenAlgorithm::Es256 => {
+            let key = EncodingKey::from_ec_pem(&private("ec"));
+            (key.unwrap(), public("ec"), "ec-1")
+        }
+        TokenAlgorithm::EdDsa => {
+            let key = EncodingKey::from_ed_pem(&private("ed"));
+            (key.unwrap(), public("ed"), "ed-1")
+        }
+    }
+}
+
+fn set() -> Vec<TokenKey> {
+    TokenKey::from_set(&fixture("jwks.json")).unwrap()
+}
+
+fn key(algorithm: TokenAlgorithm, id: Option<&str>) -> TokenKey {
+    TokenKey::from_file(&known(algorithm).1, algorithm, id.map(str::to_owned)).unwrap()
+}
+
+fn signed(algorithm: TokenAlgorithm, kid: Option<&str>, claims: &Value) -> String {
+    let mut header = Header::new(algorithm.into());
+    header.kid = kid.map(str::to_owned);
+    encode(&header, claims, &known(algorithm).0).unwrap()
+}
+
+fn spec(keys: Vec<TokenKey>) -> TokenSpec {
+    TokenSpec {
+        header: AUTHORIZATION,
+        keys,
+        issuer: None,
+        audiences: Vec::new(),
+        leeway: 0,
+        claims: ["sub", "plan", "level", "admin"]
+            .map(str::to_owned)
+            .to_vec(),
+    }
+}
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_micros(seconds * 1_000_000)
+}
+
+fn fields(values: &[&str]) -> HeaderMap {
+    let values = values
+        .iter()
+        .map(|value| HeaderValue::from_str(value).unwrap());
+    values.map(|value| (AUTHORIZATION, value)).collect()
+}
+
+/// The claim `sub` of what a verifier makes of this token.
+fn subject_at(verifier: &Verifier, token: &str, now: u64) -> Option<String> {
+    let token = verifier.token(&fields(&[&format!("Bearer {token}")]), at(now))?;
+    match token.claim("sub") {
+        Found::One(value) => Some(value.to_owned()),
+        _ => None,
+    }
+}
+
+fn subject(verifier: &Verifier, token: &str) -> Option<String> {
+    subject_at(verifier, token, NOW)
+}
+
+#[test]
+fn a_token_of_every_algorithm_is_verified_by_its_key_alone() {
+    let claims = json!({ "sub": "alice" });
+    for algorithm in ALL {
+        let token = signed(algorithm, None, &claims);
+        for other in ALL {
+            let verifier = Verifier::new(spec(vec![key(other, None)]));
+            let found = subject(&verifier, &token).is_some();
+            assert_eq!(found, other == algorithm, "{algorithm:?} {other:?}");
+        }
+        let set = Verifier::new(spec(set()));
+        for (kid, good) in [
+            (None, true),
+            (Some(known(algorithm).2), true),
+            (Some("other"), false),
+        ] {
+            let token = signed(algorithm, kid, &claims);
+            assert_eq!(
+                subject(&set, &token).is_some(),
+                good,
+                "{algorithm:?} {kid:?}"
+            );
+        }
+        let named = Verifier::new(spec(vec![key(algorithm, Some("mine"))]));
+        for (kid, good) in [(None, true), (Some("mine"), true), (Some("other"), false)] {
+            assert_eq!(
+                subject(&named, &signed(algorithm, kid, &claims)).is_some(),
+                good
+            );
+        }
+    }
+}
+
+/// The public key of one algorithm as the secret of another, and no signature at all (RFC 8725 sections 2.1 and 3.1).
+#[test]
+fn algorithms_cannot_be_confused() {
+    let verifier = Verifier::new(spec(vec![key(TokenAlgorithm::Rs256, None)]));
+    let header = Header::new(Algorithm::HS256);
+    let public = fixture("rsa.pem");
+    for secret in [&public[..], public.trim_ascii_end()] {
+        let forged = encode(
+            &header,
+            &json!({ "sub": "alice" }),
+            &EncodingKey::from_secret(secret),
+        );
+        assert_eq!(subject(&verifier, &forged.unwrap()), None);
+    }
+    for header in [
+        r#"{"alg":"none"}"#,
+        r#"{"alg":"None"}"#,
+        r#"{"alg":"RS384"}"#,
+        r#"{"alg":""}"#,
+        "{}",
+    ] {
+        use base64::engine::{Engine, general_purpose::URL_SAFE_NO_PAD};
+        let [header, claims] =
+            [header, r#"{"sub":"alice"}"#].map(|part| URL_SAFE_NO_PAD.encode(part));
+        assert_eq!(subject(&verifier, &format!("{header}.{claims}.")), None);
+        let good = signed(TokenAlgorithm::Rs256, None, &json!({ "sub": "alice" }));
+        let (_, signature) = good.rsplit_once('.').unwrap();
+        assert_eq!(
+            subject(&verifier, &format!("{header}.{claims}.{signature}")),
+            None
+        );
+    }
+}
+
+#[test]
+fn what_is_critical_and_not_known_is_refused() {
+    let mut header = Header::new(Algorithm::HS256);
+    header.crit = Some(vec!["b64".to_owned()]);
+    let token = encode(
+        &header,
+        &json!({ "sub": "alice" }),
+        &known(TokenAlgorithm::Hs256).0,
+    )
+    .unwrap();
+    let verifier = Verifier::new(spec(vec![key(TokenAlgorithm::Hs256, None)]));
+    assert_eq!(subject(&verifier, &token), None);
+}
+
+/// Also when it is remembered from a time at which it was good.
+#[test]
+fn a_token_is_good_from_nbf_until_exp_give_or_take() {
+    let claims = json!({ "sub": "alice", "nbf": NOW, "exp": NOW as f64 + 100.9 });
+    let token = signed(TokenAlgorithm::EdDsa, None, &claims);
+    for leeway in [0, 60] {
+        let verifier = Verifier::new(TokenSpec {
+            leeway,
+            ..spec(vec![key(TokenAlgorithm::EdDsa, None)])
+        });
+        let good = |now| subject_at(&verifier, &token, now).is_some();
+        let ends = [NOW - leeway, NOW + 100 + leeway];
+        assert_eq!([good(ends[0]), good(ends[1] - 1)], [true, true]);
+        assert_eq!([good(ends[0] - 1), good(ends[1])], [false, false]);
+        assert!(good(NOW));
+    }
+    for time in [json!("soon"), json!(-1), json!(null), json!([1])] {
+        for name in ["exp", "nbf"] {
+            let token = signed(
+                TokenAlgorithm::EdDsa,
+                None,
+                &json!({ "sub": "alice", name: time }),
+            );
+            let verifier = Verifier::new(spec(vec![key(TokenAlgorithm::EdDsa, None)]));
+            assert_eq!(subject(&verifier, &token), None, "{name} {time}");
+        }
+    }
+}
+
+#[test]
+fn issuer_and_audience_are_those_that_are_wanted() {
+    let verifier = Verifier::new(TokenSpec {
+        issuer: Some("https://id".to_owned()),
+        audiences: vec!["api".to_owned(), "web".to_owned()],
+        ..spec(vec![key(TokenAlgorithm::Hs256, None)])
+    });
+    let good = |iss: Value, aud: Value| {
+        let claims = json!({ "sub": "alice", "iss": iss, "aud": aud });
+        subject(&verifier, &signed(TokenAlgorithm::Hs256, None, &claims)).is_some()
+    };
+    assert!(good(json!("https://id"), json!("web")));
+    assert!(good(json!("https://id"), json!(["other", "api"])));
+    assert!(!good(json!("https://id"), json!("other")));
+    assert!(!good(json!("https://id"), json!(null)));
+    assert!(!good(json!("https://other"), json!("api")));
+    assert!(!good(json!(["https://id"]), json!("api")));
+}
+
+#[test]
+fn claims_are_texts_numbers_and_truth_values() {
+    let claims = json!({ "sub": "", "plan": ["gold"], "level": 7, "admin": true, "other": "x" });
+    let verifier = Verifier::new(spec(vec![key(TokenAlgorithm::Hs256, None)]));
+    let token = signed(TokenAlgorithm::Hs256, None, &claims);
+    let token = verifier
+        .token(&fields(&[&format!("bearer  {token}")]), at(NOW))
+        .unwrap();
+    assert_eq!(token.claim("level"), Found::One("7"));
+    assert_eq!(token.claim("admin"), Found::One("true"));
+    for missing in ["sub", "plan", "other"] {
+        assert_eq!(token.claim(missing), Found::Missing, "{missing}");
+    }
+}
+
+#[test]
+fn two_tokens_are_several_and_no_token_is_none() {
+    let verifier = Verifier::new(spec(vec![key(TokenAlgorithm::Hs256, None)]));
+    let [alice, bob] =
+        ["alice", "bob"].map(|sub| signed(TokenAlgorithm::Hs256, None, &json!({ "sub": sub })));
+    let token = |values: &[&str]| verifier.token(&fields(values), at(NOW));
+    let bearer = |token: &str| format!("Bearer {token}");
+    assert!(matches!(
+        token(&[&bearer(&alice), &bearer(&bob)]),
+        Some(Token::Several)
+    ));
+    assert!(matches!(
+        token(&[&bearer(&alice), "x"]),
+        Some(Token::Several)
+    ));
+    assert!(matches!(
+        token(&[&bearer(&alice), &bearer(&alice)]),
+        Some(Token::Verified(_))
+    ));
+    for none in [
+        &alice,
+        "Bearer",
+        "Bearer x.y.z",
+        &format!("Basic {alice}"),
+        &format!("Bearer {alice} x"),
+    ] {
+        assert!(token(&[none]).is_none(), "{none}");
+    }
+    let long = signed(
+        TokenAlgorithm::Hs256,
+        None,
+        &json!({ "sub": "a".repeat(LONGEST) }),
+    );
+    assert!(token(&[&bearer(&long)]).is_none());
+}
+
+#[test]
+fn another_field_has_the_token_as_it_is_or_after_a_scheme() {
+    let header = HeaderName::from_static("x-token");
+    let verifier = Verifier::new(TokenSpec {
+        header: header.clone(),
+        ..spec(vec![key(TokenAlgorithm::Hs256, None)])
+    });
+    let token = signed(TokenAlgorithm::Hs256, None, &json!({ "sub": "alice" }));
+    for value in [token.clone(), format!("Bearer {token}")] {
+        let headers =
+            HeaderMap::from_iter([(header.clone(), HeaderValue::from_str(&value).unwrap())]);
+        assert!(verifier.token(&headers, at(NOW)).is_some());
+    }
+    assert!(
+        verifier
+            .token(&fields(&[&format!("Bearer {token}")]), at(NOW))
+            .is_none()
+    );
+}
+
+#[test]
+fn many_tokens_are_each_what_they_are() {
+    let verifier = Verifier::new(spec(vec![key(TokenAlgorithm::Hs256, None)]));
+    for round in 0..2 {
+        for number in 0..5_000 {
+            let name = format!("user-{number}");
+            let token = signed(TokenAlgorithm::Hs256, None, &json!({ "sub": name }));
+            assert_eq!(subject(&verifier, &token), Some(name), "{round}");
+        }
+    }
+}
+
+#[test]
+fn keys_that_are_none_are_said_to_be() {
+    let wrong = |content: &[u8], algorithm| TokenKey::from_file(content, algorithm, None).err();
+    for algorithm in [
+        TokenAlgorithm::Rs256,
+        TokenAlgorithm::Es256,
+        TokenAlgorithm::EdDsa,
+    ] {
+        assert_eq!(
+            wrong(&fixture("rsa.key"), algorithm),
+            Some(KeyError::Private)
+        );
+        assert_eq!(wrong(b"hello", algorithm), Some(KeyError::NoKey));
+    }
+    assert_eq!(
+        wrong(&fixture("ec.pem"), TokenAlgorithm::Rs256),
+        Some(KeyError::NoKey)
+    );
+    assert_eq!(
+        wrong(b"short\n", TokenAlgorithm::Hs256),
+        Some(KeyError::ShortSecret)
+    );
+    let wrong_set = |text: &str| TokenKey::from_set(text.as_bytes()).err();
+    assert!(matches!(wrong_set("hello"), Some(KeyError::NoSet(_))));
+    assert_eq!(wrong_set(r#"{"keys":[]}"#), Some(KeyError::NoneUsable));
+    assert_eq!(
+        wrong_set(r#"{"keys":[{"kty":"oct","k":"c2hvcnQ"}]}"#),
+        Some(KeyError::NoneUsable)
+    );
+    assert_eq!(set().len(), 4);
+    assert!(!format!("{:?}", key(TokenAlgorithm::Hs256, None)).contains("nobody"));
+}
+
+proptest! {
+    /// Any part of a good token that is changed, cut or repeated is no token.
+    #[test]
+    fn a_changed_token_is_none(
+        algorithm in prop::sample::select(&ALL[..]),
+        place in any::<prop::sample::Index>(),
+        with in prop::sample::select(&b"ABCDwxyz0189-_.="[..]),
+        cut in any::<bool>(),
+    ) {
+        let token = signed(algorithm, None, &json!({ "sub": "alice" }));
+        let mut changed = token.clone().into_bytes();
+        let place = place.index(changed.len());
+        match cut {
+            true => changed.truncate(place),
+            false => changed[place] = with,
+        }
+        let changed = String::from_utf8(changed).expect("it is ASCII");
+        let verifier = Verifier::new(spec(set()));
+        if changed != token {
+            prop_assert_eq!(subject(&verifier, &changed), None);
+        }
+        prop_assert!(subject(&verifier, &token).is_some());
+    }
+}
