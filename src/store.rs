@@ -12,7 +12,7 @@ mod slab;
 pub mod snapshot;
 mod table;
 
-pub use memory::{Charge, charge_all, charge_watched, give_back};
+pub use memory::{Charge, charge_all, charge_watched, give_back, try_charge};
 pub use permits::Permit;
 pub use share::{FEWEST_KEYS, Share, Wish, divide};
-pub use table::{OnFull, Table};
+pub use table::{OnFull, Refusals, Table};

@@ -2,9 +2,10 @@
 //!
 //! To add one: a file with the same five functions, a variant here. Its promises are checked by
 //! `algorithm/tests.rs`, which runs over all of them. What only those have that need a ring is in
-//! `algorithm/rings.rs`.
+//! `algorithm/rings.rs`, and what refused requests may be charged in `algorithm/debt.rs`.
 
 pub(super) mod concurrency;
+mod debt;
 pub(super) mod fixed_window;
 pub(super) mod gcra;
 pub(super) mod interval_refill;

@@ -89,6 +89,18 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// What these decisions say together, of which the first `binding` are of policies that may refuse.
+    pub fn of(decisions: impl IntoIterator<Item = Decision>, binding: usize) -> Self {
+        let mut verdict = Self::default();
+        for (place, decision) in decisions.into_iter().enumerate() {
+            match place < binding {
+                true => verdict.push(decision),
+                false => verdict.watch(decision),
+            }
+        }
+        verdict
+    }
+
     /// Adds what another policy says; those that may refuse come before those that watch.
     pub fn push(&mut self, decision: Decision) {
         let binds = |first: &Decision| decision.compare_tightness(first).is_gt();

@@ -103,6 +103,12 @@ impl<'r> Asked<'r> {
         self.charges.push(charge);
     }
 
+    /// Whether one of the first `binding` limits has a bucket after the one that is asked.
+    pub(super) fn overflows(&self, route: &Route, binding: usize) -> bool {
+        let mut limits = self.applied[..binding].iter();
+        limits.any(|&(limit, chosen)| route.limits[usize::from(limit)].after(chosen).is_some())
+    }
+
     /// Asks the next bucket of the limit at this place: whether there is one.
     pub(super) fn go_on(&mut self, route: &'r Route, place: usize) -> bool {
         let (limit, chosen) = self.applied[place];

@@ -159,6 +159,7 @@ impl Builder<'_> {
         let Share { keys, rings } = share;
         let algorithm = spec.algorithm.clone();
         let table = Table::with_rings(&*spec.name, algorithm, keys, rings, spec.on_full);
+        let table = table.with_refusals(spec.refusals);
         let Some(old) = before else {
             return Arc::new(table);
         };
@@ -343,5 +344,6 @@ fn known_tables(snapshot: Option<&Snapshot>) -> HashMap<(&str, &str), &Arc<Table
 /// Whether `table` can go on as the table of `spec`.
 fn is_like(table: &Table, spec: &PolicySpec, share: Share) -> bool {
     (table.algorithm(), table.on_full()) == (&spec.algorithm, spec.on_full)
+        && table.refusals() == spec.refusals
         && (table.keys(), table.ring_bytes()) == (share.keys, share.rings)
 }

@@ -10,7 +10,7 @@ use super::admission::{Admission, Asked, Met};
 use super::snapshot::Route;
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Outcome, Verdict};
-use crate::store::charge_watched;
+use crate::store::{charge_watched, try_charge};
 use crate::upstream::Dscp;
 
 /// Charges each of these limits to the first of its buckets that can pay, or none of them; the first `binding` may
@@ -21,7 +21,12 @@ pub(super) fn charge<'r>(
     binding: usize,
     now: Timestamp,
 ) -> Verdict {
-    let mut verdict = charge_watched(&asked.charges, binding, now);
+    if !asked.overflows(route, binding) {
+        let mut verdict = charge_watched(&asked.charges, binding, now);
+        watch_on(route, &mut verdict, asked, now);
+        return verdict;
+    }
+    let mut verdict = try_charge(&asked.charges, binding, now);
     let mut refusals = Refusals::default();
     while !verdict.is_admitted() {
         let refused = verdict.decisions[..binding].iter().enumerate();
@@ -33,6 +38,10 @@ pub(super) fn charge<'r>(
         if !goes_on {
             break;
         }
+        verdict = try_charge(&asked.charges, binding, now);
+    }
+    if !verdict.is_admitted() {
+        // The last word: policies that charge refusals do so now, once.
         verdict = charge_watched(&asked.charges, binding, now);
     }
     if !verdict.is_admitted() {
@@ -88,14 +97,7 @@ impl Refusals {
                 asked.applied[place] = met;
             }
         }
-        let mut verdict = Verdict::default();
-        for (place, decision) in decisions.into_iter().enumerate() {
-            match place < binding {
-                true => verdict.push(decision),
-                false => verdict.watch(decision),
-            }
-        }
-        verdict
+        Verdict::of(decisions, binding)
     }
 }
 

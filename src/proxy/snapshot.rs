@@ -18,7 +18,7 @@ use crate::limiter::{Algorithm, Secret};
 use crate::rules::{
     Condition, Cost, Descriptor, Exceptions, Head, RouteMatch, Router, Token, Verifier,
 };
-use crate::store::{OnFull, Table};
+use crate::store::{OnFull, Refusals, Table};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{
     InUseMetrics, LimitMetrics, PolicyMetrics, RouteMetrics, UpstreamMetrics,
@@ -65,6 +65,8 @@ pub struct PolicySpec {
     pub max_keys: Option<usize>,
     /// What happens when it holds as many.
     pub on_full: OnFull,
+    /// Whether requests that are refused are charged.
+    pub refusals: Refusals,
     /// Whether it does anything to requests beyond its quota.
     pub mode: Mode,
     /// What becomes of a request that it refuses.

@@ -8,7 +8,7 @@ use super::bucket::{Bucket, Origin, Seat, Slots};
 use super::permits::{InUse, Permit, Shard};
 use super::rules::{Rules, no_room};
 use super::slab::Chunks;
-use super::table::{OnFull, Table};
+use super::table::{OnFull, Refusals, Table};
 use crate::clock::Timestamp;
 use crate::limiter::{Cell, Decision, Fingerprint, Verdict};
 
@@ -41,9 +41,21 @@ pub fn charge_all(charges: &[Charge<'_>], now: Timestamp) -> Verdict {
 /// # Panics
 /// As [`charge_all`].
 pub fn charge_watched(charges: &[Charge<'_>], binding: usize, now: Timestamp) -> Verdict {
+    charge(charges, binding, Refusals::Charged, now)
+}
+
+/// The same where a refusal is not the last word: it charges nobody, whatever the tables say of refusals.
+///
+/// # Panics
+/// As [`charge_all`].
+pub fn try_charge(charges: &[Charge<'_>], binding: usize, now: Timestamp) -> Verdict {
+    charge(charges, binding, Refusals::Free, now)
+}
+
+fn charge(charges: &[Charge<'_>], binding: usize, refusals: Refusals, now: Timestamp) -> Verdict {
     match charges {
-        [charge] if charge.table.permits().is_none() => charge_one(charge, binding, now),
-        _ => charge_many(charges, binding, now),
+        [charge] if charge.table.permits().is_none() => charge_one(charge, binding, refusals, now),
+        _ => charge_many(charges, binding, refusals, now),
     }
 }
 
@@ -56,12 +68,12 @@ fn add(verdict: &mut Verdict, place: usize, binding: usize, decision: Decision) 
 }
 
 /// Most requests have one policy, and nothing to sort; most policies have no rings.
-fn charge_one(charge: &Charge<'_>, binding: usize, now: Timestamp) -> Verdict {
+fn charge_one(charge: &Charge<'_>, binding: usize, refusals: Refusals, now: Timestamp) -> Verdict {
     let (table, mut slots) = lock_one(charge);
     let rules = table.rules();
-    if rules.rings.is_some() {
+    if rules.rings.is_some() || rules.refusals == Refusals::Charged {
         drop(slots);
-        return charge_many(std::slice::from_ref(charge), binding, now);
+        return charge_many(std::slice::from_ref(charge), binding, refusals, now);
     }
     let seat = slots.seat(charge.key.bits(), rules, now);
     let decision = table.algorithm().decide(seat.cell, now, charge.cost);
@@ -103,7 +115,12 @@ fn lock_one<'a>(charge: &Charge<'a>) -> (&'a Table, MutexGuard<'a, Slots>) {
     }
 }
 
-fn charge_many(charges: &[Charge<'_>], binding: usize, now: Timestamp) -> Verdict {
+fn charge_many(
+    charges: &[Charge<'_>],
+    binding: usize,
+    refusals: Refusals,
+    now: Timestamp,
+) -> Verdict {
     let mut locked = lock_all(charges);
     let mut all: SmallVec<[Option<Asked>; INLINE]> = SmallVec::new();
     let mut verdict = Verdict::default();
@@ -113,15 +130,25 @@ fn charge_many(charges: &[Charge<'_>], binding: usize, now: Timestamp) -> Verdic
         all.push(asked);
     }
     let admitted = verdict.is_admitted();
+    let mut owes = false;
     let each = charges.iter().zip(&mut locked).zip(all).enumerate();
     for (index, ((charge, locked), asked)) in each {
         let decision = &mut verdict.decisions[index];
+        let charged = [locked.table.rules().refusals, refusals] == [Refusals::Charged; 2];
         match admitted && decision.is_admitted() {
             true => locked.write(charge, asked, decision, now),
+            false if charged && charge.cost > 0 => {
+                locked.owe(charge, asked, decision, now);
+                owes = true;
+            }
             false => locked.leave(charge, asked, decision, now),
         }
     }
-    verdict
+    match owes {
+        // Who owes is told to come back later than was first decided.
+        true => Verdict::of(verdict.decisions, binding),
+        false => verdict,
+    }
 }
 
 /// What a charge needs to be made, held until all others are decided.
@@ -204,6 +231,40 @@ impl Charge<'_> {
         table.count(slots.take(seat, self.key.bits(), cell, rules));
     }
 
+    /// Charges a request that is refused, by this policy or another, and says what it is told then.
+    fn owe(
+        &self,
+        table: &Table,
+        slots: &mut Slots,
+        asked: Asked,
+        decision: Decision,
+        now: Timestamp,
+    ) -> Decision {
+        if decision.is_admitted() {
+            self.write(table, slots, asked, &decision, now);
+            return decision;
+        }
+        let (rules, seat) = (table.rules(), asked.seat);
+        let (cell, cost) = rules
+            .algorithm
+            .indebted(rules.state(seat.cell), now, self.cost);
+        let owed = Decision { cell, ..decision };
+        let chunks = seat
+            .is_recorded()
+            .then(|| rules.reserve(seat.cell, &owed, now))
+            .flatten();
+        let Some(chunks) = chunks else {
+            asked.release(rules);
+            return decision;
+        };
+        let cell = match rules.rings {
+            None => self.cell_after(rules, &seat, &owed, now),
+            Some(_) => rules.record(seat.cell, &owed, cost, chunks),
+        };
+        table.count(slots.take(seat, self.key.bits(), cell, rules));
+        rules.decide(cell, now, self.cost)
+    }
+
     /// The cell after a charge, where it is all that there is.
     fn cell_after(
         &self,
@@ -281,6 +342,22 @@ impl Locked<'_> {
                 charge.write(self.table, slots, asked.expect(ASKED), decision, now);
             }
             Held::InUse(in_use) => in_use.take(charge.key, charge.cost),
+        }
+    }
+
+    /// Makes the charge of a request that is refused, and says what it is told then. What is in flight owes nothing.
+    fn owe(
+        &mut self,
+        charge: &Charge<'_>,
+        asked: Option<Asked>,
+        decision: &mut Decision,
+        now: Timestamp,
+    ) {
+        match self.held.as_mut().expect(LOCKED) {
+            Held::Slots(slots) => {
+                *decision = charge.owe(self.table, slots, asked.expect(ASKED), *decision, now);
+            }
+            Held::InUse(_) => self.leave(charge, asked, decision, now),
         }
     }
 

@@ -4,7 +4,7 @@
 use std::num::NonZero;
 
 use super::slab::{Chunks, Slab};
-use super::table::{OnFull, Table};
+use super::table::{OnFull, Refusals, Table};
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Cell, Decision, Fingerprint, Outcome, State};
 
@@ -13,6 +13,7 @@ use crate::limiter::{Algorithm, Cell, Decision, Fingerprint, Outcome, State};
 pub(super) struct Rules<'a> {
     pub(super) algorithm: &'a Algorithm,
     pub(super) on_full: OnFull,
+    pub(super) refusals: Refusals,
     /// Where rings are, if the algorithm has any, and the table whose they are.
     pub(super) rings: Option<Rings<'a>>,
 }

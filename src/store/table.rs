@@ -31,6 +31,7 @@ pub struct Table {
     policy: Box<str>,
     algorithm: Algorithm,
     on_full: OnFull,
+    refusals: Refusals,
     keys: usize,
     buckets: usize,
     /// Buckets in a segment, a power of two; the last may have fewer.
@@ -62,6 +63,16 @@ pub enum OnFull {
     /// The new key starts with at least what any forgotten one had used: no key ever exceeds its
     /// limit, and new keys pay for it while the table is full.
     Strict,
+}
+
+/// Whether refused requests are charged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Refusals {
+    /// They are not.
+    #[default]
+    Free,
+    /// They are, into debt where nothing is left ([`Algorithm::indebted`]).
+    Charged,
 }
 
 impl Table {
@@ -96,6 +107,7 @@ impl Table {
             hand: AtomicUsize::new(0),
             algorithm,
             on_full,
+            refusals: Refusals::Free,
             keys,
             buckets,
             segment,
@@ -158,6 +170,17 @@ impl Table {
     /// How the policy decides.
     pub const fn algorithm(&self) -> &Algorithm {
         &self.algorithm
+    }
+
+    /// The same table, still empty, that charges refused requests or does not.
+    #[must_use]
+    pub fn with_refusals(self, refusals: Refusals) -> Self {
+        Self { refusals, ..self }
+    }
+
+    /// Whether refused requests are charged.
+    pub const fn refusals(&self) -> Refusals {
+        self.refusals
     }
 
     /// What happens when the table is full.
@@ -347,6 +370,7 @@ impl Table {
         Rules {
             algorithm: &self.algorithm,
             on_full: self.on_full,
+            refusals: self.refusals,
             rings: match &self.slab {
                 None => None,
                 Some(slab) => Some(Rings { slab, table: self }),

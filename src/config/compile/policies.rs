@@ -129,6 +129,10 @@ impl<'a> Policies<'a> {
                     schema::OnFull::Forget => store::OnFull::Forget,
                     schema::OnFull::Strict => store::OnFull::Strict,
                 },
+                refusals: match policy.charge_refused.get() {
+                    false => store::Refusals::Free,
+                    true => store::Refusals::Charged,
+                },
                 mode: mode(name, policy),
                 action: answers::action(&policy.on_limit, &self.config.responses.on_limit),
                 reject: answers::reject(&policy.on_limit, &self.config.responses.on_limit),

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::config::located::{List, Located};
 use crate::config::value::{
-    FieldName, KeyPart, Name, OnMissingKey, Quota, Refill, TimeZone, Whole,
+    FieldName, Flag, KeyPart, Name, OnMissingKey, Quota, Refill, TimeZone, Whole,
 };
 
 /// A policy under its name in `policies`, or a limit in place.
@@ -102,6 +102,10 @@ pub struct Policy {
     /// counts.
     #[serde(default)]
     pub cost: Located<Cost>,
+    /// Whether requests that are refused, by this policy or another, are charged to it all the same: who goes on asking is
+    /// not admitted again. Not for `leaky_bucket`, nor with an `overflow`.
+    #[serde(default)]
+    pub charge_refused: Located<Flag>,
     /// Whether the policy refuses (`enforce`), decides and counts without refusing (`shadow`), or is met by
     /// no request (`disabled`).
     #[serde(default)]

@@ -27,6 +27,7 @@ pub(super) fn check(policy: &Policy, node: NodeId, config: &Config, findings: &F
     check_calendar(policy, findings);
     check_amounts(policy, node, findings);
     check_queue(policy, config, findings);
+    check_debt(policy, findings);
     check_parts(policy, findings);
     check_log(policy, findings);
     check_rings(policy, config, findings);
@@ -277,6 +278,43 @@ fn check_queue(policy: &Policy, config: &Config, findings: &Findings<'_>) {
             None => finding,
         });
     }
+}
+
+/// Where refused requests cannot be charged, or make no difference.
+fn check_debt(policy: &Policy, findings: &Findings<'_>) {
+    let charged = &policy.charge_refused;
+    if !charged.get() {
+        return;
+    }
+    let quota = policy.quota.as_ref().map_or(0, |quota| quota.limit());
+    let counters = 1 + policy.precision.as_ref().map_or(1, |parts| parts.get());
+    let constant = matches!(&policy.cost.value, Cost::Constant(cost) if cost.get() == 1);
+    let finding = match policy.algorithm.value {
+        _ if policy.overflow.is_some() => Finding::error(
+            charged.node,
+            Code::Conflict,
+            "a request that overflows was not refused",
+        )
+        .help("remove `charge_refused`, or `overflow`"),
+        AlgorithmName::LeakyBucket => {
+            let message = "who is refused stands in no line that could be charged";
+            Finding::error(charged.node, Code::NoEffect, message)
+                .help("remove `charge_refused`, or use another `algorithm`")
+        }
+        AlgorithmName::SlidingWindow if quota.checked_mul(counters).is_none() => {
+            let message = "so many counters of so large a quota cannot be charged beyond it";
+            Finding::error(charged.node, Code::Conflict, message)
+                .help("count in a coarser unit, or lower `precision`")
+        }
+        AlgorithmName::FixedWindow if constant => {
+            let message =
+                "a spent window has nothing left that could be charged, and ends when it ends";
+            Finding::warning(charged.node, Code::NoEffect, message)
+                .help("remove `charge_refused`, or use another `algorithm`")
+        }
+        _ => return,
+    };
+    findings.add(finding.related(policy.algorithm.node, "the algorithm"));
 }
 
 /// A part is as long as any other, in whole microseconds.

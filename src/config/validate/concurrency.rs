@@ -26,12 +26,17 @@ pub(super) fn check(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
 }
 
 /// What only other algorithms are told.
-fn of_others(policy: &Policy) -> [(&'static str, Option<NodeId>); 11] {
+fn of_others(policy: &Policy) -> [(&'static str, Option<NodeId>); 16] {
     [
         ("quota", node_of(&policy.quota)),
         ("burst", node_of(&policy.burst)),
         ("capacity", node_of(&policy.capacity)),
         ("refill", node_of(&policy.refill)),
+        ("overflow", node_of(&policy.overflow)),
+        ("queue", node_of(&policy.queue)),
+        ("max_wait", node_of(&policy.max_wait)),
+        ("delay_after", node_of(&policy.delay_after)),
+        ("charge_refused", Some(policy.charge_refused.node)),
         ("start", node_of(&policy.start)),
         ("time_zone", node_of(&policy.time_zone)),
         ("anchor", node_of(&policy.anchor)),

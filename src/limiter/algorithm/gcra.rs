@@ -68,7 +68,9 @@ impl Gcra {
             return self.refuse(cell, now, backlog, None);
         }
         let charged = backlog + self.units(cost);
-        let Some(left) = self.whole.checked_sub(charged) else {
+        // Who asks for nothing is refused by no debt.
+        let in_debt = (cost == 0).then_some(0);
+        let Some(left) = self.whole.checked_sub(charged).or(in_debt) else {
             let wait = div_ceil(charged - self.whole, self.limit());
             return self.refuse(cell, now, backlog, Some(now.saturating_add_micros(wait)));
         };
@@ -87,6 +89,13 @@ impl Gcra {
     pub(super) fn returned(&self, cell: Cell, now: Timestamp, cost: u32) -> Cell {
         let backlog = self.used(cell, now).saturating_sub(self.units(cost));
         self.cell(now, backlog)
+    }
+
+    /// The bucket in debt: TAT may lie a window ahead, or what the burst takes if that is more.
+    pub(super) fn indebted(&self, cell: Cell, now: Timestamp, cost: u32) -> Cell {
+        let most = self.units(self.quota.limit()).max(self.whole);
+        let backlog = self.used(cell, now);
+        self.cell(now, (backlog + self.units(cost)).min(most).max(backlog))
     }
 
     /// How far TAT lies ahead of `now`, in 1/limit microseconds.

@@ -69,7 +69,9 @@ impl IntervalRefill {
         if self.capacity == 0 || cost > self.capacity {
             return self.refuse(cell, now, &view, None);
         }
-        if let Some(excess) = missing.checked_sub(u64::from(self.capacity) + 1) {
+        let excess = missing.checked_sub(u64::from(self.capacity) + 1);
+        // Who asks for nothing is refused by no debt.
+        if let Some(excess) = excess.filter(|_| cost > 0) {
             let refills = excess / u64::from(self.amount);
             let retry_at = (view.next + refills * self.interval).min(cell.expires);
             return self.refuse(cell, now, &view, Some(Timestamp::from_micros(retry_at)));
@@ -77,12 +79,22 @@ impl IntervalRefill {
         let cell = self.cell(View { missing, ..view });
         Decision {
             outcome: Outcome::Admit,
-            remaining: self.capacity - missing as u32,
+            remaining: u64::from(self.capacity).saturating_sub(missing) as u32,
             capacity: self.capacity,
             reset: cell.whole_at(now),
             more_at: None,
             cell,
         }
+    }
+
+    /// The bucket in debt: it is full no later than if it were emptied now.
+    pub(super) fn indebted(&self, cell: Cell, now: Timestamp, cost: u32) -> Cell {
+        let view = self.view(cell, now);
+        let full = now.saturating_add_micros(self.quota.window_micros());
+        let refills = full.as_micros().saturating_sub(view.next) / self.interval + 1;
+        let most = refills.saturating_mul(u64::from(self.amount));
+        let missing = (view.missing + u64::from(cost)).min(most).max(view.missing);
+        self.cell(View { missing, ..view })
     }
 
     pub(super) fn used(&self, cell: Cell, now: Timestamp) -> u128 {

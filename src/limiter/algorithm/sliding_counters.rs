@@ -87,7 +87,8 @@ impl SlidingCounters {
         let estimate = self
             .weighing
             .estimate(view.oldest, view.others, view.elapsed);
-        if estimate + self.weighing.units(cost) > self.weighing.units(limit) {
+        // Who asks for nothing is refused by no debt.
+        if cost > 0 && estimate + self.weighing.units(cost) > self.weighing.units(limit) {
             let retry_at = self.first_room(&view, cost);
             return self.refuse(cell, now, &view, Some(retry_at));
         }
@@ -108,6 +109,22 @@ impl SlidingCounters {
             reset: cell.whole_at(now),
             more_at: self.more_at(&view),
             cell,
+        }
+    }
+
+    /// The bucket in debt: the running part counts the limit at most.
+    pub(super) fn indebted(&self, state: State<'_>, now: Timestamp, cost: u32) -> (Cell, u32) {
+        let view = self.view(state, now);
+        let room = self.quota.limit() - self.count(&view, Some(view.part));
+        let cost = cost.min(room);
+        let after = Cell {
+            expires: (view.part + self.lasting()) * self.weighing.part,
+            b: view.others.saturating_add(cost),
+            ..state.cell
+        };
+        match cost {
+            0 => (state.cell, 0),
+            _ => (after, cost),
         }
     }
 

@@ -95,6 +95,18 @@ impl SlidingLog {
         }
     }
 
+    /// The bucket in debt: the newest units, as many as the limit.
+    pub(super) fn indebted(&self, state: State<'_>, now: Timestamp, cost: u32) -> (Cell, u32) {
+        let (limit, view) = (self.quota.limit(), self.view(state, now));
+        let cost = cost.min(limit);
+        let after = Cell {
+            expires: self.leaves(view.now),
+            b: (view.units + cost).min(limit),
+            ..state.cell
+        };
+        (after, cost)
+    }
+
     pub(super) fn used(&self, state: State<'_>, now: Timestamp) -> u128 {
         u128::from(self.view(state, now).units)
     }

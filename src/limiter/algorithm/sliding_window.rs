@@ -49,7 +49,8 @@ impl SlidingWindow {
             return self.refuse(cell, now, &view, None);
         }
         let weighing = self.weighing();
-        if self.estimate(&view) + weighing.units(cost) > weighing.units(limit) {
+        // Who asks for nothing is refused by no debt.
+        if cost > 0 && self.estimate(&view) + weighing.units(cost) > weighing.units(limit) {
             return self.refuse(cell, now, &view, Some(self.retry_at(&view, cost)));
         }
         let view = View {
@@ -65,6 +66,15 @@ impl SlidingWindow {
             more_at: None,
             cell,
         }
+    }
+
+    /// The bucket in debt: the running part counts the limit at most.
+    pub(super) fn indebted(&self, cell: Cell, now: Timestamp, cost: u32) -> Cell {
+        let view = self.view(cell, now);
+        self.cell(&View {
+            current: view.current.saturating_add(cost).min(self.quota.limit()),
+            ..view
+        })
     }
 
     pub(super) fn used(&self, cell: Cell, now: Timestamp) -> u128 {

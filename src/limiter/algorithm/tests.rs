@@ -1,5 +1,6 @@
 //! What every algorithm promises, over all of them, with parameters up to the largest there are.
 
+mod debt;
 mod kept;
 mod known;
 mod models;
@@ -47,7 +48,23 @@ impl Bucket {
     fn charge(&mut self, algorithm: &Algorithm, now: Timestamp, cost: u32) -> Decision {
         let mut decision = algorithm.decide(&*self, now, cost);
         if decision.is_admitted() && cost > 0 {
-            if let Some(words) = &self.words {
+            decision.cell = self.record(algorithm, now, decision.cell, cost);
+        }
+        decision
+    }
+
+    /// Charges what was refused.
+    fn owe(&mut self, algorithm: &Algorithm, now: Timestamp, cost: u32) {
+        let (after, cost) = algorithm.indebted(&*self, now, cost);
+        if cost > 0 {
+            self.record(algorithm, now, after, cost);
+        }
+    }
+
+    fn record(&mut self, algorithm: &Algorithm, now: Timestamp, after: Cell, cost: u32) -> Cell {
+        self.cell = match &self.words {
+            None => after,
+            Some(words) => {
                 // A ring of which nothing counts is a new one, as in a store.
                 let cell = if self.cell.is_live(now) {
                     self.cell
@@ -59,20 +76,17 @@ impl Bucket {
                     cell,
                     words: Some(words),
                 };
-                let lacks = algorithm.lacks(before, decision.cell);
+                let lacks = algorithm.lacks(before, after);
                 let mut chunks =
                     (self.taken + 1..=self.taken + lacks).inspect(|chunk| words.clear(*chunk));
-                let after = Cell {
-                    a: cell.a,
-                    ..decision.cell
-                };
-                decision.cell = algorithm.record(before, after, cost, words, &mut chunks);
+                let after = Cell { a: cell.a, ..after };
+                let after = algorithm.record(before, after, cost, words, &mut chunks);
                 assert_eq!(chunks.next(), None);
                 self.taken += lacks;
+                after
             }
-            self.cell = decision.cell;
-        }
-        decision
+        };
+        self.cell
     }
 
     /// A new bucket with a ring of so many chunks.

@@ -11,7 +11,7 @@ use crate::limiter::{
     Algorithm, FixedWindow, Gcra, IntervalRefill, LeakyBucket, Oldest, Outcome, Quota,
     SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
-use crate::store::OnFull;
+use crate::store::{OnFull, Refusals};
 
 const NOW: Timestamp = Timestamp::from_micros(1_000_000_000);
 
@@ -390,4 +390,58 @@ fn many_who_come_and_leave_at_once_never_stand_in_one_place() {
     all.sort_unstable();
     all.dedup();
     assert_eq!((all.len(), used(&table, key(7)) as usize), (kept, kept + 1));
+}
+
+#[test]
+fn who_charges_refused_requests_does_so_whoever_refuses_them_and_nobody_else() {
+    for algorithm in algorithms(10) {
+        if algorithm.delays() {
+            continue;
+        }
+        let kind = algorithm.kind();
+        let charging = Table::new("test", algorithm, 16, OnFull::Forget);
+        let charging = charging.with_refusals(Refusals::Charged);
+        let narrow = window(3, 16);
+        let ask = |cost| {
+            let charges = [&charging, &narrow].map(|table| Charge {
+                table,
+                key: key(7),
+                cost,
+            });
+            charge_all(&charges, NOW)
+        };
+        assert!(ask(2).is_admitted());
+        let refused = ask(4);
+        assert!(!refused.is_admitted());
+        assert_eq!(refused.deciding, 1, "{kind}");
+        assert_eq!(used(&charging, key(7)), 6, "{kind}");
+        let refused = ask(6);
+        assert_eq!(used(&charging, key(7)), 10, "{kind}");
+        assert!(refused.decisions.iter().all(|one| !one.is_admitted()));
+        assert_eq!(used(&narrow, key(7)), 2, "{kind}");
+        assert!(ask(0).is_admitted(), "asking costs nothing");
+    }
+}
+
+#[test]
+fn a_charged_refusal_announces_when_it_ends_and_moves_that_on_each_time() {
+    let algorithm = Algorithm::SlidingLog(SlidingLog::new(hourly(2)).unwrap());
+    let table = Table::new("test", algorithm, 16, OnFull::Forget);
+    let table = table.with_refusals(Refusals::Charged);
+    let charge = Charge {
+        table: &table,
+        key: key(7),
+        cost: 1,
+    };
+    let minute = |minutes: u64| NOW.saturating_add_micros(60_000_000 * minutes);
+    let retry_at = |now| match charge_all(&[charge], now).decisions[0].outcome {
+        Outcome::Refuse { retry_at } => retry_at,
+        _ => None,
+    };
+    assert_eq!([0, 10].map(|at| retry_at(minute(at))), [None, None]);
+    // The two newest of 0, 10, 20; then of 10, 20, 30.
+    assert_eq!(retry_at(minute(20)), Some(minute(70)));
+    assert_eq!(retry_at(minute(30)), Some(minute(80)));
+    assert_eq!(retry_at(minute(79)), Some(minute(90)));
+    assert_eq!(retry_at(minute(139)), None, "admitted");
 }
