@@ -21,7 +21,7 @@ pub use algorithm::sliding_counters::SlidingCounters;
 pub use algorithm::sliding_log::SlidingLog;
 pub use algorithm::sliding_window::SlidingWindow;
 pub use algorithm::weighing::Oldest;
-pub use algorithm::{Algorithm, Carried, Inheritance, Recipe};
+pub use algorithm::{Algorithm, Carried, Inheritance, Recipe, Reserved};
 pub use calendar::{Calendar, Period};
 pub use cell::Cell;
 pub use decision::{Decision, Outcome, Verdict};

@@ -23,6 +23,7 @@ mod queue;
 pub mod rehearsal;
 mod rejection;
 mod respond;
+mod settle;
 pub mod snapshot;
 pub mod succession;
 mod tag;

@@ -10,6 +10,7 @@ mod matcher;
 mod query;
 mod route;
 mod selector;
+mod settlement;
 mod token;
 
 use std::net::IpAddr;
@@ -25,6 +26,7 @@ pub use matcher::{
 };
 pub use route::Router;
 pub use selector::{Exception, Exceptions, Selector};
+pub use settlement::{Author, Counted, OwnAnswers, SettledBy, Settlement};
 pub use token::{Claims, KeyError, Token, TokenAlgorithm, TokenKey, TokenSpec, Verifier};
 
 /// The head of a request, as rules see it.

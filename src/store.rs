@@ -7,12 +7,14 @@ mod bucket;
 mod memory;
 mod permits;
 mod rules;
+mod settle;
 mod share;
 mod slab;
 pub mod snapshot;
 mod table;
 
-pub use memory::{Charge, charge_all, charge_watched, give_back, try_charge};
+pub use memory::{Charge, charge_all, charge_watched, leave, try_charge};
 pub use permits::Permit;
+pub use settle::{Reservation, Settled, charge_reserving};
 pub use share::{FEWEST_KEYS, Share, Wish, divide};
 pub use table::{OnFull, Refusals, Table};

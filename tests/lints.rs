@@ -215,7 +215,7 @@ fn refuses_alone(text: &str, place: usize, gaps: &[u64]) -> bool {
             .header("host", "a")
             .body(());
         let request = request.expect("a request");
-        let admitted = rehearse(&snapshot, &request, from, now, |rehearsal| {
+        let admitted = rehearse(&snapshot, &request, from, now, None, |rehearsal| {
             let decisions = rehearsal.decisions();
             decisions
                 .map(|(_, decision)| decision.is_admitted())

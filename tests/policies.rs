@@ -97,7 +97,7 @@ fn outcome(snapshot: &Snapshot, asked: &Asked, now: Timestamp) -> Outcome {
     }
     let request = request.body(()).expect("a request");
     let from: IpAddr = asked.from.parse().expect("an address");
-    let outcome = rehearse(snapshot, &request, from, now, |rehearsal| {
+    let outcome = rehearse(snapshot, &request, from, now, None, |rehearsal| {
         let decisions = rehearsal.decisions().map(|(limit, decision)| {
             (
                 limit.policy.name.to_string(),

@@ -4,6 +4,7 @@
 pub(super) mod algorithms;
 pub(super) mod answers;
 mod conditions;
+mod costs;
 mod exceptions;
 mod policies;
 mod routes;

@@ -5,6 +5,7 @@ mod algorithms;
 mod answers;
 mod concurrency;
 mod conditions;
+mod costs;
 mod exceptions;
 mod jwt;
 mod limits;

@@ -12,6 +12,7 @@ pub(super) mod interval_refill;
 mod recipe;
 pub(super) mod leaky_bucket;
 mod rings;
+mod settle;
 pub(super) mod sliding_counters;
 pub(super) mod sliding_log;
 pub(super) mod sliding_window;
@@ -28,6 +29,7 @@ use self::interval_refill::IntervalRefill;
 use self::leaky_bucket::LeakyBucket;
 pub use self::recipe::Recipe;
 pub use self::rings::Carried;
+pub use self::settle::Reserved;
 use self::sliding_counters::SlidingCounters;
 use self::sliding_log::SlidingLog;
 use self::sliding_window::SlidingWindow;
@@ -207,9 +209,9 @@ impl Algorithm {
 
     /// The bucket after somebody has left before his turn whom a decision made wait: `cost` units were charged,
     /// which left `charged`. `None` where they stay charged, because others came after him.
-    pub fn give_back(&self, cell: Cell, charged: Cell, cost: u32, now: Timestamp) -> Option<Cell> {
+    pub fn leave(&self, cell: Cell, charged: Cell, cost: u32, now: Timestamp) -> Option<Cell> {
         match self {
-            Self::LeakyBucket(bucket) => bucket.give_back(cell, charged, cost, now),
+            Self::LeakyBucket(bucket) => bucket.leave(cell, charged, cost, now),
             _ => None,
         }
     }

@@ -10,12 +10,13 @@ use super::meeting::{Chosen, Meeting};
 use super::mode::Stance;
 use super::overflow;
 use super::rejection::Refused;
+use super::settle::{self, Answered, Due};
 use super::snapshot::{Limit, Overflow, Route};
 use super::taken::Taken;
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Outcome, Secret, Verdict};
 use crate::rules::{Head, NoNumber};
-use crate::store::Charge;
+use crate::store::{Charge, Settled, charge_reserving};
 use crate::telemetry::metrics::LimitDecision;
 
 /// What the limits of a route said of one request.
@@ -28,6 +29,8 @@ pub(super) struct Admission {
     keyless: Option<u16>,
     /// What comes back when the request ends.
     _taken: Vec<Taken>,
+    /// What its response settles.
+    dues: Vec<Due>,
     now: Timestamp,
 }
 
@@ -75,9 +78,10 @@ pub(super) fn admit(
         asked = Asked::default();
     }
     let binding = binding.min(asked.charges.len());
-    let verdict = overflow::charge(route, &mut asked, binding, now);
+    let (verdict, dues) = asked.charge(route, binding, now);
     let admission = Admission {
         _taken: asked.taken(route, &verdict),
+        dues,
         verdict,
         applied: asked.applied,
         keyless,
@@ -101,6 +105,35 @@ impl<'r> Asked<'r> {
     fn push(&mut self, met: Met, charge: Charge<'r>) {
         self.applied.push(met);
         self.charges.push(charge);
+    }
+
+    /// Charges them together; with what the response is to settle.
+    fn charge(&mut self, route: &'r Route, binding: usize, now: Timestamp) -> (Verdict, Vec<Due>) {
+        let mut settled: SmallVec<[Settled<'r>; 2]> = SmallVec::new();
+        for (index, &(place, chosen)) in self.applied.iter().enumerate() {
+            let limit = &route.limits[usize::from(place)];
+            if limit.settlement.is_some() {
+                let table = &limit.chosen(chosen).table;
+                let Charge { key, cost, .. } = self.charges[index];
+                settled.push(Settled {
+                    index,
+                    table,
+                    key,
+                    cost,
+                });
+            }
+        }
+        if settled.is_empty() {
+            return (overflow::charge(route, self, binding, now), Vec::new());
+        }
+        let (verdict, reserved) = charge_reserving(&settled, now, || {
+            overflow::charge(route, self, binding, now)
+        });
+        let dues = reserved.into_iter().map(|(index, reservation)| Due {
+            place: usize::from(self.applied[index].0),
+            reservation,
+        });
+        (verdict, dues.collect())
     }
 
     /// Whether one of the first `binding` limits has a bucket after the one that is asked.
@@ -155,6 +188,21 @@ impl Admission {
     /// The limit that refuses the request, if one does.
     pub(super) fn refusing<'r>(&self, route: &'r Route) -> Option<&'r Limit> {
         self.deciding(route).filter(|_| self.is_refused())
+    }
+
+    /// Settles what the head of the response can settle.
+    pub(super) fn settle_by_head(&mut self, route: &Route, answered: Answered<'_>, now: Timestamp) {
+        settle::by_head(&mut self.dues, &route.limits, answered, now);
+    }
+
+    /// Settles the rest by the bytes of its body.
+    pub(super) fn settle_by_bytes(&mut self, route: &Route, bytes: u64, now: Timestamp) {
+        settle::by_bytes(&mut self.dues, &route.limits, bytes, now);
+    }
+
+    /// Whether anything is still to be settled.
+    pub(super) fn has_dues(&self) -> bool {
+        !self.dues.is_empty()
     }
 
     /// Says from here on what is so at `now`, a while after it was decided.

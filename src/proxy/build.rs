@@ -158,8 +158,11 @@ impl Builder<'_> {
         }
         let Share { keys, rings } = share;
         let algorithm = spec.algorithm.clone();
-        let table = Table::with_rings(&*spec.name, algorithm, keys, rings, spec.on_full);
-        let table = table.with_refusals(spec.refusals);
+        let mut table = Table::with_rings(&*spec.name, algorithm, keys, rings, spec.on_full)
+            .with_refusals(spec.refusals);
+        if spec.settles {
+            table = table.settling();
+        }
         let Some(old) = before else {
             return Arc::new(table);
         };
@@ -309,6 +312,7 @@ impl Builder<'_> {
                 exceptions: spec.exceptions.clone(),
                 descriptor: spec.descriptor.clone(),
                 cost: spec.cost.clone(),
+                settlement: spec.settlement.clone(),
                 policy,
             }
         });
@@ -345,5 +349,6 @@ fn known_tables(snapshot: Option<&Snapshot>) -> HashMap<(&str, &str), &Arc<Table
 fn is_like(table: &Table, spec: &PolicySpec, share: Share) -> bool {
     (table.algorithm(), table.on_full()) == (&spec.algorithm, spec.on_full)
         && table.refusals() == spec.refusals
+        && table.settles() == spec.settles
         && (table.keys(), table.ring_bytes()) == (share.keys, share.rings)
 }

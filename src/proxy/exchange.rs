@@ -17,12 +17,13 @@ use super::error::Error;
 use super::gateway::{Client, Gateway};
 use super::limit_headers::Styles;
 use super::respond;
+use super::settle::Answered;
 use super::snapshot::{Route, RunningUpstream, Snapshot};
 use super::tag::Tagged;
 use crate::clock::{Clock, Timestamp};
 use crate::http_ext::body::RequestBody;
 use crate::http_ext::forwarded::Peer;
-use crate::rules::Head;
+use crate::rules::{Author, Head};
 use crate::telemetry::access_log::{AccessLog, Record};
 use crate::upstream::Fault;
 
@@ -54,6 +55,7 @@ pub(super) struct Exchange {
     /// What the limits that tag made of it.
     tagged: Tagged,
     status: Option<StatusCode>,
+    author: Author,
     sent: u64,
     /// From the request's head, or its turn, to the upstream's response head.
     upstream: Option<Duration>,
@@ -99,6 +101,7 @@ impl Exchange {
             admission: None,
             tagged: Tagged::default(),
             status: None,
+            author: Author::Upstream,
             sent: 0,
             upstream: None,
         })
@@ -157,6 +160,7 @@ impl Exchange {
                 .complaints
                 .report(self.started, running.upstream.name(), error);
         }
+        self.author = Author::Proxy;
         let mut response = respond::error(error, self.accept.as_ref(), request);
         // Nobody knows for certain where a request ends that is refused for its head.
         if matches!(error, Error::Request { .. }) && self.version <= Version::HTTP_11 {
@@ -221,6 +225,7 @@ impl Exchange {
     /// Makes `response` the answer of this exchange, which ends with its body.
     pub(super) fn complete(mut self: Box<Self>, response: &mut Response<ResponseBody>) {
         self.status = Some(response.status());
+        self.settle_by_head(response);
         if let (Some(admission), Some(route)) = (&self.admission, &self.route) {
             admission.write_headers(route, &self.snapshot.styles, response.headers_mut());
         }
@@ -235,6 +240,43 @@ impl Exchange {
             *response.body_mut() = ResponseBody::own(Bytes::new());
         }
         response.body_mut().ends(self);
+    }
+
+    /// Settles what the head of the response can settle.
+    fn settle_by_head(&mut self, response: &Response<ResponseBody>) {
+        if !self.has_dues() {
+            return;
+        }
+        let (Some(route), now) = (self.route.as_ref(), self.gateway.clock.now()) else {
+            return;
+        };
+        let answered = Answered {
+            status: response.status(),
+            author: self.author,
+            headers: response.headers(),
+        };
+        if let Some(admission) = &mut self.admission {
+            admission.settle_by_head(route, answered, now);
+        }
+        self.tagged.settle_by_head(route, answered, now);
+    }
+
+    /// Settles the rest by what has been sent; without a response all stays as it was charged.
+    fn settle_by_bytes(&mut self) {
+        if self.status.is_none() || !self.has_dues() {
+            return;
+        }
+        let (Some(route), now) = (self.route.as_ref(), self.gateway.clock.now()) else {
+            return;
+        };
+        if let Some(admission) = &mut self.admission {
+            admission.settle_by_bytes(route, self.sent, now);
+        }
+        self.tagged.settle_by_bytes(route, self.sent, now);
+    }
+
+    fn has_dues(&self) -> bool {
+        self.admission.as_ref().is_some_and(Admission::has_dues) || self.tagged.has_dues()
     }
 
     /// `length` more bytes of the body have been sent.
@@ -293,6 +335,7 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
+        self.settle_by_bytes();
         let status = self.status.unwrap_or(*CLIENT_CLOSED_REQUEST);
         let elapsed = self.elapsed();
         self.gateway.metrics.record(&self.method, status);

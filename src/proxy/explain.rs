@@ -52,6 +52,8 @@ struct Step {
     overflows: usize,
     key: Vec<Described>,
     cost: u32,
+    /// Whether the response says what it is in the end.
+    settles: bool,
     /// Whether units come back when requests end, and not with time.
     in_use: bool,
     stance: Stance,
@@ -173,6 +175,7 @@ fn step(limit: &Limit, secret: &Secret, head: &Head<'_>, now: Timestamp) -> Resu
         overflows,
         key: limit.descriptor.describe(head),
         cost: limit.cost.of(head).unwrap_or(1),
+        settles: limit.settlement.is_some(),
         in_use: policy.table.algorithm().is_permits(),
         stance,
         says,
@@ -266,8 +269,10 @@ impl Step {
         if self.overflows > 0 {
             writeln!(f, "  bucket  {}, at a lower priority", self.overflows + 1)?;
         }
-        if self.cost != 1 {
-            writeln!(f, "  cost    {}", self.cost)?;
+        match (self.cost, self.settles) {
+            (1, false) => {}
+            (cost, false) => writeln!(f, "  cost    {cost}")?,
+            (cost, true) => writeln!(f, "  cost    {cost}, until the response settles it")?,
         }
         match &self.says {
             Says::Elsewhere => writeln!(f, "  says    does not apply: `when` is not met"),

@@ -8,7 +8,7 @@ use super::snapshot::{Limit, Route};
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::{Cell, Decision, Fingerprint, Secret};
 use crate::rules::Head;
-use crate::store::{Charge, Table, give_back};
+use crate::store::{self, Charge, Table};
 use crate::telemetry::metrics::Waiting;
 
 /// A request that waits. It holds no lock.
@@ -89,7 +89,7 @@ impl Drop for Place {
         let now = self.clock.now();
         if now < self.until {
             let (table, key, cost) = (&*self.table, self.key, self.cost);
-            give_back(&Charge { table, key, cost }, self.charged, now);
+            store::leave(&Charge { table, key, cost }, self.charged, now);
         }
     }
 }

@@ -3,16 +3,18 @@
 
 use std::net::IpAddr;
 
-use http::Request;
+use http::header::HeaderMap;
+use http::{Request, StatusCode};
 
 use super::admission::{self, Admission};
 use super::error::Error;
+use super::settle::Answered;
 use super::snapshot::{Limit, Route, Snapshot};
-use super::tag;
+use super::tag::{self, Tagged};
 use super::target::Target;
 use crate::clock::Timestamp;
 use crate::limiter::Decision;
-use crate::rules::Head;
+use crate::rules::{Author, Head};
 
 /// What was decided about one request.
 #[derive(Debug)]
@@ -25,8 +27,19 @@ pub struct Rehearsal<'a> {
     admission: Admission,
 }
 
+/// What is known of the response to a request, which came from the upstream.
+#[derive(Clone, Copy, Debug)]
+pub struct Response<'a> {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its fields.
+    pub headers: &'a HeaderMap,
+    /// The bytes of its body, where they are known.
+    pub bytes: Option<u64>,
+}
+
 /// Decides at `now` about `request` from `peer`, charges its limits, and shows `to` what
-/// came of it.
+/// came of it. What the response settles is settled at the same instant.
 ///
 /// # Errors
 /// What the proxy would answer by itself, before any limit; nothing is charged then.
@@ -35,6 +48,7 @@ pub fn rehearse<T>(
     request: &Request<()>,
     peer: IpAddr,
     now: Timestamp,
+    response: Option<Response<'_>>,
     to: impl FnOnce(Rehearsal<'_>) -> T,
 ) -> Result<T, Error> {
     let client_ip = snapshot.client_ip.resolve(peer, request.headers());
@@ -47,9 +61,23 @@ pub fn rehearse<T>(
         token: token.as_ref(),
         ..head
     };
-    let admission = admission::admit(route, &snapshot.secret, &head, now)?;
-    if !admission.is_refused() {
-        tag::tagged(route, &snapshot.secret, &head, now);
+    let mut admission = admission::admit(route, &snapshot.secret, &head, now)?;
+    let mut tagged = match admission.is_refused() {
+        true => Tagged::default(),
+        false => tag::tagged(route, &snapshot.secret, &head, now),
+    };
+    if let Some(response) = response {
+        let answered = Answered {
+            status: response.status,
+            author: Author::Upstream,
+            headers: response.headers,
+        };
+        admission.settle_by_head(route, answered, now);
+        tagged.settle_by_head(route, answered, now);
+        if let Some(bytes) = response.bytes {
+            admission.settle_by_bytes(route, bytes, now);
+            tagged.settle_by_bytes(route, bytes, now);
+        }
     }
     Ok(to(Rehearsal {
         place,

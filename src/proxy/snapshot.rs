@@ -16,7 +16,7 @@ use crate::clock::Timestamp;
 use crate::http_ext::client_ip::ClientIp;
 use crate::limiter::{Algorithm, Secret};
 use crate::rules::{
-    Condition, Cost, Descriptor, Exceptions, Head, RouteMatch, Router, Token, Verifier,
+    Condition, Cost, Descriptor, Exceptions, Head, RouteMatch, Router, Settlement, Token, Verifier,
 };
 use crate::store::{OnFull, Refusals, Table};
 use crate::telemetry::access_log::AccessLog;
@@ -67,6 +67,8 @@ pub struct PolicySpec {
     pub on_full: OnFull,
     /// Whether requests that are refused are charged.
     pub refusals: Refusals,
+    /// Whether responses say what requests cost.
+    pub settles: bool,
     /// Whether it does anything to requests beyond its quota.
     pub mode: Mode,
     /// What becomes of a request that it refuses.
@@ -123,6 +125,8 @@ pub struct LimitSpec {
     pub descriptor: Descriptor,
     /// With how many units.
     pub cost: Cost,
+    /// What responses make of that.
+    pub settlement: Option<Settlement>,
 }
 
 /// A route.
@@ -290,6 +294,8 @@ pub struct Limit {
     pub descriptor: Descriptor,
     /// With how many units.
     pub cost: Cost,
+    /// What responses make of that.
+    pub settlement: Option<Settlement>,
     /// Its counters on this route.
     pub metrics: LimitMetrics,
 }

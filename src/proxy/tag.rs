@@ -8,12 +8,13 @@ use http::header::HeaderMap;
 use super::admission::note_near;
 use super::meeting::Meeting;
 use super::mode::Stance;
+use super::settle::{self, Answered, Due};
 use super::snapshot::{Limit, Route};
 use super::taken::Taken;
 use crate::clock::Timestamp;
 use crate::limiter::Secret;
 use crate::rules::Head;
-use crate::store::{Charge, charge_all};
+use crate::store::{Charge, Settled, charge_all, charge_reserving};
 use crate::telemetry::metrics::LimitDecision;
 
 /// What the limits that tag made of a request.
@@ -23,13 +24,15 @@ pub(super) struct Tagged {
     exceeded: Vec<usize>,
     /// What comes back when it ends.
     taken: Vec<Taken>,
+    /// What its response settles.
+    dues: Vec<Due>,
 }
 
 /// Charges the request to the limits of its route that tag.
 pub(super) fn tagged(route: &Route, secret: &Secret, head: &Head<'_>, now: Timestamp) -> Tagged {
     let mut tagged = Tagged::default();
     for (place, limit) in route.tags_of(head).iter().enumerate() {
-        let decision = decide(limit, secret, head, now, &mut tagged.taken);
+        let decision = tagged.decide((place, limit), secret, head, now);
         if let Some(decision) = decision {
             limit.metrics.record(decision);
         }
@@ -40,37 +43,60 @@ pub(super) fn tagged(route: &Route, secret: &Secret, head: &Head<'_>, now: Times
     tagged
 }
 
-/// `None` where the limit is for other requests.
-fn decide(
-    limit: &Limit,
-    secret: &Secret,
-    head: &Head<'_>,
-    now: Timestamp,
-    taken: &mut Vec<Taken>,
-) -> Option<LimitDecision> {
-    let (key, chosen) = match limit.meet(secret, head) {
-        Meeting::Bucket(key, chosen) => (key, chosen),
-        Meeting::Elsewhere => return None,
-        Meeting::Exempt | Meeting::Skipped => return Some(LimitDecision::Exempt),
-        Meeting::Keyless => return Some(beyond(limit, head)),
-    };
-    let Ok(cost) = limit.cost.of(head) else {
-        return Some(beyond(limit, head));
-    };
-    let charge = Charge {
-        table: &limit.chosen(chosen).table,
-        key,
-        cost,
-    };
-    let verdict = charge_all(&[charge], now);
-    if !verdict.is_admitted() {
-        return Some(beyond(limit, head));
+impl Tagged {
+    /// `None` where the limit is for other requests.
+    fn decide(
+        &mut self,
+        (place, limit): (usize, &Limit),
+        secret: &Secret,
+        head: &Head<'_>,
+        now: Timestamp,
+    ) -> Option<LimitDecision> {
+        let (key, chosen) = match limit.meet(secret, head) {
+            Meeting::Bucket(key, chosen) => (key, chosen),
+            Meeting::Elsewhere => return None,
+            Meeting::Exempt | Meeting::Skipped => return Some(LimitDecision::Exempt),
+            Meeting::Keyless => return Some(beyond(limit, head)),
+        };
+        let Ok(cost) = limit.cost.of(head) else {
+            return Some(beyond(limit, head));
+        };
+        let table = &limit.chosen(chosen).table;
+        let charge = Charge { table, key, cost };
+        let settled = [Settled {
+            index: 0,
+            table,
+            key,
+            cost,
+        }];
+        let settled = &settled[..usize::from(limit.settlement.is_some())];
+        let (verdict, reserved) = charge_reserving(settled, now, || charge_all(&[charge], now));
+        if !verdict.is_admitted() {
+            return Some(beyond(limit, head));
+        }
+        self.taken.extend(Taken::of(limit.chosen(chosen), &charge));
+        let due = |(_, reservation)| Due { place, reservation };
+        self.dues.extend(reserved.into_iter().map(due));
+        if let Some(decision) = verdict.decision() {
+            note_near(limit, decision);
+        }
+        Some(LimitDecision::Allowed)
     }
-    taken.extend(Taken::of(limit.chosen(chosen), &charge));
-    if let Some(decision) = verdict.decision() {
-        note_near(limit, decision);
+
+    /// Settles what the head of the response can settle.
+    pub(super) fn settle_by_head(&mut self, route: &Route, answered: Answered<'_>, now: Timestamp) {
+        settle::by_head(&mut self.dues, &route.tags, answered, now);
     }
-    Some(LimitDecision::Allowed)
+
+    /// Settles the rest by the bytes of its body.
+    pub(super) fn settle_by_bytes(&mut self, route: &Route, bytes: u64, now: Timestamp) {
+        settle::by_bytes(&mut self.dues, &route.tags, bytes, now);
+    }
+
+    /// Whether anything is still to be settled.
+    pub(super) fn has_dues(&self) -> bool {
+        !self.dues.is_empty()
+    }
 }
 
 /// What a request is beyond the quota of this limit.

@@ -8,7 +8,8 @@ mod request;
 
 use std::net::IpAddr;
 
-use http::Request;
+use http::header::HeaderMap;
+use http::{Request, StatusCode};
 
 use super::Options;
 use crate::clock::Timestamp;
@@ -43,6 +44,28 @@ pub(super) struct Entry {
     pub peer: IpAddr,
     /// Its head, or why HTTP would not have had it.
     pub head: Result<Request<()>, Malformed>,
+    /// What it was answered, where the line says that.
+    pub response: Option<Response>,
+}
+
+/// What a line says of a response.
+#[derive(Debug)]
+pub(super) struct Response {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    /// Of its body, where that is known.
+    pub bytes: Option<u64>,
+}
+
+impl Response {
+    /// `None` where the status is none.
+    fn new(status: u16, headers: HeaderMap, bytes: Option<u64>) -> Option<Self> {
+        Some(Response {
+            status: StatusCode::from_u16(status).ok()?,
+            headers,
+            bytes,
+        })
+    }
 }
 
 /// Why a line says nothing.

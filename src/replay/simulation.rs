@@ -12,7 +12,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::limiter::{Decision, Outcome, Secret};
 use crate::proxy::Snapshot;
 use crate::proxy::build::{Built, Surroundings};
-use crate::proxy::rehearsal::{Rehearsal, rehearse};
+use crate::proxy::rehearsal::{Rehearsal, Response, rehearse};
 use crate::proxy::snapshot::{Limit, LimitSpec, Spec};
 use crate::telemetry::registry::Registry;
 
@@ -92,7 +92,12 @@ impl Simulation {
             Err(Malformed(reason)) => return self.answered(line, reason),
         };
         let (snapshot, tally) = (&self.snapshot, &mut self.tally);
-        let rehearsed = rehearse(snapshot, request, entry.peer, now, |rehearsal| {
+        let response = entry.response.as_ref().map(|response| Response {
+            status: response.status,
+            headers: &response.headers,
+            bytes: response.bytes,
+        });
+        let rehearsed = rehearse(snapshot, request, entry.peer, now, response, |rehearsal| {
             let decided = Decided::of(line, &rehearsal, now);
             tally.count(snapshot, &rehearsal, decided.decision, now);
             decided

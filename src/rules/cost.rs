@@ -39,7 +39,7 @@ impl Cost {
 }
 
 /// A number in decimal digits and nothing else; what is too large for the type is its maximum.
-fn whole(digits: &[u8]) -> Option<u32> {
+pub(super) fn whole(digits: &[u8]) -> Option<u32> {
     if digits.is_empty() {
         return None;
     }

@@ -230,6 +230,14 @@ impl Slots {
         }
     }
 
+    /// Changes the cell of `tag`, if it has one.
+    pub(super) fn change(&mut self, tag: u64, rules: Rules<'_>, change: impl FnOnce(Cell) -> Cell) {
+        if let Some(index) = self.position(tag) {
+            let cell = change(self.entries[index].cell);
+            self.put(index, Entry { tag, cell }, rules);
+        }
+    }
+
     /// Overwrites an entry, whose ring is given up unless it stays.
     fn put(&mut self, index: usize, entry: Entry, rules: Rules<'_>) {
         let (old, new) = (self.entries[index].cell, entry.cell);

@@ -88,14 +88,14 @@ fn charge_one(charge: &Charge<'_>, binding: usize, refusals: Refusals, now: Time
 }
 
 /// Gives back what a charge took that left the cell `charged`, for somebody who has left before his turn: whether it
-/// did. It does not where others came after him ([`Algorithm::give_back`](crate::limiter::Algorithm::give_back)).
-pub fn give_back(charge: &Charge<'_>, charged: Cell, now: Timestamp) -> bool {
+/// did. It does not where others came after him ([`Algorithm::leave`](crate::limiter::Algorithm::leave)).
+pub fn leave(charge: &Charge<'_>, charged: Cell, now: Timestamp) -> bool {
     let (table, mut slots) = lock_one(charge);
     let rules = table.rules();
     let seat = slots.seat(charge.key.bits(), rules, now);
     let given = rules
         .algorithm
-        .give_back(seat.cell, charged, charge.cost, now)
+        .leave(seat.cell, charged, charge.cost, now)
         .filter(|_| seat.origin == Origin::Own);
     match given {
         Some(cell) => table.count(slots.take(seat, charge.key.bits(), cell, rules)),

@@ -1,4 +1,5 @@
-//! Units in use: what limits count whose units come back when requests end, and not with time.
+//! Units in use: what limits count whose units come back when requests end, and not with time; and what other limits
+//! have still to settle.
 //!
 //! They are no cells of a [`Table`](super::Table): nothing evicts them, and nothing expires. There are never more
 //! entries than requests in flight.
@@ -21,11 +22,11 @@ pub(super) struct Permits {
 
 /// Some of the keys: how many units are in use of each that has any.
 #[derive(Debug, Default)]
-pub(super) struct Shard(Mutex<HashMap<u64, u32>>);
+pub(super) struct Shard(Mutex<HashMap<u64, u64>>);
 
 /// A shard that is locked.
 #[derive(Debug)]
-pub(super) struct InUse<'a>(MutexGuard<'a, HashMap<u64, u32>>);
+pub(super) struct InUse<'a>(MutexGuard<'a, HashMap<u64, u64>>);
 
 /// Units that are in use as long as this lives.
 #[derive(Debug)]
@@ -49,7 +50,7 @@ impl Permits {
 
     /// How many units are in use in all.
     pub(super) fn units(&self) -> u64 {
-        let units = |shard: &Shard| shard.lock().0.values().copied().map(u64::from).sum::<u64>();
+        let units = |shard: &Shard| shard.lock().0.values().sum::<u64>();
         self.shards.iter().map(units).sum()
     }
 
@@ -70,21 +71,27 @@ impl Shard {
 }
 
 impl InUse<'_> {
-    /// The bucket of a key.
+    /// The units in use of a key.
+    pub(super) fn units(&self, key: Fingerprint) -> u64 {
+        self.0.get(&key.bits()).copied().unwrap_or(0)
+    }
+
+    /// The same as the cell of a bucket, of which there are never more than such a cell holds.
     pub(super) fn cell(&self, key: Fingerprint) -> Cell {
-        Concurrency::cell(self.0.get(&key.bits()).copied().unwrap_or(0))
+        Concurrency::cell(u32::try_from(self.units(key)).unwrap_or(u32::MAX))
     }
 
     /// Takes units that were found to be there.
     pub(super) fn take(&mut self, key: Fingerprint, units: u32) {
         if units > 0 {
-            *self.0.entry(key.bits()).or_default() += units;
+            *self.0.entry(key.bits()).or_default() += u64::from(units);
         }
     }
 
-    fn give_back(&mut self, key: Fingerprint, units: u32) {
+    /// Gives back units that were taken.
+    pub(super) fn give_back(&mut self, key: Fingerprint, units: u32) {
         if let Some(in_use) = self.0.get_mut(&key.bits()) {
-            *in_use = in_use.saturating_sub(units);
+            *in_use = in_use.saturating_sub(u64::from(units));
             if *in_use == 0 {
                 self.0.remove(&key.bits());
             }

@@ -1,6 +1,7 @@
 //! The buckets of one policy: a fixed number of them, made as keys first touch them, and their move
 //! to a table of another size or quota. Deciding and charging is in `memory`.
 
+mod in_use;
 mod kept;
 mod room;
 
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::bucket::{Bucket, ENTRIES, Entry, FLOOR, Loss, Slots};
-use super::permits::{Permit, Permits};
+use super::permits::Permits;
 use super::rules::{Rings, Rules, no_room};
 use super::slab::Slab;
 use crate::clock::Timestamp;
@@ -42,6 +43,8 @@ pub struct Table {
     slab: Option<Slab>,
     /// What is counted instead of cells, for an algorithm whose units come back when requests end.
     permits: Option<Arc<Permits>>,
+    /// The units of charges that are still to be settled, where any are.
+    unsettled: Option<Arc<Permits>>,
     ring_bytes: u64,
     /// The bucket that has to give up a ring next.
     hand: AtomicUsize,
@@ -103,6 +106,7 @@ impl Table {
             policy: policy.into(),
             slab: shape.map(|shape| Slab::new(shape, ring_bytes)),
             permits: algorithm.is_permits().then(Arc::default),
+            unsettled: None,
             ring_bytes,
             hand: AtomicUsize::new(0),
             algorithm,
@@ -118,20 +122,6 @@ impl Table {
             evictions: AtomicU64::new(0),
             unrecorded: AtomicU64::new(0),
         }
-    }
-
-    /// The same in the place of `before`: what is in use there is in use here.
-    #[must_use]
-    pub fn in_place_of(mut self, before: &Self) -> Self {
-        if let (Some(permits), Some(same)) = (&mut self.permits, &before.permits) {
-            *permits = Arc::clone(same);
-        }
-        self
-    }
-
-    /// Whether it can take over the cells of `before`; units in use are shared, and not moved.
-    pub const fn can_succeed(&self, before: &Self) -> bool {
-        self.permits.is_none() && before.permits.is_none()
     }
 
     /// The bytes that a table for `keys` keys has when every part of it has been touched.
@@ -220,17 +210,6 @@ impl Table {
             Some(slots.live(now).filter(|entry| entry.tag != FLOOR).count())
         };
         buckets.filter_map(keys).sum()
-    }
-
-    /// How many units are in use; `None` where they come back with time.
-    pub fn in_use(&self) -> Option<u64> {
-        self.permits.as_ref().map(|permits| permits.units())
-    }
-
-    /// What gives back units of a key that have been taken.
-    pub(super) fn permit(&self, key: Fingerprint, cost: u32) -> Option<Permit> {
-        let permits = self.permits.as_ref()?;
-        Some(permits.permit(key, cost))
     }
 
     /// What `charge_all` would say to this charge alone; leaves everything as it is.
@@ -358,11 +337,6 @@ impl Table {
         self.successor
             .get()
             .expect("the successor is set before a bucket is marked as moved")
-    }
-
-    /// The units in use, where they are what is counted.
-    pub(super) fn permits(&self) -> Option<&Permits> {
-        self.permits.as_deref()
     }
 
     /// The rules by which the buckets are filled.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::algorithms::algorithm;
-use super::answers;
+use super::{answers, costs};
 use crate::config::diagnostic::Code;
 use crate::config::document::NodeId;
 use crate::config::finding::Finding;
@@ -133,6 +133,7 @@ impl<'a> Policies<'a> {
                     false => store::Refusals::Free,
                     true => store::Refusals::Charged,
                 },
+                settles: costs::settlement(policy).is_some(),
                 mode: mode(name, policy),
                 action: answers::action(&policy.on_limit, &self.config.responses.on_limit),
                 reject: answers::reject(&policy.on_limit, &self.config.responses.on_limit),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::conditions::condition;
+use super::costs;
 use super::exceptions::exceptions;
 use super::policies::Policies;
 use crate::config::diagnostic::Code;
@@ -12,7 +13,7 @@ use crate::config::value::{self, KeyPart, OnMissingKey};
 use crate::http_ext::path::comparable;
 use crate::proxy::snapshot::{LimitSpec, Rewrite, RouteSpec};
 use crate::rules::{
-    self, CaseSensitivity, Cost, Descriptor, PathForm, PathPattern, RouteMatch, Router, Segment,
+    self, CaseSensitivity, Descriptor, PathForm, PathPattern, RouteMatch, Router, Segment,
 };
 
 /// What top-level limits in place are called after.
@@ -158,7 +159,8 @@ impl<'a> Context<'a> {
             when: policy.when.as_ref().map(|when| condition(when, taken.form)),
             exceptions: exceptions(policy, part),
             descriptor: Descriptor::new(parts, on_missing, prefix),
-            cost: cost(&policy.cost),
+            cost: costs::cost(&policy.cost),
+            settlement: costs::settlement(policy),
         }
     }
 
@@ -184,16 +186,6 @@ impl<'a> Context<'a> {
             KeyPart::Route => rules::KeyPart::Route(Arc::from(route)),
             KeyPart::Constant => rules::KeyPart::Constant,
         }
-    }
-}
-
-fn cost(written: &schema::Cost) -> Cost {
-    match written {
-        schema::Cost::Constant(cost) => Cost::Constant(cost.get()),
-        schema::Cost::Header(cost) => Cost::Header {
-            name: cost.header.get().clone(),
-            max: cost.max.get(),
-        },
     }
 }
 

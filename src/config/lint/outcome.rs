@@ -183,9 +183,10 @@ fn nothing_to_take(met: &Met<'_>) -> Option<Finding> {
 }
 
 fn costs_beyond(met: &Met<'_>) -> Option<Finding> {
-    let Cost::Header(cost) = &met.policy.cost.value else {
+    let Cost::Told(cost) = &met.policy.cost.value else {
         return None;
     };
+    cost.header.as_ref()?;
     let (most, capacity) = (cost.max.get(), met.capacity());
     if capacity == 0 || most <= capacity {
         return None;

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::config::located::{List, Located};
 use crate::config::value::{
-    FieldName, Flag, KeyPart, Name, OnMissingKey, Quota, Refill, TimeZone, Whole,
+    FieldName, Flag, KeyPart, Name, OnMissingKey, Quota, Refill, Size, TimeZone, Whole,
 };
 
 /// A policy under its name in `policies`, or a limit in place.
@@ -98,14 +98,21 @@ pub struct Policy {
     /// How the oldest part counts, which a sliding window covers only partly; for `sliding_window` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest: Option<Located<OldestWindow>>,
-    /// Units that a request takes, 1 to 4294967295; or the field in which it says so, and the most that
-    /// counts.
+    /// Units that a request takes, 1 to 4294967295; or where the request or its response says so, and the most
+    /// that counts.
     #[serde(default)]
     pub cost: Located<Cost>,
     /// Whether requests that are refused, by this policy or another, are charged to it all the same: who goes on asking is
     /// not admitted again. Not for `leaky_bucket`, nor with an `overflow`.
     #[serde(default)]
     pub charge_refused: Located<Flag>,
+    /// Which responses are charged, by their status: `[401, 403]`. A request is charged when it is admitted, and
+    /// given that back with any other status. All of them unless given.
+    #[serde(default)]
+    pub count: List<Status>,
+    /// Whether `count` is about answers of the proxy's own, too: its 502 and 504, for instance.
+    #[serde(default)]
+    pub count_own: Located<Flag>,
     /// Whether the policy refuses (`enforce`), decides and counts without refusing (`shadow`), or is met by
     /// no request (`disabled`).
     #[serde(default)]
@@ -129,6 +136,12 @@ pub struct Policy {
     #[serde(default)]
     pub on_limit: Located<OnLimit>,
 }
+
+/// A status of a response.
+pub type Status = Whole<100, 599>;
+
+/// Bytes that are charged as one unit.
+pub type UnitSize = Size<1, { 1 << 40 }>;
 
 /// 2^10 to 2^30.
 pub type MaxKeys = Whole<1024, 1_073_741_824>;
@@ -183,16 +196,16 @@ impl From<KeyForm> for Key {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(
     rename = "$form",
-    expecting = "a number of units, or where a request says it: `{ header: x-cost, max: 100 }`"
+    expecting = "a number of units, or where a request or its response says it: `{ header: x-cost, max: 100 }`"
 )]
 #[schemars(rename = "Cost", untagged)]
 pub enum Cost {
     /// So many units.
     #[serde(rename = "scalar")]
     Constant(Units),
-    /// What the request says.
+    /// What the request or its response says.
     #[serde(rename = "mapping")]
-    Header(HeaderCost),
+    Told(ToldCost),
 }
 
 impl Default for Cost {
@@ -206,18 +219,30 @@ impl Serialize for Cost {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Constant(units) => units.serialize(serializer),
-            Self::Header(cost) => cost.serialize(serializer),
+            Self::Told(cost) => cost.serialize(serializer),
         }
     }
 }
 
-/// The cost of a request, as it says itself.
+/// The cost of a request, as it says itself, or as its response does.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct HeaderCost {
-    /// The field with a whole number of units; without it a request takes 1, and with anything else it is
-    /// answered 400.
-    pub header: Located<FieldName>,
+#[schemars(extend("oneOf" = [{ "required": ["header"] }, { "required": ["response_header"] }, { "required": ["response_bytes"] }]))]
+pub struct ToldCost {
+    /// The request's field with a whole number of units; without it a request takes 1, and with anything else it
+    /// is answered 400.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub header: Option<Located<FieldName>>,
+    /// The response's field with a whole number of units; without it, or with anything else, the request has
+    /// taken its `reserve`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_header: Option<Located<FieldName>>,
+    /// Bytes of the response's body that are a unit, `1B` to `1024GiB`; part of as many is one, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_bytes: Option<Located<UnitSize>>,
+    /// Units that are charged until the response says what it was, 1 to 4294967295; 1 unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserve: Option<Located<Units>>,
     /// The most that counts, 1 to 4294967295.
     pub max: Located<Units>,
 }

@@ -222,10 +222,10 @@ pub(super) fn check_cost(
     (capacity, holder): (u32, NodeId),
     findings: &Findings<'_>,
 ) {
-    let Cost::Constant(cost) = &policy.cost.value else {
-        return;
+    let cost = match &policy.cost.value {
+        Cost::Constant(cost) => cost.get(),
+        Cost::Told(told) => told.reserve.as_ref().map_or(1, |units| units.get()),
     };
-    let cost = cost.get();
     if capacity > 0 && cost > capacity {
         let message =
             format!("a cost of {cost} can never be paid: the bucket holds {capacity} at most");

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Refused, refuse};
+use super::{Refused, Reserved, refuse};
 use crate::clock::Timestamp;
 use crate::limiter::{Calendar, Cell, Decision, Fingerprint, Outcome, Quota};
 
@@ -125,6 +125,30 @@ impl FixedWindow {
             u128::from(cell.a)
         } else {
             0
+        }
+    }
+
+    /// Counts units beyond the limit, too: all of them leave with the window.
+    pub(super) fn owe(&self, cell: Cell, now: Timestamp, units: u32) -> Cell {
+        let (count, expires) = match cell.is_live(now) {
+            true => (cell.a, cell.expires),
+            false => (0, self.end(now)),
+        };
+        Cell {
+            expires,
+            a: count.saturating_add(units),
+            b: 0,
+        }
+    }
+
+    /// Counts less, while the window lasts that the units were counted in.
+    pub(super) fn give_back(&self, cell: Cell, reserved: &Reserved, units: u32) -> Cell {
+        if cell.expires != reserved.cell.expires {
+            return cell;
+        }
+        match cell.a.saturating_sub(units) {
+            0 => Cell::EMPTY,
+            a => Cell { a, ..cell },
         }
     }
 

@@ -5,7 +5,7 @@
 //! TAT below a microsecond is kept as a numerator over the limit, so that 3/1s never drifts: every
 //! sum here is in units of 1/limit microseconds.
 
-use super::{Refused, div_ceil, div_floor, refuse};
+use super::{Refused, Reserved, div_ceil, div_floor, refuse};
 use crate::clock::Timestamp;
 use crate::limiter::{Cell, Decision, Outcome, Quota, QuotaError};
 
@@ -119,6 +119,40 @@ impl Gcra {
         );
         let carried = backlog / old * new + (backlog % old * new).div_ceil(old);
         self.cell(now, carried.min(self.whole))
+    }
+
+    /// Moves TAT back.
+    pub(super) fn give_back(
+        &self,
+        cell: Cell,
+        reserved: &Reserved,
+        units: u32,
+        now: Timestamp,
+    ) -> Cell {
+        let back = self.units(units).min(self.not_recovered(reserved, now));
+        self.cell(now, self.used(cell, now).saturating_sub(back))
+    }
+
+    /// Whole units of a charge that have not come back with time.
+    pub(super) fn returnable(&self, reserved: &Reserved, now: Timestamp) -> u32 {
+        let units = self.not_recovered(reserved, now) / u128::from(self.quota.window_micros());
+        units.min(u128::from(reserved.units)) as u32
+    }
+
+    /// What of a charge has certainly not come back with time, in 1/limit microseconds.
+    ///
+    /// As long as the bucket has not been whole since, giving back makes TAT what it would be without those units.
+    /// It has not been as long as `now` is before where TAT came to lie, also if all earlier charges that were to be
+    /// settled were given back; nor before where it came to lie at the least, by the charge alone.
+    fn not_recovered(&self, reserved: &Reserved, now: Timestamp) -> u128 {
+        let elapsed = now.as_micros().saturating_sub(reserved.at.as_micros());
+        let alone = self
+            .units(reserved.units)
+            .saturating_sub(u128::from(elapsed) * u128::from(self.limit()));
+        let behind_others = self.used(reserved.cell, now).saturating_sub(
+            u128::from(self.quota.window_micros()) * u128::from(reserved.unsettled),
+        );
+        alone.max(behind_others)
     }
 
     /// A bucket from which so many units were taken just now, but never more than it holds.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Refused, refuse};
+use super::{Refused, Reserved, refuse};
 use crate::clock::Timestamp;
 use crate::limiter::{Cell, Decision, Outcome, Quota, QuotaError};
 
@@ -117,6 +117,34 @@ impl IntervalRefill {
             missing: view.missing.min(u64::from(self.capacity)),
             next: view.next.min(now.as_micros().saturating_add(self.interval)),
         })
+    }
+
+    /// Puts tokens back.
+    pub(super) fn give_back(
+        &self,
+        cell: Cell,
+        reserved: &Reserved,
+        units: u32,
+        now: Timestamp,
+    ) -> Cell {
+        let view = self.view(cell, now);
+        let back = units.min(self.returnable(reserved, now));
+        self.cell(View {
+            missing: view.missing.saturating_sub(u64::from(back)),
+            ..view
+        })
+    }
+
+    /// Tokens of a charge that have certainly not come back with time: what was missing after it is missing still,
+    /// also if all earlier charges that were to be settled were given back; or so few refills have passed.
+    pub(super) fn returnable(&self, reserved: &Reserved, now: Timestamp) -> u32 {
+        let missing = self.view(reserved.cell, now).missing;
+        let behind_others = missing.saturating_sub(reserved.unsettled);
+        let elapsed = now.as_micros().saturating_sub(reserved.at.as_micros());
+        let refills = (elapsed / self.interval).saturating_add(1);
+        let refilled = refills.saturating_mul(u64::from(self.amount));
+        let alone = u64::from(reserved.units).saturating_sub(refilled);
+        behind_others.max(alone).min(u64::from(reserved.units)) as u32
     }
 
     /// A bucket from which `missing` tokens (at most the capacity) were taken just now.

@@ -106,7 +106,7 @@ impl LeakyBucket {
 
     /// The bucket after somebody has left the line who was charged `cost` units, and whom that left with the
     /// cell `charged`; `None` unless he is still the last in it.
-    pub(super) fn give_back(
+    pub(super) fn leave(
         &self,
         cell: Cell,
         charged: Cell,

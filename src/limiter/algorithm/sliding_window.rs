@@ -4,7 +4,7 @@
 //! More parts need cells that point to a ring: `sliding_counters`.
 
 use super::weighing::{Oldest, Weighing};
-use super::{Past, Refused, refuse};
+use super::{Past, Refused, Reserved, refuse};
 use crate::clock::Timestamp;
 use crate::limiter::{Cell, Decision, Outcome, Quota};
 
@@ -71,14 +71,33 @@ impl SlidingWindow {
     /// The bucket in debt: the running part counts the limit at most.
     pub(super) fn indebted(&self, cell: Cell, now: Timestamp, cost: u32) -> Cell {
         let view = self.view(cell, now);
+        let most = view.current.max(self.quota.limit());
         self.cell(&View {
-            current: view.current.saturating_add(cost).min(self.quota.limit()),
+            current: view.current.saturating_add(cost).min(most),
             ..view
         })
     }
 
     pub(super) fn used(&self, cell: Cell, now: Timestamp) -> u128 {
         self.estimate(&self.view(cell, now))
+    }
+
+    /// Counts less in the part that the units were counted in, while that counts.
+    pub(super) fn give_back(
+        &self,
+        cell: Cell,
+        reserved: &Reserved,
+        units: u32,
+        now: Timestamp,
+    ) -> Cell {
+        let mut view = self.view(cell, now);
+        let counted = self.charged_part(reserved.cell).as_micros();
+        if counted == view.start {
+            view.current = view.current.saturating_sub(units);
+        } else if counted + self.part() == view.start {
+            view.oldest = view.oldest.saturating_sub(units);
+        }
+        self.cell(&view)
     }
 
     /// The larger counts of each part.

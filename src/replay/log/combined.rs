@@ -10,7 +10,7 @@ use http::Request;
 use http::header::{HeaderMap, HeaderValue, REFERER, USER_AGENT};
 
 use super::request::{self, Host, Malformed, RequestLine};
-use super::{Entry, Unparsable, instant};
+use super::{Entry, Response, Unparsable, instant};
 
 /// What stands for an absent text.
 const ABSENT: &[u8] = b"-";
@@ -33,8 +33,22 @@ pub(super) fn read(
     Ok(Entry {
         time,
         peer,
+        response: response(texts.0),
         head: head(&request, texts, host),
     })
+}
+
+/// What stands behind the request: the status, and the bytes of the body, `-` for none.
+fn response(rest: &[u8]) -> Option<Response> {
+    let mut words = std::str::from_utf8(rest.split(|&byte| byte == b'"').next()?)
+        .ok()?
+        .split_ascii_whitespace();
+    let status = words.next()?.parse().ok()?;
+    let bytes = words.next().and_then(|bytes| match bytes.as_bytes() {
+        ABSENT => Some(0),
+        _ => bytes.parse().ok(),
+    });
+    Response::new(status, HeaderMap::new(), bytes)
 }
 
 fn head(

@@ -8,10 +8,11 @@ use std::net::IpAddr;
 use http::Request;
 use http::header::{HeaderMap, HeaderValue};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::request::{self, Host, Malformed, RequestLine};
-use super::{Entry, Unparsable, instant, shortened};
+use super::{Entry, Response, Unparsable, instant, shortened};
 use crate::clock::Timestamp;
 
 #[derive(serde::Deserialize)]
@@ -30,6 +31,11 @@ struct Line<'a> {
     version: Option<String>,
     #[serde(default)]
     headers: Fields,
+    // What it was answered.
+    status: Option<u16>,
+    #[serde(default)]
+    response_headers: serde_json::Map<String, Value>,
+    bytes: Option<u64>,
     // Fields that the proxy's own log has under names of their own.
     referer: Option<String>,
     user_agent: Option<String>,
@@ -45,6 +51,7 @@ pub(super) fn read(line: &[u8], host: &HeaderValue) -> Result<Entry, Unparsable>
         time: time(line.time.get())?,
         peer: peer.ok_or_else(wrong)?,
         head: line.head(host),
+        response: line.response(),
     })
 }
 
@@ -64,6 +71,25 @@ fn unparsable(error: &serde_json::Error) -> Unparsable {
 }
 
 impl Line<'_> {
+    /// Fields that are none of HTTP's say nothing.
+    fn response(&self) -> Option<Response> {
+        let mut fields = HeaderMap::new();
+        for (name, value) in &self.response_headers {
+            let values = match value {
+                Value::Array(values) => values.as_slice(),
+                value => std::slice::from_ref(value),
+            };
+            for value in values {
+                let text = match value {
+                    Value::String(text) => text.clone(),
+                    value => value.to_string(),
+                };
+                _ = request::add(&mut fields, name.as_bytes(), text.as_bytes());
+            }
+        }
+        Response::new(self.status?, fields, self.bytes)
+    }
+
     fn head(&self, host: &HeaderValue) -> Result<Request<()>, Malformed> {
         let mut fields = HeaderMap::new();
         for (name, value) in &self.headers.0 {

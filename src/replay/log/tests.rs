@@ -152,6 +152,9 @@ fn a_json_line_has_the_fields_of_the_request() {
         r#","host":"api.example.com","version":"HTTP/2.0","headers":{"X-Key":"a\"b","x-several":["1","2"]},
         "referer":null,"user_agent":"curl","status":429,"response_headers":{"x":1}"#,
     );
+    let response = read(&line).expect("a line").response.expect("a response");
+    assert_eq!(response.status, 429);
+    assert_eq!(response.headers["x"], "1");
     let head = head(line);
     assert_eq!((head.version, head.uri.path()), (Version::HTTP_2, "/a"));
     assert_eq!(head.headers["host"], "api.example.com");

@@ -328,19 +328,16 @@ fn who_was_the_last_in_line_and_leaves_makes_room_for_one() {
     let ask = || charge_all(&[charge], NOW).decisions[0];
     let [_, first, last] = [ask(), ask(), ask()];
     assert!(!ask().is_admitted());
-    assert!(
-        !give_back(&charge, first.cell, NOW),
-        "others come after him"
-    );
+    assert!(!leave(&charge, first.cell, NOW), "others come after him");
     assert!(!ask().is_admitted());
-    assert!(give_back(&charge, last.cell, NOW));
-    assert!(!give_back(&charge, last.cell, NOW), "once");
+    assert!(leave(&charge, last.cell, NOW));
+    assert!(!leave(&charge, last.cell, NOW), "once");
     assert_eq!(ask(), last, "the same place");
     let other = Charge {
         key: key(8),
         ..charge
     };
-    assert!(!give_back(&other, last.cell, NOW));
+    assert!(!leave(&other, last.cell, NOW));
     assert_eq!(table.live(NOW), 1, "asking makes no bucket");
 }
 
@@ -356,7 +353,7 @@ fn a_place_is_given_back_where_its_line_has_moved_to() {
     old.replaced_by(std::sync::Arc::new(line(5)), NOW);
     let used = || used(&old, key(7));
     assert_eq!(used(), 2);
-    assert!(give_back(&charge, last.cell, NOW));
+    assert!(leave(&charge, last.cell, NOW));
     assert_eq!(used(), 1);
 }
 
@@ -375,7 +372,7 @@ fn many_who_come_and_leave_at_once_never_stand_in_one_place() {
             let Some(turn) = decision.delayed_until() else {
                 continue;
             };
-            if round % 3 == 0 || !give_back(&charge, decision.cell, NOW) {
+            if round % 3 == 0 || !leave(&charge, decision.cell, NOW) {
                 kept.push(turn);
             }
         }

@@ -99,12 +99,12 @@ proptest! {
             let decision = bucket.charge(&algorithm, at(now), cost);
             let Some(until) = decision.delayed_until() else { continue };
             let then = at(now + later).min(until.saturating_sub_micros(1));
-            let again = algorithm.give_back(bucket.cell, decision.cell, cost, then);
+            let again = algorithm.leave(bucket.cell, decision.cell, cost, then);
             let used = |cell| algorithm.used(cell, then);
             prop_assert_eq!(again.map(used), Some(used(before)));
             let behind = algorithm.decide(bucket.cell, then, 1);
             if behind.is_admitted() {
-                prop_assert_eq!(algorithm.give_back(behind.cell, decision.cell, cost, then), None);
+                prop_assert_eq!(algorithm.leave(behind.cell, decision.cell, cost, then), None);
             }
         }
     }

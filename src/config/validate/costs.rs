@@ -1,0 +1,108 @@
+//! What requests cost: said in one place, and settled by responses where units can be given back.
+
+use crate::config::diagnostic::Code;
+use crate::config::document::NodeId;
+use crate::config::finding::{Finding, Findings};
+use crate::config::schema::{AlgorithmName, Cost, Policy, ToldCost};
+
+use super::report_repeated;
+
+pub(super) fn check(policy: &Policy, findings: &Findings<'_>) {
+    if let Cost::Told(told) = &policy.cost.value {
+        check_told(told, policy.cost.node, findings);
+    }
+    let statuses = policy.count.iter();
+    let statuses = statuses.map(|status| (status.get(), status.node));
+    report_repeated(statuses, findings, |status| {
+        (format!("the status {status} twice"), "remove one of them")
+    });
+    if policy.count.is_empty() && policy.count_own.get() {
+        let message = "`count_own` without `count`: all responses are charged";
+        let finding = Finding::error(policy.count_own.node, Code::NoEffect, message);
+        findings.add(finding.help("say which statuses are charged: `count: [401, 403]`"));
+    }
+    if let (Some(node), Some(overflow)) = (settled_at(policy), &policy.overflow) {
+        let message = "what a response settles is charged to one bucket";
+        let finding =
+            Finding::error(node, Code::Conflict, message).help("remove it, or `overflow`");
+        findings.add(finding.related(overflow.node, "the further bucket"));
+    }
+    if let Some(node) = settled_at(policy) {
+        check_algorithm(policy, node, findings);
+    }
+}
+
+/// Where it is said that responses settle what requests cost.
+fn settled_at(policy: &Policy) -> Option<NodeId> {
+    let counted = policy.count.iter().next().map(|status| status.node);
+    let told = match &policy.cost.value {
+        Cost::Constant(_) => None,
+        Cost::Told(told) => {
+            let header = told.response_header.as_ref().map(|name| name.node);
+            header.or(told.response_bytes.as_ref().map(|unit| unit.node))
+        }
+    };
+    told.or(counted)
+}
+
+fn check_told(told: &ToldCost, node: NodeId, findings: &Findings<'_>) {
+    let places = [
+        told.header.as_ref().map(|name| name.node),
+        told.response_header.as_ref().map(|name| name.node),
+        told.response_bytes.as_ref().map(|unit| unit.node),
+    ];
+    let given: Vec<_> = places.into_iter().flatten().collect();
+    match given.as_slice() {
+        [] => {
+            let finding = Finding::error(node, Code::MissingKey, "nobody says what it is");
+            findings.add(
+                finding.help("name who does: `header`, `response_header` or `response_bytes`"),
+            );
+        }
+        [_] => {}
+        [first, others @ ..] => {
+            for other in others {
+                let message = "a cost is said in one place";
+                let finding = Finding::error(*other, Code::Conflict, message);
+                findings.add(finding.related(*first, "another").help("keep one of them"));
+            }
+        }
+    }
+    let Some(reserve) = &told.reserve else { return };
+    if let Some(header) = &told.header {
+        let message = "nothing is reserved where the request says what it costs";
+        let finding =
+            Finding::error(reserve.node, Code::NoEffect, message).help("remove `reserve`");
+        findings.add(finding.related(header.node, "where it says so"));
+    } else if reserve.get() > told.max.get() {
+        let message = "more is reserved than ever counts";
+        let finding = Finding::error(reserve.node, Code::Conflict, message);
+        findings.add(
+            finding
+                .help("lower `reserve`, or raise `max`")
+                .related(told.max.node, "the most that counts"),
+        );
+    }
+}
+
+/// A ring, and what is in flight, know nothing of single charges.
+fn check_algorithm(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
+    let parts = policy.precision.as_ref().map_or(1, |parts| parts.get());
+    let (message, help) = match policy.algorithm.value {
+        AlgorithmName::Concurrency => (
+            "what is in flight comes back by itself, whatever the response",
+            "make it a policy of its own, with a quota",
+        ),
+        AlgorithmName::SlidingLog => (
+            "a log takes nothing back",
+            "use `algorithm: sliding_window` with `oldest: whole`, which is as strict",
+        ),
+        AlgorithmName::SlidingWindow if parts > 1 => (
+            "a window of several parts takes nothing back",
+            "remove `precision`",
+        ),
+        _ => return,
+    };
+    let finding = Finding::error(node, Code::Conflict, message).help(help);
+    findings.add(finding.related(policy.algorithm.node, "the algorithm"));
+}

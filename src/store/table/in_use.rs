@@ -1,0 +1,61 @@
+//! What a table counts beside its cells: units in use, and those of charges that are still to be settled.
+
+use std::sync::Arc;
+
+use super::Table;
+use crate::limiter::Fingerprint;
+use crate::store::permits::{Permit, Permits};
+
+impl Table {
+    /// The same for a policy whose charges are settled afterwards.
+    #[must_use]
+    pub fn settling(mut self) -> Self {
+        self.unsettled = Some(Arc::default());
+        self
+    }
+
+    /// Whether charges are settled afterwards.
+    pub const fn settles(&self) -> bool {
+        self.unsettled.is_some()
+    }
+
+    /// The same in the place of `before`: what is in use there, or still to be settled, is so here.
+    #[must_use]
+    pub fn in_place_of(mut self, before: &Self) -> Self {
+        for (own, same) in [
+            (&mut self.permits, &before.permits),
+            (&mut self.unsettled, &before.unsettled),
+        ] {
+            if let (Some(own), Some(same)) = (own, same) {
+                *own = Arc::clone(same);
+            }
+        }
+        self
+    }
+
+    /// Whether it can take over the cells of `before`; units in use are shared, and not moved.
+    pub const fn can_succeed(&self, before: &Self) -> bool {
+        self.permits.is_none() && before.permits.is_none()
+    }
+
+    /// How many units are in use; `None` where they come back with time.
+    pub fn in_use(&self) -> Option<u64> {
+        self.permits.as_ref().map(|permits| permits.units())
+    }
+
+    /// What gives back units of a key that have been taken.
+    pub(in crate::store) fn permit(&self, key: Fingerprint, cost: u32) -> Option<Permit> {
+        let permits = self.permits.as_ref()?;
+        Some(permits.permit(key, cost))
+    }
+
+    /// The units in use, where they are what is counted.
+    pub(in crate::store) fn permits(&self) -> Option<&Permits> {
+        self.permits.as_deref()
+    }
+
+    /// The units of charges that are still to be settled, where any are.
+    pub(in crate::store) fn unsettled(&self) -> Option<&Permits> {
+        self.unsettled.as_deref()
+    }
+}
