@@ -129,7 +129,7 @@ fn check_shows_the_code_and_the_memory_and_succeeds() {
     assert!(output.status.success());
     assert!(err.contains("warning[forgeable-key]: "), "{err}");
     assert!(
-        out.ends_with("usable; its buckets take up to 49 MiB\n"),
+        out.ends_with("usable; its buckets take up to 39 MiB\n"),
         "{out}"
     );
 

@@ -3,7 +3,7 @@
 use super::{Finding, Met, NodeId, Place, policies};
 use crate::config::diagnostic::Code;
 use crate::config::schema::{Config, Route};
-use crate::config::value::{HostPattern, KeyPart};
+use crate::config::value::{HostPattern, KeyPart, OnMissingKey};
 
 /// Fields by which proxies say who the client is, and which anybody can send.
 const FORWARDING: [&str; 8] = [
@@ -23,9 +23,7 @@ pub(super) fn forgeable_keys(places: &[Place<'_>]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for place in places {
         let enforced = || place.policies.iter().filter(|met| met.is_enforced());
-        let holds =
-            |met: &Met<'_>| met.policy.when.is_none() && forgeable_part(met, place.route).is_none();
-        if enforced().any(holds) {
+        if enforced().any(|met| holds(met, place.route)) {
             continue;
         }
         for met in enforced() {
@@ -39,6 +37,15 @@ pub(super) fn forgeable_keys(places: &[Place<'_>]) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Whether no client leaves a policy, or has another bucket of it, by what it sends.
+fn holds(met: &Met<'_>, route: Option<&Route>) -> bool {
+    let policy = met.policy;
+    let left_out = |part: &KeyPart| matches!(part, KeyPart::Claim(_) | KeyPart::Capture(_));
+    let skips = policy.on_missing_key.value == OnMissingKey::Skip
+        && policy.key.0.iter().any(|part| left_out(part));
+    policy.when.is_none() && !skips && forgeable_part(met, route).is_none()
 }
 
 fn forgeable(met: &Met<'_>, part: &KeyPart, place: &Place<'_>) -> Finding {
