@@ -310,6 +310,21 @@ fn many_tokens_are_each_what_they_are() {
     }
 }
 
+/// Who sends nonsense makes others wait for that long at most.
+#[test]
+fn few_keys_are_tried_on_a_token_that_names_none() {
+    let token = signed(TokenAlgorithm::Hs256, None, &json!({ "sub": "alice" }));
+    let wrong = |number: usize| {
+        let secret = format!("another secret, of thirty-two bytes or more: {number}");
+        TokenKey::from_file(secret.as_bytes(), TokenAlgorithm::Hs256, None).unwrap()
+    };
+    for (others, good) in [(TRIES - 1, true), (TRIES, false)] {
+        let right = key(TokenAlgorithm::Hs256, None);
+        let keys = (0..others).map(wrong).chain([right]).collect();
+        assert_eq!(subject(&Verifier::new(spec(keys)), &token).is_some(), good);
+    }
+}
+
 #[test]
 fn keys_that_are_none_are_said_to_be() {
     let wrong = |content: &[u8], algorithm| TokenKey::from_file(content, algorithm, None).err();
