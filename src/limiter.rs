@@ -9,6 +9,7 @@ mod calendar;
 mod cell;
 mod decision;
 mod key;
+mod penalty;
 mod quota;
 mod ring;
 
@@ -26,5 +27,6 @@ pub use calendar::{Calendar, Period};
 pub use cell::Cell;
 pub use decision::{Decision, Outcome, Verdict};
 pub use key::{Fingerprint, KeyHasher, Secret};
+pub use penalty::{Penalty, Strikes};
 pub use quota::{Quota, QuotaError};
 pub use ring::{Ring, Shape, Staged, State, Words};

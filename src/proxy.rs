@@ -19,6 +19,7 @@ mod meeting;
 mod mode;
 mod negotiate;
 mod overflow;
+mod penalise;
 mod queue;
 pub mod rehearsal;
 mod rejection;

@@ -3,6 +3,7 @@
 //! `memory` is the store: [`Table`]s of cells, one a policy, and [`charge_all`]; `permits` has what comes back
 //! when requests end. `snapshot` keeps the cells in a file. What a limit says of a cell is the business of `limiter`.
 
+mod bans;
 mod bucket;
 mod memory;
 mod permits;
@@ -13,6 +14,7 @@ mod slab;
 pub mod snapshot;
 mod table;
 
+pub use bans::Bans;
 pub use memory::{Charge, charge_all, charge_watched, leave, try_charge};
 pub use permits::Permit;
 pub use settle::{Reservation, Settled, charge_reserving};

@@ -30,8 +30,9 @@ pub use jwt::{Jwt, JwtAlgorithm, JwtKey, Leeway};
 pub use listener::{Certificate, Listener, Protocol, Tls, TlsVersion};
 pub use overflow::{CodePoint, Overflow};
 pub use policy::{
-    AlgorithmName, Cost, DayOfMonth, Key, Limit, MaxKeys, Mode, OldestWindow, OnFull, Percent,
-    Places, Policy, Precision, Status, ToldCost, UnitSize, WindowStart,
+    AlgorithmName, Cost, DayOfMonth, Key, Limit, MaxKeys, Mode, OldestWindow, OnFull, Penalty,
+    PenaltyTime, Percent, Places, Policy, Precision, Status, StrikeCount, ToldCost, UnitSize,
+    WindowStart,
 };
 pub use responses::{
     Action, BodyFormat, Cors, HeaderFields, HeaderStyle, Held, OnLimit, Responses,

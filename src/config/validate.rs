@@ -11,6 +11,7 @@ mod jwt;
 mod limits;
 mod listeners;
 mod overflow;
+mod penalties;
 mod policies;
 mod routes;
 mod upstreams;

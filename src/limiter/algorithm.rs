@@ -121,12 +121,11 @@ impl Algorithm {
     /// When more than `remaining` can be had, which is never later than a retry; `None` for a bucket
     /// that is whole, and where nobody can know.
     pub fn more_at(&self, decision: &Decision, now: Timestamp) -> Option<Timestamp> {
-        if self.is_permits() {
-            return None;
-        }
-        if self.shape().is_some() {
-            let more_at = decision.more_at?;
+        if let Some(more_at) = decision.more_at {
             return Some(Timestamp::from_micros(more_at.get()));
+        }
+        if self.is_permits() || self.shape().is_some() {
+            return None;
         }
         let more = decision.remaining.checked_add(1)?;
         match self.decide(decision.cell, now, more).outcome {

@@ -58,6 +58,18 @@ impl Decision {
         }
     }
 
+    /// Refuses, until then at the least.
+    fn refuse_until(&mut self, until: Timestamp) {
+        let retry_at = match self.outcome {
+            Outcome::Admit | Outcome::Delay { .. } => Some(until),
+            Outcome::Refuse { retry_at } => retry_at.map(|retry_at| retry_at.max(until)),
+        };
+        self.outcome = Outcome::Refuse { retry_at };
+        self.remaining = 0;
+        self.reset = self.reset.max(until);
+        self.more_at = NonZero::new(until.as_micros());
+    }
+
     /// Orders decisions by how much they bind: refusals last, the longest wait (and never) last of
     /// them; admissions by what share of the capacity remains.
     fn compare_tightness(&self, other: &Self) -> Ordering {
@@ -114,6 +126,19 @@ impl Verdict {
     pub fn watch(&mut self, decision: Decision) {
         self.watching += 1;
         self.decisions.push(decision);
+    }
+
+    /// Has the policy at this place, which may refuse, do so until then at the least.
+    pub fn refuse_until(&mut self, place: usize, until: Timestamp) {
+        self.decisions[place].refuse_until(until);
+        let binding = &self.decisions[..self.binding()];
+        let mut deciding = 0;
+        for (place, decision) in binding.iter().enumerate() {
+            if decision.compare_tightness(&binding[deciding]).is_gt() {
+                deciding = place;
+            }
+        }
+        self.deciding = deciding;
     }
 
     /// How many of the decisions are of policies that may refuse: the first ones.
@@ -211,6 +236,29 @@ mod tests {
         assert_eq!(verdict.delaying(), Some(2), "who watches delays nobody");
         assert_eq!(of([delay(7, 5), refusal(None)]).delaying(), None);
         assert_eq!(of([tight]).delaying(), None);
+    }
+
+    #[test]
+    fn a_ban_refuses_and_decides_if_it_lasts_longest() {
+        let admit = decision(Outcome::Admit, 5, 10);
+        let mut verdict = of([refusal(Some(7)), admit]);
+        verdict.refuse_until(1, Timestamp::from_micros(5));
+        assert_eq!((verdict.deciding, verdict.is_admitted()), (0, false));
+        assert_eq!(verdict.decisions[1].remaining, 0);
+        verdict.refuse_until(1, Timestamp::from_micros(9));
+        assert_eq!(verdict.deciding, 1);
+        verdict.refuse_until(0, Timestamp::from_micros(30));
+        let retry_at = Some(Timestamp::from_micros(30));
+        assert_eq!(
+            verdict.decision().unwrap().outcome,
+            Outcome::Refuse { retry_at }
+        );
+        let mut never = of([refusal(None)]);
+        never.refuse_until(0, Timestamp::from_micros(9));
+        assert_eq!(
+            never.decisions[0].outcome,
+            Outcome::Refuse { retry_at: None }
+        );
     }
 
     #[test]

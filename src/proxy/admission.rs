@@ -78,7 +78,12 @@ pub(super) fn admit(
         asked = Asked::default();
     }
     let binding = binding.min(asked.charges.len());
-    let (verdict, dues) = asked.charge(route, binding, now);
+    let bans = asked.bans(route, binding, now);
+    let (mut verdict, dues) = match bans.is_empty() {
+        true => asked.charge(route, binding, now),
+        false => (asked.banned(&bans, binding, now), Vec::new()),
+    };
+    asked.strike(route, &bans, &mut verdict, now);
     let admission = Admission {
         _taken: asked.taken(route, &verdict),
         dues,
@@ -90,6 +95,9 @@ pub(super) fn admit(
     admission.count(route);
     Ok(admission)
 }
+
+/// A place among those that are asked, and the end of the ban there.
+type Ban = (usize, Timestamp);
 
 /// A limit that applies: its place in the route's list, and which of its quotas.
 pub(super) type Met = (u16, Chosen);
@@ -105,6 +113,55 @@ impl<'r> Asked<'r> {
     fn push(&mut self, met: Met, charge: Charge<'r>) {
         self.applied.push(met);
         self.charges.push(charge);
+    }
+
+    /// Who is banned by which of those that may refuse, and until when.
+    fn bans(&self, route: &Route, binding: usize, now: Timestamp) -> SmallVec<[Ban; 1]> {
+        let binding = self.applied[..binding]
+            .iter()
+            .zip(&self.charges)
+            .enumerate();
+        binding
+            .filter_map(|(index, (&(place, _), charge))| {
+                let penalties = route.limits[usize::from(place)].policy.penalties.as_ref()?;
+                Some((index, penalties.banned_until(charge.key, now)?))
+            })
+            .collect()
+    }
+
+    /// What they say of a request of somebody who is banned: nothing is charged.
+    fn banned(&self, bans: &[Ban], binding: usize, now: Timestamp) -> Verdict {
+        let mut verdict = Verdict::default();
+        for (index, charge) in self.charges.iter().enumerate() {
+            let decision = charge.table.peek(charge.key, charge.cost, now);
+            match index < binding {
+                true => verdict.push(decision),
+                false => verdict.watch(decision),
+            }
+        }
+        for &(index, until) in bans {
+            verdict.refuse_until(index, until);
+        }
+        verdict
+    }
+
+    /// Counts the refusals of those who may ban for it, and are not about to.
+    fn strike(&self, route: &Route, bans: &[Ban], verdict: &mut Verdict, now: Timestamp) {
+        if verdict.is_admitted() {
+            return;
+        }
+        for index in 0..verdict.binding() {
+            let refuses = !verdict.decisions[index].is_admitted();
+            if !refuses || bans.iter().any(|(banned, _)| *banned == index) {
+                continue;
+            }
+            let (place, _) = self.applied[index];
+            if let Some(penalties) = &route.limits[usize::from(place)].policy.penalties
+                && let Some(until) = penalties.strike(self.charges[index].key, now)
+            {
+                verdict.refuse_until(index, until);
+            }
+        }
     }
 
     /// Charges them together; with what the response is to settle.

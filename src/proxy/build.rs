@@ -12,6 +12,7 @@ use http::HeaderName;
 use super::action::Action;
 use super::complaints::Complaints;
 use super::limit_headers::Facts;
+use super::penalise::Penalties;
 use super::rejection::Rejection;
 use super::snapshot::{
     Limit, LimitSpec, Overflow, Policy, PolicySpec, Preflight, Route, RouteSpec, RunningUpstream,
@@ -184,6 +185,7 @@ impl Builder<'_> {
         let algorithm = table.algorithm();
         Policy {
             facts: Facts::new(&spec.name, algorithm),
+            penalties: self.penalties(&spec),
             in_use: algorithm
                 .is_permits()
                 .then(|| InUseMetrics::new(&self.surroundings.registry, &spec.name)),
@@ -208,6 +210,16 @@ impl Builder<'_> {
                 .collect(),
             table,
         }
+    }
+
+    /// Who is banned stays so, by the policy of the same name and key.
+    fn penalties(&self, spec: &PolicySpec) -> Option<Penalties> {
+        let rule = spec.penalty.clone()?;
+        let mut known = self.previous.iter().flat_map(|before| &before.policies);
+        let before = known.find(|policy| *policy.name == *spec.name && policy.key == spec.key);
+        let before = before.and_then(|policy| policy.penalties.as_ref());
+        let registry = &self.surroundings.registry;
+        Some(Penalties::new(rule, &spec.name, before, registry))
     }
 
     fn policy_metrics(&self, name: &str, tables: &[Arc<Table>]) -> PolicyMetrics {

@@ -11,10 +11,11 @@ use super::action::{Action, ActionSpec};
 use super::complaints::Complaints;
 use super::limit_headers::{Facts, Styles};
 use super::mode::Mode;
+use super::penalise::Penalties;
 use super::rejection::{RejectSpec, Rejection};
 use crate::clock::Timestamp;
 use crate::http_ext::client_ip::ClientIp;
-use crate::limiter::{Algorithm, Secret};
+use crate::limiter::{Algorithm, Penalty, Secret};
 use crate::rules::{
     Condition, Cost, Descriptor, Exceptions, Head, RouteMatch, Router, Settlement, Token, Verifier,
 };
@@ -69,6 +70,8 @@ pub struct PolicySpec {
     pub refusals: Refusals,
     /// Whether responses say what requests cost.
     pub settles: bool,
+    /// What it does to keys that it has refused too often.
+    pub penalty: Option<Penalty>,
     /// Whether it does anything to requests beyond its quota.
     pub mode: Mode,
     /// What becomes of a request that it refuses.
@@ -315,6 +318,8 @@ pub struct Policy {
     pub table: Arc<Table>,
     /// What its requests in flight have taken, where that comes back when they end.
     pub in_use: Option<InUseMetrics>,
+    /// What it does to keys that it has refused too often; also to those of its overrides.
+    pub penalties: Option<Penalties>,
     /// What header fields say of it.
     pub facts: Facts,
     /// What becomes of a request that it refuses.

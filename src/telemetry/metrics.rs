@@ -13,8 +13,8 @@ mod snapshots;
 
 pub use config::ConfigMetrics;
 pub use limits::{
-    HeldMetrics, InUseMetrics, LimitDecision, LimitMetrics, PolicyMetrics, TableFigures,
-    UnitsInUse, WaitMetrics, Waiting,
+    BanMetrics, HeldMetrics, InUseMetrics, LimitDecision, LimitMetrics, PolicyMetrics,
+    TableFigures, UnitsInUse, WaitMetrics, Waiting,
 };
 pub use listener::{BadRequest, ListenerMetrics, OpenGuard};
 pub use requests::{RequestMetrics, RouteMetrics, UpstreamMetrics};

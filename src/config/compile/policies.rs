@@ -9,6 +9,7 @@ use crate::config::diagnostic::Code;
 use crate::config::document::NodeId;
 use crate::config::finding::Finding;
 use crate::config::schema::{self, Policy};
+use crate::limiter::Penalty;
 use crate::proxy::snapshot::{OverflowSpec, PolicySpec};
 use crate::proxy::{Mode, Rollout};
 use crate::store;
@@ -85,6 +86,8 @@ impl<'a> Policies<'a> {
                 if who.value.is_some() && policy.key.0.len() == 1 {
                     spec.set_max_keys(store::FEWEST_KEYS);
                 }
+                // Bans are the policy's.
+                spec.penalty = None;
                 Some(spec)
             });
             spec.overrides = overrides.collect();
@@ -133,6 +136,7 @@ impl<'a> Policies<'a> {
                     false => store::Refusals::Free,
                     true => store::Refusals::Charged,
                 },
+                penalty: policy.penalty.as_ref().map(|penalty| penalty_rule(penalty)),
                 settles: costs::settlement(policy).is_some(),
                 mode: mode(name, policy),
                 action: answers::action(&policy.on_limit, &self.config.responses.on_limit),
@@ -175,6 +179,15 @@ fn quota_text(policy: &Policy) -> String {
         }
         _ => String::new(),
     }
+}
+
+fn penalty_rule(written: &schema::Penalty) -> Penalty {
+    let lengths = written.lengths.iter().map(|length| length.get());
+    Penalty::new(
+        written.strikes.get(),
+        written.within.get(),
+        lengths.collect(),
+    )
 }
 
 /// A policy that is disabled is met by no request, whatever is said here.

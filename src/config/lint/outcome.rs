@@ -111,10 +111,19 @@ fn shields(shield: &Met<'_>, met: &Met<'_>) -> bool {
     shield.is_enforced()
         && unconditional
         && other.overrides.is_empty()
+        && [one, other].iter().all(|policy| only_counts(policy))
         && key(one) == key(other)
         && matches!((&one.cost.value, &other.cost.value), (Cost::Constant(one), Cost::Constant(other)) if one == other)
         && shield.capacity() > 0
         && is_within(shield, met)
+}
+
+/// Whether it takes units of one bucket when it admits, and does nothing else.
+fn only_counts(policy: &Policy) -> bool {
+    policy.overflow.is_none()
+        && policy.count.is_empty()
+        && !policy.charge_refused.get()
+        && policy.penalty.is_none()
 }
 
 fn key(policy: &Policy) -> (Vec<&KeyPart>, &OnMissingKey) {

@@ -107,6 +107,7 @@ impl Candidate {
             exempt: exempt.collect::<Vec<_>>().into(),
             overrides: Vec::new().into(),
             candidate: None,
+            penalty: None,
             ..policy.clone()
         }
     }

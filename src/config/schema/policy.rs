@@ -1,6 +1,6 @@
 //! Policies: what a limit is.
 
-use std::time::Duration;
+use std::time;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::config::located::{List, Located};
 use crate::config::value::{
-    FieldName, Flag, KeyPart, Name, OnMissingKey, Quota, Refill, Size, TimeZone, Whole,
+    Duration, FieldName, Flag, KeyPart, Name, OnMissingKey, Quota, Refill, Size, TimeZone, Whole,
 };
 
 /// A policy under its name in `policies`, or a limit in place.
@@ -124,6 +124,9 @@ pub struct Policy {
     /// Another quota, which is tried out in shadow beside the policy's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidate: Option<Located<Candidate>>,
+    /// What becomes of keys that go on asking though they are refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub penalty: Option<Located<Penalty>>,
     /// Buckets that memory is kept for, 1024 to 1073741824; an equal share of
     /// `store.memory.max_size` unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -142,6 +145,27 @@ pub type Status = Whole<100, 599>;
 
 /// Bytes that are charged as one unit.
 pub type UnitSize = Size<1, { 1 << 40 }>;
+
+/// `penalty` of a policy: bans of keys that it has refused too often.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Penalty {
+    /// How many refusals bring a ban about, 1 to 100. Those during a ban do not count.
+    pub strikes: Located<StrikeCount>,
+    /// Within which time, `1s` to `30d`.
+    pub within: Located<PenaltyTime>,
+    /// How long the bans are, one after the other, each `1s` to `30d`: the first, the second, and the last again and
+    /// again. The first is back after `within` and the last ban without a refusal that counts.
+    #[serde(rename = "for")]
+    #[schemars(length(min = 1, max = 16))]
+    pub lengths: List<PenaltyTime>,
+}
+
+/// Refusals that bring a ban about.
+pub type StrikeCount = Whole<1, 100>;
+
+/// How long bans are, and how long refusals count.
+pub type PenaltyTime = Duration<1_000, { 30 * 86_400_000 }>;
 
 /// 2^10 to 2^30.
 pub type MaxKeys = Whole<1024, 1_073_741_824>;
@@ -249,15 +273,15 @@ pub struct ToldCost {
 
 impl Policy {
     /// How far away the turn of a request may be: unless it is said, so far that nobody waits for more than 30 s.
-    pub fn longest_wait(&self) -> Duration {
+    pub fn longest_wait(&self) -> time::Duration {
         if let Some(given) = &self.max_wait {
             return given.get();
         }
         let skipped = self.delay_after.as_ref().map_or(0, |places| places.get());
-        let turns = self.quota.as_ref().map_or(Duration::ZERO, |quota| {
+        let turns = self.quota.as_ref().map_or(time::Duration::ZERO, |quota| {
             quota.window() * skipped / quota.limit().max(1)
         });
-        Duration::from_secs(30) + turns
+        time::Duration::from_secs(30) + turns
     }
 }
 

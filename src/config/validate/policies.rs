@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 
-use super::{algorithms, answers, conditions, costs, exceptions, overflow, report_repeated};
+use super::{
+    algorithms, answers, conditions, costs, exceptions, overflow, penalties, report_repeated,
+};
 use crate::config::diagnostic::Code;
 use crate::config::document::NodeId;
 use crate::config::finding::{Finding, Findings};
@@ -41,6 +43,7 @@ fn check_policy(policy: &Policy, node: NodeId, config: &Config, findings: &Findi
     algorithms::check(policy, node, config, findings);
     overflow::check(policy, config, findings);
     costs::check(policy, findings);
+    penalties::check(policy, config, findings);
     check_percent(policy, findings);
     exceptions::check(policy, config, findings);
     answers::check_policy(&policy.on_limit, &config.responses.on_limit, findings);

@@ -36,6 +36,8 @@ families! {
         "Buckets forgotten because the table was full.";
     LIMIT_UNRECORDED: Counter "sluicegate_limit_unrecorded_total" ["policy"],
         "Requests admitted without a bucket because all places were held by refusing keys.";
+    LIMIT_BANS: Counter "sluicegate_limit_bans_total" ["policy"],
+        "Keys banned for too many refusals, each time they were.";
     LIMIT_IN_USE: Gauge "sluicegate_limit_in_use" ["policy"],
         "Units that requests in flight have taken, of policies with `algorithm: concurrency`.";
     LIMIT_HELD: Gauge "sluicegate_limit_held" ["policy"],

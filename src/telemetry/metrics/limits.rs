@@ -4,8 +4,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::families::{
-    LIMIT_BUCKETS, LIMIT_DECISIONS, LIMIT_EVICTIONS, LIMIT_HELD, LIMIT_IN_USE, LIMIT_NEAR,
-    LIMIT_UNRECORDED, LIMIT_WAIT, LIMIT_WAITING,
+    LIMIT_BANS, LIMIT_BUCKETS, LIMIT_DECISIONS, LIMIT_EVICTIONS, LIMIT_HELD, LIMIT_IN_USE,
+    LIMIT_NEAR, LIMIT_UNRECORDED, LIMIT_WAIT, LIMIT_WAITING,
 };
 use crate::telemetry::registry::{Counter, Gauge, Histogram, Observer, Registry};
 
@@ -197,6 +197,22 @@ impl InUseMetrics {
 impl Drop for UnitsInUse {
     fn drop(&mut self) {
         self.metrics.0.add(-i64::from(self.units));
+    }
+}
+
+/// The bans of a policy.
+#[derive(Debug)]
+pub struct BanMetrics(Counter);
+
+impl BanMetrics {
+    /// Makes the handle of the policy with this name.
+    pub fn new(registry: &Registry, policy: &str) -> Self {
+        Self(registry.counter(&LIMIT_BANS, &[policy]))
+    }
+
+    /// Counts one.
+    pub fn banned(&self) {
+        self.0.increment();
     }
 }
 

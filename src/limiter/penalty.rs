@@ -1,0 +1,167 @@
+//! Bans of keys that do not stop at being refused, each longer than the one before.
+
+use std::time::Duration;
+
+use crate::clock::Timestamp;
+
+/// When a key is banned, and for how long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Penalty {
+    strikes: u32,
+    within: Duration,
+    lengths: Vec<Duration>,
+}
+
+/// What is remembered of one key. A new one has done nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Strikes {
+    /// The instants of refusals that count, the oldest first.
+    at: Vec<Timestamp>,
+    /// How often it has been banned, until all is forgotten.
+    bans: usize,
+    /// The end of the last ban.
+    until: Timestamp,
+    /// From then on it is as if nothing had been.
+    forgotten: Timestamp,
+}
+
+impl Penalty {
+    /// After so many `strikes` (at least one) `within` that time a key is banned for the first of the `lengths` (at
+    /// least one); then for the next, and for the last again and again.
+    pub fn new(strikes: u32, within: Duration, lengths: Vec<Duration>) -> Self {
+        Self {
+            strikes,
+            within,
+            lengths,
+        }
+    }
+
+    /// The end of the ban that holds at `now`, if one does.
+    pub fn banned_until(&self, of: &Strikes, now: Timestamp) -> Option<Timestamp> {
+        (now < of.until).then_some(of.until)
+    }
+
+    /// Counts a refusal, which is not one during a ban; the end of the ban that it brings about, if it does.
+    pub fn strike(&self, of: &mut Strikes, now: Timestamp) -> Option<Timestamp> {
+        if self.is_forgotten(of, now) {
+            *of = Strikes::default();
+        }
+        of.at.retain(|at| now < at.saturating_add(self.within));
+        of.at.push(now);
+        let banned = of.at.len() >= self.strikes as usize;
+        if banned {
+            of.at.clear();
+            of.bans += 1;
+            of.until = now.saturating_add(self.length(of.bans));
+        }
+        let last = self.length(of.bans);
+        of.forgotten = now.saturating_add(self.within).saturating_add(last);
+        banned.then_some(of.until)
+    }
+
+    /// Whether it is as if nothing had been: no strike for as long as they count and the last ban together.
+    pub fn is_forgotten(&self, of: &Strikes, now: Timestamp) -> bool {
+        now >= of.forgotten
+    }
+
+    /// The length of this ban, counted from 1; 0 is none.
+    fn length(&self, ban: usize) -> Duration {
+        let length = ban.checked_sub(1).and_then(|ban| self.lengths.get(ban));
+        match (ban, length) {
+            (0, _) => Duration::ZERO,
+            (_, length) => *length.or(self.lengths.last()).unwrap_or(&Duration::ZERO),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_micros(seconds * 1_000_000)
+    }
+
+    fn penalty(strikes: u32, within: u64, lengths: &[u64]) -> Penalty {
+        let lengths = lengths.iter().copied().map(Duration::from_secs);
+        Penalty::new(strikes, Duration::from_secs(within), lengths.collect())
+    }
+
+    #[test]
+    fn each_ban_is_longer_and_the_last_length_stays() {
+        let penalty = penalty(2, 60, &[100, 200, 300]);
+        let mut key = Strikes::default();
+        let mut now = 0;
+        for length in [100, 200, 300, 300] {
+            assert_eq!(penalty.strike(&mut key, at(now)), None);
+            assert_eq!(penalty.banned_until(&key, at(now)), None);
+            let until = at(now + 59 + length);
+            assert_eq!(penalty.strike(&mut key, at(now + 59)), Some(until));
+            assert_eq!(penalty.banned_until(&key, at(now + 59)), Some(until));
+            now += 59 + length;
+            assert_eq!(penalty.banned_until(&key, at(now)), None);
+        }
+    }
+
+    #[test]
+    fn strikes_leave_one_by_one() {
+        let penalty = penalty(3, 60, &[100]);
+        let mut key = Strikes::default();
+        for now in [0, 30, 60, 90, 120] {
+            assert_eq!(penalty.strike(&mut key, at(now)), None, "{now}");
+        }
+        assert_eq!(penalty.strike(&mut key, at(149)), Some(at(249)));
+    }
+
+    #[test]
+    fn the_first_length_is_back_after_the_last_ban_and_the_time_that_strikes_count() {
+        let penalty = penalty(1, 60, &[100, 200]);
+        for (pause, next) in [(159, 200), (160, 100)] {
+            let mut key = Strikes::default();
+            assert_eq!(penalty.strike(&mut key, at(1_000)), Some(at(1_100)));
+            let now = 1_000 + pause;
+            assert_eq!(penalty.is_forgotten(&key, at(now)), next == 100);
+            assert_eq!(penalty.strike(&mut key, at(now)), Some(at(now + next)));
+        }
+    }
+
+    proptest! {
+        /// Beside a list of all strikes that there ever were.
+        #[test]
+        fn a_key_is_banned_when_so_many_strikes_lie_within_the_time(
+            strikes in 1..5_u32,
+            within in 1..50_u64,
+            lengths in prop::collection::vec(1..60_u64, 1..4),
+            gaps in prop::collection::vec(0..40_u64, 0..60),
+        ) {
+            let penalty = penalty(strikes, within, &lengths);
+            let mut key = Strikes::default();
+            let (mut now, mut since, mut bans, mut until, mut last) = (100, Vec::new(), 0, 0, None);
+            for gap in gaps {
+                now += gap;
+                prop_assert_eq!(penalty.banned_until(&key, at(now)).is_some(), now < until);
+                if now < until {
+                    continue;
+                }
+                let length = |ban: usize| lengths[ban.min(lengths.len()) - 1];
+                let grace = within + if bans == 0 { 0 } else { length(bans) };
+                if last.is_some_and(|last| now >= last + grace) {
+                    (bans, since) = (0, Vec::new());
+                }
+                last = Some(now);
+                since.push(now);
+                let counting = since.iter().filter(|at| now - **at < within).count();
+                let ban = counting >= strikes as usize;
+                if ban {
+                    bans += 1;
+                    until = now + length(bans);
+                    since.clear();
+                }
+                prop_assert_eq!(penalty.strike(&mut key, at(now)), ban.then(|| at(until)));
+                prop_assert!(key.at.len() < strikes as usize);
+            }
+        }
+    }
+}
