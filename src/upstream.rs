@@ -85,6 +85,8 @@ pub struct Timeouts {
     pub response: Duration,
     /// Between two parts of a response's body; and how long an unused connection is kept.
     pub idle: Duration,
+    /// Without a byte in either direction, once a connection has gone on with another protocol.
+    pub tunnel: Duration,
 }
 
 /// A running upstream.

@@ -33,6 +33,11 @@ pub struct RequestBody {
 enum Inner {
     Http1(FedBody),
     Http2(Incoming),
+    /// What a client sends behind a request that has no body, once the upstream goes on with another protocol.
+    Tunnel {
+        body: FedBody,
+        is_open: bool,
+    },
 }
 
 /// Why a request body ended before its end. All of these are the client's doing.
@@ -72,7 +77,33 @@ impl RequestBody {
 
     /// Whether there is nothing to send, so that the request may be sent again unchanged.
     pub fn is_empty(&self) -> bool {
-        self.inner.is_none()
+        matches!(
+            self.inner,
+            None | Some(Inner::Tunnel { is_open: false, .. })
+        )
+    }
+
+    /// No body, and a way to go on behind it with another protocol.
+    pub(crate) fn tunnel(body: FedBody) -> Self {
+        RequestBody {
+            inner: Some(Inner::Tunnel {
+                body,
+                is_open: false,
+            }),
+            ..RequestBody::empty()
+        }
+    }
+
+    /// Whether the request asks to go on with another protocol.
+    pub fn is_tunnel(&self) -> bool {
+        matches!(self.inner, Some(Inner::Tunnel { .. }))
+    }
+
+    /// Becomes what the client sends from here on, without bounds.
+    pub(crate) fn open_tunnel(&mut self) {
+        if let Some(Inner::Tunnel { is_open, .. }) = &mut self.inner {
+            *is_open = true;
+        }
     }
 }
 
@@ -104,7 +135,13 @@ impl Inner {
         match self {
             Self::Http1(body) => Pin::new(body).poll_frame(cx).map_err(BrokenOff::Http1),
             Self::Http2(body) => Pin::new(body).poll_frame(cx).map_err(BrokenOff::Http2),
+            Self::Tunnel { is_open: false, .. } => Poll::Ready(None),
+            Self::Tunnel { body, .. } => Pin::new(body).poll_frame(cx).map_err(BrokenOff::Http1),
         }
+    }
+
+    fn is_open_tunnel(&self) -> bool {
+        matches!(self, Self::Tunnel { is_open: true, .. })
     }
 }
 
@@ -120,7 +157,11 @@ impl Body for RequestBody {
         let Some(inner) = &mut this.inner else {
             return Poll::Ready(None);
         };
-        let Poll::Ready(frame) = inner.poll_frame(cx) else {
+        let frame = inner.poll_frame(cx);
+        if inner.is_open_tunnel() {
+            return frame.map_err(RequestBodyError::Client);
+        }
+        let Poll::Ready(frame) = frame else {
             ready!(this.patience.poll_exhausted(cx));
             return Poll::Ready(Some(Err(RequestBodyError::Quiet(this.patience.limit))));
         };
@@ -144,16 +185,16 @@ impl Body for RequestBody {
 
     fn is_end_stream(&self) -> bool {
         match &self.inner {
-            None => true,
-            Some(Inner::Http1(body)) => body.is_end_stream(),
+            None | Some(Inner::Tunnel { is_open: false, .. }) => true,
+            Some(Inner::Http1(body) | Inner::Tunnel { body, .. }) => body.is_end_stream(),
             Some(Inner::Http2(body)) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.inner {
-            None => SizeHint::with_exact(0),
-            Some(Inner::Http1(body)) => body.size_hint(),
+            None | Some(Inner::Tunnel { is_open: false, .. }) => SizeHint::with_exact(0),
+            Some(Inner::Http1(body) | Inner::Tunnel { body, .. }) => body.size_hint(),
             Some(Inner::Http2(body)) => body.size_hint(),
         }
     }

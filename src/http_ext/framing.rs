@@ -1,7 +1,7 @@
 //! What a head must not say, a request's and a response's, beyond what does not parse: anything after which two servers
 //! may disagree on where the request ends, or on what it is.
 
-use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING};
+use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version};
 
 use super::http1::content_length;
@@ -29,6 +29,9 @@ pub(crate) struct Fields<'a> {
     /// The options of `Connection`.
     says_close: bool,
     says_keep_alive: bool,
+    says_upgrade: bool,
+    /// Whether `Upgrade` names WebSocket.
+    names_websocket: bool,
 }
 
 /// The values of a field that is to have one at most.
@@ -74,6 +77,7 @@ impl<'a> Fields<'a> {
                 }
                 EXPECT => fields.expects_another = true,
                 CONNECTION => fields.add_options(value),
+                UPGRADE => fields.add_protocols(value),
                 _ => {}
             }
         }
@@ -85,7 +89,19 @@ impl<'a> Fields<'a> {
             let option = option.trim_ascii();
             self.says_close |= option.eq_ignore_ascii_case(b"close");
             self.says_keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+            self.says_upgrade |= option.eq_ignore_ascii_case(b"upgrade");
         }
+    }
+
+    fn add_protocols(&mut self, upgrade: &HeaderValue) {
+        let mut protocols = upgrade.as_bytes().split(|&byte| byte == b',');
+        self.names_websocket |=
+            protocols.any(|one| one.trim_ascii().eq_ignore_ascii_case(b"websocket"));
+    }
+
+    /// Whether the message is about going on with WebSocket (RFC 9110 section 7.8, RFC 6455 section 4).
+    pub(crate) fn upgrades_to_websocket(&self) -> bool {
+        self.says_upgrade && self.names_websocket
     }
 
     /// Whether the sender of a message of this version lets its connection serve on (RFC 9112 section 9.3).
@@ -169,15 +185,12 @@ fn is_chunked_alone(codings: Several<'_>) -> bool {
     matches!(codings, Several::One(value) if value.as_bytes().eq_ignore_ascii_case(b"chunked"))
 }
 
-/// Checks the head of an upstream's response to a request of this proxy's, which never asks for another
-/// protocol or coding.
+/// Checks the head of an upstream's final response to a request of this proxy's, which never asks for another
+/// coding.
 ///
 /// # Errors
 /// Says why it cannot be passed on: its end, or its content, would be another to the client.
-pub(crate) fn check_response(status: StatusCode, fields: &Fields<'_>) -> Result<(), &'static str> {
-    if status == StatusCode::SWITCHING_PROTOCOLS {
-        return Err("the response switches protocols unasked");
-    }
+pub(crate) fn check_response(fields: &Fields<'_>) -> Result<(), &'static str> {
     let has_length = match fields.lengths {
         Several::None => false,
         Several::One(length) if !length.as_bytes().contains(&b',') => true,
@@ -298,8 +311,30 @@ mod tests {
     }
 
     #[test]
+    fn an_upgrade_is_named_twice() {
+        let upgrades = |fields: &[(&'static str, &'static str)]| {
+            let field = |&(name, value)| {
+                let name = http::HeaderName::from_static(name);
+                (name, HeaderValue::from_static(value))
+            };
+            let headers: HeaderMap = fields.iter().map(field).collect();
+            Fields::of(&headers).upgrades_to_websocket()
+        };
+        assert!(upgrades(&[
+            ("connection", "keep-alive, Upgrade"),
+            ("upgrade", "h2c, WebSocket")
+        ]));
+        assert!(!upgrades(&[("upgrade", "websocket")]));
+        assert!(!upgrades(&[("connection", "upgrade")]));
+        for protocol in ["h2c", "websocket/13", "xwebsocket", ""] {
+            let fields = [("connection", "upgrade"), ("upgrade", protocol)];
+            assert!(!upgrades(&fields), "{protocol}");
+        }
+    }
+
+    #[test]
     fn a_response_that_the_client_would_read_otherwise_is_not_passed_on() {
-        let response = |status, fields: &[(&'static str, &'static str)]| {
+        let response = |fields: &[(&'static str, &'static str)]| {
             let field = |&(name, value)| {
                 let name = http::HeaderName::from_static(name);
                 (name, HeaderValue::from_static(value))
@@ -309,18 +344,16 @@ mod tests {
                 .iter()
                 .map(field)
                 .for_each(|(name, value)| _ = headers.append(name, value));
-            let status = StatusCode::from_u16(status).expect("a status");
-            check_response(status, &Fields::of(&headers)).is_ok()
+            check_response(&Fields::of(&headers)).is_ok()
         };
         let (length, chunked) = (("content-length", "5"), ("transfer-encoding", "chunked"));
-        assert!(response(200, &[]));
-        assert!(response(200, &[length]));
-        assert!(response(200, &[chunked]));
-        assert!(!response(101, &[]));
-        assert!(!response(200, &[length, chunked]));
-        assert!(!response(200, &[length, length]));
-        assert!(!response(200, &[("content-length", "5, 5")]));
-        assert!(!response(200, &[chunked, chunked]));
-        assert!(!response(200, &[("transfer-encoding", "gzip, chunked")]));
+        assert!(response(&[]));
+        assert!(response(&[length]));
+        assert!(response(&[chunked]));
+        assert!(!response(&[length, chunked]));
+        assert!(!response(&[length, length]));
+        assert!(!response(&[("content-length", "5, 5")]));
+        assert!(!response(&[chunked, chunked]));
+        assert!(!response(&[("transfer-encoding", "gzip, chunked")]));
     }
 }

@@ -1,6 +1,6 @@
 //! Sends an admitted request to its upstream, and takes the head of the response.
 
-use http::header::{COOKIE, EXPECT, HOST, HeaderMap, HeaderValue};
+use http::header::{CONNECTION, COOKIE, EXPECT, HOST, HeaderMap, HeaderValue, UPGRADE};
 use http::uri::{PathAndQuery, Uri};
 use http::{Request, Response, StatusCode, Version};
 use http_body::Body;
@@ -103,6 +103,7 @@ fn rewrite_headers(
         .uri()
         .authority()
         .and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
+    let is_tunnel = request.body().is_tunnel();
     let headers = request.headers_mut();
     hop_by_hop::remove(headers);
     // The proxy invites the body itself, when the upstream takes it.
@@ -114,6 +115,10 @@ fn rewrite_headers(
         join_cookies(headers);
     }
     let mut added = Added::default();
+    if is_tunnel {
+        added.push(CONNECTION, HeaderValue::from_static("upgrade"));
+        added.push(UPGRADE, HeaderValue::from_static("websocket"));
+    }
     let forwarding = &exchange.client().forwarding;
     forwarding.write(exchange.trust(), headers, &mut added);
     let (via, value) = forwarded::via(version);

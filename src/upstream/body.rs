@@ -18,6 +18,8 @@ use crate::http_ext::body::RequestBodyError;
 pub struct UpstreamBody {
     /// Until the body has ended.
     lease: Option<Lease>,
+    /// What was written before the last look at it.
+    written: u64,
     /// What ends it, to be told when it is asked for more.
     failure: Option<BodyError>,
 }
@@ -31,8 +33,9 @@ pub enum BodyError {
     /// The framing, or the trailers.
     #[error("the upstream's response is not valid HTTP")]
     Invalid(#[source] Invalid),
-    /// Nothing came for as long as `timeouts.idle`.
-    #[error("the upstream sent nothing for {0:?} (timeouts.idle)")]
+    /// Nothing came, nor was taken, for as long as `timeouts.idle`; or `timeouts.tunnel` where the connection has gone on with
+    /// another protocol.
+    #[error("nothing was sent for {0:?} (timeouts.idle, or timeouts.tunnel of a WebSocket)")]
     Quiet(Duration),
     /// The request's body broke off, which was still being sent.
     #[error(transparent)]
@@ -40,10 +43,11 @@ pub enum BodyError {
 }
 
 impl UpstreamBody {
-    /// What comes over `lease`, with at most `idle` between two parts.
+    /// What comes over `lease`, with at most `idle` in which nothing goes either way.
     pub(super) fn new(mut lease: Lease, idle: Duration) -> Self {
         lease.connection.patience.renew_with(idle);
         let mut body = UpstreamBody {
+            written: lease.connection.http.written(),
             lease: Some(lease),
             failure: None,
         };
@@ -72,31 +76,36 @@ impl Body for UpstreamBody {
     type Error = BodyError;
 
     fn poll_frame(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let Some(lease) = &mut self.lease else {
-            return Poll::Ready(self.failure.take().map(Err));
+        let this = self.get_mut();
+        let Some(lease) = &mut this.lease else {
+            return Poll::Ready(this.failure.take().map(Err));
         };
         let connection = &mut *lease.connection;
         let Poll::Ready(frame) = connection.http.poll_frame(cx) else {
+            let written = connection.http.written();
+            if std::mem::replace(&mut this.written, written) != written {
+                connection.patience.renew();
+            }
             ready!(connection.patience.poll_exhausted(cx));
             let quiet = BodyError::Quiet(connection.patience.limit());
-            self.fail(quiet, cx);
+            this.fail(quiet, cx);
             return Poll::Pending;
         };
         connection.patience.renew();
         match frame {
             Some(Ok(frame)) => {
-                self.release_at_end();
+                this.release_at_end();
                 Poll::Ready(Some(Ok(frame)))
             }
             Some(Err(failure)) => {
-                self.fail(failure.into(), cx);
+                this.fail(failure.into(), cx);
                 Poll::Pending
             }
             None => {
-                if let Some(lease) = self.lease.take() {
+                if let Some(lease) = this.lease.take() {
                     lease.release();
                 }
                 Poll::Ready(None)

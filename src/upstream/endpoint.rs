@@ -6,7 +6,7 @@ use std::mem;
 use std::task::Poll;
 use std::time::Duration;
 
-use http::{HeaderValue, Request, Response};
+use http::{HeaderValue, Request, Response, StatusCode};
 
 use super::body::UpstreamBody;
 use super::connect::{Dscp, Stream, Target};
@@ -129,7 +129,7 @@ impl Endpoint {
         let response = poll_fn(|cx| {
             loop {
                 match http.poll_response(cx) {
-                    Poll::Ready(Ok(response)) if response.status().is_informational() => {
+                    Poll::Ready(Ok(response)) if is_interim(response.status()) => {
                         interim.inspect(|interim| interim.send(response));
                     }
                     Poll::Ready(response) => return Poll::Ready(Some(response)),
@@ -149,7 +149,11 @@ impl Endpoint {
         });
         let failure = match response.await {
             Some(Ok(response)) => {
-                return Ok(response.map(|()| UpstreamBody::new(lease, timeouts.idle)));
+                let idle = match response.status() {
+                    StatusCode::SWITCHING_PROTOCOLS => timeouts.tunnel,
+                    _ => timeouts.idle,
+                };
+                return Ok(response.map(|()| UpstreamBody::new(lease, idle)));
             }
             Some(Err(failure)) => failure,
             None => {
@@ -163,9 +167,17 @@ impl Endpoint {
             }
         };
         let unsent = http.take_unsent().map(|body| *request.body_mut() = body);
+        if let Some(tunnel) = http.take_tunnel() {
+            *request.body_mut() = tunnel;
+        }
         Err(Failure {
             error: Error::exchange(&self.target.label, failure),
             unsent: unsent.is_some(),
         })
     }
+}
+
+/// Whether another response follows (RFC 9110 section 15.2): not behind the one that goes on with another protocol.
+fn is_interim(status: StatusCode) -> bool {
+    status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS
 }

@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::http_ext::added::Added;
 use crate::http_ext::body::{RequestBody, RequestBodyError};
 pub use crate::http_ext::http1::Invalid;
-use crate::http_ext::http1::{Decoded, Decoder, Outgoing, Received, Sending};
+use crate::http_ext::http1::{Decoded, Decoder, Framing, Outgoing, Received, Sending};
 
 /// A connection to an upstream.
 #[derive(Debug)]
@@ -34,6 +34,8 @@ pub(super) struct Connection<T> {
     keep_alive: bool,
     /// Whether the request asks for a head only.
     is_head: bool,
+    /// What the client sends from there on if the upstream goes on with another protocol, as it is asked to.
+    tunnel: Option<Box<RequestBody>>,
 }
 
 /// Why an exchange broke off.
@@ -57,6 +59,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             decoder: Decoder::Ended,
             keep_alive: true,
             is_head: false,
+            tunnel: None,
         }
     }
 
@@ -93,6 +96,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
     /// Begins to send `request`, whose body is taken, with the fields `added`.
     pub(super) fn begin(&mut self, request: &mut Request<RequestBody>, added: &Added) {
         self.is_head = request.method() == Method::HEAD;
+        if request.body().is_tunnel() {
+            let tunnel = std::mem::replace(request.body_mut(), RequestBody::empty());
+            self.tunnel = Some(Box::new(tunnel));
+        }
         request::begin(&mut self.outgoing, request, added);
     }
 
@@ -110,6 +117,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
     /// Takes the body back of a request that the upstream has seen nothing of; `None` if it has.
     pub(super) fn take_unsent(&mut self) -> Option<RequestBody> {
         self.outgoing.take_unsent()
+    }
+
+    /// Takes back what would have gone through a tunnel.
+    pub(super) fn take_tunnel(&mut self) -> Option<RequestBody> {
+        self.tunnel.take().map(|tunnel| *tunnel)
     }
 
     /// Sends what is left of the request, and reads the head of the next response: any number of interim ones
@@ -138,10 +150,29 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
     }
 
     fn accept(&mut self, head: Response<()>) -> Result<Response<()>, Failure> {
+        if head.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return self.switch(head);
+        }
+        self.tunnel = None;
         let (decoder, keep_alive) =
             response::body(&head, self.is_head).map_err(Failure::Invalid)?;
         self.decoder = decoder;
         self.keep_alive &= keep_alive && !self.outgoing.is_broken();
+        Ok(head)
+    }
+
+    /// Goes on with another protocol: both sides send until the connection ends.
+    fn switch(&mut self, head: Response<()>) -> Result<Response<()>, Failure> {
+        let is_sent = self.outgoing.is_sent();
+        let tunnel = self.tunnel.take();
+        let Some(mut tunnel) = tunnel.filter(|_| is_sent && response::upgrades(&head)) else {
+            let what = "the response switches protocols unasked";
+            return Err(Failure::Invalid(Invalid::Meaning(what)));
+        };
+        tunnel.open_tunnel();
+        self.outgoing.begin(*tunnel, Framing::UntilClose, |_| {});
+        self.decoder = Decoder::UntilClose;
+        self.keep_alive = false;
         Ok(head)
     }
 

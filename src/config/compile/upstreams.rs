@@ -96,6 +96,7 @@ impl Compiler<'_> {
                 connect: upstream.timeouts.connect.get(),
                 response: upstream.timeouts.response.get(),
                 idle: upstream.timeouts.idle.get(),
+                tunnel: upstream.timeouts.tunnel.get(),
             },
         })
     }

@@ -101,6 +101,8 @@ pub struct UpstreamTimeouts {
     pub response: Located<Timeout>,
     /// For the next part of a body, and for the reuse of a connection.
     pub idle: Located<Timeout>,
+    /// For the next byte in either direction of a WebSocket.
+    pub tunnel: Located<Timeout>,
 }
 
 impl Default for UpstreamTimeouts {
@@ -109,6 +111,7 @@ impl Default for UpstreamTimeouts {
             connect: Timeout::from_millis(SECOND).into(),
             response: Timeout::from_millis(30 * SECOND).into(),
             idle: Timeout::from_millis(60 * SECOND).into(),
+            tunnel: Timeout::from_millis(3_600 * SECOND).into(),
         }
     }
 }

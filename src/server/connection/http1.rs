@@ -70,6 +70,8 @@ struct Connection<'a, T, B> {
     decoder: Decoder,
     /// While somebody reads that body.
     feeder: Option<Feeder>,
+    /// Feeds whoever answers with another protocol what the client sends from there on.
+    tunnel: Option<Feeder>,
     /// Whether the client waits to be told to send it.
     expects_continue: bool,
     keep_alive: bool,
@@ -121,6 +123,7 @@ where
             outgoing: Outgoing::default(),
             decoder: Decoder::Ended,
             feeder: None,
+            tunnel: None,
             expects_continue: false,
             keep_alive: true,
             ended: None,
@@ -209,7 +212,11 @@ where
         self.keep_alive = head.keep_alive;
         self.expects_continue = head.expects_continue;
         self.decoder = head.decoder;
-        let body = if self.decoder.has_ended() {
+        let body = if head.upgrades {
+            let (feeder, body) = fed(None);
+            self.tunnel = Some(feeder);
+            RequestBody::tunnel(body)
+        } else if self.decoder.has_ended() {
             RequestBody::empty()
         } else {
             let (feeder, body) = fed(self.decoder.remaining());
@@ -261,6 +268,11 @@ where
         // What was not taken in time belongs to no other answer.
         drop(self.interim.take());
         let (head, body) = response.into_parts();
+        let tunnel = self.tunnel.take();
+        if head.status == StatusCode::SWITCHING_PROTOCOLS {
+            self.feeder = tunnel;
+            self.decoder = Decoder::UntilClose;
+        }
         let framing = asked.framing(head.status, &body);
         self.expects_continue = false;
         self.keep_alive &= !self.draining.get()

@@ -46,6 +46,11 @@ fn parse(text: Bytes) -> Result<Response<()>, Invalid> {
     Ok(response)
 }
 
+/// Whether the upstream goes on with WebSocket, as it was asked to.
+pub(super) fn upgrades(response: &Response<()>) -> bool {
+    framing::Fields::of(response.headers()).upgrades_to_websocket()
+}
+
 /// How the body's end is found (RFC 9112 section 6.3), and whether the connection serves on after it.
 ///
 /// # Errors
@@ -53,7 +58,7 @@ fn parse(text: Bytes) -> Result<Response<()>, Invalid> {
 pub(super) fn body(response: &Response<()>, is_head: bool) -> Result<(Decoder, bool), Invalid> {
     let status = response.status();
     let fields = framing::Fields::of(response.headers());
-    framing::check_response(status, &fields).map_err(Invalid::Meaning)?;
+    framing::check_response(&fields).map_err(Invalid::Meaning)?;
     let is_chunked = !fields.codings.is_none();
     if is_chunked && response.version() == Version::HTTP_10 {
         let what = "it has a Transfer-Encoding in HTTP/1.0";

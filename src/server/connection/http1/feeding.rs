@@ -62,6 +62,9 @@ where
             match read {
                 Ok(0) => {
                     self.ended.get_or_insert(self.outgoing.written());
+                    if self.decoder.ends_with_connection() {
+                        return Poll::Ready(None);
+                    }
                     let end = io::Error::from(io::ErrorKind::UnexpectedEof);
                     return Poll::Ready(Some(Err(end.into())));
                 }

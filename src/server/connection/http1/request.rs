@@ -23,6 +23,9 @@ pub(super) struct Head {
     pub(super) keep_alive: bool,
     /// Whether the client waits to be told before it sends the body.
     pub(super) expects_continue: bool,
+    /// Whether it asks to go on with WebSocket. What else there is to upgrade to is ignored: requests of HTTP/2 would
+    /// pass through the tunnel unseen.
+    pub(super) upgrades: bool,
 }
 
 /// Why what came is no request.
@@ -87,8 +90,10 @@ impl Head {
         let has_body = !matches!(decoder, Some(Decoder::Ended));
         let expects_continue = fields.expects_continue;
         let keeps_alive = fields.keeps_alive(version);
+        let upgrades = fields.upgrades_to_websocket();
         Head {
             request,
+            upgrades: upgrades && !has_body && version == Version::HTTP_11,
             keep_alive: decoder.is_some() && keeps_alive,
             decoder: decoder.unwrap_or(Decoder::Ended),
             expects_continue: expects_continue && has_body && version == Version::HTTP_11,

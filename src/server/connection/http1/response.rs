@@ -1,7 +1,7 @@
 //! The head of a response on its way to the client.
 
 use bytes::{BufMut, BytesMut};
-use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING};
+use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING, UPGRADE};
 use http::response::Parts;
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body::Body;
@@ -28,6 +28,9 @@ impl Asked {
 
     /// How the end of a response's body is told (RFC 9112 section 6.3).
     pub(super) fn framing(self, status: StatusCode, body: &impl Body) -> Framing {
+        if status == StatusCode::SWITCHING_PROTOCOLS {
+            return Framing::UntilClose;
+        }
         if self.is_head || has_never_a_body(status) {
             return Framing::Ended;
         }
@@ -67,6 +70,10 @@ impl Asked {
             Framing::UntilClose | Framing::Ended => {}
         }
         match (keep_alive, self.version) {
+            _ if head.status == StatusCode::SWITCHING_PROTOCOLS => {
+                write_field(&CONNECTION, b"upgrade", buffer);
+                write_field(&UPGRADE, b"websocket", buffer);
+            }
             (false, _) => write_field(&CONNECTION, b"close", buffer),
             (true, Version::HTTP_10) => write_field(&CONNECTION, b"keep-alive", buffer),
             (true, _) => {}
