@@ -91,6 +91,7 @@ impl Ours {
             table,
             key: self.fingerprint(key),
             cost: 1,
+            window_end: None,
         });
         charge_all(&charges, now).is_admitted()
     }

@@ -42,6 +42,7 @@ fn measure(name: &str, algorithm: Algorithm, keys: u64) {
                 table: &table,
                 key: key(number),
                 cost,
+                window_end: None,
             };
             assert!(charge_all(&[charge], now).is_admitted());
         }

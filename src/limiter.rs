@@ -23,7 +23,7 @@ pub use algorithm::sliding_log::SlidingLog;
 pub use algorithm::sliding_window::SlidingWindow;
 pub use algorithm::weighing::Oldest;
 pub use algorithm::{Algorithm, Carried, Inheritance, Recipe, Reserved};
-pub use calendar::{Calendar, Period};
+pub use calendar::{Calendar, Calendars, Period};
 pub use cell::Cell;
 pub use decision::{Decision, Outcome, Verdict};
 pub use key::{Fingerprint, KeyHasher, Secret};

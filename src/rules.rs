@@ -12,6 +12,7 @@ mod route;
 mod selector;
 mod settlement;
 mod token;
+mod zone;
 
 use std::net::IpAddr;
 
@@ -28,6 +29,7 @@ pub use route::Router;
 pub use selector::{Exception, Exceptions, Selector};
 pub use settlement::{Author, Counted, OwnAnswers, SettledBy, Settlement};
 pub use token::{Claims, KeyError, Token, TokenAlgorithm, TokenKey, TokenSpec, Verifier};
+pub use zone::LocalPeriods;
 
 /// The head of a request, as rules see it.
 #[derive(Clone, Copy, Debug)]

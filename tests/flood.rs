@@ -136,7 +136,16 @@ impl Attack {
 
 fn charge(table: &Table, key: Fingerprint, now: u64) -> bool {
     let cost = 1;
-    charge_all(&[Charge { table, key, cost }], Timestamp::from_micros(now)).is_admitted()
+    charge_all(
+        &[Charge {
+            table,
+            key,
+            cost,
+            window_end: None,
+        }],
+        Timestamp::from_micros(now),
+    )
+    .is_admitted()
 }
 
 /// Limited keys, then one request each of very many others.

@@ -72,6 +72,7 @@ impl Store for Memory {
                 table: &self.0[charge.policy],
                 key: fingerprint(charge.key),
                 cost: charge.cost,
+                window_end: None,
             })
             .collect();
         store::charge_all(&charges, now)
@@ -311,6 +312,9 @@ fn algorithms() -> impl Strategy<Value = Algorithm> {
             .prop_map(|(quota, start)| Algorithm::FixedWindow(FixedWindow::new(quota, start))),
         (0..=12_u32, calendars()).prop_map(|(limit, calendar)| {
             Algorithm::FixedWindow(FixedWindow::calendar(limit, calendar))
+        }),
+        (0..=12_u32, calendars()).prop_map(|(limit, calendar)| {
+            Algorithm::FixedWindow(FixedWindow::local(limit, calendar))
         }),
         (quotas(), oldest()).prop_map(|(quota, oldest)| {
             Algorithm::SlidingWindow(SlidingWindow::new(quota, oldest))

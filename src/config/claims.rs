@@ -1,4 +1,4 @@
-//! The claims of tokens that keys and conditions ask for.
+//! The claims of tokens that keys, conditions and time zones ask for.
 
 use super::document::NodeId;
 use super::located::Located;
@@ -31,6 +31,8 @@ fn of_policy(policy: &Policy) -> Vec<(&str, NodeId)> {
         _ => None,
     });
     let mut claims: Vec<_> = claims.collect();
+    let zone = policy.time_zone.as_ref().and_then(|zone| zone.claim());
+    claims.extend(zone.map(|claim| (claim.as_str(), claim.node)));
     if let Some(when) = &policy.when {
         of_condition(when, &mut claims);
     }

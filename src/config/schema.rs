@@ -14,6 +14,7 @@ mod responses;
 mod route;
 mod store;
 mod upstream;
+mod zone;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -40,6 +41,7 @@ pub use responses::{
 pub use route::{Match, RequestChanges, Route, TrailingSlash};
 pub use store::{MemoryStore, Snapshot, SnapshotInterval, Store, StoreSize};
 pub use upstream::{Balance, Endpoint, Upstream, UpstreamTimeouts, UpstreamTls, Weight};
+pub use zone::{ToldZone, Zone};
 
 /// Milliseconds.
 const SECOND: u64 = 1_000;

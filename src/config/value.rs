@@ -2,6 +2,7 @@
 //! once, from a text, into a type that cannot be wrong; the errors say what would be right.
 
 mod address;
+mod claim;
 mod duration;
 mod header;
 mod host;
@@ -20,6 +21,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 pub use address::{Cidr, ListenAddress};
+pub use claim::Claim;
 pub use duration::Duration;
 pub use header::{FieldName, FieldValue, Method};
 pub use host::{HostPattern, ServerName};
@@ -31,7 +33,7 @@ pub use quota::{CalendarUnit, Quota};
 pub use refill::Refill;
 pub use size::Size;
 pub use text::{FilePath, LogPath, Text, WebUrl};
-pub use time_zone::TimeZone;
+pub use time_zone::{TimeZone, all as all_time_zones};
 pub use url::{OriginUrl, Scheme, UpstreamRef};
 
 /// Why a text is not the value that it should be.

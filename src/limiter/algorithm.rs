@@ -85,8 +85,20 @@ impl Algorithm {
     /// The bucket of `key` whose cell is `cell`, if that still counts, and else a new one: what to
     /// decide on.
     pub fn opened(&self, cell: Cell, key: Fingerprint, now: Timestamp) -> Cell {
+        self.opened_until(cell, key, None, now)
+    }
+
+    /// The same where the request says when a window ends that it opens, after `now`, if that is its to say
+    /// ([`Start::Local`](super::Start::Local)).
+    pub fn opened_until(
+        &self,
+        cell: Cell,
+        key: Fingerprint,
+        end: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Cell {
         match self {
-            Self::FixedWindow(window) if !cell.is_live(now) => window.opened(cell, key, now),
+            Self::FixedWindow(window) if !cell.is_live(now) => window.opened(cell, key, end, now),
             // Its ring is not that of the new bucket.
             Self::SlidingCounters(_) | Self::SlidingLog(_) if !cell.is_live(now) => Cell::EMPTY,
             _ => cell,

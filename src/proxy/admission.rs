@@ -50,10 +50,12 @@ pub(super) fn admit(
     for (place, limit) in (0_u16..).zip(route.limits_of(head)) {
         match limit.meet(secret, head) {
             Meeting::Bucket(key, chosen) => {
+                let policy = limit.chosen(chosen);
                 let charge = |cost| Charge {
-                    table: &limit.chosen(chosen).table,
+                    table: &policy.table,
                     key,
                     cost,
+                    window_end: policy.window_end(head, now),
                 };
                 let stance = limit.policy.mode.stance(&limit.descriptor, head);
                 match (stance, limit.cost.of(head)) {
@@ -133,7 +135,7 @@ impl<'r> Asked<'r> {
     fn banned(&self, bans: &[Ban], binding: usize, now: Timestamp) -> Verdict {
         let mut verdict = Verdict::default();
         for (index, charge) in self.charges.iter().enumerate() {
-            let decision = charge.table.peek(charge.key, charge.cost, now);
+            let decision = charge.peek(now);
             match index < binding {
                 true => verdict.push(decision),
                 false => verdict.watch(decision),

@@ -194,6 +194,7 @@ impl Builder<'_> {
             rejection: Rejection::new(&spec.reject, &spec.name, &spec.quota),
             metrics: Arc::clone(metrics),
             name: spec.name.into(),
+            local: spec.local,
             key: spec.key,
             quota: spec.quota,
             overflow: spec.overflow.map(|overflow| {
@@ -281,7 +282,7 @@ impl Builder<'_> {
             limits,
             tags,
             preflight: self.preflight,
-            reads_token: spec.limits.iter().any(LimitSpec::reads_token),
+            reads_token: reads_token(&spec.limits, policies),
             upstream: Some(Arc::clone(&upstreams[spec.upstream])),
             rewrite: spec.rewrite,
             max_body: spec.max_body,
@@ -293,7 +294,7 @@ impl Builder<'_> {
     /// What the requests meet that no route takes.
     fn unmatched(&self, limits: &[LimitSpec], policies: &[Arc<Policy>]) -> Arc<Route> {
         const NAME: &str = "";
-        let reads_token = limits.iter().any(LimitSpec::reads_token);
+        let reads_token = reads_token(limits, policies);
         let (limits, tags) = self.limits(NAME, limits, policies);
         Arc::new(Route {
             priority_fields: Vec::new(),
@@ -338,6 +339,12 @@ impl Snapshot {
         let all = known_tables(Some(self)).into_iter();
         all.map(|((_, key), table)| (key, &**table))
     }
+}
+
+/// Whether one of these limits asks what the token of a request says.
+fn reads_token(limits: &[LimitSpec], policies: &[Arc<Policy>]) -> bool {
+    let mut limits = limits.iter();
+    limits.any(|limit| limit.reads_token() || policies[limit.policy].reads_token())
 }
 
 /// The fields by which these limits tell the upstream of a lower priority.

@@ -17,6 +17,7 @@ use super::target::Target;
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::{Decision, Outcome, Secret};
 use crate::rules::{Described, Head, Mismatch, NoNumber};
+use crate::store::Charge;
 use crate::telemetry::registry::Registry;
 
 /// The explanation of one request, to be printed.
@@ -51,6 +52,8 @@ struct Step {
     /// How many buckets cannot pay before the one that is told of.
     overflows: usize,
     key: Vec<Described>,
+    /// Whose days it counts in, where its token can say so.
+    zone: Option<String>,
     cost: u32,
     /// Whether the response says what it is in the end.
     settles: bool,
@@ -150,8 +153,17 @@ fn step(limit: &Limit, secret: &Secret, head: &Head<'_>, now: Timestamp) -> Resu
         _ => &limit.policy,
     };
     let mut overflows = 0;
+    let peek = |policy: &Policy, key, cost| {
+        let charge = Charge {
+            table: &policy.table,
+            key,
+            cost,
+            window_end: policy.window_end(head, now),
+        };
+        charge.peek(now)
+    };
     if let (Meeting::Bucket(key, _), Ok(cost)) = (meeting, limit.cost.of(head)) {
-        let pays = |policy: &Policy| policy.table.peek(key, cost, now).is_admitted();
+        let pays = |policy: &Policy| peek(policy, key, cost).is_admitted();
         while let Some(next) = policy.overflow.as_ref().filter(|_| !pays(policy)) {
             (policy, overflows) = (&next.policy, overflows + 1);
         }
@@ -159,7 +171,7 @@ fn step(limit: &Limit, secret: &Secret, head: &Head<'_>, now: Timestamp) -> Resu
     let tags = policy.action.tag().is_some();
     let refusable = stance == Stance::Binds && !tags;
     let says = match (meeting, limit.cost.of(head)) {
-        (Meeting::Bucket(key, _), Ok(cost)) => Says::Decides(policy.table.peek(key, cost, now)),
+        (Meeting::Bucket(key, _), Ok(cost)) => Says::Decides(peek(policy, key, cost)),
         (Meeting::Bucket(..), Err(error)) if refusable => return Err(error.into()),
         (Meeting::Bucket(..), Err(NoNumber)) => Says::RefusesCost,
         (Meeting::Elsewhere, _) => Says::Elsewhere,
@@ -174,6 +186,10 @@ fn step(limit: &Limit, secret: &Secret, head: &Head<'_>, now: Timestamp) -> Resu
         tags,
         overflows,
         key: limit.descriptor.describe(head),
+        zone: policy.local.as_ref().map(|local| match local.zone(head) {
+            Some(zone) => format!("{zone}, from jwt:{}", local.claim),
+            None => format!("the default: jwt:{} names none", local.claim),
+        }),
         cost: limit.cost.of(head).unwrap_or(1),
         settles: limit.settlement.is_some(),
         in_use: policy.table.algorithm().is_permits(),
@@ -262,6 +278,9 @@ impl Step {
         writeln!(f, "limit     {} ({})", self.policy, self.algorithm)?;
         for part in &self.key {
             writeln!(f, "  key     {part}")?;
+        }
+        if let Some(zone) = &self.zone {
+            writeln!(f, "  zone    {zone}")?;
         }
         if self.stance == Stance::Watches {
             writeln!(f, "  mode    shadow: it refuses nothing")?;

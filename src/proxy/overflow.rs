@@ -59,7 +59,7 @@ fn watch_on<'r>(route: &'r Route, verdict: &mut Verdict, asked: &mut Asked<'r>, 
             let charge = asked.charges[place];
             verdict.decisions[place] = match is_admitted {
                 true => charge_watched(&[charge], 0, now).decisions[0],
-                false => charge.table.peek(charge.key, charge.cost, now),
+                false => charge.peek(now),
             };
         }
     }

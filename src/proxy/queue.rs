@@ -89,7 +89,16 @@ impl Drop for Place {
         let now = self.clock.now();
         if now < self.until {
             let (table, key, cost) = (&*self.table, self.key, self.cost);
-            store::leave(&Charge { table, key, cost }, self.charged, now);
+            store::leave(
+                &Charge {
+                    table,
+                    key,
+                    cost,
+                    window_end: None,
+                },
+                self.charged,
+                now,
+            );
         }
     }
 }

@@ -17,7 +17,8 @@ use crate::clock::Timestamp;
 use crate::http_ext::client_ip::ClientIp;
 use crate::limiter::{Algorithm, Penalty, Secret};
 use crate::rules::{
-    Condition, Cost, Descriptor, Exceptions, Head, RouteMatch, Router, Settlement, Token, Verifier,
+    Condition, Cost, Descriptor, Exceptions, Head, LocalPeriods, RouteMatch, Router, Settlement,
+    Token, Verifier,
 };
 use crate::store::{OnFull, Refusals, Table};
 use crate::telemetry::access_log::AccessLog;
@@ -62,6 +63,8 @@ pub struct PolicySpec {
     pub quota: String,
     /// What decides.
     pub algorithm: Algorithm,
+    /// Where windows end, where a claim says in which zone.
+    pub local: Option<LocalPeriods>,
     /// How many buckets it must hold; its share of the memory where `None`.
     pub max_keys: Option<usize>,
     /// What happens when it holds as many.
@@ -316,6 +319,8 @@ pub struct Policy {
     pub mode: Mode,
     /// Its buckets.
     pub table: Arc<Table>,
+    /// Where windows end, where a claim says in which zone.
+    pub local: Option<LocalPeriods>,
     /// What its requests in flight have taken, where that comes back when they end.
     pub in_use: Option<InUseMetrics>,
     /// What it does to keys that it has refused too often; also to those of its overrides.
@@ -346,6 +351,16 @@ pub struct Overflow {
 }
 
 impl Policy {
+    /// When a window ends that this request opens, where it says that.
+    pub fn window_end(&self, head: &Head<'_>, now: Timestamp) -> Option<Timestamp> {
+        self.local.as_ref()?.end(head, now)
+    }
+
+    /// Whether it has to know what the token of a request says, apart from whose bucket it is.
+    pub fn reads_token(&self) -> bool {
+        self.all().iter().any(|policy| policy.local.is_some())
+    }
+
     /// The policy, what it overflows into, and the same of its overrides: all that have a table.
     pub fn all(&self) -> Vec<&Self> {
         let mut all = vec![self];

@@ -61,8 +61,14 @@ impl Tagged {
         let Ok(cost) = limit.cost.of(head) else {
             return Some(beyond(limit, head));
         };
-        let table = &limit.chosen(chosen).table;
-        let charge = Charge { table, key, cost };
+        let policy = limit.chosen(chosen);
+        let table = &policy.table;
+        let charge = Charge {
+            table,
+            key,
+            cost,
+            window_end: policy.window_end(head, now),
+        };
         let settled = [Settled {
             index: 0,
             table,

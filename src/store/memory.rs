@@ -21,6 +21,9 @@ pub struct Charge<'a> {
     pub key: Fingerprint,
     /// How many units; 0 asks and charges nothing.
     pub cost: u32,
+    /// When a window ends that this opens, after now, where requests say that
+    /// ([`Start::Local`](crate::limiter::Start::Local)).
+    pub window_end: Option<Timestamp>,
 }
 
 /// Decides these charges together at `now`, and makes all of them if none is refused.
@@ -70,7 +73,7 @@ fn add(verdict: &mut Verdict, place: usize, binding: usize, decision: Decision) 
 /// Most requests have one policy, and nothing to sort; most policies have no rings.
 fn charge_one(charge: &Charge<'_>, binding: usize, refusals: Refusals, now: Timestamp) -> Verdict {
     let (table, mut slots) = lock_one(charge);
-    let rules = table.rules();
+    let rules = charge.rules(table);
     if rules.rings.is_some() || rules.refusals == Refusals::Charged {
         drop(slots);
         return charge_many(std::slice::from_ref(charge), binding, refusals, now);
@@ -182,6 +185,19 @@ impl Charge<'_> {
         self.table.permit(self.key, self.cost)
     }
 
+    /// What [`charge_all`] would say to this charge alone; leaves everything as it is.
+    pub fn peek(&self, now: Timestamp) -> Decision {
+        self.table.peek_at(self, now)
+    }
+
+    /// The rules of a table, its own or a successor, for this charge.
+    pub(super) fn rules<'t>(&self, table: &'t Table) -> Rules<'t> {
+        Rules {
+            window_end: self.window_end,
+            ..table.rules()
+        }
+    }
+
     /// Decides, and holds what the charge needs.
     fn ask(&self, rules: Rules<'_>, slots: &mut Slots, now: Timestamp) -> (Asked, Decision) {
         if rules.rings.is_some() {
@@ -217,7 +233,7 @@ impl Charge<'_> {
         decision: &Decision,
         now: Timestamp,
     ) {
-        let (rules, seat) = (table.rules(), asked.seat);
+        let (rules, seat) = (self.rules(table), asked.seat);
         if self.cost == 0 {
             return asked.release(rules);
         }
@@ -244,7 +260,7 @@ impl Charge<'_> {
             self.write(table, slots, asked, &decision, now);
             return decision;
         }
-        let (rules, seat) = (table.rules(), asked.seat);
+        let (rules, seat) = (self.rules(table), asked.seat);
         let (cell, cost) = rules
             .algorithm
             .indebted(rules.state(seat.cell), now, self.cost);
@@ -319,7 +335,7 @@ impl Locked<'_> {
     fn ask(&mut self, charge: &Charge<'_>, now: Timestamp) -> (Option<Asked>, Decision) {
         match self.held.as_mut().expect(LOCKED) {
             Held::Slots(slots) => {
-                let (asked, decision) = charge.ask(self.table.rules(), slots, now);
+                let (asked, decision) = charge.ask(charge.rules(self.table), slots, now);
                 (Some(asked), decision)
             }
             Held::InUse(in_use) => {

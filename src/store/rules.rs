@@ -16,6 +16,8 @@ pub(super) struct Rules<'a> {
     pub(super) refusals: Refusals,
     /// Where rings are, if the algorithm has any, and the table whose they are.
     pub(super) rings: Option<Rings<'a>>,
+    /// When a window ends that is opened now, where the request says so.
+    pub(super) window_end: Option<Timestamp>,
 }
 
 /// The rings of a table.
@@ -39,7 +41,7 @@ impl<'a> Rules<'a> {
     /// What `tag` is decided on whose cell is `cell`.
     pub(super) fn opened(&self, cell: Cell, tag: u64, now: Timestamp) -> Cell {
         self.algorithm
-            .opened(cell, Fingerprint::from_bits(tag), now)
+            .opened_until(cell, Fingerprint::from_bits(tag), self.window_end, now)
     }
 
     /// A cell with its ring, if it has one.

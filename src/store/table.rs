@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::bucket::{Bucket, ENTRIES, Entry, FLOOR, Loss, Slots};
+use super::memory::Charge;
 use super::permits::Permits;
 use super::rules::{Rings, Rules, no_room};
 use super::slab::Slab;
@@ -212,8 +213,20 @@ impl Table {
         buckets.filter_map(keys).sum()
     }
 
-    /// What `charge_all` would say to this charge alone; leaves everything as it is.
+    /// What [`Charge::peek`] says of so many units of this key.
     pub fn peek(&self, key: Fingerprint, cost: u32, now: Timestamp) -> Decision {
+        let charge = Charge {
+            table: self,
+            key,
+            cost,
+            window_end: None,
+        };
+        charge.peek(now)
+    }
+
+    pub(super) fn peek_at(&self, charge: &Charge<'_>, now: Timestamp) -> Decision {
+        let &Charge { key, cost, .. } = charge;
+        let rules = charge.rules(self);
         if let Some(permits) = &self.permits {
             let cell = permits.shard(key).lock().cell(key);
             return self.algorithm.decide(cell, now, cost);
@@ -221,12 +234,11 @@ impl Table {
         let index = self.index(key.bits());
         let (segment, offset) = self.place(index);
         let Some(segment) = self.segments[segment].get() else {
-            let new = self.algorithm.opened(Cell::EMPTY, key, now);
+            let new = rules.opened(Cell::EMPTY, key.bits(), now);
             return self.algorithm.decide(new, now, cost);
         };
         match segment.get(offset).and_then(Bucket::lock) {
             Some(slots) => {
-                let rules = self.rules();
                 let seat = slots.seat(key.bits(), rules, now);
                 let decision = rules.decide(seat.cell, now, cost);
                 if seat.has_no_room() {
@@ -235,7 +247,7 @@ impl Table {
                 seat.release(rules);
                 decision
             }
-            None => self.next().peek(key, cost, now),
+            None => self.next().peek_at(charge, now),
         }
     }
 
@@ -349,6 +361,7 @@ impl Table {
                 None => None,
                 Some(slab) => Some(Rings { slab, table: self }),
             },
+            window_end: None,
         }
     }
 

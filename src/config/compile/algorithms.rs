@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 
 use crate::config::located::Located;
 use crate::config::schema::{AlgorithmName, OldestWindow, Places, Policy, WindowStart};
-use crate::config::value::{self, CalendarUnit};
+use crate::config::value::{self, CalendarUnit, Claim};
 use crate::limiter::{
     Algorithm, Calendar, Concurrency, FixedWindow, Gcra, IntervalRefill, LeakyBucket, Oldest,
     Period, Quota, QuotaError, SlidingCounters, SlidingLog, SlidingWindow, Start,
@@ -70,22 +70,37 @@ fn fixed_window(policy: &Policy, written: value::Quota, quota: Quota) -> FixedWi
     FixedWindow::new(quota, start)
 }
 
+/// The calendar's periods that a policy counts in, of whichever zone its requests name; `None` where they name none.
+pub(super) fn local_period(policy: &Policy) -> Option<(&Claim, Period)> {
+    let claim = policy.time_zone.as_ref()?.claim()?;
+    let unit = policy.quota.as_ref()?.calendar()?;
+    Some((&claim.value, period(policy, unit)))
+}
+
 /// In UTC days and weeks are as regular as hours.
 fn calendar_window(policy: &Policy, unit: CalendarUnit, quota: Quota) -> FixedWindow {
-    let zone = policy.time_zone.as_ref().map(|zone| zone.value.clone());
-    let zone = zone.unwrap_or_default().get().clone();
-    let utc = zone == TimeZone::UTC;
-    let period = match unit {
-        CalendarUnit::Day if utc => return FixedWindow::new(quota, Start::EPOCH),
-        CalendarUnit::Week if utc => return FixedWindow::new(quota, Start::MONDAY),
+    let written = policy.time_zone.as_ref().map(|zone| &zone.value);
+    let zone = written.map_or(TimeZone::UTC, |zone| zone.fallback().get().clone());
+    let calendar = |zone| Arc::new(Calendar::new(period(policy, unit), zone));
+    if written.is_some_and(|zone| zone.claim().is_some()) {
+        return FixedWindow::local(quota.limit(), calendar(zone));
+    }
+    match unit {
+        CalendarUnit::Day if zone == TimeZone::UTC => FixedWindow::new(quota, Start::EPOCH),
+        CalendarUnit::Week if zone == TimeZone::UTC => FixedWindow::new(quota, Start::MONDAY),
+        _ => FixedWindow::calendar(quota.limit(), calendar(zone)),
+    }
+}
+
+fn period(policy: &Policy, unit: CalendarUnit) -> Period {
+    match unit {
         CalendarUnit::Day => Period::Day,
         CalendarUnit::Week => Period::Week,
         CalendarUnit::Month => Period::Month {
             anchor: policy.anchor.as_ref().map_or(1, |day| day.get() as i8),
         },
         CalendarUnit::Year => Period::Year,
-    };
-    FixedWindow::calendar(quota.limit(), Arc::new(Calendar::new(period, zone)))
+    }
 }
 
 fn oldest(policy: &Policy) -> Oldest {

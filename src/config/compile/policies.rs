@@ -2,16 +2,21 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use super::algorithms::algorithm;
+use jiff::tz::TimeZone;
+
+use super::algorithms::{algorithm, local_period};
 use super::{answers, costs};
 use crate::config::diagnostic::Code;
 use crate::config::document::NodeId;
 use crate::config::finding::Finding;
 use crate::config::schema::{self, Policy};
-use crate::limiter::Penalty;
+use crate::config::value::all_time_zones;
+use crate::limiter::{Calendars, Penalty, Period};
 use crate::proxy::snapshot::{OverflowSpec, PolicySpec};
 use crate::proxy::{Mode, Rollout};
+use crate::rules::LocalPeriods;
 use crate::store;
 use crate::upstream::Dscp;
 
@@ -22,6 +27,7 @@ pub(super) struct Policies<'a> {
     specs: Vec<PolicySpec>,
     written: Vec<Cow<'a, Policy>>,
     names: HashMap<&'a str, usize>,
+    zones: Zones,
     pub(super) findings: Vec<Finding>,
 }
 
@@ -32,6 +38,7 @@ impl<'a> Policies<'a> {
             specs: Vec::new(),
             written: Vec::new(),
             names: HashMap::new(),
+            zones: Zones::default(),
             findings: Vec::new(),
         };
         for (name, policy) in config.policies.iter() {
@@ -114,6 +121,15 @@ impl<'a> Policies<'a> {
         }))
     }
 
+    /// Where windows end, where a claim says in which zone.
+    fn local(&mut self, policy: &Policy) -> Option<LocalPeriods> {
+        let (claim, period) = local_period(policy)?;
+        Some(LocalPeriods {
+            claim: claim.as_str().to_owned(),
+            calendars: self.zones.calendars(period),
+        })
+    }
+
     /// A policy without its overrides; `None`, and a finding, where there can be no such algorithm.
     fn spec(&mut self, name: &str, key: String, policy: &Policy) -> Option<PolicySpec> {
         match algorithm(policy) {
@@ -128,6 +144,7 @@ impl<'a> Policies<'a> {
                     false => policy.max_keys.as_ref().map(|keys| keys.get() as usize),
                 },
                 algorithm,
+                local: self.local(policy),
                 on_full: match policy.on_full.value {
                     schema::OnFull::Forget => store::OnFull::Forget,
                     schema::OnFull::Strict => store::OnFull::Strict,
@@ -153,6 +170,28 @@ impl<'a> Policies<'a> {
                 None
             }
         }
+    }
+}
+
+/// Calendars of all zones, which are read when the first policy asks for one, and shared by all.
+#[derive(Default)]
+struct Zones {
+    all: Vec<(Arc<str>, TimeZone)>,
+    calendars: Vec<Arc<Calendars>>,
+}
+
+impl Zones {
+    fn calendars(&mut self, period: Period) -> Arc<Calendars> {
+        let mut known = self.calendars.iter();
+        if let Some(known) = known.find(|known| known.period() == period) {
+            return Arc::clone(known);
+        }
+        if self.all.is_empty() {
+            self.all = all_time_zones();
+        }
+        let new = Arc::new(Calendars::new(period, &self.all));
+        self.calendars.push(Arc::clone(&new));
+        new
     }
 }
 

@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::{
     Candidate, Condition, Delay, Exemption, InUse, OnLimit, Overflow, Override, RetryAfter, Units,
+    Zone,
 };
 use crate::config::located::{List, Located};
 use crate::config::value::{
-    Duration, FieldName, Flag, KeyPart, Name, OnMissingKey, Quota, Refill, Size, TimeZone, Whole,
+    Duration, FieldName, Flag, KeyPart, Name, OnMissingKey, Quota, Refill, Size, Whole,
 };
 
 /// A policy under its name in `policies`, or a limit in place.
@@ -83,10 +84,10 @@ pub struct Policy {
     /// (`first_request`). For `fixed_window` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<Located<WindowStart>>,
-    /// Where days, weeks, months and years begin: the IANA name of a time zone, `UTC` unless given.
-    /// For a `fixed_window` of `1d`, `1w`, `1mo` or `1y` that starts with the clock.
+    /// Where days, weeks, months and years begin: the IANA name of a time zone, or the claim that has it; `UTC` unless
+    /// given. For a `fixed_window` of `1d`, `1w`, `1mo` or `1y` that starts with the clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub time_zone: Option<Located<TimeZone>>,
+    pub time_zone: Option<Located<Zone>>,
     /// The day on which months begin, 1 to 31 (the last one of shorter months); 1 unless given.
     /// For a `fixed_window` of `1mo` that starts with the clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 use jiff::tz::{self, TimeZoneDatabase};
 
@@ -19,6 +20,19 @@ impl TimeZone {
     pub fn get(&self) -> &tz::TimeZone {
         &self.zone
     }
+}
+
+/// Every zone there is, by its name.
+pub fn all() -> Vec<(Arc<str>, tz::TimeZone)> {
+    let (system, bundled) = (tz::db(), TimeZoneDatabase::bundled());
+    let names = system.available().chain(bundled.available());
+    let zones = names.filter_map(|name| {
+        let zone = system
+            .get(name.as_str())
+            .or_else(|_| bundled.get(name.as_str()));
+        Some((Arc::from(name.as_str()), zone.ok()?))
+    });
+    zones.collect()
 }
 
 impl Default for TimeZone {

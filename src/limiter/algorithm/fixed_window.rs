@@ -34,6 +34,8 @@ pub enum Start {
     Staggered,
     /// With the periods of a calendar, whatever the quota's window says.
     Calendar(Arc<Calendar>),
+    /// With those of the calendar that each request names; of this one where it names none.
+    Local(Arc<Calendar>),
 }
 
 impl Start {
@@ -55,11 +57,17 @@ impl FixedWindow {
 
     /// `limit` units in each period of a calendar.
     pub fn calendar(limit: u32, calendar: Arc<Calendar>) -> Self {
-        let days = calendar.period().nominal_days();
-        let quota = Quota::new(limit, Duration::from_secs(days * 24 * 60 * 60));
         Self {
-            quota: quota.expect("a year is a window within bounds"),
+            quota: nominal_quota(limit, &calendar),
             start: Start::Calendar(calendar),
+        }
+    }
+
+    /// `limit` units in each period of the calendar that requests name, or of this one.
+    pub fn local(limit: u32, calendar: Arc<Calendar>) -> Self {
+        Self {
+            quota: nominal_quota(limit, &calendar),
+            start: Start::Local(calendar),
         }
     }
 
@@ -67,15 +75,23 @@ impl FixedWindow {
         self.quota
     }
 
-    /// The running window of a key whose cell has expired, where it is the key that says when it ends:
-    /// nothing is counted in it yet.
-    pub(super) fn opened(&self, cell: Cell, key: Fingerprint, now: Timestamp) -> Cell {
-        match self.start {
-            Start::Staggered => Cell {
-                expires: self.end_on_grid(now, self.offset_of(key)),
-                ..Cell::EMPTY
-            },
-            Start::Clock { .. } | Start::FirstRequest | Start::Calendar(_) => cell,
+    /// The running window of a key whose cell has expired, where it is the key that says when it ends, or the
+    /// request (`named`): nothing is counted in it yet.
+    pub(super) fn opened(
+        &self,
+        cell: Cell,
+        key: Fingerprint,
+        named: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Cell {
+        let until = |expires| Cell {
+            expires,
+            ..Cell::EMPTY
+        };
+        match (&self.start, named) {
+            (Start::Staggered, _) => until(self.end_on_grid(now, self.offset_of(key))),
+            (Start::Local(_), Some(end)) => until(end.as_micros()),
+            _ => cell,
         }
     }
 
@@ -166,7 +182,9 @@ impl FixedWindow {
         let (old, new) = (from.quota.window_micros(), self.quota.window_micros());
         let started = cell.expires.saturating_sub(old);
         let expires = match self.start {
-            Start::Clock { .. } | Start::Calendar(_) => {
+            // What set the end was a request that is gone.
+            Start::Local(_) if new == old => cell.expires,
+            Start::Clock { .. } | Start::Calendar(_) | Start::Local(_) => {
                 self.end(now.max(Timestamp::from_micros(started)))
             }
             Start::FirstRequest | Start::Staggered if new >= old => started.saturating_add(new),
@@ -191,7 +209,7 @@ impl FixedWindow {
             }
             Start::FirstRequest => now.as_micros().saturating_add(self.quota.window_micros()),
             Start::Staggered => self.end_on_grid(now, 0),
-            Start::Calendar(calendar) => calendar.end(now),
+            Start::Calendar(calendar) | Start::Local(calendar) => calendar.end(now),
         }
     }
 
@@ -209,4 +227,11 @@ impl FixedWindow {
         let fraction = u128::from(key.bits().rotate_left(32));
         ((fraction * u128::from(self.quota.window_micros())) >> 64) as u64
     }
+}
+
+/// So many units in a period, as long as it is taken to be.
+fn nominal_quota(limit: u32, calendar: &Calendar) -> Quota {
+    let days = calendar.period().nominal_days();
+    let quota = Quota::new(limit, Duration::from_secs(days * 24 * 60 * 60));
+    quota.expect("a year is a window within bounds")
 }

@@ -256,6 +256,9 @@ fn algorithms() -> impl Strategy<Value = Algorithm> {
         (units(), calendars()).prop_map(|(limit, calendar)| Algorithm::FixedWindow(
             FixedWindow::calendar(limit, calendar)
         )),
+        (units(), calendars()).prop_map(|(limit, calendar)| Algorithm::FixedWindow(
+            FixedWindow::local(limit, calendar)
+        )),
         (quotas(), oldest()).prop_map(|(quota, oldest)| Algorithm::SlidingWindow(
             SlidingWindow::new(quota, oldest)
         )),

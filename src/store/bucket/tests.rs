@@ -31,7 +31,16 @@ fn one_bucket(algorithm: Algorithm, on_full: OnFull) -> Table {
 
 fn charge(table: &Table, key: u64, cost: u32, now: u64) -> Decision {
     let key = Fingerprint::from_bits(key);
-    charge_all(&[Charge { table, key, cost }], Timestamp::from_micros(now)).decisions[0]
+    charge_all(
+        &[Charge {
+            table,
+            key,
+            cost,
+            window_end: None,
+        }],
+        Timestamp::from_micros(now),
+    )
+    .decisions[0]
 }
 
 fn used(table: &Table, key: u64, now: u64) -> u32 {

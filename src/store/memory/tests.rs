@@ -66,6 +66,7 @@ fn a_refusal_by_one_policy_charges_none() {
         table,
         key: key(7),
         cost: 1,
+        window_end: None,
     });
     assert!(charge_all(&charges, NOW).is_admitted());
 
@@ -89,6 +90,7 @@ fn each_pair_of_algorithms_is_charged_all_or_nothing() {
                     table,
                     key: key(7),
                     cost: 7,
+                    window_end: None,
                 });
                 if flip {
                     charges.reverse();
@@ -124,7 +126,8 @@ fn a_cost_of_nothing_takes_no_entry() {
                 &[Charge {
                     table: &table,
                     key: key(bits),
-                    cost: 0
+                    cost: 0,
+                    window_end: None
                 }],
                 NOW
             )
@@ -143,6 +146,7 @@ fn more_charges_than_fit_inline_are_decided_alike() {
             table,
             key: key(1),
             cost: 1,
+            window_end: None,
         })
         .collect();
     let verdict = charge_all(&charges, NOW);
@@ -164,6 +168,7 @@ fn a_table_twice_in_a_request_panics_rather_than_waiting_for_itself() {
         table: &table,
         key: key(1),
         cost: 1,
+        window_end: None,
     };
     charge_all(&[charge, charge], NOW);
 }
@@ -176,6 +181,7 @@ fn threads_on_k_remaining_admit_exactly_k() {
             table: &table,
             key: key(3),
             cost: 1,
+            window_end: None,
         }];
         let spent = charge_all(
             &[Charge {
@@ -230,6 +236,7 @@ fn threads_with_overlapping_policies_charge_all_or_nothing() {
                 table: &tables[*i],
                 key: key(9),
                 cost,
+                window_end: None,
             };
             let charges: Vec<_> = chosen.iter().map(charge).collect();
             if charge_all(&charges, NOW).is_admitted() {
@@ -265,7 +272,7 @@ proptest! {
         let mut model = vec![0; limits.len()];
         for (subset, cost) in requests {
             let chosen: Vec<_> = (0..limits.len()).filter(|i| subset >> i & 1 == 1).collect();
-            let charge = |i: &usize| Charge { table: &tables[*i], key: key(1), cost };
+            let charge = |i: &usize| Charge { table: &tables[*i], key: key(1), cost, window_end: None };
             let charges: Vec<_> = chosen.iter().map(charge).collect();
             let fits = chosen.iter().all(|i| limits[*i] > 0 && model[*i] + cost <= limits[*i]);
             prop_assert_eq!(charge_all(&charges, NOW).is_admitted(), fits);
@@ -293,7 +300,7 @@ proptest! {
         let (together, apart) = (tables(), tables());
         let binding = binding.min(kinds.len());
         for cost in requests {
-            let charge = |table| Charge { table, key: key(1), cost };
+            let charge = |table| Charge { table, key: key(1), cost, window_end: None };
             let charges: Vec<_> = together.iter().map(charge).collect();
             let verdict = charge_watched(&charges, binding, NOW);
 
@@ -324,6 +331,7 @@ fn who_was_the_last_in_line_and_leaves_makes_room_for_one() {
         table: &table,
         key: key(7),
         cost: 1,
+        window_end: None,
     };
     let ask = || charge_all(&[charge], NOW).decisions[0];
     let [_, first, last] = [ask(), ask(), ask()];
@@ -348,6 +356,7 @@ fn a_place_is_given_back_where_its_line_has_moved_to() {
         table: &old,
         key: key(7),
         cost: 1,
+        window_end: None,
     };
     let [_, last] = [(); 2].map(|()| charge_all(&[charge], NOW).decisions[0]);
     old.replaced_by(std::sync::Arc::new(line(5)), NOW);
@@ -364,6 +373,7 @@ fn many_who_come_and_leave_at_once_never_stand_in_one_place() {
         table: &table,
         key: key(7),
         cost: 1,
+        window_end: None,
     };
     let turns = || {
         let mut kept = Vec::new();
@@ -404,6 +414,7 @@ fn who_charges_refused_requests_does_so_whoever_refuses_them_and_nobody_else() {
                 table,
                 key: key(7),
                 cost,
+                window_end: None,
             });
             charge_all(&charges, NOW)
         };
@@ -429,6 +440,7 @@ fn a_charged_refusal_announces_when_it_ends_and_moves_that_on_each_time() {
         table: &table,
         key: key(7),
         cost: 1,
+        window_end: None,
     };
     let minute = |minutes: u64| NOW.saturating_add_micros(60_000_000 * minutes);
     let retry_at = |now| match charge_all(&[charge], now).decisions[0].outcome {

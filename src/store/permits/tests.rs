@@ -33,7 +33,12 @@ fn apart(number: u64) -> u64 {
 
 fn charge(table: &Table, bits: u64, cost: u32) -> Charge<'_> {
     let key = key(bits);
-    Charge { table, key, cost }
+    Charge {
+        table,
+        key,
+        cost,
+        window_end: None,
+    }
 }
 
 /// What gives back what all of these take; `None` where one refuses.

@@ -37,6 +37,7 @@ fn reserve(table: &Arc<Table>, bits: u64, cost: u32) -> Option<Reservation> {
         table,
         key: key(bits),
         cost,
+        window_end: None,
     };
     let settled = Settled {
         index: 0,
@@ -90,6 +91,7 @@ fn all_or_nothing_holds_for_what_is_reserved() {
         table,
         key: key(7),
         cost,
+        window_end: None,
     };
     let charges = [charge(&*wide, 3), charge(&*narrow, 1)];
     let settled = [(0, &wide, 3), (1, &narrow, 1)].map(|(index, table, cost)| Settled {

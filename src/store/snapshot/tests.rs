@@ -48,7 +48,16 @@ fn key(number: u64) -> Fingerprint {
 }
 
 fn charge(table: &Table, key: Fingerprint, cost: u32, now: Timestamp) -> bool {
-    charge_all(&[Charge { table, key, cost }], now).is_admitted()
+    charge_all(
+        &[Charge {
+            table,
+            key,
+            cost,
+            window_end: None,
+        }],
+        now,
+    )
+    .is_admitted()
 }
 
 fn saved<'a>(tables: impl IntoIterator<Item = &'a Table>, now: Timestamp) -> Vec<u8> {

@@ -54,7 +54,16 @@ fn key(number: u64) -> Fingerprint {
 }
 
 fn charge(table: &Table, key: Fingerprint, cost: u32) -> bool {
-    charge_all(&[Charge { table, key, cost }], NOW).is_admitted()
+    charge_all(
+        &[Charge {
+            table,
+            key,
+            cost,
+            window_end: None,
+        }],
+        NOW,
+    )
+    .is_admitted()
 }
 
 fn used(table: &Table, key: Fingerprint) -> u32 {
@@ -246,6 +255,7 @@ fn replace_while_charging(limit: u32, algorithm: impl Fn(Quota, usize) -> Algori
                 table,
                 key,
                 cost: 1,
+                window_end: None,
             });
             charges.rotate_left(thread % 2);
             u32::from(charge_all(&charges, NOW).is_admitted())
@@ -338,7 +348,16 @@ fn a_shorter_window_lets_units_leave_over_its_whole_length() {
     let old = Table::new("test", log(10, 3_600), 64, OnFull::Forget);
     let ask = |table: &Table, cost, now| {
         let key = key(1);
-        charge_all(&[Charge { table, key, cost }], now).decisions[0]
+        charge_all(
+            &[Charge {
+                table,
+                key,
+                cost,
+                window_end: None,
+            }],
+            now,
+        )
+        .decisions[0]
     };
     for sixth in 0..6 {
         let now = NOW.saturating_add(Duration::from_secs(600 * sixth));
@@ -377,6 +396,7 @@ fn rings_of_a_key_that_is_gone_are_found_again() {
             table: &table,
             key: key(number),
             cost: 500,
+            window_end: None,
         };
         assert!(charge_all(&[charge], now).is_admitted());
         assert!(!charge_all(&[Charge { cost: 1, ..charge }], now).is_admitted());

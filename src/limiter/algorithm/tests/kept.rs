@@ -111,3 +111,21 @@ proptest! {
         }
     }
 }
+
+/// What set the end of the window was a request that is gone.
+#[test]
+fn a_window_that_ends_by_the_zone_of_a_request_still_does_when_it_is_read_back() {
+    let local = |limit, name| {
+        let days = Arc::new(Calendar::new(Period::Day, zone(name)));
+        Algorithm::FixedWindow(FixedWindow::local(limit, days))
+    };
+    let now = Timestamp::from_micros(1_782_864_000_000_000);
+    let end = now.saturating_add_micros(3_600_000_000);
+    let utc = local(3, "UTC");
+    let opened = utc.opened_until(Cell::EMPTY, Fingerprint::from_bits(1), Some(end), now);
+    let cell = utc.decide(opened, now, 2).cell;
+    for (from, to) in [(again(&utc), utc.clone()), (utc, local(5, "Asia/Tokyo"))] {
+        let carried = to.convert(&from, cell, now.saturating_add_micros(7));
+        assert_eq!((carried.expires, carried.a), (end.as_micros(), 2));
+    }
+}

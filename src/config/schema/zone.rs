@@ -1,0 +1,68 @@
+//! `time_zone` of a policy: where days, weeks, months and years begin.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::config::located::Located;
+use crate::config::value::{Claim, TimeZone};
+
+/// The zone of a calendar's windows.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(
+    rename = "$form",
+    expecting = "the name of a time zone, or the claim that has it: `{ from: \"jwt:zoneinfo\", default: UTC }`"
+)]
+#[schemars(rename = "Zone", untagged)]
+pub enum Zone {
+    /// The same for all.
+    #[serde(rename = "scalar")]
+    Named(TimeZone),
+    /// The one that the token of a request names.
+    #[serde(rename = "mapping")]
+    Told(ToldZone),
+}
+
+/// The zone that the token of a request names.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ToldZone {
+    /// The claim with its IANA name: `jwt:zoneinfo`. It holds for windows that begin from then on.
+    pub from: Located<Claim>,
+    /// The zone of those without the claim, or with one that names no zone.
+    #[serde(default)]
+    pub default: Located<TimeZone>,
+}
+
+impl Default for Zone {
+    fn default() -> Self {
+        Self::Named(TimeZone::default())
+    }
+}
+
+impl Zone {
+    /// The zone where no token names another.
+    pub fn fallback(&self) -> &TimeZone {
+        match self {
+            Self::Named(zone) => zone,
+            Self::Told(told) => &told.default,
+        }
+    }
+
+    /// The claim that names the zone, if one does.
+    pub fn claim(&self) -> Option<&Located<Claim>> {
+        match self {
+            Self::Named(_) => None,
+            Self::Told(told) => Some(&told.from),
+        }
+    }
+}
+
+/// As it is written.
+impl Serialize for Zone {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Named(zone) => zone.serialize(serializer),
+            Self::Told(told) => told.serialize(serializer),
+        }
+    }
+}

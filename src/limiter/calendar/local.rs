@@ -1,0 +1,97 @@
+//! The periods of one kind in every time zone there is, for buckets whose zone their requests name.
+//!
+//! All of them are there from the start, so that no request reads a file, and nothing grows with what requests say.
+
+use std::sync::Arc;
+
+use jiff::tz::TimeZone;
+
+use super::{Calendar, Period};
+use crate::clock::Timestamp;
+
+/// Calendars by the names of their zones.
+#[derive(Debug)]
+pub struct Calendars {
+    period: Period,
+    /// In the order of the names, without case.
+    by_name: Vec<(Arc<str>, Calendar)>,
+}
+
+impl Calendars {
+    /// The periods as they are in each of these zones; of two that differ in case alone in one of them.
+    pub fn new(period: Period, zones: &[(Arc<str>, TimeZone)]) -> Self {
+        let calendar = |(name, zone): &(Arc<str>, TimeZone)| {
+            (Arc::clone(name), Calendar::new(period, zone.clone()))
+        };
+        let mut by_name: Vec<_> = zones.iter().map(calendar).collect();
+        by_name.sort_by(|(one, _), (other, _)| folded(one).cmp(folded(other)));
+        by_name.dedup_by(|(one, _), (other, _)| one.eq_ignore_ascii_case(other));
+        Self { period, by_name }
+    }
+
+    /// Which periods.
+    pub fn period(&self) -> Period {
+        self.period
+    }
+
+    /// The name of a zone as its database spells it, whatever the case; `None` if there is no such zone.
+    pub fn name(&self, zone: &str) -> Option<&str> {
+        self.find(zone).map(|(name, _)| &**name)
+    }
+
+    /// The end of the period that `now` is in, in this zone; `None` if there is no such zone.
+    pub fn end(&self, zone: &str, now: Timestamp) -> Option<Timestamp> {
+        let (_, calendar) = self.find(zone)?;
+        Some(Timestamp::from_micros(calendar.end(now)))
+    }
+
+    fn find(&self, zone: &str) -> Option<&(Arc<str>, Calendar)> {
+        let place = self
+            .by_name
+            .binary_search_by(|(name, _)| folded(name).cmp(folded(zone)));
+        place.ok().map(|place| &self.by_name[place])
+    }
+}
+
+fn folded(name: &str) -> impl Iterator<Item = u8> {
+    name.bytes().map(|byte| byte.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Midnight of the 1st of July 2026 in UTC.
+    const NOW: Timestamp = Timestamp::from_micros(1_782_864_000_000_000);
+    const HOUR: u64 = 3_600_000_000;
+
+    fn days() -> Calendars {
+        let names = ["Europe/Berlin", "UTC", "Asia/Tokyo", "utc"];
+        let zones = names.map(|name| {
+            let zone = jiff::tz::TimeZoneDatabase::bundled().get(name);
+            (Arc::from(name), zone.expect("there is such a zone"))
+        });
+        Calendars::new(Period::Day, &zones)
+    }
+
+    #[test]
+    fn each_zone_has_its_own_days() {
+        let days = days();
+        let hours = |zone| {
+            days.end(zone, NOW)
+                .map(|end| (end.as_micros() - NOW.as_micros()) / HOUR)
+        };
+        assert_eq!(hours("UTC"), Some(24));
+        assert_eq!(hours("Europe/Berlin"), Some(22));
+        assert_eq!(hours("Asia/Tokyo"), Some(15));
+    }
+
+    #[test]
+    fn names_have_no_case_and_others_are_none() {
+        let days = days();
+        assert_eq!(days.name("europe/BERLIN"), Some("Europe/Berlin"));
+        for unknown in ["", "Europe", "Europe/Berlin ", "../UTC", "Zürich"] {
+            assert_eq!(days.end(unknown, NOW), None, "{unknown}");
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Whose days a request counts in: the time zone that its token names.
+
+use std::sync::Arc;
+
+use super::{Found, Head};
+use crate::clock::Timestamp;
+use crate::limiter::Calendars;
+
+/// A claim with the name of a time zone, and the periods in each.
+#[derive(Clone, Debug)]
+pub struct LocalPeriods {
+    /// Which claim.
+    pub claim: String,
+    /// The periods.
+    pub calendars: Arc<Calendars>,
+}
+
+impl LocalPeriods {
+    /// The zone that the token of a request names, if there is such a zone, and nobody can take it for another.
+    pub fn zone(&self, head: &Head<'_>) -> Option<&str> {
+        self.calendars.name(self.named(head)?)
+    }
+
+    /// When the period ends there that `now` is in; `None` where no zone is named.
+    pub fn end(&self, head: &Head<'_>, now: Timestamp) -> Option<Timestamp> {
+        self.calendars.end(self.named(head)?, now)
+    }
+
+    fn named<'a>(&self, head: &Head<'a>) -> Option<&'a str> {
+        match head.token?.claim(&self.claim) {
+            Found::One(zone) => Some(zone),
+            Found::Missing | Found::Several => None,
+        }
+    }
+}
