@@ -94,6 +94,8 @@ pub enum Code {
     ForgeableKey,
     /// A key that is read from a field by which proxies say who the client is.
     UntrustedForwarding,
+    /// Days by the zone of a user, in buckets that are not his.
+    BorrowedZone,
     /// Trusted proxies that are everybody.
     TrustsEveryone,
     /// A quota for so long that the process will not have run through.
@@ -104,7 +106,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, in the order of the documentation.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Unreadable,
         Self::Syntax,
         Self::DuplicateKey,
@@ -127,18 +129,20 @@ impl Code {
         Self::AlwaysRefuses,
         Self::ForgeableKey,
         Self::UntrustedForwarding,
+        Self::BorrowedZone,
         Self::TrustsEveryone,
         Self::ForgottenAtRestart,
         Self::SmallQuota,
     ];
 
     /// Those that warnings have, each with a section in docs/lints.md.
-    pub const LINTS: [Self; 12] = [
+    pub const LINTS: [Self; 13] = [
         Self::UnreachableRoute,
         Self::NeverRefuses,
         Self::AlwaysRefuses,
         Self::ForgeableKey,
         Self::UntrustedForwarding,
+        Self::BorrowedZone,
         Self::TrustsEveryone,
         Self::ForgottenAtRestart,
         Self::SmallQuota,
@@ -173,6 +177,7 @@ impl Code {
             Self::AlwaysRefuses => "always-refuses",
             Self::ForgeableKey => "forgeable-key",
             Self::UntrustedForwarding => "untrusted-forwarding",
+            Self::BorrowedZone => "borrowed-zone",
             Self::TrustsEveryone => "trusts-everyone",
             Self::ForgottenAtRestart => "forgotten-at-restart",
             Self::SmallQuota => "small-quota",

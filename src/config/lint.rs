@@ -26,6 +26,7 @@ pub fn lint(loaded: Loaded) -> Report {
         outcome::always_refuses(&places),
         forgery::forgeable_keys(&places),
         forgery::untrusted_forwarding(&places),
+        forgery::borrowed_zones(&places),
         forgery::trusts_everyone(config),
         room::forgotten_at_restart(config, &places),
         room::small_quotas(&places),

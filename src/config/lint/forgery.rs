@@ -96,6 +96,28 @@ pub(super) fn untrusted_forwarding(places: &[Place<'_>]) -> Vec<Finding> {
     findings.collect()
 }
 
+/// Policies whose windows follow a user's zone, and whose buckets are not told apart by who that is: the zone is that
+/// of whoever comes first, and who leaves his token out has another.
+pub(super) fn borrowed_zones(places: &[Place<'_>]) -> Vec<Finding> {
+    let findings = policies(places).into_iter().filter_map(|met| {
+        let claim = met.policy.time_zone.as_ref()?.claim()?;
+        let parts = &met.policy.key.0;
+        let of_a_user = parts
+            .iter()
+            .any(|part| matches!(part.value, KeyPart::Claim(_)));
+        let message = format!(
+            "whoever opens a window says by `{claim}` when it ends for all of its bucket",
+            claim = claim.value
+        );
+        let finding = Finding::warning(claim.node, Code::BorrowedZone, message);
+        let finding = finding.related(met.key_node(), "a bucket is not that of a token's user");
+        (!of_a_user).then(|| {
+            finding.help("use a key that the same token has verified, as in `key: jwt:sub`")
+        })
+    });
+    findings.collect()
+}
+
 /// Trusted proxies that are everybody.
 pub(super) fn trusts_everyone(config: &Config) -> Vec<Finding> {
     let trusted = config.client_ip.trusted_proxies.iter();
