@@ -29,7 +29,16 @@ const MANNERS: [&str; 11] = [
     "on_limit: { action: tag }",
 ];
 
-const ALGORITHMS: [&str; 4] = ["gcra", "fixed_window", "sliding_window", "sliding_log"];
+const ALGORITHMS: [&str; 8] = [
+    "gcra",
+    "token_bucket, burst: 4",
+    "fixed_window",
+    "fixed_window, start: first_request",
+    "fixed_window, start: staggered",
+    "sliding_window",
+    "sliding_window, oldest: whole",
+    "sliding_log",
+];
 
 #[derive(Clone, Debug)]
 struct Asked {
