@@ -15,6 +15,7 @@ mod forward;
 pub mod gateway;
 mod grpc;
 pub mod limit_headers;
+mod line;
 mod meeting;
 mod mode;
 mod negotiate;

@@ -5,6 +5,7 @@
 
 mod bans;
 mod bucket;
+mod line;
 mod memory;
 mod permits;
 mod rules;

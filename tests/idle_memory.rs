@@ -79,6 +79,28 @@ fn a_connection_between_requests_costs_little_more() {
 /// pages, memory grows by 2 MiB at a time.
 #[test]
 fn a_request_that_waits_its_turn_costs_little() {
+    waiting_costs_little(
+        "line",
+        "policies: { line: { algorithm: leaky_bucket, quota: 10000/1h, queue: 10000, max_wait: 1h } }
+routes: [{ upstream: echo, limits: [line] }]
+",
+    );
+}
+
+/// The second request holds the only permit for an hour.
+#[test]
+fn a_request_that_waits_for_a_permit_costs_little() {
+    waiting_costs_little(
+        "slots",
+        "policies:
+  slots: { algorithm: concurrency, max: 1, queue: 10000, max_wait: 1h }
+  calm: { algorithm: leaky_bucket, quota: 1/1h, queue: 10000, max_wait: 1h }
+routes: [{ upstream: echo, limits: [slots, calm] }]
+",
+    );
+}
+
+fn waiting_costs_little(policy: &str, config: &str) {
     let files = getrlimit(Resource::Nofile);
     let more = Rlimit {
         current: files.maximum,
@@ -88,21 +110,16 @@ fn a_request_that_waits_its_turn_costs_little() {
     let connections = files
         .maximum
         .map_or(4_000, |most| (most / 4).min(4_000) as usize);
-    let gateway = Gateway::start(
-        "workers: 1
-policies: { line: { algorithm: leaky_bucket, quota: 10000/1h, queue: 10000, max_wait: 1h } }
-routes: [{ upstream: echo, limits: [line] }]
-",
-    );
+    let gateway = Gateway::start(&format!("workers: 1\n{config}"));
     let bytes = growth_by(connections, &gateway, || {
         let mut connection = Connection::open(gateway.address());
         connection
             .send("GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: curl/8.5.0\r\nAccept: */*\r\n\r\n");
         connection
     });
-    let waiting = "sluicegate_limit_waiting{policy=\"line\"}";
+    let waiting = format!("sluicegate_limit_waiting{{policy=\"{policy}\"}}");
     wait_for("all but few to wait", || {
-        (gateway.metric(waiting)? > 0.9 * connections as f64).then_some(())
+        (gateway.metric(&waiting)? > 0.9 * connections as f64).then_some(())
     });
     println!("{bytes} bytes for each of {connections} requests that wait");
     assert!(bytes < 20 * 1024, "{bytes}");

@@ -177,7 +177,10 @@ impl Algorithm {
             Self::FixedWindow(_) => FixedWindow::join(left, right),
             Self::SlidingWindow(window) => window.join(left, right, now),
             Self::SlidingCounters(_) | Self::SlidingLog(_) => Cell::EMPTY,
-            Self::Concurrency(_) => Concurrency::cell(left.a.saturating_add(right.a)),
+            Self::Concurrency(_) => Concurrency::cell(
+                left.a.saturating_add(right.a),
+                left.b.saturating_add(right.b),
+            ),
         }
     }
 
@@ -271,6 +274,14 @@ impl Algorithm {
     /// Whether it makes requests wait.
     pub const fn delays(&self) -> bool {
         matches!(self, Self::LeakyBucket(_))
+    }
+
+    /// The bound on what is in use, where requests wait for what comes back.
+    pub const fn queueing(&self) -> Option<&Concurrency> {
+        match self {
+            Self::Concurrency(bound) if bound.queue() > 0 => Some(bound),
+            _ => None,
+        }
     }
 
     /// The algorithm's name, as the configuration spells it.

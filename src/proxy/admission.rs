@@ -6,9 +6,10 @@ use smallvec::SmallVec;
 
 use super::body::ResponseBody;
 use super::limit_headers::{self, Applied, Styles};
+use super::line::Stood;
 use super::meeting::{Chosen, Meeting};
 use super::mode::Stance;
-use super::overflow;
+use super::overflow::{self, Charging};
 use super::rejection::Refused;
 use super::settle::{self, Answered, Due};
 use super::snapshot::{Limit, Overflow, Route};
@@ -16,7 +17,7 @@ use super::taken::Taken;
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Outcome, Secret, Verdict};
 use crate::rules::{Head, NoNumber};
-use crate::store::{Charge, Settled, charge_reserving};
+use crate::store::{Charge, Settled, charge_reserving, charge_watched};
 use crate::telemetry::metrics::LimitDecision;
 
 /// What the limits of a route said of one request.
@@ -29,12 +30,14 @@ pub(super) struct Admission {
     keyless: Option<u16>,
     /// What comes back when the request ends.
     _taken: Vec<Taken>,
+    /// What it has waited for, which comes back as well.
+    stood: Stood,
     /// What its response settles.
     dues: Vec<Due>,
     now: Timestamp,
 }
 
-/// Charges the request to all limits of its route, or to none.
+/// Charges the request to all limits of its route, or to none, without waiting for any.
 ///
 /// # Errors
 /// When a limit that may refuse asks the request for its cost, and is told no number. Nothing is charged then.
@@ -44,58 +47,126 @@ pub(super) fn admit(
     head: &Head<'_>,
     now: Timestamp,
 ) -> Result<Admission, NoNumber> {
-    let mut asked = Asked::default();
-    let mut watching = Asked::default();
-    let mut keyless = None;
-    for (place, limit) in (0_u16..).zip(route.limits_of(head)) {
-        match limit.meet(secret, head) {
-            Meeting::Bucket(key, chosen) => {
-                let policy = limit.chosen(chosen);
-                let charge = |cost| Charge {
-                    table: &policy.table,
-                    key,
-                    cost,
-                    window_end: policy.window_end(head, now),
-                };
-                let stance = limit.policy.mode.stance(&limit.descriptor, head);
-                match (stance, limit.cost.of(head)) {
-                    (Stance::Binds, cost) => asked.push((place, chosen), charge(cost?)),
-                    (Stance::Watches, Ok(cost)) => watching.push((place, chosen), charge(cost)),
-                    (Stance::Watches, Err(NoNumber)) => {
-                        limit.metrics.record(LimitDecision::Shadowed);
+    let inquiry = Inquiry::new(route, secret, head, now)?;
+    Ok(inquiry.decide(Stood::default()))
+}
+
+/// All that a request is asked by the limits of its route, at one instant.
+pub(super) struct Inquiry<'r> {
+    pub(super) route: &'r Route,
+    pub(super) asked: Asked<'r>,
+    /// How many of those that are asked, the first ones, may refuse.
+    pub(super) binding: usize,
+    keyless: Option<u16>,
+    /// What is counted of limits that are not asked.
+    noted: SmallVec<[(u16, LimitDecision); 1]>,
+    pub(super) now: Timestamp,
+}
+
+impl<'r> Inquiry<'r> {
+    /// What this request meets.
+    ///
+    /// # Errors
+    /// As [`admit`].
+    pub(super) fn new(
+        route: &'r Route,
+        secret: &Secret,
+        head: &Head<'_>,
+        now: Timestamp,
+    ) -> Result<Self, NoNumber> {
+        let mut asked = Asked::default();
+        let mut watching = Asked::default();
+        let mut keyless = None;
+        let mut noted = SmallVec::new();
+        for (place, limit) in (0_u16..).zip(route.limits_of(head)) {
+            match limit.meet(secret, head) {
+                Meeting::Bucket(key, chosen) => {
+                    let policy = limit.chosen(chosen);
+                    let charge = |cost| Charge {
+                        table: &policy.table,
+                        key,
+                        cost,
+                        window_end: policy.window_end(head, now),
+                    };
+                    let stance = limit.policy.mode.stance(&limit.descriptor, head);
+                    match (stance, limit.cost.of(head)) {
+                        (Stance::Binds, cost) => asked.push((place, chosen), charge(cost?)),
+                        (Stance::Watches, Ok(cost)) => watching.push((place, chosen), charge(cost)),
+                        (Stance::Watches, Err(NoNumber)) => {
+                            noted.push((place, LimitDecision::Shadowed));
+                        }
                     }
                 }
+                Meeting::Elsewhere => {}
+                Meeting::Exempt | Meeting::Skipped => noted.push((place, LimitDecision::Exempt)),
+                Meeting::Keyless => match limit.policy.mode.stance(&limit.descriptor, head) {
+                    Stance::Binds => keyless = keyless.or(Some(place)),
+                    Stance::Watches => noted.push((place, LimitDecision::Shadowed)),
+                },
             }
-            Meeting::Elsewhere => {}
-            Meeting::Exempt | Meeting::Skipped => limit.metrics.record(LimitDecision::Exempt),
-            Meeting::Keyless => match limit.policy.mode.stance(&limit.descriptor, head) {
-                Stance::Binds => keyless = keyless.or(Some(place)),
-                Stance::Watches => limit.metrics.record(LimitDecision::Shadowed),
-            },
         }
+        let binding = asked.charges.len();
+        asked.append(watching);
+        if keyless.is_some() {
+            asked = Asked::default();
+        }
+        Ok(Inquiry {
+            binding: binding.min(asked.charges.len()),
+            route,
+            asked,
+            keyless,
+            noted,
+            now,
+        })
     }
-    let binding = asked.charges.len();
-    asked.append(watching);
-    if keyless.is_some() {
-        asked = Asked::default();
+
+    /// Whether one of the limits that may refuse has banned the key.
+    pub(super) fn is_banned(&self) -> bool {
+        !self
+            .asked
+            .bans(self.route, self.binding, self.now)
+            .is_empty()
     }
-    let binding = binding.min(asked.charges.len());
-    let bans = asked.bans(route, binding, now);
-    let (mut verdict, dues) = match bans.is_empty() {
-        true => asked.charge(route, binding, now),
-        false => (asked.banned(&bans, binding, now), Vec::new()),
-    };
-    asked.strike(route, &bans, &mut verdict, now);
-    let admission = Admission {
-        _taken: asked.taken(route, &verdict),
-        dues,
-        verdict,
-        applied: asked.applied,
-        keyless,
-        now,
-    };
-    admission.count(route);
-    Ok(admission)
+
+    /// Charges all or none, for somebody who has these permits already.
+    pub(super) fn decide(mut self, stood: Stood) -> Admission {
+        let bans = self.asked.bans(self.route, self.binding, self.now);
+        let (mut verdict, dues) = match bans.is_empty() {
+            true => self.charge(charge_watched),
+            false => (self.asked.banned(&bans, self.binding, self.now), Vec::new()),
+        };
+        self.asked.strike(self.route, &bans, &mut verdict, self.now);
+        self.conclude(verdict, dues, stood)
+    }
+
+    /// Charges them together; with what the response is to settle.
+    pub(super) fn charge(&mut self, last: Charging) -> (Verdict, Vec<Due>) {
+        self.asked.charge(self.route, self.binding, self.now, last)
+    }
+
+    /// What was decided, and counts it.
+    pub(super) fn conclude(self, verdict: Verdict, dues: Vec<Due>, stood: Stood) -> Admission {
+        for &(place, decision) in &self.noted {
+            self.route.limits[usize::from(place)]
+                .metrics
+                .record(decision);
+        }
+        let taken = self.asked.taken(self.route, &verdict);
+        let mut admission = Admission {
+            _taken: taken,
+            dues,
+            verdict,
+            stood,
+            applied: self.asked.applied,
+            keyless: self.keyless,
+            now: self.now,
+        };
+        if admission.is_refused() {
+            admission.stood.give_back();
+        }
+        admission.count(self.route);
+        admission
+    }
 }
 
 /// A place among those that are asked, and the end of the ban there.
@@ -105,7 +176,7 @@ type Ban = (usize, Timestamp);
 pub(super) type Met = (u16, Chosen);
 
 /// Limits that apply, and what they are asked.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Asked<'r> {
     pub(super) applied: SmallVec<[Met; 4]>,
     pub(super) charges: SmallVec<[Charge<'r>; 4]>,
@@ -166,8 +237,13 @@ impl<'r> Asked<'r> {
         }
     }
 
-    /// Charges them together; with what the response is to settle.
-    fn charge(&mut self, route: &'r Route, binding: usize, now: Timestamp) -> (Verdict, Vec<Due>) {
+    fn charge(
+        &mut self,
+        route: &'r Route,
+        binding: usize,
+        now: Timestamp,
+        last: Charging,
+    ) -> (Verdict, Vec<Due>) {
         let mut settled: SmallVec<[Settled<'r>; 2]> = SmallVec::new();
         for (index, &(place, chosen)) in self.applied.iter().enumerate() {
             let limit = &route.limits[usize::from(place)];
@@ -183,10 +259,13 @@ impl<'r> Asked<'r> {
             }
         }
         if settled.is_empty() {
-            return (overflow::charge(route, self, binding, now), Vec::new());
+            return (
+                overflow::charge(route, self, binding, now, last),
+                Vec::new(),
+            );
         }
         let (verdict, reserved) = charge_reserving(&settled, now, || {
-            overflow::charge(route, self, binding, now)
+            overflow::charge(route, self, binding, now, last)
         });
         let dues = reserved.into_iter().map(|(index, reservation)| Due {
             place: usize::from(self.applied[index].0),
@@ -334,6 +413,8 @@ impl Admission {
             (self.deciding(route), LimitDecision::Limited)
         } else if let Some((limit, _)) = self.delaying(route) {
             (Some(limit), LimitDecision::Delayed)
+        } else if let Some(limit) = self.stood.longest(route) {
+            (Some(limit), LimitDecision::Delayed)
         } else if let Some((limit, _)) = self.lowered(route).next() {
             (Some(limit), LimitDecision::Overflowed)
         } else if let Some(limit) = self.shadowing(route).next() {
@@ -417,25 +498,30 @@ impl Admission {
         let admitted = self.verdict.is_admitted();
         let binding = self.verdict.binding();
         for (place, (limit, decision)) in self.decisions(route).enumerate() {
-            let overflows = limit.overflow(self.applied[place].1).is_some();
-            match decision.outcome {
-                Outcome::Refuse { .. } if place >= binding => {
+            let (met, chosen) = self.applied[place];
+            let overflows = limit.overflow(chosen).is_some();
+            let wait = match decision.outcome {
+                Outcome::Delay { until } => Some(until.since(self.now)),
+                Outcome::Admit | Outcome::Refuse { .. } => self.stood.waited(met),
+            };
+            match (decision.outcome, wait) {
+                (Outcome::Refuse { .. }, _) if place >= binding => {
                     limit.metrics.record(LimitDecision::Shadowed);
                 }
-                Outcome::Refuse { .. } => limit.metrics.record(LimitDecision::Limited),
+                (Outcome::Refuse { .. }, _) => limit.metrics.record(LimitDecision::Limited),
                 _ if !admitted => {}
-                Outcome::Delay { .. } if place >= binding => {
+                (_, Some(_)) if place >= binding => {
                     limit.metrics.record(LimitDecision::Shadowed);
                 }
-                Outcome::Delay { until } => {
+                (_, Some(wait)) => {
                     limit.metrics.record(LimitDecision::Delayed);
                     if let Some(waits) = limit.policy.metrics.waits() {
-                        waits.record(until.since(self.now));
+                        waits.record(wait);
                     }
                     note_near(limit, decision);
                 }
-                Outcome::Admit if overflows => limit.metrics.record(LimitDecision::Overflowed),
-                Outcome::Admit => {
+                _ if overflows => limit.metrics.record(LimitDecision::Overflowed),
+                _ => {
                     limit.metrics.record(LimitDecision::Allowed);
                     note_near(limit, decision);
                 }

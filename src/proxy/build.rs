@@ -225,7 +225,8 @@ impl Builder<'_> {
 
     fn policy_metrics(&self, name: &str, tables: &[Arc<Table>]) -> PolicyMetrics {
         let registry = &self.surroundings.registry;
-        let delays = tables.iter().any(|table| table.algorithm().delays());
+        let mut algorithms = tables.iter().map(|table| table.algorithm());
+        let delays = algorithms.any(|one| one.delays() || one.queueing().is_some());
         let waits = delays.then(|| WaitMetrics::new(registry, name));
         let tables: Vec<_> = tables.iter().map(Arc::downgrade).collect();
         let clock = Arc::clone(&self.surroundings.clock);

@@ -18,13 +18,14 @@ use super::gateway::{Client, Gateway};
 use super::limit_headers::Styles;
 use super::respond;
 use super::settle::Answered;
-use super::snapshot::{Route, RunningUpstream, Snapshot};
+use super::snapshot::{Policy, Route, RunningUpstream, Snapshot};
 use super::tag::Tagged;
 use crate::clock::{Clock, Timestamp};
 use crate::http_ext::body::RequestBody;
 use crate::http_ext::forwarded::Peer;
 use crate::rules::{Author, Head};
 use crate::telemetry::access_log::{AccessLog, Record};
+use crate::telemetry::metrics::LimitDecision;
 use crate::upstream::Fault;
 
 /// What is logged of a client that left before there was an answer; nginx's number for it.
@@ -51,6 +52,8 @@ pub(super) struct Exchange {
     /// When its turn came; `started` unless it had to wait.
     forwarded: Timestamp,
     route: Option<Arc<Route>>,
+    /// The policy for whose permits it stands in line, or stood there last.
+    line: Option<Arc<str>>,
     admission: Option<Admission>,
     /// What the limits that tag made of it.
     tagged: Tagged,
@@ -98,6 +101,7 @@ impl Exchange {
             snapshot,
             client,
             route: None,
+            line: None,
             admission: None,
             tagged: Tagged::default(),
             status: None,
@@ -137,6 +141,16 @@ impl Exchange {
     /// The instant at which everything about this request is decided.
     pub(super) fn started(&self) -> Timestamp {
         self.started
+    }
+
+    /// When its turn came, at which it is decided on: when it started, unless it had to wait.
+    pub(super) fn turn(&self) -> Timestamp {
+        self.forwarded
+    }
+
+    /// It stands in the line of this policy.
+    pub(super) fn stands(&mut self, policy: &Policy) {
+        self.line = Some(Arc::clone(&policy.name));
     }
 
     /// The header styles of its response.
@@ -300,9 +314,12 @@ impl Exchange {
         let route = self.route();
         let (policy, decision) = match &self.admission {
             Some(admission) => admission.logged(route),
-            None => ("", "allowed"),
+            // It has left before its turn.
+            None => match &self.line {
+                Some(policy) => (&**policy, LimitDecision::Delayed.as_str()),
+                None => ("", LimitDecision::Allowed.as_str()),
+            },
         };
-        let until = self.admission.as_ref().and_then(Admission::delayed_until);
         let record = Record {
             time: self.started,
             client_ip: self.client_ip,
@@ -316,7 +333,7 @@ impl Exchange {
             status: status.as_u16(),
             bytes: self.sent,
             duration,
-            delay: until.map(|until| until.since(self.started)),
+            delay: self.delay(duration),
             upstream: self.upstream,
             route: route.name.as_bytes(),
             policy: policy.as_bytes(),
@@ -326,6 +343,18 @@ impl Exchange {
             request_id: text(&logged.request_id),
         };
         log.record(self.client.connection.worker, &record);
+    }
+
+    /// For how long it had to wait, if it had to.
+    fn delay(&self, duration: Duration) -> Option<Duration> {
+        let Some(admission) = &self.admission else {
+            return self.line.as_ref().map(|_| duration);
+        };
+        let until = match admission.delayed_until() {
+            None if self.line.is_some() => self.forwarded,
+            until => until?,
+        };
+        Some(until.since(self.started))
     }
 
     fn route(&self) -> &Route {

@@ -13,10 +13,11 @@ use http::{Request, Response};
 use hyper::service::{Service, service_fn};
 
 use super::action::{Action, Held};
-use super::admission::{self, Admission};
+use super::admission::Admission;
 use super::body::ResponseBody;
 use super::error::Error;
 use super::exchange::Exchange;
+use super::line::{self, Standing, Stood};
 use super::queue::Queued;
 use super::snapshot::{Route, Snapshot};
 use super::target::Target;
@@ -113,7 +114,12 @@ async fn serve(
     exchange: &mut Exchange,
     request: &mut Request<RequestBody>,
 ) -> Result<Option<Response<ResponseBody>>, Error> {
-    match decide(exchange, request)? {
+    let course = match decide(exchange, request, Stood::default())? {
+        Ok(course) => course,
+        // Boxed: a request that does not wait has no room for a timer.
+        Err(standing) => Box::pin(stand(exchange, request, standing)).await?,
+    };
+    match course {
         Course::Forward(route, path, queued) => {
             if let Some(queued) = queued {
                 // Boxed: a request that does not wait has no room for a timer.
@@ -135,6 +141,23 @@ async fn serve(
     }
 }
 
+/// Has a request stand in one line after the other, until it is decided on.
+async fn stand(
+    exchange: &mut Exchange,
+    request: &mut Request<RequestBody>,
+    mut standing: Box<Standing>,
+) -> Result<Course, Error> {
+    loop {
+        let clock = Arc::clone(exchange.clock());
+        let stood = standing.pass(&clock).await;
+        exchange.waited();
+        match decide(exchange, request, stood)? {
+            Ok(course) => return Ok(course),
+            Err(next) => standing = next,
+        }
+    }
+}
+
 /// What becomes of a request.
 #[expect(
     clippy::large_enum_variant,
@@ -152,34 +175,51 @@ enum Course {
     Drop,
 }
 
-/// All that is decided before a request is forwarded, at one instant; it ends with the refusal of a limit. No
-/// future, which would have to have room for all that is looked at here.
-fn decide(exchange: &mut Exchange, request: &mut Request<RequestBody>) -> Result<Course, Error> {
+/// All that is decided before a request is forwarded, at one instant; it ends with the refusal of a limit, or in a line
+/// in which the request has to stand first.
+/// No future, which would have to have room for all that is looked at here.
+fn decide(
+    exchange: &mut Exchange,
+    request: &mut Request<RequestBody>,
+    stood: Stood,
+) -> Result<Result<Course, Box<Standing>>, Error> {
     let target = Target::of(request)?;
     let head = target.head(request, exchange.client_ip());
     let route = exchange.find_route(&head);
-    let now = exchange.started();
-    let token = exchange.snapshot().token(&route, request.headers(), now);
+    // The token of a request that waits stays as good as it was.
+    let started = exchange.started();
+    let token = exchange
+        .snapshot()
+        .token(&route, request.headers(), started);
     let head = Head {
         token: token.as_ref(),
         ..head
     };
-    let admission = admission::admit(&route, &exchange.snapshot().secret, &head, now)?;
+    let now = exchange.turn();
+    let secret = &exchange.snapshot().secret;
+    let admission = match line::admit(&route, secret, &head, now, stood)? {
+        Ok(admission) => admission,
+        Err(standing) => {
+            exchange.stands(&standing.limit(&route).policy);
+            return Ok(Err(standing));
+        }
+    };
     let refusal = refuse(&admission, &route, exchange, &head);
     if let Some(course) = refusal {
         exchange.decided(admission);
         discard::discard(request);
-        return Ok(course);
+        return Ok(Ok(course));
     }
     let secret = &exchange.snapshot().secret;
     let queued = Queued::enter(&admission, &route, secret, &head, exchange.clock());
     exchange.decided(admission);
     if !route.tags.is_empty() {
         let secret = &exchange.snapshot().secret;
-        let tagged = tag::tagged(&route, secret, &head, exchange.started());
+        let tagged = tag::tagged(&route, secret, &head, now);
         exchange.keep_tagged(tagged);
     }
-    Ok(Course::Forward(route, target.into_rewritten(), queued))
+    let rewritten = target.into_rewritten();
+    Ok(Ok(Course::Forward(route, rewritten, queued)))
 }
 
 /// What becomes of a request that a limit refuses; `None` where none does.

@@ -10,19 +10,23 @@ use super::admission::{Admission, Asked, Met};
 use super::snapshot::Route;
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Outcome, Verdict};
-use crate::store::{charge_watched, try_charge};
+use crate::store::{Charge, charge_watched, try_charge};
 use crate::upstream::Dscp;
 
+/// What charges all or none: [`charge_watched`], or [`try_charge`] where a refusal is not the last word.
+pub(super) type Charging = fn(&[Charge<'_>], usize, Timestamp) -> Verdict;
+
 /// Charges each of these limits to the first of its buckets that can pay, or none of them; the first `binding` may
-/// refuse. Leaves in `asked` the buckets that were decided on.
+/// refuse. Leaves in `asked` the buckets that were decided on. The `last` try is made by that function.
 pub(super) fn charge<'r>(
     route: &'r Route,
     asked: &mut Asked<'r>,
     binding: usize,
     now: Timestamp,
+    last: Charging,
 ) -> Verdict {
     if !asked.overflows(route, binding) {
-        let mut verdict = charge_watched(&asked.charges, binding, now);
+        let mut verdict = last(&asked.charges, binding, now);
         watch_on(route, &mut verdict, asked, now);
         return verdict;
     }
@@ -42,7 +46,7 @@ pub(super) fn charge<'r>(
     }
     if !verdict.is_admitted() {
         // The last word: policies that charge refusals do so now, once.
-        verdict = charge_watched(&asked.charges, binding, now);
+        verdict = last(&asked.charges, binding, now);
     }
     if !verdict.is_admitted() {
         verdict = refusals.shortest(verdict, asked);

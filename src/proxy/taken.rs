@@ -2,7 +2,7 @@
 
 use super::snapshot::Policy;
 use crate::store::{Charge, Permit};
-use crate::telemetry::metrics::UnitsInUse;
+use crate::telemetry::metrics::{InUseMetrics, UnitsInUse};
 
 /// Units that come back when this is dropped.
 #[derive(Debug)]
@@ -17,9 +17,14 @@ impl Taken {
     /// To be asked for once.
     pub(super) fn of(policy: &Policy, charge: &Charge<'_>) -> Option<Self> {
         let in_use = policy.in_use.as_ref()?;
-        Some(Taken {
-            _permit: charge.permit()?,
-            _counted: in_use.take(charge.cost),
-        })
+        Some(Self::granted(charge.permit()?, in_use, charge.cost))
+    }
+
+    /// What gives back so many units that this permit has taken.
+    pub(super) fn granted(permit: Permit, in_use: &InUseMetrics, units: u32) -> Self {
+        Taken {
+            _permit: permit,
+            _counted: in_use.take(units),
+        }
     }
 }

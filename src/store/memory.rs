@@ -198,6 +198,13 @@ impl Charge<'_> {
         }
     }
 
+    /// Takes the units of this charge, or a place in the line for them, which is given up where it is dropped; `None`
+    /// where the line is full, and where units come back with time. To be asked for in the same order by all, so that
+    /// nobody waits for somebody who waits for him.
+    pub fn enter(&self) -> Option<Permit> {
+        self.table.enter(self.key, self.cost)
+    }
+
     /// Decides, and holds what the charge needs.
     fn ask(&self, rules: Rules<'_>, slots: &mut Slots, now: Timestamp) -> (Asked, Decision) {
         if rules.rings.is_some() {
@@ -339,8 +346,9 @@ impl Locked<'_> {
                 (Some(asked), decision)
             }
             Held::InUse(in_use) => {
-                let cell = in_use.cell(charge.key);
-                (None, self.table.algorithm().decide(cell, now, charge.cost))
+                let algorithm = self.table.algorithm();
+                let cell = in_use.cell(charge.key, algorithm.capacity());
+                (None, algorithm.decide(cell, now, charge.cost))
             }
         }
     }
@@ -387,7 +395,7 @@ impl Locked<'_> {
     ) {
         let rules = self.table.rules();
         let cell = match (self.held.as_ref().expect(LOCKED), &asked) {
-            (Held::InUse(in_use), _) => in_use.cell(charge.key),
+            (Held::InUse(in_use), _) => in_use.cell(charge.key, rules.algorithm.capacity()),
             (Held::Slots(_), asked) => asked.as_ref().expect(ASKED).seat.cell,
         };
         if decision.is_admitted() {

@@ -2,42 +2,86 @@
 //! have still to settle.
 //!
 //! They are no cells of a [`Table`](super::Table): nothing evicts them, and nothing expires. There are never more
-//! entries than requests in flight.
+//! entries than requests in flight, and that wait. What comes back is given to the next in line in the same step.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, Waker};
 
 use parking_lot::{Mutex, MutexGuard};
+use smallvec::SmallVec;
 
+use super::line::{Line, Ticket};
 use crate::limiter::{Cell, Concurrency, Fingerprint};
 
 /// So that requests of different keys rarely wait for each other.
 const SHARDS: usize = 16;
 
-/// The units in use of one policy, by key. Tables that succeed each other share them.
+/// The units in use of one policy, by key, and who waits for them. Tables that succeed each other share them.
 #[derive(Debug, Default)]
 pub(super) struct Permits {
+    /// Up to how many units of a key those are let in who wait.
+    max: AtomicU32,
     shards: [Shard; SHARDS],
 }
 
-/// Some of the keys: how many units are in use of each that has any.
+/// Some of the keys: those of which any units are in use.
 #[derive(Debug, Default)]
-pub(super) struct Shard(Mutex<HashMap<u64, u64>>);
+pub(super) struct Shard(Mutex<HashMap<u64, Units>>);
+
+/// The units of a key.
+#[derive(Debug, Default)]
+struct Units {
+    taken: u64,
+    line: Line,
+}
 
 /// A shard that is locked.
 #[derive(Debug)]
-pub(super) struct InUse<'a>(MutexGuard<'a, HashMap<u64, u64>>);
+pub(super) struct InUse<'a>(MutexGuard<'a, HashMap<u64, Units>>);
 
-/// Units that are in use as long as this lives.
+/// Units that are in use as long as this lives, or a place in the line for them.
 #[derive(Debug)]
 #[must_use = "the units come back when it is dropped"]
 pub struct Permit {
     permits: Arc<Permits>,
     key: Fingerprint,
     units: u32,
+    /// The place in line that it had, or has.
+    ticket: Option<Ticket>,
 }
 
+/// Whom to wake once nothing is locked any more.
+type Woken = SmallVec<[Waker; 4]>;
+
 impl Permits {
+    /// Those who wait are let in up to `max` units of a key.
+    pub(super) fn new(max: u32) -> Self {
+        Self {
+            max: AtomicU32::new(max),
+            shards: Default::default(),
+        }
+    }
+
+    /// Lets those in who wait up to `max` units of a key from now on.
+    pub(super) fn admit_up_to(&self, max: u32) {
+        // Whoever gives something back either sees this, or has done so before his shard is looked at here.
+        self.max.store(max, Ordering::Relaxed);
+        for shard in &self.shards {
+            let mut in_use = shard.lock();
+            let waited_for = in_use.0.iter().filter(|(_, units)| units.line.len() > 0);
+            let keys: Vec<_> = waited_for.map(|(key, _)| *key).collect();
+            let woken: Vec<_> = keys
+                .into_iter()
+                .flat_map(|key| in_use.advance(Fingerprint::from_bits(key), max))
+                .collect();
+            drop(in_use);
+            woken.into_iter().for_each(Waker::wake);
+        }
+    }
+
     /// The shard of a key.
     pub(super) fn shard(&self, key: Fingerprint) -> &Shard {
         &self.shards[(key.bits() % SHARDS as u64) as usize]
@@ -50,7 +94,14 @@ impl Permits {
 
     /// How many units are in use in all.
     pub(super) fn units(&self) -> u64 {
-        let units = |shard: &Shard| shard.lock().0.values().sum::<u64>();
+        let units = |shard: &Shard| {
+            shard
+                .lock()
+                .0
+                .values()
+                .map(|units| units.taken)
+                .sum::<u64>()
+        };
         self.shards.iter().map(units).sum()
     }
 
@@ -60,7 +111,34 @@ impl Permits {
             permits: Arc::clone(self),
             key,
             units,
+            ticket: None,
         }
+    }
+
+    /// Takes so many units of `key`, or a place in line for them; `None` where as many as `queue` wait.
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        key: Fingerprint,
+        units: u32,
+        queue: u32,
+    ) -> Option<Permit> {
+        let mut in_use = self.shard(key).lock();
+        let max = self.max.load(Ordering::Relaxed);
+        let of_key = in_use.0.entry(key.bits()).or_default();
+        let fits = of_key.taken + u64::from(units) <= u64::from(max);
+        let ticket = if fits && !of_key.line.is_held_up(max) {
+            of_key.taken += u64::from(units);
+            None
+        } else if of_key.line.len() < queue as usize {
+            Some(of_key.line.enter(units))
+        } else {
+            in_use.forget(key);
+            return None;
+        };
+        drop(in_use);
+        let mut permit = self.permit(key, units);
+        permit.ticket = ticket;
+        Some(permit)
     }
 }
 
@@ -73,28 +151,91 @@ impl Shard {
 impl InUse<'_> {
     /// The units in use of a key.
     pub(super) fn units(&self, key: Fingerprint) -> u64 {
-        self.0.get(&key.bits()).copied().unwrap_or(0)
+        self.0.get(&key.bits()).map_or(0, |units| units.taken)
     }
 
-    /// The same as the cell of a bucket, of which there are never more than such a cell holds.
-    pub(super) fn cell(&self, key: Fingerprint) -> Cell {
-        Concurrency::cell(u32::try_from(self.units(key)).unwrap_or(u32::MAX))
+    /// The same as the cell of a bucket, of which there are never more than such a cell holds, with those who wait
+    /// for their turn where there are `max` units.
+    pub(super) fn cell(&self, key: Fingerprint, max: u32) -> Cell {
+        let Some(units) = self.0.get(&key.bits()) else {
+            return Cell::EMPTY;
+        };
+        let waiting = match units.line.is_held_up(max) {
+            true => units.line.len(),
+            false => 0,
+        };
+        let whole = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        Concurrency::cell(whole(units.taken), whole(waiting as u64))
     }
 
     /// Takes units that were found to be there.
     pub(super) fn take(&mut self, key: Fingerprint, units: u32) {
         if units > 0 {
-            *self.0.entry(key.bits()).or_default() += u64::from(units);
+            self.0.entry(key.bits()).or_default().taken += u64::from(units);
         }
     }
 
     /// Gives back units that were taken.
     pub(super) fn give_back(&mut self, key: Fingerprint, units: u32) {
         if let Some(in_use) = self.0.get_mut(&key.bits()) {
-            *in_use = in_use.saturating_sub(u64::from(units));
-            if *in_use == 0 {
-                self.0.remove(&key.bits());
-            }
+            in_use.taken = in_use.taken.saturating_sub(u64::from(units));
+            self.forget(key);
+        }
+    }
+
+    /// Gives up a place in line; whether there was one still.
+    fn leave(&mut self, key: Fingerprint, ticket: Ticket) -> bool {
+        let of_key = self.0.get_mut(&key.bits());
+        let left = of_key.is_some_and(|units| units.line.leave(ticket));
+        self.forget(key);
+        left
+    }
+
+    /// Gives what is free of a key to those who wait, in their order.
+    fn advance(&mut self, key: Fingerprint, max: u32) -> Woken {
+        let mut woken = Woken::new();
+        let Some(of_key) = self.0.get_mut(&key.bits()) else {
+            return woken;
+        };
+        loop {
+            let free = u64::from(max).saturating_sub(of_key.taken);
+            let Some((units, waker)) = of_key.line.admit(free, max) else {
+                return woken;
+            };
+            of_key.taken += u64::from(units);
+            woken.extend(waker);
+        }
+    }
+
+    /// Has no entry where nothing is in use, and nobody waits.
+    fn forget(&mut self, key: Fingerprint) {
+        let of_key = self.0.get(&key.bits());
+        if of_key.is_some_and(|units| units.taken == 0 && units.line.len() == 0) {
+            self.0.remove(&key.bits());
+        }
+    }
+}
+
+impl Permit {
+    /// Whether it was a place in line at first.
+    pub fn has_to_wait(&self) -> bool {
+        self.ticket.is_some()
+    }
+
+    /// Waits until the units are taken.
+    pub async fn taken(&self) {
+        poll_fn(|cx| self.poll_taken(cx)).await;
+    }
+
+    fn poll_taken(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(ticket) = self.ticket else {
+            return Poll::Ready(());
+        };
+        let mut in_use = self.permits.shard(self.key).lock();
+        let of_key = in_use.0.get_mut(&self.key.bits());
+        match of_key.is_some_and(|units| units.line.wait(ticket, cx.waker())) {
+            true => Poll::Pending,
+            false => Poll::Ready(()),
         }
     }
 }
@@ -102,7 +243,15 @@ impl InUse<'_> {
 impl Drop for Permit {
     fn drop(&mut self) {
         let mut in_use = self.permits.shard(self.key).lock();
-        in_use.give_back(self.key, self.units);
+        let waited = self
+            .ticket
+            .is_some_and(|ticket| in_use.leave(self.key, ticket));
+        if !waited {
+            in_use.give_back(self.key, self.units);
+        }
+        let woken = in_use.advance(self.key, self.permits.max.load(Ordering::Relaxed));
+        drop(in_use);
+        woken.into_iter().for_each(Waker::wake);
     }
 }
 

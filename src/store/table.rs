@@ -106,7 +106,9 @@ impl Table {
         Self {
             policy: policy.into(),
             slab: shape.map(|shape| Slab::new(shape, ring_bytes)),
-            permits: algorithm.is_permits().then(Arc::default),
+            permits: algorithm
+                .is_permits()
+                .then(|| Arc::new(Permits::new(algorithm.capacity()))),
             unsettled: None,
             ring_bytes,
             hand: AtomicUsize::new(0),
@@ -228,7 +230,8 @@ impl Table {
         let &Charge { key, cost, .. } = charge;
         let rules = charge.rules(self);
         if let Some(permits) = &self.permits {
-            let cell = permits.shard(key).lock().cell(key);
+            let max = self.algorithm.capacity();
+            let cell = permits.shard(key).lock().cell(key, max);
             return self.algorithm.decide(cell, now, cost);
         }
         let index = self.index(key.bits());
@@ -257,7 +260,12 @@ impl Table {
     /// Used units are kept ([`Algorithm::convert`]), and no charge is lost, whatever is charged
     /// meanwhile. Publish `successor` only afterwards: a charge that reaches it directly before its
     /// bucket was moved would find it whole. A table has one successor; a later one succeeds that.
+    ///
+    /// Units in use are shared already: who waits for them is let in up to the bound of the successor.
     pub fn replaced_by(&self, successor: Arc<Table>, now: Timestamp) {
+        if let Some(permits) = &successor.permits {
+            return permits.admit_up_to(successor.algorithm.capacity());
+        }
         if let Err(successor) = self.successor.set(successor) {
             return self.next().replaced_by(successor, now);
         }

@@ -55,7 +55,8 @@ fn concurrency(policy: &Policy) -> Concurrency {
     let max = policy.max.as_ref().map_or(0, |max| max.get());
     let retry_after = policy.retry_after.as_ref();
     let retry_after = retry_after.map_or(RETRY_AFTER, |retry_after| retry_after.get());
-    Concurrency::new(max, retry_after)
+    let queue = policy.queue.as_ref().map_or(0, |places| places.get());
+    Concurrency::new(max, retry_after).with_queue(queue, policy.longest_wait())
 }
 
 fn fixed_window(policy: &Policy, written: value::Quota, quota: Quota) -> FixedWindow {

@@ -60,11 +60,12 @@ pub struct Policy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overflow: Option<Located<Box<Overflow>>>,
     /// How many requests of a key may wait their turn, 0 to 1000000; 0 unless given. Further ones are refused.
-    /// For `leaky_bucket` only.
+    /// For `leaky_bucket` and `concurrency` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<Located<Places>>,
     /// How long a request's turn may be away, `0s` to `1h`; unless given 30s, and as long again as those do not wait that
-    /// `delay_after` lets go on. One whose turn is further away is refused at once. For `leaky_bucket` only.
+    /// `delay_after` lets go on. One whose turn is further away is refused at once; with `concurrency`, where nobody can
+    /// know that, when it has waited for so long. For `leaky_bucket` and `concurrency` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_wait: Option<Located<Delay>>,
     /// How many of those that would wait go on at once, 0 to 1000000; 0 unless given. The others wait for so many

@@ -20,7 +20,7 @@ struct Setting {
 
 pub(super) fn check(policy: &Policy, node: NodeId, config: &Config, findings: &Findings<'_>) {
     if policy.algorithm.value == AlgorithmName::Concurrency {
-        return concurrency::check(policy, node, findings);
+        return concurrency::check(policy, node, config, findings);
     }
     check_settings(policy, findings);
     check_refill(policy, node, findings);
@@ -39,8 +39,8 @@ pub(super) fn node_of<T>(value: &Option<Located<T>>) -> Option<NodeId> {
 
 fn settings(policy: &Policy) -> [Setting; 12] {
     use AlgorithmName::{Concurrency, FixedWindow, Gcra, LeakyBucket, SlidingWindow, TokenBucket};
-    const WAITS: &str = "only a leaky bucket makes requests wait";
-    const LEAKY: &str = "remove it, or use `algorithm: leaky_bucket`";
+    const WAITS: &str = "only a leaky bucket makes requests wait, and a limit of what is in flight";
+    const LEAKY: &str = "remove it, or use `algorithm: leaky_bucket` or `concurrency`";
     [
         Setting {
             node: node_of(&policy.burst),
@@ -64,21 +64,21 @@ fn settings(policy: &Policy) -> [Setting; 12] {
         },
         Setting {
             node: node_of(&policy.queue),
-            algorithms: &[LeakyBucket],
+            algorithms: &[LeakyBucket, Concurrency],
             message: WAITS,
             help: LEAKY,
         },
         Setting {
             node: node_of(&policy.max_wait),
-            algorithms: &[LeakyBucket],
+            algorithms: &[LeakyBucket, Concurrency],
             message: WAITS,
             help: LEAKY,
         },
         Setting {
             node: node_of(&policy.delay_after),
             algorithms: &[LeakyBucket],
-            message: WAITS,
-            help: LEAKY,
+            message: "only in a leaky bucket some go on at once",
+            help: "remove it, or use `algorithm: leaky_bucket`",
         },
         Setting {
             node: node_of(&policy.capacity),

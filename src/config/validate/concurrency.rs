@@ -1,17 +1,18 @@
-//! Policies that bound what is in flight: they have a `max`, and nothing that has to do with time or with buckets.
+//! Policies that bound what is in flight: they have a `max`, perhaps a queue, and nothing that has to do
+//! with quotas or with buckets.
 
 use super::algorithms::{check_cost, node_of};
 use crate::config::diagnostic::Code;
 use crate::config::document::NodeId;
 use crate::config::finding::{Finding, Findings};
-use crate::config::schema::Policy;
+use crate::config::schema::{Action, Config, Policy};
 
-pub(super) fn check(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
+pub(super) fn check(policy: &Policy, node: NodeId, config: &Config, findings: &Findings<'_>) {
     for (key, at) in of_others(policy) {
         if let Some(at) = at.filter(|at| *at != NodeId::ABSENT) {
             let message = format!("`{key}` means nothing to a limit of what is in flight");
             let finding = Finding::error(at, Code::NoEffect, message).help(format!(
-                "remove `{key}`; `max` is all that such a limit has"
+                "remove `{key}`; `max` is all that such a limit has, and a `queue`"
             ));
             findings.add(finding.related(policy.algorithm.node, "the algorithm"));
         }
@@ -23,18 +24,41 @@ pub(super) fn check(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
             findings.add(finding.help("say how many at a time: `max: 20`"));
         }
     }
+    check_queue(policy, config, findings);
+}
+
+/// Who is tagged does not wait, and a queue in which nobody waits is none.
+fn check_queue(policy: &Policy, config: &Config, findings: &Findings<'_>) {
+    let queue = policy.queue.as_ref().filter(|queue| queue.get() > 0);
+    let Some(queue) = queue else {
+        if let Some(max_wait) = &policy.max_wait {
+            let message = "nobody waits where there is no queue";
+            let finding = Finding::error(max_wait.node, Code::NoEffect, message);
+            findings.add(finding.help("say how many may wait with `queue`, or remove `max_wait`"));
+        }
+        return;
+    };
+    if policy.on_limit.action_beside(&config.responses.on_limit) == Action::Tag {
+        let message = "a policy that tags makes no request wait";
+        let finding = Finding::error(queue.node, Code::Conflict, message);
+        findings.add(finding.help("remove `queue`, or use another `action`"));
+    }
+    if let Some(max_wait) = policy.max_wait.as_ref().filter(|wait| wait.get().is_zero()) {
+        let message = "nobody waits in a queue for no time at all";
+        let finding = Finding::warning(queue.node, Code::NoEffect, message);
+        let finding = finding.help("raise `max_wait`, or remove `queue`");
+        findings.add(finding.related(max_wait.node, "the longest wait"));
+    }
 }
 
 /// What only other algorithms are told.
-fn of_others(policy: &Policy) -> [(&'static str, Option<NodeId>); 16] {
+fn of_others(policy: &Policy) -> [(&'static str, Option<NodeId>); 14] {
     [
         ("quota", node_of(&policy.quota)),
         ("burst", node_of(&policy.burst)),
         ("capacity", node_of(&policy.capacity)),
         ("refill", node_of(&policy.refill)),
         ("overflow", node_of(&policy.overflow)),
-        ("queue", node_of(&policy.queue)),
-        ("max_wait", node_of(&policy.max_wait)),
         ("delay_after", node_of(&policy.delay_after)),
         ("charge_refused", Some(policy.charge_refused.node)),
         ("start", node_of(&policy.start)),

@@ -1,7 +1,8 @@
 //! At most so many units in use at once: what a request takes, it gives back when it ends.
 //!
-//! A cell has the units in use in `a`, and does not expire by itself. Nobody can know when one comes free, so
-//! that what the refused are told is a guess out of the configuration.
+//! A cell has the units in use in `a`, how many requests wait for some in `b`, and does not expire by itself. Nobody
+//! can know when one comes free, so that what the refused are told is a guess out of the configuration. Waiting itself
+//! is the store's: here nobody is let in before those who wait.
 
 use std::time::Duration;
 
@@ -13,12 +14,39 @@ use crate::limiter::{Cell, Decision, Outcome};
 pub struct Concurrency {
     max: u32,
     retry_after: Duration,
+    queue: u32,
+    max_wait: Duration,
 }
 
 impl Concurrency {
     /// At most `max` units at once; 0 refuses always. Who is refused is told to come back after `retry_after`.
     pub const fn new(max: u32, retry_after: Duration) -> Self {
-        Self { max, retry_after }
+        Self {
+            max,
+            retry_after,
+            queue: 0,
+            max_wait: Duration::ZERO,
+        }
+    }
+
+    /// The same where up to `queue` requests of a key wait for units, each for at most `max_wait`.
+    #[must_use]
+    pub const fn with_queue(self, queue: u32, max_wait: Duration) -> Self {
+        Self {
+            queue,
+            max_wait,
+            ..self
+        }
+    }
+
+    /// How many requests of a key may wait for units.
+    pub const fn queue(&self) -> u32 {
+        self.queue
+    }
+
+    /// For how long at most.
+    pub const fn max_wait(&self) -> Duration {
+        self.max_wait
     }
 
     /// The most units that are in use at once.
@@ -26,36 +54,41 @@ impl Concurrency {
         self.max
     }
 
-    /// The cell of a bucket with so many units in use.
-    pub const fn cell(units: u32) -> Cell {
-        match units {
-            0 => Cell::EMPTY,
+    /// The cell of a bucket with so many units in use, for which so many requests wait.
+    pub const fn cell(units: u32, waiting: u32) -> Cell {
+        match (units, waiting) {
+            (0, 0) => Cell::EMPTY,
             _ => Cell {
                 expires: u64::MAX,
                 a: units,
-                b: 0,
+                b: waiting,
             },
         }
     }
 
     pub(super) fn decide(&self, cell: Cell, now: Timestamp, cost: u32) -> Decision {
-        let used = cell.a;
+        let (used, waiting) = (cell.a, cell.b);
+        // More are in use than there are where a reload has lowered the bound.
+        let free = match waiting {
+            0 => self.max.saturating_sub(used),
+            _ => 0,
+        };
         let guess = now.saturating_add(self.retry_after);
-        let (outcome, used) = match used.checked_add(cost) {
-            Some(sum) if sum <= self.max || cost == 0 => (Outcome::Admit, sum),
-            _ => {
+        let (outcome, taken) = match cost <= free {
+            true => (Outcome::Admit, cost),
+            false => {
                 let retry_at = (cost <= self.max).then_some(guess);
-                (Outcome::Refuse { retry_at }, used)
+                (Outcome::Refuse { retry_at }, 0)
             }
         };
+        let used = used + taken;
         Decision {
             outcome,
-            // More are in use than there are where a reload has lowered the bound.
-            remaining: self.max.saturating_sub(used),
+            remaining: free - taken,
             capacity: self.max,
             reset: if used == 0 { now } else { guess },
             more_at: None,
-            cell: Self::cell(used),
+            cell: Self::cell(used, waiting),
         }
     }
 
@@ -80,7 +113,7 @@ mod tests {
     fn who_is_refused_is_told_a_guess_and_who_asks_too_much_is_told_none() {
         let refused = |used, cost| {
             at_most(5)
-                .decide(Concurrency::cell(used), NOW, cost)
+                .decide(Concurrency::cell(used, 0), NOW, cost)
                 .outcome
         };
         let retry_at = Some(Timestamp::from_micros(1_000_007));
@@ -101,13 +134,21 @@ mod tests {
     proptest! {
         #[test]
         fn in_use_is_never_more_than_the_bound_that_decides(max: u32, used: u32, cost: u32) {
-            let before = Concurrency::cell(used);
+            let before = Concurrency::cell(used, 0);
             let decision = at_most(max).decide(before, NOW, cost);
             let fits = u64::from(used) + u64::from(cost) <= u64::from(max);
             prop_assert_eq!(decision.is_admitted(), fits || cost == 0);
             let after = if fits { used + cost } else { used };
-            prop_assert_eq!(decision.cell, Concurrency::cell(after));
+            prop_assert_eq!(decision.cell, Concurrency::cell(after, 0));
             prop_assert_eq!(decision.remaining, max.saturating_sub(after));
+        }
+
+        #[test]
+        fn nobody_is_let_in_before_those_who_wait(max: u32, used: u32, cost in 1_u32.., waiting in 1_u32..) {
+            let before = Concurrency::cell(used, waiting);
+            let decision = at_most(max).decide(before, NOW, cost);
+            prop_assert!(!decision.is_admitted());
+            prop_assert_eq!((decision.remaining, decision.cell), (0, before));
         }
     }
 }

@@ -33,9 +33,9 @@ impl Table {
         self
     }
 
-    /// Whether it can take over the cells of `before`; units in use are shared, and not moved.
+    /// Whether it can [take the place](Self::replaced_by) of `before`: both have cells, or both units in use.
     pub const fn can_succeed(&self, before: &Self) -> bool {
-        self.permits.is_none() && before.permits.is_none()
+        self.permits.is_some() == before.permits.is_some()
     }
 
     /// How many units are in use; `None` where they come back with time.
@@ -47,6 +47,12 @@ impl Table {
     pub(in crate::store) fn permit(&self, key: Fingerprint, cost: u32) -> Option<Permit> {
         let permits = self.permits.as_ref()?;
         Some(permits.permit(key, cost))
+    }
+
+    /// Takes units of a key, or a place in the line for them; `None` where it is full, or there is none.
+    pub(in crate::store) fn enter(&self, key: Fingerprint, cost: u32) -> Option<Permit> {
+        let queue = self.algorithm.queueing()?.queue();
+        self.permits.as_ref()?.enter(key, cost, queue)
     }
 
     /// The units in use, where they are what is counted.

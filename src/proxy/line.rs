@@ -1,0 +1,193 @@
+//! Requests that stand in line for what those in flight have taken (`concurrency` with a `queue`). Who stands there has
+//! been charged nothing, and all limits are asked again when his turn comes.
+//!
+//! Who needs several permits takes them in the order of the policies' names, on all routes the same, so that nobody waits
+//! for somebody who waits for him. Lines are the store's ([`Permit`]).
+
+use std::time::Duration;
+
+use super::admission::{Admission, Inquiry};
+use super::snapshot::{Limit, Route};
+use super::taken::Taken;
+use crate::clock::{Clock, Timestamp};
+use crate::limiter::{Decision, Outcome, Secret};
+use crate::rules::{Head, NoNumber};
+use crate::store::{Permit, try_charge};
+use crate::telemetry::metrics::{InUseMetrics, Waiting};
+
+/// What a request that stood in line has by now.
+#[derive(Debug, Default)]
+pub(super) struct Stood {
+    granted: Vec<Granted>,
+    /// The policy for which it has waited as long as it may.
+    gave_up: Option<u16>,
+}
+
+/// What was taken of the limit at this place of the route, and after which wait.
+#[derive(Debug)]
+struct Granted {
+    place: u16,
+    _taken: Taken,
+    waited: Option<Duration>,
+}
+
+/// A request that stands in line. Dropped there, it gives its place up.
+#[derive(Debug)]
+pub(super) struct Standing {
+    stood: Stood,
+    place: u16,
+    permit: Permit,
+    units: u32,
+    in_use: InUseMetrics,
+    max_wait: Duration,
+    since: Timestamp,
+    _waiting: Option<Waiting>,
+}
+
+/// Charges the request to all limits of its route or to none, unless it has to stand in line first.
+///
+/// # Errors
+/// As [`admit`](super::admission::admit).
+pub(super) fn admit(
+    route: &Route,
+    secret: &Secret,
+    head: &Head<'_>,
+    now: Timestamp,
+    stood: Stood,
+) -> Result<Result<Admission, Box<Standing>>, NoNumber> {
+    let mut inquiry = Inquiry::new(route, secret, head, now)?;
+    let lines = lines(&inquiry);
+    if lines.is_empty() || inquiry.is_banned() {
+        return Ok(Ok(inquiry.decide(stood)));
+    }
+    stood.asks_no_more(&mut inquiry);
+    if stood.gave_up.is_some() {
+        return Ok(Ok(inquiry.decide(stood)));
+    }
+    let first = inquiry.asked.clone();
+    let (verdict, dues) = inquiry.charge(try_charge);
+    if verdict.is_admitted() {
+        return Ok(Ok(inquiry.conclude(verdict, dues, stood)));
+    }
+    inquiry.asked = first;
+    if !lines
+        .iter()
+        .any(|&line| is_for_now(&verdict.decisions[line]))
+    {
+        return Ok(Ok(inquiry.decide(stood)));
+    }
+    Ok(match stood.enter(&mut inquiry, &lines) {
+        Ok(stood) => Ok(inquiry.decide(stood)),
+        Err(standing) => Err(standing),
+    })
+}
+
+/// Those of the limits that have a line, in the order in which everybody enters them.
+fn lines(inquiry: &Inquiry<'_>) -> Vec<usize> {
+    let binding = &inquiry.asked.charges[..inquiry.binding];
+    let queueing = |index: &usize| binding[*index].table.algorithm().queueing().is_some();
+    let mut lines: Vec<_> = (0..binding.len()).filter(queueing).collect();
+    lines.sort_unstable_by_key(|&index| binding[index].table.policy());
+    lines
+}
+
+/// Whether it refuses what it can admit later.
+fn is_for_now(decision: &Decision) -> bool {
+    matches!(decision.outcome, Outcome::Refuse { retry_at: Some(_) })
+}
+
+impl Stood {
+    /// What has been taken is not asked for again.
+    fn asks_no_more(&self, inquiry: &mut Inquiry<'_>) {
+        let asked = &mut inquiry.asked;
+        for (&(place, _), charge) in asked.applied.iter().zip(&mut asked.charges) {
+            if self.granted.iter().any(|granted| granted.place == place) {
+                charge.cost = 0;
+            }
+        }
+    }
+
+    /// Takes what is free of these lines, up to the first in which the request has to wait, or cannot.
+    fn enter(mut self, inquiry: &mut Inquiry<'_>, lines: &[usize]) -> Result<Self, Box<Standing>> {
+        for &line in lines {
+            let (place, chosen) = inquiry.asked.applied[line];
+            let charge = &mut inquiry.asked.charges[line];
+            if charge.cost == 0 {
+                continue;
+            }
+            let policy = inquiry.route.limits[usize::from(place)].chosen(chosen);
+            let (Some(permit), Some(in_use)) = (charge.enter(), &policy.in_use) else {
+                break;
+            };
+            if permit.has_to_wait() {
+                let bound = charge.table.algorithm().queueing();
+                return Err(Box::new(Standing {
+                    stood: self,
+                    place,
+                    permit,
+                    units: charge.cost,
+                    in_use: in_use.clone(),
+                    max_wait: bound.map_or(Duration::ZERO, |bound| bound.max_wait()),
+                    since: inquiry.now,
+                    _waiting: policy.metrics.waits().map(|waits| waits.enter()),
+                }));
+            }
+            self.granted.push(Granted {
+                place,
+                _taken: Taken::granted(permit, in_use, charge.cost),
+                waited: None,
+            });
+            charge.cost = 0;
+        }
+        Ok(self)
+    }
+
+    /// For how long the request stood in the line of the limit at this place, if it did.
+    pub(super) fn waited(&self, place: u16) -> Option<Duration> {
+        let mut granted = self.granted.iter();
+        granted.find(|granted| granted.place == place)?.waited
+    }
+
+    /// The limit for which it waited longest.
+    pub(super) fn longest<'r>(&self, route: &'r Route) -> Option<&'r Limit> {
+        let waits = self.granted.iter();
+        let waits = waits.filter_map(|granted| Some((granted.waited?, granted.place)));
+        let (_, place) = waits.max()?;
+        Some(&route.limits[usize::from(place)])
+    }
+
+    /// Gives back all that was taken.
+    pub(super) fn give_back(&mut self) {
+        self.granted.clear();
+    }
+}
+
+impl Standing {
+    /// The limit for which the request waits.
+    pub(super) fn limit<'r>(&self, route: &'r Route) -> &'r Limit {
+        &route.limits[usize::from(self.place)]
+    }
+
+    /// Waits for its turn, or as long as it may.
+    pub(super) async fn pass(self: Box<Self>, clock: &Clock) -> Stood {
+        let Standing {
+            mut stood,
+            place,
+            permit,
+            units,
+            in_use,
+            max_wait,
+            since,
+            _waiting,
+        } = *self;
+        match tokio::time::timeout(max_wait, permit.taken()).await {
+            Ok(()) => stood.granted.push(Granted {
+                place,
+                _taken: Taken::granted(permit, &in_use, units),
+                waited: Some(clock.now().since(since)),
+            }),
+            Err(_) => stood.gave_up = Some(place),
+        }
+        stood
+    }
+}
