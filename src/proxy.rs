@@ -14,6 +14,7 @@ pub mod explain;
 mod forward;
 pub mod gateway;
 mod grpc;
+mod jitter;
 pub mod limit_headers;
 mod line;
 mod meeting;

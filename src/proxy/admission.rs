@@ -1,10 +1,14 @@
 //! Asks every limit that a request meets, all at the same instant: all are charged, or none.
 
+use std::num::NonZero;
+use std::time::Duration;
+
 use http::Response;
 use http::header::HeaderMap;
 use smallvec::SmallVec;
 
 use super::body::ResponseBody;
+use super::jitter;
 use super::limit_headers::{self, Applied, Styles};
 use super::line::Stood;
 use super::meeting::{Chosen, Meeting};
@@ -15,7 +19,7 @@ use super::settle::{self, Answered, Due};
 use super::snapshot::{Limit, Overflow, Route};
 use super::taken::Taken;
 use crate::clock::Timestamp;
-use crate::limiter::{Decision, Outcome, Secret, Verdict};
+use crate::limiter::{Algorithm, Decision, Outcome, Secret, Verdict};
 use crate::rules::{Head, NoNumber};
 use crate::store::{Charge, Settled, charge_reserving, charge_watched};
 use crate::telemetry::metrics::LimitDecision;
@@ -28,6 +32,8 @@ pub(super) struct Admission {
     verdict: Verdict,
     /// A limit that refuses requests without its key, and was given none.
     keyless: Option<u16>,
+    /// By how much later than it could the client is told to come back that is refused.
+    jitter: Duration,
     /// What comes back when the request ends.
     _taken: Vec<Taken>,
     /// What it has waited for, which comes back as well.
@@ -60,6 +66,7 @@ pub(super) struct Inquiry<'r> {
     keyless: Option<u16>,
     /// What is counted of limits that are not asked.
     noted: SmallVec<[(u16, LimitDecision); 1]>,
+    secret: Secret,
     pub(super) now: Timestamp,
 }
 
@@ -116,6 +123,7 @@ impl<'r> Inquiry<'r> {
             asked,
             keyless,
             noted,
+            secret: *secret,
             now,
         })
     }
@@ -144,6 +152,23 @@ impl<'r> Inquiry<'r> {
         self.asked.charge(self.route, self.binding, self.now, last)
     }
 
+    /// By how much later the client of a refused request is told to come back: by the policy that decides.
+    fn jitter(&self, verdict: &Verdict) -> Duration {
+        let mut asked = self.asked.applied.iter().zip(&self.asked.charges);
+        match asked.nth(verdict.deciding) {
+            Some((&(place, chosen), charge)) if !verdict.is_admitted() => {
+                let policy = self.route.limits[usize::from(place)].chosen(chosen);
+                jitter::of(
+                    policy.retry_after_jitter,
+                    &self.secret,
+                    charge.key,
+                    self.now,
+                )
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
     /// What was decided, and counts it.
     pub(super) fn conclude(self, verdict: Verdict, dues: Vec<Due>, stood: Stood) -> Admission {
         for &(place, decision) in &self.noted {
@@ -155,6 +180,7 @@ impl<'r> Inquiry<'r> {
         let mut admission = Admission {
             _taken: taken,
             dues,
+            jitter: self.jitter(&verdict),
             verdict,
             stood,
             applied: self.asked.applied,
@@ -447,7 +473,9 @@ impl Admission {
             None => &limit.policy,
         };
         let retry_at = match self.verdict.decision().map(|decision| decision.outcome) {
-            Some(Outcome::Refuse { retry_at }) => retry_at,
+            Some(Outcome::Refuse { retry_at }) => {
+                retry_at.map(|retry_at| retry_at.saturating_add(self.jitter))
+            }
             _ => None,
         };
         let refused = Refused {
@@ -469,10 +497,21 @@ impl Admission {
     /// Tells the client where it stands with the limits that it may know of.
     pub(super) fn write_headers(&self, route: &Route, styles: &Styles, headers: &mut HeaderMap) {
         let binding = self.binding();
-        let met = binding.iter().zip(&self.verdict.decisions);
-        let policies = met.map(|(&(place, chosen), decision)| {
-            (route.limits[usize::from(place)].chosen(chosen), decision)
-        });
+        let policies = binding
+            .iter()
+            .map(|&(place, chosen)| route.limits[usize::from(place)].chosen(chosen));
+        let told: SmallVec<[Decision; 4]>;
+        let decisions = match self.jitter.is_zero() {
+            true => &self.verdict.decisions,
+            false => {
+                let all = policies.clone().zip(&self.verdict.decisions);
+                told = all
+                    .map(|(policy, decision)| self.told(policy.table.algorithm(), decision))
+                    .collect();
+                &told
+            }
+        };
+        let policies = policies.zip(decisions);
         let applied: SmallVec<[Applied<'_>; 4]> = policies
             .filter(|(policy, _)| policy.action.is_told())
             .map(|(policy, decision)| Applied {
@@ -486,6 +525,23 @@ impl Admission {
             false => tightest(&applied),
         };
         limit_headers::write(styles, &applied, deciding, self.now, headers);
+    }
+
+    /// What a client is told of a decision: a refusal to last longer than it does.
+    fn told(&self, algorithm: &Algorithm, decision: &Decision) -> Decision {
+        let Outcome::Refuse { retry_at } = decision.outcome else {
+            return *decision;
+        };
+        let later = |at: Timestamp| at.saturating_add(self.jitter);
+        let more_at = algorithm.more_at(decision, self.now).map(later);
+        Decision {
+            outcome: Outcome::Refuse {
+                retry_at: retry_at.map(later),
+            },
+            reset: later(decision.reset),
+            more_at: more_at.and_then(|at| NonZero::new(at.as_micros())),
+            ..*decision
+        }
     }
 
     /// A refused request is counted only where it was refused: the others charged nothing.

@@ -192,6 +192,7 @@ impl Builder<'_> {
             mode: spec.mode,
             action: Action::new(spec.action, &spec.name, &self.surroundings.registry),
             rejection: Rejection::new(&spec.reject, &spec.name, &spec.quota),
+            retry_after_jitter: spec.retry_after_jitter,
             metrics: Arc::clone(metrics),
             name: spec.name.into(),
             local: spec.local,

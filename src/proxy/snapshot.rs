@@ -81,6 +81,8 @@ pub struct PolicySpec {
     pub action: ActionSpec,
     /// What a client is told.
     pub reject: RejectSpec,
+    /// By how much at most a client is told to come back later than it could.
+    pub retry_after_jitter: Duration,
     /// Policies that stand in its place for some: under the same name, the key of each says for whom.
     pub overrides: Vec<PolicySpec>,
     /// What requests overflow into that it cannot pay; itself without overrides.
@@ -331,6 +333,8 @@ pub struct Policy {
     pub action: Action,
     /// What a refused client is told.
     pub rejection: Rejection,
+    /// By how much at most it is told to come back later than it could.
+    pub retry_after_jitter: Duration,
     /// What stands in its place for some, by the same name.
     pub overrides: Vec<Policy>,
     /// What requests overflow into that it cannot pay, by the same name.

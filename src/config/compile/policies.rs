@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::tz::TimeZone;
 
@@ -158,6 +159,10 @@ impl<'a> Policies<'a> {
                 mode: mode(name, policy),
                 action: answers::action(&policy.on_limit, &self.config.responses.on_limit),
                 reject: answers::reject(&policy.on_limit, &self.config.responses.on_limit),
+                retry_after_jitter: policy
+                    .retry_after_jitter
+                    .as_ref()
+                    .map_or(Duration::ZERO, |jitter| jitter.get()),
                 overrides: Vec::new(),
             }),
             Err(error) => {

@@ -80,6 +80,10 @@ pub struct Policy {
     /// ends. `1s` unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Located<RetryAfter>>,
+    /// By how much at most refused clients are told to come back later than they could, `0s` to `1h`, each by another part of
+    /// it: so that not all come back at once. Nothing unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_jitter: Option<Located<Delay>>,
     /// When a window starts: with the clock (`clock`, the default), with the clock but at another
     /// time for each key (`staggered`), or with the first request after the last window
     /// (`first_request`). For `fixed_window` only.
