@@ -1,5 +1,8 @@
 //! Asks every limit that a request meets, all at the same instant: all are charged, or none.
 
+mod asked;
+mod inquiry;
+
 use std::num::NonZero;
 use std::time::Duration;
 
@@ -8,12 +11,8 @@ use http::header::HeaderMap;
 use smallvec::SmallVec;
 
 use super::body::ResponseBody;
-use super::jitter;
 use super::limit_headers::{self, Applied, Styles};
 use super::line::Stood;
-use super::meeting::{Chosen, Meeting};
-use super::mode::Stance;
-use super::overflow::{self, Charging};
 use super::rejection::Refused;
 use super::settle::{self, Answered, Due};
 use super::snapshot::{Limit, Overflow, Route};
@@ -21,8 +20,9 @@ use super::taken::Taken;
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Decision, Outcome, Secret, Verdict};
 use crate::rules::{Head, NoNumber};
-use crate::store::{Charge, Settled, charge_reserving, charge_watched};
 use crate::telemetry::metrics::LimitDecision;
+pub(super) use asked::{Asked, Met};
+pub(super) use inquiry::Inquiry;
 
 /// What the limits of a route said of one request.
 #[derive(Debug)]
@@ -55,288 +55,6 @@ pub(super) fn admit(
 ) -> Result<Admission, NoNumber> {
     let inquiry = Inquiry::new(route, secret, head, now)?;
     Ok(inquiry.decide(Stood::default()))
-}
-
-/// All that a request is asked by the limits of its route, at one instant.
-pub(super) struct Inquiry<'r> {
-    pub(super) route: &'r Route,
-    pub(super) asked: Asked<'r>,
-    /// How many of those that are asked, the first ones, may refuse.
-    pub(super) binding: usize,
-    keyless: Option<u16>,
-    /// What is counted of limits that are not asked.
-    noted: SmallVec<[(u16, LimitDecision); 1]>,
-    secret: Secret,
-    pub(super) now: Timestamp,
-}
-
-impl<'r> Inquiry<'r> {
-    /// What this request meets.
-    ///
-    /// # Errors
-    /// As [`admit`].
-    pub(super) fn new(
-        route: &'r Route,
-        secret: &Secret,
-        head: &Head<'_>,
-        now: Timestamp,
-    ) -> Result<Self, NoNumber> {
-        let mut asked = Asked::default();
-        let mut watching = Asked::default();
-        let mut keyless = None;
-        let mut noted = SmallVec::new();
-        for (place, limit) in (0_u16..).zip(route.limits_of(head)) {
-            match limit.meet(secret, head) {
-                Meeting::Bucket(key, chosen) => {
-                    let policy = limit.chosen(chosen);
-                    let charge = |cost| Charge {
-                        table: &policy.table,
-                        key,
-                        cost,
-                        window_end: policy.window_end(head, now),
-                    };
-                    let stance = limit.policy.mode.stance(&limit.descriptor, head);
-                    match (stance, limit.cost.of(head)) {
-                        (Stance::Binds, cost) => asked.push((place, chosen), charge(cost?)),
-                        (Stance::Watches, Ok(cost)) => watching.push((place, chosen), charge(cost)),
-                        (Stance::Watches, Err(NoNumber)) => {
-                            noted.push((place, LimitDecision::Shadowed));
-                        }
-                    }
-                }
-                Meeting::Elsewhere => {}
-                Meeting::Exempt | Meeting::Skipped => noted.push((place, LimitDecision::Exempt)),
-                Meeting::Keyless => match limit.policy.mode.stance(&limit.descriptor, head) {
-                    Stance::Binds => keyless = keyless.or(Some(place)),
-                    Stance::Watches => noted.push((place, LimitDecision::Shadowed)),
-                },
-            }
-        }
-        let binding = asked.charges.len();
-        asked.append(watching);
-        if keyless.is_some() {
-            asked = Asked::default();
-        }
-        Ok(Inquiry {
-            binding: binding.min(asked.charges.len()),
-            route,
-            asked,
-            keyless,
-            noted,
-            secret: *secret,
-            now,
-        })
-    }
-
-    /// Whether one of the limits that may refuse has banned the key.
-    pub(super) fn is_banned(&self) -> bool {
-        !self
-            .asked
-            .bans(self.route, self.binding, self.now)
-            .is_empty()
-    }
-
-    /// Charges all or none, for somebody who has these permits already.
-    pub(super) fn decide(mut self, stood: Stood) -> Admission {
-        let bans = self.asked.bans(self.route, self.binding, self.now);
-        let (mut verdict, dues) = match bans.is_empty() {
-            true => self.charge(charge_watched),
-            false => (self.asked.banned(&bans, self.binding, self.now), Vec::new()),
-        };
-        self.asked.strike(self.route, &bans, &mut verdict, self.now);
-        self.conclude(verdict, dues, stood)
-    }
-
-    /// Charges them together; with what the response is to settle.
-    pub(super) fn charge(&mut self, last: Charging) -> (Verdict, Vec<Due>) {
-        self.asked.charge(self.route, self.binding, self.now, last)
-    }
-
-    /// By how much later the client of a refused request is told to come back: by the policy that decides.
-    fn jitter(&self, verdict: &Verdict) -> Duration {
-        let mut asked = self.asked.applied.iter().zip(&self.asked.charges);
-        match asked.nth(verdict.deciding) {
-            Some((&(place, chosen), charge)) if !verdict.is_admitted() => {
-                let policy = self.route.limits[usize::from(place)].chosen(chosen);
-                jitter::of(
-                    policy.retry_after_jitter,
-                    &self.secret,
-                    charge.key,
-                    self.now,
-                )
-            }
-            _ => Duration::ZERO,
-        }
-    }
-
-    /// What was decided, and counts it.
-    pub(super) fn conclude(self, verdict: Verdict, dues: Vec<Due>, stood: Stood) -> Admission {
-        for &(place, decision) in &self.noted {
-            self.route.limits[usize::from(place)]
-                .metrics
-                .record(decision);
-        }
-        let taken = self.asked.taken(self.route, &verdict);
-        let mut admission = Admission {
-            _taken: taken,
-            dues,
-            jitter: self.jitter(&verdict),
-            verdict,
-            stood,
-            applied: self.asked.applied,
-            keyless: self.keyless,
-            now: self.now,
-        };
-        if admission.is_refused() {
-            admission.stood.give_back();
-        }
-        admission.count(self.route);
-        admission
-    }
-}
-
-/// A place among those that are asked, and the end of the ban there.
-type Ban = (usize, Timestamp);
-
-/// A limit that applies: its place in the route's list, and which of its quotas.
-pub(super) type Met = (u16, Chosen);
-
-/// Limits that apply, and what they are asked.
-#[derive(Clone, Default)]
-pub(super) struct Asked<'r> {
-    pub(super) applied: SmallVec<[Met; 4]>,
-    pub(super) charges: SmallVec<[Charge<'r>; 4]>,
-}
-
-impl<'r> Asked<'r> {
-    fn push(&mut self, met: Met, charge: Charge<'r>) {
-        self.applied.push(met);
-        self.charges.push(charge);
-    }
-
-    /// Who is banned by which of those that may refuse, and until when.
-    fn bans(&self, route: &Route, binding: usize, now: Timestamp) -> SmallVec<[Ban; 1]> {
-        let binding = self.applied[..binding]
-            .iter()
-            .zip(&self.charges)
-            .enumerate();
-        binding
-            .filter_map(|(index, (&(place, _), charge))| {
-                let penalties = route.limits[usize::from(place)].policy.penalties.as_ref()?;
-                Some((index, penalties.banned_until(charge.key, now)?))
-            })
-            .collect()
-    }
-
-    /// What they say of a request of somebody who is banned: nothing is charged.
-    fn banned(&self, bans: &[Ban], binding: usize, now: Timestamp) -> Verdict {
-        let mut verdict = Verdict::default();
-        for (index, charge) in self.charges.iter().enumerate() {
-            let decision = charge.peek(now);
-            match index < binding {
-                true => verdict.push(decision),
-                false => verdict.watch(decision),
-            }
-        }
-        for &(index, until) in bans {
-            verdict.refuse_until(index, until);
-        }
-        verdict
-    }
-
-    /// Counts the refusals of those who may ban for it, and are not about to.
-    fn strike(&self, route: &Route, bans: &[Ban], verdict: &mut Verdict, now: Timestamp) {
-        if verdict.is_admitted() {
-            return;
-        }
-        for index in 0..verdict.binding() {
-            let refuses = !verdict.decisions[index].is_admitted();
-            if !refuses || bans.iter().any(|(banned, _)| *banned == index) {
-                continue;
-            }
-            let (place, _) = self.applied[index];
-            if let Some(penalties) = &route.limits[usize::from(place)].policy.penalties
-                && let Some(until) = penalties.strike(self.charges[index].key, now)
-            {
-                verdict.refuse_until(index, until);
-            }
-        }
-    }
-
-    fn charge(
-        &mut self,
-        route: &'r Route,
-        binding: usize,
-        now: Timestamp,
-        last: Charging,
-    ) -> (Verdict, Vec<Due>) {
-        let mut settled: SmallVec<[Settled<'r>; 2]> = SmallVec::new();
-        for (index, &(place, chosen)) in self.applied.iter().enumerate() {
-            let limit = &route.limits[usize::from(place)];
-            if limit.settlement.is_some() {
-                let table = &limit.chosen(chosen).table;
-                let Charge { key, cost, .. } = self.charges[index];
-                settled.push(Settled {
-                    index,
-                    table,
-                    key,
-                    cost,
-                });
-            }
-        }
-        if settled.is_empty() {
-            return (
-                overflow::charge(route, self, binding, now, last),
-                Vec::new(),
-            );
-        }
-        let (verdict, reserved) = charge_reserving(&settled, now, || {
-            overflow::charge(route, self, binding, now, last)
-        });
-        let dues = reserved.into_iter().map(|(index, reservation)| Due {
-            place: usize::from(self.applied[index].0),
-            reservation,
-        });
-        (verdict, dues.collect())
-    }
-
-    /// Whether one of the first `binding` limits has a bucket after the one that is asked.
-    pub(super) fn overflows(&self, route: &Route, binding: usize) -> bool {
-        let mut limits = self.applied[..binding].iter();
-        limits.any(|&(limit, chosen)| route.limits[usize::from(limit)].after(chosen).is_some())
-    }
-
-    /// Asks the next bucket of the limit at this place: whether there is one.
-    pub(super) fn go_on(&mut self, route: &'r Route, place: usize) -> bool {
-        let (limit, chosen) = self.applied[place];
-        let limit = &route.limits[usize::from(limit)];
-        let next = limit.after(chosen);
-        if let Some(next) = next {
-            self.applied[place].1 = next;
-            self.charges[place].table = &limit.chosen(next).table;
-        }
-        next.is_some()
-    }
-
-    /// What gives back the units that were taken and do not come back with time.
-    fn taken(&self, route: &Route, verdict: &Verdict) -> Vec<Taken> {
-        if !verdict.is_admitted() {
-            return Vec::new();
-        }
-        let all = self.applied.iter().zip(&self.charges);
-        let made = all.zip(&verdict.decisions);
-        let made = made.filter(|(_, decision)| decision.is_admitted());
-        made.filter_map(|((&(place, chosen), charge), _)| {
-            let policy = route.limits[usize::from(place)].chosen(chosen);
-            Taken::of(policy, charge)
-        })
-        .collect()
-    }
-
-    fn append(&mut self, mut others: Self) {
-        self.applied.append(&mut others.applied);
-        self.charges.append(&mut others.charges);
-    }
 }
 
 impl Admission {
