@@ -1,16 +1,19 @@
 //! The memory store's one step: decide a request by all its policies, and charge all of them or
 //! none.
 
+mod locked;
+
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
 use super::bucket::{Bucket, Origin, Seat, Slots};
-use super::permits::{InUse, Permit, Shard};
+use super::permits::Permit;
 use super::rules::{Rules, no_room};
 use super::slab::Chunks;
 use super::table::{OnFull, Refusals, Table};
 use crate::clock::Timestamp;
 use crate::limiter::{Cell, Decision, Fingerprint, Verdict};
+use locked::{INLINE, lock_all};
 
 /// Units asked of one bucket.
 #[derive(Clone, Copy, Debug)]
@@ -307,162 +310,6 @@ impl Charge<'_> {
             }
         }
     }
-}
-
-/// How many charges a call holds without allocating.
-const INLINE: usize = 4;
-
-/// The bucket of a charge, and the table it belongs to: the charge's own, or a successor.
-struct Locked<'a> {
-    table: &'a Table,
-    held: Option<Held<'a>>,
-}
-
-/// Where units are counted, locked.
-enum Held<'a> {
-    Slots(MutexGuard<'a, Slots>),
-    InUse(InUse<'a>),
-}
-
-/// Where units are counted.
-#[derive(Clone, Copy)]
-enum Place<'a> {
-    Bucket(&'a Bucket),
-    Shard(&'a Shard),
-}
-
-const LOCKED: &str = "all buckets are locked before any is looked at";
-const ASKED: &str = "every cell is asked before it is charged";
-
-/// The bucket of this charge has moved to its table's successor.
-struct Moved(usize);
-
-impl Locked<'_> {
-    /// Decides, and holds what the charge needs; in use are units that need nothing.
-    fn ask(&mut self, charge: &Charge<'_>, now: Timestamp) -> (Option<Asked>, Decision) {
-        match self.held.as_mut().expect(LOCKED) {
-            Held::Slots(slots) => {
-                let (asked, decision) = charge.ask(charge.rules(self.table), slots, now);
-                (Some(asked), decision)
-            }
-            Held::InUse(in_use) => {
-                let algorithm = self.table.algorithm();
-                let cell = in_use.cell(charge.key, algorithm.capacity());
-                (None, algorithm.decide(cell, now, charge.cost))
-            }
-        }
-    }
-
-    /// Makes a charge that was decided.
-    fn write(
-        &mut self,
-        charge: &Charge<'_>,
-        asked: Option<Asked>,
-        decision: &Decision,
-        now: Timestamp,
-    ) {
-        match self.held.as_mut().expect(LOCKED) {
-            Held::Slots(slots) => {
-                charge.write(self.table, slots, asked.expect(ASKED), decision, now);
-            }
-            Held::InUse(in_use) => in_use.take(charge.key, charge.cost),
-        }
-    }
-
-    /// Makes the charge of a request that is refused, and says what it is told then. What is in flight owes nothing.
-    fn owe(
-        &mut self,
-        charge: &Charge<'_>,
-        asked: Option<Asked>,
-        decision: &mut Decision,
-        now: Timestamp,
-    ) {
-        match self.held.as_mut().expect(LOCKED) {
-            Held::Slots(slots) => {
-                *decision = charge.owe(self.table, slots, asked.expect(ASKED), *decision, now);
-            }
-            Held::InUse(_) => self.leave(charge, asked, decision, now),
-        }
-    }
-
-    /// Does not make it. What an admission announced does not happen, since another policy refused.
-    fn leave(
-        &mut self,
-        charge: &Charge<'_>,
-        asked: Option<Asked>,
-        decision: &mut Decision,
-        now: Timestamp,
-    ) {
-        let rules = self.table.rules();
-        let cell = match (self.held.as_ref().expect(LOCKED), &asked) {
-            (Held::InUse(in_use), _) => in_use.cell(charge.key, rules.algorithm.capacity()),
-            (Held::Slots(_), asked) => asked.as_ref().expect(ASKED).seat.cell,
-        };
-        if decision.is_admitted() {
-            *decision = rules.decide(cell, now, 0);
-        }
-        if let Some(asked) = asked {
-            asked.release(rules);
-        }
-    }
-}
-
-impl<'a> Place<'a> {
-    /// Where the units of `key` are counted; `None` when its bucket was moved before it was made.
-    fn of(table: &'a Table, key: Fingerprint) -> Option<Self> {
-        match table.permits() {
-            Some(permits) => Some(Self::Shard(permits.shard(key))),
-            None => table.bucket_of(key).map(Self::Bucket),
-        }
-    }
-
-    /// What all calls lock in the same order by.
-    fn address(self) -> usize {
-        match self {
-            Self::Bucket(bucket) => std::ptr::from_ref(bucket).addr(),
-            Self::Shard(shard) => std::ptr::from_ref(shard).addr(),
-        }
-    }
-
-    /// `None` when the bucket has moved.
-    fn lock(self) -> Option<Held<'a>> {
-        match self {
-            Self::Bucket(bucket) => bucket.lock().map(Held::Slots),
-            Self::Shard(shard) => Some(Held::InUse(shard.lock())),
-        }
-    }
-}
-
-/// Locks the bucket of each charge.
-fn lock_all<'a>(charges: &[Charge<'a>]) -> SmallVec<[Locked<'a>; INLINE]> {
-    let unlocked = |charge: &Charge<'a>| Locked {
-        table: charge.table,
-        held: None,
-    };
-    let mut locked: SmallVec<[Locked<'a>; INLINE]> = charges.iter().map(unlocked).collect();
-    while let Err(Moved(index)) = try_lock_all(charges, &mut locked) {
-        locked.iter_mut().for_each(|locked| locked.held = None);
-        locked[index].table = locked[index].table.next();
-    }
-    locked
-}
-
-/// Locks the buckets in the order of their addresses, so that no two calls wait for each other.
-fn try_lock_all<'a>(charges: &[Charge<'a>], locked: &mut [Locked<'a>]) -> Result<(), Moved> {
-    let mut places: SmallVec<[(Place<'a>, usize); INLINE]> = SmallVec::new();
-    for (index, (charge, locked)) in charges.iter().zip(&*locked).enumerate() {
-        let place = Place::of(locked.table, charge.key).ok_or(Moved(index))?;
-        places.push((place, index));
-    }
-    places.sort_unstable_by_key(|(place, _)| place.address());
-    let distinct = places
-        .windows(2)
-        .all(|pair| pair[0].0.address() != pair[1].0.address());
-    assert!(distinct, "a table is charged once a request");
-    for (place, index) in places {
-        locked[index].held = Some(place.lock().ok_or(Moved(index))?);
-    }
-    Ok(())
 }
 
 #[cfg(test)]
