@@ -12,7 +12,7 @@ pub(super) fn check(policy: &Policy, node: NodeId, config: &Config, findings: &F
         if let Some(at) = at.filter(|at| *at != NodeId::ABSENT) {
             let message = format!("`{key}` means nothing to a limit of what is in flight");
             let finding = Finding::error(at, Code::NoEffect, message).help(format!(
-                "remove `{key}`; `max` is all that such a limit has, and a `queue`"
+                "remove `{key}`; such a limit has a `max`, and may have a `queue`"
             ));
             findings.add(finding.related(policy.algorithm.node, "the algorithm"));
         }
