@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 pub const DEADLINE: Duration = Duration::from_secs(20);
 
 /// The time, for bounds on waiting.
-#[allow(
+#[expect(
     clippy::disallowed_methods,
     reason = "a test of a real process waits in real time"
 )]
