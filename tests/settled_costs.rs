@@ -285,6 +285,32 @@ routes: [{{ name: a, upstream: '{}', limits: [told, seen, hard] }}]
 }
 
 #[test]
+fn what_is_settled_stands_beside_a_limit_that_overflows() {
+    let config = "policies:
+  guesses: { quota: 2/1h, count: [401] }
+  work: { quota: 1/1h, overflow: { quota: 2/1h } }
+routes:
+  - { upstream: echo, limits: [guesses, work] }
+";
+    let line = |status: u16| {
+        format!(
+            "{{\"time\":0,\"client_ip\":\"192.0.2.7\",\"method\":\"GET\",\"path\":\"/\",\"status\":{status}}}\n"
+        )
+    };
+    let replay = Replay::new(config, [401, 200, 401, 200].map(line).concat());
+    let decided = replay.decisions(&[]);
+    let told = |key: &str| -> Vec<String> {
+        let decided = decided.iter();
+        decided.map(|decision| decision[key].to_string()).collect()
+    };
+    let [admit, refuse] = ["\"admit\"", "\"refuse\""];
+    assert_eq!(told("decision"), [admit, admit, admit, refuse]);
+    assert_eq!(told("policy")[3], "\"guesses\"");
+    let [first, further] = ["null", "[\"work\"]"];
+    assert_eq!(told("overflowed"), [first, further, further, first]);
+}
+
+#[test]
 fn explain_and_replay_know_of_what_is_settled() {
     let config = "policies:
   tokens: { quota: 100/1h, cost: { response_header: x-used, reserve: 10, max: 60 } }
