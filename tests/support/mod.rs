@@ -10,6 +10,7 @@ pub mod client;
 pub mod frames;
 pub mod gateway;
 pub mod origin;
+pub mod redis;
 pub mod replay;
 
 use std::thread;

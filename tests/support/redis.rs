@@ -1,0 +1,108 @@
+//! A redis-server of a test's own, on a port of its own, which keeps nothing and ends with the test.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use super::wait_for;
+
+/// A running server.
+pub struct RedisServer {
+    process: Child,
+    dir: TempDir,
+    options: Vec<String>,
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+impl RedisServer {
+    /// Starts a server that keeps nothing, and waits until it takes connections.
+    pub fn start() -> Self {
+        Self::with_options(&[])
+    }
+
+    /// The same with these options after the usual ones, as the command line takes them: `["--requirepass", "x"]`.
+    pub fn with_options(options: &[&str]) -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let options: Vec<_> = options.iter().map(ToString::to_string).collect();
+        // Another process may take the port before the server does: then the next one is tried.
+        let (process, address) = wait_for("a redis-server", || {
+            let address = free_address();
+            let process = run(&dir, address, &options)?;
+            Some((process, address))
+        });
+        Self {
+            process,
+            dir,
+            options,
+            address,
+        }
+    }
+
+    /// Ends the server, at once and without a word.
+    pub fn kill(&mut self) {
+        self.process.kill().expect("it is our own process");
+        self.process.wait().expect("it was started here");
+    }
+
+    /// Starts it again on the same port, empty, after [`kill`](Self::kill).
+    pub fn start_again(&mut self) {
+        self.process = wait_for("the redis-server again", || {
+            run(&self.dir, self.address, &self.options)
+        });
+    }
+
+    /// Stops the server where it stands, connections and all, until [`go_on`](Self::go_on).
+    pub fn stop(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Has a stopped server go on.
+    pub fn go_on(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Its URL, without user and database.
+    pub fn url(&self) -> String {
+        format!("redis://{}", self.address)
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).expect("it is our own process");
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    listener
+        .local_addr()
+        .expect("a bound socket has an address")
+}
+
+/// A server that takes connections; `None` where it ended instead.
+fn run(dir: &TempDir, address: SocketAddr, options: &[String]) -> Option<Child> {
+    let mut process = Command::new("redis-server")
+        .args(["--bind", "127.0.0.1", "--port", &address.port().to_string()])
+        .args(["--save", "", "--appendonly", "no", "--dir"])
+        .arg(dir.path())
+        .args(options)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap_or_else(|error| panic!("redis-server: {error}; ./scripts/test installs it"));
+    wait_for("redis-server to listen or to end", || {
+        if process.try_wait().expect("it was started here").is_some() {
+            return Some(false);
+        }
+        TcpStream::connect(address).ok().map(|_| true)
+    })
+    .then_some(process)
+}
