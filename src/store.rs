@@ -16,7 +16,7 @@ pub mod snapshot;
 mod table;
 
 pub use bans::Bans;
-pub use memory::{Charge, charge_all, charge_watched, leave, try_charge};
+pub use memory::{Charge, charge_all, charge_to, charge_watched, leave, try_charge};
 pub use permits::Permit;
 pub use settle::{Reservation, Settled, charge_reserving};
 pub use share::{FEWEST_KEYS, Share, Wish, divide};

@@ -241,6 +241,8 @@ pub struct Patience {
     /// Set while something is missing.
     deadline: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
+    /// The address of the task that the timer wakes: it is nobody else's as long as the timer holds on to that task.
+    woken: Option<usize>,
 }
 
 impl Patience {
@@ -250,6 +252,7 @@ impl Patience {
             limit,
             deadline: None,
             timer: None,
+            woken: None,
         }
     }
 
@@ -279,10 +282,20 @@ impl Patience {
             .get_or_insert_with(|| Box::pin(sleep_until(deadline)));
         if deadline < timer.deadline() {
             timer.as_mut().reset(deadline);
+            self.woken = None;
+        }
+        // A task that the timer will wake is not noted again: that takes locked instructions.
+        let task = Some(cx.waker().data().addr());
+        if self.woken == task && !timer.is_elapsed() {
+            return Poll::Pending;
         }
         loop {
             // Unconstrained: who sends so much that the task never waits is bounded, too.
-            ready!(pin!(unconstrained(timer.as_mut())).poll(cx));
+            if pin!(unconstrained(timer.as_mut())).poll(cx).is_pending() {
+                self.woken = task;
+                return Poll::Pending;
+            }
+            self.woken = None;
             if deadline <= timer.deadline() {
                 return Poll::Ready(());
             }

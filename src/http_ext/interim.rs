@@ -1,8 +1,8 @@
 //! Interim responses (RFC 9110 section 15.2) on their way from an upstream to the connection of the client.
 
+use std::cell::RefCell;
 use std::mem;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::rc::Rc;
 
 use http::{Response, StatusCode};
 
@@ -14,14 +14,7 @@ const MOST: usize = 16;
 /// Where a connection takes the interim responses of the request that it carries. Both ends are in one
 /// task, which asks this one after the other: nobody is woken.
 #[derive(Clone, Debug, Default)]
-pub struct Interim(Arc<Shared>);
-
-#[derive(Debug, Default)]
-struct Shared {
-    /// Looked at for every request, which most have none for.
-    has_some: AtomicBool,
-    waiting: Mutex<Vec<Response<()>>>,
-}
+pub struct Interim(Rc<RefCell<Vec<Response<()>>>>);
 
 impl Interim {
     /// Sends one to the client, without the fields for one hop. `100 Continue` stays here: the proxy sends
@@ -31,26 +24,15 @@ impl Interim {
             return;
         }
         hop_by_hop::remove(response.headers_mut());
-        let mut waiting = self.lock();
+        let mut waiting = self.0.borrow_mut();
         if waiting.len() < MOST {
             waiting.push(response);
-            self.0.has_some.store(true, Relaxed);
         }
     }
 
     /// Those that were sent since.
     pub(crate) fn take(&self) -> Vec<Response<()>> {
-        match self.0.has_some.swap(false, Relaxed) {
-            true => mem::take(&mut *self.lock()),
-            false => Vec::new(),
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Response<()>>> {
-        self.0
-            .waiting
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        mem::take(&mut *self.0.borrow_mut())
     }
 }
 

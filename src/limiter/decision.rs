@@ -113,6 +113,12 @@ impl Verdict {
         verdict
     }
 
+    /// Forgets them all.
+    pub fn clear(&mut self) {
+        self.decisions.clear();
+        (self.deciding, self.watching) = (0, 0);
+    }
+
     /// Adds what another policy says; those that may refuse come before those that watch.
     pub fn push(&mut self, decision: Decision) {
         let binds = |first: &Decision| decision.compare_tightness(first).is_gt();

@@ -24,8 +24,8 @@ use crate::telemetry::metrics::LimitDecision;
 pub(super) use asked::{Asked, Met};
 pub(super) use inquiry::Inquiry;
 
-/// What the limits of a route said of one request.
-#[derive(Debug)]
+/// What the limits of a route said of one request; nothing before they were asked.
+#[derive(Debug, Default)]
 pub(super) struct Admission {
     /// The limits that applied, one for each of the decisions: those that may refuse, and then those that watch.
     applied: SmallVec<[Met; 4]>,
@@ -35,7 +35,7 @@ pub(super) struct Admission {
     /// By how much later than it could the client is told to come back that is refused.
     jitter: Duration,
     /// What comes back when the request ends.
-    _taken: Vec<Taken>,
+    taken: Vec<Taken>,
     /// What it has waited for, which comes back as well.
     stood: Stood,
     /// What its response settles.
@@ -53,11 +53,19 @@ pub(super) fn admit(
     head: &Head<'_>,
     now: Timestamp,
 ) -> Result<Admission, NoNumber> {
-    let inquiry = Inquiry::new(route, secret, head, now)?;
-    Ok(inquiry.decide(Stood::default()))
+    let mut admission = Admission::default();
+    let mut inquiry = Inquiry::new(route, secret, now, &mut admission);
+    inquiry.meet(head)?;
+    inquiry.decide(Stood::default());
+    Ok(admission)
 }
 
 impl Admission {
+    /// What all its limits said together.
+    pub(super) fn verdict(&self) -> &Verdict {
+        &self.verdict
+    }
+
     /// The limit that made the decision, if any applied.
     pub(super) fn deciding<'r>(&self, route: &'r Route) -> Option<&'r Limit> {
         let place = match self.keyless {
@@ -172,14 +180,17 @@ impl Admission {
         )
     }
 
-    /// The answer of the limit that refuses, if one does.
-    pub(super) fn refusal(
+    /// Makes `response` the answer of the limit that refuses, if one does.
+    pub(super) fn refuse(
         &self,
         route: &Route,
         styles: &Styles,
         head: &Head<'_>,
-    ) -> Option<Response<ResponseBody>> {
-        let limit = self.refusing(route)?;
+        response: &mut Response<ResponseBody>,
+    ) {
+        let Some(limit) = self.refusing(route) else {
+            return;
+        };
         let violated: SmallVec<[&str; 4]> = self
             .decisions(route)
             .take(self.verdict.binding())
@@ -203,13 +214,12 @@ impl Admission {
             retry_after: retry_at.map(|at| limit_headers::retry_after(at, self.now)),
         };
         if !policy.action.is_told() {
-            return Some(policy.rejection.decoy(&refused));
+            return policy.rejection.decoy(&refused, response);
         }
-        let mut response = policy.rejection.response(&refused);
+        policy.rejection.write(&refused, response);
         if let Some(at) = retry_at {
             limit_headers::write_retry_after(styles, at, self.now, response.headers_mut());
         }
-        Some(response)
     }
 
     /// Tells the client where it stands with the limits that it may know of.

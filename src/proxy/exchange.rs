@@ -3,6 +3,7 @@
 //! counted too, and gives back what it took.
 
 use std::net::IpAddr;
+use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -14,11 +15,10 @@ use http_body::Body;
 use super::admission::Admission;
 use super::body::{ResponseBody, ResponseBodyError};
 use super::error::Error;
-use super::gateway::{Client, Gateway};
-use super::limit_headers::Styles;
+use super::gateway::Client;
 use super::respond;
 use super::settle::Answered;
-use super::snapshot::{Policy, Route, RunningUpstream, Snapshot};
+use super::snapshot::{Route, Snapshot};
 use super::tag::Tagged;
 use crate::clock::{Clock, Timestamp};
 use crate::http_ext::body::RequestBody;
@@ -41,20 +41,16 @@ const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The exchange of one request for one response.
 #[derive(Debug)]
 pub(super) struct Exchange {
-    gateway: Arc<Gateway>,
-    snapshot: Arc<Snapshot>,
-    client: Arc<Client>,
-    client_ip: IpAddr,
-    method: Method,
-    version: Version,
-    accept: Option<HeaderValue>,
-    started: Timestamp,
-    /// When its turn came; `started` unless it had to wait.
+    begun: Begun,
+    /// When its turn came; when it started unless it had to wait.
     forwarded: Timestamp,
-    route: Option<Arc<Route>>,
+    /// The place of the route that takes the request, once it is found.
+    place: Option<usize>,
     /// The policy for whose permits it stands in line, or stood there last.
     line: Option<Arc<str>>,
-    admission: Option<Admission>,
+    /// What its limits said: it is large, and stays where it is from the first of them on.
+    admission: Admission,
+    is_decided: bool,
     /// What the limits that tag made of it.
     tagged: Tagged,
     status: Option<StatusCode>,
@@ -62,7 +58,33 @@ pub(super) struct Exchange {
     sent: u64,
     /// From the request's head, or its turn, to the upstream's response head.
     upstream: Option<Duration>,
+}
+
+/// What is known from the request's head on, and does not change.
+#[derive(Debug)]
+pub(super) struct Begun {
+    client: Rc<Client>,
+    /// The ruleset that this request is served by, whatever is loaded meanwhile.
+    pub snapshot: Arc<Snapshot>,
+    /// Who the client is.
+    pub client_ip: IpAddr,
+    method: Method,
+    version: Version,
+    accept: Option<HeaderValue>,
+    /// The instant at which everything about this request is decided, unless it has to wait.
+    pub started: Timestamp,
     logged: Option<Box<Logged>>,
+}
+
+/// What a decision is made of.
+pub(super) struct Deciding<'a> {
+    pub begun: &'a Begun,
+    /// The route that takes the request.
+    pub route: &'a Route,
+    /// When its turn came, at which it is decided on: when it started, unless it had to wait.
+    pub now: Timestamp,
+    /// Where what its limits say goes.
+    pub admission: &'a mut Admission,
 }
 
 /// What the access log wants to know of a request, and the request itself no longer has at its end.
@@ -77,32 +99,30 @@ struct Logged {
 
 impl Exchange {
     /// Begins with the head of a request. The clock is read here, once for all that is decided.
-    pub(super) fn begin(
-        gateway: Arc<Gateway>,
-        client: Arc<Client>,
-        request: &Request<RequestBody>,
-    ) -> Box<Self> {
-        let snapshot = gateway.snapshot();
+    pub(super) fn begin(client: Rc<Client>, request: &Request<RequestBody>) -> Box<Self> {
+        let snapshot = client.gateway.snapshot();
         let peer = client.connection.peer.ip();
-        let started = gateway.clock.now();
+        let started = client.gateway.clock.now();
         // It moves from future to future, and into the response's body.
         Box::new(Exchange {
-            client_ip: snapshot.client_ip.resolve(peer, request.headers()),
-            logged: snapshot
-                .access_log
-                .is_some()
-                .then(|| Box::new(Logged::new(request))),
-            method: request.method().clone(),
-            version: request.version(),
-            accept: request.headers().get(header::ACCEPT).cloned(),
-            started,
+            begun: Begun {
+                client_ip: snapshot.client_ip.resolve(peer, request.headers()),
+                logged: snapshot
+                    .access_log
+                    .is_some()
+                    .then(|| Box::new(Logged::new(request))),
+                method: request.method().clone(),
+                version: request.version(),
+                accept: request.headers().get(header::ACCEPT).cloned(),
+                started,
+                snapshot,
+                client,
+            },
             forwarded: started,
-            gateway,
-            snapshot,
-            client,
-            route: None,
+            place: None,
             line: None,
-            admission: None,
+            admission: Admission::default(),
+            is_decided: false,
             tagged: Tagged::default(),
             status: None,
             author: Author::Upstream,
@@ -111,57 +131,37 @@ impl Exchange {
         })
     }
 
-    /// The ruleset that this request is served by, whatever is loaded meanwhile.
-    pub(super) fn snapshot(&self) -> &Arc<Snapshot> {
-        &self.snapshot
+    /// What it began with.
+    pub(super) fn begun(&self) -> &Begun {
+        &self.begun
     }
 
-    /// The client's connection.
-    pub(super) fn client(&self) -> &Client {
-        &self.client
-    }
-
-    /// Who the client is.
-    pub(super) fn client_ip(&self) -> IpAddr {
-        self.client_ip
-    }
-
-    /// Whether what the peer says of the client is believed.
-    pub(super) fn trust(&self) -> Peer {
-        match self
-            .snapshot
-            .client_ip
-            .trusts(self.client.connection.peer.ip())
-        {
-            true => Peer::Trusted,
-            false => Peer::Untrusted,
+    /// What a decision is made of, once the route is found.
+    pub(super) fn deciding(&mut self) -> Deciding<'_> {
+        Deciding {
+            route: self.begun.snapshot.route(self.place),
+            begun: &self.begun,
+            now: self.forwarded,
+            admission: &mut self.admission,
         }
     }
 
-    /// The instant at which everything about this request is decided.
-    pub(super) fn started(&self) -> Timestamp {
-        self.started
-    }
-
-    /// When its turn came, at which it is decided on: when it started, unless it had to wait.
-    pub(super) fn turn(&self) -> Timestamp {
-        self.forwarded
+    /// It is decided: what the limits said is for the header fields of whatever answer follows.
+    pub(super) fn decided(&mut self) {
+        self.is_decided = true;
     }
 
     /// It stands in the line of this policy.
-    pub(super) fn stands(&mut self, policy: &Policy) {
-        self.line = Some(Arc::clone(&policy.name));
-    }
-
-    /// The header styles of its response.
-    pub(super) fn styles(&self) -> &Styles {
-        &self.snapshot.styles
+    pub(super) fn stands(&mut self, policy: Arc<str>) {
+        self.line = Some(policy);
     }
 
     /// The upstream's response head is there.
-    pub(super) fn answered(&mut self, upstream: &RunningUpstream) {
-        let elapsed = self.gateway.clock.now().since(self.forwarded);
-        upstream.metrics.record(elapsed);
+    pub(super) fn answered(&mut self) {
+        let elapsed = self.begun.now().since(self.forwarded);
+        if let Some(running) = &self.route().upstream {
+            running.metrics.record(elapsed);
+        }
         self.upstream = Some(elapsed);
     }
 
@@ -172,12 +172,12 @@ impl Exchange {
         {
             running
                 .complaints
-                .report(self.started, running.upstream.name(), error);
+                .report(self.begun.started, running.upstream.name(), error);
         }
         self.author = Author::Proxy;
-        let mut response = respond::error(error, self.accept.as_ref(), request);
+        let mut response = respond::error(error, self.begun.accept.as_ref(), request);
         // Nobody knows for certain where a request ends that is refused for its head.
-        if matches!(error, Error::Request { .. }) && self.version <= Version::HTTP_11 {
+        if matches!(error, Error::Request { .. }) && self.begun.version <= Version::HTTP_11 {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);
         }
@@ -185,15 +185,8 @@ impl Exchange {
     }
 
     /// Finds the route that takes the request.
-    pub(super) fn find_route(&mut self, head: &Head<'_>) -> Arc<Route> {
-        let route = self.snapshot.route(self.snapshot.router.find(head));
-        self.route = Some(Arc::clone(route));
-        Arc::clone(route)
-    }
-
-    /// Keeps what the limits said, for the header fields of whatever answer follows.
-    pub(super) fn decided(&mut self, admission: Admission) {
-        self.admission = Some(admission);
+    pub(super) fn find_route(&mut self, head: &Head<'_>) {
+        self.place = self.begun.snapshot.router.find(head);
     }
 
     /// Keeps what the limits that tag made of it.
@@ -206,29 +199,22 @@ impl Exchange {
         &self.tagged
     }
 
-    /// The answer of the limit that refuses, as it is now; `None` where none does.
-    pub(super) fn refusal_now(&mut self, head: &Head<'_>) -> Option<Response<ResponseBody>> {
-        let admission = self.admission.as_mut()?;
-        admission.answered_at(self.gateway.clock.now());
-        admission.refusal(self.route.as_ref()?, &self.snapshot.styles, head)
+    /// Makes `response` the answer of the limit that refuses, as it is now.
+    pub(super) fn refuse_now(&mut self, head: &Head<'_>, response: &mut Response<ResponseBody>) {
+        self.admission.answered_at(self.begun.now());
+        let styles = &self.begun.snapshot.styles;
+        self.admission.refuse(self.route(), styles, head, response);
     }
 
     /// The request has waited, and its turn has come: what is said of its limits is said from now on.
     pub(super) fn waited(&mut self) {
-        self.forwarded = self.gateway.clock.now();
-        if let Some(admission) = &mut self.admission {
-            admission.answered_at(self.forwarded);
-        }
+        self.forwarded = self.begun.now();
+        self.admission.answered_at(self.forwarded);
     }
 
     /// What its limits said, once they were asked.
     pub(super) fn admission(&self) -> Option<&Admission> {
-        self.admission.as_ref()
-    }
-
-    /// The clock by which it waits.
-    pub(super) fn clock(&self) -> &Arc<Clock> {
-        &self.gateway.clock
+        self.is_decided.then_some(&self.admission)
     }
 
     /// Ends with no answer at all.
@@ -240,10 +226,11 @@ impl Exchange {
     pub(super) fn complete(mut self: Box<Self>, response: &mut Response<ResponseBody>) {
         self.status = Some(response.status());
         self.settle_by_head(response);
-        if let (Some(admission), Some(route)) = (&self.admission, &self.route) {
-            admission.write_headers(route, &self.snapshot.styles, response.headers_mut());
+        if let Some(admission) = self.admission() {
+            let styles = &self.begun.snapshot.styles;
+            admission.write_headers(self.route(), styles, response.headers_mut());
         }
-        let head_only = self.method == Method::HEAD;
+        let head_only = self.begun.method == Method::HEAD;
         let length = response.body().size_hint().exact();
         if let Some(length) = length.filter(|length| head_only && *length > 0) {
             let field = response.headers_mut().entry(header::CONTENT_LENGTH);
@@ -261,17 +248,14 @@ impl Exchange {
         if !self.has_dues() {
             return;
         }
-        let (Some(route), now) = (self.route.as_ref(), self.gateway.clock.now()) else {
-            return;
-        };
+        let now = self.begun.now();
         let answered = Answered {
             status: response.status(),
             author: self.author,
             headers: response.headers(),
         };
-        if let Some(admission) = &mut self.admission {
-            admission.settle_by_head(route, answered, now);
-        }
+        let route = self.begun.snapshot.route(self.place);
+        self.admission.settle_by_head(route, answered, now);
         self.tagged.settle_by_head(route, answered, now);
     }
 
@@ -280,17 +264,14 @@ impl Exchange {
         if self.status.is_none() || !self.has_dues() {
             return;
         }
-        let (Some(route), now) = (self.route.as_ref(), self.gateway.clock.now()) else {
-            return;
-        };
-        if let Some(admission) = &mut self.admission {
-            admission.settle_by_bytes(route, self.sent, now);
-        }
+        let now = self.begun.now();
+        let route = self.begun.snapshot.route(self.place);
+        self.admission.settle_by_bytes(route, self.sent, now);
         self.tagged.settle_by_bytes(route, self.sent, now);
     }
 
     fn has_dues(&self) -> bool {
-        self.admission.as_ref().is_some_and(Admission::has_dues) || self.tagged.has_dues()
+        self.admission.has_dues() || self.tagged.has_dues()
     }
 
     /// `length` more bytes of the body have been sent.
@@ -307,12 +288,12 @@ impl Exchange {
     }
 
     fn elapsed(&self) -> Duration {
-        self.gateway.clock.now().since(self.started)
+        self.begun.now().since(self.begun.started)
     }
 
     fn log(&self, log: &AccessLog, logged: &Logged, status: StatusCode, duration: Duration) {
         let route = self.route();
-        let (policy, decision) = match &self.admission {
+        let (policy, decision) = match self.admission() {
             Some(admission) => admission.logged(route),
             // It has left before its turn.
             None => match &self.line {
@@ -321,15 +302,15 @@ impl Exchange {
             },
         };
         let record = Record {
-            time: self.started,
-            client_ip: self.client_ip,
-            method: self.method.as_str().as_bytes(),
+            time: self.begun.started,
+            client_ip: self.begun.client_ip,
+            method: self.begun.method.as_str().as_bytes(),
             host: text(&logged.host),
             path: logged
                 .uri
                 .path_and_query()
                 .map_or(b"", |target| target.as_str().as_bytes()),
-            version: self.version,
+            version: self.begun.version,
             status: status.as_u16(),
             bytes: self.sent,
             duration,
@@ -342,23 +323,52 @@ impl Exchange {
             user_agent: text(&logged.user_agent),
             request_id: text(&logged.request_id),
         };
-        log.record(self.client.connection.worker, &record);
+        log.record(self.begun.client.connection.worker, &record);
     }
 
     /// For how long it had to wait, if it had to.
     fn delay(&self, duration: Duration) -> Option<Duration> {
-        let Some(admission) = &self.admission else {
+        let Some(admission) = self.admission() else {
             return self.line.as_ref().map(|_| duration);
         };
         let until = match admission.delayed_until() {
             None if self.line.is_some() => self.forwarded,
             until => until?,
         };
-        Some(until.since(self.started))
+        Some(until.since(self.begun.started))
     }
 
-    fn route(&self) -> &Route {
-        self.route.as_ref().unwrap_or(&self.snapshot.unmatched)
+    /// The route that takes the request; what it meets that none takes, also before it is found.
+    pub(super) fn route(&self) -> &Route {
+        self.begun.snapshot.route(self.place)
+    }
+}
+
+impl Begun {
+    /// The client's connection.
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The clock by which everything about this request is decided, and by which it waits.
+    pub(super) fn clock(&self) -> &Arc<Clock> {
+        &self.client.gateway.clock
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock().now()
+    }
+
+    /// Whether what the peer says of the client is believed.
+    pub(super) fn trust(&self) -> Peer {
+        match self
+            .snapshot
+            .client_ip
+            .trusts(self.client.connection.peer.ip())
+        {
+            true => Peer::Trusted,
+            false => Peer::Untrusted,
+        }
     }
 }
 
@@ -367,9 +377,10 @@ impl Drop for Exchange {
         self.settle_by_bytes();
         let status = self.status.unwrap_or(*CLIENT_CLOSED_REQUEST);
         let elapsed = self.elapsed();
-        self.gateway.metrics.record(&self.method, status);
+        let Begun { client, method, .. } = &self.begun;
+        client.gateway.metrics.record(method, status);
         self.route().metrics.record(status, elapsed);
-        if let (Some(log), Some(logged)) = (&self.snapshot.access_log, &self.logged) {
+        if let (Some(log), Some(logged)) = (&self.begun.snapshot.access_log, &self.begun.logged) {
             self.log(log, logged, status, elapsed);
         }
     }

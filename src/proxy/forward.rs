@@ -22,17 +22,17 @@ use crate::upstream::{RunningTarget, UpstreamBody};
 /// Where no response comes: no route, a body that is too large, an upstream that fails.
 pub(super) async fn forward(
     exchange: &mut Exchange,
-    route: &Route,
     request: &mut Request<RequestBody>,
     path: Option<String>,
 ) -> Result<Response<ResponseBody>, Error> {
+    let (begun, route) = (exchange.begun(), exchange.route());
     let running = route.upstream.as_ref().ok_or(Error::NoRoute)?;
     if request.body().size_hint().lower() > route.max_body {
         return Err(Error::TooLarge);
     }
     let added = rewrite_headers(request, exchange, route);
     *request.uri_mut() = origin_form(request.uri(), path, &route.rewrite)?;
-    let quiet = exchange.snapshot().body_timeout;
+    let quiet = begun.snapshot.body_timeout;
     request.body_mut().bound(route.max_body, quiet);
     if route.rewrite.changes_fields() {
         request.body_mut().withhold_trailers();
@@ -40,14 +40,14 @@ pub(super) async fn forward(
     match running.upstream.target() {
         RunningTarget::Echo => Ok(echo(request, &added)),
         RunningTarget::Endpoints(endpoints) => {
-            let connection = &exchange.client().connection;
+            let connection = &begun.client().connection;
             // HTTP/1.0 has no interim responses (RFC 9110 section 15.2).
             let interim = connection.interim.as_ref();
             let interim = interim.filter(|_| request.version() == Version::HTTP_11);
             let dscp = overflow::dscp(route, exchange.admission());
             let sent = endpoints.send(connection.worker, request, &added, interim, dscp);
             let response = sent.await?;
-            exchange.answered(running);
+            exchange.answered();
             Ok(forwarded_response(response))
         }
     }
@@ -119,8 +119,9 @@ fn rewrite_headers(
         added.push(CONNECTION, HeaderValue::from_static("upgrade"));
         added.push(UPGRADE, HeaderValue::from_static("websocket"));
     }
-    let forwarding = &exchange.client().forwarding;
-    forwarding.write(exchange.trust(), headers, &mut added);
+    let begun = exchange.begun();
+    let forwarding = &begun.client().forwarding;
+    forwarding.write(begun.trust(), headers, &mut added);
     let (via, value) = forwarded::via(version);
     added.push(via, value);
     if !route.tags.is_empty() {

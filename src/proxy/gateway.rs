@@ -6,9 +6,11 @@
 //!    400, 501          429, decoy, drop, wait  502, 504
 //! ```
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use http::{Request, Response};
 use hyper::service::{Service, service_fn};
 
@@ -16,7 +18,7 @@ use super::action::{Action, Held};
 use super::admission::Admission;
 use super::body::ResponseBody;
 use super::error::Error;
-use super::exchange::Exchange;
+use super::exchange::{Begun, Deciding, Exchange};
 use super::line::{self, Standing, Stood};
 use super::queue::Queued;
 use super::snapshot::{Route, Snapshot};
@@ -67,33 +69,33 @@ impl Gateway {
         Error = Dropped,
         Future: 'static,
     > + use<> {
-        let gateway = Arc::clone(self);
-        let client = Arc::new(Client {
+        let client = Rc::new(Client {
+            gateway: Arc::clone(self),
             forwarding: Forwarding::new(connection),
             connection: connection.clone(),
         });
-        service_fn(move |request| Arc::clone(&gateway).handle(Arc::clone(&client), request))
+        service_fn(move |request| handle(Rc::clone(&client), request))
     }
+}
 
-    /// Answers one request. Whatever happens to it is counted and logged when its response ends, or
-    /// when the client leaves.
-    async fn handle(
-        self: Arc<Self>,
-        client: Arc<Client>,
-        mut request: Request<RequestBody>,
-    ) -> Result<Response<ResponseBody>, Dropped> {
-        let mut exchange = Exchange::begin(self, client, &request);
-        let mut response = match serve(&mut exchange, &mut request).await {
-            Ok(Some(response)) => response,
-            Ok(None) => {
-                exchange.unanswered();
-                return Err(Dropped);
-            }
-            Err(error) => exchange.failed(&error, request.headers()),
-        };
-        exchange.complete(&mut response);
-        Ok(response)
+/// Answers one request. Whatever happens to it is counted and logged when its response ends, or when the client
+/// leaves.
+async fn handle(
+    client: Rc<Client>,
+    mut request: Request<RequestBody>,
+) -> Result<Response<ResponseBody>, Dropped> {
+    let mut exchange = Exchange::begin(client, &request);
+    let mut response = Response::new(ResponseBody::own(Bytes::new()));
+    match serve(&mut exchange, &mut request, &mut response).await {
+        Ok(Served::Answered) => {}
+        Ok(Served::Dropped) => {
+            exchange.unanswered();
+            return Err(Dropped);
+        }
+        Err(error) => response = exchange.failed(&error, request.headers()),
     }
+    exchange.complete(&mut response);
+    Ok(response)
 }
 
 /// A request that gets no answer.
@@ -104,140 +106,143 @@ pub struct Dropped;
 /// A client's connection, and what is the same for all its requests.
 #[derive(Debug)]
 pub(super) struct Client {
+    pub gateway: Arc<Gateway>,
     pub connection: Connection,
     pub forwarding: Forwarding,
 }
 
-/// Serves a request, which is lent, not given: it is large, and each hand that takes it would move it. `None` where
-/// there is to be no answer.
+/// What has become of a request.
+enum Served {
+    /// The response is there.
+    Answered,
+    /// There is to be none.
+    Dropped,
+}
+
+/// Serves a request. It is lent, and so is the response: both are large, and each hand that took them would move them.
 async fn serve(
     exchange: &mut Exchange,
     request: &mut Request<RequestBody>,
-) -> Result<Option<Response<ResponseBody>>, Error> {
-    let course = match decide(exchange, request, Stood::default())? {
-        Ok(course) => course,
+    response: &mut Response<ResponseBody>,
+) -> Result<Served, Error> {
+    let mut course = decide(exchange, request, response, Stood::default())?;
+    if let Course::Stand(standing) = course {
         // Boxed: a request that does not wait has no room for a timer.
-        Err(standing) => Box::pin(stand(exchange, request, standing)).await?,
-    };
+        course = Box::pin(stand(exchange, request, response, standing)).await?;
+    }
     match course {
-        Course::Forward(route, path, queued) => {
+        Course::Forward(path, queued) => {
             if let Some(queued) = queued {
                 // Boxed: a request that does not wait has no room for a timer.
                 Box::pin(queued.pass()).await;
                 exchange.waited();
             }
-            let response = forward::forward(exchange, &route, request, path);
-            response.await.map(Some)
+            *response = forward::forward(exchange, request, path).await?;
         }
-        Course::Answer(refusal) => Ok(Some(refusal)),
+        Course::Answered => {}
         Course::Hold(held) => {
             // Boxed: a request that is not held has no room for a timer.
             Box::pin(held.pass()).await;
             let target = Target::of(request)?;
-            let head = target.head(request, exchange.client_ip());
-            Ok(exchange.refusal_now(&head))
+            let head = target.head(request, exchange.begun().client_ip);
+            exchange.refuse_now(&head, response);
         }
-        Course::Drop => Ok(None),
+        Course::Drop | Course::Stand(_) => return Ok(Served::Dropped),
     }
+    Ok(Served::Answered)
 }
 
 /// Has a request stand in one line after the other, until it is decided on.
 async fn stand(
     exchange: &mut Exchange,
     request: &mut Request<RequestBody>,
+    response: &mut Response<ResponseBody>,
     mut standing: Box<Standing>,
 ) -> Result<Course, Error> {
     loop {
-        let clock = Arc::clone(exchange.clock());
-        let stood = standing.pass(&clock).await;
+        let stood = standing.pass(exchange.begun().clock()).await;
         exchange.waited();
-        match decide(exchange, request, stood)? {
-            Ok(course) => return Ok(course),
-            Err(next) => standing = next,
+        match decide(exchange, request, response, stood)? {
+            Course::Stand(next) => standing = next,
+            course => return Ok(course),
         }
     }
 }
 
 /// What becomes of a request.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one at a time, and a box would cost each refusal an allocation"
-)]
 enum Course {
-    /// It is forwarded on this route; with a path where that is not the one that the client wrote, and after a
-    /// wait where a limit delays it.
-    Forward(Arc<Route>, Option<String>, Option<Box<Queued>>),
-    /// It is refused.
-    Answer(Response<ResponseBody>),
+    /// It is forwarded, with a path where that is not the one that the client wrote, and after a wait where a limit
+    /// delays it.
+    Forward(Option<String>, Option<Box<Queued>>),
+    /// It is refused: that is the response.
+    Answered,
     /// It is refused later.
     Hold(Held),
     /// It is not answered.
     Drop,
+    /// It has to stand in a line before all is decided.
+    Stand(Box<Standing>),
 }
 
-/// All that is decided before a request is forwarded, at one instant; it ends with the refusal of a limit, or in a line
-/// in which the request has to stand first.
-/// No future, which would have to have room for all that is looked at here.
+/// All that is decided before a request is forwarded, at one instant. No future, which would have to have room for all
+/// that is looked at here.
 fn decide(
     exchange: &mut Exchange,
     request: &mut Request<RequestBody>,
+    response: &mut Response<ResponseBody>,
     stood: Stood,
-) -> Result<Result<Course, Box<Standing>>, Error> {
+) -> Result<Course, Error> {
     let target = Target::of(request)?;
-    let head = target.head(request, exchange.client_ip());
-    let route = exchange.find_route(&head);
+    let head = target.head(request, exchange.begun().client_ip);
+    exchange.find_route(&head);
+    let Deciding {
+        begun,
+        route,
+        now,
+        admission,
+    } = exchange.deciding();
+    let snapshot = &begun.snapshot;
     // The token of a request that waits stays as good as it was.
-    let started = exchange.started();
-    let token = exchange
-        .snapshot()
-        .token(&route, request.headers(), started);
+    let token = snapshot.token(route, request.headers(), begun.started);
     let head = Head {
         token: token.as_ref(),
         ..head
     };
-    let now = exchange.turn();
-    let secret = &exchange.snapshot().secret;
-    let admission = match line::admit(&route, secret, &head, now, stood)? {
-        Ok(admission) => admission,
-        Err(standing) => {
-            exchange.stands(&standing.limit(&route).policy);
-            return Ok(Err(standing));
-        }
-    };
-    let refusal = refuse(&admission, &route, exchange, &head);
-    if let Some(course) = refusal {
-        exchange.decided(admission);
-        discard::discard(request);
-        return Ok(Ok(course));
+    if let Some(standing) = line::admit(route, &snapshot.secret, &head, now, stood, admission)? {
+        let policy = Arc::clone(&standing.limit(route).policy.name);
+        exchange.stands(policy);
+        return Ok(Course::Stand(standing));
     }
-    let secret = &exchange.snapshot().secret;
-    let queued = Queued::enter(&admission, &route, secret, &head, exchange.clock());
-    exchange.decided(admission);
+    if let Some(course) = refuse(admission, route, begun, &head, response) {
+        exchange.decided();
+        discard::discard(request);
+        return Ok(course);
+    }
+    let queued = Queued::enter(admission, route, &snapshot.secret, &head, begun.clock());
     if !route.tags.is_empty() {
-        let secret = &exchange.snapshot().secret;
-        let tagged = tag::tagged(&route, secret, &head, now);
+        let tagged = tag::tagged(route, &snapshot.secret, &head, now);
         exchange.keep_tagged(tagged);
     }
-    let rewritten = target.into_rewritten();
-    Ok(Ok(Course::Forward(route, rewritten, queued)))
+    exchange.decided();
+    Ok(Course::Forward(target.into_rewritten(), queued))
 }
 
 /// What becomes of a request that a limit refuses; `None` where none does.
 fn refuse(
     admission: &Admission,
     route: &Route,
-    exchange: &Exchange,
+    begun: &Begun,
     head: &Head<'_>,
+    response: &mut Response<ResponseBody>,
 ) -> Option<Course> {
     let held = match &admission.refusing(route)?.policy.action {
         Action::Drop => return Some(Course::Drop),
         Action::Tarpit(tarpit) => tarpit.hold(),
         Action::Reject | Action::Decoy | Action::Tag(_) => None,
     };
-    match held {
-        Some(held) => Some(Course::Hold(held)),
-        None => admission
-            .refusal(route, exchange.styles(), head)
-            .map(Course::Answer),
+    if let Some(held) = held {
+        return Some(Course::Hold(held));
     }
+    admission.refuse(route, &begun.snapshot.styles, head, response);
+    Some(Course::Answered)
 }

@@ -12,7 +12,7 @@ use super::taken::Taken;
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::{Decision, Outcome, Secret};
 use crate::rules::{Head, NoNumber};
-use crate::store::{Permit, try_charge};
+use crate::store::{Permit, Refusals};
 use crate::telemetry::metrics::{InUseMetrics, Waiting};
 
 /// What a request that stood in line has by now.
@@ -44,7 +44,8 @@ pub(super) struct Standing {
     _waiting: Option<Waiting>,
 }
 
-/// Charges the request to all limits of its route or to none, unless it has to stand in line first.
+/// Charges the request to all limits of its route or to none, unless it has to stand in line first. What they say goes
+/// to `admission`.
 ///
 /// # Errors
 /// As [`admit`](super::admission::admit).
@@ -54,36 +55,46 @@ pub(super) fn admit(
     head: &Head<'_>,
     now: Timestamp,
     stood: Stood,
-) -> Result<Result<Admission, Box<Standing>>, NoNumber> {
-    let mut inquiry = Inquiry::new(route, secret, head, now)?;
+    admission: &mut Admission,
+) -> Result<Option<Box<Standing>>, NoNumber> {
+    let mut inquiry = Inquiry::new(route, secret, now, admission);
+    inquiry.meet(head)?;
     let lines = lines(&inquiry);
     if lines.is_empty() || inquiry.is_banned() {
-        return Ok(Ok(inquiry.decide(stood)));
+        inquiry.decide(stood);
+        return Ok(None);
     }
-    stood.asks_no_more(&mut inquiry);
-    if stood.gave_up.is_some() {
-        return Ok(Ok(inquiry.decide(stood)));
+    Ok(stand_in(&lines, &mut inquiry, stood).err())
+}
+
+/// Decides, or has the request wait in the first of these lines in which it has to.
+fn stand_in(
+    lines: &[usize],
+    inquiry: &mut Inquiry<'_, '_>,
+    mut stood: Stood,
+) -> Result<(), Box<Standing>> {
+    stood.asks_no_more(inquiry);
+    if stood.gave_up.is_none() {
+        let first = inquiry.asked.clone();
+        let dues = inquiry.charge(Refusals::Free);
+        let verdict = inquiry.admission.verdict();
+        if verdict.is_admitted() {
+            inquiry.conclude(dues, stood);
+            return Ok(());
+        }
+        let mut refused = lines.iter().map(|&line| &verdict.decisions[line]);
+        let is_worth_it = refused.any(is_for_now);
+        inquiry.asked = first;
+        if is_worth_it {
+            stood = stood.enter(inquiry, lines)?;
+        }
     }
-    let first = inquiry.asked.clone();
-    let (verdict, dues) = inquiry.charge(try_charge);
-    if verdict.is_admitted() {
-        return Ok(Ok(inquiry.conclude(verdict, dues, stood)));
-    }
-    inquiry.asked = first;
-    if !lines
-        .iter()
-        .any(|&line| is_for_now(&verdict.decisions[line]))
-    {
-        return Ok(Ok(inquiry.decide(stood)));
-    }
-    Ok(match stood.enter(&mut inquiry, &lines) {
-        Ok(stood) => Ok(inquiry.decide(stood)),
-        Err(standing) => Err(standing),
-    })
+    inquiry.decide(stood);
+    Ok(())
 }
 
 /// Those of the limits that have a line, in the order in which everybody enters them.
-fn lines(inquiry: &Inquiry<'_>) -> Vec<usize> {
+fn lines(inquiry: &Inquiry<'_, '_>) -> Vec<usize> {
     let binding = &inquiry.asked.charges[..inquiry.binding];
     let queueing = |index: &usize| binding[*index].table.algorithm().queueing().is_some();
     let mut lines: Vec<_> = (0..binding.len()).filter(queueing).collect();
@@ -98,7 +109,7 @@ fn is_for_now(decision: &Decision) -> bool {
 
 impl Stood {
     /// What has been taken is not asked for again.
-    fn asks_no_more(&self, inquiry: &mut Inquiry<'_>) {
+    fn asks_no_more(&self, inquiry: &mut Inquiry<'_, '_>) {
         let asked = &mut inquiry.asked;
         for (&(place, _), charge) in asked.applied.iter().zip(&mut asked.charges) {
             if self.granted.iter().any(|granted| granted.place == place) {
@@ -108,7 +119,11 @@ impl Stood {
     }
 
     /// Takes what is free of these lines, up to the first in which the request has to wait, or cannot.
-    fn enter(mut self, inquiry: &mut Inquiry<'_>, lines: &[usize]) -> Result<Self, Box<Standing>> {
+    fn enter(
+        mut self,
+        inquiry: &mut Inquiry<'_, '_>,
+        lines: &[usize],
+    ) -> Result<Self, Box<Standing>> {
         for &line in lines {
             let (place, chosen) = inquiry.asked.applied[line];
             let charge = &mut inquiry.asked.charges[line];

@@ -10,49 +10,46 @@ use super::admission::{Admission, Asked, Met};
 use super::snapshot::Route;
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Outcome, Verdict};
-use crate::store::{Charge, charge_watched, try_charge};
+use crate::store::{Refusals, charge_to, charge_watched};
 use crate::upstream::Dscp;
 
-/// What charges all or none: [`charge_watched`], or [`try_charge`] where a refusal is not the last word.
-pub(super) type Charging = fn(&[Charge<'_>], usize, Timestamp) -> Verdict;
-
 /// Charges each of these limits to the first of its buckets that can pay, or none of them; the first `binding` may
-/// refuse. Leaves in `asked` the buckets that were decided on. The `last` try is made by that function.
+/// refuse. Leaves in `asked` the buckets that were decided on. Refusals are what `last` says in the last try.
 pub(super) fn charge<'r>(
     route: &'r Route,
     asked: &mut Asked<'r>,
     binding: usize,
     now: Timestamp,
-    last: Charging,
-) -> Verdict {
+    last: Refusals,
+    verdict: &mut Verdict,
+) {
     if !asked.overflows(route, binding) {
-        let mut verdict = last(&asked.charges, binding, now);
-        watch_on(route, &mut verdict, asked, now);
-        return verdict;
+        charge_to(verdict, &asked.charges, binding, last, now);
+        return watch_on(route, verdict, asked, now);
     }
-    let mut verdict = try_charge(&asked.charges, binding, now);
-    let mut refusals = Refusals::default();
+    let attempt = Refusals::Free;
+    charge_to(verdict, &asked.charges, binding, attempt, now);
+    let mut given_up = GivenUp::default();
     while !verdict.is_admitted() {
         let refused = verdict.decisions[..binding].iter().enumerate();
         let refused = refused.filter(|(_, decision)| !decision.is_admitted());
         let mut goes_on = false;
         for (place, decision) in refused {
-            goes_on |= refusals.note_and_go_on(route, asked, place, decision);
+            goes_on |= given_up.note_and_go_on(route, asked, place, decision);
         }
         if !goes_on {
             break;
         }
-        verdict = try_charge(&asked.charges, binding, now);
+        charge_to(verdict, &asked.charges, binding, attempt, now);
     }
     if !verdict.is_admitted() {
         // The last word: policies that charge refusals do so now, once.
-        verdict = last(&asked.charges, binding, now);
+        charge_to(verdict, &asked.charges, binding, last, now);
     }
     if !verdict.is_admitted() {
-        verdict = refusals.shortest(verdict, asked);
+        given_up.shortest(verdict, asked);
     }
-    watch_on(route, &mut verdict, asked, now);
-    verdict
+    watch_on(route, verdict, asked, now);
 }
 
 /// Those who only watch go on to their further buckets, too.
@@ -71,9 +68,9 @@ fn watch_on<'r>(route: &'r Route, verdict: &mut Verdict, asked: &mut Asked<'r>, 
 
 /// What buckets said that were given up for others.
 #[derive(Default)]
-struct Refusals(SmallVec<[(usize, Met, Decision); 4]>);
+struct GivenUp(SmallVec<[(usize, Met, Decision); 4]>);
 
-impl Refusals {
+impl GivenUp {
     /// Has the limit at this place ask its next bucket: whether there is one.
     fn note_and_go_on<'r>(
         &mut self,
@@ -91,9 +88,9 @@ impl Refusals {
     }
 
     /// The verdict in which each limit of which no bucket pays says how soon one does.
-    fn shortest(self, verdict: Verdict, asked: &mut Asked<'_>) -> Verdict {
+    fn shortest(self, verdict: &mut Verdict, asked: &mut Asked<'_>) {
         let binding = verdict.binding();
-        let mut decisions = verdict.decisions;
+        let mut decisions = std::mem::take(&mut verdict.decisions);
         for (place, met, earlier) in self.0.into_iter().rev() {
             let one = &mut decisions[place];
             if !one.is_admitted() && wait(&earlier) <= wait(one) {
@@ -101,7 +98,7 @@ impl Refusals {
                 asked.applied[place] = met;
             }
         }
-        Verdict::of(decisions, binding)
+        *verdict = Verdict::of(decisions, binding);
     }
 }
 

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::header::{self, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 
 use super::body::ResponseBody;
@@ -81,16 +81,16 @@ impl Rejection {
         }
     }
 
-    /// What looks like success, to programs of every kind.
-    pub(super) fn decoy(&self, refused: &Refused<'_>) -> Response<ResponseBody> {
-        self.http(refused)
+    /// Makes `response` what looks like success, to programs of every kind.
+    pub(super) fn decoy(&self, refused: &Refused<'_>, response: &mut Response<ResponseBody>) {
+        self.http(refused, response);
     }
 
-    /// The refusal in the form that the request prefers.
-    pub(super) fn response(&self, refused: &Refused<'_>) -> Response<ResponseBody> {
+    /// Makes `response` the refusal in the form that the request prefers.
+    pub(super) fn write(&self, refused: &Refused<'_>, response: &mut Response<ResponseBody>) {
         match grpc::answered_as(refused.head.headers) {
-            Some(content_type) => self.grpc(content_type),
-            None => self.http(refused),
+            Some(content_type) => *response = self.grpc(content_type),
+            None => self.http(refused, response),
         }
     }
 
@@ -103,12 +103,14 @@ impl Rejection {
         response
     }
 
-    fn http(&self, refused: &Refused<'_>) -> Response<ResponseBody> {
+    fn http(&self, refused: &Refused<'_>, response: &mut Response<ResponseBody>) {
         let accept = refused.head.headers.get(header::ACCEPT);
         let chosen = self.spec.formats.choose(accept);
         let prepared = self.prepared.iter().find(|one| one.format == chosen);
         let prepared = prepared.expect("there is one for every form that can be chosen");
-        let mut headers = HeaderMap::with_capacity(prepared.fields.len() + MORE_FIELDS);
+        let headers = response.headers_mut();
+        headers.clear();
+        headers.reserve(prepared.fields.len() + MORE_FIELDS);
         for (name, value) in &prepared.fields {
             headers.append(name, value.clone());
         }
@@ -117,10 +119,8 @@ impl Rejection {
             (None, 0 | 1) => prepared.body.clone(),
             (None, _) => self.spec.write(chosen, refused.violated, &self.detail),
         };
-        let mut response = Response::new(ResponseBody::own(body));
+        *response.body_mut() = ResponseBody::own(body);
         *response.status_mut() = self.spec.status;
-        *response.headers_mut() = headers;
-        response
     }
 
     fn render<'a>(&'a self, template: &Template, format: Format, refused: &Refused<'a>) -> String {

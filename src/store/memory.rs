@@ -47,7 +47,9 @@ pub fn charge_all(charges: &[Charge<'_>], now: Timestamp) -> Verdict {
 /// # Panics
 /// As [`charge_all`].
 pub fn charge_watched(charges: &[Charge<'_>], binding: usize, now: Timestamp) -> Verdict {
-    charge(charges, binding, Refusals::Charged, now)
+    let mut verdict = Verdict::default();
+    charge_to(&mut verdict, charges, binding, Refusals::Charged, now);
+    verdict
 }
 
 /// The same where a refusal is not the last word: it charges nobody, whatever the tables say of refusals.
@@ -55,13 +57,29 @@ pub fn charge_watched(charges: &[Charge<'_>], binding: usize, now: Timestamp) ->
 /// # Panics
 /// As [`charge_all`].
 pub fn try_charge(charges: &[Charge<'_>], binding: usize, now: Timestamp) -> Verdict {
-    charge(charges, binding, Refusals::Free, now)
+    let mut verdict = Verdict::default();
+    charge_to(&mut verdict, charges, binding, Refusals::Free, now);
+    verdict
 }
 
-fn charge(charges: &[Charge<'_>], binding: usize, refusals: Refusals, now: Timestamp) -> Verdict {
+/// What the others do, where the caller has room for the verdict: it is large. Refusals are charged where both `refusals` and
+/// the table say so.
+///
+/// # Panics
+/// As [`charge_all`].
+pub fn charge_to(
+    verdict: &mut Verdict,
+    charges: &[Charge<'_>],
+    binding: usize,
+    refusals: Refusals,
+    now: Timestamp,
+) {
+    verdict.clear();
     match charges {
-        [charge] if charge.table.permits().is_none() => charge_one(charge, binding, refusals, now),
-        _ => charge_many(charges, binding, refusals, now),
+        [charge] if charge.table.permits().is_none() => {
+            charge_one(verdict, charge, binding, refusals, now);
+        }
+        _ => charge_many(verdict, charges, binding, refusals, now),
     }
 }
 
@@ -74,12 +92,19 @@ fn add(verdict: &mut Verdict, place: usize, binding: usize, decision: Decision) 
 }
 
 /// Most requests have one policy, and nothing to sort; most policies have no rings.
-fn charge_one(charge: &Charge<'_>, binding: usize, refusals: Refusals, now: Timestamp) -> Verdict {
+fn charge_one(
+    verdict: &mut Verdict,
+    charge: &Charge<'_>,
+    binding: usize,
+    refusals: Refusals,
+    now: Timestamp,
+) {
     let (table, mut slots) = lock_one(charge);
     let rules = charge.rules(table);
     if rules.rings.is_some() || rules.refusals == Refusals::Charged {
         drop(slots);
-        return charge_many(std::slice::from_ref(charge), binding, refusals, now);
+        let charges = std::slice::from_ref(charge);
+        return charge_many(verdict, charges, binding, refusals, now);
     }
     let seat = slots.seat(charge.key.bits(), rules, now);
     let decision = table.algorithm().decide(seat.cell, now, charge.cost);
@@ -88,9 +113,7 @@ fn charge_one(charge: &Charge<'_>, binding: usize, refusals: Refusals, now: Time
         table.count(slots.take(seat, charge.key.bits(), cell, rules));
     }
     drop(slots);
-    let mut verdict = Verdict::default();
-    add(&mut verdict, 0, binding, decision);
-    verdict
+    add(verdict, 0, binding, decision);
 }
 
 /// Gives back what a charge took that left the cell `charged`, for somebody who has left before his turn: whether it
@@ -122,17 +145,17 @@ fn lock_one<'a>(charge: &Charge<'a>) -> (&'a Table, MutexGuard<'a, Slots>) {
 }
 
 fn charge_many(
+    verdict: &mut Verdict,
     charges: &[Charge<'_>],
     binding: usize,
     refusals: Refusals,
     now: Timestamp,
-) -> Verdict {
+) {
     let mut locked = lock_all(charges);
     let mut all: SmallVec<[Option<Asked>; INLINE]> = SmallVec::new();
-    let mut verdict = Verdict::default();
     for (place, (charge, locked)) in charges.iter().zip(&mut locked).enumerate() {
         let (asked, decision) = locked.ask(charge, now);
-        add(&mut verdict, place, binding, decision);
+        add(verdict, place, binding, decision);
         all.push(asked);
     }
     let admitted = verdict.is_admitted();
@@ -150,10 +173,9 @@ fn charge_many(
             false => locked.leave(charge, asked, decision, now),
         }
     }
-    match owes {
+    if owes {
         // Who owes is told to come back later than was first decided.
-        true => Verdict::of(verdict.decisions, binding),
-        false => verdict,
+        *verdict = Verdict::of(std::mem::take(&mut verdict.decisions), binding);
     }
 }
 

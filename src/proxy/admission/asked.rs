@@ -5,11 +5,11 @@ use smallvec::SmallVec;
 use crate::clock::Timestamp;
 use crate::limiter::Verdict;
 use crate::proxy::meeting::Chosen;
-use crate::proxy::overflow::{self, Charging};
+use crate::proxy::overflow;
 use crate::proxy::settle::Due;
 use crate::proxy::snapshot::Route;
 use crate::proxy::taken::Taken;
-use crate::store::{Charge, Settled, charge_reserving};
+use crate::store::{Charge, Refusals, Settled, charge_reserving};
 
 /// A place among those that are asked, and the end of the ban there.
 pub(super) type Ban = (usize, Timestamp);
@@ -85,13 +85,15 @@ impl<'r> Asked<'r> {
         }
     }
 
+    /// Charges them together, to the verdict; returns what the response is to settle.
     pub(super) fn charge(
         &mut self,
         route: &'r Route,
         binding: usize,
         now: Timestamp,
-        last: Charging,
-    ) -> (Verdict, Vec<Due>) {
+        last: Refusals,
+        verdict: &mut Verdict,
+    ) -> Vec<Due> {
         let mut settled: SmallVec<[Settled<'r>; 2]> = SmallVec::new();
         for (index, &(place, chosen)) in self.applied.iter().enumerate() {
             let limit = &route.limits[usize::from(place)];
@@ -107,19 +109,20 @@ impl<'r> Asked<'r> {
             }
         }
         if settled.is_empty() {
-            return (
-                overflow::charge(route, self, binding, now, last),
-                Vec::new(),
-            );
+            overflow::charge(route, self, binding, now, last, verdict);
+            return Vec::new();
         }
-        let (verdict, reserved) = charge_reserving(&settled, now, || {
-            overflow::charge(route, self, binding, now, last)
+        let (charged, reserved) = charge_reserving(&settled, now, || {
+            let mut verdict = Verdict::default();
+            overflow::charge(route, self, binding, now, last, &mut verdict);
+            verdict
         });
+        *verdict = charged;
         let dues = reserved.into_iter().map(|(index, reservation)| Due {
             place: usize::from(self.applied[index].0),
             reservation,
         });
-        (verdict, dues.collect())
+        dues.collect()
     }
 
     /// Whether one of the first `binding` limits has a bucket after the one that is asked.
@@ -153,10 +156,5 @@ impl<'r> Asked<'r> {
             Taken::of(policy, charge)
         })
         .collect()
-    }
-
-    pub(super) fn append(&mut self, mut others: Self) {
-        self.applied.append(&mut others.applied);
-        self.charges.append(&mut others.charges);
     }
 }
