@@ -6,8 +6,10 @@
 //!    400, 501          429, decoy, drop, wait  502, 504
 //! ```
 
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -80,22 +82,50 @@ impl Gateway {
 
 /// Answers one request. Whatever happens to it is counted and logged when its response ends, or when the client
 /// leaves.
-async fn handle(
-    client: Rc<Client>,
-    mut request: Request<RequestBody>,
-) -> Result<Response<ResponseBody>, Dropped> {
+///
+/// Who is refused at once has no future: one has room for all that a request may have to wait for.
+fn handle(client: Rc<Client>, mut request: Request<RequestBody>) -> Answering {
     let mut exchange = Exchange::begin(client, &request);
     let mut response = Response::new(ResponseBody::own(Bytes::new()));
-    match serve(&mut exchange, &mut request, &mut response).await {
-        Ok(Served::Answered) => {}
-        Ok(Served::Dropped) => {
-            exchange.unanswered();
-            return Err(Dropped);
-        }
-        Err(error) => response = exchange.failed(&error, request.headers()),
+    let decided = decide(&mut exchange, &mut request, &mut response, Stood::default());
+    if let Ok(Course::Answered) = decided {
+        exchange.complete(&mut response);
+        return Answering::Now(Some(response));
     }
-    exchange.complete(&mut response);
-    Ok(response)
+    Answering::Later(Box::pin(async move {
+        match serve(&mut exchange, &mut request, &mut response, decided).await {
+            Ok(Served::Answered) => {}
+            Ok(Served::Dropped) => {
+                exchange.unanswered();
+                return Err(Dropped);
+            }
+            Err(error) => response = exchange.failed(&error, request.headers()),
+        }
+        exchange.complete(&mut response);
+        Ok(response)
+    }))
+}
+
+/// The answer to a request, which is there, or is waited for.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one a request, and a box would cost each refusal an allocation"
+)]
+enum Answering {
+    /// `None` once it was taken.
+    Now(Option<Response<ResponseBody>>),
+    Later(Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, Dropped>>>>),
+}
+
+impl Future for Answering {
+    type Output = Result<Response<ResponseBody>, Dropped>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.get_mut() {
+            Self::Now(response) => Poll::Ready(response.take().ok_or(Dropped)),
+            Self::Later(answering) => answering.as_mut().poll(cx),
+        }
+    }
 }
 
 /// A request that gets no answer.
@@ -119,13 +149,14 @@ enum Served {
     Dropped,
 }
 
-/// Serves a request. It is lent, and so is the response: both are large, and each hand that took them would move them.
+/// Serves a request on which this was decided first. It is lent, and so is the response: both are large, and each hand that took them would move them.
 async fn serve(
     exchange: &mut Exchange,
     request: &mut Request<RequestBody>,
     response: &mut Response<ResponseBody>,
+    decided: Result<Course, Error>,
 ) -> Result<Served, Error> {
-    let mut course = decide(exchange, request, response, Stood::default())?;
+    let mut course = decided?;
     if let Course::Stand(standing) = course {
         // Boxed: a request that does not wait has no room for a timer.
         course = Box::pin(stand(exchange, request, response, standing)).await?;
