@@ -107,10 +107,10 @@ fn charge_one(
         return charge_many(verdict, charges, binding, refusals, now);
     }
     let seat = slots.seat(charge.key.bits(), rules, now);
-    let decision = table.algorithm().decide(seat.cell, now, charge.cost);
+    let mut decision = table.algorithm().decide(seat.cell, now, charge.cost);
     if decision.is_admitted() && charge.cost > 0 {
         let cell = charge.cell_after(rules, &seat, &decision, now);
-        table.count(slots.take(seat, charge.key.bits(), cell, rules));
+        decision.cell = table.take(&mut slots, seat, charge.key, cell, rules);
     }
     drop(slots);
     add(verdict, 0, binding, decision);
@@ -127,7 +127,7 @@ pub fn leave(charge: &Charge<'_>, charged: Cell, now: Timestamp) -> bool {
         .leave(seat.cell, charged, charge.cost, now)
         .filter(|_| seat.origin == Origin::Own);
     match given {
-        Some(cell) => table.count(slots.take(seat, charge.key.bits(), cell, rules)),
+        Some(cell) => _ = table.take(&mut slots, seat, charge.key, cell, rules),
         None => seat.release(rules),
     }
     given.is_some()
@@ -244,7 +244,7 @@ impl Charge<'_> {
         if !decision.is_admitted() || self.cost == 0 || !seat.is_recorded() {
             return (asked(seat), decision);
         }
-        match rules.reserve(seat.cell, &decision, now) {
+        match rules.reserve(seat.cell, decision.cell, now) {
             Some(chunks) => (Asked { seat, chunks }, decision),
             None if rules.on_full == OnFull::Strict => {
                 let refused = no_room(decision, seat.cell, now);
@@ -257,12 +257,13 @@ impl Charge<'_> {
         }
     }
 
+    /// Makes the charge, and says in the decision what is kept of it.
     fn write(
         &self,
         table: &Table,
         slots: &mut Slots,
         asked: Asked,
-        decision: &Decision,
+        decision: &mut Decision,
         now: Timestamp,
     ) {
         let (rules, seat) = (self.rules(table), asked.seat);
@@ -272,11 +273,11 @@ impl Charge<'_> {
         let cell = match rules.rings {
             None => self.cell_after(rules, &seat, decision, now),
             Some(_) if seat.is_recorded() => {
-                rules.record(seat.cell, decision, self.cost, asked.chunks)
+                rules.record(seat.cell, decision.cell, self.cost, asked.chunks)
             }
             Some(_) => decision.cell,
         };
-        table.count(slots.take(seat, self.key.bits(), cell, rules));
+        decision.cell = table.take(slots, seat, self.key, cell, rules);
     }
 
     /// Charges a request that is refused, by this policy or another, and says what it is told then.
@@ -285,11 +286,11 @@ impl Charge<'_> {
         table: &Table,
         slots: &mut Slots,
         asked: Asked,
-        decision: Decision,
+        mut decision: Decision,
         now: Timestamp,
     ) -> Decision {
         if decision.is_admitted() {
-            self.write(table, slots, asked, &decision, now);
+            self.write(table, slots, asked, &mut decision, now);
             return decision;
         }
         let (rules, seat) = (self.rules(table), asked.seat);
@@ -299,7 +300,7 @@ impl Charge<'_> {
         let owed = Decision { cell, ..decision };
         let chunks = seat
             .is_recorded()
-            .then(|| rules.reserve(seat.cell, &owed, now))
+            .then(|| rules.reserve(seat.cell, cell, now))
             .flatten();
         let Some(chunks) = chunks else {
             asked.release(rules);
@@ -307,9 +308,9 @@ impl Charge<'_> {
         };
         let cell = match rules.rings {
             None => self.cell_after(rules, &seat, &owed, now),
-            Some(_) => rules.record(seat.cell, &owed, cost, chunks),
+            Some(_) => rules.record(seat.cell, cell, cost, chunks),
         };
-        table.count(slots.take(seat, self.key.bits(), cell, rules));
+        table.take(slots, seat, self.key, cell, rules);
         rules.decide(cell, now, self.cost)
     }
 

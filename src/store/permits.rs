@@ -35,6 +35,8 @@ pub(super) struct Shard(Mutex<HashMap<u64, Units>>);
 #[derive(Debug, Default)]
 struct Units {
     taken: u64,
+    /// How often the bucket that they are taken from has begun anew since the first of them.
+    generation: u64,
     line: Line,
 }
 
@@ -166,6 +168,18 @@ impl InUse<'_> {
         };
         let whole = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
         Concurrency::cell(whole(units.taken), whole(waiting as u64))
+    }
+
+    /// How often the bucket of a key has begun anew while units of it were in use.
+    pub(super) fn generation(&self, key: Fingerprint) -> u64 {
+        self.0.get(&key.bits()).map_or(0, |units| units.generation)
+    }
+
+    /// Tells those who have units of a key that nothing of them is in its bucket any more.
+    pub(super) fn begin_anew(&mut self, key: Fingerprint) {
+        if let Some(units) = self.0.get_mut(&key.bits()) {
+            units.generation += 1;
+        }
     }
 
     /// Takes units that were found to be there.

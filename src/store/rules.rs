@@ -104,36 +104,25 @@ impl<'a> Rules<'a> {
         }
     }
 
-    /// Takes the chunks that the ring of `before` lacks for what was decided; `None` when there is no
-    /// room for them.
-    pub(super) fn reserve(
-        &self,
-        before: Cell,
-        decided: &Decision,
-        now: Timestamp,
-    ) -> Option<Chunks> {
+    /// Takes the chunks that the ring of `before` lacks to become `after`; `None` when there is no room
+    /// for them.
+    pub(super) fn reserve(&self, before: Cell, after: Cell, now: Timestamp) -> Option<Chunks> {
         match &self.rings {
             None => Some(Chunks::new()),
             Some(rings) => {
-                let lacks = self.algorithm.lacks(self.state(before), decided.cell);
+                let lacks = self.algorithm.lacks(self.state(before), after);
                 rings.take(lacks, now)
             }
         }
     }
 
-    /// The cell after a charge, with all of it recorded.
-    pub(super) fn record(
-        &self,
-        before: Cell,
-        decided: &Decision,
-        cost: u32,
-        chunks: Chunks,
-    ) -> Cell {
+    /// The cell after a charge that makes `after` of `before`, with all of it recorded.
+    pub(super) fn record(&self, before: Cell, after: Cell, cost: u32, chunks: Chunks) -> Cell {
         match &self.rings {
-            None => decided.cell,
+            None => after,
             Some(rings) => self.algorithm.record(
                 self.state(before),
-                decided.cell,
+                after,
                 cost,
                 rings.slab.words(),
                 &mut chunks.into_iter(),

@@ -1,14 +1,15 @@
-//! Charges that are settled once it is known what a request costs.
+//! Charges that are settled once it is known what a request costs, or given back because it was not to be.
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::bucket::{Bucket, Origin, Slots};
+use super::bucket::{Bucket, Origin, Seat, Slots};
 use super::permits::{Permits, Shard};
-use super::table::Table;
+use super::rules::Rules;
+use super::table::{Refusals, Table};
 use crate::clock::Timestamp;
-use crate::limiter::{Cell, Fingerprint, Reserved, Verdict};
+use crate::limiter::{Cell, Decision, Fingerprint, Reserved, Verdict};
 
 /// A charge that is still to be settled. Dropped, it stands as it was made.
 #[derive(Debug)]
@@ -16,6 +17,17 @@ pub struct Reservation {
     table: Arc<Table>,
     key: Fingerprint,
     reserved: Reserved,
+    /// That of the bucket: in a later one there is nothing of this charge.
+    generation: u64,
+}
+
+/// What settling changes.
+#[derive(Clone, Copy)]
+struct Change {
+    /// Units that are given back.
+    less: u32,
+    /// Units that are charged.
+    more: u32,
 }
 
 /// A charge that is made together with others, and settled later.
@@ -23,7 +35,7 @@ pub struct Reservation {
 pub struct Settled<'a> {
     /// The place of the charge among them.
     pub index: usize,
-    /// Its table, which has to [settle](Table::settling).
+    /// Its table. What is in use there comes back by its [permit](super::Charge::permit), and is none of these.
     pub table: &'a Arc<Table>,
     /// Its key.
     pub key: Fingerprint,
@@ -32,6 +44,9 @@ pub struct Settled<'a> {
 }
 
 /// Calls `charge`, which decides and charges; what can be settled of that is returned with the places of its charges.
+///
+/// All charges of these tables that may be settled or given back have to be made so: each is told what others may
+/// still give back, and whose bucket has begun anew.
 pub fn charge_reserving(
     settled: &[Settled<'_>],
     now: Timestamp,
@@ -51,7 +66,14 @@ pub fn charge_reserving(
     let admitted = verdict.is_admitted();
     let made = locked.iter_mut().filter_map(|(unsettled, one)| {
         let decision = verdict.decisions[one.index];
-        if !admitted || !decision.is_admitted() || one.cost == 0 {
+        let charged = admitted || one.table.refusals() == Refusals::Charged;
+        if !charged || !decision.is_admitted() || one.cost == 0 {
+            return None;
+        }
+        if was_whole(&decision, one.cost) {
+            unsettled.begin_anew(one.key);
+        }
+        if !admitted {
             return None;
         }
         let reserved = Reserved {
@@ -65,11 +87,18 @@ pub fn charge_reserving(
             table: Arc::clone(one.table),
             key: one.key,
             reserved,
+            generation: unsettled.generation(one.key),
         };
         Some((one.index, reservation))
     });
     let made = made.collect();
     (verdict, made)
+}
+
+/// Whether the bucket was whole before this charge: with time, or because it had been forgotten. Whoever charged it earlier
+/// has nothing in it any more, and would take from later ones.
+fn was_whole(decision: &Decision, cost: u32) -> bool {
+    decision.remaining.checked_add(cost) == Some(decision.capacity)
 }
 
 impl Reservation {
@@ -82,13 +111,36 @@ impl Reservation {
     /// given back, as far as it has not come back with time.
     pub fn settle(self, units: u32, now: Timestamp) {
         // Nobody reserves units of this key meanwhile, who would not count these.
-        let _unsettled = self.unsettled().shard(self.key).lock();
-        self.table.settle(self.key, self.reserved, units, now);
+        let mut unsettled = self.unsettled().shard(self.key).lock();
+        let is_there = self.generation == unsettled.generation(self.key);
+        let less = self.units().saturating_sub(units);
+        let change = Change {
+            less: if is_there { less } else { 0 },
+            more: units.saturating_sub(self.units()),
+        };
+        if self.table.settle(self.key, self.reserved, change, now) {
+            unsettled.begin_anew(self.key);
+        }
+    }
+
+    /// Gives the whole charge back, as when another store has refused the request.
+    ///
+    /// The bucket has no more left than if it had not been charged, and if it was charged just before, no less either, but
+    /// for what nobody can know:
+    ///
+    /// - A bucket that recovers continuously, or in steps, and would have been whole meanwhile but for this charge and
+    ///   others that may still be given back, may recover later, by at most the time since the charge (a refill).
+    /// - A window that begins with its first request, and which others were counted in since, stays where it is.
+    /// - A place in a line stays taken if others came behind it: they have been told when their turn is.
+    /// - What others were refused meanwhile stays refused; and who was evicted to make room stays so.
+    /// - What made the bucket owe more than there is room for was forgiven, and is not charged after all.
+    pub fn give_back(self, now: Timestamp) {
+        self.settle(0, now);
     }
 
     fn unsettled(&self) -> &Permits {
         let unsettled = self.table.unsettled();
-        unsettled.expect("only tables that settle have reservations")
+        unsettled.expect("what is in use has no reservations")
     }
 }
 
@@ -100,10 +152,14 @@ impl Drop for Reservation {
 }
 
 impl Table {
-    /// Makes a charge of `key` one of `units`.
-    fn settle(&self, key: Fingerprint, mut reserved: Reserved, units: u32, now: Timestamp) {
-        let more = units.saturating_sub(reserved.units);
-        let mut less = reserved.units.saturating_sub(units);
+    /// Changes a charge of `key`; whether that found its bucket whole, and charged it.
+    fn settle(
+        &self,
+        key: Fingerprint,
+        mut reserved: Reserved,
+        Change { mut less, more }: Change,
+        now: Timestamp,
+    ) -> bool {
         let mut table = self;
         loop {
             if let Some(mut slots) = table.bucket_of(key).and_then(Bucket::lock) {
@@ -133,27 +189,61 @@ impl Table {
         if units == 0 {
             return;
         }
-        slots.change(key.bits(), self.rules(), |cell| {
-            self.algorithm().give_back(cell, reserved, units, now)
+        let rules = self.rules();
+        slots.change(key.bits(), rules, |cell| {
+            let state = rules.state(cell);
+            rules.algorithm.give_back(state, reserved, units, now)
         });
     }
 
-    fn owe(&self, slots: &mut Slots, key: Fingerprint, units: u32, now: Timestamp) {
+    /// Whether that begins a bucket.
+    fn owe(&self, slots: &mut Slots, key: Fingerprint, units: u32, now: Timestamp) -> bool {
         if units == 0 {
-            return;
+            return false;
         }
         let rules = self.rules();
-        let seat = slots.seat(key.bits(), rules, now);
-        let owes = |cell| self.algorithm().owe(cell, now, units);
-        let cell = match seat.origin {
-            Origin::Own => owes(seat.cell),
-            Origin::Inherited => {
-                let own = owes(rules.opened(Cell::EMPTY, key.bits(), now));
-                self.algorithm().join(owes(seat.cell), own, now)
+        if rules.rings.is_some() {
+            slots.release_expired(rules, now);
+        }
+        let mut seat = slots.seat(key.bits(), rules, now);
+        let was_whole = rules.used(seat.cell, now) == 0;
+        let cell = match owing(rules, &seat, key, units, now) {
+            Some(cell) => cell,
+            None => {
+                seat.release(rules);
+                seat.give_up();
+                seat.cell
             }
         };
-        self.count(slots.take(seat, key.bits(), cell, rules));
+        self.take(slots, seat, key, cell, rules);
+        was_whole
     }
+}
+
+/// What a key's bucket becomes that owes so many units; `None` when there is no room for its ring.
+fn owing(
+    rules: Rules<'_>,
+    seat: &Seat,
+    key: Fingerprint,
+    units: u32,
+    now: Timestamp,
+) -> Option<Cell> {
+    let owes = |cell| rules.algorithm.owe(rules.state(cell), now, units);
+    if rules.rings.is_some() && !seat.is_recorded() {
+        return None;
+    }
+    let (after, recorded) = owes(seat.cell);
+    if rules.rings.is_some() {
+        let chunks = rules.reserve(seat.cell, after, now)?;
+        return Some(rules.record(seat.cell, after, recorded, chunks));
+    }
+    Some(match seat.origin {
+        Origin::Own => after,
+        Origin::Inherited => {
+            let (own, _) = owes(rules.opened(Cell::EMPTY, key.bits(), now));
+            rules.algorithm.join(after, own, now)
+        }
+    })
 }
 
 #[cfg(test)]

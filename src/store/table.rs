@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::bucket::{Bucket, ENTRIES, Entry, FLOOR, Loss, Slots};
+use super::bucket::{Bucket, ENTRIES, Entry, FLOOR, Loss, Seat, Slots};
 use super::memory::Charge;
 use super::permits::Permits;
 use super::rules::{Rings, Rules, no_room};
@@ -44,8 +44,10 @@ pub struct Table {
     slab: Option<Slab>,
     /// What is counted instead of cells, for an algorithm whose units come back when requests end.
     permits: Option<Arc<Permits>>,
-    /// The units of charges that are still to be settled, where any are.
-    unsettled: Option<Arc<Permits>>,
+    /// Whether charges are settled by what comes afterwards.
+    settles: bool,
+    /// The units of charges that may still be settled, or given back.
+    unsettled: Arc<Permits>,
     ring_bytes: u64,
     /// The bucket that has to give up a ring next.
     hand: AtomicUsize,
@@ -109,7 +111,8 @@ impl Table {
             permits: algorithm
                 .is_permits()
                 .then(|| Arc::new(Permits::new(algorithm.capacity()))),
-            unsettled: None,
+            settles: false,
+            unsettled: Arc::default(),
             ring_bytes,
             hand: AtomicUsize::new(0),
             algorithm,
@@ -370,6 +373,23 @@ impl Table {
                 Some(slab) => Some(Rings { slab, table: self }),
             },
             window_end: None,
+        }
+    }
+
+    /// Writes a key's cell where its seat said, and returns what is kept of it: nothing if there was no room.
+    pub(super) fn take(
+        &self,
+        slots: &mut Slots,
+        seat: Seat,
+        key: Fingerprint,
+        cell: Cell,
+        rules: Rules<'_>,
+    ) -> Cell {
+        let loss = slots.take(seat, key.bits(), cell, rules);
+        self.count(loss);
+        match loss {
+            Loss::Unrecorded => Cell::EMPTY,
+            Loss::None | Loss::Evicted(_) => cell,
         }
     }
 

@@ -17,8 +17,8 @@ pub struct Carried<'a> {
 
 enum What<'a> {
     Cell(Cell),
-    /// The same counters.
-    Counters(State<'a>),
+    /// The same counters, or instants.
+    Same(State<'a>),
     Past(Past),
 }
 
@@ -106,9 +106,7 @@ impl Algorithm {
     pub fn carry<'a>(&'a self, from: &Self, state: State<'a>, now: Timestamp) -> Carried<'a> {
         let what = match (self, from) {
             _ if !state.cell.is_live(now) || self.capacity() == 0 => What::Cell(Cell::EMPTY),
-            (Self::SlidingCounters(to), Self::SlidingCounters(from)) if to.counts_like(from) => {
-                What::Counters(state)
-            }
+            _ if self.counts_like(from) => What::Same(state),
             (Self::SlidingCounters(_), Self::SlidingCounters(_) | Self::SlidingWindow(_))
             | (Self::SlidingWindow(_), Self::SlidingCounters(_))
             | (Self::SlidingLog(_), Self::SlidingLog(_)) => {
@@ -120,6 +118,15 @@ impl Algorithm {
             to: self,
             now,
             what,
+        }
+    }
+
+    /// Whether what is in a ring under `other`'s parameters means the same under these.
+    pub(super) fn counts_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::SlidingCounters(own), Self::SlidingCounters(other)) => own.counts_like(other),
+            (Self::SlidingLog(own), Self::SlidingLog(other)) => own.counts_like(other),
+            _ => false,
         }
     }
 
@@ -148,10 +155,9 @@ impl Carried<'_> {
     pub fn chunks(&self) -> u32 {
         match (&self.what, self.to) {
             (What::Past(past), _) if past.is_empty() => 0,
-            (What::Past(_) | What::Counters(_), Algorithm::SlidingCounters(to)) => {
-                to.whole_chunks()
-            }
+            (What::Past(_) | What::Same(_), Algorithm::SlidingCounters(to)) => to.whole_chunks(),
             (What::Past(past), Algorithm::SlidingLog(to)) => to.rebuilt_chunks(past),
+            (What::Same(state), Algorithm::SlidingLog(to)) => to.copied_chunks(*state, self.now),
             _ => 0,
         }
     }
@@ -165,7 +171,10 @@ impl Carried<'_> {
             (What::Past(past), Algorithm::SlidingCounters(to), Some(words)) => {
                 to.rebuild(&past, self.now, words, chunks)
             }
-            (What::Counters(state), Algorithm::SlidingCounters(to), Some(words)) => {
+            (What::Same(state), Algorithm::SlidingCounters(to), Some(words)) => {
+                to.copy(state, self.now, words, chunks)
+            }
+            (What::Same(state), Algorithm::SlidingLog(to), Some(words)) => {
                 to.copy(state, self.now, words, chunks)
             }
             (What::Past(past), Algorithm::SlidingLog(to), Some(words)) => {

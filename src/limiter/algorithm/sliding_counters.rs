@@ -1,6 +1,7 @@
 //! The sliding window counter with many parts: a counter for each, of which the oldest counts as far as
 //! the window covers its part. One part is in `sliding_window`, whose cells need no ring.
 
+mod give_back;
 mod whole;
 
 use std::num::NonZero;

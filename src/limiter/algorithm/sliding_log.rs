@@ -1,5 +1,7 @@
 //! The instants of all admitted units: exactly the limit in any window, in memory that grows with it.
 
+mod give_back;
+
 use std::num::NonZero;
 
 use super::{Past, Refused, refuse};
@@ -191,6 +193,31 @@ impl SlidingLog {
         let units = (view.left..view.left + view.units).rev();
         let age = |unit| (view.now - self.tick_of(&view, unit)) * self.tick;
         units.map(|unit| (age(unit), 1)).collect()
+    }
+
+    /// Whether instants of these parameters mean the same under those.
+    pub(super) const fn counts_like(&self, other: &Self) -> bool {
+        self.tick == other.tick && self.span == other.span
+    }
+
+    /// Chunks that [`SlidingLog::copy`] needs.
+    pub(super) fn copied_chunks(&self, state: State<'_>, now: Timestamp) -> u32 {
+        let units = self.view(state, now).units.min(self.quota.limit());
+        self.shape.chunks_for(units)
+    }
+
+    /// The same instants, the newest as far as the limit has room for them.
+    pub(super) fn copy(
+        &self,
+        state: State<'_>,
+        now: Timestamp,
+        words: &Words,
+        chunks: &mut dyn Iterator<Item = u32>,
+    ) -> Cell {
+        let view = self.view(state, now);
+        let (units, all) = (view.units.min(self.quota.limit()), view.left + view.units);
+        let ticks = (all - units..all).map(|unit| self.tick_of(&view, unit));
+        self.fill(ticks, units, view.newest, words, chunks)
     }
 
     /// Chunks that [`SlidingLog::rebuild`] needs.

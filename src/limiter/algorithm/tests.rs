@@ -27,15 +27,15 @@ fn at(micros: u64) -> Timestamp {
 
 /// A bucket, with memory for its ring.
 #[derive(Debug)]
-struct Bucket {
-    cell: Cell,
+pub(super) struct Bucket {
+    pub(super) cell: Cell,
     words: Option<Words>,
     /// The last chunk that was taken.
     taken: u32,
 }
 
 impl Bucket {
-    fn new(algorithm: &Algorithm) -> Self {
+    pub(super) fn new(algorithm: &Algorithm) -> Self {
         let words = |shape: crate::limiter::Shape| Words::new(shape, 4 * shape.most_chunks());
         Self {
             cell: Cell::EMPTY,
@@ -45,7 +45,7 @@ impl Bucket {
     }
 
     /// Decides, and charges if it is admitted.
-    fn charge(&mut self, algorithm: &Algorithm, now: Timestamp, cost: u32) -> Decision {
+    pub(super) fn charge(&mut self, algorithm: &Algorithm, now: Timestamp, cost: u32) -> Decision {
         let mut decision = algorithm.decide(&*self, now, cost);
         if decision.is_admitted() && cost > 0 {
             decision.cell = self.record(algorithm, now, decision.cell, cost);
@@ -54,11 +54,29 @@ impl Bucket {
     }
 
     /// Charges what was refused.
-    fn owe(&mut self, algorithm: &Algorithm, now: Timestamp, cost: u32) {
+    pub(super) fn owe(&mut self, algorithm: &Algorithm, now: Timestamp, cost: u32) {
         let (after, cost) = algorithm.indebted(&*self, now, cost);
         if cost > 0 {
             self.record(algorithm, now, after, cost);
         }
+    }
+
+    /// Charges what was found out later.
+    pub(super) fn owe_settled(&mut self, algorithm: &Algorithm, now: Timestamp, units: u32) {
+        let (after, recorded) = algorithm.owe(&*self, now, units);
+        if recorded > 0 {
+            self.record(algorithm, now, after, recorded);
+        }
+    }
+
+    pub(super) fn give_back(
+        &mut self,
+        algorithm: &Algorithm,
+        reserved: &Reserved,
+        units: u32,
+        now: Timestamp,
+    ) {
+        self.cell = algorithm.give_back(&*self, reserved, units, now);
     }
 
     fn record(&mut self, algorithm: &Algorithm, now: Timestamp, after: Cell, cost: u32) -> Cell {

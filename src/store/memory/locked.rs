@@ -59,7 +59,7 @@ impl Locked<'_> {
         &mut self,
         charge: &Charge<'_>,
         asked: Option<Asked>,
-        decision: &Decision,
+        decision: &mut Decision,
         now: Timestamp,
     ) {
         match self.held.as_mut().expect(LOCKED) {

@@ -1,7 +1,10 @@
 use std::time::Duration;
 
 use super::*;
-use crate::limiter::{Algorithm, FixedWindow, Gcra, Oldest, Quota, SlidingWindow, Start};
+use crate::limiter::{
+    Algorithm, FixedWindow, Gcra, IntervalRefill, LeakyBucket, Oldest, Quota, SlidingCounters,
+    SlidingLog, SlidingWindow, Start,
+};
 use crate::store::{Charge, OnFull, charge_all, charge_watched};
 
 const NOW: Timestamp = Timestamp::from_micros(3_600_000_000);
@@ -23,6 +26,24 @@ fn sliding(limit: u32, window: Duration) -> Algorithm {
     Algorithm::SlidingWindow(SlidingWindow::new(quota(limit, window), Oldest::Whole))
 }
 
+fn log(limit: u32, window: Duration) -> Algorithm {
+    Algorithm::SlidingLog(SlidingLog::new(quota(limit, window)).unwrap())
+}
+
+fn counters(limit: u32, parts: u32) -> Algorithm {
+    let window = SlidingCounters::new(quota(limit, HOUR), parts, Oldest::Weighted);
+    Algorithm::SlidingCounters(window.unwrap())
+}
+
+fn leaky(queue: u32) -> Algorithm {
+    let line = LeakyBucket::new(quota(20, HOUR), queue, HOUR, 0);
+    Algorithm::LeakyBucket(line.unwrap())
+}
+
+fn refilled(capacity: u32) -> Algorithm {
+    Algorithm::IntervalRefill(IntervalRefill::new(capacity, 1, HOUR).unwrap())
+}
+
 fn table(algorithm: Algorithm) -> Arc<Table> {
     Arc::new(Table::new("test", algorithm, 64, OnFull::Forget).settling())
 }
@@ -33,6 +54,10 @@ fn key(bits: u64) -> Fingerprint {
 
 /// Reserves; `None` where it is refused.
 fn reserve(table: &Arc<Table>, bits: u64, cost: u32) -> Option<Reservation> {
+    reserve_at(table, bits, cost, NOW)
+}
+
+fn reserve_at(table: &Arc<Table>, bits: u64, cost: u32, now: Timestamp) -> Option<Reservation> {
     let charge = Charge {
         table,
         key: key(bits),
@@ -45,7 +70,7 @@ fn reserve(table: &Arc<Table>, bits: u64, cost: u32) -> Option<Reservation> {
         key: key(bits),
         cost,
     };
-    let (verdict, mut made) = charge_reserving(&[settled], NOW, || charge_all(&[charge], NOW));
+    let (verdict, mut made) = charge_reserving(&[settled], now, || charge_all(&[charge], now));
     assert_eq!(verdict.is_admitted(), made.len() == 1);
     made.pop().map(|(_, reservation)| reservation)
 }
@@ -65,7 +90,14 @@ fn replace(old: &Arc<Table>, algorithm: Algorithm) -> Arc<Table> {
 
 #[test]
 fn a_charge_becomes_what_it_should_have_been_or_stands() {
-    for algorithm in [gcra(20), fixed(20), sliding(20, HOUR)] {
+    for algorithm in [
+        gcra(20),
+        refilled(20),
+        fixed(20),
+        sliding(20, HOUR),
+        counters(20, 60),
+        log(20, HOUR),
+    ] {
         let table = table(algorithm);
         let [less, more, dropped] = [5, 5, 5].map(|cost| reserve(&table, 7, cost).unwrap());
         assert_eq!(used(&table, 7), 15);
@@ -125,6 +157,10 @@ fn what_is_in_flight_at_a_reload_is_settled_where_its_bucket_has_gone() {
         (fixed(10), fixed(20)),
         (fixed(20), fixed(10)),
         (sliding(10, HOUR), sliding(20, HOUR)),
+        (counters(10, 60), counters(20, 60)),
+        (counters(20, 60), counters(10, 60)),
+        (log(10, HOUR), log(20, HOUR)),
+        (log(20, HOUR), log(10, HOUR)),
     ] {
         let old = table(from);
         let [less, more] = [6, 2].map(|cost| reserve(&old, 7, cost).unwrap());
@@ -150,18 +186,141 @@ fn what_a_reload_has_forgotten_or_moved_to_other_windows_is_not_given_back() {
     assert_eq!(used(&new, 7), 3, "another algorithm starts anew");
     drop(own);
 
-    let old = table(sliding(10, HOUR));
-    let held = reserve(&old, 7, 6).unwrap();
-    let new = replace(&old, sliding(10, Duration::from_mins(7)));
-    let before = used(&new, 7);
-    held.settle(6, NOW);
-    assert_eq!(used(&new, 7), before);
+    for (from, to) in [
+        (sliding(10, HOUR), counters(10, 60)),
+        (counters(10, 60), counters(10, 30)),
+        (counters(10, 60), sliding(10, HOUR)),
+        (log(10, HOUR), log(10, Duration::from_mins(7))),
+    ] {
+        let old = table(from);
+        let held = reserve(&old, 7, 6).unwrap();
+        let new = replace(&old, to);
+        let before = used(&new, 7);
+        held.settle(0, NOW);
+        assert_eq!(used(&new, 7), before);
+    }
+}
+
+/// A table with room for one ring, which every other key takes from the one before.
+fn narrow(algorithm: Algorithm, on_full: OnFull) -> Arc<Table> {
+    Arc::new(Table::with_rings("test", algorithm, 64, 0, on_full))
+}
+
+#[test]
+fn what_was_forgotten_is_not_taken_from_what_came_later() {
+    for algorithm in [counters(20, 60), log(20, HOUR)] {
+        let table = narrow(algorithm, OnFull::Forget);
+        let forgotten = reserve(&table, 7, 5).unwrap();
+        reserve(&table, u64::MAX / 2, 20).unwrap().give_back(NOW);
+        assert_eq!((used(&table, 7), table.evictions()), (0, 1));
+        let again = reserve(&table, 7, 4).unwrap();
+        assert_eq!(used(&table, 7), 4);
+        forgotten.settle(0, NOW);
+        assert_eq!(used(&table, 7), 4, "that was another's");
+        again.settle(1, NOW);
+        assert_eq!(used(&table, 7), 1);
+    }
+    // Who owes begins a bucket anew, too.
+    for algorithm in [counters(20, 60), log(20, HOUR)] {
+        let table = narrow(algorithm, OnFull::Forget);
+        let [forgotten, owing] = [5, 4].map(|cost| reserve(&table, 7, cost).unwrap());
+        reserve(&table, u64::MAX / 2, 20).unwrap().give_back(NOW);
+        owing.settle(6, NOW);
+        assert_eq!(used(&table, 7), 2);
+        forgotten.give_back(NOW);
+        assert_eq!(used(&table, 7), 2);
+    }
+}
+
+#[test]
+fn what_there_was_no_room_to_record_is_not_given_back() {
+    // Rings of several chunks, of which all but one ring's are taken: nobody else has one that could be given up.
+    let table = narrow(log(1_000, HOUR), OnFull::Forget);
+    let other = narrow(counters(1_000, 60), OnFull::Forget);
+    for table in [&table, &other] {
+        let held = table.bucket_of(key(u64::MAX / 2)).unwrap();
+        drop(reserve(table, u64::MAX / 2, 1_000).unwrap());
+        let slots = held.lock();
+        // Its bucket is locked, so that it is not asked to make room.
+        let unrecorded: Vec<_> = (0..40).map(|_| reserve(table, 7, 20).unwrap()).collect();
+        drop(slots);
+        assert!(table.unrecorded() > 0);
+        let kept = used(table, 7);
+        let recorded = 40 - table.unrecorded() as u32;
+        assert_eq!(kept, 20 * recorded);
+        for reservation in unrecorded
+            .into_iter()
+            .rev()
+            .take(table.unrecorded() as usize)
+        {
+            reservation.give_back(NOW);
+        }
+        assert_eq!(used(table, 7), kept);
+    }
+}
+
+#[test]
+fn any_charge_can_be_given_back_at_once() {
+    for algorithm in [
+        gcra(20),
+        refilled(20),
+        fixed(20),
+        sliding(20, HOUR),
+        counters(20, 60),
+        log(20, HOUR),
+        leaky(19),
+    ] {
+        // No table that settles.
+        let table = Arc::new(Table::new("test", algorithm, 64, OnFull::Forget));
+        drop(reserve(&table, 7, 3).unwrap());
+        let before = table.peek(key(7), 0, NOW);
+        for _ in 0..9 {
+            let held = [4, 5].map(|cost| reserve(&table, 7, cost).unwrap());
+            held.into_iter().rev().for_each(|one| one.give_back(NOW));
+            assert_eq!(table.peek(key(7), 0, NOW), before);
+        }
+        let [first, behind] = [4, 5].map(|cost| reserve(&table, 7, cost).unwrap());
+        first.give_back(NOW);
+        behind.give_back(NOW);
+        let left = table.peek(key(7), 0, NOW).remaining;
+        match table.algorithm() {
+            Algorithm::LeakyBucket(_) => assert_eq!(left, before.remaining - 4, "out of turn"),
+            _ => assert_eq!(left, before.remaining),
+        }
+        assert_eq!(table.unsettled().unwrap().keys(), 0);
+    }
+}
+
+#[test]
+fn rings_take_no_more_memory_for_what_is_given_back() {
+    for algorithm in [counters(500, 60), log(500, HOUR)] {
+        let table = Table::with_rings("test", algorithm, 64, 64 * 1024, OnFull::Forget);
+        let table = Arc::new(table);
+        for round in 0..500 {
+            let now = NOW.saturating_add_micros(round * 1_000_000);
+            let held: Vec<_> = (0..9)
+                .map(|bits| reserve_at(&table, (bits + 1) << 60, 50, now))
+                .collect();
+            held.into_iter()
+                .flatten()
+                .for_each(|one| one.give_back(now));
+        }
+        let taken = table.rules().rings.map(|rings| rings.slab.taken());
+        assert_eq!(taken, Some(0), "nothing is left");
+        assert_eq!((table.evictions(), table.unrecorded()), (0, 0));
+    }
 }
 
 #[test]
 fn threads_that_settle_leave_what_they_took() {
     const EACH: u64 = 4_000;
-    for algorithm in [gcra(1_000_000), fixed(1_000_000), sliding(1_000_000, HOUR)] {
+    for algorithm in [
+        gcra(1_000_000),
+        fixed(1_000_000),
+        sliding(1_000_000, HOUR),
+        counters(1_000_000, 60),
+        log(100_000, HOUR),
+    ] {
         let first = table(algorithm.clone());
         let totals: Vec<u64> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..6_u64)

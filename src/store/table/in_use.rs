@@ -1,4 +1,4 @@
-//! What a table counts beside its cells: units in use, and those of charges that are still to be settled.
+//! What a table counts beside its cells: units in use, and those of charges that may still be given back.
 
 use std::sync::Arc;
 
@@ -10,26 +10,22 @@ impl Table {
     /// The same for a policy whose charges are settled afterwards.
     #[must_use]
     pub fn settling(mut self) -> Self {
-        self.unsettled = Some(Arc::default());
+        self.settles = true;
         self
     }
 
     /// Whether charges are settled afterwards.
     pub const fn settles(&self) -> bool {
-        self.unsettled.is_some()
+        self.settles
     }
 
     /// The same in the place of `before`: what is in use there, or still to be settled, is so here.
     #[must_use]
     pub fn in_place_of(mut self, before: &Self) -> Self {
-        for (own, same) in [
-            (&mut self.permits, &before.permits),
-            (&mut self.unsettled, &before.unsettled),
-        ] {
-            if let (Some(own), Some(same)) = (own, same) {
-                *own = Arc::clone(same);
-            }
+        if let (Some(own), Some(same)) = (&mut self.permits, &before.permits) {
+            *own = Arc::clone(same);
         }
+        self.unsettled = Arc::clone(&before.unsettled);
         self
     }
 
@@ -60,8 +56,8 @@ impl Table {
         self.permits.as_deref()
     }
 
-    /// The units of charges that are still to be settled, where any are.
+    /// The units of charges that may still be settled, or given back; `None` where they come back when requests end.
     pub(in crate::store) fn unsettled(&self) -> Option<&Permits> {
-        self.unsettled.as_deref()
+        self.permits.is_none().then_some(&self.unsettled)
     }
 }

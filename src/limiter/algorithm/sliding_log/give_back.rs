@@ -1,0 +1,63 @@
+//! Units that are taken out of a log again.
+
+use super::{SlidingLog, View};
+use crate::clock::Timestamp;
+use crate::limiter::Cell;
+use crate::limiter::algorithm::Reserved;
+use crate::limiter::ring::{Ring, State};
+
+impl SlidingLog {
+    /// Takes out units of the instant of a charge, as far as they are there and have not left.
+    pub(in crate::limiter::algorithm) fn give_back(
+        &self,
+        state: State<'_>,
+        reserved: &Reserved,
+        units: u32,
+        now: Timestamp,
+    ) -> Cell {
+        let (view, tick) = (self.view(state, now), self.newest(reserved.cell));
+        let first = self.first_of(&view, |other| other >= tick);
+        let end = self.first_of(&view, |other| other > tick);
+        let back = units.min(end - first);
+        let Some(ring) = view.ring.filter(|_| back > 0) else {
+            return state.cell;
+        };
+        if back == view.units {
+            return Cell::EMPTY;
+        }
+        let units = take_out(ring, [view.left, end - back, end, state.cell.b]);
+        Cell {
+            expires: self.leaves(self.tick_of(&view, units - 1)),
+            b: units,
+            ..state.cell
+        }
+    }
+
+    /// The first unit that still counts whose tick `is_it`, as that of all later ones; the end if there is none.
+    fn first_of(&self, view: &View<'_>, is_it: impl Fn(u64) -> bool) -> u32 {
+        let (mut low, mut high) = (view.left, view.left + view.units);
+        while low < high {
+            let middle = low.midpoint(high);
+            match is_it(self.tick_of(view, middle)) {
+                true => high = middle,
+                false => low = middle + 1,
+            }
+        }
+        low
+    }
+}
+
+/// Takes the units from `first` to `end` out of those of a ring that count, from `left` to `all`, and returns how many the
+/// ring has then. Of those before them and those behind them the fewer are moved.
+fn take_out(ring: Ring<'_>, [left, first, end, all]: [u32; 4]) -> u32 {
+    let (head, capacity, gap) = (ring.head(), ring.capacity(), end - first);
+    let place = |unit: u32| (head + unit) % capacity;
+    if all - end <= first - left {
+        (end..all).for_each(|unit| ring.set(place(unit - gap), ring.get(place(unit))));
+        return all - gap;
+    }
+    let before = (left..first).rev();
+    before.for_each(|unit| ring.set(place(unit + gap), ring.get(place(unit))));
+    ring.set_head(place(left + gap));
+    all - left - gap
+}
