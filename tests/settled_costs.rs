@@ -60,11 +60,13 @@ fn wait_until_left(address: SocketAddr, path: &str, expected: u32) {
     });
 }
 
-const ALGORITHMS: [&str; 4] = [
+const ALGORITHMS: [&str; 6] = [
     "quota: 1000/300d",
     "algorithm: token_bucket, capacity: 1000, refill: 1 per 1d",
     "algorithm: fixed_window, quota: 1000/300d, start: first_request",
     "algorithm: sliding_window, quota: 1000/300d, oldest: whole",
+    "algorithm: sliding_window, quota: 1000/300d, precision: 60, oldest: whole",
+    "algorithm: sliding_log, quota: 1000/300d",
 ];
 
 #[test]

@@ -286,8 +286,6 @@ fn check_debt(policy: &Policy, findings: &Findings<'_>) {
     if !charged.get() {
         return;
     }
-    let quota = policy.quota.as_ref().map_or(0, |quota| quota.limit());
-    let counters = 1 + policy.precision.as_ref().map_or(1, |parts| parts.get());
     let constant = matches!(&policy.cost.value, Cost::Constant(cost) if cost.get() == 1);
     let finding = match policy.algorithm.value {
         _ if policy.overflow.is_some() => Finding::error(
@@ -301,7 +299,7 @@ fn check_debt(policy: &Policy, findings: &Findings<'_>) {
             Finding::error(charged.node, Code::NoEffect, message)
                 .help("remove `charge_refused`, or use another `algorithm`")
         }
-        AlgorithmName::SlidingWindow if quota.checked_mul(counters).is_none() => {
+        AlgorithmName::SlidingWindow if !counts_debt(policy) => {
             let message = "so many counters of so large a quota cannot be charged beyond it";
             Finding::error(charged.node, Code::Conflict, message)
                 .help("count in a coarser unit, or lower `precision`")
@@ -315,6 +313,13 @@ fn check_debt(policy: &Policy, findings: &Findings<'_>) {
         _ => return,
     };
     findings.add(finding.related(policy.algorithm.node, "the algorithm"));
+}
+
+/// Whether the counters of a sliding window can all be as large as its quota.
+pub(super) fn counts_debt(policy: &Policy) -> bool {
+    let quota = policy.quota.as_ref().map_or(0, |quota| quota.limit());
+    let counters = 1 + policy.precision.as_ref().map_or(1, |parts| parts.get());
+    quota.checked_mul(counters).is_some()
 }
 
 /// A part is as long as any other, in whole microseconds.

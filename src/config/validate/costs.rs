@@ -5,7 +5,7 @@ use crate::config::document::NodeId;
 use crate::config::finding::{Finding, Findings};
 use crate::config::schema::{AlgorithmName, Cost, Policy, ToldCost};
 
-use super::report_repeated;
+use super::{algorithms, report_repeated};
 
 pub(super) fn check(policy: &Policy, findings: &Findings<'_>) {
     if let Cost::Told(told) = &policy.cost.value {
@@ -85,7 +85,7 @@ fn check_told(told: &ToldCost, node: NodeId, findings: &Findings<'_>) {
     }
 }
 
-/// A ring, and what is in flight, know nothing of single charges.
+/// Units that nobody could give back, or charge afterwards.
 fn check_algorithm(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
     let parts = policy.precision.as_ref().map_or(1, |parts| parts.get());
     let (message, help) = match policy.algorithm.value {
@@ -93,13 +93,13 @@ fn check_algorithm(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
             "what is in flight comes back by itself, whatever the response",
             "make it a policy of its own, with a quota",
         ),
-        AlgorithmName::SlidingLog => (
-            "a log takes nothing back",
-            "use `algorithm: sliding_window` with `oldest: whole`, which is as strict",
+        AlgorithmName::LeakyBucket => (
+            "whose turn is when is settled before there is a response",
+            "use another `algorithm`",
         ),
-        AlgorithmName::SlidingWindow if parts > 1 => (
-            "a window of several parts takes nothing back",
-            "remove `precision`",
+        AlgorithmName::SlidingWindow if parts > 1 && !algorithms::counts_debt(policy) => (
+            "so many counters of so large a quota cannot be charged beyond it",
+            "count in a coarser unit, or lower `precision`",
         ),
         _ => return,
     };
