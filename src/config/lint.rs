@@ -3,6 +3,7 @@
 //!
 //! Not here: what is wrong with a setting by itself, which `validate` finds.
 
+mod answers;
 mod forgery;
 mod outcome;
 mod room;
@@ -31,6 +32,7 @@ pub fn lint(loaded: Loaded) -> Report {
         room::forgotten_at_restart(config, &places),
         room::small_quotas(&places),
         room::memory(&loaded),
+        answers::idle_jitter(&places),
     ];
     let found = loaded.report(found.concat());
     loaded.warnings.and(found)

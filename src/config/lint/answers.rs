@@ -1,0 +1,27 @@
+//! What is said of refusals, and told nobody.
+
+use super::{Finding, Met, Place, policies};
+use crate::config::diagnostic::Code;
+use crate::config::schema::Action;
+
+/// A spread of what refused clients are told, where they are told nothing.
+pub(super) fn idle_jitter(places: &[Place<'_>]) -> Vec<Finding> {
+    policies(places).iter().filter_map(untold).collect()
+}
+
+fn untold(met: &Met<'_>) -> Option<Finding> {
+    let jitter = met.policy.retry_after_jitter.as_ref()?;
+    let message = match met.action {
+        Action::Reject | Action::Tarpit => return None,
+        Action::Decoy => "who gets a decoy is not told when to come back",
+        Action::Drop => "who gets no answer is not told when to come back",
+        Action::Tag => "who is admitted all the same is not told when to come back",
+    };
+    let finding = Finding::warning(jitter.node, Code::NoEffect, message);
+    let action = met.policy.on_limit.action.as_ref();
+    let finding = match action {
+        Some(action) => finding.related(action.node, "what becomes of requests beyond it"),
+        None => finding,
+    };
+    Some(finding.help("remove `retry_after_jitter`, or choose another `action`"))
+}
