@@ -499,8 +499,9 @@ fn explain_knows_places_and_replay_leaves_them_out() {
     let config = "policies:
   slots: { key: constant, algorithm: concurrency, max: 2 }
   none: { key: constant, algorithm: concurrency, max: 0, mode: shadow }
+  line: { key: constant, algorithm: concurrency, max: 4, queue: 3, max_wait: 90s }
   hourly: { key: constant, quota: 1/1h }
-routes: [{ name: a, upstream: echo, limits: [slots, none, hourly] }]
+routes: [{ name: a, upstream: echo, limits: [slots, none, line, hourly] }]
 ";
     let replay = Replay::new(config, [line("0", "/", ""), line("1", "/", "")].concat());
     let explained = command(["explain", "GET", "http://a/", "--config"])
@@ -520,16 +521,22 @@ routes: [{ name: a, upstream: echo, limits: [slots, none, hourly] }]
         text.contains("  says    refuse: it can never be admitted\n"),
         "{text}"
     );
+    let line = "  queue   where none is left it waits in line, one of 3 at most, for 90s at most\n";
+    assert_eq!(text.matches("  queue ").count(), 1, "{text}");
+    assert!(text.contains(line), "{text}");
     assert!(text.contains("answer    admitted"), "{text}");
 
     let report = replay.report(&[]);
-    assert_eq!(report["not_replayed"], serde_json::json!(["slots", "none"]));
+    assert_eq!(
+        report["not_replayed"],
+        serde_json::json!(["slots", "none", "line"])
+    );
     assert_eq!(
         (&report["admitted"], &report["refused"]),
         (&1.into(), &1.into())
     );
     let text = replay.text();
-    let remark = "not replayed, since a log does not say when requests end: slots, none\n";
+    let remark = "not replayed, since a log does not say when requests end: slots, none, line\n";
     assert!(text.contains(remark), "{text}");
     let decisions = replay.run(&["--decisions"]);
     let remarks = String::from_utf8(decisions.stderr).expect("text");

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::Request;
 use http::header::{HOST, HeaderValue};
@@ -59,6 +60,8 @@ struct Step {
     settles: bool,
     /// Whether units come back when requests end, and not with time.
     in_use: bool,
+    /// How many may wait for such units, and for how long.
+    line: Option<(u32, Duration)>,
     stance: Stance,
     says: Says,
 }
@@ -179,6 +182,7 @@ fn step(limit: &Limit, secret: &Secret, head: &Head<'_>, now: Timestamp) -> Resu
         (Meeting::Skipped, _) => Says::Skips,
         (Meeting::Keyless, _) => Says::RefusesKeyless,
     };
+    let line = policy.table.algorithm().queueing();
     Ok(Step {
         policy: Arc::clone(&policy.name),
         algorithm: format!("{}, {}", policy.table.algorithm().kind(), policy.quota),
@@ -193,6 +197,7 @@ fn step(limit: &Limit, secret: &Secret, head: &Head<'_>, now: Timestamp) -> Resu
         cost: limit.cost.of(head).unwrap_or(1),
         settles: limit.settlement.is_some(),
         in_use: policy.table.algorithm().is_permits(),
+        line: line.map(|bound| (bound.queue(), bound.max_wait())),
         stance,
         says,
     })
@@ -274,6 +279,16 @@ impl Step {
         }
     }
 
+    /// How many may stand in line where it would wait for what is in use, and for how long.
+    fn waits(&self) -> Option<(u32, Duration)> {
+        let waits = self.stance == Stance::Binds && !self.tags && !self.refuses();
+        self.line.filter(|_| waits && self.decides())
+    }
+
+    fn decides(&self) -> bool {
+        matches!(self.says, Says::Decides(_))
+    }
+
     fn write(&self, now: Timestamp, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "limit     {} ({})", self.policy, self.algorithm)?;
         for part in &self.key {
@@ -292,6 +307,10 @@ impl Step {
             (1, false) => {}
             (cost, false) => writeln!(f, "  cost    {cost}")?,
             (cost, true) => writeln!(f, "  cost    {cost}, until the response settles it")?,
+        }
+        if let Some((places, longest)) = self.waits() {
+            write!(f, "  queue   where none is left it waits in line, ")?;
+            writeln!(f, "one of {places} at most, for {longest:?} at most")?;
         }
         match &self.says {
             Says::Elsewhere => writeln!(f, "  says    does not apply: `when` is not met"),
