@@ -1,28 +1,24 @@
-//! The buckets of one policy: a fixed number of them, made as keys first touch them, and their move
-//! to a table of another size or quota. Deciding and charging is in `memory`.
+//! The buckets of one policy: a fixed number of them, made as keys first touch them. Deciding and charging is in
+//! `memory`; where a key's bucket is, in `layout`; its move to a table of another size or quota in `succession`.
 
 mod in_use;
 mod kept;
+mod layout;
 mod room;
+mod succession;
 
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::bucket::{Bucket, ENTRIES, Entry, FLOOR, Loss, Seat, Slots};
+use super::bucket::{Bucket, FLOOR, Loss, Seat, Slots};
 use super::memory::Charge;
 use super::permits::Permits;
 use super::rules::{Rings, Rules, no_room};
 use super::slab::Slab;
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Cell, Decision, Fingerprint, State};
+use crate::limiter::{Algorithm, Cell, Decision, Fingerprint};
 pub(super) use kept::Legacy;
-
-/// The fewest buckets that are allocated together: 8 KiB.
-const SEGMENT: usize = 64;
-/// About the most segments that a table has, so that their list stays in a fast cache.
-const SEGMENTS: usize = 1024;
 
 /// The buckets of one policy.
 ///
@@ -130,32 +126,12 @@ impl Table {
         }
     }
 
-    /// The bytes that a table for `keys` keys has when every part of it has been touched.
-    pub const fn bytes_for(keys: usize) -> usize {
-        let buckets = Self::buckets_for(keys);
-        let segments = buckets.div_ceil(Self::segment_for(buckets));
-        size_of::<Self>()
-            + buckets * size_of::<Bucket>()
-            + segments * size_of::<OnceLock<Box<[Bucket]>>>()
-    }
-
     /// The bytes of a full ring; 0 for algorithms that have none.
     pub const fn ring_bytes_for(algorithm: &Algorithm) -> u64 {
         match algorithm.shape() {
             Some(shape) => shape.most_chunks() as u64 * shape.chunk_bytes() as u64,
             None => 0,
         }
-    }
-
-    const fn buckets_for(keys: usize) -> usize {
-        let slots = keys.saturating_add(keys.div_ceil(2));
-        let buckets = slots.div_ceil(ENTRIES);
-        if buckets == 0 { 1 } else { buckets }
-    }
-
-    const fn segment_for(buckets: usize) -> usize {
-        let segment = buckets.div_ceil(SEGMENTS).next_power_of_two();
-        if segment < SEGMENT { SEGMENT } else { segment }
     }
 
     /// The policy's name.
@@ -257,111 +233,6 @@ impl Table {
         }
     }
 
-    /// Moves every bucket to `successor`, which [can succeed](Self::can_succeed) this one and from then on is
-    /// charged in its place, also through it: whoever still holds it follows.
-    ///
-    /// Used units are kept ([`Algorithm::convert`]), and no charge is lost, whatever is charged
-    /// meanwhile. Publish `successor` only afterwards: a charge that reaches it directly before its
-    /// bucket was moved would find it whole. A table has one successor; a later one succeeds that.
-    ///
-    /// Units in use are shared already: who waits for them is let in up to the bound of the successor.
-    pub fn replaced_by(&self, successor: Arc<Table>, now: Timestamp) {
-        if let Some(permits) = &successor.permits {
-            return permits.admit_up_to(successor.algorithm.capacity());
-        }
-        if let Err(successor) = self.successor.set(successor) {
-            return self.next().replaced_by(successor, now);
-        }
-        for (index, segment) in self.segments.iter().enumerate() {
-            let segment = segment.get_or_init(Box::default);
-            for (offset, bucket) in segment.iter().enumerate() {
-                while !self.try_move(index * self.segment + offset, bucket, now) {
-                    std::thread::yield_now();
-                }
-            }
-        }
-    }
-
-    /// Moves one bucket; `false` when a bucket of the successor was locked.
-    ///
-    /// It never waits for a lock while it holds one, since charges lock buckets of several tables
-    /// in the order of their addresses. What it has copied by then is copied again: until this
-    /// bucket is marked nobody charges the copies.
-    fn try_move(&self, index: usize, bucket: &Bucket, now: Timestamp) -> bool {
-        let Some(mut slots) = bucket.lock() else {
-            return true;
-        };
-        let copied = slots
-            .live(now)
-            .all(|entry| self.next().try_adopt(&self.legacy(index, entry), now));
-        if copied {
-            slots.leave(self.rules());
-        }
-        copied
-    }
-
-    /// Takes over an entry of another table; `false` when a bucket was locked.
-    fn try_adopt(&self, legacy: &Legacy<'_>, now: Timestamp) -> bool {
-        let [first, last] = legacy.keys;
-        for index in self.index(first)..=self.index(last) {
-            let Some(bucket) = self.bucket(index) else {
-                return self.next().try_adopt(legacy, now);
-            };
-            let Some(mut slots) = bucket.try_lock() else {
-                return false;
-            };
-            if slots.has_moved() {
-                drop(slots);
-                return self.next().try_adopt(legacy, now);
-            }
-            let tag = legacy.tag;
-            let loss = match self.carry(legacy.from, legacy.state, &mut slots, now) {
-                Some(cell) => slots.adopt(Entry { tag, cell }, self.rules(), now),
-                None => Loss::Evicted(1),
-            };
-            self.count(loss);
-        }
-        true
-    }
-
-    /// What a cell of another table becomes here; `None` when there is no room for its ring.
-    fn carry(
-        &self,
-        from: &Algorithm,
-        state: State<'_>,
-        slots: &mut Slots,
-        now: Timestamp,
-    ) -> Option<Cell> {
-        let rules = self.rules();
-        let carried = self.algorithm.carry(from, state, now);
-        let Some(rings) = rules.rings else {
-            return Some(carried.write(None, &mut std::iter::empty()));
-        };
-        let chunks = loop {
-            if let Some(chunks) = rings.take(carried.chunks(), now) {
-                break chunks;
-            }
-            match slots.give_up(rules, now) {
-                Loss::None | Loss::Unrecorded => return None,
-                loss => self.count(loss),
-            }
-        };
-        Some(carried.write(Some(rings.slab.words()), &mut chunks.into_iter()))
-    }
-
-    /// The bucket of a key, made if it is the first there; `None` when it was moved before it was
-    /// made.
-    pub(super) fn bucket_of(&self, key: Fingerprint) -> Option<&Bucket> {
-        self.bucket(self.index(key.bits()))
-    }
-
-    /// Who counts in this table's place once a bucket has moved.
-    pub(super) fn next(&self) -> &Self {
-        self.successor
-            .get()
-            .expect("the successor is set before a bucket is marked as moved")
-    }
-
     /// The rules by which the buckets are filled.
     pub(super) const fn rules(&self) -> Rules<'_> {
         Rules {
@@ -404,37 +275,6 @@ impl Table {
                 self.unrecorded.fetch_add(1, Ordering::Relaxed);
             }
         }
-    }
-
-    fn bucket(&self, index: usize) -> Option<&Bucket> {
-        let (segment, offset) = self.place(index);
-        let buckets = self.segments[segment].get_or_init(|| {
-            let rest = self.buckets - segment * self.segment;
-            (0..rest.min(self.segment))
-                .map(|_| Bucket::default())
-                .collect()
-        });
-        buckets.get(offset)
-    }
-
-    /// The segment of a bucket, and where it is there.
-    fn place(&self, index: usize) -> (usize, usize) {
-        (
-            index >> self.segment.trailing_zeros(),
-            index & (self.segment - 1),
-        )
-    }
-
-    /// The bucket that a key belongs to: the key's place among all keys, scaled to the buckets, so
-    /// that a bucket has the keys of one range.
-    fn index(&self, key: u64) -> usize {
-        ((u128::from(key) * self.buckets as u128) >> 64) as usize
-    }
-
-    /// The keys that belong to a bucket: the inverse of `index`.
-    fn keys_of(&self, index: usize) -> RangeInclusive<u64> {
-        let first = |index: usize| ((index as u128) << 64).div_ceil(self.buckets as u128);
-        first(index) as u64..=(first(index + 1) - 1) as u64
     }
 }
 

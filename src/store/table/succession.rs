@@ -1,0 +1,109 @@
+//! The move of a table's buckets to another of its policy, of another size or quota, while both are charged.
+
+use std::sync::Arc;
+
+use super::{Legacy, Table};
+use crate::clock::Timestamp;
+use crate::limiter::{Algorithm, Cell, State};
+use crate::store::bucket::{Bucket, Entry, Loss, Slots};
+
+impl Table {
+    /// Who counts in this table's place once a bucket has moved.
+    pub(in crate::store) fn next(&self) -> &Self {
+        self.successor
+            .get()
+            .expect("the successor is set before a bucket is marked as moved")
+    }
+
+    /// Moves every bucket to `successor`, which [can succeed](Self::can_succeed) this one and from then on is
+    /// charged in its place, also through it: whoever still holds it follows.
+    ///
+    /// Used units are kept ([`Algorithm::convert`]), and no charge is lost, whatever is charged
+    /// meanwhile. Publish `successor` only afterwards: a charge that reaches it directly before its
+    /// bucket was moved would find it whole. A table has one successor; a later one succeeds that.
+    ///
+    /// Units in use are shared already: who waits for them is let in up to the bound of the successor.
+    pub fn replaced_by(&self, successor: Arc<Table>, now: Timestamp) {
+        if let Some(permits) = &successor.permits {
+            return permits.admit_up_to(successor.algorithm.capacity());
+        }
+        if let Err(successor) = self.successor.set(successor) {
+            return self.next().replaced_by(successor, now);
+        }
+        for (index, segment) in self.segments.iter().enumerate() {
+            let segment = segment.get_or_init(Box::default);
+            for (offset, bucket) in segment.iter().enumerate() {
+                while !self.try_move(index * self.segment + offset, bucket, now) {
+                    std::thread::yield_now();
+                }
+            }
+        }
+    }
+
+    /// Moves one bucket; `false` when a bucket of the successor was locked.
+    ///
+    /// It never waits for a lock while it holds one, since charges lock buckets of several tables
+    /// in the order of their addresses. What it has copied by then is copied again: until this
+    /// bucket is marked nobody charges the copies.
+    fn try_move(&self, index: usize, bucket: &Bucket, now: Timestamp) -> bool {
+        let Some(mut slots) = bucket.lock() else {
+            return true;
+        };
+        let copied = slots
+            .live(now)
+            .all(|entry| self.next().try_adopt(&self.legacy(index, entry), now));
+        if copied {
+            slots.leave(self.rules());
+        }
+        copied
+    }
+
+    /// Takes over an entry of another table; `false` when a bucket was locked.
+    pub(super) fn try_adopt(&self, legacy: &Legacy<'_>, now: Timestamp) -> bool {
+        let [first, last] = legacy.keys;
+        for index in self.index(first)..=self.index(last) {
+            let Some(bucket) = self.bucket(index) else {
+                return self.next().try_adopt(legacy, now);
+            };
+            let Some(mut slots) = bucket.try_lock() else {
+                return false;
+            };
+            if slots.has_moved() {
+                drop(slots);
+                return self.next().try_adopt(legacy, now);
+            }
+            let tag = legacy.tag;
+            let loss = match self.carry(legacy.from, legacy.state, &mut slots, now) {
+                Some(cell) => slots.adopt(Entry { tag, cell }, self.rules(), now),
+                None => Loss::Evicted(1),
+            };
+            self.count(loss);
+        }
+        true
+    }
+
+    /// What a cell of another table becomes here; `None` when there is no room for its ring.
+    fn carry(
+        &self,
+        from: &Algorithm,
+        state: State<'_>,
+        slots: &mut Slots,
+        now: Timestamp,
+    ) -> Option<Cell> {
+        let rules = self.rules();
+        let carried = self.algorithm.carry(from, state, now);
+        let Some(rings) = rules.rings else {
+            return Some(carried.write(None, &mut std::iter::empty()));
+        };
+        let chunks = loop {
+            if let Some(chunks) = rings.take(carried.chunks(), now) {
+                break chunks;
+            }
+            match slots.give_up(rules, now) {
+                Loss::None | Loss::Unrecorded => return None,
+                loss => self.count(loss),
+            }
+        };
+        Some(carried.write(Some(rings.slab.words()), &mut chunks.into_iter()))
+    }
+}
