@@ -3,9 +3,7 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::sync::{Arc, Condvar, Mutex};
+use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
@@ -15,75 +13,19 @@ use support::frames::{self, Http2};
 use support::gateway::Gateway;
 use support::origin::{Origin, Step};
 use support::replay::{Replay, command, line};
+use support::slow::{ALL, Slow};
 use support::wait_for;
 
-/// An origin that sends the head of each response and half of the body at once, and the rest once it is told to.
-struct Slow {
-    origin: Origin,
-    gate: Arc<Gate>,
+/// A proxy before it with one limit, called `slots`.
+fn behind(slow: &Slow, policy: &str) -> Gateway {
+    Gateway::start(&config(slow, policy))
 }
 
-#[derive(Default)]
-struct Gate {
-    open: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl Gate {
-    fn pass(&self) {
-        let open = self.open.lock().expect("no holder panics");
-        drop(self.changed.wait_while(open, |open| !*open));
-    }
-
-    fn set(&self, open: bool) {
-        *self.open.lock().expect("no holder panics") = open;
-        self.changed.notify_all();
-    }
-}
-
-impl Slow {
-    fn start() -> Self {
-        let gate = Arc::new(Gate::default());
-        let held = Arc::clone(&gate);
-        let origin = Origin::raw(move |stream| {
-            let mut requests = BufReader::new(&stream);
-            while read_head(&mut requests).is_some() {
-                let head = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na";
-                if (&stream).write_all(head).is_err() {
-                    return;
-                }
-                held.pass();
-                if (&stream).write_all(b"b").is_err() {
-                    return;
-                }
-            }
-        });
-        Slow { origin, gate }
-    }
-
-    /// A proxy before it with one limit, called `slots`.
-    fn behind(&self, policy: &str) -> Gateway {
-        Gateway::start(&self.config(policy))
-    }
-
-    fn config(&self, policy: &str) -> String {
-        format!(
-            "policies: {{ slots: {policy} }}\nroutes: [{{ name: a, upstream: '{}', limits: [slots] }}]\n",
-            self.origin.url()
-        )
-    }
-}
-
-/// A request without a body, up to its blank line.
-fn read_head(requests: &mut BufReader<&TcpStream>) -> Option<()> {
-    loop {
-        let mut line = String::new();
-        match requests.read_line(&mut line) {
-            Ok(0) | Err(_) => return None,
-            Ok(_) if line == "\r\n" => return Some(()),
-            Ok(_) => {}
-        }
-    }
+fn config(slow: &Slow, policy: &str) -> String {
+    format!(
+        "policies: {{ slots: {policy} }}\nroutes: [{{ name: a, upstream: '{}', limits: [slots] }}]\n",
+        slow.origin.url()
+    )
 }
 
 const REQUEST: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -116,8 +58,8 @@ fn decided(gateway: &Gateway, policy: &str, decision: &str) -> u64 {
 
 #[test]
 fn of_many_at_once_exactly_as_many_as_there_are_places_are_served() {
-    let slow = Slow::start();
-    let gateway = slow.behind("{ key: constant, algorithm: concurrency, max: 20 }");
+    let slow = Slow::halfway();
+    let gateway = behind(&slow, "{ key: constant, algorithm: concurrency, max: 20 }");
     let address = gateway.address();
     let clients: Vec<_> = (0..60)
         .map(|_| thread::spawn(move || get(address, "/").status))
@@ -126,7 +68,7 @@ fn of_many_at_once_exactly_as_many_as_there_are_places_are_served() {
         (decided(&gateway, "slots", "limited") == 40).then_some(())
     });
     assert_eq!(in_use(&gateway), Some(20));
-    slow.gate.set(true);
+    slow.gate.let_pass(ALL);
     let mut statuses: Vec<_> = clients
         .into_iter()
         .map(|client| client.join().expect("a status"))
@@ -140,8 +82,11 @@ fn of_many_at_once_exactly_as_many_as_there_are_places_are_served() {
 
 #[test]
 fn a_place_is_held_to_the_last_byte_and_its_refusal_is_told_a_guess() {
-    let slow = Slow::start();
-    let gateway = slow.behind("{ algorithm: concurrency, max: 1, retry_after: 2500ms }");
+    let slow = Slow::halfway();
+    let gateway = behind(
+        &slow,
+        "{ algorithm: concurrency, max: 1, retry_after: 2500ms }",
+    );
     let mut first = Connection::open(gateway.address());
     first.send(REQUEST);
     let head = first.receive_head();
@@ -159,7 +104,7 @@ fn a_place_is_held_to_the_last_byte_and_its_refusal_is_told_a_guess() {
         "{text}"
     );
 
-    slow.gate.set(true);
+    slow.gate.let_pass(ALL);
     assert_eq!(first.read_exactly(2), b"ab");
     wait_until_in_use(&gateway, 0);
     assert_eq!(
@@ -172,7 +117,7 @@ fn a_place_is_held_to_the_last_byte_and_its_refusal_is_told_a_guess() {
 #[test]
 fn who_leaves_gives_the_place_back_before_and_within_the_response() {
     let hanging = Origin::start(|_| vec![Step::Hang]);
-    let slow = Slow::start();
+    let slow = Slow::halfway();
     for (origin, answers) in [(hanging.url(), false), (slow.origin.url(), true)] {
         let gateway = Gateway::start(&format!(
             "policies: {{ slots: {{ algorithm: concurrency, max: 2 }} }}
@@ -335,19 +280,19 @@ routes: [{{ name: a, upstream: '{}', limits: [slots, all] }}]
 
 #[test]
 fn a_reload_changes_the_bound_of_those_in_flight_and_may_take_it_away() {
-    let slow = Slow::start();
+    let slow = Slow::halfway();
     let policy = |max: u32| format!("{{ algorithm: concurrency, max: {max} }}");
-    let gateway = slow.behind(&policy(1));
+    let gateway = behind(&slow, &policy(1));
     let address = gateway.address();
     let first = begun(address);
     assert_eq!(get(address, "/").status, 429);
 
-    gateway.reload(&slow.config(&policy(2)));
+    gateway.reload(&config(&slow, &policy(2)));
     assert_eq!(in_use(&gateway), Some(1), "what is in flight is known");
     let second = begun(address);
     assert_eq!(get(address, "/").status, 429);
 
-    gateway.reload(&slow.config(&policy(1)));
+    gateway.reload(&config(&slow, &policy(1)));
     assert_eq!(in_use(&gateway), Some(2));
     drop(first);
     wait_until_in_use(&gateway, 1);
@@ -356,10 +301,10 @@ fn a_reload_changes_the_bound_of_those_in_flight_and_may_take_it_away() {
     wait_until_in_use(&gateway, 0);
     let last = begun(address);
 
-    gateway.reload(&slow.config("{ quota: 9/1h }"));
+    gateway.reload(&config(&slow, "{ quota: 9/1h }"));
     assert_eq!(in_use(&gateway), Some(1), "it is still in flight");
     let other = begun(address);
-    slow.gate.set(true);
+    slow.gate.let_pass(ALL);
     for mut held in [last, other] {
         assert_eq!(held.read_exactly(2), b"ab");
         assert_eq!(held.exchange(REQUEST).status, 200);
@@ -367,14 +312,14 @@ fn a_reload_changes_the_bound_of_those_in_flight_and_may_take_it_away() {
     wait_for("the end of the old limit", || {
         in_use(&gateway).is_none().then_some(())
     });
-    gateway.reload(&slow.config(&policy(1)));
+    gateway.reload(&config(&slow, &policy(1)));
     assert_eq!(in_use(&gateway), Some(0));
     assert_eq!(get(address, "/").status, 200);
 }
 
 #[test]
 fn a_place_and_a_quota_are_taken_together_or_not_at_all() {
-    let slow = Slow::start();
+    let slow = Slow::halfway();
     let gateway = Gateway::start(&format!(
         "policies:
   slots: {{ key: constant, algorithm: concurrency, max: 1 }}
@@ -395,7 +340,7 @@ routes: [{{ name: a, upstream: '{}', limits: [daily, slots, wide] }}]
     );
     drop(held);
     wait_until_in_use(&gateway, 0);
-    slow.gate.set(true);
+    slow.gate.let_pass(ALL);
     for status in [200, 200, 429] {
         assert_eq!(get(address, "/").status, status);
         wait_until_in_use(&gateway, 0);
@@ -413,7 +358,7 @@ routes: [{{ name: a, upstream: '{}', limits: [daily, slots, wide] }}]
 
 #[test]
 fn costs_exceptions_and_modes_hold_for_places_too() {
-    let slow = Slow::start();
+    let slow = Slow::halfway();
     let gateway = Gateway::start(&format!(
         "policies:
   slots:
@@ -476,8 +421,8 @@ routes: [{{ name: a, upstream: '{}', limits: [slots, watched, told] }}]
 
 #[test]
 fn places_come_back_while_the_proxy_shuts_down() {
-    let slow = Slow::start();
-    let policy = slow.config("{ algorithm: concurrency, max: 1 }");
+    let slow = Slow::halfway();
+    let policy = config(&slow, "{ algorithm: concurrency, max: 1 }");
     let mut gateway = Gateway::start(&format!(
         "shutdown: {{ delay: 3s, deadline: 20s }}\n{policy}"
     ));
@@ -487,7 +432,7 @@ fn places_come_back_while_the_proxy_shuts_down() {
         (get(gateway.admin, "/readyz").status == 503).then_some(())
     });
     assert_eq!(get(gateway.address(), "/").status, 429);
-    slow.gate.set(true);
+    slow.gate.let_pass(ALL);
     assert_eq!(held.read_exactly(2), b"ab");
     wait_until_in_use(&gateway, 0);
     assert_eq!(get(gateway.address(), "/").status, 200);

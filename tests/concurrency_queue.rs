@@ -4,10 +4,6 @@
 mod support;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -16,98 +12,22 @@ use serde_json::{Value, json};
 use support::client::{Connection, get, get_with};
 use support::frames::{CANCEL, Http2, RST_STREAM, frame, get_block, request};
 use support::gateway::Gateway;
-use support::origin::Origin;
+use support::slow::{ALL, Slow};
 use support::{now, wait_for};
 
-/// An origin that answers as many requests as it is let to, and knows how many it had at once.
-struct Slow {
-    origin: Origin,
-    gate: Arc<Gate>,
+fn behind(slow: &Slow, policies: &str, limits: &str) -> Gateway {
+    Gateway::start(&config(slow, policies, limits))
 }
 
-#[derive(Default)]
-struct Gate {
-    /// How many more may pass.
-    passes: Mutex<usize>,
-    changed: Condvar,
-    inside: AtomicUsize,
-    most: AtomicUsize,
-    /// The targets in the order in which they came.
-    seen: Mutex<Vec<String>>,
-}
-
-impl Gate {
-    fn serve(&self, target: String) {
-        self.seen.lock().expect("no holder panics").push(target);
-        let inside = self.inside.fetch_add(1, Ordering::SeqCst) + 1;
-        self.most.fetch_max(inside, Ordering::SeqCst);
-        let passes = self.passes.lock().expect("no holder panics");
-        let mut passes = self
-            .changed
-            .wait_while(passes, |passes| *passes == 0)
-            .expect("no holder panics");
-        *passes -= 1;
-        drop(passes);
-        self.inside.fetch_sub(1, Ordering::SeqCst);
-    }
-
-    fn let_pass(&self, more: usize) {
-        *self.passes.lock().expect("no holder panics") += more;
-        self.changed.notify_all();
-    }
-
-    fn seen(&self) -> Vec<String> {
-        self.seen.lock().expect("no holder panics").clone()
-    }
-}
-
-/// More than a test asks for.
-const ALL: usize = 10_000;
-
-impl Slow {
-    fn start() -> Self {
-        let gate = Arc::new(Gate::default());
-        let held = Arc::clone(&gate);
-        let origin = Origin::raw(move |stream| {
-            let mut requests = BufReader::new(&stream);
-            while let Some(target) = read_head(&mut requests) {
-                held.serve(target);
-                let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab";
-                if (&stream).write_all(answer).is_err() {
-                    return;
-                }
-            }
-        });
-        Slow { origin, gate }
-    }
-
-    fn behind(&self, policies: &str, limits: &str) -> Gateway {
-        Gateway::start(&self.config(policies, limits))
-    }
-
-    fn config(&self, policies: &str, limits: &str) -> String {
-        format!(
-            "access_log: {{ path: access.log }}
+fn config(slow: &Slow, policies: &str, limits: &str) -> String {
+    format!(
+        "access_log: {{ path: access.log }}
 shutdown: {{ delay: 0s, deadline: 20s }}
 policies: {{ {policies} }}
 routes: [{{ name: a, upstream: '{}', limits: [{limits}] }}]
 ",
-            self.origin.url()
-        )
-    }
-}
-
-/// The target of a request without a body.
-fn read_head(requests: &mut BufReader<&TcpStream>) -> Option<String> {
-    let mut target = None;
-    loop {
-        let mut line = String::new();
-        match requests.read_line(&mut line) {
-            Ok(0) | Err(_) => return None,
-            Ok(_) if line == "\r\n" => return target,
-            Ok(_) => target = target.or(line.split(' ').nth(1).map(str::to_owned)),
-        }
-    }
+        slow.origin.url()
+    )
 }
 
 fn ask(gateway: &Gateway, path: &str) -> Connection {
@@ -151,7 +71,8 @@ const SLOTS: &str =
 #[test]
 fn of_sixty_at_once_five_are_served_ten_wait_and_the_others_are_refused_at_once() {
     let slow = Slow::start();
-    let gateway = slow.behind(
+    let gateway = behind(
+        &slow,
         "slots: { key: constant, algorithm: concurrency, max: 5, queue: 10, max_wait: 1m }",
         "slots",
     );
@@ -172,7 +93,7 @@ fn of_sixty_at_once_five_are_served_ten_wait_and_the_others_are_refused_at_once(
     statuses.sort_unstable();
     assert_eq!(statuses[..15], [200; 15]);
     assert_eq!(statuses[15..], [429; 45]);
-    assert_eq!(slow.gate.most.load(Ordering::SeqCst), 5);
+    assert_eq!(slow.gate.most(), 5);
     wait_until(&gateway, "in_use", "slots", 0);
     let counts = ["allowed", "delayed", "limited"].map(|what| decided(&gateway, "slots", what));
     assert_eq!(counts, [5, 10, 45]);
@@ -183,7 +104,7 @@ fn of_sixty_at_once_five_are_served_ten_wait_and_the_others_are_refused_at_once(
 #[test]
 fn places_go_to_those_who_wait_in_their_order_and_who_leaves_holds_up_nobody() {
     let slow = Slow::start();
-    let gateway = slow.behind(SLOTS, "slots");
+    let gateway = behind(&slow, SLOTS, "slots");
     let mut first = ask(&gateway, "/first");
     wait_until(&gateway, "in_use", "slots", 1);
     let leaves_first = join(&gateway, "/0", 1);
@@ -205,7 +126,7 @@ fn places_go_to_those_who_wait_in_their_order_and_who_leaves_holds_up_nobody() {
         assert_eq!(served.receive().status, 200);
     }
     assert_eq!(slow.gate.seen(), ["/first", "/second", "/third"]);
-    assert_eq!(slow.gate.most.load(Ordering::SeqCst), 1);
+    assert_eq!(slow.gate.most(), 1);
     wait_until(&gateway, "in_use", "slots", 0);
     let path = gateway.dir().join("access.log");
     let left = wait_for("a line of who left", || {
@@ -227,7 +148,8 @@ fn places_go_to_those_who_wait_in_their_order_and_who_leaves_holds_up_nobody() {
 fn who_has_waited_for_max_wait_is_refused_by_that_policy() {
     const WAIT: Duration = Duration::from_millis(300);
     let slow = Slow::start();
-    let gateway = slow.behind(
+    let gateway = behind(
+        &slow,
         "slots: { key: constant, algorithm: concurrency, max: 1, queue: 3, max_wait: 300ms, retry_after: 7s }",
         "slots",
     );
@@ -249,7 +171,8 @@ fn who_has_waited_for_max_wait_is_refused_by_that_policy() {
 #[test]
 fn the_other_policies_are_charged_when_the_turn_has_come() {
     let slow = Slow::start();
-    let gateway = slow.behind(
+    let gateway = behind(
+        &slow,
         &format!("{SLOTS}, few: {{ key: constant, algorithm: fixed_window, quota: 2/300d }}"),
         "few, slots",
     );
@@ -276,7 +199,8 @@ fn the_other_policies_are_charged_when_the_turn_has_come() {
 fn a_delay_holds_the_place_for_which_the_request_has_waited() {
     let slow = Slow::start();
     slow.gate.let_pass(ALL);
-    let gateway = slow.behind(
+    let gateway = behind(
+        &slow,
         &format!(
             "{SLOTS}, calm: {{ key: constant, algorithm: leaky_bucket, quota: 1/1h, queue: 9, max_wait: 1h }}"
         ),
@@ -303,38 +227,38 @@ fn a_delay_holds_the_place_for_which_the_request_has_waited() {
 #[test]
 fn a_reload_lets_more_in_and_loses_nobody() {
     let slow = Slow::start();
-    let config = |max: u32| {
+    let at_most = |max: u32| {
         let policy = format!(
             "slots: {{ key: constant, algorithm: concurrency, max: {max}, queue: 9, max_wait: 1m }}"
         );
-        slow.config(&policy, "slots")
+        config(&slow, &policy, "slots")
     };
-    let gateway = Gateway::start(&config(1));
+    let gateway = Gateway::start(&at_most(1));
     let mut clients = vec![ask(&gateway, "/")];
     wait_until(&gateway, "in_use", "slots", 1);
     for waiting in 1..=5 {
         clients.push(join(&gateway, "/", waiting));
     }
-    gateway.reload(&config(3));
+    gateway.reload(&at_most(3));
     wait_until(&gateway, "waiting", "slots", 3);
     assert_eq!(figure(&gateway, "in_use", "slots"), 3);
-    gateway.reload(&config(2));
+    gateway.reload(&at_most(2));
     slow.gate.let_pass(1);
     wait_until(&gateway, "in_use", "slots", 2);
     assert_eq!(figure(&gateway, "waiting", "slots"), 3);
-    gateway.reload(&slow.config("others: { quota: 9/1h }", "others"));
+    gateway.reload(&config(&slow, "others: { quota: 9/1h }", "others"));
     assert_eq!(figure(&gateway, "waiting", "slots"), 3);
     slow.gate.let_pass(ALL);
     for client in &mut clients {
         assert_eq!(client.receive().status, 200);
     }
-    assert_eq!(slow.gate.most.load(Ordering::SeqCst), 3);
+    assert_eq!(slow.gate.most(), 3);
 }
 
 #[test]
 fn who_waits_is_served_while_the_proxy_shuts_down() {
     let slow = Slow::start();
-    let mut gateway = slow.behind(SLOTS, "slots");
+    let mut gateway = behind(&slow, SLOTS, "slots");
     let mut first = ask(&gateway, "/");
     wait_until(&gateway, "in_use", "slots", 1);
     let mut second = join(&gateway, "/", 1);
@@ -371,7 +295,7 @@ routes:
     for client in clients {
         assert!(client.join().expect("answers"));
     }
-    assert_eq!(slow.gate.most.load(Ordering::SeqCst), 1);
+    assert_eq!(slow.gate.most(), 1);
     for policy in ["one", "two"] {
         wait_until(&gateway, "in_use", policy, 0);
         assert_eq!(figure(&gateway, "waiting", policy), 0);
@@ -381,7 +305,8 @@ routes:
 #[test]
 fn dear_requests_keep_their_turn_and_each_key_has_a_line_of_its_own() {
     let slow = Slow::start();
-    let gateway = slow.behind(
+    let gateway = behind(
+        &slow,
         "slots: { key: header:x-key, algorithm: concurrency, max: 3, queue: 2, max_wait: 1m, cost: { header: x-cost, max: 9 } }",
         "slots",
     );
@@ -425,7 +350,8 @@ fn next(seed: &mut u64) -> u64 {
 fn whoever_leaves_when_nobody_is_left_waiting_or_in_use() {
     let slow = Slow::start();
     slow.gate.let_pass(ALL);
-    let gateway = slow.behind(
+    let gateway = behind(
+        &slow,
         "slots: { key: constant, algorithm: concurrency, max: 2, queue: 4, max_wait: 5ms }",
         "slots",
     );

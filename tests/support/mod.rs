@@ -12,6 +12,7 @@ pub mod gateway;
 pub mod origin;
 pub mod redis;
 pub mod replay;
+pub mod slow;
 
 use std::thread;
 use std::time::{Duration, Instant};
