@@ -113,16 +113,30 @@ impl Calendar {
     /// The end of the period that `now` is in, in microseconds since the epoch: after `now`. Beyond the
     /// year 9999, which has no calendar here, all time is one period.
     pub(super) fn end(&self, now: Timestamp) -> u64 {
+        let running = self.running_at(now);
+        running.map_or(u64::MAX, |span| span.end * 1_000_000)
+    }
+
+    /// The period that `now` is in: from when on it runs, and when it ends, which is after `now`.
+    pub fn period_at(&self, now: Timestamp) -> (Timestamp, Timestamp) {
+        match self.running_at(now) {
+            None => (now, Timestamp::MAX),
+            Some(span) => {
+                let at = |second: u64| Timestamp::from_micros(second * 1_000_000);
+                (at(span.start), at(span.end))
+            }
+        }
+    }
+
+    fn running_at(&self, now: Timestamp) -> Option<Span> {
         let second = now.as_micros() / 1_000_000;
         let kept = Span::unpacked(self.running.load(Ordering::Relaxed));
         if kept.contains(second) {
-            return kept.end * 1_000_000;
+            return Some(kept);
         }
-        let Some(span) = self.span(second) else {
-            return u64::MAX;
-        };
+        let span = self.span(second)?;
         self.running.store(span.packed(), Ordering::Relaxed);
-        span.end * 1_000_000
+        Some(span)
     }
 
     /// The period that contains `second`.

@@ -158,6 +158,30 @@ impl Words {
     }
 }
 
+impl Words {
+    /// Memory with one ring alone, which has room for so many slots: `known` are those that are not 0, each after its
+    /// place. Nothing else of it is in memory. Returns its root, too.
+    pub fn with_ring(
+        shape: Shape,
+        slots: u32,
+        known: impl IntoIterator<Item = (u32, u32)>,
+    ) -> (Self, u32) {
+        const ROOT: u32 = 1;
+        let words = Self::new(shape, shape.most_chunks());
+        let ring = words.ring(ROOT).start();
+        words.set(ROOT, CHUNKS, shape.chunks_for(slots).max(1));
+        for (slot, value) in known {
+            let (place, _) = ring.split(slot);
+            if place > 0 && !ring.has(slot) {
+                // A chunk's number is not its place in memory that was touched: segments are made on first use.
+                ring.set_chunk(place, ROOT + place);
+            }
+            ring.set(slot, value);
+        }
+        (words, ROOT)
+    }
+}
+
 impl fmt::Debug for Words {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Words")
@@ -213,12 +237,12 @@ impl Ring<'_> {
     }
 
     /// How many slots its chunks have.
-    pub(super) fn capacity(self) -> u32 {
+    pub fn capacity(self) -> u32 {
         self.shape().slots_in(self.length())
     }
 
     /// The place of the oldest slot.
-    pub(super) fn head(self) -> u32 {
+    pub fn head(self) -> u32 {
         self.words.get(self.root, HEAD)
     }
 
@@ -227,7 +251,7 @@ impl Ring<'_> {
     }
 
     /// What a slot holds; 0 where there is no chunk.
-    pub(super) fn get(self, slot: u32) -> u32 {
+    pub fn get(self, slot: u32) -> u32 {
         match self.place(slot) {
             (0, _) => 0,
             (chunk, offset) => self.words.get(chunk, offset),

@@ -75,6 +75,11 @@ impl FixedWindow {
         self.quota
     }
 
+    /// When its windows start.
+    pub const fn start(&self) -> &Start {
+        &self.start
+    }
+
     /// The running window of a key whose cell has expired, where it is the key that says when it ends, or the
     /// request (`named`): nothing is counted in it yet.
     pub(super) fn opened(
@@ -223,7 +228,7 @@ impl FixedWindow {
 
     /// What the windows of a key are shifted by. A fingerprint is a keyed hash already; its lower half
     /// goes first, since neighbours in a table have the upper one in common.
-    fn offset_of(&self, key: Fingerprint) -> u64 {
+    pub fn offset_of(&self, key: Fingerprint) -> u64 {
         let fraction = u128::from(key.bits().rotate_left(32));
         ((fraction * u128::from(self.quota.window_micros())) >> 64) as u64
     }

@@ -20,6 +20,15 @@ pub struct Gcra {
     whole: u128,
 }
 
+/// A span of time that need not be whole microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Those that are whole.
+    pub micros: u64,
+    /// What is over, over the quota's limit; below that.
+    pub rest: u32,
+}
+
 impl Gcra {
     /// At most `burst` units at once, recovering at the quota's rate. A quota of 0 has no burst.
     ///
@@ -58,8 +67,36 @@ impl Gcra {
         self.burst
     }
 
-    pub(super) const fn quota(&self) -> Quota {
+    /// The quota at whose rate it recovers.
+    pub const fn quota(&self) -> Quota {
         self.quota
+    }
+
+    /// How far ahead TAT may lie.
+    pub fn tau(&self) -> Span {
+        self.span(self.whole)
+    }
+
+    /// How far so many units move TAT.
+    pub fn step(&self, units: u32) -> Span {
+        self.span(self.units(units))
+    }
+
+    /// How far ahead it may lie in debt.
+    pub fn most(&self) -> Span {
+        self.span(self.most_in_debt())
+    }
+
+    fn span(&self, parts: u128) -> Span {
+        let limit = u128::from(self.quota.limit()).max(1);
+        Span {
+            micros: u64::try_from(parts / limit).unwrap_or(u64::MAX),
+            rest: (parts % limit) as u32,
+        }
+    }
+
+    fn most_in_debt(&self) -> u128 {
+        self.units(self.quota.limit()).max(self.whole)
     }
 
     pub(super) fn decide(&self, cell: Cell, now: Timestamp, cost: u32) -> Decision {
@@ -93,9 +130,9 @@ impl Gcra {
 
     /// The bucket in debt: TAT may lie a window ahead, or what the burst takes if that is more.
     pub(super) fn indebted(&self, cell: Cell, now: Timestamp, cost: u32) -> Cell {
-        let most = self.units(self.quota.limit()).max(self.whole);
         let backlog = self.used(cell, now);
-        self.cell(now, (backlog + self.units(cost)).min(most).max(backlog))
+        let owed = (backlog + self.units(cost)).min(self.most_in_debt());
+        self.cell(now, owed.max(backlog))
     }
 
     /// How far TAT lies ahead of `now`, in 1/limit microseconds.

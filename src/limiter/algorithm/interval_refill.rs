@@ -54,7 +54,7 @@ impl IntervalRefill {
     }
 
     /// How many tokens come back at once, and how often, in microseconds.
-    pub(super) const fn refill(&self) -> (u32, u64) {
+    pub const fn refill(&self) -> (u32, u64) {
         (self.amount, self.interval)
     }
 

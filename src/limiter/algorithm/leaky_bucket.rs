@@ -82,7 +82,7 @@ impl LeakyBucket {
     }
 
     /// The arithmetic of its cells.
-    pub(super) const fn line(&self) -> &Gcra {
+    pub const fn line(&self) -> &Gcra {
         &self.line
     }
 

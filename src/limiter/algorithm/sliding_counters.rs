@@ -71,7 +71,7 @@ impl SlidingCounters {
     }
 
     /// How many parts a window has, and how the oldest counts.
-    pub(super) const fn parts(&self) -> (u32, Oldest) {
+    pub const fn parts(&self) -> (u32, Oldest) {
         (self.parts, self.weighing.oldest)
     }
 

@@ -65,6 +65,11 @@ impl SlidingLog {
         self.quota
     }
 
+    /// The length of a tick in microseconds, and how many of them a unit counts.
+    pub const fn ticks(&self) -> (u64, u64) {
+        (self.tick, self.span)
+    }
+
     pub(super) const fn shape(&self) -> Shape {
         self.shape
     }

@@ -38,7 +38,8 @@ impl SlidingWindow {
         self.quota
     }
 
-    pub(super) const fn oldest(&self) -> Oldest {
+    /// How the older counter counts.
+    pub const fn oldest(&self) -> Oldest {
         self.oldest
     }
 

@@ -26,7 +26,7 @@ pub(super) struct Weighing {
 impl Oldest {
     /// For how many parts a unit counts when the window has `parts`, the one in which it was charged
     /// included.
-    pub(super) const fn lasting(self, parts: u64) -> u64 {
+    pub const fn lasting(self, parts: u64) -> u64 {
         match self {
             Self::Weighted | Self::Whole => parts + 1,
             Self::Ignored => parts,

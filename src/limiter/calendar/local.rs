@@ -45,6 +45,12 @@ impl Calendars {
         Some(Timestamp::from_micros(calendar.end(now)))
     }
 
+    /// The period that `now` is in, in this zone, as [`Calendar::period_at`] says it; `None` if there is no such zone.
+    pub fn period_at(&self, zone: &str, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
+        let (_, calendar) = self.find(zone)?;
+        Some(calendar.period_at(now))
+    }
+
     fn find(&self, zone: &str) -> Option<&(Arc<str>, Calendar)> {
         let place = self
             .by_name
