@@ -8,6 +8,7 @@ mod bucket;
 mod line;
 mod memory;
 mod permits;
+pub mod redis;
 mod rules;
 mod settle;
 mod share;

@@ -1,6 +1,8 @@
 //! What every store promises, over histories that proptest makes: each decision beside a plain model, the
 //! limiter's pure functions over a map of cells. A further store joins by one implementation of [`Store`]
-//! and one line in [`stores`].
+//! and a module of tests like [`in_redis`].
+
+mod support;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,13 +10,17 @@ use std::time::Duration;
 
 use jiff::tz::TimeZone;
 use proptest::prelude::*;
+use proptest::test_runner::{TestCaseResult, TestRunner};
 use sluicegate::clock::Timestamp;
 use sluicegate::limiter::{
     Algorithm, Calendar, Cell, Decision, Fingerprint, FixedWindow, Gcra, IntervalRefill,
     LeakyBucket, Oldest, Outcome, Period, Quota, SlidingCounters, SlidingLog, SlidingWindow, Start,
     State, Verdict, Words,
 };
-use sluicegate::store::{self, OnFull, Table};
+use sluicegate::store::redis::{Again, CHARGE, Lease, Reply, Request, Tier};
+use sluicegate::store::{self, OnFull, Refusals, Table};
+
+use support::redis::SharedRedis;
 
 /// Keys of a history. Few, so that they are charged often.
 const KEYS: u64 = 4;
@@ -42,16 +48,11 @@ struct Step {
     charges: Vec<Charge>,
 }
 
-/// Every store, empty, for these policies.
-fn stores(policies: &[Algorithm]) -> Vec<(&'static str, Box<dyn Store>)> {
-    vec![("memory", Box::new(Memory::new(policies)))]
-}
+/// Makes an empty store for these policies.
+type Maker<'a> = &'a dyn Fn(&[Algorithm]) -> Box<dyn Store>;
 
-/// The one of [`stores`] that has this name.
-fn empty(name: &str, policies: &[Algorithm]) -> Box<dyn Store> {
-    let mut stores = stores(policies).into_iter();
-    let (_, store) = stores.find(|(other, _)| *other == name).unwrap();
-    store
+fn memory(policies: &[Algorithm]) -> Box<dyn Store> {
+    Box::new(Memory::new(policies))
 }
 
 /// The memory store.
@@ -76,6 +77,74 @@ impl Store for Memory {
             })
             .collect();
         store::charge_all(&charges, now)
+    }
+}
+
+/// The Redis store, under names of its own.
+struct Redis {
+    policies: Vec<Algorithm>,
+    prefix: String,
+    connection: redis::Connection,
+    script: redis::Script,
+}
+
+impl Redis {
+    fn new(server: &SharedRedis, policies: &[Algorithm]) -> Self {
+        Self {
+            policies: policies.to_vec(),
+            prefix: server.prefix(),
+            connection: server.connection(),
+            script: redis::Script::new(CHARGE),
+        }
+    }
+
+    fn call(&mut self, request: &Request<'_>, again: &Again) -> redis::Value {
+        let ask = request.ask(again);
+        let mut call = self.script.prepare_invoke();
+        call.key(ask.keys).arg(ask.args);
+        call.invoke(&mut self.connection).expect("the script runs")
+    }
+}
+
+impl Store for Redis {
+    fn charge(&mut self, charges: &[Charge], now: Timestamp) -> Verdict {
+        let policies = self.policies.clone();
+        let name = |charge: &Charge| format!("{}{}:{}", self.prefix, charge.policy, charge.key);
+        let names: Vec<_> = charges.iter().map(name).collect();
+        let asked = charges.iter().zip(&names).map(|(charge, name)| store::redis::Charge {
+            algorithm: &policies[charge.policy],
+            name: name.as_bytes(),
+            key: fingerprint(charge.key),
+            cost: charge.cost,
+            refusals: Refusals::Free,
+            period: None,
+            tier: Tier::First,
+        });
+        let asked: Vec<_> = asked.collect();
+        let request = Request {
+            charges: &asked,
+            binding: asked.len(),
+            refusals: Refusals::Charged,
+            now: Some(now),
+            // As if the server's clock were another than was known.
+            around: now.saturating_sub_micros(86_400_000_000),
+            lease: Lease {
+                id: "none",
+                lasts: Duration::from_secs(1),
+            },
+        };
+        let mut again = Again::default();
+        for _ in 0..2 {
+            let reply = self.call(&request, &again);
+            match request
+                .read(&reply, now)
+                .expect("the script agrees with the limiter")
+            {
+                Reply::Told(told) => return told.verdict,
+                Reply::Again(this) => again = this,
+            }
+        }
+        panic!("asked again in vain")
     }
 }
 
@@ -378,78 +447,184 @@ fn retry_at(verdict: &Verdict) -> Option<Timestamp> {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+fn over_histories(cases: u32, check: impl Fn(&[Algorithm], &[Step]) -> TestCaseResult) {
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(cases));
+    let checked = runner.run(&histories(), |(policies, steps)| check(&policies, &steps));
+    checked.unwrap_or_else(|failure| panic!("{failure}"));
+}
 
-    #[test]
-    fn every_decision_is_that_of_the_pure_functions((policies, steps) in histories()) {
-        for (name, mut store) in stores(&policies) {
-            let mut model = Model::new(&policies);
-            for (number, step) in steps.iter().enumerate() {
-                let now = at(step.now);
-                let (verdict, expected) = (store.charge(&step.charges, now), model.charge(&step.charges, now));
-                let tell = |verdict: &Verdict| told(&policies, step, verdict);
-                prop_assert_eq!(tell(&verdict), tell(&expected), "{}, step {}: {:?}", name, number, step);
-                prop_assert_eq!(verdict.deciding, expected.deciding, "{}, step {}: {:?}", name, number, step);
-            }
+fn every_decision_is_that_of_the_pure_functions(
+    make: Maker<'_>,
+    policies: &[Algorithm],
+    steps: &[Step],
+) -> TestCaseResult {
+    let (mut store, mut model) = (make(policies), Model::new(policies));
+    for (number, step) in steps.iter().enumerate() {
+        let now = at(step.now);
+        let verdict = store.charge(&step.charges, now);
+        let expected = model.charge(&step.charges, now);
+        let tell = |verdict: &Verdict| told(policies, step, verdict);
+        prop_assert_eq!(
+            tell(&verdict),
+            tell(&expected),
+            "step {}: {:?}",
+            number,
+            step
+        );
+        prop_assert_eq!(
+            verdict.deciding,
+            expected.deciding,
+            "step {}: {:?}",
+            number,
+            step
+        );
+    }
+    Ok(())
+}
+
+fn a_refused_request_is_admitted_at_the_announced_instant_and_not_before(
+    make: Maker<'_>,
+    policies: &[Algorithm],
+    steps: &[Step],
+) -> TestCaseResult {
+    // Each probe asks a store that has seen the same history.
+    let probe = |seen: usize, now: Timestamp| {
+        let mut store = make(policies);
+        for step in &steps[..seen] {
+            store.charge(&step.charges, at(step.now));
+        }
+        store.charge(&steps[seen].charges, now).is_admitted()
+    };
+    let (mut store, mut latest) = (make(policies), 0);
+    for (number, step) in steps.iter().enumerate() {
+        latest = latest.max(step.now);
+        let verdict = store.charge(&step.charges, at(step.now));
+        // A wait that began in the past may be over at once.
+        let retry_at = retry_at(&verdict).filter(|_| step.now == latest);
+        if let Some(retry_at) = retry_at {
+            prop_assert!(retry_at > at(step.now));
+            prop_assert!(
+                !probe(number, retry_at.saturating_sub_micros(1)),
+                "step {}",
+                number
+            );
+            prop_assert!(probe(number, retry_at), "step {}", number);
         }
     }
+    Ok(())
+}
 
-    #[test]
-    fn a_refused_request_is_admitted_at_the_announced_instant_and_not_before(
-        (policies, steps) in histories(),
-    ) {
-        // Each probe asks a store that has seen the same history.
-        let probe = |name: &str, seen: usize, now: Timestamp| {
-            let mut store = empty(name, &policies);
-            for step in &steps[..seen] {
-                store.charge(&step.charges, at(step.now));
-            }
-            store.charge(&steps[seen].charges, now).is_admitted()
-        };
-        for (name, mut store) in stores(&policies) {
-            let mut latest = 0;
-            for (number, step) in steps.iter().enumerate() {
+fn an_earlier_instant_is_worth_no_more_than_the_latest_that_was_seen(
+    make: Maker<'_>,
+    policies: &[Algorithm],
+    steps: &[Step],
+) -> TestCaseResult {
+    for policy in 0..policies.len() {
+        let ask = |back: u64| {
+            let (mut store, mut latest) = (make(policies), 0);
+            for step in steps {
                 latest = latest.max(step.now);
-                let verdict = store.charge(&step.charges, at(step.now));
-                // A wait that began in the past may be over at once.
-                let retry_at = retry_at(&verdict).filter(|_| step.now == latest);
-                if let Some(retry_at) = retry_at {
-                    prop_assert!(retry_at > at(step.now));
-                    prop_assert!(!probe(name, number, retry_at.saturating_sub_micros(1)), "{}, step {}", name, number);
-                    prop_assert!(probe(name, number, retry_at), "{}, step {}", name, number);
-                }
+                store.charge(&step.charges, at(latest));
             }
+            // Seen by the bucket, not by the store alone.
+            let seen = Charge {
+                policy,
+                key: 0,
+                cost: 1,
+            };
+            store.charge(&[seen], at(latest));
+            let asked = Charge { cost: 0, ..seen };
+            store
+                .charge(&[asked], at(latest.saturating_sub(back)))
+                .decisions[0]
+                .remaining
+        };
+        for back in [1, 1_000, 4_000_000] {
+            prop_assert!(ask(back) <= ask(0), "policy {}, {} back", policy, back);
         }
+    }
+    Ok(())
+}
+
+mod in_memory {
+    use super::*;
+
+    #[test]
+    fn every_decision_is_that_of_the_pure_functions() {
+        over_histories(512, |policies, steps| {
+            super::every_decision_is_that_of_the_pure_functions(&memory, policies, steps)
+        });
     }
 
     #[test]
-    fn an_earlier_instant_is_worth_no_more_than_the_latest_that_was_seen(
-        (policies, steps) in histories(), back in 1..=4_000_000_u64,
-    ) {
-        for (name, _) in stores(&policies) {
-            for policy in 0..policies.len() {
-                let ask = |now: u64| {
-                    let mut store = empty(name, &policies);
-                    let mut latest = 0;
-                    for step in &steps {
-                        latest = latest.max(step.now);
-                        store.charge(&step.charges, at(latest));
-                    }
-                    // Seen by the bucket, not by the store alone.
-                    let seen = Charge { policy, key: 0, cost: 1 };
-                    store.charge(&[seen], at(latest));
-                    let asked = store.charge(&[Charge { cost: 0, ..seen }], at(latest.saturating_sub(now)));
-                    asked.decisions[0].remaining
-                };
-                prop_assert!(ask(back) <= ask(0), "{}, policy {}", name, policy);
-            }
-        }
+    fn a_refused_request_is_admitted_at_the_announced_instant_and_not_before() {
+        over_histories(512, |policies, steps| {
+            super::a_refused_request_is_admitted_at_the_announced_instant_and_not_before(
+                &memory, policies, steps,
+            )
+        });
+    }
+
+    #[test]
+    fn an_earlier_instant_is_worth_no_more_than_the_latest_that_was_seen() {
+        over_histories(512, |policies, steps| {
+            super::an_earlier_instant_is_worth_no_more_than_the_latest_that_was_seen(
+                &memory, policies, steps,
+            )
+        });
+    }
+
+    #[test]
+    fn a_cost_above_the_quota_and_a_quota_of_nothing_are_refused_for_ever() {
+        super::a_cost_above_the_quota_and_a_quota_of_nothing_are_refused_for_ever(&memory);
     }
 }
 
-#[test]
-fn a_cost_above_the_quota_and_a_quota_of_nothing_are_refused_for_ever() {
+/// Fewer histories: each decision is a round trip.
+mod in_redis {
+    use super::*;
+
+    #[test]
+    fn every_decision_is_that_of_the_pure_functions() {
+        let server = SharedRedis::new();
+        over_histories(256, |policies, steps| {
+            let make: Maker<'_> = &|policies| Box::new(Redis::new(&server, policies));
+            super::every_decision_is_that_of_the_pure_functions(make, policies, steps)
+        });
+    }
+
+    #[test]
+    fn a_refused_request_is_admitted_at_the_announced_instant_and_not_before() {
+        let server = SharedRedis::new();
+        over_histories(12, |policies, steps| {
+            let make: Maker<'_> = &|policies| Box::new(Redis::new(&server, policies));
+            super::a_refused_request_is_admitted_at_the_announced_instant_and_not_before(
+                make, policies, steps,
+            )
+        });
+    }
+
+    #[test]
+    fn an_earlier_instant_is_worth_no_more_than_the_latest_that_was_seen() {
+        let server = SharedRedis::new();
+        over_histories(12, |policies, steps| {
+            let make: Maker<'_> = &|policies| Box::new(Redis::new(&server, policies));
+            super::an_earlier_instant_is_worth_no_more_than_the_latest_that_was_seen(
+                make, policies, steps,
+            )
+        });
+    }
+
+    #[test]
+    fn a_cost_above_the_quota_and_a_quota_of_nothing_are_refused_for_ever() {
+        let server = SharedRedis::new();
+        super::a_cost_above_the_quota_and_a_quota_of_nothing_are_refused_for_ever(&|policies| {
+            Box::new(Redis::new(&server, policies))
+        });
+    }
+}
+
+fn a_cost_above_the_quota_and_a_quota_of_nothing_are_refused_for_ever(make: Maker<'_>) {
     let quota = |limit| Quota::new(limit, Duration::from_secs(1)).unwrap();
     let month = Period::Month { anchor: 31 };
     let month = Arc::new(Calendar::new(month, TimeZone::UTC));
@@ -475,7 +650,8 @@ fn a_cost_above_the_quota_and_a_quota_of_nothing_are_refused_for_ever() {
     };
     for (limit, cost) in [(0, 1), (1, 2), (7, 8), (7, u32::MAX)] {
         let policies = all(limit);
-        for (name, mut store) in stores(&policies) {
+        let mut store = make(&policies);
+        {
             for (policy, algorithm) in policies.iter().enumerate() {
                 let charge = Charge {
                     policy,
@@ -485,7 +661,7 @@ fn a_cost_above_the_quota_and_a_quota_of_nothing_are_refused_for_ever() {
                 let verdict = store.charge(&[charge], at(1_000_000));
                 let never = Outcome::Refuse { retry_at: None };
                 let decision = &verdict.decisions[0];
-                assert_eq!(decision.outcome, never, "{name} {algorithm:?}");
+                assert_eq!(decision.outcome, never, "{algorithm:?}");
                 assert_eq!((decision.remaining, decision.reset), (limit, at(1_000_000)));
             }
         }

@@ -1,0 +1,243 @@
+//! What the script is asked: a request's charges as keys and arguments. `script/charge.lua` says what each of them is.
+
+use std::time::Duration;
+
+use super::told::Again;
+use super::value;
+use crate::clock::Timestamp;
+use crate::limiter::{Algorithm, Fingerprint, FixedWindow, Gcra, Oldest, Span, Start};
+use crate::store::Refusals;
+
+/// Units asked of one bucket.
+#[derive(Clone, Copy, Debug)]
+pub struct Charge<'a> {
+    /// How it is decided.
+    pub algorithm: &'a Algorithm,
+    /// The bucket's name, of which its key is made. Keys of one call share a slot, where there are slots.
+    pub name: &'a [u8],
+    /// Whose bucket it is: windows may start at an instant of the key's own.
+    pub key: Fingerprint,
+    /// How many units; 0 asks and charges nothing.
+    pub cost: u32,
+    /// Whether it is charged if the request is refused.
+    pub refusals: Refusals,
+    /// The period that a window is which this opens, from its start to its end, where requests say that
+    /// ([`Start::Local`]).
+    pub period: Option<(Timestamp, Timestamp)>,
+    /// Whether it begins a charge.
+    pub tier: Tier,
+}
+
+/// The place of a bucket among those of a charge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tier {
+    /// It is tried first.
+    #[default]
+    First,
+    /// It is tried where none of those before it can pay.
+    Further,
+}
+
+/// How long units in use stay taken if nobody renews them, and under what name.
+#[derive(Clone, Copy, Debug)]
+pub struct Lease<'a> {
+    /// No two requests have the same.
+    pub id: &'a str,
+    /// From the instant of the charge on.
+    pub lasts: Duration,
+}
+
+/// A request, to be decided and charged at one instant.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// Its charges, with their further buckets: those that may refuse come first.
+    pub charges: &'a [Charge<'a>],
+    /// How many of the charges may refuse; the others watch.
+    pub binding: usize,
+    /// Whether a refusal is the last word: else it charges nobody.
+    pub refusals: Refusals,
+    /// The instant; the server's time if there is none.
+    pub now: Option<Timestamp>,
+    /// The server's time as far as is known: whose period of a calendar is asked for first.
+    pub around: Timestamp,
+    /// For units in use.
+    pub lease: Lease<'a>,
+}
+
+/// What the script is called with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// KEYS.
+    pub keys: Vec<Vec<u8>>,
+    /// ARGV.
+    pub args: Vec<Vec<u8>>,
+}
+
+/// Up to where Lua's numbers are exact.
+const EXACT: u64 = 1 << 53;
+
+impl Request<'_> {
+    /// What to ask; after an answer that was none, of that.
+    pub fn ask(&self, again: &Again) -> Ask {
+        let now = self.now.map(|now| now.as_micros().to_string());
+        let mut args = Arguments(vec![now.unwrap_or_default().into_bytes()]);
+        args.number(self.binding as u64);
+        for (place, charge) in self.charges.iter().enumerate() {
+            self.push(&mut args, place, charge, again);
+        }
+        Ask {
+            keys: self.charges.iter().map(Charge::key).collect(),
+            args: args.0,
+        }
+    }
+
+    fn push(&self, args: &mut Arguments, place: usize, charge: &Charge<'_>, again: &Again) {
+        let owes = [charge.refusals, self.refusals] == [Refusals::Charged; 2];
+        args.text(charge.kind());
+        args.text(match charge.tier {
+            Tier::First => "first",
+            Tier::Further => "further",
+        });
+        args.number(charge.cost);
+        args.text(if charge.is_hopeless() { "never" } else { "may" });
+        args.text(if owes { "owe" } else { "free" });
+        args.0.push(value::recipe(charge.algorithm));
+        let (digest, instead) = again.instead_of(place);
+        args.0.push(digest.to_vec());
+        args.0.push(instead.to_vec());
+        charge.push_numbers(args, again.at().unwrap_or(self.around), self.lease);
+    }
+}
+
+impl Charge<'_> {
+    /// Leases and values never meet in a key, also if a policy becomes one of the other kind.
+    fn key(&self) -> Vec<u8> {
+        match self.algorithm.is_permits() {
+            true => [self.name, b":leases"].concat(),
+            false => self.name.to_vec(),
+        }
+    }
+
+    /// Whether no bucket ever holds as much.
+    fn is_hopeless(&self) -> bool {
+        let capacity = self.algorithm.capacity();
+        self.cost > capacity || capacity == 0 && !self.algorithm.is_permits()
+    }
+
+    /// Which of the script's algorithms it is.
+    const fn kind(&self) -> &'static str {
+        match self.algorithm {
+            Algorithm::Gcra(_) | Algorithm::TokenBucket(_) => "gcra",
+            Algorithm::IntervalRefill(_) => "interval_refill",
+            Algorithm::LeakyBucket(_) => "leaky_bucket",
+            Algorithm::FixedWindow(_) => "fixed_window",
+            Algorithm::SlidingWindow(_) => "sliding_window",
+            Algorithm::SlidingCounters(_) => "sliding_counters",
+            Algorithm::SlidingLog(_) => "sliding_log",
+            Algorithm::Concurrency(_) => "concurrency",
+        }
+    }
+
+    fn push_numbers(&self, args: &mut Arguments, around: Timestamp, lease: Lease<'_>) {
+        let limit = self.algorithm.limit();
+        let window = self.algorithm.window().map_or(0, micros);
+        match self.algorithm {
+            Algorithm::Gcra(gcra) | Algorithm::TokenBucket(gcra) => args.spans(gcra, self.cost),
+            Algorithm::LeakyBucket(bucket) => args.spans(bucket.line(), self.cost),
+            Algorithm::IntervalRefill(bucket) => {
+                let (amount, interval) = bucket.refill();
+                args.number(limit);
+                args.number(amount);
+                args.number(interval);
+                args.number(window);
+            }
+            Algorithm::FixedWindow(fixed) => self.push_window(args, fixed, window, around),
+            Algorithm::SlidingWindow(sliding) => {
+                args.parts(limit, window, 1, sliding.oldest());
+            }
+            Algorithm::SlidingCounters(counters) => {
+                let (parts, oldest) = counters.parts();
+                args.parts(limit, window / u64::from(parts), parts, oldest);
+                args.number(parts);
+            }
+            Algorithm::SlidingLog(log) => {
+                let (tick, span) = log.ticks();
+                args.number(limit);
+                args.number(tick);
+                args.number(span);
+            }
+            Algorithm::Concurrency(bound) => {
+                args.number(bound.max());
+                args.number(micros(lease.lasts));
+                args.text(lease.id);
+            }
+        }
+    }
+
+    fn push_window(
+        &self,
+        args: &mut Arguments,
+        fixed: &FixedWindow,
+        window: u64,
+        around: Timestamp,
+    ) {
+        let (start, one, two) = match (fixed.start(), self.period) {
+            (Start::Clock { offset }, _) => ("grid", window, micros(*offset) % window),
+            (Start::Staggered, _) => ("grid", window, fixed.offset_of(self.key)),
+            (Start::FirstRequest, _) => ("first", window, 0),
+            (Start::Local(_), Some((start, end))) => ("span", start.as_micros(), end.as_micros()),
+            (Start::Calendar(calendar) | Start::Local(calendar), _) => {
+                let (start, end) = calendar.period_at(around);
+                ("span", start.as_micros(), end.as_micros())
+            }
+        };
+        args.text(start);
+        args.number(self.algorithm.limit());
+        args.number(one);
+        args.number(two.min(EXACT));
+    }
+}
+
+/// ARGV as it grows.
+struct Arguments(Vec<Vec<u8>>);
+
+impl Arguments {
+    fn text(&mut self, text: &str) {
+        self.0.push(text.into());
+    }
+
+    fn number(&mut self, number: impl Into<u64>) {
+        self.text(itoa::Buffer::new().format(number.into()));
+    }
+
+    fn spans(&mut self, gcra: &Gcra, cost: u32) {
+        self.number(gcra.quota().limit());
+        for span in [gcra.tau(), gcra.step(cost), gcra.most()] {
+            // A step beyond all that a bucket can owe is as much as that.
+            let span = match span.micros < EXACT {
+                true => span,
+                false => Span {
+                    micros: EXACT,
+                    rest: 0,
+                },
+            };
+            self.number(span.micros);
+            self.number(span.rest);
+        }
+    }
+
+    fn parts(&mut self, limit: u32, part: u64, parts: u32, oldest: Oldest) {
+        self.number(limit);
+        self.number(part);
+        self.number(oldest.lasting(parts.into()));
+        self.text(match oldest {
+            Oldest::Weighted => "weighted",
+            Oldest::Whole => "whole",
+            Oldest::Ignored => "ignored",
+        });
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(EXACT)
+}

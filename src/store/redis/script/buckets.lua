@@ -1,0 +1,108 @@
+-- Buckets: what is common to all algorithms.
+--
+-- The value of a key is a recipe (the algorithm in five numbers), `|`, and the state. An algorithm is a table in `kinds`:
+--   parameters  the names of its numbers, in the order of ARGV
+--   read(b)     reads the state into the bucket; changes nothing in Redis
+--   fits(b)     whether b.cost more units are admitted
+--   charge(b)   takes them
+--   owe(b)      charges a refused request, into debt; where nobody can owe, there is none
+--   told(b)     the state as Rust decides on it
+
+local now
+local kinds = {}
+
+-- From when on a key may go: when its bucket is whole, in milliseconds of the server's clock. Where the caller gives the
+-- time, that clock is another, and may stand still: keys stay an hour longer.
+local lead = 0
+local function deadline(expires) return digits(floor((expires + lead + 999) / 1000)) end
+
+local function set_time(given)
+  local time = redis.call('TIME')
+  now = time[1] * 1000000 + time[2]
+  if given ~= '' then
+    lead = now - given + 3600000000
+    now = tonumber(given)
+  end
+end
+
+-- Gives up with an error that names the key. Only while buckets are read, when nothing has been written: `attempt` catches it.
+local function fail(b, why) error({why = 'SLUICEGATE ' .. why .. ': ' .. b.key}) end
+
+-- What `reading` returns; the second is the error that it failed with.
+local function attempt(reading)
+  local is_done, result = pcall(reading)
+  if is_done then return result end
+  if type(result) == 'table' and result.why then return nil, redis.error_reply(result.why) end
+  error(result)
+end
+
+local function call(b, ...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply.err then fail(b, reply.err) end
+  return reply
+end
+
+-- The state in a value. It is none where there is no value, and where the recipe is another: then `b.other` says so,
+-- unless the caller knows the value already, and what it is under this recipe.
+local function state_of(b, value)
+  if not value or value == '' then return nil end
+  if string.sub(value, 1, #b.recipe) == b.recipe then return string.sub(value, #b.recipe + 1) end
+  if not string.find(value, '^%d+%.%d+%.%d+%.%d+%.%d+|') then fail(b, 'what is there is not ours') end
+  b.other = call(b, 'GET', b.key)
+  b.digest_of_other = redis.sha1hex(b.other)
+  b.is_converted = b.digest == b.digest_of_other
+  if not b.is_converted or b.instead == '' then return nil end
+  return string.sub(b.instead, #b.recipe + 1)
+end
+
+-- Puts what the caller made of a value under another recipe in its place.
+local function convert(b)
+  b.is_converted = false
+  if b.instead == '' then
+    redis.call('DEL', b.key)
+  else
+    redis.call('SET', b.key, b.instead, 'PXAT', deadline(b.expires))
+  end
+end
+
+-- Cells: a state of an instant and two counters, as three numbers. They have `after(b)` and `debt(b)`, which return the
+-- three after a charge or a debt; nil where they stay, of `after` where the charge does not fit.
+local cells = {}
+
+local function cell_text(expires, a, b) return digits(expires) .. ' ' .. digits(a) .. ' ' .. digits(b) end
+
+function cells.read(b)
+  local state = state_of(b, call(b, 'GET', b.key))
+  b.expires, b.a, b.b = 0, 0, 0
+  if not state then return end
+  local expires, one, two = string.match(state, '^(%d+) (%d+) (%d+)$')
+  if not expires then fail(b, 'what is there cannot be read') end
+  b.expires, b.a, b.b = tonumber(expires), tonumber(one), tonumber(two)
+end
+
+local function write_cell(b, expires, one, two)
+  b.expires, b.a, b.b = expires, one, two
+  redis.call('SET', b.key, b.recipe .. cell_text(expires, one, two), 'PXAT', deadline(expires))
+end
+
+function cells.fits(b)
+  if b.cost == 0 then return true end
+  b.next = {kinds[b.kind].after(b)}
+  return b.next[1] ~= nil
+end
+
+function cells.charge(b) write_cell(b, b.next[1], b.next[2], b.next[3]) end
+
+function cells.owe(b)
+  local expires, one, two = kinds[b.kind].debt(b)
+  if expires then write_cell(b, expires, one, two) end
+end
+
+function cells.told(b) return cell_text(b.expires, b.a, b.b) end
+
+local function cell_kind(parameters, after, debt)
+  return {
+    parameters = parameters, after = after, debt = debt,
+    read = cells.read, fits = cells.fits, charge = cells.charge, owe = debt and cells.owe, told = cells.told,
+  }
+end

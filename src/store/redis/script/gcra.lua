@@ -1,0 +1,51 @@
+-- gcra, token_bucket and leaky_bucket. The cell is the theoretical arrival time, rounded up to a microsecond, and what
+-- the rounding added, over `limit`. Spans are whole microseconds and a rest over `limit`:
+--   tau    how far ahead TAT may lie
+--   step   how far a charge moves it
+--   most   how far ahead it may lie in debt
+
+-- How far TAT lies ahead.
+local function ahead_of(b, expires, added)
+  local ahead = expires - now
+  if ahead <= 0 then return 0, 0 end
+  if added == 0 then return ahead, 0 end
+  return ahead - 1, b.limit - added
+end
+
+local function backlog(b) return ahead_of(b, b.expires, b.a) end
+
+-- The cell whose TAT lies so far ahead.
+local function arrival(b, ahead, rest)
+  if rest == 0 then return now + ahead, 0, 0 end
+  return now + ahead + 1, b.limit - rest, 0
+end
+
+local function plus(b, ahead, rest, more, more_rest)
+  local sum = rest + more_rest
+  if sum < b.limit then return ahead + more, sum end
+  return ahead + more + 1, sum - b.limit
+end
+
+local function is_less(ahead, rest, other, other_rest)
+  return ahead < other or ahead == other and rest < other_rest
+end
+
+local function moved(b)
+  local ahead, rest = backlog(b)
+  ahead, rest = plus(b, ahead, rest, b.step, b.step_rest)
+  if is_less(b.tau, b.tau_rest, ahead, rest) then return nil end
+  return arrival(b, ahead, rest)
+end
+
+local function moved_into_debt(b)
+  local ahead, rest = backlog(b)
+  if not is_less(ahead, rest, b.most, b.most_rest) then return nil end
+  ahead, rest = plus(b, ahead, rest, b.step, b.step_rest)
+  if is_less(b.most, b.most_rest, ahead, rest) then ahead, rest = b.most, b.most_rest end
+  return arrival(b, ahead, rest)
+end
+
+local spans = {'limit', 'tau', 'tau_rest', 'step', 'step_rest', 'most', 'most_rest'}
+kinds.gcra = cell_kind(spans, moved, moved_into_debt)
+-- Who is refused stands in no line.
+kinds.leaky_bucket = cell_kind(spans, moved)

@@ -1,0 +1,245 @@
+//! What the script says, and the verdict in it.
+
+use std::num::NonZero;
+
+use redis::Value;
+use smallvec::SmallVec;
+
+use super::asked::{Charge, Request, Tier};
+use super::value::{self, Held};
+use crate::clock::Timestamp;
+use crate::limiter::{Decision, Outcome, Verdict};
+
+/// What is to be done after a call.
+#[derive(Debug)]
+pub enum Reply {
+    /// The request is decided.
+    Told(Told),
+    /// Nothing is decided: the same request is to be asked again, of this.
+    Again(Again),
+}
+
+/// A request that is decided.
+#[derive(Debug)]
+pub struct Told {
+    /// Of each charge, at its place among the charges, what the bucket says that decides. Instants are those of the caller's
+    /// clock, but cells are as they are stored, in the server's time.
+    pub verdict: Verdict,
+    /// The places of those buckets among all that were asked.
+    pub buckets: SmallVec<[usize; 4]>,
+    /// The instant at which it was decided, in the server's time.
+    pub at: Timestamp,
+}
+
+/// What the script has to be told before it decides: values of another recipe under this one, and the server's time.
+#[derive(Clone, Debug, Default)]
+pub struct Again {
+    at: Option<Timestamp>,
+    instead: Vec<Instead>,
+}
+
+#[derive(Clone, Debug)]
+struct Instead {
+    place: usize,
+    digest: Vec<u8>,
+    value: Vec<u8>,
+}
+
+/// What no script says of what was asked: another script answers, or there is a mistake in this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Nonsense {
+    /// It is not made as a reply is.
+    #[error("the reply of the script is malformed")]
+    Malformed,
+    /// A bucket cannot be read, or not under the recipe that it has.
+    #[error("the script replied a bucket that cannot be read")]
+    Bucket,
+    /// The state of a bucket does not say what the script did.
+    #[error("the script decided otherwise than the state says that it replied")]
+    Contradiction,
+}
+
+/// What the script did about a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Did {
+    Charged,
+    Spared,
+    Refused,
+    Owed,
+    Unasked,
+}
+
+impl Again {
+    /// The server's time.
+    pub(super) fn at(&self) -> Option<Timestamp> {
+        self.at
+    }
+
+    /// The digest of what is there in the place of a bucket, and what it is.
+    pub(super) fn instead_of(&self, place: usize) -> (&[u8], &[u8]) {
+        let known = self.instead.iter().find(|one| one.place == place);
+        known.map_or((b"", b""), |one| (&one.digest, &one.value))
+    }
+}
+
+impl Request<'_> {
+    /// Reads the reply to what was asked; `local` is now on the caller's clock.
+    ///
+    /// # Errors
+    /// When it is no reply to that.
+    pub fn read(&self, reply: &Value, local: Timestamp) -> Result<Reply, Nonsense> {
+        let fields = fields(reply)?;
+        let (kind, at, rest) = match fields.as_slice() {
+            [kind, at, rest @ ..] => (*kind, at, rest),
+            _ => return Err(Nonsense::Malformed),
+        };
+        let at = Timestamp::from_micros(number(at)?);
+        match kind {
+            b"told" => Ok(Reply::Told(self.told(rest, at, local)?)),
+            b"again" => Ok(Reply::Again(self.again(rest, at)?)),
+            _ => Err(Nonsense::Malformed),
+        }
+    }
+
+    fn again(&self, others: &[&[u8]], at: Timestamp) -> Result<Again, Nonsense> {
+        let (others, rest) = others.as_chunks::<3>();
+        if !rest.is_empty() {
+            return Err(Nonsense::Malformed);
+        }
+        let instead = |[place, digest, value]: &[&[u8]; 3]| {
+            let place = number(place)? as usize;
+            let charge = self.charges.get(place).ok_or(Nonsense::Malformed)?;
+            let value = value::converted(charge.algorithm, value, at).ok_or(Nonsense::Bucket)?;
+            let digest = digest.to_vec();
+            Ok(Instead {
+                place,
+                digest,
+                value,
+            })
+        };
+        let instead = others.iter().map(instead).collect::<Result<_, _>>()?;
+        Ok(Again {
+            at: Some(at),
+            instead,
+        })
+    }
+
+    fn told(&self, buckets: &[&[u8]], at: Timestamp, local: Timestamp) -> Result<Told, Nonsense> {
+        let (buckets, rest) = buckets.as_chunks::<2>();
+        if !rest.is_empty() || buckets.len() != self.charges.len() {
+            return Err(Nonsense::Malformed);
+        }
+        let mut decided: SmallVec<[(usize, Decision); 4]> = SmallVec::new();
+        for (place, (charge, [did, state])) in self.charges.iter().zip(buckets).enumerate() {
+            let did = Did::read(did)?;
+            if did == Did::Unasked && charge.tier == Tier::Further {
+                continue;
+            }
+            let decision = charge.decision(did, state, at)?;
+            let is_watching = decided.len() > self.binding;
+            match (charge.tier, decided.last_mut()) {
+                (Tier::Further, Some(before)) => {
+                    if is_watching || comes_sooner(&decision, &before.1) {
+                        *before = (place, decision);
+                    }
+                }
+                _ => decided.push((place, decision)),
+            }
+        }
+        let shifted = |(_, decision): &(usize, Decision)| shifted(*decision, at, local);
+        Ok(Told {
+            verdict: Verdict::of(decided.iter().map(shifted), self.binding),
+            buckets: decided.iter().map(|(place, _)| *place).collect(),
+            at,
+        })
+    }
+}
+
+impl Charge<'_> {
+    /// What the bucket says, of which the script told this.
+    fn decision(&self, did: Did, state: &[u8], now: Timestamp) -> Result<Decision, Nonsense> {
+        let held = Held::told(self.algorithm, state).ok_or(Nonsense::Bucket)?;
+        let end = self.period.map(|(_, end)| end);
+        let cell = self.algorithm.opened_until(held.cell, self.key, end, now);
+        let decide = |cost| self.algorithm.decide(held.state(cell), now, cost);
+        let decision = decide(self.cost);
+        let is_admitted = match did {
+            Did::Charged | Did::Spared => true,
+            Did::Refused | Did::Owed => false,
+            Did::Unasked => return Err(Nonsense::Malformed),
+        };
+        if decision.is_admitted() != is_admitted {
+            return Err(Nonsense::Contradiction);
+        }
+        let decision = match did {
+            Did::Spared => decide(0),
+            _ => decision,
+        };
+        let more_at = self.algorithm.more_at(&decision, now);
+        Ok(Decision {
+            more_at: more_at.and_then(|at| NonZero::new(at.as_micros())),
+            ..decision
+        })
+    }
+}
+
+impl Did {
+    fn read(word: &[u8]) -> Result<Self, Nonsense> {
+        Ok(match word {
+            b"charged" => Self::Charged,
+            b"spared" => Self::Spared,
+            b"refused" => Self::Refused,
+            b"owed" => Self::Owed,
+            b"unasked" => Self::Unasked,
+            _ => return Err(Nonsense::Malformed),
+        })
+    }
+}
+
+/// Whether a further bucket says better than those before it: it admits, or its refusal ends sooner.
+fn comes_sooner(further: &Decision, before: &Decision) -> bool {
+    let wait = |decision: &Decision| match decision.outcome {
+        Outcome::Refuse { retry_at } => (retry_at.is_none(), retry_at),
+        Outcome::Admit | Outcome::Delay { .. } => (false, None),
+    };
+    wait(further) < wait(before)
+}
+
+/// The decision as the caller's clock sees it.
+fn shifted(decision: Decision, at: Timestamp, local: Timestamp) -> Decision {
+    let shift = |instant: Timestamp| match instant.as_micros().checked_sub(at.as_micros()) {
+        Some(ahead) => local.saturating_add_micros(ahead),
+        None => local.saturating_sub_micros(at.as_micros() - instant.as_micros()),
+    };
+    let more_at = decision.more_at.map(|at| Timestamp::from_micros(at.get()));
+    Decision {
+        outcome: match decision.outcome {
+            Outcome::Admit => Outcome::Admit,
+            Outcome::Delay { until } => Outcome::Delay {
+                until: shift(until),
+            },
+            Outcome::Refuse { retry_at } => Outcome::Refuse {
+                retry_at: retry_at.map(shift),
+            },
+        },
+        reset: shift(decision.reset),
+        more_at: more_at.and_then(|at| NonZero::new(shift(at).as_micros())),
+        ..decision
+    }
+}
+
+fn fields(reply: &Value) -> Result<Vec<&[u8]>, Nonsense> {
+    let Value::Array(fields) = reply else {
+        return Err(Nonsense::Malformed);
+    };
+    let text = |field| match field {
+        &Value::BulkString(ref text) => Ok(text.as_slice()),
+        _ => Err(Nonsense::Malformed),
+    };
+    fields.iter().map(text).collect()
+}
+
+fn number(digits: &[u8]) -> Result<u64, Nonsense> {
+    let digits = str::from_utf8(digits).map_err(|_| Nonsense::Malformed)?;
+    digits.parse().map_err(|_| Nonsense::Malformed)
+}

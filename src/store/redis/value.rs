@@ -1,0 +1,195 @@
+//! What keys hold: the recipe of an algorithm, and the state of a bucket under it. `script/buckets.lua` and the files of the
+//! algorithms beside it have the layout.
+
+use crate::clock::Timestamp;
+use crate::limiter::{Algorithm, Cell, Concurrency, State, Words};
+
+/// A bucket out of Redis. Of a ring it has what a decision looks at, or all.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) cell: Cell,
+    words: Option<Words>,
+}
+
+impl Held {
+    const fn of(cell: Cell) -> Self {
+        Self { cell, words: None }
+    }
+
+    pub(super) fn state(&self, cell: Cell) -> State<'_> {
+        State {
+            cell,
+            words: self.words.as_ref(),
+        }
+    }
+
+    /// The state that a script told of a bucket under this algorithm.
+    pub(super) fn told(algorithm: &Algorithm, told: &[u8]) -> Option<Self> {
+        match algorithm {
+            Algorithm::Concurrency(_) => {
+                let [units] = numbers(told)?;
+                let units = u32::try_from(units).unwrap_or(u32::MAX);
+                Some(Self::of(Concurrency::cell(units, 0)))
+            }
+            Algorithm::SlidingCounters(_) | Algorithm::SlidingLog(_) if told.is_empty() => {
+                Some(Self::of(Cell::EMPTY))
+            }
+            Algorithm::SlidingCounters(_) => Self::counters(algorithm, told),
+            Algorithm::SlidingLog(_) => {
+                let [expires, units, first, last, tick, _] = numbers(told)?;
+                let known = [(0, first), (last, tick)];
+                Self::log(algorithm, expires, units, &known)
+            }
+            _ => Self::cell(told),
+        }
+    }
+
+    /// The state in a value under this algorithm.
+    fn stored(algorithm: &Algorithm, state: &[u8]) -> Option<Self> {
+        let Algorithm::SlidingLog(_) = algorithm else {
+            return Self::told(algorithm, state);
+        };
+        let (head, ticks) = state.split_at_checked(LOG_HEAD)?;
+        let [expires, units, gone] = numbers(head)?;
+        let ticks = words_in(ticks).skip(usize::try_from(gone).ok()?);
+        let known: Vec<_> = (0..).zip(ticks.map(u64::from)).collect();
+        let is_whole = known.len() as u64 == units;
+        is_whole.then(|| Self::log(algorithm, expires, units, &known))?
+    }
+
+    fn cell(state: &[u8]) -> Option<Self> {
+        let [expires, a, b] = numbers(state)?;
+        let (a, b) = (a.try_into().ok()?, b.try_into().ok()?);
+        Some(Self::of(Cell { expires, a, b }))
+    }
+
+    fn counters(algorithm: &Algorithm, state: &[u8]) -> Option<Self> {
+        let (head, slots) = state.split_at_checked(COUNTERS_HEAD)?;
+        let [expires, sum] = numbers(head)?;
+        let Algorithm::SlidingCounters(counters) = algorithm else {
+            return None;
+        };
+        let slots_in_all = counters.parts().0 + 1;
+        let slots = (0..slots_in_all).zip(words_in(slots));
+        let (words, root) = Words::with_ring(
+            algorithm.shape()?,
+            slots_in_all,
+            slots.filter(|(_, count)| *count > 0),
+        );
+        let cell = Cell {
+            expires,
+            a: root,
+            b: sum.try_into().ok()?,
+        };
+        Some(Self {
+            cell,
+            words: Some(words),
+        })
+    }
+
+    fn log(algorithm: &Algorithm, expires: u64, units: u64, known: &[(u64, u64)]) -> Option<Self> {
+        let units = u32::try_from(units)
+            .ok()
+            .filter(|units| *units <= algorithm.limit())?;
+        let slot = |(place, tick): &(u64, u64)| {
+            let place = u32::try_from(*place).ok().filter(|place| *place < units)?;
+            Some((place, u32::try_from(*tick).ok()?))
+        };
+        let known = known.iter().map(slot).collect::<Option<Vec<_>>>()?;
+        let (words, root) = Words::with_ring(algorithm.shape()?, units, known);
+        let cell = Cell {
+            expires,
+            a: root,
+            b: units,
+        };
+        Some(Self {
+            cell,
+            words: Some(words),
+        })
+    }
+}
+
+/// Bytes of a state before its counters.
+const COUNTERS_HEAD: usize = 28;
+/// Bytes of a state before its ticks.
+const LOG_HEAD: usize = 39;
+
+/// The recipe as values begin with it.
+pub(super) fn recipe(algorithm: &Algorithm) -> Vec<u8> {
+    let Some([kind, limit, window, one, two]) = algorithm.recipe() else {
+        return Vec::new();
+    };
+    format!("{kind}.{limit}.{window}.{one}.{two}|").into_bytes()
+}
+
+/// What a value under another recipe is under this algorithm: empty where the bucket is whole. `None` where the value
+/// cannot be read.
+pub(super) fn converted(algorithm: &Algorithm, value: &[u8], now: Timestamp) -> Option<Vec<u8>> {
+    let bar = value.iter().position(|byte| *byte == b'|')?;
+    let (recipe_of_other, state) = (&value[..bar], &value[bar + 1..]);
+    let from = Algorithm::from_recipe(numbers_between(recipe_of_other, b'.')?)?;
+    let held = Held::stored(&from, state)?;
+    let carried = algorithm.carry(&from, held.state(held.cell), now);
+    let words = algorithm
+        .shape()
+        .map(|shape| Words::new(shape, shape.most_chunks()));
+    let cell = carried_in(carried, words.as_ref());
+    if !cell.is_live(now) {
+        return Some(Vec::new());
+    }
+    let mut value = recipe(algorithm);
+    write_state(&mut value, algorithm, cell, words.as_ref());
+    Some(value)
+}
+
+fn carried_in(carried: crate::limiter::Carried<'_>, words: Option<&Words>) -> Cell {
+    let mut chunks = 1..=carried.chunks();
+    carried.write(words, &mut chunks)
+}
+
+fn write_state(value: &mut Vec<u8>, algorithm: &Algorithm, cell: Cell, words: Option<&Words>) {
+    let Cell { expires, a, b } = cell;
+    let slots = match (algorithm, words) {
+        (Algorithm::SlidingCounters(counters), Some(words)) => {
+            value.extend(format!("{expires:016} {b:010} ").into_bytes());
+            let ring = words.ring(a);
+            (0..=counters.parts().0)
+                .map(|slot| ring.get(slot))
+                .collect()
+        }
+        (Algorithm::SlidingLog(_), Some(words)) => {
+            value.extend(format!("{expires:016} {b:010} {:010} ", 0).into_bytes());
+            let ring = words.ring(a);
+            let place = |unit| (ring.head() + unit) % ring.capacity();
+            (0..b).map(|unit| ring.get(place(unit))).collect()
+        }
+        _ => {
+            value.extend(format!("{expires} {a} {b}").into_bytes());
+            Vec::new()
+        }
+    };
+    value.extend(slots.into_iter().flat_map(u32::to_be_bytes));
+}
+
+fn words_in(bytes: &[u8]) -> impl Iterator<Item = u32> {
+    let words = bytes.as_chunks::<4>().0;
+    words.iter().map(|word| u32::from_be_bytes(*word))
+}
+
+/// As many decimal numbers.
+fn numbers<const N: usize>(text: &[u8]) -> Option<[u64; N]> {
+    numbers_between(text.trim_ascii_end(), b' ')
+}
+
+fn numbers_between<const N: usize>(text: &[u8], between: u8) -> Option<[u64; N]> {
+    let mut all = text.split(|byte| *byte == between).map(number);
+    let mut found = [0; N];
+    for one in &mut found {
+        *one = all.next()??;
+    }
+    all.next().is_none().then_some(found)
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    str::from_utf8(digits).ok()?.parse().ok()
+}
