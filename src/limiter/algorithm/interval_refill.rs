@@ -65,7 +65,7 @@ impl IntervalRefill {
 
     pub(super) fn decide(&self, cell: Cell, now: Timestamp, cost: u32) -> Decision {
         let view = self.view(cell, now);
-        let missing = view.missing + u64::from(cost);
+        let missing = view.missing.saturating_add(u64::from(cost));
         if self.capacity == 0 || cost > self.capacity {
             return self.refuse(cell, now, &view, None);
         }
@@ -93,7 +93,10 @@ impl IntervalRefill {
         let full = now.saturating_add_micros(self.quota.window_micros());
         let refills = full.as_micros().saturating_sub(view.next) / self.interval + 1;
         let most = refills.saturating_mul(u64::from(self.amount));
-        let missing = (view.missing + u64::from(cost)).min(most).max(view.missing);
+        if view.missing >= most {
+            return cell;
+        }
+        let missing = (view.missing + u64::from(cost)).min(most);
         self.cell(View { missing, ..view })
     }
 
@@ -186,7 +189,9 @@ impl IntervalRefill {
                 let full = (ahead - 1) / self.interval;
                 View {
                     // A `now` long before the first charge may count more refills than fit.
-                    missing: full.saturating_mul(u64::from(self.amount)) + u64::from(cell.a),
+                    missing: full
+                        .saturating_mul(u64::from(self.amount))
+                        .saturating_add(u64::from(cell.a)),
                     next: cell.expires - full * self.interval,
                 }
             }

@@ -222,7 +222,8 @@ impl SlidingCounters {
                 true => others,
                 false => self.count(view, part.checked_sub(u64::from(self.parts))),
             };
-            others -= oldest;
+            // Debts may have come to more than the sum can tell.
+            others = others.saturating_sub(oldest);
         }
         let elapsed = self
             .weighing
