@@ -17,10 +17,10 @@ use sluicegate::limiter::{
     LeakyBucket, Oldest, Outcome, Period, Quota, SlidingCounters, SlidingLog, SlidingWindow, Start,
     State, Verdict, Words,
 };
-use sluicegate::store::redis::{Again, CHARGE, Lease, Reply, Request, Tier};
+use sluicegate::store::redis::{Lease, Request, Tier};
 use sluicegate::store::{self, OnFull, Refusals, Table};
 
-use support::redis::SharedRedis;
+use support::scripts::{Scripts, SharedRedis};
 
 /// Keys of a history. Few, so that they are charged often.
 const KEYS: u64 = 4;
@@ -84,8 +84,7 @@ impl Store for Memory {
 struct Redis {
     policies: Vec<Algorithm>,
     prefix: String,
-    connection: redis::Connection,
-    script: redis::Script,
+    scripts: Scripts,
 }
 
 impl Redis {
@@ -93,16 +92,8 @@ impl Redis {
         Self {
             policies: policies.to_vec(),
             prefix: server.prefix(),
-            connection: server.connection(),
-            script: redis::Script::new(CHARGE),
+            scripts: Scripts::new(server),
         }
-    }
-
-    fn call(&mut self, request: &Request<'_>, again: &Again) -> redis::Value {
-        let ask = request.ask(again);
-        let mut call = self.script.prepare_invoke();
-        call.key(ask.keys).arg(ask.args);
-        call.invoke(&mut self.connection).expect("the script runs")
     }
 }
 
@@ -111,15 +102,18 @@ impl Store for Redis {
         let policies = self.policies.clone();
         let name = |charge: &Charge| format!("{}{}:{}", self.prefix, charge.policy, charge.key);
         let names: Vec<_> = charges.iter().map(name).collect();
-        let asked = charges.iter().zip(&names).map(|(charge, name)| store::redis::Charge {
-            algorithm: &policies[charge.policy],
-            name: name.as_bytes(),
-            key: fingerprint(charge.key),
-            cost: charge.cost,
-            refusals: Refusals::Free,
-            period: None,
-            tier: Tier::First,
-        });
+        let asked = charges
+            .iter()
+            .zip(&names)
+            .map(|(charge, name)| store::redis::Charge {
+                algorithm: &policies[charge.policy],
+                name: name.as_bytes(),
+                key: fingerprint(charge.key),
+                cost: charge.cost,
+                refusals: Refusals::Free,
+                period: None,
+                tier: Tier::First,
+            });
         let asked: Vec<_> = asked.collect();
         let request = Request {
             charges: &asked,
@@ -133,18 +127,7 @@ impl Store for Redis {
                 lasts: Duration::from_secs(1),
             },
         };
-        let mut again = Again::default();
-        for _ in 0..2 {
-            let reply = self.call(&request, &again);
-            match request
-                .read(&reply, now)
-                .expect("the script agrees with the limiter")
-            {
-                Reply::Told(told) => return told.verdict,
-                Reply::Again(this) => again = this,
-            }
-        }
-        panic!("asked again in vain")
+        self.scripts.decide(&request, now).verdict
     }
 }
 

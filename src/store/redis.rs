@@ -10,6 +10,6 @@ mod script;
 mod told;
 mod value;
 
-pub use asked::{Ask, Charge, Lease, Request, Tier};
-pub use script::CHARGE;
-pub use told::{Again, Nonsense, Reply, Told};
+pub use asked::{Ask, Charge, Lease, Lent, Request, Tier};
+pub use script::{CHARGE, LEASE, LEAVE};
+pub use told::{Again, Nonsense, Reply, Told, were_there};

@@ -12,6 +12,7 @@ pub mod gateway;
 pub mod origin;
 pub mod redis;
 pub mod replay;
+pub mod scripts;
 pub mod slow;
 
 use std::thread;

@@ -2,52 +2,11 @@
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use super::wait_for;
-
-/// A server that the tests of a binary share, each under names of its own: the one that `SLUICEGATE_TEST_REDIS` names, or
-/// one of their own that ends with the last of them.
-#[derive(Clone)]
-pub struct SharedRedis {
-    url: String,
-    _own: Option<Arc<RedisServer>>,
-}
-
-static OWN: Mutex<Weak<RedisServer>> = Mutex::new(Weak::new());
-
-impl SharedRedis {
-    pub fn new() -> Self {
-        if let Ok(url) = std::env::var("SLUICEGATE_TEST_REDIS") {
-            return Self { url, _own: None };
-        }
-        let mut own = OWN.lock().expect("nobody panics meanwhile");
-        let server = own
-            .upgrade()
-            .unwrap_or_else(|| Arc::new(RedisServer::start()));
-        *own = Arc::downgrade(&server);
-        Self {
-            url: server.url(),
-            _own: Some(server),
-        }
-    }
-
-    pub fn connection(&self) -> redis::Connection {
-        let client = redis::Client::open(self.url.as_str()).expect("a URL of Redis");
-        client.get_connection().expect("Redis takes connections")
-    }
-
-    /// A beginning of names that no other test uses. All keys that have it are in one slot of a cluster.
-    pub fn prefix(&self) -> String {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let next = NEXT.fetch_add(1, Ordering::Relaxed);
-        format!("{{test:{}:{next}}}", std::process::id())
-    }
-}
 
 /// A running server.
 pub struct RedisServer {

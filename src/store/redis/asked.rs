@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::told::Again;
 use super::value;
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Fingerprint, FixedWindow, Gcra, Oldest, Span, Start};
+use crate::limiter::{Algorithm, Cell, Fingerprint, FixedWindow, Gcra, Oldest, Span, Start};
 use crate::store::Refusals;
 
 /// Units asked of one bucket.
@@ -79,8 +79,7 @@ const EXACT: u64 = 1 << 53;
 impl Request<'_> {
     /// What to ask; after an answer that was none, of that.
     pub fn ask(&self, again: &Again) -> Ask {
-        let now = self.now.map(|now| now.as_micros().to_string());
-        let mut args = Arguments(vec![now.unwrap_or_default().into_bytes()]);
+        let mut args = Arguments::at(self.now);
         args.number(self.binding as u64);
         for (place, charge) in self.charges.iter().enumerate() {
             self.push(&mut args, place, charge, again);
@@ -110,10 +109,9 @@ impl Request<'_> {
 }
 
 impl Charge<'_> {
-    /// Leases and values never meet in a key, also if a policy becomes one of the other kind.
     fn key(&self) -> Vec<u8> {
         match self.algorithm.is_permits() {
-            true => [self.name, b":leases"].concat(),
+            true => leases(self.name),
             false => self.name.to_vec(),
         }
     }
@@ -198,10 +196,75 @@ impl Charge<'_> {
     }
 }
 
+/// Units in use.
+#[derive(Clone, Copy, Debug)]
+pub struct Lent<'a> {
+    /// The bucket's name, as of the charge that took them.
+    pub name: &'a [u8],
+    /// The id of their lease.
+    pub id: &'a str,
+    /// How many.
+    pub units: u32,
+}
+
+impl Ask {
+    /// Has these leases last so long from now on ([`LEASE`](super::LEASE)).
+    pub fn renewal(lent: &[Lent<'_>], lasts: Duration, now: Option<Timestamp>) -> Self {
+        Self::of_leases("renew", lent, lasts, now)
+    }
+
+    /// Gives back these units ([`LEASE`](super::LEASE)).
+    pub fn giving_back(lent: &[Lent<'_>], now: Option<Timestamp>) -> Self {
+        Self::of_leases("give_back", lent, Duration::ZERO, now)
+    }
+
+    fn of_leases(what: &str, lent: &[Lent<'_>], lasts: Duration, now: Option<Timestamp>) -> Self {
+        let mut args = Arguments::at(now);
+        args.text(what);
+        args.number(micros(lasts));
+        for one in lent {
+            args.text(one.id);
+            args.number(one.units);
+        }
+        Self {
+            keys: lent.iter().map(|one| leases(one.name)).collect(),
+            args: args.0,
+        }
+    }
+
+    /// Gives back what a charge took that made somebody wait, and left the bucket `charged`, if nobody has come after him
+    /// ([`LEAVE`](super::LEAVE)). `None` where nobody waits.
+    pub fn leave(charge: &Charge<'_>, charged: Cell, now: Option<Timestamp>) -> Option<Self> {
+        let Algorithm::LeakyBucket(bucket) = charge.algorithm else {
+            return None;
+        };
+        let mut args = Arguments::at(now);
+        args.0.push(value::recipe(charge.algorithm));
+        args.text(&value::cell_text(charged));
+        args.number(charge.algorithm.limit());
+        args.span(bucket.line().step(charge.cost));
+        Some(Self {
+            keys: vec![charge.key()],
+            args: args.0,
+        })
+    }
+}
+
+/// The key of the leases of a bucket. They never meet values in a key, also if a policy becomes one of the other kind.
+fn leases(name: &[u8]) -> Vec<u8> {
+    [name, b":leases"].concat()
+}
+
 /// ARGV as it grows.
 struct Arguments(Vec<Vec<u8>>);
 
 impl Arguments {
+    /// Of a script that is run at this instant.
+    fn at(now: Option<Timestamp>) -> Self {
+        let now = now.map(|now| now.as_micros().to_string());
+        Self(vec![now.unwrap_or_default().into_bytes()])
+    }
+
     fn text(&mut self, text: &str) {
         self.0.push(text.into());
     }
@@ -212,18 +275,16 @@ impl Arguments {
 
     fn spans(&mut self, gcra: &Gcra, cost: u32) {
         self.number(gcra.quota().limit());
-        for span in [gcra.tau(), gcra.step(cost), gcra.most()] {
-            // A step beyond all that a bucket can owe is as much as that.
-            let span = match span.micros < EXACT {
-                true => span,
-                false => Span {
-                    micros: EXACT,
-                    rest: 0,
-                },
-            };
-            self.number(span.micros);
-            self.number(span.rest);
-        }
+        self.span(gcra.tau());
+        self.span(gcra.step(cost));
+        self.span(gcra.most());
+    }
+
+    /// What is beyond all that a bucket can owe is as much as that.
+    fn span(&mut self, span: Span) {
+        let Span { micros, rest } = span;
+        self.number(micros.min(EXACT));
+        self.number(if micros < EXACT { rest } else { 0 });
     }
 
     fn parts(&mut self, limit: u32, part: u64, parts: u32, oldest: Oldest) {

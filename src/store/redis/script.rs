@@ -19,3 +19,9 @@ macro_rules! script {
 
 /// Decides and charges a request.
 pub const CHARGE: &str = script!("script/charge.lua");
+
+/// Renews leases, or gives them back.
+pub const LEASE: &str = script!("script/lease.lua");
+
+/// Leaves a queue.
+pub const LEAVE: &str = script!("script/leave.lua");

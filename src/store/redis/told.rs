@@ -59,6 +59,22 @@ pub enum Nonsense {
     Contradiction,
 }
 
+/// Reads what [`LEASE`](super::LEASE) or [`LEAVE`](super::LEAVE) replied: of each whether it was there.
+///
+/// # Errors
+/// When it is no such reply.
+pub fn were_there(reply: &Value) -> Result<Vec<bool>, Nonsense> {
+    let word = |word: &[u8]| match word {
+        b"1" => Ok(true),
+        b"0" => Ok(false),
+        _ => Err(Nonsense::Malformed),
+    };
+    match reply {
+        Value::BulkString(one) => Ok(vec![word(one)?]),
+        _ => fields(reply)?.into_iter().map(word).collect(),
+    }
+}
+
 /// What the script did about a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Did {

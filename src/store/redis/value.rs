@@ -122,6 +122,11 @@ pub(super) fn recipe(algorithm: &Algorithm) -> Vec<u8> {
     format!("{kind}.{limit}.{window}.{one}.{two}|").into_bytes()
 }
 
+/// A state that is all in a cell.
+pub(super) fn cell_text(cell: Cell) -> String {
+    format!("{} {} {}", cell.expires, cell.a, cell.b)
+}
+
 /// What a value under another recipe is under this algorithm: empty where the bucket is whole. `None` where the value
 /// cannot be read.
 pub(super) fn converted(algorithm: &Algorithm, value: &[u8], now: Timestamp) -> Option<Vec<u8>> {
@@ -164,7 +169,7 @@ fn write_state(value: &mut Vec<u8>, algorithm: &Algorithm, cell: Cell, words: Op
             (0..b).map(|unit| ring.get(place(unit))).collect()
         }
         _ => {
-            value.extend(format!("{expires} {a} {b}").into_bytes());
+            value.extend(cell_text(cell).into_bytes());
             Vec::new()
         }
     };

@@ -48,7 +48,8 @@ local function add(b, units)
   local slot = b.present % slots
   local own = b.is_live and count(b, b.present) or 0
   local expires = (b.present + b.lasting) * b.part
-  local head = b.recipe .. string.format(HEAD, expires, b.others + units)
+  -- Debts of many parts may come to more than a counter has; Rust's stays at the most that it can be, too.
+  local head = b.recipe .. string.format(HEAD, expires, math.min(b.others + units, 4294967295))
   if not b.is_live then
     redis.call('SET', b.key, head)
   else

@@ -26,6 +26,12 @@ local function plus(b, ahead, rest, more, more_rest)
   return ahead + more + 1, sum - b.limit
 end
 
+-- For a larger first span.
+local function minus(b, ahead, rest, less, less_rest)
+  if rest >= less_rest then return ahead - less, rest - less_rest end
+  return ahead - less - 1, rest + b.limit - less_rest
+end
+
 local function is_less(ahead, rest, other, other_rest)
   return ahead < other or ahead == other and rest < other_rest
 end

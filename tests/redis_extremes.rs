@@ -1,0 +1,338 @@
+//! The arithmetic of the scripts beside the memory store's, step by step, with numbers as large as they come: limits up to
+//! 2^32 - 1, windows from a millisecond to a year, costs up to the limit, debts, watchers, steps back in time; and buckets that
+//! are carried over to another quota.
+
+mod support;
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use sluicegate::clock::Timestamp;
+use sluicegate::limiter::{
+    Algorithm, Decision, FixedWindow, Gcra, IntervalRefill, LeakyBucket, Oldest, Quota,
+    SlidingCounters, SlidingLog, SlidingWindow, Start,
+};
+use sluicegate::store::redis::{Charge, Request, Tier};
+use sluicegate::store::{self, OnFull, Refusals, Table};
+
+use support::scripts::{Redis, SECOND, START, SharedRedis, YEAR, at, fingerprint, quota};
+
+/// What clients can tell of a decision.
+fn told(
+    algorithm: &Algorithm,
+    decision: &Decision,
+    now: Timestamp,
+) -> impl PartialEq + std::fmt::Debug {
+    let Decision {
+        outcome,
+        remaining,
+        capacity,
+        reset,
+        ..
+    } = *decision;
+    (
+        outcome,
+        remaining,
+        capacity,
+        reset,
+        algorithm.more_at(decision, now),
+    )
+}
+
+/// A policy, and whether refusals are charged.
+type Drawn = (Algorithm, bool);
+
+fn limits() -> impl Strategy<Value = u32> {
+    prop_oneof![
+        1..=12_u32,
+        Just(1_000),
+        1_000_000..=2_000_000_u32,
+        u32::MAX - 3..=u32::MAX,
+        any::<u32>()
+    ]
+}
+
+fn windows() -> impl Strategy<Value = u64> {
+    let day = 86_400 * SECOND;
+    prop_oneof![
+        Just(1_000),
+        1_000..=SECOND,
+        Just(3_600 * SECOND),
+        day..=YEAR,
+        Just(YEAR),
+        // A prime, so that nothing divides it.
+        Just(31_535_999_999_999)
+    ]
+}
+
+fn quotas() -> impl Strategy<Value = Quota> {
+    (limits(), windows()).prop_map(|(limit, window)| quota(limit, window))
+}
+
+fn oldest() -> impl Strategy<Value = Oldest> {
+    prop::sample::select(vec![Oldest::Weighted, Oldest::Whole, Oldest::Ignored])
+}
+
+fn algorithms() -> impl Strategy<Value = Algorithm> {
+    let bursts = (quotas(), limits()).prop_filter_map("a burst within bounds", |(quota, burst)| {
+        Gcra::new(quota, burst).ok()
+    });
+    let refills = (limits(), limits(), windows())
+        .prop_filter_map("within bounds", |(all, some, micros)| {
+            IntervalRefill::new(all, some, Duration::from_micros(micros)).ok()
+        });
+    let lines = (quotas(), limits(), windows(), limits()).prop_filter_map(
+        "within bounds",
+        |(quota, queue, wait, free)| {
+            LeakyBucket::new(quota, queue, Duration::from_micros(wait), free).ok()
+        },
+    );
+    let starts = prop_oneof![
+        Just(Start::EPOCH),
+        Just(Start::FirstRequest),
+        Just(Start::Staggered),
+        windows().prop_map(|offset| Start::Clock {
+            offset: Duration::from_micros(offset)
+        }),
+    ];
+    let parts = prop::sample::select(vec![1_u32, 2, 7, 60, 3_600]);
+    let counters = (quotas(), parts, oldest()).prop_map(|(quota, parts, oldest)| {
+        let part = (quota.window_micros() / u64::from(parts)).max(1);
+        let quota = Quota::new(
+            quota.limit(),
+            Duration::from_micros(part * u64::from(parts)),
+        );
+        Algorithm::SlidingCounters(SlidingCounters::new(quota.unwrap(), parts, oldest).unwrap())
+    });
+    let logs = (
+        prop_oneof![1..=12_u32, Just(1_000), Just(100_000)],
+        windows(),
+    )
+        .prop_map(|(limit, window)| {
+            Algorithm::SlidingLog(SlidingLog::new(quota(limit, window)).unwrap())
+        });
+    prop_oneof![
+        3 => bursts.prop_map(Algorithm::Gcra),
+        2 => refills.prop_map(Algorithm::IntervalRefill),
+        2 => lines.prop_map(Algorithm::LeakyBucket),
+        2 => (quotas(), starts).prop_map(|(quota, start)| Algorithm::FixedWindow(FixedWindow::new(quota, start))),
+        2 => (quotas(), oldest()).prop_map(|(quota, oldest)| Algorithm::SlidingWindow(SlidingWindow::new(quota, oldest))),
+        2 => counters,
+        2 => logs,
+    ]
+}
+
+/// How a cost is drawn: nothing, one, a part of the capacity, all of it, more, anything.
+#[derive(Clone, Debug)]
+enum Cost {
+    Exactly(u32),
+    Share(u32),
+    Spare(u32),
+}
+
+impl Cost {
+    fn of(&self, capacity: u32) -> u32 {
+        match self {
+            Self::Exactly(cost) => *cost,
+            Self::Share(parts) => capacity / parts,
+            Self::Spare(less) => capacity.saturating_sub(*less),
+        }
+    }
+}
+
+fn costs() -> impl Strategy<Value = Cost> {
+    prop_oneof![
+        3 => (0..=3_u32).prop_map(Cost::Exactly),
+        3 => (2..=7_u32).prop_map(Cost::Share),
+        3 => (0..=2_u32).prop_map(Cost::Spare),
+        1 => any::<u32>().prop_map(Cost::Exactly),
+    ]
+}
+
+/// From one request to the next: not at all, a little, a part of the first policy's window; or back.
+fn gaps() -> impl Strategy<Value = (i64, i64)> {
+    prop_oneof![
+        3 => Just((0, 1)),
+        3 => (1..=3_i64).prop_map(|micros| (micros, 1)),
+        4 => (1..=9_i64).prop_map(|parts| (0, parts)),
+        1 => (-3_000..=-1_i64).prop_map(|micros| (micros, 1)),
+        1 => (-3..=-1_i64).prop_map(|parts| (0, parts)),
+    ]
+}
+
+type Step = ((i64, i64), Vec<(bool, u64, Cost)>, usize);
+
+fn histories() -> impl Strategy<Value = (Vec<Drawn>, Vec<Step>)> {
+    prop::collection::vec((algorithms(), any::<bool>()), 1..=4).prop_flat_map(|policies| {
+        let charges = prop::collection::vec(
+            (prop::bool::weighted(0.8), 0..2_u64, costs()),
+            policies.len(),
+        );
+        let steps = prop::collection::vec((gaps(), charges, 0..=policies.len()), 1..40);
+        (Just(policies), steps)
+    })
+}
+
+#[test]
+fn extremes_are_decided_and_stored_as_in_memory() {
+    let server = SharedRedis::new();
+    let mut redis = Redis::new(&server);
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(384));
+    let redis = RefCell::new(&mut redis);
+    let checked = runner.run(&histories(), |(policies, steps)| {
+        let redis = &mut *redis.borrow_mut();
+        redis.prefix = server.prefix();
+        let table = |(algorithm, owes): &Drawn| {
+            let refusals = if *owes {
+                Refusals::Charged
+            } else {
+                Refusals::Free
+            };
+            Table::new("test", algorithm.clone(), 1_024, OnFull::Forget).with_refusals(refusals)
+        };
+        let tables: Vec<_> = policies.iter().map(table).collect();
+        let window = policies[0].0.window().expect("a window").as_micros() as i64;
+        let mut now = START;
+        for ((micros, parts), drawn, binding) in steps {
+            let share = if parts == 1 { 0 } else { window / parts };
+            now = now.saturating_add_signed(micros + share);
+            redis.now = Some(at(now));
+            let asked: Vec<_> = drawn
+                .iter()
+                .enumerate()
+                .filter(|(_, (is_asked, ..))| *is_asked)
+                .collect();
+            let binding = binding.min(asked.len());
+            let names: Vec<_> = asked
+                .iter()
+                .map(|(policy, (_, key, _))| redis.name(&format!("{policy}:{key}")))
+                .collect();
+            let in_memory: Vec<_> = asked
+                .iter()
+                .map(|(policy, (_, key, cost))| store::Charge {
+                    table: &tables[*policy],
+                    key: fingerprint(*key),
+                    cost: cost.of(policies[*policy].0.capacity()),
+                    window_end: None,
+                })
+                .collect();
+            let in_redis: Vec<_> = in_memory
+                .iter()
+                .zip(&names)
+                .map(|(one, name)| Charge {
+                    algorithm: one.table.algorithm(),
+                    name: name.as_bytes(),
+                    key: one.key,
+                    cost: one.cost,
+                    refusals: one.table.refusals(),
+                    period: None,
+                    tier: Tier::First,
+                })
+                .collect();
+            let expected = store::charge_watched(&in_memory, binding, at(now));
+            let request = Request {
+                binding,
+                ..redis.request(&in_redis)
+            };
+            let verdict = redis.scripts.decide(&request, at(now)).verdict;
+            prop_assert_eq!(verdict.deciding, expected.deciding);
+            for ((one, expected), found) in in_redis
+                .iter()
+                .zip(&expected.decisions)
+                .zip(&verdict.decisions)
+            {
+                let tell = |decision| told(one.algorithm, decision, at(now));
+                prop_assert_eq!(tell(found), tell(expected), "{:?} at {}", one, now);
+                if one.algorithm.shape().is_none() {
+                    prop_assert_eq!(found.cell, expected.cell, "{:?} at {}", one, now);
+                }
+            }
+        }
+        Ok(())
+    });
+    checked.unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+/// Another quota of the same kind, or another kind.
+fn pairs() -> impl Strategy<Value = (Algorithm, Algorithm)> {
+    (algorithms(), algorithms(), limits(), any::<bool>()).prop_map(
+        |(from, other, limit, is_same_kind)| {
+            let Some([kind, _, window, one, two]) = from.recipe().filter(|_| is_same_kind) else {
+                return (from, other);
+            };
+            let limit = if kind == 7 {
+                limit % 100_000 + 1
+            } else {
+                limit
+            };
+            let to = Algorithm::from_recipe([kind, limit.into(), window, one, two]);
+            let to = to.filter(|_| kind != 4).unwrap_or_else(|| other.clone());
+            (from, to)
+        },
+    )
+}
+
+#[test]
+fn a_bucket_under_another_recipe_is_carried_over_as_in_memory() {
+    let server = SharedRedis::new();
+    let mut redis = Redis::new(&server);
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(256));
+    let redis = RefCell::new(&mut redis);
+    let strategy = (
+        pairs(),
+        prop::collection::vec((costs(), 0..=SECOND), 1..6),
+        costs(),
+        0..=YEAR / 50,
+    );
+    let checked = runner.run(&strategy, |((from, to), before, cost, gap)| {
+        let redis = &mut *redis.borrow_mut();
+        redis.prefix = server.prefix();
+        let mut now = START;
+        let key = fingerprint(1);
+        let old = Table::new("test", from.clone(), 1_024, OnFull::Forget);
+        for (cost, gap) in before {
+            now += gap;
+            redis.now = Some(at(now));
+            let cost = cost.of(from.capacity());
+            redis.charge(&from, "a", cost);
+            store::charge_all(
+                &[store::Charge {
+                    table: &old,
+                    key,
+                    cost,
+                    window_end: None,
+                }],
+                at(now),
+            );
+        }
+        now += gap;
+        redis.now = Some(at(now));
+        let new = Arc::new(Table::new("test", to.clone(), 1_024, OnFull::Forget));
+        old.replaced_by(new.clone(), at(now));
+        for cost in [0, cost.of(to.capacity()), 1] {
+            let expected = store::charge_all(
+                &[store::Charge {
+                    table: &new,
+                    key,
+                    cost,
+                    window_end: None,
+                }],
+                at(now),
+            );
+            let found = redis.charge(&to, "a", cost);
+            let expected = expected.decisions[0];
+            prop_assert_eq!(
+                told(&to, &found, at(now)),
+                told(&to, &expected, at(now)),
+                "{:?} to {:?}",
+                from,
+                to
+            );
+        }
+        Ok(())
+    });
+    checked.unwrap_or_else(|failure| panic!("{failure}"));
+}

@@ -1,0 +1,216 @@
+//! The scripts of the Redis store, called over a plain connection.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use redis::{RedisResult, Script, Value};
+use sluicegate::clock::Timestamp;
+use sluicegate::limiter::{Algorithm, Decision, Fingerprint, Gcra, Quota};
+use sluicegate::store::Refusals;
+use sluicegate::store::redis::{
+    Again, Ask, CHARGE, Charge, LEASE, LEAVE, Lease, Reply, Request, Tier, Told, were_there,
+};
+
+use super::redis::RedisServer;
+
+/// A server that the tests of a binary share, each under names of its own: the one that `SLUICEGATE_TEST_REDIS` names, or
+/// one of their own that ends with the last of them.
+#[derive(Clone)]
+pub struct SharedRedis {
+    url: String,
+    _own: Option<Arc<RedisServer>>,
+}
+
+static OWN: Mutex<Weak<RedisServer>> = Mutex::new(Weak::new());
+
+impl SharedRedis {
+    pub fn new() -> Self {
+        if let Ok(url) = std::env::var("SLUICEGATE_TEST_REDIS") {
+            return Self { url, _own: None };
+        }
+        let mut own = OWN.lock().expect("nobody panics meanwhile");
+        let server = own
+            .upgrade()
+            .unwrap_or_else(|| Arc::new(RedisServer::start()));
+        *own = Arc::downgrade(&server);
+        Self {
+            url: server.url(),
+            _own: Some(server),
+        }
+    }
+
+    pub fn connection(&self) -> redis::Connection {
+        let client = redis::Client::open(self.url.as_str()).expect("a URL of Redis");
+        client.get_connection().expect("Redis takes connections")
+    }
+
+    /// A beginning of names that no other test uses. All keys that have it are in one slot of a cluster.
+    pub fn prefix(&self) -> String {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        format!("{{test:{}:{next}}}", std::process::id())
+    }
+}
+
+/// The scripts, over a connection.
+pub struct Scripts {
+    pub connection: redis::Connection,
+    charge: Script,
+    lease: Script,
+    leave: Script,
+    /// How often one was called.
+    pub calls: usize,
+}
+
+impl Scripts {
+    pub fn new(server: &SharedRedis) -> Self {
+        Self {
+            connection: server.connection(),
+            charge: Script::new(CHARGE),
+            lease: Script::new(LEASE),
+            leave: Script::new(LEAVE),
+            calls: 0,
+        }
+    }
+
+    /// Asks once.
+    pub fn ask(&mut self, request: &Request<'_>, again: &Again) -> RedisResult<Value> {
+        self.calls += 1;
+        call(&self.charge, request.ask(again), &mut self.connection)
+    }
+
+    /// Decides a request, asking again where that is needed; `local` is now on the caller's clock.
+    #[track_caller]
+    pub fn decide(&mut self, request: &Request<'_>, local: Timestamp) -> Told {
+        let mut again = Again::default();
+        for _ in 0..3 {
+            let reply = self.ask(request, &again).expect("the script runs");
+            match request
+                .read(&reply, local)
+                .expect("the script and the limiter agree")
+            {
+                Reply::Told(told) => return told,
+                Reply::Again(this) => again = this,
+            }
+        }
+        panic!("asked again in vain")
+    }
+
+    /// Renews leases, or gives them back: whether each was there.
+    pub fn leases(&mut self, ask: Ask) -> Vec<bool> {
+        let reply = call(&self.lease, ask, &mut self.connection).expect("the script runs");
+        were_there(&reply).expect("a word for each lease")
+    }
+
+    /// Leaves a queue: whether somebody was the last in it.
+    pub fn leave(&mut self, ask: Ask) -> bool {
+        let reply = call(&self.leave, ask, &mut self.connection).expect("the script runs");
+        were_there(&reply).expect("a word")[0]
+    }
+}
+
+fn call(script: &Script, ask: Ask, connection: &mut redis::Connection) -> RedisResult<Value> {
+    let mut call = script.prepare_invoke();
+    call.key(ask.keys).arg(ask.args);
+    call.invoke(connection)
+}
+
+pub const START: u64 = 1_795_236_060_000_000;
+pub const SECOND: u64 = 1_000_000;
+pub const YEAR: u64 = 365 * 86_400 * SECOND;
+
+pub fn at(micros: u64) -> Timestamp {
+    Timestamp::from_micros(micros)
+}
+
+pub fn quota(limit: u32, window: u64) -> Quota {
+    Quota::new(limit, Duration::from_micros(window)).expect("a quota")
+}
+
+pub fn gcra(limit: u32, window: u64) -> Algorithm {
+    Algorithm::Gcra(Gcra::new(quota(limit, window), limit).expect("a burst"))
+}
+
+pub fn fingerprint(key: u64) -> Fingerprint {
+    Fingerprint::from_bits(key * (u64::MAX / 4) + 1)
+}
+
+/// Names of a test's own on the shared server.
+pub struct Redis {
+    pub scripts: Scripts,
+    pub prefix: String,
+    pub now: Option<Timestamp>,
+}
+
+impl Redis {
+    pub fn new(server: &SharedRedis) -> Self {
+        Self {
+            scripts: Scripts::new(server),
+            prefix: server.prefix(),
+            now: Some(at(START)),
+        }
+    }
+
+    pub fn name(&self, of: &str) -> String {
+        format!("{}{of}", self.prefix)
+    }
+
+    pub fn request<'a>(&self, charges: &'a [Charge<'a>]) -> Request<'a> {
+        Request {
+            charges,
+            binding: charges.len(),
+            refusals: Refusals::Charged,
+            now: self.now,
+            around: self.now.unwrap_or(at(START)),
+            lease: Lease {
+                id: "a",
+                lasts: Duration::from_secs(10),
+            },
+        }
+    }
+
+    #[track_caller]
+    pub fn decide(&mut self, charges: &[Charge<'_>]) -> Told {
+        let request = self.request(charges);
+        self.scripts.decide(&request, self.now.unwrap_or(at(START)))
+    }
+
+    /// What is charged alone to a bucket of this name.
+    #[track_caller]
+    pub fn charge(&mut self, algorithm: &Algorithm, of: &str, cost: u32) -> Decision {
+        let name = self.name(of);
+        let told = self.decide(&[charge(algorithm, &name, cost)]);
+        told.verdict.decisions[0]
+    }
+
+    /// How many milliseconds a key lasts.
+    pub fn ttl(&mut self, key: &str) -> i64 {
+        let mut ask = redis::cmd("PTTL");
+        ask.arg(key)
+            .query(&mut self.scripts.connection)
+            .expect("PTTL")
+    }
+
+    pub fn run<T: redis::FromRedisValue>(&mut self, words: &[&str]) -> T {
+        let mut command = redis::cmd(words[0]);
+        for word in &words[1..] {
+            command.arg(*word);
+        }
+        command
+            .query(&mut self.scripts.connection)
+            .expect("a command")
+    }
+}
+
+pub fn charge<'a>(algorithm: &'a Algorithm, name: &'a str, cost: u32) -> Charge<'a> {
+    Charge {
+        algorithm,
+        name: name.as_bytes(),
+        key: fingerprint(1),
+        cost,
+        refusals: Refusals::Free,
+        period: None,
+        tier: Tier::First,
+    }
+}
