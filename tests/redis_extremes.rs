@@ -9,16 +9,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use proptest::test_runner::TestRunner;
+use proptest::test_runner::{TestCaseResult, TestRunner};
 use sluicegate::clock::Timestamp;
 use sluicegate::limiter::{
-    Algorithm, Decision, FixedWindow, Gcra, IntervalRefill, LeakyBucket, Oldest, Quota,
-    SlidingCounters, SlidingLog, SlidingWindow, Start,
+    Algorithm, Cell, Decision, FixedWindow, Gcra, IntervalRefill, LeakyBucket, Oldest, Quota,
+    Reserved, SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
-use sluicegate::store::redis::{Charge, Request, Tier};
+use sluicegate::store::redis::{Charge, Request, Settled, Settlement, Tier};
 use sluicegate::store::{self, OnFull, Refusals, Table};
 
-use support::scripts::{Redis, SECOND, START, SharedRedis, YEAR, at, fingerprint, quota};
+use support::scripts::{Redis, SECOND, START, SharedRedis, YEAR, at, charge, fingerprint, quota};
 
 /// What clients can tell of a decision.
 fn told(
@@ -335,4 +335,76 @@ fn a_bucket_under_another_recipe_is_carried_over_as_in_memory() {
         Ok(())
     });
     checked.unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+/// Costs that are reserved, and what they turn out to be, each after a time.
+type Turn = (Cost, Cost, (i64, i64), usize);
+
+#[test]
+fn costs_are_settled_as_by_the_pure_functions() {
+    let server = SharedRedis::new();
+    let redis = RefCell::new(Redis::new(&server));
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(384));
+    let settling = algorithms().prop_filter("it settles", Algorithm::can_settle);
+    let turns = prop::collection::vec((costs(), costs(), gaps(), 0..4_usize), 1..24);
+    let checked = runner.run(&(settling, turns), |(algorithm, turns)| {
+        let redis = &mut *redis.borrow_mut();
+        redis.prefix = server.prefix();
+        settle_in_turn(redis, &algorithm, turns)
+    });
+    checked.unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+fn settle_in_turn(redis: &mut Redis, algorithm: &Algorithm, turns: Vec<Turn>) -> TestCaseResult {
+    let window = algorithm.window().expect("a window").as_micros() as i64;
+    let name = redis.name("a");
+    let (mut now, mut cell, mut open) = (START, Cell::EMPTY, Vec::<Reserved>::new());
+    let capacity = algorithm.capacity();
+    for (cost, units, (micros, parts), which) in turns {
+        now = now.saturating_add_signed(micros + if parts == 1 { 0 } else { window / parts });
+        redis.now = Some(at(now));
+        let (cost, units) = (cost.of(capacity), units.of(capacity));
+        let charge = charge(algorithm, &name, cost);
+        let decision = redis.charge(algorithm, "a", cost);
+        let opened = algorithm.opened(cell, charge.key, at(now));
+        let expected = algorithm.decide(opened, at(now), cost);
+        prop_assert_eq!(decision.outcome, expected.outcome);
+        if decision.is_admitted() && cost > 0 {
+            cell = expected.cell;
+            let unsettled = open.iter().map(|one| u64::from(one.units)).sum();
+            open.push(Reserved {
+                cell,
+                at: at(now),
+                units: cost,
+                unsettled,
+            });
+        }
+        if which < open.len() {
+            let reserved = open.remove(which);
+            let settlement = Settlement {
+                charge,
+                reserved,
+                units,
+            };
+            let settled = redis.scripts.settle(&settlement, at(now), redis.now);
+            prop_assert_eq!(settled, (units != reserved.units).then_some(Settled::Made));
+            cell = match units.checked_sub(reserved.units) {
+                Some(0) => cell,
+                Some(more) => {
+                    algorithm.owe(algorithm.opened(cell, charge.key, at(now)), at(now), more)
+                }
+                None => algorithm.give_back(cell, &reserved, reserved.units - units, at(now)),
+            };
+        }
+        let stored = redis.charge(algorithm, "a", 0).cell;
+        let live = |cell: Cell| {
+            if cell.is_live(at(now)) {
+                cell
+            } else {
+                Cell::EMPTY
+            }
+        };
+        prop_assert_eq!(live(stored), live(cell), "{:?} at {}", algorithm, now);
+    }
+    Ok(())
 }

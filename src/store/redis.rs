@@ -1,15 +1,18 @@
 //! Buckets in Redis: decided and charged there by one script, in the same integers as in memory.
 //!
-//! `asked` has what the scripts are asked, `told` what they say, `value` what keys hold. The scripts decide whether a request
+//! `asked` has what the script is asked about a request, `told` what it says, `after` what is asked when requests end, `value`
+//! what keys hold. The scripts decide whether a request
 //! is admitted, and write what becomes of its buckets; they reply the buckets as they were, and every number that a client
 //! sees is worked out of those by the functions of [`limiter`](crate::limiter) that memory's buckets are decided by.
 //! `docs/redis.md` has the layout of keys. Not here: connections.
 
+mod after;
 mod asked;
 mod script;
 mod told;
 mod value;
 
-pub use asked::{Ask, Charge, Lease, Lent, Request, Tier};
-pub use script::{CHARGE, LEASE, LEAVE};
-pub use told::{Again, Nonsense, Reply, Told, were_there};
+pub use after::{Lent, Settled, Settlement, were_there};
+pub use asked::{Ask, Charge, Lease, Request, Tier};
+pub use script::{CHARGE, LEASE, LEAVE, SETTLE};
+pub use told::{Again, Nonsense, Reply, Told};

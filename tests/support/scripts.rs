@@ -9,7 +9,8 @@ use sluicegate::clock::Timestamp;
 use sluicegate::limiter::{Algorithm, Decision, Fingerprint, Gcra, Quota};
 use sluicegate::store::Refusals;
 use sluicegate::store::redis::{
-    Again, Ask, CHARGE, Charge, LEASE, LEAVE, Lease, Reply, Request, Tier, Told, were_there,
+    Again, Ask, CHARGE, Charge, LEASE, LEAVE, Lease, Reply, Request, SETTLE, Settled, Settlement,
+    Tier, Told, were_there,
 };
 
 use super::redis::RedisServer;
@@ -59,6 +60,7 @@ pub struct Scripts {
     charge: Script,
     lease: Script,
     leave: Script,
+    settle: Script,
     /// How often one was called.
     pub calls: usize,
 }
@@ -70,6 +72,7 @@ impl Scripts {
             charge: Script::new(CHARGE),
             lease: Script::new(LEASE),
             leave: Script::new(LEAVE),
+            settle: Script::new(SETTLE),
             calls: 0,
         }
     }
@@ -101,6 +104,18 @@ impl Scripts {
     pub fn leases(&mut self, ask: Ask) -> Vec<bool> {
         let reply = call(&self.lease, ask, &mut self.connection).expect("the script runs");
         were_there(&reply).expect("a word for each lease")
+    }
+
+    /// Settles a charge.
+    pub fn settle(
+        &mut self,
+        settlement: &Settlement<'_>,
+        around: Timestamp,
+        now: Option<Timestamp>,
+    ) -> Option<Settled> {
+        let ask = settlement.ask(around, now)?;
+        let reply = call(&self.settle, ask, &mut self.connection).expect("the script runs");
+        Some(settlement.read(&reply).expect("it says what became of it"))
     }
 
     /// Leaves a queue: whether somebody was the last in it.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::told::Again;
 use super::value;
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Cell, Fingerprint, FixedWindow, Gcra, Oldest, Span, Start};
+use crate::limiter::{Algorithm, Fingerprint, FixedWindow, Gcra, Oldest, Span, Start};
 use crate::store::Refusals;
 
 /// Units asked of one bucket.
@@ -74,7 +74,7 @@ pub struct Ask {
 }
 
 /// Up to where Lua's numbers are exact.
-const EXACT: u64 = 1 << 53;
+pub(super) const EXACT: u64 = 1 << 53;
 
 impl Request<'_> {
     /// What to ask; after an answer that was none, of that.
@@ -109,7 +109,7 @@ impl Request<'_> {
 }
 
 impl Charge<'_> {
-    fn key(&self) -> Vec<u8> {
+    pub(super) fn key(&self) -> Vec<u8> {
         match self.algorithm.is_permits() {
             true => leases(self.name),
             false => self.name.to_vec(),
@@ -123,7 +123,7 @@ impl Charge<'_> {
     }
 
     /// Which of the script's algorithms it is.
-    const fn kind(&self) -> &'static str {
+    pub(super) const fn kind(&self) -> &'static str {
         match self.algorithm {
             Algorithm::Gcra(_) | Algorithm::TokenBucket(_) => "gcra",
             Algorithm::IntervalRefill(_) => "interval_refill",
@@ -136,7 +136,7 @@ impl Charge<'_> {
         }
     }
 
-    fn push_numbers(&self, args: &mut Arguments, around: Timestamp, lease: Lease<'_>) {
+    pub(super) fn push_numbers(&self, args: &mut Arguments, around: Timestamp, lease: Lease<'_>) {
         let limit = self.algorithm.limit();
         let window = self.algorithm.window().map_or(0, micros);
         match self.algorithm {
@@ -196,80 +196,26 @@ impl Charge<'_> {
     }
 }
 
-/// Units in use.
-#[derive(Clone, Copy, Debug)]
-pub struct Lent<'a> {
-    /// The bucket's name, as of the charge that took them.
-    pub name: &'a [u8],
-    /// The id of their lease.
-    pub id: &'a str,
-    /// How many.
-    pub units: u32,
-}
-
-impl Ask {
-    /// Has these leases last so long from now on ([`LEASE`](super::LEASE)).
-    pub fn renewal(lent: &[Lent<'_>], lasts: Duration, now: Option<Timestamp>) -> Self {
-        Self::of_leases("renew", lent, lasts, now)
-    }
-
-    /// Gives back these units ([`LEASE`](super::LEASE)).
-    pub fn giving_back(lent: &[Lent<'_>], now: Option<Timestamp>) -> Self {
-        Self::of_leases("give_back", lent, Duration::ZERO, now)
-    }
-
-    fn of_leases(what: &str, lent: &[Lent<'_>], lasts: Duration, now: Option<Timestamp>) -> Self {
-        let mut args = Arguments::at(now);
-        args.text(what);
-        args.number(micros(lasts));
-        for one in lent {
-            args.text(one.id);
-            args.number(one.units);
-        }
-        Self {
-            keys: lent.iter().map(|one| leases(one.name)).collect(),
-            args: args.0,
-        }
-    }
-
-    /// Gives back what a charge took that made somebody wait, and left the bucket `charged`, if nobody has come after him
-    /// ([`LEAVE`](super::LEAVE)). `None` where nobody waits.
-    pub fn leave(charge: &Charge<'_>, charged: Cell, now: Option<Timestamp>) -> Option<Self> {
-        let Algorithm::LeakyBucket(bucket) = charge.algorithm else {
-            return None;
-        };
-        let mut args = Arguments::at(now);
-        args.0.push(value::recipe(charge.algorithm));
-        args.text(&value::cell_text(charged));
-        args.number(charge.algorithm.limit());
-        args.span(bucket.line().step(charge.cost));
-        Some(Self {
-            keys: vec![charge.key()],
-            args: args.0,
-        })
-    }
-}
-
 /// The key of the leases of a bucket. They never meet values in a key, also if a policy becomes one of the other kind.
-fn leases(name: &[u8]) -> Vec<u8> {
+pub(super) fn leases(name: &[u8]) -> Vec<u8> {
     [name, b":leases"].concat()
 }
 
 /// ARGV as it grows.
-struct Arguments(Vec<Vec<u8>>);
+pub(super) struct Arguments(pub(super) Vec<Vec<u8>>);
 
 impl Arguments {
     /// Of a script that is run at this instant.
-    fn at(now: Option<Timestamp>) -> Self {
+    pub(super) fn at(now: Option<Timestamp>) -> Self {
         let now = now.map(|now| now.as_micros().to_string());
         Self(vec![now.unwrap_or_default().into_bytes()])
     }
 
-    fn text(&mut self, text: &str) {
+    pub(super) fn text(&mut self, text: &str) {
         self.0.push(text.into());
     }
 
-    fn number(&mut self, number: impl Into<u64>) {
+    pub(super) fn number(&mut self, number: impl Into<u64>) {
         self.text(itoa::Buffer::new().format(number.into()));
     }
 
@@ -281,7 +227,7 @@ impl Arguments {
     }
 
     /// What is beyond all that a bucket can owe is as much as that.
-    fn span(&mut self, span: Span) {
+    pub(super) fn span(&mut self, span: Span) {
         let Span { micros, rest } = span;
         self.number(micros.min(EXACT));
         self.number(if micros < EXACT { rest } else { 0 });
@@ -299,6 +245,6 @@ impl Arguments {
     }
 }
 
-fn micros(duration: Duration) -> u64 {
+pub(super) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(EXACT)
 }

@@ -25,3 +25,6 @@ pub const LEASE: &str = script!("script/lease.lua");
 
 /// Leaves a queue.
 pub const LEAVE: &str = script!("script/leave.lua");
+
+/// Settles a charge.
+pub const SETTLE: &str = script!("script/settle.lua");

@@ -59,22 +59,6 @@ pub enum Nonsense {
     Contradiction,
 }
 
-/// Reads what [`LEASE`](super::LEASE) or [`LEAVE`](super::LEAVE) replied: of each whether it was there.
-///
-/// # Errors
-/// When it is no such reply.
-pub fn were_there(reply: &Value) -> Result<Vec<bool>, Nonsense> {
-    let word = |word: &[u8]| match word {
-        b"1" => Ok(true),
-        b"0" => Ok(false),
-        _ => Err(Nonsense::Malformed),
-    };
-    match reply {
-        Value::BulkString(one) => Ok(vec![word(one)?]),
-        _ => fields(reply)?.into_iter().map(word).collect(),
-    }
-}
-
 /// What the script did about a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Did {
@@ -244,7 +228,7 @@ fn shifted(decision: Decision, at: Timestamp, local: Timestamp) -> Decision {
     }
 }
 
-fn fields(reply: &Value) -> Result<Vec<&[u8]>, Nonsense> {
+pub(super) fn fields(reply: &Value) -> Result<Vec<&[u8]>, Nonsense> {
     let Value::Array(fields) = reply else {
         return Err(Nonsense::Malformed);
     };
@@ -255,7 +239,7 @@ fn fields(reply: &Value) -> Result<Vec<&[u8]>, Nonsense> {
     fields.iter().map(text).collect()
 }
 
-fn number(digits: &[u8]) -> Result<u64, Nonsense> {
+pub(super) fn number(digits: &[u8]) -> Result<u64, Nonsense> {
     let digits = str::from_utf8(digits).map_err(|_| Nonsense::Malformed)?;
     digits.parse().map_err(|_| Nonsense::Malformed)
 }

@@ -1,6 +1,7 @@
 -- Buckets: what is common to all algorithms.
 --
--- The value of a key is a recipe (the algorithm in five numbers), `|`, and the state. An algorithm is a table in `kinds`:
+-- The value of a key is a recipe (the algorithm in five numbers), `|`, and the state. A kind of algorithm is a table, which
+-- its function in `kinds` makes: those that a call does not need are not made.
 --   parameters  the names of its numbers, in the order of ARGV
 --   read(b)     reads the state into the bucket; changes nothing in Redis
 --   fits(b)     whether b.cost more units are admitted
@@ -9,7 +10,12 @@
 --   told(b)     the state as Rust decides on it
 
 local now
-local kinds = {}
+local kinds, made = {}, {}
+
+local function kind_of(name)
+  made[name] = made[name] or kinds[name]()
+  return made[name]
+end
 
 -- From when on a key may go: when its bucket is whole, in milliseconds of the server's clock. Where the caller gives the
 -- time, that clock is another, and may stand still: keys stay an hour longer.
@@ -66,7 +72,8 @@ local function convert(b)
 end
 
 -- Cells: a state of an instant and two counters, as three numbers. They have `after(b)` and `debt(b)`, which return the
--- three after a charge or a debt; nil where they stay, of `after` where the charge does not fit.
+-- three after a charge or a debt; nil where they stay, of `after` where the charge does not fit. What is given back makes
+-- three numbers, too: `less(b)`, for a cell that still counts.
 local cells = {}
 
 local function cell_text(expires, a, b) return digits(expires) .. ' ' .. digits(a) .. ' ' .. digits(b) end
@@ -87,22 +94,27 @@ end
 
 function cells.fits(b)
   if b.cost == 0 then return true end
-  b.next = {kinds[b.kind].after(b)}
+  b.next = {b.rules.after(b)}
   return b.next[1] ~= nil
 end
 
 function cells.charge(b) write_cell(b, b.next[1], b.next[2], b.next[3]) end
 
 function cells.owe(b)
-  local expires, one, two = kinds[b.kind].debt(b)
+  local expires, one, two = b.rules.debt(b)
   if expires then write_cell(b, expires, one, two) end
+end
+
+-- Writes a cell; of a bucket that is whole there is none.
+local function put_cell(b, expires, one, two)
+  if expires > 0 then write_cell(b, expires, one, two) else redis.call('DEL', b.key) end
 end
 
 function cells.told(b) return cell_text(b.expires, b.a, b.b) end
 
-local function cell_kind(parameters, after, debt)
+local function cell_kind(parameters, after, debt, less)
   return {
-    parameters = parameters, after = after, debt = debt,
+    parameters = parameters, after = after, debt = debt, less = less,
     read = cells.read, fits = cells.fits, charge = cells.charge, owe = debt and cells.owe, told = cells.told,
   }
 end

@@ -26,10 +26,10 @@ local function argument()
 end
 
 local function bucket_of(key)
-  local b = {key = key, kind = argument(), tier = argument()}
+  local b = {key = key, rules = kind_of(argument()), tier = argument()}
   b.cost, b.hope, b.debt = tonumber(argument()), argument(), argument()
   b.recipe, b.digest, b.instead = argument(), argument(), argument()
-  for _, name in ipairs(kinds[b.kind].parameters) do
+  for _, name in ipairs(b.rules.parameters) do
     local value = argument()
     b[name] = name ~= 'lease' and tonumber(value) or value
   end
@@ -44,8 +44,8 @@ local function decide()
     local b = bucket_of(key)
     local is_asked = b.tier == 'first' or not before.fits
     if is_asked then
-      kinds[b.kind].read(b)
-      b.fits = b.hope == 'may' and kinds[b.kind].fits(b)
+      b.rules.read(b)
+      b.fits = b.hope == 'may' and b.rules.fits(b)
       if b.tier == 'first' then deciding[#deciding + 1] = b else deciding[#deciding] = b end
       before = b
     end
@@ -72,14 +72,14 @@ end
 
 -- Notes what is told of a bucket that was asked, and puts it right where it is under another recipe, or has expired.
 local function note(b)
-  b.told = kinds[b.kind].told(b)
+  b.told = b.rules.told(b)
   if b.is_converted then convert(b) end
   if b.is_stale then redis.call('DEL', b.key) end
 end
 
 -- Charges a bucket, or not.
 local function settle(b, is_admitted)
-  local kind = kinds[b.kind]
+  local kind = b.rules
   local owes = b.debt == 'owe' and b.cost > 0
   if b.fits and (is_admitted or owes) then
     b.outcome = 'charged'

@@ -1,76 +1,78 @@
 -- sliding_window of many parts: after the cell, whose second number is what the newest `parts` counters came to at the last
 -- charge, a counter of 4 bytes for each of parts + 1 slots; that of a part is its number modulo that.
 
-local HEAD = '%016.0f %010.0f '
-local HEAD_BYTES = 28
+function kinds.sliding_counters()
+  local HEAD = '%016.0f %010.0f '
+  local HEAD_BYTES = 28
 
--- The counter of a part: 0 before the epoch, after the last charge, and a window before it.
-local function count(b, part)
-  if part < 0 or part > b.last or part + b.parts < b.last then return 0 end
-  return word_at(b.state, HEAD_BYTES + 4 * (part % (b.parts + 1)) + 1)
-end
-
-local function passed(b)
-  if b.present - b.last >= b.parts then return 0 end
-  local others = b.sum
-  for part = b.last + 1, b.present do others = math.max(0, others - count(b, part - b.parts)) end
-  return others
-end
-
--- Reads a state, as it is now.
-local function see(b, state)
-  b.state, b.expires, b.sum = state or '', 0, 0
-  if state then
-    local expires, sum = string.match(state, '^(%d+) (%d+) ')
-    if not expires or #expires ~= 16 or #sum ~= 10 then fail(b, 'what is there cannot be read') end
-    b.expires, b.sum = tonumber(expires), tonumber(sum)
+  -- The counter of a part: 0 before the epoch, after the last charge, and a window before it.
+  local function count(b, part)
+    if part < 0 or part > b.last or part + b.parts < b.last then return 0 end
+    return word_at(b.state, HEAD_BYTES + 4 * (part % (b.parts + 1)) + 1)
   end
-  local present = floor(now / b.part)
-  b.is_live = b.expires > now
-  b.is_stale = state and not b.is_live
-  b.last = b.is_live and floor(b.expires / b.part) - b.lasting or present
-  b.present = math.max(present, b.last)
-  b.elapsed = math.max(0, now - b.present * b.part)
-  b.older = b.is_live and count(b, b.present - b.parts) or 0
-  b.others = b.is_live and passed(b) or 0
-end
 
--- Writes these slots in a row as zeros; they may go round the end.
-local function clear(b, first, slots)
-  local base, all = #b.recipe + HEAD_BYTES, b.parts + 1
-  local at_end = math.min(slots, all - first)
-  redis.call('SETRANGE', b.key, base + 4 * first, string.rep('\0', 4 * at_end))
-  if slots > at_end then redis.call('SETRANGE', b.key, base, string.rep('\0', 4 * (slots - at_end))) end
-end
-
-local function add(b, units)
-  local slots = b.parts + 1
-  local slot = b.present % slots
-  local own = b.is_live and count(b, b.present) or 0
-  local expires = (b.present + b.lasting) * b.part
-  -- Debts of many parts may come to more than a counter has; Rust's stays at the most that it can be, too.
-  local head = b.recipe .. string.format(HEAD, expires, math.min(b.others + units, 4294967295))
-  if not b.is_live then
-    redis.call('SET', b.key, head)
-  else
-    redis.call('SETRANGE', b.key, 0, head)
-    local first = math.max(b.last + 1, b.present - b.parts)
-    if first <= b.present then clear(b, first % slots, b.present - first + 1) end
+  local function passed(b)
+    if b.present - b.last >= b.parts then return 0 end
+    local others = b.sum
+    for part = b.last + 1, b.present do others = math.max(0, others - count(b, part - b.parts)) end
+    return others
   end
-  redis.call('SETRANGE', b.key, #b.recipe + HEAD_BYTES + 4 * slot, word(own + units))
-  redis.call('PEXPIREAT', b.key, deadline(expires))
-end
 
-kinds.sliding_counters = {
-  parameters = {'limit', 'part', 'lasting', 'oldest', 'parts'},
-  read = function(b) see(b, state_of(b, call(b, 'GET', b.key))) end,
-  fits = function(b) return b.cost == 0 or has_room(b, b.older, b.others, b.elapsed) end,
-  charge = function(b) add(b, b.cost) end,
-  owe = function(b)
-    local units = math.min(b.cost, b.limit - (b.is_live and count(b, b.present) or 0))
-    if units <= 0 then return end
-    add(b, units)
-    see(b, redis.call('GETRANGE', b.key, #b.recipe, -1))
-  end,
-  told = function(b) return b.is_live and b.state or '' end,
-}
+  -- Reads a state, as it is now.
+  local function see(b, state)
+    b.state, b.expires, b.sum = state or '', 0, 0
+    if state then
+      local expires, sum = string.match(state, '^(%d+) (%d+) ')
+      if not expires or #expires ~= 16 or #sum ~= 10 then fail(b, 'what is there cannot be read') end
+      b.expires, b.sum = tonumber(expires), tonumber(sum)
+    end
+    local present = floor(now / b.part)
+    b.is_live = b.expires > now
+    b.is_stale = state and not b.is_live
+    b.last = b.is_live and floor(b.expires / b.part) - b.lasting or present
+    b.present = math.max(present, b.last)
+    b.elapsed = math.max(0, now - b.present * b.part)
+    b.older = b.is_live and count(b, b.present - b.parts) or 0
+    b.others = b.is_live and passed(b) or 0
+  end
+
+  -- Writes these slots in a row as zeros; they may go round the end.
+  local function clear(b, first, slots)
+    local base, all = #b.recipe + HEAD_BYTES, b.parts + 1
+    local at_end = math.min(slots, all - first)
+    redis.call('SETRANGE', b.key, base + 4 * first, string.rep('\0', 4 * at_end))
+    if slots > at_end then redis.call('SETRANGE', b.key, base, string.rep('\0', 4 * (slots - at_end))) end
+  end
+
+  local function add(b, units)
+    local slots = b.parts + 1
+    local slot = b.present % slots
+    local own = b.is_live and count(b, b.present) or 0
+    local expires = (b.present + b.lasting) * b.part
+    -- Debts of many parts may come to more than a counter has; Rust's stays at the most that it can be, too.
+    local head = b.recipe .. string.format(HEAD, expires, math.min(b.others + units, 4294967295))
+    if not b.is_live then
+      redis.call('SET', b.key, head)
+    else
+      redis.call('SETRANGE', b.key, 0, head)
+      local first = math.max(b.last + 1, b.present - b.parts)
+      if first <= b.present then clear(b, first % slots, b.present - first + 1) end
+    end
+    redis.call('SETRANGE', b.key, #b.recipe + HEAD_BYTES + 4 * slot, word(own + units))
+    redis.call('PEXPIREAT', b.key, deadline(expires))
+  end
+
+  return {
+    parameters = {'limit', 'part', 'lasting', 'oldest', 'parts'},
+    read = function(b) see(b, state_of(b, call(b, 'GET', b.key))) end,
+    fits = function(b) return b.cost == 0 or has_room(b, b.older, b.others, b.elapsed) end,
+    charge = function(b) add(b, b.cost) end,
+    owe = function(b)
+      local units = math.min(b.cost, b.limit - (b.is_live and count(b, b.present) or 0))
+      if units <= 0 then return end
+      add(b, units)
+      see(b, redis.call('GETRANGE', b.key, #b.recipe, -1))
+    end,
+    told = function(b) return b.is_live and b.state or '' end,
+  }
+end

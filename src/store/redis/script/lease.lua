@@ -19,7 +19,7 @@ local function renew_or_give_back(b)
     redis.call('ZREM', b.key, b.member)
     b.total = b.total - b.units
   end
-  write_leases(b, b.total, {})
+  kind_of('concurrency').write(b, b.total, {})
   return is_there and '1' or '0'
 end
 

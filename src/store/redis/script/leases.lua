@@ -1,35 +1,38 @@
 -- concurrency: a sorted set of leases, `id:units` by the instant at which each expires. The units of all of them are, negated,
 -- the score of the member `units`, so that nobody has to add them up.
 
-local function lease_units(member) return tonumber(string.match(member, ':(%d+)$')) or 0 end
+function kinds.concurrency()
+  local function lease_units(member) return tonumber(string.match(member, ':(%d+)$')) or 0 end
 
--- The units that are in use, and the leases that have expired but are still counted in the set, with their units.
-local function in_use(b)
-  local total = -(tonumber(call(b, 'ZSCORE', b.key, 'units') or 0))
-  local expired, units = call(b, 'ZRANGEBYSCORE', b.key, '0', digits(now)), 0
-  for _, member in ipairs(expired) do units = units + lease_units(member) end
-  return math.max(0, total - units), expired
-end
-
--- Writes how many units are in use, without those leases. The key lasts as long as the last lease.
-local function write_leases(b, units, expired)
-  for _, member in ipairs(expired) do redis.call('ZREM', b.key, member) end
-  local last = redis.call('ZRANGE', b.key, -1, -1, 'WITHSCORES')
-  if not last[2] or tonumber(last[2]) <= 0 then
-    redis.call('DEL', b.key)
-  else
-    redis.call('ZADD', b.key, digits(-units), 'units')
-    redis.call('PEXPIREAT', b.key, deadline(tonumber(last[2])))
+  -- The units that are in use, and the leases that have expired but are still counted in the set, with their units.
+  local function in_use(b)
+    local total = -(tonumber(call(b, 'ZSCORE', b.key, 'units') or 0))
+    local expired, units = call(b, 'ZRANGEBYSCORE', b.key, '0', digits(now)), 0
+    for _, member in ipairs(expired) do units = units + lease_units(member) end
+    return math.max(0, total - units), expired
   end
-end
 
-kinds.concurrency = {
-  parameters = {'limit', 'lasts', 'lease'},
-  read = function(b) b.units, b.expired = in_use(b) end,
-  fits = function(b) return b.cost == 0 or b.units + b.cost <= b.limit end,
-  charge = function(b)
-    redis.call('ZADD', b.key, digits(now + b.lasts), b.lease .. ':' .. digits(b.cost))
-    write_leases(b, b.units + b.cost, b.expired)
-  end,
-  told = function(b) return digits(b.units) end,
-}
+  -- Writes how many units are in use, without those leases. The key lasts as long as the last lease.
+  local function write_leases(b, units, expired)
+    for _, member in ipairs(expired) do redis.call('ZREM', b.key, member) end
+    local last = redis.call('ZRANGE', b.key, -1, -1, 'WITHSCORES')
+    if not last[2] or tonumber(last[2]) <= 0 then
+      redis.call('DEL', b.key)
+    else
+      redis.call('ZADD', b.key, digits(-units), 'units')
+      redis.call('PEXPIREAT', b.key, deadline(tonumber(last[2])))
+    end
+  end
+
+  return {
+    parameters = {'limit', 'lasts', 'lease'},
+    read = function(b) b.units, b.expired = in_use(b) end,
+    fits = function(b) return b.cost == 0 or b.units + b.cost <= b.limit end,
+    charge = function(b)
+      redis.call('ZADD', b.key, digits(now + b.lasts), b.lease .. ':' .. digits(b.cost))
+      write_leases(b, b.units + b.cost, b.expired)
+    end,
+    told = function(b) return digits(b.units) end,
+    write = write_leases,
+  }
+end

@@ -12,10 +12,5 @@ set_time(ARGV[1])
 local _, failure = attempt(function() cells.read(b) end)
 if failure then return failure end
 if b.expires <= now or cells.told(b) ~= ARGV[3] then return '0' end
-local ahead, rest = backlog(b)
-if is_less(b.step, b.step_rest, ahead, rest) then
-  write_cell(b, arrival(b, minus(b, ahead, rest, b.step, b.step_rest)))
-else
-  redis.call('DEL', b.key)
-end
+put_cell(b, kind_of('leaky_bucket').less(b))
 return '1'

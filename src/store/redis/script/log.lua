@@ -2,90 +2,92 @@
 -- been given up, a tick of 4 bytes for each, the oldest first. Units are appended; what has left is cut off when it is more
 -- than what is kept. A unit counts for `span` ticks of `tick` microseconds.
 
-local LOG_HEAD = '%016.0f %010.0f %010.0f '
-local LOG_HEAD_BYTES = 39
+function kinds.sliding_log()
+  local LOG_HEAD = '%016.0f %010.0f %010.0f '
+  local LOG_HEAD_BYTES = 39
 
--- The tick of a unit, counted from the oldest that is kept.
-local function tick_of(b, unit)
-  local place = #b.recipe + LOG_HEAD_BYTES + 4 * (b.gone + unit)
-  local kept
-  if b.is_converted then
-    kept = word_at(b.instead, place + 1)
-  else
-    kept = word_at(redis.call('GETRANGE', b.key, place, place + 3), 1)
+  -- The tick of a unit, counted from the oldest that is kept.
+  local function tick_of(b, unit)
+    local place = #b.recipe + LOG_HEAD_BYTES + 4 * (b.gone + unit)
+    local kept
+    if b.is_converted then
+      kept = word_at(b.instead, place + 1)
+    else
+      kept = word_at(redis.call('GETRANGE', b.key, place, place + 3), 1)
+    end
+    return math.max(0, b.newest - (b.newest - kept) % 4294967296)
   end
-  return math.max(0, b.newest - (b.newest - kept) % 4294967296)
-end
 
--- How many have left: the oldest are looked at first, since mostly few have.
-local function count_left(b)
-  local function has_left(unit) return tick_of(b, unit) + b.span <= b.present end
-  local left, step = 0, 1
-  while left + step <= b.units and has_left(left + step - 1) do left, step = left + step, step * 2 end
-  while step >= 1 do
-    if left + step <= b.units and has_left(left + step - 1) then left = left + step end
-    step = floor(step / 2)
+  -- How many have left: the oldest are looked at first, since mostly few have.
+  local function count_left(b)
+    local function has_left(unit) return tick_of(b, unit) + b.span <= b.present end
+    local left, step = 0, 1
+    while left + step <= b.units and has_left(left + step - 1) do left, step = left + step, step * 2 end
+    while step >= 1 do
+      if left + step <= b.units and has_left(left + step - 1) then left = left + step end
+      step = floor(step / 2)
+    end
+    return left
   end
-  return left
-end
 
--- Reads the head of a state.
-local function see_log(b, state)
-  b.expires, b.units, b.gone = 0, 0, 0
-  if state then
-    local expires, units, gone = string.match(state, '^(%d+) (%d+) (%d+) ')
-    if not expires or #expires + #units + #gone ~= 36 then fail(b, 'what is there cannot be read') end
-    b.expires, b.units, b.gone = tonumber(expires), tonumber(units), tonumber(gone)
+  -- Reads the head of a state.
+  local function see_log(b, state)
+    b.expires, b.units, b.gone = 0, 0, 0
+    if state then
+      local expires, units, gone = string.match(state, '^(%d+) (%d+) (%d+) ')
+      if not expires or #expires + #units + #gone ~= 36 then fail(b, 'what is there cannot be read') end
+      b.expires, b.units, b.gone = tonumber(expires), tonumber(units), tonumber(gone)
+    end
+    b.is_live = b.expires > now
+    b.is_stale = state and not b.is_live
+    b.present = floor(now / b.tick)
+    b.newest = b.is_live and floor(b.expires / b.tick) - b.span or b.present
+    b.present = math.max(b.present, b.newest)
   end
-  b.is_live = b.expires > now
-  b.is_stale = state and not b.is_live
-  b.present = floor(now / b.tick)
-  b.newest = b.is_live and floor(b.expires / b.tick) - b.span or b.present
-  b.present = math.max(b.present, b.newest)
-end
 
-local function live_units(b) return b.is_live and b.units - b.left or 0 end
+  local function live_units(b) return b.is_live and b.units - b.left or 0 end
 
--- Appends units that come now after the newest `kept` ones.
-local function append(b, kept, units)
-  local gone = b.is_live and b.gone + b.units - kept or 0
-  local base = #b.recipe + LOG_HEAD_BYTES
-  local expires = (b.present + b.span) * b.tick
-  local ticks = string.rep(word(b.present % 4294967296), units)
-  if gone > kept or not b.is_live then
-    local before = ''
-    if kept > 0 then before = redis.call('GETRANGE', b.key, base + 4 * gone, base + 4 * (gone + kept) - 1) end
-    gone = 0
-    redis.call('SET', b.key, b.recipe .. string.format(LOG_HEAD, expires, kept + units, gone) .. before .. ticks)
-  else
-    redis.call('SETRANGE', b.key, 0, b.recipe .. string.format(LOG_HEAD, expires, kept + units, gone))
-    redis.call('APPEND', b.key, ticks)
+  -- Appends units that come now after the newest `kept` ones.
+  local function append(b, kept, units)
+    local gone = b.is_live and b.gone + b.units - kept or 0
+    local base = #b.recipe + LOG_HEAD_BYTES
+    local expires = (b.present + b.span) * b.tick
+    local ticks = string.rep(word(b.present % 4294967296), units)
+    if gone > kept or not b.is_live then
+      local before = ''
+      if kept > 0 then before = redis.call('GETRANGE', b.key, base + 4 * gone, base + 4 * (gone + kept) - 1) end
+      gone = 0
+      redis.call('SET', b.key, b.recipe .. string.format(LOG_HEAD, expires, kept + units, gone) .. before .. ticks)
+    else
+      redis.call('SETRANGE', b.key, 0, b.recipe .. string.format(LOG_HEAD, expires, kept + units, gone))
+      redis.call('APPEND', b.key, ticks)
+    end
+    redis.call('PEXPIREAT', b.key, deadline(expires))
+    b.is_live, b.newest, b.left = true, b.present, 0
+    b.expires, b.units, b.gone = expires, kept + units, gone
   end
-  redis.call('PEXPIREAT', b.key, deadline(expires))
-  b.is_live, b.newest, b.left = true, b.present, 0
-  b.expires, b.units, b.gone = expires, kept + units, gone
-end
 
-kinds.sliding_log = {
-  parameters = {'limit', 'tick', 'span'},
-  read = function(b)
-    local head = call(b, 'GETRANGE', b.key, 0, #b.recipe + LOG_HEAD_BYTES - 1)
-    see_log(b, state_of(b, head))
-    b.left = b.is_live and count_left(b) or 0
-  end,
-  fits = function(b) return b.cost == 0 or live_units(b) + b.cost <= b.limit end,
-  charge = function(b) append(b, live_units(b), b.cost) end,
-  owe = function(b)
-    local units = math.min(b.cost, b.limit)
-    if units > 0 then append(b, math.min(live_units(b), b.limit - units), units) end
-  end,
-  -- When the newest leaves, how many count, the tick of the first, and of the one that is last in the way of the charge,
-  -- with its place.
-  told = function(b)
-    local units = live_units(b)
-    if units == 0 then return '' end
-    local last = math.max(0, math.min(units + b.cost - b.limit, units) - 1)
-    local first = tick_of(b, b.left) % 4294967296
-    return cell_text(b.expires, units, first) .. ' ' .. cell_text(last, tick_of(b, b.left + last) % 4294967296, 0)
-  end,
-}
+  return {
+    parameters = {'limit', 'tick', 'span'},
+    read = function(b)
+      local head = call(b, 'GETRANGE', b.key, 0, #b.recipe + LOG_HEAD_BYTES - 1)
+      see_log(b, state_of(b, head))
+      b.left = b.is_live and count_left(b) or 0
+    end,
+    fits = function(b) return b.cost == 0 or live_units(b) + b.cost <= b.limit end,
+    charge = function(b) append(b, live_units(b), b.cost) end,
+    owe = function(b)
+      local units = math.min(b.cost, b.limit)
+      if units > 0 then append(b, math.min(live_units(b), b.limit - units), units) end
+    end,
+    -- When the newest leaves, how many count, the tick of the first, and of the one that is last in the way of the charge,
+    -- with its place.
+    told = function(b)
+      local units = live_units(b)
+      if units == 0 then return '' end
+      local last = math.max(0, math.min(units + b.cost - b.limit, units) - 1)
+      local first = tick_of(b, b.left) % 4294967296
+      return cell_text(b.expires, units, first) .. ' ' .. cell_text(last, tick_of(b, b.left + last) % 4294967296, 0)
+    end,
+  }
+end

@@ -1,0 +1,171 @@
+//! What is asked after a charge: leases are renewed and given back, who waits leaves, and costs are settled.
+
+use std::time::Duration;
+
+use redis::Value;
+
+use super::asked::{Arguments, Ask, Charge, EXACT, Lease, leases, micros};
+use super::told::{Nonsense, fields, number};
+use super::value;
+use crate::clock::Timestamp;
+use crate::limiter::{Algorithm, Cell, Reserved};
+
+/// Units in use.
+#[derive(Clone, Copy, Debug)]
+pub struct Lent<'a> {
+    /// The bucket's name, as of the charge that took them.
+    pub name: &'a [u8],
+    /// The id of their lease.
+    pub id: &'a str,
+    /// How many.
+    pub units: u32,
+}
+
+impl Ask {
+    /// Has these leases last so long from now on ([`LEASE`](super::LEASE)).
+    pub fn renewal(lent: &[Lent<'_>], lasts: Duration, now: Option<Timestamp>) -> Self {
+        Self::of_leases("renew", lent, lasts, now)
+    }
+
+    /// Gives back these units ([`LEASE`](super::LEASE)).
+    pub fn giving_back(lent: &[Lent<'_>], now: Option<Timestamp>) -> Self {
+        Self::of_leases("give_back", lent, Duration::ZERO, now)
+    }
+
+    fn of_leases(what: &str, lent: &[Lent<'_>], lasts: Duration, now: Option<Timestamp>) -> Self {
+        let mut args = Arguments::at(now);
+        args.text(what);
+        args.number(micros(lasts));
+        for one in lent {
+            args.text(one.id);
+            args.number(one.units);
+        }
+        Self {
+            keys: lent.iter().map(|one| leases(one.name)).collect(),
+            args: args.0,
+        }
+    }
+
+    /// Gives back what a charge took that made somebody wait, and left the bucket `charged`, if nobody has come after him
+    /// ([`LEAVE`](super::LEAVE)). `None` where nobody waits.
+    pub fn leave(charge: &Charge<'_>, charged: Cell, now: Option<Timestamp>) -> Option<Self> {
+        let Algorithm::LeakyBucket(bucket) = charge.algorithm else {
+            return None;
+        };
+        let mut args = Arguments::at(now);
+        args.0.push(value::recipe(charge.algorithm));
+        args.text(&value::cell_text(charged));
+        args.number(charge.algorithm.limit());
+        args.span(bucket.line().step(charge.cost));
+        Some(Self {
+            keys: vec![charge.key()],
+            args: args.0,
+        })
+    }
+}
+
+/// A charge that is settled once it is known what the request costs.
+#[derive(Clone, Copy, Debug)]
+pub struct Settlement<'a> {
+    /// The charge as it was made, of an algorithm that [can settle](Algorithm::can_settle).
+    pub charge: Charge<'a>,
+    /// What it took; its cell and its instant are those that were told with it, in the server's time.
+    pub reserved: Reserved,
+    /// What it is to be.
+    pub units: u32,
+}
+
+/// What became of a settlement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// It is made.
+    Made,
+    /// The bucket is under another recipe by now, and the charge stands.
+    Stands,
+    /// It is to be asked again, around this instant in the server's time.
+    Again(Timestamp),
+}
+
+impl Settlement<'_> {
+    /// What to ask of [`SETTLE`](super::SETTLE), around this instant in the server's time; `None` where the charge is right
+    /// already.
+    pub fn ask(&self, around: Timestamp, now: Option<Timestamp>) -> Option<Ask> {
+        let (what, cost) = match self.units.checked_sub(self.reserved.units) {
+            Some(0) => return None,
+            Some(more) => ("owe", more),
+            None => ("give_back", self.reserved.units - self.units),
+        };
+        let charge = Charge {
+            cost,
+            ..self.charge
+        };
+        let mut args = Arguments::at(now);
+        args.text(what);
+        args.number(cost);
+        args.text(charge.kind());
+        args.0.push(value::recipe(charge.algorithm));
+        let Cell { expires, a, b } = self.reserved.cell;
+        args.number(expires);
+        args.number(a);
+        args.number(b);
+        args.number(self.reserved.at.as_micros());
+        self.push_units(&mut args);
+        let none = Lease {
+            id: "",
+            lasts: Duration::ZERO,
+        };
+        charge.push_numbers(&mut args, around, none);
+        Some(Ask {
+            keys: vec![charge.key()],
+            args: args.0,
+        })
+    }
+
+    /// What the charge took, and what was unsettled then.
+    fn push_units(&self, args: &mut Arguments) {
+        let Reserved {
+            units, unsettled, ..
+        } = self.reserved;
+        match self.charge.algorithm {
+            Algorithm::Gcra(gcra) | Algorithm::TokenBucket(gcra) => {
+                args.span(gcra.step(units));
+                args.span(gcra.step(u32::try_from(unsettled).unwrap_or(u32::MAX)));
+            }
+            _ => {
+                args.number(units);
+                args.number(0_u32);
+                args.number(unsettled.min(EXACT));
+                args.number(0_u32);
+            }
+        }
+    }
+
+    /// Reads the reply.
+    ///
+    /// # Errors
+    /// When it is no reply to that.
+    pub fn read(&self, reply: &Value) -> Result<Settled, Nonsense> {
+        match reply {
+            Value::BulkString(word) if word == b"1" => Ok(Settled::Made),
+            Value::BulkString(word) if word == b"0" => Ok(Settled::Stands),
+            Value::BulkString(at) => Ok(Settled::Again(Timestamp::from_micros(number(at)?))),
+            _ => Err(Nonsense::Malformed),
+        }
+    }
+}
+
+/// Reads what [`LEASE`](super::LEASE) or [`LEAVE`](super::LEAVE) replied: of each whether it was there.
+///
+/// # Errors
+/// When it is no such reply.
+pub fn were_there(reply: &Value) -> Result<Vec<bool>, Nonsense> {
+    let word = |word: &[u8]| match word {
+        b"1" => Ok(true),
+        b"0" => Ok(false),
+        _ => Err(Nonsense::Malformed),
+    };
+    match reply {
+        Value::BulkString(one) => Ok(vec![word(one)?]),
+        _ => fields(reply)?.into_iter().map(word).collect(),
+    }
+}
