@@ -7,6 +7,7 @@
 )]
 
 pub mod client;
+pub mod fault_proxy;
 pub mod frames;
 pub mod gateway;
 pub mod origin;
