@@ -4,10 +4,11 @@
 //! what keys hold. The scripts decide whether a request
 //! is admitted, and write what becomes of its buckets; they reply the buckets as they were, and every number that a client
 //! sees is worked out of those by the functions of [`limiter`](crate::limiter) that memory's buckets are decided by.
-//! `docs/redis.md` has the layout of keys. Not here: connections.
+//! `docs/redis.md` has the layout of keys. [`client`] keeps the connections.
 
 mod after;
 mod asked;
+pub mod client;
 mod script;
 mod told;
 mod value;

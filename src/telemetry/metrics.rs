@@ -10,6 +10,7 @@ mod limits;
 mod listener;
 mod requests;
 mod snapshots;
+mod store;
 
 pub use config::ConfigMetrics;
 pub use limits::{
@@ -19,6 +20,7 @@ pub use limits::{
 pub use listener::{BadRequest, ListenerMetrics, OpenGuard};
 pub use requests::{RequestMetrics, RouteMetrics, UpstreamMetrics};
 pub use snapshots::SnapshotMetrics;
+pub use store::StoreMetrics;
 
 use self::families::{ACCESS_LOG_DROPPED, BUILD_INFO};
 use super::registry::{Counter, Gauge, Registry};

@@ -46,6 +46,12 @@ families! {
         "Snapshots of buckets tried.";
     SNAPSHOT_LAST_SUCCESS: Gauge "sluicegate_snapshot_last_success_timestamp_seconds" [],
         "When buckets were last saved, in seconds since the Unix epoch.";
+    STORE_REQUESTS: Counter "sluicegate_store_requests_total" ["op", "result"],
+        "Requests to the shared store by what came of them.";
+    STORE_UP: Gauge "sluicegate_store_up" [],
+        "1 if the shared store answers, else 0.";
+    STORE_DURATION: Histogram "sluicegate_store_duration_seconds" [],
+        "Time from sending a call to the shared store to its answer, or to giving up.";
     LIMIT_WAITING: Gauge "sluicegate_limit_waiting" ["policy"],
         "Requests that wait their turn.";
     LIMIT_WAIT: Histogram "sluicegate_limit_wait_seconds" ["policy"],

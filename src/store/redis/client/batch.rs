@@ -1,0 +1,197 @@
+//! Many commands at once, off the path of requests, with a deadline of their own.
+
+use std::sync::Arc;
+
+use redis::{Cmd, ToRedisArgs, Value};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+use super::connect::Live;
+use super::fault::{Fault, FaultKind};
+use super::meter::Op;
+use super::node::Node;
+use super::script::Script;
+use super::{Client, Shared};
+
+/// The most commands that are sent before their answers are waited for: other clients of the server have their turn in
+/// between.
+const AT_ONCE: usize = 256;
+
+/// A command of a batch.
+#[derive(Clone, Debug)]
+pub struct Command {
+    key: Box<[u8]>,
+    command: Cmd,
+    script: Option<Script>,
+}
+
+impl Command {
+    /// A command that uses this key, and in a cluster only keys of the same slot.
+    pub fn new(key: impl AsRef<[u8]>, command: Cmd) -> Self {
+        Self {
+            key: key.as_ref().into(),
+            command,
+            script: None,
+        }
+    }
+
+    /// A script with these keys, of which there is at least one, and arguments. In a cluster the keys share a slot.
+    ///
+    /// # Panics
+    /// Without a key.
+    pub fn script<K: AsRef<[u8]>, A: ToRedisArgs>(script: &Script, keys: &[K], args: &[A]) -> Self {
+        Self {
+            key: keys[0].as_ref().into(),
+            command: script.by_sha(keys, args),
+            script: Some(script.clone()),
+        }
+    }
+}
+
+impl Client {
+    /// Sends the commands to the servers that have their keys, and returns their answers in the same order, within
+    /// [`Spec::batch_timeout`](super::Spec::batch_timeout). Each succeeds or fails by itself; those of one server are run
+    /// in order, up to the first that it could not be sent.
+    ///
+    /// # Panics
+    /// As [`Client::start`].
+    pub async fn batch(&self, worker: usize, commands: Vec<Command>) -> Vec<Result<Value, Fault>> {
+        self.start(worker);
+        let deadline = Instant::now() + self.0.spec.batch_timeout;
+        let mut answers: Vec<_> = commands
+            .iter()
+            .map(|_| Err(FaultKind::Timeout.bare()))
+            .collect();
+        let mut parts = JoinSet::new();
+        for part in self.0.divide(commands) {
+            parts.spawn(Arc::clone(&self.0).send(part, worker, deadline));
+        }
+        while let Some(part) = parts.join_next().await {
+            for (place, answer) in part.unwrap_or_default() {
+                answers[place] = answer;
+            }
+        }
+        answers
+    }
+}
+
+/// What one server is sent, with each command's place in the batch.
+struct Part {
+    node: Result<Arc<Node>, Fault>,
+    commands: Vec<(usize, Command)>,
+}
+
+type Answers = Vec<(usize, Result<Value, Fault>)>;
+
+impl Shared {
+    fn divide(&self, commands: Vec<Command>) -> Vec<Part> {
+        let map = self.map.load();
+        let mut parts: Vec<Part> = Vec::new();
+        for (place, command) in commands.into_iter().enumerate() {
+            let node = map.route(&[&command.key]).cloned();
+            let is_its = |part: &&mut Part| match (&part.node, &node) {
+                (Ok(a), Ok(b)) => Arc::ptr_eq(a, b),
+                (Err(a), Err(b)) => a == b,
+                _ => false,
+            };
+            match parts.iter_mut().find(is_its) {
+                Some(part) => part.commands.push((place, command)),
+                None => parts.push(Part {
+                    node,
+                    commands: vec![(place, command)],
+                }),
+            }
+        }
+        parts
+    }
+
+    async fn send(self: Arc<Self>, part: Part, worker: usize, deadline: Instant) -> Answers {
+        let mut answers = Answers::with_capacity(part.commands.len());
+        for chunk in part.commands.chunks(AT_ONCE) {
+            let chunk_answers = match &part.node {
+                Ok(node) => self.send_chunk(node, worker, deadline, chunk).await,
+                Err(fault) => Err(fault.clone()),
+            };
+            let places = chunk.iter().map(|(place, _)| *place);
+            match chunk_answers {
+                Ok(chunk_answers) => answers.extend(places.zip(chunk_answers)),
+                Err(fault) => {
+                    let left = part.commands[answers.len()..].iter();
+                    answers.extend(left.map(|(place, _)| (*place, Err(fault.clone()))));
+                    break;
+                }
+            }
+        }
+        answers
+    }
+
+    async fn send_chunk(
+        &self,
+        node: &Node,
+        worker: usize,
+        deadline: Instant,
+        chunk: &[(usize, Command)],
+    ) -> Result<Vec<Result<Value, Fault>>, Fault> {
+        let live = node
+            .live(worker)
+            .inspect_err(|_| self.meter.unsent(Op::Batch))?;
+        let started = self.clock.now();
+        let answers = timeout_at(deadline, exchange(&live, chunk))
+            .await
+            .unwrap_or(Err(FaultKind::Timeout.bare()));
+        // The first answer that says something of the server says it of all.
+        let of_server = |answer: &&Result<Value, Fault>| matches!(answer, Err(fault) if fault.kind.is_of_the_server());
+        let verdict = match &answers {
+            Err(fault) => Err(fault.clone()),
+            Ok(answers) => answers
+                .iter()
+                .find(of_server)
+                .cloned()
+                .unwrap_or(Ok(Value::Nil)),
+        };
+        self.learn(Op::Batch, node, started, &verdict);
+        let is_moved = |answer: &Result<Value, Fault>| matches!(answer, Err(fault) if fault.kind == FaultKind::Moved);
+        if answers.iter().flatten().any(is_moved) {
+            self.amiss.notify_one();
+        }
+        answers
+    }
+}
+
+/// Sends the commands, and those again whose script the server did not have.
+async fn exchange(
+    live: &Live,
+    chunk: &[(usize, Command)],
+) -> Result<Vec<Result<Value, Fault>>, Fault> {
+    let mut answers = send(live, chunk.iter().map(|(_, command)| command)).await?;
+    let lacks =
+        |answer: &Result<Value, Fault>| matches!(answer, Err(fault) if fault.is_unknown_script());
+    let missed: Vec<usize> = (0..answers.len())
+        .filter(|at| lacks(&answers[*at]))
+        .collect();
+    let mut given: Vec<&Script> = Vec::new();
+    for script in missed.iter().filter_map(|at| chunk[*at].1.script.as_ref()) {
+        if !given.contains(&script) {
+            live.send(&script.load()).await?;
+            given.push(script);
+        }
+    }
+    if !given.is_empty() {
+        let again = send(live, missed.iter().map(|at| &chunk[*at].1)).await?;
+        for (at, answer) in missed.into_iter().zip(again) {
+            answers[at] = answer;
+        }
+    }
+    Ok(answers)
+}
+
+async fn send(
+    live: &Live,
+    commands: impl Iterator<Item = &Command>,
+) -> Result<Vec<Result<Value, Fault>>, Fault> {
+    let mut pipeline = redis::pipe();
+    for command in commands {
+        pipeline.add_command(command.command.clone());
+    }
+    live.send_all(&pipeline).await
+}

@@ -1,0 +1,276 @@
+//! When a server counts as dead, and when it is tried again: pure arithmetic on instants.
+//!
+//! No I/O, no clock and no lock: [`Health`](super::health) has those.
+
+use std::time::Duration;
+
+use crate::clock::Timestamp;
+
+/// So many time-outs in a row mean that the server is dead: with the default deadline, 60 ms of silence. One alone is
+/// a lost packet or a fork.
+pub const STRIKES: u32 = 3;
+
+/// The longest pause between two probes. With the deadline for connecting it stays below a second, within which all is
+/// to be well again.
+pub const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+
+/// The pause after the first probe that fails; it doubles with each.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+
+/// A server that fails again so soon has not been well: its pauses go on from where they were.
+const STEADY: Duration = Duration::from_secs(5);
+
+/// Whether calls may be sent to a server. A new one is open: nothing is sent before a first probe has succeeded.
+#[derive(Clone, Debug)]
+pub struct Breaker {
+    state: State,
+    /// Probes failed in a row.
+    failures: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    Closed {
+        /// What was begun earlier says nothing any more.
+        since: Timestamp,
+        strikes: u32,
+        /// When the last time-out that counts was noticed. Calls that were under way then waited for the same silence.
+        counted: Timestamp,
+    },
+}
+
+impl Default for Breaker {
+    fn default() -> Self {
+        Self {
+            state: State::Open,
+            failures: 0,
+        }
+    }
+}
+
+impl Breaker {
+    /// Whether calls are refused.
+    pub fn is_open(&self) -> bool {
+        self.state == State::Open
+    }
+
+    /// Whether a time-out counts against the server.
+    pub fn is_suspect(&self) -> bool {
+        matches!(self.state, State::Closed { strikes: 1.., .. })
+    }
+
+    /// A probe succeeded.
+    pub fn close(&mut self, now: Timestamp) {
+        self.state = State::Closed {
+            since: now,
+            strikes: 0,
+            counted: now,
+        };
+    }
+
+    /// A call was answered.
+    pub fn answered(&mut self) {
+        if let State::Closed { strikes, .. } = &mut self.state {
+            *strikes = 0;
+        }
+    }
+
+    /// A call begun at `started` was not answered in time; whether that opens the breaker.
+    ///
+    /// However many calls wait at once, their time-outs count as one.
+    pub fn timed_out(&mut self, started: Timestamp, now: Timestamp) -> bool {
+        let State::Closed {
+            strikes, counted, ..
+        } = &mut self.state
+        else {
+            return false;
+        };
+        if started < *counted {
+            return false;
+        }
+        *strikes += 1;
+        *counted = now;
+        *strikes >= STRIKES && self.open(now)
+    }
+
+    /// A call begun at `started` showed that the server is of no use; whether that opens the breaker.
+    pub fn failed(&mut self, started: Timestamp, now: Timestamp) -> bool {
+        match self.state {
+            State::Closed { since, .. } if started >= since => self.open(now),
+            _ => false,
+        }
+    }
+
+    /// A probe failed; whether that opens the breaker.
+    pub fn probe_failed(&mut self, now: Timestamp) -> bool {
+        let opened = !self.is_open() && self.open(now);
+        self.failures = self.failures.saturating_add(1);
+        opened
+    }
+
+    /// How long to wait before the next probe. The first comes at once; `random` spreads the others over the second half
+    /// of their pause, so that many machines do not come back at the same moment.
+    pub fn pause(&self, random: u64) -> Duration {
+        let Some(doublings) = self.failures.checked_sub(1) else {
+            return Duration::ZERO;
+        };
+        let pause = FIRST_PAUSE.saturating_mul(1 << doublings.min(10));
+        let half = pause.min(LONGEST_PAUSE) / 2;
+        let spread = (half.as_micros() * u128::from(random)) >> 64;
+        half + Duration::from_micros(spread as u64)
+    }
+
+    fn open(&mut self, now: Timestamp) -> bool {
+        if let State::Closed { since, .. } = self.state
+            && now.since(since) >= STEADY
+        {
+            self.failures = 0;
+        }
+        self.state = State::Open;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(millis: u64) -> Timestamp {
+        Timestamp::from_micros(millis * 1_000)
+    }
+
+    fn closed(millis: u64) -> Breaker {
+        let mut breaker = Breaker::default();
+        breaker.close(at(millis));
+        breaker
+    }
+
+    #[test]
+    fn nothing_is_sent_before_a_probe_has_succeeded() {
+        let mut breaker = Breaker::default();
+        assert!(breaker.is_open());
+        breaker.answered();
+        assert!(breaker.is_open());
+        breaker.close(at(1));
+        assert!(!breaker.is_open());
+    }
+
+    #[test]
+    fn three_time_outs_one_after_the_other_open_it() {
+        let mut breaker = closed(0);
+        assert!(!breaker.timed_out(at(10), at(30)));
+        assert!(breaker.is_suspect());
+        assert!(!breaker.timed_out(at(30), at(50)));
+        assert!(breaker.timed_out(at(50), at(70)));
+        assert!(breaker.is_open());
+        assert!(!breaker.timed_out(at(70), at(90)), "it is open already");
+    }
+
+    #[test]
+    fn calls_that_waited_at_the_same_time_count_once() {
+        let mut breaker = closed(0);
+        for call in 0..1_000 {
+            assert!(!breaker.timed_out(at(10), at(30 + call / 100)));
+        }
+        assert!(!breaker.is_open());
+    }
+
+    #[test]
+    fn an_answer_ends_the_row() {
+        let mut breaker = closed(0);
+        for round in 0..100 {
+            assert!(!breaker.timed_out(at(round * 50), at(round * 50 + 20)));
+            assert!(!breaker.timed_out(at(round * 50 + 20), at(round * 50 + 40)));
+            breaker.answered();
+        }
+        assert!(!breaker.is_open());
+    }
+
+    #[test]
+    fn what_was_sent_before_it_closed_does_not_open_it() {
+        let mut breaker = closed(100);
+        assert!(!breaker.failed(at(99), at(120)));
+        for late in 0..10 {
+            assert!(!breaker.timed_out(at(99), at(120 + late)));
+        }
+        assert!(!breaker.is_open());
+        assert!(breaker.failed(at(100), at(120)));
+    }
+
+    #[test]
+    fn the_first_probe_comes_at_once_and_a_server_that_flaps_is_not_hurried() {
+        let mut breaker = closed(0);
+        assert!(breaker.failed(at(1), at(2)));
+        assert_eq!(breaker.pause(u64::MAX), Duration::ZERO);
+        for _ in 0..20 {
+            breaker.probe_failed(at(3));
+        }
+        assert!(breaker.pause(0) >= LONGEST_PAUSE / 2);
+        breaker.close(at(10));
+        assert!(breaker.failed(at(11), at(12)));
+        assert!(breaker.pause(0) >= LONGEST_PAUSE / 2, "it flaps");
+        breaker.close(at(20));
+        assert!(breaker.failed(at(6_000), at(6_000)));
+        assert_eq!(breaker.pause(0), Duration::ZERO, "it was well for long");
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Answer,
+        TimeOut,
+        Fail,
+        Probe(bool),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => Just(Step::TimeOut),
+            2 => Just(Step::Answer),
+            1 => Just(Step::Fail),
+            2 => any::<bool>().prop_map(Step::Probe),
+        ]
+    }
+
+    proptest! {
+        /// Whatever happens: it is open exactly from a failure, or the third time-out in a row, to the next probe that
+        /// succeeds.
+        #[test]
+        fn it_is_open_from_failures_to_a_probe(steps in prop::collection::vec((step(), 0..1_000_u64), 0..200)) {
+            let mut breaker = Breaker::default();
+            let (mut open, mut row, mut now) = (true, 0, 0);
+            for (step, waited) in steps {
+                let started = now;
+                now += waited + 1;
+                match step {
+                    Step::Answer => { breaker.answered(); row = 0; }
+                    Step::TimeOut => {
+                        row += 1;
+                        let opened = breaker.timed_out(at(started), at(now));
+                        prop_assert_eq!(opened, !open && row == STRIKES);
+                        open |= opened;
+                    }
+                    Step::Fail => {
+                        prop_assert_eq!(breaker.failed(at(started), at(now)), !open);
+                        open = true;
+                    }
+                    Step::Probe(true) => { breaker.close(at(now)); open = false; row = 0; }
+                    Step::Probe(false) => {
+                        prop_assert_eq!(breaker.probe_failed(at(now)), !open);
+                        open = true;
+                    }
+                }
+                if open { row = 0; }
+                prop_assert_eq!(breaker.is_open(), open);
+            }
+        }
+
+        #[test]
+        fn no_pause_is_longer_than_the_longest(failures in 0..200_u32, random: u64) {
+            let breaker = Breaker { failures, ..Breaker::default() };
+            prop_assert!(breaker.pause(random) <= LONGEST_PAUSE);
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! What can be wrong with a server: in one word for a metric, and in a sentence with what to do for the log.
+
+use std::error::Error as _;
+use std::fmt;
+use std::io;
+
+use redis::{ErrorKind, RedisError};
+
+use super::spec::Address;
+
+/// Why there is no answer of a script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The kind of it.
+    pub kind: FaultKind,
+    /// What the server or the operating system said, in one line of at most [`LONGEST`] characters. Never a password.
+    pub detail: Option<Box<str>>,
+}
+
+/// The most characters of another's text that are passed on.
+pub const LONGEST: usize = 200;
+
+/// Where else to send a call.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Redirect {
+    pub to: Address,
+    /// For this once, after ASKING.
+    pub is_asking: bool,
+}
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])+ $kind:ident $label:literal $text:literal $advice:literal;)*) => {
+        /// What is wrong, of a closed set.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum FaultKind {
+            $($(#[$doc])+ $kind,)*
+        }
+
+        impl FaultKind {
+            /// All of them, in the order of their numbers.
+            pub const ALL: &[Self] = &[$(Self::$kind),*];
+
+            /// A stable word for a metric's label.
+            pub const fn label(self) -> &'static str {
+                match self { $(Self::$kind => $label,)* }
+            }
+
+            /// What is wrong, as the end of a sentence about the server.
+            pub const fn text(self) -> &'static str {
+                match self { $(Self::$kind => $text,)* }
+            }
+
+            /// What an operator can do about it.
+            pub const fn advice(self) -> &'static str {
+                match self { $(Self::$kind => $advice,)* }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// No connection has been tried to its end yet.
+    Connecting "connecting" "is not connected yet" "wait";
+    /// Nothing listens there.
+    Refused "refused" "refuses connections" "start it, or correct its address";
+    /// The name has no address.
+    Name "name" "has a name without an address" "correct the name, or the resolver";
+    /// The network does not reach it.
+    Unreachable "unreachable" "cannot be reached" "look at the network between";
+    /// The TLS handshake failed.
+    Tls "tls" "fails the TLS handshake" "give the authority that signed its certificate, and the name that is in it; a port without TLS is redis://";
+    /// NOAUTH, WRONGPASS.
+    Password "password" "does not take the user and password" "correct them in the configuration";
+    /// NOPERM, or protected mode.
+    Permission "permission" "denies us what the store needs" "allow the user EVALSHA, EVAL and the commands of the scripts on the store's keys; docs/redis.md lists them";
+    /// It speaks another protocol.
+    NotRedis "not_redis" "does not speak the Redis protocol" "correct the address; a port with TLS is rediss://";
+    /// Older than 6.2.
+    TooOld "too_old" "is too old" "update it: Redis 6.2 or newer is needed, or any Valkey";
+    /// A Sentinel or a node of a cluster where a single server was said, or the reverse.
+    WrongKind "wrong_kind" "is another kind of server than the configuration says" "name it as what it is: a single server, a cluster or sentinels";
+    /// SELECT failed.
+    Database "database" "does not have the database" "choose another, or raise `databases` there";
+    /// Too many clients.
+    Clients "clients" "has too many clients" "raise `maxclients` there";
+    /// A replica.
+    ReadOnly "read_only" "is a read-only replica" "name the master, or the sentinels that know it";
+    /// It reads its data set.
+    Loading "loading" "still loads its data" "wait";
+    /// maxmemory is reached, and nothing is evicted.
+    OutOfMemory "out_of_memory" "is out of memory" "raise `maxmemory` there, or look at what fills it";
+    /// A script of somebody does not end.
+    Busy "busy_script" "is busy with a script" "SCRIPT KILL there, and look at whose it is";
+    /// A snapshot failed, and writes are refused.
+    Misconfigured "misconfigured" "refuses writes because it cannot save" "look at its log, or turn `stop-writes-on-bgsave-error` off";
+    /// Its master is gone, or too few replicas are there.
+    Replication "replication" "refuses writes for want of its master or its replicas" "look at its replication";
+    /// The cluster lacks slots.
+    ClusterDown "cluster_down" "belongs to a cluster that is down" "look at CLUSTER INFO there";
+    /// No sentinel knows a master of this name.
+    NoMaster "no_master" "is not known to the sentinels" "correct the master's name";
+    /// No answer within the deadline.
+    Timeout "timeout" "does not answer in time" "look at its load and at SLOWLOG, or allow it a longer timeout";
+    /// The connection ended.
+    Lost "lost" "ended the connection" "look at its log";
+    /// The answer is no valid RESP.
+    Protocol "protocol" "answers what is no Redis protocol" "look at what is between";
+    /// The script failed, as on a key of another type.
+    Script "script" "could not run the script" "look whether other programs use keys with the store's prefix";
+    /// The slot is being moved, or nobody has it.
+    Moved "moved" "no longer has the slot" "wait until the slots are where they belong";
+    /// The keys of a call are in several slots.
+    CrossSlot "cross_slot" "has the keys in several slots" "report this: it is a mistake in sluicegate";
+    /// As many calls as are allowed wait for an answer.
+    Crowded "crowded" "has as many calls under way as are allowed" "add servers, or cache refusals";
+}
+
+impl FaultKind {
+    /// Whether every other call would fail alike, so that none need be sent.
+    pub(super) fn is_of_the_server(self) -> bool {
+        !matches!(
+            self,
+            Self::Timeout
+                | Self::Lost
+                | Self::Script
+                | Self::Moved
+                | Self::CrossSlot
+                | Self::Crowded
+                | Self::Connecting
+        )
+    }
+
+    /// The fault without another's words.
+    pub(super) const fn bare(self) -> Fault {
+        Fault {
+            kind: self,
+            detail: None,
+        }
+    }
+
+    /// The fault in another's words.
+    pub(super) fn with(self, detail: impl fmt::Display) -> Fault {
+        let detail: String = detail
+            .to_string()
+            .chars()
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .take(LONGEST)
+            .collect();
+        Fault {
+            kind: self,
+            detail: Some(detail.trim().into()),
+        }
+    }
+}
+
+impl Fault {
+    /// Whether the server lacks the script, and would run it if it were given.
+    pub(super) fn is_unknown_script(&self) -> bool {
+        let detail = self.detail.as_deref().unwrap_or_default();
+        self.kind == FaultKind::Script && detail.starts_with("NOSCRIPT")
+    }
+
+    /// Where the slot is, if that is what the server says: `MOVED 3999 127.0.0.1:6381`.
+    pub(super) fn redirect(&self) -> Option<Redirect> {
+        let mut words = self.detail.as_deref()?.split(' ');
+        let is_asking = match (self.kind, words.next()?) {
+            (FaultKind::Moved, "MOVED") => false,
+            (FaultKind::Moved, "ASK") => true,
+            _ => return None,
+        };
+        let (host, port) = words.nth(1)?.rsplit_once(':')?;
+        let to = Address::new(host.trim_matches(['[', ']']), port.parse().ok()?);
+        Some(Redirect { to, is_asking })
+    }
+
+    /// What a failed system call means for a connection that was being made.
+    pub(super) fn of_connecting(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => FaultKind::Refused.bare(),
+            io::ErrorKind::TimedOut => FaultKind::Timeout.bare(),
+            _ => FaultKind::Unreachable.with(error),
+        }
+    }
+
+    /// What the client's error means.
+    pub(super) fn of(error: &RedisError) -> Self {
+        match error.kind() {
+            // So says the parser of an answer that stops in its middle.
+            ErrorKind::Parse if error.to_string().contains("end of input") => {
+                FaultKind::Lost.bare()
+            }
+            ErrorKind::Parse => FaultKind::Protocol.bare(),
+            ErrorKind::Io => Self::of_io(error),
+            ErrorKind::Server(_) | ErrorKind::Extension => {
+                Self::of_server(error.code().unwrap_or_default(), error)
+            }
+            _ => FaultKind::Protocol.with(error),
+        }
+    }
+
+    fn of_io(error: &RedisError) -> Self {
+        let inner = error
+            .source()
+            .and_then(|source| source.downcast_ref::<io::Error>());
+        let tls = inner
+            .and_then(io::Error::get_ref)
+            .and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        match (tls, inner) {
+            (Some(tls), _) => FaultKind::Tls.with(tls),
+            (None, Some(inner)) if inner.kind() == io::ErrorKind::TimedOut => {
+                FaultKind::Timeout.bare()
+            }
+            _ => FaultKind::Lost.bare(),
+        }
+    }
+
+    /// By the code of the answer, and by its text where a script or an old server wraps another answer in its own.
+    fn of_server(code: &str, error: &RedisError) -> Self {
+        let detail = error.detail().unwrap_or_default();
+        if let Some(kind) = by_code(code) {
+            return kind.with(format_args!("{code} {detail}"));
+        }
+        let wrapped = WRAPPED.iter().find(|(text, _)| detail.contains(text));
+        let kind = wrapped.map_or(FaultKind::Script, |(_, kind)| *kind);
+        kind.with(format_args!("{code} {detail}"))
+    }
+}
+
+/// Codes of answers that say all.
+fn by_code(code: &str) -> Option<FaultKind> {
+    Some(match code {
+        "NOAUTH" | "WRONGPASS" => FaultKind::Password,
+        "NOPERM" | "DENIED" => FaultKind::Permission,
+        "READONLY" => FaultKind::ReadOnly,
+        "LOADING" => FaultKind::Loading,
+        "OOM" => FaultKind::OutOfMemory,
+        "BUSY" => FaultKind::Busy,
+        "MISCONF" => FaultKind::Misconfigured,
+        "MASTERDOWN" | "NOREPLICAS" => FaultKind::Replication,
+        "CLUSTERDOWN" => FaultKind::ClusterDown,
+        "MOVED" | "ASK" | "TRYAGAIN" => FaultKind::Moved,
+        "CROSSSLOT" => FaultKind::CrossSlot,
+        _ => return None,
+    })
+}
+
+/// What servers write within an answer whose code is ERR: before Redis 7 whatever a script met, and what has no code.
+const WRAPPED: [(&str, FaultKind); 12] = [
+    ("-OOM ", FaultKind::OutOfMemory),
+    ("-READONLY ", FaultKind::ReadOnly),
+    ("-NOPERM ", FaultKind::Permission),
+    ("-MISCONF ", FaultKind::Misconfigured),
+    ("-NOREPLICAS ", FaultKind::Replication),
+    ("-MASTERDOWN ", FaultKind::Replication),
+    ("-CLUSTERDOWN ", FaultKind::ClusterDown),
+    ("ACL failure", FaultKind::Permission),
+    ("can't run this command", FaultKind::Permission),
+    ("max number of clients", FaultKind::Clients),
+    ("DB index is out of range", FaultKind::Database),
+    ("SELECT is not allowed", FaultKind::Database),
+];
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind.text())?;
+        match &self.detail {
+            Some(detail) => write!(f, " ({detail})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}

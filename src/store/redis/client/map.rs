@@ -1,0 +1,167 @@
+//! Which server has which keys.
+
+use std::sync::Arc;
+
+use super::fault::{Fault, FaultKind};
+use super::node::Node;
+use super::slot::{Slot, slot};
+use super::spec::Address;
+
+/// The servers that are there, and in a cluster the slots that each has.
+#[derive(Debug, Default)]
+pub(super) struct Map {
+    pub nodes: Vec<Arc<Node>>,
+    /// Ascending, without overlap; none where there is no cluster.
+    slots: Option<Vec<(Range, Arc<Node>)>>,
+}
+
+/// Slots from the first to the last.
+pub(super) type Range = std::ops::RangeInclusive<Slot>;
+
+/// The servers as they were found: each with its slots in a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Layout {
+    Single(Address),
+    Cluster(Vec<(Range, Address)>),
+}
+
+impl Map {
+    /// The map of what was found, in which the servers of `old` stay who they are.
+    pub(super) fn of(layout: &Layout, old: &Self, prefix: &str, workers: usize) -> Self {
+        let mut nodes: Vec<Arc<Node>> = Vec::new();
+        let mut node = |address: &Address, probe: Arc<str>| {
+            let is_it = |node: &&Arc<Node>| node.address == *address;
+            if let Some(node) = nodes.iter().find(is_it) {
+                return Arc::clone(node);
+            }
+            let node = old.nodes.iter().find(is_it).cloned();
+            let node = node.unwrap_or_else(|| {
+                Arc::new(Node::new(address.clone(), Arc::clone(&probe), workers))
+            });
+            node.set_probe(probe);
+            nodes.push(Arc::clone(&node));
+            node
+        };
+        let slots = match layout {
+            Layout::Single(address) => {
+                node(address, format!("{prefix}probe").into());
+                None
+            }
+            Layout::Cluster(ranges) => {
+                let mut slots: Vec<_> = ranges
+                    .iter()
+                    .map(|(range, address)| (range.clone(), node(address, probe_in(range, prefix))))
+                    .collect();
+                slots.sort_by_key(|(range, _)| *range.start());
+                Some(slots)
+            }
+        };
+        Self { nodes, slots }
+    }
+
+    /// The server that has these keys.
+    pub(super) fn route<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<&Arc<Node>, Fault> {
+        let Some(slots) = &self.slots else {
+            return self.nodes.first().ok_or(FaultKind::Connecting.bare());
+        };
+        let mut keys = keys.iter().map(|key| slot(key.as_ref()));
+        let first = keys
+            .next()
+            .ok_or(FaultKind::CrossSlot.with("a call without a key"))?;
+        if keys.any(|slot| slot != first) {
+            return Err(FaultKind::CrossSlot.bare());
+        }
+        let after = slots.partition_point(|(range, _)| *range.start() <= first);
+        slots[..after]
+            .last()
+            .filter(|(range, _)| range.contains(&first))
+            .map(|(_, node)| node)
+            .ok_or(FaultKind::Moved.with("no server has the slot"))
+    }
+
+    /// Whether it says the same.
+    pub(super) fn is_as(&self, other: &Self) -> bool {
+        let same = |a: &Arc<Node>, b: &Arc<Node>| Arc::ptr_eq(a, b);
+        let slots = |map: &Self| map.slots.as_ref().map_or(0, Vec::len);
+        let pairs = self
+            .slots
+            .iter()
+            .flatten()
+            .zip(other.slots.iter().flatten());
+        self.nodes.len() == other.nodes.len()
+            && self.nodes.iter().zip(&other.nodes).all(|(a, b)| same(a, b))
+            && slots(self) == slots(other)
+            && { pairs }.all(|((a, at_a), (b, at_b))| a == b && same(at_a, at_b))
+    }
+
+    /// The server at this address, if it is known.
+    pub(super) fn at(&self, address: &Address) -> Option<&Arc<Node>> {
+        self.nodes.iter().find(|node| node.address == *address)
+    }
+}
+
+/// A key whose slot is in this range.
+fn probe_in(range: &Range, prefix: &str) -> Arc<str> {
+    let keys = (0_u32..).map(|n| format!("{prefix}probe{{{n}}}"));
+    let mut keys = keys.filter(|key| range.contains(&slot(key.as_bytes())));
+    keys.next().expect("every slot has keys").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout() -> Layout {
+        let at = |port| Address::new("a", port);
+        Layout::Cluster(vec![
+            (8_000..=16_000, at(2)),
+            (0..=99, at(1)),
+            (100..=100, at(2)),
+        ])
+    }
+
+    #[test]
+    fn keys_go_where_their_slot_is() {
+        let map = Map::of(&layout(), &Map::default(), "p:", 1);
+        assert_eq!(map.nodes.len(), 2);
+        for n in 0..2_000 {
+            let key = format!("key:{n}");
+            let expected = match slot(key.as_bytes()) {
+                0..=99 => Some(1),
+                100 | 8_000..=16_000 => Some(2),
+                _ => None,
+            };
+            let found = map.route(&[key]).ok().map(|node| node.address.port);
+            assert_eq!(found, expected);
+        }
+        for node in &map.nodes {
+            let found = map.route(&[node.probe().as_bytes()]).expect("a server");
+            assert_eq!(found.address, node.address);
+        }
+    }
+
+    #[test]
+    fn keys_of_a_call_share_a_slot() {
+        let map = Map::of(
+            &Layout::Cluster(vec![(0..=16_383, Address::new("a", 1))]),
+            &Map::default(),
+            "p:",
+            1,
+        );
+        assert!(map.route(&["a{x}", "b{x}"]).is_ok());
+        for keys in [&["a", "b"][..], &[]] {
+            let fault = map.route(keys).expect_err("no slot").kind;
+            assert_eq!(fault, FaultKind::CrossSlot);
+        }
+    }
+
+    #[test]
+    fn servers_stay_who_they_are() {
+        let old = Map::of(&layout(), &Map::default(), "p:", 1);
+        let new = Layout::Cluster(vec![(0..=16_383, Address::new("a", 2))]);
+        let new = Map::of(&new, &old, "p:", 1);
+        let known = old.at(&Address::new("a", 2)).expect("it was there");
+        assert!(Arc::ptr_eq(known, &new.nodes[0]));
+        assert_eq!(new.nodes.len(), 1);
+    }
+}

@@ -1,0 +1,75 @@
+//! Counting: every call, batch and probe by its result, and how long they took.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use redis::Value;
+
+use super::fault::{Fault, FaultKind};
+use crate::telemetry::metrics::StoreMetrics;
+use crate::telemetry::registry::Counter;
+
+/// What was asked of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Op {
+    Call,
+    Batch,
+    Probe,
+}
+
+impl Op {
+    const ALL: [&str; 3] = ["call", "batch", "probe"];
+}
+
+/// The counters, each made when it first counts.
+#[derive(Debug)]
+pub(super) struct Meter {
+    metrics: StoreMetrics,
+    answered: [OnceLock<Counter>; Op::ALL.len()],
+    faulty: [[OnceLock<Counter>; FaultKind::ALL.len()]; Op::ALL.len()],
+    /// Calls that were not sent because the server was out of use.
+    unsent: [OnceLock<Counter>; Op::ALL.len()],
+}
+
+impl Meter {
+    pub(super) fn new(metrics: StoreMetrics) -> Self {
+        Self {
+            metrics,
+            answered: Default::default(),
+            faulty: std::array::from_fn(|_| std::array::from_fn(|_| OnceLock::new())),
+            unsent: Default::default(),
+        }
+    }
+
+    /// Counts what was sent.
+    pub(super) fn sent(&self, op: Op, fault: Option<FaultKind>, took: Duration) {
+        let (counter, label) = match fault {
+            None => (&self.answered[op as usize], "ok"),
+            Some(kind) => (&self.faulty[op as usize][kind as usize], kind.label()),
+        };
+        self.count(op, counter, label);
+        if op == Op::Call {
+            self.metrics.record(took);
+        }
+    }
+
+    /// Counts what was not sent.
+    pub(super) fn unsent(&self, op: Op) {
+        self.count(op, &self.unsent[op as usize], "unsent");
+    }
+
+    pub(super) fn probed(&self, answer: &Result<Value, Fault>, took: Duration) {
+        let fault = answer.as_ref().err().map(|fault| fault.kind);
+        self.sent(Op::Probe, fault, took);
+    }
+
+    pub(super) fn set_up(&self, is_up: bool) {
+        self.metrics.set_up(is_up);
+    }
+
+    fn count(&self, op: Op, counter: &OnceLock<Counter>, result: &str) {
+        counter
+            .get_or_init(|| self.metrics.requests(Op::ALL[op as usize], result))
+            .increment();
+    }
+}

@@ -1,0 +1,67 @@
+//! A Lua script with the name by which a server that has it knows it.
+
+use std::sync::Arc;
+
+/// A script. Clones share its text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Script {
+    code: Arc<str>,
+    sha: Arc<str>,
+}
+
+impl Script {
+    /// The script with this text.
+    pub fn new(code: &str) -> Self {
+        Self {
+            code: code.into(),
+            sha: redis::Script::new(code).get_hash().into(),
+        }
+    }
+
+    /// SHA-1 of the text in lower-case hexadecimal, as EVALSHA takes it.
+    pub fn sha(&self) -> &str {
+        &self.sha
+    }
+
+    /// EVALSHA with nothing but the script.
+    pub(super) fn by_sha<K: AsRef<[u8]>, A: redis::ToRedisArgs>(
+        &self,
+        keys: &[K],
+        args: &[A],
+    ) -> redis::Cmd {
+        command("EVALSHA", &self.sha, keys, args)
+    }
+
+    /// SCRIPT LOAD.
+    pub(super) fn load(&self) -> redis::Cmd {
+        let mut command = redis::cmd("SCRIPT");
+        command.arg("LOAD").arg(&*self.code);
+        command
+    }
+
+    /// EVAL, after which the server has the script.
+    pub(super) fn by_code<K: AsRef<[u8]>, A: redis::ToRedisArgs>(
+        &self,
+        keys: &[K],
+        args: &[A],
+    ) -> redis::Cmd {
+        command("EVAL", &self.code, keys, args)
+    }
+}
+
+fn command<K: AsRef<[u8]>, A: redis::ToRedisArgs>(
+    name: &str,
+    script: &str,
+    keys: &[K],
+    args: &[A],
+) -> redis::Cmd {
+    let mut command = redis::cmd(name);
+    command.arg(script).arg(keys.len());
+    for key in keys {
+        command.arg(key.as_ref());
+    }
+    for arg in args {
+        command.arg(arg);
+    }
+    command
+}

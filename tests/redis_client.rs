@@ -1,0 +1,569 @@
+//! The client of the Redis store, against real servers that are killed, stopped, slow, cut off, or not what they should be.
+//!
+//! In each case no call takes longer than its deadline, the state says what is wrong, the log says it once, and all is
+//! well soon after the cause is gone.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use redis::Value;
+use sluicegate::clock::Clock;
+use sluicegate::store::redis::client::{
+    Address, Client, Command, Fault, FaultKind, Login, Password, Script, Spec, State, Target,
+};
+use sluicegate::telemetry::metrics::StoreMetrics;
+use sluicegate::telemetry::registry::Registry;
+use support::fault_proxy::{FaultProxy, Weather};
+use support::redis::RedisServer;
+use support::{now, wait_for};
+use tokio::runtime::Runtime;
+
+/// More than the default, as tests share their machine.
+const TIMEOUT: Duration = Duration::from_millis(150);
+/// What a busy machine may take to wake a task.
+const SLACK: Duration = Duration::from_millis(600);
+/// A second, and what a busy machine adds.
+const SOON: Duration = Duration::from_secs(3);
+
+/// A client with one worker, and what it logs.
+struct Store {
+    client: Arc<Client>,
+    runtime: Runtime,
+    registry: Registry,
+    log: Log,
+    add: Script,
+}
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("no holder panics").write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Store {
+    fn at(address: SocketAddr) -> Self {
+        Self::with(single(address))
+    }
+
+    fn with(spec: Spec) -> Self {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_env_filter("sluicegate=info")
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        let dispatch = tracing::Dispatch::new(subscriber);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            // For as long as the thread lives.
+            .on_thread_start(move || std::mem::forget(tracing::dispatcher::set_default(&dispatch)))
+            .build()
+            .expect("a runtime");
+        let registry = Registry::default();
+        let metrics = StoreMetrics::new(&registry);
+        let spec = Spec {
+            timeout: TIMEOUT,
+            ..spec
+        };
+        let client = Arc::new(Client::new(spec, 1, Arc::new(Clock::system()), metrics));
+        Self {
+            client,
+            runtime,
+            registry,
+            log,
+            add: Script::new("return redis.call('INCRBY', KEYS[1], ARGV[1])"),
+        }
+    }
+
+    /// Adds 1 to a key, and sees that the answer comes in time, whatever it is.
+    fn call_key(&self, key: &str) -> Result<Value, Fault> {
+        self.run(&self.add, key)
+    }
+
+    fn run(&self, script: &Script, key: &str) -> Result<Value, Fault> {
+        let started = now();
+        let (client, script, key) = (Arc::clone(&self.client), script.clone(), key.to_owned());
+        // On a thread of the runtime, as a worker does it, and where the log is captured.
+        let call = async move { client.call(0, &script, &[key], &[1]).await };
+        let answer = self.runtime.block_on(self.runtime.spawn(call));
+        let took = started.elapsed();
+        assert!(took < TIMEOUT + SLACK, "a call took {took:?}");
+        answer.expect("no call panics")
+    }
+
+    fn batch(&self, commands: Vec<Command>) -> Vec<Result<Value, Fault>> {
+        let client = Arc::clone(&self.client);
+        let batch = async move { client.batch(0, commands).await };
+        let answers = self.runtime.block_on(self.runtime.spawn(batch));
+        answers.expect("no batch panics")
+    }
+
+    fn call(&self) -> Result<Value, Fault> {
+        self.call_key("sluicegate:n")
+    }
+
+    /// Calls until that works, and the state says so.
+    fn wait_up(&self) {
+        let started = now();
+        wait_for("the store to be up", || {
+            let answer = self.call();
+            (answer.is_ok() && self.client.state() == State::Up).then_some(())
+        });
+        let took = started.elapsed();
+        assert!(took < SOON, "it took {took:?} until all was well");
+        assert!(self.registry.render().contains("\nsluicegate_store_up 1\n"));
+    }
+
+    /// Calls until the state says that this is wrong; calls say the same, at once.
+    fn wait_down(&self, kind: FaultKind) -> Fault {
+        let fault = wait_for(&format!("the store to be down by {kind:?}"), || {
+            assert!(self.call().is_err() || self.fault().is_none());
+            self.fault().filter(|fault| fault.kind == kind)
+        });
+        assert!(self.registry.render().contains("\nsluicegate_store_up 0\n"));
+        fault
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        match self.client.state() {
+            State::Down { fault, .. } => Some(fault),
+            State::Starting | State::Up => None,
+        }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let bytes = self.log.0.lock().expect("no holder panics").clone();
+        let text = String::from_utf8(bytes).expect("a text");
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// The log has exactly one line of each of these, in this order; `|` stands between alternatives.
+    #[track_caller]
+    fn said(&self, texts: &[&str]) {
+        let lines = self.lines();
+        let is_so = lines.len() == texts.len()
+            && lines.iter().zip(texts).all(|(line, texts)| {
+                let mut texts = texts.split('|');
+                texts.any(|text| line.contains(text))
+            });
+        assert!(is_so, "{texts:?} was to be said, not\n{}", lines.join("\n"));
+    }
+}
+
+const UP: &str = "is in use";
+
+fn single(address: SocketAddr) -> Spec {
+    let address = Address::new(&address.ip().to_string(), address.port());
+    Spec::new(Target::Single(address))
+}
+
+fn login(user: Option<&str>, password: &str) -> Login {
+    Login {
+        user: user.map(Into::into),
+        password: Some(Password::new(password)),
+    }
+}
+
+fn command(server: &RedisServer, words: &[&str]) -> Value {
+    let client = redis::Client::open(server.url()).expect("a URL");
+    let mut connection = client.get_connection().expect("it runs");
+    let mut command = redis::cmd(words[0]);
+    command.arg(&words[1..]);
+    command.query(&mut connection).expect("an answer")
+}
+
+#[test]
+fn scripts_run_and_are_given_to_a_server_that_has_forgotten_them() {
+    let mut server = RedisServer::start();
+    let store = Store::at(server.address);
+    store.wait_up();
+    command(&server, &["SET", "sluicegate:n", "0"]);
+    assert_eq!(store.call(), Ok(Value::Int(1)));
+    command(&server, &["SCRIPT", "FLUSH"]);
+    assert_eq!(store.call(), Ok(Value::Int(2)));
+    assert_eq!(store.call(), Ok(Value::Int(3)));
+
+    server.kill();
+    store.wait_down(FaultKind::Refused);
+    server.start_again();
+    store.wait_up();
+    // The dying process may still have taken a connection.
+    store.said(&[UP, "it refuses connections|it ended the connection", UP]);
+    let metrics = store.registry.render();
+    for series in [
+        "sluicegate_store_requests_total{op=\"call\",result=\"ok\"}",
+        "sluicegate_store_requests_total{op=\"call\",result=\"unsent\"}",
+        "sluicegate_store_requests_total{op=\"probe\",result=\"ok\"} 2",
+        "sluicegate_store_duration_seconds_count",
+    ] {
+        assert!(metrics.contains(series), "{series} is not in\n{metrics}");
+    }
+}
+
+#[test]
+fn a_server_that_starts_later_is_found() {
+    let mut server = RedisServer::start();
+    server.kill();
+    let store = Store::at(server.address);
+    assert_eq!(
+        store.call().map_err(|fault| fault.kind),
+        Err(FaultKind::Connecting)
+    );
+    store.wait_down(FaultKind::Refused);
+    server.start_again();
+    store.wait_up();
+    store.said(&["it refuses connections", UP]);
+}
+
+#[test]
+fn a_stopped_server_costs_a_few_deadlines_and_then_nothing() {
+    let server = RedisServer::start();
+    let store = Store::at(server.address);
+    store.wait_up();
+    server.stop();
+    store.wait_down(FaultKind::Timeout);
+    let started = now();
+    for _ in 0..1_000 {
+        assert_eq!(
+            store.call(),
+            Err(Fault {
+                kind: FaultKind::Timeout,
+                detail: None
+            })
+        );
+    }
+    assert!(started.elapsed() < TIMEOUT * 10, "they were refused here");
+    server.go_on();
+    store.wait_up();
+    store.said(&[UP, "it does not answer in time", UP]);
+}
+
+#[test]
+fn a_failing_script_is_no_failing_server() {
+    let server = RedisServer::start();
+    let store = Store::at(server.address);
+    store.wait_up();
+    command(&server, &["LPUSH", "sluicegate:list", "x"]);
+    for _ in 0..10 {
+        let fault = store
+            .call_key("sluicegate:list")
+            .expect_err("a list is no number");
+        assert_eq!(fault.kind, FaultKind::Script);
+        assert!(
+            fault
+                .detail
+                .is_some_and(|detail| detail.contains("WRONGTYPE"))
+        );
+    }
+    assert_eq!(store.client.state(), State::Up);
+    store.said(&[UP]);
+}
+
+#[test]
+fn whatever_the_network_does_the_store_says_so_and_comes_back() {
+    let server = RedisServer::start();
+    for (weather, kind) in [
+        (Weather::Silent, FaultKind::Timeout),
+        (Weather::Deaf, FaultKind::Timeout),
+        (Weather::Slow(TIMEOUT), FaultKind::Timeout),
+        (Weather::Garbage, FaultKind::NotRedis),
+        (Weather::Cut(20), FaultKind::Lost),
+        (Weather::Refuse, FaultKind::Refused),
+    ] {
+        let proxy = FaultProxy::before(server.address);
+        let store = Store::at(proxy.address);
+        store.wait_up();
+        proxy.set(weather);
+        if weather == Weather::Refuse {
+            proxy.drop_connections();
+        }
+        let fault = wait_for(&format!("{weather:?} to be noticed"), || {
+            let _ = store.call();
+            store.fault().filter(|fault| fault.kind == kind)
+        });
+        proxy.set(Weather::Fair);
+        store.wait_up();
+        assert_eq!(fault.kind, kind, "{weather:?}");
+        // What is said first is what a call met, which is not always what a new connection meets.
+        let text = match kind {
+            FaultKind::NotRedis => "Redis protocol",
+            kind => kind.text(),
+        };
+        store.said(&[UP, text, UP]);
+    }
+}
+
+#[test]
+fn a_connection_that_is_lost_is_made_again_without_a_word() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::before(server.address);
+    let store = Store::at(proxy.address);
+    store.wait_up();
+    let before = proxy.taken();
+    proxy.drop_connections();
+    wait_for("another connection", || {
+        (proxy.taken() > before).then_some(())
+    });
+    store.wait_up();
+    store.said(&[UP]);
+}
+
+#[test]
+fn wrong_logins_are_told_apart_and_never_shown() {
+    let server = RedisServer::start();
+    command(
+        &server,
+        &["ACL", "SETUSER", "bob", "on", ">hunter2", "~*", "+@all"],
+    );
+    command(
+        &server,
+        &[
+            "ACL", "SETUSER", "eve", "on", ">hunter2", "~*", "+@all", "-evalsha",
+        ],
+    );
+    command(
+        &server,
+        &[
+            "ACL", "SETUSER", "tom", "on", ">hunter2", "~other:*", "+@all",
+        ],
+    );
+    for (user, password, kind) in [
+        ("bob", "hunter3", FaultKind::Password),
+        ("alice", "hunter2", FaultKind::Password),
+        ("eve", "hunter2", FaultKind::Permission),
+        ("tom", "hunter2", FaultKind::Permission),
+    ] {
+        let store = Store::with(Spec {
+            login: login(Some(user), password),
+            ..single(server.address)
+        });
+        let fault = store.wait_down(kind);
+        assert!(!format!("{fault:?} {fault}").contains("hunter"));
+        assert_eq!(store.lines().len(), 1, "{:?}", store.lines());
+        assert!(!store.lines()[0].contains("hunter"));
+    }
+    let store = Store::with(Spec {
+        login: login(Some("bob"), "hunter2"),
+        ..single(server.address)
+    });
+    store.wait_up();
+}
+
+#[test]
+fn a_password_that_is_needed_and_not_given_is_said() {
+    let server = RedisServer::with_options(&["--requirepass", "hunter2"]);
+    let store = Store::at(server.address);
+    store.wait_down(FaultKind::Password);
+    let store = Store::with(Spec {
+        login: login(None, "hunter2"),
+        database: 3,
+        ..single(server.address)
+    });
+    store.wait_up();
+    let store = Store::with(Spec {
+        login: login(None, "hunter2"),
+        database: 99,
+        ..single(server.address)
+    });
+    store.wait_down(FaultKind::Database);
+}
+
+#[test]
+fn a_user_that_loses_a_permission_does_not_fill_the_log() {
+    let server = RedisServer::start();
+    command(
+        &server,
+        &["ACL", "SETUSER", "bob", "on", ">x", "~*", "+@all"],
+    );
+    let store = Store::with(Spec {
+        login: login(Some("bob"), "x"),
+        ..single(server.address)
+    });
+    store.wait_up();
+    command(&server, &["ACL", "SETUSER", "bob", "-incrby"]);
+    wait_for("the server to be given up", || {
+        let fault = store.call().err()?;
+        (fault.kind == FaultKind::Permission).then_some(())
+    });
+    // The probe may do what it does: calls fail again and again.
+    let started = now();
+    wait_for("two seconds", || {
+        let _ = store.call();
+        (started.elapsed() > Duration::from_secs(2)).then_some(())
+    });
+    let lines = store.lines();
+    assert!(lines.len() <= 3, "{lines:?}");
+    command(&server, &["ACL", "SETUSER", "bob", "+incrby"]);
+    store.wait_up();
+}
+
+#[test]
+fn a_server_without_memory_is_out_of_use() {
+    let server = RedisServer::start();
+    let store = Store::at(server.address);
+    store.wait_up();
+    command(&server, &["CONFIG", "SET", "maxmemory", "1"]);
+    store.wait_down(FaultKind::OutOfMemory);
+    command(&server, &["CONFIG", "SET", "maxmemory", "0"]);
+    store.wait_up();
+    store.said(&[UP, "it is out of memory", UP]);
+}
+
+#[test]
+fn a_replica_is_out_of_use() {
+    let master = RedisServer::start();
+    let server = RedisServer::start();
+    let store = Store::at(server.address);
+    store.wait_up();
+    let port = master.address.port().to_string();
+    command(&server, &["REPLICAOF", "127.0.0.1", &port]);
+    store.wait_down(FaultKind::ReadOnly);
+    command(&server, &["REPLICAOF", "NO", "ONE"]);
+    store.wait_up();
+    let lines = store.lines();
+    assert!(lines[1].contains("it is a read-only replica"), "{lines:?}");
+}
+
+#[test]
+fn a_server_with_an_endless_script_is_out_of_use() {
+    let server = RedisServer::with_options(&["--busy-reply-threshold", "1"]);
+    let store = Store::at(server.address);
+    store.wait_up();
+    let url = server.url();
+    let endless = thread::spawn(move || {
+        let client = redis::Client::open(url).expect("a URL");
+        let mut connection = client.get_connection().expect("it runs");
+        let script = redis::cmd("EVAL").arg("while true do end").arg(0).clone();
+        script
+            .query::<Value>(&mut connection)
+            .expect_err("it is killed");
+    });
+    store.wait_down(FaultKind::Busy);
+    command(&server, &["SCRIPT", "KILL"]);
+    endless.join().expect("it was killed");
+    store.wait_up();
+}
+
+/// A server that says this to everybody, whatever they say.
+fn impostor(answer: &'static [u8]) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            let _ = stream.read(&mut [0; 1_024]);
+            let _ = stream.write_all(answer);
+        }
+    });
+    address
+}
+
+#[test]
+fn servers_of_another_kind_are_named_as_what_they_are() {
+    for (answer, kind) in [
+        (
+            &b"HTTP/1.1 400 Bad Request\r\n\r\n"[..],
+            FaultKind::NotRedis,
+        ),
+        (b"\x15\x03\x03\x00\x02\x02\x0a", FaultKind::NotRedis),
+        (b"", FaultKind::Lost),
+        (b"-ERR unknown command `HELLO`\r\n", FaultKind::TooOld),
+        (
+            b"-ERR max number of clients reached\r\n",
+            FaultKind::Clients,
+        ),
+        (
+            b"-DENIED Redis is running in protected mode\r\n",
+            FaultKind::Permission,
+        ),
+        (
+            b"-LOADING Redis is loading the dataset in memory\r\n",
+            FaultKind::Loading,
+        ),
+        (
+            b"*4\r\n$7\r\nversion\r\n$5\r\n6.0.9\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n",
+            FaultKind::TooOld,
+        ),
+        (
+            b"*4\r\n$7\r\nversion\r\n$5\r\n7.0.9\r\n$4\r\nmode\r\n$8\r\nsentinel\r\n",
+            FaultKind::WrongKind,
+        ),
+    ] {
+        let store = Store::at(impostor(answer));
+        store.wait_down(kind);
+        assert_eq!(store.lines().len(), 1, "{:?}", store.lines());
+    }
+    let nowhere = Spec::new(Target::Single(Address::new("nobody.invalid", 6379)));
+    Store::with(nowhere).wait_down(FaultKind::Name);
+}
+
+#[test]
+fn the_connections_end_with_the_client() {
+    let server = RedisServer::start();
+    let Store {
+        client, runtime, ..
+    } = Store::at(server.address);
+    let add = Script::new("return 1");
+    wait_for("a call", || {
+        runtime.block_on(client.call(0, &add, &["x"], &[1])).ok()
+    });
+    drop(client);
+    wait_for("the connection to end", || {
+        let Value::BulkString(list) = command(&server, &["CLIENT", "LIST"]) else {
+            panic!("CLIENT LIST answers with a text");
+        };
+        let list = String::from_utf8(list).expect("a text");
+        (!list.contains("name=sluicegate")).then_some(())
+    });
+}
+
+#[test]
+fn a_batch_has_an_answer_for_each_command_in_order() {
+    let server = RedisServer::start();
+    let store = Store::at(server.address);
+    store.wait_up();
+    let add = |key: &str, n: usize| Command::script(&store.add, &[key], &[n]);
+    let get = |key: &str| Command::new(key, redis::cmd("GET").arg(key).clone());
+    command(&server, &["LPUSH", "list", "x"]);
+    command(&server, &["SCRIPT", "FLUSH"]);
+    // More than are sent at once.
+    let mut commands: Vec<_> = (0..1_000).map(|n| add("n", n)).collect();
+    commands.extend([get("n"), add("list", 1), get("none")]);
+    let answers = store.batch(commands);
+    for (n, answer) in answers[..1_000].iter().enumerate() {
+        assert_eq!(*answer, Ok(Value::Int((n * (n + 1) / 2) as i64)));
+    }
+    assert_eq!(answers[1_000], Ok(Value::BulkString(b"499500".to_vec())));
+    let kind = answers[1_001].clone().map_err(|fault| fault.kind);
+    assert_eq!(kind, Err(FaultKind::Script));
+    assert_eq!(answers[1_002], Ok(Value::Nil));
+    assert_eq!(store.client.state(), State::Up);
+
+    server.stop();
+    store.wait_down(FaultKind::Timeout);
+    let answers = store.batch(vec![get("n"), get("m")]);
+    let refused = |answer: &Result<Value, Fault>| {
+        answer
+            == &Err(Fault {
+                kind: FaultKind::Timeout,
+                detail: None,
+            })
+    };
+    assert!(answers.iter().all(refused), "{answers:?}");
+    server.go_on();
+    store.wait_up();
+}
