@@ -12,6 +12,7 @@ pub mod frames;
 pub mod gateway;
 pub mod origin;
 pub mod redis;
+pub mod redis_store;
 pub mod replay;
 pub mod scripts;
 pub mod slow;

@@ -41,6 +41,37 @@ impl RedisServer {
         }
     }
 
+    /// A sentinel that watches `mymaster` at this address, alone, and is quick to give it up.
+    pub fn sentinel(master: SocketAddr) -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let config = dir.path().join("sentinel.conf");
+        let watched = format!(
+            "sentinel monitor mymaster {} {} 1\nsentinel down-after-milliseconds mymaster 300\n\
+             sentinel failover-timeout mymaster 2000\n",
+            master.ip(),
+            master.port()
+        );
+        let (process, address) = wait_for("a sentinel", || {
+            let address = free_address();
+            std::fs::write(&config, &watched).expect("the directory is writable");
+            let process = Command::new("redis-server")
+                .arg(&config)
+                .args(["--sentinel", "--bind", "127.0.0.1"])
+                .args(["--port", &address.port().to_string(), "--dir"])
+                .arg(dir.path())
+                .stdout(Stdio::null())
+                .spawn()
+                .expect("redis-server is installed");
+            Some((listening(process, address)?, address))
+        });
+        Self {
+            process,
+            dir,
+            options: Vec::new(),
+            address,
+        }
+    }
+
     /// Ends the server, at once and without a word.
     pub fn kill(&mut self) {
         self.process.kill().expect("it is our own process");
@@ -81,7 +112,8 @@ impl Drop for RedisServer {
     }
 }
 
-fn free_address() -> SocketAddr {
+/// A port that was free a moment ago.
+pub fn free_address() -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     listener
         .local_addr()
@@ -90,7 +122,7 @@ fn free_address() -> SocketAddr {
 
 /// A server that takes connections; `None` where it ended instead.
 fn run(dir: &TempDir, address: SocketAddr, options: &[String]) -> Option<Child> {
-    let mut process = Command::new("redis-server")
+    let process = Command::new("redis-server")
         .args(["--bind", "127.0.0.1", "--port", &address.port().to_string()])
         .args(["--save", "", "--appendonly", "no", "--dir"])
         .arg(dir.path())
@@ -98,6 +130,10 @@ fn run(dir: &TempDir, address: SocketAddr, options: &[String]) -> Option<Child> 
         .stdout(Stdio::null())
         .spawn()
         .unwrap_or_else(|error| panic!("redis-server: {error}; ./scripts/test installs it"));
+    listening(process, address)
+}
+
+fn listening(mut process: Child, address: SocketAddr) -> Option<Child> {
     wait_for("redis-server to listen or to end", || {
         if process.try_wait().expect("it was started here").is_some() {
             return Some(false);

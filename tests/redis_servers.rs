@@ -1,0 +1,252 @@
+//! The client of the Redis store with servers behind TLS, with sentinels, and in a cluster.
+
+mod support;
+
+use std::fs;
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use redis::Value;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::CertificateDer;
+use sluicegate::store::redis::client::{
+    Address, Fault, FaultKind, Spec, State, Target, UrlError, slot,
+};
+use support::client::run;
+use support::redis::{RedisServer, free_address};
+use support::redis_store::{Store, UP, command};
+use support::wait_for;
+use tempfile::TempDir;
+
+/// An authority, and a server that has a certificate for 127.0.0.1 from it.
+struct Secure {
+    _dir: TempDir,
+    _server: RedisServer,
+    port: u16,
+    root: CertificateDer<'static>,
+}
+
+fn secure() -> Secure {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let mut params = CertificateParams::new(Vec::new()).expect("no names");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().expect("a key");
+    let root = params
+        .self_signed(&key)
+        .expect("a certificate")
+        .der()
+        .clone();
+    let issuer = Issuer::new(params, key);
+    let key = KeyPair::generate().expect("a key");
+    let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("a name");
+    let certificate = params.signed_by(&key, &issuer).expect("a certificate");
+    let write = |name: &str, text: String| {
+        let path = dir.path().join(name);
+        fs::write(&path, text).expect("the directory is writable");
+        path.to_str().expect("a text").to_owned()
+    };
+    let (certificate, key) = (
+        write("pem", certificate.pem()),
+        write("key", key.serialize_pem()),
+    );
+    let port = free_address().port();
+    let server = RedisServer::with_options(&[
+        "--tls-port",
+        &port.to_string(),
+        "--tls-cert-file",
+        &certificate,
+        "--tls-key-file",
+        &key,
+        "--tls-auth-clients",
+        "no",
+    ]);
+    Secure {
+        _dir: dir,
+        _server: server,
+        port,
+        root,
+    }
+}
+
+fn trusting(root: &CertificateDer<'static>) -> Arc<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    roots.add(root.clone()).expect("a root");
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions");
+    Arc::new(config.with_root_certificates(roots).with_no_client_auth())
+}
+
+#[test]
+fn servers_behind_tls_are_verified() {
+    let (ours, others) = (secure(), secure());
+    let at =
+        |url: &str, root| Store::with(Spec::from_url(url, Some(trusting(root))).expect("a URL"));
+    let store = at(&format!("rediss://127.0.0.1:{}", ours.port), &ours.root);
+    store.wait_up();
+    store.said(&[UP]);
+
+    let store = at(&format!("rediss://127.0.0.1:{}", ours.port), &others.root);
+    let fault = store.wait_down(FaultKind::Tls);
+    assert!(fault.to_string().contains("invalid peer certificate"), "{fault}");
+
+    let store = at(&format!("rediss://localhost:{}", ours.port), &ours.root);
+    store.wait_down(FaultKind::Tls);
+
+    let plain = at(&format!("redis://127.0.0.1:{}", ours.port), &ours.root);
+    let fault = wait_for("the mistake to be noticed", || {
+        let _ = plain.call();
+        plain.fault()
+    });
+    let kinds = [FaultKind::NotRedis, FaultKind::Lost];
+    assert!(kinds.contains(&fault.kind), "{fault}");
+    let none = Spec::from_url("rediss://127.0.0.1", None).expect_err("no settings");
+    assert_eq!(none, UrlError::NoTls);
+}
+
+fn address(server: &RedisServer) -> Address {
+    Address::new("127.0.0.1", server.address.port())
+}
+
+#[test]
+fn sentinels_are_followed_to_another_master() {
+    let mut master = RedisServer::start();
+    let port = master.address.port().to_string();
+    let replica = RedisServer::with_options(&["--replicaof", "127.0.0.1", &port]);
+    let sentinel = RedisServer::sentinel(master.address);
+    wait_for("the sentinel to know the replica", || {
+        let found = command(&sentinel, &["SENTINEL", "REPLICAS", "mymaster"]);
+        let Value::Array(found) = found else {
+            panic!("{found:?}");
+        };
+        let text = format!("{found:?}");
+        let is_linked =
+            found.len() == 1 && !text.contains("s_down") && !text.contains("disconnected");
+        (is_linked && command(&replica, &["ROLE"]) != Value::Nil).then_some(())
+    });
+    let url = |name: &str| format!("redis+sentinel://{}/{name}", sentinel.address);
+    let spec = |name| Spec::from_url(&url(name), None).expect("a URL");
+    Store::with(spec("nobody")).wait_down(FaultKind::NoMaster);
+    // Each named as what it is not.
+    Store::at(sentinel.address).wait_down(FaultKind::WrongKind);
+    let sentinels = vec![address(&replica)];
+    let wrong = Target::Sentinel {
+        sentinels,
+        master: "mymaster".into(),
+        login: Default::default(),
+    };
+    Store::with(Spec::new(wrong)).wait_down(FaultKind::WrongKind);
+
+    let store = Store::with(spec("mymaster"));
+    store.wait_up();
+    assert!(command(&master, &["EXISTS", "sluicegate:n"]) == Value::Int(1));
+    master.kill();
+    wait_for("the other master", || {
+        (store.call().is_ok() && store.client.state() == State::Up).then_some(())
+    });
+    assert_eq!(
+        command(&replica, &["EXISTS", "sluicegate:n"]),
+        Value::Int(1)
+    );
+    let lines = store.lines();
+    assert!(
+        lines.len() >= 3 && lines[2..].iter().any(|line| line.contains(UP)),
+        "{lines:?}"
+    );
+}
+
+fn id(server: &RedisServer) -> String {
+    let id = command(server, &["CLUSTER", "MYID"]);
+    redis::from_redis_value(id).expect("a text")
+}
+
+fn redis_cli(words: &[&str]) {
+    let output = run("redis-cli", words);
+    assert_eq!(output.code, Some(0), "{output}");
+}
+
+/// A cluster of three, each of which knows that all is well.
+fn cluster() -> Vec<RedisServer> {
+    let nodes: Vec<_> = (0..3).map(|_| node()).collect();
+    let addresses: Vec<_> = nodes.iter().map(|node| node.address.to_string()).collect();
+    let addresses: Vec<_> = addresses.iter().map(String::as_str).collect();
+    redis_cli(&[&["--cluster", "create"], &addresses[..], &["--cluster-yes"]].concat());
+    wait_for("the cluster", || {
+        let is_ok = |node: &RedisServer| {
+            let info = command(node, &["CLUSTER", "INFO"]);
+            let info: String = redis::from_redis_value(info).expect("a text");
+            info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3")
+        };
+        nodes.iter().all(is_ok).then_some(())
+    });
+    nodes
+}
+
+fn node() -> RedisServer {
+    RedisServer::with_options(&["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"])
+}
+
+#[test]
+fn a_cluster_is_followed_wherever_its_slots_go() {
+    let mut nodes = cluster();
+    Store::at(nodes[0].address).wait_down(FaultKind::WrongKind);
+    let alone = RedisServer::start();
+    let wrong = Spec::new(Target::Cluster(vec![address(&alone)]));
+    Store::with(wrong).wait_down(FaultKind::WrongKind);
+
+    // One node is enough to find the others.
+    let store = Store::with(Spec::new(Target::Cluster(vec![address(&nodes[1])])));
+    store.wait_up();
+    for n in 0..100 {
+        let key = format!("sluicegate:{n}");
+        assert_eq!(store.call_key(&key), Ok(Value::Int(1)));
+        let expected = command(&nodes[0], &["CLUSTER", "KEYSLOT", &key]);
+        assert_eq!(expected, Value::Int(slot(key.as_bytes()).into()));
+    }
+    let kind = store
+        .runtime
+        .block_on(store.client.call(0, &store.add, &["a", "b"], &[1]));
+    assert_eq!(kind.map_err(|fault| fault.kind), Err(FaultKind::CrossSlot));
+
+    // A slot moves while it is used: `foo` is in 12182, which the third node has.
+    let (from, to) = (id(&nodes[2]), id(&nodes[0]));
+    command(
+        &nodes[0],
+        &["CLUSTER", "SETSLOT", "12182", "IMPORTING", &from],
+    );
+    command(
+        &nodes[2],
+        &["CLUSTER", "SETSLOT", "12182", "MIGRATING", &to],
+    );
+    assert_eq!(store.call_key("foo"), Ok(Value::Int(1)));
+    assert_eq!(store.call_key("foo"), Ok(Value::Int(2)));
+    for node in [0, 2, 1] {
+        command(&nodes[node], &["CLUSTER", "SETSLOT", "12182", "NODE", &to]);
+    }
+    assert_eq!(store.call_key("foo"), Ok(Value::Int(3)));
+    store.said(&[UP]);
+
+    // A master dies, and a replica takes its place.
+    let replica = node();
+    let (new, old) = (replica.address.to_string(), nodes[0].address.to_string());
+    redis_cli(&[
+        "--cluster",
+        "add-node",
+        &new,
+        &old,
+        "--cluster-slave",
+        "--cluster-master-id",
+        &to,
+    ]);
+    wait_for("the replica to follow", || {
+        let role = command(&replica, &["ROLE"]);
+        format!("{role:?}").contains("connected").then_some(())
+    });
+    nodes[0].kill();
+    wait_for("the replica to take over", || {
+        let answer: Result<Value, Fault> = store.call_key("foo");
+        (answer.is_ok() && store.client.state() == State::Up).then_some(())
+    });
+    assert_eq!(command(&replica, &["EXISTS", "foo"]), Value::Int(1));
+}

@@ -1,0 +1,185 @@
+//! A client of the Redis store on a runtime of its own, which sees to it that no call takes longer than it may.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use redis::Value;
+use sluicegate::clock::Clock;
+use sluicegate::store::redis::client::{
+    Address, Client, Command, Fault, FaultKind, Login, Password, Script, Spec, State, Target,
+};
+use sluicegate::telemetry::metrics::StoreMetrics;
+use sluicegate::telemetry::registry::Registry;
+use tokio::runtime::Runtime;
+
+use super::redis::RedisServer;
+use super::{now, wait_for};
+
+/// More than the default, as tests share their machine.
+pub const TIMEOUT: Duration = Duration::from_millis(150);
+/// What a busy machine may take to wake a task.
+pub const SLACK: Duration = Duration::from_millis(600);
+/// A second, and what a busy machine adds.
+pub const SOON: Duration = Duration::from_secs(3);
+
+/// A client with one worker, and what it logs.
+pub struct Store {
+    /// The client.
+    pub client: Arc<Client>,
+    /// Where it runs.
+    pub runtime: Runtime,
+    /// What it counts.
+    pub registry: Registry,
+    log: Log,
+    /// Adds its argument to its key.
+    pub add: Script,
+}
+
+#[derive(Clone, Default)]
+pub struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("no holder panics").write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Store {
+    pub fn at(address: SocketAddr) -> Self {
+        Self::with(single(address))
+    }
+
+    pub fn with(spec: Spec) -> Self {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_env_filter("sluicegate=info")
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        let dispatch = tracing::Dispatch::new(subscriber);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            // For as long as the thread lives.
+            .on_thread_start(move || std::mem::forget(tracing::dispatcher::set_default(&dispatch)))
+            .build()
+            .expect("a runtime");
+        let registry = Registry::default();
+        let metrics = StoreMetrics::new(&registry);
+        let spec = Spec {
+            timeout: TIMEOUT,
+            ..spec
+        };
+        let client = Arc::new(Client::new(spec, 1, Arc::new(Clock::system()), metrics));
+        Self {
+            client,
+            runtime,
+            registry,
+            log,
+            add: Script::new("return redis.call('INCRBY', KEYS[1], ARGV[1])"),
+        }
+    }
+
+    /// Adds 1 to a key, and sees that the answer comes in time, whatever it is.
+    pub fn call_key(&self, key: &str) -> Result<Value, Fault> {
+        self.run(&self.add, key)
+    }
+
+    pub fn run(&self, script: &Script, key: &str) -> Result<Value, Fault> {
+        let started = now();
+        let (client, script, key) = (Arc::clone(&self.client), script.clone(), key.to_owned());
+        // On a thread of the runtime, as a worker does it, and where the log is captured.
+        let call = async move { client.call(0, &script, &[key], &[1]).await };
+        let answer = self.runtime.block_on(self.runtime.spawn(call));
+        let took = started.elapsed();
+        assert!(took < TIMEOUT + SLACK, "a call took {took:?}");
+        answer.expect("no call panics")
+    }
+
+    pub fn batch(&self, commands: Vec<Command>) -> Vec<Result<Value, Fault>> {
+        let client = Arc::clone(&self.client);
+        let batch = async move { client.batch(0, commands).await };
+        let answers = self.runtime.block_on(self.runtime.spawn(batch));
+        answers.expect("no batch panics")
+    }
+
+    pub fn call(&self) -> Result<Value, Fault> {
+        self.call_key("sluicegate:n")
+    }
+
+    /// Calls until that works, and the state says so.
+    pub fn wait_up(&self) {
+        let started = now();
+        wait_for("the store to be up", || {
+            let answer = self.call();
+            (answer.is_ok() && self.client.state() == State::Up).then_some(())
+        });
+        let took = started.elapsed();
+        assert!(took < SOON, "it took {took:?} until all was well");
+        assert!(self.registry.render().contains("\nsluicegate_store_up 1\n"));
+    }
+
+    /// Calls until the state says that this is wrong; calls say the same, at once.
+    pub fn wait_down(&self, kind: FaultKind) -> Fault {
+        let fault = wait_for(&format!("the store to be down by {kind:?}"), || {
+            assert!(self.call().is_err() || self.fault().is_none());
+            self.fault().filter(|fault| fault.kind == kind)
+        });
+        assert!(self.registry.render().contains("\nsluicegate_store_up 0\n"));
+        fault
+    }
+
+    pub fn fault(&self) -> Option<Fault> {
+        match self.client.state() {
+            State::Down { fault, .. } => Some(fault),
+            State::Starting | State::Up => None,
+        }
+    }
+
+    pub fn lines(&self) -> Vec<String> {
+        let bytes = self.log.0.lock().expect("no holder panics").clone();
+        let text = String::from_utf8(bytes).expect("a text");
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// The log has exactly one line of each of these, in this order; `|` stands between alternatives.
+    #[track_caller]
+    pub fn said(&self, texts: &[&str]) {
+        let lines = self.lines();
+        let is_so = lines.len() == texts.len()
+            && lines.iter().zip(texts).all(|(line, texts)| {
+                let mut texts = texts.split('|');
+                texts.any(|text| line.contains(text))
+            });
+        assert!(is_so, "{texts:?} was to be said, not\n{}", lines.join("\n"));
+    }
+}
+
+pub const UP: &str = "is in use";
+
+pub fn single(address: SocketAddr) -> Spec {
+    let address = Address::new(&address.ip().to_string(), address.port());
+    Spec::new(Target::Single(address))
+}
+
+pub fn login(user: Option<&str>, password: &str) -> Login {
+    Login {
+        user: user.map(Into::into),
+        password: Some(Password::new(password)),
+    }
+}
+
+pub fn command(server: &RedisServer, words: &[&str]) -> Value {
+    let client = redis::Client::open(server.url()).expect("a URL");
+    let mut connection = client.get_connection().expect("it runs");
+    let mut command = redis::cmd(words[0]);
+    command.arg(&words[1..]);
+    command.query(&mut connection).expect("an answer")
+}
