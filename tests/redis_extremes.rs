@@ -345,7 +345,9 @@ fn costs_are_settled_as_by_the_pure_functions() {
     let server = SharedRedis::new();
     let redis = RefCell::new(Redis::new(&server));
     let mut runner = TestRunner::new(ProptestConfig::with_cases(384));
-    let settling = algorithms().prop_filter("it settles", Algorithm::can_settle);
+    let settling = algorithms().prop_filter("it settles without a ring", |one| {
+        one.can_settle() && one.shape().is_none()
+    });
     let turns = prop::collection::vec((costs(), costs(), gaps(), 0..4_usize), 1..24);
     let checked = runner.run(&(settling, turns), |(algorithm, turns)| {
         let redis = &mut *redis.borrow_mut();
@@ -391,7 +393,9 @@ fn settle_in_turn(redis: &mut Redis, algorithm: &Algorithm, turns: Vec<Turn>) ->
             cell = match units.checked_sub(reserved.units) {
                 Some(0) => cell,
                 Some(more) => {
-                    algorithm.owe(algorithm.opened(cell, charge.key, at(now)), at(now), more)
+                    algorithm
+                        .owe(algorithm.opened(cell, charge.key, at(now)), at(now), more)
+                        .0
                 }
                 None => algorithm.give_back(cell, &reserved, reserved.units - units, at(now)),
             };

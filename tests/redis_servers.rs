@@ -89,7 +89,10 @@ fn servers_behind_tls_are_verified() {
 
     let store = at(&format!("rediss://127.0.0.1:{}", ours.port), &others.root);
     let fault = store.wait_down(FaultKind::Tls);
-    assert!(fault.to_string().contains("invalid peer certificate"), "{fault}");
+    assert!(
+        fault.to_string().contains("invalid peer certificate"),
+        "{fault}"
+    );
 
     let store = at(&format!("rediss://localhost:{}", ours.port), &ours.root);
     store.wait_down(FaultKind::Tls);

@@ -182,6 +182,7 @@ impl<'a> Compiler<'a> {
             preflight: answers::preflight(&config.responses.cors),
             max_size: config.store.memory.max_size.bytes(),
             tokens: self.tokens(config, key_files),
+            redis: None,
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::rules::{
     Condition, Cost, Descriptor, Exceptions, Head, LocalPeriods, RouteMatch, Router, Settlement,
     Token, Verifier,
 };
-use crate::store::{OnFull, Refusals, Table};
+use crate::store::{OnFull, Refusals, Table, redis};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{
     InUseMetrics, LimitMetrics, PolicyMetrics, RouteMetrics, UpstreamMetrics,
@@ -50,6 +50,38 @@ pub struct Spec {
     pub max_size: u64,
     /// What verifies the tokens of requests, if anything.
     pub tokens: Option<Verifier>,
+    /// Where buckets are that several machines share, if there are any.
+    pub redis: Option<RedisSpec>,
+}
+
+/// Buckets in Redis.
+#[derive(Clone, Debug)]
+pub struct RedisSpec {
+    /// Where it is.
+    pub client: redis::client::Spec,
+    /// What tells the buckets apart there.
+    pub naming: redis::Naming,
+    /// For how long at most a refusal is remembered here; not at all where zero.
+    pub refusal_cache: Duration,
+}
+
+/// A policy whose buckets are in Redis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedSpec {
+    /// What becomes of requests that Redis says nothing of.
+    pub on_error: OnStoreError,
+}
+
+/// What becomes of requests while the store of a policy does not answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnStoreError {
+    /// This process decides by buckets of its own.
+    #[default]
+    Local,
+    /// The limit admits them.
+    Admit,
+    /// The limit refuses them.
+    Refuse,
 }
 
 /// A policy.
@@ -65,6 +97,8 @@ pub struct PolicySpec {
     pub algorithm: Algorithm,
     /// Where windows end, where a claim says in which zone.
     pub local: Option<LocalPeriods>,
+    /// Where its buckets are, if not in memory alone.
+    pub shared: Option<SharedSpec>,
     /// How many buckets it must hold; its share of the memory where `None`.
     pub max_keys: Option<usize>,
     /// What happens when it holds as many.

@@ -9,11 +9,13 @@
 mod after;
 mod asked;
 pub mod client;
+mod naming;
 mod script;
 mod told;
 mod value;
 
 pub use after::{Lent, Settled, Settlement, were_there};
 pub use asked::{Ask, Charge, Lease, Request, Tier};
+pub use naming::{Keys, Naming};
 pub use script::{CHARGE, LEASE, LEAVE, SETTLE};
 pub use told::{Again, Nonsense, Reply, Told};

@@ -135,6 +135,7 @@ impl<'a> Policies<'a> {
     fn spec(&mut self, name: &str, key: String, policy: &Policy) -> Option<PolicySpec> {
         match algorithm(policy) {
             Ok(algorithm) => Some(PolicySpec {
+                shared: None,
                 name: name.to_owned(),
                 overflow: self.overflow(name, &key, policy),
                 key,
