@@ -158,22 +158,17 @@ fn a_connection_that_is_lost_is_made_again_without_a_word() {
 #[test]
 fn wrong_logins_are_told_apart_and_never_shown() {
     let server = RedisServer::start();
-    command(
-        &server,
-        &["ACL", "SETUSER", "bob", "on", ">hunter2", "~*", "+@all"],
+    let user = |name, rules: &str| {
+        let rules = ["ACL SETUSER", name, "on >hunter2", rules].join(" ");
+        command(&server, &rules.split(' ').collect::<Vec<_>>());
+    };
+    // No more than docs/redis.md asks for, and what the script does.
+    user(
+        "bob",
+        "~sluicegate:* +eval +evalsha +script|load +set +incrby",
     );
-    command(
-        &server,
-        &[
-            "ACL", "SETUSER", "eve", "on", ">hunter2", "~*", "+@all", "-evalsha",
-        ],
-    );
-    command(
-        &server,
-        &[
-            "ACL", "SETUSER", "tom", "on", ">hunter2", "~other:*", "+@all",
-        ],
-    );
+    user("eve", "~* +@all -evalsha");
+    user("tom", "~other:* +@all");
     for (user, password, kind) in [
         ("bob", "hunter3", FaultKind::Password),
         ("alice", "hunter2", FaultKind::Password),

@@ -271,3 +271,95 @@ impl fmt::Display for Fault {
 }
 
 impl std::error::Error for Fault {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documentation_lists_every_kind_and_no_other() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/redis.md");
+        let text = std::fs::read_to_string(page).expect("the page is there");
+        let listed: Vec<_> = text
+            .lines()
+            .filter(|line| line.starts_with("| `"))
+            .collect();
+        let rows = FaultKind::ALL.iter().map(|kind| {
+            let (label, text, advice) = (kind.label(), kind.text(), kind.advice());
+            format!("| `{label}` | {text}: {advice} |")
+        });
+        assert_eq!(listed, rows.collect::<Vec<_>>());
+    }
+
+    fn kind(code: &str, text: &str) -> FaultKind {
+        let error = RedisError::from((ErrorKind::Extension, "", text.to_owned()));
+        Fault::of_server(code, &error).kind
+    }
+
+    #[test]
+    fn what_a_script_met_is_told_apart_before_redis_7_too() {
+        let script = "Error running script (call to f_ab): @user_script:1:";
+        for (code, text, expected) in [
+            ("OOM", "command not allowed", FaultKind::OutOfMemory),
+            (
+                "ERR",
+                &format!("{script} -OOM command not allowed"),
+                FaultKind::OutOfMemory,
+            ),
+            (
+                "ERR",
+                &format!("{script} -READONLY You can't write"),
+                FaultKind::ReadOnly,
+            ),
+            (
+                "ERR",
+                &format!("{script} -NOPERM this user has no"),
+                FaultKind::Permission,
+            ),
+            (
+                "ERR",
+                &format!("{script} attempt to index nil"),
+                FaultKind::Script,
+            ),
+            ("WRONGTYPE", "Operation against a key", FaultKind::Script),
+            (
+                "NOREPLICAS",
+                "Not enough good replicas",
+                FaultKind::Replication,
+            ),
+        ] {
+            assert_eq!(kind(code, text), expected, "{code} {text}");
+        }
+    }
+
+    #[test]
+    fn a_redirect_names_its_server() {
+        let redirect = |text: &str| FaultKind::Moved.with(text).redirect();
+        let to = |host, port, is_asking| {
+            let to = Address::new(host, port);
+            Some(Redirect { to, is_asking })
+        };
+        assert_eq!(
+            redirect("MOVED 3999 127.0.0.1:6381"),
+            to("127.0.0.1", 6381, false)
+        );
+        assert_eq!(redirect("ASK 3999 ::1:6381"), to("::1", 6381, true));
+        assert_eq!(redirect("MOVED 3999 [::1]:6381"), to("::1", 6381, false));
+        for other in [
+            "TRYAGAIN Multiple keys",
+            "MOVED",
+            "MOVED 1 x",
+            "MOVED 1 x:y",
+        ] {
+            assert_eq!(redirect(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn another_s_words_are_one_line_and_not_long() {
+        let fault = FaultKind::Script.with(format!("a\nb\x1b{}", "x".repeat(1_000)));
+        let detail = fault.detail.expect("it has one");
+        assert_eq!(detail.len(), LONGEST);
+        assert!(detail.starts_with("a b xxx"));
+    }
+}
