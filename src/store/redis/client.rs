@@ -4,8 +4,8 @@
 //! scripts decide, and what becomes of a request without an answer, is not here.
 //!
 //! Each worker has a connection of its own to each server, so that a call never changes threads; a task of the worker
-//! makes it and makes it again ([`link`]). Whether a server is of use is known to all ([`node`], [`breaker`]). Which
-//! servers there are is found by one task of one worker ([`topology`]).
+//! makes it and makes it again (`link`). Whether a server is of use is known to all (`node`, [`breaker`]). Which
+//! servers there are is found by one task of one worker (`topology`).
 
 mod batch;
 pub mod breaker;

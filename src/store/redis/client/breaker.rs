@@ -1,6 +1,6 @@
 //! When a server counts as dead, and when it is tried again: pure arithmetic on instants.
 //!
-//! No I/O, no clock and no lock: [`Health`](super::health) has those.
+//! No I/O, no clock and no lock: `node` has those.
 
 use std::time::Duration;
 
