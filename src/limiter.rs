@@ -26,7 +26,7 @@ pub use algorithm::{Algorithm, Carried, Inheritance, Recipe, Reserved};
 pub use calendar::{Calendar, Calendars, Period};
 pub use cell::Cell;
 pub use decision::{Decision, Outcome, Verdict};
-pub use key::{Fingerprint, KeyHasher, Secret};
+pub use key::{Fingerprint, KeyHasher, KeyParts, Secret, WideKeyHasher};
 pub use penalty::{Penalty, Strikes};
 pub use quota::{Quota, QuotaError};
 pub use ring::{Ring, Shape, Staged, State, Words};

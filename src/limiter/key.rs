@@ -5,7 +5,7 @@
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-use siphasher::sip::SipHasher13;
+use siphasher::{sip::SipHasher13, sip128};
 
 /// The name of a bucket within its policy: SipHash-1-3 of the key's parts under a [`Secret`].
 ///
@@ -56,6 +56,11 @@ impl Secret {
     pub fn hasher(&self) -> KeyHasher {
         KeyHasher(SipHasher13::new_with_keys(self.key[0], self.key[1]))
     }
+
+    /// Starts a name that machines share.
+    pub fn wide_hasher(&self) -> WideKeyHasher {
+        WideKeyHasher(sip128::SipHasher13::new_with_keys(self.key[0], self.key[1]))
+    }
 }
 
 impl fmt::Debug for Secret {
@@ -64,20 +69,48 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Takes the parts of a key, in order, and makes its [`Fingerprint`].
+/// Takes the parts of a key, in order.
+pub trait KeyParts {
+    /// Adds a part: its kind (a header is not an address, even if it reads like one) and its value.
+    fn part(&mut self, kind: u8, value: &[u8]);
+}
+
+/// Makes the [`Fingerprint`] of a key.
 #[derive(Clone, Debug)]
 pub struct KeyHasher(SipHasher13);
 
-impl KeyHasher {
-    /// Adds a part: its kind (a header is not an address, even if it reads like one) and its value.
-    ///
-    /// Kind and length come before the value, so that no two lists of parts are fed alike.
-    pub fn part(&mut self, kind: u8, value: &[u8]) {
-        // A part is a piece of a request's head, far below 2^56 bytes.
-        self.0.write_u64(u64::from(kind) << 56 | value.len() as u64);
-        self.0.write(value);
-    }
+/// Makes a name of 128 bits of a key, which no two keys share, whatever clients choose.
+#[derive(Clone, Debug)]
+pub struct WideKeyHasher(sip128::SipHasher13);
 
+impl KeyParts for KeyHasher {
+    fn part(&mut self, kind: u8, value: &[u8]) {
+        feed(&mut self.0, kind, value);
+    }
+}
+
+impl KeyParts for WideKeyHasher {
+    fn part(&mut self, kind: u8, value: &[u8]) {
+        feed(&mut self.0, kind, value);
+    }
+}
+
+/// Kind and length come before the value, so that no two lists of parts are fed alike.
+fn feed(hasher: &mut impl Hasher, kind: u8, value: &[u8]) {
+    // A part is a piece of a request's head, far below 2^56 bytes.
+    hasher.write_u64(u64::from(kind) << 56 | value.len() as u64);
+    hasher.write(value);
+}
+
+impl WideKeyHasher {
+    /// The name of the parts so far.
+    pub fn finish(self) -> u128 {
+        use sip128::Hasher128;
+        self.0.finish128().as_u128()
+    }
+}
+
+impl KeyHasher {
     /// The fingerprint of the parts so far.
     pub fn finish(self) -> Fingerprint {
         Fingerprint::from_bits(self.0.finish())

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::clock::Timestamp;
-use crate::limiter::{Fingerprint, Secret};
+use crate::limiter::{Fingerprint, KeyParts, Secret};
 
 /// From nothing up to `most`, to the microsecond: another for each key and instant, which nobody can foresee who does not
 /// know the secret.

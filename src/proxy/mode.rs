@@ -1,6 +1,6 @@
 //! Whether a policy refuses, or only watches.
 
-use crate::limiter::Secret;
+use crate::limiter::{KeyParts, Secret};
 use crate::rules::{Descriptor, Head, Key};
 
 /// Whether a policy refuses.

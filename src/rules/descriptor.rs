@@ -14,7 +14,7 @@ use http::header::{AUTHORIZATION, HeaderName};
 use super::cookie::cookie;
 use super::credentials::basic_user;
 use super::{Found, Head, PathForm, query, segments};
-use crate::limiter::{Fingerprint, KeyHasher, Secret};
+use crate::limiter::{Fingerprint, KeyParts, Secret};
 
 /// A part of a request that can be in a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,12 +121,23 @@ impl Descriptor {
     /// The bucket of this request. Allocates only where something has to be decoded or folded.
     pub fn fingerprint(&self, secret: &Secret, head: &Head<'_>) -> Key {
         let mut hasher = secret.hasher();
+        match self.feed(head, &mut hasher) {
+            Ok(()) => Key::Bucket(hasher.finish()),
+            Err(keyless) => keyless,
+        }
+    }
+
+    /// Tells the parts of this request's key.
+    ///
+    /// # Errors
+    /// What [`fingerprint`](Self::fingerprint) says of a request that has none.
+    pub fn feed(&self, head: &Head<'_>, hasher: &mut impl KeyParts) -> Result<(), Key> {
         for part in &self.parts {
-            let found = match part.feed(part.kind(), head, &mut hasher) {
+            let found = match part.feed(part.kind(), head, hasher) {
                 Found::Missing => match &self.on_missing {
-                    OnMissingKey::Part(other) => self.stand_in(other, head, &mut hasher),
-                    OnMissingKey::Skip => return Key::Skip,
-                    OnMissingKey::Refuse => return Key::Refuse,
+                    OnMissingKey::Part(other) => self.stand_in(other, head, hasher),
+                    OnMissingKey::Skip => return Err(Key::Skip),
+                    OnMissingKey::Refuse => return Err(Key::Refuse),
                     OnMissingKey::Shared => {
                         hasher.part(MISSING, b"");
                         Found::One(())
@@ -135,13 +146,13 @@ impl Descriptor {
                 found => found,
             };
             if found == Found::Several {
-                return Key::Refuse;
+                return Err(Key::Refuse);
             }
         }
-        Key::Bucket(hasher.finish())
+        Ok(())
     }
 
-    fn stand_in(&self, other: &KeyPart, head: &Head<'_>, hasher: &mut KeyHasher) -> Found<()> {
+    fn stand_in(&self, other: &KeyPart, head: &Head<'_>, hasher: &mut impl KeyParts) -> Found<()> {
         match other.feed(STAND_IN + other.kind(), head, hasher) {
             Found::Missing => {
                 let address = self.last_resort();
@@ -182,7 +193,7 @@ impl Descriptor {
 
 impl KeyPart {
     /// Hashes the part under `kind`.
-    fn feed(&self, kind: u8, head: &Head<'_>, hasher: &mut KeyHasher) -> Found<()> {
+    fn feed(&self, kind: u8, head: &Head<'_>, hasher: &mut impl KeyParts) -> Found<()> {
         self.with(head, |value| match self {
             Self::Header(name) if *name == AUTHORIZATION => feed_credentials(kind, value, hasher),
             _ => hasher.part(kind, value),
@@ -299,7 +310,7 @@ fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
 }
 
 /// Schemes have no case, and any number of spaces stands behind them (RFC 9110 section 11.4).
-fn feed_credentials(kind: u8, value: &[u8], hasher: &mut KeyHasher) {
+fn feed_credentials(kind: u8, value: &[u8], hasher: &mut impl KeyParts) {
     let space = value.iter().position(|&byte| byte == b' ');
     let (scheme, credentials) = value.split_at(space.unwrap_or(value.len()));
     let mut lower = [0; 16];

@@ -10,12 +10,16 @@ mod after;
 mod asked;
 pub mod client;
 mod naming;
+mod refusals;
 mod script;
+mod store;
 mod told;
 mod value;
 
 pub use after::{Lent, Settled, Settlement, were_there};
 pub use asked::{Ask, Charge, Lease, Request, Tier};
-pub use naming::{Keys, Naming};
+pub use naming::{Keys, LONGEST, Name, Namer, Naming};
+pub use refusals::RefusalCache;
 pub use script::{CHARGE, LEASE, LEAVE, SETTLE};
+pub use store::{Store, Unanswered};
 pub use told::{Again, Nonsense, Reply, Told};

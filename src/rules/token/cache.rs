@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::Claims;
-use crate::limiter::Secret;
+use crate::limiter::{KeyParts, Secret};
 
 /// How many tokens are remembered: some 16 MiB where all are of the longest, and mostly 1 MiB.
 const PLACES: usize = 2048;

@@ -3,9 +3,13 @@
 //! The braces make the key alone tell in which slot of a cluster a bucket is, so that policies with the same key are charged
 //! by one call.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::limiter::Secret;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use crate::limiter::{Fingerprint, KeyParts, Secret, WideKeyHasher};
 
 /// What tells the buckets of one store apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +25,185 @@ pub struct Naming {
 pub enum Keys {
     /// As 128 bits of a keyed hash. All machines that share the buckets have the same secret.
     Hashed(Secret),
-    /// As they are.
+    /// As they are, but for longer ones than [`LONGEST`] bytes. The hash is under a key that everybody knows.
     Readable,
+}
+
+/// The most bytes of a readable key.
+pub const LONGEST: usize = 200;
+
+/// The name of a bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name {
+    /// As Redis knows it.
+    pub bytes: Vec<u8>,
+    /// The key, the same on all machines that share the buckets.
+    pub key: Fingerprint,
+}
+
+/// Takes the parts of a key, in order, and makes names of it.
+#[derive(Debug)]
+pub struct Namer<'a> {
+    prefix: &'a str,
+    hasher: WideKeyHasher,
+    /// Where keys are readable, and this one still is.
+    readable: Option<String>,
+}
+
+impl Naming {
+    /// Starts a name.
+    pub fn namer(&self) -> Namer<'_> {
+        let (secret, readable) = match &self.keys {
+            Keys::Hashed(secret) => (*secret, None),
+            Keys::Readable => (Secret::from_key([0, 0]), Some(String::new())),
+        };
+        Namer {
+            prefix: &self.prefix,
+            hasher: secret.wide_hasher(),
+            readable,
+        }
+    }
+}
+
+impl KeyParts for Namer<'_> {
+    fn part(&mut self, kind: u8, value: &[u8]) {
+        self.hasher.part(kind, value);
+        let Some(text) = &mut self.readable else {
+            return;
+        };
+        if !text.is_empty() {
+            text.push(',');
+        }
+        write_part(kind, value, text);
+        if text.len() > LONGEST {
+            self.readable = None;
+        }
+    }
+}
+
+impl Namer<'_> {
+    /// The name of the bucket that this policy has for the key of the parts so far.
+    pub fn name(self, policy: &str) -> Name {
+        let key = self.hasher.finish();
+        let text = match self.readable {
+            // Nothing else is empty: braces around nothing would not count.
+            Some(text) if !text.is_empty() => text,
+            _ => URL_SAFE_NO_PAD.encode(key.to_be_bytes()),
+        };
+        Name {
+            bytes: [self.prefix, "{", &text, "}", policy].concat().into_bytes(),
+            key: Fingerprint::from_bits(key as u64),
+        }
+    }
+}
+
+/// A part as people read it: no two parts of one kind read alike. Percent signs escape what is not printable, or has a
+/// meaning of its own; a number and a colon come before a part that stands in for another.
+fn write_part(kind: u8, value: &[u8], text: &mut String) {
+    use std::fmt::Write;
+    const ADDRESS: u8 = 1;
+    const STAND_IN: u8 = 128;
+    const GROWS: &str = "a string grows";
+    if !(1..STAND_IN).contains(&kind) {
+        write!(text, "{kind}:").expect(GROWS);
+    }
+    let address = match (kind % STAND_IN, value.len()) {
+        (ADDRESS, 4) => <[u8; 4]>::try_from(value).ok().map(IpAddr::from),
+        (ADDRESS, _) => <[u8; 16]>::try_from(value).ok().map(IpAddr::from),
+        _ => None,
+    };
+    if let Some(address) = address {
+        return write!(text, "{address}").expect(GROWS);
+    }
+    for &byte in value {
+        match byte {
+            b'{' | b'}' | b',' | b'%' | b':' => write!(text, "%{byte:02X}").expect(GROWS),
+            b'!'..=b'~' => text.push(char::from(byte)),
+            _ => write!(text, "%{byte:02X}").expect(GROWS),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::store::redis::client::slot;
+
+    fn name(naming: &Naming, policy: &str, parts: &[(u8, &[u8])]) -> Name {
+        let mut namer = naming.namer();
+        for (kind, value) in parts {
+            namer.part(*kind, value);
+        }
+        namer.name(policy)
+    }
+
+    fn text(parts: &[(u8, &[u8])]) -> String {
+        String::from_utf8(name(&readable(), "p", parts).bytes).expect("names are text")
+    }
+
+    fn readable() -> Naming {
+        Naming {
+            prefix: "sg:".into(),
+            keys: Keys::Readable,
+        }
+    }
+
+    fn hashed(key: [u64; 2]) -> Naming {
+        Naming {
+            keys: Keys::Hashed(Secret::from_key(key)),
+            ..readable()
+        }
+    }
+
+    #[test]
+    fn readable_names_are_read() {
+        assert_eq!(text(&[(2, b"alice")]), "sg:{alice}p");
+        assert_eq!(
+            text(&[(1, &[10, 0, 0, 1]), (2, b"a b")]),
+            "sg:{10.0.0.1,a%20b}p"
+        );
+        assert_eq!(text(&[(2, b"a,b{c}%")]), "sg:{a%2Cb%7Bc%7D%25}p");
+        let v6 = "2001:db8::"
+            .parse::<std::net::Ipv6Addr>()
+            .expect("an address");
+        assert_eq!(text(&[(1, &v6.octets())]), "sg:{2001:db8::}p");
+        assert_eq!(text(&[(129, &[1, 2, 3, 4])]), "sg:{129:1.2.3.4}p");
+        assert_eq!(text(&[(0, b"")]), "sg:{0:}p");
+    }
+
+    #[test]
+    fn a_name_is_never_long_and_its_braces_are_never_empty() {
+        let long = text(&[(2, &[b'x'; 10_000])]);
+        assert_eq!(long.len(), "sg:{}p".len() + 22);
+        assert_eq!(text(&[(10, b"")]).len(), long.len());
+    }
+
+    #[test]
+    fn hashed_names_need_the_secret_and_share_a_slot_where_the_key_is_the_same() {
+        let parts: [(u8, &[u8]); 1] = [(2, b"alice")];
+        let one = name(&hashed([1, 2]), "p", &parts);
+        assert_eq!(one, name(&hashed([1, 2]), "p", &parts));
+        assert_ne!(one.bytes, name(&hashed([1, 3]), "p", &parts).bytes);
+        assert!(!one.bytes.windows(5).any(|piece| piece == b"alice"));
+        let other = name(&hashed([1, 2]), "q", &parts);
+        assert_ne!(one.bytes, other.bytes);
+        assert_eq!(one.key, other.key);
+        assert_eq!(slot(&one.bytes), slot(&other.bytes));
+    }
+
+    proptest! {
+        #[test]
+        fn no_two_keys_of_one_kind_read_alike(
+            left in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..6), 1..4),
+            right in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..6), 1..4),
+        ) {
+            let named = |values: &[Vec<u8>]| {
+                let parts: Vec<_> = values.iter().map(|value| (2, value.as_slice())).collect();
+                text(&parts)
+            };
+            prop_assert_eq!(named(&left) == named(&right), left == right);
+        }
+    }
 }

@@ -1,0 +1,168 @@
+//! Refusals that are remembered here, so that a client that hammers costs the store nothing.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::clock::Timestamp;
+use crate::limiter::{Decision, Fingerprint, Outcome};
+
+/// So that requests of different keys rarely wait for each other.
+const SHARDS: usize = 16;
+/// The most keys of a shard: 65,536 in all, of some 100 bytes each. Where they are all taken, what is new is not remembered.
+const MOST: usize = 4096;
+
+/// The refusals of one policy.
+#[derive(Debug)]
+pub struct RefusalCache {
+    /// For how long at most: so late a grant, a reset or a raised quota elsewhere is felt.
+    longest: Duration,
+    shards: [Mutex<Shard>; SHARDS],
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    keys: HashMap<u64, Remembered>,
+    /// When it may be looked through for keys to forget.
+    next: Timestamp,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Remembered {
+    cost: u32,
+    until: Timestamp,
+    decision: Decision,
+}
+
+impl RefusalCache {
+    /// Remembers nothing yet; nothing ever where `longest` is zero.
+    pub fn new(longest: Duration) -> Self {
+        Self {
+            longest,
+            shards: Default::default(),
+        }
+    }
+
+    /// For how long refusals are remembered at most.
+    pub fn longest(&self) -> Duration {
+        self.longest
+    }
+
+    /// What `key` was told lately, if that says the same of a request of `cost` units: it was refused as many or fewer, and
+    /// is not to come back yet.
+    pub fn recall(&self, key: Fingerprint, cost: u32, now: Timestamp) -> Option<Decision> {
+        if self.longest.is_zero() {
+            return None;
+        }
+        let shard = self.shard(key).lock();
+        let remembered = shard.keys.get(&key.bits())?;
+        let is_refused = remembered.cost <= cost && now < remembered.until;
+        is_refused.then_some(remembered.decision)
+    }
+
+    /// Notes what the store said at `now` of a request of `cost` units.
+    pub fn note(&self, key: Fingerprint, cost: u32, decision: &Decision, now: Timestamp) {
+        if self.longest.is_zero() {
+            return;
+        }
+        let Outcome::Refuse {
+            retry_at: Some(retry_at),
+        } = decision.outcome
+        else {
+            return;
+        };
+        let mut shard = self.shard(key).lock();
+        let Shard { keys, next } = &mut *shard;
+        if keys.len() >= MOST && !keys.contains_key(&key.bits()) {
+            if now < *next {
+                return;
+            }
+            keys.retain(|_, remembered| now < remembered.until);
+            *next = now.saturating_add(self.longest);
+            if keys.len() >= MOST {
+                return;
+            }
+        }
+        let remembered = Remembered {
+            cost,
+            until: retry_at.min(now.saturating_add(self.longest)),
+            decision: *decision,
+        };
+        keys.insert(key.bits(), remembered);
+    }
+
+    fn shard(&self, key: Fingerprint) -> &Mutex<Shard> {
+        &self.shards[(key.bits() % SHARDS as u64) as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limiter::Cell;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_micros(seconds * 1_000_000)
+    }
+
+    fn key(bits: u64) -> Fingerprint {
+        Fingerprint::from_bits(bits)
+    }
+
+    fn refused(retry_at: Option<u64>) -> Decision {
+        Decision {
+            outcome: Outcome::Refuse {
+                retry_at: retry_at.map(at),
+            },
+            remaining: 0,
+            capacity: 10,
+            reset: at(100),
+            more_at: None,
+            cell: Cell::EMPTY,
+        }
+    }
+
+    #[test]
+    fn a_refusal_holds_for_as_much_or_more_until_it_ends_or_is_too_old() {
+        let cache = RefusalCache::new(Duration::from_secs(5));
+        let decision = refused(Some(13));
+        cache.note(key(1), 2, &decision, at(10));
+        assert_eq!(cache.recall(key(1), 2, at(12)), Some(decision));
+        assert_eq!(cache.recall(key(1), 3, at(12)), Some(decision));
+        assert_eq!(cache.recall(key(1), 1, at(12)), None, "less may be there");
+        assert_eq!(cache.recall(key(2), 2, at(12)), None);
+        assert_eq!(cache.recall(key(1), 2, at(13)), None, "it may come back");
+        cache.note(key(1), 2, &refused(Some(60)), at(20));
+        assert!(cache.recall(key(1), 2, at(24)).is_some());
+        assert_eq!(cache.recall(key(1), 2, at(25)), None, "too old");
+    }
+
+    #[test]
+    fn what_never_ends_is_asked_again_and_nothing_is_remembered_for_no_time() {
+        let cache = RefusalCache::new(Duration::from_secs(5));
+        cache.note(key(1), 2, &refused(None), at(10));
+        assert_eq!(cache.recall(key(1), 2, at(10)), None);
+        let none = RefusalCache::new(Duration::ZERO);
+        none.note(key(1), 2, &refused(Some(60)), at(10));
+        assert_eq!(none.recall(key(1), 2, at(10)), None);
+    }
+
+    #[test]
+    fn there_is_room_for_so_many() {
+        let cache = RefusalCache::new(Duration::from_secs(5));
+        let all = (MOST * SHARDS) as u64;
+        for bits in 1..=all + 100 {
+            cache.note(key(bits), 1, &refused(Some(100)), at(10));
+        }
+        let held: usize = cache
+            .shards
+            .iter()
+            .map(|shard| shard.lock().keys.len())
+            .sum();
+        assert_eq!(held, all as usize);
+        // When those have ended there is room again.
+        cache.note(key(all + 1), 1, &refused(Some(100)), at(15));
+        assert!(cache.recall(key(all + 1), 1, at(16)).is_some());
+    }
+}
