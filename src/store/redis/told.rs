@@ -12,6 +12,10 @@ use crate::limiter::{Decision, Outcome, Verdict};
 
 /// What is to be done after a call.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is nearly always the large one, and lives as long as it takes to match it"
+)]
 pub enum Reply {
     /// The request is decided.
     Told(Told),
@@ -229,14 +233,16 @@ fn shifted(decision: Decision, at: Timestamp, local: Timestamp) -> Decision {
 }
 
 pub(super) fn fields(reply: &Value) -> Result<Vec<&[u8]>, Nonsense> {
-    let Value::Array(fields) = reply else {
-        return Err(Nonsense::Malformed);
-    };
-    let text = |field| match field {
-        &Value::BulkString(ref text) => Ok(text.as_slice()),
+    fn text(field: &Value) -> Result<&[u8], Nonsense> {
+        match field {
+            Value::BulkString(text) => Ok(text),
+            _ => Err(Nonsense::Malformed),
+        }
+    }
+    match reply {
+        Value::Array(fields) => fields.iter().map(text).collect(),
         _ => Err(Nonsense::Malformed),
-    };
-    fields.iter().map(text).collect()
+    }
 }
 
 pub(super) fn number(digits: &[u8]) -> Result<u64, Nonsense> {

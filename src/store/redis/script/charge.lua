@@ -26,9 +26,13 @@ local function argument()
 end
 
 local function bucket_of(key)
-  local b = {key = key, rules = kind_of(argument()), tier = argument()}
-  b.cost, b.hope, b.debt = tonumber(argument()), argument(), argument()
-  b.recipe, b.digest, b.instead = argument(), argument(), argument()
+  local kind, tier, cost, hope, debt = argument(), argument(), argument(), argument(), argument()
+  -- With its other fields from the start: a table that grows is slow.
+  local b = {
+    key = key, rules = kind_of(kind), tier = tier, cost = tonumber(cost), hope = hope, debt = debt,
+    recipe = argument(), digest = argument(), instead = argument(),
+    fits = false, outcome = '', told = '', next = '', expires = 0, a = 0, b = 0, is_converted = false,
+  }
   for _, name in ipairs(b.rules.parameters) do
     local value = argument()
     b[name] = name ~= 'lease' and tonumber(value) or value
