@@ -4,6 +4,7 @@
 mod support;
 
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
@@ -36,6 +37,24 @@ fn a_call_is_one_script_whatever_the_number_of_limits() {
     let remaining: Vec<_> = refused.decisions.iter().map(|one| one.remaining).collect();
     assert_eq!(remaining, [0, 1, 2, 3, 4, 5, 6, 7, 8]);
     assert_eq!(redis.scripts.calls, 2);
+}
+
+#[test]
+fn requests_at_the_same_time_get_exactly_what_there_is() {
+    let server = SharedRedis::new();
+    let prefix = server.prefix();
+    let policy = gcra(100, 3_600 * SECOND);
+    let admitted: usize = thread::scope(|scope| {
+        let one = || {
+            let mut redis = Redis::new(&server);
+            (redis.now, redis.prefix) = (None, prefix.clone());
+            let charges = (0..40).map(|_| redis.charge(&policy, "a", 1));
+            charges.filter(Decision::is_admitted).count()
+        };
+        let all: Vec<_> = (0..6).map(|_| scope.spawn(one)).collect();
+        all.into_iter().map(|one| one.join().unwrap()).sum()
+    });
+    assert_eq!(admitted, 100);
 }
 
 /// One of each kind, of a window of ten seconds, or so.

@@ -50,7 +50,7 @@ pub struct Lease<'a> {
 /// A request, to be decided and charged at one instant.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// Its charges, with their further buckets: those that may refuse come first.
+    /// Its charges, with their further buckets: those that may refuse come first. No bucket is among them twice.
     pub charges: &'a [Charge<'a>],
     /// How many of the charges may refuse; the others watch.
     pub binding: usize,

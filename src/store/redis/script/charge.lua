@@ -35,7 +35,9 @@ local function bucket_of(key)
   }
   for _, name in ipairs(b.rules.parameters) do
     local value = argument()
-    b[name] = name ~= 'lease' and tonumber(value) or value
+    local number = name ~= 'lease' and tonumber(value)
+    -- A double also where Lua has integers, which would go round at 2^63.
+    b[name] = number and number + 0.0 or value
   end
   return b
 end
