@@ -563,6 +563,40 @@ mod in_memory {
     }
 }
 
+/// Both overflowed once.
+#[test]
+fn numbers_beyond_all_measure_are_decided() {
+    let table = |algorithm| {
+        Table::new("test", algorithm, 1_024, OnFull::Forget).with_refusals(Refusals::Charged)
+    };
+    let charge = |table: &Table, cost, now| {
+        let key = fingerprint(1);
+        let charge = store::Charge {
+            table,
+            key,
+            cost,
+            window_end: None,
+        };
+        store::charge_all(&[charge], at(now)).decisions[0]
+    };
+    // Debts in every part, that come to more than 2^32 units.
+    let quota = Quota::new(u32::MAX, Duration::from_secs(7)).unwrap();
+    let counters = SlidingCounters::new(quota, 7, Oldest::Whole).unwrap();
+    let counters = table(Algorithm::SlidingCounters(counters));
+    let told: Vec<_> = (1..20)
+        .map(|second| charge(&counters, u32::MAX, second * 1_000_000).is_admitted())
+        .collect();
+    assert_eq!(told.iter().filter(|is_admitted| **is_admitted).count(), 1);
+    // A clock that steps back by years beside a refill of 2^32 tokens a microsecond.
+    let refill = IntervalRefill::new(9, u32::MAX, Duration::from_micros(1)).unwrap();
+    let refill = table(Algorithm::IntervalRefill(refill));
+    let year = 31_536_000_000_000;
+    assert!(charge(&refill, 9, 50 * year).is_admitted());
+    assert_eq!(charge(&refill, 1, year).remaining, 0);
+    assert!(!charge(&refill, 1, year).is_admitted());
+    assert!(charge(&refill, 9, 50 * year + 1).is_admitted());
+}
+
 /// Fewer histories: each decision is a round trip.
 mod in_redis {
     use super::*;
