@@ -14,8 +14,8 @@ use criterion::{
 use governor::DefaultKeyedRateLimiter;
 use sluicegate::clock::Clock;
 use sluicegate::limiter::{
-    Algorithm, Fingerprint, FixedWindow, Gcra, Oldest, Quota, Secret, SlidingCounters, SlidingLog,
-    SlidingWindow, Start,
+    Algorithm, Fingerprint, FixedWindow, Gcra, KeyParts, Oldest, Quota, Secret, SlidingCounters,
+    SlidingLog, SlidingWindow, Start,
 };
 use sluicegate::store::{Charge, OnFull, Table, charge_all};
 

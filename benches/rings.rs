@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sluicegate::clock::Timestamp;
 use sluicegate::limiter::{
-    Algorithm, Fingerprint, Oldest, Quota, Secret, SlidingCounters, SlidingLog,
+    Algorithm, Fingerprint, KeyParts, Oldest, Quota, Secret, SlidingCounters, SlidingLog,
 };
 use sluicegate::store::{Charge, OnFull, Table, charge_all};
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 use sluicegate::clock::Timestamp;
 use sluicegate::limiter::{
-    Algorithm, Calendar, Fingerprint, FixedWindow, Gcra, IntervalRefill, Oldest, Period, Quota,
-    Secret, SlidingCounters, SlidingLog, SlidingWindow, Start,
+    Algorithm, Calendar, Fingerprint, FixedWindow, Gcra, IntervalRefill, KeyParts, Oldest, Period,
+    Quota, Secret, SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
 use sluicegate::store::{Charge, OnFull, Table, charge_all};
 
