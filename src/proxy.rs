@@ -3,6 +3,7 @@
 
 mod action;
 mod admission;
+mod asking;
 mod body;
 pub mod build;
 mod complaints;

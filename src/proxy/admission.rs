@@ -29,7 +29,7 @@ pub(super) use inquiry::Inquiry;
 pub(super) struct Admission {
     /// The limits that applied, one for each of the decisions: those that may refuse, and then those that watch.
     applied: SmallVec<[Met; 4]>,
-    verdict: Verdict,
+    pub(super) verdict: Verdict,
     /// A limit that refuses requests without its key, and was given none.
     keyless: Option<u16>,
     /// By how much later than it could the client is told to come back that is refused.
@@ -43,7 +43,8 @@ pub(super) struct Admission {
     now: Timestamp,
 }
 
-/// Charges the request to all limits of its route, or to none, without waiting for any.
+/// Charges the request to all limits of its route, or to none, without waiting for any, and in memory, wherever they
+/// have their buckets.
 ///
 /// # Errors
 /// When a limit that may refuse asks the request for its cost, and is told no number. Nothing is charged then.
@@ -55,17 +56,12 @@ pub(super) fn admit(
 ) -> Result<Admission, NoNumber> {
     let mut admission = Admission::default();
     let mut inquiry = Inquiry::new(route, secret, now, &mut admission);
-    inquiry.meet(head)?;
+    inquiry.meet(head, None)?;
     inquiry.decide(Stood::default());
     Ok(admission)
 }
 
 impl Admission {
-    /// What all its limits said together.
-    pub(super) fn verdict(&self) -> &Verdict {
-        &self.verdict
-    }
-
     /// The limit that made the decision, if any applied.
     pub(super) fn deciding<'r>(&self, route: &'r Route) -> Option<&'r Limit> {
         let place = match self.keyless {

@@ -6,26 +6,30 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use http::HeaderName;
 
 use super::action::Action;
+use super::asking::Shared;
 use super::complaints::Complaints;
 use super::limit_headers::Facts;
 use super::penalise::Penalties;
 use super::rejection::Rejection;
 use super::snapshot::{
-    Limit, LimitSpec, Overflow, Policy, PolicySpec, Preflight, Route, RouteSpec, RunningUpstream,
-    Snapshot, Spec,
+    Limit, LimitSpec, Overflow, Policy, PolicySpec, Preflight, RedisSpec, Route, RouteSpec,
+    RunningUpstream, Snapshot, Spec,
 };
 use crate::clock::{Clock, Timestamp};
-use crate::limiter::Secret;
+use crate::limiter::{KeyParts, Secret};
 use crate::rules::Router;
+use crate::store::redis::client::Client;
+use crate::store::redis::{RefusalCache, Store};
 use crate::store::{self, Share, Table, Wish};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{
-    InUseMetrics, LimitMetrics, PolicyMetrics, RouteMetrics, TableFigures, UpstreamMetrics,
-    WaitMetrics,
+    InUseMetrics, LimitMetrics, PolicyMetrics, RouteMetrics, StoreMetrics, TableFigures,
+    UpstreamMetrics, WaitMetrics,
 };
 use crate::telemetry::registry::Registry;
 use crate::upstream::{self, Endpoint, EndpointSpec, Upstream};
@@ -58,7 +62,12 @@ impl Built {
             previous,
             preflight: spec.preflight,
             successions: Vec::new(),
+            refusal_cache: Duration::ZERO,
         };
+        let redis = spec.redis.as_ref();
+        let cached = redis.map_or(Duration::ZERO, |redis| redis.refusal_cache);
+        let redis = redis.map(|redis| builder.redis(redis));
+        builder.refusal_cache = cached;
         let policies = builder.policies(spec.policies, spec.max_size);
         let upstreams = builder.upstreams(spec.upstreams);
         let router = Router::new(
@@ -87,6 +96,7 @@ impl Built {
                 access_log: None,
                 secret: surroundings.secret,
                 tokens: spec.tokens,
+                redis,
             },
         }
     }
@@ -113,6 +123,7 @@ struct Builder<'a> {
     surroundings: &'a Surroundings,
     previous: Option<&'a Snapshot>,
     successions: Vec<(Arc<Table>, Arc<Table>)>,
+    refusal_cache: Duration,
 }
 
 /// The bytes that all buckets take when every part of their tables has been touched.
@@ -143,7 +154,7 @@ impl Builder<'_> {
             });
             let tables: Vec<_> = tables.collect();
             let metrics = Arc::new(self.policy_metrics(&spec.name, &tables));
-            Arc::new(self.policy(spec, &mut tables.into_iter(), &metrics))
+            Arc::new(self.policy(spec, false, &mut tables.into_iter(), &metrics))
         });
         policies.collect()
     }
@@ -178,12 +189,18 @@ impl Builder<'_> {
     fn policy(
         &self,
         spec: PolicySpec,
+        is_override: bool,
         tables: &mut dyn Iterator<Item = Arc<Table>>,
         metrics: &Arc<PolicyMetrics>,
     ) -> Policy {
         let table = tables.next().expect("there is a table for each");
         let algorithm = table.algorithm();
         Policy {
+            shared: spec.shared.map(|shared| Shared {
+                label: label(&spec, is_override),
+                on_error: shared.on_error,
+                refusals: RefusalCache::new(self.refusal_cache),
+            }),
             facts: Facts::new(&spec.name, algorithm),
             penalties: self.penalties(&spec),
             in_use: algorithm
@@ -200,7 +217,7 @@ impl Builder<'_> {
             quota: spec.quota,
             overflow: spec.overflow.map(|overflow| {
                 Box::new(Overflow {
-                    policy: self.policy(overflow.policy, tables, metrics),
+                    policy: self.policy(overflow.policy, is_override, tables, metrics),
                     fields: overflow.fields,
                     dscp: overflow.dscp,
                 })
@@ -208,10 +225,34 @@ impl Builder<'_> {
             overrides: spec
                 .overrides
                 .into_iter()
-                .map(|one| self.policy(one, tables, metrics))
+                .map(|one| self.policy(one, true, tables, metrics))
                 .collect(),
             table,
         }
+    }
+
+    /// The store of the snapshot before, if it is the same, with its connections.
+    fn redis(&self, spec: &RedisSpec) -> Arc<Store> {
+        let before = self.previous.and_then(|before| before.redis.as_ref());
+        if let Some(before) = before.filter(|before| before.is_like(&spec.client, &spec.naming)) {
+            return Arc::clone(before);
+        }
+        let Surroundings {
+            workers,
+            registry,
+            clock,
+            ..
+        } = self.surroundings;
+        Arc::new(Store::new(
+            Client::new(
+                spec.client.clone(),
+                *workers,
+                Arc::clone(clock),
+                StoreMetrics::new(registry),
+            ),
+            spec.naming.clone(),
+            Arc::clone(clock),
+        ))
     }
 
     /// Who is banned stays so, by the policy of the same name and key.
@@ -341,6 +382,16 @@ impl Snapshot {
         let all = known_tables(Some(self)).into_iter();
         all.map(|((_, key), table)| (key, &**table))
     }
+}
+
+/// What a policy is called in Redis. An override has buckets of its own.
+fn label(spec: &PolicySpec, is_override: bool) -> Box<str> {
+    if !is_override {
+        return spec.name.as_str().into();
+    }
+    let mut hasher = Secret::from_key([0, 0]).wide_hasher();
+    hasher.part(0, spec.key.as_bytes());
+    format!("{}.{:08x}", spec.name, hasher.finish() as u32).into()
 }
 
 /// Whether one of these limits asks what the token of a request says.

@@ -26,6 +26,9 @@ pub enum Error {
     /// The body is announced to be larger than `max_body`.
     #[error("the request body is larger than max_body")]
     TooLarge,
+    /// A limit refuses because its store does not answer, as it is told to.
+    #[error("a limit cannot be checked at the moment")]
+    Undecided,
     /// The upstream gave no response.
     #[error(transparent)]
     Upstream(#[from] upstream::Error),
@@ -83,6 +86,7 @@ impl Error {
             Self::Request { status, .. } => *status,
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Undecided => StatusCode::SERVICE_UNAVAILABLE,
             Self::Upstream(error) => match error.fault() {
                 Fault::Upstream => StatusCode::BAD_GATEWAY,
                 Fault::UpstreamTooSlow => StatusCode::GATEWAY_TIMEOUT,
@@ -102,6 +106,7 @@ impl Error {
             Self::Request { reason, .. } => reason,
             Self::NoRoute => "No route takes this request.",
             Self::TooLarge => "The request body is larger than allowed.",
+            Self::Undecided => "A limit cannot be checked at the moment.",
             Self::Upstream(error) => match error {
                 U::Resolve { .. } => "The upstream's name does not resolve.",
                 U::Connect { .. } => "The upstream accepts no connection.",

@@ -13,6 +13,7 @@ use http::{Method, Request, Response, StatusCode, Uri, Version};
 use http_body::Body;
 
 use super::admission::Admission;
+use super::asking::Asking;
 use super::body::{ResponseBody, ResponseBodyError};
 use super::error::Error;
 use super::gateway::Client;
@@ -143,6 +144,19 @@ impl Exchange {
             begun: &self.begun,
             now: self.forwarded,
             admission: &mut self.admission,
+        }
+    }
+
+    /// Asks Redis what is to be asked.
+    pub(super) async fn ask(&self, asking: Box<Asking>) -> Box<Asking> {
+        let worker = self.begun.client.connection.worker;
+        match &self.begun.snapshot.redis {
+            Some(store) => {
+                asking
+                    .pass(store, self.route(), worker, self.forwarded)
+                    .await
+            }
+            None => asking,
         }
     }
 

@@ -18,10 +18,11 @@ use hyper::service::{Service, service_fn};
 
 use super::action::{Action, Held};
 use super::admission::Admission;
+use super::asking::Asking;
 use super::body::ResponseBody;
 use super::error::Error;
 use super::exchange::{Begun, Deciding, Exchange};
-use super::line::{self, Standing, Stood};
+use super::line::{self, Pending, Stood};
 use super::queue::Queued;
 use super::snapshot::{Route, Snapshot};
 use super::target::Target;
@@ -87,7 +88,8 @@ impl Gateway {
 fn handle(client: Rc<Client>, mut request: Request<RequestBody>) -> Answering {
     let mut exchange = Exchange::begin(client, &request);
     let mut response = Response::new(ResponseBody::own(Bytes::new()));
-    let decided = decide(&mut exchange, &mut request, &mut response, Stood::default());
+    let nothing = SoFar::Stood(Stood::default());
+    let decided = decide(&mut exchange, &mut request, &mut response, nothing);
     if let Ok(Course::Answered) = decided {
         exchange.complete(&mut response);
         return Answering::Now(Some(response));
@@ -157,9 +159,9 @@ async fn serve(
     decided: Result<Course, Error>,
 ) -> Result<Served, Error> {
     let mut course = decided?;
-    if let Course::Stand(standing) = course {
-        // Boxed: a request that does not wait has no room for a timer.
-        course = Box::pin(stand(exchange, request, response, standing)).await?;
+    if let Course::Pend(pending) = course {
+        // Boxed: a request that does not wait has no room for what it would wait for.
+        course = Box::pin(pend(exchange, request, response, pending)).await?;
     }
     match course {
         Course::Forward(path, queued) => {
@@ -178,23 +180,29 @@ async fn serve(
             let head = target.head(request, exchange.begun().client_ip);
             exchange.refuse_now(&head, response);
         }
-        Course::Drop | Course::Stand(_) => return Ok(Served::Dropped),
+        Course::Drop | Course::Pend(_) => return Ok(Served::Dropped),
     }
     Ok(Served::Answered)
 }
 
-/// Has a request stand in one line after the other, until it is decided on.
-async fn stand(
+/// Has a request wait for one thing after the other, until it is decided on.
+async fn pend(
     exchange: &mut Exchange,
     request: &mut Request<RequestBody>,
     response: &mut Response<ResponseBody>,
-    mut standing: Box<Standing>,
+    mut pending: Pending,
 ) -> Result<Course, Error> {
     loop {
-        let stood = standing.pass(exchange.begun().clock()).await;
-        exchange.waited();
-        match decide(exchange, request, response, stood)? {
-            Course::Stand(next) => standing = next,
+        let so_far = match pending {
+            Pending::Line(standing) => {
+                let stood = standing.pass(exchange.begun().clock()).await;
+                exchange.waited();
+                SoFar::Stood(stood)
+            }
+            Pending::Store(asking) => SoFar::Asked(exchange.ask(asking).await),
+        };
+        match decide(exchange, request, response, so_far)? {
+            Course::Pend(next) => pending = next,
             course => return Ok(course),
         }
     }
@@ -211,8 +219,16 @@ enum Course {
     Hold(Held),
     /// It is not answered.
     Drop,
-    /// It has to stand in a line before all is decided.
-    Stand(Box<Standing>),
+    /// Something is to be waited for before all is decided.
+    Pend(Pending),
+}
+
+/// What a request has by now that waited for something.
+enum SoFar {
+    /// Permits, or nothing.
+    Stood(Stood),
+    /// What Redis said.
+    Asked(Box<Asking>),
 }
 
 /// All that is decided before a request is forwarded, at one instant. No future, which would have to have room for all
@@ -221,7 +237,7 @@ fn decide(
     exchange: &mut Exchange,
     request: &mut Request<RequestBody>,
     response: &mut Response<ResponseBody>,
-    stood: Stood,
+    so_far: SoFar,
 ) -> Result<Course, Error> {
     let target = Target::of(request)?;
     let head = target.head(request, exchange.begun().client_ip);
@@ -239,19 +255,29 @@ fn decide(
         token: token.as_ref(),
         ..head
     };
-    if let Some(standing) = line::admit(route, &snapshot.secret, &head, now, stood, admission)? {
-        let policy = Arc::clone(&standing.limit(route).policy.name);
-        exchange.stands(policy);
-        return Ok(Course::Stand(standing));
+    let (secret, store) = (&snapshot.secret, snapshot.redis.as_deref());
+    let pending = match so_far {
+        SoFar::Stood(stood) => line::admit(route, secret, &head, now, stood, store, admission)?,
+        SoFar::Asked(asked) => {
+            asked.conclude(route, secret, now, admission)?;
+            None
+        }
+    };
+    if let Some(pending) = pending {
+        if let Pending::Line(standing) = &pending {
+            let policy = Arc::clone(&standing.limit(route).policy.name);
+            exchange.stands(policy);
+        }
+        return Ok(Course::Pend(pending));
     }
     if let Some(course) = refuse(admission, route, begun, &head, response) {
         exchange.decided();
         discard::discard(request);
         return Ok(course);
     }
-    let queued = Queued::enter(admission, route, &snapshot.secret, &head, begun.clock());
+    let queued = Queued::enter(admission, route, secret, &head, begun.clock());
     if !route.tags.is_empty() {
-        let tagged = tag::tagged(route, &snapshot.secret, &head, now);
+        let tagged = tag::tagged(route, secret, &head, now);
         exchange.keep_tagged(tagged);
     }
     exchange.decided();

@@ -7,13 +7,24 @@
 use std::time::Duration;
 
 use super::admission::{Admission, Inquiry};
+use super::asking::Asking;
 use super::snapshot::{Limit, Route};
 use super::taken::Taken;
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::{Decision, Outcome, Secret};
 use crate::rules::{Head, NoNumber};
+use crate::store::redis::Store;
 use crate::store::{Permit, Refusals};
 use crate::telemetry::metrics::{InUseMetrics, Waiting};
+
+/// What is to be waited for before a request is decided.
+#[derive(Debug)]
+pub(super) enum Pending {
+    /// Its turn in a line.
+    Line(Box<Standing>),
+    /// What Redis says.
+    Store(Box<Asking>),
+}
 
 /// What a request that stood in line has by now.
 #[derive(Debug, Default)]
@@ -44,8 +55,8 @@ pub(super) struct Standing {
     _waiting: Option<Waiting>,
 }
 
-/// Charges the request to all limits of its route or to none, unless it has to stand in line first. What they say goes
-/// to `admission`.
+/// Charges the request to all limits of its route or to none, unless something is to be waited for first. What they say
+/// goes to `admission`.
 ///
 /// # Errors
 /// As [`admit`](super::admission::admit).
@@ -55,42 +66,42 @@ pub(super) fn admit(
     head: &Head<'_>,
     now: Timestamp,
     stood: Stood,
+    store: Option<&Store>,
     admission: &mut Admission,
-) -> Result<Option<Box<Standing>>, NoNumber> {
+) -> Result<Option<Pending>, NoNumber> {
     let mut inquiry = Inquiry::new(route, secret, now, admission);
-    inquiry.meet(head)?;
+    inquiry.meet(head, store)?;
     let lines = lines(&inquiry);
     if lines.is_empty() || inquiry.is_banned() {
-        inquiry.decide(stood);
-        return Ok(None);
+        return Ok(inquiry.decide(stood).map(Pending::Store));
     }
-    Ok(stand_in(&lines, &mut inquiry, stood).err())
+    Ok(stand_in(&lines, &mut inquiry, stood))
 }
 
-/// Decides, or has the request wait in the first of these lines in which it has to.
-fn stand_in(
-    lines: &[usize],
-    inquiry: &mut Inquiry<'_, '_>,
-    mut stood: Stood,
-) -> Result<(), Box<Standing>> {
+/// Decides, or has the request wait in the first of these lines in which it has to, or for Redis.
+fn stand_in(lines: &[usize], inquiry: &mut Inquiry<'_, '_>, mut stood: Stood) -> Option<Pending> {
     stood.asks_no_more(inquiry);
-    if stood.gave_up.is_none() {
+    let mut is_worth_it = stood.gave_up.is_none();
+    // Redis is asked when the request has its permits: nobody waits for both.
+    if is_worth_it && inquiry.remote.is_empty() {
         let first = inquiry.asked.clone();
         let dues = inquiry.charge(Refusals::Free);
-        let verdict = inquiry.admission.verdict();
+        let verdict = &inquiry.admission.verdict;
         if verdict.is_admitted() {
-            inquiry.conclude(dues, stood);
-            return Ok(());
+            inquiry.finish(dues, stood);
+            return None;
         }
         let mut refused = lines.iter().map(|&line| &verdict.decisions[line]);
-        let is_worth_it = refused.any(is_for_now);
+        is_worth_it = refused.any(is_for_now);
         inquiry.asked = first;
-        if is_worth_it {
-            stood = stood.enter(inquiry, lines)?;
+    }
+    if is_worth_it {
+        match stood.enter(inquiry, lines) {
+            Ok(entered) => stood = entered,
+            Err(standing) => return Some(Pending::Line(standing)),
         }
     }
-    inquiry.decide(stood);
-    Ok(())
+    inquiry.decide(stood).map(Pending::Store)
 }
 
 /// Those of the limits that have a line, in the order in which everybody enters them.

@@ -8,6 +8,7 @@ use http::Method;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use super::action::{Action, ActionSpec};
+use super::asking::Shared;
 use super::complaints::Complaints;
 use super::limit_headers::{Facts, Styles};
 use super::mode::Mode;
@@ -231,6 +232,8 @@ pub struct Snapshot {
     pub secret: Secret,
     /// Verifies the tokens of requests, if anything does.
     pub tokens: Option<Verifier>,
+    /// Where buckets are that several machines share, if there are any.
+    pub redis: Option<Arc<redis::Store>>,
 }
 
 impl Snapshot {
@@ -353,8 +356,10 @@ pub struct Policy {
     pub quota: String,
     /// Whether it refuses.
     pub mode: Mode,
-    /// Its buckets.
+    /// Its buckets in memory; of a policy in Redis those that decide while Redis does not.
     pub table: Arc<Table>,
+    /// What it has in Redis, if its buckets are there.
+    pub shared: Option<Shared>,
     /// Where windows end, where a claim says in which zone.
     pub local: Option<LocalPeriods>,
     /// What its requests in flight have taken, where that comes back when they end.
@@ -389,6 +394,11 @@ pub struct Overflow {
 }
 
 impl Policy {
+    /// The period that a window is which this request opens, where it says that.
+    pub fn period(&self, head: &Head<'_>, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
+        self.local.as_ref()?.period(head, now)
+    }
+
     /// When a window ends that this request opens, where it says that.
     pub fn window_end(&self, head: &Head<'_>, now: Timestamp) -> Option<Timestamp> {
         self.local.as_ref()?.end(head, now)

@@ -26,6 +26,11 @@ impl LocalPeriods {
         self.calendars.end(self.named(head)?, now)
     }
 
+    /// The period there that `now` is in, from its start to its end; `None` where no zone is named.
+    pub fn period(&self, head: &Head<'_>, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
+        self.calendars.period_at(self.named(head)?, now)
+    }
+
     fn named<'a>(&self, head: &Head<'a>) -> Option<&'a str> {
         match head.token?.claim(&self.claim) {
             Found::One(zone) => Some(zone),

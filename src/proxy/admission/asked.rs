@@ -7,9 +7,9 @@ use crate::limiter::Verdict;
 use crate::proxy::meeting::Chosen;
 use crate::proxy::overflow;
 use crate::proxy::settle::Due;
-use crate::proxy::snapshot::Route;
+use crate::proxy::snapshot::{Limit, Route};
 use crate::proxy::taken::Taken;
-use crate::store::{Charge, Refusals, Settled, charge_reserving};
+use crate::store::{Charge, Refusals, Reservation, Settled, charge_reserving};
 
 /// A place among those that are asked, and the end of the ban there.
 pub(super) type Ban = (usize, Timestamp);
@@ -25,7 +25,7 @@ pub(in crate::proxy) struct Asked<'r> {
 }
 
 impl<'r> Asked<'r> {
-    pub(super) fn push(&mut self, met: Met, charge: Charge<'r>) {
+    pub(in crate::proxy) fn push(&mut self, met: Met, charge: Charge<'r>) {
         self.applied.push(met);
         self.charges.push(charge);
     }
@@ -85,6 +85,46 @@ impl<'r> Asked<'r> {
         }
     }
 
+    /// What can be given back of the charges of these limits: what is in use comes back by itself.
+    pub(in crate::proxy) fn settled(
+        &self,
+        route: &'r Route,
+        of: impl Fn(&Limit) -> bool,
+    ) -> SmallVec<[Settled<'r>; 2]> {
+        let all = self.applied.iter().zip(&self.charges).enumerate();
+        let all = all.filter_map(|(index, (&(place, chosen), charge))| {
+            let limit = &route.limits[usize::from(place)];
+            let table = &limit.chosen(chosen).table;
+            let is_one = of(limit) && !table.algorithm().is_permits();
+            is_one.then_some(Settled {
+                index,
+                table,
+                key: charge.key,
+                cost: charge.cost,
+            })
+        });
+        all.collect()
+    }
+
+    /// Charges them together, to the verdict; returns what can be given back of those that are `settled`, with their places.
+    pub(in crate::proxy) fn charge_reserving(
+        &mut self,
+        route: &'r Route,
+        settled: &[Settled<'r>],
+        binding: usize,
+        now: Timestamp,
+        last: Refusals,
+        verdict: &mut Verdict,
+    ) -> Vec<(usize, Reservation)> {
+        let (charged, reserved) = charge_reserving(settled, now, || {
+            let mut verdict = Verdict::default();
+            overflow::charge(route, self, binding, now, last, &mut verdict);
+            verdict
+        });
+        *verdict = charged;
+        reserved
+    }
+
     /// Charges them together, to the verdict; returns what the response is to settle.
     pub(super) fn charge(
         &mut self,
@@ -94,30 +134,12 @@ impl<'r> Asked<'r> {
         last: Refusals,
         verdict: &mut Verdict,
     ) -> Vec<Due> {
-        let mut settled: SmallVec<[Settled<'r>; 2]> = SmallVec::new();
-        for (index, &(place, chosen)) in self.applied.iter().enumerate() {
-            let limit = &route.limits[usize::from(place)];
-            if limit.settlement.is_some() {
-                let table = &limit.chosen(chosen).table;
-                let Charge { key, cost, .. } = self.charges[index];
-                settled.push(Settled {
-                    index,
-                    table,
-                    key,
-                    cost,
-                });
-            }
-        }
+        let settled = self.settled(route, |limit| limit.settlement.is_some());
         if settled.is_empty() {
             overflow::charge(route, self, binding, now, last, verdict);
             return Vec::new();
         }
-        let (charged, reserved) = charge_reserving(&settled, now, || {
-            let mut verdict = Verdict::default();
-            overflow::charge(route, self, binding, now, last, &mut verdict);
-            verdict
-        });
-        *verdict = charged;
+        let reserved = self.charge_reserving(route, &settled, binding, now, last, verdict);
         let dues = reserved.into_iter().map(|(index, reservation)| Due {
             place: usize::from(self.applied[index].0),
             reservation,
@@ -144,7 +166,7 @@ impl<'r> Asked<'r> {
     }
 
     /// What gives back the units that were taken and do not come back with time.
-    pub(super) fn taken(&self, route: &Route, verdict: &Verdict) -> Vec<Taken> {
+    pub(in crate::proxy) fn taken(&self, route: &Route, verdict: &Verdict) -> Vec<Taken> {
         if !verdict.is_admitted() {
             return Vec::new();
         }

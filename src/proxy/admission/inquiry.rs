@@ -6,16 +6,19 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::Admission;
-use super::asked::Asked;
+use super::asked::{Asked, Ban};
 use crate::clock::Timestamp;
 use crate::limiter::Secret;
+use crate::proxy::asking::{Asking, Remote};
 use crate::proxy::jitter;
 use crate::proxy::line::Stood;
 use crate::proxy::meeting::Meeting;
 use crate::proxy::mode::Stance;
 use crate::proxy::settle::Due;
 use crate::proxy::snapshot::Route;
+use crate::proxy::taken::Taken;
 use crate::rules::{Head, NoNumber};
+use crate::store::redis::Store;
 use crate::store::{Charge, Refusals};
 use crate::telemetry::metrics::LimitDecision;
 
@@ -28,8 +31,10 @@ pub(in crate::proxy) struct Inquiry<'r, 'a> {
     /// How many of those that are asked, the first ones, may refuse.
     pub(in crate::proxy) binding: usize,
     keyless: Option<u16>,
+    /// What is asked of Redis.
+    pub(in crate::proxy) remote: Vec<Remote>,
     /// What is counted of limits that are not asked.
-    noted: SmallVec<[(u16, LimitDecision); 1]>,
+    pub(in crate::proxy) noted: SmallVec<[(u16, LimitDecision); 1]>,
     secret: &'r Secret,
     pub(in crate::proxy) now: Timestamp,
     pub(in crate::proxy) admission: &'a mut Admission,
@@ -48,6 +53,7 @@ impl<'r, 'a> Inquiry<'r, 'a> {
             asked: Asked::default(),
             binding: 0,
             keyless: None,
+            remote: Vec::new(),
             noted: SmallVec::new(),
             secret,
             now,
@@ -55,24 +61,30 @@ impl<'r, 'a> Inquiry<'r, 'a> {
         }
     }
 
-    /// What this request meets.
+    /// What this request meets; in memory alone, where there is no `store`.
     ///
     /// # Errors
     /// As [`admit`](super::admit).
-    pub(in crate::proxy) fn meet(&mut self, head: &Head<'_>) -> Result<(), NoNumber> {
+    pub(in crate::proxy) fn meet(
+        &mut self,
+        head: &Head<'_>,
+        store: Option<&Store>,
+    ) -> Result<(), NoNumber> {
         let mut watching = Vec::new();
         for (place, limit) in (0_u16..).zip(self.route.limits_of(head)) {
             let stance = || limit.policy.mode.stance(&limit.descriptor, head);
             match limit.meet(self.secret, head) {
                 Meeting::Bucket(key, chosen) => {
-                    let charge = |cost| {
-                        let policy = limit.chosen(chosen);
-                        Charge {
-                            table: &policy.table,
-                            key,
-                            cost,
-                            window_end: policy.window_end(head, self.now),
-                        }
+                    let policy = limit.chosen(chosen);
+                    if let Some(store) = store {
+                        let remote = Remote::of((place, limit), policy, store, head, self.now);
+                        self.remote.extend(remote);
+                    }
+                    let charge = |cost| Charge {
+                        table: &policy.table,
+                        key,
+                        cost,
+                        window_end: policy.window_end(head, self.now),
                     };
                     match (stance(), limit.cost.of(head)) {
                         (Stance::Binds, cost) => self.asked.push((place, chosen), charge(cost?)),
@@ -96,6 +108,7 @@ impl<'r, 'a> Inquiry<'r, 'a> {
         }
         if self.keyless.is_some() {
             self.asked = Asked::default();
+            self.remote.clear();
             return Ok(());
         }
         self.binding = self.asked.charges.len();
@@ -113,9 +126,12 @@ impl<'r, 'a> Inquiry<'r, 'a> {
             .is_empty()
     }
 
-    /// Charges all or none, for somebody who has these permits already.
-    pub(in crate::proxy) fn decide(&mut self, stood: Stood) {
+    /// Charges all or none, for somebody who has these permits already; or says what is to be asked of Redis first.
+    pub(in crate::proxy) fn decide(&mut self, stood: Stood) -> Option<Box<Asking>> {
         let bans = self.asked.bans(self.route, self.binding, self.now);
+        if bans.is_empty() && !self.remote.is_empty() {
+            return self.ask(stood);
+        }
         let dues = match bans.is_empty() {
             true => self.charge(Refusals::Charged),
             false => {
@@ -123,9 +139,21 @@ impl<'r, 'a> Inquiry<'r, 'a> {
                 Vec::new()
             }
         };
+        self.strike(&bans);
+        self.finish(dues, stood);
+        None
+    }
+
+    /// Counts the refusals of those who may ban for it, and are not about to.
+    pub(in crate::proxy) fn strike(&mut self, bans: &[Ban]) {
         let verdict = &mut self.admission.verdict;
-        self.asked.strike(self.route, &bans, verdict, self.now);
-        self.conclude(dues, stood);
+        self.asked.strike(self.route, bans, verdict, self.now);
+    }
+
+    /// Keeps what memory has decided, and takes what comes back when the request ends.
+    pub(in crate::proxy) fn finish(&mut self, dues: Vec<Due>, stood: Stood) {
+        let taken = self.asked.taken(self.route, &self.admission.verdict);
+        self.conclude(dues, taken, stood);
     }
 
     /// Charges them together; returns what the response is to settle.
@@ -149,7 +177,7 @@ impl<'r, 'a> Inquiry<'r, 'a> {
     }
 
     /// Keeps what was decided, and counts it.
-    pub(in crate::proxy) fn conclude(&mut self, dues: Vec<Due>, stood: Stood) {
+    pub(in crate::proxy) fn conclude(&mut self, dues: Vec<Due>, taken: Vec<Taken>, stood: Stood) {
         for &(place, decision) in &self.noted {
             self.route.limits[usize::from(place)]
                 .metrics
@@ -157,7 +185,7 @@ impl<'r, 'a> Inquiry<'r, 'a> {
         }
         let jitter = self.jitter();
         let admission = &mut *self.admission;
-        admission.taken = self.asked.taken(self.route, &admission.verdict);
+        admission.taken = taken;
         admission.dues = dues;
         admission.jitter = jitter;
         admission.stood = stood;

@@ -167,6 +167,11 @@ impl Client {
         self.0.call(worker, deadline, script, keys, args).await
     }
 
+    /// What it knows.
+    pub fn spec(&self) -> &Spec {
+        &self.0.spec
+    }
+
     /// What can be said of the store now.
     pub fn state(&self) -> State {
         self.0.state()

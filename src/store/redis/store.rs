@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::asked::{Charge, Lease, Request};
-use super::client::{Client, Fault, FaultKind, Script, State};
+use super::client::{self, Client, Fault, FaultKind, Script, State};
 use super::naming::Naming;
 use super::script::CHARGE;
 use super::told::{Again, Nonsense, Reply, Told};
@@ -51,6 +51,16 @@ impl Store {
             clock,
             ahead: AtomicI64::new(0),
         }
+    }
+
+    /// Whether it is reached like this, and its buckets are called so.
+    pub fn is_like(&self, client: &client::Spec, naming: &Naming) -> bool {
+        self.client.spec().is_like(client) && self.naming == *naming
+    }
+
+    /// The longest that a call takes.
+    pub fn timeout(&self) -> Duration {
+        self.client.spec().timeout
     }
 
     /// What its buckets are called.

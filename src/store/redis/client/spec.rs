@@ -112,6 +112,28 @@ impl Spec {
         url::parse(text, tls)
     }
 
+    /// Whether it says the same. TLS settings are the same if they are the same object, or there are none.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let tls = match (&self.tls, &other.tls) {
+            (None, None) => true,
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        };
+        let parts = |spec: &Self| {
+            let Self {
+                target,
+                login,
+                database,
+                timeout,
+                batch_timeout,
+                prefix,
+                tls: _,
+            } = spec.clone();
+            (target, login, database, timeout, batch_timeout, prefix)
+        };
+        tls && parts(self) == parts(other)
+    }
+
     /// The servers as they are known at first.
     pub(super) fn seeds(&self) -> &[Address] {
         match &self.target {

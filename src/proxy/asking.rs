@@ -1,0 +1,429 @@
+//! Requests that policies in Redis decide on. Buckets in memory are charged first, then Redis is asked, and what memory was
+//! charged is given back if Redis refuses: all of it or none.
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::admission::{Admission, Asked, Inquiry, Met};
+use super::error::Error;
+use super::line::Stood;
+use super::settle::Due;
+use super::snapshot::{Limit, OnStoreError, Policy, Route};
+use super::taken::Taken;
+use crate::clock::Timestamp;
+use crate::limiter::{Decision, Fingerprint, Secret, Verdict};
+use crate::rules::Head;
+use crate::store::redis::{self, Name, Store, Tier, Unanswered};
+use crate::store::{Charge, Refusals, Reservation, charge_to};
+use crate::telemetry::metrics::LimitDecision;
+
+/// How often a store that has only just been begun with is asked again, within the deadline of a call.
+const EARLY: Duration = Duration::from_millis(1);
+
+/// What a policy in Redis has for its requests.
+#[derive(Debug)]
+pub struct Shared {
+    /// What it is called there.
+    pub(super) label: Box<str>,
+    /// What becomes of requests that Redis says nothing of.
+    pub(super) on_error: OnStoreError,
+    /// What Redis has refused lately.
+    pub(super) refusals: redis::RefusalCache,
+}
+
+/// What is asked of Redis for one limit.
+#[derive(Debug)]
+pub(super) struct Remote {
+    /// The place of the limit among those of the route.
+    pub place: u16,
+    pub name: Name,
+    /// The period that a window is which this opens, where the request says that.
+    period: Option<(Timestamp, Timestamp)>,
+}
+
+/// A bucket that is asked, as it is kept while Redis is waited for.
+#[derive(Debug)]
+struct Entry {
+    met: Met,
+    key: Fingerprint,
+    cost: u32,
+    window_end: Option<Timestamp>,
+    home: Home,
+}
+
+/// Where a bucket is.
+#[derive(Debug)]
+enum Home {
+    /// In memory, which decided so.
+    Memory(Decision),
+    Redis(Remote),
+}
+
+/// A request that Redis is asked about. Dropped meanwhile, what memory was charged stays so.
+#[derive(Debug)]
+pub(super) struct Asking {
+    /// All that is asked, those first that may refuse.
+    entries: SmallVec<[Entry; 4]>,
+    binding: usize,
+    /// What memory was charged, by the places among the entries.
+    reserved: Vec<(usize, Reservation)>,
+    taken: Vec<Taken>,
+    stood: Stood,
+    noted: SmallVec<[(u16, LimitDecision); 1]>,
+    answer: Option<Result<Verdict, Unanswered>>,
+}
+
+impl Remote {
+    /// What this limit asks of the store for a request that it meets; `None` where its buckets are in memory.
+    pub(super) fn of(
+        (place, limit): (u16, &Limit),
+        policy: &Policy,
+        store: &Store,
+        head: &Head<'_>,
+        now: Timestamp,
+    ) -> Option<Self> {
+        let shared = policy.shared.as_ref()?;
+        let mut namer = store.naming().namer();
+        limit.descriptor.feed(head, &mut namer).ok()?;
+        Some(Self {
+            place,
+            name: namer.name(&shared.label),
+            period: policy.period(head, store.time_at(now)),
+        })
+    }
+}
+
+impl<'r> Inquiry<'r, '_> {
+    /// Charges memory, and says what is to be asked of Redis; `None` where it is decided without.
+    pub(super) fn ask(&mut self, stood: Stood) -> Option<Box<Asking>> {
+        if self.recall() {
+            self.conclude(Vec::new(), Vec::new(), stood);
+            return None;
+        }
+        let (mut local, places, binding) = self.in_memory();
+        let settled = local.settled(self.route, |_| true);
+        let verdict = &mut self.admission.verdict;
+        let reserved = local.charge_reserving(
+            self.route,
+            &settled,
+            binding,
+            self.now,
+            Refusals::Charged,
+            verdict,
+        );
+        if !verdict.is_admitted() {
+            (self.asked, self.binding) = (local, binding);
+            self.strike(&[]);
+            self.conclude(Vec::new(), Vec::new(), stood);
+            return None;
+        }
+        let taken = local.taken(self.route, verdict);
+        for (index, &place) in places.iter().enumerate() {
+            self.asked.applied[place] = local.applied[index];
+        }
+        let mut decisions = self.admission.verdict.decisions.drain(..);
+        let mut remote = std::mem::take(&mut self.remote);
+        let entries = self.asked.applied.iter().zip(&self.asked.charges);
+        let entries = entries.map(|(&met, charge)| Entry {
+            met,
+            key: charge.key,
+            cost: charge.cost,
+            window_end: charge.window_end,
+            home: match remote.iter().position(|remote| remote.place == met.0) {
+                Some(index) => Home::Redis(remote.swap_remove(index)),
+                None => Home::Memory(decisions.next().expect("memory decided on all that is its")),
+            },
+        });
+        Some(Box::new(Asking {
+            entries: entries.collect(),
+            binding: self.binding,
+            reserved: reserved
+                .into_iter()
+                .map(|(index, reservation)| (places[index], reservation))
+                .collect(),
+            taken,
+            stood,
+            noted: std::mem::take(&mut self.noted),
+            answer: None,
+        }))
+    }
+
+    fn is_remote(&self, met: Met) -> bool {
+        self.remote.iter().any(|remote| remote.place == met.0)
+    }
+
+    /// What is asked of memory, the places of that among all, and how many of it may refuse.
+    fn in_memory(&self) -> (Asked<'r>, SmallVec<[usize; 4]>, usize) {
+        let mut local = Asked::default();
+        let mut places = SmallVec::new();
+        let mut binding = 0;
+        let all = self.asked.applied.iter().zip(&self.asked.charges);
+        for (place, (&met, &charge)) in all.enumerate() {
+            if !self.is_remote(met) {
+                local.push(met, charge);
+                places.push(place);
+                binding += usize::from(place < self.binding);
+            }
+        }
+        (local, places, binding)
+    }
+
+    /// Whether Redis has refused as much lately, for which nothing is charged, and nobody is asked. What others have
+    /// remaining in Redis is not said then.
+    fn recall(&mut self) -> bool {
+        let mut recalled: SmallVec<[(u16, Decision); 1]> = SmallVec::new();
+        let binding = self.asked.applied[..self.binding].iter();
+        for (&(place, chosen), charge) in binding.zip(&self.asked.charges) {
+            let Some(remote) = self.remote.iter().find(|remote| remote.place == place) else {
+                continue;
+            };
+            let policy = self.route.limits[usize::from(place)].chosen(chosen);
+            let refusals = policy.shared.as_ref().map(|shared| &shared.refusals);
+            let told = refusals.and_then(|it| it.recall(remote.name.key, charge.cost, self.now));
+            recalled.extend(told.map(|decision| (place, decision)));
+        }
+        if recalled.is_empty() {
+            return false;
+        }
+        let mut known = Asked::default();
+        let mut decisions: SmallVec<[Decision; 4]> = SmallVec::new();
+        let mut known_binding = 0;
+        for (index, (&met, &charge)) in self
+            .asked
+            .applied
+            .iter()
+            .zip(&self.asked.charges)
+            .enumerate()
+        {
+            let told = recalled.iter().find(|(place, _)| *place == met.0);
+            let decision = match told {
+                Some((_, decision)) => *decision,
+                None if self.is_remote(met) => continue,
+                None => spared(&charge, self.now),
+            };
+            known.push(met, charge);
+            decisions.push(decision);
+            known_binding += usize::from(index < self.binding);
+        }
+        self.admission.verdict = Verdict::of(decisions, known_binding);
+        (self.asked, self.binding) = (known, known_binding);
+        self.strike(&[]);
+        true
+    }
+}
+
+/// What a bucket in memory says of a request that is refused by another.
+fn spared(charge: &Charge<'_>, now: Timestamp) -> Decision {
+    let decision = charge.peek(now);
+    match decision.is_admitted() {
+        true => Charge { cost: 0, ..*charge }.peek(now),
+        false => decision,
+    }
+}
+
+impl Asking {
+    /// Asks, and keeps the answer.
+    pub(super) async fn pass(
+        mut self: Box<Self>,
+        store: &Store,
+        route: &Route,
+        worker: usize,
+        now: Timestamp,
+    ) -> Box<Self> {
+        let (charges, binding) = self.charges(route);
+        let mut answer = store.charge(worker, &charges, binding, now).await;
+        let mut waited = Duration::ZERO;
+        while answer.as_ref().is_err_and(Unanswered::is_early) && waited < store.timeout() {
+            tokio::time::sleep(EARLY).await;
+            waited += EARLY;
+            answer = store.charge(worker, &charges, binding, now).await;
+        }
+        drop(charges);
+        self.answer = Some(answer.map(|told| told.verdict));
+        self
+    }
+
+    /// The charges in Redis, those first that may refuse, and how many those are.
+    fn charges<'a>(&'a self, route: &'a Route) -> (Vec<redis::Charge<'a>>, usize) {
+        let mut binding = 0;
+        let remote = self
+            .entries
+            .iter()
+            .enumerate()
+            .filter_map(|(index, entry)| {
+                let Home::Redis(remote) = &entry.home else {
+                    return None;
+                };
+                binding += usize::from(index < self.binding);
+                let table = &entry.policy(route).table;
+                Some(redis::Charge {
+                    algorithm: table.algorithm(),
+                    name: &remote.name.bytes,
+                    key: remote.name.key,
+                    cost: entry.cost,
+                    refusals: table.refusals(),
+                    period: remote.period,
+                    tier: Tier::First,
+                })
+            });
+        (remote.collect(), binding)
+    }
+
+    /// Makes `admission` what came of it.
+    ///
+    /// # Errors
+    /// Where a limit refuses because its store does not answer.
+    pub(super) fn conclude(
+        mut self: Box<Self>,
+        route: &Route,
+        secret: &Secret,
+        now: Timestamp,
+        admission: &mut Admission,
+    ) -> Result<(), Error> {
+        let remote = match self.answer.take() {
+            Some(Ok(verdict)) => verdict.decisions.into_iter().map(Some).collect(),
+            Some(Err(error)) => self.without_store(route, &error, now)?,
+            None => SmallVec::new(),
+        };
+        let mut inquiry = Inquiry::new(route, secret, now, admission);
+        inquiry.noted = std::mem::take(&mut self.noted);
+        let dues = self.tell(remote, &mut inquiry);
+        inquiry.strike(&[]);
+        inquiry.conclude(dues, std::mem::take(&mut self.taken), self.stood);
+        Ok(())
+    }
+
+    /// What the limits in Redis say while it says nothing, in their order; `None` of those that admit.
+    fn without_store(
+        &mut self,
+        route: &Route,
+        error: &Unanswered,
+        now: Timestamp,
+    ) -> Result<SmallVec<[Option<Decision>; 4]>, Error> {
+        tracing::debug!(%error, "undecided by the store");
+        let mut local = Asked::default();
+        let mut binding = 0;
+        let mut told: SmallVec<[Option<usize>; 4]> = SmallVec::new();
+        for (index, entry) in self.entries.iter().enumerate() {
+            let Home::Redis(_) = entry.home else {
+                continue;
+            };
+            let policy = entry.policy(route);
+            let on_error = policy.shared.as_ref().map(|shared| shared.on_error);
+            let is_binding = index < self.binding;
+            if on_error == Some(OnStoreError::Local) {
+                told.push(Some(local.charges.len()));
+                local.push(entry.met, entry.charge(route));
+                binding += usize::from(is_binding);
+                continue;
+            }
+            let metrics = &route.limits[usize::from(entry.met.0)].metrics;
+            metrics.record(LimitDecision::Error);
+            if on_error == Some(OnStoreError::Refuse) && is_binding {
+                for (_, reservation) in self.reserved.drain(..) {
+                    reservation.give_back(now);
+                }
+                return Err(Error::Undecided);
+            }
+            told.push(None);
+        }
+        let mut verdict = Verdict::default();
+        charge_to(
+            &mut verdict,
+            &local.charges,
+            binding,
+            Refusals::Charged,
+            now,
+        );
+        let decisions = told.iter().map(|place| Some(verdict.decisions[(*place)?]));
+        Ok(decisions.collect())
+    }
+
+    /// Puts together what memory and Redis said, gives back what memory was charged if Redis refuses, and returns what the
+    /// response is to settle.
+    fn tell<'r>(
+        &mut self,
+        remote: SmallVec<[Option<Decision>; 4]>,
+        inquiry: &mut Inquiry<'r, '_>,
+    ) -> Vec<Due> {
+        let (route, now) = (inquiry.route, inquiry.now);
+        let refuses = |(one, may): (&Option<Decision>, bool)| {
+            may && one.is_some_and(|decision| !decision.is_admitted())
+        };
+        let is_admitted = !remote.iter().zip(self.may_refuse()).any(refuses);
+        let mut dues = Vec::new();
+        for (index, reservation) in self.reserved.drain(..) {
+            let entry = &self.entries[index];
+            let place = usize::from(entry.met.0);
+            let keeps = entry.policy(route).table.refusals() == Refusals::Charged;
+            match is_admitted {
+                true if route.limits[place].settlement.is_some() => {
+                    dues.push(Due { place, reservation });
+                }
+                false if !keeps => reservation.give_back(now),
+                _ => {}
+            }
+        }
+        if !is_admitted {
+            self.taken.clear();
+        }
+        let mut remote = remote.into_iter();
+        let mut decisions: SmallVec<[Decision; 4]> = SmallVec::new();
+        for (index, entry) in self.entries.iter().enumerate() {
+            let charge = entry.charge(route);
+            let decision = match &entry.home {
+                Home::Memory(decision) if is_admitted => *decision,
+                Home::Memory(decision) if !decision.is_admitted() => *decision,
+                Home::Memory(_) => spared(&charge, now),
+                Home::Redis(remote_one) => {
+                    let Some(decision) = remote.next().flatten() else {
+                        continue;
+                    };
+                    entry.note(route, &remote_one.name, &decision, now);
+                    decision
+                }
+            };
+            inquiry.asked.push(entry.met, charge);
+            inquiry.binding += usize::from(index < self.binding);
+            decisions.push(decision);
+        }
+        inquiry.admission.verdict = Verdict::of(decisions, inquiry.binding);
+        dues
+    }
+
+    /// Of each charge in Redis whether it may refuse.
+    fn may_refuse(&self) -> impl Iterator<Item = bool> {
+        let remote = self.entries.iter().enumerate();
+        remote
+            .filter(|(_, entry)| matches!(entry.home, Home::Redis(_)))
+            .map(|(index, _)| index < self.binding)
+    }
+}
+
+impl Entry {
+    fn policy<'r>(&self, route: &'r Route) -> &'r Policy {
+        let (place, chosen) = self.met;
+        route.limits[usize::from(place)].chosen(chosen)
+    }
+
+    /// The charge in memory.
+    fn charge<'r>(&self, route: &'r Route) -> Charge<'r> {
+        Charge {
+            table: &self.policy(route).table,
+            key: self.key,
+            cost: self.cost,
+            window_end: self.window_end,
+        }
+    }
+
+    /// Remembers a refusal. Where each is charged, each has to be told.
+    fn note(&self, route: &Route, name: &Name, decision: &Decision, now: Timestamp) {
+        let policy = self.policy(route);
+        if let Some(shared) = &policy.shared
+            && policy.table.refusals() == Refusals::Free
+        {
+            shared.refusals.note(name.key, self.cost, decision, now);
+        }
+    }
+}
