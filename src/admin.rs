@@ -4,13 +4,15 @@
 //! | --- | --- |
 //! | `/metrics` | every metric, in Prometheus's text format |
 //! | `/livez` | 200 while the process runs: never depends on upstreams or stores |
-//! | `/readyz` | 200 while it takes traffic, 503 while it starts or drains |
+//! | `/readyz` | 200 while it takes traffic, 503 while it starts or drains; a line more on each store that it depends on |
 //!
 //! Anything else is 404, other methods than GET and HEAD are 405. Nothing here changes anything.
 
 pub mod health;
 
 use std::convert::Infallible;
+use std::fmt;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{
@@ -24,11 +26,15 @@ use self::health::Readiness;
 use crate::telemetry::registry::{self, Registry};
 
 /// Answers requests to the admin listener.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Admin {
     registry: Registry,
     readiness: Readiness,
+    stores: Stores,
 }
+
+/// Says how the stores are, a line each; nothing where there are none.
+type Stores = Arc<dyn Fn() -> String + Send + Sync>;
 
 impl Admin {
     /// Shows the metrics of `registry` and the state of `readiness`.
@@ -36,6 +42,16 @@ impl Admin {
         Self {
             registry,
             readiness,
+            stores: Arc::new(String::new),
+        }
+    }
+
+    /// Has `/readyz` also say what these lines do. They make no process unready: it goes on without its stores.
+    #[must_use]
+    pub fn with_stores(self, stores: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        Self {
+            stores: Arc::new(stores),
+            ..self
         }
     }
 
@@ -75,7 +91,13 @@ impl Admin {
             health::State::Ready => StatusCode::OK,
             health::State::Starting | health::State::Draining => StatusCode::SERVICE_UNAVAILABLE,
         };
-        text(status, format!("{}\n", state.as_str()))
+        text(status, format!("{}\n{}", state.as_str(), (self.stores)()))
+    }
+}
+
+impl fmt::Debug for Admin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Admin").finish_non_exhaustive()
     }
 }
 

@@ -129,7 +129,7 @@ impl Process {
             &registry,
         )?;
         let readiness = Readiness::default();
-        let admin = start_admin(compiled.admin, &registry, &readiness)?;
+        let admin = start_admin(compiled.admin, &registry, &readiness, &gateway)?;
         let clients = Arc::clone(&gateway);
         let server = Server::start(compiled.server, &registry, move |connection| {
             clients.client(connection)
@@ -237,8 +237,14 @@ fn start_admin(
     address: SocketAddr,
     registry: &Registry,
     readiness: &Readiness,
+    gateway: &Arc<Gateway>,
 ) -> Result<Server, StartError> {
-    let admin = Admin::new(registry.clone(), readiness.clone());
+    let gateway = Arc::clone(gateway);
+    let stores = move || match &gateway.snapshot().redis {
+        Some(store) => format!("redis: {}\n", store.state()),
+        None => String::new(),
+    };
+    let admin = Admin::new(registry.clone(), readiness.clone()).with_stores(stores);
     let spec = server::Spec::admin(address);
     let server = Server::start(spec, registry, move |_| admin.clone())?;
     for address in server.addresses() {

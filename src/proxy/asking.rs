@@ -6,6 +6,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::admission::{Admission, Asked, Inquiry, Met};
+use super::complaints::Complaints;
 use super::error::Error;
 use super::line::Stood;
 use super::settle::Due;
@@ -30,6 +31,8 @@ pub struct Shared {
     pub(super) on_error: OnStoreError,
     /// What Redis has refused lately.
     pub(super) refusals: redis::RefusalCache,
+    /// What it answered that nobody can use.
+    pub(super) complaints: Complaints,
 }
 
 /// What is asked of Redis for one limit.
@@ -301,7 +304,6 @@ impl Asking {
         error: &Unanswered,
         now: Timestamp,
     ) -> Result<SmallVec<[Option<Decision>; 4]>, Error> {
-        tracing::debug!(%error, "undecided by the store");
         let mut local = Asked::default();
         let mut binding = 0;
         let mut told: SmallVec<[Option<usize>; 4]> = SmallVec::new();
@@ -310,7 +312,12 @@ impl Asking {
                 continue;
             };
             let policy = entry.policy(route);
-            let on_error = policy.shared.as_ref().map(|shared| shared.on_error);
+            let on_error = policy.shared.as_ref().map(|shared| {
+                if !error.is_of_the_server() {
+                    shared.complaints.report_undecided(now, &policy.name, error);
+                }
+                shared.on_error
+            });
             let is_binding = index < self.binding;
             if on_error == Some(OnStoreError::Local) {
                 told.push(Some(local.charges.len()));

@@ -200,6 +200,7 @@ impl Builder<'_> {
                 label: label(&spec, is_override),
                 on_error: shared.on_error,
                 refusals: RefusalCache::new(self.refusal_cache),
+                complaints: Complaints::default(),
             }),
             facts: Facts::new(&spec.name, algorithm),
             penalties: self.penalties(&spec),

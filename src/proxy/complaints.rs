@@ -1,15 +1,16 @@
-//! Failures of an upstream in the log: the first at once, then at most one a second with the number of
+//! Failures of an upstream, or of the store for a policy, in the log: the first at once, then at most one a second with the number of
 //! those that were left out. A dead upstream must not fill a disk.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::clock::Timestamp;
+use crate::store::redis::Unanswered;
 use crate::upstream::Error;
 
 /// Microseconds between two lines.
 const INTERVAL: u64 = 1_000_000;
 
-/// The failures of one upstream.
+/// The failures of one.
 #[derive(Debug, Default)]
 pub struct Complaints {
     /// The instant from which the next one is logged, in microseconds.
@@ -23,6 +24,13 @@ impl Complaints {
         if let Some(omitted) = self.admit(now) {
             let error: &dyn std::error::Error = error;
             tracing::warn!(upstream, error, omitted, "no response from the upstream");
+        }
+    }
+
+    /// The same of what the store said, or did not say, of a request to this policy.
+    pub(super) fn report_undecided(&self, now: Timestamp, policy: &str, error: &Unanswered) {
+        if let Some(omitted) = self.admit(now) {
+            tracing::warn!(policy, %error, omitted, "no decision from the store");
         }
     }
 

@@ -72,6 +72,9 @@ impl Gateway {
         Error = Dropped,
         Future: 'static,
     > + use<> {
+        if let Some(store) = &self.snapshot.load().redis {
+            store.start(connection.worker);
+        }
         let client = Rc::new(Client {
             gateway: Arc::clone(self),
             forwarding: Forwarding::new(connection),

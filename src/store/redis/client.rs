@@ -21,6 +21,7 @@ mod slot;
 mod spec;
 mod topology;
 
+use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Release};
@@ -71,6 +72,21 @@ pub enum State {
         /// Why.
         fault: Fault,
     },
+}
+
+/// As a line of text: `up`, or what is wrong.
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Starting => f.write_str("starting"),
+            Self::Up => f.write_str("up"),
+            Self::Down {
+                server: Some(server),
+                fault,
+            } => write!(f, "down: {server} {fault}"),
+            Self::Down { fault, .. } => write!(f, "down: it {fault}"),
+        }
+    }
 }
 
 /// What the client's tasks have in common.

@@ -53,6 +53,11 @@ impl Store {
         }
     }
 
+    /// Begins to connect for a worker, on whose thread this is called.
+    pub fn start(&self, worker: usize) {
+        self.client.start(worker);
+    }
+
     /// Whether it is reached like this, and its buckets are called so.
     pub fn is_like(&self, client: &client::Spec, naming: &Naming) -> bool {
         self.client.spec().is_like(client) && self.naming == *naming
@@ -132,6 +137,15 @@ impl Store {
 }
 
 impl Unanswered {
+    /// Whether it is the server that is out of use, or the way to it, which is told in the log once and not for each request.
+    pub fn is_of_the_server(&self) -> bool {
+        use FaultKind::{CrossSlot, Script};
+        match self {
+            Self::Fault(fault) => !matches!(fault.kind, CrossSlot | Script),
+            Self::Nonsense(_) | Self::Contended => false,
+        }
+    }
+
     /// Whether the store has only just been begun with, and nobody knows yet how it is.
     pub fn is_early(&self) -> bool {
         matches!(self, Self::Fault(fault) if fault.kind == FaultKind::Connecting)
