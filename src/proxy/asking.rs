@@ -1,6 +1,7 @@
 //! Requests that policies in Redis decide on. Buckets in memory are charged first, then Redis is asked, and what memory was
 //! charged is given back if Redis refuses: all of it or none.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -15,7 +16,7 @@ use super::taken::Taken;
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Fingerprint, Secret, Verdict};
 use crate::rules::Head;
-use crate::store::redis::{self, Name, Store, Tier, Unanswered};
+use crate::store::redis::{self, Decisions, Name, Store, Tier, Unanswered};
 use crate::store::{Charge, Refusals, Reservation, charge_to};
 use crate::telemetry::metrics::LimitDecision;
 
@@ -74,7 +75,7 @@ pub(super) struct Asking {
     taken: Vec<Taken>,
     stood: Stood,
     noted: SmallVec<[(u16, LimitDecision); 1]>,
-    answer: Option<Result<Verdict, Unanswered>>,
+    answer: Option<Result<Decisions, Unanswered>>,
 }
 
 impl Remote {
@@ -229,7 +230,7 @@ impl Asking {
     /// Asks, and keeps the answer.
     pub(super) async fn pass(
         mut self: Box<Self>,
-        store: &Store,
+        store: &Arc<Store>,
         route: &Route,
         worker: usize,
         now: Timestamp,
@@ -243,7 +244,7 @@ impl Asking {
             answer = store.charge(worker, &charges, binding, now).await;
         }
         drop(charges);
-        self.answer = Some(answer.map(|told| told.verdict));
+        self.answer = Some(answer);
         self
     }
 
@@ -285,9 +286,9 @@ impl Asking {
         admission: &mut Admission,
     ) -> Result<(), Error> {
         let remote = match self.answer.take() {
-            Some(Ok(verdict)) => verdict.decisions.into_iter().map(Some).collect(),
+            Some(Ok(decisions)) => decisions,
             Some(Err(error)) => self.without_store(route, &error, now)?,
-            None => SmallVec::new(),
+            None => Decisions::new(),
         };
         let mut inquiry = Inquiry::new(route, secret, now, admission);
         inquiry.noted = std::mem::take(&mut self.noted);
@@ -303,7 +304,7 @@ impl Asking {
         route: &Route,
         error: &Unanswered,
         now: Timestamp,
-    ) -> Result<SmallVec<[Option<Decision>; 4]>, Error> {
+    ) -> Result<Decisions, Error> {
         let mut local = Asked::default();
         let mut binding = 0;
         let mut told: SmallVec<[Option<usize>; 4]> = SmallVec::new();
@@ -349,11 +350,7 @@ impl Asking {
 
     /// Puts together what memory and Redis said, gives back what memory was charged if Redis refuses, and returns what the
     /// response is to settle.
-    fn tell<'r>(
-        &mut self,
-        remote: SmallVec<[Option<Decision>; 4]>,
-        inquiry: &mut Inquiry<'r, '_>,
-    ) -> Vec<Due> {
+    fn tell<'r>(&mut self, remote: Decisions, inquiry: &mut Inquiry<'r, '_>) -> Vec<Due> {
         let (route, now) = (inquiry.route, inquiry.now);
         let refuses = |(one, may): (&Option<Decision>, bool)| {
             may && one.is_some_and(|decision| !decision.is_admitted())

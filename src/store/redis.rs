@@ -21,5 +21,5 @@ pub use asked::{Ask, Charge, Lease, Request, Tier};
 pub use naming::{Keys, LONGEST, Name, Namer, Naming};
 pub use refusals::RefusalCache;
 pub use script::{CHARGE, LEASE, LEAVE, SETTLE};
-pub use store::{Store, Unanswered};
+pub use store::{Decisions, Store, Unanswered};
 pub use told::{Again, Nonsense, Reply, Told};

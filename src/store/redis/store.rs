@@ -4,17 +4,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
+use super::after::Settlement;
 use super::asked::{Charge, Lease, Request};
-use super::client::{self, Client, Fault, FaultKind, Script, State};
+use super::client::{self, Client, Command, Fault, FaultKind, Script, State, Target, slot};
 use super::naming::Naming;
-use super::script::CHARGE;
+use super::script::{CHARGE, SETTLE};
 use super::told::{Again, Nonsense, Reply, Told};
 use crate::clock::{Clock, Timestamp};
+use crate::limiter::{Decision, Reserved};
 use crate::store::Refusals;
 
 /// How often the script may ask to be asked again: for buckets under other parameters, and for the period of a calendar that
 /// has ended meanwhile.
 const ROUNDS: usize = 3;
+
+/// What each of some charges was told, in their order; `None` where nothing was.
+pub type Decisions = SmallVec<[Option<Decision>; 4]>;
 
 /// The buckets of one store.
 #[derive(Debug)]
@@ -22,6 +29,7 @@ pub struct Store {
     client: Client,
     naming: Naming,
     charge: Script,
+    settle: Script,
     clock: Arc<Clock>,
     /// By how many microseconds its clock was ahead of this one at the last answer.
     ahead: AtomicI64,
@@ -48,6 +56,7 @@ impl Store {
             client,
             naming,
             charge: Script::new(CHARGE),
+            settle: Script::new(SETTLE),
             clock,
             ahead: AtomicI64::new(0),
         }
@@ -86,8 +95,11 @@ impl Store {
         }
     }
 
-    /// Decides a request by all these charges, of which the first `binding` may refuse, and makes all of them or none. What
-    /// instants there are in the verdict are told as if it had been decided at `now` on this machine's clock.
+    /// Decides a request by all these charges, of which the first `binding` may refuse, and makes all of them or none;
+    /// returns what each was told. The instants are told as if it had been decided at `now` on this machine's clock.
+    ///
+    /// In a cluster it is one call for each slot, one after the other. What was charged is given back once one refuses, and
+    /// nobody is told of it, nor of those that were not asked any more: `None`.
     ///
     /// # Errors
     /// When the store does not say what it decided within its deadline. It may have charged all the same.
@@ -95,6 +107,92 @@ impl Store {
     /// # Panics
     /// Outside a runtime, or if there is no such worker.
     pub async fn charge(
+        self: &Arc<Self>,
+        worker: usize,
+        charges: &[Charge<'_>],
+        binding: usize,
+        now: Timestamp,
+    ) -> Result<Decisions, Unanswered> {
+        let slots = self.slots(charges);
+        if slots.len() <= 1 {
+            let told = self.charge_together(worker, charges, binding, now).await?;
+            return Ok(told.verdict.decisions.into_iter().map(Some).collect());
+        }
+        let mut decisions: Decisions = charges.iter().map(|_| None).collect();
+        let mut given_back = Vec::new();
+        for places in slots {
+            let part: Vec<_> = places.iter().map(|&place| charges[place]).collect();
+            let part_binding = places.iter().filter(|place| **place < binding).count();
+            let told = self.charge_together(worker, &part, part_binding, now).await;
+            let Ok(told) = told else {
+                self.give_back(worker, given_back);
+                return told.map(|_| decisions);
+            };
+            if !told.verdict.is_admitted() {
+                decisions.fill(None);
+                self.give_back(worker, std::mem::take(&mut given_back));
+            }
+            for (place, decision) in places.into_iter().zip(&told.verdict.decisions) {
+                decisions[place] = Some(*decision);
+            }
+            if !told.verdict.is_admitted() {
+                break;
+            }
+            given_back.extend(self.reversals(&part, &told));
+        }
+        Ok(decisions)
+    }
+
+    /// The places of those charges that can be made by one call, by the slots in which they are.
+    fn slots(&self, charges: &[Charge<'_>]) -> Vec<Vec<usize>> {
+        let mut slots: Vec<(u16, Vec<usize>)> = Vec::new();
+        for (place, charge) in charges.iter().enumerate() {
+            let slot = match self.client.spec().target {
+                Target::Cluster(_) => slot(charge.name),
+                Target::Single(_) | Target::Sentinel { .. } => 0,
+            };
+            match slots.iter_mut().find(|(other, _)| *other == slot) {
+                Some((_, places)) => places.push(place),
+                None => slots.push((slot, vec![place])),
+            }
+        }
+        slots.into_iter().map(|(_, places)| places).collect()
+    }
+
+    /// What gives back the charges that were made.
+    fn reversals(&self, charges: &[Charge<'_>], told: &Told) -> Vec<Command> {
+        let made = charges.iter().zip(&told.verdict.decisions);
+        let made = made.filter(|(charge, decision)| {
+            let stays = charge.refusals == Refusals::Charged;
+            decision.is_admitted() && !stays && charge.algorithm.shape().is_none()
+        });
+        let asks = made.filter_map(|(charge, decision)| {
+            let settlement = Settlement {
+                charge: *charge,
+                reserved: Reserved {
+                    cell: decision.cell,
+                    at: told.at,
+                    units: charge.cost,
+                    // Nobody knows, of all machines: as many as there can be, so that nothing is given back twice.
+                    unsettled: u64::MAX,
+                },
+                units: 0,
+            };
+            settlement.ask(told.at, None)
+        });
+        asks.map(|ask| Command::script(&self.settle, &ask.keys, &ask.args))
+            .collect()
+    }
+
+    /// Sends them, for which no request waits.
+    fn give_back(self: &Arc<Self>, worker: usize, reversals: Vec<Command>) {
+        if !reversals.is_empty() {
+            let store = Arc::clone(self);
+            tokio::spawn(async move { store.client.batch(worker, reversals).await });
+        }
+    }
+
+    async fn charge_together(
         &self,
         worker: usize,
         charges: &[Charge<'_>],
