@@ -1,6 +1,9 @@
 //! What is wrong with a configuration, and how it is shown: severity, a stable code, the place in
 //! the file, the path of the key, the line itself and what to do. Finding problems is the business
-//! of the siblings; nothing here knows a key of the schema.
+//! of the siblings; nothing here knows a key of the
+//! schema, but for those whose values are never shown (`mask`).
+
+mod mask;
 
 use std::fmt;
 use std::ops::Range;
@@ -12,12 +15,20 @@ use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 const PRINTED: usize = 50;
 
 /// The text of a configuration and the name it is shown under.
-#[derive(Debug)]
 pub struct Source {
     /// What stands before the line number: a path as the user gave it.
     pub name: String,
     /// The whole text, without a byte order mark.
     pub text: String,
+}
+
+/// The text may hold passwords.
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Source {
@@ -222,8 +233,12 @@ pub enum Colour {
 }
 
 impl Report {
-    /// Orders the problems by their place in the source.
+    /// Orders the problems by their place in the source. What they quote of URLs is without passwords.
     pub fn new(source: Arc<Source>, mut problems: Vec<Problem>) -> Self {
+        for problem in &mut problems {
+            problem.message = mask::login(&problem.message);
+            problem.help = problem.help.as_deref().map(mask::login);
+        }
         problems.sort_by_key(|problem| problem.span.as_ref().map_or(0, |span| span.start));
         Self { source, problems }
     }
@@ -282,9 +297,9 @@ impl Report {
             Colour::Plain => Renderer::plain(),
             Colour::Ansi => Renderer::styled(),
         };
-        let mut text = String::new();
+        let (mut text, shown) = (String::new(), mask::source(&self.source.text));
         for problem in self.problems.iter().take(PRINTED) {
-            text.push_str(&renderer.render(&[self.group(problem)]));
+            text.push_str(&renderer.render(&[self.group(problem, &shown)]));
             text.push_str("\n\n");
         }
         if let Some(more) = self
@@ -321,7 +336,7 @@ impl Report {
         }
     }
 
-    fn group<'a>(&'a self, problem: &'a Problem) -> Group<'a> {
+    fn group<'a>(&'a self, problem: &'a Problem, shown: &'a str) -> Group<'a> {
         let level = match problem.severity {
             Severity::Error => Level::ERROR,
             Severity::Warning => Level::WARNING,
@@ -332,7 +347,7 @@ impl Report {
                 .id(problem.code.as_str()),
         );
         group = match &problem.span {
-            Some(span) => group.element(self.snippet(span, &problem.related)),
+            Some(span) => group.element(self.snippet(shown, span, &problem.related)),
             None => group.element(annotate_snippets::Origin::path(&self.source.name)),
         };
         if !problem.path.is_empty() {
@@ -347,10 +362,10 @@ impl Report {
     /// The annotated lines only: the renderer reads all it is given, and files are long.
     fn snippet<'a>(
         &'a self,
+        text: &'a str,
         span: &Range<usize>,
         related: &'a [(Range<usize>, String)],
     ) -> Snippet<'a, annotate_snippets::Annotation<'a>> {
-        let text = &self.source.text;
         let first = related
             .iter()
             .map(|(other, _)| other.start)

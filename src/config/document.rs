@@ -6,6 +6,7 @@ mod syntax;
 mod yaml;
 
 use std::borrow::Cow;
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -34,13 +35,20 @@ impl NodeId {
 }
 
 /// A parsed configuration; every value remembers its place.
-#[derive(Debug)]
 pub struct Document {
     source: Arc<Source>,
     nodes: Vec<Node>,
 }
 
-#[derive(Debug)]
+/// The values may be passwords.
+impl fmt::Debug for Document {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Document")
+            .field("source", &self.source)
+            .finish_non_exhaustive()
+    }
+}
+
 struct Node {
     parent: NodeId,
     step: Step,
@@ -49,7 +57,6 @@ struct Node {
 }
 
 /// How a value is reached from the one that holds it.
-#[derive(Debug)]
 enum Step {
     Root,
     Key { name: Box<str>, span: Range<u32> },
@@ -57,7 +64,6 @@ enum Step {
 }
 
 /// A value as it was written, variables replaced.
-#[derive(Debug)]
 pub(super) enum Value {
     /// A text, a number, a boolean: the key it stands under says what it means.
     Scalar {
