@@ -23,7 +23,7 @@ pub use connect::Dscp;
 pub use endpoint::Endpoint;
 pub use error::{Error, Fault};
 pub use http1::Invalid;
-pub use tls::{ClientTls, ClientTlsError, Roots};
+pub use tls::{ClientTls, ClientTlsError, Roots, client_config};
 
 use crate::http_ext::added::Added;
 use crate::http_ext::body::RequestBody;

@@ -1,4 +1,4 @@
-//! TLS towards upstreams: verified against the system's roots, or those of a given file.
+//! TLS towards servers: verified against the system's roots, or those of a given file.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,6 +7,10 @@ use std::sync::Arc;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};
+
+mod named;
+
+use named::Named;
 
 /// How to verify an upstream.
 #[derive(Clone)]
@@ -39,6 +43,9 @@ pub enum ClientTlsError {
     /// The file holds no certificate.
     #[error("{}: no usable certificate (a PEM file with BEGIN CERTIFICATE is expected)", .0.display())]
     NoCertificate(PathBuf),
+    /// Certificates that nothing can be verified with.
+    #[error("nothing can be verified: {0}")]
+    Unusable(String),
     /// The operating system has no trusted certificates.
     #[error(
         "the system's trusted certificates cannot be read: {0}; install ca-certificates, or name a file in tls.ca"
@@ -52,11 +59,8 @@ impl ClientTls {
     /// # Errors
     /// When no certificate can be verified with them.
     pub fn new(name: &str, roots: Roots) -> Result<Self, ClientTlsError> {
-        let server = ServerName::try_from(name.trim_matches(['[', ']']).to_owned())
-            .map_err(|_| ClientTlsError::Name(name.to_owned()))?;
-        let mut config = ClientConfig::builder()
-            .with_root_certificates(roots.load()?)
-            .with_no_client_auth();
+        let server = server_name(name)?;
+        let mut config = client_config(&roots, None)?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(ClientTls {
             config: Arc::new(config),
@@ -68,6 +72,30 @@ impl ClientTls {
     pub(super) fn connector(&self) -> (Arc<ClientConfig>, ServerName<'static>) {
         (Arc::clone(&self.config), self.name.clone())
     }
+}
+
+/// Settings for servers whose certificates are for `name`, or else for the host that is connected to, and signed by one of
+/// `roots`.
+///
+/// # Errors
+/// When no certificate can be verified with them.
+pub fn client_config(roots: &Roots, name: Option<&str>) -> Result<ClientConfig, ClientTlsError> {
+    let (builder, roots) = (ClientConfig::builder(), roots.load()?);
+    let builder = match name {
+        None => builder.with_root_certificates(roots),
+        Some(name) => {
+            let verifier = Named::new(roots, server_name(name)?)?;
+            builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(verifier))
+        }
+    };
+    Ok(builder.with_no_client_auth())
+}
+
+fn server_name(text: &str) -> Result<ServerName<'static>, ClientTlsError> {
+    ServerName::try_from(text.trim_matches(['[', ']']).to_owned())
+        .map_err(|_| ClientTlsError::Name(text.to_owned()))
 }
 
 impl Roots {
