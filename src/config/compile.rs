@@ -7,6 +7,7 @@ mod conditions;
 mod costs;
 mod exceptions;
 mod policies;
+pub(super) mod redis;
 mod routes;
 mod server;
 mod tokens;
@@ -171,8 +172,10 @@ impl<'a> Compiler<'a> {
         let routes = routes.collect();
         let unmatched = context.unmatched(&policies);
         self.findings.append(&mut policies.findings);
+        let policies = policies.into_specs();
+        let is_shared = policies.iter().any(|policy| policy.shared.is_some());
         snapshot::Spec {
-            policies: policies.into_specs(),
+            policies,
             upstreams: upstreams.into_specs(),
             routes,
             unmatched,
@@ -182,7 +185,7 @@ impl<'a> Compiler<'a> {
             preflight: answers::preflight(&config.responses.cors),
             max_size: config.store.memory.max_size.bytes(),
             tokens: self.tokens(config, key_files),
-            redis: None,
+            redis: self.redis(config, key_files).filter(|_| is_shared),
         }
     }
 }

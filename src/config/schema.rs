@@ -10,6 +10,7 @@ mod jwt;
 mod listener;
 mod overflow;
 mod policy;
+mod redis;
 mod responses;
 mod route;
 mod store;
@@ -34,6 +35,10 @@ pub use policy::{
     AlgorithmName, Cost, DayOfMonth, Key, Limit, MaxKeys, Mode, OldestWindow, OnFull, Penalty,
     PenaltyTime, Percent, Places, Policy, Precision, Status, StrikeCount, ToldCost, UnitSize,
     WindowStart,
+};
+pub use redis::{
+    OnStoreError, RedisDatabase, RedisStore, RedisTimeout, RedisTls, RefusalCache, Sentinel,
+    StoreName,
 };
 pub use responses::{
     Action, BodyFormat, Cors, HeaderFields, HeaderStyle, Held, OnLimit, Responses,

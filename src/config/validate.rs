@@ -13,6 +13,7 @@ mod listeners;
 mod overflow;
 mod penalties;
 mod policies;
+mod redis;
 mod routes;
 mod upstreams;
 
@@ -30,6 +31,7 @@ pub(super) fn validate(config: &Config, findings: &Findings<'_>) {
     listeners::check(config, findings);
     upstreams::check(config, findings);
     jwt::check(config, findings);
+    redis::check(config, findings);
     policies::check(config, findings);
     limits::check(config, findings);
     routes::check(config, findings);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 
 use super::algorithms::{algorithm, local_period};
-use super::{answers, costs};
+use super::{answers, costs, redis};
 use crate::config::diagnostic::Code;
 use crate::config::document::NodeId;
 use crate::config::finding::Finding;
@@ -135,7 +135,7 @@ impl<'a> Policies<'a> {
     fn spec(&mut self, name: &str, key: String, policy: &Policy) -> Option<PolicySpec> {
         match algorithm(policy) {
             Ok(algorithm) => Some(PolicySpec {
-                shared: None,
+                shared: redis::shared(policy),
                 name: name.to_owned(),
                 overflow: self.overflow(name, &key, policy),
                 key,

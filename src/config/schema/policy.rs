@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::{
-    Candidate, Condition, Delay, Exemption, InUse, OnLimit, Overflow, Override, RetryAfter, Units,
-    Zone,
+    Candidate, Condition, Delay, Exemption, InUse, OnLimit, OnStoreError, Overflow, Override,
+    RetryAfter, StoreName, Units, Zone,
 };
 use crate::config::located::{List, Located};
 use crate::config::value::{
@@ -133,6 +133,14 @@ pub struct Policy {
     /// What becomes of keys that go on asking though they are refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub penalty: Option<Located<Penalty>>,
+    /// Where its buckets are: in the memory of each process (`memory`, the default), or in Redis (`redis`), where all
+    /// machines share them.
+    #[serde(default)]
+    pub store: Located<StoreName>,
+    /// What becomes of requests while Redis does not answer: each process decides by buckets of its own (`local`, unless
+    /// given), or the policy admits (`admit`) or refuses them (`refuse`). With `store: redis` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_store_error: Option<Located<OnStoreError>>,
     /// Buckets that memory is kept for, 1024 to 1073741824; an equal share of
     /// `store.memory.max_size` unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]

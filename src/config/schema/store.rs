@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{DAY, SECOND};
+use super::{DAY, RedisStore, SECOND};
 use crate::config::located::Located;
 use crate::config::value::{Duration, FilePath, Size};
 
@@ -19,6 +19,9 @@ pub type SnapshotInterval = Duration<SECOND, DAY>;
 pub struct Store {
     /// In the memory of this process.
     pub memory: Located<MemoryStore>,
+    /// In Redis, exact over all machines that share it, for policies that say `store: redis`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redis: Option<Located<RedisStore>>,
 }
 
 /// `store.memory`: exact on this machine, and bounded.

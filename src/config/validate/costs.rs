@@ -33,7 +33,7 @@ pub(super) fn check(policy: &Policy, findings: &Findings<'_>) {
 }
 
 /// Where it is said that responses settle what requests cost.
-fn settled_at(policy: &Policy) -> Option<NodeId> {
+pub(super) fn settled_at(policy: &Policy) -> Option<NodeId> {
     let counted = policy.count.iter().next().map(|status| status.node);
     let told = match &policy.cost.value {
         Cost::Constant(_) => None,

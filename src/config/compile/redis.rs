@@ -1,0 +1,187 @@
+//! Where Redis is, how to speak to it, and what buckets are called there.
+
+use std::fs;
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use rustls::{ClientConfig, RootCertStore};
+
+use super::Compiler;
+use super::tokens::KeyFiles;
+use crate::config::diagnostic::Code;
+use crate::config::document::NodeId;
+use crate::config::finding::Finding;
+use crate::config::located::{List, Located};
+use crate::config::schema::{self, Policy, RedisStore, RedisTls, StoreName};
+use crate::config::value::{SecretText, ServerAddress, Text};
+use crate::limiter::Secret;
+use crate::proxy::snapshot::{OnStoreError, RedisSpec, SharedSpec};
+use crate::store::redis::client::{Address, Login, Password, Spec, Target, UrlError};
+use crate::store::redis::{Keys, Naming};
+use crate::upstream::{Roots, client_config};
+
+/// The ports of servers and sentinels that have none.
+const PORT: u16 = 6379;
+const SENTINEL_PORT: u16 = 26379;
+
+impl Compiler<'_> {
+    /// Redis, if the configuration says where it is and it can be used.
+    pub(super) fn redis(&mut self, config: &schema::Config, files: KeyFiles) -> Option<RedisSpec> {
+        let redis = config.store.redis.as_ref()?;
+        let tls = match files {
+            KeyFiles::Needed => self.redis_tls(redis, redis.node)?,
+            KeyFiles::Optional => unverified(),
+        };
+        let prefix: Arc<str> = redis.prefix.as_str().into();
+        let client = Spec {
+            timeout: redis.timeout.get(),
+            prefix: Arc::clone(&prefix),
+            ..client(redis, tls)?
+        };
+        Some(RedisSpec {
+            client,
+            naming: Naming {
+                keys: keys(redis),
+                prefix,
+            },
+            refusal_cache: redis.refusal_cache.get(),
+        })
+    }
+
+    /// How servers are verified; nothing is read where TLS is not spoken.
+    fn redis_tls(&mut self, redis: &RedisStore, node: NodeId) -> Option<Arc<ClientConfig>> {
+        let says_tls = |written: &Located<SecretText>| {
+            url(written, Some(unverified())).is_ok_and(|spec| spec.tls.is_some())
+        };
+        let speaks_tls = redis.tls.is_some() || redis.url.as_ref().is_some_and(says_tls);
+        if !speaks_tls {
+            return Some(unverified());
+        }
+        let default = RedisTls::default();
+        let tls = redis.tls.as_ref().map_or(&default, |tls| &tls.value);
+        let roots = match &tls.ca {
+            None => Roots::System,
+            Some(ca) => {
+                let path = self.loaded.resolve(ca.as_path());
+                self.files.push(path.clone());
+                match fs::read(&path) {
+                    Ok(content) => Roots::Pem { path, content },
+                    Err(error) => {
+                        let message = format!("{} cannot be read: {error}", path.display());
+                        let finding = Finding::error(ca.node, Code::Unreadable, message);
+                        self.findings.push(finding);
+                        return None;
+                    }
+                }
+            }
+        };
+        let name = tls.server_name.as_ref().map(|name| name.as_str());
+        client_config(&roots, name)
+            .map_err(|error| {
+                let node = tls.ca.as_ref().map_or(node, |ca| ca.node);
+                let finding = Finding::error(node, Code::InvalidValue, error.to_string());
+                self.findings.push(finding);
+            })
+            .ok()
+            .map(Arc::new)
+    }
+}
+
+/// What a policy says of its store, if that is shared.
+pub(super) fn shared(policy: &Policy) -> Option<SharedSpec> {
+    let on_error = policy.on_store_error.as_ref();
+    let on_error = on_error.map_or_else(Default::default, |on_error| on_error.value);
+    (policy.store.value == StoreName::Redis).then_some(SharedSpec {
+        on_error: match on_error {
+            schema::OnStoreError::Local => OnStoreError::Local,
+            schema::OnStoreError::Admit => OnStoreError::Admit,
+            schema::OnStoreError::Refuse => OnStoreError::Refuse,
+        },
+    })
+}
+
+/// What a URL says.
+///
+/// # Errors
+/// What is wrong with it, without showing it.
+pub(in crate::config) fn url(
+    written: &SecretText,
+    tls: Option<Arc<ClientConfig>>,
+) -> Result<Spec, UrlError> {
+    Spec::from_url(written.reveal(), tls)
+}
+
+/// Settings that no server satisfies, for who connects to none.
+pub(in crate::config) fn unverified() -> Arc<ClientConfig> {
+    let builder = ClientConfig::builder().with_root_certificates(RootCertStore::empty());
+    Arc::new(builder.with_no_client_auth())
+}
+
+/// The servers and who speaks to them; `None` where that was found wrong before.
+fn client(redis: &RedisStore, tls: Arc<ClientConfig>) -> Option<Spec> {
+    let login = login(redis.user.as_ref(), redis.password.as_ref());
+    if let Some(written) = &redis.url {
+        let spec = url(written, Some(tls)).ok()?;
+        let login = Login {
+            user: spec.login.user.clone().or(login.user),
+            password: spec.login.password.clone().or(login.password),
+        };
+        return Some(Spec { login, ..spec });
+    }
+    let target = match (&redis.cluster, &redis.sentinel) {
+        (Some(nodes), _) => Target::Cluster(addresses(nodes, PORT)),
+        (None, Some(sentinel)) => Target::Sentinel {
+            sentinels: addresses(&sentinel.addresses, SENTINEL_PORT),
+            master: sentinel.master.as_str().into(),
+            login: self::login(sentinel.user.as_ref(), sentinel.password.as_ref()),
+        },
+        (None, None) => return None,
+    };
+    Some(Spec {
+        login,
+        database: redis.database.as_ref().map_or(0, |number| number.get()),
+        tls: redis.tls.as_ref().map(|_| tls),
+        ..Spec::new(target)
+    })
+}
+
+fn addresses(written: &List<ServerAddress>, port: u16) -> Vec<Address> {
+    let all = written.iter();
+    all.map(|one| Address::new(one.host(), one.port().unwrap_or(port)))
+        .collect()
+}
+
+/// Empty ones are none, as in a URL: a variable that is empty says so.
+fn login(user: Option<&Located<Text>>, password: Option<&Located<SecretText>>) -> Login {
+    let user = user.map(|user| user.as_str());
+    let password = password.map(|password| password.reveal());
+    Login {
+        user: user.filter(|user| !user.is_empty()).map(Into::into),
+        password: password.filter(|one| !one.is_empty()).map(Password::new),
+    }
+}
+
+/// How keys are written. Without a secret they are hashed under what the prefix makes: that keeps machines and applications
+/// apart, and no secret from whoever can read Redis.
+fn keys(redis: &RedisStore) -> Keys {
+    match (&redis.secret, redis.readable_keys.get()) {
+        (_, true) => Keys::Readable,
+        (Some(secret), false) => Keys::Hashed(derived("secret", secret.reveal())),
+        (None, false) => Keys::Hashed(derived("prefix", redis.prefix.as_str())),
+    }
+}
+
+/// The first 128 bits of SHA-256 over what the text is and the text. All machines with the same text have the same, now and
+/// in later versions.
+fn derived(what: &str, text: &str) -> Secret {
+    let input = format!("sluicegate redis keys, from the {what}\0{text}");
+    let hash = digest(&SHA256, input.as_bytes());
+    let half = |at: usize| {
+        let bytes = hash.as_ref()[at..at + 8].try_into();
+        u64::from_le_bytes(bytes.expect("it has 32 bytes"))
+    };
+    Secret::from_key([half(0), half(8)])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+use std::time::Duration;
+
+use super::*;
+use crate::config::{compile, compile_rules, parse};
+use crate::proxy::snapshot;
+
+fn rules(store: &str, policy: &str) -> snapshot::Spec {
+    let text = format!(
+        "store: {{ redis: {store} }}\npolicies: {{ p: {policy} }}\nroutes: [{{ upstream: echo, limits: [p] }}]\n"
+    );
+    let loaded = parse("test.yaml", text, &|_| None).unwrap_or_else(|report| panic!("{report}"));
+    compile_rules(&loaded).unwrap_or_else(|report| panic!("{report}"))
+}
+
+fn redis(store: &str) -> RedisSpec {
+    let spec = rules(store, "{ quota: 100/1m, store: redis }").redis;
+    spec.expect("a policy is there")
+}
+
+fn hashed(spec: &RedisSpec) -> [u64; 2] {
+    match &spec.naming.keys {
+        Keys::Hashed(secret) => secret.key(),
+        Keys::Readable => panic!("{spec:?}"),
+    }
+}
+
+#[test]
+fn a_url_is_enough() {
+    let spec = redis("{ url: redis://bob:hunter2@cache/3 }");
+    assert_eq!(
+        spec.client.target,
+        Target::Single(Address::new("cache", 6379))
+    );
+    assert_eq!(spec.client.login.user.as_deref(), Some("bob"));
+    assert_eq!(spec.client.login.password, Some(Password::new("hunter2")));
+    assert_eq!(
+        (spec.client.database, spec.client.tls.is_some()),
+        (3, false)
+    );
+    assert_eq!(spec.client.timeout, Duration::from_millis(20));
+    assert_eq!(spec.refusal_cache, Duration::from_secs(1));
+    assert_eq!(&*spec.client.prefix, "sluicegate:");
+    assert_eq!(spec.client.prefix, spec.naming.prefix);
+    assert!(!format!("{spec:?}").contains("hunter2"));
+}
+
+#[test]
+fn keys_say_what_a_url_leaves_out() {
+    let spec = redis(
+        "{ url: rediss://cache, user: bob, password: hunter2, timeout: 5ms, prefix: 'a:', refusal_cache: 0s }",
+    );
+    assert_eq!(spec.client.login.user.as_deref(), Some("bob"));
+    assert_eq!(spec.client.login.password, Some(Password::new("hunter2")));
+    assert!(spec.client.tls.is_some());
+    assert_eq!(spec.client.timeout, Duration::from_millis(5));
+    assert_eq!(
+        (&*spec.client.prefix, spec.refusal_cache),
+        ("a:", Duration::ZERO)
+    );
+    let none = redis("{ url: redis://cache, password: '' }");
+    assert_eq!(none.client.login, Login::default());
+}
+
+#[test]
+fn nodes_and_sentinels_have_their_ports() {
+    let spec = redis("{ cluster: [a, 'b:7'], tls: {} }");
+    let nodes = vec![Address::new("a", 6379), Address::new("b", 7)];
+    assert_eq!(spec.client.target, Target::Cluster(nodes));
+    assert!(spec.client.tls.is_some());
+
+    let spec = redis(
+        "{ sentinel: { addresses: [a, 'b:7'], master: m, password: x }, password: y, database: 2 }",
+    );
+    let login = |password: &str| Login {
+        user: None,
+        password: Some(Password::new(password)),
+    };
+    assert_eq!(
+        spec.client.target,
+        Target::Sentinel {
+            sentinels: vec![Address::new("a", 26379), Address::new("b", 7)],
+            master: "m".into(),
+            login: login("x"),
+        }
+    );
+    assert_eq!((spec.client.login, spec.client.database), (login("y"), 2));
+    assert!(spec.client.tls.is_none());
+}
+
+/// Machines that run another version share the buckets.
+#[test]
+fn secrets_stay_what_they_are() {
+    let of_text = hashed(&redis("{ url: redis://a, secret: 0123456789abcdef }"));
+    let of_prefix = hashed(&redis("{ url: redis://b }"));
+    assert_eq!(of_text, [0xd283_18df_30a9_3d75, 0xbb8e_a9aa_73f7_8c0e]);
+    assert_eq!(of_prefix, [0x176d_2fc5_9d1f_58e5, 0x6e07_7757_1cc8_7344]);
+    let others = [
+        "{ url: redis://a, secret: 0123456789abcdeg }",
+        "{ url: redis://a, prefix: 0123456789abcdef }",
+        "{ url: redis://a, prefix: other }",
+    ];
+    for other in others {
+        assert!(
+            ![of_text, of_prefix].contains(&hashed(&redis(other))),
+            "{other}"
+        );
+    }
+    let readable = redis("{ url: redis://a, readable_keys: true }");
+    assert_eq!(readable.naming.keys, Keys::Readable);
+}
+
+#[test]
+fn overrides_and_candidates_are_where_their_policy_is() {
+    let policy = "{ key: header:x, quota: 100/1m, store: redis, on_store_error: refuse, \
+                  overrides: [{ value: a, quota: 200/1m }], candidate: { quota: 300/1m } }";
+    let rules = rules("{ url: redis://a }", policy);
+    let refuse = Some(SharedSpec {
+        on_error: OnStoreError::Refuse,
+    });
+    let all: Vec<_> = rules
+        .policies
+        .iter()
+        .flat_map(|policy| policy.all())
+        .collect();
+    assert_eq!(all.len(), 3);
+    assert!(all.iter().all(|policy| policy.shared == refuse), "{all:?}");
+}
+
+#[test]
+fn nothing_is_connected_to_that_no_policy_uses() {
+    let rules = rules("{ url: redis://a }", "{ quota: 100/1m }");
+    assert!(rules.redis.is_none());
+    assert!(rules.policies.iter().all(|policy| policy.shared.is_none()));
+}
+
+#[test]
+fn files_of_authorities_have_to_be_there() {
+    let text = "store: { redis: { url: rediss://a, tls: { ca: no-such.pem } } }\n\
+                limits: [{ quota: 100/1m, store: redis }]\nroutes: [{ upstream: echo }]\n";
+    let loaded = parse("test.yaml", text.to_owned(), &|_| None);
+    let loaded = loaded.unwrap_or_else(|report| panic!("{report}"));
+    let report = compile(&loaded).expect_err("there is no such file");
+    let shown = report.to_string();
+    assert!(shown.contains("no-such.pem cannot be read"), "{shown}");
+    assert!(shown.contains("store.redis.tls.ca"), "{shown}");
+    assert!(compile_rules(&loaded).is_ok());
+}

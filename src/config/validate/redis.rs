@@ -1,0 +1,236 @@
+//! Buckets in Redis: that it is said where it is, once, and what cannot be kept there.
+
+use super::{costs, report_empty, report_repeated};
+use crate::config::compile::redis::{unverified, url};
+use crate::config::diagnostic::Code;
+use crate::config::document::NodeId;
+use crate::config::finding::{Finding, Findings};
+use crate::config::located::{List, Located};
+use crate::config::schema::{Action, AlgorithmName, Config, Policy, RedisStore, StoreName};
+use crate::config::value::{SecretText, ServerAddress};
+use crate::store::redis::client::Spec;
+
+/// The fewest characters of a secret.
+const SHORTEST_SECRET: usize = 16;
+
+pub(super) fn check(config: &Config, findings: &Findings<'_>) {
+    let Some(redis) = &config.store.redis else {
+        return;
+    };
+    check_target(redis, redis.node, findings);
+    if let Some(cluster) = &redis.cluster {
+        check_addresses(cluster, "name a node at least: `[redis-1:6379]`", findings);
+    }
+    if let Some(sentinel) = &redis.sentinel {
+        let help = "name a sentinel at least: `[sentinel-1:26379]`";
+        check_addresses(&sentinel.addresses, help, findings);
+        if sentinel.master.as_str().is_empty() {
+            let finding = Finding::error(
+                sentinel.master.node,
+                Code::NoValue,
+                "a master without a name",
+            );
+            findings.add(finding.help("say what the sentinels call it: `master: mymaster`"));
+        }
+    }
+    if let Some(url) = &redis.url {
+        check_url(url, redis, findings);
+    }
+    check_database(redis, findings);
+    check_secret(redis, findings);
+}
+
+/// What can say where Redis is.
+fn targets(redis: &RedisStore) -> Vec<(&'static str, NodeId)> {
+    let places = [
+        ("url", redis.url.as_ref().map(|url| url.node)),
+        ("cluster", redis.cluster.as_ref().map(|nodes| nodes.node)),
+        (
+            "sentinel",
+            redis.sentinel.as_ref().map(|sentinel| sentinel.node),
+        ),
+    ];
+    let given = places.into_iter();
+    given.filter_map(|(key, node)| Some((key, node?))).collect()
+}
+
+fn check_target(redis: &RedisStore, node: NodeId, findings: &Findings<'_>) {
+    match targets(redis).as_slice() {
+        [] => {
+            let message = "nothing says where Redis is";
+            let finding = Finding::error(node, Code::MissingKey, message);
+            findings.add(finding.help(
+                "name one server (`url: redis://redis:6379`), nodes of a `cluster`, or a `sentinel`",
+            ));
+        }
+        [_] => {}
+        [(first, at), others @ ..] => {
+            for (other, node) in others {
+                let message = format!("`{other}` beside `{first}`: there is one Redis");
+                let finding = Finding::error(*node, Code::Conflict, message).at_key();
+                findings.add(finding.related(*at, "the other").help("keep one of them"));
+            }
+        }
+    }
+}
+
+fn check_addresses(list: &List<ServerAddress>, help: &str, findings: &Findings<'_>) {
+    report_empty(list, findings, help);
+    let addresses = list.iter().map(|one| (one.value.to_string(), one.node));
+    report_repeated(addresses, findings, |one| {
+        (format!("`{one}` twice"), "remove one of them")
+    });
+}
+
+fn check_url(written: &Located<SecretText>, redis: &RedisStore, findings: &Findings<'_>) {
+    let spec = match url(written, Some(unverified())) {
+        Ok(spec) => spec,
+        Err(error) => {
+            let finding = Finding::error(written.node, Code::InvalidValue, error.to_string());
+            return findings.add(finding.help("as in `redis://user:password@redis:6379/0`"));
+        }
+    };
+    for (key, node) in said_twice(&spec, redis) {
+        let message = format!("`{key}` beside a URL that says it");
+        let finding = Finding::error(node, Code::Conflict, message).at_key();
+        findings.add(
+            finding
+                .related(written.node, "the URL")
+                .help("say it in one place"),
+        );
+    }
+    if let Some(tls) = redis.tls.as_ref().filter(|_| spec.tls.is_none()) {
+        let message = "`tls` beside a URL without TLS";
+        let finding = Finding::error(tls.node, Code::NoEffect, message).at_key();
+        findings.add(
+            finding
+                .related(written.node, "the URL")
+                .help("write the URL with `rediss://`, or remove `tls`"),
+        );
+    }
+}
+
+/// The keys that repeat what a URL says.
+fn said_twice(spec: &Spec, redis: &RedisStore) -> Vec<(&'static str, NodeId)> {
+    let user = redis.user.as_ref().map(|user| user.node);
+    let user = user.filter(|_| spec.login.user.is_some());
+    let password = redis.password.as_ref().map(|password| password.node);
+    let password = password.filter(|_| spec.login.password.is_some());
+    let both = [("user", user), ("password", password)].into_iter();
+    both.filter_map(|(key, node)| Some((key, node?))).collect()
+}
+
+fn check_database(redis: &RedisStore, findings: &Findings<'_>) {
+    let Some(database) = &redis.database else {
+        return;
+    };
+    let (message, help) = match targets(redis).as_slice() {
+        [("url", _)] => (
+            "a URL has the number of its database in its path",
+            "write it there, as in `redis://redis:6379/2`, and remove `database`",
+        ),
+        [("cluster", _)] => ("a cluster has one database", "remove `database`"),
+        _ => return,
+    };
+    let finding = Finding::error(database.node, Code::Conflict, message).at_key();
+    findings.add(finding.help(help));
+}
+
+fn check_secret(redis: &RedisStore, findings: &Findings<'_>) {
+    let Some(secret) = &redis.secret else { return };
+    if secret.reveal().chars().count() < SHORTEST_SECRET {
+        let message = format!("a secret has {SHORTEST_SECRET} characters at least");
+        let finding = Finding::error(secret.node, Code::InvalidValue, message);
+        findings.add(finding.help("make one with `openssl rand -base64 24`"));
+    } else if redis.readable_keys.get() {
+        let message = "a secret is for keys that are hashed, and these are readable";
+        let finding = Finding::error(secret.node, Code::Conflict, message);
+        findings.add(
+            finding
+                .related(redis.readable_keys.node, "they are written as they are")
+                .help("remove `secret`, or `readable_keys`"),
+        );
+    }
+}
+
+pub(super) fn check_policy(policy: &Policy, config: &Config, findings: &Findings<'_>) {
+    if policy.store.value == StoreName::Memory {
+        if let Some(on_error) = &policy.on_store_error {
+            let message = "the memory of this process does not fail";
+            let finding = Finding::error(on_error.node, Code::NoEffect, message);
+            findings.add(finding.help("remove `on_store_error`, or say `store: redis`"));
+        }
+        return;
+    }
+    if config.store.redis.is_none() {
+        let message = "nothing says where Redis is";
+        let finding = Finding::error(policy.store.node, Code::MissingKey, message);
+        findings.add(finding.help("say it: `store: { redis: { url: redis://redis:6379 } }`"));
+    }
+    for NotYet { at, why, help } in &NOT_YET {
+        let Some(node) = at(policy, config) else {
+            continue;
+        };
+        let node = match node {
+            NodeId::ABSENT => policy.store.node,
+            node => node,
+        };
+        let message = format!("{why}: not yet with `store: redis`");
+        let finding = Finding::error(node, Code::Conflict, message).help(*help);
+        findings.add(finding.related(policy.store.node, "the store"));
+    }
+}
+
+/// What policies in Redis cannot have for now.
+struct NotYet {
+    /// Where a policy has it, [`NodeId::ABSENT`] where that is elsewhere.
+    at: fn(&Policy, &Config) -> Option<NodeId>,
+    /// What keeps it from Redis.
+    why: &'static str,
+    /// What to do.
+    help: &'static str,
+}
+
+const NOT_YET: [NotYet; 6] = [
+    NotYet {
+        at: |policy, _| is(policy, AlgorithmName::Concurrency),
+        why: "each machine counts what it has in flight itself",
+        help: "use `store: memory` with a `max` for each machine, or another `algorithm`",
+    },
+    NotYet {
+        at: |policy, _| is(policy, AlgorithmName::LeakyBucket),
+        why: "each machine has a queue of its own",
+        help: "use `store: memory` with a quota for each machine, or another `algorithm`",
+    },
+    NotYet {
+        at: |policy, _| costs::settled_at(policy),
+        why: "what a response settles is charged on the machine that it passes",
+        help: "use `store: memory`, or a cost that is known beforehand",
+    },
+    NotYet {
+        at: |policy, _| policy.overflow.as_ref().map(|overflow| overflow.node),
+        why: "the bucket that pays is chosen on each machine",
+        help: "use `store: memory`, or remove `overflow`",
+    },
+    NotYet {
+        at: |policy, _| {
+            let flag = &policy.charge_refused;
+            flag.get().then_some(flag.node)
+        },
+        why: "refusals are charged on each machine",
+        help: "use `store: memory`, or remove `charge_refused`",
+    },
+    NotYet {
+        at: |policy, config| {
+            let action = policy.on_limit.action_beside(&config.responses.on_limit);
+            let node = policy.on_limit.action.as_ref().map(|action| action.node);
+            (action == Action::Tag).then_some(node.unwrap_or(NodeId::ABSENT))
+        },
+        why: "what only tags requests is decided on each machine",
+        help: "use `store: memory`, or another `action`",
+    },
+];
+
+fn is(policy: &Policy, algorithm: AlgorithmName) -> Option<NodeId> {
+    (policy.algorithm.value == algorithm).then_some(policy.algorithm.node)
+}

@@ -1,0 +1,193 @@
+//! Where servers of Redis are, and what names begin with there.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::net::Ipv6Addr;
+
+use super::host::is_host_name;
+use super::{TextValue, Wrong, text_value, wrong};
+
+/// A host with its port, if it says one: `redis-1`, `redis-1:6379`, `[2001:db8::1]:6379`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ServerAddress {
+    host: String,
+    port: Option<u16>,
+}
+
+impl ServerAddress {
+    /// A name in lower case or an address, without brackets.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The port.
+    pub const fn port(&self) -> Option<u16> {
+        self.port
+    }
+}
+
+impl fmt::Display for ServerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]", self.host)?,
+            false => f.write_str(&self.host)?,
+        }
+        self.port.iter().try_for_each(|port| write!(f, ":{port}"))
+    }
+}
+
+text_value!(ServerAddress);
+
+impl TextValue for ServerAddress {
+    const PATTERN: &'static str = "([0-9A-Za-z._-]+|\\[[0-9A-Fa-f:.]+\\])(:[0-9]+)?";
+
+    fn name() -> Cow<'static, str> {
+        "ServerAddress".into()
+    }
+
+    fn expected() -> Cow<'static, str> {
+        "a host and its port, as in `redis-1:6379`".into()
+    }
+
+    fn parse(text: &str) -> Result<Self, Wrong> {
+        if text.contains(['/', '@']) {
+            return Err(wrong(
+                "a server is named by host and port alone",
+                "user and password have keys of their own: `user`, `password`",
+            ));
+        }
+        let (host, port) = match text.strip_prefix('[') {
+            Some(rest) => rest.split_once(']').unwrap_or((rest, ":")),
+            None => text.split_at(text.find(':').unwrap_or(text.len())),
+        };
+        let host = match text.starts_with('[') {
+            true => host.parse().ok().map(|v6: Ipv6Addr| v6.to_string()),
+            false => is_host_name(host).then(|| host.to_ascii_lowercase()),
+        };
+        let number = port.strip_prefix(':').map(str::parse::<u16>);
+        match (host, number) {
+            (Some(host), None) if port.is_empty() => Ok(Self { host, port: None }),
+            (Some(host), Some(Ok(port))) if port != 0 => Ok(Self {
+                host,
+                port: Some(port),
+            }),
+            (Some(_), Some(_)) => Err(wrong(
+                format!("`{text}` has no valid port"),
+                "ports are from 1 to 65535; an IPv6 address has brackets: `[::1]:6379`",
+            )),
+            _ => Err(wrong(
+                format!("`{text}` is no server"),
+                "as in `redis-1:6379`, `10.0.0.11:6379` or `[::1]:6379`",
+            )),
+        }
+    }
+}
+
+/// The longest prefix, in bytes: it is in every name.
+const MAX_PREFIX: usize = 64;
+
+/// What all names begin with in Redis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyPrefix(String);
+
+impl KeyPrefix {
+    /// The prefix as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for KeyPrefix {
+    fn default() -> Self {
+        Self(crate::store::redis::client::DEFAULT_PREFIX.to_owned())
+    }
+}
+
+impl fmt::Display for KeyPrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+text_value!(KeyPrefix);
+
+impl TextValue for KeyPrefix {
+    const PATTERN: &'static str = "[A-Za-z0-9._:/-]{1,64}";
+
+    fn name() -> Cow<'static, str> {
+        "KeyPrefix".into()
+    }
+
+    fn expected() -> Cow<'static, str> {
+        "a prefix: up to 64 letters, digits, `.`, `_`, `:`, `/` and `-`, as in `sluicegate:`".into()
+    }
+
+    fn parse(text: &str) -> Result<Self, Wrong> {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || "._:/-".contains(c);
+        if (1..=MAX_PREFIX).contains(&text.len()) && text.chars().all(allowed) {
+            return Ok(Self(text.to_owned()));
+        }
+        let help = match text.len() {
+            0 => "it needs one character at least, as in `sluicegate:`".to_owned(),
+            length if length > MAX_PREFIX => {
+                format!("it has {length} bytes; {MAX_PREFIX} are allowed")
+            }
+            _ if text.contains(['{', '}']) => {
+                "braces tell in which slot of a cluster a bucket is, and stand after the prefix"
+                    .to_owned()
+            }
+            _ => "use letters, digits, `.`, `_`, `:`, `/` and `-` only".to_owned(),
+        };
+        Err(wrong(format!("`{text}` is no prefix of names"), help))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_have_a_host_and_perhaps_a_port() {
+        for (text, host, port) in [
+            ("redis", "redis", None),
+            ("Redis-1.internal:6380", "redis-1.internal", Some(6380)),
+            ("10.0.0.1:1", "10.0.0.1", Some(1)),
+            ("[2001:DB8::1]", "2001:db8::1", None),
+            ("[::1]:65535", "::1", Some(65535)),
+        ] {
+            let address = ServerAddress::parse(text).expect(text);
+            assert_eq!((address.host(), address.port()), (host, port));
+            let again = ServerAddress::parse(&address.to_string());
+            assert_eq!(again, Ok(address));
+        }
+        for text in [
+            "",
+            ":1",
+            "a:",
+            "a:0",
+            "a:65536",
+            "a b",
+            "::1",
+            "[::1",
+            "[a]:1",
+            "[::1]x",
+            "a:1:2",
+            "redis://a",
+            "u:hunter2@a",
+        ] {
+            let (message, _) = ServerAddress::parse(text).expect_err(text);
+            assert!(!message.contains("hunter2"), "{message}");
+        }
+    }
+
+    #[test]
+    fn prefixes_are_short_and_have_no_braces() {
+        let longest = "x".repeat(64);
+        for text in ["sluicegate:", "a/b-c_d.e", &longest] {
+            assert_eq!(KeyPrefix::parse(text).expect(text).as_str(), text);
+        }
+        for text in ["", "a{b", "}", "two words", "ü", "a*", &"x".repeat(65)] {
+            assert!(KeyPrefix::parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Texts that nobody is shown.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use super::{TextValue, Wrong, text_value};
+
+/// A password, or something with one in it: neither `Debug` nor `Display` shows it, and no report.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct SecretText(String);
+
+impl SecretText {
+    /// The text, for whoever needs it.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SecretText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl fmt::Display for SecretText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+text_value!(SecretText);
+
+impl TextValue for SecretText {
+    const PATTERN: &'static str = "";
+
+    fn name() -> Cow<'static, str> {
+        "SecretText".into()
+    }
+
+    fn expected() -> Cow<'static, str> {
+        "a text that is never shown".into()
+    }
+
+    fn parse(text: &str) -> Result<Self, Wrong> {
+        Ok(Self(text.to_owned()))
+    }
+
+    fn schema() -> serde_json::Value {
+        serde_json::json!({ "type": ["string", "number", "boolean"] })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_shown_it() {
+        let secret = SecretText::parse("hunter2").expect("any text will do");
+        assert_eq!(secret.reveal(), "hunter2");
+        let json = serde_json::to_string(&secret).expect("a text");
+        assert_eq!(
+            [format!("{secret:?}"), secret.to_string(), json],
+            ["***", "***", "\"***\""]
+        );
+    }
+}
