@@ -198,6 +198,33 @@ routes:
 }
 
 #[test]
+fn policies_of_different_keys_are_charged_both_or_neither() {
+    let redis = RedisServer::start();
+    let gateway = Gateway::start(&format!(
+        "{}policies:
+  person: {{ key: \"header:x-key\", quota: 3/1h, store: redis }}
+  all: {{ key: constant, quota: 5/1h, store: redis }}
+routes:
+  - {{ upstream: echo, limits: [person, all] }}
+",
+        store(redis.address, ", refusal_cache: 0s")
+    ));
+    assert_eq!(
+        [(); 4].map(|()| ask(&gateway, "a").status),
+        [200, 200, 200, 429]
+    );
+    let refused = ask(&gateway, "a");
+    let said = refused.expect_header("ratelimit");
+    assert!(
+        said.contains("\"all\";r=2"),
+        "what refuses charges no other: {said}"
+    );
+    assert_eq!([(); 3].map(|()| ask(&gateway, "b").status), [200, 200, 429]);
+    // One call each.
+    assert_eq!(calls(&gateway), 8.0);
+}
+
+#[test]
 fn without_redis_each_policy_does_what_it_is_told() {
     let mut redis = RedisServer::start();
     let gateway = Gateway::start(&format!(
@@ -243,7 +270,7 @@ routes:
         );
     }
     let limited =
-        "sluicegate_limit_decisions_total{policy=\"refuse\",route=\"/refuse\",decision=\"error\"}";
+        "sluicegate_limit_decisions_total{policy=\"refuse\",route=\"refuse\",decision=\"error\"}";
     assert_eq!(gateway.metric(limited), Some(6.0));
     assert_eq!(gateway.metric("sluicegate_store_up"), Some(0.0));
     let ready = get(gateway.admin, "/readyz");

@@ -286,7 +286,10 @@ impl Asking {
         admission: &mut Admission,
     ) -> Result<(), Error> {
         let remote = match self.answer.take() {
-            Some(Ok(decisions)) => decisions,
+            Some(Ok(decisions)) => {
+                self.note(route, &decisions, now);
+                decisions
+            }
             Some(Err(error)) => self.without_store(route, &error, now)?,
             None => Decisions::new(),
         };
@@ -380,13 +383,10 @@ impl Asking {
                 Home::Memory(decision) if is_admitted => *decision,
                 Home::Memory(decision) if !decision.is_admitted() => *decision,
                 Home::Memory(_) => spared(&charge, now),
-                Home::Redis(remote_one) => {
-                    let Some(decision) = remote.next().flatten() else {
-                        continue;
-                    };
-                    entry.note(route, &remote_one.name, &decision, now);
-                    decision
-                }
+                Home::Redis(_) => match remote.next().flatten() {
+                    Some(decision) => decision,
+                    None => continue,
+                },
             };
             inquiry.asked.push(entry.met, charge);
             inquiry.binding += usize::from(index < self.binding);
@@ -394,6 +394,23 @@ impl Asking {
         }
         inquiry.admission.verdict = Verdict::of(decisions, inquiry.binding);
         dues
+    }
+
+    /// Remembers what Redis has refused. Where each refusal is charged, each has to be told.
+    fn note(&self, route: &Route, decisions: &[Option<Decision>], now: Timestamp) {
+        let remote = self.entries.iter().filter_map(|entry| match &entry.home {
+            Home::Redis(remote) => Some((entry, remote)),
+            Home::Memory(_) => None,
+        });
+        for ((entry, remote), decision) in remote.zip(decisions) {
+            let policy = entry.policy(route);
+            if let (Some(shared), Some(decision), Refusals::Free) =
+                (&policy.shared, decision, policy.table.refusals())
+            {
+                let key = remote.name.key;
+                shared.refusals.note(key, entry.cost, decision, now);
+            }
+        }
     }
 
     /// Of each charge in Redis whether it may refuse.
@@ -418,16 +435,6 @@ impl Entry {
             key: self.key,
             cost: self.cost,
             window_end: self.window_end,
-        }
-    }
-
-    /// Remembers a refusal. Where each is charged, each has to be told.
-    fn note(&self, route: &Route, name: &Name, decision: &Decision, now: Timestamp) {
-        let policy = self.policy(route);
-        if let Some(shared) = &policy.shared
-            && policy.table.refusals() == Refusals::Free
-        {
-            shared.refusals.note(name.key, self.cost, decision, now);
         }
     }
 }
