@@ -113,11 +113,17 @@ pub enum Code {
     ForgottenAtRestart,
     /// A quota that a flood of other keys can make forgotten.
     SmallQuota,
+    /// A window that is hardly longer than asking for its bucket may take.
+    ShortWindow,
+    /// Keys that whoever reads their hashes can find out by trying.
+    GuessableKeys,
+    /// Credentials that others can read.
+    ReadableCredentials,
 }
 
 impl Code {
     /// Every code, in the order of the documentation.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 29] = [
         Self::Unreadable,
         Self::Syntax,
         Self::DuplicateKey,
@@ -144,10 +150,13 @@ impl Code {
         Self::TrustsEveryone,
         Self::ForgottenAtRestart,
         Self::SmallQuota,
+        Self::ShortWindow,
+        Self::GuessableKeys,
+        Self::ReadableCredentials,
     ];
 
     /// Those that warnings have, each with a section in docs/lints.md.
-    pub const LINTS: [Self; 13] = [
+    pub const LINTS: [Self; 16] = [
         Self::UnreachableRoute,
         Self::NeverRefuses,
         Self::AlwaysRefuses,
@@ -157,6 +166,9 @@ impl Code {
         Self::TrustsEveryone,
         Self::ForgottenAtRestart,
         Self::SmallQuota,
+        Self::ShortWindow,
+        Self::GuessableKeys,
+        Self::ReadableCredentials,
         Self::LargeLog,
         Self::Memory,
         Self::Unused,
@@ -192,6 +204,9 @@ impl Code {
             Self::TrustsEveryone => "trusts-everyone",
             Self::ForgottenAtRestart => "forgotten-at-restart",
             Self::SmallQuota => "small-quota",
+            Self::ShortWindow => "short-window",
+            Self::GuessableKeys => "guessable-keys",
+            Self::ReadableCredentials => "readable-credentials",
         }
     }
 }

@@ -6,6 +6,7 @@
 mod answers;
 mod forgery;
 mod outcome;
+mod redis;
 mod room;
 
 use std::time::Duration;
@@ -33,6 +34,7 @@ pub fn lint(loaded: Loaded) -> Report {
         room::small_quotas(&places),
         room::memory(&loaded),
         answers::idle_jitter(&places),
+        redis::shared_buckets(config, &places),
     ];
     let found = loaded.report(found.concat());
     loaded.warnings.and(found)

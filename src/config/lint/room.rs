@@ -25,7 +25,7 @@ pub(super) fn forgotten_at_restart(config: &Config, places: &[Place<'_>]) -> Vec
     }
     let long = policies(places)
         .into_iter()
-        .filter(|met| met.window() >= LONG);
+        .filter(|met| met.window() >= LONG && !met.is_shared());
     let findings = long.map(|met| {
         let message = "a restart forgets what was used of it";
         Finding::warning(met.quota_node(), Code::ForgottenAtRestart, message)
@@ -40,6 +40,7 @@ pub(super) fn small_quotas(places: &[Place<'_>]) -> Vec<Finding> {
         let displaced = met.policy.on_full.value == OnFull::Forget && has_many_keys(met);
         displaced
             && met.is_enforced()
+            && !met.is_shared()
             && (1..FEW).contains(&met.capacity())
             && met.window() >= SHORT
     });

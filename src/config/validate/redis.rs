@@ -6,7 +6,7 @@ use crate::config::diagnostic::Code;
 use crate::config::document::NodeId;
 use crate::config::finding::{Finding, Findings};
 use crate::config::located::{List, Located};
-use crate::config::schema::{Action, AlgorithmName, Config, Policy, RedisStore, StoreName};
+use crate::config::schema::{Action, AlgorithmName, Config, Limit, Policy, RedisStore, StoreName};
 use crate::config::value::{SecretText, ServerAddress};
 use crate::store::redis::client::Spec;
 
@@ -17,6 +17,10 @@ pub(super) fn check(config: &Config, findings: &Findings<'_>) {
     let Some(redis) = &config.store.redis else {
         return;
     };
+    if !is_used(config) {
+        let finding = Finding::warning(redis.node, Code::Unused, "no policy is in Redis").at_key();
+        findings.add(finding.help("say `store: redis` of one, or remove the section"));
+    }
     check_target(redis, redis.node, findings);
     if let Some(cluster) = &redis.cluster {
         check_addresses(cluster, "name a node at least: `[redis-1:6379]`", findings);
@@ -38,6 +42,19 @@ pub(super) fn check(config: &Config, findings: &Findings<'_>) {
     }
     check_database(redis, findings);
     check_secret(redis, findings);
+}
+
+fn is_used(config: &Config) -> bool {
+    let of_routes = config.routes.iter().flat_map(|route| route.limits.iter());
+    let in_place = config.limits.iter().chain(of_routes);
+    let in_place = in_place.filter_map(|limit| match &limit.value {
+        Limit::InPlace(policy) => Some(&**policy),
+        Limit::Named(_) => None,
+    });
+    let named = config.policies.values().map(|policy| &policy.value);
+    named
+        .chain(in_place)
+        .any(|policy| policy.store.value == StoreName::Redis)
 }
 
 /// What can say where Redis is.

@@ -1,0 +1,104 @@
+//! Buckets that machines share: whether asking for them takes too long, and who else can read their names.
+
+use super::{Config, Finding, Met, Place, policies};
+use crate::config::diagnostic::Code;
+use crate::config::schema::{RedisStore, StoreName};
+use crate::config::value::KeyPart;
+
+/// How many times as long as the deadline of a call a window is that it makes no difference to.
+const TIMES: u32 = 10;
+
+/// Words in the names of fields and parameters that hold credentials.
+const CREDENTIALS: [&str; 10] = [
+    "apikey",
+    "auth",
+    "authorization",
+    "cookie",
+    "key",
+    "password",
+    "secret",
+    "session",
+    "sid",
+    "token",
+];
+
+/// All lints about Redis, where it is used.
+pub(super) fn shared_buckets(config: &Config, places: &[Place<'_>]) -> Vec<Finding> {
+    let Some(redis) = &config.store.redis else {
+        return Vec::new();
+    };
+    let all = policies(places);
+    let shared: Vec<_> = all.into_iter().filter(Met::is_shared).collect();
+    let guessable = guessable_keys(redis) && !shared.is_empty();
+    let guessable = guessable.then(|| {
+        let message = "whoever can read Redis can find out keys by trying";
+        Finding::warning(redis.node, Code::GuessableKeys, message)
+            .at_key()
+            .help("hash them under a secret, the same on all machines: `secret: ${SLUICEGATE_SECRET}`")
+    });
+    let short = shared.iter().filter_map(|met| short_window(met, redis));
+    let credentials = shared.iter().flat_map(|met| credentials(met, redis));
+    guessable
+        .into_iter()
+        .chain(short)
+        .chain(credentials)
+        .collect()
+}
+
+fn guessable_keys(redis: &RedisStore) -> bool {
+    redis.secret.is_none() && !redis.readable_keys.get()
+}
+
+/// A window that is about over when Redis has answered.
+fn short_window(met: &Met<'_>, redis: &RedisStore) -> Option<Finding> {
+    let least = redis.timeout.get() * TIMES;
+    let window = Some(met.window()).filter(|window| !window.is_zero() && *window < least)?;
+    let message = format!(
+        "Redis may take up to {:?} to answer, a large part of {window:?}",
+        redis.timeout.get()
+    );
+    let finding = Finding::warning(met.quota_node(), Code::ShortWindow, message);
+    Some(
+        finding
+            .related(redis.timeout.node, "the longest that it may take")
+            .help(format!(
+                "use a window of {least:?} or longer, lower `timeout`, or use `store: memory`"
+            )),
+    )
+}
+
+/// Parts of a key that are credentials, and are written as they are.
+fn credentials<'a>(
+    met: &'a Met<'_>,
+    redis: &'a RedisStore,
+) -> impl Iterator<Item = Finding> + use<'a> {
+    let parts = met.policy.key.0.iter();
+    let secret = parts.filter(|part| redis.readable_keys.get() && is_credential(part));
+    secret.map(|part| {
+        let message = format!("whoever can read Redis can read `{}`", part.value);
+        Finding::warning(part.node, Code::ReadableCredentials, message)
+            .related(redis.readable_keys.node, "keys are written as they are")
+            .help("hash keys under a `secret` instead of `readable_keys: true`")
+    })
+}
+
+fn is_credential(part: &KeyPart) -> bool {
+    let sounds_so = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        let mut words = name.split(|c: char| !c.is_ascii_alphanumeric());
+        words.any(|word| CREDENTIALS.contains(&word))
+    };
+    match part {
+        KeyPart::Cookie(_) => true,
+        KeyPart::Header(name) => sounds_so(name.get().as_str()),
+        KeyPart::Query(name) => sounds_so(name),
+        _ => false,
+    }
+}
+
+impl Met<'_> {
+    /// Whether its buckets are in Redis.
+    pub(super) fn is_shared(&self) -> bool {
+        self.policy.store.value == StoreName::Redis
+    }
+}
