@@ -184,3 +184,65 @@ fn what_is_wrong_with_either_is_an_error() {
         .expect("the binary starts");
     assert_eq!(output.status.code(), Some(2));
 }
+
+/// What is said of the policy `p` when it is `new` instead of `old`, each with what `store.redis` says.
+fn said(old: [&str; 2], new: [&str; 2]) -> String {
+    let directory = tempfile::tempdir().expect("there is room for a directory");
+    let file = |name: &str, [redis, policy]: [&str; 2]| {
+        let path = directory.path().join(name);
+        let text = format!(
+            "store: {{ redis: {{ url: redis://a, {redis} }} }}\npolicies: {{ p: {{ quota: 5/1s, {policy} }} }}\n\
+             routes: [{{ upstream: echo, limits: [p] }}]\n"
+        );
+        fs::write(&path, text).expect("the directory is writable");
+        path
+    };
+    let (old, new) = (file("old.yaml", old), file("new.yaml", new));
+    let output = Command::new(env!("CARGO_BIN_EXE_sluicegate"))
+        .arg("check")
+        .arg(new)
+        .arg("--against")
+        .arg(old)
+        .output();
+    let output = output.expect("the binary starts");
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = text.lines().last().expect("a line");
+    let (word, why) = line
+        .trim()
+        .split_once(" p (client_ip or client_ip)")
+        .expect("p");
+    format!("{} {}", word.trim(), why.trim()).trim().to_owned()
+}
+
+#[test]
+fn buckets_elsewhere_start_anew() {
+    let secret = "secret: sixteen characters";
+    let (memory, redis) = ("store: memory", "store: redis");
+    for (old, new, verdict) in [
+        (
+            [secret, memory],
+            [secret, redis],
+            "reset memory becomes redis",
+        ),
+        (
+            [secret, redis],
+            [secret, memory],
+            "reset redis becomes memory",
+        ),
+        ([secret, redis], [secret, redis], "survives"),
+        ([secret, memory], ["prefix: x", memory], "survives"),
+        (
+            [secret, redis],
+            ["prefix: x", redis],
+            "reset redis becomes redis with other names",
+        ),
+        (
+            [secret, redis],
+            ["readable_keys: true", redis],
+            "reset redis becomes redis with other names",
+        ),
+    ] {
+        assert_eq!(said(old, new), verdict);
+    }
+}

@@ -163,6 +163,34 @@ fn check_explains_every_code() {
     assert_eq!(check(&[]).status.code(), Some(2));
 }
 
+#[test]
+fn explain_says_which_buckets_are_in_redis_and_no_password() {
+    let directory = tempfile::tempdir().expect("there is room for a directory");
+    let path = directory.path().join("sluicegate.yaml");
+    let text = "store: { redis: { url: redis://bob:hunter2@a, secret: hunter2 and some more } }\n\
+                limits: [{ quota: 100/1s, store: redis }, { quota: 500/1m }]\nroutes: [{ upstream: echo }]\n";
+    std::fs::write(&path, text).expect("the directory is writable");
+    let output = Command::new(env!("CARGO_BIN_EXE_sluicegate"))
+        .args(["explain", "GET", "http://localhost/", "--config"])
+        .arg(&path)
+        .output()
+        .expect("the binary starts");
+    let out = String::from_utf8_lossy(&output.stdout);
+    let stores: Vec<_> = out
+        .lines()
+        .filter(|line| line.starts_with("  store"))
+        .collect();
+    assert_eq!(stores, ["  store   redis"], "{out}");
+    assert!(!format!("{output:?}").contains("hunter2"), "{output:?}");
+    let loaded = config::load(&path).expect("it is sound");
+    let compiled = config::compile_rules(&loaded).expect("it is sound");
+    let shown = format!("{loaded:?} {compiled:?}");
+    assert!(
+        shown.contains("bob") && !shown.contains("hunter2"),
+        "{shown}"
+    );
+}
+
 const ALGORITHMS: [&str; 9] = [
     "gcra",
     "token_bucket",

@@ -1,6 +1,7 @@
 //! What becomes of one request, and why, without serving it: the same checks, routes, keys and
 //! decisions as in [`gateway`](super::gateway), over new buckets.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -63,6 +64,8 @@ struct Step {
     /// How many may wait for such units, and for how long.
     line: Option<(u32, Duration)>,
     stance: Stance,
+    /// Whether its buckets are in Redis.
+    shared: bool,
     says: Says,
 }
 
@@ -92,6 +95,8 @@ pub fn explain(spec: Spec, mut request: Request<()>, from: IpAddr) -> Explanatio
         clock,
         secret: Secret::random(),
     };
+    let shared = spec.policies.iter().filter(|one| one.shared.is_some());
+    let shared: HashSet<_> = shared.map(|one| one.name.clone()).collect();
     let snapshot = Built::new(spec, &surroundings, None).hand_over(now);
     add_host(&mut request);
     let client_ip = snapshot.client_ip.resolve(from, request.headers());
@@ -99,7 +104,13 @@ pub fn explain(spec: Spec, mut request: Request<()>, from: IpAddr) -> Explanatio
         request: format!("{} {}", request.method(), request.uri()),
         client_ip,
         course: Target::of(&request)
-            .and_then(|target| course(&snapshot, &target.head(&request, client_ip), now)),
+            .and_then(|target| course(&snapshot, &target.head(&request, client_ip), now))
+            .map(|mut course| {
+                for step in &mut course.limits {
+                    step.shared = shared.contains(&*step.policy);
+                }
+                course
+            }),
     }
 }
 
@@ -199,6 +210,7 @@ fn step(limit: &Limit, secret: &Secret, head: &Head<'_>, now: Timestamp) -> Resu
         in_use: policy.table.algorithm().is_permits(),
         line: line.map(|bound| (bound.queue(), bound.max_wait())),
         stance,
+        shared: false,
         says,
     })
 }
@@ -293,6 +305,9 @@ impl Step {
         writeln!(f, "limit     {} ({})", self.policy, self.algorithm)?;
         for part in &self.key {
             writeln!(f, "  key     {part}")?;
+        }
+        if self.shared {
+            writeln!(f, "  store   redis")?;
         }
         if let Some(zone) = &self.zone {
             writeln!(f, "  zone    {zone}")?;

@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 use super::build::shares;
 use super::snapshot::{PolicySpec, Spec};
 use crate::limiter::Inheritance;
+use crate::store::redis::Naming;
 
 /// What becomes of the buckets of a policy, or of one of its overrides.
 #[derive(Debug)]
@@ -40,6 +41,11 @@ pub enum Fate {
         /// The algorithm before, and the new one.
         algorithms: [&'static str; 2],
     },
+    /// They start anew: they are elsewhere.
+    OtherStore {
+        /// Where they were, and where they are now.
+        stores: [&'static str; 2],
+    },
     /// They start anew: a quota of 0 has nothing to use.
     Nothing,
     /// There is no such policy any more.
@@ -52,6 +58,8 @@ pub enum Fate {
 struct Table<'a> {
     spec: &'a PolicySpec,
     keys: usize,
+    /// What its buckets are called in Redis, and in which database, if they are there.
+    names: Option<(&'a Naming, u32)>,
 }
 
 /// What becomes of every bucket of `old` under `new`, in the order of `new`, with what ends after it.
@@ -81,11 +89,14 @@ pub struct Shrunk {
 }
 
 fn tables(spec: &Spec) -> Vec<Table<'_>> {
+    let redis = spec.redis.as_ref();
+    let names = redis.map(|redis| (&redis.naming, redis.client.database));
     let all = spec.policies.iter();
     let all = all.flat_map(|policy| std::iter::once(policy).chain(&policy.overrides));
     let shares = shares(&spec.policies, spec.max_size).into_iter();
     all.zip(shares)
         .map(|(spec, share)| Table {
+            names: spec.shared.and(names),
             spec,
             keys: share.keys,
         })
@@ -106,6 +117,14 @@ impl<'a> Table<'a> {
     }
 
     fn becomes(&self, next: &Table<'_>) -> Fate {
+        if self.names != next.names {
+            let stores = match (self.names, next.names) {
+                (None, _) => ["memory", "redis"],
+                (_, None) => ["redis", "memory"],
+                _ => ["redis", "redis with other names"],
+            };
+            return Fate::OtherStore { stores };
+        }
         let (old, new) = (&self.spec.algorithm, &next.spec.algorithm);
         match new.inheritance(old) {
             Inheritance::Same => Fate::Survive,

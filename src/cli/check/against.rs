@@ -31,6 +31,7 @@ fn line(succession: &Succession, shrunk: Option<&Shrunk>) -> String {
         Fate::OtherAlgorithm {
             algorithms: [old, new],
         } => ("reset", format!("{old} becomes {new}")),
+        Fate::OtherStore { stores: [old, new] } => ("reset", format!("{old} becomes {new}")),
         Fate::Nothing => ("reset", "a quota of 0 has nothing to use".to_owned()),
         Fate::End => ("ends", String::new()),
         Fate::New => ("new", String::new()),
