@@ -192,9 +192,9 @@ def measure(pid, port, seconds):
     return result
 
 
-def load(port, seconds):
+def load(port, seconds, connections=64):
     """Runs the load generator; what it counted."""
-    command = ["taskset", "-c", LOAD_CORE, "wrk", "-t1", "-c64", f"-d{seconds}s", "-s", str(HERE / "keys.lua")]
+    command = ["taskset", "-c", LOAD_CORE, "wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(HERE / "keys.lua")]
     output = subprocess.run(
         [*command, f"http://127.0.0.1:{port}"], capture_output=True, text=True, timeout=seconds + 30, check=True
     )
