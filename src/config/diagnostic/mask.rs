@@ -15,23 +15,23 @@ pub(super) fn source(text: &str) -> String {
             hidden.extend(line.chars().flat_map(star));
             continue;
         }
-        let (shown, goes_on) = value(line);
+        let (shown, goes_on) = value(line, false);
         hidden.push_str(&login(&shown));
         below = goes_on;
     }
     hidden
 }
 
-/// A line with stars in place of what a secret key holds; if that may go on below, with the column of the key.
-fn value(line: &str) -> (String, Option<usize>) {
+/// A line with stars in place of what secret keys hold, within a mapping in braces or not; if that may go on below, with the column of the key.
+fn value(line: &str, is_flow: bool) -> (String, Option<usize>) {
     let Some((key, start)) = secret_key(line) else {
         return (line.to_owned(), None);
     };
     let value = &line[start..];
-    let is_flow = line[..key].contains('{');
+    let is_flow = is_flow || line[..key].contains('{');
     let (length, is_closed) = length(value, is_flow);
     let (held, rest) = value.split_at(length);
-    let (rest, below) = self::value(rest);
+    let (rest, below) = self::value(rest, is_flow);
     let shown = match names_variables(held) {
         true => held.to_owned(),
         false => held.chars().flat_map(star).collect(),
