@@ -91,8 +91,7 @@ pub struct Shrunk {
 fn tables(spec: &Spec) -> Vec<Table<'_>> {
     let redis = spec.redis.as_ref();
     let names = redis.map(|redis| (&redis.naming, redis.client.database));
-    let all = spec.policies.iter();
-    let all = all.flat_map(|policy| std::iter::once(policy).chain(&policy.overrides));
+    let all = spec.policies.iter().flat_map(PolicySpec::all);
     let shares = shares(&spec.policies, spec.max_size).into_iter();
     all.zip(shares)
         .map(|(spec, share)| Table {
