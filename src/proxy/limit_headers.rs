@@ -5,6 +5,7 @@
 mod styles;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use smallvec::SmallVec;
 
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Decision, Outcome};
@@ -15,8 +16,8 @@ const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 
-/// Room for what is said of most policies, in bytes.
-const ITEM: usize = 48;
+/// Room for what is said of the policies of most requests, in bytes.
+const ITEMS: usize = 128;
 
 /// What a policy's name and quota look like in header fields, written once.
 #[derive(Clone, Debug)]
@@ -77,7 +78,7 @@ pub(super) fn write(
             Style::Draft7 => draft7(decider, now, headers),
             Style::Draft6 | Style::XRateLimit => {
                 plain(fields, decider, headers);
-                headers.insert(&fields.reset, HeaderValue::from(reset(decider, now)));
+                headers.insert(&fields.reset, number(reset(decider, now)));
             }
             Style::GitHub => github(fields, decider, now, headers),
             Style::OpenAi => openai(fields, decider, now, headers),
@@ -93,10 +94,10 @@ pub(super) fn write_retry_after(
     now: Timestamp,
     headers: &mut HeaderMap,
 ) {
-    headers.insert(RETRY_AFTER, HeaderValue::from(retry_after(retry_at, now)));
+    headers.insert(RETRY_AFTER, number(retry_after(retry_at, now)));
     if styles.contains(Style::OpenAi) {
         let milliseconds = micros(retry_at, now).div_ceil(1_000);
-        headers.insert(RETRY_AFTER_MS, HeaderValue::from(milliseconds));
+        headers.insert(RETRY_AFTER_MS, number(milliseconds));
     }
 }
 
@@ -127,18 +128,26 @@ fn ietf(applied: &[Applied<'_>], now: Timestamp, headers: &mut HeaderMap) {
 }
 
 /// A list (RFC 9651 section 3.1) of what `write` says of each limit.
-fn list(applied: &[Applied<'_>], write: impl Fn(&Applied<'_>, &mut Vec<u8>)) -> HeaderValue {
-    let mut list = Vec::with_capacity(ITEM * applied.len());
+fn list(
+    applied: &[Applied<'_>],
+    write: impl Fn(&Applied<'_>, &mut SmallVec<[u8; ITEMS]>),
+) -> HeaderValue {
+    let mut list = SmallVec::<[u8; ITEMS]>::new();
     for limit in applied {
         if !list.is_empty() {
             list.extend_from_slice(b", ");
         }
         write(limit, &mut list);
     }
-    HeaderValue::try_from(list).expect(VISIBLE)
+    visible(&list)
 }
 
 const VISIBLE: &str = "names, digits and separators are visible ASCII";
+
+/// In one block of its own: a value that is made of something that grows has two.
+fn number(number: u64) -> HeaderValue {
+    visible(itoa::Buffer::new().format(number).as_bytes())
+}
 
 fn visible(text: &[u8]) -> HeaderValue {
     HeaderValue::from_bytes(text).expect(VISIBLE)
@@ -155,10 +164,7 @@ fn draft7(decider: &Applied<'_>, now: Timestamp, headers: &mut HeaderMap) {
 
 fn plain(fields: &Fields, decider: &Applied<'_>, headers: &mut HeaderMap) {
     headers.insert(&fields.limit, decider.facts.limit.clone());
-    headers.insert(
-        &fields.remaining,
-        HeaderValue::from(decider.decision.remaining),
-    );
+    headers.insert(&fields.remaining, number(decider.decision.remaining.into()));
 }
 
 fn github(fields: &Fields, decider: &Applied<'_>, now: Timestamp, headers: &mut HeaderMap) {
@@ -167,12 +173,12 @@ fn github(fields: &Fields, decider: &Applied<'_>, now: Timestamp, headers: &mut 
         .facts
         .quota
         .saturating_sub(decider.decision.remaining);
-    headers.insert(&fields.used, HeaderValue::from(used));
+    headers.insert(&fields.used, number(used.into()));
     headers.insert(&fields.resource, decider.facts.name.clone());
     let reset = reset_at(decider.decision, now)
         .as_micros()
         .div_ceil(1_000_000);
-    headers.insert(&fields.reset, HeaderValue::from(reset));
+    headers.insert(&fields.reset, number(reset));
 }
 
 fn openai(fields: &Fields, decider: &Applied<'_>, now: Timestamp, headers: &mut HeaderMap) {
