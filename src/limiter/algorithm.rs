@@ -2,10 +2,12 @@
 //!
 //! To add one: a file with the same five functions, a variant here. Its promises are checked by
 //! `algorithm/tests.rs`, which runs over all of them. What only those have that need a ring is in
-//! `algorithm/rings.rs`, and what refused requests may be charged in `algorithm/debt.rs`.
+//! `algorithm/rings.rs`, what refused requests may be charged in `algorithm/debt.rs`, and what requests on other machines
+//! are in `algorithm/elsewhere.rs`.
 
 pub(super) mod concurrency;
 mod debt;
+mod elsewhere;
 pub(super) mod fixed_window;
 pub(super) mod gcra;
 pub(super) mod interval_refill;

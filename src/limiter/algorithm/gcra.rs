@@ -135,6 +135,21 @@ impl Gcra {
         self.cell(now, owed.max(backlog))
     }
 
+    /// The bucket with what has not come back of units since `at`; TAT may lie what the burst takes and a window ahead.
+    pub(super) fn charged_elsewhere(
+        &self,
+        cell: Cell,
+        at: Timestamp,
+        now: Timestamp,
+        units: u32,
+    ) -> Cell {
+        let back = u128::from(now.as_micros() - at.as_micros()) * u128::from(self.limit());
+        let most = self.whole + self.units(self.quota.limit());
+        let backlog = self.used(cell, now);
+        let owed = backlog + self.units(units).saturating_sub(back);
+        self.cell(now, owed.min(most).max(backlog))
+    }
+
     /// How far TAT lies ahead of `now`, in 1/limit microseconds.
     pub(super) fn used(&self, cell: Cell, now: Timestamp) -> u128 {
         let ahead = cell.expires.saturating_sub(now.as_micros());

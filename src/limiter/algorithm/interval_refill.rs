@@ -89,8 +89,29 @@ impl IntervalRefill {
 
     /// The bucket in debt: it is full no later than if it were emptied now.
     pub(super) fn indebted(&self, cell: Cell, now: Timestamp, cost: u32) -> Cell {
-        let view = self.view(cell, now);
         let full = now.saturating_add_micros(self.quota.window_micros());
+        self.owing(cell, now, cost, full)
+    }
+
+    /// The bucket without what has not come back of tokens since `at`; it is full a window later than if it were emptied
+    /// now.
+    pub(super) fn charged_elsewhere(
+        &self,
+        cell: Cell,
+        at: Timestamp,
+        now: Timestamp,
+        units: u32,
+    ) -> Cell {
+        let refills = (now.as_micros() - at.as_micros()) / self.interval;
+        let back = refills.saturating_mul(u64::from(self.amount));
+        let left = u64::from(units).saturating_sub(back) as u32;
+        let full = now.saturating_add_micros(2 * self.quota.window_micros());
+        self.owing(cell, now, left, full)
+    }
+
+    /// The bucket after `cost` tokens at `now`, full by then.
+    fn owing(&self, cell: Cell, now: Timestamp, cost: u32, full: Timestamp) -> Cell {
+        let view = self.view(cell, now);
         let refills = full.as_micros().saturating_sub(view.next) / self.interval + 1;
         let most = refills.saturating_mul(u64::from(self.amount));
         if view.missing >= most {

@@ -129,6 +129,21 @@ impl SlidingCounters {
         }
     }
 
+    /// What of so many units counts at `now` that were counted at `at` or earlier, if they came evenly.
+    pub(super) fn covered(&self, units: u32, at: Timestamp, now: Timestamp) -> u32 {
+        let oldest = match self.weighing.oldest {
+            Oldest::Whole => Oldest::Whole,
+            // All but the last part count fully.
+            Oldest::Weighted | Oldest::Ignored => Oldest::Weighted,
+        };
+        let weighing = Weighing {
+            part: self.quota.window_micros(),
+            oldest,
+            ..self.weighing
+        };
+        weighing.covered_of(units, at, now)
+    }
+
     pub(super) fn used(&self, state: State<'_>, now: Timestamp) -> u128 {
         let view = self.view(state, now);
         self.weighing

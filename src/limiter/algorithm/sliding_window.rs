@@ -79,6 +79,11 @@ impl SlidingWindow {
         })
     }
 
+    /// What of so many units counts at `now` that were counted at `at` or earlier.
+    pub(super) fn covered(&self, units: u32, at: Timestamp, now: Timestamp) -> u32 {
+        self.weighing().covered_of(units, at, now)
+    }
+
     pub(super) fn used(&self, cell: Cell, now: Timestamp) -> u128 {
         self.estimate(&self.view(cell, now))
     }

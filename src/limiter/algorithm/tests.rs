@@ -1,6 +1,7 @@
 //! What every algorithm promises, over all of them, with parameters up to the largest there are.
 
 mod debt;
+mod elsewhere;
 mod kept;
 mod known;
 mod models;

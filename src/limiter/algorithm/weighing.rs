@@ -1,6 +1,7 @@
 //! How a sliding window weighs its counters: the arithmetic that is the same for any number of parts.
 
 use super::{div_ceil, div_floor};
+use crate::clock::Timestamp;
 
 /// How the oldest counter, whose part the window covers only partly, counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,6 +80,16 @@ impl Weighing {
                 let room = self.units(self.limit.saturating_sub(others));
                 (room / u128::from(covered)).min(u128::from(oldest)) as u32
             }
+        }
+    }
+
+    /// What of so many units counts at `now`, rounded up, that were counted at `at` or earlier: all of them just then, and
+    /// less and less as the oldest counter for as long as a part.
+    pub(super) fn covered_of(&self, units: u32, at: Timestamp, now: Timestamp) -> u32 {
+        match now.as_micros().saturating_sub(at.as_micros()) {
+            0 => units,
+            age if age < self.part => self.used(units, 0, age) as u32,
+            _ => 0,
         }
     }
 
