@@ -134,7 +134,7 @@ pub fn leave(charge: &Charge<'_>, charged: Cell, now: Timestamp) -> bool {
 }
 
 /// Locks the bucket of a charge, and finds the table that it is in by now.
-fn lock_one<'a>(charge: &Charge<'a>) -> (&'a Table, MutexGuard<'a, Slots>) {
+pub(super) fn lock_one<'a>(charge: &Charge<'a>) -> (&'a Table, MutexGuard<'a, Slots>) {
     let mut table = charge.table;
     loop {
         match table.bucket_of(charge.key).and_then(Bucket::lock) {

@@ -1,7 +1,7 @@
 //! Buckets in Redis: decided and charged there by one script, in the same integers as in memory.
 //!
 //! `asked` has what the script is asked about a request, `told` what it says, `after` what is asked when requests end, `value`
-//! what keys hold. The scripts decide whether a request
+//! what keys hold. `sync` is for buckets in memory that many machines charge. The scripts decide whether a request
 //! is admitted, and write what becomes of its buckets; they reply the buckets as they were, and every number that a client
 //! sees is worked out of those by the functions of [`limiter`](crate::limiter) that memory's buckets are decided by.
 //! `docs/redis.md` has the layout of keys. [`client`] keeps the connections.
@@ -13,6 +13,7 @@ mod naming;
 mod refusals;
 mod script;
 mod store;
+mod sync;
 mod told;
 mod value;
 
@@ -20,6 +21,7 @@ pub use after::{Lent, Settled, Settlement, were_there};
 pub use asked::{Ask, Charge, Lease, Request, Tier};
 pub use naming::{Keys, LONGEST, Name, Namer, Naming};
 pub use refusals::RefusalCache;
-pub use script::{CHARGE, LEASE, LEAVE, SETTLE};
+pub use script::{CHARGE, LEASE, LEAVE, SETTLE, SYNC};
 pub use store::{Decisions, Store, Unanswered};
+pub use sync::{Synchroniser, Tracker};
 pub use told::{Again, Nonsense, Reply, Told};

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::bucket::{Bucket, Origin, Seat, Slots};
+use super::memory::{Charge, lock_one};
 use super::permits::{Permits, Shard};
 use super::rules::Rules;
 use super::table::{Refusals, Table};
 use crate::clock::Timestamp;
-use crate::limiter::{Cell, Decision, Fingerprint, Reserved, Verdict};
+use crate::limiter::{Cell, Decision, Fingerprint, Reserved, State, Verdict};
 
 /// A charge that is still to be settled. Dropped, it stands as it was made.
 #[derive(Debug)]
@@ -151,6 +152,24 @@ impl Drop for Reservation {
     }
 }
 
+impl Charge<'_> {
+    /// Charges what others have admitted elsewhere, at `at` or earlier, whether it is here or not
+    /// ([`Algorithm::charged_elsewhere`](crate::limiter::Algorithm::charged_elsewhere)). For cells: units in use are nobody
+    /// else's.
+    pub(super) fn owe_elsewhere(&self, at: Timestamp, now: Timestamp) {
+        let Some(unsettled) = self.table.unsettled() else {
+            return;
+        };
+        let mut unsettled = unsettled.shard(self.key).lock();
+        let (table, mut slots) = lock_one(self);
+        let rules = self.rules(table);
+        let owe = |state: State<'_>| rules.algorithm.charged_elsewhere(state, at, now, self.cost);
+        if table.owe(&mut slots, rules, self.key, now, owe) {
+            unsettled.begin_anew(self.key);
+        }
+    }
+}
+
 impl Table {
     /// Changes a charge of `key`; whether that found its bucket whole, and charged it.
     fn settle(
@@ -164,7 +183,9 @@ impl Table {
         loop {
             if let Some(mut slots) = table.bucket_of(key).and_then(Bucket::lock) {
                 table.give_back(&mut slots, key, &reserved, less, now);
-                return table.owe(&mut slots, key, more, now);
+                let rules = table.rules();
+                let owe = |state: State<'_>| rules.algorithm.owe(state, now, more);
+                return more > 0 && table.owe(&mut slots, rules, key, now, owe);
             }
             let next = table.next();
             match table
@@ -196,18 +217,25 @@ impl Table {
         });
     }
 
-    /// Whether that begins a bucket.
-    fn owe(&self, slots: &mut Slots, key: Fingerprint, units: u32, now: Timestamp) -> bool {
-        if units == 0 {
-            return false;
-        }
-        let rules = self.rules();
+    /// Makes of a bucket what `owe` says; whether that begins it.
+    fn owe(
+        &self,
+        slots: &mut Slots,
+        rules: Rules<'_>,
+        key: Fingerprint,
+        now: Timestamp,
+        owe: impl Fn(State<'_>) -> (Cell, u32),
+    ) -> bool {
         if rules.rings.is_some() {
             slots.release_expired(rules, now);
         }
         let mut seat = slots.seat(key.bits(), rules, now);
+        if owe(rules.state(seat.cell)).0 == seat.cell {
+            seat.release(rules);
+            return false;
+        }
         let was_whole = rules.used(seat.cell, now) == 0;
-        let cell = match owing(rules, &seat, key, units, now) {
+        let cell = match owing(rules, &seat, key, now, owe) {
             Some(cell) => cell,
             None => {
                 seat.release(rules);
@@ -220,15 +248,15 @@ impl Table {
     }
 }
 
-/// What a key's bucket becomes that owes so many units; `None` when there is no room for its ring.
+/// What a key's bucket becomes that owes so much; `None` when there is no room for its ring.
 fn owing(
     rules: Rules<'_>,
     seat: &Seat,
     key: Fingerprint,
-    units: u32,
     now: Timestamp,
+    owe: impl Fn(State<'_>) -> (Cell, u32),
 ) -> Option<Cell> {
-    let owes = |cell| rules.algorithm.owe(rules.state(cell), now, units);
+    let owes = |cell| owe(rules.state(cell));
     if rules.rings.is_some() && !seat.is_recorded() {
         return None;
     }

@@ -382,6 +382,6 @@ impl Shared {
 }
 
 /// A number that nobody foresees.
-fn random() -> u64 {
+pub(super) fn random() -> u64 {
     RandomState::new().hash_one(0)
 }

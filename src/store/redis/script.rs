@@ -28,3 +28,6 @@ pub const LEAVE: &str = script!("script/leave.lua");
 
 /// Settles a charge.
 pub const SETTLE: &str = script!("script/settle.lua");
+
+/// Tells the others what a node has charged, and the node what they have.
+pub const SYNC: &str = include_str!("script/sync.lua");

@@ -1,0 +1,273 @@
+//! Machines on virtual time, and a server that does what `sync.lua` does, or is not reached, or does not answer.
+
+mod bound;
+mod tracking;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::limiter::{
+    Algorithm, Fingerprint, FixedWindow, Gcra, IntervalRefill, Oldest, Quota, SlidingCounters,
+    SlidingWindow, Start,
+};
+use crate::store::redis::naming::Name;
+use crate::store::{Charge, OnFull, charge_all};
+
+const SECOND: u64 = 1_000_000;
+/// Some time, in the middle of an epoch.
+const START: u64 = 1_700_000_001 * SECOND;
+
+/// What the server has: units by node, by name.
+#[derive(Default)]
+struct Server(HashMap<Vec<u8>, HashMap<u64, u64>>);
+
+impl Server {
+    fn run(&mut self, node: u64, question: &Question) -> u64 {
+        let totals = self.0.entry(question.name.clone()).or_default();
+        if question.own > 0 {
+            let own = totals.entry(node).or_default();
+            *own = question.own.max(*own);
+        }
+        let others = totals.iter().filter(|(other, _)| **other != node);
+        others.map(|(_, units)| units).sum()
+    }
+}
+
+struct Node {
+    id: u64,
+    table: Arc<Table>,
+    tracker: Arc<Tracker>,
+    rounds: u64,
+    /// By key, what was admitted, as the tracker was told.
+    admitted: HashMap<u64, u64>,
+}
+
+impl Node {
+    fn new(id: u64, algorithm: &Algorithm) -> Self {
+        let table = Table::new("p", algorithm.clone(), 64, OnFull::Forget);
+        let table = Arc::new(table);
+        let epochs = Epochs::of(algorithm).expect("it can be synchronised");
+        let tracker = Tracker::new("p", epochs, Arc::clone(&table), Arc::default());
+        Self {
+            id,
+            table,
+            tracker: Arc::new(tracker),
+            rounds: 0,
+            admitted: HashMap::new(),
+        }
+    }
+
+    /// Whether so many units of a key were admitted.
+    fn request(&mut self, key: u64, cost: u32, now: u64) -> bool {
+        let (key, now) = (Fingerprint::from_bits(key), Timestamp::from_micros(now));
+        let charge = Charge {
+            table: &self.table,
+            key,
+            cost,
+            window_end: None,
+        };
+        let decision = charge_all(&[charge], now).decisions[0];
+        if decision.is_admitted() {
+            let name = || Name {
+                bytes: format!("sg:{{{}}}p", key.bits()).into(),
+                key,
+            };
+            self.tracker.note(key, cost, decision.cell, now, name);
+            *self.admitted.entry(key.bits()).or_default() += u64::from(cost);
+        }
+        decision.is_admitted()
+    }
+
+    fn questions(&mut self, now: u64) -> Vec<Question> {
+        let mut questions = Vec::new();
+        for shard in 0..SHARDS {
+            let now = Timestamp::from_micros(now);
+            self.tracker.due(shard, self.rounds, now, &mut questions);
+        }
+        self.rounds += 1;
+        questions
+    }
+
+    fn answered(&self, question: &Question, others: u64, now: u64) {
+        let now = Timestamp::from_micros(now);
+        self.tracker
+            .answered(question, others, self.rounds - 1, now);
+    }
+
+    /// A whole round at an instant, of which this much becomes nothing.
+    fn round(&mut self, server: &mut Server, lost: Lost, now: u64) {
+        for question in self.questions(now) {
+            if lost == Lost::Push {
+                continue;
+            }
+            let others = server.run(self.id, &question);
+            if lost == Lost::Nothing {
+                self.answered(&question, others, now);
+            }
+        }
+    }
+
+    fn left(&self, key: u64, now: u64) -> u32 {
+        let (key, now) = (Fingerprint::from_bits(key), Timestamp::from_micros(now));
+        self.table.peek(key, 0, now).remaining
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lost {
+    Nothing,
+    Reply,
+    Push,
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Request {
+        key: u64,
+        cost: u32,
+    },
+    Round(Lost),
+    /// The process begins anew, and knows nothing.
+    Restart,
+    /// The server does.
+    Forget,
+}
+
+fn events() -> impl Strategy<Value = Vec<(usize, u64, Event)>> {
+    let lost = prop_oneof![
+        4 => Just(Lost::Nothing),
+        1 => Just(Lost::Reply),
+        1 => Just(Lost::Push),
+    ];
+    let event = prop_oneof![
+        12 => (1..=2_u64, 1..=9_u32).prop_map(|(key, cost)| Event::Request { key, cost }),
+        8 => lost.prop_map(Event::Round),
+        1 => Just(Event::Restart),
+        1 => Just(Event::Forget),
+    ];
+    prop::collection::vec((0..3_usize, 0..200_000_u64, event), 1..120)
+}
+
+fn quota(limit: u32, window: u64) -> Quota {
+    Quota::new(limit, Duration::from_micros(window)).expect("a quota")
+}
+
+fn gcra(limit: u32, window: u64, burst: u32) -> Algorithm {
+    Algorithm::Gcra(Gcra::new(quota(limit, window), burst).expect("a burst"))
+}
+
+fn fixed(limit: u32, window: u64, start: Start) -> Algorithm {
+    Algorithm::FixedWindow(FixedWindow::new(quota(limit, window), start))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    /// In windows so long that nothing comes back, when all is quiet everybody who charged a key knows exactly what all have
+    /// charged, but for what a server and a process have forgotten between them.
+    #[test]
+    fn nothing_counts_twice_and_nothing_is_lost_whatever_is(
+        events in events(), is_staggered: bool,
+    ) {
+        let start = if is_staggered { Start::Staggered } else { Start::EPOCH };
+        let algorithm = fixed(1 << 30, 100_000 * SECOND, start);
+        let mut server = Server::default();
+        let mut nodes: Vec<_> = (0..3).map(|id| Node::new(id, &algorithm)).collect();
+        let (mut now, mut ids) = (START, 3);
+        // Of each key, what processes have charged that are gone.
+        let (mut gone, mut forgets) = (HashMap::<u64, u64>::new(), false);
+        for (place, gap, event) in events {
+            now += gap;
+            let node = &mut nodes[place];
+            match event {
+                Event::Request { key, cost } => prop_assert!(node.request(key, cost, now)),
+                Event::Round(lost) => node.round(&mut server, lost, now),
+                Event::Restart => {
+                    for (key, units) in &node.admitted {
+                        *gone.entry(*key).or_default() += units;
+                    }
+                    *node = Node::new(ids, &algorithm);
+                    ids += 1;
+                }
+                Event::Forget => {
+                    server.0.clear();
+                    forgets = true;
+                }
+            }
+        }
+        // What gone processes have told is in the server; how much that is it says itself.
+        for _ in 0..70 {
+            for node in &mut nodes {
+                now += 10_000;
+                node.round(&mut server, Lost::Nothing, now);
+            }
+        }
+        for key in 1..=2 {
+            let here: u64 = nodes.iter().filter_map(|node| node.admitted.get(&key)).sum();
+            let all = here + gone.get(&key).copied().unwrap_or(0);
+            let known = server.0.values().zip(server.0.keys());
+            let named = format!("sg:{{{key}}}p:");
+            let known = known.filter(|(_, name)| name.starts_with(named.as_bytes()));
+            let known: u64 = known.flat_map(|(totals, _)| totals.values()).sum();
+            prop_assert!(known <= all && known >= here);
+            for node in nodes.iter().filter(|node| node.admitted.contains_key(&key)) {
+                let used = u64::from((1_u32 << 30) - node.left(key, now));
+                prop_assert!(used <= all, "{used} of {all} counted");
+                prop_assert!(used >= here, "{used} of {here} counted");
+                prop_assert!(forgets || used == known, "{used}, where {known} are known");
+            }
+        }
+    }
+
+    /// Nobody has more left than if all had charged one bucket, and nobody less than if all that was told had been charged
+    /// now.
+    #[test]
+    fn buckets_that_recover_have_used_what_all_have_used(
+        events in events(), which in 0..3_usize,
+    ) {
+        let algorithm = &[
+            gcra(1_000, 20 * SECOND, 2_000),
+            Algorithm::TokenBucket(Gcra::new(quota(1_000, 3 * SECOND), 1_000).unwrap()),
+            Algorithm::IntervalRefill(
+                IntervalRefill::new(1_000, 70, Duration::from_millis(400)).unwrap(),
+            ),
+        ][which];
+        let mut server = Server::default();
+        let mut nodes: Vec<_> = (0..3).map(|id| Node::new(id, algorithm)).collect();
+        let truth = Table::new("all", algorithm.clone(), 64, OnFull::Forget);
+        let mut now = START;
+        for (place, gap, event) in events {
+            now += gap;
+            match event {
+                Event::Request { key, cost } if nodes[place].request(key, cost, now) => {
+                    let key = Fingerprint::from_bits(key);
+                    let charge = Charge { table: &truth, key, cost, window_end: None };
+                    let at = Timestamp::from_micros(now);
+                    charge.owe_elsewhere(at, at);
+                }
+                Event::Round(lost) => nodes[place].round(&mut server, lost, now),
+                Event::Request { .. } | Event::Restart | Event::Forget => {}
+            }
+        }
+        for _ in 0..70 {
+            for node in &mut nodes {
+                node.round(&mut server, Lost::Nothing, now);
+            }
+        }
+        for key in 1..=2_u64 {
+            let all: u64 = nodes.iter().filter_map(|node| node.admitted.get(&key)).sum();
+            let best = truth.peek(Fingerprint::from_bits(key), 0, Timestamp::from_micros(now));
+            // Each machine counts refills from another instant.
+            let most = best.remaining + if which == 2 { 70 } else { 0 };
+            for node in &nodes {
+                let is_in_use = node.tracker.knows(Fingerprint::from_bits(key));
+                let left = node.left(key, now);
+                prop_assert!(!is_in_use || left <= most, "{left} of {most}");
+                prop_assert!(u64::from(left) + all >= u64::from(algorithm.capacity()));
+            }
+        }
+    }
+}

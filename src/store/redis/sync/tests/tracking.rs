@@ -1,0 +1,148 @@
+//! What is known of which keys, for how long, and in which epochs.
+
+use super::*;
+use crate::limiter::Cell;
+
+fn key(bits: u64) -> Fingerprint {
+    Fingerprint::from_bits(bits)
+}
+
+fn at(micros: u64) -> Timestamp {
+    Timestamp::from_micros(micros)
+}
+
+fn name() -> Name {
+    Name {
+        bytes: b"sg:{k}p".to_vec(),
+        key: key(1),
+    }
+}
+
+/// Epochs of four seconds, of which the first ends three seconds after [`START`].
+fn node(id: u64) -> Node {
+    Node::new(id, &gcra(100, SECOND, 100))
+}
+
+const END: u64 = START + 3 * SECOND;
+
+#[test]
+fn there_is_room_for_so_many_keys_and_again_once_they_are_over() {
+    let mut node = node(0);
+    let note = |node: &Node, bits, now| {
+        node.tracker.note(key(bits), 1, Cell::EMPTY, at(now), name);
+    };
+    let all = 65_536;
+    for bits in 1..=all + 100 {
+        note(&node, bits, START);
+    }
+    let tracker = Arc::clone(&node.tracker);
+    assert_eq!((tracker.keys(), tracker.untracked()), (all as usize, 100));
+    note(&node, 1, START);
+    assert_eq!(tracker.untracked(), 100, "who is known is counted");
+    // This epoch, and the one before.
+    assert_eq!(node.questions(START).len(), 2 * all as usize);
+    assert_eq!(node.questions(END + 4 * SECOND - 1).len(), 2 * all as usize);
+    assert_eq!(node.questions(END + 4 * SECOND).len(), 0);
+    assert_eq!(tracker.keys(), 0);
+    note(&node, all + 1, END + 5 * SECOND);
+    assert_eq!((tracker.keys(), tracker.untracked()), (1, 100));
+}
+
+#[test]
+fn who_begins_late_is_charged_for_the_last_epoch_as_of_its_end() {
+    let mut server = Server::default();
+    let (mut early, mut late) = (node(0), node(1));
+    assert!(early.request(1, 60, END - 100_000));
+    early.round(&mut server, Lost::Nothing, END - 50_000);
+    assert!(late.request(1, 1, END + 200_000));
+    assert_eq!(late.left(1, END + 200_000), 99);
+    late.round(&mut server, Lost::Nothing, END + 200_000);
+    assert_eq!(late.left(1, END + 200_000), 100 - 1 - (60 - 20));
+    late.round(&mut server, Lost::Nothing, END + 200_000);
+    assert_eq!(late.left(1, END + 200_000), 59, "it is charged once");
+}
+
+#[test]
+fn a_window_is_told_of_once_more_when_it_is_over_and_counts_in_no_other() {
+    let windows = fixed(100, 10 * SECOND, Start::EPOCH);
+    let mut server = Server::default();
+    let (mut one, mut other) = (Node::new(0, &windows), Node::new(1, &windows));
+    let end = START + 9 * SECOND;
+    assert!(one.request(1, 5, end - 1) && other.request(1, 7, end - 1));
+    let told = one.questions(end);
+    let [question] = &*told else {
+        panic!("one question, not {told:?}");
+    };
+    assert_eq!(question.own, 5);
+    let others = server.run(1, &other.questions(end)[0]) + server.run(0, question);
+    one.answered(question, others, end);
+    assert_eq!(one.left(1, end), 100);
+    assert!(one.questions(end).is_empty());
+    assert!(one.request(1, 2, end + 1));
+    one.round(&mut server, Lost::Nothing, end + 1);
+    other.round(&mut server, Lost::Nothing, end + 1);
+    assert_eq!((one.left(1, end + 1), other.left(1, end + 1)), (98, 100));
+    assert!(one.questions(end + 12 * SECOND).is_empty());
+    assert_eq!(one.tracker.keys(), 0);
+}
+
+#[test]
+fn totals_last_until_their_epoch_has_been_over_for_as_long_as_it_was() {
+    let mut node = node(0);
+    assert!(node.request(1, 5, START));
+    let lasts: Vec<_> = node.questions(START).iter().map(|one| one.lasts).collect();
+    assert_eq!(lasts, [4_000, 3_000 + 4_000]);
+}
+
+#[test]
+fn what_was_counted_by_a_wrong_clock_counts_when_it_is_right() {
+    let ahead = Arc::new(AtomicI64::new(86_400 * SECOND as i64));
+    let table = Arc::new(Table::new("p", gcra(100, SECOND, 100), 64, OnFull::Forget));
+    let epochs = Epochs::of(table.algorithm()).expect("it recovers");
+    let tracker = Tracker::new("p", epochs, table, Arc::clone(&ahead));
+    let note = |units, now| tracker.note(key(1), units, Cell::EMPTY, at(now), name);
+    let told = |now| {
+        let mut questions = Vec::new();
+        (0..SHARDS).for_each(|shard| tracker.due(shard, 0, at(now), &mut questions));
+        let told = questions.into_iter().filter(|question| question.own > 0);
+        told.map(|question| (question.end, question.own))
+            .collect::<Vec<_>>()
+    };
+    note(5, START);
+    ahead.store(0, Relaxed);
+    note(3, START);
+    assert_eq!(told(START), [(END, 8)]);
+    // A clock that is seen from a little further away begins no epoch twice.
+    note(1, END);
+    assert_eq!(told(END), [(END, 8), (END + 4 * SECOND, 1)]);
+    ahead.store(-10_000, Relaxed);
+    note(1, END);
+    assert_eq!(told(END), [(END, 8), (END + 4 * SECOND, 2)]);
+}
+
+#[test]
+fn a_bucket_of_which_nothing_is_heard_is_asked_about_less_and_less_often() {
+    let mut server = Server::default();
+    let (mut node, mut other) = (node(0), node(1));
+    assert!(node.request(1, 1, START));
+    let mut rounds = Vec::new();
+    for round in 0..100 {
+        if node
+            .questions(START)
+            .iter()
+            .any(|question| question.end == END)
+        {
+            rounds.push(round);
+        }
+        node.rounds -= 1;
+        node.round(&mut server, Lost::Nothing, START);
+    }
+    assert_eq!(rounds, [0, 1, 3, 7, 15, 31, 63, 95]);
+    assert!(other.request(1, 1, START) && node.request(1, 1, START));
+    other.round(&mut server, Lost::Nothing, START);
+    assert!(
+        node.questions(START)
+            .iter()
+            .any(|question| question.own == 2)
+    );
+}

@@ -1,0 +1,173 @@
+//! What is kept of one bucket: what was charged here in its last two epochs, and what of the others' charges it knows.
+
+use super::epoch::{Epochs, Instant};
+use crate::clock::Timestamp;
+use crate::limiter::Cell;
+
+/// A bucket of which nothing new is heard is asked about after 1, 2, 4 .. rounds, and at last each so many.
+const LONGEST_PAUSE: u64 = 32;
+
+/// A bucket.
+#[derive(Debug)]
+pub(super) struct Tracked {
+    pub(super) name: Box<[u8]>,
+    current: Term,
+    before: Option<Term>,
+    /// When it was charged here first, where it was whole until then.
+    whole_at: Option<Timestamp>,
+}
+
+/// What others have charged that was not known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct News {
+    pub(super) units: u64,
+    /// When they charged it, at the latest.
+    pub(super) at: Timestamp,
+}
+
+/// What is known of it in one epoch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Term {
+    /// When the epoch ends.
+    pub(super) end: u64,
+    /// Units charged here.
+    pub(super) own: u64,
+    /// Those that the server is known to know of.
+    told: u64,
+    /// Units of others that the bucket has been charged for. It never falls, so that a server that has forgotten them, and is
+    /// told again, says nothing new.
+    seen: u64,
+    /// Whether others have ever been asked about.
+    is_known: bool,
+    /// The round in which others are asked about next, and how many there were since the last.
+    due: u64,
+    pause: u64,
+}
+
+impl Tracked {
+    /// A bucket that nobody has charged here in the epoch that ends then, nor in the one before.
+    pub(super) fn new(
+        name: Vec<u8>,
+        epochs: Epochs,
+        end: u64,
+        whole_at: Option<Timestamp>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            whole_at,
+            current: Term::new(end),
+            before: epochs.before(end).map(Term::new),
+        }
+    }
+
+    /// Counts a charge that left this cell.
+    pub(super) fn note(&mut self, epochs: Epochs, cost: u32, cell: Cell, now: Instant) {
+        let is_common = matches!(epochs, Epochs::Windows(_));
+        if is_common || !epochs.is_running(self.current.end, now) {
+            self.turn(epochs, epochs.end(cell, now));
+        }
+        let term = &mut self.current;
+        term.own = term.own.saturating_add(u64::from(cost));
+        term.pause = 1;
+    }
+
+    /// Goes on to the epoch that runs, where that needs no charge to be known; whether anything of the bucket may still
+    /// count.
+    pub(super) fn is_in_use(&mut self, epochs: Epochs, now: Instant) -> bool {
+        match epochs {
+            Epochs::Grid(_) => {
+                if !epochs.is_running(self.current.end, now) {
+                    self.turn(epochs, epochs.end(Cell::EMPTY, now));
+                }
+                self.terms().any(|term| term.own > 0)
+            }
+            Epochs::Windows(_) => !epochs.is_over(self.current.end, now),
+        }
+    }
+
+    /// Its epochs in which there is something to tell or to ask in this round.
+    pub(super) fn due(
+        &self,
+        epochs: Epochs,
+        round: u64,
+        now: Instant,
+    ) -> impl Iterator<Item = &Term> {
+        let asks = move |term: &Term| round >= term.due && epochs.counts(term.end, now);
+        self.terms()
+            .filter(move |term| term.own > term.told || asks(term))
+    }
+
+    /// Takes in what the server said of an epoch when it was told `own`; `None` where that is nothing new, or counts no
+    /// longer.
+    pub(super) fn answered(
+        &mut self,
+        (end, own): (u64, u64),
+        others: u64,
+        round: u64,
+        now: Instant,
+        epochs: Epochs,
+    ) -> Option<News> {
+        let mut terms = self.before.iter_mut().chain(Some(&mut self.current));
+        let term = terms.find(|term| term.end == end)?;
+        let is_first = !term.is_known;
+        let units = term.answered(own, others, round);
+        // Of what was charged before that epoch ended, some has come back while the bucket was whole here.
+        let whole_at = self.whole_at.filter(|_| is_first);
+        let back = whole_at.map_or(0, |whole_at| now.at(whole_at).saturating_sub(end));
+        let at = now.here.saturating_sub_micros(back);
+        (units > 0 && epochs.counts(end, now)).then_some(News { units, at })
+    }
+
+    fn terms(&self) -> impl Iterator<Item = &Term> {
+        self.before.iter().chain(std::iter::once(&self.current))
+    }
+
+    /// Begins the epoch that ends then.
+    fn turn(&mut self, epochs: Epochs, end: Option<u64>) {
+        let Some(end) = end.filter(|end| *end != self.current.end) else {
+            return;
+        };
+        if epochs.before(self.current.end) == Some(end) {
+            // The server's clock is seen from a little further away: what has begun goes on.
+            return;
+        }
+        let last = std::mem::replace(&mut self.current, Term::new(end));
+        self.before = match epochs.before(end) {
+            // Somebody whose clock is behind may want to know.
+            None => Some(last),
+            Some(before) if before == last.end => Some(last),
+            Some(before) => Some(Term::new(before)),
+        };
+        if epochs.before(end).is_some() && end < last.end {
+            // The clock was wrong by more than an epoch until now.
+            self.current.own = last.own;
+        }
+    }
+}
+
+impl Term {
+    const fn new(end: u64) -> Self {
+        Self {
+            end,
+            own: 0,
+            told: 0,
+            seen: 0,
+            is_known: false,
+            due: 0,
+            pause: 1,
+        }
+    }
+
+    fn answered(&mut self, own: u64, others: u64, round: u64) -> u64 {
+        let news = others.saturating_sub(self.seen);
+        self.seen = self.seen.max(others);
+        self.told = self.told.max(own);
+        self.is_known = true;
+        self.due = round + self.pause;
+        self.pause = match news {
+            0 => (self.pause * 2).min(LONGEST_PAUSE),
+            _ => 1,
+        };
+        news
+    }
+}

@@ -1,0 +1,203 @@
+//! The buckets of one policy that are charged on other machines too. Requests note what they charge; who tells the others, and
+//! hears of them, is `sync`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+
+use super::epoch::{Epochs, Instant};
+use super::tracked::{News, Tracked};
+use crate::clock::Timestamp;
+use crate::limiter::{Cell, Fingerprint};
+use crate::store::redis::naming::Name;
+use crate::store::{Charge, Table};
+
+/// So that requests of different keys rarely wait for each other, nor long for a round.
+pub(super) const SHARDS: usize = 64;
+/// The most keys of a shard: 65,536 in all, of some 250 bytes each and the name.
+const MOST: usize = 1024;
+
+/// The buckets of one policy that were charged here lately.
+#[derive(Debug)]
+pub struct Tracker {
+    label: Box<str>,
+    epochs: Epochs,
+    table: ArcSwap<Table>,
+    /// By how many microseconds the server's clock is ahead, as far as is known.
+    ahead: Arc<AtomicI64>,
+    shards: [Mutex<HashMap<u64, Tracked>>; SHARDS],
+    keys: AtomicUsize,
+    untracked: AtomicU64,
+}
+
+/// What a node tells of one bucket in one epoch, and asks about it.
+#[derive(Clone, Debug)]
+pub(super) struct Question {
+    key: Fingerprint,
+    /// When the epoch ends.
+    pub(super) end: u64,
+    /// What the totals are called in Redis.
+    pub(super) name: Vec<u8>,
+    /// What the node has charged in all.
+    pub(super) own: u64,
+    /// For how many milliseconds the totals are of interest.
+    pub(super) lasts: u64,
+}
+
+impl Tracker {
+    pub(super) fn new(
+        label: &str,
+        epochs: Epochs,
+        table: Arc<Table>,
+        ahead: Arc<AtomicI64>,
+    ) -> Self {
+        Self {
+            label: label.into(),
+            epochs,
+            table: ArcSwap::new(table),
+            ahead,
+            shards: std::array::from_fn(|_| Mutex::default()),
+            keys: AtomicUsize::new(0),
+            untracked: AtomicU64::new(0),
+        }
+    }
+
+    /// Notes that `cost` units of `key` were charged at `now` to the table's bucket, which left `cell` (of the
+    /// [decision](crate::limiter::Decision::cell)). `name` is what all machines call the bucket; asked for at the first charge
+    /// only, after which this allocates nothing.
+    ///
+    /// What is noted is told: give-backs are not. Where there is no room for another key, its charges are not told, and
+    /// those of others not heard of, until there is.
+    pub fn note(
+        &self,
+        key: Fingerprint,
+        cost: u32,
+        cell: Cell,
+        now: Timestamp,
+        name: impl FnOnce() -> Name,
+    ) {
+        if cost == 0 {
+            return;
+        }
+        let now = self.instant(now);
+        let mut keys = self.shards[Self::shard(key)].lock();
+        if let Some(tracked) = keys.get_mut(&key.bits()) {
+            return tracked.note(self.epochs, cost, cell, now);
+        }
+        let end = self.epochs.end(cell, now).filter(|_| keys.len() < MOST);
+        let Some(end) = end else {
+            self.untracked.fetch_add(1, Relaxed);
+            return;
+        };
+        let table = self.table.load();
+        let alone = table.algorithm().decide(Cell::EMPTY, now.here, cost).cell;
+        let whole_at = (alone.expires == cell.expires).then_some(now.here);
+        let mut tracked = Tracked::new(name().bytes, self.epochs, end, whole_at);
+        tracked.note(self.epochs, cost, cell, now);
+        keys.insert(key.bits(), tracked);
+        self.keys.fetch_add(1, Relaxed);
+    }
+
+    /// By which it is found again at a reload.
+    pub fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// How many keys are known.
+    pub fn keys(&self) -> usize {
+        self.keys.load(Relaxed)
+    }
+
+    /// Charges of which nobody was told, for want of room, or because the table had none.
+    pub fn untracked(&self) -> u64 {
+        self.untracked.load(Relaxed)
+    }
+
+    #[cfg(test)]
+    pub(super) fn knows(&self, key: Fingerprint) -> bool {
+        self.shards[Self::shard(key)]
+            .lock()
+            .contains_key(&key.bits())
+    }
+
+    pub(super) const fn epochs(&self) -> Epochs {
+        self.epochs
+    }
+
+    /// Others' units are charged to this table from now on.
+    pub(super) fn set_table(&self, table: Arc<Table>) {
+        self.table.store(table);
+    }
+
+    /// What there is to tell and to ask of the keys of a shard in this round. Forgets those of which nothing counts any more.
+    pub(super) fn due(
+        &self,
+        shard: usize,
+        round: u64,
+        now: Timestamp,
+        into: &mut impl Extend<Question>,
+    ) {
+        let now = self.instant(now);
+        let mut keys = self.shards[shard].lock();
+        let before = keys.len();
+        keys.retain(|key, tracked| {
+            let is_in_use = tracked.is_in_use(self.epochs, now);
+            if is_in_use {
+                let due = tracked.due(self.epochs, round, now);
+                into.extend(due.map(|term| Question {
+                    key: Fingerprint::from_bits(*key),
+                    end: term.end,
+                    name: self.name(&tracked.name, term.end),
+                    own: term.own,
+                    lasts: self.epochs.lasts(term.end, now),
+                }));
+            }
+            is_in_use
+        });
+        self.keys.fetch_sub(before - keys.len(), Relaxed);
+    }
+
+    /// Charges the bucket of a question for what the others have charged in all, as far as that is new.
+    pub(super) fn answered(&self, question: &Question, others: u64, round: u64, now: Timestamp) {
+        let &Question { key, end, own, .. } = question;
+        let now = self.instant(now);
+        let mut keys = self.shards[Self::shard(key)].lock();
+        let tracked = keys.get_mut(&key.bits());
+        let news = tracked
+            .and_then(|tracked| tracked.answered((end, own), others, round, now, self.epochs));
+        drop(keys);
+        let Some(News { units, at }) = news else {
+            return;
+        };
+        let charge = Charge {
+            table: &self.table.load(),
+            key,
+            cost: u32::try_from(units).unwrap_or(u32::MAX),
+            window_end: match self.epochs {
+                Epochs::Windows(_) => Some(Timestamp::from_micros(end)),
+                Epochs::Grid(_) => None,
+            },
+        };
+        charge.owe_elsewhere(at, now.here);
+    }
+
+    fn instant(&self, now: Timestamp) -> Instant {
+        Instant {
+            here: now,
+            ahead: self.ahead.load(Relaxed),
+        }
+    }
+
+    /// What the totals of an epoch are called: `NAME:sync:LENGTH:END`, both in microseconds.
+    fn name(&self, bucket: &[u8], end: u64) -> Vec<u8> {
+        let suffix = format!(":sync:{}:{end}", self.epochs.length());
+        [bucket, suffix.as_bytes()].concat()
+    }
+
+    fn shard(key: Fingerprint) -> usize {
+        (key.bits() % SHARDS as u64) as usize
+    }
+}

@@ -1,0 +1,317 @@
+//! Buckets in the memory of several machines, synchronised through a real server that is stopped, killed and forgets.
+//! `src/store/redis/sync/tests.rs` has the same on virtual time, with whatever may be lost.
+
+mod support;
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use sluicegate::clock::Clock;
+use sluicegate::limiter::{
+    Algorithm, Fingerprint, FixedWindow, Gcra, KeyParts, LeakyBucket, Quota, Start,
+};
+use sluicegate::store::redis::client::FaultKind;
+use sluicegate::store::redis::{Keys, Name, Naming, SYNC, Synchroniser, Tracker};
+use sluicegate::store::{Charge, OnFull, Table, charge_all};
+
+use support::redis::RedisServer;
+use support::redis_store::{SLACK, Store, UP, command};
+use support::{now, wait_for};
+
+const INTERVAL: Duration = Duration::from_millis(50);
+/// More than anybody charges here.
+const MOST: u32 = 1 << 30;
+
+/// A machine: its store, its buckets, and what synchronises them.
+struct Node {
+    store: Store,
+    clock: Arc<Clock>,
+    synchroniser: Arc<Synchroniser>,
+    table: Arc<Table>,
+    tracker: Arc<Tracker>,
+}
+
+impl Node {
+    fn new(server: &RedisServer, id: u64, algorithm: Algorithm) -> Self {
+        let store = Store::at(server.address);
+        let client = Arc::clone(&store.client);
+        let synchroniser = Arc::new(Synchroniser::new(client, INTERVAL, id));
+        let table = table(algorithm);
+        let tracker = synchroniser.track("p", Arc::clone(&table));
+        let clock = Arc::new(Clock::system());
+        let (running, its_clock) = (Arc::clone(&synchroniser), Arc::clone(&clock));
+        store
+            .runtime
+            .spawn(async move { running.run(0, &its_clock).await });
+        Self {
+            store,
+            clock,
+            synchroniser,
+            table,
+            tracker: tracker.expect("it can be synchronised"),
+        }
+    }
+
+    fn three(server: &RedisServer, algorithm: &Algorithm) -> Vec<Self> {
+        let node = |id| Self::new(server, id, algorithm.clone());
+        (1..=3).map(node).collect()
+    }
+
+    fn request(&self, key: u64, cost: u32) -> bool {
+        let (bits, key, now) = (key, Fingerprint::from_bits(key), self.clock.now());
+        let charge = Charge {
+            table: &self.table,
+            key,
+            cost,
+            window_end: None,
+        };
+        let decision = charge_all(&[charge], now).decisions[0];
+        if decision.is_admitted() {
+            let cell = decision.cell;
+            self.tracker.note(key, cost, cell, now, || name(bits));
+        }
+        decision.is_admitted()
+    }
+
+    /// How many units of a key its bucket knows of.
+    fn used(&self, key: u64) -> u32 {
+        let peek = self
+            .table
+            .peek(Fingerprint::from_bits(key), 0, self.clock.now());
+        peek.capacity - peek.remaining
+    }
+}
+
+fn table(algorithm: Algorithm) -> Arc<Table> {
+    Arc::new(Table::new("p", algorithm, 1_000, OnFull::Forget))
+}
+
+fn name(key: u64) -> Name {
+    let naming = Naming {
+        prefix: "sluicegate:".into(),
+        keys: Keys::Readable,
+    };
+    let mut namer = naming.namer();
+    namer.part(2, key.to_string().as_bytes());
+    namer.name("p")
+}
+
+fn quota(limit: u32, hours: u64) -> Quota {
+    Quota::new(limit, Duration::from_hours(hours)).expect("a quota")
+}
+
+/// Windows of a century, none of which ends while a test runs.
+fn counting(limit: u32) -> Algorithm {
+    Algorithm::FixedWindow(FixedWindow::new(quota(limit, 876_000), Start::EPOCH))
+}
+
+fn all_know(nodes: &[Node], key: u64, units: u32) {
+    wait_for(&format!("all to know of {units}"), || {
+        nodes
+            .iter()
+            .all(|node| node.used(key) == units)
+            .then_some(())
+    });
+}
+
+#[test]
+fn together_they_admit_a_quota_and_what_others_admit_in_an_interval_and_a_round_trip() {
+    const LIMIT: u32 = 300;
+    const PACE: Duration = Duration::from_millis(5);
+    let server = RedisServer::start();
+    for algorithm in [
+        counting(LIMIT),
+        Algorithm::Gcra(Gcra::new(quota(LIMIT, 24), LIMIT).expect("a burst")),
+    ] {
+        command(&server, &["FLUSHALL"]);
+        let nodes = Node::three(&server, &algorithm);
+        nodes.iter().for_each(|node| node.store.wait_up());
+        let started = now();
+        // Each alone would admit its quota in half of the time.
+        let admitted = thread::scope(|scope| {
+            let drive = |node: &Node| {
+                let mut admitted = Vec::new();
+                while started.elapsed() < PACE * LIMIT * 2 {
+                    if node.request(1, 1) {
+                        admitted.push(started.elapsed());
+                    }
+                    thread::sleep(PACE);
+                }
+                admitted
+            };
+            let drivers = nodes.iter().map(|node| scope.spawn(move || drive(node)));
+            let drivers: Vec<_> = drivers.collect();
+            let admitted = drivers
+                .into_iter()
+                .map(|driver| driver.join().expect("no driver panics"));
+            admitted.collect::<Vec<_>>()
+        });
+        let within = |instants: &Vec<Duration>| {
+            let until = |first: &Duration| *first + INTERVAL + SLACK;
+            let inside = |first| {
+                instants
+                    .iter()
+                    .filter(move |at| *at >= first && *at < &until(first))
+            };
+            instants
+                .iter()
+                .map(|first| inside(first).count())
+                .max()
+                .unwrap_or(0)
+        };
+        let total: usize = admitted.iter().map(Vec::len).sum();
+        let mut unknown: Vec<_> = admitted.iter().map(within).collect();
+        unknown.sort_unstable();
+        let beyond: usize = unknown[1..].iter().sum();
+        assert!(total >= LIMIT as usize, "{total} admitted");
+        assert!(
+            total <= LIMIT as usize + beyond,
+            "{total}, but only {beyond} beyond"
+        );
+        assert!(
+            total < 2 * LIMIT as usize,
+            "{total}: nobody heard of the others"
+        );
+    }
+}
+
+#[test]
+fn all_know_what_all_have_charged_though_the_server_stands_still_and_forgets() {
+    let mut server = RedisServer::start();
+    let nodes = Node::three(&server, &counting(MOST));
+    nodes.iter().for_each(|node| node.store.wait_up());
+    let charge_all = |units: [u32; 3]| {
+        for (node, units) in nodes.iter().zip(units) {
+            (0..units).for_each(|_| assert!(node.request(1, 2)));
+        }
+    };
+    charge_all([1, 20, 300]);
+    all_know(&nodes, 1, 642);
+
+    // Nobody waits for it, and what was charged meanwhile is told afterwards.
+    server.stop();
+    charge_all([3, 0, 3]);
+    nodes[0].store.wait_down(FaultKind::Timeout);
+    let started = now();
+    charge_all([0, 4, 0]);
+    assert!(started.elapsed() < INTERVAL, "requests waited");
+    server.go_on();
+    all_know(&nodes, 1, 662);
+
+    // It comes back empty, and is told all of it again: that is nothing new.
+    server.kill();
+    nodes[0].store.wait_down(FaultKind::Refused);
+    charge_all([1, 1, 0]);
+    server.start_again();
+    all_know(&nodes, 1, 666);
+    thread::sleep(INTERVAL * 40);
+    charge_all([1, 1, 1]);
+    all_know(&nodes, 1, 672);
+}
+
+#[test]
+fn a_process_that_begins_anew_hears_of_all_that_its_predecessor_had_told() {
+    let server = RedisServer::start();
+    let mut nodes = Node::three(&server, &counting(MOST));
+    nodes.iter().for_each(|node| node.store.wait_up());
+    nodes.iter().for_each(|node| assert!(node.request(7, 10)));
+    all_know(&nodes, 7, 30);
+    nodes[0] = Node::new(&server, 4, counting(MOST));
+    assert!(nodes[0].request(7, 1));
+    all_know(&nodes, 7, 31);
+    let keys = command(&server, &["KEYS", "*7*"]);
+    let keys: Vec<String> = redis::from_redis_value(keys).expect("names");
+    let [key] = &*keys else {
+        panic!("one key, not {keys:?}");
+    };
+    assert!(key.starts_with("sluicegate:{7}p:sync:"), "{key}");
+    let left = command(&server, &["PTTL", key]);
+    assert!(redis::from_redis_value::<i64>(left).expect("a number") > 0);
+}
+
+#[test]
+fn what_takes_a_tables_place_goes_on_with_what_is_known() {
+    let server = RedisServer::start();
+    let mut nodes = Node::three(&server, &counting(MOST));
+    nodes.iter().for_each(|node| node.store.wait_up());
+    nodes.iter().for_each(|node| assert!(node.request(1, 10)));
+    all_know(&nodes, 1, 30);
+    let reloaded = &mut nodes[0];
+    let successor = table(counting(MOST - 1));
+    let replaced = std::mem::replace(&mut reloaded.table, Arc::clone(&successor));
+    replaced.replaced_by(Arc::clone(&successor), reloaded.clock.now());
+    let tracker = reloaded.synchroniser.track("p", successor);
+    assert!(tracker.is_some_and(|tracker| Arc::ptr_eq(&tracker, &reloaded.tracker)));
+    assert!(reloaded.request(1, 5));
+    assert!(nodes[1].request(1, 5));
+    all_know(&nodes, 1, 40);
+
+    // Other windows are other epochs, of which nobody else knows anything; and some have nothing to share.
+    let other = &nodes[0].synchroniser;
+    let tracker = other.track(
+        "p",
+        table(Algorithm::FixedWindow(FixedWindow::new(
+            quota(5, 1),
+            Start::EPOCH,
+        ))),
+    );
+    assert!(tracker.is_some_and(|tracker| !Arc::ptr_eq(&tracker, &nodes[0].tracker)));
+    let queue = LeakyBucket::new(quota(5, 1), 5, Duration::MAX, 0).expect("a queue");
+    assert!(
+        other
+            .track("q", table(Algorithm::LeakyBucket(queue)))
+            .is_none()
+    );
+    let first = FixedWindow::new(quota(5, 1), Start::FirstRequest);
+    assert!(
+        other
+            .track("f", table(Algorithm::FixedWindow(first)))
+            .is_none()
+    );
+}
+
+#[test]
+fn keys_that_are_not_ours_are_told_of_once_and_trouble_nobody_else() {
+    let server = RedisServer::start();
+    let nodes = Node::three(&server, &counting(MOST));
+    nodes.iter().for_each(|node| node.store.wait_up());
+    nodes.iter().for_each(|node| assert!(node.request(1, 1)));
+    all_know(&nodes, 1, 3);
+    let keys = command(&server, &["KEYS", "*:sync:*"]);
+    let keys: Vec<String> = redis::from_redis_value(keys).expect("names");
+    command(&server, &["SET", &keys[0], "something else"]);
+    nodes.iter().for_each(|node| assert!(node.request(1, 1)));
+    nodes.iter().for_each(|node| assert!(node.request(2, 1)));
+    all_know(&nodes, 2, 3);
+    wait_for("a message", || {
+        (nodes[0].store.lines().len() == 2).then_some(())
+    });
+    thread::sleep(INTERVAL * 4);
+    nodes[0].store.said(&[UP, "buckets cannot be synchronised"]);
+    command(&server, &["DEL", &keys[0]]);
+    all_know(&nodes, 1, 6);
+}
+
+#[test]
+fn in_redis_a_total_never_becomes_smaller_and_asking_leaves_nothing_behind() {
+    let server = RedisServer::start();
+    let key = "sluicegate:{k}p:sync:1:2";
+    let sync = |node: &str, own: &str| {
+        let others = command(&server, &["EVAL", SYNC, "1", key, node, own, "60000"]);
+        redis::from_redis_value::<u64>(others).expect("a number")
+    };
+    assert_eq!(sync("a", "0"), 0);
+    let exists = command(&server, &["EXISTS", key]);
+    assert_eq!(redis::from_redis_value::<u64>(exists), Ok(0));
+    assert_eq!(sync("a", "10"), 0);
+    assert_eq!(sync("b", "0"), 10);
+    assert_eq!(sync("a", "4"), 0, "it was sent earlier, and comes late");
+    assert_eq!(sync("b", "281474976710656"), 10);
+    assert_eq!(sync("c", "0"), 10 + (1 << 48));
+    command(&server, &["HSET", key, "d", "what nobody wrote"]);
+    assert_eq!(sync("a", "11"), 1 << 48);
+    let left = command(&server, &["PTTL", key]);
+    let left = redis::from_redis_value::<u64>(left).expect("it has a time to live");
+    assert!((50_000..=60_000).contains(&left), "{left}");
+}
