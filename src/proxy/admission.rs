@@ -2,6 +2,7 @@
 
 mod asked;
 mod inquiry;
+mod remote;
 
 use std::num::NonZero;
 use std::time::Duration;
@@ -23,6 +24,7 @@ use crate::rules::{Head, NoNumber};
 use crate::telemetry::metrics::LimitDecision;
 pub(super) use asked::{Asked, Met};
 pub(super) use inquiry::Inquiry;
+pub(super) use remote::Remote;
 
 /// What the limits of a route said of one request; nothing before they were asked.
 #[derive(Debug, Default)]

@@ -7,9 +7,10 @@ use smallvec::SmallVec;
 
 use super::Admission;
 use super::asked::{Asked, Ban};
+use super::remote::Remote;
 use crate::clock::Timestamp;
 use crate::limiter::Secret;
-use crate::proxy::asking::{Asking, Remote};
+use crate::proxy::asking::Asking;
 use crate::proxy::jitter;
 use crate::proxy::line::Stood;
 use crate::proxy::meeting::Meeting;
