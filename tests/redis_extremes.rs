@@ -337,6 +337,29 @@ fn a_bucket_under_another_recipe_is_carried_over_as_in_memory() {
     checked.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
+/// What is read of a value at first may be less than the recipe of another algorithm is long.
+#[test]
+fn a_long_recipe_is_known_by_an_algorithm_with_a_short_one() {
+    let server = SharedRedis::new();
+    let mut redis = Redis::new(&server);
+    let line = quota(4_294_967_292, 8_342_730_217_943);
+    let longest = LeakyBucket::new(line, 1_853_335, Duration::from_secs(3_600), 1_853_334);
+    let longest = Algorithm::LeakyBucket(longest.expect("a queue"));
+    for shortest in [
+        [7, 1, 1_000, 0, 0],
+        [6, 1, 2_000, 2, 0],
+        [1, 1, 1_000, 1, 0],
+    ] {
+        let shortest = Algorithm::from_recipe(shortest).expect("an algorithm");
+        redis.prefix = server.prefix();
+        redis.charge(&longest, "a", 1);
+        assert!(
+            redis.charge(&shortest, "a", 1).is_admitted(),
+            "{shortest:?}"
+        );
+    }
+}
+
 /// Costs that are reserved, and what they turn out to be, each after a time.
 type Turn = (Cost, Cost, (i64, i64), usize);
 

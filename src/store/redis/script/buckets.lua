@@ -53,8 +53,9 @@ end
 local function state_of(b, value)
   if not value or value == '' then return nil end
   if string.sub(value, 1, #b.recipe) == b.recipe then return string.sub(value, #b.recipe + 1) end
-  if not string.find(value, '^%d+%.%d+%.%d+%.%d+%.%d+|') then fail(b, 'what is there is not ours') end
+  -- All of it: a recipe may be longer than what was read.
   b.other = call(b, 'GET', b.key)
+  if not string.find(b.other, '^%d+%.%d+%.%d+%.%d+%.%d+|') then fail(b, 'what is there is not ours') end
   b.digest_of_other = redis.sha1hex(b.other)
   b.is_converted = b.digest == b.digest_of_other
   if not b.is_converted or b.instead == '' then return nil end
