@@ -2,7 +2,6 @@
 //! charged is given back if Redis refuses: all of it or none.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use smallvec::SmallVec;
 
@@ -18,9 +17,6 @@ use crate::limiter::{Decision, Fingerprint, Secret, Verdict};
 use crate::store::redis::{self, Decisions, Store, Tier, Unanswered};
 use crate::store::{Charge, Refusals, Reservation, charge_to};
 use crate::telemetry::metrics::LimitDecision;
-
-/// How often a store that has only just been begun with is asked again, within the deadline of a call.
-const EARLY: Duration = Duration::from_millis(1);
 
 /// What a policy in Redis has for its requests.
 #[derive(Debug)]
@@ -86,13 +82,7 @@ impl Asking {
         now: Timestamp,
     ) -> Box<Self> {
         let (charges, binding) = self.charges(route);
-        let mut answer = store.charge(worker, &charges, binding, now).await;
-        let mut waited = Duration::ZERO;
-        while answer.as_ref().is_err_and(Unanswered::is_early) && waited < store.timeout() {
-            tokio::time::sleep(EARLY).await;
-            waited += EARLY;
-            answer = store.charge(worker, &charges, binding, now).await;
-        }
+        let answer = store.charge(worker, &charges, binding, now).await;
         drop(charges);
         self.answer = Some(answer);
         self

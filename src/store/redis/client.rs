@@ -178,8 +178,26 @@ impl Client {
         keys: &[K],
         args: &[A],
     ) -> Result<Value, Fault> {
-        self.start(worker);
         let deadline = Instant::now() + self.0.spec.timeout;
+        self.call_by(deadline, worker, script, keys, args).await
+    }
+
+    /// The same within a deadline of the caller's.
+    ///
+    /// # Errors
+    /// As [`Client::call`].
+    ///
+    /// # Panics
+    /// As [`Client::start`].
+    pub async fn call_by<K: AsRef<[u8]>, A: ToRedisArgs>(
+        &self,
+        deadline: Instant,
+        worker: usize,
+        script: &Script,
+        keys: &[K],
+        args: &[A],
+    ) -> Result<Value, Fault> {
+        self.start(worker);
         self.0.call(worker, deadline, script, keys, args).await
     }
 

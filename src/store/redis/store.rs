@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
 
+use redis::Value;
 use smallvec::SmallVec;
+use tokio::time::{Instant, sleep};
 
 use super::after::Settlement;
-use super::asked::{Charge, Lease, Request};
+use super::asked::{Ask, Charge, Lease, Request};
 use super::client::{self, Client, Command, Fault, FaultKind, Script, State, Target, slot};
 use super::naming::Naming;
 use super::script::{CHARGE, SETTLE};
@@ -19,6 +21,9 @@ use crate::store::Refusals;
 /// How often the script may ask to be asked again: for buckets under other parameters, and for the period of a calendar that
 /// has ended meanwhile.
 const ROUNDS: usize = 3;
+
+/// How often a store is asked again that has only just been begun with.
+const EARLY: Duration = Duration::from_millis(1);
 
 /// What each of some charges was told, in their order; `None` where nothing was.
 pub type Decisions = SmallVec<[Option<Decision>; 4]>;
@@ -72,11 +77,6 @@ impl Store {
         self.client.spec().is_like(client) && self.naming == *naming
     }
 
-    /// The longest that a call takes.
-    pub fn timeout(&self) -> Duration {
-        self.client.spec().timeout
-    }
-
     /// What its buckets are called.
     pub fn naming(&self) -> &Naming {
         &self.naming
@@ -102,7 +102,8 @@ impl Store {
     /// nobody is told of it, nor of those that were not asked any more: `None`.
     ///
     /// # Errors
-    /// When the store does not say what it decided within its deadline. It may have charged all the same.
+    /// When the store does not say what it decided within its deadline, which is one for all calls. It may have charged all
+    /// the same.
     ///
     /// # Panics
     /// Outside a runtime, or if there is no such worker.
@@ -113,9 +114,11 @@ impl Store {
         binding: usize,
         now: Timestamp,
     ) -> Result<Decisions, Unanswered> {
+        let deadline = Instant::now() + self.client.spec().timeout;
         let slots = self.slots(charges);
         if slots.len() <= 1 {
-            let told = self.charge_together(worker, charges, binding, now).await?;
+            let told = self.charge_together(deadline, worker, charges, binding, now);
+            let told = told.await?;
             return Ok(told.verdict.decisions.into_iter().map(Some).collect());
         }
         let mut decisions: Decisions = charges.iter().map(|_| None).collect();
@@ -123,7 +126,8 @@ impl Store {
         for places in slots {
             let part: Vec<_> = places.iter().map(|&place| charges[place]).collect();
             let part_binding = places.iter().filter(|place| **place < binding).count();
-            let told = self.charge_together(worker, &part, part_binding, now).await;
+            let told = self.charge_together(deadline, worker, &part, part_binding, now);
+            let told = told.await;
             let Ok(told) = told else {
                 self.give_back(worker, given_back);
                 return told.map(|_| decisions);
@@ -194,6 +198,7 @@ impl Store {
 
     async fn charge_together(
         &self,
+        deadline: Instant,
         worker: usize,
         charges: &[Charge<'_>],
         binding: usize,
@@ -213,8 +218,8 @@ impl Store {
         let mut again = Again::default();
         for _ in 0..ROUNDS {
             let ask = request.ask(&again);
-            let reply = self.client.call(worker, &self.charge, &ask.keys, &ask.args);
-            let reply = reply.await.map_err(Unanswered::Fault)?;
+            let reply = self.call(deadline, worker, &ask).await;
+            let reply = reply.map_err(Unanswered::Fault)?;
             match request.read(&reply, now).map_err(Unanswered::Nonsense)? {
                 Reply::Told(told) => {
                     self.note_time(told.at);
@@ -224,6 +229,22 @@ impl Store {
             }
         }
         Err(Unanswered::Contended)
+    }
+
+    /// Calls the script. A store that has only just been begun with is waited for.
+    async fn call(&self, deadline: Instant, worker: usize, ask: &Ask) -> Result<Value, Fault> {
+        loop {
+            let (keys, args) = (&ask.keys, &ask.args);
+            let call = self
+                .client
+                .call_by(deadline, worker, &self.charge, keys, args);
+            match call.await {
+                Err(fault) if fault.kind == FaultKind::Connecting && Instant::now() < deadline => {
+                    sleep(EARLY).await;
+                }
+                answer => return answer,
+            }
+        }
     }
 
     fn note_time(&self, at: Timestamp) {
@@ -242,10 +263,5 @@ impl Unanswered {
             Self::Fault(fault) => !matches!(fault.kind, CrossSlot | Script),
             Self::Nonsense(_) | Self::Contended => false,
         }
-    }
-
-    /// Whether the store has only just been begun with, and nobody knows yet how it is.
-    pub fn is_early(&self) -> bool {
-        matches!(self, Self::Fault(fault) if fault.kind == FaultKind::Connecting)
     }
 }
