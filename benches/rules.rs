@@ -4,11 +4,13 @@
 use std::hint::black_box;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
-use http::header::{HeaderMap, HeaderName, HeaderValue};
-use http::{Method, Request, Version};
+use http::header::{HeaderName, HeaderValue};
+use http::{Method, Version};
 use sluicegate::http_ext::added::Added;
 use sluicegate::http_ext::connection::{Connection, Scheme};
 use sluicegate::http_ext::forwarded::{self, Forwarding, Peer};
+use sluicegate::http_ext::headers::Headers;
+use sluicegate::http_ext::message::Request;
 use sluicegate::http_ext::{hop_by_hop, host, path};
 use sluicegate::limiter::Secret;
 use sluicegate::rules::{
@@ -17,7 +19,7 @@ use sluicegate::rules::{
 };
 
 /// The fields of an ordinary request of a program.
-fn fields() -> HeaderMap {
+fn fields() -> Headers {
     let fields = [
         ("host", "api.example.com"),
         ("user-agent", "curl/8.5.0"),
@@ -36,7 +38,7 @@ fn fields() -> HeaderMap {
     fields.into_iter().map(field).collect()
 }
 
-fn head<'a>(path: &'a str, headers: &'a HeaderMap) -> Head<'a> {
+fn head<'a>(path: &'a str, headers: &'a Headers) -> Head<'a> {
     Head {
         method: &Method::GET,
         host: "api.example.com",
@@ -103,8 +105,8 @@ fn target(c: &mut Criterion) {
     c.bench_function("normalise/encoded", |b| {
         b.iter(|| path::normalise(black_box("/v1/%72esource-9/../a%20b")));
     });
-    let request = Request::get("/v1/items").header("host", "api.example.com:8080");
-    let request = request.body(()).expect("a request");
+    let request = http::Request::get("/v1/items").header("host", "api.example.com:8080");
+    let request = Request::from(request.body(()).expect("a request"));
     c.bench_function("host", |b| b.iter(|| host::effective(black_box(&request))));
 }
 
@@ -120,7 +122,7 @@ fn forwarding(c: &mut Criterion) {
     let plain = fields();
     let mut proxied = fields();
     let before = HeaderValue::from_static("198.51.100.7, 203.0.113.9");
-    proxied.insert("x-forwarded-for", before);
+    proxied.insert(HeaderName::from_static("x-forwarded-for"), before);
     let cases = [
         ("untrusted", Peer::Untrusted, &plain),
         ("trusted", Peer::Trusted, &proxied),

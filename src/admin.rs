@@ -16,13 +16,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{
-    HeaderValue, Method, Request, Response, StatusCode,
+    HeaderValue, Method, StatusCode,
     header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE},
 };
 use http_body::Body;
 use http_body_util::Full;
 
 use self::health::Readiness;
+use crate::http_ext::message::{Request, Response};
 use crate::telemetry::registry::{self, Registry};
 
 /// Answers requests to the admin listener.
@@ -138,12 +139,13 @@ mod tests {
     use super::{health::State, *};
 
     fn ask(admin: &Admin, method: Method, path: &str) -> (u16, http::HeaderMap, String) {
-        let request = Request::builder()
+        let request = http::Request::builder()
             .method(method)
             .uri(path)
             .body(())
             .expect("valid");
-        let (head, body) = admin.handle(&request).into_parts();
+        let answered = http::Response::from(admin.handle(&request.into()));
+        let (head, body) = answered.into_parts();
         let body = futures_body(body);
         (head.status.as_u16(), head.headers, body)
     }

@@ -16,7 +16,9 @@ mod zone;
 
 use std::net::IpAddr;
 
-use http::{HeaderMap, Method};
+use http::Method;
+
+use crate::http_ext::headers::Headers;
 
 pub use condition::{Condition, PathCondition};
 pub use cost::{Cost, NoNumber};
@@ -44,7 +46,7 @@ pub struct Head<'a> {
     /// The query, without its question mark.
     pub query: Option<&'a str>,
     /// The header fields.
-    pub headers: &'a HeaderMap,
+    pub headers: &'a Headers,
     /// Who the client is.
     pub client_ip: IpAddr,
     /// Its token, where it is good and was looked at.

@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use http::header::HOST;
 use http::uri::Authority;
-use http::{Request, Response};
 
 pub use balance::{Balancer, RoundRobin};
 pub use body::{BodyError, UpstreamBody};
@@ -28,6 +27,7 @@ pub use tls::{ClientTls, ClientTlsError, Roots, client_config};
 use crate::http_ext::added::Added;
 use crate::http_ext::body::RequestBody;
 use crate::http_ext::interim::Interim;
+use crate::http_ext::message::{Request, Response};
 
 /// What an upstream is.
 #[derive(Clone, Debug)]
@@ -191,7 +191,7 @@ impl Endpoints {
     ) -> Result<Response<UpstreamBody>, Error> {
         let first = self.balancer.first();
         // HTTP/1.0 may come without a Host, and HTTP/1.1 may not go without.
-        let own_host = self.host == HostHeader::Endpoint || !request.headers().contains_key(HOST);
+        let own_host = self.host == HostHeader::Endpoint || !request.headers().contains(HOST);
         let mut tried = 0;
         loop {
             let endpoint = &self.list[(first + tried) % self.list.len()];

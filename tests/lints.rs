@@ -242,7 +242,7 @@ fn refuses_alone(text: &str, place: usize, gaps: &[u64]) -> bool {
             .uri("/")
             .header("host", "a")
             .body(());
-        let request = request.expect("a request");
+        let request = request.expect("a request").into();
         let admitted = rehearse(&snapshot, &request, from, now, None, |rehearsal| {
             let decisions = rehearsal.decisions();
             decisions

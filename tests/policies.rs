@@ -104,7 +104,7 @@ fn outcome(snapshot: &Snapshot, asked: &Asked, now: Timestamp) -> Outcome {
     for (name, value) in &asked.fields {
         request = request.header(*name, *value);
     }
-    let request = request.body(()).expect("a request");
+    let request = request.body(()).expect("a request").into();
     let from: IpAddr = asked.from.parse().expect("an address");
     let outcome = rehearse(snapshot, &request, from, now, None, |rehearsal| {
         let decisions = rehearsal.decisions().map(|(limit, decision)| {

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use http::{HeaderName, HeaderValue, Method, Request, Uri};
+use http::{HeaderName, HeaderValue, Method, Uri};
 
 use super::{USAGE, WRONG, run};
+use crate::http_ext::message::Request;
 use crate::proxy::explain::{self, Explanation};
 
 const EXAMPLES: &str = "\

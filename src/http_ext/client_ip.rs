@@ -2,9 +2,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use http::HeaderMap;
 use http::header::{FORWARDED, HeaderName};
 use ipnet::IpNet;
+
+use crate::http_ext::headers::Headers;
 
 /// `X-Forwarded-For`.
 pub const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -42,7 +43,7 @@ impl ClientIp {
 
     /// The first address from the right that is not trusted, beginning with the peer's own. Where a hop
     /// cannot be read, the last that could be stands for all behind it.
-    pub fn resolve(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+    pub fn resolve(&self, peer: IpAddr, headers: &Headers) -> IpAddr {
         let mut client = peer.to_canonical();
         if self.trusted.is_empty() || !self.trusts(client) {
             return client;
@@ -53,7 +54,6 @@ impl ClientIp {
         };
         // Commas within quotes split too: who leaves a quote open must not hide what a proxy appends.
         let hops = values
-            .iter()
             .rev()
             .flat_map(|value| value.as_bytes().rsplit(|&byte| byte == b','));
         for hop in hops.take(MAX_HOPS) {
@@ -119,7 +119,7 @@ mod tests {
             Header::XForwardedFor => X_FORWARDED_FOR,
             Header::Forwarded => FORWARDED,
         };
-        let headers: HeaderMap = values
+        let headers: Headers = values
             .iter()
             .map(|value| (name.clone(), HeaderValue::from_str(value).expect("a value")))
             .collect();
@@ -198,7 +198,7 @@ mod tests {
             Header::XForwardedFor,
         );
         let value = HeaderValue::from_static("1.1.1.1, 10.0.0.1");
-        let headers: HeaderMap = [(X_FORWARDED_FOR, value)].into_iter().collect();
+        let headers: Headers = [(X_FORWARDED_FOR, value)].into_iter().collect();
         let resolve = |peer: &str| client_ip.resolve(peer.parse().expect("an address"), &headers);
         assert_eq!(resolve("9.9.9.9").to_string(), "9.9.9.9");
         assert_eq!(resolve("10.1.1.1").to_string(), "1.1.1.1");
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn nobody_is_believed_unless_trusted() {
-        let headers: HeaderMap = [(X_FORWARDED_FOR, HeaderValue::from_static("1.1.1.1"))]
+        let headers: Headers = [(X_FORWARDED_FOR, HeaderValue::from_static("1.1.1.1"))]
             .into_iter()
             .collect();
         let nobody = ClientIp::new(Vec::new(), Header::XForwardedFor);

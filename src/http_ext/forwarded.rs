@@ -7,12 +7,13 @@ use std::net::IpAddr;
 
 use bytes::{BufMut, BytesMut};
 use http::Version;
-use http::header::{FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, VIA};
+use http::header::{FORWARDED, HOST, HeaderName, HeaderValue, VIA};
 use smallvec::SmallVec;
 
 use super::added::Added;
 use super::client_ip::{MAX_HOPS, X_FORWARDED_FOR};
 use super::connection::Connection;
+use crate::http_ext::headers::Headers;
 
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -57,8 +58,8 @@ impl Forwarding {
     }
 
     /// The fields of a request that is about to be forwarded, in the place of those in `headers`.
-    pub fn write(&self, peer: Peer, headers: &mut HeaderMap, added: &mut Added) {
-        let is_said = headers.keys().any(is_by_proxies);
+    pub fn write(&self, peer: Peer, headers: &mut Headers, added: &mut Added) {
+        let is_said = headers.names().any(is_by_proxies);
         if is_said && peer == Peer::Untrusted {
             remove_all(headers);
         }
@@ -68,7 +69,7 @@ impl Forwarding {
         }
     }
 
-    fn begin(&self, headers: &HeaderMap, added: &mut Added) {
+    fn begin(&self, headers: &Headers, added: &mut Added) {
         added.push(X_FORWARDED_FOR, self.address.clone());
         added.push(X_FORWARDED_PROTO, self.proto.clone());
         added.push(X_FORWARDED_PORT, self.port.clone());
@@ -79,7 +80,7 @@ impl Forwarding {
     }
 
     /// The first proxy knows how the client came; the others add where they stand.
-    fn extend(&self, headers: &mut HeaderMap, added: &mut Added) {
+    fn extend(&self, headers: &mut Headers, added: &mut Added) {
         for (name, value) in [(X_FORWARDED_FOR, &self.address), (FORWARDED, &self.element)] {
             let list = extended(headers, &name, value);
             headers.remove(&name);
@@ -92,7 +93,7 @@ impl Forwarding {
             (X_FORWARDED_HOST, host),
         ] {
             if let Some(value) = value
-                && !headers.contains_key(&name)
+                && !headers.contains(&name)
             {
                 added.push(name, value);
             }
@@ -114,7 +115,7 @@ fn is_by_proxies(name: &HeaderName) -> bool {
     matches!(text.len(), 9 | 15..=17) && (text == "forwarded" || text.starts_with("x-forwarded-"))
 }
 
-fn remove_all(headers: &mut HeaderMap) {
+fn remove_all(headers: &mut Headers) {
     for name in BY_PROXIES {
         headers.remove(name);
     }
@@ -122,8 +123,8 @@ fn remove_all(headers: &mut HeaderMap) {
 
 /// A list in one field with one more element: not all readers of X-Forwarded-For read a second one. Of a list that
 /// is longer than anybody believes, the oldest hops are left out.
-fn extended(headers: &HeaderMap, name: &HeaderName, value: &HeaderValue) -> HeaderValue {
-    let before = headers.get_all(name).iter().rev();
+fn extended(headers: &Headers, name: &HeaderName, value: &HeaderValue) -> HeaderValue {
+    let before = headers.get_all(name).rev();
     let hops: SmallVec<[&[u8]; 8]> = before
         .flat_map(|field| field.as_bytes().rsplit(|&byte| byte == b','))
         .map(<[u8]>::trim_ascii)

@@ -2,9 +2,11 @@
 //! may disagree on where the request ends, or on what it is.
 
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING, UPGRADE};
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version};
+use http::{HeaderValue, Method, StatusCode, Version};
 
 use super::http1::content_length;
+use crate::http_ext::headers::Headers;
+use crate::http_ext::message::Request;
 
 /// Why a head is refused, and with which status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +68,7 @@ impl<'a> Several<'a> {
 
 impl<'a> Fields<'a> {
     /// Finds them in one pass: looking each up would cost more.
-    pub(crate) fn of(headers: &'a HeaderMap) -> Self {
+    pub(crate) fn of(headers: &'a Headers) -> Self {
         let mut fields = Fields::default();
         for (name, value) in headers {
             match *name {
@@ -211,17 +213,15 @@ pub(crate) fn check_response(fields: &Fields<'_>) -> Result<(), &'static str> {
 
 #[cfg(test)]
 mod tests {
-    use http::Request;
-
     use super::*;
 
     /// The status that refuses a head with these fields; 200 for none.
     fn status(method: &str, version: Version, fields: &[(&str, &str)]) -> u16 {
-        let mut request = Request::builder().method(method).version(version);
+        let mut request = http::Request::builder().method(method).version(version);
         for (name, value) in fields {
             request = request.header(*name, *value);
         }
-        check(&request.body(()).expect("a request"))
+        check(&request.body(()).expect("a request").into())
             .map_or_else(|error| error.status.as_u16(), |()| 200)
     }
 
@@ -317,7 +317,7 @@ mod tests {
                 let name = http::HeaderName::from_static(name);
                 (name, HeaderValue::from_static(value))
             };
-            let headers: HeaderMap = fields.iter().map(field).collect();
+            let headers: Headers = fields.iter().map(field).collect();
             Fields::of(&headers).upgrades_to_websocket()
         };
         assert!(upgrades(&[
@@ -339,11 +339,7 @@ mod tests {
                 let name = http::HeaderName::from_static(name);
                 (name, HeaderValue::from_static(value))
             };
-            let mut headers = HeaderMap::new();
-            fields
-                .iter()
-                .map(field)
-                .for_each(|(name, value)| _ = headers.append(name, value));
+            let headers: Headers = fields.iter().map(field).collect();
             check_response(&Fields::of(&headers)).is_ok()
         };
         let (length, chunked) = (("content-length", "5"), ("transfer-encoding", "chunked"));

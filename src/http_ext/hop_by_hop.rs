@@ -1,10 +1,12 @@
 //! Fields that are meant for the next hop only (RFC 9110 section 7.6.1).
 
 use http::header::{
-    self, CONNECTION, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION,
-    TE, TRANSFER_ENCODING, UPGRADE,
+    self, CONNECTION, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
+    TRANSFER_ENCODING, UPGRADE,
 };
 use smallvec::SmallVec;
+
+use crate::http_ext::headers::Headers;
 
 /// Whether a field never goes further, but for `TE` in part. Those that `Connection` names are treated apart.
 fn is_hop_by_hop(name: &HeaderName) -> bool {
@@ -34,9 +36,9 @@ const PLAIN_OPTIONS: [&str; 4] = ["keep-alive", "close", "upgrade", "te"];
 
 /// Removes them, and what `Connection` names. Most messages have one of them or none: a look at the fields that are
 /// there costs a tenth of a search for each that might be.
-pub fn remove(headers: &mut HeaderMap) {
+pub fn remove(headers: &mut Headers) {
     let mut found = SmallVec::<[HeaderName; 4]>::new();
-    for name in headers.keys().filter(|name| is_hop_by_hop(name)) {
+    for name in headers.names().filter(|name| is_hop_by_hop(name)) {
         found.push(name.clone());
     }
     if found.contains(&CONNECTION) {
@@ -52,10 +54,9 @@ pub fn remove(headers: &mut HeaderMap) {
     }
 }
 
-fn remove_named(headers: &mut HeaderMap) {
+fn remove_named(headers: &mut Headers) {
     let named: SmallVec<[HeaderName; 4]> = headers
         .get_all(CONNECTION)
-        .iter()
         .flat_map(|value| value.as_bytes().split(|&byte| byte == b','))
         .map(<[u8]>::trim_ascii)
         .filter(|option| {
@@ -73,10 +74,9 @@ fn remove_named(headers: &mut HeaderMap) {
 
 /// `TE: trailers` says that the client takes trailers, which this proxy forwards. It has to be named in
 /// `Connection` again (RFC 9110 section 10.1.4).
-fn takes_trailers(headers: &HeaderMap) -> bool {
+fn takes_trailers(headers: &Headers) -> bool {
     headers
         .get_all(TE)
-        .iter()
         .flat_map(|value| value.as_bytes().split(|&byte| byte == b','))
         .any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
 }
@@ -87,9 +87,12 @@ mod tests {
 
     /// What is left of these fields, sorted.
     fn left(fields: &[(&'static str, &'static str)]) -> Vec<(String, String)> {
-        let mut headers = HeaderMap::new();
+        let mut headers = Headers::new();
         for (name, value) in fields {
-            headers.append(*name, HeaderValue::from_static(value));
+            headers.append(
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            );
         }
         remove(&mut headers);
         let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
@@ -141,10 +144,13 @@ mod tests {
 
     #[test]
     fn a_value_that_is_no_text_hides_no_name() {
-        let mut headers = HeaderMap::new();
+        let mut headers = Headers::new();
         let connection = HeaderValue::from_bytes(b"x-one, \xff").expect("obs-text is a value");
         headers.insert(CONNECTION, connection);
-        headers.insert("x-one", HeaderValue::from_static("1"));
+        headers.insert(
+            HeaderName::from_static("x-one"),
+            HeaderValue::from_static("1"),
+        );
         remove(&mut headers);
         assert!(headers.is_empty());
     }

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::net::Ipv6Addr;
 
 use http::header::HOST;
-use http::{Request, Uri, Version};
+use http::{Uri, Version};
+
+use crate::http_ext::message::Request;
 
 /// The longest name that DNS has, with its trailing dot (RFC 1035 section 2.3.4).
 const MAX_LENGTH: usize = 254;
@@ -39,7 +41,7 @@ pub fn effective<B>(request: &Request<B>) -> Result<Cow<'_, str>, HostError> {
     if !matches!(uri.scheme_str(), None | Some("http" | "https")) {
         return Err(HostError::Scheme);
     }
-    let mut fields = request.headers().get_all(HOST).iter();
+    let mut fields = request.headers().get_all(HOST);
     let field = fields.next();
     if fields.next().is_some() {
         return Err(HostError::Several);

@@ -4,9 +4,10 @@ use std::cell::RefCell;
 use std::mem;
 use std::rc::Rc;
 
-use http::{Response, StatusCode};
+use http::StatusCode;
 
 use super::hop_by_hop;
+use crate::http_ext::message::Response;
 
 /// The most that wait at once. More are dropped: a client can do without each of them.
 const MOST: usize = 16;
@@ -38,7 +39,8 @@ impl Interim {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
+    use http::header::{CONNECTION, LINK};
+    use http::{HeaderName, HeaderValue};
 
     use super::*;
 
@@ -50,9 +52,12 @@ mod tests {
             let mut hints = Response::new(());
             *hints.status_mut() = StatusCode::EARLY_HINTS;
             let headers = hints.headers_mut();
-            headers.insert("link", HeaderValue::from_static("</a>"));
-            headers.insert("x-hop", HeaderValue::from_static("1"));
-            headers.insert("connection", HeaderValue::from_static("x-hop"));
+            headers.insert(LINK, HeaderValue::from_static("</a>"));
+            headers.insert(
+                HeaderName::from_static("x-hop"),
+                HeaderValue::from_static("1"),
+            );
+            headers.insert(CONNECTION, HeaderValue::from_static("x-hop"));
             hints
         };
         (0..100).for_each(|_| interim.send(hints()));

@@ -7,8 +7,6 @@ mod remote;
 use std::num::NonZero;
 use std::time::Duration;
 
-use http::Response;
-use http::header::HeaderMap;
 use smallvec::SmallVec;
 
 use super::body::ResponseBody;
@@ -19,6 +17,8 @@ use super::settle::{self, Answered, Due};
 use super::snapshot::{Limit, Overflow, Route};
 use super::taken::Taken;
 use crate::clock::Timestamp;
+use crate::http_ext::headers::Headers;
+use crate::http_ext::message::Response;
 use crate::limiter::{Algorithm, Decision, Outcome, Secret, Verdict};
 use crate::rules::{Head, NoNumber};
 use crate::telemetry::metrics::LimitDecision;
@@ -221,7 +221,7 @@ impl Admission {
     }
 
     /// Tells the client where it stands with the limits that it may know of.
-    pub(super) fn write_headers(&self, route: &Route, styles: &Styles, headers: &mut HeaderMap) {
+    pub(super) fn write_headers(&self, route: &Route, styles: &Styles, headers: &mut Headers) {
         let binding = self.binding();
         let policies = binding
             .iter()

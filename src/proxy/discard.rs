@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
-use http::Request;
 use http::header::EXPECT;
 use http_body::Body;
 use http_body_util::BodyExt;
 use tokio::time::timeout;
 
 use crate::http_ext::body::RequestBody;
+use crate::http_ext::message::Request;
 
 /// The most bytes that are read for the sake of a connection; beyond it, a new connection is cheaper.
 const MOST: u64 = 256 * 1024;
@@ -23,7 +23,7 @@ pub(super) fn discard(request: &mut Request<RequestBody>) {
     let announced = request.body().size_hint().lower();
     let is_empty = request.body().is_end_stream();
     let mut body = std::mem::replace(request.body_mut(), RequestBody::empty());
-    if is_empty || announced > MOST || request.headers().contains_key(EXPECT) {
+    if is_empty || announced > MOST || request.headers().contains(EXPECT) {
         return;
     }
     body.bound(MOST, PATIENCE);

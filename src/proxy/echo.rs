@@ -3,11 +3,11 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::header::{self, HeaderValue};
-use http::{Request, Response};
 
 use super::body::ResponseBody;
 use crate::http_ext::added::Added;
 use crate::http_ext::body::RequestBody;
+use crate::http_ext::message::{Request, Response};
 
 /// Answers `request`, which has these fields `added`, with itself. Its body is taken.
 pub(super) fn echo(request: &mut Request<RequestBody>, added: &Added) -> Response<ResponseBody> {

@@ -8,8 +8,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::{Method, Request, Response, StatusCode, Uri, Version};
+use http::header::{self, HeaderName, HeaderValue};
+use http::{Method, StatusCode, Uri, Version};
 use http_body::Body;
 
 use super::admission::Admission;
@@ -24,6 +24,8 @@ use super::tag::Tagged;
 use crate::clock::{Clock, Timestamp};
 use crate::http_ext::body::RequestBody;
 use crate::http_ext::forwarded::Peer;
+use crate::http_ext::headers::Headers;
+use crate::http_ext::message::{Request, Response};
 use crate::rules::{Author, Head};
 use crate::telemetry::access_log::{AccessLog, Record};
 use crate::telemetry::metrics::LimitDecision;
@@ -180,7 +182,7 @@ impl Exchange {
     }
 
     /// The answer to a request with these header fields that met `error`.
-    pub(super) fn failed(&mut self, error: &Error, request: &HeaderMap) -> Response<ResponseBody> {
+    pub(super) fn failed(&mut self, error: &Error, request: &Headers) -> Response<ResponseBody> {
         if let (Error::Upstream(error), Some(running)) = (error, &self.route().upstream)
             && error.fault() != Fault::Client
         {
@@ -247,8 +249,8 @@ impl Exchange {
         let head_only = self.begun.method == Method::HEAD;
         let length = response.body().size_hint().exact();
         if let Some(length) = length.filter(|length| head_only && *length > 0) {
-            let field = response.headers_mut().entry(header::CONTENT_LENGTH);
-            field.or_insert_with(|| HeaderValue::from(length));
+            let headers = response.headers_mut();
+            headers.insert_missing(header::CONTENT_LENGTH, HeaderValue::from(length));
         }
         // HTTP/1 would leave the body out by itself, HTTP/2 would break its rules and send it.
         if head_only {

@@ -7,7 +7,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Request;
 use http::header::{HOST, HeaderValue};
 
 use super::build::{Built, Surroundings};
@@ -17,6 +16,7 @@ use super::mode::Stance;
 use super::snapshot::{Limit, Policy, Route, Snapshot, Spec};
 use super::target::Target;
 use crate::clock::{Clock, Timestamp};
+use crate::http_ext::message::Request;
 use crate::limiter::{Decision, Outcome, Secret};
 use crate::rules::{Described, Head, Mismatch, NoNumber};
 use crate::store::Charge;
@@ -119,7 +119,7 @@ fn add_host(request: &mut Request<()>) {
     let authority = request.uri().authority();
     let host = HeaderValue::from_str(authority.map_or("localhost", |host| host.as_str()));
     if let Ok(host) = host {
-        request.headers_mut().entry(HOST).or_insert(host);
+        request.headers_mut().insert_missing(HOST, host);
     }
 }
 

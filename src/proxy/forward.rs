@@ -1,8 +1,8 @@
 //! Sends an admitted request to its upstream, and takes the head of the response.
 
-use http::header::{CONNECTION, COOKIE, EXPECT, HOST, HeaderMap, HeaderValue, UPGRADE};
+use http::header::{CONNECTION, COOKIE, EXPECT, HOST, HeaderValue, UPGRADE};
 use http::uri::{PathAndQuery, Uri};
-use http::{Request, Response, StatusCode, Version};
+use http::{StatusCode, Version};
 use http_body::Body;
 
 use super::body::ResponseBody;
@@ -13,6 +13,8 @@ use super::snapshot::{Rewrite, Route};
 use super::{overflow, tag};
 use crate::http_ext::added::Added;
 use crate::http_ext::body::RequestBody;
+use crate::http_ext::headers::Headers;
+use crate::http_ext::message::{Request, Response};
 use crate::http_ext::{forwarded, hop_by_hop};
 use crate::upstream::{RunningTarget, UpstreamBody};
 
@@ -109,7 +111,7 @@ fn rewrite_headers(
     // The proxy invites the body itself, when the upstream takes it.
     headers.remove(EXPECT);
     if let Some(host) = host {
-        headers.entry(HOST).or_insert(host);
+        headers.insert_missing(HOST, host);
     }
     if version == Version::HTTP_2 {
         join_cookies(headers);
@@ -142,12 +144,8 @@ fn rewrite_headers(
 }
 
 /// HTTP/2 may split cookies into several fields, HTTP/1.1 may not (RFC 9113 section 8.2.3).
-fn join_cookies(headers: &mut HeaderMap) {
-    let cookies: Vec<_> = headers
-        .get_all(COOKIE)
-        .iter()
-        .map(HeaderValue::as_bytes)
-        .collect();
+fn join_cookies(headers: &mut Headers) {
+    let cookies: Vec<_> = headers.get_all(COOKIE).map(HeaderValue::as_bytes).collect();
     if cookies.len() > 1
         && let Ok(joined) = HeaderValue::from_bytes(&cookies.join(&b"; "[..]))
     {

@@ -13,8 +13,7 @@ use std::task::{Context, Poll};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use http::{Request, Response};
-use hyper::service::{Service, service_fn};
+use hyper::service::Service;
 
 use super::action::{Action, Held};
 use super::admission::Admission;
@@ -31,6 +30,8 @@ use crate::clock::Clock;
 use crate::http_ext::body::RequestBody;
 use crate::http_ext::connection::Connection;
 use crate::http_ext::forwarded::Forwarding;
+use crate::http_ext::message::{Request, Response};
+use crate::http_ext::service::service_fn;
 use crate::rules::Head;
 use crate::telemetry::metrics::RequestMetrics;
 
@@ -80,7 +81,7 @@ impl Gateway {
             forwarding: Forwarding::new(connection),
             connection: connection.clone(),
         });
-        service_fn(move |request| handle(Rc::clone(&client), request))
+        service_fn(move |request: Request<RequestBody>| handle(Rc::clone(&client), request))
     }
 }
 
@@ -112,10 +113,6 @@ fn handle(client: Rc<Client>, mut request: Request<RequestBody>) -> Answering {
 }
 
 /// The answer to a request, which is there, or is waited for.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one a request, and a box would cost each refusal an allocation"
-)]
 enum Answering {
     /// `None` once it was taken.
     Now(Option<Response<ResponseBody>>),

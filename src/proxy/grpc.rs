@@ -6,10 +6,12 @@
 use std::fmt::Write;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use http::{Response, StatusCode};
+use http::StatusCode;
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 
 use super::body::ResponseBody;
+use crate::http_ext::headers::Headers;
+use crate::http_ext::message::Response;
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -44,7 +46,7 @@ impl Code {
 }
 
 /// The content type to answer with, where the request with these header fields is one of gRPC.
-pub(super) fn answered_as(request: &HeaderMap) -> Option<HeaderValue> {
+pub(super) fn answered_as(request: &Headers) -> Option<HeaderValue> {
     let asked = request.get(CONTENT_TYPE)?;
     let start = asked.as_bytes().get(..GRPC.len())?;
     if !start.eq_ignore_ascii_case(GRPC.as_bytes()) {
@@ -92,7 +94,7 @@ mod tests {
 
     fn asked(content_type: &'static str) -> Option<HeaderValue> {
         let value = HeaderValue::from_static(content_type);
-        answered_as(&HeaderMap::from_iter([(CONTENT_TYPE, value)]))
+        answered_as(&Headers::from_iter([(CONTENT_TYPE, value)]))
     }
 
     #[test]
@@ -121,7 +123,7 @@ mod tests {
         ] {
             assert_eq!(asked(content_type), None, "{content_type}");
         }
-        assert_eq!(answered_as(&HeaderMap::new()), None);
+        assert_eq!(answered_as(&Headers::new()), None);
     }
 
     #[test]

@@ -4,10 +4,11 @@
 
 mod styles;
 
-use http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use http::header::{HeaderName, HeaderValue, RETRY_AFTER};
 use smallvec::SmallVec;
 
 use crate::clock::Timestamp;
+use crate::http_ext::headers::Headers;
 use crate::limiter::{Algorithm, Decision, Outcome};
 
 pub use styles::{Exposure, Fields, Style, Styles};
@@ -67,7 +68,7 @@ pub(super) fn write(
     applied: &[Applied<'_>],
     deciding: usize,
     now: Timestamp,
-    headers: &mut HeaderMap,
+    headers: &mut Headers,
 ) {
     let Some(decider) = applied.get(deciding) else {
         return;
@@ -92,7 +93,7 @@ pub(super) fn write_retry_after(
     styles: &Styles,
     retry_at: Timestamp,
     now: Timestamp,
-    headers: &mut HeaderMap,
+    headers: &mut Headers,
 ) {
     headers.insert(RETRY_AFTER, number(retry_after(retry_at, now)));
     if styles.contains(Style::OpenAi) {
@@ -107,7 +108,7 @@ pub(super) fn retry_after(retry_at: Timestamp, now: Timestamp) -> u64 {
 }
 
 /// Appended, so that what the upstream says of its own limits stays beside it in the list.
-fn ietf(applied: &[Applied<'_>], now: Timestamp, headers: &mut HeaderMap) {
+fn ietf(applied: &[Applied<'_>], now: Timestamp, headers: &mut Headers) {
     let policies = match applied {
         [only] => only.facts.policy_item.clone(),
         several => list(several, |limit, item| {
@@ -154,7 +155,7 @@ fn visible(text: &[u8]) -> HeaderValue {
 }
 
 /// `limit=100, remaining=50, reset=30`
-fn draft7(decider: &Applied<'_>, now: Timestamp, headers: &mut HeaderMap) {
+fn draft7(decider: &Applied<'_>, now: Timestamp, headers: &mut Headers) {
     let (limit, remaining) = (decider.facts.quota, decider.decision.remaining);
     let reset = reset(decider, now);
     let state = format!("limit={limit}, remaining={remaining}, reset={reset}");
@@ -162,12 +163,12 @@ fn draft7(decider: &Applied<'_>, now: Timestamp, headers: &mut HeaderMap) {
     headers.insert(RATELIMIT, visible(state.as_bytes()));
 }
 
-fn plain(fields: &Fields, decider: &Applied<'_>, headers: &mut HeaderMap) {
+fn plain(fields: &Fields, decider: &Applied<'_>, headers: &mut Headers) {
     headers.insert(&fields.limit, decider.facts.limit.clone());
     headers.insert(&fields.remaining, number(decider.decision.remaining.into()));
 }
 
-fn github(fields: &Fields, decider: &Applied<'_>, now: Timestamp, headers: &mut HeaderMap) {
+fn github(fields: &Fields, decider: &Applied<'_>, now: Timestamp, headers: &mut Headers) {
     plain(fields, decider, headers);
     let used = decider
         .facts
@@ -181,7 +182,7 @@ fn github(fields: &Fields, decider: &Applied<'_>, now: Timestamp, headers: &mut 
     headers.insert(&fields.reset, number(reset));
 }
 
-fn openai(fields: &Fields, decider: &Applied<'_>, now: Timestamp, headers: &mut HeaderMap) {
+fn openai(fields: &Fields, decider: &Applied<'_>, now: Timestamp, headers: &mut Headers) {
     plain(fields, decider, headers);
     let text = short_duration(micros(reset_at(decider.decision, now), now));
     let value = HeaderValue::try_from(text).expect("digits and unit letters are visible ASCII");

@@ -70,17 +70,18 @@ impl Mode {
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderMap, HeaderName, HeaderValue, Method};
+    use http::{HeaderName, HeaderValue, Method};
     use proptest::prelude::*;
 
     use super::*;
+    use crate::http_ext::headers::Headers;
     use crate::rules::{KeyPart, OnMissingKey};
 
     const NAME: HeaderName = HeaderName::from_static("x-key");
 
     fn is_in(policy: &str, percent: u8, key: &str) -> bool {
         let value = HeaderValue::from_str(key).expect("a value");
-        let headers: HeaderMap = [(NAME, value)].into_iter().collect();
+        let headers: Headers = [(NAME, value)].into_iter().collect();
         let head = Head {
             method: &Method::GET,
             host: "a",

@@ -3,12 +3,12 @@
 //! Each try decides by all policies at once, and charges all or none. At one instant no bucket gets back what it
 //! lacked, so that it makes no difference that the tries are several steps.
 
-use http::header::HeaderMap;
 use smallvec::SmallVec;
 
 use super::admission::{Admission, Asked, Met};
 use super::snapshot::Route;
 use crate::clock::Timestamp;
+use crate::http_ext::headers::Headers;
 use crate::limiter::{Decision, Outcome, Verdict};
 use crate::store::{Refusals, charge_to, charge_watched};
 use crate::upstream::Dscp;
@@ -112,7 +112,7 @@ fn wait(decision: &Decision) -> (bool, Option<Timestamp>) {
 
 /// Tells the upstream at what priority the request is admitted. What a client wrote in such a field goes: an
 /// upstream believes it.
-pub(super) fn write(route: &Route, admission: Option<&Admission>, headers: &mut HeaderMap) {
+pub(super) fn write(route: &Route, admission: Option<&Admission>, headers: &mut Headers) {
     for name in &route.priority_fields {
         headers.remove(name);
     }

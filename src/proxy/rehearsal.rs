@@ -3,8 +3,7 @@
 
 use std::net::IpAddr;
 
-use http::header::HeaderMap;
-use http::{Request, StatusCode};
+use http::StatusCode;
 
 use super::admission::{self, Admission};
 use super::error::Error;
@@ -13,6 +12,8 @@ use super::snapshot::{Limit, Route, Snapshot};
 use super::tag::{self, Tagged};
 use super::target::Target;
 use crate::clock::Timestamp;
+use crate::http_ext::headers::Headers;
+use crate::http_ext::message::Request;
 use crate::limiter::Decision;
 use crate::rules::{Author, Head};
 
@@ -33,7 +34,7 @@ pub struct Response<'a> {
     /// Its status.
     pub status: StatusCode,
     /// Its fields.
-    pub headers: &'a HeaderMap,
+    pub headers: &'a Headers,
     /// The bytes of its body, where they are known.
     pub bytes: Option<u64>,
 }

@@ -4,14 +4,15 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use http::StatusCode;
 use http::header::{self, HeaderName, HeaderValue};
-use http::{Response, StatusCode};
 
 use super::body::ResponseBody;
 use super::grpc;
 use super::negotiate::{Format, Formats};
 use super::respond::{html, problem};
 use super::template::{Escape, Placeholder, Template, Value};
+use crate::http_ext::message::Response;
 use crate::rules::Head;
 
 /// What a policy answers when its quota is spent.
@@ -98,7 +99,7 @@ impl Rejection {
         let mut response =
             grpc::response(content_type, grpc::Code::ResourceExhausted, &self.detail);
         for (name, value) in &self.spec.headers {
-            response.headers_mut().entry(name).or_insert(value.clone());
+            response.headers_mut().insert_missing(name, value.clone());
         }
         response
     }

@@ -1,20 +1,22 @@
 //! The proxy's own answers to requests that met an error, and the forms that all of its answers have.
 
 use bytes::Bytes;
-use http::header::{self, HeaderMap, HeaderValue};
-use http::{Response, StatusCode};
+use http::StatusCode;
+use http::header::{self, HeaderValue};
 
 use super::body::ResponseBody;
 use super::error::Error;
 use super::grpc;
 use super::negotiate::{Format, Formats};
 use super::template::html as escape;
+use crate::http_ext::headers::Headers;
+use crate::http_ext::message::Response;
 
 /// The answer to a request with these header fields that met an error.
 pub(super) fn error(
     error: &Error,
     accept: Option<&HeaderValue>,
-    request: &HeaderMap,
+    request: &Headers,
 ) -> Response<ResponseBody> {
     let status = error.status();
     if let Some(content_type) = grpc::answered_as(request) {

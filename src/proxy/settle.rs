@@ -1,10 +1,10 @@
 //! Charges that the response settles: what a request took of limits before it was known what it costs.
 
 use http::StatusCode;
-use http::header::HeaderMap;
 
 use super::snapshot::Limit;
 use crate::clock::Timestamp;
+use crate::http_ext::headers::Headers;
 use crate::rules::Author;
 use crate::store::Reservation;
 
@@ -21,7 +21,7 @@ pub(super) struct Due {
 pub(super) struct Answered<'a> {
     pub status: StatusCode,
     pub author: Author,
-    pub headers: &'a HeaderMap,
+    pub headers: &'a Headers,
 }
 
 /// Settles all of `dues`, which are of these limits, that the head of a response can settle.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::header::{self, HeaderName, HeaderValue};
 
 use super::action::{Action, ActionSpec};
 use super::asking::Shared;
@@ -16,6 +16,7 @@ use super::penalise::Penalties;
 use super::rejection::{RejectSpec, Rejection};
 use crate::clock::Timestamp;
 use crate::http_ext::client_ip::ClientIp;
+use crate::http_ext::headers::Headers;
 use crate::limiter::{Algorithm, Penalty, Secret};
 use crate::rules::{
     Condition, Cost, Descriptor, Exceptions, Head, LocalPeriods, RouteMatch, Router, Settlement,
@@ -243,7 +244,7 @@ impl Snapshot {
     }
 
     /// The token of a request on this route, where a limit asks for it and it is good.
-    pub fn token(&self, route: &Route, headers: &HeaderMap, now: Timestamp) -> Option<Token> {
+    pub fn token(&self, route: &Route, headers: &Headers, now: Timestamp) -> Option<Token> {
         let verifier = self.tokens.as_ref().filter(|_| route.reads_token)?;
         verifier.token(headers, now)
     }
@@ -288,10 +289,8 @@ impl Preflight {
     fn exempts(self, head: &Head<'_>) -> bool {
         self == Self::Exempt
             && head.method == Method::OPTIONS
-            && head.headers.contains_key(header::ORIGIN)
-            && head
-                .headers
-                .contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+            && head.headers.contains(header::ORIGIN)
+            && head.headers.contains(header::ACCESS_CONTROL_REQUEST_METHOD)
     }
 }
 

@@ -3,7 +3,7 @@
 //! They are asked after all others have admitted the request, each for itself: what one says keeps no other
 //! from being charged.
 
-use http::header::HeaderMap;
+use crate::http_ext::headers::Headers;
 
 use super::admission::note_near;
 use super::meeting::Meeting;
@@ -115,7 +115,7 @@ fn beyond(limit: &Limit, head: &Head<'_>) -> LimitDecision {
 
 /// Tells the upstream which limits the request exceeds. What a client wrote in such a field goes: an upstream
 /// believes it.
-pub(super) fn write(route: &Route, tagged: &Tagged, headers: &mut HeaderMap) {
+pub(super) fn write(route: &Route, tagged: &Tagged, headers: &mut Headers) {
     for tag in route
         .tags
         .iter()

@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use http::{Method, Request};
+use http::Method;
 
 use super::error::Error;
+use crate::http_ext::message::Request;
 use crate::http_ext::{framing, host, path};
 use crate::rules::Head;
 

@@ -8,11 +8,12 @@ mod request;
 
 use std::net::IpAddr;
 
-use http::header::HeaderMap;
-use http::{Request, StatusCode};
+use http::StatusCode;
 
 use super::Options;
 use crate::clock::Timestamp;
+use crate::http_ext::headers::Headers;
+use crate::http_ext::message::Request;
 pub(super) use lines::{Lines, Raw};
 pub(super) use request::Malformed;
 
@@ -52,14 +53,14 @@ pub(super) struct Entry {
 #[derive(Debug)]
 pub(super) struct Response {
     pub status: StatusCode,
-    pub headers: HeaderMap,
+    pub headers: Headers,
     /// Of its body, where that is known.
     pub bytes: Option<u64>,
 }
 
 impl Response {
     /// `None` where the status is none.
-    fn new(status: u16, headers: HeaderMap, bytes: Option<u64>) -> Option<Self> {
+    fn new(status: u16, headers: Headers, bytes: Option<u64>) -> Option<Self> {
         Some(Response {
             status: StatusCode::from_u16(status).ok()?,
             headers,

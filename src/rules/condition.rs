@@ -81,7 +81,7 @@ impl Condition {
     fn is_met(&self, head: &Head<'_>) -> Option<bool> {
         match self {
             Self::Method(methods) => Some(methods.contains(head.method)),
-            Self::Header(name, value) => match Found::among(head.headers.get_all(name).iter()) {
+            Self::Header(name, value) => match Found::among(head.headers.get_all(name)) {
                 Found::One(given) => Some(given == value),
                 Found::Missing => Some(false),
                 Found::Several => None,

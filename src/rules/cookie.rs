@@ -4,15 +4,15 @@
 
 use std::borrow::Cow;
 
-use http::header::{COOKIE, HeaderMap};
+use http::header::COOKIE;
 
 use super::Found;
+use crate::http_ext::headers::Headers;
 
 /// The value of the cookie `name`. Copied only where something in it is decoded.
-pub(super) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Found<Cow<'a, [u8]>> {
+pub(super) fn cookie<'a>(headers: &'a Headers, name: &str) -> Found<Cow<'a, [u8]>> {
     let pairs = headers
         .get_all(COOKIE)
-        .iter()
         .flat_map(|field| field.as_bytes().split(|&byte| byte == b';'));
     Found::among(pairs.filter_map(|pair| {
         let equals = pair.iter().position(|&byte| byte == b'=')?;
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     fn found(fields: &[&str]) -> Found<String> {
-        let mut headers = HeaderMap::new();
+        let mut headers = Headers::new();
         for field in fields {
             headers.append(COOKIE, HeaderValue::from_str(field).expect("a value"));
         }

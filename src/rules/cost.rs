@@ -30,7 +30,7 @@ impl Cost {
             Self::Constant(cost) => return Ok(*cost),
             Self::Header { name, max } => (name, *max),
         };
-        match Found::among(head.headers.get_all(name).iter()) {
+        match Found::among(head.headers.get_all(name)) {
             Found::One(value) => Ok(whole(value.as_bytes()).ok_or(NoNumber)?.clamp(1, max)),
             Found::Missing => Ok(1),
             Found::Several => Err(NoNumber),
@@ -51,16 +51,17 @@ pub(super) fn whole(digits: &[u8]) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderMap, HeaderValue, Method};
+    use http::{HeaderValue, Method};
     use proptest::prelude::*;
 
     use super::*;
+    use crate::http_ext::headers::Headers;
 
     const NAME: HeaderName = HeaderName::from_static("x-cost");
 
     fn cost(values: &[&str]) -> Result<u32, NoNumber> {
         let field = |value: &&str| (NAME, HeaderValue::from_str(value).expect("a value"));
-        let headers: HeaderMap = values.iter().map(field).collect();
+        let headers: Headers = values.iter().map(field).collect();
         let by_header = Cost::Header {
             name: NAME,
             max: 100,

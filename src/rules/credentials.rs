@@ -5,9 +5,10 @@ use std::borrow::Cow;
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use http::header::{AUTHORIZATION, HeaderMap};
+use http::header::AUTHORIZATION;
 
 use super::Found;
+use crate::http_ext::headers::Headers;
 
 /// However sloppily it is written: what one upstream reads as a user must not be another here.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -27,10 +28,9 @@ pub(super) fn after<'a>(value: &'a [u8], scheme: &str) -> Option<&'a [u8]> {
 }
 
 /// The user of basic authentication (RFC 7617): all before the first colon. Nobody has verified it.
-pub(super) fn basic_user(headers: &HeaderMap) -> Found<Cow<'_, [u8]>> {
+pub(super) fn basic_user(headers: &Headers) -> Found<Cow<'_, [u8]>> {
     let users = headers
         .get_all(AUTHORIZATION)
-        .iter()
         .map(|value| user(value.as_bytes()));
     match Found::among(users) {
         Found::One(Some(user)) => Found::One(Cow::Owned(user)),
@@ -52,7 +52,7 @@ mod tests {
     use http::HeaderValue;
 
     fn found(values: &[&str]) -> Found<String> {
-        let mut headers = HeaderMap::new();
+        let mut headers = Headers::new();
         for value in values {
             headers.append(
                 AUTHORIZATION,

@@ -230,7 +230,7 @@ impl KeyPart {
                     }
                 });
             }
-            Self::Header(name) => Found::among(head.headers.get_all(name).iter())
+            Self::Header(name) => Found::among(head.headers.get_all(name))
                 .map(|value| Cow::Borrowed(value.as_bytes())),
             Self::Cookie(name) => cookie(head.headers, name),
             Self::Query(name) => query::parameter(head.query, name).map(bytes),

@@ -1,9 +1,10 @@
 //! How many units a request took, as its response tells.
 
-use http::header::{HeaderMap, HeaderName};
+use http::header::HeaderName;
 
 use super::Found;
 use super::cost::whole;
+use crate::http_ext::headers::Headers;
 
 /// What a policy makes of responses; until then requests are charged what their [cost](super::Cost) says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +70,7 @@ impl Settlement {
         reserved: u32,
         status: u16,
         author: Author,
-        headers: &HeaderMap,
+        headers: &Headers,
     ) -> Option<u32> {
         if self
             .counted
@@ -81,7 +82,7 @@ impl Settlement {
         match &self.by {
             SettledBy::Reserve => Some(reserved),
             SettledBy::Header { name, max } => {
-                let units = match Found::among(headers.get_all(name).iter()) {
+                let units = match Found::among(headers.get_all(name)) {
                     Found::One(value) => whole(value.as_bytes()),
                     Found::Missing | Found::Several => None,
                 };
@@ -154,8 +155,7 @@ mod tests {
             }),
             by: SettledBy::Reserve,
         };
-        let units =
-            |own, status, author| counting(own).by_head(2, status, author, &HeaderMap::new());
+        let units = |own, status, author| counting(own).by_head(2, status, author, &Headers::new());
         for own in [OwnAnswers::Counted, OwnAnswers::NotCounted] {
             assert_eq!(units(own, 401, Author::Upstream), Some(2));
             assert_eq!(units(own, 502, Author::Upstream), Some(2));
@@ -170,7 +170,7 @@ mod tests {
         fn a_part_of_a_unit_is_a_unit(bytes: u64, unit in 1..u64::MAX, max in 1..u32::MAX) {
             let by = SettledBy::Bytes { unit, max };
             let settlement = Settlement { counted: None, by };
-            prop_assert_eq!(settlement.by_head(1, 200, Author::Upstream, &HeaderMap::new()), None);
+            prop_assert_eq!(settlement.by_head(1, 200, Author::Upstream, &Headers::new()), None);
             let exact = u128::from(bytes).div_ceil(u128::from(unit)).min(u128::from(max));
             prop_assert_eq!(u128::from(settlement.by_bytes(1, bytes)), exact);
         }

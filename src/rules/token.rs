@@ -9,7 +9,7 @@ mod key;
 
 use std::sync::Arc;
 
-use http::header::{AUTHORIZATION, HeaderMap, HeaderName};
+use http::header::{AUTHORIZATION, HeaderName};
 use jsonwebtoken::{Algorithm, Header, Validation};
 use serde_json::{Map, Value};
 
@@ -17,6 +17,7 @@ use self::cache::Cache;
 pub use self::key::{KeyError, TokenAlgorithm, TokenKey};
 use super::{Found, credentials};
 use crate::clock::Timestamp;
+use crate::http_ext::headers::Headers;
 
 /// The longest token that is looked at, in bytes.
 const LONGEST: usize = 8 * 1024;
@@ -92,8 +93,8 @@ impl Verifier {
     ///
     /// A token that is remembered costs a look-up; any other at most as many verifications as there are keys that
     /// may have signed it, and never more than eight.
-    pub fn token(&self, headers: &HeaderMap, now: Timestamp) -> Option<Token> {
-        let value = match Found::among(headers.get_all(&self.spec.header).iter()) {
+    pub fn token(&self, headers: &Headers, now: Timestamp) -> Option<Token> {
+        let value = match Found::among(headers.get_all(&self.spec.header)) {
             Found::One(value) => value.as_bytes(),
             Found::Missing => return None,
             Found::Several => return Some(Token::Several),

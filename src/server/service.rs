@@ -1,11 +1,11 @@
 //! What answers the requests of a connection.
 
 use bytes::Bytes;
-use http::{Request, Response};
 use http_body::Body;
 use hyper::service::Service;
 
 use crate::http_ext::body::RequestBody;
+use crate::http_ext::message::{Request, Response};
 
 /// Any error.
 pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;

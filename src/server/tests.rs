@@ -9,10 +9,11 @@ use std::{
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use hyper::{Request, Response, service::service_fn};
 
 use super::*;
 use crate::http_ext::body::{RequestBody, RequestBodyError};
+use crate::http_ext::message::{Request, Response};
+use crate::http_ext::service::service_fn;
 
 const TIMEOUTS: Timeouts = Timeouts {
     head: Duration::from_secs(10),
@@ -47,7 +48,7 @@ async fn answer(
     if path == "/slow" {
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
-    let mut body = request.into_body();
+    let mut body = request.into_parts().1;
     body.bound(u64::MAX, Duration::from_secs(60));
     let length = body.collect().await?.to_bytes().len();
     let scheme = connection.scheme.as_str();
@@ -151,7 +152,7 @@ fn serves_http2_to_clients_with_prior_knowledge() {
                 .await
                 .expect("HTTP/2");
             tokio::spawn(connection);
-            let request = Request::post("http://x/b").body(Full::<Bytes>::from("12345"));
+            let request = http::Request::post("http://x/b").body(Full::<Bytes>::from("12345"));
             let response = sender
                 .send_request(request.expect("valid"))
                 .await

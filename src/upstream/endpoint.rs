@@ -6,7 +6,7 @@ use std::mem;
 use std::task::Poll;
 use std::time::Duration;
 
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::{HeaderValue, StatusCode};
 
 use super::body::UpstreamBody;
 use super::connect::{Dscp, Stream, Target};
@@ -15,6 +15,7 @@ use super::{EndpointSpec, Error, Timeouts};
 use crate::http_ext::added::Added;
 use crate::http_ext::body::RequestBody;
 use crate::http_ext::interim::Interim;
+use crate::http_ext::message::{Request, Response};
 
 /// An endpoint and its pool.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Bytes, BytesMut};
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, StatusCode};
 use http_body::Frame;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -22,6 +22,7 @@ use crate::http_ext::added::Added;
 use crate::http_ext::body::{RequestBody, RequestBodyError};
 pub use crate::http_ext::http1::Invalid;
 use crate::http_ext::http1::{Decoded, Decoder, Framing, Outgoing, Received, Sending};
+use crate::http_ext::message::{Request, Response};
 
 /// A connection to an upstream.
 #[derive(Debug)]

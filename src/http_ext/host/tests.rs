@@ -1,16 +1,16 @@
-use http::{HeaderValue, Request};
+use http::HeaderValue;
 use proptest::prelude::*;
 
 use super::*;
 
 /// What a request in this version with this target and these Host fields is for.
 fn host(version: Version, target: &str, fields: &[&str]) -> Result<String, HostError> {
-    let mut request = Request::builder().version(version).uri(target);
+    let mut request = http::Request::builder().version(version).uri(target);
     for field in fields {
         let value = HeaderValue::from_bytes(field.as_bytes()).expect("a field value");
         request = request.header(HOST, value);
     }
-    effective(&request.body(()).expect("a request")).map(Cow::into_owned)
+    effective(&request.body(()).expect("a request").into()).map(Cow::into_owned)
 }
 
 fn of_field(field: &str) -> Result<String, HostError> {

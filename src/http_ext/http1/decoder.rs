@@ -4,7 +4,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue};
 use http_body::Frame;
 
-use super::{Invalid, header_map};
+use super::{Invalid, headers};
 
 /// The largest trailers, in bytes.
 const MAX_TRAILERS: usize = 16 * 1024;
@@ -167,7 +167,9 @@ fn trailers(received: &mut BytesMut) -> Result<Option<HeaderMap>, Invalid> {
     }
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     match httparse::parse_headers(&text, &mut fields)? {
-        httparse::Status::Complete((_, fields)) => header_map(fields, &text).map(Some),
+        httparse::Status::Complete((_, fields)) => {
+            headers(fields, &text).map(|fields| Some(fields.into()))
+        }
         httparse::Status::Partial => Err(Invalid::Meaning("its trailers are incomplete")),
     }
 }

@@ -2,23 +2,20 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue};
 
 use super::Invalid;
+use crate::http_ext::headers::Headers;
 
-/// Fields that most messages are added. Room for them is made at once; where they do not come, fewer fields are in
-/// each other's way.
+/// Fields that most messages are added. Room for them is made at once.
 const MORE_FIELDS: usize = 3;
 
 /// Fields whose values are parts of `text`, not copies.
 ///
 /// # Errors
 /// When a name or a value is not one.
-pub(crate) fn header_map(
-    fields: &[httparse::Header<'_>],
-    text: &Bytes,
-) -> Result<HeaderMap, Invalid> {
-    let mut headers = HeaderMap::with_capacity(fields.len() + MORE_FIELDS);
+pub(crate) fn headers(fields: &[httparse::Header<'_>], text: &Bytes) -> Result<Headers, Invalid> {
+    let mut headers = Headers::with_capacity(fields.len() + MORE_FIELDS);
     for field in fields {
         let name = HeaderName::from_bytes(field.name.as_bytes());
         let value = HeaderValue::from_maybe_shared(text.slice_ref(field.value));
@@ -26,7 +23,7 @@ pub(crate) fn header_map(
             (Ok(name), Ok(value)) => headers.append(name, value),
             (Err(_), _) => return Err(httparse::Error::HeaderName.into()),
             (_, Err(_)) => return Err(httparse::Error::HeaderValue.into()),
-        };
+        }
     }
     Ok(headers)
 }

@@ -2,11 +2,10 @@
 
 use std::collections::HashSet;
 
-use http::header::{
-    ACCESS_CONTROL_EXPOSE_HEADERS, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
-};
+use http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, HeaderName, HeaderValue, RETRY_AFTER};
 
 use super::{RATELIMIT, RATELIMIT_POLICY, RETRY_AFTER_MS};
+use crate::http_ext::headers::Headers;
 
 /// A family of header fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +157,7 @@ impl Styles {
     }
 
     /// Appended: the upstream may have fields of its own to expose.
-    pub(super) fn expose(&self, headers: &mut HeaderMap) {
+    pub(super) fn expose(&self, headers: &mut Headers) {
         if let Some(exposed) = &self.exposed {
             headers.append(ACCESS_CONTROL_EXPOSE_HEADERS, exposed.clone());
         }
@@ -193,10 +192,11 @@ mod tests {
     fn every_field_is_exposed_once() {
         let all =
             [Style::Ietf, Style::XRateLimit, Style::Draft6].map(|style| Fields::new(style, None));
-        let mut headers = HeaderMap::new();
+        let mut headers = Headers::new();
         Styles::new(all.to_vec(), Exposure::Exposed).expose(&mut headers);
+        let exposed = headers.get(ACCESS_CONTROL_EXPOSE_HEADERS);
         assert_eq!(
-            headers[ACCESS_CONTROL_EXPOSE_HEADERS],
+            exposed.expect("a field"),
             "retry-after, ratelimit-policy, ratelimit, x-ratelimit-limit, x-ratelimit-remaining, \
              x-ratelimit-reset, ratelimit-limit, ratelimit-remaining, ratelimit-reset"
         );

@@ -6,11 +6,12 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use http::Request;
-use http::header::{HeaderMap, HeaderValue, REFERER, USER_AGENT};
+use http::header::{HeaderValue, REFERER, USER_AGENT};
 
 use super::request::{self, Host, Malformed, RequestLine};
 use super::{Entry, Response, Unparsable, instant};
+use crate::http_ext::headers::Headers;
+use crate::http_ext::message::Request;
 
 /// What stands for an absent text.
 const ABSENT: &[u8] = b"-";
@@ -48,7 +49,7 @@ fn response(rest: &[u8]) -> Option<Response> {
         ABSENT => Some(0),
         _ => bytes.parse().ok(),
     });
-    Response::new(status, HeaderMap::new(), bytes)
+    Response::new(status, Headers::new(), bytes)
 }
 
 fn head(
@@ -56,7 +57,7 @@ fn head(
     mut texts: Quoted<'_>,
     host: &HeaderValue,
 ) -> Result<Request<()>, Malformed> {
-    let mut fields = HeaderMap::new();
+    let mut fields = Headers::new();
     for name in [REFERER, USER_AGENT] {
         let Some(text) = texts.next() else {
             break;

@@ -5,8 +5,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
-use http::Request;
-use http::header::{HeaderMap, HeaderValue};
+use http::header::{HeaderName, HeaderValue, REFERER, USER_AGENT};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -14,6 +13,8 @@ use serde_json::value::RawValue;
 use super::request::{self, Host, Malformed, RequestLine};
 use super::{Entry, Response, Unparsable, instant, shortened};
 use crate::clock::Timestamp;
+use crate::http_ext::headers::Headers;
+use crate::http_ext::message::Request;
 
 #[derive(serde::Deserialize)]
 struct Line<'a> {
@@ -73,7 +74,7 @@ fn unparsable(error: &serde_json::Error) -> Unparsable {
 impl Line<'_> {
     /// Fields that are none of HTTP's say nothing.
     fn response(&self) -> Option<Response> {
-        let mut fields = HeaderMap::new();
+        let mut fields = Headers::new();
         for (name, value) in &self.response_headers {
             let values = match value {
                 Value::Array(values) => values.as_slice(),
@@ -91,17 +92,19 @@ impl Line<'_> {
     }
 
     fn head(&self, host: &HeaderValue) -> Result<Request<()>, Malformed> {
-        let mut fields = HeaderMap::new();
+        let mut fields = Headers::new();
         for (name, value) in &self.headers.0 {
             request::add(&mut fields, name.as_bytes(), value.as_bytes())?;
         }
         for (name, value) in [
-            ("referer", &self.referer),
-            ("user-agent", &self.user_agent),
-            ("x-request-id", &self.request_id),
+            (REFERER, &self.referer),
+            (USER_AGENT, &self.user_agent),
+            (HeaderName::from_static("x-request-id"), &self.request_id),
         ] {
-            if let Some(value) = value.as_ref().filter(|_| !fields.contains_key(name)) {
-                request::add(&mut fields, name.as_bytes(), value.as_bytes())?;
+            if let Some(value) = value
+                && !fields.contains(&name)
+            {
+                fields.append(name, request::value(value.as_bytes())?);
             }
         }
         let line = RequestLine {

@@ -1,8 +1,11 @@
 //! The head of a request from what a log has of it, by the rules by which the proxy's HTTP would have
 //! read it.
 
-use http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
-use http::{Method, Request, Uri, Version};
+use http::header::{HOST, HeaderName, HeaderValue};
+use http::{Method, Uri, Version};
+
+use crate::http_ext::headers::Headers;
+use crate::http_ext::message::Request;
 
 /// Why HTTP would not have had it: such a request is answered 400 before the proxy sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,10 +32,10 @@ pub(super) enum Host<'a> {
 pub(super) fn head(
     line: RequestLine<'_>,
     host: Host<'_>,
-    mut fields: HeaderMap,
+    mut fields: Headers,
 ) -> Result<Request<()>, Malformed> {
     let uri = Uri::try_from(line.target).map_err(|_| Malformed("The target is no URI."))?;
-    if !fields.contains_key(HOST) {
+    if !fields.contains(HOST) {
         fields.extend(host.field(&uri)?.map(|host| (HOST, host)));
     }
     let mut request = Request::new(());
@@ -59,13 +62,13 @@ impl Host<'_> {
 }
 
 /// Adds a field, beside others of its name.
-pub(super) fn add(fields: &mut HeaderMap, name: &[u8], text: &[u8]) -> Result<(), Malformed> {
+pub(super) fn add(fields: &mut Headers, name: &[u8], text: &[u8]) -> Result<(), Malformed> {
     let name = HeaderName::from_bytes(name).map_err(|_| Malformed("A field has no valid name."))?;
     fields.append(name, value(text)?);
     Ok(())
 }
 
-fn value(text: &[u8]) -> Result<HeaderValue, Malformed> {
+pub(super) fn value(text: &[u8]) -> Result<HeaderValue, Malformed> {
     HeaderValue::from_bytes(text).map_err(|_| Malformed("A field has a control character."))
 }
 

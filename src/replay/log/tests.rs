@@ -1,4 +1,4 @@
-use http::{HeaderValue, Method, Version};
+use http::{HeaderName, HeaderValue, Method, Version};
 use proptest::prelude::*;
 
 use super::*;
@@ -15,10 +15,20 @@ fn read(line: impl AsRef<[u8]>) -> Result<Entry, Unparsable> {
 }
 
 #[track_caller]
+/// The head as the `http` crate has it, which finds fields by their names as they are written here.
+fn parts(request: Request<()>) -> http::request::Parts {
+    let (mut head, ()) = http::Request::new(()).into_parts();
+    head.method = request.method().clone();
+    head.uri = request.uri().clone();
+    head.version = request.version();
+    head.headers = request.headers().clone().into();
+    head
+}
+
 fn head(line: impl AsRef<[u8]>) -> http::request::Parts {
     let entry = read(line).unwrap_or_else(|why| panic!("{why}"));
     let request = entry.head.unwrap_or_else(|why| panic!("{why:?}"));
-    request.into_parts().0
+    parts(request)
 }
 
 /// What is wrong with a line.
@@ -53,7 +63,7 @@ fn a_combined_line_has_all_that_the_format_has() {
         "2001:db8::7".parse::<IpAddr>().expect("an address")
     );
     assert_eq!(entry.time, Timestamp::from_micros(1_795_236_060_000_000));
-    let (head, ()) = entry.head.expect("a request").into_parts();
+    let head = parts(entry.head.expect("a request"));
     assert_eq!(
         (head.method, head.version),
         (Method::POST, Version::HTTP_10)
@@ -154,7 +164,8 @@ fn a_json_line_has_the_fields_of_the_request() {
     );
     let response = read(&line).expect("a line").response.expect("a response");
     assert_eq!(response.status, 429);
-    assert_eq!(response.headers["x"], "1");
+    let x = response.headers.get(HeaderName::from_static("x"));
+    assert_eq!(x, Some(&HeaderValue::from_static("1")));
     let head = head(line);
     assert_eq!((head.version, head.uri.path()), (Version::HTTP_2, "/a"));
     assert_eq!(head.headers["host"], "api.example.com");

@@ -1,9 +1,9 @@
 use std::net::IpAddr;
 
-use http::HeaderMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::http_ext::headers::Headers;
 use crate::rules::{CaseSensitivity, Segment, TrailingSlash};
 
 const PLAN: HeaderName = HeaderName::from_static("x-plan");
@@ -12,7 +12,7 @@ fn plan(value: &'static str) -> Condition {
     Condition::Header(PLAN, HeaderValue::from_static(value))
 }
 
-fn headers(plans: &[&'static str]) -> HeaderMap {
+fn headers(plans: &[&'static str]) -> Headers {
     let fields = plans
         .iter()
         .map(|plan| (PLAN, HeaderValue::from_static(plan)));
@@ -20,7 +20,7 @@ fn headers(plans: &[&'static str]) -> HeaderMap {
 }
 
 /// A `GET` with these header fields, for this path, from this address.
-fn head<'a>(headers: &'a HeaderMap, path: &'a str, from: &str) -> Head<'a> {
+fn head<'a>(headers: &'a Headers, path: &'a str, from: &str) -> Head<'a> {
     Head {
         method: &Method::GET,
         host: "a",
@@ -79,7 +79,7 @@ fn a_path_is_read_as_its_route_reads_it() {
         trailing_slash: TrailingSlash::Ignore,
     };
     let lenient = Condition::Path(PathCondition::new(pattern(), form));
-    let none = HeaderMap::new();
+    let none = Headers::new();
     for (path, by_strict, by_lenient) in [
         ("/Login", true, true),
         ("/login", false, true),
@@ -98,7 +98,7 @@ fn a_path_is_read_as_its_route_reads_it() {
 fn a_client_is_in_one_of_the_networks_of_its_family() {
     let network = |text: &str| text.parse().expect("a network");
     let ours = Condition::ClientIp(vec![network("10.0.0.0/8"), network("2001:db8::/32")]);
-    let none = HeaderMap::new();
+    let none = Headers::new();
     for (from, within) in [
         ("10.255.0.1", true),
         ("11.0.0.1", false),

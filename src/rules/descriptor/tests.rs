@@ -1,7 +1,8 @@
-use http::{HeaderMap, HeaderValue};
+use http::HeaderValue;
 use proptest::prelude::*;
 
 use super::*;
+use crate::http_ext::headers::Headers;
 use crate::rules::{CaseSensitivity, TrailingSlash};
 
 const SECRET: Secret = Secret::from_key([1, 2]);
@@ -15,7 +16,7 @@ const FOLDING: PathForm = PathForm {
 struct Request {
     path: &'static str,
     query: Option<String>,
-    headers: HeaderMap,
+    headers: Headers,
     client_ip: IpAddr,
 }
 
@@ -24,7 +25,7 @@ impl Request {
         Request {
             path: "/users/bob/posts",
             query: None,
-            headers: HeaderMap::new(),
+            headers: Headers::new(),
             client_ip: [192, 0, 2, 1].into(),
         }
     }
@@ -39,7 +40,10 @@ impl Request {
     }
 
     fn field(mut self, name: &'static str, value: &'static str) -> Self {
-        self.headers.append(name, HeaderValue::from_static(value));
+        self.headers.append(
+            HeaderName::from_static(name),
+            HeaderValue::from_static(value),
+        );
         self
     }
 

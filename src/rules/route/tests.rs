@@ -1,9 +1,10 @@
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http::{HeaderName, HeaderValue, Method};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
 use super::*;
+use crate::http_ext::headers::Headers;
 
 /// A route for `[METHOD[,METHOD] ][HOST]PATH[?NAME=VALUE]`; `~` in front: any case; `+`: any slash.
 fn route(text: &str) -> RouteMatch {
@@ -70,7 +71,7 @@ fn taken<'t>(texts: &[&'t str], method: &Method, host: &str, target: &str) -> Op
         host,
         path,
         query,
-        headers: &HeaderMap::new(),
+        headers: &Headers::new(),
         client_ip: [127, 0, 0, 1].into(),
         token: None,
     };
@@ -179,7 +180,7 @@ fn lacking<'t>(texts: &[&'t str], host: &str, path: &str) -> Vec<(&'t str, Misma
         host,
         path,
         query: None,
-        headers: &HeaderMap::new(),
+        headers: &Headers::new(),
         client_ip: [127, 0, 0, 1].into(),
         token: None,
     };
@@ -361,7 +362,7 @@ proptest! {
         let hidden: HashMap<_, _> = router.unreachable().into_iter().collect();
         for (host, path, method, field, query) in &requests {
             let path = if path.is_empty() { "/" } else { path };
-            let mut headers = HeaderMap::new();
+            let mut headers = Headers::new();
             headers.extend(field.map(|value| {
                 (HeaderName::from_static("h"), HeaderValue::from_static(value))
             }));

@@ -1,8 +1,9 @@
 use http::Method;
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{HeaderName, HeaderValue};
 use proptest::prelude::*;
 
 use super::*;
+use crate::http_ext::headers::Headers;
 use crate::rules::{CaseSensitivity, PathForm, TrailingSlash};
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
@@ -30,7 +31,7 @@ fn found(
         let value = HeaderValue::from_str(value).expect("a value");
         (name.clone(), value)
     };
-    let headers: HeaderMap = fields.iter().map(field).collect();
+    let headers: Headers = fields.iter().map(field).collect();
     exceptions.find(&Head {
         method: &Method::GET,
         host: "api.example.com",

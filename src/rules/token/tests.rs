@@ -78,7 +78,7 @@ fn at(seconds: u64) -> Timestamp {
     Timestamp::from_micros(seconds * 1_000_000)
 }
 
-fn fields(values: &[&str]) -> HeaderMap {
+fn fields(values: &[&str]) -> Headers {
     let values = values
         .iter()
         .map(|value| HeaderValue::from_str(value).unwrap());
@@ -288,7 +288,7 @@ fn another_field_has_the_token_as_it_is_or_after_a_scheme() {
     let token = signed(TokenAlgorithm::Hs256, None, &json!({ "sub": "alice" }));
     for value in [token.clone(), format!("Bearer {token}")] {
         let headers =
-            HeaderMap::from_iter([(header.clone(), HeaderValue::from_str(&value).unwrap())]);
+            Headers::from_iter([(header.clone(), HeaderValue::from_str(&value).unwrap())]);
         assert!(verifier.token(&headers, at(NOW)).is_some());
     }
     assert!(

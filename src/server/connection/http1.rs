@@ -14,14 +14,16 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{CONNECTION, HeaderMap};
-use http::{Response, StatusCode, Version};
+use http::header::CONNECTION;
+use http::{StatusCode, Version};
 
 use super::{ClientSpec, Io, Protocol, Served};
 use crate::http_ext::body::{Feeder, Patience, RequestBody, fed};
 use crate::http_ext::framing::Fields;
+use crate::http_ext::headers::Headers;
 use crate::http_ext::http1::{Decoder, Framing, Outgoing, Received};
 use crate::http_ext::interim::Interim;
+use crate::http_ext::message::Response;
 use crate::server::drain::{Closing, DRAIN_GRACE, until_drained};
 use crate::server::held::Held;
 use crate::server::service::{BoxError, HttpService};
@@ -269,15 +271,15 @@ where
         drop(self.interim.take());
         let (head, body) = response.into_parts();
         let tunnel = self.tunnel.take();
-        if head.status == StatusCode::SWITCHING_PROTOCOLS {
+        if head.status() == StatusCode::SWITCHING_PROTOCOLS {
             self.feeder = tunnel;
             self.decoder = Decoder::UntilClose;
         }
-        let framing = asked.framing(head.status, &body);
+        let framing = asked.framing(head.status(), &body);
         self.expects_continue = false;
         self.keep_alive &= !self.draining.get()
             && framing != Framing::UntilClose
-            && keeps_alive(&head.headers)
+            && keeps_alive(head.headers())
             && (self.decoder.has_ended() || self.feeder.as_ref().is_some_and(Feeder::is_read));
         let keep_alive = self.keep_alive;
         self.outgoing.begin(body, framing, |buffer| {
@@ -356,9 +358,9 @@ where
 }
 
 /// Whether the service lets the connection serve on.
-fn keeps_alive(headers: &HeaderMap) -> bool {
+fn keeps_alive(headers: &Headers) -> bool {
     // Looked up first: few responses have it.
-    !headers.contains_key(CONNECTION) || Fields::of(headers).keeps_alive(Version::HTTP_11)
+    !headers.contains(CONNECTION) || Fields::of(headers).keeps_alive(Version::HTTP_11)
 }
 
 #[cfg(test)]

@@ -9,11 +9,7 @@ use std::{
 use bytes::Bytes;
 use http_body::Body;
 use http_body_util::{BodyExt, Empty, Full, combinators::BoxBody};
-use hyper::{
-    Request, Response,
-    body::{Frame, Incoming},
-    service::service_fn,
-};
+use hyper::body::{Frame, Incoming};
 use tokio::{
     io::{AsyncWriteExt, DuplexStream, duplex, split},
     sync::Semaphore,
@@ -24,6 +20,8 @@ use tokio::{
 use super::*;
 use crate::{
     http_ext::body::RequestBody,
+    http_ext::message::{Request, Response},
+    http_ext::service::service_fn,
     server::{Timeouts, drain::Closer},
     telemetry::{metrics::ListenerMetrics, registry::Registry},
 };
@@ -108,7 +106,7 @@ async fn answer(
         "/never" => std::future::pending().await,
         // Reads the body elsewhere, for as long as that is worth it.
         "/discard" => {
-            let mut body = request.into_body();
+            let mut body = request.into_parts().1;
             body.bound(u64::MAX, Duration::from_secs(2));
             spawn_local(async move { while let Some(Ok(_)) = body.frame().await {} });
             return Ok(Response::new(Full::from("no").map_err(Into::into).boxed()));
@@ -122,7 +120,7 @@ async fn answer(
         "/trickle" => return Ok(Response::new(Trickle::new().boxed())),
         _ => {}
     }
-    let mut body = request.into_body();
+    let mut body = request.into_parts().1;
     body.bound(u64::MAX, BODY);
     let length = body.collect().await?.to_bytes().len();
     let body = Full::from(format!("{path} {length}\n"));

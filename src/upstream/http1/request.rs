@@ -1,12 +1,13 @@
 //! The head of a request on its way to the upstream.
 
 use bytes::{BufMut, BytesMut};
-use http::{Method, Request, header};
+use http::{Method, header};
 use http_body::Body;
 
 use crate::http_ext::added::Added;
 use crate::http_ext::body::RequestBody;
 use crate::http_ext::http1::{Framing, Outgoing, tells_framing, write_field};
+use crate::http_ext::message::Request;
 
 /// Begins to send `request`, whose body is taken, with the fields `added`.
 pub(super) fn begin(
@@ -63,5 +64,5 @@ fn says_empty(request: &Request<RequestBody>) -> bool {
     matches!(
         *request.method(),
         Method::POST | Method::PUT | Method::PATCH
-    ) || request.headers().contains_key(header::CONTENT_LENGTH)
+    ) || request.headers().contains(header::CONTENT_LENGTH)
 }

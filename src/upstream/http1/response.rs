@@ -3,10 +3,11 @@
 use std::mem::MaybeUninit;
 
 use bytes::Bytes;
-use http::{Response, StatusCode, Version};
+use http::{StatusCode, Version};
 
 use crate::http_ext::framing;
-use crate::http_ext::http1::{Decoder, Invalid, Received, content_length, header_map};
+use crate::http_ext::http1::{Decoder, Invalid, Received, content_length, headers};
+use crate::http_ext::message::Response;
 
 /// The largest head, in bytes.
 const MAX_HEAD: usize = 64 * 1024;
@@ -42,7 +43,7 @@ fn parse(text: Bytes) -> Result<Response<()>, Invalid> {
         0 => Version::HTTP_10,
         _ => Version::HTTP_11,
     };
-    *response.headers_mut() = header_map(parsed.headers, &text)?;
+    *response.headers_mut() = headers(parsed.headers, &text)?;
     Ok(response)
 }
 

@@ -3,10 +3,11 @@
 use std::mem::MaybeUninit;
 
 use bytes::Bytes;
-use http::{Method, Request, StatusCode, Uri, Version};
+use http::{Method, StatusCode, Uri, Version};
 
 use crate::http_ext::framing::{Fields, Several};
-use crate::http_ext::http1::{Decoder, Invalid, content_length, header_map};
+use crate::http_ext::http1::{Decoder, Invalid, content_length, headers};
+use crate::http_ext::message::Request;
 
 /// The most fields in a head.
 const MAX_FIELDS: usize = 100;
@@ -66,7 +67,7 @@ pub(super) fn parse(text: Bytes) -> Result<Head, Refused> {
         0 => Version::HTTP_10,
         _ => Version::HTTP_11,
     };
-    *request.headers_mut() = header_map(parsed.headers, &text)?;
+    *request.headers_mut() = headers(parsed.headers, &text)?;
     Ok(Head::of(request))
 }
 

@@ -2,12 +2,12 @@
 
 use bytes::{BufMut, BytesMut};
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING, UPGRADE};
-use http::response::Parts;
-use http::{Method, Request, Response, StatusCode, Version};
+use http::{Method, StatusCode, Version};
 use http_body::Body;
 
 use crate::http_ext::date;
 use crate::http_ext::http1::{Framing, tells_framing, write_field};
+use crate::http_ext::message::{Request, Response};
 
 /// What a response's head depends on besides the response.
 #[derive(Clone, Copy, Debug)]
@@ -45,15 +45,15 @@ impl Asked {
     /// connection.
     pub(super) fn write_head(
         self,
-        head: &Parts,
+        head: &Response<()>,
         framing: Framing,
         keep_alive: bool,
         buffer: &mut BytesMut,
     ) {
-        write_status_line(self.version, head.status, buffer);
-        let says_length = framing == Framing::Ended && head.status != StatusCode::NO_CONTENT;
+        write_status_line(self.version, head.status(), buffer);
+        let says_length = framing == Framing::Ended && head.status() != StatusCode::NO_CONTENT;
         let mut has_date = false;
-        for (name, value) in &head.headers {
+        for (name, value) in head.headers() {
             has_date |= *name == DATE;
             // To HEAD, and in a 304, a length is that of the body which is not sent.
             let is_told = tells_framing(name) && !(says_length && *name == CONTENT_LENGTH);
@@ -70,7 +70,7 @@ impl Asked {
             Framing::UntilClose | Framing::Ended => {}
         }
         match (keep_alive, self.version) {
-            _ if head.status == StatusCode::SWITCHING_PROTOCOLS => {
+            _ if head.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 write_field(&CONNECTION, b"upgrade", buffer);
                 write_field(&UPGRADE, b"websocket", buffer);
             }

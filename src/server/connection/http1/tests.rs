@@ -6,9 +6,8 @@ use std::convert::Infallible;
 use std::io;
 use std::rc::Rc;
 
-use http::Request;
+use http::{HeaderName, HeaderValue};
 use http_body_util::{BodyExt, Empty};
-use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use proptest::prelude::*;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
@@ -16,6 +15,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use super::*;
 use crate::http_ext::framing;
 use crate::http_ext::http1::bending::{bent, cuts, pieces};
+use crate::http_ext::message::Request;
+use crate::http_ext::service::service_fn;
 use crate::server::Timeouts;
 
 const CLIENT: ClientSpec = ClientSpec {
@@ -89,9 +90,11 @@ struct Seen {
     trailers: Vec<(String, Vec<u8>)>,
 }
 
-fn fields(headers: &http::HeaderMap) -> Vec<(String, Vec<u8>)> {
-    let fields = headers.iter();
+fn fields<'a>(
+    fields: impl IntoIterator<Item = (&'a HeaderName, &'a HeaderValue)>,
+) -> Vec<(String, Vec<u8>)> {
     let mut fields: Vec<_> = fields
+        .into_iter()
         .map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()))
         .collect();
     fields.sort();
@@ -112,8 +115,8 @@ where
     if let (true, Ok(collected)) = (is_served, collected) {
         let trailers = collected.trailers().map(fields);
         seen.borrow_mut().push(Seen {
-            line: format!("{} {} {:?}", head.method, head.uri, head.version),
-            fields: fields(&head.headers),
+            line: format!("{} {} {:?}", head.method(), head.uri(), head.version()),
+            fields: fields(head.headers().iter()),
             body: collected.to_bytes().to_vec(),
             trailers: trailers.unwrap_or_default(),
         });
@@ -154,7 +157,10 @@ fn receive<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Seen>, String
 fn receive_by_hyper(text: &[u8]) -> Vec<Seen> {
     let seen = Rc::default();
     let noted = Rc::clone(&seen);
-    let service = service_fn(move |request| see(Rc::clone(&noted), request));
+    let service = service_fn(move |request: http::Request<_>| {
+        let seeing = see(Rc::clone(&noted), request.into());
+        async { seeing.await.map(http::Response::from) }
+    });
     run(async {
         let io = TokioIo::new(Script::new([text]));
         let mut builder = hyper::server::conn::http1::Builder::new();

@@ -8,11 +8,12 @@ use std::{
 };
 
 use http_body::{Body, Frame, SizeHint};
-use hyper::{Request, Response, body::Incoming, service::Service};
+use hyper::{body::Incoming, service::Service};
 use pin_project_lite::pin_project;
 
 use super::activity::{Activity, Exchange};
 use crate::http_ext::body::RequestBody;
+use crate::http_ext::message::{Request, Response};
 
 /// A service whose exchanges are known to the connection's [`Activity`].
 #[derive(Debug)]
@@ -27,18 +28,20 @@ impl<S> Streams<S> {
     }
 }
 
-impl<S, B> Service<Request<Incoming>> for Streams<S>
+impl<S, B> Service<hyper::Request<Incoming>> for Streams<S>
 where
     S: Service<Request<RequestBody>, Response = Response<B>>,
 {
-    type Response = Response<Counted<B>>;
+    type Response = hyper::Response<Counted<B>>;
     type Error = S::Error;
     type Future = Answering<S::Future>;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
         let exchange = self.activity.begin();
         Answering {
-            inner: self.inner.call(request.map(RequestBody::from)),
+            inner: self
+                .inner
+                .call(Request::from(request).map(RequestBody::from)),
             exchange: Some(exchange),
         }
     }
@@ -57,7 +60,7 @@ impl<F, B, E> Future for Answering<F>
 where
     F: Future<Output = Result<Response<B>, E>>,
 {
-    type Output = Result<Response<Counted<B>>, E>;
+    type Output = Result<hyper::Response<Counted<B>>, E>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
@@ -66,7 +69,8 @@ where
             .exchange
             .take()
             .expect("a future is not polled after its end");
-        Poll::Ready(Ok(response.map(|inner| Counted { inner, exchange })))
+        let response = response.map(|inner| Counted { inner, exchange });
+        Poll::Ready(Ok(response.into()))
     }
 }
 

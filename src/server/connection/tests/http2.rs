@@ -17,13 +17,13 @@ async fn speak(io: DuplexStream) -> (Sender, JoinHandle<()>) {
     (sender, spawn_local(async move { drop(connection.await) }))
 }
 
-fn get(path: &str) -> Request<Empty<Bytes>> {
-    Request::get(format!("http://x{path}"))
+fn get(path: &str) -> http::Request<Empty<Bytes>> {
+    http::Request::get(format!("http://x{path}"))
         .body(Empty::new())
         .expect("valid")
 }
 
-async fn text(response: Response<Incoming>) -> String {
+async fn text(response: http::Response<Incoming>) -> String {
     let body = response
         .into_body()
         .collect()
