@@ -6,7 +6,6 @@ use std::hint::black_box;
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
 use http::header::{HeaderName, HeaderValue};
 use http::{Method, Version};
-use sluicegate::http_ext::added::Added;
 use sluicegate::http_ext::connection::{Connection, Scheme};
 use sluicegate::http_ext::forwarded::{self, Forwarding, Peer};
 use sluicegate::http_ext::headers::Headers;
@@ -134,11 +133,9 @@ fn forwarding(c: &mut Criterion) {
                 || headers.clone(),
                 |headers| {
                     hop_by_hop::remove(headers);
-                    let mut added = Added::default();
-                    forwarding.write(peer, headers, &mut added);
+                    forwarding.write(peer, headers);
                     let (via, value) = forwarded::via(Version::HTTP_11);
-                    added.push(via, value);
-                    added
+                    headers.append(via, value);
                 },
                 BatchSize::SmallInput,
             );

@@ -1,7 +1,6 @@
 //! What HTTP needs beyond the libraries: paths, hosts, framing, fields of proxies, bodies, sockets.
 //! Knows no routes and no limits.
 
-pub mod added;
 pub mod body;
 pub mod client_ip;
 pub mod connection;

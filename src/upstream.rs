@@ -24,7 +24,6 @@ pub use error::{Error, Fault};
 pub use http1::Invalid;
 pub use tls::{ClientTls, ClientTlsError, Roots, client_config};
 
-use crate::http_ext::added::Added;
 use crate::http_ext::body::RequestBody;
 use crate::http_ext::interim::Interim;
 use crate::http_ext::message::{Request, Response};
@@ -174,7 +173,7 @@ impl Upstream {
 }
 
 impl Endpoints {
-    /// Sends `request`, whose body is taken, with the fields `added`, to the endpoint whose turn it is, and waits for the
+    /// Sends `request`, whose body is taken, to the endpoint whose turn it is, and waits for the
     /// head of the response; what comes before it goes to `interim`. With a code point it goes over connections of that
     /// alone.
     /// Where no connection can be had the next endpoint is asked, each at most once.
@@ -185,7 +184,6 @@ impl Endpoints {
         &self,
         worker: usize,
         request: &mut Request<RequestBody>,
-        added: &Added,
         interim: Option<&Interim>,
         dscp: Option<Dscp>,
     ) -> Result<Response<UpstreamBody>, Error> {
@@ -201,7 +199,7 @@ impl Endpoints {
             }
             tried += 1;
             match endpoint
-                .send(worker, request, added, interim, &self.timeouts, dscp)
+                .send(worker, request, interim, &self.timeouts, dscp)
                 .await
             {
                 Ok(done) => return Ok(done),

@@ -10,7 +10,6 @@ use http::Version;
 use http::header::{FORWARDED, HOST, HeaderName, HeaderValue, VIA};
 use smallvec::SmallVec;
 
-use super::added::Added;
 use super::client_ip::{MAX_HOPS, X_FORWARDED_FOR};
 use super::connection::Connection;
 use crate::http_ext::headers::Headers;
@@ -57,34 +56,33 @@ impl Forwarding {
         }
     }
 
-    /// The fields of a request that is about to be forwarded, in the place of those in `headers`.
-    pub fn write(&self, peer: Peer, headers: &mut Headers, added: &mut Added) {
+    /// Writes the fields of a request that is about to be forwarded, in the place of those in `headers`.
+    pub fn write(&self, peer: Peer, headers: &mut Headers) {
         let is_said = headers.names().any(is_by_proxies);
         if is_said && peer == Peer::Untrusted {
-            remove_all(headers);
+            headers.retain(|name| !is_by_proxies(name));
         }
         match is_said && peer == Peer::Trusted {
-            true => self.extend(headers, added),
-            false => self.begin(headers, added),
+            true => self.extend(headers),
+            false => self.begin(headers),
         }
     }
 
-    fn begin(&self, headers: &Headers, added: &mut Added) {
-        added.push(X_FORWARDED_FOR, self.address.clone());
-        added.push(X_FORWARDED_PROTO, self.proto.clone());
-        added.push(X_FORWARDED_PORT, self.port.clone());
-        if let Some(host) = headers.get(HOST) {
-            added.push(X_FORWARDED_HOST, host.clone());
+    fn begin(&self, headers: &mut Headers) {
+        headers.append(X_FORWARDED_FOR, self.address.clone());
+        headers.append(X_FORWARDED_PROTO, self.proto.clone());
+        headers.append(X_FORWARDED_PORT, self.port.clone());
+        if let Some(host) = headers.get(HOST).cloned() {
+            headers.append(X_FORWARDED_HOST, host);
         }
-        added.push(FORWARDED, self.element.clone());
+        headers.append(FORWARDED, self.element.clone());
     }
 
     /// The first proxy knows how the client came; the others add where they stand.
-    fn extend(&self, headers: &mut Headers, added: &mut Added) {
+    fn extend(&self, headers: &mut Headers) {
         for (name, value) in [(X_FORWARDED_FOR, &self.address), (FORWARDED, &self.element)] {
             let list = extended(headers, &name, value);
-            headers.remove(&name);
-            added.push(name, list);
+            headers.insert(name, list);
         }
         let host = headers.get(HOST).cloned();
         for (name, value) in [
@@ -92,33 +90,23 @@ impl Forwarding {
             (X_FORWARDED_PORT, Some(self.port.clone())),
             (X_FORWARDED_HOST, host),
         ] {
-            if let Some(value) = value
-                && !headers.contains(&name)
-            {
-                added.push(name, value);
+            if let Some(value) = value {
+                headers.insert_missing(name, value);
             }
         }
     }
 }
 
-/// What proxies say of the client's side.
-const BY_PROXIES: [HeaderName; 5] = [
-    X_FORWARDED_FOR,
-    X_FORWARDED_PROTO,
-    X_FORWARDED_PORT,
-    X_FORWARDED_HOST,
-    FORWARDED,
-];
-
+/// Whether it is what proxies say of the client's side.
 fn is_by_proxies(name: &HeaderName) -> bool {
-    let text = name.as_str();
-    matches!(text.len(), 9 | 15..=17) && (text == "forwarded" || text.starts_with("x-forwarded-"))
-}
-
-fn remove_all(headers: &mut Headers) {
-    for name in BY_PROXIES {
-        headers.remove(name);
-    }
+    matches!(
+        name.as_str(),
+        "forwarded"
+            | "x-forwarded-for"
+            | "x-forwarded-host"
+            | "x-forwarded-port"
+            | "x-forwarded-proto"
+    )
 }
 
 /// A list in one field with one more element: not all readers of X-Forwarded-For read a second one. Of a list that

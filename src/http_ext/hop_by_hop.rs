@@ -34,28 +34,22 @@ static KEPT: [HeaderName; 9] = [
 /// Options of `Connection` that name no field beyond those that are removed anyway.
 const PLAIN_OPTIONS: [&str; 4] = ["keep-alive", "close", "upgrade", "te"];
 
-/// Removes them, and what `Connection` names. Most messages have one of them or none: a look at the fields that are
-/// there costs a tenth of a search for each that might be.
+/// Removes them, and what `Connection` names.
 pub fn remove(headers: &mut Headers) {
-    let mut found = SmallVec::<[HeaderName; 4]>::new();
-    for name in headers.names().filter(|name| is_hop_by_hop(name)) {
-        found.push(name.clone());
+    if !headers.names().any(is_hop_by_hop) {
+        return;
     }
-    if found.contains(&CONNECTION) {
-        remove_named(headers);
-    }
-    let trailers = found.contains(&TE) && takes_trailers(headers);
-    for name in found {
-        headers.remove(name);
-    }
+    remove_named(headers);
+    let trailers = takes_trailers(headers);
+    headers.retain(|name| !is_hop_by_hop(name));
     if trailers {
-        headers.insert(TE, const { HeaderValue::from_static("trailers") });
-        headers.insert(CONNECTION, const { HeaderValue::from_static("te") });
+        headers.append(TE, const { HeaderValue::from_static("trailers") });
+        headers.append(CONNECTION, const { HeaderValue::from_static("te") });
     }
 }
 
 fn remove_named(headers: &mut Headers) {
-    let named: SmallVec<[HeaderName; 4]> = headers
+    let mut named: SmallVec<[HeaderName; 4]> = headers
         .get_all(CONNECTION)
         .flat_map(|value| value.as_bytes().split(|&byte| byte == b','))
         .map(<[u8]>::trim_ascii)
@@ -67,9 +61,15 @@ fn remove_named(headers: &mut Headers) {
         .filter_map(|option| HeaderName::from_bytes(option).ok())
         .filter(|name| !KEPT.contains(name))
         .collect();
-    for name in named {
-        headers.remove(name);
+    if named.is_empty() {
+        return;
     }
+    // Sorted: a client may name thousands.
+    named.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
+    headers.retain(|name| {
+        let place = named.binary_search_by(|one| one.as_str().cmp(name.as_str()));
+        place.is_err()
+    });
 }
 
 /// `TE: trailers` says that the client takes trailers, which this proxy forwards. It has to be named in

@@ -130,8 +130,10 @@ fn name(host: &str) -> Option<Cow<'_, str>> {
 }
 
 fn number(digits: &str) -> Option<u16> {
-    let is_number = digits.bytes().all(|digit| digit.is_ascii_digit());
-    is_number.then(|| digits.parse().ok()).flatten()
+    digits.bytes().try_fold(0_u16, |number, digit| {
+        let digit = digit.is_ascii_digit().then(|| digit - b'0')?;
+        number.checked_mul(10)?.checked_add(digit.into())
+    })
 }
 
 fn is_host_byte(byte: u8) -> bool {

@@ -27,6 +27,23 @@ impl<B> Request<B> {
         }
     }
 
+    /// A request of these parts.
+    pub fn with_head(
+        method: Method,
+        uri: Uri,
+        version: Version,
+        headers: Headers,
+        body: B,
+    ) -> Self {
+        Request {
+            method,
+            uri,
+            version,
+            headers,
+            body,
+        }
+    }
+
     /// The method.
     pub fn method(&self) -> &Method {
         &self.method

@@ -56,11 +56,11 @@ pub fn normalise(path: &str) -> Result<Cow<'_, str>, PathError> {
 /// it came; but most servers take them for the same, and no limit shall be escaped by writing one for
 /// the other.
 pub fn comparable(normal: &str) -> Cow<'_, str> {
-    let mut pieces = normal.split('%');
-    let first = pieces.next().unwrap_or_default();
-    if first.len() == normal.len() {
+    if memchr::memchr(b'%', normal.as_bytes()).is_none() {
         return Cow::Borrowed(normal);
     }
+    let mut pieces = normal.split('%');
+    let first = pieces.next().unwrap_or_default();
     let mut comparable = String::with_capacity(normal.len());
     comparable.push_str(first);
     for piece in pieces {

@@ -5,12 +5,11 @@ use bytes::{BufMut, Bytes, BytesMut};
 use http::header::{self, HeaderValue};
 
 use super::body::ResponseBody;
-use crate::http_ext::added::Added;
 use crate::http_ext::body::RequestBody;
 use crate::http_ext::message::{Request, Response};
 
-/// Answers `request`, which has these fields `added`, with itself. Its body is taken.
-pub(super) fn echo(request: &mut Request<RequestBody>, added: &Added) -> Response<ResponseBody> {
+/// Answers `request` with itself. Its body is taken.
+pub(super) fn echo(request: &mut Request<RequestBody>) -> Response<ResponseBody> {
     let body = std::mem::replace(request.body_mut(), RequestBody::empty());
     let mut head = BytesMut::with_capacity(512);
     let target = request
@@ -20,7 +19,7 @@ pub(super) fn echo(request: &mut Request<RequestBody>, added: &Added) -> Respons
     for part in [request.method().as_str(), " ", target, " HTTP/1.1\n"] {
         head.put_slice(part.as_bytes());
     }
-    for (name, value) in request.headers().iter().chain(added.iter()) {
+    for (name, value) in request.headers() {
         for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\n"] {
             head.put_slice(part);
         }

@@ -11,7 +11,6 @@ use super::error::Error;
 use super::exchange::Exchange;
 use super::snapshot::{Rewrite, Route};
 use super::{overflow, tag};
-use crate::http_ext::added::Added;
 use crate::http_ext::body::RequestBody;
 use crate::http_ext::headers::Headers;
 use crate::http_ext::message::{Request, Response};
@@ -32,7 +31,7 @@ pub(super) async fn forward(
     if request.body().size_hint().lower() > route.max_body {
         return Err(Error::TooLarge);
     }
-    let added = rewrite_headers(request, exchange, route);
+    rewrite_headers(request, exchange, route);
     *request.uri_mut() = origin_form(request.uri(), path, &route.rewrite)?;
     let quiet = begun.snapshot.body_timeout;
     request.body_mut().bound(route.max_body, quiet);
@@ -40,14 +39,14 @@ pub(super) async fn forward(
         request.body_mut().withhold_trailers();
     }
     match running.upstream.target() {
-        RunningTarget::Echo => Ok(echo(request, &added)),
+        RunningTarget::Echo => Ok(echo(request)),
         RunningTarget::Endpoints(endpoints) => {
             let connection = &begun.client().connection;
             // HTTP/1.0 has no interim responses (RFC 9110 section 15.2).
             let interim = connection.interim.as_ref();
             let interim = interim.filter(|_| request.version() == Version::HTTP_11);
             let dscp = overflow::dscp(route, exchange.admission());
-            let sent = endpoints.send(connection.worker, request, &added, interim, dscp);
+            let sent = endpoints.send(connection.worker, request, interim, dscp);
             let response = sent.await?;
             exchange.answered();
             Ok(forwarded_response(response))
@@ -92,13 +91,7 @@ fn without_first(count: usize, path: &str) -> &str {
 
 /// The fields that the upstream is sent. The client's for this hop go before ours are added, so that
 /// nobody removes ours by naming them in Connection.
-///
-/// Those that are added come by themselves, behind the others.
-fn rewrite_headers(
-    request: &mut Request<RequestBody>,
-    exchange: &Exchange,
-    route: &Route,
-) -> Added {
+fn rewrite_headers(request: &mut Request<RequestBody>, exchange: &Exchange, route: &Route) {
     let rewrite = &route.rewrite;
     let version = request.version();
     let host = request
@@ -116,16 +109,15 @@ fn rewrite_headers(
     if version == Version::HTTP_2 {
         join_cookies(headers);
     }
-    let mut added = Added::default();
     if is_tunnel {
-        added.push(CONNECTION, HeaderValue::from_static("upgrade"));
-        added.push(UPGRADE, HeaderValue::from_static("websocket"));
+        headers.append(CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.append(UPGRADE, HeaderValue::from_static("websocket"));
     }
     let begun = exchange.begun();
     let forwarding = &begun.client().forwarding;
-    forwarding.write(begun.trust(), headers, &mut added);
+    forwarding.write(begun.trust(), headers);
     let (via, value) = forwarded::via(version);
-    added.push(via, value);
+    headers.append(via, value);
     if !route.tags.is_empty() {
         tag::write(route, exchange.tagged(), headers);
     }
@@ -134,13 +126,10 @@ fn rewrite_headers(
     }
     for name in &rewrite.remove_headers {
         headers.remove(name);
-        added.remove(name);
     }
     for (name, value) in &rewrite.set_headers {
         headers.insert(name, value.clone());
-        added.remove(name);
     }
-    added
 }
 
 /// HTTP/2 may split cookies into several fields, HTTP/1.1 may not (RFC 9113 section 8.2.3).

@@ -5,7 +5,6 @@
 mod styles;
 
 use http::header::{HeaderName, HeaderValue, RETRY_AFTER};
-use smallvec::SmallVec;
 
 use crate::clock::Timestamp;
 use crate::http_ext::headers::Headers;
@@ -129,11 +128,8 @@ fn ietf(applied: &[Applied<'_>], now: Timestamp, headers: &mut Headers) {
 }
 
 /// A list (RFC 9651 section 3.1) of what `write` says of each limit.
-fn list(
-    applied: &[Applied<'_>],
-    write: impl Fn(&Applied<'_>, &mut SmallVec<[u8; ITEMS]>),
-) -> HeaderValue {
-    let mut list = SmallVec::<[u8; ITEMS]>::new();
+fn list(applied: &[Applied<'_>], write: impl Fn(&Applied<'_>, &mut Vec<u8>)) -> HeaderValue {
+    let mut list = Vec::with_capacity(ITEMS);
     for limit in applied {
         if !list.is_empty() {
             list.extend_from_slice(b", ");

@@ -350,16 +350,16 @@ impl Tree {
         };
         let Some(path) = path.strip_prefix('/') else {
             // `*`, which is below no slash.
-            candidates.extend_from_slice(&root.prefix);
+            candidates.extend(root.prefix.iter().copied());
             return;
         };
         let mut open = SmallVec::<[(u32, Option<&str>); 8]>::new();
         open.push((0, Some(path)));
         while let Some((at, rest)) = open.pop() {
             let node = &self.nodes[at as usize];
-            candidates.extend_from_slice(&node.prefix);
+            candidates.extend(node.prefix.iter().copied());
             let Some(rest) = rest else {
-                candidates.extend_from_slice(&node.exact);
+                candidates.extend(node.exact.iter().copied());
                 continue;
             };
             let (segment, below) = match rest.split_once('/') {

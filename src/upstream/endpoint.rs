@@ -12,7 +12,6 @@ use super::body::UpstreamBody;
 use super::connect::{Dscp, Stream, Target};
 use super::pool::{Connection, Lease, Pools};
 use super::{EndpointSpec, Error, Timeouts};
-use crate::http_ext::added::Added;
 use crate::http_ext::body::RequestBody;
 use crate::http_ext::interim::Interim;
 use crate::http_ext::message::{Request, Response};
@@ -68,7 +67,7 @@ impl Endpoint {
         self.pools.sweep(idle);
     }
 
-    /// Sends `request`, whose body is taken, with the fields `added`, and waits for the head of the response; what comes
+    /// Sends `request`, whose body is taken, and waits for the head of the response; what comes
     /// before it goes to `interim`.
     ///
     /// A connection that was kept may be closed by the upstream just as the request is written. If nothing
@@ -78,7 +77,6 @@ impl Endpoint {
         &self,
         worker: usize,
         request: &mut Request<RequestBody>,
-        added: &Added,
         interim: Option<&Interim>,
         timeouts: &Timeouts,
         dscp: Option<Dscp>,
@@ -93,10 +91,7 @@ impl Endpoint {
                 Some(lease) => lease,
                 None => pool.open(worker, self.connect(timeouts, dscp).await?),
             };
-            match self
-                .exchange(lease, request, added, interim, timeouts)
-                .await
-            {
+            match self.exchange(lease, request, interim, timeouts).await {
                 Err(Failure {
                     error: Error::Closed { .. },
                     unsent,
@@ -119,12 +114,11 @@ impl Endpoint {
         &self,
         mut lease: Lease,
         request: &mut Request<RequestBody>,
-        added: &Added,
         interim: Option<&Interim>,
         timeouts: &Timeouts,
     ) -> Result<Response<UpstreamBody>, Failure> {
         let Connection { http, patience } = &mut *lease.connection;
-        http.begin(request, added);
+        http.begin(request);
         patience.renew_with(timeouts.response);
         let mut written = http.written();
         let response = poll_fn(|cx| {

@@ -18,7 +18,6 @@ use http::{Method, StatusCode};
 use http_body::Frame;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::http_ext::added::Added;
 use crate::http_ext::body::{RequestBody, RequestBodyError};
 pub use crate::http_ext::http1::Invalid;
 use crate::http_ext::http1::{Decoded, Decoder, Framing, Outgoing, Received, Sending};
@@ -94,14 +93,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         self.decoder.remaining()
     }
 
-    /// Begins to send `request`, whose body is taken, with the fields `added`.
-    pub(super) fn begin(&mut self, request: &mut Request<RequestBody>, added: &Added) {
+    /// Begins to send `request`, whose body is taken.
+    pub(super) fn begin(&mut self, request: &mut Request<RequestBody>) {
         self.is_head = request.method() == Method::HEAD;
         if request.body().is_tunnel() {
             let tunnel = std::mem::replace(request.body_mut(), RequestBody::empty());
             self.tunnel = Some(Box::new(tunnel));
         }
-        request::begin(&mut self.outgoing, request, added);
+        request::begin(&mut self.outgoing, request);
     }
 
     /// Whether the request has not been sent whole, and it is the client who is waited for.

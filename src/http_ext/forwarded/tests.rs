@@ -15,15 +15,6 @@ fn forwarding(peer: &str, scheme: Scheme) -> Forwarding {
     })
 }
 
-/// Writes the fields where the next proxy finds them.
-fn write(forwarding: &Forwarding, peer: Peer, headers: &mut Headers) {
-    let mut added = Added::default();
-    forwarding.write(peer, headers, &mut added);
-    for (name, value) in added.iter() {
-        headers.append(name, value.clone());
-    }
-}
-
 /// What these fields become, sorted, as `name: value`.
 fn written(peer: Peer, fields: &[(&'static str, &'static str)]) -> Vec<String> {
     let mut headers = Headers::new();
@@ -33,11 +24,7 @@ fn written(peer: Peer, fields: &[(&'static str, &'static str)]) -> Vec<String> {
             HeaderValue::from_static(value),
         );
     }
-    write(
-        &forwarding("192.0.2.1:5000", Scheme::Https),
-        peer,
-        &mut headers,
-    );
+    forwarding("192.0.2.1:5000", Scheme::Https).write(peer, &mut headers);
     let line = |(name, value): (&HeaderName, &HeaderValue)| {
         format!("{name}: {}", String::from_utf8_lossy(value.as_bytes()))
     };
@@ -116,7 +103,7 @@ fn without_a_host_nobody_claims_one() {
 fn ipv6_addresses_are_quoted_where_rfc_7239_asks_for_it() {
     let mut headers = Headers::new();
     let forwarding = forwarding("[2001:db8::7]:5000", Scheme::Http);
-    write(&forwarding, Peer::Untrusted, &mut headers);
+    forwarding.write(Peer::Untrusted, &mut headers);
     let element = HeaderValue::from_static("for=\"[2001:db8::7]\";proto=http");
     assert_eq!(headers.get(FORWARDED), Some(&element));
     let address = HeaderValue::from_static("2001:db8::7");
@@ -128,7 +115,7 @@ fn a_list_of_hops_does_not_grow_without_a_bound() {
     let forwarding = forwarding("192.0.2.1:5000", Scheme::Http);
     let mut headers = Headers::new();
     for _ in 0..2 * MAX_HOPS {
-        write(&forwarding, Peer::Trusted, &mut headers);
+        forwarding.write(Peer::Trusted, &mut headers);
     }
     for name in [X_FORWARDED_FOR, FORWARDED] {
         let value = headers.get(&name).and_then(|value| value.to_str().ok());

@@ -7,8 +7,8 @@ use http::{HeaderName, HeaderValue};
 use super::Invalid;
 use crate::http_ext::headers::Headers;
 
-/// Fields that most messages are added. Room for them is made at once.
-const MORE_FIELDS: usize = 3;
+/// The most fields that an ordinary message is added: X-Forwarded-*, Forwarded and Via. Room for them is made at once.
+const MORE_FIELDS: usize = 6;
 
 /// Fields whose values are parts of `text`, not copies.
 ///

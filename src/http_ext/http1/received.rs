@@ -3,9 +3,11 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
+use std::sync::LazyLock;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes, BytesMut};
+use memchr::memmem::Finder;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
@@ -120,11 +122,11 @@ impl Received {
 
 /// Where the first empty line ends, looking at what was not `searched` before.
 fn end_of_head(received: &[u8], searched: usize) -> Option<usize> {
+    static EMPTY_LINE: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(b"\n\r\n"));
+    static BARE: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(b"\n\n"));
     let from = searched.saturating_sub(2);
-    let mut ends = memchr::memchr_iter(b'\n', &received[from..]);
-    ends.find_map(|at| match received[from + at + 1..] {
-        [b'\n', ..] => Some(from + at + 2),
-        [b'\r', b'\n', ..] => Some(from + at + 3),
-        _ => None,
-    })
+    let text = &received[from..];
+    let end = EMPTY_LINE.find(text).map(|at| at + 3);
+    let bare = BARE.find(&text[..end.unwrap_or(text.len())]);
+    bare.map(|at| at + 2).or(end).map(|end| from + end)
 }

@@ -205,7 +205,7 @@ where
         poll_fn(|cx| self.poll_send(cx)).await
     }
 
-    fn begin<S>(&mut self, service: &S, head: Head) -> (Asked, S::Future)
+    fn begin<S>(&mut self, service: &S, mut head: Head) -> (Asked, S::Future)
     where
         S: HttpService<Body = B>,
     {
@@ -214,18 +214,16 @@ where
         self.keep_alive = head.keep_alive;
         self.expects_continue = head.expects_continue;
         self.decoder = head.decoder;
-        let body = if head.upgrades {
+        if head.upgrades {
             let (feeder, body) = fed(None);
             self.tunnel = Some(feeder);
-            RequestBody::tunnel(body)
-        } else if self.decoder.has_ended() {
-            RequestBody::empty()
-        } else {
+            *head.request.body_mut() = RequestBody::tunnel(body);
+        } else if !self.decoder.has_ended() {
             let (feeder, body) = fed(self.decoder.remaining());
             self.feeder = Some(feeder);
-            RequestBody::from(body)
-        };
-        (asked, service.call(head.request.map(|()| body)))
+            *head.request.body_mut() = RequestBody::from(body);
+        }
+        (asked, service.call(head.request))
     }
 
     /// Waits for the service, which is fed the body, and sees whether the client waits, too.

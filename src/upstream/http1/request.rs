@@ -4,17 +4,12 @@ use bytes::{BufMut, BytesMut};
 use http::{Method, header};
 use http_body::Body;
 
-use crate::http_ext::added::Added;
 use crate::http_ext::body::RequestBody;
 use crate::http_ext::http1::{Framing, Outgoing, tells_framing, write_field};
 use crate::http_ext::message::Request;
 
-/// Begins to send `request`, whose body is taken, with the fields `added`.
-pub(super) fn begin(
-    outgoing: &mut Outgoing<RequestBody>,
-    request: &mut Request<RequestBody>,
-    added: &Added,
-) {
+/// Begins to send `request`, whose body is taken.
+pub(super) fn begin(outgoing: &mut Outgoing<RequestBody>, request: &mut Request<RequestBody>) {
     let body = std::mem::replace(request.body_mut(), RequestBody::empty());
     let framing = match (body.is_empty(), body.size_hint().exact()) {
         (true, _) => Framing::Ended,
@@ -22,24 +17,19 @@ pub(super) fn begin(
         (false, None) => Framing::Chunked,
     };
     outgoing.begin(body, framing, |buffer| {
-        write_head(request, added, framing, buffer);
+        write_head(request, framing, buffer);
     });
 }
 
 /// Writes the request line, the fields, and those that tell the framing.
-fn write_head(
-    request: &Request<RequestBody>,
-    added: &Added,
-    framing: Framing,
-    buffer: &mut BytesMut,
-) {
+fn write_head(request: &Request<RequestBody>, framing: Framing, buffer: &mut BytesMut) {
     let target = request.uri().path_and_query();
     let target = target.map_or("/", |target| target.as_str());
     let method = request.method().as_str();
     for part in [method, " ", target, " HTTP/1.1\r\n"] {
         buffer.put_slice(part.as_bytes());
     }
-    for (name, value) in request.headers().iter().chain(added.iter()) {
+    for (name, value) in request.headers() {
         if !tells_framing(name) {
             write_field(name, value.as_bytes(), buffer);
         }

@@ -100,7 +100,7 @@ async fn receive<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<(Seen, bool), Failure> {
     let mut connection = Connection::new(Script::new(pieces));
-    connection.begin(&mut request(method), &Added::default());
+    connection.begin(&mut request(method));
     let response = loop {
         let response = poll_fn(|cx| connection.poll_response(cx)).await?;
         if !response.status().is_informational() {
@@ -291,7 +291,7 @@ fn a_request_is_written_with_its_fields_and_its_framing() {
         }
         let answer = b"HTTP/1.1 204 No Content\r\n\r\n";
         let mut connection = Connection::new(Script::new([&answer[..]]));
-        connection.begin(&mut request, &Added::default());
+        connection.begin(&mut request);
         run(poll_fn(|cx| connection.poll_response(cx))).expect("a response");
         String::from_utf8(connection.io.written).expect("text")
     };

@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use bytes::Bytes;
 use http::{Method, StatusCode, Uri, Version};
 
+use crate::http_ext::body::RequestBody;
 use crate::http_ext::framing::{Fields, Several};
 use crate::http_ext::http1::{Decoder, Invalid, content_length, headers};
 use crate::http_ext::message::Request;
@@ -17,7 +18,8 @@ const MAX_TARGET: usize = 65_534;
 /// A request as it begins.
 #[derive(Debug)]
 pub(super) struct Head {
-    pub(super) request: Request<()>,
+    /// With its body to come.
+    pub(super) request: Request<RequestBody>,
     /// How its body is found.
     pub(super) decoder: Decoder,
     /// Whether another request may follow.
@@ -58,17 +60,26 @@ pub(super) fn parse(text: Bytes) -> Result<Head, Refused> {
             reason: Invalid::TooLarge("its target is too long"),
         });
     }
-    let mut request = Request::new(());
-    *request.method_mut() = Method::from_bytes(method.as_bytes())
-        .map_err(|_| Invalid::Meaning("its method is no token"))?;
-    *request.uri_mut() = Uri::from_maybe_shared(text.slice_ref(target.as_bytes()))
-        .map_err(|_| Invalid::Meaning("its target is no URI"))?;
-    *request.version_mut() = match version {
+    let version = match version {
         0 => Version::HTTP_10,
         _ => Version::HTTP_11,
     };
-    *request.headers_mut() = headers(parsed.headers, &text)?;
-    Ok(Head::of(request))
+    let method = Method::from_bytes(method.as_bytes())
+        .map_err(|_| Invalid::Meaning("its method is no token"))?;
+    let uri = Uri::from_maybe_shared(text.slice_ref(target.as_bytes()))
+        .map_err(|_| Invalid::Meaning("its target is no URI"))?;
+    let headers = headers(parsed.headers, &text)?;
+    let fields = Fields::of(&headers);
+    let decoder = decoder(version, fields.lengths, fields.codings);
+    let has_body = !matches!(decoder, Some(Decoder::Ended));
+    let understands = version == Version::HTTP_11;
+    Ok(Head {
+        upgrades: fields.upgrades_to_websocket() && !has_body && understands,
+        keep_alive: decoder.is_some() && fields.keeps_alive(version),
+        decoder: decoder.unwrap_or(Decoder::Ended),
+        expects_continue: fields.expects_continue && has_body && understands,
+        request: Request::with_head(method, uri, version, headers, RequestBody::empty()),
+    })
 }
 
 impl From<Invalid> for Refused {
@@ -80,25 +91,6 @@ impl From<Invalid> for Refused {
             Invalid::Syntax(_) | Invalid::Meaning(_) => StatusCode::BAD_REQUEST,
         };
         Refused { status, reason }
-    }
-}
-
-impl Head {
-    fn of(request: Request<()>) -> Self {
-        let version = request.version();
-        let fields = Fields::of(request.headers());
-        let decoder = decoder(version, fields.lengths, fields.codings);
-        let has_body = !matches!(decoder, Some(Decoder::Ended));
-        let expects_continue = fields.expects_continue;
-        let keeps_alive = fields.keeps_alive(version);
-        let upgrades = fields.upgrades_to_websocket();
-        Head {
-            request,
-            upgrades: upgrades && !has_body && version == Version::HTTP_11,
-            keep_alive: decoder.is_some() && keeps_alive,
-            decoder: decoder.unwrap_or(Decoder::Ended),
-            expects_continue: expects_continue && has_body && version == Version::HTTP_11,
-        }
     }
 }
 
