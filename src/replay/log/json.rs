@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use http::header::{HeaderName, HeaderValue, REFERER, USER_AGENT};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
-use serde_json::Value;
+use serde_json::Number;
 use serde_json::value::RawValue;
 
 use super::request::{self, Host, Malformed, RequestLine};
@@ -30,12 +30,10 @@ struct Line<'a> {
     path: Cow<'a, str>,
     host: Option<String>,
     version: Option<String>,
-    #[serde(default)]
-    headers: Fields,
+    headers: Option<Fields>,
     // What it was answered.
     status: Option<u16>,
-    #[serde(default)]
-    response_headers: serde_json::Map<String, Value>,
+    response_headers: Option<Fields>,
     bytes: Option<u64>,
     // Fields that the proxy's own log has under names of their own.
     referer: Option<String>,
@@ -75,25 +73,15 @@ impl Line<'_> {
     /// Fields that are none of HTTP's say nothing.
     fn response(&self) -> Option<Response> {
         let mut fields = Headers::new();
-        for (name, value) in &self.response_headers {
-            let values = match value {
-                Value::Array(values) => values.as_slice(),
-                value => std::slice::from_ref(value),
-            };
-            for value in values {
-                let text = match value {
-                    Value::String(text) => text.clone(),
-                    value => value.to_string(),
-                };
-                _ = request::add(&mut fields, name.as_bytes(), text.as_bytes());
-            }
+        for (name, value) in self.response_headers.iter().flat_map(|fields| &fields.0) {
+            _ = request::add(&mut fields, name.as_bytes(), value.as_bytes());
         }
         Response::new(self.status?, fields, self.bytes)
     }
 
     fn head(&self, host: &HeaderValue) -> Result<Request<()>, Malformed> {
         let mut fields = Headers::new();
-        for (name, value) in &self.headers.0 {
+        for (name, value) in self.headers.iter().flat_map(|fields| &fields.0) {
             request::add(&mut fields, name.as_bytes(), value.as_bytes())?;
         }
         for (name, value) in [
@@ -120,15 +108,37 @@ impl Line<'_> {
     }
 }
 
-/// Header fields in their order. A list of texts is a field that stands several times.
-#[derive(Default)]
+/// Header fields in their order. A list is a field that stands several times.
 struct Fields(Vec<(String, String)>);
 
 #[derive(serde::Deserialize)]
-#[serde(untagged, expecting = "a field is a text, or a list of texts")]
+#[serde(
+    untagged,
+    expecting = "a field is a text or a number, or a list of them"
+)]
 enum Values {
-    One(String),
-    Several(Vec<String>),
+    None(()),
+    One(Scalar),
+    Several(Vec<Scalar>),
+}
+
+/// Loggers tend to write numbers as such.
+#[derive(serde::Deserialize)]
+#[serde(untagged)]
+enum Scalar {
+    Text(String),
+    Number(Number),
+    Truth(bool),
+}
+
+impl From<Scalar> for String {
+    fn from(scalar: Scalar) -> Self {
+        match scalar {
+            Scalar::Text(text) => text,
+            Scalar::Number(number) => number.to_string(),
+            Scalar::Truth(truth) => truth.to_string(),
+        }
+    }
 }
 
 impl<'de> Deserialize<'de> for Fields {
@@ -147,16 +157,17 @@ impl<'de> Visitor<'de> for FieldsVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
-        let mut fields = Fields::default();
+        let mut fields = Vec::new();
         while let Some((name, values)) = map.next_entry::<String, Values>()? {
             match values {
-                Values::One(value) => fields.0.push((name, value)),
+                Values::None(()) => {}
+                Values::One(value) => fields.push((name, value.into())),
                 Values::Several(values) => {
-                    let named = values.into_iter().map(|value| (name.clone(), value));
-                    fields.0.extend(named);
+                    let named = values.into_iter().map(|value| (name.clone(), value.into()));
+                    fields.extend(named);
                 }
             }
         }
-        Ok(fields)
+        Ok(Fields(fields))
     }
 }
