@@ -131,6 +131,11 @@ impl Bucket {
         Some(self.0.lock()).filter(|slots| !slots.moved)
     }
 
+    /// Reads of it without waiting for what is read.
+    pub(super) fn touch(&self) {
+        let _ = self.0.is_locked();
+    }
+
     /// Locks the bucket, moved or not, unless somebody else has.
     pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Slots>> {
         self.0.try_lock()
