@@ -14,6 +14,7 @@ use sluicegate::limiter::{
 use sluicegate::store::redis::client::FaultKind;
 use sluicegate::store::redis::{Keys, Name, Naming, SYNC, Synchroniser, Tracker};
 use sluicegate::store::{Charge, OnFull, Table, charge_all};
+use sluicegate::telemetry::metrics::SyncMetrics;
 
 use support::redis::RedisServer;
 use support::redis_store::{SLACK, Store, UP, command};
@@ -33,12 +34,15 @@ struct Node {
 }
 
 impl Node {
-    fn new(server: &RedisServer, id: u64, algorithm: Algorithm) -> Self {
+    fn new(server: &RedisServer, algorithm: Algorithm) -> Self {
         let store = Store::at(server.address);
         let client = Arc::clone(&store.client);
-        let synchroniser = Arc::new(Synchroniser::new(client, INTERVAL, id));
+        let metrics = SyncMetrics::new(&store.registry);
+        let synchroniser = Arc::new(Synchroniser::new(client, INTERVAL, metrics));
         let table = table(algorithm);
-        let tracker = synchroniser.track("p", Arc::clone(&table));
+        let tracker = Tracker::new("p", Arc::clone(&table)).expect("it can be synchronised");
+        let tracker = Arc::new(tracker);
+        synchroniser.follow(&tracker);
         let clock = Arc::new(Clock::system());
         let (running, its_clock) = (Arc::clone(&synchroniser), Arc::clone(&clock));
         store
@@ -49,12 +53,12 @@ impl Node {
             clock,
             synchroniser,
             table,
-            tracker: tracker.expect("it can be synchronised"),
+            tracker,
         }
     }
 
     fn three(server: &RedisServer, algorithm: &Algorithm) -> Vec<Self> {
-        let node = |id| Self::new(server, id, algorithm.clone());
+        let node = |_| Self::new(server, algorithm.clone());
         (1..=3).map(node).collect()
     }
 
@@ -217,7 +221,7 @@ fn a_process_that_begins_anew_hears_of_all_that_its_predecessor_had_told() {
     nodes.iter().for_each(|node| node.store.wait_up());
     nodes.iter().for_each(|node| assert!(node.request(7, 10)));
     all_know(&nodes, 7, 30);
-    nodes[0] = Node::new(&server, 4, counting(MOST));
+    nodes[0] = Node::new(&server, counting(MOST));
     assert!(nodes[0].request(7, 1));
     all_know(&nodes, 7, 31);
     let keys = command(&server, &["KEYS", "*7*"]);
@@ -241,34 +245,46 @@ fn what_takes_a_tables_place_goes_on_with_what_is_known() {
     let successor = table(counting(MOST - 1));
     let replaced = std::mem::replace(&mut reloaded.table, Arc::clone(&successor));
     replaced.replaced_by(Arc::clone(&successor), reloaded.clock.now());
-    let tracker = reloaded.synchroniser.track("p", successor);
-    assert!(tracker.is_some_and(|tracker| Arc::ptr_eq(&tracker, &reloaded.tracker)));
+    assert!(reloaded.tracker.goes_on_with(successor.algorithm()));
+    reloaded.tracker.set_table(successor);
     assert!(reloaded.request(1, 5));
     assert!(nodes[1].request(1, 5));
     all_know(&nodes, 1, 40);
+}
 
-    // Other windows are other epochs, of which nobody else knows anything; and some have nothing to share.
-    let other = &nodes[0].synchroniser;
-    let tracker = other.track(
-        "p",
-        table(Algorithm::FixedWindow(FixedWindow::new(
-            quota(5, 1),
-            Start::EPOCH,
-        ))),
-    );
-    assert!(tracker.is_some_and(|tracker| !Arc::ptr_eq(&tracker, &nodes[0].tracker)));
+#[test]
+fn what_begins_anew_beside_another_hears_of_all_that_it_has_told() {
+    let server = RedisServer::start();
+    let mut node = Node::new(&server, counting(MOST));
+    node.store.wait_up();
+    assert!(node.request(1, 10));
+    let told = || {
+        let known = command(&server, &["KEYS", "*:sync:*"]);
+        let known: Vec<String> = redis::from_redis_value(known).expect("names");
+        (!known.is_empty()).then_some(())
+    };
+    wait_for("it to be told", told);
+    // The same policy under a tracker of its own: neither is the other's.
+    node.table = table(counting(MOST));
+    let tracker = Tracker::new("p", Arc::clone(&node.table)).expect("it can be synchronised");
+    node.tracker = Arc::new(tracker);
+    node.synchroniser.follow(&node.tracker);
+    assert!(node.request(1, 1));
+    all_know(std::slice::from_ref(&node), 1, 11);
+}
+
+#[test]
+fn epochs_are_those_of_windows_of_one_length_and_some_have_none() {
+    let fixed = |hours, start| Algorithm::FixedWindow(FixedWindow::new(quota(5, hours), start));
+    let tracked = |algorithm| Tracker::new("p", table(algorithm));
+    let tracker = tracked(fixed(1, Start::EPOCH)).expect("it can be synchronised");
+    assert!(tracker.goes_on_with(&fixed(1, Start::Staggered)));
+    assert!(!tracker.goes_on_with(&fixed(2, Start::EPOCH)));
     let queue = LeakyBucket::new(quota(5, 1), 5, Duration::MAX, 0).expect("a queue");
-    assert!(
-        other
-            .track("q", table(Algorithm::LeakyBucket(queue)))
-            .is_none()
-    );
-    let first = FixedWindow::new(quota(5, 1), Start::FirstRequest);
-    assert!(
-        other
-            .track("f", table(Algorithm::FixedWindow(first)))
-            .is_none()
-    );
+    let queue = Algorithm::LeakyBucket(queue);
+    assert!(!tracker.goes_on_with(&queue));
+    assert!(tracked(queue).is_none());
+    assert!(tracked(fixed(1, Start::FirstRequest)).is_none());
 }
 
 #[test]

@@ -23,5 +23,5 @@ pub use naming::{Keys, LONGEST, Name, Namer, Naming};
 pub use refusals::RefusalCache;
 pub use script::{CHARGE, LEASE, LEAVE, SETTLE, SYNC};
 pub use store::{Decisions, Store, Unanswered};
-pub use sync::{Synchroniser, Tracker};
+pub use sync::{Synchroniser, Telling, Tracker};
 pub use told::{Again, Nonsense, Reply, Told};

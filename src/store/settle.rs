@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use super::bucket::{Bucket, Origin, Seat, Slots};
 use super::memory::{Charge, lock_one};
 use super::permits::{Permits, Shard};
+use super::redis::Telling;
 use super::rules::Rules;
 use super::table::{Refusals, Table};
 use crate::clock::Timestamp;
@@ -20,6 +21,8 @@ pub struct Reservation {
     reserved: Reserved,
     /// That of the bucket: in a later one there is nothing of this charge.
     generation: u64,
+    /// What tells other machines of it, if anything does.
+    telling: Option<Box<Telling>>,
 }
 
 /// What settling changes.
@@ -89,6 +92,7 @@ pub fn charge_reserving(
             key: one.key,
             reserved,
             generation: unsettled.generation(one.key),
+            telling: None,
         };
         Some((one.index, reservation))
     });
@@ -108,9 +112,15 @@ impl Reservation {
         self.reserved.units
     }
 
+    /// Has other machines told of the charge when it is settled, or stands: of nothing, where it is given back.
+    pub fn tell(&mut self, telling: Telling) {
+        self.telling = Some(Box::new(telling));
+    }
+
     /// Makes the charge one of `units`: the rest is charged, whether it is there or not, or what was too much is
     /// given back, as far as it has not come back with time.
-    pub fn settle(self, units: u32, now: Timestamp) {
+    pub fn settle(mut self, units: u32, now: Timestamp) {
+        self.told(units);
         // Nobody reserves units of this key meanwhile, who would not count these.
         let mut unsettled = self.unsettled().shard(self.key).lock();
         let is_there = self.generation == unsettled.generation(self.key);
@@ -139,6 +149,12 @@ impl Reservation {
         self.settle(0, now);
     }
 
+    fn told(&mut self, units: u32) {
+        if let Some(telling) = self.telling.take() {
+            telling.tell(self.key, units, &self.reserved);
+        }
+    }
+
     fn unsettled(&self) -> &Permits {
         let unsettled = self.table.unsettled();
         unsettled.expect("what is in use has no reservations")
@@ -147,6 +163,7 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
+        self.told(self.units());
         let mut unsettled = self.unsettled().shard(self.key).lock();
         unsettled.give_back(self.key, self.reserved.units);
     }

@@ -20,7 +20,7 @@ pub use limits::{
 pub use listener::{BadRequest, ListenerMetrics, OpenGuard};
 pub use requests::{RequestMetrics, RouteMetrics, UpstreamMetrics};
 pub use snapshots::SnapshotMetrics;
-pub use store::StoreMetrics;
+pub use store::{RoundResult, StoreMetrics, SyncFigures, SyncMetrics, TrackerMetrics};
 
 use self::families::{ACCESS_LOG_DROPPED, BUILD_INFO};
 use super::registry::{Counter, Gauge, Registry};

@@ -53,14 +53,18 @@ pub struct Namer<'a> {
 impl Naming {
     /// Starts a name.
     pub fn namer(&self) -> Namer<'_> {
-        let (secret, readable) = match &self.keys {
-            Keys::Hashed(secret) => (*secret, None),
-            Keys::Readable => (Secret::from_key([0, 0]), Some(String::new())),
-        };
         Namer {
             prefix: &self.prefix,
-            hasher: secret.wide_hasher(),
-            readable,
+            hasher: self.secret().wide_hasher(),
+            readable: (self.keys == Keys::Readable).then(String::new),
+        }
+    }
+
+    /// What keys are hashed under, which all machines have that share the buckets.
+    pub fn secret(&self) -> Secret {
+        match &self.keys {
+            Keys::Hashed(secret) => *secret,
+            Keys::Readable => Secret::from_key([0, 0]),
         }
     }
 }

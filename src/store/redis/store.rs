@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use redis::Value;
 use smallvec::SmallVec;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::after::Settlement;
@@ -13,10 +15,12 @@ use super::asked::{Ask, Charge, Lease, Request};
 use super::client::{self, Client, Command, Fault, FaultKind, Script, State, Target, slot};
 use super::naming::Naming;
 use super::script::{CHARGE, SETTLE};
+use super::sync::Synchroniser;
 use super::told::{Again, Nonsense, Reply, Told};
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::{Decision, Reserved};
 use crate::store::Refusals;
+use crate::telemetry::metrics::SyncMetrics;
 
 /// How often the script may ask to be asked again: for buckets under other parameters, and for the period of a calendar that
 /// has ended meanwhile.
@@ -31,13 +35,15 @@ pub type Decisions = SmallVec<[Option<Decision>; 4]>;
 /// The buckets of one store.
 #[derive(Debug)]
 pub struct Store {
-    client: Client,
+    client: Arc<Client>,
     naming: Naming,
     charge: Script,
     settle: Script,
     clock: Arc<Clock>,
     /// By how many microseconds its clock was ahead of this one at the last answer.
     ahead: AtomicI64,
+    /// One for each interval at which buckets in memory are synchronised.
+    synchronisers: Mutex<Vec<Arc<Synchroniser>>>,
 }
 
 /// Why nothing is known of a request.
@@ -58,13 +64,58 @@ impl Store {
     /// A store that is reached by this client.
     pub fn new(client: Client, naming: Naming, clock: Arc<Clock>) -> Self {
         Self {
-            client,
+            client: Arc::new(client),
             naming,
             charge: Script::new(CHARGE),
             settle: Script::new(SETTLE),
             clock,
             ahead: AtomicI64::new(0),
+            synchronisers: Mutex::default(),
         }
+    }
+
+    /// What synchronises buckets in memory so often.
+    pub fn synchroniser(&self, interval: Duration, metrics: &SyncMetrics) -> Arc<Synchroniser> {
+        let mut synchronisers = self.synchronisers.lock();
+        let mut known = synchronisers.iter();
+        if let Some(known) = known.find(|known| known.interval() == interval) {
+            return Arc::clone(known);
+        }
+        let client = Arc::clone(&self.client);
+        let new = Arc::new(Synchroniser::new(client, interval, metrics.clone()));
+        synchronisers.push(Arc::clone(&new));
+        new
+    }
+
+    /// Synchronises all that is to be by now, each as often as it is, for ever; to be called on one worker, and again when
+    /// more is to be synchronised.
+    ///
+    /// # Panics
+    /// As [`Client::start`].
+    pub async fn synchronise(&self, worker: usize, clock: &Arc<Clock>) {
+        let mut running = JoinSet::new();
+        for synchroniser in self.synchronisers() {
+            let clock = Arc::clone(clock);
+            running.spawn(async move { synchroniser.run(worker, &clock).await });
+        }
+        while running.join_next().await.is_some() {}
+    }
+
+    /// The same once.
+    ///
+    /// # Panics
+    /// As [`Client::start`].
+    pub async fn synchronise_once(&self, worker: usize, clock: &Clock) {
+        for synchroniser in self.synchronisers() {
+            synchroniser.round(worker, clock).await;
+        }
+    }
+
+    /// All that synchronise anything by now.
+    fn synchronisers(&self) -> Vec<Arc<Synchroniser>> {
+        let mut synchronisers = self.synchronisers.lock();
+        synchronisers.retain(|synchroniser| synchroniser.is_in_use());
+        synchronisers.clone()
     }
 
     /// Begins to connect for a worker, on whose thread this is called.

@@ -5,10 +5,11 @@
 //! where nothing is left. `docs/redis.md` ("Synchronised") derives what may be admitted beyond a quota meanwhile.
 
 mod epoch;
+mod telling;
 mod tracked;
 mod tracker;
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -16,13 +17,13 @@ use parking_lot::Mutex;
 use redis::Value;
 use tokio::time::{Instant, sleep_until};
 
-use self::epoch::Epochs;
 use self::tracker::{Question, SHARDS};
 use super::client::{Client, Command, Fault, FaultKind, Script, random};
 use super::script::SYNC;
 use crate::clock::{Clock, Timestamp};
-use crate::store::Table;
+use crate::telemetry::metrics::{RoundResult, SyncMetrics};
 
+pub use self::telling::Telling;
 pub use self::tracker::Tracker;
 
 /// So many buckets are asked about at once; the worker goes on with other things in between.
@@ -32,20 +33,19 @@ const LOOKS: usize = 8;
 /// A round that takes longer than this is left, and the next begins where it ended.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Synchronises the buckets of many policies with those of other machines.
+/// Synchronises the buckets of many policies with those of other machines, all of them so often.
 #[derive(Debug)]
 pub struct Synchroniser {
     client: Arc<Client>,
     script: Script,
     interval: Duration,
-    node: Box<str>,
+    metrics: SyncMetrics,
     /// By how many microseconds the server's clock was ahead at the last answer.
-    ahead: Arc<AtomicI64>,
+    ahead: AtomicI64,
     knows_time: AtomicBool,
     /// Whether a message about keys that are not ours was written.
     has_complained: AtomicBool,
     trackers: Mutex<Vec<Weak<Tracker>>>,
-    rounds: AtomicU64,
     /// The shard that the next round begins with.
     hand: AtomicUsize,
 }
@@ -54,43 +54,54 @@ impl Synchroniser {
     /// The longest interval: in an epoch there are a few.
     pub const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
 
-    /// Synchronises every `interval`, at most [`Synchroniser::LONGEST_INTERVAL`]. `node` is this process and no other, not
-    /// even an earlier one on this machine: a random number.
-    pub fn new(client: Arc<Client>, interval: Duration, node: u64) -> Self {
+    /// Synchronises every `interval`, at most [`Synchroniser::LONGEST_INTERVAL`].
+    pub fn new(client: Arc<Client>, interval: Duration, metrics: SyncMetrics) -> Self {
         Self {
             client,
             script: Script::new(SYNC),
             interval: interval.clamp(Duration::from_millis(1), Self::LONGEST_INTERVAL),
-            node: format!("{node:016x}").into(),
-            ahead: Arc::default(),
+            metrics,
+            ahead: AtomicI64::new(0),
             knows_time: AtomicBool::new(false),
             has_complained: AtomicBool::new(false),
             trackers: Mutex::default(),
-            rounds: AtomicU64::new(0),
             hand: AtomicUsize::new(0),
         }
     }
 
-    /// What notes the charges to a table, as long as somebody has it; `None` for algorithms whose buckets machines cannot
-    /// charge for each other ([`Algorithm::can_charge_elsewhere`](crate::limiter::Algorithm::can_charge_elsewhere)).
-    ///
-    /// The label tells the tables of a configuration apart. Who comes with a label that somebody still has, and epochs of the
-    /// same length, gets the same tracker, with all that it knows: to be called when the table takes the other's
-    /// [place](Table::replaced_by).
-    pub fn track(&self, label: &str, table: Arc<Table>) -> Option<Arc<Tracker>> {
-        let epochs = Epochs::of(table.algorithm())?;
-        let mut trackers = self.trackers.lock();
-        trackers.retain(|tracker| tracker.strong_count() > 0);
-        let is_same =
-            |tracker: &Arc<Tracker>| tracker.label() == label && tracker.epochs() == epochs;
-        if let Some(tracker) = trackers.iter().filter_map(Weak::upgrade).find(is_same) {
-            tracker.set_table(table);
-            return Some(tracker);
+    /// Tells what this tracker notes from the next round on, as long as somebody has it. Nobody else does so any more.
+    pub fn follow(&self, tracker: &Arc<Tracker>) {
+        tracker.set_interval(self.interval);
+        if self.knows_time.load(Relaxed) {
+            tracker.set_ahead(self.ahead.load(Relaxed));
         }
-        let ahead = Arc::clone(&self.ahead);
-        let tracker = Arc::new(Tracker::new(label, epochs, table, ahead));
-        trackers.push(Arc::downgrade(&tracker));
-        Some(tracker)
+        let mut trackers = self.trackers.lock();
+        let known = Arc::downgrade(tracker);
+        if !trackers.iter().any(|other| other.ptr_eq(&known)) {
+            trackers.push(known);
+        }
+    }
+
+    /// How often it does.
+    pub fn interval(&self) -> Duration {
+        self.interval
+    }
+
+    /// Whether it follows anybody.
+    pub fn is_in_use(&self) -> bool {
+        !self.followed().is_empty()
+    }
+
+    /// Those who are still there, and are not followed by another.
+    fn followed(&self) -> Vec<Arc<Tracker>> {
+        let mut followed = Vec::new();
+        self.trackers.lock().retain(|tracker| {
+            let tracker = tracker.upgrade();
+            let is_ours = tracker.filter(|tracker| tracker.interval() == self.interval);
+            followed.extend(is_ours.clone());
+            is_ours.is_some()
+        });
+        followed
     }
 
     /// Synchronises for ever, on this worker's connection; to be spawned once, on its runtime.
@@ -119,49 +130,55 @@ impl Synchroniser {
     /// As [`Client::start`].
     pub async fn round(&self, worker: usize, clock: &Clock) {
         let started = Instant::now();
-        let round = self.rounds.fetch_add(1, Relaxed);
-        if !self.knows_time.load(Relaxed) && !self.learn_time(worker, clock).await {
-            return;
+        let result = self.look_around(worker, clock, started).await;
+        self.metrics.record(result, started.elapsed());
+    }
+
+    async fn look_around(&self, worker: usize, clock: &Clock, started: Instant) -> RoundResult {
+        let trackers = self.followed();
+        for tracker in &trackers {
+            tracker.begin_round(clock.now());
         }
-        let trackers: Vec<_> = self
-            .trackers
-            .lock()
-            .iter()
-            .filter_map(Weak::upgrade)
-            .collect();
+        if !self.knows_time.load(Relaxed) && !self.learn_time(worker, clock).await {
+            return RoundResult::Failed;
+        }
+        for tracker in &trackers {
+            tracker.set_ahead(self.ahead.load(Relaxed));
+        }
         let places = trackers.len() * SHARDS;
         let mut asked = Vec::new();
         for looked in 1..=places {
             let place = self.hand.fetch_add(1, Relaxed) % places;
             let tracker = &trackers[place / SHARDS];
             let mut questions = Vec::new();
-            tracker.due(place % SHARDS, round, clock.now(), &mut questions);
+            tracker.due(place % SHARDS, clock.now(), &mut questions);
             asked.extend(questions.into_iter().map(|question| (tracker, question)));
             if asked.len() >= AT_ONCE || looked == places {
-                let are_answered = self.ask(worker, clock, round, &asked).await;
+                if !self.ask(worker, clock, &asked).await {
+                    return RoundResult::Failed;
+                }
                 asked.clear();
-                if !are_answered || started.elapsed() > LONGEST {
-                    return;
+                if started.elapsed() > LONGEST && looked < places {
+                    return RoundResult::Cut;
                 }
             } else if looked % LOOKS == 0 {
                 tokio::task::yield_now().await;
             }
         }
+        RoundResult::Ok
     }
 
     /// Whether the store answers anything.
-    async fn ask(
-        &self,
-        worker: usize,
-        clock: &Clock,
-        round: u64,
-        asked: &[(&Arc<Tracker>, Question)],
-    ) -> bool {
+    async fn ask(&self, worker: usize, clock: &Clock, asked: &[(&Arc<Tracker>, Question)]) -> bool {
         let Some((_, first)) = asked.first() else {
             return true;
         };
         let mut commands = vec![time(&first.name)];
-        commands.extend(asked.iter().map(|(_, question)| self.command(question)));
+        commands.extend(
+            asked
+                .iter()
+                .map(|(tracker, question)| self.command(tracker, question)),
+        );
         let sent = clock.now();
         let mut answers = self.client.batch(worker, commands).await.into_iter();
         if let Some(Ok(time)) = answers.next() {
@@ -172,7 +189,7 @@ impl Synchroniser {
         for ((tracker, question), answer) in asked.iter().zip(answers) {
             are_answered |= is_answer(&answer);
             match answer.map(redis::from_redis_value) {
-                Ok(Ok(others)) => tracker.answered(question, others, round, now),
+                Ok(Ok(others)) => tracker.answered(question, others, now),
                 Ok(Err(_)) => {}
                 Err(fault) => self.complain(&fault),
             }
@@ -180,7 +197,7 @@ impl Synchroniser {
         are_answered
     }
 
-    fn command(&self, question: &Question) -> Command {
+    fn command(&self, tracker: &Tracker, question: &Question) -> Command {
         let (own, lasts) = (
             question.own.min(MOST_UNITS).to_string(),
             question.lasts.to_string(),
@@ -188,14 +205,17 @@ impl Synchroniser {
         Command::script(
             &self.script,
             &[&question.name],
-            &[&*self.node, &own, &lasts],
+            &[tracker.node(), &own, &lasts],
         )
     }
 
     /// Epochs are the server's: without its time nothing is told.
     async fn learn_time(&self, worker: usize, clock: &Clock) -> bool {
         let sent = clock.now();
-        let answers = self.client.batch(worker, vec![time(&*self.node)]).await;
+        let answers = self
+            .client
+            .batch(worker, vec![time(&self.client.spec().prefix[..])])
+            .await;
         for time in answers.into_iter().flatten() {
             self.note_time(time, sent);
         }

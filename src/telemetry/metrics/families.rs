@@ -52,6 +52,14 @@ families! {
         "1 if the shared store answers, else 0.";
     STORE_DURATION: Histogram "sluicegate_store_duration_seconds" [],
         "Time from sending a call to the shared store to its answer, or to giving up.";
+    SYNC_ROUNDS: Counter "sluicegate_sync_rounds_total" ["result"],
+        "Rounds by which buckets in memory are synchronised through the shared store.";
+    SYNC_DURATION: Histogram "sluicegate_sync_round_duration_seconds" [],
+        "Time that such a round took.";
+    SYNC_KEYS: Gauge "sluicegate_sync_keys" ["policy"],
+        "Keys whose charges are told to other machines.";
+    SYNC_UNTRACKED: Counter "sluicegate_sync_untracked_total" ["policy"],
+        "Charges of which other machines were not told, for want of room.";
     LIMIT_WAITING: Gauge "sluicegate_limit_waiting" ["policy"],
         "Requests that wait their turn.";
     LIMIT_WAIT: Histogram "sluicegate_limit_wait_seconds" ["policy"],

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use super::families::{STORE_DURATION, STORE_REQUESTS, STORE_UP};
-use crate::telemetry::registry::{Counter, Gauge, Histogram, Registry};
+use super::families::{
+    STORE_DURATION, STORE_REQUESTS, STORE_UP, SYNC_DURATION, SYNC_KEYS, SYNC_ROUNDS, SYNC_UNTRACKED,
+};
+use crate::telemetry::registry::{Counter, Gauge, Histogram, Observer, Registry};
 
 /// The figures of one store. Its series are there as long as it is.
 #[derive(Debug)]
@@ -36,5 +38,74 @@ impl StoreMetrics {
     /// Says whether the store answers.
     pub fn set_up(&self, is_up: bool) {
         self.up.set(is_up.into());
+    }
+}
+
+/// What came of a round, as the `result` label says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RoundResult {
+    /// All was told and heard that was due.
+    Ok,
+    /// There was too much of it: the next round goes on.
+    Cut,
+    /// The store does not answer.
+    Failed,
+}
+
+/// The rounds by which buckets are synchronised. Clones, and handles of the same registry, count together.
+#[derive(Clone, Debug)]
+pub struct SyncMetrics {
+    rounds: [Counter; 3],
+    duration: Histogram,
+}
+
+impl SyncMetrics {
+    /// Makes the handles.
+    pub fn new(registry: &Registry) -> Self {
+        Self {
+            rounds: ["ok", "cut", "failed"].map(|result| registry.counter(&SYNC_ROUNDS, &[result])),
+            duration: registry.histogram(&SYNC_DURATION, &[]),
+        }
+    }
+
+    /// Counts a round, and how long it took.
+    pub fn record(&self, result: RoundResult, took: Duration) {
+        self.rounds[result as usize].increment();
+        self.duration.record(took);
+    }
+}
+
+/// What is read of a synchronised policy at each scrape.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SyncFigures {
+    /// Keys whose charges are told.
+    pub keys: u64,
+    /// Charges of which nobody was told.
+    pub untracked: u64,
+}
+
+/// The figures of one synchronised policy.
+#[derive(Debug)]
+pub struct TrackerMetrics {
+    _series: [Observer; 2],
+}
+
+impl TrackerMetrics {
+    /// Makes the handles of the policy with this name, whose trackers `figures` reads.
+    pub fn new(
+        registry: &Registry,
+        policy: &str,
+        figures: impl Fn() -> SyncFigures + Send + Sync + Clone + 'static,
+    ) -> Self {
+        let observe = |family, read: fn(SyncFigures) -> u64| {
+            let figures = figures.clone();
+            registry.observe(family, &[policy], move || read(figures()) as f64)
+        };
+        Self {
+            _series: [
+                observe(&SYNC_KEYS, |figures| figures.keys),
+                observe(&SYNC_UNTRACKED, |figures| figures.untracked),
+            ],
+        }
     }
 }

@@ -14,7 +14,7 @@ use crate::limiter::{
     SlidingWindow, Start,
 };
 use crate::store::redis::naming::Name;
-use crate::store::{Charge, OnFull, charge_all};
+use crate::store::{Charge, OnFull, Table, charge_all};
 
 const SECOND: u64 = 1_000_000;
 /// Some time, in the middle of an epoch.
@@ -40,7 +40,6 @@ struct Node {
     id: u64,
     table: Arc<Table>,
     tracker: Arc<Tracker>,
-    rounds: u64,
     /// By key, what was admitted, as the tracker was told.
     admitted: HashMap<u64, u64>,
 }
@@ -49,13 +48,11 @@ impl Node {
     fn new(id: u64, algorithm: &Algorithm) -> Self {
         let table = Table::new("p", algorithm.clone(), 64, OnFull::Forget);
         let table = Arc::new(table);
-        let epochs = Epochs::of(algorithm).expect("it can be synchronised");
-        let tracker = Tracker::new("p", epochs, Arc::clone(&table), Arc::default());
+        let tracker = Tracker::new("p", Arc::clone(&table));
         Self {
             id,
             table,
-            tracker: Arc::new(tracker),
-            rounds: 0,
+            tracker: Arc::new(tracker.expect("it can be synchronised")),
             admitted: HashMap::new(),
         }
     }
@@ -81,24 +78,22 @@ impl Node {
         decision.is_admitted()
     }
 
-    fn questions(&mut self, now: u64) -> Vec<Question> {
-        let mut questions = Vec::new();
+    fn questions(&self, now: u64) -> Vec<Question> {
+        let (mut questions, now) = (Vec::new(), Timestamp::from_micros(now));
+        self.tracker.begin_round(now);
         for shard in 0..SHARDS {
-            let now = Timestamp::from_micros(now);
-            self.tracker.due(shard, self.rounds, now, &mut questions);
+            self.tracker.due(shard, now, &mut questions);
         }
-        self.rounds += 1;
         questions
     }
 
     fn answered(&self, question: &Question, others: u64, now: u64) {
         let now = Timestamp::from_micros(now);
-        self.tracker
-            .answered(question, others, self.rounds - 1, now);
+        self.tracker.answered(question, others, now);
     }
 
     /// A whole round at an instant, of which this much becomes nothing.
-    fn round(&mut self, server: &mut Server, lost: Lost, now: u64) {
+    fn round(&self, server: &mut Server, lost: Lost, now: u64) {
         for question in self.questions(now) {
             if lost == Lost::Push {
                 continue;

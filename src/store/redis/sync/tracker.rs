@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -11,7 +12,8 @@ use parking_lot::Mutex;
 use super::epoch::{Epochs, Instant};
 use super::tracked::{News, Tracked};
 use crate::clock::Timestamp;
-use crate::limiter::{Cell, Fingerprint};
+use crate::limiter::{Algorithm, Cell, Fingerprint};
+use crate::store::redis::client::random;
 use crate::store::redis::naming::Name;
 use crate::store::{Charge, Table};
 
@@ -24,10 +26,17 @@ const MOST: usize = 1024;
 #[derive(Debug)]
 pub struct Tracker {
     label: Box<str>,
+    /// What tells it from all others, also from earlier ones of the same policy here: their totals are not its own.
+    node: Box<str>,
     epochs: Epochs,
+    /// How often it is synchronised, in microseconds.
+    interval: AtomicU64,
+    rounds: AtomicU64,
+    /// When the last round began, in microseconds.
+    latest: AtomicU64,
     table: ArcSwap<Table>,
     /// By how many microseconds the server's clock is ahead, as far as is known.
-    ahead: Arc<AtomicI64>,
+    ahead: AtomicI64,
     shards: [Mutex<HashMap<u64, Tracked>>; SHARDS],
     keys: AtomicUsize,
     untracked: AtomicU64,
@@ -48,21 +57,29 @@ pub(super) struct Question {
 }
 
 impl Tracker {
-    pub(super) fn new(
-        label: &str,
-        epochs: Epochs,
-        table: Arc<Table>,
-        ahead: Arc<AtomicI64>,
-    ) -> Self {
-        Self {
+    /// What notes the charges to this table, none of which it has yet; `None` for algorithms whose buckets machines cannot
+    /// charge for each other ([`Algorithm::can_charge_elsewhere`](crate::limiter::Algorithm::can_charge_elsewhere)).
+    ///
+    /// The label is what all machines call the table.
+    pub fn new(label: &str, table: Arc<Table>) -> Option<Self> {
+        Some(Self {
             label: label.into(),
-            epochs,
+            node: format!("{:016x}", random()).into(),
+            epochs: Epochs::of(table.algorithm())?,
+            interval: AtomicU64::new(0),
+            rounds: AtomicU64::new(0),
+            latest: AtomicU64::new(0),
             table: ArcSwap::new(table),
-            ahead,
+            ahead: AtomicI64::new(0),
             shards: std::array::from_fn(|_| Mutex::default()),
             keys: AtomicUsize::new(0),
             untracked: AtomicU64::new(0),
-        }
+        })
+    }
+
+    /// Whether it can go on for a table of this algorithm that takes over its table's buckets.
+    pub fn goes_on_with(&self, algorithm: &Algorithm) -> bool {
+        Epochs::of(algorithm) == Some(self.epochs)
     }
 
     /// Notes that `cost` units of `key` were charged at `now` to the table's bucket, which left `cell` (of the
@@ -101,7 +118,22 @@ impl Tracker {
         self.keys.fetch_add(1, Relaxed);
     }
 
-    /// By which it is found again at a reload.
+    /// The same for a charge that was made at `at`, a while ago, and left `cell` then: nothing where its window is over.
+    pub(in crate::store) fn note_late(
+        &self,
+        key: Fingerprint,
+        cost: u32,
+        (cell, at): (Cell, Timestamp),
+        name: Name,
+    ) {
+        let now = at.max(Timestamp::from_micros(self.latest.load(Relaxed)));
+        let is_over = matches!(self.epochs, Epochs::Windows(_)) && !cell.is_live(now);
+        if !is_over {
+            self.note(key, cost, cell, now, || name);
+        }
+    }
+
+    /// What all machines call the table.
     pub fn label(&self) -> &str {
         &self.label
     }
@@ -123,24 +155,37 @@ impl Tracker {
             .contains_key(&key.bits())
     }
 
-    pub(super) const fn epochs(&self) -> Epochs {
-        self.epochs
-    }
-
-    /// Others' units are charged to this table from now on.
-    pub(super) fn set_table(&self, table: Arc<Table>) {
+    /// Others' units are charged to this table from now on: to be called when it has taken the other's
+    /// [place](Table::replaced_by).
+    pub fn set_table(&self, table: Arc<Table>) {
         self.table.store(table);
     }
 
+    pub(super) fn node(&self) -> &str {
+        &self.node
+    }
+
+    pub(super) fn interval(&self) -> Duration {
+        Duration::from_micros(self.interval.load(Relaxed))
+    }
+
+    pub(super) fn set_interval(&self, interval: Duration) {
+        self.interval.store(interval.as_micros() as u64, Relaxed);
+    }
+
+    pub(super) fn set_ahead(&self, ahead: i64) {
+        self.ahead.store(ahead, Relaxed);
+    }
+
+    /// Another round begins.
+    pub(super) fn begin_round(&self, now: Timestamp) {
+        self.latest.store(now.as_micros(), Relaxed);
+        self.rounds.fetch_add(1, Relaxed);
+    }
+
     /// What there is to tell and to ask of the keys of a shard in this round. Forgets those of which nothing counts any more.
-    pub(super) fn due(
-        &self,
-        shard: usize,
-        round: u64,
-        now: Timestamp,
-        into: &mut impl Extend<Question>,
-    ) {
-        let now = self.instant(now);
+    pub(super) fn due(&self, shard: usize, now: Timestamp, into: &mut impl Extend<Question>) {
+        let (now, round) = (self.instant(now), self.rounds.load(Relaxed));
         let mut keys = self.shards[shard].lock();
         let before = keys.len();
         keys.retain(|key, tracked| {
@@ -161,9 +206,9 @@ impl Tracker {
     }
 
     /// Charges the bucket of a question for what the others have charged in all, as far as that is new.
-    pub(super) fn answered(&self, question: &Question, others: u64, round: u64, now: Timestamp) {
+    pub(super) fn answered(&self, question: &Question, others: u64, now: Timestamp) {
         let &Question { key, end, own, .. } = question;
-        let now = self.instant(now);
+        let (now, round) = (self.instant(now), self.rounds.load(Relaxed));
         let mut keys = self.shards[Self::shard(key)].lock();
         let tracked = keys.get_mut(&key.bits());
         let news = tracked

@@ -27,7 +27,7 @@ const END: u64 = START + 3 * SECOND;
 
 #[test]
 fn there_is_room_for_so_many_keys_and_again_once_they_are_over() {
-    let mut node = node(0);
+    let node = node(0);
     let note = |node: &Node, bits, now| {
         node.tracker.note(key(bits), 1, Cell::EMPTY, at(now), name);
     };
@@ -96,26 +96,25 @@ fn totals_last_until_their_epoch_has_been_over_for_as_long_as_it_was() {
 
 #[test]
 fn what_was_counted_by_a_wrong_clock_counts_when_it_is_right() {
-    let ahead = Arc::new(AtomicI64::new(86_400 * SECOND as i64));
     let table = Arc::new(Table::new("p", gcra(100, SECOND, 100), 64, OnFull::Forget));
-    let epochs = Epochs::of(table.algorithm()).expect("it recovers");
-    let tracker = Tracker::new("p", epochs, table, Arc::clone(&ahead));
+    let tracker = Tracker::new("p", table).expect("it recovers");
+    tracker.set_ahead(86_400 * SECOND as i64);
     let note = |units, now| tracker.note(key(1), units, Cell::EMPTY, at(now), name);
     let told = |now| {
         let mut questions = Vec::new();
-        (0..SHARDS).for_each(|shard| tracker.due(shard, 0, at(now), &mut questions));
+        (0..SHARDS).for_each(|shard| tracker.due(shard, at(now), &mut questions));
         let told = questions.into_iter().filter(|question| question.own > 0);
         told.map(|question| (question.end, question.own))
             .collect::<Vec<_>>()
     };
     note(5, START);
-    ahead.store(0, Relaxed);
+    tracker.set_ahead(0);
     note(3, START);
     assert_eq!(told(START), [(END, 8)]);
     // A clock that is seen from a little further away begins no epoch twice.
     note(1, END);
     assert_eq!(told(END), [(END, 8), (END + 4 * SECOND, 1)]);
-    ahead.store(-10_000, Relaxed);
+    tracker.set_ahead(-10_000);
     note(1, END);
     assert_eq!(told(END), [(END, 8), (END + 4 * SECOND, 2)]);
 }
@@ -127,15 +126,14 @@ fn a_bucket_of_which_nothing_is_heard_is_asked_about_less_and_less_often() {
     assert!(node.request(1, 1, START));
     let mut rounds = Vec::new();
     for round in 0..100 {
-        if node
-            .questions(START)
-            .iter()
-            .any(|question| question.end == END)
-        {
+        let questions = node.questions(START);
+        if questions.iter().any(|question| question.end == END) {
             rounds.push(round);
         }
-        node.rounds -= 1;
-        node.round(&mut server, Lost::Nothing, START);
+        for question in questions {
+            let others = server.run(node.id, &question);
+            node.answered(&question, others, START);
+        }
     }
     assert_eq!(rounds, [0, 1, 3, 7, 15, 31, 63, 95]);
     assert!(other.request(1, 1, START) && node.request(1, 1, START));
