@@ -6,6 +6,7 @@ mod keeper;
 mod reload;
 mod run;
 mod signals;
+mod synchronising;
 mod watch;
 
 pub use run::{Failure, run};

@@ -30,6 +30,7 @@ mod respond;
 mod settle;
 pub mod snapshot;
 pub mod succession;
+pub mod synchronised;
 mod tag;
 mod taken;
 mod target;

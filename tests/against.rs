@@ -219,6 +219,8 @@ fn said(old: [&str; 2], new: [&str; 2]) -> String {
 fn buckets_elsewhere_start_anew() {
     let secret = "secret: sixteen characters";
     let (memory, redis) = ("store: memory", "store: redis");
+    let told = "store: redis, sync: 10ms";
+    let staggered = "store: redis, sync: 10ms, algorithm: fixed_window, start: staggered";
     for (old, new, verdict) in [
         (
             [secret, memory],
@@ -241,6 +243,28 @@ fn buckets_elsewhere_start_anew() {
             [secret, redis],
             ["readable_keys: true", redis],
             "reset redis becomes redis with other names",
+        ),
+        ([secret, memory], [secret, told], "survives"),
+        (
+            [secret, told],
+            [secret, "store: redis, sync: 1s"],
+            "survives",
+        ),
+        ([secret, told], ["prefix: x", told], "survives"),
+        (
+            [secret, redis],
+            [secret, told],
+            "reset redis becomes synchronised memory",
+        ),
+        (
+            [secret, "algorithm: fixed_window, start: staggered"],
+            [secret, staggered],
+            "reset memory becomes synchronised memory",
+        ),
+        (
+            [secret, staggered],
+            ["prefix: x", staggered],
+            "reset synchronised memory becomes the same with other names",
         ),
     ] {
         assert_eq!(said(old, new), verdict);

@@ -168,7 +168,7 @@ fn explain_says_which_buckets_are_in_redis_and_no_password() {
     let directory = tempfile::tempdir().expect("there is room for a directory");
     let path = directory.path().join("sluicegate.yaml");
     let text = "store: { redis: { url: redis://bob:hunter2@a, secret: hunter2 and some more } }\n\
-                limits: [{ quota: 100/1s, store: redis }, { quota: 500/1m }]\nroutes: [{ upstream: echo }]\n";
+                limits: [{ quota: 100/1s, store: redis }, { quota: 500/1m }, { quota: 5000/1h, store: redis, sync: 250ms }]\nroutes: [{ upstream: echo }]\n";
     std::fs::write(&path, text).expect("the directory is writable");
     let output = Command::new(env!("CARGO_BIN_EXE_sluicegate"))
         .args(["explain", "GET", "http://localhost/", "--config"])
@@ -180,7 +180,8 @@ fn explain_says_which_buckets_are_in_redis_and_no_password() {
         .lines()
         .filter(|line| line.starts_with("  store"))
         .collect();
-    assert_eq!(stores, ["  store   redis"], "{out}");
+    let synchronised = "  store   memory, synchronised through redis every 250ms";
+    assert_eq!(stores, ["  store   redis", synchronised], "{out}");
     assert!(!format!("{output:?}").contains("hunter2"), "{output:?}");
     let loaded = config::load(&path).expect("it is sound");
     let compiled = config::compile_rules(&loaded).expect("it is sound");

@@ -16,6 +16,7 @@ use super::descriptors;
 use super::keeper::{Keeper, Kept};
 use super::reload::Reloader;
 use super::signals::{Command, Signals};
+use super::synchronising::Synchronising;
 use super::watch::Watch;
 use crate::admin::Admin;
 use crate::admin::health::{Readiness, State};
@@ -94,6 +95,7 @@ struct Process {
     readiness: Readiness,
     reloader: Reloader,
     keeper: Keeper,
+    synchronising: Synchronising,
     /// Series that are shown as long as this lives.
     _series: (Gauge, Vec<Observer>),
 }
@@ -128,6 +130,11 @@ impl Process {
             Arc::clone(&clock),
             &registry,
         )?;
+        let synchronising = Synchronising::start(
+            surroundings.workers,
+            Arc::clone(&gateway),
+            Arc::clone(&clock),
+        )?;
         let readiness = Readiness::default();
         let admin = start_admin(compiled.admin, &registry, &readiness, &gateway)?;
         let clients = Arc::clone(&gateway);
@@ -150,6 +157,7 @@ impl Process {
             readiness,
             reloader,
             keeper,
+            synchronising,
         })
     }
 
@@ -177,6 +185,7 @@ impl Process {
         });
         drop(self.admin);
         // Nobody is charged any more.
+        self.synchronising.close();
         self.keeper.close();
         self.reloader.access_logs().close(LAST_LINES);
     }
@@ -199,6 +208,7 @@ impl Process {
 
     async fn reload(&mut self, watch: &mut Watch) {
         self.reloader.reload(&self.gateway, &self.keeper).await;
+        self.synchronising.reloaded();
         watch.set_files(self.reloader.files());
     }
 

@@ -23,7 +23,7 @@ use super::schema::{AccessLogFormat, ClientIpHeader};
 use super::value::LogPath;
 use super::{Report, schema};
 use crate::http_ext::client_ip::{ClientIp, Header};
-use crate::proxy::snapshot;
+use crate::proxy::snapshot::{self, PolicySpec};
 use crate::server::Spec as ServerSpec;
 use crate::telemetry::access_log::{AccessLogSpec, Format, Target};
 use policies::Policies;
@@ -173,7 +173,8 @@ impl<'a> Compiler<'a> {
         let unmatched = context.unmatched(&policies);
         self.findings.append(&mut policies.findings);
         let policies = policies.into_specs();
-        let is_shared = policies.iter().any(|policy| policy.shared.is_some());
+        let is_used = |policy: &PolicySpec| policy.shared.is_some() || policy.sync.is_some();
+        let is_shared = policies.iter().any(is_used);
         snapshot::Spec {
             policies,
             upstreams: upstreams.into_specs(),

@@ -15,6 +15,7 @@ mod penalties;
 mod policies;
 mod redis;
 mod routes;
+mod sync;
 mod upstreams;
 
 use std::collections::HashMap;

@@ -4,6 +4,8 @@
 //! Building starts no task and changes nothing that serves; [`Built::hand_over`] then moves the
 //! buckets of policies whose quota or size has changed.
 
+mod shared;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -20,8 +22,9 @@ use super::snapshot::{
     Limit, LimitSpec, Overflow, Policy, PolicySpec, Preflight, RedisSpec, Route, RouteSpec,
     RunningUpstream, Snapshot, Spec,
 };
+use super::synchronised;
 use crate::clock::{Clock, Timestamp};
-use crate::limiter::{KeyParts, Secret};
+use crate::limiter::Secret;
 use crate::rules::Router;
 use crate::store::redis::client::Client;
 use crate::store::redis::{RefusalCache, Store};
@@ -33,6 +36,7 @@ use crate::telemetry::metrics::{
 };
 use crate::telemetry::registry::Registry;
 use crate::upstream::{self, Endpoint, EndpointSpec, Upstream};
+use shared::{is_synchronised, label};
 
 /// What a snapshot needs that outlives every snapshot.
 #[derive(Clone, Debug)]
@@ -63,12 +67,15 @@ impl Built {
             preflight: spec.preflight,
             successions: Vec::new(),
             refusal_cache: Duration::ZERO,
+            redis: None,
         };
         let redis = spec.redis.as_ref();
         let cached = redis.map_or(Duration::ZERO, |redis| redis.refusal_cache);
         let redis = redis.map(|redis| builder.redis(redis));
         builder.refusal_cache = cached;
+        builder.redis = redis.clone();
         let policies = builder.policies(spec.policies, spec.max_size);
+        let asks_redis = policies.iter().any(|policy| policy.shared.is_some());
         let upstreams = builder.upstreams(spec.upstreams);
         let router = Router::new(
             spec.routes
@@ -97,6 +104,7 @@ impl Built {
                 secret: surroundings.secret,
                 tokens: spec.tokens,
                 redis,
+                asks_redis,
             },
         }
     }
@@ -114,6 +122,7 @@ impl Built {
         for (old, new) in self.successions {
             old.replaced_by(new, now);
         }
+        self.snapshot.follow_tables();
         Arc::new(self.snapshot)
     }
 }
@@ -124,6 +133,7 @@ struct Builder<'a> {
     previous: Option<&'a Snapshot>,
     successions: Vec<(Arc<Table>, Arc<Table>)>,
     refusal_cache: Duration,
+    redis: Option<Arc<Store>>,
 }
 
 /// The bytes that all buckets take when every part of their tables has been touched.
@@ -154,7 +164,12 @@ impl Builder<'_> {
             });
             let tables: Vec<_> = tables.collect();
             let metrics = Arc::new(self.policy_metrics(&spec.name, &tables));
-            Arc::new(self.policy(spec, false, &mut tables.into_iter(), &metrics))
+            let mut policy = self.policy(spec, false, &mut tables.into_iter(), &metrics);
+            let trackers = synchronised::metrics(&policy, &self.surroundings.registry);
+            if let Some(synchronised) = &mut policy.synchronised {
+                synchronised.metrics = trackers;
+            }
+            Arc::new(policy)
         });
         policies.collect()
     }
@@ -189,15 +204,17 @@ impl Builder<'_> {
     fn policy(
         &self,
         spec: PolicySpec,
-        is_override: bool,
+        is_further: bool,
         tables: &mut dyn Iterator<Item = Arc<Table>>,
         metrics: &Arc<PolicyMetrics>,
     ) -> Policy {
         let table = tables.next().expect("there is a table for each");
         let algorithm = table.algorithm();
+        let label = label(&spec, is_further);
         Policy {
+            synchronised: self.synchronised(&spec, &label, &table),
             shared: spec.shared.map(|shared| Shared {
-                label: label(&spec, is_override),
+                label,
                 on_error: shared.on_error,
                 refusals: RefusalCache::new(self.refusal_cache),
                 complaints: Complaints::default(),
@@ -218,7 +235,7 @@ impl Builder<'_> {
             quota: spec.quota,
             overflow: spec.overflow.map(|overflow| {
                 Box::new(Overflow {
-                    policy: self.policy(overflow.policy, is_override, tables, metrics),
+                    policy: self.policy(overflow.policy, true, tables, metrics),
                     fields: overflow.fields,
                     dscp: overflow.dscp,
                 })
@@ -247,7 +264,8 @@ impl Builder<'_> {
         Arc::new(Store::new(
             Client::new(
                 spec.client.clone(),
-                *workers,
+                // And the thread that synchronises.
+                *workers + 1,
                 Arc::clone(clock),
                 StoreMetrics::new(registry),
             ),
@@ -323,6 +341,7 @@ impl Builder<'_> {
         let (limits, tags) = self.limits(&spec.name, &spec.limits, policies);
         Arc::new(Route {
             priority_fields: priority_fields(&limits),
+            is_synchronised: is_synchronised(&limits),
             limits,
             tags,
             preflight: self.preflight,
@@ -342,6 +361,7 @@ impl Builder<'_> {
         let (limits, tags) = self.limits(NAME, limits, policies);
         Arc::new(Route {
             priority_fields: Vec::new(),
+            is_synchronised: is_synchronised(&limits),
             limits,
             tags,
             preflight: self.preflight,
@@ -363,11 +383,13 @@ impl Builder<'_> {
     ) -> (Vec<Limit>, Vec<Limit>) {
         let limits = specs.iter().map(|spec| {
             let policy = Arc::clone(&policies[spec.policy]);
+            let synchronised = policy.synchronised.as_ref();
             Limit {
                 metrics: LimitMetrics::new(&self.surroundings.registry, &policy.name, route),
                 when: spec.when.clone(),
                 exceptions: spec.exceptions.clone(),
                 descriptor: spec.descriptor.clone(),
+                secret: synchronised.and_then(|one| one.secret(policy.table.algorithm())),
                 cost: spec.cost.clone(),
                 settlement: spec.settlement.clone(),
                 policy,
@@ -378,21 +400,14 @@ impl Builder<'_> {
 }
 
 impl Snapshot {
-    /// Every table, with the key of its policy: with the policy's name, what identifies it.
+    /// Every table that is to be kept in a file, with the key of its policy: with the policy's name, what identifies it.
+    ///
+    /// Those that are synchronised are not: what was told of them comes back from the other side, and would count twice.
     pub fn tables(&self) -> impl Iterator<Item = (&str, &Table)> {
-        let all = known_tables(Some(self)).into_iter();
-        all.map(|((_, key), table)| (key, &**table))
+        let all = self.policies.iter().flat_map(|policy| policy.all());
+        all.filter(|policy| policy.synchronised.is_none())
+            .map(|policy| (policy.key.as_str(), &*policy.table))
     }
-}
-
-/// What a policy is called in Redis. An override has buckets of its own.
-fn label(spec: &PolicySpec, is_override: bool) -> Box<str> {
-    if !is_override {
-        return spec.name.as_str().into();
-    }
-    let mut hasher = Secret::from_key([0, 0]).wide_hasher();
-    hasher.part(0, spec.key.as_bytes());
-    format!("{}.{:08x}", spec.name, hasher.finish() as u32).into()
 }
 
 /// Whether one of these limits asks what the token of a request says.

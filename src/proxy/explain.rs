@@ -1,7 +1,7 @@
 //! What becomes of one request, and why, without serving it: the same checks, routes, keys and
 //! decisions as in [`gateway`](super::gateway), over new buckets.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::build::{Built, Surroundings};
 use super::error::Error;
 use super::meeting::Meeting;
 use super::mode::Stance;
-use super::snapshot::{Limit, Policy, Route, Snapshot, Spec};
+use super::snapshot::{Limit, Policy, PolicySpec, Route, Snapshot, Spec};
 use super::target::Target;
 use crate::clock::{Clock, Timestamp};
 use crate::http_ext::message::Request;
@@ -64,9 +64,17 @@ struct Step {
     /// How many may wait for such units, and for how long.
     line: Option<(u32, Duration)>,
     stance: Stance,
-    /// Whether its buckets are in Redis.
-    shared: bool,
+    /// Whether its buckets are in Redis, or how often they are synchronised through it.
+    home: Home,
     says: Says,
+}
+
+/// Where buckets are.
+#[derive(Clone, Copy, Debug)]
+enum Home {
+    Memory,
+    Redis,
+    Synchronised(Duration),
 }
 
 #[derive(Debug)]
@@ -95,8 +103,8 @@ pub fn explain(spec: Spec, mut request: Request<()>, from: IpAddr) -> Explanatio
         clock,
         secret: Secret::random(),
     };
-    let shared = spec.policies.iter().filter(|one| one.shared.is_some());
-    let shared: HashSet<_> = shared.map(|one| one.name.clone()).collect();
+    let homes = spec.policies.iter();
+    let homes: HashMap<_, _> = homes.map(|one| (one.name.clone(), Home::of(one))).collect();
     let snapshot = Built::new(spec, &surroundings, None).hand_over(now);
     add_host(&mut request);
     let client_ip = snapshot.client_ip.resolve(from, request.headers());
@@ -107,7 +115,7 @@ pub fn explain(spec: Spec, mut request: Request<()>, from: IpAddr) -> Explanatio
             .and_then(|target| course(&snapshot, &target.head(&request, client_ip), now))
             .map(|mut course| {
                 for step in &mut course.limits {
-                    step.shared = shared.contains(&*step.policy);
+                    step.home = homes.get(&*step.policy).copied().unwrap_or(Home::Memory);
                 }
                 course
             }),
@@ -210,7 +218,7 @@ fn step(limit: &Limit, secret: &Secret, head: &Head<'_>, now: Timestamp) -> Resu
         in_use: policy.table.algorithm().is_permits(),
         line: line.map(|bound| (bound.queue(), bound.max_wait())),
         stance,
-        shared: false,
+        home: Home::Memory,
         says,
     })
 }
@@ -271,6 +279,16 @@ impl fmt::Display for Course {
     }
 }
 
+impl Home {
+    fn of(policy: &PolicySpec) -> Self {
+        match (policy.shared, policy.sync) {
+            (_, Some(interval)) => Self::Synchronised(interval),
+            (Some(_), None) => Self::Redis,
+            (None, None) => Self::Memory,
+        }
+    }
+}
+
 impl Step {
     fn refuses(&self) -> bool {
         if self.stance == Stance::Watches {
@@ -306,8 +324,15 @@ impl Step {
         for part in &self.key {
             writeln!(f, "  key     {part}")?;
         }
-        if self.shared {
-            writeln!(f, "  store   redis")?;
+        match self.home {
+            Home::Memory => {}
+            Home::Redis => writeln!(f, "  store   redis")?,
+            Home::Synchronised(interval) => {
+                writeln!(
+                    f,
+                    "  store   memory, synchronised through redis every {interval:?}"
+                )?;
+            }
         }
         if let Some(zone) = &self.zone {
             writeln!(f, "  zone    {zone}")?;

@@ -73,7 +73,8 @@ impl Gateway {
         Error = Dropped,
         Future: 'static,
     > + use<> {
-        if let Some(store) = &self.snapshot.load().redis {
+        let snapshot = self.snapshot.load();
+        if let Some(store) = snapshot.redis.as_ref().filter(|_| snapshot.asks_redis) {
             store.start(connection.worker);
         }
         let client = Rc::new(Client {

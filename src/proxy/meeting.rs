@@ -41,6 +41,7 @@ impl Limit {
             Some(Exception::Exempt) => return Meeting::Exempt,
         };
         let chosen = Chosen { place, tier: 0 };
+        let secret = self.secret.as_ref().unwrap_or(secret);
         match self.descriptor.fingerprint(secret, head) {
             Key::Bucket(key) => Meeting::Bucket(key, chosen),
             Key::Skip => Meeting::Skipped,

@@ -14,6 +14,7 @@ use super::limit_headers::{Facts, Styles};
 use super::mode::Mode;
 use super::penalise::Penalties;
 use super::rejection::{RejectSpec, Rejection};
+use super::synchronised::Synchronised;
 use crate::clock::Timestamp;
 use crate::http_ext::client_ip::ClientIp;
 use crate::http_ext::headers::Headers;
@@ -101,6 +102,8 @@ pub struct PolicySpec {
     pub local: Option<LocalPeriods>,
     /// Where its buckets are, if not in memory alone.
     pub shared: Option<SharedSpec>,
+    /// How often its buckets in memory are synchronised with those of other machines, if they are.
+    pub sync: Option<Duration>,
     /// How many buckets it must hold; its share of the memory where `None`.
     pub max_keys: Option<usize>,
     /// What happens when it holds as many.
@@ -233,8 +236,10 @@ pub struct Snapshot {
     pub secret: Secret,
     /// Verifies the tokens of requests, if anything does.
     pub tokens: Option<Verifier>,
-    /// Where buckets are that several machines share, if there are any.
+    /// Where buckets are that several machines share, or through which they are synchronised, if there are any.
     pub redis: Option<Arc<redis::Store>>,
+    /// Whether requests ask there: not where all that there is is synchronised.
+    pub asks_redis: bool,
 }
 
 impl Snapshot {
@@ -267,6 +272,8 @@ pub struct Route {
     pub preflight: Preflight,
     /// Whether one of its limits asks what a request's token says.
     pub reads_token: bool,
+    /// Whether other machines are told of what some of its limits charge.
+    pub is_synchronised: bool,
     /// What is changed in a request before it is forwarded.
     pub rewrite: Rewrite,
     /// The most bytes in a request's body.
@@ -336,6 +343,8 @@ pub struct Limit {
     pub exceptions: Option<Exceptions>,
     /// Whose bucket is charged.
     pub descriptor: Descriptor,
+    /// What turns its keys into fingerprints, where those are not the process's own.
+    pub secret: Option<Secret>,
     /// With how many units.
     pub cost: Cost,
     /// What responses make of that.
@@ -359,6 +368,8 @@ pub struct Policy {
     pub table: Arc<Table>,
     /// What it has in Redis, if its buckets are there.
     pub shared: Option<Shared>,
+    /// What tells other machines of its charges, if its buckets in memory are synchronised.
+    pub synchronised: Option<Synchronised>,
     /// Where windows end, where a claim says in which zone.
     pub local: Option<LocalPeriods>,
     /// What its requests in flight have taken, where that comes back when they end.

@@ -6,8 +6,8 @@
 use std::collections::{HashMap, HashSet};
 
 use super::build::shares;
-use super::snapshot::{PolicySpec, Spec};
-use crate::limiter::Inheritance;
+use super::snapshot::{PolicySpec, RedisSpec, Spec};
+use crate::limiter::{Algorithm, Inheritance, Start};
 use crate::store::redis::Naming;
 
 /// What becomes of the buckets of a policy, or of one of its overrides.
@@ -58,8 +58,52 @@ pub enum Fate {
 struct Table<'a> {
     spec: &'a PolicySpec,
     keys: usize,
-    /// What its buckets are called in Redis, and in which database, if they are there.
-    names: Option<(&'a Naming, u32)>,
+    home: Home<'a>,
+}
+
+/// Where buckets are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Home<'a> {
+    Memory,
+    /// By the names that they have in which database.
+    Redis(&'a Naming, u32),
+    /// In memory, of which other machines are told by these names.
+    Synchronised(&'a Naming),
+}
+
+impl<'a> Home<'a> {
+    fn of(spec: &PolicySpec, redis: Option<&'a RedisSpec>) -> Self {
+        match redis {
+            Some(redis) if spec.sync.is_some() => Self::Synchronised(&redis.naming),
+            Some(redis) if spec.shared.is_some() => {
+                Self::Redis(&redis.naming, redis.client.database)
+            }
+            _ => Self::Memory,
+        }
+    }
+
+    /// What is said of it where buckets do not come along to the next one; `None` where they do.
+    fn left_for(self, next: Self, algorithm: &Algorithm) -> Option<[&'static str; 2]> {
+        let is_staggered = matches!(algorithm, Algorithm::FixedWindow(window)
+            if matches!(window.start(), Start::Staggered));
+        match (self, next) {
+            _ if self == next => None,
+            (Self::Redis(..), Self::Redis(..)) => Some(["redis", "redis with other names"]),
+            (Self::Synchronised(_), Self::Synchronised(_)) if is_staggered => {
+                Some(["synchronised memory", "the same with other names"])
+            }
+            (Self::Redis(..), _) | (_, Self::Redis(..)) => Some([self.name(), next.name()]),
+            _ => is_staggered.then(|| [self.name(), next.name()]),
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Redis(..) => "redis",
+            Self::Synchronised(_) => "synchronised memory",
+        }
+    }
 }
 
 /// What becomes of every bucket of `old` under `new`, in the order of `new`, with what ends after it.
@@ -89,14 +133,12 @@ pub struct Shrunk {
 }
 
 fn tables(spec: &Spec) -> Vec<Table<'_>> {
-    let redis = spec.redis.as_ref();
-    let names = redis.map(|redis| (&redis.naming, redis.client.database));
     let all = spec.policies.iter().flat_map(PolicySpec::all);
     let shares = shares(&spec.policies, spec.max_size).into_iter();
     all.zip(shares)
-        .map(|(spec, share)| Table {
-            names: spec.shared.and(names),
-            spec,
+        .map(|(policy, share)| Table {
+            home: Home::of(policy, spec.redis.as_ref()),
+            spec: policy,
             keys: share.keys,
         })
         .collect()
@@ -116,12 +158,7 @@ impl<'a> Table<'a> {
     }
 
     fn becomes(&self, next: &Table<'_>) -> Fate {
-        if self.names != next.names {
-            let stores = match (self.names, next.names) {
-                (None, _) => ["memory", "redis"],
-                (_, None) => ["redis", "memory"],
-                _ => ["redis", "redis with other names"],
-            };
+        if let Some(stores) = self.home.left_for(next.home, &next.spec.algorithm) {
             return Fate::OtherStore { stores };
         }
         let (old, new) = (&self.spec.algorithm, &next.spec.algorithm);

@@ -10,11 +10,12 @@ use super::meeting::Meeting;
 use super::mode::Stance;
 use super::settle::{self, Answered, Due};
 use super::snapshot::{Limit, Route};
+use super::synchronised;
 use super::taken::Taken;
 use crate::clock::Timestamp;
 use crate::limiter::Secret;
 use crate::rules::Head;
-use crate::store::{Charge, Settled, charge_all, charge_reserving};
+use crate::store::{Charge, Refusals, Settled, charge_all, charge_reserving};
 use crate::telemetry::metrics::LimitDecision;
 
 /// What the limits that tag made of a request.
@@ -76,7 +77,12 @@ impl Tagged {
             cost,
         }];
         let settled = &settled[..usize::from(limit.settlement.is_some())];
-        let (verdict, reserved) = charge_reserving(settled, now, || charge_all(&[charge], now));
+        let (verdict, mut reserved) = charge_reserving(settled, now, || charge_all(&[charge], now));
+        let decision = &verdict.decisions[0];
+        let is_charged = decision.is_admitted() || table.refusals() == Refusals::Charged;
+        let charged = is_charged.then_some((&charge, decision));
+        let its = reserved.first_mut().map(|(_, its)| its);
+        synchronised::note_one((limit, chosen), head, charged, now, its);
         if !verdict.is_admitted() {
             return Some(beyond(limit, head));
         }

@@ -16,6 +16,7 @@ pub mod redis_store;
 pub mod replay;
 pub mod scripts;
 pub mod slow;
+pub mod synchronised;
 
 use std::thread;
 use std::time::{Duration, Instant};

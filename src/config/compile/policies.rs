@@ -136,6 +136,7 @@ impl<'a> Policies<'a> {
         match algorithm(policy) {
             Ok(algorithm) => Some(PolicySpec {
                 shared: redis::shared(policy),
+                sync: redis::sync(policy),
                 name: name.to_owned(),
                 overflow: self.overflow(name, &key, policy),
                 key,

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::sync::Arc;
+use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use rustls::{ClientConfig, RootCertStore};
@@ -87,17 +88,24 @@ impl Compiler<'_> {
     }
 }
 
-/// What a policy says of its store, if that is shared.
+/// What a policy says of its store, if that is asked about requests.
 pub(super) fn shared(policy: &Policy) -> Option<SharedSpec> {
     let on_error = policy.on_store_error.as_ref();
     let on_error = on_error.map_or_else(Default::default, |on_error| on_error.value);
-    (policy.store.value == StoreName::Redis).then_some(SharedSpec {
+    let asks = policy.store.value == StoreName::Redis && policy.sync.is_none();
+    asks.then_some(SharedSpec {
         on_error: match on_error {
             schema::OnStoreError::Local => OnStoreError::Local,
             schema::OnStoreError::Admit => OnStoreError::Admit,
             schema::OnStoreError::Refuse => OnStoreError::Refuse,
         },
     })
+}
+
+/// How often a policy's buckets in memory are synchronised, if they are.
+pub(super) fn sync(policy: &Policy) -> Option<Duration> {
+    let interval = policy.sync.as_ref().map(|interval| interval.get());
+    interval.filter(|_| policy.store.value == StoreName::Redis)
 }
 
 /// What a URL says.

@@ -58,6 +58,8 @@ pub enum Code {
     SmallQuota,
     /// A window that is hardly longer than asking for its bucket may take.
     ShortWindow,
+    /// Machines that hear of each other too rarely for a window.
+    SlowSync,
     /// Keys that whoever reads their hashes can find out by trying.
     GuessableKeys,
     /// Credentials that others can read.
@@ -66,7 +68,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, in the order of the documentation.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::Unreadable,
         Self::Syntax,
         Self::DuplicateKey,
@@ -94,12 +96,13 @@ impl Code {
         Self::ForgottenAtRestart,
         Self::SmallQuota,
         Self::ShortWindow,
+        Self::SlowSync,
         Self::GuessableKeys,
         Self::ReadableCredentials,
     ];
 
     /// Those that warnings have, each with a section in docs/lints.md.
-    pub const LINTS: [Self; 16] = [
+    pub const LINTS: [Self; 17] = [
         Self::UnreachableRoute,
         Self::NeverRefuses,
         Self::AlwaysRefuses,
@@ -110,6 +113,7 @@ impl Code {
         Self::ForgottenAtRestart,
         Self::SmallQuota,
         Self::ShortWindow,
+        Self::SlowSync,
         Self::GuessableKeys,
         Self::ReadableCredentials,
         Self::LargeLog,
@@ -148,6 +152,7 @@ impl Code {
             Self::ForgottenAtRestart => "forgotten-at-restart",
             Self::SmallQuota => "small-quota",
             Self::ShortWindow => "short-window",
+            Self::SlowSync => "slow-sync",
             Self::GuessableKeys => "guessable-keys",
             Self::ReadableCredentials => "readable-credentials",
         }

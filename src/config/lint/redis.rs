@@ -5,7 +5,8 @@ use crate::config::diagnostic::Code;
 use crate::config::schema::{RedisStore, StoreName};
 use crate::config::value::KeyPart;
 
-/// How many times as long as the deadline of a call a window is that it makes no difference to.
+/// How many times as long as the deadline of a call, or as the interval at which it is synchronised, a window is that it makes
+/// little difference to.
 const TIMES: u32 = 10;
 
 /// Words in the names of fields and parameters that hold credentials.
@@ -37,10 +38,12 @@ pub(super) fn shared_buckets(config: &Config, places: &[Place<'_>]) -> Vec<Findi
             .help("hash them under a secret, the same on all machines: `secret: ${SLUICEGATE_SECRET}`")
     });
     let short = shared.iter().filter_map(|met| short_window(met, redis));
+    let slow = shared.iter().filter_map(slow_sync);
     let credentials = shared.iter().flat_map(|met| credentials(met, redis));
     guessable
         .into_iter()
         .chain(short)
+        .chain(slow)
         .chain(credentials)
         .collect()
 }
@@ -53,6 +56,9 @@ fn guessable_keys(redis: &RedisStore) -> bool {
 fn short_window(met: &Met<'_>, redis: &RedisStore) -> Option<Finding> {
     let least = redis.timeout.get() * TIMES;
     let window = Some(met.window()).filter(|window| !window.is_zero() && *window < least)?;
+    if met.policy.sync.is_some() {
+        return None;
+    }
     let message = format!(
         "Redis may take up to {:?} to answer, a large part of {window:?}",
         redis.timeout.get()
@@ -63,6 +69,26 @@ fn short_window(met: &Met<'_>, redis: &RedisStore) -> Option<Finding> {
             .related(redis.timeout.node, "the longest that it may take")
             .help(format!(
                 "use a window of {least:?} or longer, lower `timeout`, or use `store: memory`"
+            )),
+    )
+}
+
+/// A window of which machines admit a large part before they hear of each other: with demand for the whole quota at each, all but
+/// one admit `interval / window` of it unheard.
+fn slow_sync(met: &Met<'_>) -> Option<Finding> {
+    let interval = met.policy.sync.as_ref()?;
+    let least = interval.get() * TIMES;
+    let window = Some(met.window()).filter(|window| !window.is_zero() && *window < least)?;
+    let message = format!(
+        "machines hear of each other every {:?} only, a large part of {window:?}",
+        interval.get()
+    );
+    let finding = Finding::warning(interval.node, Code::SlowSync, message);
+    Some(
+        finding
+            .related(met.quota_node(), "the window")
+            .help(format!(
+                "synchronise more often, use a window of {least:?} or longer, or remove `sync`"
             )),
     )
 }
@@ -97,8 +123,13 @@ fn is_credential(part: &KeyPart) -> bool {
 }
 
 impl Met<'_> {
-    /// Whether its buckets are in Redis.
+    /// Whether what was used of its buckets is in Redis.
     pub(super) fn is_shared(&self) -> bool {
         self.policy.store.value == StoreName::Redis
+    }
+
+    /// Whether its buckets are in memory, which may be full.
+    pub(super) fn is_in_memory(&self) -> bool {
+        !self.is_shared() || self.policy.sync.is_some()
     }
 }

@@ -40,7 +40,7 @@ pub(super) fn small_quotas(places: &[Place<'_>]) -> Vec<Finding> {
         let displaced = met.policy.on_full.value == OnFull::Forget && has_many_keys(met);
         displaced
             && met.is_enforced()
-            && !met.is_shared()
+            && met.is_in_memory()
             && (1..FEW).contains(&met.capacity())
             && met.window() >= SHORT
     });

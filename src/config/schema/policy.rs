@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::{
     Candidate, Condition, Delay, Exemption, InUse, OnLimit, OnStoreError, Overflow, Override,
-    RetryAfter, StoreName, Units, Zone,
+    RetryAfter, StoreName, SyncInterval, Units, Zone,
 };
 use crate::config::located::{List, Located};
 use crate::config::value::{
@@ -137,8 +137,13 @@ pub struct Policy {
     /// machines share them.
     #[serde(default)]
     pub store: Located<StoreName>,
+    /// How often its buckets, which then are in the memory of each process, are synchronised through Redis with those of other
+    /// machines, `10ms` to `1s`: no request waits for Redis, and what others admit meanwhile is not known. With `store: redis`
+    /// only; not for `sliding_log`, `leaky_bucket`, `concurrency` and `start: first_request`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync: Option<Located<SyncInterval>>,
     /// What becomes of requests while Redis does not answer: each process decides by buckets of its own (`local`, unless
-    /// given), or the policy admits (`admit`) or refuses them (`refuse`). With `store: redis` only.
+    /// given), or the policy admits (`admit`) or refuses them (`refuse`). With `store: redis` only, and without `sync`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_store_error: Option<Located<OnStoreError>>,
     /// Buckets that memory is kept for, 1024 to 1073741824; an equal share of

@@ -54,6 +54,9 @@ pub struct RedisStore {
 /// The deadline of a call.
 pub type RedisTimeout = Duration<1, SECOND>;
 
+/// How often buckets in memory are synchronised.
+pub type SyncInterval = Duration<10, SECOND>;
+
 /// How long refusals are remembered.
 pub type RefusalCache = Duration<0, MINUTE>;
 

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use super::{
-    algorithms, answers, conditions, costs, exceptions, overflow, penalties, redis, report_repeated,
+    algorithms, answers, conditions, costs, exceptions, overflow, penalties, redis,
+    report_repeated, sync,
 };
 use crate::config::diagnostic::Code;
 use crate::config::document::NodeId;
@@ -45,6 +46,7 @@ fn check_policy(policy: &Policy, node: NodeId, config: &Config, findings: &Findi
     costs::check(policy, findings);
     penalties::check(policy, config, findings);
     redis::check_policy(policy, config, findings);
+    sync::check_policy(policy, findings);
     check_percent(policy, findings);
     exceptions::check(policy, config, findings);
     answers::check_policy(&policy.on_limit, &config.responses.on_limit, findings);

@@ -1,6 +1,6 @@
 //! Buckets in Redis: that it is said where it is, once, and what cannot be kept there.
 
-use super::{costs, report_empty, report_repeated};
+use super::{costs, report_empty, report_repeated, sync};
 use crate::config::compile::redis::{unverified, url};
 use crate::config::diagnostic::Code;
 use crate::config::document::NodeId;
@@ -17,7 +17,7 @@ pub(super) fn check(config: &Config, findings: &Findings<'_>) {
     let Some(redis) = &config.store.redis else {
         return;
     };
-    if !is_used(config) {
+    if its_policies(config).next().is_none() {
         let finding = Finding::warning(redis.node, Code::Unused, "no policy is in Redis").at_key();
         findings.add(finding.help("say `store: redis` of one, or remove the section"));
     }
@@ -42,9 +42,11 @@ pub(super) fn check(config: &Config, findings: &Findings<'_>) {
     }
     check_database(redis, findings);
     check_secret(redis, findings);
+    sync::check(config, redis, findings);
 }
 
-fn is_used(config: &Config) -> bool {
+/// The policies with `store: redis`, named and in place.
+pub(super) fn its_policies(config: &Config) -> impl Iterator<Item = &Policy> {
     let of_routes = config.routes.iter().flat_map(|route| route.limits.iter());
     let in_place = config.limits.iter().chain(of_routes);
     let in_place = in_place.filter_map(|limit| match &limit.value {
@@ -54,7 +56,7 @@ fn is_used(config: &Config) -> bool {
     let named = config.policies.values().map(|policy| &policy.value);
     named
         .chain(in_place)
-        .any(|policy| policy.store.value == StoreName::Redis)
+        .filter(|policy| policy.store.value == StoreName::Redis)
 }
 
 /// What can say where Redis is.
@@ -183,6 +185,9 @@ pub(super) fn check_policy(policy: &Policy, config: &Config, findings: &Findings
         let message = "nothing says where Redis is";
         let finding = Finding::error(policy.store.node, Code::MissingKey, message);
         findings.add(finding.help("say it: `store: { redis: { url: redis://redis:6379 } }`"));
+    }
+    if policy.sync.is_some() {
+        return;
     }
     for NotYet { at, why, help } in &NOT_YET {
         let Some(node) = at(policy, config) else {

@@ -11,13 +11,13 @@ use super::remote::Remote;
 use crate::clock::Timestamp;
 use crate::limiter::Secret;
 use crate::proxy::asking::Asking;
-use crate::proxy::jitter;
 use crate::proxy::line::Stood;
 use crate::proxy::meeting::Meeting;
 use crate::proxy::mode::Stance;
 use crate::proxy::settle::Due;
 use crate::proxy::snapshot::Route;
 use crate::proxy::taken::Taken;
+use crate::proxy::{jitter, synchronised};
 use crate::rules::{Head, NoNumber};
 use crate::store::redis::Store;
 use crate::store::{Charge, Refusals};
@@ -36,6 +36,8 @@ pub(in crate::proxy) struct Inquiry<'r, 'a> {
     pub(in crate::proxy) remote: Vec<Remote>,
     /// What is counted of limits that are not asked.
     pub(in crate::proxy) noted: SmallVec<[(u16, LimitDecision); 1]>,
+    /// The request, once it has been looked at.
+    pub(in crate::proxy) head: Option<&'a Head<'a>>,
     secret: &'r Secret,
     pub(in crate::proxy) now: Timestamp,
     pub(in crate::proxy) admission: &'a mut Admission,
@@ -56,6 +58,7 @@ impl<'r, 'a> Inquiry<'r, 'a> {
             keyless: None,
             remote: Vec::new(),
             noted: SmallVec::new(),
+            head: None,
             secret,
             now,
             admission,
@@ -68,9 +71,10 @@ impl<'r, 'a> Inquiry<'r, 'a> {
     /// As [`admit`](super::admit).
     pub(in crate::proxy) fn meet(
         &mut self,
-        head: &Head<'_>,
+        head: &'a Head<'a>,
         store: Option<&Store>,
     ) -> Result<(), NoNumber> {
+        self.head = Some(head);
         let mut watching = Vec::new();
         for (place, limit) in (0_u16..).zip(self.route.limits_of(head)) {
             let stance = || limit.policy.mode.stance(&limit.descriptor, head);
@@ -160,8 +164,15 @@ impl<'r, 'a> Inquiry<'r, 'a> {
     /// Charges them together; returns what the response is to settle.
     pub(in crate::proxy) fn charge(&mut self, last: Refusals) -> Vec<Due> {
         let verdict = &mut self.admission.verdict;
-        self.asked
-            .charge(self.route, self.binding, self.now, last, verdict)
+        let mut dues = self
+            .asked
+            .charge(self.route, self.binding, self.now, last, verdict);
+        if let Some(head) = self.head.filter(|_| self.route.is_synchronised) {
+            let reserved = dues.iter_mut().map(|due| (due.place, &mut due.reservation));
+            let (rules, said) = ((self.route, head), (&*verdict, last));
+            synchronised::note(rules, &self.asked, said, self.now, reserved);
+        }
+        dues
     }
 
     /// By how much later the client of a refused request is told to come back: by the policy that decides.

@@ -9,6 +9,7 @@ use crate::limiter::{Decision, Verdict};
 use crate::proxy::asking::{Asking, Entry, Home, spared};
 use crate::proxy::line::Stood;
 use crate::proxy::snapshot::{Limit, Policy};
+use crate::proxy::synchronised;
 use crate::rules::Head;
 use crate::store::Refusals;
 use crate::store::redis::{Name, Store};
@@ -53,14 +54,16 @@ impl<'r> Inquiry<'r, '_> {
         let (mut local, places, binding) = self.in_memory();
         let settled = local.settled(self.route, |_| true);
         let verdict = &mut self.admission.verdict;
-        let reserved = local.charge_reserving(
-            self.route,
-            &settled,
-            binding,
-            self.now,
-            Refusals::Charged,
-            verdict,
-        );
+        let last = Refusals::Charged;
+        let mut reserved =
+            local.charge_reserving(self.route, &settled, binding, self.now, last, verdict);
+        if let Some(head) = self.head.filter(|_| self.route.is_synchronised) {
+            let of_limits = reserved
+                .iter_mut()
+                .map(|(index, its)| (usize::from(local.applied[*index].0), its));
+            let (rules, said) = ((self.route, head), (&*verdict, last));
+            synchronised::note(rules, &local, said, self.now, of_limits);
+        }
         if !verdict.is_admitted() {
             (self.asked, self.binding) = (local, binding);
             self.strike(&[]);

@@ -1,0 +1,93 @@
+//! Synchronises buckets with those of other machines, on a thread of its own: no worker is kept from its requests, what runs
+//! survives reloads, and the last charges are told when no more are made.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::timeout;
+
+use super::Failure;
+use crate::clock::Clock;
+use crate::proxy::Gateway;
+
+/// How long telling for the last time may take.
+const LAST: Duration = Duration::from_secs(3);
+
+/// The thread that synchronises.
+#[derive(Debug)]
+pub(super) struct Synchronising {
+    reloads: UnboundedSender<()>,
+    ended: Receiver<()>,
+}
+
+impl Synchronising {
+    /// Starts synchronising what `gateway` runs, as the worker of this number.
+    ///
+    /// # Errors
+    /// When there can be no thread.
+    pub(super) fn start(
+        worker: usize,
+        gateway: Arc<Gateway>,
+        clock: Arc<Clock>,
+    ) -> Result<Self, Failure> {
+        let (reloads, reloaded) = unbounded_channel();
+        let (ending, ended) = channel();
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(Failure::system("a runtime for synchronising"))?;
+        thread::Builder::new()
+            .name("sync".to_owned())
+            .spawn(move || {
+                runtime.block_on(synchronise(worker, &gateway, &clock, reloaded));
+                drop(ending);
+            })
+            .map_err(Failure::system("a thread for synchronising"))?;
+        Ok(Self { reloads, ended })
+    }
+
+    /// Synchronises what runs by now.
+    pub(super) fn reloaded(&self) {
+        // A thread that has died has said why.
+        let _ = self.reloads.send(());
+    }
+
+    /// Tells for the last time, and waits for it: nobody is charged any more.
+    pub(super) fn close(self) {
+        drop(self.reloads);
+        if self.ended.recv_timeout(LAST) == Err(RecvTimeoutError::Timeout) {
+            tracing::warn!(
+                "telling other machines of the last charges takes too long, and is not waited for"
+            );
+        }
+    }
+}
+
+async fn synchronise(
+    worker: usize,
+    gateway: &Gateway,
+    clock: &Arc<Clock>,
+    mut reloaded: UnboundedReceiver<()>,
+) {
+    loop {
+        let store = gateway.snapshot().redis.clone();
+        let rounds = async {
+            if let Some(store) = &store {
+                store.synchronise(worker, clock).await;
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            reload = reloaded.recv() => if reload.is_none() { break },
+            () = rounds => {}
+        }
+    }
+    if let Some(store) = &gateway.snapshot().redis {
+        // Whoever waits for this has a deadline, too.
+        let _ = timeout(LAST, store.synchronise_once(worker, clock)).await;
+    }
+}

@@ -1,0 +1,75 @@
+//! What policies have of which other machines know: names, and what tells of their charges.
+
+use std::sync::Arc;
+
+use super::Builder;
+use crate::limiter::{KeyParts, Secret};
+use crate::proxy::snapshot::{Limit, Policy, PolicySpec, Snapshot};
+use crate::proxy::synchronised::Synchronised;
+use crate::store::Table;
+use crate::store::redis::Tracker;
+use crate::telemetry::metrics::SyncMetrics;
+
+impl Builder<'_> {
+    /// What tells other machines of the charges to this table, which goes on where the table does, or takes another's place.
+    pub(super) fn synchronised(
+        &self,
+        spec: &PolicySpec,
+        label: &str,
+        table: &Arc<Table>,
+    ) -> Option<Synchronised> {
+        let (store, interval) = (self.redis.as_ref()?, spec.sync?);
+        let goes_on = |before: &&Policy| {
+            let is_its = |(old, new): &(Arc<Table>, Arc<Table>)| {
+                Arc::ptr_eq(old, &before.table) && Arc::ptr_eq(new, table)
+            };
+            Arc::ptr_eq(&before.table, table) || self.successions.iter().any(is_its)
+        };
+        let known = self.previous.iter().flat_map(|before| &before.policies);
+        let known = known.flat_map(|policy| policy.all());
+        let before = known
+            .filter(|one| *one.name == *spec.name && one.key == spec.key)
+            .find(goes_on);
+        let tracker = before
+            .and_then(|before| before.synchronised.as_ref())
+            .filter(|one| one.naming == *store.naming())
+            .map(|one| Arc::clone(&one.tracker))
+            .filter(|tracker| tracker.goes_on_with(table.algorithm()));
+        let new = || Tracker::new(label, Arc::clone(table)).map(Arc::new);
+        let tracker = tracker.or_else(new)?;
+        let metrics = SyncMetrics::new(&self.surroundings.registry);
+        store.synchroniser(interval, &metrics).follow(&tracker);
+        Some(Synchronised {
+            tracker,
+            naming: store.naming().clone(),
+            metrics: None,
+        })
+    }
+}
+
+impl Snapshot {
+    /// Has what others have charged go to the tables that hold the buckets now.
+    pub(super) fn follow_tables(&self) {
+        for policy in self.policies.iter().flat_map(|policy| policy.all()) {
+            if let Some(synchronised) = &policy.synchronised {
+                synchronised.tracker.set_table(Arc::clone(&policy.table));
+            }
+        }
+    }
+}
+
+/// What a policy is called in Redis. An override has buckets of its own, and so has what requests overflow into.
+pub(super) fn label(spec: &PolicySpec, is_further: bool) -> Box<str> {
+    if !is_further {
+        return spec.name.as_str().into();
+    }
+    let mut hasher = Secret::from_key([0, 0]).wide_hasher();
+    hasher.part(0, spec.key.as_bytes());
+    format!("{}.{:08x}", spec.name, hasher.finish() as u32).into()
+}
+
+/// Whether other machines are told of what some of these limits charge.
+pub(super) fn is_synchronised(limits: &[Limit]) -> bool {
+    let mut limits = limits.iter();
+    limits.any(|limit| limit.policy.synchronised.is_some())
+}
