@@ -6,8 +6,10 @@ bottleneck: requests/s are those of this machine, and say how the cases compare.
 
 import argparse
 import contextlib
+import os
 import pathlib
 import re
+import signal
 import socket
 import statistics
 import subprocess
@@ -18,13 +20,16 @@ import time
 import compare
 from compare import Bench, LOAD_CORE, PROXY_CORE, column, cpu_seconds, free_port, load, measure, stop
 
-MANY = {"quota": "1000000/1s", "limits": "[per-key]", "cache": "0s"}
+MANY = {"quota": "1000000/1s", "limits": "[per-key]", "cache": "0s", "sync": ""}
 FEW = {**MANY, "quota": "1/300d"}
 CASES = {
     "memory, admit": {**MANY, "store": "memory"},
+    "synchronised every 100 ms, admit": {**MANY, "store": "redis", "sync": ", sync: 100ms"},
+    "synchronised every 1 s, admit": {**MANY, "store": "redis", "sync": ", sync: 1s"},
     "Redis exact, admit": {**MANY, "store": "redis"},
     "Redis exact, two policies": {**MANY, "store": "redis", "limits": "[per-key, all]"},
     "memory, refuse": {**FEW, "store": "memory"},
+    "synchronised every 100 ms, refuse": {**FEW, "store": "redis", "sync": ", sync: 100ms"},
     "Redis exact, refuse": {**FEW, "store": "redis"},
     "Redis cached, refuse": {**FEW, "store": "redis", "cache": "1m"},
 }
@@ -76,21 +81,28 @@ class RedisBench(Bench):
         results = {case: [] for case in self.running}
         for number in range(rounds):
             for case, (pid, port) in self.running.items():
+                self.alone(pid)
                 load(port, 1)
                 self.command("CONFIG", "RESETSTAT")
                 result = measure(pid, port, seconds)
                 result["calls"] = self.calls() / result["requests"]
                 result["alone"] = load(port, 1, connections=1)
                 results[case].append(result)
+            self.alone(None)
             print(f"round {number + 1} of {rounds}", file=sys.stderr)
         return results
+
+    def alone(self, only):
+        """Has one proxy run, or all where it is None: those that are synchronised work also while nobody asks them."""
+        for pid, _ in self.running.values():
+            os.kill(pid, signal.SIGCONT if only in (None, pid) else signal.SIGSTOP)
 
     def command(self, *words):
         command = ["redis-cli", "-p", str(self.redis), *words]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     def calls(self):
-        """Scripts that were run since the counters were reset, and the microseconds of one."""
+        """Scripts that were run since the counters were reset; keeps the microseconds of one of the last case."""
         found = re.search(r"cmdstat_evalsha:calls=(\d+),usec=\d+,usec_per_call=([\d.]+)", self.command("INFO", "commandstats"))
         if found:
             self.script = float(found[2])
