@@ -160,6 +160,26 @@ impl Server {
         F: Fn(&Connection) -> S + Clone + Send + 'static,
         S: HttpService,
     {
+        Self::start_ending(spec, registry, factory, |_| std::future::ready(()))
+    }
+
+    /// The same, where each worker, by its index, awaits what `ending` makes when its connections have ended.
+    ///
+    /// # Errors
+    ///
+    /// As [`Server::start`].
+    pub fn start_ending<F, S, E, W>(
+        spec: Spec,
+        registry: &Registry,
+        factory: F,
+        ending: E,
+    ) -> Result<Self, StartError>
+    where
+        F: Fn(&Connection) -> S + Clone + Send + 'static,
+        S: HttpService,
+        E: Fn(usize) -> W + Clone + Send + 'static,
+        W: Future<Output = ()> + 'static,
+    {
         let (addresses, doors) = bind(&spec, registry)?;
         let places = Semaphore::new(spec.client.max_connections.min(Semaphore::MAX_PERMITS));
         let places = Arc::new(places);
@@ -171,6 +191,7 @@ impl Server {
         let (started, starts) = mpsc::channel();
         for (index, doors) in doors.into_iter().enumerate() {
             let (started, factory) = (started.clone(), factory.clone());
+            let ending = ending.clone();
             let worker = Worker {
                 index,
                 doors,
@@ -179,7 +200,7 @@ impl Server {
                 lifetime: server.shutdown.watch(),
             };
             let thread = ThreadBuilder::new().name(format!("{}-{index}", spec.name));
-            let thread = thread.spawn(move || worker.run(factory, &started));
+            let thread = thread.spawn(move || worker.run(factory, ending, &started));
             server.threads.push(thread.map_err(StartError::Thread)?);
         }
         drop(started);

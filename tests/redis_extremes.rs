@@ -227,7 +227,8 @@ fn extremes_are_decided_and_stored_as_in_memory() {
                     name: name.as_bytes(),
                     key: one.key,
                     cost: one.cost,
-                    refusals: one.table.refusals(),
+                    owes: one.table.refusals().into(),
+                    settles: false,
                     period: None,
                     tier: Tier::First,
                 })
@@ -410,6 +411,7 @@ fn settle_in_turn(redis: &mut Redis, algorithm: &Algorithm, turns: Vec<Turn>) ->
                 charge,
                 reserved,
                 units,
+                since: None,
             };
             let settled = redis.scripts.settle(&settlement, at(now), redis.now);
             prop_assert_eq!(settled, (units != reserved.units).then_some(Settled::Made));

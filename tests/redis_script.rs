@@ -10,10 +10,11 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 use sluicegate::limiter::{
     Algorithm, Calendar, Concurrency, Decision, FixedWindow, IntervalRefill, LeakyBucket, Oldest,
-    Outcome, Period, SlidingCounters, SlidingLog, SlidingWindow, Start,
+    Outcome, Period, Reserved, SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
-use sluicegate::store::Refusals;
-use sluicegate::store::redis::{Again, Ask, Charge, Lease, Lent, Reply, Request, Tier};
+use sluicegate::store::redis::{
+    Again, Ask, Charge, Lease, Lent, Owes, Reply, Request, Settled, Settlement, Tier,
+};
 
 use support::scripts::{Redis, SECOND, START, SharedRedis, YEAR, at, charge, gcra, quota};
 
@@ -37,6 +38,63 @@ fn a_call_is_one_script_whatever_the_number_of_limits() {
     let remaining: Vec<_> = refused.decisions.iter().map(|one| one.remaining).collect();
     assert_eq!(remaining, [0, 1, 2, 3, 4, 5, 6, 7, 8]);
     assert_eq!(redis.scripts.calls, 2);
+}
+
+#[test]
+fn what_is_still_to_be_settled_is_counted_while_a_bucket_is_not_whole() {
+    let server = SharedRedis::new();
+    let mut redis = Redis::new(&server);
+    let policy = gcra(100, 100 * SECOND);
+    let name = redis.name("a");
+    let take = |redis: &mut Redis, units| {
+        let asked = [Charge {
+            settles: true,
+            ..charge(&policy, &name, units)
+        }];
+        let told = redis.decide(&asked);
+        let reserved = Reserved {
+            cell: told.verdict.decisions[0].cell,
+            at: told.at,
+            units,
+            unsettled: told.unsettled[0].0,
+        };
+        (reserved, told.unsettled[0].1)
+    };
+    let settle = |redis: &mut Redis, (reserved, since): (Reserved, _), units| {
+        let settlement = Settlement {
+            charge: charge(&policy, &name, reserved.units),
+            reserved,
+            units,
+            since: Some(since),
+        };
+        let now = redis.now;
+        redis.scripts.settle(&settlement, reserved.at, now)
+    };
+    let left = |redis: &mut Redis| redis.charge(&policy, "a", 0).remaining;
+    let [first, second] = [10, 5].map(|units| take(&mut redis, units));
+    assert_eq!((first.0.unsettled, second.0.unsettled), (0, 10));
+    assert_eq!(settle(&mut redis, first, 3), Some(Settled::Made));
+    assert_eq!(left(&mut redis), 92);
+    let third = take(&mut redis, 1);
+    assert_eq!(third.0.unsettled, 5, "the first is settled");
+    assert_eq!(
+        settle(&mut redis, second, 5),
+        Some(Settled::Made),
+        "it is kept"
+    );
+    // In debt or not, what is settled is told.
+    let fourth = take(&mut redis, 2);
+    assert_eq!(fourth.0.unsettled, 1);
+    assert_eq!(settle(&mut redis, third, 9), Some(Settled::Made));
+    assert_eq!(left(&mut redis), 100 - 3 - 5 - 9 - 2);
+    assert_eq!(take(&mut redis, 1).0.unsettled, 2);
+    // All of it has come back, and another begins, of which nobody has anything to give back.
+    redis.now = Some(at(START + 200 * SECOND));
+    let new = take(&mut redis, 50);
+    assert_eq!(new.0.unsettled, 0);
+    assert_eq!(settle(&mut redis, fourth, 0), Some(Settled::Made));
+    assert_eq!(left(&mut redis), 50);
+    assert_eq!(take(&mut redis, 1).0.unsettled, 50);
 }
 
 #[test]
@@ -109,7 +167,7 @@ fn a_bucket_in_debt_lasts_as_long_as_the_debt() {
         let name = redis.name(&place.to_string());
         for cost in [10, 10, 7] {
             let asked = [Charge {
-                refusals: Refusals::Charged,
+                owes: Owes::All,
                 ..charge(algorithm, &name, cost)
             }];
             redis.decide(&asked);

@@ -12,7 +12,8 @@ use rustls_pki_types::CertificateDer;
 use sluicegate::store::redis::client::{
     Address, Fault, FaultKind, Spec, State, Target, UrlError, slot,
 };
-use support::client::run;
+use support::client::{Connection, get, get_with, run};
+use support::gateway::Gateway;
 use support::redis::{RedisServer, free_address};
 use support::redis_store::{Store, UP, command};
 use support::wait_for;
@@ -252,4 +253,53 @@ fn a_cluster_is_followed_wherever_its_slots_go() {
         (answer.is_ok() && store.client.state() == State::Up).then_some(())
     });
     assert_eq!(command(&replica, &["EXISTS", "foo"]), Value::Int(1));
+}
+
+/// Limits whose buckets are in different slots are charged by calls of their own, all of them or none but who charges refusals.
+#[test]
+fn in_a_cluster_what_one_refuses_the_others_have_back() {
+    let nodes = cluster();
+    let addresses: Vec<_> = nodes.iter().map(|node| node.address.to_string()).collect();
+    let gateway = Gateway::start(&format!(
+        "store: {{ redis: {{ cluster: [{}], timeout: 500ms, secret: sixteen-characters, refusal_cache: 0s }} }}
+policies:
+  slots: {{ store: redis, key: \"header:x-a\", algorithm: concurrency, max: 1 }}
+  tight: {{ store: redis, key: \"header:x-b\", quota: 3/1h }}
+  owes: {{ store: redis, key: \"header:x-c\", quota: 9/1h, charge_refused: true }}
+  settles: {{ store: redis, key: \"header:x-d\", quota: 4/1h, count: [404] }}
+routes:
+  - {{ name: all, match: {{ path: /all }}, upstream: echo, limits: [slots, tight, owes, settles] }}
+  - {{ name: owes, match: {{ path: /owes }}, upstream: echo, limits: [owes] }}
+",
+        addresses.join(", ")
+    ));
+    drop(Connection::open(gateway.address()));
+    wait_for("the store to be up", || {
+        let ready = get(gateway.admin, "/readyz").text();
+        ready.contains("redis: up").then_some(())
+    });
+    let told = || {
+        let series = "sluicegate_store_requests_total{op=\"batch\",result=\"ok\"}";
+        gateway.metric(series).unwrap_or_default()
+    };
+    for key in 0..8 {
+        let fields = format!("x-a: a{key}\r\nx-b: b{key}\r\nx-c: c{key}\r\nx-d: d{key}\r\n");
+        let ask = |path| get_with(gateway.address(), path, &fields).status;
+        let all = [(); 6].map(|()| {
+            let before = told();
+            let status = ask("/all");
+            // What is given back is there a moment later.
+            wait_for("what is told afterwards", || {
+                let leases = nodes
+                    .iter()
+                    .map(|node| command(node, &["KEYS", "*:leases"]));
+                let is_free = leases.eq([(); 3].map(|()| Value::Array(Vec::new())));
+                (told() > before && is_free).then_some(())
+            });
+            status
+        });
+        assert_eq!(all, [200, 200, 200, 429, 429, 429], "{key}");
+        let owes = [(); 4].map(|()| ask("/owes"));
+        assert_eq!(owes, [200, 200, 200, 429], "all six were charged: {key}");
+    }
 }

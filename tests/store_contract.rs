@@ -17,7 +17,7 @@ use sluicegate::limiter::{
     LeakyBucket, Oldest, Outcome, Period, Quota, SlidingCounters, SlidingLog, SlidingWindow, Start,
     State, Verdict, Words,
 };
-use sluicegate::store::redis::{Lease, Request, Tier};
+use sluicegate::store::redis::{Lease, Owes, Request, Tier};
 use sluicegate::store::{self, OnFull, Refusals, Table};
 
 use support::scripts::{Scripts, SharedRedis};
@@ -110,7 +110,8 @@ impl Store for Redis {
                 name: name.as_bytes(),
                 key: fingerprint(charge.key),
                 cost: charge.cost,
-                refusals: Refusals::Free,
+                owes: Owes::Nothing,
+                settles: false,
                 period: None,
                 tier: Tier::First,
             });

@@ -138,9 +138,13 @@ impl Process {
         let readiness = Readiness::default();
         let admin = start_admin(compiled.admin, &registry, &readiness, &gateway)?;
         let clients = Arc::clone(&gateway);
-        let server = Server::start(compiled.server, &registry, move |connection| {
-            clients.client(connection)
-        })?;
+        let last = Arc::clone(&gateway);
+        let server = Server::start_ending(
+            compiled.server,
+            &registry,
+            move |connection| clients.client(connection),
+            move |worker| Arc::clone(&last).last_words(worker),
+        )?;
         for address in server.addresses() {
             tracing::info!(%address, "listening");
         }

@@ -21,6 +21,7 @@ use crate::http_ext::headers::Headers;
 use crate::http_ext::message::Response;
 use crate::limiter::{Algorithm, Decision, Outcome, Secret, Verdict};
 use crate::rules::{Head, NoNumber};
+use crate::store::redis::Turn;
 use crate::telemetry::metrics::LimitDecision;
 pub(super) use asked::{Asked, Met};
 pub(super) use inquiry::Inquiry;
@@ -42,6 +43,8 @@ pub(super) struct Admission {
     stood: Stood,
     /// What its response settles.
     dues: Vec<Due>,
+    /// Its places in lines in Redis, by the places of the limits.
+    pub(super) turns: Vec<(u16, Turn)>,
     now: Timestamp,
 }
 
@@ -117,9 +120,12 @@ impl Admission {
     pub(super) fn delays<'r>(
         &self,
         route: &'r Route,
-    ) -> impl Iterator<Item = (&'r Limit, &Decision)> {
-        let binding = self.decisions(route).take(self.verdict.binding());
-        binding.filter(|(_, decision)| decision.delayed_until().is_some())
+    ) -> impl Iterator<Item = (u16, &'r Limit, &Decision)> {
+        let binding = self.binding().iter().zip(self.decisions(route));
+        let delays = |(_, decision): &(_, &Decision)| decision.delayed_until().is_some();
+        binding
+            .filter(move |(_, said)| delays(said))
+            .map(|(&(place, _), (limit, decision))| (place, limit, decision))
     }
 
     /// The limits that admit the request at a lower priority, and how.

@@ -36,7 +36,7 @@ use crate::telemetry::metrics::{
 };
 use crate::telemetry::registry::Registry;
 use crate::upstream::{self, Endpoint, EndpointSpec, Upstream};
-use shared::{is_synchronised, label};
+use shared::{is_synchronised, label_of_override};
 
 /// What a snapshot needs that outlives every snapshot.
 #[derive(Clone, Debug)]
@@ -164,7 +164,8 @@ impl Builder<'_> {
             });
             let tables: Vec<_> = tables.collect();
             let metrics = Arc::new(self.policy_metrics(&spec.name, &tables));
-            let mut policy = self.policy(spec, false, &mut tables.into_iter(), &metrics);
+            let label = spec.name.as_str().into();
+            let mut policy = self.policy(spec, label, &mut tables.into_iter(), &metrics);
             let trackers = synchronised::metrics(&policy, &self.surroundings.registry);
             if let Some(synchronised) = &mut policy.synchronised {
                 synchronised.metrics = trackers;
@@ -204,17 +205,16 @@ impl Builder<'_> {
     fn policy(
         &self,
         spec: PolicySpec,
-        is_further: bool,
+        label: Box<str>,
         tables: &mut dyn Iterator<Item = Arc<Table>>,
         metrics: &Arc<PolicyMetrics>,
     ) -> Policy {
         let table = tables.next().expect("there is a table for each");
         let algorithm = table.algorithm();
-        let label = label(&spec, is_further);
         Policy {
             synchronised: self.synchronised(&spec, &label, &table),
             shared: spec.shared.map(|shared| Shared {
-                label,
+                label: label.clone(),
                 on_error: shared.on_error,
                 refusals: RefusalCache::new(self.refusal_cache),
                 complaints: Complaints::default(),
@@ -234,8 +234,9 @@ impl Builder<'_> {
             key: spec.key,
             quota: spec.quota,
             overflow: spec.overflow.map(|overflow| {
+                let label = format!("{label}/overflow").into();
                 Box::new(Overflow {
-                    policy: self.policy(overflow.policy, true, tables, metrics),
+                    policy: self.policy(overflow.policy, label, tables, metrics),
                     fields: overflow.fields,
                     dscp: overflow.dscp,
                 })
@@ -243,7 +244,10 @@ impl Builder<'_> {
             overrides: spec
                 .overrides
                 .into_iter()
-                .map(|one| self.policy(one, true, tables, metrics))
+                .map(|one| {
+                    let label = label_of_override(&one);
+                    self.policy(one, label, tables, metrics)
+                })
                 .collect(),
             table,
         }

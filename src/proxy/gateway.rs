@@ -8,12 +8,15 @@
 
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use hyper::service::Service;
+use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::action::{Action, Held};
 use super::admission::Admission;
@@ -33,12 +36,15 @@ use crate::http_ext::forwarded::Forwarding;
 use crate::http_ext::message::{Request, Response};
 use crate::http_ext::service::service_fn;
 use crate::rules::Head;
+use crate::store::redis::Store;
 use crate::telemetry::metrics::RequestMetrics;
 
 /// What serves requests: the running ruleset, and what outlives it.
 #[derive(Debug)]
 pub struct Gateway {
     snapshot: ArcSwap<Snapshot>,
+    /// Those of earlier rulesets, as long as requests know them.
+    former_stores: Mutex<Vec<Weak<Store>>>,
     pub(super) clock: Arc<Clock>,
     pub(super) metrics: Arc<RequestMetrics>,
 }
@@ -48,6 +54,7 @@ impl Gateway {
     pub fn new(snapshot: Arc<Snapshot>, clock: Arc<Clock>, metrics: Arc<RequestMetrics>) -> Self {
         Gateway {
             snapshot: ArcSwap::new(snapshot),
+            former_stores: Mutex::default(),
             clock,
             metrics,
         }
@@ -60,7 +67,22 @@ impl Gateway {
 
     /// Runs `snapshot` from the next request on.
     pub fn swap(&self, snapshot: Arc<Snapshot>) {
-        self.snapshot.store(snapshot);
+        let before = self.snapshot.swap(snapshot);
+        let mut stores = self.former_stores.lock();
+        stores.retain(|store| store.strong_count() > 0);
+        stores.extend(before.redis.as_ref().map(Arc::downgrade));
+    }
+
+    /// Waits until stores have been told of what the requests of a worker had there, which have ended; not for long.
+    pub async fn last_words(self: Arc<Self>, worker: usize) {
+        const LONGEST: Duration = Duration::from_millis(500);
+        let until = Instant::now() + LONGEST;
+        let former = self.former_stores.lock().clone();
+        let former = former.iter().filter_map(Weak::upgrade);
+        let stores: Vec<_> = former.chain(self.snapshot.load().redis.clone()).collect();
+        for store in stores {
+            store.last_words(worker, until).await;
+        }
     }
 
     /// The service of one connection. It fails where there is to be no answer, and the connection to be closed.
@@ -257,12 +279,12 @@ fn decide(
         ..head
     };
     let (secret, store) = (&snapshot.secret, snapshot.redis.as_deref());
-    let pending = match so_far {
-        SoFar::Stood(stood) => line::admit(route, secret, &head, now, stood, store, admission)?,
-        SoFar::Asked(asked) => {
-            asked.conclude(route, secret, now, admission)?;
-            None
+    let (pending, told) = match so_far {
+        SoFar::Stood(stood) => {
+            let pending = line::admit(route, secret, &head, now, stood, store, admission)?;
+            (pending, Vec::new())
         }
+        SoFar::Asked(asked) => (None, asked.conclude(route, secret, now, admission)?),
     };
     if let Some(pending) = pending {
         if let Pending::Line(standing) = &pending {
@@ -278,7 +300,7 @@ fn decide(
     }
     let queued = Queued::enter(admission, route, secret, &head, begun.clock());
     if !route.tags.is_empty() {
-        let tagged = tag::tagged(route, secret, &head, now);
+        let tagged = tag::tagged(route, secret, &head, now, told);
         exchange.keep_tagged(tagged);
     }
     exchange.decided();

@@ -83,7 +83,7 @@ fn stand_in(lines: &[usize], inquiry: &mut Inquiry<'_, '_>, mut stood: Stood) ->
     stood.asks_no_more(inquiry);
     let mut is_worth_it = stood.gave_up.is_none();
     // Redis is asked when the request has its permits: nobody waits for both.
-    if is_worth_it && inquiry.remote.is_empty() {
+    if is_worth_it && !inquiry.asks_redis() {
         let first = inquiry.asked.clone();
         let dues = inquiry.charge(Refusals::Free);
         let verdict = &inquiry.admission.verdict;

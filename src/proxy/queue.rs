@@ -8,6 +8,7 @@ use super::snapshot::{Limit, Route};
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::{Cell, Decision, Fingerprint, Secret};
 use crate::rules::Head;
+use crate::store::redis::Turn;
 use crate::store::{self, Charge, Table};
 use crate::telemetry::metrics::Waiting;
 
@@ -23,29 +24,51 @@ pub(super) struct Queued {
 /// A place in the line of one policy. Dropped before its turn, it is given back if it was the last.
 #[derive(Debug)]
 struct Place {
-    table: Arc<Table>,
-    key: Fingerprint,
-    cost: u32,
-    /// What the charge left.
-    charged: Cell,
+    line: Option<Line>,
     until: Timestamp,
     clock: Arc<Clock>,
     _metrics: Waiting,
 }
 
+/// A line, and who stands there.
+#[derive(Debug)]
+enum Line {
+    Here {
+        table: Arc<Table>,
+        key: Fingerprint,
+        cost: u32,
+        /// What the charge left.
+        charged: Cell,
+    },
+    InRedis(Turn),
+}
+
 impl Queued {
     /// A request that was admitted, in the lines of all limits that delay it; `None` where none does.
     pub(super) fn enter(
-        admission: &Admission,
+        admission: &mut Admission,
         route: &Route,
         secret: &Secret,
         head: &Head<'_>,
         clock: &Arc<Clock>,
     ) -> Option<Box<Self>> {
         let until = admission.delayed_until()?;
+        let mut turns = std::mem::take(&mut admission.turns);
         let places = admission
             .delays(route)
-            .filter_map(|(limit, decision)| Place::enter(limit, secret, head, decision, clock));
+            .filter_map(|(place, limit, decision)| {
+                let turn = turns.iter().position(|(other, _)| *other == place);
+                let line = match turn {
+                    Some(turn) => Line::InRedis(turns.swap_remove(turn).1),
+                    None => Line::here(limit, secret, head, decision)?,
+                };
+                Some(Place {
+                    line: Some(line),
+                    until: decision.delayed_until()?,
+                    clock: Arc::clone(clock),
+                    _metrics: limit.policy.metrics.waits()?.enter(),
+                })
+            });
         Some(Box::new(Queued {
             until,
             _places: places.collect(),
@@ -59,46 +82,47 @@ impl Queued {
     }
 }
 
-impl Place {
-    fn enter(
-        limit: &Limit,
-        secret: &Secret,
-        head: &Head<'_>,
-        decision: &Decision,
-        clock: &Arc<Clock>,
-    ) -> Option<Self> {
+impl Line {
+    fn here(limit: &Limit, secret: &Secret, head: &Head<'_>, decision: &Decision) -> Option<Self> {
         // What was asked when it was charged, and answers the same again.
         let Meeting::Bucket(key, chosen) = limit.meet(secret, head) else {
             return None;
         };
-        let policy = limit.chosen(chosen);
-        Some(Place {
-            table: Arc::clone(&policy.table),
+        Some(Self::Here {
+            table: Arc::clone(&limit.chosen(chosen).table),
             key,
             cost: limit.cost.of(head).ok()?,
             charged: decision.cell,
-            until: decision.delayed_until()?,
-            clock: Arc::clone(clock),
-            _metrics: policy.metrics.waits()?.enter(),
         })
+    }
+
+    /// Gives the place up, if it is the last.
+    fn leave(self, now: Timestamp) {
+        match self {
+            Self::Here {
+                table,
+                key,
+                cost,
+                charged,
+            } => {
+                let charge = Charge {
+                    table: &table,
+                    key,
+                    cost,
+                    window_end: None,
+                };
+                store::leave(&charge, charged, now);
+            }
+            Self::InRedis(turn) => turn.leave(),
+        }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         let now = self.clock.now();
-        if now < self.until {
-            let (table, key, cost) = (&*self.table, self.key, self.cost);
-            store::leave(
-                &Charge {
-                    table,
-                    key,
-                    cost,
-                    window_end: None,
-                },
-                self.charged,
-                now,
-            );
+        if let Some(line) = self.line.take().filter(|_| now < self.until) {
+            line.leave(now);
         }
     }
 }

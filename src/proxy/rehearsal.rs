@@ -65,7 +65,7 @@ pub fn rehearse<T>(
     let mut admission = admission::admit(route, &snapshot.secret, &head, now)?;
     let mut tagged = match admission.is_refused() {
         true => Tagged::default(),
-        false => tag::tagged(route, &snapshot.secret, &head, now),
+        false => tag::tagged(route, &snapshot.secret, &head, now, Vec::new()),
     };
     if let Some(response) = response {
         let answered = Answered {

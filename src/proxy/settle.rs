@@ -6,14 +6,46 @@ use super::snapshot::Limit;
 use crate::clock::Timestamp;
 use crate::http_ext::headers::Headers;
 use crate::rules::Author;
-use crate::store::Reservation;
+use crate::store::{Reservation, redis};
 
 /// A charge that is to be settled. Dropped, it stands as it was made.
 #[derive(Debug)]
 pub(super) struct Due {
     /// The place of the limit among those of the route that are of its kind.
     pub place: usize,
-    pub reservation: Reservation,
+    pub reservation: Reserved,
+}
+
+/// What was charged, where its bucket is.
+#[derive(Debug)]
+pub(super) enum Reserved {
+    Here(Reservation),
+    InRedis(redis::Reservation),
+}
+
+impl Reserved {
+    /// What was charged in memory.
+    pub(super) fn here_mut(&mut self) -> Option<&mut Reservation> {
+        match self {
+            Self::Here(reservation) => Some(reservation),
+            Self::InRedis(_) => None,
+        }
+    }
+
+    fn units(&self) -> u32 {
+        match self {
+            Self::Here(reservation) => reservation.units(),
+            Self::InRedis(reservation) => reservation.units(),
+        }
+    }
+
+    fn settle(self, units: u32, now: Timestamp) {
+        match self {
+            Self::Here(reservation) => reservation.settle(units, now),
+            // At its own time, and soon.
+            Self::InRedis(reservation) => reservation.settle(units),
+        }
+    }
 }
 
 /// What settles charges: a response, as far as it is known.

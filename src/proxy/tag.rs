@@ -5,16 +5,18 @@
 
 use crate::http_ext::headers::Headers;
 
-use super::admission::note_near;
+use super::admission::{Remote, note_near};
+use super::asking::{Entry, Home};
 use super::meeting::Meeting;
 use super::mode::Stance;
-use super::settle::{self, Answered, Due};
-use super::snapshot::{Limit, Route};
+use super::settle::{self, Answered, Due, Reserved};
+use super::snapshot::{Limit, OnStoreError, Route};
 use super::synchronised;
 use super::taken::Taken;
 use crate::clock::Timestamp;
-use crate::limiter::Secret;
+use crate::limiter::{Decision, Secret};
 use crate::rules::Head;
+use crate::store::redis::{self, Store};
 use crate::store::{Charge, Refusals, Settled, charge_all, charge_reserving};
 use crate::telemetry::metrics::LimitDecision;
 
@@ -29,11 +31,65 @@ pub(super) struct Tagged {
     dues: Vec<Due>,
 }
 
-/// Charges the request to the limits of its route that tag.
-pub(super) fn tagged(route: &Route, secret: &Secret, head: &Head<'_>, now: Timestamp) -> Tagged {
+/// What is known of one of these limits beforehand, as its bucket is in Redis.
+#[derive(Debug)]
+pub(super) struct Told {
+    /// Its place among them.
+    pub place: usize,
+    pub said: Beforehand,
+    /// What comes back when the request ends.
+    pub taken: Option<Taken>,
+    /// What its response settles.
+    pub due: Option<redis::Reservation>,
+}
+
+/// What Redis says of a bucket.
+#[derive(Debug)]
+pub(super) enum Beforehand {
+    Decided(Decision),
+    /// Nothing: this stands in for it.
+    Unknown(OnStoreError),
+}
+
+/// What is to be asked of Redis for these limits, in the same call as for all others: there they watch.
+pub(super) fn in_redis(
+    route: &Route,
+    secret: &Secret,
+    head: &Head<'_>,
+    store: &Store,
+    now: Timestamp,
+) -> Vec<Entry> {
+    let entry = |(place, limit): (u16, &Limit)| {
+        let Meeting::Bucket(key, chosen) = limit.meet(secret, head) else {
+            return None;
+        };
+        let policy = limit.chosen(chosen);
+        Some(Entry {
+            met: (place, chosen),
+            key,
+            cost: limit.cost.of(head).ok()?,
+            window_end: policy.window_end(head, now),
+            home: Home::Redis(Remote::of((place, limit), policy, store, head, now)?.into()),
+        })
+    };
+    (0..).zip(route.tags_of(head)).filter_map(entry).collect()
+}
+
+/// Charges the request to the limits of its route that tag, but for those of which is known what they say.
+pub(super) fn tagged(
+    route: &Route,
+    secret: &Secret,
+    head: &Head<'_>,
+    now: Timestamp,
+    told: Vec<Told>,
+) -> Tagged {
     let mut tagged = Tagged::default();
+    let mut told = told.into_iter().filter(Told::is_known).peekable();
     for (place, limit) in route.tags_of(head).iter().enumerate() {
-        let decision = tagged.decide((place, limit), secret, head, now);
+        let decision = match told.next_if(|told| told.place == place) {
+            Some(told) => Some(tagged.keep(told, limit, head)),
+            None => tagged.decide((place, limit), secret, head, now),
+        };
         if let Some(decision) = decision {
             limit.metrics.record(decision);
         }
@@ -44,7 +100,38 @@ pub(super) fn tagged(route: &Route, secret: &Secret, head: &Head<'_>, now: Times
     tagged
 }
 
+impl Told {
+    /// Whether memory is not to decide.
+    fn is_known(&self) -> bool {
+        !matches!(self.said, Beforehand::Unknown(OnStoreError::Local))
+    }
+}
+
+impl Beforehand {
+    fn of(&self, limit: &Limit, head: &Head<'_>) -> LimitDecision {
+        match self {
+            Self::Decided(decision) if decision.is_admitted() => {
+                note_near(limit, decision);
+                LimitDecision::Allowed
+            }
+            Self::Decided(_) | Self::Unknown(OnStoreError::Refuse) => beyond(limit, head),
+            Self::Unknown(OnStoreError::Admit | OnStoreError::Local) => LimitDecision::Error,
+        }
+    }
+}
+
 impl Tagged {
+    /// Keeps what is known of a limit.
+    fn keep(&mut self, told: Told, limit: &Limit, head: &Head<'_>) -> LimitDecision {
+        let due = told.due.map(|due| Due {
+            place: told.place,
+            reservation: Reserved::InRedis(due),
+        });
+        self.taken.extend(told.taken);
+        self.dues.extend(due);
+        told.said.of(limit, head)
+    }
+
     /// `None` where the limit is for other requests.
     fn decide(
         &mut self,
@@ -87,7 +174,10 @@ impl Tagged {
             return Some(beyond(limit, head));
         }
         self.taken.extend(Taken::of(limit.chosen(chosen), &charge));
-        let due = |(_, reservation)| Due { place, reservation };
+        let due = |(_, reservation)| Due {
+            place,
+            reservation: Reserved::Here(reservation),
+        };
         self.dues.extend(reserved.into_iter().map(due));
         if let Some(decision) = verdict.decision() {
             note_near(limit, decision);

@@ -1,6 +1,7 @@
 //! What a request in flight has taken of a limit, and gives back when it ends, however it ends.
 
 use super::snapshot::Policy;
+use crate::store::redis::Lending;
 use crate::store::{Charge, Permit};
 use crate::telemetry::metrics::{InUseMetrics, UnitsInUse};
 
@@ -8,8 +9,9 @@ use crate::telemetry::metrics::{InUseMetrics, UnitsInUse};
 #[derive(Debug)]
 pub(super) struct Taken {
     // In this order: what is told to be free is so.
-    _permit: Permit,
-    _counted: UnitsInUse,
+    _permit: Option<Permit>,
+    _lending: Option<Lending>,
+    _counted: Option<UnitsInUse>,
 }
 
 impl Taken {
@@ -23,8 +25,18 @@ impl Taken {
     /// What gives back so many units that this permit has taken.
     pub(super) fn granted(permit: Permit, in_use: &InUseMetrics, units: u32) -> Self {
         Taken {
-            _permit: permit,
-            _counted: in_use.take(units),
+            _permit: Some(permit),
+            _lending: None,
+            _counted: Some(in_use.take(units)),
+        }
+    }
+
+    /// What gives back so many units that Redis has lent; counted where they are nowhere else.
+    pub(super) fn lent(lending: Lending, in_use: Option<&InUseMetrics>, units: u32) -> Self {
+        Taken {
+            _permit: None,
+            _lending: Some(lending),
+            _counted: in_use.map(|in_use| in_use.take(units)),
         }
     }
 }

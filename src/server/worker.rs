@@ -46,14 +46,24 @@ pub(super) struct Worker {
 
 impl Worker {
     /// Serves until the server ends. Says on `started` whether it serves at all.
-    pub(super) fn run<F, S>(self, factory: F, started: &mpsc::Sender<io::Result<()>>)
-    where
+    pub(super) fn run<F, S, E, W>(
+        self,
+        factory: F,
+        ending: E,
+        started: &mpsc::Sender<io::Result<()>>,
+    ) where
         F: Fn(&Connection) -> S + Clone + 'static,
         S: HttpService,
+        E: Fn(usize) -> W,
+        W: Future<Output = ()>,
     {
+        let index = self.index;
         match runtime() {
             // Whatever is left when the future ends is dropped with the runtime.
-            Ok(runtime) => runtime.block_on(self.serve(factory, started)),
+            Ok(runtime) => runtime.block_on(async {
+                self.serve(factory, started).await;
+                ending(index).await;
+            }),
             Err(error) => drop(started.send(Err(error))),
         }
     }

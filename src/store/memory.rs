@@ -204,6 +204,11 @@ impl Asked {
 }
 
 impl Charge<'_> {
+    /// Whether it is charged also if the request is refused.
+    pub fn is_owed(&self) -> bool {
+        self.cost > 0 && self.table.refusals() == Refusals::Charged
+    }
+
     /// What gives back the units of this charge, once it has been made, when it is dropped; `None` where they come
     /// back with time. To be asked for once: units that nobody gives back stay in use.
     pub fn permit(&self) -> Option<Permit> {

@@ -9,6 +9,8 @@
 mod after;
 mod asked;
 pub mod client;
+mod errands;
+mod guards;
 mod naming;
 mod refusals;
 mod script;
@@ -18,10 +20,11 @@ mod told;
 mod value;
 
 pub use after::{Lent, Settled, Settlement, were_there};
-pub use asked::{Ask, Charge, Lease, Request, Tier};
+pub use asked::{Ask, Charge, Lease, Owes, Request, Tier};
+pub use guards::{Lending, Place, Reservation, Turn};
 pub use naming::{Keys, LONGEST, Name, Namer, Naming};
 pub use refusals::RefusalCache;
 pub use script::{CHARGE, LEASE, LEAVE, SETTLE, SYNC};
-pub use store::{Decisions, Store, Unanswered};
+pub use store::{Answers, Said, Store, Unanswered};
 pub use sync::{Synchroniser, Telling, Tracker};
 pub use told::{Again, Nonsense, Reply, Told};

@@ -15,6 +15,7 @@ pub mod redis;
 pub mod redis_store;
 pub mod replay;
 pub mod scripts;
+pub mod shared;
 pub mod slow;
 pub mod synchronised;
 

@@ -9,8 +9,8 @@ use sluicegate::clock::Timestamp;
 use sluicegate::limiter::{Algorithm, Decision, Fingerprint, Gcra, Quota};
 use sluicegate::store::Refusals;
 use sluicegate::store::redis::{
-    Again, Ask, CHARGE, Charge, LEASE, LEAVE, Lease, Reply, Request, SETTLE, Settled, Settlement,
-    Tier, Told, were_there,
+    Again, Ask, CHARGE, Charge, LEASE, LEAVE, Lease, Owes, Reply, Request, SETTLE, Settled,
+    Settlement, Tier, Told, were_there,
 };
 
 use super::redis::RedisServer;
@@ -224,7 +224,8 @@ pub fn charge<'a>(algorithm: &'a Algorithm, name: &'a str, cost: u32) -> Charge<
         name: name.as_bytes(),
         key: fingerprint(1),
         cost,
-        refusals: Refusals::Free,
+        owes: Owes::Nothing,
+        settles: false,
         period: None,
         tier: Tier::First,
     }

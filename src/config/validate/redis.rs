@@ -6,7 +6,7 @@ use crate::config::diagnostic::Code;
 use crate::config::document::NodeId;
 use crate::config::finding::{Finding, Findings};
 use crate::config::located::{List, Located};
-use crate::config::schema::{Action, AlgorithmName, Config, Limit, Policy, RedisStore, StoreName};
+use crate::config::schema::{AlgorithmName, Config, Limit, Policy, RedisStore, StoreName};
 use crate::config::value::{SecretText, ServerAddress};
 use crate::store::redis::client::Spec;
 
@@ -189,70 +189,50 @@ pub(super) fn check_policy(policy: &Policy, config: &Config, findings: &Findings
     if policy.sync.is_some() {
         return;
     }
-    for NotYet { at, why, help } in &NOT_YET {
-        let Some(node) = at(policy, config) else {
+    for Only { at, why, help } in &IN_MEMORY_ONLY {
+        let Some(node) = at(policy) else {
             continue;
         };
-        let node = match node {
-            NodeId::ABSENT => policy.store.node,
-            node => node,
-        };
-        let message = format!("{why}: not yet with `store: redis`");
+        let message = format!("{why}: not with `store: redis`");
         let finding = Finding::error(node, Code::Conflict, message).help(*help);
         findings.add(finding.related(policy.store.node, "the store"));
     }
 }
 
-/// What policies in Redis cannot have for now.
-struct NotYet {
-    /// Where a policy has it, [`NodeId::ABSENT`] where that is elsewhere.
-    at: fn(&Policy, &Config) -> Option<NodeId>,
+/// What only policies in memory can have.
+struct Only {
+    /// Where a policy has it.
+    at: fn(&Policy) -> Option<NodeId>,
     /// What keeps it from Redis.
     why: &'static str,
     /// What to do.
     help: &'static str,
 }
 
-const NOT_YET: [NotYet; 6] = [
-    NotYet {
-        at: |policy, _| is(policy, AlgorithmName::Concurrency),
-        why: "each machine counts what it has in flight itself",
-        help: "use `store: memory` with a `max` for each machine, or another `algorithm`",
-    },
-    NotYet {
-        at: |policy, _| is(policy, AlgorithmName::LeakyBucket),
-        why: "each machine has a queue of its own",
-        help: "use `store: memory` with a quota for each machine, or another `algorithm`",
-    },
-    NotYet {
-        at: |policy, _| costs::settled_at(policy),
-        why: "what a response settles is charged on the machine that it passes",
-        help: "use `store: memory`, or a cost that is known beforehand",
-    },
-    NotYet {
-        at: |policy, _| policy.overflow.as_ref().map(|overflow| overflow.node),
-        why: "the bucket that pays is chosen on each machine",
-        help: "use `store: memory`, or remove `overflow`",
-    },
-    NotYet {
-        at: |policy, _| {
-            let flag = &policy.charge_refused;
-            flag.get().then_some(flag.node)
+const IN_MEMORY_ONLY: [Only; 2] = [
+    Only {
+        at: |policy| {
+            let queue = policy.queue.as_ref().filter(|queue| queue.get() > 0);
+            let is_of_permits = policy.algorithm.value == AlgorithmName::Concurrency;
+            queue.filter(|_| is_of_permits).map(|queue| queue.node)
         },
-        why: "refusals are charged on each machine",
-        help: "use `store: memory`, or remove `charge_refused`",
+        why: "nobody knows who of all machines came first for what is in flight",
+        help: "remove `queue`, or use `store: memory` with a `max` for each machine",
     },
-    NotYet {
-        at: |policy, config| {
-            let action = policy.on_limit.action_beside(&config.responses.on_limit);
-            let node = policy.on_limit.action.as_ref().map(|action| action.node);
-            (action == Action::Tag).then_some(node.unwrap_or(NodeId::ABSENT))
+    Only {
+        at: |policy| {
+            let is_cut = policy
+                .precision
+                .as_ref()
+                .is_some_and(|parts| parts.get() > 1);
+            let is_ring = match policy.algorithm.value {
+                AlgorithmName::SlidingLog => true,
+                AlgorithmName::SlidingWindow => is_cut,
+                _ => false,
+            };
+            costs::settled_at(policy).filter(|_| is_ring)
         },
-        why: "what only tags requests is decided on each machine",
-        help: "use `store: memory`, or another `action`",
+        why: "what a response settles is not taken back out of many counters, or a log",
+        help: "use another `algorithm`, no `precision`, `store: memory`, or a cost that is known beforehand",
     },
 ];
-
-fn is(policy: &Policy, algorithm: AlgorithmName) -> Option<NodeId> {
-    (policy.algorithm.value == algorithm).then_some(policy.algorithm.node)
-}

@@ -6,7 +6,7 @@ use crate::clock::Timestamp;
 use crate::limiter::Verdict;
 use crate::proxy::meeting::Chosen;
 use crate::proxy::overflow;
-use crate::proxy::settle::Due;
+use crate::proxy::settle::{Due, Reserved};
 use crate::proxy::snapshot::{Limit, Route};
 use crate::proxy::taken::Taken;
 use crate::store::{Charge, Refusals, Reservation, Settled, charge_reserving};
@@ -142,7 +142,7 @@ impl<'r> Asked<'r> {
         let reserved = self.charge_reserving(route, &settled, binding, now, last, verdict);
         let dues = reserved.into_iter().map(|(index, reservation)| Due {
             place: usize::from(self.applied[index].0),
-            reservation,
+            reservation: Reserved::Here(reservation),
         });
         dues.collect()
     }

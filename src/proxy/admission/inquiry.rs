@@ -10,12 +10,13 @@ use super::asked::{Asked, Ban};
 use super::remote::Remote;
 use crate::clock::Timestamp;
 use crate::limiter::Secret;
-use crate::proxy::asking::Asking;
+use crate::proxy::asking::{Asking, Entry};
 use crate::proxy::line::Stood;
 use crate::proxy::meeting::Meeting;
 use crate::proxy::mode::Stance;
 use crate::proxy::settle::Due;
 use crate::proxy::snapshot::Route;
+use crate::proxy::tag;
 use crate::proxy::taken::Taken;
 use crate::proxy::{jitter, synchronised};
 use crate::rules::{Head, NoNumber};
@@ -34,6 +35,8 @@ pub(in crate::proxy) struct Inquiry<'r, 'a> {
     keyless: Option<u16>,
     /// What is asked of Redis.
     pub(in crate::proxy) remote: Vec<Remote>,
+    /// What is asked of Redis for limits that tag.
+    pub(super) tags: Vec<Entry>,
     /// What is counted of limits that are not asked.
     pub(in crate::proxy) noted: SmallVec<[(u16, LimitDecision); 1]>,
     /// The request, once it has been looked at.
@@ -57,6 +60,7 @@ impl<'r, 'a> Inquiry<'r, 'a> {
             binding: 0,
             keyless: None,
             remote: Vec::new(),
+            tags: Vec::new(),
             noted: SmallVec::new(),
             head: None,
             secret,
@@ -120,7 +124,15 @@ impl<'r, 'a> Inquiry<'r, 'a> {
         for (met, charge) in watching {
             self.asked.push(met, charge);
         }
+        if let Some(store) = store {
+            self.tags = tag::in_redis(self.route, self.secret, head, store, self.now);
+        }
         Ok(())
+    }
+
+    /// Whether a limit has its bucket in Redis.
+    pub(in crate::proxy) fn asks_redis(&self) -> bool {
+        !self.remote.is_empty() || !self.tags.is_empty()
     }
 
     /// Whether one of the limits that may refuse has banned the key.
@@ -134,7 +146,7 @@ impl<'r, 'a> Inquiry<'r, 'a> {
     /// Charges all or none, for somebody who has these permits already; or says what is to be asked of Redis first.
     pub(in crate::proxy) fn decide(&mut self, stood: Stood) -> Option<Box<Asking>> {
         let bans = self.asked.bans(self.route, self.binding, self.now);
-        if bans.is_empty() && !self.remote.is_empty() {
+        if bans.is_empty() && self.asks_redis() {
             return self.ask(stood);
         }
         let dues = match bans.is_empty() {
@@ -168,7 +180,9 @@ impl<'r, 'a> Inquiry<'r, 'a> {
             .asked
             .charge(self.route, self.binding, self.now, last, verdict);
         if let Some(head) = self.head.filter(|_| self.route.is_synchronised) {
-            let reserved = dues.iter_mut().map(|due| (due.place, &mut due.reservation));
+            let reserved = dues
+                .iter_mut()
+                .filter_map(|due| Some((due.place, due.reservation.here_mut()?)));
             let (rules, said) = ((self.route, head), (&*verdict, last));
             synchronised::note(rules, &self.asked, said, self.now, reserved);
         }

@@ -11,8 +11,8 @@ use crate::proxy::line::Stood;
 use crate::proxy::snapshot::{Limit, Policy};
 use crate::proxy::synchronised;
 use crate::rules::Head;
-use crate::store::Refusals;
-use crate::store::redis::{Name, Store};
+use crate::store::redis::{Lending, Name, Said, Store};
+use crate::store::{Charge, Refusals};
 
 /// What is asked of Redis for one limit.
 #[derive(Debug)]
@@ -20,8 +20,16 @@ pub(in crate::proxy) struct Remote {
     /// The place of the limit among those of the route.
     pub place: u16,
     pub name: Name,
+    /// The names of the buckets that it may overflow into.
+    further: Vec<Vec<u8>>,
     /// The period that a window is which this opens, where the request says that.
     pub period: Option<(Timestamp, Timestamp)>,
+    /// What Redis said.
+    pub said: Option<Said>,
+    /// What it said, or memory in its place; `None` where nobody says anything, and the limit admits.
+    pub decision: Option<Decision>,
+    /// The units in use that are asked for.
+    pub lending: Option<Lending>,
 }
 
 impl Remote {
@@ -36,11 +44,28 @@ impl Remote {
         let shared = policy.shared.as_ref()?;
         let mut namer = store.naming().namer();
         limit.descriptor.feed(head, &mut namer).ok()?;
+        let name = namer.name(&shared.label);
+        let tiers = std::iter::successors(policy.overflow.as_ref(), |tier| {
+            tier.policy.overflow.as_ref()
+        });
+        let labels = tiers.filter_map(|tier| Some(&tier.policy.shared.as_ref()?.label));
         Some(Self {
             place,
-            name: namer.name(&shared.label),
+            further: labels
+                .filter_map(|label| Some(name.with(label.strip_prefix(&*shared.label)?)))
+                .collect(),
+            name,
             period: policy.period(head, store.time_at(now)),
+            said: None,
+            decision: None,
+            lending: None,
         })
+    }
+
+    /// The names of its bucket, and of those that it may overflow into.
+    pub(in crate::proxy) fn names(&self) -> impl Iterator<Item = &[u8]> {
+        let further = self.further.iter().map(Vec::as_slice);
+        std::iter::once(self.name.bytes.as_slice()).chain(further)
     }
 }
 
@@ -64,15 +89,16 @@ impl<'r> Inquiry<'r, '_> {
             let (rules, said) = ((self.route, head), (&*verdict, last));
             synchronised::note(rules, &local, said, self.now, of_limits);
         }
-        if !verdict.is_admitted() {
+        let is_refused = !verdict.is_admitted();
+        let taken = local.taken(self.route, verdict);
+        for (index, &place) in places.iter().enumerate() {
+            self.asked.applied[place] = local.applied[index];
+        }
+        if is_refused && !self.is_owed_in_redis() {
             (self.asked, self.binding) = (local, binding);
             self.strike(&[]);
             self.conclude(Vec::new(), Vec::new(), stood);
             return None;
-        }
-        let taken = local.taken(self.route, verdict);
-        for (index, &place) in places.iter().enumerate() {
-            self.asked.applied[place] = local.applied[index];
         }
         let mut decisions = self.admission.verdict.decisions.drain(..);
         let mut remote = std::mem::take(&mut self.remote);
@@ -83,13 +109,18 @@ impl<'r> Inquiry<'r, '_> {
             cost: charge.cost,
             window_end: charge.window_end,
             home: match remote.iter().position(|remote| remote.place == met.0) {
-                Some(index) => Home::Redis(remote.swap_remove(index)),
+                Some(index) => Home::Redis(remote.swap_remove(index).into()),
                 None => Home::Memory(decisions.next().expect("memory decided on all that is its")),
             },
         });
         Some(Box::new(Asking {
             entries: entries.collect(),
             binding: self.binding,
+            tags: match is_refused {
+                true => Vec::new(),
+                false => std::mem::take(&mut self.tags),
+            },
+            is_refused,
             reserved: reserved
                 .into_iter()
                 .map(|(index, reservation)| (places[index], reservation))
@@ -97,8 +128,25 @@ impl<'r> Inquiry<'r, '_> {
             taken,
             stood,
             noted: std::mem::take(&mut self.noted),
+            through: None,
             answer: None,
         }))
+    }
+
+    /// Of a request that memory refuses: has Redis asked by those only that charge refusals there. Whether there are any.
+    fn is_owed_in_redis(&mut self) -> bool {
+        let mut kept = Asked::default();
+        let mut binding = 0;
+        let all = self.asked.applied.iter().zip(&self.asked.charges);
+        for (place, (&met, &charge)) in all.enumerate() {
+            if !self.is_remote(met) || charge.is_owed() {
+                kept.push(met, charge);
+                binding += usize::from(place < self.binding);
+            }
+        }
+        (self.asked, self.binding) = (kept, binding);
+        let applied = &self.asked.applied;
+        applied.iter().any(|&met| self.is_remote(met))
     }
 
     fn is_remote(&self, met: Met) -> bool {
@@ -122,18 +170,28 @@ impl<'r> Inquiry<'r, '_> {
     }
 
     /// Whether Redis has refused as much lately, for which nothing is charged, and nobody is asked. What others have
-    /// remaining in Redis is not said then.
+    /// remaining in Redis is not said then. Where refusals are charged, each is.
     fn recall(&mut self) -> bool {
-        let mut recalled: SmallVec<[(u16, Decision); 1]> = SmallVec::new();
+        if self.asked.charges.iter().any(Charge::is_owed) {
+            return false;
+        }
+        let mut recalled: SmallVec<[(Met, Decision); 1]> = SmallVec::new();
         let binding = self.asked.applied[..self.binding].iter();
         for (&(place, chosen), charge) in binding.zip(&self.asked.charges) {
             let Some(remote) = self.remote.iter().find(|remote| remote.place == place) else {
                 continue;
             };
-            let policy = self.route.limits[usize::from(place)].chosen(chosen);
-            let refusals = policy.shared.as_ref().map(|shared| &shared.refusals);
-            let told = refusals.and_then(|it| it.recall(remote.name.key, charge.cost, self.now));
-            recalled.extend(told.map(|decision| (place, decision)));
+            let limit = &self.route.limits[usize::from(place)];
+            // By the one of its buckets that said so.
+            let mut tiers = std::iter::successors(Some(chosen), |tier| limit.after(*tier));
+            let told = tiers.find_map(|tier| {
+                let shared = limit.chosen(tier).shared.as_ref()?;
+                let told = shared
+                    .refusals
+                    .recall(remote.name.key, charge.cost, self.now)?;
+                Some(((place, tier), told))
+            });
+            recalled.extend(told);
         }
         if recalled.is_empty() {
             return false;
@@ -148,11 +206,11 @@ impl<'r> Inquiry<'r, '_> {
             .zip(&self.asked.charges)
             .enumerate()
         {
-            let told = recalled.iter().find(|(place, _)| *place == met.0);
-            let decision = match told {
-                Some((_, decision)) => *decision,
+            let told = recalled.iter().find(|((place, _), _)| *place == met.0);
+            let (met, decision) = match told {
+                Some(told) => *told,
                 None if self.is_remote(met) => continue,
-                None => spared(&charge, self.now),
+                None => (met, spared(&charge, self.now)),
             };
             known.push(met, charge);
             decisions.push(decision);

@@ -58,11 +58,8 @@ impl Snapshot {
     }
 }
 
-/// What a policy is called in Redis. An override has buckets of its own, and so has what requests overflow into.
-pub(super) fn label(spec: &PolicySpec, is_further: bool) -> Box<str> {
-    if !is_further {
-        return spec.name.as_str().into();
-    }
+/// What an override is called in Redis: it has buckets of its own.
+pub(super) fn label_of_override(spec: &PolicySpec) -> Box<str> {
     let mut hasher = Secret::from_key([0, 0]).wide_hasher();
     hasher.part(0, spec.key.as_bytes());
     format!("{}.{:08x}", spec.name, hasher.finish() as u32).into()

@@ -73,6 +73,8 @@ pub struct Settlement<'a> {
     pub reserved: Reserved,
     /// What it is to be.
     pub units: u32,
+    /// Since when the units of its bucket are counted that are still to be settled, as it was told; `None` where they are not.
+    pub since: Option<Timestamp>,
 }
 
 /// What became of a settlement.
@@ -88,10 +90,11 @@ pub enum Settled {
 
 impl Settlement<'_> {
     /// What to ask of [`SETTLE`](super::SETTLE), around this instant in the server's time; `None` where the charge is right
-    /// already.
+    /// already, and nobody counts what is still to be settled.
     pub fn ask(&self, around: Timestamp, now: Option<Timestamp>) -> Option<Ask> {
         let (what, cost) = match self.units.checked_sub(self.reserved.units) {
-            Some(0) => return None,
+            Some(0) if self.since.is_none() => return None,
+            Some(0) => ("keep", 0),
             Some(more) => ("owe", more),
             None => ("give_back", self.reserved.units - self.units),
         };
@@ -104,6 +107,9 @@ impl Settlement<'_> {
         args.number(cost);
         args.text(charge.kind());
         args.0.push(value::recipe(charge.algorithm));
+        args.number(self.reserved.units);
+        let since = self.since.map(|since| since.as_micros().to_string());
+        args.text(&since.unwrap_or_default());
         let Cell { expires, a, b } = self.reserved.cell;
         args.number(expires);
         args.number(a);

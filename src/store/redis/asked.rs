@@ -19,13 +19,36 @@ pub struct Charge<'a> {
     pub key: Fingerprint,
     /// How many units; 0 asks and charges nothing.
     pub cost: u32,
-    /// Whether it is charged if the request is refused.
-    pub refusals: Refusals,
+    /// Which refusals it is charged for.
+    pub owes: Owes,
+    /// Whether it is settled later what it costs, if the request is admitted.
+    pub settles: bool,
     /// The period that a window is which this opens, from its start to its end, where requests say that
     /// ([`Start::Local`]).
     pub period: Option<(Timestamp, Timestamp)>,
     /// Whether it begins a charge.
     pub tier: Tier,
+}
+
+/// Which refusals are charged to a bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Owes {
+    /// None.
+    #[default]
+    Nothing,
+    /// Its own, where all that may refuse the request admit it.
+    Own,
+    /// All.
+    All,
+}
+
+impl From<Refusals> for Owes {
+    fn from(refusals: Refusals) -> Self {
+        match refusals {
+            Refusals::Free => Self::Nothing,
+            Refusals::Charged => Self::All,
+        }
+    }
 }
 
 /// The place of a bucket among those of a charge.
@@ -91,7 +114,6 @@ impl Request<'_> {
     }
 
     fn push(&self, args: &mut Arguments, place: usize, charge: &Charge<'_>, again: &Again) {
-        let owes = [charge.refusals, self.refusals] == [Refusals::Charged; 2];
         args.text(charge.kind());
         args.text(match charge.tier {
             Tier::First => "first",
@@ -99,7 +121,12 @@ impl Request<'_> {
         });
         args.number(charge.cost);
         args.text(if charge.is_hopeless() { "never" } else { "may" });
-        args.text(if owes { "owe" } else { "free" });
+        args.text(if charge.settles { "settles" } else { "stays" });
+        args.text(match (self.refusals, charge.owes) {
+            (Refusals::Free, _) | (_, Owes::Nothing) => "free",
+            (Refusals::Charged, Owes::Own) => "owe_own",
+            (Refusals::Charged, Owes::All) => "owe",
+        });
         args.0.push(value::recipe(charge.algorithm));
         let (digest, instead) = again.instead_of(place);
         args.0.push(digest.to_vec());
@@ -114,6 +141,11 @@ impl Charge<'_> {
             true => leases(self.name),
             false => self.name.to_vec(),
         }
+    }
+
+    /// Whether it is charged also if the request is refused.
+    pub(super) fn is_owed(&self) -> bool {
+        self.cost > 0 && self.owes == Owes::All
     }
 
     /// Whether no bucket ever holds as much.

@@ -19,9 +19,9 @@ mod node;
 mod script;
 mod slot;
 mod spec;
+mod state;
 mod topology;
 
-use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Release};
@@ -42,6 +42,7 @@ pub use self::spec::{
     Address, DEFAULT_BATCH_TIMEOUT, DEFAULT_PREFIX, DEFAULT_TIMEOUT, Login, Password, Spec, Target,
     UrlError,
 };
+pub use self::state::State;
 
 use self::connect::Dialect;
 use self::journal::Journal;
@@ -57,37 +58,6 @@ const HOPS: u32 = 2;
 /// The client of one store, for all workers. Its connections end with it.
 #[derive(Debug)]
 pub struct Client(Arc<Shared>);
-
-/// What can be said of the store as a whole.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
-    /// Not all servers have been reached yet, and none has been found wanting.
-    Starting,
-    /// All servers answer.
-    Up,
-    /// At least one server is of no use.
-    Down {
-        /// Which; none where it is not known which servers there are.
-        server: Option<Address>,
-        /// Why.
-        fault: Fault,
-    },
-}
-
-/// As a line of text: `up`, or what is wrong.
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Starting => f.write_str("starting"),
-            Self::Up => f.write_str("up"),
-            Self::Down {
-                server: Some(server),
-                fault,
-            } => write!(f, "down: {server} {fault}"),
-            Self::Down { fault, .. } => write!(f, "down: it {fault}"),
-        }
-    }
-}
 
 /// What the client's tasks have in common.
 #[derive(Debug)]
@@ -204,6 +174,16 @@ impl Client {
     /// What it knows.
     pub fn spec(&self) -> &Spec {
         &self.0.spec
+    }
+
+    /// For how many workers it is.
+    pub fn workers(&self) -> usize {
+        self.0.workers
+    }
+
+    /// Counts that this was not told to the store: one of those that the metrics' documentation lists.
+    pub(super) fn lost(&self, what: &'static str) {
+        self.0.meter.lost(what);
     }
 
     /// What can be said of the store now.

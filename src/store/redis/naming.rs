@@ -85,6 +85,13 @@ impl KeyParts for Namer<'_> {
     }
 }
 
+impl Name {
+    /// The name of a bucket of the same key, whose policy's label is longer by this.
+    pub fn with(&self, more: &str) -> Vec<u8> {
+        [&self.bytes, more.as_bytes()].concat()
+    }
+}
+
 impl Namer<'_> {
     /// The name of the bucket that this policy has for the key of the parts so far.
     pub fn name(self, policy: &str) -> Name {

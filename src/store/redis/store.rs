@@ -1,7 +1,7 @@
 //! The buckets of one Redis store, as all workers charge them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -10,15 +10,15 @@ use smallvec::SmallVec;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::after::Settlement;
-use super::asked::{Ask, Charge, Lease, Request};
+use super::asked::{Ask, Charge, Lease, Request, Tier};
 use super::client::{self, Client, Command, Fault, FaultKind, Script, State, Target, slot};
+use super::errands::{self, Errands};
 use super::naming::Naming;
-use super::script::{CHARGE, SETTLE};
+use super::script::{CHARGE, LEASE, LEAVE, SETTLE};
 use super::sync::Synchroniser;
 use super::told::{Again, Nonsense, Reply, Told};
 use crate::clock::{Clock, Timestamp};
-use crate::limiter::{Decision, Reserved};
+use crate::limiter::Decision;
 use crate::store::Refusals;
 use crate::telemetry::metrics::SyncMetrics;
 
@@ -29,8 +29,31 @@ const ROUNDS: usize = 3;
 /// How often a store is asked again that has only just been begun with.
 const EARLY: Duration = Duration::from_millis(1);
 
+/// What a charge was told.
+#[derive(Clone, Copy, Debug)]
+pub struct Said {
+    /// By the bucket that decides.
+    pub decision: Decision,
+    /// Which of its buckets that is; 0 is the first.
+    pub tier: usize,
+    /// When, in the server's time.
+    pub at: Timestamp,
+    /// How many units of that bucket were still to be settled before, and since when they are counted.
+    pub unsettled: (u64, Timestamp),
+}
+
 /// What each of some charges was told, in their order; `None` where nothing was.
-pub type Decisions = SmallVec<[Option<Decision>; 4]>;
+pub type Answers = SmallVec<[Option<Said>; 4]>;
+
+/// Charges that one call makes.
+#[derive(Default)]
+struct Part {
+    slot: u16,
+    /// Their places among all charges.
+    charges: Vec<usize>,
+    /// The places of their buckets among all.
+    buckets: Vec<usize>,
+}
 
 /// The buckets of one store.
 #[derive(Debug)]
@@ -39,7 +62,14 @@ pub struct Store {
     naming: Naming,
     charge: Script,
     settle: Script,
+    lease: Script,
+    leave: Script,
     clock: Arc<Clock>,
+    /// By worker.
+    errands: Box<[Arc<Errands>]>,
+    /// What no other process has in the ids of its leases, and what no other of this one has.
+    node: u64,
+    leases: AtomicU64,
     /// By how many microseconds its clock was ahead of this one at the last answer.
     ahead: AtomicI64,
     /// One for each interval at which buckets in memory are synchronised.
@@ -63,11 +93,17 @@ pub enum Unanswered {
 impl Store {
     /// A store that is reached by this client.
     pub fn new(client: Client, naming: Naming, clock: Arc<Clock>) -> Self {
+        let workers = 0..client.workers();
         Self {
+            errands: workers.map(|_| Arc::default()).collect(),
             client: Arc::new(client),
             naming,
             charge: Script::new(CHARGE),
             settle: Script::new(SETTLE),
+            lease: Script::new(LEASE),
+            leave: Script::new(LEAVE),
+            node: client::random(),
+            leases: AtomicU64::new(0),
             clock,
             ahead: AtomicI64::new(0),
             synchronisers: Mutex::default(),
@@ -119,8 +155,48 @@ impl Store {
     }
 
     /// Begins to connect for a worker, on whose thread this is called.
-    pub fn start(&self, worker: usize) {
+    pub fn start(self: &Arc<Self>, worker: usize) {
         self.client.start(worker);
+        self.start_errands(worker);
+    }
+
+    /// The id of a lease that nobody else has.
+    pub fn new_lease(&self) -> Arc<str> {
+        let number = self.leases.fetch_add(1, Relaxed);
+        format!("{:016x}{number:x}", self.node).into()
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(super) fn errands(&self, worker: usize) -> &Arc<Errands> {
+        &self.errands[worker]
+    }
+
+    /// Counts what could not be told.
+    pub(super) fn lost(&self, what: &'static str) {
+        self.client.lost(what);
+    }
+
+    pub(super) fn settle_command(&self, ask: &Ask) -> Command {
+        Command::script(&self.settle, &ask.keys, &ask.args)
+    }
+
+    pub(super) fn lease_command(&self, ask: &Ask) -> Command {
+        Command::script(&self.lease, &ask.keys, &ask.args)
+    }
+
+    pub(super) fn leave_command(&self, ask: &Ask) -> Command {
+        Command::script(&self.leave, &ask.keys, &ask.args)
+    }
+
+    /// The slot of a bucket; one where there are none.
+    pub(super) fn slot_of(&self, name: &[u8]) -> u16 {
+        match self.client.spec().target {
+            Target::Cluster(_) => slot(name),
+            Target::Single(_) | Target::Sentinel { .. } => 0,
+        }
     }
 
     /// Whether it is reached like this, and its buckets are called so.
@@ -150,7 +226,8 @@ impl Store {
     /// returns what each was told. The instants are told as if it had been decided at `now` on this machine's clock.
     ///
     /// In a cluster it is one call for each slot, one after the other. What was charged is given back once one refuses, and
-    /// nobody is told of it, nor of those that were not asked any more: `None`.
+    /// nobody is told of it, nor of those that were not asked any more: `None`. Where refusals are charged, all are asked.
+    /// Units in use are taken under this lease, and stay taken then.
     ///
     /// # Errors
     /// When the store does not say what it decided within its deadline, which is one for all calls. It may have charged all
@@ -161,82 +238,104 @@ impl Store {
     pub async fn charge(
         self: &Arc<Self>,
         worker: usize,
-        charges: &[Charge<'_>],
+        buckets: &[Charge<'_>],
         binding: usize,
+        lease: &str,
         now: Timestamp,
-    ) -> Result<Decisions, Unanswered> {
+    ) -> Result<Answers, Unanswered> {
+        self.start_errands(worker);
         let deadline = Instant::now() + self.client.spec().timeout;
-        let slots = self.slots(charges);
-        if slots.len() <= 1 {
-            let told = self.charge_together(deadline, worker, charges, binding, now);
-            let told = told.await?;
-            return Ok(told.verdict.decisions.into_iter().map(Some).collect());
+        let parts = self.parts(buckets);
+        if parts.len() <= 1 {
+            let told = self.charge_together(deadline, worker, buckets, binding, lease, now);
+            return Ok(told.await?.said(buckets).map(Some).collect());
         }
-        let mut decisions: Decisions = charges.iter().map(|_| None).collect();
+        let charges = parts.iter().map(|part| part.charges.len()).sum();
+        let mut answers: Answers = (0..charges).map(|_| None).collect();
         let mut given_back = Vec::new();
-        for places in slots {
-            let part: Vec<_> = places.iter().map(|&place| charges[place]).collect();
-            let part_binding = places.iter().filter(|place| **place < binding).count();
-            let told = self.charge_together(deadline, worker, &part, part_binding, now);
-            let told = told.await;
-            let Ok(told) = told else {
-                self.give_back(worker, given_back);
-                return told.map(|_| decisions);
+        let mut is_refused = false;
+        for mut part in parts {
+            if is_refused {
+                // Who charges refusals is told of this one, and refuses nothing any more.
+                part.buckets.retain(|&place| buckets[place].is_owed());
+                part.charges = part
+                    .buckets
+                    .iter()
+                    .map(|&at| charge_of(buckets, at))
+                    .collect();
+            }
+            if part.buckets.is_empty() {
+                continue;
+            }
+            let asked = part.buckets.iter().map(|&place| Charge {
+                settles: buckets[place].settles && !is_refused,
+                ..buckets[place]
+            });
+            let asked: Vec<_> = asked.collect();
+            let binds = |charge: &&usize| **charge < binding && !is_refused;
+            let part_binding = part.charges.iter().filter(binds).count();
+            let told = self.charge_together(deadline, worker, &asked, part_binding, lease, now);
+            let told = match told.await {
+                Ok(told) => told,
+                Err(error) => {
+                    self.give_back(worker, given_back);
+                    return Err(error);
+                }
             };
             if !told.verdict.is_admitted() {
-                decisions.fill(None);
+                is_refused = true;
+                for (place, charge) in heads(buckets).enumerate() {
+                    answers[place] = answers[place].filter(|_| charge.is_owed());
+                }
                 self.give_back(worker, std::mem::take(&mut given_back));
             }
-            for (place, decision) in places.into_iter().zip(&told.verdict.decisions) {
-                decisions[place] = Some(*decision);
+            for (&charge, said) in part.charges.iter().zip(told.said(&asked)) {
+                answers[charge] = Some(said);
             }
-            if !told.verdict.is_admitted() {
-                break;
+            if !is_refused {
+                given_back.extend(self.reversals(&asked, &told));
             }
-            given_back.extend(self.reversals(&part, &told));
         }
-        Ok(decisions)
+        Ok(answers)
     }
 
-    /// The places of those charges that can be made by one call, by the slots in which they are.
-    fn slots(&self, charges: &[Charge<'_>]) -> Vec<Vec<usize>> {
-        let mut slots: Vec<(u16, Vec<usize>)> = Vec::new();
-        for (place, charge) in charges.iter().enumerate() {
-            let slot = match self.client.spec().target {
-                Target::Cluster(_) => slot(charge.name),
-                Target::Single(_) | Target::Sentinel { .. } => 0,
-            };
-            match slots.iter_mut().find(|(other, _)| *other == slot) {
-                Some((_, places)) => places.push(place),
-                None => slots.push((slot, vec![place])),
+    /// What can be charged by one call: the charges that are in one slot.
+    fn parts(&self, buckets: &[Charge<'_>]) -> Vec<Part> {
+        let mut parts: Vec<Part> = Vec::new();
+        for (place, bucket) in buckets.iter().enumerate() {
+            let slot = self.slot_of(bucket.name);
+            let known = parts.iter().position(|part| part.slot == slot);
+            let at = known.unwrap_or(parts.len());
+            if known.is_none() {
+                parts.push(Part {
+                    slot,
+                    ..Part::default()
+                });
+            }
+            parts[at].buckets.push(place);
+            if bucket.tier == Tier::First {
+                parts[at].charges.push(charge_of(buckets, place));
             }
         }
-        slots.into_iter().map(|(_, places)| places).collect()
+        parts
     }
 
     /// What gives back the charges that were made.
     fn reversals(&self, charges: &[Charge<'_>], told: &Told) -> Vec<Command> {
-        let made = charges.iter().zip(&told.verdict.decisions);
-        let made = made.filter(|(charge, decision)| {
-            let stays = charge.refusals == Refusals::Charged;
-            decision.is_admitted() && !stays && charge.algorithm.shape().is_none()
+        let paid = told.buckets.iter().map(|&bucket| &charges[bucket]);
+        let made = paid.zip(told.said(charges));
+        // Units in use are given back by who has their lease.
+        let made = made.filter(|(charge, said)| {
+            let algorithm = charge.algorithm;
+            let can_be = algorithm.shape().is_none() && !algorithm.is_permits();
+            said.decision.is_admitted() && !charge.is_owed() && can_be
         });
-        let asks = made.filter_map(|(charge, decision)| {
-            let settlement = Settlement {
-                charge: *charge,
-                reserved: Reserved {
-                    cell: decision.cell,
-                    at: told.at,
-                    units: charge.cost,
-                    // Nobody knows, of all machines: as many as there can be, so that nothing is given back twice.
-                    unsettled: u64::MAX,
-                },
-                units: 0,
-            };
-            settlement.ask(told.at, None)
+        let commands = made.filter_map(|(charge, said)| {
+            let leave = Ask::leave(charge, said.decision.cell, None);
+            let leave = leave.map(|ask| self.leave_command(&ask));
+            leave.or_else(|| Some(self.settle_command(&said.reversal(charge)?)))
         });
-        asks.map(|ask| Command::script(&self.settle, &ask.keys, &ask.args))
-            .collect()
+        commands.collect()
     }
 
     /// Sends them, for which no request waits.
@@ -253,6 +352,7 @@ impl Store {
         worker: usize,
         charges: &[Charge<'_>],
         binding: usize,
+        id: &str,
         now: Timestamp,
     ) -> Result<Told, Unanswered> {
         let request = Request {
@@ -262,8 +362,8 @@ impl Store {
             now: None,
             around: self.time_at(now),
             lease: Lease {
-                id: "",
-                lasts: Duration::ZERO,
+                id,
+                lasts: errands::LEASE,
             },
         };
         let mut again = Again::default();
@@ -303,6 +403,35 @@ impl Store {
         let [at, now] =
             [at, now].map(|instant| i64::try_from(instant.as_micros()).unwrap_or(i64::MAX));
         self.ahead.store(at.saturating_sub(now), Relaxed);
+    }
+}
+
+/// The first bucket of each charge.
+fn heads<'a, 'b>(buckets: &'a [Charge<'b>]) -> impl Iterator<Item = &'a Charge<'b>> {
+    let buckets = buckets.iter();
+    buckets.filter(|bucket| bucket.tier == Tier::First)
+}
+
+/// The place of the charge that begins with this bucket.
+fn charge_of(buckets: &[Charge<'_>], first: usize) -> usize {
+    heads(&buckets[..first]).count()
+}
+
+impl Told {
+    /// What each of the charges that these buckets were asked for was told.
+    fn said(&self, asked: &[Charge<'_>]) -> impl Iterator<Item = Said> {
+        let all = self.buckets.iter().zip(&self.verdict.decisions);
+        all.zip(&self.unsettled)
+            .map(|((&bucket, &decision), &unsettled)| Said {
+                decision,
+                unsettled,
+                tier: asked[..=bucket]
+                    .iter()
+                    .rev()
+                    .take_while(|one| one.tier == Tier::Further)
+                    .count(),
+                at: self.at,
+            })
     }
 }
 

@@ -31,6 +31,8 @@ pub struct Told {
     pub verdict: Verdict,
     /// The places of those buckets among all that were asked.
     pub buckets: SmallVec<[usize; 4]>,
+    /// How many units of each of those buckets were still to be settled before, and since when they are counted.
+    pub unsettled: SmallVec<[(u64, Timestamp); 4]>,
     /// The instant at which it was decided, in the server's time.
     pub at: Timestamp,
 }
@@ -61,6 +63,12 @@ pub enum Nonsense {
     /// The state of a bucket does not say what the script did.
     #[error("the script decided otherwise than the state says that it replied")]
     Contradiction,
+}
+
+/// What a bucket says, and what of it was still to be settled.
+struct Decided {
+    decision: Decision,
+    unsettled: (u64, Timestamp),
 }
 
 /// What the script did about a bucket.
@@ -133,27 +141,28 @@ impl Request<'_> {
         if !rest.is_empty() || buckets.len() != self.charges.len() {
             return Err(Nonsense::Malformed);
         }
-        let mut decided: SmallVec<[(usize, Decision); 4]> = SmallVec::new();
+        let mut decided: SmallVec<[(usize, Decided); 4]> = SmallVec::new();
         for (place, (charge, [did, state])) in self.charges.iter().zip(buckets).enumerate() {
             let did = Did::read(did)?;
             if did == Did::Unasked && charge.tier == Tier::Further {
                 continue;
             }
-            let decision = charge.decision(did, state, at)?;
+            let one = charge.decided(did, state, at)?;
             let is_watching = decided.len() > self.binding;
             match (charge.tier, decided.last_mut()) {
                 (Tier::Further, Some(before)) => {
-                    if is_watching || comes_sooner(&decision, &before.1) {
-                        *before = (place, decision);
+                    if is_watching || comes_sooner(&one.decision, &before.1.decision) {
+                        *before = (place, one);
                     }
                 }
-                _ => decided.push((place, decision)),
+                _ => decided.push((place, one)),
             }
         }
-        let shifted = |(_, decision): &(usize, Decision)| shifted(*decision, at, local);
+        let shifted = |(_, one): &(usize, Decided)| shifted(one.decision, at, local);
         Ok(Told {
             verdict: Verdict::of(decided.iter().map(shifted), self.binding),
             buckets: decided.iter().map(|(place, _)| *place).collect(),
+            unsettled: decided.iter().map(|(_, one)| one.unsettled).collect(),
             at,
         })
     }
@@ -161,7 +170,7 @@ impl Request<'_> {
 
 impl Charge<'_> {
     /// What the bucket says, of which the script told this.
-    fn decision(&self, did: Did, state: &[u8], now: Timestamp) -> Result<Decision, Nonsense> {
+    fn decided(&self, did: Did, state: &[u8], now: Timestamp) -> Result<Decided, Nonsense> {
         let held = Held::told(self.algorithm, state).ok_or(Nonsense::Bucket)?;
         let end = self.period.map(|(_, end)| end);
         let cell = self.algorithm.opened_until(held.cell, self.key, end, now);
@@ -180,9 +189,14 @@ impl Charge<'_> {
             _ => decision,
         };
         let more_at = self.algorithm.more_at(&decision, now);
-        Ok(Decision {
+        let decision = Decision {
             more_at: more_at.and_then(|at| NonZero::new(at.as_micros())),
             ..decision
+        };
+        Ok(Decided {
+            decision,
+            // Who is the first to reserve units has them counted from now on.
+            unsettled: held.unsettled.unwrap_or((0, now)),
         })
     }
 }

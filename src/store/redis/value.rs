@@ -9,11 +9,17 @@ use crate::limiter::{Algorithm, Cell, Concurrency, State, Words};
 pub(super) struct Held {
     pub(super) cell: Cell,
     words: Option<Words>,
+    /// How many units are still to be settled, and since when they are counted, if they are.
+    pub(super) unsettled: Option<(u64, Timestamp)>,
 }
 
 impl Held {
     const fn of(cell: Cell) -> Self {
-        Self { cell, words: None }
+        Self {
+            cell,
+            words: None,
+            unsettled: None,
+        }
     }
 
     pub(super) fn state(&self, cell: Cell) -> State<'_> {
@@ -58,9 +64,19 @@ impl Held {
     }
 
     fn cell(state: &[u8]) -> Option<Self> {
-        let [expires, a, b] = numbers(state)?;
+        let (expires, a, b, unsettled) = match numbers(state) {
+            Some([expires, a, b]) => (expires, a, b, None),
+            None => {
+                let [expires, a, b, units, since] = numbers(state)?;
+                let since = Timestamp::from_micros(since);
+                (expires, a, b, Some((units, since)))
+            }
+        };
         let (a, b) = (a.try_into().ok()?, b.try_into().ok()?);
-        Some(Self::of(Cell { expires, a, b }))
+        Some(Self {
+            unsettled,
+            ..Self::of(Cell { expires, a, b })
+        })
     }
 
     fn counters(algorithm: &Algorithm, state: &[u8]) -> Option<Self> {
@@ -84,6 +100,7 @@ impl Held {
         Some(Self {
             cell,
             words: Some(words),
+            unsettled: None,
         })
     }
 
@@ -105,6 +122,7 @@ impl Held {
         Some(Self {
             cell,
             words: Some(words),
+            unsettled: None,
         })
     }
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::families::{
-    STORE_DURATION, STORE_REQUESTS, STORE_UP, SYNC_DURATION, SYNC_KEYS, SYNC_ROUNDS, SYNC_UNTRACKED,
+    STORE_DURATION, STORE_LOST, STORE_REQUESTS, STORE_UP, SYNC_DURATION, SYNC_KEYS, SYNC_ROUNDS,
+    SYNC_UNTRACKED,
 };
 use crate::telemetry::registry::{Counter, Gauge, Histogram, Observer, Registry};
 
@@ -28,6 +29,11 @@ impl StoreMetrics {
     /// The counter of requests of this kind with this result. Both are of closed sets; keep what it returns.
     pub fn requests(&self, op: &str, result: &str) -> Counter {
         self.registry.counter(&STORE_REQUESTS, &[op, result])
+    }
+
+    /// The counter of what could not be told to the store off the path of requests. These are of a closed set.
+    pub fn lost(&self, what: &str) -> Counter {
+        self.registry.counter(&STORE_LOST, &[what])
     }
 
     /// Counts how long a call took that was sent.

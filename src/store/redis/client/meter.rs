@@ -1,8 +1,10 @@
 //! Counting: every call, batch and probe by its result, and how long they took.
 
+use std::collections::HashMap;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use redis::Value;
 
 use super::fault::{Fault, FaultKind};
@@ -29,6 +31,8 @@ pub(super) struct Meter {
     faulty: [[OnceLock<Counter>; FaultKind::ALL.len()]; Op::ALL.len()],
     /// Calls that were not sent because the server was out of use.
     unsent: [OnceLock<Counter>; Op::ALL.len()],
+    /// What was not told after requests, each made when it first counts.
+    lost: Mutex<HashMap<&'static str, Counter>>,
 }
 
 impl Meter {
@@ -38,6 +42,7 @@ impl Meter {
             answered: Default::default(),
             faulty: std::array::from_fn(|_| std::array::from_fn(|_| OnceLock::new())),
             unsent: Default::default(),
+            lost: Mutex::default(),
         }
     }
 
@@ -56,6 +61,13 @@ impl Meter {
     /// Counts what was not sent.
     pub(super) fn unsent(&self, op: Op) {
         self.count(op, &self.unsent[op as usize], "unsent");
+    }
+
+    /// Counts what was not told.
+    pub(super) fn lost(&self, what: &'static str) {
+        let mut lost = self.lost.lock();
+        let counter = lost.entry(what).or_insert_with(|| self.metrics.lost(what));
+        counter.increment();
     }
 
     pub(super) fn probed(&self, answer: &Result<Value, Fault>, took: Duration) {

@@ -8,7 +8,8 @@
 --         the kind of algorithm;
 --         `first` of its charge, or a `further` one;
 --         the cost; `never` instead of `may` where no bucket ever holds as much;
---         `owe` where a refusal is charged, else `free`;
+--         `settles` where it is settled later what an admitted request costs, else `stays`;
+--         `owe` where a refusal is charged, `owe_own` where only its own is, of a request that is admitted; else `free`;
 --         the recipe, up to and with its `|`;
 --         the digest of the value under another recipe that the caller knows of, and what it is under this one, or ''s;
 --         the numbers of the algorithm, as its file says.
@@ -26,12 +27,13 @@ local function argument()
 end
 
 local function bucket_of(key)
-  local kind, tier, cost, hope, debt = argument(), argument(), argument(), argument(), argument()
+  local kind, tier, cost, hope = argument(), argument(), argument(), argument()
+  local settles, debt = argument(), argument()
   -- With its other fields from the start: a table that grows is slow.
   local b = {
-    key = key, rules = kind_of(kind), tier = tier, cost = tonumber(cost), hope = hope, debt = debt,
+    key = key, rules = kind_of(kind), tier = tier, cost = tonumber(cost), hope = hope, settles = settles, debt = debt,
     recipe = argument(), digest = argument(), instead = argument(),
-    fits = false, outcome = '', told = '', next = '', expires = 0, a = 0, b = 0, is_converted = false,
+    fits = false, outcome = '', told = '', next = '', expires = 0, a = 0, b = 0, unsettled = 0, since = 0, is_converted = false,
   }
   for _, name in ipairs(b.rules.parameters) do
     local value = argument()
@@ -86,9 +88,10 @@ end
 -- Charges a bucket, or not.
 local function settle(b, is_admitted)
   local kind = b.rules
-  local owes = b.debt == 'owe' and b.cost > 0
+  local owes = b.cost > 0 and (b.debt == 'owe' or b.debt == 'owe_own' and is_admitted)
   if b.fits and (is_admitted or owes) then
     b.outcome = 'charged'
+    if b.settles == 'settles' and is_admitted and b.cost > 0 then reserve(b) end
     if b.cost > 0 then kind.charge(b) end
   elseif b.fits then
     b.outcome = 'spared'

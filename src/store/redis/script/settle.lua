@@ -2,15 +2,17 @@
 -- far as it has not come back with time.
 --
 -- KEYS  the bucket.
--- ARGV  the instant, as for charges; `owe` or `give_back`; how many units;
+-- ARGV  the instant, as for charges; `owe`, `give_back` or `keep`; how many units;
 --       the kind of algorithm; the recipe, up to and with its `|`;
+--       how many units were reserved, and since when those of the bucket are counted: '' where they are not;
 --       the cell that the charge left, as three numbers; its instant; how many units it took, and how many earlier charges had
 --       taken that were then still to be settled: of rates as spans of two numbers;
 --       the numbers of the algorithm, as its file says, for so many units.
 -- Reply '1' if it is settled, '0' if the bucket is under another recipe by now: then the charge stands as it was made. An
 --       instant where a window that is opened would be of another period of a calendar: then nothing was charged.
 
-local place = 5
+local born = tonumber(ARGV[7])
+local place = 7
 local function number()
   place = place + 1
   return tonumber(ARGV[place]) or ARGV[place]
@@ -25,10 +27,18 @@ set_time(ARGV[1])
 local _, failure = attempt(function() b.rules.read(b) end)
 if failure then return failure end
 if b.other then return '0' end
+if ARGV[2] == 'owe' and b.misfit then return digits(now) end
+local is_live = b.expires > now
+if is_live and born and born == b.since then b.unsettled = math.max(0, b.unsettled - tonumber(ARGV[6])) end
+local next
 if ARGV[2] == 'owe' then
-  if b.misfit then return digits(now) end
-  b.rules.owe(b)
-elseif b.expires > now then
-  put_cell(b, b.rules.less(b))
+  next = {b.rules.debt(b)}
+elseif ARGV[2] == 'give_back' and is_live and (not born or born == b.since) then
+  next = {b.rules.less(b)}
+end
+if next and next[1] then
+  put_cell(b, next[1], next[2], next[3])
+elseif is_live and born then
+  write_cell(b, b.expires, b.a, b.b)
 end
 return '1'
