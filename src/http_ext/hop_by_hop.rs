@@ -39,7 +39,12 @@ pub fn remove(headers: &mut Headers) {
     if !headers.names().any(is_hop_by_hop) {
         return;
     }
-    remove_named(headers);
+    if headers
+        .get_all(CONNECTION)
+        .any(|value| !is_plain(value.as_bytes()))
+    {
+        remove_named(headers);
+    }
     let trailers = takes_trailers(headers);
     headers.retain(|name| !is_hop_by_hop(name));
     if trailers {
@@ -48,22 +53,20 @@ pub fn remove(headers: &mut Headers) {
     }
 }
 
+fn is_plain(option: &[u8]) -> bool {
+    let mut plain = PLAIN_OPTIONS.iter();
+    plain.any(|plain| option.eq_ignore_ascii_case(plain.as_bytes()))
+}
+
 fn remove_named(headers: &mut Headers) {
     let mut named: SmallVec<[HeaderName; 4]> = headers
         .get_all(CONNECTION)
         .flat_map(|value| value.as_bytes().split(|&byte| byte == b','))
         .map(<[u8]>::trim_ascii)
-        .filter(|option| {
-            !PLAIN_OPTIONS
-                .iter()
-                .any(|plain| option.eq_ignore_ascii_case(plain.as_bytes()))
-        })
+        .filter(|option| !is_plain(option))
         .filter_map(|option| HeaderName::from_bytes(option).ok())
         .filter(|name| !KEPT.contains(name))
         .collect();
-    if named.is_empty() {
-        return;
-    }
     // Sorted: a client may name thousands.
     named.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
     headers.retain(|name| {

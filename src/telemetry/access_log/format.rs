@@ -36,36 +36,42 @@ impl Formatter {
         out.extend_from_slice(b"{\"time\":\"");
         out.extend_from_slice(self.second(record.time, "%Y-%m-%dT%H:%M:%S").as_bytes());
         out.push(b'.');
-        number(out, record.time.as_micros() % 1_000_000, 6);
+        digits::<6>(out, record.time.as_micros() % 1_000_000);
         out.extend_from_slice(b"Z\",\"client_ip\":\"");
         address(out, record.client_ip);
-        out.push(b'"');
-        json_text(out, "method", record.method);
-        json_text(out, "host", record.host);
-        json_text(out, "path", record.path);
-        json_text(out, "version", version(record.version));
-        json_key(out, "status");
-        number(out, record.status.into(), 1);
-        json_key(out, "bytes");
-        number(out, record.bytes, 1);
-        json_key(out, "duration_ms");
+        // A token, in which nothing has to be escaped.
+        out.extend_from_slice(b"\",\"method\":\"");
+        out.extend_from_slice(record.method);
+        json_text(out, b"\",\"host\":\"", record.host);
+        json_text(out, b"\",\"path\":\"", record.path);
+        out.extend_from_slice(b"\",\"version\":\"");
+        out.extend_from_slice(version(record.version));
+        out.extend_from_slice(b"\",\"status\":");
+        number(out, record.status.into());
+        out.extend_from_slice(b",\"bytes\":");
+        number(out, record.bytes);
+        out.extend_from_slice(b",\"duration_ms\":");
         milliseconds(out, record.duration);
-        for (key, part) in [("delay_ms", record.delay), ("upstream_ms", record.upstream)] {
+        for (key, part) in [
+            (&b",\"delay_ms\":"[..], record.delay),
+            (b",\"upstream_ms\":", record.upstream),
+        ] {
             if let Some(part) = part {
-                json_key(out, key);
+                out.extend_from_slice(key);
                 milliseconds(out, part);
             }
         }
         for (key, text) in [
-            ("route", record.route),
-            ("policy", record.policy),
-            ("decision", record.decision.as_bytes()),
-            ("referer", record.referer),
-            ("user_agent", record.user_agent),
-            ("request_id", record.request_id),
+            (&b",\"route\":\""[..], record.route),
+            (b",\"policy\":\"", record.policy),
+            (b",\"decision\":\"", record.decision.as_bytes()),
+            (b",\"referer\":\"", record.referer),
+            (b",\"user_agent\":\"", record.user_agent),
+            (b",\"request_id\":\"", record.request_id),
         ] {
             if !text.is_empty() {
                 json_text(out, key, text);
+                out.push(b'"');
             }
         }
         out.extend_from_slice(b"}\n");
@@ -82,9 +88,9 @@ impl Formatter {
         out.push(b' ');
         out.extend_from_slice(version(record.version));
         out.extend_from_slice(b"\" ");
-        number(out, record.status.into(), 1);
+        number(out, record.status.into());
         out.push(b' ');
-        number(out, record.bytes, 1);
+        number(out, record.bytes);
         for text in [record.referer, record.user_agent] {
             out.extend_from_slice(b" \"");
             combined_text(out, text);
@@ -115,56 +121,60 @@ fn version(version: Version) -> &'static [u8] {
 }
 
 fn address(out: &mut Vec<u8>, address: IpAddr) {
-    write!(out, "{address}").expect("writing to a Vec cannot fail");
+    match address {
+        IpAddr::V4(address) => {
+            let [first, others @ ..] = address.octets();
+            number(out, first.into());
+            for octet in others {
+                out.push(b'.');
+                number(out, octet.into());
+            }
+        }
+        IpAddr::V6(address) => write!(out, "{address}").expect("writing to a Vec cannot fail"),
+    }
 }
 
-/// Appends a number in decimal, with zeros in front up to `width` digits.
-fn number(out: &mut Vec<u8>, mut n: u64, width: usize) {
-    let mut digits = [b'0'; 20];
-    let mut start = digits.len();
-    while n > 0 {
-        start -= 1;
-        digits[start] = b'0' + (n % 10) as u8;
-        n /= 10;
+fn number(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+/// Appends the last digits of a number, with zeros in front.
+fn digits<const COUNT: usize>(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; COUNT];
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
     }
-    out.extend_from_slice(&digits[start.min(digits.len() - width)..]);
+    out.extend_from_slice(&digits);
 }
 
 fn milliseconds(out: &mut Vec<u8>, duration: Duration) {
     let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-    number(out, micros / 1_000, 1);
+    number(out, micros / 1_000);
     out.push(b'.');
-    number(out, micros % 1_000, 3);
+    digits::<3>(out, micros % 1_000);
 }
 
-fn json_key(out: &mut Vec<u8>, key: &str) {
-    out.extend_from_slice(b",\"");
-    out.extend_from_slice(key.as_bytes());
-    out.extend_from_slice(b"\":");
-}
-
-fn json_text(out: &mut Vec<u8>, key: &str, text: &[u8]) {
-    json_key(out, key);
-    out.push(b'"');
+/// Appends what opens a text, and the text, whose closing quote comes with what follows.
+fn json_text(out: &mut Vec<u8>, opening: &[u8], text: &[u8]) {
+    out.extend_from_slice(opening);
     // Nearly all texts are ASCII, and known to be so at a glance.
     if text.is_ascii() {
-        json_escape(out, text);
-    } else {
-        for chunk in text.utf8_chunks() {
-            json_escape(out, chunk.valid().as_bytes());
-            if !chunk.invalid().is_empty() {
-                // What is no text cannot stand in JSON.
-                out.extend_from_slice("\u{fffd}".as_bytes());
-            }
+        return json_escape(out, text);
+    }
+    for chunk in text.utf8_chunks() {
+        json_escape(out, chunk.valid().as_bytes());
+        if !chunk.invalid().is_empty() {
+            // What is no text cannot stand in JSON.
+            out.extend_from_slice("\u{fffd}".as_bytes());
         }
     }
-    out.push(b'"');
 }
 
 /// RFC 8259 section 7.
 fn json_escape(out: &mut Vec<u8>, text: &[u8]) {
-    let special = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
-    escape(out, text, special, |out, byte| match byte {
+    static SPECIAL: [bool; 256] = special(0x100);
+    escape(out, text, &SPECIAL, |out, byte| match byte {
         b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
         byte => {
             out.extend_from_slice(b"\\u00");
@@ -178,21 +188,34 @@ fn combined_text(out: &mut Vec<u8>, text: &[u8]) {
     if text.is_empty() {
         return out.push(b'-');
     }
-    let special = |byte: u8| byte == b'"' || byte == b'\\' || !(0x20..0x7f).contains(&byte);
-    escape(out, text, special, |out, byte| {
+    static SPECIAL: [bool; 256] = special(0x7f);
+    escape(out, text, &SPECIAL, |out, byte| {
         out.extend_from_slice(b"\\x");
         hex(out, byte);
     });
+}
+
+/// The bytes that cannot stand in quotes: control characters, what ends quotes, and those from `end` on.
+const fn special(end: usize) -> [bool; 256] {
+    let mut special = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        special[byte] = byte < 0x20 || byte >= end;
+        byte += 1;
+    }
+    special[b'"' as usize] = true;
+    special[b'\\' as usize] = true;
+    special
 }
 
 /// Appends `text`, with its special bytes replaced.
 fn escape(
     out: &mut Vec<u8>,
     mut text: &[u8],
-    special: impl Fn(u8) -> bool,
+    special: &[bool; 256],
     replace: impl Fn(&mut Vec<u8>, u8),
 ) {
-    while let Some(at) = text.iter().position(|&byte| special(byte)) {
+    while let Some(at) = text.iter().position(|&byte| special[usize::from(byte)]) {
         out.extend_from_slice(&text[..at]);
         replace(out, text[at]);
         text = &text[at + 1..];
@@ -313,14 +336,20 @@ mod tests {
 
     #[test]
     fn numbers_keep_their_width() {
-        let write = |n, width| {
+        let mut out = Vec::new();
+        number(&mut out, u64::MAX);
+        digits::<3>(&mut out, 7);
+        number(&mut out, 0);
+        digits::<6>(&mut out, 1_234_567);
+        assert_eq!(out, b"184467440737095516150070234567");
+    }
+
+    #[test]
+    fn addresses_are_written_as_people_write_them() {
+        for text in ["0.0.0.0", "192.0.2.7", "255.255.255.255", "2001:db8::7"] {
             let mut out = Vec::new();
-            number(&mut out, n, width);
-            String::from_utf8(out).expect("digits")
-        };
-        assert_eq!(
-            [write(0, 1), write(7, 3), write(u64::MAX, 1)],
-            ["0", "007", "18446744073709551615"]
-        );
+            address(&mut out, text.parse().expect("an address"));
+            assert_eq!(out, text.as_bytes());
+        }
     }
 }
