@@ -8,12 +8,15 @@ use smallvec::SmallVec;
 
 use crate::http_ext::headers::Headers;
 
+static KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+static PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+
 /// Whether a field never goes further, but for `TE` in part. Those that `Connection` names are treated apart.
 fn is_hop_by_hop(name: &HeaderName) -> bool {
     match *name {
         CONNECTION | TE | TRANSFER_ENCODING | UPGRADE | PROXY_AUTHENTICATE
         | PROXY_AUTHORIZATION => true,
-        _ => matches!(name.as_str(), "keep-alive" | "proxy-connection"),
+        _ => *name == KEEP_ALIVE || *name == PROXY_CONNECTION,
     }
 }
 

@@ -4,13 +4,12 @@
 //! Building starts no task and changes nothing that serves; [`Built::hand_over`] then moves the
 //! buckets of policies whose quota or size has changed.
 
+mod routes;
 mod shared;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-
-use http::HeaderName;
 
 use super::action::Action;
 use super::asking::Shared;
@@ -19,8 +18,7 @@ use super::limit_headers::Facts;
 use super::penalise::Penalties;
 use super::rejection::Rejection;
 use super::snapshot::{
-    Limit, LimitSpec, Overflow, Policy, PolicySpec, Preflight, RedisSpec, Route, RouteSpec,
-    RunningUpstream, Snapshot, Spec,
+    Overflow, Policy, PolicySpec, Preflight, RedisSpec, RunningUpstream, Snapshot, Spec,
 };
 use super::synchronised;
 use crate::clock::{Clock, Timestamp};
@@ -31,12 +29,11 @@ use crate::store::redis::{RefusalCache, Store};
 use crate::store::{self, Share, Table, Wish};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{
-    InUseMetrics, LimitMetrics, PolicyMetrics, RouteMetrics, StoreMetrics, TableFigures,
-    UpstreamMetrics, WaitMetrics,
+    InUseMetrics, PolicyMetrics, StoreMetrics, TableFigures, UpstreamMetrics, WaitMetrics,
 };
 use crate::telemetry::registry::Registry;
 use crate::upstream::{self, Endpoint, EndpointSpec, Upstream};
-use shared::{is_synchronised, label_of_override};
+use shared::label_of_override;
 
 /// What a snapshot needs that outlives every snapshot.
 #[derive(Clone, Debug)]
@@ -335,72 +332,6 @@ impl Builder<'_> {
         });
         running.collect()
     }
-
-    fn route(
-        &self,
-        spec: RouteSpec,
-        policies: &[Arc<Policy>],
-        upstreams: &[Arc<RunningUpstream>],
-    ) -> Arc<Route> {
-        let (limits, tags) = self.limits(&spec.name, &spec.limits, policies);
-        Arc::new(Route {
-            priority_fields: priority_fields(&limits),
-            is_synchronised: is_synchronised(&limits),
-            limits,
-            tags,
-            preflight: self.preflight,
-            reads_token: reads_token(&spec.limits, policies),
-            upstream: Some(Arc::clone(&upstreams[spec.upstream])),
-            rewrite: spec.rewrite,
-            max_body: spec.max_body,
-            metrics: RouteMetrics::new(&self.surroundings.registry, &spec.name),
-            name: spec.name.into(),
-        })
-    }
-
-    /// What the requests meet that no route takes.
-    fn unmatched(&self, limits: &[LimitSpec], policies: &[Arc<Policy>]) -> Arc<Route> {
-        const NAME: &str = "";
-        let reads_token = reads_token(limits, policies);
-        let (limits, tags) = self.limits(NAME, limits, policies);
-        Arc::new(Route {
-            priority_fields: Vec::new(),
-            is_synchronised: is_synchronised(&limits),
-            limits,
-            tags,
-            preflight: self.preflight,
-            reads_token,
-            upstream: None,
-            rewrite: Default::default(),
-            max_body: 0,
-            metrics: RouteMetrics::new(&self.surroundings.registry, NAME),
-            name: NAME.into(),
-        })
-    }
-
-    /// The limits of a route: those that can refuse, and those that tag.
-    fn limits(
-        &self,
-        route: &str,
-        specs: &[LimitSpec],
-        policies: &[Arc<Policy>],
-    ) -> (Vec<Limit>, Vec<Limit>) {
-        let limits = specs.iter().map(|spec| {
-            let policy = Arc::clone(&policies[spec.policy]);
-            let synchronised = policy.synchronised.as_ref();
-            Limit {
-                metrics: LimitMetrics::new(&self.surroundings.registry, &policy.name, route),
-                when: spec.when.clone(),
-                exceptions: spec.exceptions.clone(),
-                descriptor: spec.descriptor.clone(),
-                secret: synchronised.and_then(|one| one.secret(policy.table.algorithm())),
-                cost: spec.cost.clone(),
-                settlement: spec.settlement.clone(),
-                policy,
-            }
-        });
-        limits.partition(|limit| limit.policy.action.tag().is_none())
-    }
 }
 
 impl Snapshot {
@@ -412,21 +343,6 @@ impl Snapshot {
         all.filter(|policy| policy.synchronised.is_none())
             .map(|policy| (policy.key.as_str(), &*policy.table))
     }
-}
-
-/// Whether one of these limits asks what the token of a request says.
-fn reads_token(limits: &[LimitSpec], policies: &[Arc<Policy>]) -> bool {
-    let mut limits = limits.iter();
-    limits.any(|limit| limit.reads_token() || policies[limit.policy].reads_token())
-}
-
-/// The fields by which these limits tell the upstream of a lower priority.
-fn priority_fields(limits: &[Limit]) -> Vec<HeaderName> {
-    let policies = limits.iter().flat_map(|limit| limit.policy.all());
-    let overflows = policies.filter_map(|policy| policy.overflow.as_ref());
-    let fields = overflows.flat_map(|overflow| &overflow.fields);
-    let names: HashSet<_> = fields.map(|(name, _)| name.clone()).collect();
-    names.into_iter().collect()
 }
 
 /// The tables of a snapshot, by policy name and key.

@@ -2,14 +2,16 @@
 //! counted and logged of it, and what limits get back. It ends when it is dropped, so that a client that leaves is
 //! counted too, and gives back what it took.
 
+mod logged;
+
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{self, HeaderName, HeaderValue};
-use http::{Method, StatusCode, Uri, Version};
+use http::header::{self, HeaderValue};
+use http::{Method, StatusCode, Version};
 use http_body::Body;
 
 use super::admission::Admission;
@@ -27,9 +29,8 @@ use crate::http_ext::forwarded::Peer;
 use crate::http_ext::headers::Headers;
 use crate::http_ext::message::{Request, Response};
 use crate::rules::{Author, Head};
-use crate::telemetry::access_log::{AccessLog, Record};
-use crate::telemetry::metrics::LimitDecision;
 use crate::upstream::Fault;
+use logged::Logged;
 
 /// What is logged of a client that left before there was an answer; nginx's number for it.
 static CLIENT_CLOSED_REQUEST: LazyLock<StatusCode> =
@@ -38,8 +39,6 @@ static CLIENT_CLOSED_REQUEST: LazyLock<StatusCode> =
 /// What is logged of a request that gets no answer; nginx's number for it.
 static NO_RESPONSE: LazyLock<StatusCode> =
     LazyLock::new(|| StatusCode::from_u16(444).expect("a number from 100 to 999"));
-
-const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The exchange of one request for one response.
 #[derive(Debug)]
@@ -88,16 +87,6 @@ pub(super) struct Deciding<'a> {
     pub now: Timestamp,
     /// Where what its limits say goes.
     pub admission: &'a mut Admission,
-}
-
-/// What the access log wants to know of a request, and the request itself no longer has at its end.
-#[derive(Debug)]
-struct Logged {
-    uri: Uri,
-    host: Option<HeaderValue>,
-    referer: Option<HeaderValue>,
-    user_agent: Option<HeaderValue>,
-    request_id: Option<HeaderValue>,
 }
 
 impl Exchange {
@@ -307,53 +296,6 @@ impl Exchange {
         self.begun.now().since(self.begun.started)
     }
 
-    fn log(&self, log: &AccessLog, logged: &Logged, status: StatusCode, duration: Duration) {
-        let route = self.route();
-        let (policy, decision) = match self.admission() {
-            Some(admission) => admission.logged(route),
-            // It has left before its turn.
-            None => match &self.line {
-                Some(policy) => (&**policy, LimitDecision::Delayed.as_str()),
-                None => ("", LimitDecision::Allowed.as_str()),
-            },
-        };
-        let record = Record {
-            time: self.begun.started,
-            client_ip: self.begun.client_ip,
-            method: self.begun.method.as_str().as_bytes(),
-            host: text(&logged.host),
-            path: logged
-                .uri
-                .path_and_query()
-                .map_or(b"", |target| target.as_str().as_bytes()),
-            version: self.begun.version,
-            status: status.as_u16(),
-            bytes: self.sent,
-            duration,
-            delay: self.delay(duration),
-            upstream: self.upstream,
-            route: route.name.as_bytes(),
-            policy: policy.as_bytes(),
-            decision,
-            referer: text(&logged.referer),
-            user_agent: text(&logged.user_agent),
-            request_id: text(&logged.request_id),
-        };
-        log.record(self.begun.client.connection.worker, &record);
-    }
-
-    /// For how long it had to wait, if it had to.
-    fn delay(&self, duration: Duration) -> Option<Duration> {
-        let Some(admission) = self.admission() else {
-            return self.line.as_ref().map(|_| duration);
-        };
-        let until = match admission.delayed_until() {
-            None if self.line.is_some() => self.forwarded,
-            until => until?,
-        };
-        Some(until.since(self.begun.started))
-    }
-
     /// The route that takes the request; what it meets that none takes, also before it is found.
     pub(super) fn route(&self) -> &Route {
         self.begun.snapshot.route(self.place)
@@ -400,24 +342,4 @@ impl Drop for Exchange {
             self.log(log, logged, status, elapsed);
         }
     }
-}
-
-impl Logged {
-    fn new<B>(request: &Request<B>) -> Self {
-        let field = |name| request.headers().get(name).cloned();
-        // HTTP/2 has it in the target.
-        let authority = || HeaderValue::from_str(request.uri().authority()?.as_str()).ok();
-        Logged {
-            uri: request.uri().clone(),
-            host: field(header::HOST).or_else(authority),
-            referer: field(header::REFERER),
-            user_agent: field(header::USER_AGENT),
-            request_id: field(X_REQUEST_ID),
-        }
-    }
-}
-
-/// What a field says; nothing where it is absent.
-fn text(field: &Option<HeaderValue>) -> &[u8] {
-    field.as_ref().map_or(b"", HeaderValue::as_bytes)
 }
