@@ -101,14 +101,14 @@ impl Request<'_> {
     /// When it is no reply to that.
     pub fn read(&self, reply: &Value, local: Timestamp) -> Result<Reply, Nonsense> {
         let fields = fields(reply)?;
-        let (kind, at, rest) = match fields.as_slice() {
-            [kind, at, rest @ ..] => (*kind, at, rest),
-            _ => return Err(Nonsense::Malformed),
-        };
-        let at = Timestamp::from_micros(number(at)?);
+        let (words, rest) = fields.split_first().ok_or(Nonsense::Malformed)?;
+        let mut words = words.split(|byte| *byte == b' ');
+        let kind = words.next();
+        let at = number(words.next().ok_or(Nonsense::Malformed)?)?;
+        let at = Timestamp::from_micros(at);
         match kind {
-            b"told" => Ok(Reply::Told(self.told(rest, at, local)?)),
-            b"again" => Ok(Reply::Again(self.again(rest, at)?)),
+            Some(b"told") => Ok(Reply::Told(self.told(words, rest, at, local)?)),
+            Some(b"again") => Ok(Reply::Again(self.again(rest, at)?)),
             _ => Err(Nonsense::Malformed),
         }
     }
@@ -136,14 +136,20 @@ impl Request<'_> {
         })
     }
 
-    fn told(&self, buckets: &[&[u8]], at: Timestamp, local: Timestamp) -> Result<Told, Nonsense> {
-        let (buckets, rest) = buckets.as_chunks::<2>();
-        if !rest.is_empty() || buckets.len() != self.charges.len() {
+    /// What was done is in the words, one for each state.
+    fn told<'a>(
+        &self,
+        mut words: impl Iterator<Item = &'a [u8]>,
+        states: &[&[u8]],
+        at: Timestamp,
+        local: Timestamp,
+    ) -> Result<Told, Nonsense> {
+        if states.len() != self.charges.len() {
             return Err(Nonsense::Malformed);
         }
         let mut decided: SmallVec<[(usize, Decided); 4]> = SmallVec::new();
-        for (place, (charge, [did, state])) in self.charges.iter().zip(buckets).enumerate() {
-            let did = Did::read(did)?;
+        for (place, (charge, state)) in self.charges.iter().zip(states).enumerate() {
+            let did = Did::read(words.next().ok_or(Nonsense::Malformed)?)?;
             if did == Did::Unasked && charge.tier == Tier::Further {
                 continue;
             }
@@ -246,7 +252,7 @@ fn shifted(decision: Decision, at: Timestamp, local: Timestamp) -> Decision {
     }
 }
 
-pub(super) fn fields(reply: &Value) -> Result<Vec<&[u8]>, Nonsense> {
+pub(super) fn fields(reply: &Value) -> Result<SmallVec<[&[u8]; 8]>, Nonsense> {
     fn text(field: &Value) -> Result<&[u8], Nonsense> {
         match field {
             Value::BulkString(text) => Ok(text),

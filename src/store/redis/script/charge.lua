@@ -13,69 +13,72 @@
 --         the recipe, up to and with its `|`;
 --         the digest of the value under another recipe that the caller knows of, and what it is under this one, or ''s;
 --         the numbers of the algorithm, as its file says.
--- Reply 'told', the instant, and for each bucket
---         `charged`, and the state before;
---         `spared` where it would have been charged, but another refuses: the state;
---         `refused`, and the state; `owed`, and the state with the debt; `unasked`;
---       or 'again', the instant, and for each bucket under another recipe its place, the digest of its value and the value:
+-- Reply a line of words: `told`, the instant, and for each bucket
+--         `charged`;
+--         `spared` where it would have been charged, but another refuses;
+--         `refused`; `owed`; `unasked`;
+--       then for each bucket its state: that before the charge, or that with the debt, or '' where it was not asked;
+--       or `again` and the instant, and for each bucket under another recipe its place, the digest of its value and the value:
 --       then nothing was charged. There may be none: a window does not reach to that instant, or not from it.
 
-local argument_place = 2
-local function argument()
-  argument_place = argument_place + 1
-  return ARGV[argument_place]
-end
-
-local function bucket_of(key)
-  local kind, tier, cost, hope = argument(), argument(), argument(), argument()
-  local settles, debt = argument(), argument()
+-- The bucket whose arguments come after this place, and the place of the last of them.
+local function bucket_of(key, at)
   -- With its other fields from the start: a table that grows is slow.
   local b = {
-    key = key, rules = kind_of(kind), tier = tier, cost = tonumber(cost), hope = hope, settles = settles, debt = debt,
-    recipe = argument(), digest = argument(), instead = argument(),
-    fits = false, outcome = '', told = '', next = '', expires = 0, a = 0, b = 0, unsettled = 0, since = 0, is_converted = false,
+    key = key, rules = kind_of(ARGV[at + 1]), tier = ARGV[at + 2], cost = tonumber(ARGV[at + 3]), hope = ARGV[at + 4],
+    settles = ARGV[at + 5], debt = ARGV[at + 6], recipe = ARGV[at + 7], digest = ARGV[at + 8], instead = ARGV[at + 9],
+    fits = false, outcome = 'unasked', told = '', next = '', state = '', expires = 0, a = 0, b = 0, unsettled = 0, since = 0,
+    is_converted = false,
   }
+  at = at + 9
   for _, name in ipairs(b.rules.parameters) do
-    local value = argument()
+    at = at + 1
+    local value = ARGV[at]
     local number = name ~= 'lease' and tonumber(value)
     -- A double also where Lua has integers, which would go round at 2^63.
     b[name] = number and number + 0.0 or value
   end
-  return b
+  return b, at
 end
 
--- The buckets that decide, one for each charge, and all.
+-- All buckets, and those that decide, one for each charge.
+local all, deciding = {}, {}
+
 local function decide()
-  local deciding, all = {}, {}
-  local before
+  local at = 2
   for i, key in ipairs(KEYS) do
-    local b = bucket_of(key)
-    local is_asked = b.tier == 'first' or not before.fits
-    if is_asked then
+    local b
+    b, at = bucket_of(key, at)
+    all[i] = b
+    local charges = #deciding
+    if b.tier == 'first' then charges = charges + 1 end
+    if b.tier == 'first' or not deciding[charges].fits then
       b.rules.read(b)
       b.fits = b.hope == 'may' and b.rules.fits(b)
-      if b.tier == 'first' then deciding[#deciding + 1] = b else deciding[#deciding] = b end
-      before = b
+      b.outcome = 'refused'
+      deciding[charges] = b
     end
-    b.outcome = is_asked and 'refused' or 'unasked'
-    all[i] = b
   end
-  return {deciding = deciding, all = all}
 end
 
--- What the caller has to know to ask again, if it has to.
-local function again(all)
-  local reply, is_needed = {'again', digits(now)}, false
+local function is_to_be_asked_again()
+  for _, b in ipairs(all) do
+    if b.misfit or b.other and not b.is_converted then return true end
+  end
+  return false
+end
+
+-- What the caller has to know to ask again.
+local function again()
+  local reply = {'again ' .. digits(now)}
   for i, b in ipairs(all) do
     if b.other then
       reply[#reply + 1] = digits(i - 1)
       reply[#reply + 1] = b.digest_of_other
       reply[#reply + 1] = b.other
-      is_needed = is_needed or not b.is_converted
     end
-    is_needed = is_needed or b.misfit
   end
-  return is_needed and reply
+  return reply
 end
 
 -- Notes what is told of a bucket that was asked, and puts it right where it is under another recipe, or has expired.
@@ -102,24 +105,26 @@ local function settle(b, is_admitted)
   end
 end
 
+local function told()
+  local reply = {'told ' .. digits(now)}
+  for i, b in ipairs(all) do
+    reply[1] = reply[1] .. ' ' .. b.outcome
+    reply[i + 1] = b.told
+  end
+  return reply
+end
+
 set_time(ARGV[1])
-local decided, failure = attempt(decide)
+local _, failure = attempt(decide)
 if failure then return failure end
-local ask_again = again(decided.all)
-if ask_again then return ask_again end
+if is_to_be_asked_again() then return again() end
 
 local is_admitted = true
-for place = 1, math.min(tonumber(ARGV[2]), #decided.deciding) do
-  is_admitted = is_admitted and decided.deciding[place].fits
+for place = 1, math.min(tonumber(ARGV[2]), #deciding) do
+  is_admitted = is_admitted and deciding[place].fits
 end
-for _, b in ipairs(decided.all) do
+for _, b in ipairs(all) do
   if b.outcome ~= 'unasked' then note(b) end
 end
-for _, b in ipairs(decided.deciding) do settle(b, is_admitted) end
-
-local reply = {'told', digits(now)}
-for _, b in ipairs(decided.all) do
-  reply[#reply + 1] = b.outcome
-  reply[#reply + 1] = b.told or ''
-end
-return reply
+for _, b in ipairs(deciding) do settle(b, is_admitted) end
+return told()

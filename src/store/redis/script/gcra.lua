@@ -32,13 +32,6 @@ local function rates(is_line)
     return ahead < other or ahead == other and rest < other_rest
   end
 
-  -- A span without another: none where that is longer.
-  local function minus(b, ahead, rest, less, less_rest)
-    if is_less(ahead, rest, less, less_rest) then return 0, 0 end
-    if rest >= less_rest then return ahead - less, rest - less_rest end
-    return ahead - less - 1, rest + b.limit - less_rest
-  end
-
   local function moved(b)
     local ahead, rest = backlog(b)
     ahead, rest = plus(b, ahead, rest, b.step, b.step_rest)
@@ -54,29 +47,31 @@ local function rates(is_line)
     return arrival(b, ahead, rest)
   end
 
-  -- Moved back by a step, but not by more than certainly has not come back with time of the charge: that alone, and behind
-  -- all that was charged before it and settled since.
+  -- A step back: for who leaves a line, all of it; else not more than certainly has not come back with time of the charge,
+  -- that alone, and behind all that was charged before it and settled since.
   local function moved_back(b)
-    local alone, alone_rest = minus(b, b.alone, b.alone_rest, math.max(0, now - b.at), 0)
-    local behind, behind_rest = ahead_of(b, b.then_expires, b.then_a)
-    behind, behind_rest = minus(b, behind, behind_rest, b.others, b.others_rest)
-    if is_less(alone, alone_rest, behind, behind_rest) then alone, alone_rest = behind, behind_rest end
-    local back, back_rest = b.step, b.step_rest
-    if is_less(alone, alone_rest, back, back_rest) then back, back_rest = alone, alone_rest end
-    local ahead, rest = backlog(b)
-    return arrival(b, minus(b, ahead, rest, back, back_rest))
-  end
+    -- A span without another: none where that is longer.
+    local function minus(ahead, rest, less, less_rest)
+      if is_less(ahead, rest, less, less_rest) then return 0, 0 end
+      if rest >= less_rest then return ahead - less, rest - less_rest end
+      return ahead - less - 1, rest + b.limit - less_rest
+    end
 
-  -- Without a step.
-  local function left(b)
+    local back, back_rest = b.step, b.step_rest
+    if not is_line then
+      local alone, alone_rest = minus(b.alone, b.alone_rest, math.max(0, now - b.at), 0)
+      local behind, behind_rest = ahead_of(b, b.then_expires, b.then_a)
+      behind, behind_rest = minus(behind, behind_rest, b.others, b.others_rest)
+      if is_less(alone, alone_rest, behind, behind_rest) then alone, alone_rest = behind, behind_rest end
+      if is_less(alone, alone_rest, back, back_rest) then back, back_rest = alone, alone_rest end
+    end
     local ahead, rest = backlog(b)
-    return arrival(b, minus(b, ahead, rest, b.step, b.step_rest))
+    return arrival(b, minus(ahead, rest, back, back_rest))
   end
 
   local spans = {'limit', 'tau', 'tau_rest', 'step', 'step_rest', 'most', 'most_rest'}
   -- Who is refused stands in no line.
-  if is_line then return cell_kind(spans, moved, nil, left) end
-  return cell_kind(spans, moved, moved_into_debt, moved_back)
+  return cell_kind(spans, moved, not is_line and moved_into_debt, moved_back)
 end
 
 function kinds.gcra() return rates(false) end
