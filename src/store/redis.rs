@@ -20,7 +20,7 @@ mod told;
 mod value;
 
 pub use after::{Lent, Settled, Settlement, were_there};
-pub use asked::{Ask, Charge, Lease, Owes, Request, Tier};
+pub use asked::{Arguments, Ask, Charge, Lease, Owes, Request, Tier};
 pub use guards::{Lending, Place, Reservation, Turn};
 pub use naming::{Keys, LONGEST, Name, Namer, Naming};
 pub use refusals::RefusalCache;

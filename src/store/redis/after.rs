@@ -42,7 +42,7 @@ impl Ask {
         }
         Self {
             keys: lent.iter().map(|one| leases(one.name)).collect(),
-            args: args.0,
+            args,
         }
     }
 
@@ -53,13 +53,13 @@ impl Ask {
             return None;
         };
         let mut args = Arguments::at(now);
-        args.0.push(value::recipe(charge.algorithm));
+        args.recipe(charge.algorithm);
         args.text(&value::cell_text(charged));
         args.number(charge.algorithm.limit());
         args.span(bucket.line().step(charge.cost));
         Some(Self {
             keys: vec![charge.key()],
-            args: args.0,
+            args,
         })
     }
 }
@@ -106,10 +106,9 @@ impl Settlement<'_> {
         args.text(what);
         args.number(cost);
         args.text(charge.kind());
-        args.0.push(value::recipe(charge.algorithm));
+        args.recipe(charge.algorithm);
         args.number(self.reserved.units);
-        let since = self.since.map(|since| since.as_micros().to_string());
-        args.text(&since.unwrap_or_default());
+        args.instant(self.since);
         let Cell { expires, a, b } = self.reserved.cell;
         args.number(expires);
         args.number(a);
@@ -123,7 +122,7 @@ impl Settlement<'_> {
         charge.push_numbers(&mut args, around, none);
         Some(Ask {
             keys: vec![charge.key()],
-            args: args.0,
+            args,
         })
     }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use redis::{RedisWrite, ToRedisArgs};
+
 use super::told::Again;
 use super::value;
 use crate::clock::Timestamp;
@@ -93,7 +95,7 @@ pub struct Ask {
     /// KEYS.
     pub keys: Vec<Vec<u8>>,
     /// ARGV.
-    pub args: Vec<Vec<u8>>,
+    pub args: Arguments,
 }
 
 /// Up to where Lua's numbers are exact.
@@ -109,7 +111,7 @@ impl Request<'_> {
         }
         Ask {
             keys: self.charges.iter().map(Charge::key).collect(),
-            args: args.0,
+            args,
         }
     }
 
@@ -127,10 +129,10 @@ impl Request<'_> {
             (Refusals::Charged, Owes::Own) => "owe_own",
             (Refusals::Charged, Owes::All) => "owe",
         });
-        args.0.push(value::recipe(charge.algorithm));
+        args.recipe(charge.algorithm);
         let (digest, instead) = again.instead_of(place);
-        args.0.push(digest.to_vec());
-        args.0.push(instead.to_vec());
+        args.bytes(digest);
+        args.bytes(instead);
         charge.push_numbers(args, again.at().unwrap_or(self.around), self.lease);
     }
 }
@@ -233,18 +235,56 @@ pub(super) fn leases(name: &[u8]) -> Vec<u8> {
     [name, b":leases"].concat()
 }
 
-/// ARGV as it grows.
-pub(super) struct Arguments(pub(super) Vec<Vec<u8>>);
+/// ARGV as it grows, one after the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arguments {
+    bytes: Vec<u8>,
+    /// Where each ends.
+    ends: Vec<usize>,
+}
+
+impl ToRedisArgs for Arguments {
+    fn write_redis_args<W: RedisWrite + ?Sized>(&self, out: &mut W) {
+        let mut start = 0;
+        for &end in &self.ends {
+            out.write_arg(&self.bytes[start..end]);
+            start = end;
+        }
+    }
+}
 
 impl Arguments {
     /// Of a script that is run at this instant.
     pub(super) fn at(now: Option<Timestamp>) -> Self {
-        let now = now.map(|now| now.as_micros().to_string());
-        Self(vec![now.unwrap_or_default().into_bytes()])
+        let mut args = Self {
+            bytes: Vec::with_capacity(256),
+            ends: Vec::with_capacity(32),
+        };
+        args.instant(now);
+        args
+    }
+
+    /// An instant that may be missing.
+    pub(super) fn instant(&mut self, instant: Option<Timestamp>) {
+        match instant {
+            Some(instant) => self.number(instant.as_micros()),
+            None => self.text(""),
+        }
+    }
+
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        self.ends.push(self.bytes.len());
     }
 
     pub(super) fn text(&mut self, text: &str) {
-        self.0.push(text.into());
+        self.bytes(text.as_bytes());
+    }
+
+    /// The recipe as values begin with it.
+    pub(super) fn recipe(&mut self, algorithm: &Algorithm) {
+        value::write_recipe(&mut self.bytes, algorithm);
+        self.ends.push(self.bytes.len());
     }
 
     pub(super) fn number(&mut self, number: impl Into<u64>) {

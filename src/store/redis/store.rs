@@ -180,15 +180,15 @@ impl Store {
     }
 
     pub(super) fn settle_command(&self, ask: &Ask) -> Command {
-        Command::script(&self.settle, &ask.keys, &ask.args)
+        Command::script(&self.settle, &ask.keys, &[&ask.args])
     }
 
     pub(super) fn lease_command(&self, ask: &Ask) -> Command {
-        Command::script(&self.lease, &ask.keys, &ask.args)
+        Command::script(&self.lease, &ask.keys, &[&ask.args])
     }
 
     pub(super) fn leave_command(&self, ask: &Ask) -> Command {
-        Command::script(&self.leave, &ask.keys, &ask.args)
+        Command::script(&self.leave, &ask.keys, &[&ask.args])
     }
 
     /// The slot of a bucket; one where there are none.
@@ -385,7 +385,7 @@ impl Store {
     /// Calls the script. A store that has only just been begun with is waited for.
     async fn call(&self, deadline: Instant, worker: usize, ask: &Ask) -> Result<Value, Fault> {
         loop {
-            let (keys, args) = (&ask.keys, &ask.args);
+            let (keys, args) = (&ask.keys, &[&ask.args]);
             let call = self
                 .client
                 .call_by(deadline, worker, &self.charge, keys, args);

@@ -132,12 +132,15 @@ const COUNTERS_HEAD: usize = 28;
 /// Bytes of a state before its ticks.
 const LOG_HEAD: usize = 39;
 
-/// The recipe as values begin with it.
-pub(super) fn recipe(algorithm: &Algorithm) -> Vec<u8> {
-    let Some([kind, limit, window, one, two]) = algorithm.recipe() else {
-        return Vec::new();
+/// Writes the recipe, as values begin with it: nothing of what keeps no value.
+pub(super) fn write_recipe(value: &mut Vec<u8>, algorithm: &Algorithm) {
+    let Some(numbers) = algorithm.recipe() else {
+        return;
     };
-    format!("{kind}.{limit}.{window}.{one}.{two}|").into_bytes()
+    for (number, after) in numbers.into_iter().zip(*b"....|") {
+        value.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+        value.push(after);
+    }
 }
 
 /// A state that is all in a cell.
@@ -160,7 +163,8 @@ pub(super) fn converted(algorithm: &Algorithm, value: &[u8], now: Timestamp) -> 
     if !cell.is_live(now) {
         return Some(Vec::new());
     }
-    let mut value = recipe(algorithm);
+    let mut value = Vec::new();
+    write_recipe(&mut value, algorithm);
     write_state(&mut value, algorithm, cell, words.as_ref());
     Some(value)
 }

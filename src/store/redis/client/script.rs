@@ -49,14 +49,18 @@ impl Script {
     }
 }
 
+/// What most calls have room in: one or two buckets.
+const ARGUMENTS: usize = 48;
+const BYTES: usize = 512;
+
 fn command<K: AsRef<[u8]>, A: redis::ToRedisArgs>(
     name: &str,
     script: &str,
     keys: &[K],
     args: &[A],
 ) -> redis::Cmd {
-    let mut command = redis::cmd(name);
-    command.arg(script).arg(keys.len());
+    let mut command = redis::Cmd::with_capacity(ARGUMENTS, BYTES);
+    command.arg(name).arg(script).arg(keys.len());
     for key in keys {
         command.arg(key.as_ref());
     }
