@@ -128,7 +128,7 @@ local function put_cell(b, expires, one, two)
   if expires > 0 then write_cell(b, expires, one, two) else redis.call('DEL', b.key) end
 end
 
--- As it is written already: to write a number of 16 digits takes as long as to call Redis.
+-- As it is written already: to write a number of 16 digits takes nearly as long as a call of Redis.
 function cells.told(b) return b.state end
 
 local function cell_kind(parameters, after, debt, less)
