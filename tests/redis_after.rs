@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
@@ -138,17 +139,30 @@ fn what_responses_settle_is_settled_as_in_memory() {
 
 #[test]
 fn parallel_requests_over_two_proxies_reserve_no_more_than_the_quota() {
+    const CLIENTS: usize = 120;
     let origin = origin();
     let redis = RedisServer::start();
     let [config, _] = config(&origin, "quota: 20/1h, count: [401]");
     let gateways: [Gateway; 2] = proxies(&redis, &config);
-    let hanging: Vec<_> = (0..30)
-        .map(|client| {
-            let mut connection = Connection::open(gateways[client % 2].address());
-            connection.send("GET /hang HTTP/1.1\r\nHost: a\r\n\r\n");
-            connection
-        })
-        .collect();
+    // All at the same instant, each on a connection of its own.
+    let start = Barrier::new(CLIENTS);
+    let hanging: Vec<_> = thread::scope(|scope| {
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|client| {
+                let (gateway, start) = (&gateways[client % 2], &start);
+                scope.spawn(move || {
+                    let mut connection = Connection::open(gateway.address());
+                    start.wait();
+                    connection.send("GET /hang HTTP/1.1\r\nHost: a\r\n\r\n");
+                    connection
+                })
+            })
+            .collect();
+        let clients = clients.into_iter();
+        clients
+            .map(|client| client.join().expect("no panic"))
+            .collect()
+    });
     let decided = |decision: &str| -> u64 {
         let series = format!(
             "sluicegate_limit_decisions_total{{policy=\"p\",route=\"a\",decision=\"{decision}\"}}"
@@ -159,9 +173,9 @@ fn parallel_requests_over_two_proxies_reserve_no_more_than_the_quota() {
             .sum()
     };
     wait_for("every decision", || {
-        (decided("allowed") + decided("limited") >= 30).then_some(())
+        (decided("allowed") + decided("limited") == CLIENTS as u64).then_some(())
     });
-    assert_eq!(decided("allowed") % 20, 0, "exactly the quota");
+    assert_eq!(decided("allowed"), 20, "exactly the quota");
     drop(hanging);
     // They had no response: all of it stays charged.
     assert_eq!(get(gateways[0].address(), "/status/200").status, 429);

@@ -268,7 +268,7 @@ fn a_replica_is_out_of_use() {
 
 #[test]
 fn a_server_with_an_endless_script_is_out_of_use() {
-    let server = RedisServer::with_options(&["--busy-reply-threshold", "1"]);
+    let server = RedisServer::with_options(&["--lua-time-limit", "1"]);
     let store = Store::at(server.address);
     store.wait_up();
     let url = server.url();

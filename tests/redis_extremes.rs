@@ -388,6 +388,10 @@ fn settle_in_turn(redis: &mut Redis, algorithm: &Algorithm, turns: Vec<Turn>) ->
     let capacity = algorithm.capacity();
     for (cost, units, (micros, parts), which) in turns {
         now = now.saturating_add_signed(micros + if parts == 1 { 0 } else { window / parts });
+        // Later instants are not exact in Redis: a bucket is whole a window from now, and one more if it owes.
+        if now.saturating_add_signed(2 * window) >= 1 << 53 {
+            break;
+        }
         redis.now = Some(at(now));
         let (cost, units) = (cost.of(capacity), units.of(capacity));
         let charge = charge(algorithm, &name, cost);
