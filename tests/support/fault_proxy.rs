@@ -48,6 +48,8 @@ struct Shared {
     generation: AtomicU64,
     /// Connections taken so far.
     taken: AtomicU64,
+    /// So many of the first ones are half-open: nothing passes any more, and nobody says so.
+    forgotten: AtomicU64,
 }
 
 /// How often everybody looks at what the test said.
@@ -65,6 +67,7 @@ impl FaultProxy {
             is_ending: AtomicBool::new(false),
             generation: AtomicU64::new(0),
             taken: AtomicU64::new(0),
+            forgotten: AtomicU64::new(0),
         });
         let thread = Some(thread::spawn({
             let shared = Arc::clone(&shared);
@@ -89,6 +92,11 @@ impl FaultProxy {
     /// Ends all connections that there are.
     pub fn drop_connections(&self) {
         self.shared.generation.fetch_add(1, SeqCst);
+    }
+
+    /// Leaves all connections that there are half-open: what is said there is lost, and nobody hears that.
+    pub fn forget_connections(&self) {
+        self.shared.forgotten.store(self.taken(), SeqCst);
     }
 
     /// How many connections it has taken so far.
@@ -126,8 +134,8 @@ fn accept(shared: &Arc<Shared>, address: SocketAddr, listener: TcpListener) {
         if let Some(listener) = &listener {
             listener.set_nonblocking(true).expect("a socket");
             while let Ok((client, _)) = listener.accept() {
-                shared.taken.fetch_add(1, SeqCst);
-                join(shared, client);
+                let number = shared.taken.fetch_add(1, SeqCst);
+                join(shared, client, number);
             }
         }
         thread::sleep(TICK);
@@ -135,7 +143,7 @@ fn accept(shared: &Arc<Shared>, address: SocketAddr, listener: TcpListener) {
 }
 
 /// Connects a client with the upstream; it finds its connection closed if that is not there.
-fn join(shared: &Arc<Shared>, client: TcpStream) {
+fn join(shared: &Arc<Shared>, client: TcpStream, number: u64) {
     let Ok(server) = TcpStream::connect(shared.upstream) else {
         return;
     };
@@ -155,6 +163,7 @@ fn join(shared: &Arc<Shared>, client: TcpStream) {
             from,
             to,
             is_answers,
+            number,
             generation,
             held: VecDeque::new(),
             passed: 0,
@@ -169,6 +178,8 @@ struct Pump {
     from: TcpStream,
     to: TcpStream,
     is_answers: bool,
+    /// Of the connection, from 0.
+    number: u64,
     generation: u64,
     /// What has been read, and when it is to be passed on.
     held: VecDeque<(Instant, Vec<u8>)>,
@@ -188,7 +199,7 @@ impl Pump {
         let is_withheld = match weather {
             Weather::Silent => true,
             Weather::Deaf => self.is_answers,
-            _ => false,
+            _ => self.number < self.shared.forgotten.load(SeqCst),
         };
         if is_withheld {
             thread::sleep(TICK);
