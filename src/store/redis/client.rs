@@ -253,7 +253,7 @@ impl Shared {
         args: &[A],
     ) -> Result<Value, Fault> {
         let unsent = |_: &Fault| self.meter.unsent(Op::Call);
-        let mut node = self.map.load().route(keys).inspect_err(unsent)?.clone();
+        let mut node = self.route(keys).inspect_err(unsent)?;
         let mut is_asking = false;
         for _ in 0..=HOPS {
             let live = node.live(worker).inspect_err(unsent)?;
@@ -281,6 +281,15 @@ impl Shared {
             is_asking = redirect.is_asking;
         }
         Err(FaultKind::Moved.bare())
+    }
+
+    /// The server that has these keys. Where none is known, because nobody says which there are, that is why.
+    fn route<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Arc<Node>, Fault> {
+        let map = self.map.load();
+        map.route(keys).cloned().map_err(|fault| match fault.kind {
+            FaultKind::Connecting => self.blind.lock().clone().unwrap_or(fault),
+            _ => fault,
+        })
     }
 
     /// What an answer says of the server.
