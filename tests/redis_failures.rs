@@ -205,7 +205,7 @@ const FAILURES: [Failure; 12] = [
             far.network.set(Weather::Refuse);
             far.network.drop_connections();
         },
-        &["unsent"],
+        &["refused"],
     ),
     Failure {
         name: "restarted empty",
@@ -419,7 +419,7 @@ fn what_is_wrong_from_the_start_is_said_once() {
             (is_said && started.elapsed() > Duration::from_millis(1_500)).then_some(())
         });
         assert!(readyz(&gateway).contains("redis: down: "), "{url}");
-        assert!(asked >= 50, "{url}: {asked}");
+        assert!(asked >= 100, "{url}: {asked}");
         assert!(!gateway.log().contains("hunter2") && !gateway.log().contains("wrong@"));
         let warnings = warnings(&gateway);
         assert_eq!(warnings, 1, "{url}: {}", gateway.log());

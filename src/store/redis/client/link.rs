@@ -56,17 +56,20 @@ pub(super) async fn keep(shared: Arc<Shared>, node: Arc<Node>, worker: usize) {
 }
 
 async fn connect(shared: &Shared, node: &Node) -> Result<Live, Fault> {
+    let connected = probe(shared, node).await;
+    shared.meter.probed(connected.as_ref().err());
+    connected
+}
+
+/// Connects, and tries whether the server is of use.
+async fn probe(shared: &Shared, node: &Node) -> Result<Live, Fault> {
     let live = Live::open(&node.address, &shared.dialect).await?;
     let key = node.probe();
-    let started = shared.clock.now();
     let keys = [key.as_bytes()];
     let check = live.run(&PROBE, &keys, &[""; 0]);
     let answer = timeout(shared.spec.timeout, check)
         .await
         .unwrap_or(Err(FaultKind::Timeout.bare()));
-    shared
-        .meter
-        .probed(&answer, shared.clock.now().since(started));
     answer.map(|_| live)
 }
 

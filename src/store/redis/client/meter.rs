@@ -5,7 +5,6 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use redis::Value;
 
 use super::fault::{Fault, FaultKind};
 use crate::telemetry::metrics::StoreMetrics;
@@ -70,9 +69,9 @@ impl Meter {
         counter.increment();
     }
 
-    pub(super) fn probed(&self, answer: &Result<Value, Fault>, took: Duration) {
-        let fault = answer.as_ref().err().map(|fault| fault.kind);
-        self.sent(Op::Probe, fault, took);
+    /// Counts a connection that was made and checked, or what was in the way.
+    pub(super) fn probed(&self, fault: Option<&Fault>) {
+        self.sent(Op::Probe, fault.map(|fault| fault.kind), Duration::ZERO);
     }
 
     pub(super) fn set_up(&self, is_up: bool) {
