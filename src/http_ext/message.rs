@@ -6,7 +6,7 @@ use http::{Method, StatusCode, Uri, Version};
 use super::headers::Headers;
 
 /// A request.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Request<B> {
     method: Method,
     uri: Uri,
@@ -132,7 +132,7 @@ impl<B> From<http::Request<B>> for Request<B> {
 }
 
 /// A response.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Response<B> {
     status: StatusCode,
     version: Version,
