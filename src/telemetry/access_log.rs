@@ -1,8 +1,8 @@
 //! One line per request, written by a thread of its own.
 //!
-//! A worker copies a request's few texts into its own queue: about 100 ns, no formatting, no allocation,
-//! no system call. The writer takes whole queues, formats and writes them in batches, and sleeps while
-//! there is nothing. Queues are bounded; lines that do not fit, or cannot be written, are counted.
+//! A worker adds its lines to a queue of its own: about 300 ns, no allocation, no system call but to wake the writer,
+//! which writes whole queues and sleeps while there is nothing. Queues are bounded; lines that do not fit, or cannot
+//! be written, are counted.
 //!
 //! A log ends with its last holder: whoever exchanges it for another drops it, and requests in flight
 //! still write to the one that they began with.
@@ -26,7 +26,10 @@ use std::{
 use http::Version;
 use parking_lot::{Condvar, Mutex};
 
-use self::{queue::Queue, writer::Writer};
+use self::{
+    queue::{Pushed, Queue},
+    writer::Writer,
+};
 use super::{
     metrics::access_log_dropped,
     registry::{Counter, Registry},
@@ -144,8 +147,8 @@ impl AccessLog {
     /// A file that cannot be opened, or a thread that cannot be started.
     pub fn open(spec: &AccessLogSpec, workers: usize, registry: &Registry) -> io::Result<Self> {
         let shared = Arc::new(Shared {
-            queues: std::iter::repeat_with(Mutex::default)
-                .take(workers.max(1))
+            queues: (0..workers.max(1))
+                .map(|_| Mutex::new(Queue::new(spec.format)))
                 .collect(),
             dropped: access_log_dropped(registry),
             parked: AtomicBool::new(false),
@@ -184,11 +187,13 @@ impl AccessLog {
     /// each other.
     pub fn record(&self, worker: usize, record: &Record<'_>) {
         let queue = &self.shared.queues[worker % self.shared.queues.len()];
-        if !queue.lock().push(record) {
+        let pushed = queue.lock().push(record);
+        if pushed == Pushed::Dropped {
             self.shared.dropped.increment();
         }
         // The writer sets this before it looks at the queues for the last time: see `Writer::park`.
-        if self.shared.parked.load(Relaxed) && self.shared.parked.swap(false, Relaxed) {
+        let sleeps = self.shared.parked.load(Relaxed) && self.shared.parked.swap(false, Relaxed);
+        if sleeps || pushed == Pushed::IsDue {
             self.writer.unpark();
         }
     }

@@ -1,127 +1,82 @@
-//! One worker's lines until the writer takes them: fixed parts in one list, texts in one run of bytes.
+//! One worker's lines, until the writer takes them.
 //!
-//! Copying the texts is cheaper than keeping clones of header values: those would pin what
-//! each head was read into.
+//! They are written out where they arise: a request's texts are in the cache then, and are copied once. To hand over
+//! what a line is made of costs more than to make it (docs/performance.md).
 
-use std::{net::IpAddr, time::Duration};
+use super::{Format, Record, format::Formatter};
 
-use http::Version;
+/// How much is written at once, in bytes: what fits into a fast cache with what else a worker needs.
+pub(super) const BATCH: usize = 64 * 1024;
 
-use super::Record;
-use crate::clock::Timestamp;
-
-/// Lines, and bytes of texts, that one queue holds: about 4 MiB at most.
-const LINES: usize = 16 * 1024;
-const BYTES: usize = 2 * 1024 * 1024;
+/// Bytes of lines that one queue takes.
+const MOST: usize = 2 * 1024 * 1024;
 
 /// Lines that wait to be written.
-#[derive(Debug, Default)]
-pub(super) struct Queue {
-    lines: Vec<Line>,
-    texts: Vec<u8>,
-}
-
 #[derive(Debug)]
-struct Line {
-    time: Timestamp,
-    client_ip: IpAddr,
-    version: Version,
-    status: u16,
-    bytes: u64,
-    duration: Duration,
-    delay: Option<Duration>,
-    upstream: Option<Duration>,
-    decision: &'static str,
-    /// Lengths of the texts, in the order of [`texts`].
-    lengths: [u32; TEXTS],
+pub(super) struct Queue {
+    formatter: Formatter,
+    lines: Lines,
 }
 
-const TEXTS: usize = 8;
+/// Lines, each with its newline.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    pub(super) text: Vec<u8>,
+    /// How many they are.
+    pub(super) count: u64,
+}
 
-fn texts<'a>(record: &Record<'a>) -> [&'a [u8]; TEXTS] {
-    [
-        record.method,
-        record.host,
-        record.path,
-        record.route,
-        record.policy,
-        record.referer,
-        record.user_agent,
-        record.request_id,
-    ]
+/// What has become of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pushed {
+    /// It waits.
+    Waits,
+    /// It waits, and with it there is enough to be written.
+    IsDue,
+    /// There was no room for it.
+    Dropped,
 }
 
 impl Queue {
-    /// Adds a line; returns whether there was room.
-    pub(super) fn push(&mut self, record: &Record<'_>) -> bool {
-        let texts = texts(record);
-        let bytes: usize = texts.iter().map(|text| text.len()).sum();
-        if self.lines.len() >= LINES || self.texts.len() + bytes > BYTES {
-            return false;
+    pub(super) fn new(format: Format) -> Self {
+        Queue {
+            formatter: Formatter::new(format),
+            lines: Lines::default(),
         }
-        // Each is at most `BYTES`.
-        let lengths = texts.map(|text| text.len() as u32);
-        texts
-            .iter()
-            .for_each(|text| self.texts.extend_from_slice(text));
-        self.lines.push(Line {
-            time: record.time,
-            client_ip: record.client_ip,
-            version: record.version,
-            status: record.status,
-            bytes: record.bytes,
-            duration: record.duration,
-            delay: record.delay,
-            upstream: record.upstream,
-            decision: record.decision,
-            lengths,
-        });
-        true
+    }
+
+    /// Adds a line.
+    pub(super) fn push(&mut self, record: &Record<'_>) -> Pushed {
+        let lines = &mut self.lines;
+        let before = lines.text.len();
+        if before >= MOST {
+            return Pushed::Dropped;
+        }
+        self.formatter.write(&mut lines.text, record);
+        lines.count += 1;
+        match before < BATCH && lines.text.len() >= BATCH {
+            true => Pushed::IsDue,
+            false => Pushed::Waits,
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.lines.is_empty()
+        self.lines.count == 0
     }
 
-    /// Calls `each` with every line, oldest first, and forgets them.
-    pub(super) fn drain(&mut self, mut each: impl FnMut(&Record<'_>)) {
-        let mut rest = &self.texts[..];
-        for line in &self.lines {
-            let [
-                method,
-                host,
-                path,
-                route,
-                policy,
-                referer,
-                user_agent,
-                request_id,
-            ] = line.lengths.map(|length| {
-                let (text, after) = rest.split_at(length as usize);
-                rest = after;
-                text
-            });
-            each(&Record {
-                time: line.time,
-                client_ip: line.client_ip,
-                method,
-                host,
-                path,
-                version: line.version,
-                status: line.status,
-                bytes: line.bytes,
-                duration: line.duration,
-                delay: line.delay,
-                upstream: line.upstream,
-                route,
-                policy,
-                decision: line.decision,
-                referer,
-                user_agent,
-                request_id,
-            });
+    /// Takes the lines, and leaves `room` for those to come.
+    pub(super) fn take(&mut self, room: Lines) -> Lines {
+        std::mem::replace(&mut self.lines, room)
+    }
+}
+
+impl Lines {
+    /// Forgets the lines, and gives back what room a burst of them took.
+    pub(super) fn clear(&mut self) {
+        if self.text.len() < BATCH {
+            self.text.shrink_to(2 * BATCH);
         }
-        self.lines.clear();
-        self.texts.clear();
+        self.text.clear();
+        self.count = 0;
     }
 }

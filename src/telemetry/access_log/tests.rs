@@ -1,5 +1,6 @@
 use std::{fs, time::Instant};
 
+use super::queue::{BATCH, Lines};
 use super::*;
 
 fn record(path: &[u8]) -> Record<'_> {
@@ -131,17 +132,23 @@ fn lines_that_cannot_be_written_are_counted() {
 
 #[test]
 fn a_full_queue_drops_and_counts() {
-    let mut queue = Queue::default();
+    let mut queue = Queue::new(Format::Combined);
     let long = vec![b'a'; 32 * 1024];
-    let kept = (0..1_000).filter(|_| queue.push(&record(&long))).count();
+    let pushed: Vec<_> = (0..1_000).map(|_| queue.push(&record(&long))).collect();
+    let count = |what| pushed.iter().filter(|pushed| **pushed == what).count();
+    let kept = 1_000 - count(Pushed::Dropped);
     assert!((32..1_000).contains(&kept), "{kept}");
-    let mut drained = 0;
-    queue.drain(|record| {
-        assert_eq!(record.path, long);
-        drained += 1;
-    });
-    assert_eq!(drained, kept);
-    assert!(queue.is_empty() && queue.push(&record(&long)));
+    assert_eq!(count(Pushed::IsDue), 1, "the writer is told once");
+    let mut lines = queue.take(Lines::default());
+    assert_eq!(
+        (lines.count, lines.text.len() / long.len()),
+        (kept as u64, kept)
+    );
+    assert!(queue.is_empty() && queue.push(&record(&long)) == Pushed::Waits);
+    lines.clear();
+    assert!(lines.text.capacity() > BATCH, "room for the next burst");
+    lines.clear();
+    assert!(lines.text.capacity() <= 2 * BATCH, "no burst came");
 }
 
 #[test]

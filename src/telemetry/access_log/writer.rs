@@ -1,4 +1,4 @@
-//! The writer's thread: takes the queues, formats, writes, sleeps.
+//! The writer's thread: takes what is queued, writes it, sleeps.
 
 use std::{
     fs::{File, OpenOptions},
@@ -11,24 +11,17 @@ use std::{
 
 use tracing::{error, info};
 
-use super::{AccessLogSpec, Shared, Target, format::Formatter, queue::Queue};
+use super::{AccessLogSpec, Shared, Target, queue::Lines};
 
-/// How long lines wait to be written together. As many as come meanwhile at full speed should fit into a fast cache.
+/// How long lines wait to be written together, unless they are enough before.
 const INTERVAL: Duration = Duration::from_millis(10);
-
-/// What is formatted before it is written.
-const BATCH: usize = 64 * 1024;
 
 /// Owns the file, and everything that is only the writer's.
 pub(super) struct Writer {
     shared: Arc<Shared>,
     output: Output,
-    formatter: Formatter,
-    /// Swapped with each queue in turn, so that workers wait for a swap only.
-    taken: Queue,
-    batch: Vec<u8>,
-    /// Lines in `batch`.
-    lines: u64,
+    /// Swapped with those of each queue in turn, so that workers wait for a swap only.
+    taken: Lines,
 }
 
 impl Writer {
@@ -36,10 +29,7 @@ impl Writer {
         Ok(Self {
             shared,
             output: Output::open(&spec.target)?,
-            formatter: Formatter::new(spec.format),
-            taken: Queue::default(),
-            batch: Vec::with_capacity(2 * BATCH),
-            lines: 0,
+            taken: Lines::default(),
         })
     }
 
@@ -80,29 +70,16 @@ impl Writer {
     /// Writes all that is queued; returns whether there was anything.
     fn write_queues(&mut self) -> bool {
         let mut any = false;
-        for index in 0..self.shared.queues.len() {
-            std::mem::swap(&mut *self.shared.queues[index].lock(), &mut self.taken);
-            any |= !self.taken.is_empty();
-            let mut taken = std::mem::take(&mut self.taken);
-            taken.drain(|record| {
-                self.formatter.write(&mut self.batch, record);
-                self.lines += 1;
-                if self.batch.len() >= BATCH {
-                    self.write_batch();
-                }
-            });
-            self.taken = taken;
+        for queue in &self.shared.queues {
+            let room = std::mem::take(&mut self.taken);
+            self.taken = queue.lock().take(room);
+            if self.taken.count > 0 && !self.output.write(&self.taken.text) {
+                self.shared.dropped.add(self.taken.count);
+            }
+            any |= self.taken.count > 0;
+            self.taken.clear();
         }
-        self.write_batch();
         any
-    }
-
-    fn write_batch(&mut self) {
-        if !self.batch.is_empty() && !self.output.write(&self.batch) {
-            self.shared.dropped.add(self.lines);
-        }
-        self.batch.clear();
-        self.lines = 0;
     }
 }
 
