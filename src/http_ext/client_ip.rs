@@ -55,7 +55,7 @@ impl ClientIp {
         // Commas within quotes split too: who leaves a quote open must not hide what a proxy appends.
         let hops = values
             .rev()
-            .flat_map(|value| value.as_bytes().rsplit(|&byte| byte == b','));
+            .flat_map(|value| value.rsplit(|&byte| byte == b','));
         for hop in hops.take(MAX_HOPS) {
             let Some(address) = std::str::from_utf8(hop).ok().and_then(|hop| self.read(hop)) else {
                 break;

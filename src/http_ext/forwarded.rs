@@ -72,9 +72,7 @@ impl Forwarding {
         headers.append(X_FORWARDED_FOR, self.address.clone());
         headers.append(X_FORWARDED_PROTO, self.proto.clone());
         headers.append(X_FORWARDED_PORT, self.port.clone());
-        if let Some(host) = headers.get(HOST).cloned() {
-            headers.append(X_FORWARDED_HOST, host);
-        }
+        headers.append_as(X_FORWARDED_HOST, HOST);
         headers.append(FORWARDED, self.element.clone());
     }
 
@@ -84,15 +82,10 @@ impl Forwarding {
             let list = extended(headers, &name, value);
             headers.insert(name, list);
         }
-        let host = headers.get(HOST).cloned();
-        for (name, value) in [
-            (X_FORWARDED_PROTO, Some(self.proto.clone())),
-            (X_FORWARDED_PORT, Some(self.port.clone())),
-            (X_FORWARDED_HOST, host),
-        ] {
-            if let Some(value) = value {
-                headers.insert_missing(name, value);
-            }
+        headers.insert_missing(X_FORWARDED_PROTO, self.proto.clone());
+        headers.insert_missing(X_FORWARDED_PORT, self.port.clone());
+        if !headers.contains(X_FORWARDED_HOST) {
+            headers.append_as(X_FORWARDED_HOST, HOST);
         }
     }
 }
@@ -114,7 +107,7 @@ fn is_by_proxies(name: &HeaderName) -> bool {
 fn extended(headers: &Headers, name: &HeaderName, value: &HeaderValue) -> HeaderValue {
     let before = headers.get_all(name).rev();
     let hops: SmallVec<[&[u8]; 8]> = before
-        .flat_map(|field| field.as_bytes().rsplit(|&byte| byte == b','))
+        .flat_map(|field| field.rsplit(|&byte| byte == b','))
         .map(<[u8]>::trim_ascii)
         .take(MAX_HOPS - 1)
         .collect();

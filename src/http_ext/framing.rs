@@ -2,7 +2,7 @@
 //! may disagree on where the request ends, or on what it is.
 
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING, UPGRADE};
-use http::{HeaderValue, Method, StatusCode, Version};
+use http::{Method, StatusCode, Version};
 
 use super::http1::content_length;
 use crate::http_ext::headers::Headers;
@@ -41,12 +41,12 @@ pub(crate) struct Fields<'a> {
 pub(crate) enum Several<'a> {
     #[default]
     None,
-    One(&'a HeaderValue),
+    One(&'a [u8]),
     More,
 }
 
 impl<'a> Several<'a> {
-    fn add(&mut self, value: &'a HeaderValue) {
+    fn add(&mut self, value: &'a [u8]) {
         *self = match self {
             Self::None => Self::One(value),
             Self::One(_) | Self::More => Self::More,
@@ -58,7 +58,7 @@ impl<'a> Several<'a> {
     }
 
     /// The only one.
-    pub(crate) fn one(self) -> Option<&'a HeaderValue> {
+    pub(crate) fn one(self) -> Option<&'a [u8]> {
         match self {
             Self::One(value) => Some(value),
             Self::None | Self::More => None,
@@ -70,11 +70,11 @@ impl<'a> Fields<'a> {
     /// Finds them in one pass: looking each up would cost more.
     pub(crate) fn of(headers: &'a Headers) -> Self {
         let mut fields = Fields::default();
-        for (name, value) in headers {
+        for (name, value) in headers.iter() {
             match *name {
                 CONTENT_LENGTH => fields.lengths.add(value),
                 TRANSFER_ENCODING => fields.codings.add(value),
-                EXPECT if value.as_bytes().eq_ignore_ascii_case(b"100-continue") => {
+                EXPECT if value.eq_ignore_ascii_case(b"100-continue") => {
                     fields.expects_continue = true;
                 }
                 EXPECT => fields.expects_another = true,
@@ -86,8 +86,8 @@ impl<'a> Fields<'a> {
         fields
     }
 
-    fn add_options(&mut self, connection: &HeaderValue) {
-        for option in connection.as_bytes().split(|&byte| byte == b',') {
+    fn add_options(&mut self, connection: &[u8]) {
+        for option in connection.split(|&byte| byte == b',') {
             let option = option.trim_ascii();
             self.says_close |= option.eq_ignore_ascii_case(b"close");
             self.says_keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
@@ -95,8 +95,8 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn add_protocols(&mut self, upgrade: &HeaderValue) {
-        let mut protocols = upgrade.as_bytes().split(|&byte| byte == b',');
+    fn add_protocols(&mut self, upgrade: &[u8]) {
+        let mut protocols = upgrade.split(|&byte| byte == b',');
         self.names_websocket |=
             protocols.any(|one| one.trim_ascii().eq_ignore_ascii_case(b"websocket"));
     }
@@ -184,7 +184,7 @@ fn check_transfer_encoding(version: Version, fields: &Fields<'_>) -> Result<(), 
 }
 
 fn is_chunked_alone(codings: Several<'_>) -> bool {
-    matches!(codings, Several::One(value) if value.as_bytes().eq_ignore_ascii_case(b"chunked"))
+    matches!(codings, Several::One(value) if value.eq_ignore_ascii_case(b"chunked"))
 }
 
 /// Checks the head of an upstream's final response to a request of this proxy's, which never asks for another
@@ -195,7 +195,7 @@ fn is_chunked_alone(codings: Several<'_>) -> bool {
 pub(crate) fn check_response(fields: &Fields<'_>) -> Result<(), &'static str> {
     let has_length = match fields.lengths {
         Several::None => false,
-        Several::One(length) if !length.as_bytes().contains(&b',') => true,
+        Several::One(length) if !length.contains(&b',') => true,
         Several::One(_) | Several::More => {
             return Err("the response has more than one Content-Length");
         }
@@ -213,6 +213,8 @@ pub(crate) fn check_response(fields: &Fields<'_>) -> Result<(), &'static str> {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
 
     /// The status that refuses a head with these fields; 200 for none.

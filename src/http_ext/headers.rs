@@ -1,29 +1,89 @@
 //! The header fields of a message, in the order in which they came.
 //!
-//! Not [`http::HeaderMap`]: that hashes each name when a field is added and again when one is looked for, and keeps
-//! two tables. A head has some ten fields, in which a list finds a name sooner (docs/performance.md).
+//! Not [`http::HeaderMap`]: that hashes each name when a field is added and again when one is looked for, keeps
+//! two tables, and each of its values counts as a holder of the text that it is a part of. A head has some ten fields, in
+//! which a list finds a name sooner, and which are parts of one text (docs/performance.md).
 
 use std::borrow::Borrow;
+use std::fmt;
+use std::ops::Range;
 
+use bytes::{BufMut, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// Header fields. Several may have one name: their values are a list (RFC 9110 section 5.2).
 ///
 /// Whatever looks for a name looks at all fields, so that their number has to be bounded where they are read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default)]
 pub struct Headers {
-    fields: Vec<(HeaderName, HeaderValue)>,
+    /// What the values were read from that are parts of it.
+    text: Bytes,
+    fields: Vec<Field>,
+}
+
+#[derive(Clone, Debug)]
+struct Field {
+    name: HeaderName,
+    value: Value,
+}
+
+#[derive(Clone, Debug)]
+enum Value {
+    /// From where to where in the text.
+    Part(u32, u32),
+    Own(HeaderValue),
+}
+
+impl Field {
+    fn value<'a>(&'a self, text: &'a [u8]) -> &'a [u8] {
+        match &self.value {
+            Value::Part(from, to) => &text[*from as usize..*to as usize],
+            Value::Own(value) => value.as_bytes(),
+        }
+    }
+}
+
+/// Fields that were found in a text.
+#[derive(Debug)]
+pub(crate) struct Found(Vec<Field>);
+
+impl Found {
+    /// Nothing yet, with room for some.
+    pub(crate) fn with_capacity(fields: usize) -> Self {
+        Found(Vec::with_capacity(fields))
+    }
+
+    /// Where a value is, which is valid as such.
+    pub(crate) fn push(&mut self, name: HeaderName, value: Range<usize>) {
+        let place = |at| u32::try_from(at).expect("heads are read up to a bound far below 4 GiB");
+        self.0.push(Field {
+            name,
+            value: Value::Part(place(value.start), place(value.end)),
+        });
+    }
+
+    /// The fields of this text.
+    pub(crate) fn of(self, text: Bytes) -> Headers {
+        Headers {
+            text,
+            fields: self.0,
+        }
+    }
 }
 
 impl Headers {
     /// No fields.
     pub const fn new() -> Self {
-        Headers { fields: Vec::new() }
+        Headers {
+            text: Bytes::new(),
+            fields: Vec::new(),
+        }
     }
 
     /// No fields yet, with room for some.
     pub fn with_capacity(fields: usize) -> Self {
         Headers {
+            text: Bytes::new(),
             fields: Vec::with_capacity(fields),
         }
     }
@@ -44,49 +104,81 @@ impl Headers {
     }
 
     /// The fields in their order.
-    pub fn iter(&self) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
-        self.fields.iter().map(|(name, value)| (name, value))
+    pub fn iter(&self) -> impl Iterator<Item = (&HeaderName, &[u8])> {
+        let fields = self.fields.iter();
+        fields.map(|field| (&field.name, field.value(&self.text)))
     }
 
     /// The names of the fields in their order, some of them several times.
     pub fn names(&self) -> impl Iterator<Item = &HeaderName> {
-        self.fields.iter().map(|(name, _)| name)
+        self.fields.iter().map(|field| &field.name)
     }
 
     /// The value of the first field of this name.
-    pub fn get(&self, name: impl Borrow<HeaderName>) -> Option<&HeaderValue> {
-        let mut fields = self.fields.iter();
-        let found = fields.find(|(field, _)| field == name.borrow());
-        found.map(|(_, value)| value)
+    pub fn get(&self, name: impl Borrow<HeaderName>) -> Option<&[u8]> {
+        self.find(name.borrow())
+            .map(|field| field.value(&self.text))
+    }
+
+    fn find(&self, name: &HeaderName) -> Option<&Field> {
+        self.fields.iter().find(|field| field.name == *name)
+    }
+
+    /// The value of the first field of this name, to be kept.
+    pub fn get_owned(&self, name: impl Borrow<HeaderName>) -> Option<HeaderValue> {
+        self.find(name.borrow()).map(|field| self.owned(field))
+    }
+
+    fn owned(&self, field: &Field) -> HeaderValue {
+        match &field.value {
+            Value::Own(value) => value.clone(),
+            Value::Part(..) => {
+                let part = self.text.slice_ref(field.value(&self.text));
+                HeaderValue::from_maybe_shared(part).expect("it was found to be a value")
+            }
+        }
     }
 
     /// The values of all fields of this name.
     pub fn get_all<'a>(
         &'a self,
         name: impl Borrow<HeaderName> + 'a,
-    ) -> impl DoubleEndedIterator<Item = &'a HeaderValue> {
+    ) -> impl DoubleEndedIterator<Item = &'a [u8]> {
         let fields = self.fields.iter();
-        fields.filter_map(move |(field, value)| (field == name.borrow()).then_some(value))
+        fields.filter_map(move |field| {
+            (field.name == *name.borrow()).then(|| field.value(&self.text))
+        })
     }
 
     /// Whether there is a field of this name.
     pub fn contains(&self, name: impl Borrow<HeaderName>) -> bool {
-        self.names().any(|field| field == name.borrow())
+        self.find(name.borrow()).is_some()
     }
 
     /// Adds a field behind the others.
     pub fn append(&mut self, name: impl Into<HeaderName>, value: HeaderValue) {
-        self.fields.push((name.into(), value));
+        self.push(name.into(), Value::Own(value));
+    }
+
+    fn push(&mut self, name: HeaderName, value: Value) {
+        self.fields.push(Field { name, value });
+    }
+
+    /// Adds a field with the value that the first of another name has, if there is one.
+    pub fn append_as(&mut self, name: impl Into<HeaderName>, other: impl Borrow<HeaderName>) {
+        if let Some(value) = self.find(other.borrow()).map(|field| field.value.clone()) {
+            self.push(name.into(), value);
+        }
     }
 
     /// Adds a field in the place of all others of its name.
     pub fn insert(&mut self, name: impl Into<HeaderName>, value: HeaderValue) {
         let name = name.into();
         let mut value = Some(value);
-        self.fields.retain_mut(|(field, old)| {
-            *field != name
+        self.fields.retain_mut(|field| {
+            field.name != name
                 || value.take().is_some_and(|value| {
-                    *old = value;
+                    field.value = Value::Own(value);
                     true
                 })
         });
@@ -110,35 +202,53 @@ impl Headers {
 
     /// Leaves out the fields whose names are not to be kept.
     pub fn retain(&mut self, mut keep: impl FnMut(&HeaderName) -> bool) {
-        self.fields.retain(|(name, _)| keep(name));
+        self.fields.retain(|field| keep(&field.name));
     }
 
     /// Leaves out all fields.
     pub fn clear(&mut self) {
-        self.fields.clear();
+        *self = Headers::new();
     }
 }
 
-impl<'a> IntoIterator for &'a Headers {
-    type Item = &'a (HeaderName, HeaderValue);
-    type IntoIter = std::slice::Iter<'a, (HeaderName, HeaderValue)>;
+/// A value as text, if it is ASCII.
+pub(crate) fn ascii(value: &[u8]) -> Option<&str> {
+    str::from_utf8(value).ok().filter(|text| text.is_ascii())
+}
 
-    fn into_iter(self) -> Self::IntoIter {
-        self.fields.iter()
+/// Writes a field as HTTP/1.1 does.
+pub(crate) fn write_field(name: &HeaderName, value: &[u8], buffer: &mut BytesMut) {
+    for part in [name.as_str().as_bytes(), b": ", value, b"\r\n"] {
+        buffer.put_slice(part);
+    }
+}
+
+impl fmt::Debug for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut map = f.debug_map();
+        for (name, value) in self.iter() {
+            map.entry(
+                &format_args!("{name}"),
+                &format_args!("{}", value.escape_ascii()),
+            );
+        }
+        map.finish()
     }
 }
 
 impl Extend<(HeaderName, HeaderValue)> for Headers {
     fn extend<T: IntoIterator<Item = (HeaderName, HeaderValue)>>(&mut self, fields: T) {
-        self.fields.extend(fields);
+        for (name, value) in fields {
+            self.append(name, value);
+        }
     }
 }
 
 impl FromIterator<(HeaderName, HeaderValue)> for Headers {
     fn from_iter<T: IntoIterator<Item = (HeaderName, HeaderValue)>>(fields: T) -> Self {
-        Headers {
-            fields: fields.into_iter().collect(),
-        }
+        let mut headers = Headers::new();
+        headers.extend(fields);
+        headers
     }
 }
 
@@ -158,8 +268,8 @@ impl From<HeaderMap> for Headers {
 impl From<Headers> for HeaderMap {
     fn from(headers: Headers) -> Self {
         let mut map = HeaderMap::with_capacity(headers.len());
-        for (name, value) in headers.fields {
-            map.append(name, value);
+        for field in &headers.fields {
+            map.append(field.name.clone(), headers.owned(field));
         }
         map
     }
@@ -167,41 +277,62 @@ impl From<Headers> for HeaderMap {
 
 #[cfg(test)]
 mod tests {
-    use http::header::{ACCEPT, HOST, VIA};
+    use http::header::{ACCEPT, COOKIE, FROM, HOST, REFERER, VIA};
     use proptest::prelude::*;
 
     use super::*;
+    use crate::http_ext::http1::found;
 
     fn value(text: &str) -> HeaderValue {
         HeaderValue::from_str(text).expect("a value")
     }
 
-    fn text(headers: &Headers) -> Vec<(&str, &[u8])> {
-        let fields = headers.iter();
-        fields
-            .map(|(name, value)| (name.as_str(), value.as_bytes()))
-            .collect()
+    fn read(head: &str) -> Headers {
+        let mut fields = [httparse::EMPTY_HEADER; 64];
+        let parsed = httparse::parse_headers(head.as_bytes(), &mut fields).expect("a head");
+        let httparse::Status::Complete((_, fields)) = parsed else {
+            panic!("{head:?} has no end");
+        };
+        let found = found(fields, head.as_bytes()).expect("names");
+        found.of(Bytes::copy_from_slice(head.as_bytes()))
+    }
+
+    fn written(headers: &Headers) -> String {
+        let mut buffer = BytesMut::new();
+        for (name, value) in headers.iter() {
+            write_field(name, value, &mut buffer);
+        }
+        String::from_utf8(buffer.to_vec()).expect("text")
     }
 
     #[test]
     fn fields_stay_in_their_order() {
-        let fields = [(VIA, value("1")), (HOST, value("a")), (VIA, value("2"))];
-        let mut headers = Headers::from_iter(fields);
-        assert_eq!(
-            text(&headers),
-            [("via", &b"1"[..]), ("host", b"a"), ("via", b"2")]
-        );
-        assert_eq!(headers.get(VIA), Some(&value("1")));
-        assert_eq!(headers.get_all(VIA).rev().count(), 2);
-        headers.insert(VIA, value("3"));
-        headers.insert_missing(HOST, value("b"));
-        headers.insert_missing(ACCEPT, value("c"));
-        assert_eq!(
-            text(&headers),
-            [("via", &b"3"[..]), ("host", b"a"), ("accept", b"c")]
-        );
-        headers.remove(&HOST);
-        assert_eq!((headers.contains(HOST), headers.len()), (false, 2));
+        for mut headers in [
+            Headers::from_iter([(VIA, value("1")), (HOST, value("a")), (VIA, value("2"))]),
+            read("VIA: 1\r\nHost:a \r\nvia:\t2\r\n\r\n"),
+        ] {
+            assert_eq!(written(&headers), "via: 1\r\nhost: a\r\nvia: 2\r\n");
+            assert_eq!(headers.get(VIA), Some(&b"1"[..]));
+            assert_eq!(headers.get_owned(VIA), Some(value("1")));
+            assert_eq!(headers.get_all(VIA).rev().next(), Some(&b"2"[..]));
+            headers.insert(VIA, value("3"));
+            headers.insert_missing(HOST, value("b"));
+            headers.insert_missing(ACCEPT, value("c"));
+            headers.append_as(REFERER, HOST);
+            headers.append_as(FROM, COOKIE);
+            assert_eq!(
+                written(&headers),
+                "via: 3\r\nhost: a\r\naccept: c\r\nreferer: a\r\n"
+            );
+            headers.remove(&HOST);
+            assert_eq!((headers.contains(HOST), headers.len()), (false, 3));
+        }
+    }
+
+    #[test]
+    fn they_are_shown_as_text() {
+        let headers = read("A: \u{e9}\"\r\n\r\n");
+        assert_eq!(format!("{headers:?}"), r#"{a: \xc3\xa9\"}"#);
     }
 
     /// What is done to header fields.
@@ -225,10 +356,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_name_has_the_values_that_a_map_would_have(steps in steps()) {
+        fn every_name_has_the_values_that_a_map_would_have(
+            first in proptest::collection::vec((0..5_usize, "[ -~]{0,6}", "[ \t]{0,2}"), 0..8),
+            steps in steps(),
+        ) {
             let names = ["x-0", "x-1", "host", "via", "x-4"].map(HeaderName::from_static);
             let name = |place: u8| names[usize::from(place)].clone();
-            let (mut list, mut map) = (Headers::new(), HeaderMap::new());
+            let mut map = HeaderMap::new();
+            let mut head = String::new();
+            for (place, text, space) in first {
+                map.append(&names[place], value(text.trim_matches([' ', '\t'])));
+                let name = names[place].as_str().to_ascii_uppercase();
+                head.push_str(&format!("{name}:{space}{text}{space}\r\n"));
+            }
+            let mut list = read(&format!("{head}\r\n"));
             for step in steps {
                 match step {
                     Step::Append(place, new) => {
@@ -250,11 +391,15 @@ mod tests {
                 }
                 for name in &names {
                     let values: Vec<_> = list.get_all(name).collect();
-                    prop_assert_eq!(&values, &map.get_all(name).iter().collect::<Vec<_>>());
-                    prop_assert_eq!(list.get(name), map.get(name));
+                    let known = map.get_all(name);
+                    let known: Vec<_> = known.iter().map(HeaderValue::as_bytes).collect();
+                    prop_assert_eq!(&values, &known);
+                    prop_assert_eq!(list.get(name), known.first().copied());
+                    prop_assert_eq!(list.get_owned(name), map.get(name).cloned());
                     prop_assert_eq!(list.contains(name), map.contains_key(name));
                 }
                 prop_assert_eq!(list.len(), map.len());
+                prop_assert_eq!(HeaderMap::from(read(&format!("{}\r\n", written(&list)))), map.clone());
             }
             prop_assert_eq!(&HeaderMap::from(list.clone()), &map);
             prop_assert_eq!(HeaderMap::from(Headers::from(map.clone())), map);

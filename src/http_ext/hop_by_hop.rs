@@ -42,10 +42,7 @@ pub fn remove(headers: &mut Headers) {
     if !headers.names().any(is_hop_by_hop) {
         return;
     }
-    if headers
-        .get_all(CONNECTION)
-        .any(|value| !is_plain(value.as_bytes()))
-    {
+    if headers.get_all(CONNECTION).any(|value| !is_plain(value)) {
         remove_named(headers);
     }
     let trailers = takes_trailers(headers);
@@ -64,7 +61,7 @@ fn is_plain(option: &[u8]) -> bool {
 fn remove_named(headers: &mut Headers) {
     let mut named: SmallVec<[HeaderName; 4]> = headers
         .get_all(CONNECTION)
-        .flat_map(|value| value.as_bytes().split(|&byte| byte == b','))
+        .flat_map(|value| value.split(|&byte| byte == b','))
         .map(<[u8]>::trim_ascii)
         .filter(|option| !is_plain(option))
         .filter_map(|option| HeaderName::from_bytes(option).ok())
@@ -83,7 +80,7 @@ fn remove_named(headers: &mut Headers) {
 fn takes_trailers(headers: &Headers) -> bool {
     headers
         .get_all(TE)
-        .flat_map(|value| value.as_bytes().split(|&byte| byte == b','))
+        .flat_map(|value| value.split(|&byte| byte == b','))
         .any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
 }
 
@@ -101,7 +98,7 @@ mod tests {
             );
         }
         remove(&mut headers);
-        let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+        let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
         let fields = headers.iter();
         let mut left: Vec<_> = fields
             .map(|(name, value)| (name.to_string(), text(value)))

@@ -6,6 +6,7 @@ use std::net::Ipv6Addr;
 use http::header::HOST;
 use http::{Uri, Version};
 
+use crate::http_ext::headers::ascii;
 use crate::http_ext::message::Request;
 
 /// The longest name that DNS has, with its trailing dot (RFC 1035 section 2.3.4).
@@ -47,7 +48,7 @@ pub fn effective<B>(request: &Request<B>) -> Result<Cow<'_, str>, HostError> {
         return Err(HostError::Several);
     }
     let field = field
-        .map(|value| Authority::parse(value.to_str().map_err(|_| HostError::Invalid)?))
+        .map(|value| Authority::parse(ascii(value).ok_or(HostError::Invalid)?))
         .transpose()?;
     let target = uri.authority();
     let target = target

@@ -12,7 +12,7 @@ mod outgoing;
 mod received;
 
 pub(crate) use decoder::{Decoded, Decoder, content_length};
-pub(crate) use head::{headers, tells_framing, write_field};
+pub(crate) use head::{found, place, tells_framing};
 pub(crate) use outgoing::{Framing, Outgoing, Sending};
 pub(crate) use received::Received;
 

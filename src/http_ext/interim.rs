@@ -31,6 +31,16 @@ impl Interim {
         }
     }
 
+    /// Whether none waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.borrow().is_empty()
+    }
+
+    /// Drops those that wait.
+    pub(crate) fn clear(&self) {
+        self.0.borrow_mut().clear();
+    }
+
     /// Those that were sent since.
     pub(crate) fn take(&self) -> Vec<Response<()>> {
         mem::take(&mut *self.0.borrow_mut())

@@ -151,6 +151,16 @@ impl<B> Response<B> {
         }
     }
 
+    /// A response of these parts.
+    pub fn with_head(status: StatusCode, version: Version, headers: Headers, body: B) -> Self {
+        Response {
+            status,
+            version,
+            headers,
+            body,
+        }
+    }
+
     /// The status.
     pub fn status(&self) -> StatusCode {
         self.status

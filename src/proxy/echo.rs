@@ -19,8 +19,8 @@ pub(super) fn echo(request: &mut Request<RequestBody>) -> Response<ResponseBody>
     for part in [request.method().as_str(), " ", target, " HTTP/1.1\n"] {
         head.put_slice(part.as_bytes());
     }
-    for (name, value) in request.headers() {
-        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\n"] {
+    for (name, value) in request.headers().iter() {
+        for part in [name.as_str().as_bytes(), b": ", value, b"\n"] {
             head.put_slice(part);
         }
     }

@@ -75,7 +75,7 @@ pub(super) struct Begun {
     accept: Option<HeaderValue>,
     /// The instant at which everything about this request is decided, unless it has to wait.
     pub started: Timestamp,
-    logged: Option<Box<Logged>>,
+    logged: Option<Logged>,
 }
 
 /// What a decision is made of.
@@ -99,13 +99,10 @@ impl Exchange {
         Box::new(Exchange {
             begun: Begun {
                 client_ip: snapshot.client_ip.resolve(peer, request.headers()),
-                logged: snapshot
-                    .access_log
-                    .is_some()
-                    .then(|| Box::new(Logged::new(request))),
+                logged: snapshot.access_log.is_some().then(|| Logged::new(request)),
                 method: request.method().clone(),
                 version: request.version(),
-                accept: request.headers().get(header::ACCEPT).cloned(),
+                accept: request.headers().get_owned(header::ACCEPT),
                 started,
                 snapshot,
                 client,
@@ -180,7 +177,11 @@ impl Exchange {
                 .report(self.begun.started, running.upstream.name(), error);
         }
         self.author = Author::Proxy;
-        let mut response = respond::error(error, self.begun.accept.as_ref(), request);
+        let mut response = respond::error(
+            error,
+            self.begun.accept.as_ref().map(HeaderValue::as_bytes),
+            request,
+        );
         // Nobody knows for certain where a request ends that is refused for its head.
         if matches!(error, Error::Request { .. }) && self.begun.version <= Version::HTTP_11 {
             let close = HeaderValue::from_static("close");

@@ -134,7 +134,7 @@ fn rewrite_headers(request: &mut Request<RequestBody>, exchange: &Exchange, rout
 
 /// HTTP/2 may split cookies into several fields, HTTP/1.1 may not (RFC 9113 section 8.2.3).
 fn join_cookies(headers: &mut Headers) {
-    let cookies: Vec<_> = headers.get_all(COOKIE).map(HeaderValue::as_bytes).collect();
+    let cookies: Vec<_> = headers.get_all(COOKIE).collect();
     if cookies.len() > 1
         && let Ok(joined) = HeaderValue::from_bytes(&cookies.join(&b"; "[..]))
     {

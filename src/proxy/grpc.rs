@@ -48,14 +48,14 @@ impl Code {
 /// The content type to answer with, where the request with these header fields is one of gRPC.
 pub(super) fn answered_as(request: &Headers) -> Option<HeaderValue> {
     let asked = request.get(CONTENT_TYPE)?;
-    let start = asked.as_bytes().get(..GRPC.len())?;
+    let start = asked.get(..GRPC.len())?;
     if !start.eq_ignore_ascii_case(GRPC.as_bytes()) {
         return None;
     }
-    let rest = &asked.as_bytes()[GRPC.len()..];
+    let rest = &asked[GRPC.len()..];
     match rest.first() {
         None | Some(b'+' | b';') => Some(HeaderValue::from_static(GRPC)),
-        Some(_) if rest.starts_with(WEB.as_bytes()) => Some(asked.clone()),
+        Some(_) if rest.starts_with(WEB.as_bytes()) => request.get_owned(CONTENT_TYPE),
         Some(_) => None,
     }
 }

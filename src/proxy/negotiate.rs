@@ -3,6 +3,8 @@
 
 use http::HeaderValue;
 
+use crate::http_ext::headers::ascii;
+
 /// A form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -39,10 +41,10 @@ impl Formats {
     }
 
     /// The form for a request with this Accept.
-    pub(super) fn choose(self, accept: Option<&HeaderValue>) -> Format {
+    pub(super) fn choose(self, accept: Option<&[u8]>) -> Format {
         match self {
             Self::Always(format) => format,
-            Self::Accept => match accept.and_then(|value| value.to_str().ok()) {
+            Self::Accept => match accept.and_then(ascii) {
                 None | Some("*/*") => Format::Problem,
                 Some(accept) => preferred(accept),
             },
@@ -129,7 +131,7 @@ mod tests {
     use super::*;
 
     fn form(accept: &'static str) -> Format {
-        Formats::Accept.choose(Some(&HeaderValue::from_static(accept)))
+        Formats::Accept.choose(Some(accept.as_bytes()))
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::StatusCode;
-use http::header::{self, HeaderValue};
+use http::header;
 
 use super::body::ResponseBody;
 use super::error::Error;
@@ -15,7 +15,7 @@ use crate::http_ext::message::Response;
 /// The answer to a request with these header fields that met an error.
 pub(super) fn error(
     error: &Error,
-    accept: Option<&HeaderValue>,
+    accept: Option<&[u8]>,
     request: &Headers,
 ) -> Response<ResponseBody> {
     let status = error.status();

@@ -13,7 +13,7 @@ use crate::http_ext::headers::Headers;
 pub(super) fn cookie<'a>(headers: &'a Headers, name: &str) -> Found<Cow<'a, [u8]>> {
     let pairs = headers
         .get_all(COOKIE)
-        .flat_map(|field| field.as_bytes().split(|&byte| byte == b';'));
+        .flat_map(|field| field.split(|&byte| byte == b';'));
     Found::among(pairs.filter_map(|pair| {
         let equals = pair.iter().position(|&byte| byte == b'=')?;
         let (key, value) = (&pair[..equals], &pair[equals + 1..]);

@@ -31,7 +31,7 @@ impl Cost {
             Self::Header { name, max } => (name, *max),
         };
         match Found::among(head.headers.get_all(name)) {
-            Found::One(value) => Ok(whole(value.as_bytes()).ok_or(NoNumber)?.clamp(1, max)),
+            Found::One(value) => Ok(whole(value).ok_or(NoNumber)?.clamp(1, max)),
             Found::Missing => Ok(1),
             Found::Several => Err(NoNumber),
         }

@@ -29,9 +29,7 @@ pub(super) fn after<'a>(value: &'a [u8], scheme: &str) -> Option<&'a [u8]> {
 
 /// The user of basic authentication (RFC 7617): all before the first colon. Nobody has verified it.
 pub(super) fn basic_user(headers: &Headers) -> Found<Cow<'_, [u8]>> {
-    let users = headers
-        .get_all(AUTHORIZATION)
-        .map(|value| user(value.as_bytes()));
+    let users = headers.get_all(AUTHORIZATION).map(user);
     match Found::among(users) {
         Found::One(Some(user)) => Found::One(Cow::Owned(user)),
         Found::One(None) | Found::Missing => Found::Missing,

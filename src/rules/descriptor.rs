@@ -230,8 +230,7 @@ impl KeyPart {
                     }
                 });
             }
-            Self::Header(name) => Found::among(head.headers.get_all(name))
-                .map(|value| Cow::Borrowed(value.as_bytes())),
+            Self::Header(name) => Found::among(head.headers.get_all(name)).map(Cow::Borrowed),
             Self::Cookie(name) => cookie(head.headers, name),
             Self::Query(name) => query::parameter(head.query, name).map(bytes),
             Self::Claim(name) => match head.token {

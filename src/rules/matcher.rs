@@ -122,10 +122,9 @@ impl RouteMatch {
         if !self.methods.is_empty() && !self.methods.contains(head.method) {
             return Some(Mismatch::Method);
         }
-        let header = self
-            .headers
-            .iter()
-            .find(|(name, value)| Found::among(head.headers.get_all(name)) != Found::One(value));
+        let header = self.headers.iter().find(|(name, value)| {
+            Found::among(head.headers.get_all(name)) != Found::One(value.as_bytes())
+        });
         if let Some((name, _)) = header {
             return Some(Mismatch::Header(name.clone()));
         }

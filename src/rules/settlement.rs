@@ -83,7 +83,7 @@ impl Settlement {
             SettledBy::Reserve => Some(reserved),
             SettledBy::Header { name, max } => {
                 let units = match Found::among(headers.get_all(name)) {
-                    Found::One(value) => whole(value.as_bytes()),
+                    Found::One(value) => whole(value),
                     Found::Missing | Found::Several => None,
                 };
                 Some(units.map_or(reserved, |units| units.min(*max)))

@@ -95,7 +95,7 @@ impl Verifier {
     /// may have signed it, and never more than eight.
     pub fn token(&self, headers: &Headers, now: Timestamp) -> Option<Token> {
         let value = match Found::among(headers.get_all(&self.spec.header)) {
-            Found::One(value) => value.as_bytes(),
+            Found::One(value) => value,
             Found::Missing => return None,
             Found::Several => return Some(Token::Several),
         };

@@ -1,10 +1,10 @@
 //! Where the body of a message ends (RFC 9112 sections 6 and 7).
 
 use bytes::{Buf, Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue};
+use http::HeaderMap;
 use http_body::Frame;
 
-use super::{Invalid, headers};
+use super::{Invalid, found};
 
 /// The largest trailers, in bytes.
 const MAX_TRAILERS: usize = 16 * 1024;
@@ -17,9 +17,8 @@ const MAX_CHUNK_LINE: usize = 4 * 1024;
 ///
 /// # Errors
 /// When it is anything but digits, or beyond 64 bits.
-pub(crate) fn content_length(value: &HeaderValue) -> Result<u64, Invalid> {
-    let bytes = value.as_bytes();
-    let digits = bytes.iter().all(u8::is_ascii_digit).then_some(bytes);
+pub(crate) fn content_length(value: &[u8]) -> Result<u64, Invalid> {
+    let digits = value.iter().all(u8::is_ascii_digit).then_some(value);
     let length = digits.and_then(|digits| str::from_utf8(digits).ok()?.parse().ok());
     length.ok_or(Invalid::Meaning("its Content-Length is no number"))
 }
@@ -168,7 +167,8 @@ fn trailers(received: &mut BytesMut) -> Result<Option<HeaderMap>, Invalid> {
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     match httparse::parse_headers(&text, &mut fields)? {
         httparse::Status::Complete((_, fields)) => {
-            headers(fields, &text).map(|fields| Some(fields.into()))
+            let trailers = found(fields, &text)?.of(text.clone());
+            Ok(Some(trailers.into()))
         }
         httparse::Status::Partial => Err(Invalid::Meaning("its trailers are incomplete")),
     }

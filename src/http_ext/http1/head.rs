@@ -1,32 +1,35 @@
 //! The fields of a head.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use std::ops::Range;
+
+use http::HeaderName;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
-use http::{HeaderName, HeaderValue};
 
 use super::Invalid;
-use crate::http_ext::headers::Headers;
+use crate::http_ext::headers::Found;
 
 /// Room for the fields of an ordinary message and for those that the proxy adds. It takes 1 KiB: allocators are fastest with
 /// powers of two.
 const ROOM: usize = 14;
 
-/// Fields whose values are parts of `text`, not copies.
+/// What is found in `text`, of which these fields were parsed.
 ///
 /// # Errors
-/// When a name or a value is not one.
-pub(crate) fn headers(fields: &[httparse::Header<'_>], text: &Bytes) -> Result<Headers, Invalid> {
-    let mut headers = Headers::with_capacity(fields.len().max(ROOM));
+/// When a name is none.
+pub(crate) fn found(fields: &[httparse::Header<'_>], text: &[u8]) -> Result<Found, Invalid> {
+    let mut found = Found::with_capacity(fields.len().max(ROOM));
     for field in fields {
-        let name = HeaderName::from_bytes(field.name.as_bytes());
-        let value = HeaderValue::from_maybe_shared(text.slice_ref(field.value));
-        match (name, value) {
-            (Ok(name), Ok(value)) => headers.append(name, value),
-            (Err(_), _) => return Err(httparse::Error::HeaderName.into()),
-            (_, Err(_)) => return Err(httparse::Error::HeaderValue.into()),
-        }
+        let name = HeaderName::from_bytes(field.name.as_bytes())
+            .map_err(|_| httparse::Error::HeaderName)?;
+        found.push(name, place(field.value, text));
     }
-    Ok(headers)
+    Ok(found)
+}
+
+/// Where a part of `text` is in it.
+pub(crate) fn place(part: &[u8], text: &[u8]) -> Range<usize> {
+    let from = part.as_ptr().addr() - text.as_ptr().addr();
+    from..from + part.len()
 }
 
 /// Whether a field says where the body ends: written by who writes the body, and by nobody else.
@@ -34,9 +37,19 @@ pub(crate) fn tells_framing(name: &HeaderName) -> bool {
     *name == CONTENT_LENGTH || *name == TRANSFER_ENCODING
 }
 
-pub(crate) fn write_field(name: &HeaderName, value: &[u8], buffer: &mut BytesMut) {
-    buffer.put_slice(name.as_str().as_bytes());
-    buffer.put_slice(b": ");
-    buffer.put_slice(value);
-    buffer.put_slice(b"\r\n");
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    #[test]
+    fn what_is_parsed_is_a_value() {
+        for byte in 0..=u8::MAX {
+            let value = [b'x', byte, b'x'];
+            let head = [b"x: ", &value[..], b"\r\n\r\n"].concat();
+            let mut fields = [httparse::EMPTY_HEADER; 1];
+            if httparse::parse_headers(&head, &mut fields).is_ok() {
+                assert!(HeaderValue::from_bytes(&value).is_ok(), "{byte:#x}");
+            }
+        }
+    }
 }

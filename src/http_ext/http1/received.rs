@@ -3,11 +3,9 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
-use std::sync::LazyLock;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes, BytesMut};
-use memchr::memmem::Finder;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
@@ -21,7 +19,7 @@ const LARGEST_READ: usize = 64 * 1024;
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) bytes: BytesMut,
-    /// How much of `bytes` is known to hold no end of a head.
+    /// How much of `bytes` is known to hold no end of a head; 0 before anything of one was looked at.
     searched: usize,
     next_read: usize,
 }
@@ -103,30 +101,53 @@ impl Received {
         }
     }
 
-    /// Takes a head from the beginning, with the empty line that ends it, once it is there whole.
+    /// Takes a head from the beginning, with the empty line that ends it, once it is there whole. `parse` makes of it
+    /// what it says, and tells where it ends.
+    ///
+    /// What came is parsed at once, as it mostly is a whole head. Where it is not, the end is found before it is parsed
+    /// again: a head that comes in drops is parsed twice.
     ///
     /// # Errors
-    /// When it is larger than `most` bytes.
-    pub(crate) fn take_head(&mut self, most: usize) -> Result<Option<Bytes>, Invalid> {
-        let end = end_of_head(&self.bytes, self.searched);
-        if end.unwrap_or(self.bytes.len()) > most {
-            return Err(Invalid::TooLarge("its head is too large"));
-        }
-        self.searched = match end {
-            Some(_) => 0,
-            None => self.bytes.len(),
+    /// Those of `parse`, and when the head is larger than `most` bytes.
+    pub(crate) fn take_head<T, E: From<Invalid>>(
+        &mut self,
+        most: usize,
+        parse: impl FnOnce(&[u8]) -> Result<Option<(T, usize)>, E>,
+    ) -> Result<Option<(T, Bytes)>, E> {
+        let may_be_whole = match self.searched {
+            0 => !self.bytes.is_empty(),
+            searched => has_end(&self.bytes, searched),
         };
-        Ok(end.map(|end| self.bytes.split_to(end).freeze()))
+        let parsed = match may_be_whole {
+            true => parse(&self.bytes)?,
+            false => None,
+        };
+        let (head, length) = match parsed {
+            Some((head, length)) => (Some(head), length),
+            None => (None, self.bytes.len()),
+        };
+        if length > most {
+            return Err(Invalid::TooLarge("its head is too large").into());
+        }
+        self.searched = match head {
+            Some(_) => 0,
+            None => length,
+        };
+        Ok(head.map(|head| (head, self.take(length))))
+    }
+
+    fn take(&mut self, length: usize) -> Bytes {
+        match length == self.bytes.len() {
+            // Alone, it need not be shared.
+            true => std::mem::take(&mut self.bytes).freeze(),
+            false => self.bytes.split_to(length).freeze(),
+        }
     }
 }
 
-/// Where the first empty line ends, looking at what was not `searched` before.
-fn end_of_head(received: &[u8], searched: usize) -> Option<usize> {
-    static EMPTY_LINE: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(b"\n\r\n"));
-    static BARE: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(b"\n\n"));
-    let from = searched.saturating_sub(2);
-    let text = &received[from..];
-    let end = EMPTY_LINE.find(text).map(|at| at + 3);
-    let bare = BARE.find(&text[..end.unwrap_or(text.len())]);
-    bare.map(|at| at + 2).or(end).map(|end| from + end)
+/// Whether there is an empty line, looking at what was not `searched` before.
+fn has_end(received: &[u8], searched: usize) -> bool {
+    let text = &received[searched.saturating_sub(2)..];
+    let mut ends = memchr::memchr_iter(b'\n', text).map(|at| &text[at + 1..]);
+    ends.any(|next| next.starts_with(b"\n") || next.starts_with(b"\r\n"))
 }

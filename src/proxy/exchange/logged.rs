@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use http::header::{self, HeaderName, HeaderValue};
-use http::{StatusCode, Uri};
+use http::StatusCode;
+use http::header::{self, HeaderName};
 
 use super::Exchange;
 use crate::http_ext::message::Request;
@@ -13,33 +13,50 @@ use crate::telemetry::metrics::LimitDecision;
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// What the access log wants to know of a request, and the request itself no longer has at its end.
+///
+/// Copies in one place: they cost less than to share what the head was read into, which stays no longer than needed.
 #[derive(Debug)]
 pub(super) struct Logged {
-    uri: Uri,
-    host: Option<HeaderValue>,
-    referer: Option<HeaderValue>,
-    user_agent: Option<HeaderValue>,
-    request_id: Option<HeaderValue>,
+    texts: Box<[u8]>,
+    lengths: [u32; TEXTS],
 }
+
+/// Target, host, referer, user agent, request id.
+const TEXTS: usize = 5;
 
 impl Logged {
     pub(super) fn new<B>(request: &Request<B>) -> Self {
-        let field = |name| request.headers().get(name).cloned();
+        let (uri, headers) = (request.uri(), request.headers());
+        let target = uri.path_and_query().map_or("", |target| target.as_str());
         // HTTP/2 has it in the target.
-        let authority = || HeaderValue::from_str(request.uri().authority()?.as_str()).ok();
+        let authority = || {
+            uri.authority()
+                .map(|authority| authority.as_str().as_bytes())
+        };
+        let texts = [
+            Some(target.as_bytes()),
+            headers.get(header::HOST).or_else(authority),
+            headers.get(header::REFERER),
+            headers.get(header::USER_AGENT),
+            headers.get(X_REQUEST_ID),
+        ]
+        .map(Option::unwrap_or_default);
         Logged {
-            uri: request.uri().clone(),
-            host: field(header::HOST).or_else(authority),
-            referer: field(header::REFERER),
-            user_agent: field(header::USER_AGENT),
-            request_id: field(X_REQUEST_ID),
+            texts: texts.concat().into(),
+            // Heads are read up to a bound far below 4 GiB.
+            lengths: texts.map(|text| text.len() as u32),
         }
     }
-}
 
-/// What a field says; nothing where it is absent.
-fn text(field: &Option<HeaderValue>) -> &[u8] {
-    field.as_ref().map_or(b"", HeaderValue::as_bytes)
+    /// The texts; empty where a field is absent.
+    fn texts(&self) -> [&[u8]; TEXTS] {
+        let mut rest = &*self.texts;
+        self.lengths.map(|length| {
+            let (text, after) = rest.split_at(length as usize);
+            rest = after;
+            text
+        })
+    }
 }
 
 impl Exchange {
@@ -59,15 +76,13 @@ impl Exchange {
                 None => ("", LimitDecision::Allowed.as_str()),
             },
         };
+        let [target, host, referer, user_agent, request_id] = logged.texts();
         let record = Record {
             time: self.begun.started,
             client_ip: self.begun.client_ip,
             method: self.begun.method.as_str().as_bytes(),
-            host: text(&logged.host),
-            path: logged
-                .uri
-                .path_and_query()
-                .map_or(b"", |target| target.as_str().as_bytes()),
+            host,
+            path: target,
             version: self.begun.version,
             status: status.as_u16(),
             bytes: self.sent,
@@ -77,9 +92,9 @@ impl Exchange {
             route: route.name.as_bytes(),
             policy: policy.as_bytes(),
             decision,
-            referer: text(&logged.referer),
-            user_agent: text(&logged.user_agent),
-            request_id: text(&logged.request_id),
+            referer,
+            user_agent,
+            request_id,
         };
         log.record(self.begun.client.connection.worker, &record);
     }

@@ -197,7 +197,7 @@ mod tests {
         let exposed = headers.get(ACCESS_CONTROL_EXPOSE_HEADERS);
         assert_eq!(
             exposed.expect("a field"),
-            "retry-after, ratelimit-policy, ratelimit, x-ratelimit-limit, x-ratelimit-remaining, \
+            b"retry-after, ratelimit-policy, ratelimit, x-ratelimit-limit, x-ratelimit-remaining, \
              x-ratelimit-reset, ratelimit-limit, ratelimit-remaining, ratelimit-reset"
         );
         headers.clear();

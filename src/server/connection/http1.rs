@@ -9,7 +9,7 @@ mod response;
 
 use std::cell::Cell;
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ use crate::server::held::Held;
 use crate::server::service::{BoxError, HttpService};
 use crate::telemetry::metrics::BadRequest;
 use ending::End;
-use request::{Head, Refused};
+use request::{Head, Parsed};
 use response::Asked;
 
 /// How long a client that has ended its side is given an answer that does not begin, or that pauses. It may
@@ -139,9 +139,8 @@ where
     where
         S: HttpService<Body = B>,
     {
-        while let Some(head) = poll_fn(|cx| self.poll_head(cx)).await? {
-            // Boxed: a connection that waits has no room for a request.
-            Box::pin(self.exchange(service, head)).await?;
+        while let Some((head, text)) = poll_fn(|cx| self.poll_head(cx)).await? {
+            self.exchange(service, head, text).await?;
             if !self.keep_alive {
                 break;
             }
@@ -150,13 +149,15 @@ where
         Ok(())
     }
 
-    /// The text of the next head; `None` if there will be none.
-    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, End>> {
+    /// The next head, with its text; `None` if there will be none.
+    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<(Parsed, Bytes)>, End>> {
         loop {
             // An old client may send one after a request: no head has begun by that.
             self.received.skip_empty_lines();
-            let head = self.received.take_head(self.client.max_head);
-            if let Some(head) = head.map_err(Refused::from)? {
+            let head = self
+                .received
+                .take_head(self.client.max_head, request::parse);
+            if let Some(head) = head? {
                 return Poll::Ready(Ok(Some(head)));
             }
             if self.ended.is_some() {
@@ -170,7 +171,7 @@ where
     }
 
     /// Nothing came: ready when it is too late.
-    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, End>> {
+    fn poll_late<N>(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<N>, End>> {
         if !self.received.is_empty() {
             // From its first byte on, also where it comes in drops.
             self.wait_for(Wait::Head);
@@ -193,12 +194,13 @@ where
     }
 
     /// Serves one request.
-    async fn exchange<S>(&mut self, service: &S, head: Bytes) -> Result<(), End>
+    async fn exchange<S>(&mut self, service: &S, head: Parsed, text: Bytes) -> Result<(), End>
     where
         S: HttpService<Body = B>,
     {
-        let (asked, answering) = self.begin(service, request::parse(head)?);
-        let mut answering = pin!(answering);
+        let (asked, answering) = self.begin(service, head.of(text)?);
+        // Boxed: a connection that waits has no room for a request.
+        let mut answering = Box::pin(answering);
         let response = poll_fn(|cx| self.poll_answer(answering.as_mut(), cx)).await?;
         self.write_interim();
         self.answer(asked, response);
@@ -254,7 +256,7 @@ where
     /// Writes what the service says before it answers. What a client does not take in time is dropped
     /// where it waits.
     fn write_interim(&mut self) {
-        if !self.outgoing.is_sent() {
+        if self.interim.is_empty() || !self.outgoing.is_sent() {
             return;
         }
         for response in self.interim.take() {
@@ -266,7 +268,7 @@ where
     /// Begins to answer.
     fn answer(&mut self, asked: Asked, response: Response<B>) {
         // What was not taken in time belongs to no other answer.
-        drop(self.interim.take());
+        self.interim.clear();
         let (head, body) = response.into_parts();
         let tunnel = self.tunnel.take();
         if head.status() == StatusCode::SWITCHING_PROTOCOLS {

@@ -5,7 +5,8 @@ use http::{Method, header};
 use http_body::Body;
 
 use crate::http_ext::body::RequestBody;
-use crate::http_ext::http1::{Framing, Outgoing, tells_framing, write_field};
+use crate::http_ext::headers::write_field;
+use crate::http_ext::http1::{Framing, Outgoing, tells_framing};
 use crate::http_ext::message::Request;
 
 /// Begins to send `request`, whose body is taken.
@@ -29,9 +30,9 @@ fn write_head(request: &Request<RequestBody>, framing: Framing, buffer: &mut Byt
     for part in [method, " ", target, " HTTP/1.1\r\n"] {
         buffer.put_slice(part.as_bytes());
     }
-    for (name, value) in request.headers() {
+    for (name, value) in request.headers().iter() {
         if !tells_framing(name) {
-            write_field(name, value.as_bytes(), buffer);
+            write_field(name, value, buffer);
         }
     }
     match framing {

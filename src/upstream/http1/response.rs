@@ -2,11 +2,11 @@
 
 use std::mem::MaybeUninit;
 
-use bytes::Bytes;
 use http::{StatusCode, Version};
 
 use crate::http_ext::framing;
-use crate::http_ext::http1::{Decoder, Invalid, Received, content_length, headers};
+use crate::http_ext::headers::Found;
+use crate::http_ext::http1::{Decoder, Invalid, Received, content_length, found};
 use crate::http_ext::message::Response;
 
 /// The largest head, in bytes.
@@ -14,37 +14,43 @@ const MAX_HEAD: usize = 64 * 1024;
 /// The most fields in a head.
 const MAX_FIELDS: usize = 256;
 
+/// What a head says.
+type Parsed = (StatusCode, Version, Found);
+
 /// Takes a head from the beginning of what was received, once it is there whole.
 ///
 /// # Errors
 /// When it is malformed, or larger than is read.
 pub(super) fn head(received: &mut Received) -> Result<Option<Response<()>>, Invalid> {
-    received.take_head(MAX_HEAD)?.map(parse).transpose()
+    let head = received.take_head(MAX_HEAD, parse)?;
+    Ok(head.map(|((status, version, fields), text)| {
+        Response::with_head(status, version, fields.of(text), ())
+    }))
 }
 
-fn parse(text: Bytes) -> Result<Response<()>, Invalid> {
+/// Parses a head at the beginning of `text`; with where it ends, if it does.
+fn parse(text: &[u8]) -> Result<Option<(Parsed, usize)>, Invalid> {
     let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut parsed = httparse::Response::new(&mut []);
     let status = httparse::ParserConfig::default().parse_response_with_uninit_headers(
         &mut parsed,
-        &text,
+        text,
         &mut fields,
     )?;
-    let (Some(version), Some(code), httparse::Status::Complete(_)) =
-        (parsed.version, parsed.code, status)
-    else {
+    let httparse::Status::Complete(length) = status else {
+        return Ok(None);
+    };
+    let (Some(version), Some(code)) = (parsed.version, parsed.code) else {
         return Err(Invalid::Meaning("its head is incomplete"));
     };
     let status = StatusCode::from_u16(code)
         .map_err(|_| Invalid::Meaning("its status is not a number from 100 to 999"))?;
-    let mut response = Response::new(());
-    *response.status_mut() = status;
-    *response.version_mut() = match version {
+    let version = match version {
         0 => Version::HTTP_10,
         _ => Version::HTTP_11,
     };
-    *response.headers_mut() = headers(parsed.headers, &text)?;
-    Ok(response)
+    let fields = found(parsed.headers, text)?;
+    Ok(Some(((status, version, fields), length)))
 }
 
 /// Whether the upstream goes on with WebSocket, as it was asked to.

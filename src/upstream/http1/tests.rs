@@ -7,6 +7,7 @@ use hyper_util::rt::TokioIo;
 use proptest::prelude::*;
 
 use super::*;
+use crate::http_ext::headers::Headers;
 use crate::http_ext::http1::bending::{bent, cuts, pieces};
 
 /// An upstream that says these pieces one after the other, once it is sent anything, and then closes.
@@ -77,13 +78,10 @@ struct Seen {
     trailers: Vec<(String, Vec<u8>)>,
 }
 
-fn fields<'a>(
-    fields: impl IntoIterator<Item = (&'a HeaderName, &'a HeaderValue)>,
-) -> Vec<(String, Vec<u8>)> {
-    let mut fields: Vec<_> = fields
-        .into_iter()
-        .map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()))
-        .collect();
+fn fields(headers: impl Into<Headers>) -> Vec<(String, Vec<u8>)> {
+    let headers = headers.into();
+    let field = |(name, value): (&HeaderName, &[u8])| (name.to_string(), value.to_vec());
+    let mut fields: Vec<_> = headers.iter().map(field).collect();
     fields.sort();
     fields
 }
@@ -109,7 +107,7 @@ async fn receive<'a>(
     };
     let mut seen = Seen {
         status: response.status().as_u16(),
-        fields: fields(response.headers().iter()),
+        fields: fields(response.headers().clone()),
         body: Vec::new(),
         trailers: Vec::new(),
     };
@@ -117,7 +115,7 @@ async fn receive<'a>(
         match frame?.into_data() {
             Ok(data) => seen.body.extend_from_slice(&data),
             Err(trailers) => {
-                seen.trailers = fields(&trailers.into_trailers().expect("data or trailers"));
+                seen.trailers = fields(trailers.into_trailers().expect("data or trailers"));
             }
         }
     }
@@ -134,10 +132,10 @@ async fn receive_by_hyper(method: &Method, text: &[u8]) -> Result<Seen, hyper::E
     let received = async {
         let (head, body) = sender.send_request(request).await?.into_parts();
         let collected = body.collect().await?;
-        let trailers = collected.trailers().map(fields);
+        let trailers = collected.trailers().cloned().map(fields);
         Ok(Seen {
             status: head.status.as_u16(),
-            fields: fields(&head.headers),
+            fields: fields(head.headers),
             body: collected.to_bytes().to_vec(),
             trailers: trailers.unwrap_or_default(),
         })

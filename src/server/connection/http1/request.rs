@@ -1,13 +1,15 @@
 //! The head of a client's request.
 
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 use bytes::Bytes;
 use http::{Method, StatusCode, Uri, Version};
 
 use crate::http_ext::body::RequestBody;
 use crate::http_ext::framing::{Fields, Several};
-use crate::http_ext::http1::{Decoder, Invalid, content_length, headers};
+use crate::http_ext::headers::Found;
+use crate::http_ext::http1::{Decoder, Invalid, content_length, found, place};
 use crate::http_ext::message::Request;
 
 /// The most fields in a head.
@@ -39,18 +41,29 @@ pub(super) struct Refused {
     pub(super) reason: Invalid,
 }
 
-/// Reads a head, with the empty line that ends it.
+/// What a head says, and where in its text.
+#[derive(Debug)]
+pub(super) struct Parsed {
+    method: Method,
+    target: Range<usize>,
+    version: Version,
+    fields: Found,
+}
+
+/// Parses a head at the beginning of `text`; with where it ends, if it does.
 ///
 /// # Errors
 /// When it does not parse.
-pub(super) fn parse(text: Bytes) -> Result<Head, Refused> {
+pub(super) fn parse(text: &[u8]) -> Result<Option<(Parsed, usize)>, Refused> {
     let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut parsed = httparse::Request::new(&mut []);
     let status = parsed
-        .parse_with_uninit_headers(&text, &mut fields)
+        .parse_with_uninit_headers(text, &mut fields)
         .map_err(Invalid::from)?;
-    let (Some(method), Some(target), Some(version), httparse::Status::Complete(_)) =
-        (parsed.method, parsed.path, parsed.version, status)
+    let httparse::Status::Complete(length) = status else {
+        return Ok(None);
+    };
+    let (Some(method), Some(target), Some(version)) = (parsed.method, parsed.path, parsed.version)
     else {
         return Err(Invalid::Meaning("its head is incomplete").into());
     };
@@ -60,26 +73,40 @@ pub(super) fn parse(text: Bytes) -> Result<Head, Refused> {
             reason: Invalid::TooLarge("its target is too long"),
         });
     }
-    let version = match version {
-        0 => Version::HTTP_10,
-        _ => Version::HTTP_11,
+    let head = Parsed {
+        method: Method::from_bytes(method.as_bytes())
+            .map_err(|_| Invalid::Meaning("its method is no token"))?,
+        target: place(target.as_bytes(), text),
+        version: match version {
+            0 => Version::HTTP_10,
+            _ => Version::HTTP_11,
+        },
+        fields: found(parsed.headers, text)?,
     };
-    let method = Method::from_bytes(method.as_bytes())
-        .map_err(|_| Invalid::Meaning("its method is no token"))?;
-    let uri = Uri::from_maybe_shared(text.slice_ref(target.as_bytes()))
-        .map_err(|_| Invalid::Meaning("its target is no URI"))?;
-    let headers = headers(parsed.headers, &text)?;
-    let fields = Fields::of(&headers);
-    let decoder = decoder(version, fields.lengths, fields.codings);
-    let has_body = !matches!(decoder, Some(Decoder::Ended));
-    let understands = version == Version::HTTP_11;
-    Ok(Head {
-        upgrades: fields.upgrades_to_websocket() && !has_body && understands,
-        keep_alive: decoder.is_some() && fields.keeps_alive(version),
-        decoder: decoder.unwrap_or(Decoder::Ended),
-        expects_continue: fields.expects_continue && has_body && understands,
-        request: Request::with_head(method, uri, version, headers, RequestBody::empty()),
-    })
+    Ok(Some((head, length)))
+}
+
+impl Parsed {
+    /// The head of this text.
+    ///
+    /// # Errors
+    /// When its target is none.
+    pub(super) fn of(self, text: Bytes) -> Result<Head, Refused> {
+        let uri = Uri::from_maybe_shared(text.slice(self.target))
+            .map_err(|_| Invalid::Meaning("its target is no URI"))?;
+        let (version, headers) = (self.version, self.fields.of(text));
+        let fields = Fields::of(&headers);
+        let decoder = decoder(version, fields.lengths, fields.codings);
+        let has_body = !matches!(decoder, Some(Decoder::Ended));
+        let understands = version == Version::HTTP_11;
+        Ok(Head {
+            upgrades: fields.upgrades_to_websocket() && !has_body && understands,
+            keep_alive: decoder.is_some() && fields.keeps_alive(version),
+            decoder: decoder.unwrap_or(Decoder::Ended),
+            expects_continue: fields.expects_continue && has_body && understands,
+            request: Request::with_head(self.method, uri, version, headers, RequestBody::empty()),
+        })
+    }
 }
 
 impl From<Invalid> for Refused {
@@ -104,8 +131,7 @@ fn decoder(version: Version, lengths: Several<'_>, codings: Several<'_>) -> Opti
             length => Some(Decoder::Length(length)),
         },
         (Several::None, Several::One(coding)) => {
-            let is_known =
-                version == Version::HTTP_11 && coding.as_bytes().eq_ignore_ascii_case(b"chunked");
+            let is_known = version == Version::HTTP_11 && coding.eq_ignore_ascii_case(b"chunked");
             is_known.then_some(Decoder::ChunkSize)
         }
         _ => None,

@@ -6,7 +6,8 @@ use http::{Method, StatusCode, Version};
 use http_body::Body;
 
 use crate::http_ext::date;
-use crate::http_ext::http1::{Framing, tells_framing, write_field};
+use crate::http_ext::headers::write_field;
+use crate::http_ext::http1::{Framing, tells_framing};
 use crate::http_ext::message::{Request, Response};
 
 /// What a response's head depends on besides the response.
@@ -53,12 +54,12 @@ impl Asked {
         write_status_line(self.version, head.status(), buffer);
         let says_length = framing == Framing::Ended && head.status() != StatusCode::NO_CONTENT;
         let mut has_date = false;
-        for (name, value) in head.headers() {
+        for (name, value) in head.headers().iter() {
             has_date |= *name == DATE;
             // To HEAD, and in a 304, a length is that of the body which is not sent.
             let is_told = tells_framing(name) && !(says_length && *name == CONTENT_LENGTH);
             if !is_told && *name != CONNECTION {
-                write_field(name, value.as_bytes(), buffer);
+                write_field(name, value, buffer);
             }
         }
         match framing {
@@ -88,9 +89,9 @@ impl Asked {
 /// Writes an interim response, to a client that understands HTTP/1.1.
 pub(super) fn write_interim(response: &Response<()>, buffer: &mut BytesMut) {
     write_status_line(Version::HTTP_11, response.status(), buffer);
-    for (name, value) in response.headers() {
+    for (name, value) in response.headers().iter() {
         if !tells_framing(name) {
-            write_field(name, value.as_bytes(), buffer);
+            write_field(name, value, buffer);
         }
     }
     buffer.put_slice(b"\r\n");

@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::io;
 use std::rc::Rc;
 
-use http::{HeaderName, HeaderValue};
+use http::HeaderName;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::TokioIo;
 use proptest::prelude::*;
@@ -90,13 +90,10 @@ struct Seen {
     trailers: Vec<(String, Vec<u8>)>,
 }
 
-fn fields<'a>(
-    fields: impl IntoIterator<Item = (&'a HeaderName, &'a HeaderValue)>,
-) -> Vec<(String, Vec<u8>)> {
-    let mut fields: Vec<_> = fields
-        .into_iter()
-        .map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()))
-        .collect();
+fn fields(headers: impl Into<Headers>) -> Vec<(String, Vec<u8>)> {
+    let headers = headers.into();
+    let field = |(name, value): (&HeaderName, &[u8])| (name.to_string(), value.to_vec());
+    let mut fields: Vec<_> = headers.iter().map(field).collect();
     fields.sort();
     fields
 }
@@ -113,10 +110,10 @@ where
     let (head, body) = request.into_parts();
     let collected = body.collect().await;
     if let (true, Ok(collected)) = (is_served, collected) {
-        let trailers = collected.trailers().map(fields);
+        let trailers = collected.trailers().cloned().map(fields);
         seen.borrow_mut().push(Seen {
             line: format!("{} {} {:?}", head.method(), head.uri(), head.version()),
-            fields: fields(head.headers().iter()),
+            fields: fields(head.headers().clone()),
             body: collected.to_bytes().to_vec(),
             trailers: trailers.unwrap_or_default(),
         });
