@@ -8,6 +8,7 @@
 pub(crate) mod bending;
 mod decoder;
 mod head;
+mod names;
 mod outgoing;
 mod received;
 

@@ -6,6 +6,7 @@ use http::HeaderName;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 
 use super::Invalid;
+use super::names::name;
 use crate::http_ext::headers::Found;
 
 /// Room for the fields of an ordinary message and for those that the proxy adds. It takes 1 KiB: allocators are fastest with
@@ -19,8 +20,7 @@ const ROOM: usize = 14;
 pub(crate) fn found(fields: &[httparse::Header<'_>], text: &[u8]) -> Result<Found, Invalid> {
     let mut found = Found::with_capacity(fields.len().max(ROOM));
     for field in fields {
-        let name = HeaderName::from_bytes(field.name.as_bytes())
-            .map_err(|_| httparse::Error::HeaderName)?;
+        let name = name(field.name.as_bytes()).map_err(|_| httparse::Error::HeaderName)?;
         found.push(name, place(field.value, text));
     }
     Ok(found)
