@@ -88,6 +88,21 @@ pub struct Timeouts {
     pub tunnel: Duration,
 }
 
+/// A request on its way, and what else an upstream needs to know of it.
+///
+/// Lent as one: what each future takes for itself has room in all around it.
+#[derive(Debug)]
+pub struct Outbound<'a> {
+    /// The request, whose body is taken.
+    pub request: &'a mut Request<RequestBody>,
+    /// Where interim responses go.
+    pub interim: Option<&'a Interim>,
+    /// The runtime that sends it, whose connections it uses.
+    pub worker: usize,
+    /// The code point of the packets that carry it. With one it goes over connections of that alone.
+    pub dscp: Option<Dscp>,
+}
+
 /// A running upstream.
 #[derive(Debug)]
 pub struct Upstream {
@@ -173,35 +188,25 @@ impl Upstream {
 }
 
 impl Endpoints {
-    /// Sends `request`, whose body is taken, to the endpoint whose turn it is, and waits for the
-    /// head of the response; what comes before it goes to `interim`. With a code point it goes over connections of that
-    /// alone.
-    /// Where no connection can be had the next endpoint is asked, each at most once.
+    /// Sends a request to the endpoint whose turn it is, and waits for the head of the response. Where no connection can
+    /// be had the next endpoint is asked, each at most once.
     ///
     /// # Errors
     /// The last endpoint's; none that would let a request be processed twice is retried.
-    pub async fn send(
-        &self,
-        worker: usize,
-        request: &mut Request<RequestBody>,
-        interim: Option<&Interim>,
-        dscp: Option<Dscp>,
-    ) -> Result<Response<UpstreamBody>, Error> {
+    pub async fn send(&self, outbound: &mut Outbound<'_>) -> Result<Response<UpstreamBody>, Error> {
         let first = self.balancer.first();
         // HTTP/1.0 may come without a Host, and HTTP/1.1 may not go without.
-        let own_host = self.host == HostHeader::Endpoint || !request.headers().contains(HOST);
+        let own_host =
+            self.host == HostHeader::Endpoint || !outbound.request.headers().contains(HOST);
         let mut tried = 0;
         loop {
             let endpoint = &self.list[(first + tried) % self.list.len()];
             if own_host {
                 let host = endpoint.host_header();
-                request.headers_mut().insert(HOST, host);
+                outbound.request.headers_mut().insert(HOST, host);
             }
             tried += 1;
-            match endpoint
-                .send(worker, request, interim, &self.timeouts, dscp)
-                .await
-            {
+            match endpoint.send(outbound, &self.timeouts).await {
                 Ok(done) => return Ok(done),
                 Err(failure) if failure.unsent && tried < self.list.len() => {}
                 Err(failure) => return Err(failure.error),

@@ -15,7 +15,7 @@ use crate::http_ext::body::RequestBody;
 use crate::http_ext::headers::Headers;
 use crate::http_ext::message::{Request, Response};
 use crate::http_ext::{forwarded, hop_by_hop};
-use crate::upstream::{RunningTarget, UpstreamBody};
+use crate::upstream::{Outbound, RunningTarget, UpstreamBody};
 
 /// Forwards the request, and answers with what the route's upstream says.
 ///
@@ -46,8 +46,14 @@ pub(super) async fn forward(
             let interim = connection.interim.as_ref();
             let interim = interim.filter(|_| request.version() == Version::HTTP_11);
             let dscp = overflow::dscp(route, exchange.admission());
-            let sent = endpoints.send(connection.worker, request, interim, dscp);
-            let response = sent.await?;
+            let mut outbound = Outbound {
+                worker: connection.worker,
+                request,
+                interim,
+                dscp,
+            };
+            // Awaited where it is made: a future that has a name takes its room twice.
+            let response = endpoints.send(&mut outbound).await?;
             exchange.answered();
             Ok(forwarded_response(response))
         }

@@ -116,20 +116,27 @@ fn handle(client: Rc<Client>, mut request: Request<RequestBody>) -> Answering {
     let mut exchange = Exchange::begin(client, &request);
     let mut response = Response::new(ResponseBody::own(Bytes::new()));
     let nothing = SoFar::Stood(Stood::default());
-    let decided = decide(&mut exchange, &mut request, &mut response, nothing);
-    if let Ok(Course::Answered) = decided {
+    let course = match decide(&mut exchange, &mut request, &mut response, nothing) {
+        Ok(Course::Answered) => None,
+        Ok(course) => Some(course),
+        Err(error) => {
+            response = exchange.failed(&error, request.headers());
+            None
+        }
+    };
+    let Some(course) = course else {
         exchange.complete(&mut response);
         return Answering::Now(Some(response));
-    }
+    };
     Answering::Later(Box::pin(async move {
-        match serve(&mut exchange, &mut request, &mut response, decided).await {
-            Ok(Served::Answered) => {}
-            Ok(Served::Dropped) => {
+        let mut response = match serve(&mut exchange, &mut request, course).await {
+            Ok(Some(response)) => response,
+            Ok(None) => {
                 exchange.unanswered();
                 return Err(Dropped);
             }
-            Err(error) => response = exchange.failed(&error, request.headers()),
-        }
+            Err(error) => exchange.failed(&error, request.headers()),
+        };
         exchange.complete(&mut response);
         Ok(response)
     }))
@@ -166,25 +173,20 @@ pub(super) struct Client {
     pub forwarding: Forwarding,
 }
 
-/// What has become of a request.
-enum Served {
-    /// The response is there.
-    Answered,
-    /// There is to be none.
-    Dropped,
-}
-
-/// Serves a request on which this was decided first. It is lent, and so is the response: both are large, and each hand that took them would move them.
+/// Serves a request of which this was decided first; `None` where there is to be no response. It is lent: it is large,
+/// and each hand that took it would move it.
 async fn serve(
     exchange: &mut Exchange,
     request: &mut Request<RequestBody>,
-    response: &mut Response<ResponseBody>,
-    decided: Result<Course, Error>,
-) -> Result<Served, Error> {
-    let mut course = decided?;
+    mut course: Course,
+) -> Result<Option<Response<ResponseBody>>, Error> {
     if let Course::Pend(pending) = course {
         // Boxed: a request that does not wait has no room for what it would wait for.
-        course = Box::pin(pend(exchange, request, response, pending)).await?;
+        let (decided, response) = Box::pin(pend(exchange, request, pending)).await?;
+        if let Course::Answered = decided {
+            return Ok(Some(response));
+        }
+        course = decided;
     }
     match course {
         Course::Forward(path, queued) => {
@@ -193,28 +195,29 @@ async fn serve(
                 Box::pin(queued.pass()).await;
                 exchange.waited();
             }
-            *response = forward::forward(exchange, request, path).await?;
+            forward::forward(exchange, request, path).await.map(Some)
         }
-        Course::Answered => {}
         Course::Hold(held) => {
             // Boxed: a request that is not held has no room for a timer.
             Box::pin(held.pass()).await;
             let target = Target::of(request)?;
             let head = target.head(request, exchange.begun().client_ip);
-            exchange.refuse_now(&head, response);
+            let mut response = Response::new(ResponseBody::own(Bytes::new()));
+            exchange.refuse_now(&head, &mut response);
+            Ok(Some(response))
         }
-        Course::Drop | Course::Pend(_) => return Ok(Served::Dropped),
+        Course::Drop | Course::Pend(_) | Course::Answered => Ok(None),
     }
-    Ok(Served::Answered)
 }
 
-/// Has a request wait for one thing after the other, until it is decided on.
+/// Has a request wait for one thing after the other, until it is decided on. The response is the answer where it is
+/// [answered](Course::Answered).
 async fn pend(
     exchange: &mut Exchange,
     request: &mut Request<RequestBody>,
-    response: &mut Response<ResponseBody>,
     mut pending: Pending,
-) -> Result<Course, Error> {
+) -> Result<(Course, Response<ResponseBody>), Error> {
+    let mut response = Response::new(ResponseBody::own(Bytes::new()));
     loop {
         let so_far = match pending {
             Pending::Line(standing) => {
@@ -224,9 +227,9 @@ async fn pend(
             }
             Pending::Store(asking) => SoFar::Asked(exchange.ask(asking).await),
         };
-        match decide(exchange, request, response, so_far)? {
+        match decide(exchange, request, &mut response, so_far)? {
             Course::Pend(next) => pending = next,
-            course => return Ok(course),
+            course => return Ok((course, response)),
         }
     }
 }
@@ -236,7 +239,7 @@ enum Course {
     /// It is forwarded, with a path where that is not the one that the client wrote, and after a wait where a limit
     /// delays it.
     Forward(Option<String>, Option<Box<Queued>>),
-    /// It is refused: that is the response.
+    /// It is refused: the response says so.
     Answered,
     /// It is refused later.
     Hold(Held),

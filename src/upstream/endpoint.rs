@@ -3,7 +3,7 @@
 
 use std::future::poll_fn;
 use std::mem;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{HeaderValue, StatusCode};
@@ -11,10 +11,8 @@ use http::{HeaderValue, StatusCode};
 use super::body::UpstreamBody;
 use super::connect::{Dscp, Stream, Target};
 use super::pool::{Connection, Lease, Pools};
-use super::{EndpointSpec, Error, Timeouts};
-use crate::http_ext::body::RequestBody;
-use crate::http_ext::interim::Interim;
-use crate::http_ext::message::{Request, Response};
+use super::{EndpointSpec, Error, Outbound, Timeouts};
+use crate::http_ext::message::Response;
 
 /// An endpoint and its pool.
 #[derive(Debug)]
@@ -67,22 +65,20 @@ impl Endpoint {
         self.pools.sweep(idle);
     }
 
-    /// Sends `request`, whose body is taken, and waits for the head of the response; what comes
-    /// before it goes to `interim`.
+    /// Sends a request, and waits for the head of the response.
     ///
     /// A connection that was kept may be closed by the upstream just as the request is written. If nothing
     /// was written, or the request is safe to repeat (RFC 9110 section 9.2.2) and has no body, it is sent
     /// again.
     pub(super) async fn send(
         &self,
-        worker: usize,
-        request: &mut Request<RequestBody>,
-        interim: Option<&Interim>,
+        outbound: &mut Outbound<'_>,
         timeouts: &Timeouts,
-        dscp: Option<Dscp>,
     ) -> Result<Response<UpstreamBody>, Failure> {
+        let Outbound { worker, dscp, .. } = *outbound;
         let marked = dscp.map(|dscp| self.pools.marked(dscp));
         let pool = marked.as_ref().unwrap_or(self.pools.plain());
+        let request = &outbound.request;
         let is_repeatable = request.method().is_idempotent() && request.body().is_empty();
         loop {
             let kept = pool.take(worker);
@@ -91,7 +87,7 @@ impl Endpoint {
                 Some(lease) => lease,
                 None => pool.open(worker, self.connect(timeouts, dscp).await?),
             };
-            match self.exchange(lease, request, interim, timeouts).await {
+            match self.exchange(lease, outbound, timeouts).await {
                 Err(Failure {
                     error: Error::Closed { .. },
                     unsent,
@@ -113,15 +109,15 @@ impl Endpoint {
     async fn exchange(
         &self,
         mut lease: Lease,
-        request: &mut Request<RequestBody>,
-        interim: Option<&Interim>,
+        outbound: &mut Outbound<'_>,
         timeouts: &Timeouts,
     ) -> Result<Response<UpstreamBody>, Failure> {
+        let (request, interim) = (&mut *outbound.request, outbound.interim);
         let Connection { http, patience } = &mut *lease.connection;
         http.begin(request);
         patience.renew_with(timeouts.response);
         let mut written = http.written();
-        let response = poll_fn(|cx| {
+        let response = |cx: &mut Context<'_>| {
             loop {
                 match http.poll_response(cx) {
                     Poll::Ready(Ok(response)) if is_interim(response.status()) => {
@@ -141,8 +137,8 @@ impl Endpoint {
                 true => Poll::Pending,
                 false => patience.poll_exhausted(cx).map(|()| None),
             }
-        });
-        let failure = match response.await {
+        };
+        let failure = match poll_fn(response).await {
             Some(Ok(response)) => {
                 let idle = match response.status() {
                     StatusCode::SWITCHING_PROTOCOLS => timeouts.tunnel,
