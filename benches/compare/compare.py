@@ -59,7 +59,7 @@ PROXIES = ["nginx", "nginx, access log", "haproxy", "sluicegate", "sluicegate, a
 ACCESS_LOG = {
     "nginx": {True: "@dir@/@name@.access.log combined buffer=64k flush=1s", False: "off"},
     "haproxy": {False: ""},
-    "sluicegate": {True: "{ format: json, path: @dir@/@name@.log }", False: "{ format: disabled }"},
+    "sluicegate": {True: "{ format: combined, path: @dir@/@name@.log }", False: "{ format: disabled }"},
 }
 
 
