@@ -13,7 +13,7 @@ use sluicegate::limiter::{
     Outcome, Period, Reserved, SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
 use sluicegate::store::redis::{
-    Again, Ask, Charge, Lease, Lent, Owes, Reply, Request, Settled, Settlement, Tier,
+    Again, Ask, Charge, Lease, Lent, Owes, Procedure, Reply, Request, Settled, Settlement, Tier,
 };
 
 use support::scripts::{Redis, SECOND, START, SharedRedis, YEAR, at, charge, gcra, quota};
@@ -130,6 +130,39 @@ fn one_of_each() -> [Algorithm; 9] {
         Algorithm::SlidingCounters(SlidingCounters::new(ten, 10, Oldest::Whole).unwrap()),
         Algorithm::SlidingLog(SlidingLog::new(ten).unwrap()),
     ]
+}
+
+#[test]
+fn every_set_of_algorithms_has_a_script_that_decides_each_as_alone() {
+    let server = SharedRedis::new();
+    let mut redis = Redis::new(&server);
+    let [gcra, refill, line, window, .., sliding, counters, log] = one_of_each();
+    let permits = Algorithm::Concurrency(Concurrency::new(10, Duration::from_secs(1)));
+    let kinds = [gcra, refill, line, window, sliding, counters, log, permits];
+    let alone: Vec<_> = (0..)
+        .zip(&kinds)
+        .map(|(place, one)| redis.charge(one, &format!("alone:{place}"), 2).remaining)
+        .collect();
+    for set in 1_usize..1 << kinds.len() {
+        let is_in = |place: &usize| set >> place & 1 == 1;
+        let places: Vec<_> = (0..kinds.len()).filter(is_in).collect();
+        let names: Vec<_> = places
+            .iter()
+            .map(|place| redis.name(&format!("{set}:{place}")))
+            .collect();
+        let charges: Vec<_> = places
+            .iter()
+            .zip(&names)
+            .map(|(&place, name)| charge(&kinds[place], name, 2))
+            .collect();
+        let told = redis.decide(&charges).verdict;
+        let together = told.decisions.iter().map(|one| one.remaining);
+        let apart = places.iter().map(|&place| alone[place]);
+        assert!(together.eq(apart), "{places:?}: {told:?}");
+    }
+    let given = redis.scripts.given();
+    assert_eq!(given, (1 << kinds.len()) - 1);
+    assert!(given < Procedure::COUNT);
 }
 
 #[test]

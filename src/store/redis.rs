@@ -24,7 +24,7 @@ pub use asked::{Arguments, Ask, Charge, Lease, Owes, Request, Tier};
 pub use guards::{Lending, Place, Reservation, Turn};
 pub use naming::{Keys, LONGEST, Name, Namer, Naming};
 pub use refusals::RefusalCache;
-pub use script::{CHARGE, LEASE, LEAVE, SETTLE, SYNC};
+pub use script::{Kind, Kinds, Procedure, SYNC};
 pub use store::{Answers, Said, Store, Unanswered};
 pub use sync::{Synchroniser, Telling, Tracker};
 pub use told::{Again, Nonsense, Reply, Told};

@@ -9,8 +9,8 @@ use sluicegate::clock::Timestamp;
 use sluicegate::limiter::{Algorithm, Decision, Fingerprint, Gcra, Quota};
 use sluicegate::store::Refusals;
 use sluicegate::store::redis::{
-    Again, Ask, CHARGE, Charge, LEASE, LEAVE, Lease, Owes, Reply, Request, SETTLE, Settled,
-    Settlement, Tier, Told, were_there,
+    Again, Ask, Charge, Lease, Owes, Procedure, Reply, Request, Settled, Settlement, Tier, Told,
+    were_there,
 };
 
 use super::redis::RedisServer;
@@ -57,11 +57,9 @@ impl SharedRedis {
 /// The scripts, over a connection.
 pub struct Scripts {
     pub connection: redis::Connection,
-    charge: Script,
-    lease: Script,
-    leave: Script,
-    settle: Script,
-    /// How often one was called.
+    /// Those that were called.
+    known: Vec<(Procedure, Script)>,
+    /// How often one was called to charge.
     pub calls: usize,
 }
 
@@ -69,18 +67,20 @@ impl Scripts {
     pub fn new(server: &SharedRedis) -> Self {
         Self {
             connection: server.connection(),
-            charge: Script::new(CHARGE),
-            lease: Script::new(LEASE),
-            leave: Script::new(LEAVE),
-            settle: Script::new(SETTLE),
+            known: Vec::new(),
             calls: 0,
         }
+    }
+
+    /// How many scripts the server was given.
+    pub fn given(&self) -> usize {
+        self.known.len()
     }
 
     /// Asks once.
     pub fn ask(&mut self, request: &Request<'_>, again: &Again) -> RedisResult<Value> {
         self.calls += 1;
-        call(&self.charge, request.ask(again), &mut self.connection)
+        self.call(request.ask(again))
     }
 
     /// Decides a request, asking again where that is needed; `local` is now on the caller's clock.
@@ -102,7 +102,7 @@ impl Scripts {
 
     /// Renews leases, or gives them back: whether each was there.
     pub fn leases(&mut self, ask: Ask) -> Vec<bool> {
-        let reply = call(&self.lease, ask, &mut self.connection).expect("the script runs");
+        let reply = self.call(ask).expect("the script runs");
         were_there(&reply).expect("a word for each lease")
     }
 
@@ -114,21 +114,28 @@ impl Scripts {
         now: Option<Timestamp>,
     ) -> Option<Settled> {
         let ask = settlement.ask(around, now)?;
-        let reply = call(&self.settle, ask, &mut self.connection).expect("the script runs");
+        let reply = self.call(ask).expect("the script runs");
         Some(settlement.read(&reply).expect("it says what became of it"))
+    }
+
+    fn call(&mut self, ask: Ask) -> RedisResult<Value> {
+        let mut known = self.known.iter();
+        let at = known.position(|(procedure, _)| *procedure == ask.procedure);
+        let at = at.unwrap_or_else(|| {
+            let script = Script::new(&ask.procedure.text());
+            self.known.push((ask.procedure, script));
+            self.known.len() - 1
+        });
+        let mut call = self.known[at].1.prepare_invoke();
+        call.key(ask.keys).arg(ask.args);
+        call.invoke(&mut self.connection)
     }
 
     /// Leaves a queue: whether somebody was the last in it.
     pub fn leave(&mut self, ask: Ask) -> bool {
-        let reply = call(&self.leave, ask, &mut self.connection).expect("the script runs");
+        let reply = self.call(ask).expect("the script runs");
         were_there(&reply).expect("a word")[0]
     }
-}
-
-fn call(script: &Script, ask: Ask, connection: &mut redis::Connection) -> RedisResult<Value> {
-    let mut call = script.prepare_invoke();
-    call.key(ask.keys).arg(ask.args);
-    call.invoke(connection)
 }
 
 pub const START: u64 = 1_795_236_060_000_000;

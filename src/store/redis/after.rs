@@ -5,6 +5,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::asked::{Arguments, Ask, Charge, EXACT, Lease, leases, micros};
+use super::script::Procedure;
 use super::told::{Nonsense, fields, number};
 use super::value;
 use crate::clock::Timestamp;
@@ -22,12 +23,12 @@ pub struct Lent<'a> {
 }
 
 impl Ask {
-    /// Has these leases last so long from now on ([`LEASE`](super::LEASE)).
+    /// Has these leases last so long from now on ([`Procedure::Lease`]).
     pub fn renewal(lent: &[Lent<'_>], lasts: Duration, now: Option<Timestamp>) -> Self {
         Self::of_leases("renew", lent, lasts, now)
     }
 
-    /// Gives back these units ([`LEASE`](super::LEASE)).
+    /// Gives back these units ([`Procedure::Lease`]).
     pub fn giving_back(lent: &[Lent<'_>], now: Option<Timestamp>) -> Self {
         Self::of_leases("give_back", lent, Duration::ZERO, now)
     }
@@ -41,13 +42,14 @@ impl Ask {
             args.number(one.units);
         }
         Self {
+            procedure: Procedure::Lease,
             keys: lent.iter().map(|one| leases(one.name)).collect(),
             args,
         }
     }
 
     /// Gives back what a charge took that made somebody wait, and left the bucket `charged`, if nobody has come after him
-    /// ([`LEAVE`](super::LEAVE)). `None` where nobody waits.
+    /// ([`Procedure::Leave`]). `None` where nobody waits.
     pub fn leave(charge: &Charge<'_>, charged: Cell, now: Option<Timestamp>) -> Option<Self> {
         let Algorithm::LeakyBucket(bucket) = charge.algorithm else {
             return None;
@@ -55,9 +57,9 @@ impl Ask {
         let mut args = Arguments::at(now);
         args.recipe(charge.algorithm);
         args.text(&value::cell_text(charged));
-        args.number(charge.algorithm.limit());
-        args.span(bucket.line().step(charge.cost));
+        args.spans(bucket.line(), charge.cost);
         Some(Self {
+            procedure: Procedure::Leave,
             keys: vec![charge.key()],
             args,
         })
@@ -89,7 +91,7 @@ pub enum Settled {
 }
 
 impl Settlement<'_> {
-    /// What to ask of [`SETTLE`](super::SETTLE), around this instant in the server's time; `None` where the charge is right
+    /// What to ask of [`Procedure::Settle`], around this instant in the server's time; `None` where the charge is right
     /// already, and nobody counts what is still to be settled.
     pub fn ask(&self, around: Timestamp, now: Option<Timestamp>) -> Option<Ask> {
         let (what, cost) = match self.units.checked_sub(self.reserved.units) {
@@ -105,7 +107,7 @@ impl Settlement<'_> {
         let mut args = Arguments::at(now);
         args.text(what);
         args.number(cost);
-        args.text(charge.kind());
+        args.text(charge.kind().name());
         args.recipe(charge.algorithm);
         args.number(self.reserved.units);
         args.instant(self.since);
@@ -121,6 +123,7 @@ impl Settlement<'_> {
         };
         charge.push_numbers(&mut args, around, none);
         Some(Ask {
+            procedure: Procedure::Settle(charge.kind()),
             keys: vec![charge.key()],
             args,
         })
@@ -159,7 +162,7 @@ impl Settlement<'_> {
     }
 }
 
-/// Reads what [`LEASE`](super::LEASE) or [`LEAVE`](super::LEAVE) replied: of each whether it was there.
+/// Reads what [`Procedure::Lease`] or [`Procedure::Leave`] replied: of each whether it was there.
 ///
 /// # Errors
 /// When it is no such reply.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use redis::{RedisWrite, ToRedisArgs};
 
+use super::script::{Kind, Procedure};
 use super::told::Again;
 use super::value;
 use crate::clock::Timestamp;
@@ -89,9 +90,11 @@ pub struct Request<'a> {
     pub lease: Lease<'a>,
 }
 
-/// What the script is called with.
+/// A script, and what it is called with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
+    /// Which script.
+    pub procedure: Procedure,
     /// KEYS.
     pub keys: Vec<Vec<u8>>,
     /// ARGV.
@@ -106,17 +109,19 @@ impl Request<'_> {
     pub fn ask(&self, again: &Again) -> Ask {
         let mut args = Arguments::at(self.now);
         args.number(self.binding as u64);
-        for (place, charge) in self.charges.iter().enumerate() {
-            self.push(&mut args, place, charge, again);
+        again.push(&mut args);
+        for charge in self.charges {
+            self.push(&mut args, charge, again);
         }
         Ask {
+            procedure: Procedure::Charge(self.charges.iter().map(Charge::kind).collect()),
             keys: self.charges.iter().map(Charge::key).collect(),
             args,
         }
     }
 
-    fn push(&self, args: &mut Arguments, place: usize, charge: &Charge<'_>, again: &Again) {
-        args.text(charge.kind());
+    fn push(&self, args: &mut Arguments, charge: &Charge<'_>, again: &Again) {
+        args.text(charge.kind().name());
         args.text(match charge.tier {
             Tier::First => "first",
             Tier::Further => "further",
@@ -130,9 +135,6 @@ impl Request<'_> {
             (Refusals::Charged, Owes::All) => "owe",
         });
         args.recipe(charge.algorithm);
-        let (digest, instead) = again.instead_of(place);
-        args.bytes(digest);
-        args.bytes(instead);
         charge.push_numbers(args, again.at().unwrap_or(self.around), self.lease);
     }
 }
@@ -157,16 +159,16 @@ impl Charge<'_> {
     }
 
     /// Which of the script's algorithms it is.
-    pub(super) const fn kind(&self) -> &'static str {
+    pub(super) const fn kind(&self) -> Kind {
         match self.algorithm {
-            Algorithm::Gcra(_) | Algorithm::TokenBucket(_) => "gcra",
-            Algorithm::IntervalRefill(_) => "interval_refill",
-            Algorithm::LeakyBucket(_) => "leaky_bucket",
-            Algorithm::FixedWindow(_) => "fixed_window",
-            Algorithm::SlidingWindow(_) => "sliding_window",
-            Algorithm::SlidingCounters(_) => "sliding_counters",
-            Algorithm::SlidingLog(_) => "sliding_log",
-            Algorithm::Concurrency(_) => "concurrency",
+            Algorithm::Gcra(_) | Algorithm::TokenBucket(_) => Kind::Gcra,
+            Algorithm::IntervalRefill(_) => Kind::IntervalRefill,
+            Algorithm::LeakyBucket(_) => Kind::LeakyBucket,
+            Algorithm::FixedWindow(_) => Kind::FixedWindow,
+            Algorithm::SlidingWindow(_) => Kind::SlidingWindow,
+            Algorithm::SlidingCounters(_) => Kind::SlidingCounters,
+            Algorithm::SlidingLog(_) => Kind::SlidingLog,
+            Algorithm::Concurrency(_) => Kind::Concurrency,
         }
     }
 
@@ -291,7 +293,7 @@ impl Arguments {
         self.text(itoa::Buffer::new().format(number.into()));
     }
 
-    fn spans(&mut self, gcra: &Gcra, cost: u32) {
+    pub(super) fn spans(&mut self, gcra: &Gcra, cost: u32) {
         self.number(gcra.quota().limit());
         self.span(gcra.tau());
         self.span(gcra.step(cost));

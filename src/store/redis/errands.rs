@@ -185,7 +185,7 @@ impl Store {
             .flat_map(|slot| slot.chunks(RENEWED_AT_ONCE))
             .map(|held| {
                 let lent: Vec<_> = held.iter().map(Held::lent).collect();
-                self.lease_command(&Ask::renewal(&lent, LEASE, None))
+                self.command(&Ask::renewal(&lent, LEASE, None))
             });
         for answer in self.client().batch(worker, calls.collect()).await {
             if answer.is_err() {
@@ -209,12 +209,12 @@ impl Errand {
         match self {
             Self::Settle(due, around) => {
                 let ask = due.settlement().ask(*around, None)?;
-                Some(store.settle_command(&ask))
+                Some(store.command(&ask))
             }
-            Self::Leave(ask) => Some(store.leave_command(ask)),
+            Self::Leave(ask) => Some(store.command(ask)),
             Self::GiveBack(held) => {
                 let ask = Ask::giving_back(&[held.lent()], None);
-                Some(store.lease_command(&ask))
+                Some(store.command(&ask))
             }
         }
     }

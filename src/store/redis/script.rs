@@ -1,33 +1,175 @@
-//! The text of the scripts: what they have in common, each algorithm, and what each does with them.
+//! The scripts: what each does, and the pieces of text that it is made of, which are those that its algorithms need. A server
+//! runs the whole text of a script at each call, also what defines functions that the call has no use for.
 
-macro_rules! script {
-    ($main:literal) => {
-        concat!(
-            include_str!("script/numbers.lua"),
-            include_str!("script/buckets.lua"),
-            include_str!("script/gcra.lua"),
-            include_str!("script/refill.lua"),
-            include_str!("script/window.lua"),
-            include_str!("script/sliding.lua"),
-            include_str!("script/counters.lua"),
-            include_str!("script/log.lua"),
-            include_str!("script/leases.lua"),
-            include_str!($main),
-        )
-    };
-}
+use std::sync::OnceLock;
 
-/// Decides and charges a request.
-pub const CHARGE: &str = script!("script/charge.lua");
-
-/// Renews leases, or gives them back.
-pub const LEASE: &str = script!("script/lease.lua");
-
-/// Leaves a queue.
-pub const LEAVE: &str = script!("script/leave.lua");
-
-/// Settles a charge.
-pub const SETTLE: &str = script!("script/settle.lua");
+use super::client::Script;
 
 /// Tells the others what a node has charged, and the node what they have.
 pub const SYNC: &str = include_str!("script/sync.lua");
+
+/// A kind of algorithm, as scripts know them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// [`Gcra`](crate::limiter::Gcra), and a token bucket that refills continuously.
+    Gcra,
+    /// [`LeakyBucket`](crate::limiter::LeakyBucket).
+    LeakyBucket,
+    /// [`IntervalRefill`](crate::limiter::IntervalRefill).
+    IntervalRefill,
+    /// [`FixedWindow`](crate::limiter::FixedWindow).
+    FixedWindow,
+    /// [`SlidingWindow`](crate::limiter::SlidingWindow).
+    SlidingWindow,
+    /// [`SlidingCounters`](crate::limiter::SlidingCounters).
+    SlidingCounters,
+    /// [`SlidingLog`](crate::limiter::SlidingLog).
+    SlidingLog,
+    /// [`Concurrency`](crate::limiter::Concurrency).
+    Concurrency,
+}
+
+impl Kind {
+    /// How many there are.
+    const COUNT: usize = Self::Concurrency as usize + 1;
+
+    /// What scripts call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Gcra => "gcra",
+            Self::LeakyBucket => "leaky_bucket",
+            Self::IntervalRefill => "interval_refill",
+            Self::FixedWindow => "fixed_window",
+            Self::SlidingWindow => "sliding_window",
+            Self::SlidingCounters => "sliding_counters",
+            Self::SlidingLog => "sliding_log",
+            Self::Concurrency => "concurrency",
+        }
+    }
+}
+
+/// A set of kinds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kinds(u8);
+
+impl Kinds {
+    const fn of(kinds: &[Kind]) -> Self {
+        let (mut set, mut at) = (0, 0);
+        while at < kinds.len() {
+            set |= 1 << kinds[at] as u8;
+            at += 1;
+        }
+        Self(set)
+    }
+
+    const fn meets(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+impl FromIterator<Kind> for Kinds {
+    fn from_iter<I: IntoIterator<Item = Kind>>(kinds: I) -> Self {
+        let set = kinds.into_iter().fold(0, |set, kind| set | 1 << kind as u8);
+        Self(set)
+    }
+}
+
+macro_rules! pieces {
+    ($($file:literal: $kinds:expr,)*) => {
+        [$((include_str!(concat!("script/", $file, ".lua")), $kinds)),*]
+    };
+}
+
+use Kind::{
+    Concurrency, FixedWindow, Gcra, IntervalRefill, LeakyBucket, SlidingCounters, SlidingLog,
+    SlidingWindow,
+};
+
+const CELLS: Kinds = Kinds::of(&[
+    Gcra,
+    LeakyBucket,
+    IntervalRefill,
+    FixedWindow,
+    SlidingWindow,
+]);
+
+/// What scripts begin with.
+const HEAD: &str = concat!(
+    include_str!("script/numbers.lua"),
+    include_str!("script/buckets.lua"),
+);
+
+/// What follows, and for which kinds: each piece may use those before it.
+const PIECES: [(&str, Kinds); 12] = pieces! {
+    "words": Kinds::of(&[SlidingCounters, SlidingLog]),
+    "room": Kinds::of(&[SlidingWindow, SlidingCounters]),
+    "cells": CELLS,
+    "rates": Kinds::of(&[Gcra, LeakyBucket]),
+    "gcra": Kinds::of(&[Gcra]),
+    "leaky_bucket": Kinds::of(&[LeakyBucket]),
+    "refill": Kinds::of(&[IntervalRefill]),
+    "window": Kinds::of(&[FixedWindow]),
+    "sliding": Kinds::of(&[SlidingWindow]),
+    "counters": Kinds::of(&[SlidingCounters]),
+    "log": Kinds::of(&[SlidingLog]),
+    "leases": Kinds::of(&[Concurrency]),
+};
+
+/// What a script does, and with what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Procedure {
+    /// Decides and charges a request to buckets of these kinds.
+    Charge(Kinds),
+    /// Settles a charge.
+    Settle(Kind),
+    /// Renews leases, or gives them back.
+    Lease,
+    /// Leaves a queue.
+    Leave,
+}
+
+impl Procedure {
+    /// How many there are at most: a script for each is all that servers are ever given.
+    pub const COUNT: usize = Self::CHARGES + Kind::COUNT + 2;
+    const CHARGES: usize = 1 << Kind::COUNT;
+
+    /// The text of its script.
+    pub fn text(self) -> String {
+        let (kinds, main) = match self {
+            Self::Charge(kinds) => (kinds, include_str!("script/charge.lua")),
+            Self::Settle(kind) => (Kinds::of(&[kind]), include_str!("script/settle.lua")),
+            Self::Lease => (Kinds::of(&[Concurrency]), include_str!("script/lease.lua")),
+            Self::Leave => (Kinds::of(&[LeakyBucket]), include_str!("script/leave.lua")),
+        };
+        let needed = PIECES.iter().filter(|(_, of)| of.meets(kinds));
+        let pieces = needed.map(|(piece, _)| *piece);
+        [HEAD].into_iter().chain(pieces).chain([main]).collect()
+    }
+
+    /// A number of its own below [`Procedure::COUNT`].
+    const fn index(self) -> usize {
+        match self {
+            Self::Charge(Kinds(set)) => set as usize,
+            Self::Settle(kind) => Self::CHARGES + kind as usize,
+            Self::Lease => Self::COUNT - 2,
+            Self::Leave => Self::COUNT - 1,
+        }
+    }
+}
+
+/// The scripts of a store, each made when it is first needed.
+#[derive(Debug)]
+pub(super) struct Scripts(Box<[OnceLock<Script>]>);
+
+impl Scripts {
+    pub(super) fn get(&self, procedure: Procedure) -> &Script {
+        let script = &self.0[procedure.index()];
+        script.get_or_init(|| Script::new(&procedure.text()))
+    }
+}
+
+impl Default for Scripts {
+    fn default() -> Self {
+        Self((0..Procedure::COUNT).map(|_| OnceLock::new()).collect())
+    }
+}

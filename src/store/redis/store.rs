@@ -11,10 +11,10 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::asked::{Ask, Charge, Lease, Request, Tier};
-use super::client::{self, Client, Command, Fault, FaultKind, Script, State, Target, slot};
+use super::client::{self, Client, Command, Fault, FaultKind, State, Target, slot};
 use super::errands::{self, Errands};
 use super::naming::Naming;
-use super::script::{CHARGE, LEASE, LEAVE, SETTLE};
+use super::script::Scripts;
 use super::sync::Synchroniser;
 use super::told::{Again, Nonsense, Reply, Told};
 use crate::clock::{Clock, Timestamp};
@@ -60,10 +60,7 @@ struct Part {
 pub struct Store {
     client: Arc<Client>,
     naming: Naming,
-    charge: Script,
-    settle: Script,
-    lease: Script,
-    leave: Script,
+    scripts: Scripts,
     clock: Arc<Clock>,
     /// By worker.
     errands: Box<[Arc<Errands>]>,
@@ -98,10 +95,7 @@ impl Store {
             errands: workers.map(|_| Arc::default()).collect(),
             client: Arc::new(client),
             naming,
-            charge: Script::new(CHARGE),
-            settle: Script::new(SETTLE),
-            lease: Script::new(LEASE),
-            leave: Script::new(LEAVE),
+            scripts: Scripts::default(),
             node: client::random(),
             leases: AtomicU64::new(0),
             clock,
@@ -179,16 +173,9 @@ impl Store {
         self.client.lost(what);
     }
 
-    pub(super) fn settle_command(&self, ask: &Ask) -> Command {
-        Command::script(&self.settle, &ask.keys, &[&ask.args])
-    }
-
-    pub(super) fn lease_command(&self, ask: &Ask) -> Command {
-        Command::script(&self.lease, &ask.keys, &[&ask.args])
-    }
-
-    pub(super) fn leave_command(&self, ask: &Ask) -> Command {
-        Command::script(&self.leave, &ask.keys, &[&ask.args])
+    /// What asks this in a batch.
+    pub(super) fn command(&self, ask: &Ask) -> Command {
+        Command::script(self.scripts.get(ask.procedure), &ask.keys, &[&ask.args])
     }
 
     /// The slot of a bucket; one where there are none.
@@ -332,8 +319,8 @@ impl Store {
         });
         let commands = made.filter_map(|(charge, said)| {
             let leave = Ask::leave(charge, said.decision.cell, None);
-            let leave = leave.map(|ask| self.leave_command(&ask));
-            leave.or_else(|| Some(self.settle_command(&said.reversal(charge)?)))
+            let ask = leave.or_else(|| said.reversal(charge))?;
+            Some(self.command(&ask))
         });
         commands.collect()
     }
@@ -384,11 +371,10 @@ impl Store {
 
     /// Calls the script. A store that has only just been begun with is waited for.
     async fn call(&self, deadline: Instant, worker: usize, ask: &Ask) -> Result<Value, Fault> {
+        let script = self.scripts.get(ask.procedure);
         loop {
             let (keys, args) = (&ask.keys, &[&ask.args]);
-            let call = self
-                .client
-                .call_by(deadline, worker, &self.charge, keys, args);
+            let call = self.client.call_by(deadline, worker, script, keys, args);
             match call.await {
                 Err(fault) if fault.kind == FaultKind::Connecting && Instant::now() < deadline => {
                     sleep(EARLY).await;

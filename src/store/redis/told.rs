@@ -5,7 +5,7 @@ use std::num::NonZero;
 use redis::Value;
 use smallvec::SmallVec;
 
-use super::asked::{Charge, Request, Tier};
+use super::asked::{Arguments, Charge, Request, Tier};
 use super::value::{self, Held};
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Outcome, Verdict};
@@ -87,10 +87,14 @@ impl Again {
         self.at
     }
 
-    /// The digest of what is there in the place of a bucket, and what it is.
-    pub(super) fn instead_of(&self, place: usize) -> (&[u8], &[u8]) {
-        let known = self.instead.iter().find(|one| one.place == place);
-        known.map_or((b"", b""), |one| (&one.digest, &one.value))
+    /// Of which buckets it is, and of each the digest of what is there, and what that is under its recipe.
+    pub(super) fn push(&self, args: &mut Arguments) {
+        args.number(self.instead.len() as u64);
+        for known in &self.instead {
+            args.number(known.place as u64);
+            args.bytes(&known.digest);
+            args.bytes(&known.value);
+        }
     }
 }
 

@@ -1,46 +1,34 @@
 -- Buckets: what is common to all algorithms.
 --
--- The value of a key is a recipe (the algorithm in five numbers), `|`, and the state. A kind of algorithm is a table, which
--- its function in `kinds` makes: those that a call does not need are not made.
---   parameters  the names of its numbers, in the order of ARGV
+-- The value of a key is a recipe (the algorithm in five numbers), `|`, and the state. A kind of algorithm is a table in
+-- `kinds`:
+--   numbers     how many it has in ARGV
 --   read(b)     reads the state into the bucket; changes nothing in Redis
 --   fits(b)     whether b.cost more units are admitted
 --   charge(b)   takes them
 --   owe(b)      charges a refused request, into debt; where nobody can owe, there is none
---   told(b)     the state as Rust decides on it
+--   told(b)     the state as Rust decides on it, where that is not b.state
+-- A bucket is a table with its `key`, `cost` and `recipe`, and the place `at` which its numbers begin in ARGV, less one.
+--
+-- The server makes all functions of a script anew at each call, and all that they share: few and large ones are faster.
 
-local now
-local kinds, made = {}, {}
-
-local function kind_of(name)
-  made[name] = made[name] or kinds[name]()
-  return made[name]
-end
+local kinds = {}
 
 -- From when on a key may go: when its bucket is whole, in milliseconds of the server's clock. Where the caller gives the
 -- time, that clock is another, and may stand still: keys stay an hour longer.
-local lead = 0
+local time = redis.call('TIME')
+local now, lead = time[1] * 1000000 + time[2], 0
+if ARGV[1] ~= '' then
+  lead = now - ARGV[1] + 3600000000
+  now = ARGV[1] + 0.0
+end
 local function deadline(expires) return digits(floor((expires + lead + 999) / 1000)) end
 
-local function set_time(given)
-  local time = redis.call('TIME')
-  now = time[1] * 1000000 + time[2]
-  if given ~= '' then
-    lead = now - given + 3600000000
-    now = tonumber(given)
-  end
-end
+-- A number of the algorithm: a double also where Lua has integers, which would go round at 2^63.
+local function number(b, place) return ARGV[b.at + place] + 0.0 end
 
--- Gives up with an error that names the key. Only while buckets are read, when nothing has been written: `attempt` catches it.
-local function fail(b, why) error({why = 'SLUICEGATE ' .. why .. ': ' .. b.key}) end
-
--- What `reading` returns; the second is the error that it failed with.
-local function attempt(reading)
-  local is_done, result = pcall(reading)
-  if is_done then return result end
-  if type(result) == 'table' and result.why then return nil, redis.error_reply(result.why) end
-  error(result)
-end
+-- Gives up with an error that names the key. Only while buckets are read, when nothing has been written.
+local function fail(b, why) error('SLUICEGATE ' .. why .. ': ' .. b.key, 0) end
 
 local function call(b, ...)
   local reply = redis.pcall(...)
@@ -60,80 +48,4 @@ local function state_of(b, value)
   b.is_converted = b.digest == b.digest_of_other
   if not b.is_converted or b.instead == '' then return nil end
   return string.sub(b.instead, #b.recipe + 1)
-end
-
--- Puts what the caller made of a value under another recipe in its place.
-local function convert(b)
-  b.is_converted = false
-  if b.instead == '' then
-    redis.call('DEL', b.key)
-  else
-    redis.call('SET', b.key, b.instead, 'PXAT', deadline(b.expires))
-  end
-end
-
--- Cells: a state of an instant and two counters, as three numbers. They have `after(b)` and `debt(b)`, which return the
--- three after a charge or a debt; nil where they stay, of `after` where the charge does not fit. What is given back makes
--- three numbers, too: `less(b)`, for a cell that still counts.
-local cells = {}
-
-local function cell_text(expires, a, b) return string.format('%.0f %.0f %.0f', expires, a, b) end
-
--- Where costs are settled two numbers follow: how many units are still to be settled, and since when they are counted, which
--- tells a bucket from what it was before it was whole.
-function cells.read(b)
-  local state = state_of(b, call(b, 'GET', b.key))
-  b.expires, b.a, b.b, b.unsettled, b.since, b.state = 0, 0, 0, 0, 0, '0 0 0'
-  if not state then return end
-  local expires, one, two, more = string.match(state, '^(%d+) (%d+) (%d+)(.*)$')
-  local unsettled, since = 0, 0
-  if more and more ~= '' then unsettled, since = string.match(more, '^ (%d+) (%d+)$') end
-  if not expires or not unsettled then fail(b, 'what is there cannot be read') end
-  b.expires, b.a, b.b, b.state = tonumber(expires), tonumber(one), tonumber(two), state
-  if b.expires > now then
-    b.unsettled, b.since = tonumber(unsettled), tonumber(since)
-  else
-    b.state = expires .. ' ' .. one .. ' ' .. two
-  end
-end
-
-local function write_cell(b, expires, one, two)
-  b.expires, b.a, b.b = expires, one, two
-  b.state = cell_text(expires, one, two)
-  if b.since > 0 then b.state = b.state .. string.format(' %.0f %.0f', b.unsettled, b.since) end
-  redis.call('SET', b.key, b.recipe .. b.state, 'PXAT', deadline(expires))
-end
-
--- Counts the units of a charge that is settled later.
-local function reserve(b)
-  if b.since == 0 then b.since = now end
-  b.unsettled = b.unsettled + b.cost
-end
-
-function cells.fits(b)
-  if b.cost == 0 then return true end
-  b.next = {b.rules.after(b)}
-  return b.next[1] ~= nil
-end
-
-function cells.charge(b) write_cell(b, b.next[1], b.next[2], b.next[3]) end
-
-function cells.owe(b)
-  local expires, one, two = b.rules.debt(b)
-  if expires then write_cell(b, expires, one, two) end
-end
-
--- Writes a cell; of a bucket that is whole there is none.
-local function put_cell(b, expires, one, two)
-  if expires > 0 then write_cell(b, expires, one, two) else redis.call('DEL', b.key) end
-end
-
--- As it is written already: to write a number of 16 digits takes nearly as long as a call of Redis.
-function cells.told(b) return b.state end
-
-local function cell_kind(parameters, after, debt, less)
-  return {
-    parameters = parameters, after = after, debt = debt, less = less,
-    read = cells.read, fits = cells.fits, charge = cells.charge, owe = debt and cells.owe, told = cells.told,
-  }
 end

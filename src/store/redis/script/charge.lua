@@ -4,6 +4,8 @@
 --       cannot pay.
 -- ARGV  the instant, in microseconds since the epoch, or '' for the server's time;
 --       how many of the charges, the first ones, may refuse the request: the others watch;
+--       how many values under other recipes the caller knows of, and for each the place of its bucket, its digest, and what it
+--       is under the bucket's recipe, or '';
 --       then for each bucket
 --         the kind of algorithm;
 --         `first` of its charge, or a `further` one;
@@ -11,7 +13,6 @@
 --         `settles` where it is settled later what an admitted request costs, else `stays`;
 --         `owe` where a refusal is charged, `owe_own` where only its own is, of a request that is admitted; else `free`;
 --         the recipe, up to and with its `|`;
---         the digest of the value under another recipe that the caller knows of, and what it is under this one, or ''s;
 --         the numbers of the algorithm, as its file says.
 -- Reply a line of words: `told`, the instant, and for each bucket
 --         `charged`;
@@ -21,51 +22,35 @@
 --       or `again` and the instant, and for each bucket under another recipe its place, the digest of its value and the value:
 --       then nothing was charged. There may be none: a window does not reach to that instant, or not from it.
 
--- The bucket whose arguments come after this place, and the place of the last of them.
-local function bucket_of(key, at)
-  -- With its other fields from the start: a table that grows is slow.
-  local b = {
-    key = key, rules = kind_of(ARGV[at + 1]), tier = ARGV[at + 2], cost = tonumber(ARGV[at + 3]), hope = ARGV[at + 4],
-    settles = ARGV[at + 5], debt = ARGV[at + 6], recipe = ARGV[at + 7], digest = ARGV[at + 8], instead = ARGV[at + 9],
-    fits = false, outcome = 'unasked', told = '', next = '', state = '', expires = 0, a = 0, b = 0, unsettled = 0, since = 0,
-    is_converted = false,
-  }
-  at = at + 9
-  for _, name in ipairs(b.rules.parameters) do
-    at = at + 1
-    local value = ARGV[at]
-    local number = name ~= 'lease' and tonumber(value)
-    -- A double also where Lua has integers, which would go round at 2^63.
-    b[name] = number and number + 0.0 or value
-  end
-  return b, at
-end
-
 -- All buckets, and those that decide, one for each charge.
 local all, deciding = {}, {}
+local is_to_be_asked_again = false
 
+-- Asks one bucket after the other.
 local function decide()
-  local at = 2
-  for i, key in ipairs(KEYS) do
-    local b
-    b, at = bucket_of(key, at)
-    all[i] = b
-    local charges = #deciding
-    if b.tier == 'first' then charges = charges + 1 end
-    if b.tier == 'first' or not deciding[charges].fits then
-      b.rules.read(b)
-      b.fits = b.hope == 'may' and b.rules.fits(b)
+  local before = 3 + 3 * ARGV[3]
+  local at, charges = before, 0
+  for i = 1, #KEYS do
+    -- With its fields from the start, and 16 at most: a table that grows is slow.
+    local b = {
+      key = KEYS[i], kind = kinds[ARGV[at + 1]], cost = ARGV[at + 3] + 0.0, recipe = ARGV[at + 7], at = at + 7, fits = false,
+      outcome = 'unasked', told = '', state = '', expires = 0, a = 0, b = 0, next = 0, next_a = 0, next_b = 0,
+    }
+    for known = 4, before, 3 do
+      if ARGV[known] + 1 == i then b.digest, b.instead = ARGV[known + 1], ARGV[known + 2] end
+    end
+    local is_first = ARGV[at + 2] == 'first'
+    if is_first then charges = charges + 1 end
+    if is_first or not deciding[charges].fits then
+      b.kind.read(b)
+      b.fits = ARGV[at + 4] == 'may' and b.kind.fits(b)
       b.outcome = 'refused'
       deciding[charges] = b
+      if b.misfit or b.other and not b.is_converted then is_to_be_asked_again = true end
     end
+    all[i] = b
+    at = b.at + b.kind.numbers
   end
-end
-
-local function is_to_be_asked_again()
-  for _, b in ipairs(all) do
-    if b.misfit or b.other and not b.is_converted then return true end
-  end
-  return false
 end
 
 -- What the caller has to know to ask again.
@@ -81,50 +66,51 @@ local function again()
   return reply
 end
 
--- Notes what is told of a bucket that was asked, and puts it right where it is under another recipe, or has expired.
-local function note(b)
-  b.told = b.rules.told(b)
-  if b.is_converted then convert(b) end
-  if b.is_stale then redis.call('DEL', b.key) end
+local is_decided, failure = pcall(decide)
+if not is_decided then return redis.error_reply(failure) end
+if is_to_be_asked_again then return again() end
+
+-- Notes what is told of those that were asked, and puts right what is under another recipe, or has expired.
+for i = 1, #all do
+  local b = all[i]
+  if b.outcome ~= 'unasked' then
+    b.told = b.kind.told and b.kind.told(b) or b.state
+    if b.is_stale or b.is_converted and b.instead == '' then
+      redis.call('DEL', b.key)
+    elseif b.is_converted then
+      redis.call('SET', b.key, b.instead, 'PXAT', deadline(b.expires))
+    end
+    b.is_converted = nil
+  end
 end
 
--- Charges a bucket, or not.
-local function settle(b, is_admitted)
-  local kind = b.rules
-  local owes = b.cost > 0 and (b.debt == 'owe' or b.debt == 'owe_own' and is_admitted)
+local is_admitted = true
+for place = 1, math.min(ARGV[2] + 0, #deciding) do
+  is_admitted = is_admitted and deciding[place].fits
+end
+for i = 1, #deciding do
+  local b = deciding[i]
+  local kind, settles, debt = b.kind, ARGV[b.at - 2], ARGV[b.at - 1]
+  local owes = b.cost > 0 and (debt == 'owe' or debt == 'owe_own' and is_admitted)
   if b.fits and (is_admitted or owes) then
     b.outcome = 'charged'
-    if b.settles == 'settles' and is_admitted and b.cost > 0 then reserve(b) end
+    if settles == 'settles' and is_admitted and b.cost > 0 then
+      if not b.since then b.unsettled, b.since = 0, now end
+      b.unsettled = b.unsettled + b.cost
+    end
     if b.cost > 0 then kind.charge(b) end
   elseif b.fits then
     b.outcome = 'spared'
   elseif owes and kind.owe then
     b.outcome = 'owed'
     kind.owe(b)
-    b.told = kind.told(b)
+    b.told = kind.told and kind.told(b) or b.state
   end
 end
 
-local function told()
-  local reply = {'told ' .. digits(now)}
-  for i, b in ipairs(all) do
-    reply[1] = reply[1] .. ' ' .. b.outcome
-    reply[i + 1] = b.told
-  end
-  return reply
+local reply = {'told ' .. digits(now)}
+for i = 1, #all do
+  reply[1] = reply[1] .. ' ' .. all[i].outcome
+  reply[i + 1] = all[i].told
 end
-
-set_time(ARGV[1])
-local _, failure = attempt(decide)
-if failure then return failure end
-if is_to_be_asked_again() then return again() end
-
-local is_admitted = true
-for place = 1, math.min(tonumber(ARGV[2]), #deciding) do
-  is_admitted = is_admitted and deciding[place].fits
-end
-for _, b in ipairs(all) do
-  if b.outcome ~= 'unasked' then note(b) end
-end
-for _, b in ipairs(deciding) do settle(b, is_admitted) end
-return told()
+return reply

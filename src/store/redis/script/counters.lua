@@ -1,7 +1,8 @@
 -- sliding_window of many parts: after the cell, whose second number is what the newest `parts` counters came to at the last
--- charge, a counter of 4 bytes for each of parts + 1 slots; that of a part is its number modulo that.
+-- charge, a counter of 4 bytes for each of parts + 1 slots; that of a part is its number modulo that. The numbers are those of
+-- a sliding window, and `parts`.
 
-function kinds.sliding_counters()
+do
   local HEAD = '%016.0f %010.0f '
   local HEAD_BYTES = 28
 
@@ -26,6 +27,7 @@ function kinds.sliding_counters()
       if not expires or #expires ~= 16 or #sum ~= 10 then fail(b, 'what is there cannot be read') end
       b.expires, b.sum = tonumber(expires), tonumber(sum)
     end
+    b.part, b.lasting, b.parts = number(b, 2), number(b, 3), number(b, 5)
     local present = floor(now / b.part)
     b.is_live = b.expires > now
     b.is_stale = state and not b.is_live
@@ -62,13 +64,13 @@ function kinds.sliding_counters()
     redis.call('PEXPIREAT', b.key, deadline(expires))
   end
 
-  return {
-    parameters = {'limit', 'part', 'lasting', 'oldest', 'parts'},
+  kinds.sliding_counters = {
+    numbers = 5,
     read = function(b) see(b, state_of(b, call(b, 'GET', b.key))) end,
     fits = function(b) return b.cost == 0 or has_room(b, b.older, b.others, b.elapsed) end,
     charge = function(b) add(b, b.cost) end,
     owe = function(b)
-      local units = math.min(b.cost, b.limit - (b.is_live and count(b, b.present) or 0))
+      local units = math.min(b.cost, number(b, 1) - (b.is_live and count(b, b.present) or 0))
       if units <= 0 then return end
       add(b, units)
       see(b, redis.call('GETRANGE', b.key, #b.recipe, -1))

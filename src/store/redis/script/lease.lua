@@ -19,19 +19,18 @@ local function renew_or_give_back(b)
     redis.call('ZREM', b.key, b.member)
     b.total = b.total - b.units
   end
-  kind_of('concurrency').write(b, b.total, {})
+  kinds.concurrency.write(b, b.total, {})
   return is_there and '1' or '0'
 end
 
-set_time(ARGV[1])
 local total_of = {}
-local _, failure = attempt(function()
+local is_read, failure = pcall(function()
   for i in ipairs(KEYS) do
     local b = lease_at(i)
     total_of[b.key] = -(tonumber(call(b, 'ZSCORE', b.key, 'units') or 0))
   end
 end)
-if failure then return failure end
+if not is_read then return redis.error_reply(failure) end
 local reply = {}
 for i in ipairs(KEYS) do
   local b = lease_at(i)

@@ -1,7 +1,8 @@
 -- concurrency: a sorted set of leases, `id:units` by the instant at which each expires. The units of all of them are, negated,
--- the score of the member `units`, so that nobody has to add them up.
+-- the score of the member `units`, so that nobody has to add them up. The numbers are the limit, how long leases last, and the id of
+-- this one.
 
-function kinds.concurrency()
+do
   local function lease_units(member) return tonumber(string.match(member, ':(%d+)$')) or 0 end
 
   -- The units that are in use, and the leases that have expired but are still counted in the set, with their units.
@@ -19,17 +20,17 @@ function kinds.concurrency()
     if not last[2] or tonumber(last[2]) <= 0 then
       redis.call('DEL', b.key)
     else
-      redis.call('ZADD', b.key, digits(-units), 'units')
+      redis.call('ZADD', b.key, string.format('%.0f', -units), 'units')
       redis.call('PEXPIREAT', b.key, deadline(tonumber(last[2])))
     end
   end
 
-  return {
-    parameters = {'limit', 'lasts', 'lease'},
+  kinds.concurrency = {
+    numbers = 3,
     read = function(b) b.units, b.expired = in_use(b) end,
-    fits = function(b) return b.cost == 0 or b.units + b.cost <= b.limit end,
+    fits = function(b) return b.cost == 0 or b.units + b.cost <= number(b, 1) end,
     charge = function(b)
-      redis.call('ZADD', b.key, digits(now + b.lasts), b.lease .. ':' .. digits(b.cost))
+      redis.call('ZADD', b.key, digits(now + number(b, 2)), ARGV[b.at + 3] .. ':' .. digits(b.cost))
       write_leases(b, b.units + b.cost, b.expired)
     end,
     told = function(b) return digits(b.units) end,

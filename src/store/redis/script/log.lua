@@ -1,8 +1,8 @@
 -- sliding_log: after the instant at which the newest unit leaves, how many units there are, and how many before them have
 -- been given up, a tick of 4 bytes for each, the oldest first. Units are appended; what has left is cut off when it is more
--- than what is kept. A unit counts for `span` ticks of `tick` microseconds.
+-- than what is kept. A unit counts for `span` ticks of `tick` microseconds. The numbers are the limit, `tick` and `span`.
 
-function kinds.sliding_log()
+do
   local LOG_HEAD = '%016.0f %010.0f %010.0f '
   local LOG_HEAD_BYTES = 39
 
@@ -40,6 +40,7 @@ function kinds.sliding_log()
     end
     b.is_live = b.expires > now
     b.is_stale = state and not b.is_live
+    b.tick, b.span = number(b, 2), number(b, 3)
     b.present = floor(now / b.tick)
     b.newest = b.is_live and floor(b.expires / b.tick) - b.span or b.present
     b.present = math.max(b.present, b.newest)
@@ -67,27 +68,28 @@ function kinds.sliding_log()
     b.expires, b.units, b.gone = expires, kept + units, gone
   end
 
-  return {
-    parameters = {'limit', 'tick', 'span'},
+  kinds.sliding_log = {
+    numbers = 3,
     read = function(b)
       local head = call(b, 'GETRANGE', b.key, 0, #b.recipe + LOG_HEAD_BYTES - 1)
       see_log(b, state_of(b, head))
       b.left = b.is_live and count_left(b) or 0
     end,
-    fits = function(b) return b.cost == 0 or live_units(b) + b.cost <= b.limit end,
+    fits = function(b) return b.cost == 0 or live_units(b) + b.cost <= number(b, 1) end,
     charge = function(b) append(b, live_units(b), b.cost) end,
     owe = function(b)
-      local units = math.min(b.cost, b.limit)
-      if units > 0 then append(b, math.min(live_units(b), b.limit - units), units) end
+      local units = math.min(b.cost, number(b, 1))
+      if units > 0 then append(b, math.min(live_units(b), number(b, 1) - units), units) end
     end,
     -- When the newest leaves, how many count, the tick of the first, and of the one that is last in the way of the charge,
     -- with its place.
     told = function(b)
       local units = live_units(b)
       if units == 0 then return '' end
-      local last = math.max(0, math.min(units + b.cost - b.limit, units) - 1)
+      local last = math.max(0, math.min(units + b.cost - number(b, 1), units) - 1)
       local first = tick_of(b, b.left) % 4294967296
-      return cell_text(b.expires, units, first) .. ' ' .. cell_text(last, tick_of(b, b.left + last) % 4294967296, 0)
+      local of_last = tick_of(b, b.left + last) % 4294967296
+      return string.format('%.0f %.0f %.0f %.0f %.0f 0', b.expires, units, first, last, of_last)
     end,
   }
 end

@@ -11,33 +11,26 @@
 -- Reply '1' if it is settled, '0' if the bucket is under another recipe by now: then the charge stands as it was made. An
 --       instant where a window that is opened would be of another period of a calendar: then nothing was charged.
 
-local born = tonumber(ARGV[7])
-local place = 7
-local function number()
-  place = place + 1
-  return tonumber(ARGV[place]) or ARGV[place]
-end
+local b = {key = KEYS[1], cost = ARGV[3] + 0.0, kind = kinds[ARGV[4]], recipe = ARGV[5], at = 15, is_settled = true}
+local reserved, born = ARGV[6] + 0.0, tonumber(ARGV[7])
+b.then_expires, b.then_a, b.at_charge = ARGV[8] + 0.0, ARGV[9] + 0.0, ARGV[11] + 0.0
+b.alone, b.alone_rest, b.others, b.others_rest = ARGV[12] + 0.0, ARGV[13] + 0.0, ARGV[14] + 0.0, ARGV[15] + 0.0
 
-local b = {key = KEYS[1], cost = tonumber(ARGV[3]), rules = kind_of(ARGV[4]), recipe = ARGV[5], is_settled = true}
-b.then_expires, b.then_a, b.then_b, b.at = number(), number(), number(), number()
-b.alone, b.alone_rest, b.others, b.others_rest = number(), number(), number(), number()
-for _, name in ipairs(b.rules.parameters) do b[name] = number() end
-
-set_time(ARGV[1])
-local _, failure = attempt(function() b.rules.read(b) end)
-if failure then return failure end
+local is_read, failure = pcall(b.kind.read, b)
+if not is_read then return redis.error_reply(failure) end
 if b.other then return '0' end
 if ARGV[2] == 'owe' and b.misfit then return digits(now) end
 local is_live = b.expires > now
-if is_live and born and born == b.since then b.unsettled = math.max(0, b.unsettled - tonumber(ARGV[6])) end
-local next
+local is_its_own = is_live and born and born == b.since
+if is_its_own then b.unsettled = math.max(0, b.unsettled - reserved) end
+local expires, one, two
 if ARGV[2] == 'owe' then
-  next = {b.rules.debt(b)}
-elseif ARGV[2] == 'give_back' and is_live and (not born or born == b.since) then
-  next = {b.rules.less(b)}
+  expires, one, two = b.kind.debt(b)
+elseif ARGV[2] == 'give_back' and is_live and (not born or is_its_own) then
+  expires, one, two = b.kind.less(b)
 end
-if next and next[1] then
-  put_cell(b, next[1], next[2], next[3])
+if expires then
+  write_cell(b, expires, one, two)
 elseif is_live and born then
   write_cell(b, b.expires, b.a, b.b)
 end
