@@ -6,19 +6,18 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use redis::Value;
-use smallvec::SmallVec;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::asked::{Ask, Charge, Lease, Request, Tier};
+use super::asked::{Ask, Charge, Lease, Request};
 use super::client::{self, Client, Command, Fault, FaultKind, State, Target, slot};
 use super::errands::{self, Errands};
 use super::naming::Naming;
+use super::parts::{Answers, Part, Piecemeal};
 use super::script::Scripts;
 use super::sync::Synchroniser;
 use super::told::{Again, Nonsense, Reply, Told};
 use crate::clock::{Clock, Timestamp};
-use crate::limiter::Decision;
 use crate::store::Refusals;
 use crate::telemetry::metrics::SyncMetrics;
 
@@ -28,32 +27,6 @@ const ROUNDS: usize = 3;
 
 /// How often a store is asked again that has only just been begun with.
 const EARLY: Duration = Duration::from_millis(1);
-
-/// What a charge was told.
-#[derive(Clone, Copy, Debug)]
-pub struct Said {
-    /// By the bucket that decides.
-    pub decision: Decision,
-    /// Which of its buckets that is; 0 is the first.
-    pub tier: usize,
-    /// When, in the server's time.
-    pub at: Timestamp,
-    /// How many units of that bucket were still to be settled before, and since when they are counted.
-    pub unsettled: (u64, Timestamp),
-}
-
-/// What each of some charges was told, in their order; `None` where nothing was.
-pub type Answers = SmallVec<[Option<Said>; 4]>;
-
-/// Charges that one call makes.
-#[derive(Default)]
-struct Part {
-    slot: u16,
-    /// Their places among all charges.
-    charges: Vec<usize>,
-    /// The places of their buckets among all.
-    buckets: Vec<usize>,
-}
 
 /// The buckets of one store.
 #[derive(Debug)]
@@ -232,104 +205,35 @@ impl Store {
     ) -> Result<Answers, Unanswered> {
         self.start_errands(worker);
         let deadline = Instant::now() + self.client.spec().timeout;
-        let parts = self.parts(buckets);
+        let parts = Part::all(buckets, |name| self.slot_of(name));
         if parts.len() <= 1 {
             let told = self.charge_together(deadline, worker, buckets, binding, lease, now);
             return Ok(told.await?.said(buckets).map(Some).collect());
         }
-        let charges = parts.iter().map(|part| part.charges.len()).sum();
-        let mut answers: Answers = (0..charges).map(|_| None).collect();
-        let mut given_back = Vec::new();
-        let mut is_refused = false;
-        for mut part in parts {
-            if is_refused {
-                // Who charges refusals is told of this one, and refuses nothing any more.
-                part.buckets.retain(|&place| buckets[place].is_owed());
-                part.charges = part
-                    .buckets
-                    .iter()
-                    .map(|&at| charge_of(buckets, at))
-                    .collect();
-            }
-            if part.buckets.is_empty() {
+        let mut request = Piecemeal::new(buckets, binding);
+        for part in &parts {
+            let Some(asked) = request.ask(part) else {
                 continue;
-            }
-            let asked = part.buckets.iter().map(|&place| Charge {
-                settles: buckets[place].settles && !is_refused,
-                ..buckets[place]
-            });
-            let asked: Vec<_> = asked.collect();
-            let binds = |charge: &&usize| **charge < binding && !is_refused;
-            let part_binding = part.charges.iter().filter(binds).count();
-            let told = self.charge_together(deadline, worker, &asked, part_binding, lease, now);
-            let told = match told.await {
-                Ok(told) => told,
-                Err(error) => {
-                    self.give_back(worker, given_back);
-                    return Err(error);
-                }
             };
-            if !told.verdict.is_admitted() {
-                is_refused = true;
-                for (place, charge) in heads(buckets).enumerate() {
-                    answers[place] = answers[place].filter(|_| charge.is_owed());
-                }
-                self.give_back(worker, std::mem::take(&mut given_back));
-            }
-            for (&charge, said) in part.charges.iter().zip(told.said(&asked)) {
-                answers[charge] = Some(said);
-            }
-            if !is_refused {
-                given_back.extend(self.reversals(&asked, &told));
+            let (buckets, binding) = (&asked.buckets, asked.binding);
+            let told = self.charge_together(deadline, worker, buckets, binding, lease, now);
+            let told = told
+                .await
+                .inspect_err(|_| self.give_back(worker, &request.take_reversals()))?;
+            request.note(&asked, &told);
+            if request.is_refused() {
+                self.give_back(worker, &request.take_reversals());
             }
         }
-        Ok(answers)
-    }
-
-    /// What can be charged by one call: the charges that are in one slot.
-    fn parts(&self, buckets: &[Charge<'_>]) -> Vec<Part> {
-        let mut parts: Vec<Part> = Vec::new();
-        for (place, bucket) in buckets.iter().enumerate() {
-            let slot = self.slot_of(bucket.name);
-            let known = parts.iter().position(|part| part.slot == slot);
-            let at = known.unwrap_or(parts.len());
-            if known.is_none() {
-                parts.push(Part {
-                    slot,
-                    ..Part::default()
-                });
-            }
-            parts[at].buckets.push(place);
-            if bucket.tier == Tier::First {
-                parts[at].charges.push(charge_of(buckets, place));
-            }
-        }
-        parts
-    }
-
-    /// What gives back the charges that were made.
-    fn reversals(&self, charges: &[Charge<'_>], told: &Told) -> Vec<Command> {
-        let paid = told.buckets.iter().map(|&bucket| &charges[bucket]);
-        let made = paid.zip(told.said(charges));
-        // Units in use are given back by who has their lease.
-        let made = made.filter(|(charge, said)| {
-            let algorithm = charge.algorithm;
-            let can_be = algorithm.shape().is_none() && !algorithm.is_permits();
-            said.decision.is_admitted() && !charge.is_owed() && can_be
-        });
-        let commands = made.filter_map(|(charge, said)| {
-            let leave = Ask::leave(charge, said.decision.cell, None);
-            let ask = leave.or_else(|| said.reversal(charge))?;
-            Some(self.command(&ask))
-        });
-        commands.collect()
+        Ok(request.into_answers())
     }
 
     /// Sends them, for which no request waits.
-    fn give_back(self: &Arc<Self>, worker: usize, reversals: Vec<Command>) {
+    fn give_back(self: &Arc<Self>, worker: usize, reversals: &[Ask]) {
         if !reversals.is_empty() {
+            let commands = reversals.iter().map(|ask| self.command(ask)).collect();
             let store = Arc::clone(self);
-            tokio::spawn(async move { store.client.batch(worker, reversals).await });
+            tokio::spawn(async move { store.client.batch(worker, commands).await });
         }
     }
 
@@ -389,35 +293,6 @@ impl Store {
         let [at, now] =
             [at, now].map(|instant| i64::try_from(instant.as_micros()).unwrap_or(i64::MAX));
         self.ahead.store(at.saturating_sub(now), Relaxed);
-    }
-}
-
-/// The first bucket of each charge.
-fn heads<'a, 'b>(buckets: &'a [Charge<'b>]) -> impl Iterator<Item = &'a Charge<'b>> {
-    let buckets = buckets.iter();
-    buckets.filter(|bucket| bucket.tier == Tier::First)
-}
-
-/// The place of the charge that begins with this bucket.
-fn charge_of(buckets: &[Charge<'_>], first: usize) -> usize {
-    heads(&buckets[..first]).count()
-}
-
-impl Told {
-    /// What each of the charges that these buckets were asked for was told.
-    fn said(&self, asked: &[Charge<'_>]) -> impl Iterator<Item = Said> {
-        let all = self.buckets.iter().zip(&self.verdict.decisions);
-        all.zip(&self.unsettled)
-            .map(|((&bucket, &decision), &unsettled)| Said {
-                decision,
-                unsettled,
-                tier: asked[..=bucket]
-                    .iter()
-                    .rev()
-                    .take_while(|one| one.tier == Tier::Further)
-                    .count(),
-                at: self.at,
-            })
     }
 }
 

@@ -37,6 +37,19 @@ pub struct Told {
     pub at: Timestamp,
 }
 
+/// What a charge was told.
+#[derive(Clone, Copy, Debug)]
+pub struct Said {
+    /// By the bucket that decides.
+    pub decision: Decision,
+    /// Which of its buckets that is; 0 is the first.
+    pub tier: usize,
+    /// When, in the server's time.
+    pub at: Timestamp,
+    /// How many units of that bucket were still to be settled before, and since when they are counted.
+    pub unsettled: (u64, Timestamp),
+}
+
 /// What the script has to be told before it decides: values of another recipe under this one, and the server's time.
 #[derive(Clone, Debug, Default)]
 pub struct Again {
@@ -175,6 +188,24 @@ impl Request<'_> {
             unsettled: decided.iter().map(|(_, one)| one.unsettled).collect(),
             at,
         })
+    }
+}
+
+impl Told {
+    /// What each of the charges that these buckets were asked for was told.
+    pub(super) fn said(&self, asked: &[Charge<'_>]) -> impl Iterator<Item = Said> {
+        let all = self.buckets.iter().zip(&self.verdict.decisions);
+        all.zip(&self.unsettled)
+            .map(|((&bucket, &decision), &unsettled)| Said {
+                decision,
+                unsettled,
+                tier: asked[..=bucket]
+                    .iter()
+                    .rev()
+                    .take_while(|one| one.tier == Tier::Further)
+                    .count(),
+                at: self.at,
+            })
     }
 }
 
