@@ -120,14 +120,17 @@ impl Scripts {
 
     fn call(&mut self, ask: Ask) -> RedisResult<Value> {
         let mut known = self.known.iter();
-        let at = known.position(|(procedure, _)| *procedure == ask.procedure);
+        let at = known.position(|(procedure, _)| *procedure == ask.procedure());
         let at = at.unwrap_or_else(|| {
-            let script = Script::new(&ask.procedure.text());
-            self.known.push((ask.procedure, script));
+            let script = Script::new(&ask.procedure().text());
+            self.known.push((ask.procedure(), script));
             self.known.len() - 1
         });
         let mut call = self.known[at].1.prepare_invoke();
-        call.key(ask.keys).arg(ask.args);
+        for key in ask.keys() {
+            call.key(key);
+        }
+        call.arg(ask.args());
         call.invoke(&mut self.connection)
     }
 

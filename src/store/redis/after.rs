@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::asked::{Arguments, Ask, Charge, EXACT, Lease, leases, micros};
+use super::asked::{Ask, Charge, EXACT, Lease, micros};
 use super::script::Procedure;
 use super::told::{Nonsense, fields, number};
 use super::value;
@@ -34,18 +34,18 @@ impl Ask {
     }
 
     fn of_leases(what: &str, lent: &[Lent<'_>], lasts: Duration, now: Option<Timestamp>) -> Self {
-        let mut args = Arguments::at(now);
-        args.text(what);
-        args.number(micros(lasts));
+        let mut ask = Self::new(Procedure::Lease);
         for one in lent {
-            args.text(one.id);
-            args.number(one.units);
+            ask.key_of_leases(one.name);
         }
-        Self {
-            procedure: Procedure::Lease,
-            keys: lent.iter().map(|one| leases(one.name)).collect(),
-            args,
+        ask.instant(now);
+        ask.text(what);
+        ask.number(micros(lasts));
+        for one in lent {
+            ask.text(one.id);
+            ask.number(one.units);
         }
+        ask
     }
 
     /// Gives back what a charge took that made somebody wait, and left the bucket `charged`, if nobody has come after him
@@ -54,15 +54,13 @@ impl Ask {
         let Algorithm::LeakyBucket(bucket) = charge.algorithm else {
             return None;
         };
-        let mut args = Arguments::at(now);
-        args.recipe(charge.algorithm);
-        args.text(&value::cell_text(charged));
-        args.spans(bucket.line(), charge.cost);
-        Some(Self {
-            procedure: Procedure::Leave,
-            keys: vec![charge.key()],
-            args,
-        })
+        let mut ask = Self::new(Procedure::Leave);
+        charge.push_key(&mut ask);
+        ask.instant(now);
+        ask.recipe(charge.algorithm);
+        ask.text(&value::cell_text(charged));
+        ask.spans(bucket.line(), charge.cost);
+        Some(ask)
     }
 }
 
@@ -104,46 +102,44 @@ impl Settlement<'_> {
             cost,
             ..self.charge
         };
-        let mut args = Arguments::at(now);
-        args.text(what);
-        args.number(cost);
-        args.text(charge.kind().name());
-        args.recipe(charge.algorithm);
-        args.number(self.reserved.units);
-        args.instant(self.since);
+        let mut ask = Ask::new(Procedure::Settle(charge.kind()));
+        charge.push_key(&mut ask);
+        ask.instant(now);
+        ask.text(what);
+        ask.number(cost);
+        ask.text(charge.kind().name());
+        ask.recipe(charge.algorithm);
+        ask.number(self.reserved.units);
+        ask.instant(self.since);
         let Cell { expires, a, b } = self.reserved.cell;
-        args.number(expires);
-        args.number(a);
-        args.number(b);
-        args.number(self.reserved.at.as_micros());
-        self.push_units(&mut args);
+        ask.number(expires);
+        ask.number(a);
+        ask.number(b);
+        ask.number(self.reserved.at.as_micros());
+        self.push_units(&mut ask);
         let none = Lease {
             id: "",
             lasts: Duration::ZERO,
         };
-        charge.push_numbers(&mut args, around, none);
-        Some(Ask {
-            procedure: Procedure::Settle(charge.kind()),
-            keys: vec![charge.key()],
-            args,
-        })
+        charge.push_numbers(&mut ask, around, none);
+        Some(ask)
     }
 
     /// What the charge took, and what was unsettled then.
-    fn push_units(&self, args: &mut Arguments) {
+    fn push_units(&self, ask: &mut Ask) {
         let Reserved {
             units, unsettled, ..
         } = self.reserved;
         match self.charge.algorithm {
             Algorithm::Gcra(gcra) | Algorithm::TokenBucket(gcra) => {
-                args.span(gcra.step(units));
-                args.span(gcra.step(u32::try_from(unsettled).unwrap_or(u32::MAX)));
+                ask.span(gcra.step(units));
+                ask.span(gcra.step(u32::try_from(unsettled).unwrap_or(u32::MAX)));
             }
             _ => {
-                args.number(units);
-                args.number(0_u32);
-                args.number(unsettled.min(EXACT));
-                args.number(0_u32);
+                ask.number(units);
+                ask.number(0_u32);
+                ask.number(unsettled.min(EXACT));
+                ask.number(0_u32);
             }
         }
     }

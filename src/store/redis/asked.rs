@@ -1,5 +1,6 @@
 //! What the script is asked: a request's charges as keys and arguments. `script/charge.lua` says what each of them is.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use redis::{RedisWrite, ToRedisArgs};
@@ -90,16 +91,20 @@ pub struct Request<'a> {
     pub lease: Lease<'a>,
 }
 
-/// A script, and what it is called with.
+/// A script, and what it is called with, which is written one after the other: KEYS, then ARGV.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// Which script.
-    pub procedure: Procedure,
-    /// KEYS.
-    pub keys: Vec<Vec<u8>>,
-    /// ARGV.
-    pub args: Arguments,
+    procedure: Procedure,
+    words: Vec<u8>,
+    /// Where each ends.
+    ends: Vec<usize>,
+    /// How many are keys.
+    keys: usize,
 }
+
+/// ARGV of what is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Arguments<'a>(&'a Ask);
 
 /// Up to where Lua's numbers are exact.
 pub(super) const EXACT: u64 = 1 << 53;
@@ -107,43 +112,44 @@ pub(super) const EXACT: u64 = 1 << 53;
 impl Request<'_> {
     /// What to ask; after an answer that was none, of that.
     pub fn ask(&self, again: &Again) -> Ask {
-        let mut args = Arguments::at(self.now);
-        args.number(self.binding as u64);
-        again.push(&mut args);
+        let kinds = self.charges.iter().map(Charge::kind).collect();
+        let mut ask = Ask::new(Procedure::Charge(kinds));
         for charge in self.charges {
-            self.push(&mut args, charge, again);
+            charge.push_key(&mut ask);
         }
-        Ask {
-            procedure: Procedure::Charge(self.charges.iter().map(Charge::kind).collect()),
-            keys: self.charges.iter().map(Charge::key).collect(),
-            args,
+        ask.instant(self.now);
+        ask.number(self.binding as u64);
+        again.push(&mut ask);
+        for charge in self.charges {
+            self.push(&mut ask, charge, again);
         }
+        ask
     }
 
-    fn push(&self, args: &mut Arguments, charge: &Charge<'_>, again: &Again) {
-        args.text(charge.kind().name());
-        args.text(match charge.tier {
+    fn push(&self, ask: &mut Ask, charge: &Charge<'_>, again: &Again) {
+        ask.text(charge.kind().name());
+        ask.text(match charge.tier {
             Tier::First => "first",
             Tier::Further => "further",
         });
-        args.number(charge.cost);
-        args.text(if charge.is_hopeless() { "never" } else { "may" });
-        args.text(if charge.settles { "settles" } else { "stays" });
-        args.text(match (self.refusals, charge.owes) {
+        ask.number(charge.cost);
+        ask.text(if charge.is_hopeless() { "never" } else { "may" });
+        ask.text(if charge.settles { "settles" } else { "stays" });
+        ask.text(match (self.refusals, charge.owes) {
             (Refusals::Free, _) | (_, Owes::Nothing) => "free",
             (Refusals::Charged, Owes::Own) => "owe_own",
             (Refusals::Charged, Owes::All) => "owe",
         });
-        args.recipe(charge.algorithm);
-        charge.push_numbers(args, again.at().unwrap_or(self.around), self.lease);
+        ask.recipe(charge.algorithm);
+        charge.push_numbers(ask, again.at().unwrap_or(self.around), self.lease);
     }
 }
 
 impl Charge<'_> {
-    pub(super) fn key(&self) -> Vec<u8> {
+    pub(super) fn push_key(&self, ask: &mut Ask) {
         match self.algorithm.is_permits() {
-            true => leases(self.name),
-            false => self.name.to_vec(),
+            true => ask.key_of_leases(self.name),
+            false => ask.key(self.name),
         }
     }
 
@@ -172,49 +178,43 @@ impl Charge<'_> {
         }
     }
 
-    pub(super) fn push_numbers(&self, args: &mut Arguments, around: Timestamp, lease: Lease<'_>) {
+    pub(super) fn push_numbers(&self, ask: &mut Ask, around: Timestamp, lease: Lease<'_>) {
         let limit = self.algorithm.limit();
         let window = self.algorithm.window().map_or(0, micros);
         match self.algorithm {
-            Algorithm::Gcra(gcra) | Algorithm::TokenBucket(gcra) => args.spans(gcra, self.cost),
-            Algorithm::LeakyBucket(bucket) => args.spans(bucket.line(), self.cost),
+            Algorithm::Gcra(gcra) | Algorithm::TokenBucket(gcra) => ask.spans(gcra, self.cost),
+            Algorithm::LeakyBucket(bucket) => ask.spans(bucket.line(), self.cost),
             Algorithm::IntervalRefill(bucket) => {
                 let (amount, interval) = bucket.refill();
-                args.number(limit);
-                args.number(amount);
-                args.number(interval);
-                args.number(window);
+                ask.number(limit);
+                ask.number(amount);
+                ask.number(interval);
+                ask.number(window);
             }
-            Algorithm::FixedWindow(fixed) => self.push_window(args, fixed, window, around),
+            Algorithm::FixedWindow(fixed) => self.push_window(ask, fixed, window, around),
             Algorithm::SlidingWindow(sliding) => {
-                args.parts(limit, window, 1, sliding.oldest());
+                ask.parts(limit, window, 1, sliding.oldest());
             }
             Algorithm::SlidingCounters(counters) => {
                 let (parts, oldest) = counters.parts();
-                args.parts(limit, window / u64::from(parts), parts, oldest);
-                args.number(parts);
+                ask.parts(limit, window / u64::from(parts), parts, oldest);
+                ask.number(parts);
             }
             Algorithm::SlidingLog(log) => {
                 let (tick, span) = log.ticks();
-                args.number(limit);
-                args.number(tick);
-                args.number(span);
+                ask.number(limit);
+                ask.number(tick);
+                ask.number(span);
             }
             Algorithm::Concurrency(bound) => {
-                args.number(bound.max());
-                args.number(micros(lease.lasts));
-                args.text(lease.id);
+                ask.number(bound.max());
+                ask.number(micros(lease.lasts));
+                ask.text(lease.id);
             }
         }
     }
 
-    fn push_window(
-        &self,
-        args: &mut Arguments,
-        fixed: &FixedWindow,
-        window: u64,
-        around: Timestamp,
-    ) {
+    fn push_window(&self, ask: &mut Ask, fixed: &FixedWindow, window: u64, around: Timestamp) {
         let (start, one, two) = match (fixed.start(), self.period) {
             (Start::Clock { offset }, _) => ("grid", window, micros(*offset) % window),
             (Start::Staggered, _) => ("grid", window, fixed.offset_of(self.key)),
@@ -225,45 +225,59 @@ impl Charge<'_> {
                 ("span", start.as_micros(), end.as_micros())
             }
         };
-        args.text(start);
-        args.number(self.algorithm.limit());
-        args.number(one);
-        args.number(two.min(EXACT));
+        ask.text(start);
+        ask.number(self.algorithm.limit());
+        ask.number(one);
+        ask.number(two.min(EXACT));
     }
 }
 
-/// The key of the leases of a bucket. They never meet values in a key, also if a policy becomes one of the other kind.
-pub(super) fn leases(name: &[u8]) -> Vec<u8> {
-    [name, b":leases"].concat()
-}
-
-/// ARGV as it grows, one after the other.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Arguments {
-    bytes: Vec<u8>,
-    /// Where each ends.
-    ends: Vec<usize>,
-}
-
-impl ToRedisArgs for Arguments {
-    fn write_redis_args<W: RedisWrite + ?Sized>(&self, out: &mut W) {
-        let mut start = 0;
-        for &end in &self.ends {
-            out.write_arg(&self.bytes[start..end]);
-            start = end;
+impl Ask {
+    pub(super) fn new(procedure: Procedure) -> Self {
+        Self {
+            procedure,
+            words: Vec::with_capacity(256),
+            ends: Vec::with_capacity(32),
+            keys: 0,
         }
     }
-}
 
-impl Arguments {
-    /// Of a script that is run at this instant.
-    pub(super) fn at(now: Option<Timestamp>) -> Self {
-        let mut args = Self {
-            bytes: Vec::with_capacity(256),
-            ends: Vec::with_capacity(32),
+    /// Which script.
+    pub fn procedure(&self) -> Procedure {
+        self.procedure
+    }
+
+    /// KEYS.
+    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.words(0..self.keys)
+    }
+
+    /// ARGV.
+    pub fn args(&self) -> Arguments<'_> {
+        Arguments(self)
+    }
+
+    fn words(&self, places: Range<usize>) -> impl Iterator<Item = &[u8]> {
+        let mut start = match places.start {
+            0 => 0,
+            first => self.ends[first - 1],
         };
-        args.instant(now);
-        args
+        self.ends[places].iter().map(move |&end| {
+            let from = std::mem::replace(&mut start, end);
+            &self.words[from..end]
+        })
+    }
+
+    /// A key: these come before all arguments.
+    pub(super) fn key(&mut self, name: &[u8]) {
+        self.bytes(name);
+        self.keys = self.ends.len();
+    }
+
+    /// The key of the leases of a bucket. They never meet values in a key, also if a policy becomes one of the other kind.
+    pub(super) fn key_of_leases(&mut self, name: &[u8]) {
+        self.words.extend_from_slice(name);
+        self.key(b":leases");
     }
 
     /// An instant that may be missing.
@@ -275,8 +289,8 @@ impl Arguments {
     }
 
     pub(super) fn bytes(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
-        self.ends.push(self.bytes.len());
+        self.words.extend_from_slice(bytes);
+        self.ends.push(self.words.len());
     }
 
     pub(super) fn text(&mut self, text: &str) {
@@ -285,8 +299,8 @@ impl Arguments {
 
     /// The recipe as values begin with it.
     pub(super) fn recipe(&mut self, algorithm: &Algorithm) {
-        value::write_recipe(&mut self.bytes, algorithm);
-        self.ends.push(self.bytes.len());
+        value::write_recipe(&mut self.words, algorithm);
+        self.ends.push(self.words.len());
     }
 
     pub(super) fn number(&mut self, number: impl Into<u64>) {
@@ -321,4 +335,13 @@ impl Arguments {
 
 pub(super) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(EXACT)
+}
+
+impl ToRedisArgs for Arguments<'_> {
+    fn write_redis_args<W: RedisWrite + ?Sized>(&self, out: &mut W) {
+        let Self(ask) = self;
+        for word in ask.words(ask.keys..ask.ends.len()) {
+            out.write_arg(word);
+        }
+    }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use redis::Value;
+use smallvec::SmallVec;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -27,6 +28,9 @@ const ROUNDS: usize = 3;
 
 /// How often a store is asked again that has only just been begun with.
 const EARLY: Duration = Duration::from_millis(1);
+
+/// The keys of a call.
+type Keys<'a> = SmallVec<[&'a [u8]; 4]>;
 
 /// The buckets of one store.
 #[derive(Debug)]
@@ -148,7 +152,8 @@ impl Store {
 
     /// What asks this in a batch.
     pub(super) fn command(&self, ask: &Ask) -> Command {
-        Command::script(self.scripts.get(ask.procedure), &ask.keys, &[&ask.args])
+        let keys: Keys<'_> = ask.keys().collect();
+        Command::script(self.scripts.get(ask.procedure()), &keys, &[ask.args()])
     }
 
     /// The slot of a bucket; one where there are none.
@@ -275,10 +280,10 @@ impl Store {
 
     /// Calls the script. A store that has only just been begun with is waited for.
     async fn call(&self, deadline: Instant, worker: usize, ask: &Ask) -> Result<Value, Fault> {
-        let script = self.scripts.get(ask.procedure);
+        let script = self.scripts.get(ask.procedure());
+        let (keys, args): (Keys<'_>, _) = (ask.keys().collect(), [ask.args()]);
         loop {
-            let (keys, args) = (&ask.keys, &[&ask.args]);
-            let call = self.client.call_by(deadline, worker, script, keys, args);
+            let call = self.client.call_by(deadline, worker, script, &keys, &args);
             match call.await {
                 Err(fault) if fault.kind == FaultKind::Connecting && Instant::now() < deadline => {
                     sleep(EARLY).await;

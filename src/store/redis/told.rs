@@ -5,7 +5,7 @@ use std::num::NonZero;
 use redis::Value;
 use smallvec::SmallVec;
 
-use super::asked::{Arguments, Charge, Request, Tier};
+use super::asked::{Ask, Charge, Request, Tier};
 use super::value::{self, Held};
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Outcome, Verdict};
@@ -101,12 +101,12 @@ impl Again {
     }
 
     /// Of which buckets it is, and of each the digest of what is there, and what that is under its recipe.
-    pub(super) fn push(&self, args: &mut Arguments) {
-        args.number(self.instead.len() as u64);
+    pub(super) fn push(&self, ask: &mut Ask) {
+        ask.number(self.instead.len() as u64);
         for known in &self.instead {
-            args.number(known.place as u64);
-            args.bytes(&known.digest);
-            args.bytes(&known.value);
+            ask.number(known.place as u64);
+            ask.bytes(&known.digest);
+            ask.bytes(&known.value);
         }
     }
 }
