@@ -9,6 +9,7 @@ mod line;
 mod memory;
 mod permits;
 pub mod redis;
+mod roster;
 mod rules;
 mod settle;
 mod share;

@@ -3,35 +3,13 @@
 //! They are no cells: a ban must not be forgotten because a table is full. There is room for so many keys; where it
 //! is taken by others, the strikes of a newcomer are not counted, who is refused by the quota all the same.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use parking_lot::Mutex;
-
+use super::roster::Roster;
 use crate::clock::Timestamp;
 use crate::limiter::{Fingerprint, Penalty, Strikes};
 
-/// So that requests of different keys rarely wait for each other.
-const SHARDS: usize = 16;
-/// The most keys of a shard: 65,536 in all.
-const MOST: usize = 4096;
-/// How long a full shard is not looked through again, in microseconds.
-const PAUSE: u64 = 1_000_000;
-
-/// The strikes and bans of one policy. Policies that succeed each other share them.
+/// The strikes and bans of one policy, for 65,536 keys. Policies that succeed each other share them.
 #[derive(Debug, Default)]
-pub struct Bans {
-    shards: [Mutex<Shard>; SHARDS],
-    /// So that nobody locks anything where nobody has a strike.
-    keys: AtomicUsize,
-}
-
-#[derive(Debug, Default)]
-struct Shard {
-    keys: HashMap<u64, Strikes>,
-    /// When it may be looked through for keys to forget.
-    next: Timestamp,
-}
+pub struct Bans(Roster<Strikes>);
 
 impl Bans {
     /// The end of the ban of `key`, if it is banned.
@@ -41,38 +19,20 @@ impl Bans {
         key: Fingerprint,
         now: Timestamp,
     ) -> Option<Timestamp> {
-        if self.keys.load(Ordering::Relaxed) == 0 {
-            return None;
-        }
-        let shard = self.shard(key).lock();
-        penalty.banned_until(shard.keys.get(&key.bits())?, now)
+        self.0
+            .read(key, |strikes| penalty.banned_until(strikes, now))
     }
 
     /// Counts a refusal of `key`, unless it is banned already; the end of the ban that it brings about, if it does.
     pub fn strike(&self, penalty: &Penalty, key: Fingerprint, now: Timestamp) -> Option<Timestamp> {
-        let mut shard = self.shard(key).lock();
-        let Shard { keys, next } = &mut *shard;
-        if !keys.contains_key(&key.bits()) {
-            if keys.len() >= MOST && now >= *next {
-                let before = keys.len();
-                keys.retain(|_, strikes| !penalty.is_forgotten(strikes, now));
-                self.keys.fetch_sub(before - keys.len(), Ordering::Relaxed);
-                *next = now.saturating_add_micros(PAUSE);
-            }
-            if keys.len() >= MOST {
-                return None;
-            }
-            self.keys.fetch_add(1, Ordering::Relaxed);
-        }
-        let strikes = keys.entry(key.bits()).or_default();
-        match penalty.banned_until(strikes, now) {
+        let is_over = |strikes: &Strikes| penalty.is_forgotten(strikes, now);
+        let strike = |strikes: &mut Strikes| match penalty.banned_until(strikes, now) {
             Some(_) => None,
             None => penalty.strike(strikes, now),
-        }
-    }
-
-    fn shard(&self, key: Fingerprint) -> &Mutex<Shard> {
-        &self.shards[(key.bits() % SHARDS as u64) as usize]
+        };
+        self.0
+            .change(key, now, is_over, Strikes::default, strike)
+            .flatten()
     }
 }
 
@@ -96,7 +56,7 @@ mod tests {
         let penalty = Penalty::new(2, minute, vec![Duration::from_mins(10)]);
         let bans = Bans::default();
         assert_eq!(bans.banned_until(&penalty, key(1), at(0)), None);
-        let all = (MOST * SHARDS) as u64;
+        let all = Roster::<Strikes>::ROOM as u64;
         for bits in 1..=all {
             assert_eq!(bans.strike(&penalty, key(bits), at(0)), None);
         }
@@ -106,12 +66,12 @@ mod tests {
         for _ in 0..5 {
             assert_eq!(bans.strike(&penalty, key(all + 1), at(2)), None, "no room");
         }
-        assert_eq!(bans.keys.load(Ordering::Relaxed), all as usize);
+        assert_eq!(bans.0.keys(), all as usize);
         // All but the banned one are forgotten, in the newcomer's shard.
         assert_eq!(bans.strike(&penalty, key(all + 1), at(62)), None);
         assert_eq!(bans.strike(&penalty, key(all + 1), at(63)), Some(at(663)));
-        let left = bans.keys.load(Ordering::Relaxed);
-        assert!(left <= all as usize - MOST + 2, "{left}");
+        let left = bans.0.keys();
+        assert!(left <= all as usize * 15 / 16 + 2, "{left}");
         assert_eq!(bans.banned_until(&penalty, key(1), at(600)), Some(at(601)));
     }
 }

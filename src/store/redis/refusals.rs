@@ -1,31 +1,17 @@
 //! Refusals that are remembered here, so that a client that hammers costs the store nothing.
 
-use std::collections::HashMap;
 use std::time::Duration;
-
-use parking_lot::Mutex;
 
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Fingerprint, Outcome};
+use crate::store::roster::Roster;
 
-/// So that requests of different keys rarely wait for each other.
-const SHARDS: usize = 16;
-/// The most keys of a shard: 65,536 in all, of some 100 bytes each. Where they are all taken, what is new is not remembered.
-const MOST: usize = 4096;
-
-/// The refusals of one policy.
+/// The refusals of one policy, for 65,536 keys of some 100 bytes each. Where there is no room, what is new is not remembered.
 #[derive(Debug)]
 pub struct RefusalCache {
     /// For how long at most: so late a grant, a reset or a raised quota elsewhere is felt.
     longest: Duration,
-    shards: [Mutex<Shard>; SHARDS],
-}
-
-#[derive(Debug, Default)]
-struct Shard {
-    keys: HashMap<u64, Remembered>,
-    /// When it may be looked through for keys to forget.
-    next: Timestamp,
+    keys: Roster<Remembered>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +26,7 @@ impl RefusalCache {
     pub fn new(longest: Duration) -> Self {
         Self {
             longest,
-            shards: Default::default(),
+            keys: Roster::default(),
         }
     }
 
@@ -52,13 +38,10 @@ impl RefusalCache {
     /// What `key` was told lately, if that says the same of a request of `cost` units: it was refused as many or fewer, and
     /// is not to come back yet.
     pub fn recall(&self, key: Fingerprint, cost: u32, now: Timestamp) -> Option<Decision> {
-        if self.longest.is_zero() {
-            return None;
-        }
-        let shard = self.shard(key).lock();
-        let remembered = shard.keys.get(&key.bits())?;
-        let is_refused = remembered.cost <= cost && now < remembered.until;
-        is_refused.then_some(remembered.decision)
+        self.keys.read(key, |remembered| {
+            let is_refused = remembered.cost <= cost && now < remembered.until;
+            is_refused.then_some(remembered.decision)
+        })
     }
 
     /// Notes what the store said at `now` of a request of `cost` units.
@@ -72,28 +55,14 @@ impl RefusalCache {
         else {
             return;
         };
-        let mut shard = self.shard(key).lock();
-        let Shard { keys, next } = &mut *shard;
-        if keys.len() >= MOST && !keys.contains_key(&key.bits()) {
-            if now < *next {
-                return;
-            }
-            keys.retain(|_, remembered| now < remembered.until);
-            *next = now.saturating_add(self.longest);
-            if keys.len() >= MOST {
-                return;
-            }
-        }
-        let remembered = Remembered {
+        let new = Remembered {
             cost,
             until: retry_at.min(now.saturating_add(self.longest)),
             decision: *decision,
         };
-        keys.insert(key.bits(), remembered);
-    }
-
-    fn shard(&self, key: Fingerprint) -> &Mutex<Shard> {
-        &self.shards[(key.bits() % SHARDS as u64) as usize]
+        let is_over = |remembered: &Remembered| remembered.until <= now;
+        self.keys
+            .change(key, now, is_over, || new, |remembered| *remembered = new);
     }
 }
 
@@ -151,16 +120,11 @@ mod tests {
     #[test]
     fn there_is_room_for_so_many() {
         let cache = RefusalCache::new(Duration::from_secs(5));
-        let all = (MOST * SHARDS) as u64;
+        let all = Roster::<Remembered>::ROOM as u64;
         for bits in 1..=all + 100 {
             cache.note(key(bits), 1, &refused(Some(100)), at(10));
         }
-        let held: usize = cache
-            .shards
-            .iter()
-            .map(|shard| shard.lock().keys.len())
-            .sum();
-        assert_eq!(held, all as usize);
+        assert_eq!(cache.keys.keys(), all as usize);
         // When those have ended there is room again.
         cache.note(key(all + 1), 1, &refused(Some(100)), at(15));
         assert!(cache.recall(key(all + 1), 1, at(16)).is_some());
