@@ -6,7 +6,6 @@ use std::net::Ipv6Addr;
 use http::header::HOST;
 use http::{Uri, Version};
 
-use crate::http_ext::headers::ascii;
 use crate::http_ext::message::Request;
 
 /// The longest name that DNS has, with its trailing dot (RFC 1035 section 2.3.4).
@@ -47,12 +46,10 @@ pub fn effective<B>(request: &Request<B>) -> Result<Cow<'_, str>, HostError> {
     if fields.next().is_some() {
         return Err(HostError::Several);
     }
-    let field = field
-        .map(|value| Authority::parse(ascii(value).ok_or(HostError::Invalid)?))
-        .transpose()?;
+    let field = field.map(Authority::parse).transpose()?;
     let target = uri.authority();
     let target = target
-        .map(|target| Authority::parse(target.as_str()))
+        .map(|target| Authority::parse(target.as_str().as_bytes()))
         .transpose()?;
     match (target, field) {
         (Some(target), Some(field)) if target.is(&field, uri) => Ok(field.host),
@@ -71,19 +68,18 @@ struct Authority<'a> {
 }
 
 impl<'a> Authority<'a> {
-    fn parse(text: &'a str) -> Result<Self, HostError> {
-        let find = |byte| memchr::memchr(byte, text.as_bytes());
-        let (host, port) = match text.starts_with('[') {
-            true => text.split_at(find(b']').ok_or(HostError::Invalid)? + 1),
-            false => text.split_at(find(b':').unwrap_or(text.len())),
+    fn parse(text: &'a [u8]) -> Result<Self, HostError> {
+        let end = match text.first() {
+            Some(b'[') => text.iter().position(|&byte| byte == b']').map(|at| at + 1),
+            _ => Some(text.iter().take_while(|&&byte| byte != b':').count()),
         };
+        let (host, port) = text.split_at(end.ok_or(HostError::Invalid)?);
         Ok(Authority {
             host: name(host).ok_or(HostError::Invalid)?,
-            port: match port.strip_prefix(':') {
-                Some("") => None,
-                Some(digits) => Some(number(digits).ok_or(HostError::Invalid)?),
-                None if port.is_empty() => None,
-                None => return Err(HostError::Invalid),
+            port: match port {
+                [] | [b':'] => None,
+                [b':', digits @ ..] => Some(number(digits).ok_or(HostError::Invalid)?),
+                _ => return Err(HostError::Invalid),
             },
         })
     }
@@ -100,21 +96,16 @@ impl<'a> Authority<'a> {
 }
 
 /// The one spelling of a host's name; `None` for what is none.
-fn name(host: &str) -> Option<Cow<'_, str>> {
-    if let Some(address) = host.strip_prefix('[') {
-        let address: Ipv6Addr = address.strip_suffix(']')?.parse().ok()?;
-        let shortest = format!("[{address}]");
-        return Some(match shortest == host {
-            true => Cow::Borrowed(host),
-            false => Cow::Owned(shortest),
-        });
+fn name(host: &[u8]) -> Option<Cow<'_, str>> {
+    if host.starts_with(b"[") {
+        return address(str::from_utf8(host).ok()?);
     }
     if host.len() > MAX_LENGTH {
         return None;
     }
-    let host = host.strip_suffix('.').unwrap_or(host);
+    let host = host.strip_suffix(b".").unwrap_or(host);
     let (mut before, mut has_upper_case) = (b'.', false);
-    for byte in host.bytes() {
+    for &byte in host {
         let fits = is_host_byte(byte) || (byte == b'.' && before != b'.');
         if !fits {
             return None;
@@ -122,6 +113,7 @@ fn name(host: &str) -> Option<Cow<'_, str>> {
         has_upper_case |= byte.is_ascii_uppercase();
         before = byte;
     }
+    let host = str::from_utf8(host).ok()?;
     match (before, has_upper_case) {
         // No name, or one more dot than may stand at the end.
         (b'.', _) => None,
@@ -130,8 +122,18 @@ fn name(host: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-fn number(digits: &str) -> Option<u16> {
-    digits.bytes().try_fold(0_u16, |number, digit| {
+/// The one spelling of an IPv6 address in brackets.
+fn address(host: &str) -> Option<Cow<'_, str>> {
+    let address: Ipv6Addr = host.strip_prefix('[')?.strip_suffix(']')?.parse().ok()?;
+    let shortest = format!("[{address}]");
+    Some(match shortest == host {
+        true => Cow::Borrowed(host),
+        false => Cow::Owned(shortest),
+    })
+}
+
+fn number(digits: &[u8]) -> Option<u16> {
+    digits.iter().try_fold(0_u16, |number, digit| {
         let digit = digit.is_ascii_digit().then(|| digit - b'0')?;
         number.checked_mul(10)?.checked_add(digit.into())
     })
