@@ -9,6 +9,7 @@ use std::fmt;
 use std::ops::Range;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use http::header::InvalidHeaderValue;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// Header fields. Several may have one name: their values are a list (RFC 9110 section 5.2).
@@ -32,6 +33,63 @@ enum Value {
     /// From where to where in the text.
     Part(u32, u32),
     Own(HeaderValue),
+    Short(Short),
+}
+
+/// A value in the place where others are pointed at.
+#[derive(Clone, Copy, Debug)]
+struct Short {
+    length: u8,
+    bytes: [u8; Short::MOST],
+}
+
+impl Short {
+    const MOST: usize = 30;
+
+    /// `None` where there is no room for it.
+    fn new(value: &[u8]) -> Option<Self> {
+        let mut bytes = [0; Short::MOST];
+        bytes.get_mut(..value.len())?.copy_from_slice(value);
+        Some(Short {
+            length: value.len() as u8,
+            bytes,
+        })
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+}
+
+/// A value that is added to header fields. One that is short, as a number is, takes no memory elsewhere.
+#[derive(Clone, Debug)]
+pub struct FieldValue(Value);
+
+impl From<HeaderValue> for FieldValue {
+    fn from(value: HeaderValue) -> Self {
+        FieldValue(Value::Own(value))
+    }
+}
+
+impl From<u64> for FieldValue {
+    fn from(number: u64) -> Self {
+        let mut digits = itoa::Buffer::new();
+        let digits = digits.format(number).as_bytes();
+        FieldValue(Value::Short(Short::new(digits).expect("at most 20 digits")))
+    }
+}
+
+impl TryFrom<&[u8]> for FieldValue {
+    type Error = InvalidHeaderValue;
+
+    /// Copies a value.
+    fn try_from(value: &[u8]) -> Result<Self, InvalidHeaderValue> {
+        let fits = |byte: &u8| matches!(byte, b' '..=b'~');
+        match Short::new(value).filter(|_| value.iter().all(fits)) {
+            Some(short) => Ok(FieldValue(Value::Short(short))),
+            None => HeaderValue::from_bytes(value).map(Self::from),
+        }
+    }
 }
 
 impl Field {
@@ -39,6 +97,7 @@ impl Field {
         match &self.value {
             Value::Part(from, to) => &text[*from as usize..*to as usize],
             Value::Own(value) => value.as_bytes(),
+            Value::Short(value) => value.as_bytes(),
         }
     }
 }
@@ -132,6 +191,9 @@ impl Headers {
     fn owned(&self, field: &Field) -> HeaderValue {
         match &field.value {
             Value::Own(value) => value.clone(),
+            Value::Short(value) => {
+                HeaderValue::from_bytes(value.as_bytes()).expect("it is a value")
+            }
             Value::Part(..) => {
                 let part = self.text.slice_ref(field.value(&self.text));
                 HeaderValue::from_maybe_shared(part).expect("it was found to be a value")
@@ -156,29 +218,26 @@ impl Headers {
     }
 
     /// Adds a field behind the others.
-    pub fn append(&mut self, name: impl Into<HeaderName>, value: HeaderValue) {
-        self.push(name.into(), Value::Own(value));
-    }
-
-    fn push(&mut self, name: HeaderName, value: Value) {
+    pub fn append(&mut self, name: impl Into<HeaderName>, value: impl Into<FieldValue>) {
+        let (name, FieldValue(value)) = (name.into(), value.into());
         self.fields.push(Field { name, value });
     }
 
     /// Adds a field with the value that the first of another name has, if there is one.
     pub fn append_as(&mut self, name: impl Into<HeaderName>, other: impl Borrow<HeaderName>) {
         if let Some(value) = self.find(other.borrow()).map(|field| field.value.clone()) {
-            self.push(name.into(), value);
+            self.append(name, FieldValue(value));
         }
     }
 
     /// Adds a field in the place of all others of its name.
-    pub fn insert(&mut self, name: impl Into<HeaderName>, value: HeaderValue) {
+    pub fn insert(&mut self, name: impl Into<HeaderName>, value: impl Into<FieldValue>) {
         let name = name.into();
-        let mut value = Some(value);
+        let mut value = Some(value.into());
         self.fields.retain_mut(|field| {
             field.name != name
-                || value.take().is_some_and(|value| {
-                    field.value = Value::Own(value);
+                || value.take().is_some_and(|FieldValue(value)| {
+                    field.value = value;
                     true
                 })
         });
@@ -188,7 +247,7 @@ impl Headers {
     }
 
     /// Adds a field unless there is one of its name.
-    pub fn insert_missing(&mut self, name: impl Into<HeaderName>, value: HeaderValue) {
+    pub fn insert_missing(&mut self, name: impl Into<HeaderName>, value: impl Into<FieldValue>) {
         let name = name.into();
         if !self.contains(&name) {
             self.append(name, value);
@@ -330,6 +389,25 @@ mod tests {
     }
 
     #[test]
+    fn what_is_added_is_a_value() {
+        for value in ["", "0", "a b", &"x".repeat(30), &"x".repeat(31), "\u{e9}"] {
+            let mut headers = Headers::new();
+            headers.append(
+                FROM,
+                FieldValue::try_from(value.as_bytes()).expect("a value"),
+            );
+            assert_eq!(headers.get(FROM), Some(value.as_bytes()));
+            assert_eq!(headers.get_owned(FROM).expect("a field"), value.as_bytes());
+        }
+        let mut headers = Headers::new();
+        headers.append(FROM, u64::MAX);
+        assert_eq!(headers.get(FROM), Some(&b"18446744073709551615"[..]));
+        for value in ["a\n", "\r\n", "\0", "\u{7f}"] {
+            assert!(FieldValue::try_from(value.as_bytes()).is_err(), "{value:?}");
+        }
+    }
+
+    #[test]
     fn they_are_shown_as_text() {
         let headers = read("A: \u{e9}\"\r\n\r\n");
         assert_eq!(format!("{headers:?}"), r#"{a: \xc3\xa9\"}"#);
@@ -373,15 +451,15 @@ mod tests {
             for step in steps {
                 match step {
                     Step::Append(place, new) => {
-                        list.append(name(place), new.into());
+                        list.append(name(place), u64::from(new));
                         map.append(name(place), new.into());
                     }
                     Step::Insert(place, new) => {
-                        list.insert(name(place), new.into());
+                        list.insert(name(place), u64::from(new));
                         map.insert(name(place), new.into());
                     }
                     Step::InsertMissing(place, new) => {
-                        list.insert_missing(name(place), new.into());
+                        list.insert_missing(name(place), u64::from(new));
                         map.entry(name(place)).or_insert(new.into());
                     }
                     Step::Remove(place) => {

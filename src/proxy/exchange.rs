@@ -240,7 +240,7 @@ impl Exchange {
         let length = response.body().size_hint().exact();
         if let Some(length) = length.filter(|length| head_only && *length > 0) {
             let headers = response.headers_mut();
-            headers.insert_missing(header::CONTENT_LENGTH, HeaderValue::from(length));
+            headers.insert_missing(header::CONTENT_LENGTH, length);
         }
         // HTTP/1 would leave the body out by itself, HTTP/2 would break its rules and send it.
         if head_only {

@@ -5,9 +5,10 @@
 mod styles;
 
 use http::header::{HeaderName, HeaderValue, RETRY_AFTER};
+use smallvec::SmallVec;
 
 use crate::clock::Timestamp;
-use crate::http_ext::headers::Headers;
+use crate::http_ext::headers::{FieldValue, Headers};
 use crate::limiter::{Algorithm, Decision, Outcome};
 
 pub use styles::{Exposure, Fields, Style, Styles};
@@ -16,18 +17,18 @@ const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 
-/// Room for what is said of the policies of most requests, in bytes.
-const ITEMS: usize = 128;
+/// A list as it is made, with room for what is said of the policies of most requests.
+type Items = SmallVec<[u8; 128]>;
 
 /// What a policy's name and quota look like in header fields, written once.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    name: HeaderValue,
-    limit: HeaderValue,
+    name: FieldValue,
+    limit: FieldValue,
     /// `"name";q=100;w=60`
     policy_item: HeaderValue,
     /// `100;w=60`, as in draft -07.
-    quota_item: HeaderValue,
+    quota_item: FieldValue,
     /// `"name";r=`
     state_prefix: Box<str>,
     quota: u32,
@@ -51,8 +52,9 @@ impl Facts {
         };
         Facts {
             name: visible(name.as_bytes()),
-            limit: HeaderValue::from(limit),
-            policy_item: visible(format!("\"{name}\";q={limit}{of_what}").as_bytes()),
+            limit: u64::from(limit).into(),
+            policy_item: HeaderValue::try_from(format!("\"{name}\";q={limit}{of_what}"))
+                .expect(VISIBLE),
             quota_item: visible(format!("{limit}{of_what}").as_bytes()),
             state_prefix: format!("\"{name}\";r=").into(),
             quota: limit,
@@ -78,7 +80,7 @@ pub(super) fn write(
             Style::Draft7 => draft7(decider, now, headers),
             Style::Draft6 | Style::XRateLimit => {
                 plain(fields, decider, headers);
-                headers.insert(&fields.reset, number(reset(decider, now)));
+                headers.insert(&fields.reset, reset(decider, now));
             }
             Style::GitHub => github(fields, decider, now, headers),
             Style::OpenAi => openai(fields, decider, now, headers),
@@ -94,10 +96,10 @@ pub(super) fn write_retry_after(
     now: Timestamp,
     headers: &mut Headers,
 ) {
-    headers.insert(RETRY_AFTER, number(retry_after(retry_at, now)));
+    headers.insert(RETRY_AFTER, retry_after(retry_at, now));
     if styles.contains(Style::OpenAi) {
         let milliseconds = micros(retry_at, now).div_ceil(1_000);
-        headers.insert(RETRY_AFTER_MS, number(milliseconds));
+        headers.insert(RETRY_AFTER_MS, milliseconds);
     }
 }
 
@@ -109,7 +111,7 @@ pub(super) fn retry_after(retry_at: Timestamp, now: Timestamp) -> u64 {
 /// Appended, so that what the upstream says of its own limits stays beside it in the list.
 fn ietf(applied: &[Applied<'_>], now: Timestamp, headers: &mut Headers) {
     let policies = match applied {
-        [only] => only.facts.policy_item.clone(),
+        [only] => FieldValue::from(only.facts.policy_item.clone()),
         several => list(several, |limit, item| {
             item.extend_from_slice(limit.facts.policy_item.as_bytes());
         }),
@@ -128,8 +130,8 @@ fn ietf(applied: &[Applied<'_>], now: Timestamp, headers: &mut Headers) {
 }
 
 /// A list (RFC 9651 section 3.1) of what `write` says of each limit.
-fn list(applied: &[Applied<'_>], write: impl Fn(&Applied<'_>, &mut Vec<u8>)) -> HeaderValue {
-    let mut list = Vec::with_capacity(ITEMS);
+fn list(applied: &[Applied<'_>], write: impl Fn(&Applied<'_>, &mut Items)) -> FieldValue {
+    let mut list = Items::new();
     for limit in applied {
         if !list.is_empty() {
             list.extend_from_slice(b", ");
@@ -141,13 +143,8 @@ fn list(applied: &[Applied<'_>], write: impl Fn(&Applied<'_>, &mut Vec<u8>)) -> 
 
 const VISIBLE: &str = "names, digits and separators are visible ASCII";
 
-/// In one block of its own: a value that is made of something that grows has two.
-fn number(number: u64) -> HeaderValue {
-    visible(itoa::Buffer::new().format(number).as_bytes())
-}
-
-fn visible(text: &[u8]) -> HeaderValue {
-    HeaderValue::from_bytes(text).expect(VISIBLE)
+fn visible(text: &[u8]) -> FieldValue {
+    FieldValue::try_from(text).expect(VISIBLE)
 }
 
 /// `limit=100, remaining=50, reset=30`
@@ -161,7 +158,7 @@ fn draft7(decider: &Applied<'_>, now: Timestamp, headers: &mut Headers) {
 
 fn plain(fields: &Fields, decider: &Applied<'_>, headers: &mut Headers) {
     headers.insert(&fields.limit, decider.facts.limit.clone());
-    headers.insert(&fields.remaining, number(decider.decision.remaining.into()));
+    headers.insert(&fields.remaining, u64::from(decider.decision.remaining));
 }
 
 fn github(fields: &Fields, decider: &Applied<'_>, now: Timestamp, headers: &mut Headers) {
@@ -170,19 +167,18 @@ fn github(fields: &Fields, decider: &Applied<'_>, now: Timestamp, headers: &mut 
         .facts
         .quota
         .saturating_sub(decider.decision.remaining);
-    headers.insert(&fields.used, number(used.into()));
+    headers.insert(&fields.used, u64::from(used));
     headers.insert(&fields.resource, decider.facts.name.clone());
     let reset = reset_at(decider.decision, now)
         .as_micros()
         .div_ceil(1_000_000);
-    headers.insert(&fields.reset, number(reset));
+    headers.insert(&fields.reset, reset);
 }
 
 fn openai(fields: &Fields, decider: &Applied<'_>, now: Timestamp, headers: &mut Headers) {
     plain(fields, decider, headers);
     let text = short_duration(micros(reset_at(decider.decision, now), now));
-    let value = HeaderValue::try_from(text).expect("digits and unit letters are visible ASCII");
-    headers.insert(&fields.reset, value);
+    headers.insert(&fields.reset, visible(text.as_bytes()));
 }
 
 /// When the older styles say that the wait is over: a refused client is told when it is admitted.
