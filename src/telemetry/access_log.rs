@@ -1,6 +1,6 @@
 //! One line per request, written by a thread of its own.
 //!
-//! A worker adds its lines to a queue of its own: about 300 ns, no allocation, no system call but to wake the writer,
+//! A worker adds its lines to a queue of its own: about 300 ns, rarely an allocation, no system call but to wake the writer,
 //! which writes whole queues and sleeps while there is nothing. Queues are bounded; lines that do not fit, or cannot
 //! be written, are counted.
 //!

@@ -1,11 +1,12 @@
 //! One worker's lines, until the writer takes them.
 //!
 //! They are written out where they arise: a request's texts are in the cache then, and are copied once. To hand over
-//! what a line is made of costs more than to make it (docs/performance.md).
+//! what a line is made of costs more than to make it.
 
 use super::{Format, Record, format::Formatter};
 
-/// How much is written at once, in bytes: what fits into a fast cache with what else a worker needs.
+/// How much is written at once, and for how much the writer is woken, in bytes: what fits into a fast cache with what
+/// else a worker needs.
 pub(super) const BATCH: usize = 64 * 1024;
 
 /// Bytes of lines that one queue takes.
@@ -18,13 +19,9 @@ pub(super) struct Queue {
     lines: Lines,
 }
 
-/// Lines, each with its newline.
+/// Lines, each with the newline that ends it and no other.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
-    pub(super) text: Vec<u8>,
-    /// How many they are.
-    pub(super) count: u64,
-}
+pub(super) struct Lines(pub(super) Vec<u8>);
 
 /// What has become of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,21 +44,20 @@ impl Queue {
 
     /// Adds a line.
     pub(super) fn push(&mut self, record: &Record<'_>) -> Pushed {
-        let lines = &mut self.lines;
-        let before = lines.text.len();
+        let Lines(text) = &mut self.lines;
+        let before = text.len();
         if before >= MOST {
             return Pushed::Dropped;
         }
-        self.formatter.write(&mut lines.text, record);
-        lines.count += 1;
-        match before < BATCH && lines.text.len() >= BATCH {
+        self.formatter.write(text, record);
+        match before < BATCH && text.len() >= BATCH {
             true => Pushed::IsDue,
             false => Pushed::Waits,
         }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.lines.count == 0
+        self.lines.is_empty()
     }
 
     /// Takes the lines, and leaves `room` for those to come.
@@ -71,12 +67,28 @@ impl Queue {
 }
 
 impl Lines {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The lines in parts of about [`BATCH`] bytes.
+    pub(super) fn batches(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = &self.0[..];
+        std::iter::from_fn(move || {
+            let from = BATCH.min(rest.len()).checked_sub(1)?;
+            let end = memchr::memchr(b'\n', &rest[from..]).map_or(rest.len(), |at| from + at + 1);
+            let (batch, after) = rest.split_at(end);
+            rest = after;
+            Some(batch)
+        })
+    }
+
     /// Forgets the lines, and gives back what room a burst of them took.
     pub(super) fn clear(&mut self) {
-        if self.text.len() < BATCH {
-            self.text.shrink_to(2 * BATCH);
+        let were_few = self.0.len() < BATCH;
+        self.0.clear();
+        if were_few {
+            self.0.shrink_to(2 * BATCH);
         }
-        self.text.clear();
-        self.count = 0;
     }
 }

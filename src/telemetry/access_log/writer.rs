@@ -73,10 +73,13 @@ impl Writer {
         for queue in &self.shared.queues {
             let room = std::mem::take(&mut self.taken);
             self.taken = queue.lock().take(room);
-            if self.taken.count > 0 && !self.output.write(&self.taken.text) {
-                self.shared.dropped.add(self.taken.count);
+            for lines in self.taken.batches() {
+                if !self.output.write(lines) {
+                    let lost = memchr::memchr_iter(b'\n', lines).count();
+                    self.shared.dropped.add(lost as u64);
+                }
             }
-            any |= self.taken.count > 0;
+            any |= !self.taken.is_empty();
             self.taken.clear();
         }
         any
