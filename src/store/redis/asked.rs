@@ -270,6 +270,7 @@ impl Ask {
 
     /// A key: these come before all arguments.
     pub(super) fn key(&mut self, name: &[u8]) {
+        debug_assert_eq!(self.keys, self.ends.len(), "an argument came before");
         self.bytes(name);
         self.keys = self.ends.len();
     }

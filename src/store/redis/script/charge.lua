@@ -67,7 +67,7 @@ local function again()
 end
 
 local is_decided, failure = pcall(decide)
-if not is_decided then return redis.error_reply(failure) end
+if not is_decided then return type(failure) == 'table' and failure or redis.error_reply(failure) end
 if is_to_be_asked_again then return again() end
 
 -- Notes what is told of those that were asked, and puts right what is under another recipe, or has expired.

@@ -30,7 +30,7 @@ local is_read, failure = pcall(function()
     total_of[b.key] = -(tonumber(call(b, 'ZSCORE', b.key, 'units') or 0))
   end
 end)
-if not is_read then return redis.error_reply(failure) end
+if not is_read then return type(failure) == 'table' and failure or redis.error_reply(failure) end
 local reply = {}
 for i in ipairs(KEYS) do
   local b = lease_at(i)

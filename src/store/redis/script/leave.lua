@@ -7,7 +7,7 @@
 
 local b = {key = KEYS[1], recipe = ARGV[2], at = 3}
 local is_read, failure = pcall(read_cell, b)
-if not is_read then return redis.error_reply(failure) end
+if not is_read then return type(failure) == 'table' and failure or redis.error_reply(failure) end
 if b.expires <= now or b.state ~= ARGV[3] then return '0' end
 write_cell(b, kinds.leaky_bucket.less(b))
 return '1'

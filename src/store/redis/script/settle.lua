@@ -17,7 +17,7 @@ b.then_expires, b.then_a, b.at_charge = ARGV[8] + 0.0, ARGV[9] + 0.0, ARGV[11] +
 b.alone, b.alone_rest, b.others, b.others_rest = ARGV[12] + 0.0, ARGV[13] + 0.0, ARGV[14] + 0.0, ARGV[15] + 0.0
 
 local is_read, failure = pcall(b.kind.read, b)
-if not is_read then return redis.error_reply(failure) end
+if not is_read then return type(failure) == 'table' and failure or redis.error_reply(failure) end
 if b.other then return '0' end
 if ARGV[2] == 'owe' and b.misfit then return digits(now) end
 local is_live = b.expires > now
