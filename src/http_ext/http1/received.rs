@@ -88,7 +88,7 @@ impl Received {
         }
     }
 
-    /// Leaves out the empty lines that a client may send before a request (RFC 9112 section 2.2).
+    /// Leaves out the empty lines that may come before a message (RFC 9112 section 2.2).
     pub(crate) fn skip_empty_lines(&mut self) {
         loop {
             let length = match &self.bytes[..] {

@@ -22,6 +22,8 @@ type Parsed = (StatusCode, Version, Found);
 /// # Errors
 /// When it is malformed, or larger than is read.
 pub(super) fn head(received: &mut Received) -> Result<Option<Response<()>>, Invalid> {
+    // httparse would skip them itself, each time that it is asked.
+    received.skip_empty_lines();
     let head = received.take_head(MAX_HEAD, parse)?;
     Ok(head.map(|((status, version, fields), text)| {
         Response::with_head(status, version, fields.of(text), ())

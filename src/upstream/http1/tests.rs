@@ -314,6 +314,19 @@ fn a_request_is_written_with_its_fields_and_its_framing() {
 }
 
 #[tokio::test]
+async fn empty_lines_before_a_response_are_nothing_however_they_come() {
+    let text = b"\r\n\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\na";
+    for size in 1..=text.len() {
+        let received = receive(&Method::GET, text.chunks(size)).await;
+        let (seen, is_reusable) = received.expect("a response");
+        assert_eq!(
+            (seen.status, &seen.body[..], is_reusable),
+            (200, &b"a"[..], true)
+        );
+    }
+}
+
+#[tokio::test]
 async fn an_idle_connection_is_open_until_the_upstream_says_anything() {
     let (ours, mut theirs) = tokio::io::duplex(64);
     let mut connection = Connection::new(ours);
