@@ -92,6 +92,20 @@ impl TryFrom<&[u8]> for FieldValue {
     }
 }
 
+impl Value {
+    fn into_owned(self, text: &Bytes) -> HeaderValue {
+        const VALID: &str = "it was found to be a value";
+        match self {
+            Value::Own(value) => value,
+            Value::Short(value) => HeaderValue::from_bytes(value.as_bytes()).expect(VALID),
+            Value::Part(from, to) => {
+                let part = text.slice(from as usize..to as usize);
+                HeaderValue::from_maybe_shared(part).expect(VALID)
+            }
+        }
+    }
+}
+
 impl Field {
     fn value<'a>(&'a self, text: &'a [u8]) -> &'a [u8] {
         match &self.value {
@@ -185,20 +199,8 @@ impl Headers {
 
     /// The value of the first field of this name, to be kept.
     pub fn get_owned(&self, name: impl Borrow<HeaderName>) -> Option<HeaderValue> {
-        self.find(name.borrow()).map(|field| self.owned(field))
-    }
-
-    fn owned(&self, field: &Field) -> HeaderValue {
-        match &field.value {
-            Value::Own(value) => value.clone(),
-            Value::Short(value) => {
-                HeaderValue::from_bytes(value.as_bytes()).expect("it is a value")
-            }
-            Value::Part(..) => {
-                let part = self.text.slice_ref(field.value(&self.text));
-                HeaderValue::from_maybe_shared(part).expect("it was found to be a value")
-            }
-        }
+        self.find(name.borrow())
+            .map(|field| field.value.clone().into_owned(&self.text))
     }
 
     /// The values of all fields of this name.
@@ -326,9 +328,10 @@ impl From<HeaderMap> for Headers {
 
 impl From<Headers> for HeaderMap {
     fn from(headers: Headers) -> Self {
-        let mut map = HeaderMap::with_capacity(headers.len());
-        for field in &headers.fields {
-            map.append(field.name.clone(), headers.owned(field));
+        let Headers { text, fields } = headers;
+        let mut map = HeaderMap::with_capacity(fields.len());
+        for Field { name, value } in fields {
+            map.append(name, value.into_owned(&text));
         }
         map
     }

@@ -72,7 +72,7 @@ pub(super) struct Begun {
     pub client_ip: IpAddr,
     method: Method,
     version: Version,
-    accept: Option<HeaderValue>,
+    accept: Option<Box<[u8]>>,
     /// The instant at which everything about this request is decided, unless it has to wait.
     pub started: Timestamp,
     logged: Option<Logged>,
@@ -102,7 +102,7 @@ impl Exchange {
                 logged: snapshot.access_log.is_some().then(|| Logged::new(request)),
                 method: request.method().clone(),
                 version: request.version(),
-                accept: request.headers().get_owned(header::ACCEPT),
+                accept: request.headers().get(header::ACCEPT).map(Box::from),
                 started,
                 snapshot,
                 client,
@@ -177,11 +177,7 @@ impl Exchange {
                 .report(self.begun.started, running.upstream.name(), error);
         }
         self.author = Author::Proxy;
-        let mut response = respond::error(
-            error,
-            self.begun.accept.as_ref().map(HeaderValue::as_bytes),
-            request,
-        );
+        let mut response = respond::error(error, self.begun.accept.as_deref(), request);
         // Nobody knows for certain where a request ends that is refused for its head.
         if matches!(error, Error::Request { .. }) && self.begun.version <= Version::HTTP_11 {
             let close = HeaderValue::from_static("close");

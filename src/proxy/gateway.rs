@@ -116,18 +116,22 @@ fn handle(client: Rc<Client>, mut request: Request<RequestBody>) -> Answering {
     let mut exchange = Exchange::begin(client, &request);
     let mut response = Response::new(ResponseBody::own(Bytes::new()));
     let nothing = SoFar::Stood(Stood::default());
-    let course = match decide(&mut exchange, &mut request, &mut response, nothing) {
-        Ok(Course::Answered) => None,
-        Ok(course) => Some(course),
-        Err(error) => {
-            response = exchange.failed(&error, request.headers());
-            None
-        }
-    };
-    let Some(course) = course else {
-        exchange.complete(&mut response);
-        return Answering::Now(Some(response));
-    };
+    match decide(&mut exchange, &mut request, &mut response, nothing) {
+        Ok(Course::Answered) => {}
+        Ok(course) => return later(exchange, request, course),
+        Err(error) => response = exchange.failed(&error, request.headers()),
+    }
+    exchange.complete(&mut response);
+    Answering::Now(Some(response))
+}
+
+/// The answer to a request of which this was decided first.
+fn later(
+    mut exchange: Box<Exchange>,
+    mut request: Request<RequestBody>,
+    course: Course,
+) -> Answering {
+    // No async function: that would have room for each of its arguments twice.
     Answering::Later(Box::pin(async move {
         let mut response = match serve(&mut exchange, &mut request, course).await {
             Ok(Some(response)) => response,
