@@ -209,9 +209,9 @@ impl Headers {
         name: impl Borrow<HeaderName> + 'a,
     ) -> impl DoubleEndedIterator<Item = &'a [u8]> {
         let fields = self.fields.iter();
-        fields.filter_map(move |field| {
-            (field.name == *name.borrow()).then(|| field.value(&self.text))
-        })
+        fields
+            .filter(move |field| field.name == *name.borrow())
+            .map(|field| field.value(&self.text))
     }
 
     /// Whether there is a field of this name.
@@ -376,7 +376,7 @@ mod tests {
             assert_eq!(written(&headers), "via: 1\r\nhost: a\r\nvia: 2\r\n");
             assert_eq!(headers.get(VIA), Some(&b"1"[..]));
             assert_eq!(headers.get_owned(VIA), Some(value("1")));
-            assert_eq!(headers.get_all(VIA).rev().next(), Some(&b"2"[..]));
+            assert_eq!(headers.get_all(VIA).next_back(), Some(&b"2"[..]));
             headers.insert(VIA, value("3"));
             headers.insert_missing(HOST, value("b"));
             headers.insert_missing(ACCEPT, value("c"));
