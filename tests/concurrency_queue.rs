@@ -327,6 +327,10 @@ fn dear_requests_keep_their_turn_and_each_key_has_a_line_of_its_own() {
     assert_eq!((never.status, never.header("retry-after")), (429, None));
     let mut other = asks("/other", "b", 3);
     wait_until(&gateway, "in_use", "slots", 4);
+    // Who is there late would be overtaken by whom the first lets go on.
+    support::wait_for("both to be at the origin", || {
+        (slow.gate.seen().len() == 2).then_some(())
+    });
     slow.gate.let_pass(2);
     for client in [&mut small, &mut other] {
         assert_eq!(client.receive().status, 200);
