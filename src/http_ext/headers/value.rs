@@ -1,0 +1,93 @@
+//! The value of a header field, and where it is kept.
+
+use bytes::Bytes;
+use http::HeaderValue;
+use http::header::InvalidHeaderValue;
+
+#[derive(Clone, Debug)]
+pub(super) enum Value {
+    /// From where to where in the text.
+    Part(u32, u32),
+    Own(HeaderValue),
+    Short(Short),
+}
+
+/// A value in the place where others are pointed at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Short {
+    length: u8,
+    bytes: [u8; Short::MOST],
+}
+
+impl Short {
+    const MOST: usize = 30;
+
+    /// `None` where there is no room for it.
+    fn new(value: &[u8]) -> Option<Self> {
+        let mut bytes = [0; Short::MOST];
+        bytes.get_mut(..value.len())?.copy_from_slice(value);
+        Some(Short {
+            length: value.len() as u8,
+            bytes,
+        })
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+}
+
+/// A value that is added to header fields. One that is short, as a number is, takes no memory elsewhere.
+#[derive(Clone, Debug)]
+pub struct FieldValue(pub(super) Value);
+
+impl From<HeaderValue> for FieldValue {
+    fn from(value: HeaderValue) -> Self {
+        FieldValue(Value::Own(value))
+    }
+}
+
+impl From<u64> for FieldValue {
+    fn from(number: u64) -> Self {
+        let mut digits = itoa::Buffer::new();
+        let digits = digits.format(number).as_bytes();
+        FieldValue(Value::Short(Short::new(digits).expect("at most 20 digits")))
+    }
+}
+
+impl TryFrom<&[u8]> for FieldValue {
+    type Error = InvalidHeaderValue;
+
+    /// Copies a value.
+    fn try_from(value: &[u8]) -> Result<Self, InvalidHeaderValue> {
+        let fits = |byte: &u8| matches!(byte, b' '..=b'~');
+        match Short::new(value).filter(|_| value.iter().all(fits)) {
+            Some(short) => Ok(FieldValue(Value::Short(short))),
+            None => HeaderValue::from_bytes(value).map(Self::from),
+        }
+    }
+}
+
+impl Value {
+    /// The bytes; of this text, if it is a part of one.
+    pub(super) fn of<'a>(&'a self, text: &'a [u8]) -> &'a [u8] {
+        match self {
+            Value::Part(from, to) => &text[*from as usize..*to as usize],
+            Value::Own(value) => value.as_bytes(),
+            Value::Short(value) => value.as_bytes(),
+        }
+    }
+
+    /// To be kept; of this text, if it is a part of one.
+    pub(super) fn into_owned(self, text: &Bytes) -> HeaderValue {
+        const VALID: &str = "it was found to be a value";
+        match self {
+            Value::Own(value) => value,
+            Value::Short(value) => HeaderValue::from_bytes(value.as_bytes()).expect(VALID),
+            Value::Part(from, to) => {
+                let part = text.slice(from as usize..to as usize);
+                HeaderValue::from_maybe_shared(part).expect(VALID)
+            }
+        }
+    }
+}
