@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use super::client_ip::{MAX_HOPS, X_FORWARDED_FOR};
 use super::connection::Connection;
-use crate::http_ext::headers::Headers;
+use crate::http_ext::headers::{FieldValue, Headers};
 
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -30,11 +30,11 @@ pub enum Peer {
 /// The values that are the same for all requests of a connection.
 #[derive(Clone, Debug)]
 pub struct Forwarding {
-    address: HeaderValue,
-    proto: HeaderValue,
-    port: HeaderValue,
+    address: FieldValue,
+    proto: FieldValue,
+    port: FieldValue,
     /// `for=..;proto=..`
-    element: HeaderValue,
+    element: FieldValue,
 }
 
 impl Forwarding {
@@ -46,13 +46,14 @@ impl Forwarding {
             IpAddr::V4(address) => format!("for={address};proto={proto}"),
             IpAddr::V6(address) => format!("for=\"[{address}]\";proto={proto}"),
         };
-        let value =
-            |text: String| HeaderValue::try_from(text).expect("addresses are visible ASCII");
+        let value = |text: &str| {
+            FieldValue::try_from(text.as_bytes()).expect("addresses are visible ASCII")
+        };
         Forwarding {
-            address: value(address.to_string()),
-            proto: HeaderValue::from_static(proto),
-            port: HeaderValue::from(connection.local.port()),
-            element: value(element),
+            address: value(&address.to_string()),
+            proto: value(proto),
+            port: u64::from(connection.local.port()).into(),
+            element: value(&element),
         }
     }
 
@@ -104,8 +105,8 @@ fn is_by_proxies(name: &HeaderName) -> bool {
 
 /// A list in one field with one more element: not all readers of X-Forwarded-For read a second one. Of a list that
 /// is longer than anybody believes, the oldest hops are left out.
-fn extended(headers: &Headers, name: &HeaderName, value: &HeaderValue) -> HeaderValue {
-    let before = headers.get_all(name).rev();
+fn extended(headers: &Headers, name: &HeaderName, value: &FieldValue) -> HeaderValue {
+    let (before, value) = (headers.get_all(name).rev(), value.as_bytes());
     let hops: SmallVec<[&[u8]; 8]> = before
         .flat_map(|field| field.rsplit(|&byte| byte == b','))
         .map(<[u8]>::trim_ascii)
@@ -117,7 +118,7 @@ fn extended(headers: &Headers, name: &HeaderName, value: &HeaderValue) -> Header
         list.put_slice(hop);
         list.put_slice(b", ");
     }
-    list.put_slice(value.as_bytes());
+    list.put_slice(value);
     HeaderValue::from_maybe_shared(list.freeze()).expect("values, commas and spaces make a value")
 }
 

@@ -10,7 +10,7 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::ops::Range;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 pub use value::FieldValue;
@@ -77,11 +77,6 @@ impl Headers {
         }
     }
 
-    /// Makes room for more fields.
-    pub fn reserve(&mut self, more: usize) {
-        self.fields.reserve(more);
-    }
-
     /// How many fields there are.
     pub fn len(&self) -> usize {
         self.fields.len()
@@ -144,7 +139,8 @@ impl Headers {
     /// Adds a field with the value that the first of another name has, if there is one.
     pub fn append_as(&mut self, name: impl Into<HeaderName>, other: impl Borrow<HeaderName>) {
         if let Some(value) = self.find(other.borrow()).map(|field| field.value.clone()) {
-            self.append(name, FieldValue(value));
+            let name = name.into();
+            self.fields.push(Field { name, value });
         }
     }
 
@@ -181,11 +177,6 @@ impl Headers {
     pub fn retain(&mut self, mut keep: impl FnMut(&HeaderName) -> bool) {
         self.fields.retain(|field| keep(&field.name));
     }
-
-    /// Leaves out all fields.
-    pub fn clear(&mut self) {
-        *self = Headers::new();
-    }
 }
 
 /// A value as text, if it is ASCII.
@@ -194,9 +185,9 @@ pub(crate) fn ascii(value: &[u8]) -> Option<&str> {
 }
 
 /// Writes a field as HTTP/1.1 does.
-pub(crate) fn write_field(name: &HeaderName, value: &[u8], buffer: &mut BytesMut) {
+pub(crate) fn write_field(name: &HeaderName, value: &[u8], buffer: &mut Vec<u8>) {
     for part in [name.as_str().as_bytes(), b": ", value, b"\r\n"] {
-        buffer.put_slice(part);
+        buffer.extend_from_slice(part);
     }
 }
 

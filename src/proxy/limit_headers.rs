@@ -4,8 +4,7 @@
 
 mod styles;
 
-use http::header::{HeaderName, HeaderValue, RETRY_AFTER};
-use smallvec::SmallVec;
+use http::header::{HeaderName, RETRY_AFTER};
 
 use crate::clock::Timestamp;
 use crate::http_ext::headers::{FieldValue, Headers};
@@ -17,8 +16,8 @@ const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 
-/// A list as it is made, with room for what is said of the policies of most requests.
-type Items = SmallVec<[u8; 128]>;
+/// Room for what is said of the policies of most requests, in bytes.
+const USUAL_LIST: usize = 64;
 
 /// What a policy's name and quota look like in header fields, written once.
 #[derive(Clone, Debug)]
@@ -26,7 +25,7 @@ pub struct Facts {
     name: FieldValue,
     limit: FieldValue,
     /// `"name";q=100;w=60`
-    policy_item: HeaderValue,
+    policy_item: FieldValue,
     /// `100;w=60`, as in draft -07.
     quota_item: FieldValue,
     /// `"name";r=`
@@ -53,8 +52,7 @@ impl Facts {
         Facts {
             name: visible(name.as_bytes()),
             limit: u64::from(limit).into(),
-            policy_item: HeaderValue::try_from(format!("\"{name}\";q={limit}{of_what}"))
-                .expect(VISIBLE),
+            policy_item: visible(format!("\"{name}\";q={limit}{of_what}").as_bytes()),
             quota_item: visible(format!("{limit}{of_what}").as_bytes()),
             state_prefix: format!("\"{name}\";r=").into(),
             quota: limit,
@@ -111,7 +109,7 @@ pub(super) fn retry_after(retry_at: Timestamp, now: Timestamp) -> u64 {
 /// Appended, so that what the upstream says of its own limits stays beside it in the list.
 fn ietf(applied: &[Applied<'_>], now: Timestamp, headers: &mut Headers) {
     let policies = match applied {
-        [only] => FieldValue::from(only.facts.policy_item.clone()),
+        [only] => only.facts.policy_item.clone(),
         several => list(several, |limit, item| {
             item.extend_from_slice(limit.facts.policy_item.as_bytes());
         }),
@@ -130,8 +128,8 @@ fn ietf(applied: &[Applied<'_>], now: Timestamp, headers: &mut Headers) {
 }
 
 /// A list (RFC 9651 section 3.1) of what `write` says of each limit.
-fn list(applied: &[Applied<'_>], write: impl Fn(&Applied<'_>, &mut Items)) -> FieldValue {
-    let mut list = Items::new();
+fn list(applied: &[Applied<'_>], write: impl Fn(&Applied<'_>, &mut Vec<u8>)) -> FieldValue {
+    let mut list = Vec::with_capacity(USUAL_LIST);
     for limit in applied {
         if !list.is_empty() {
             list.extend_from_slice(b", ");

@@ -12,6 +12,7 @@ use super::grpc;
 use super::negotiate::{Format, Formats};
 use super::respond::{html, problem};
 use super::template::{Escape, Placeholder, Template, Value};
+use crate::http_ext::headers::Headers;
 use crate::http_ext::message::Response;
 use crate::rules::Head;
 
@@ -109,12 +110,11 @@ impl Rejection {
         let chosen = self.spec.formats.choose(accept);
         let prepared = self.prepared.iter().find(|one| one.format == chosen);
         let prepared = prepared.expect("there is one for every form that can be chosen");
-        let headers = response.headers_mut();
-        headers.clear();
-        headers.reserve(prepared.fields.len() + MORE_FIELDS);
+        let mut headers = Headers::with_capacity(prepared.fields.len() + MORE_FIELDS);
         for (name, value) in &prepared.fields {
             headers.append(name, value.clone());
         }
+        *response.headers_mut() = headers;
         let body = match (&self.spec.body, refused.violated.len()) {
             (Some(template), _) => Bytes::from(self.render(template, chosen, refused)),
             (None, 0 | 1) => prepared.body.clone(),

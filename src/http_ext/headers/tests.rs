@@ -19,11 +19,11 @@ fn read(head: &str) -> Headers {
 }
 
 fn written(headers: &Headers) -> String {
-    let mut buffer = BytesMut::new();
+    let mut buffer = Vec::new();
     for (name, value) in headers.iter() {
         write_field(name, value, &mut buffer);
     }
-    String::from_utf8(buffer.to_vec()).expect("text")
+    String::from_utf8(buffer).expect("text")
 }
 
 #[test]

@@ -22,11 +22,15 @@ pub(super) struct Short {
 impl Short {
     const MOST: usize = 30;
 
-    /// `None` where there is no room for it.
+    /// `None` where there is no room for it, or it is not of visible characters and spaces alone.
     fn new(value: &[u8]) -> Option<Self> {
-        let mut bytes = [0; Short::MOST];
+        let mut bytes = [b' '; Short::MOST];
         bytes.get_mut(..value.len())?.copy_from_slice(value);
-        Some(Short {
+        // All at once, whatever the length.
+        let fits = bytes
+            .iter()
+            .fold(true, |fits, byte| fits & matches!(byte, b' '..=b'~'));
+        fits.then_some(Short {
             length: value.len() as u8,
             bytes,
         })
@@ -60,11 +64,18 @@ impl TryFrom<&[u8]> for FieldValue {
 
     /// Copies a value.
     fn try_from(value: &[u8]) -> Result<Self, InvalidHeaderValue> {
-        let fits = |byte: &u8| matches!(byte, b' '..=b'~');
-        match Short::new(value).filter(|_| value.iter().all(fits)) {
+        match Short::new(value) {
             Some(short) => Ok(FieldValue(Value::Short(short))),
             None => HeaderValue::from_bytes(value).map(Self::from),
         }
+    }
+}
+
+impl FieldValue {
+    /// The bytes of the value.
+    pub fn as_bytes(&self) -> &[u8] {
+        // On its own it is part of no text.
+        self.0.of(b"")
     }
 }
 

@@ -1,11 +1,10 @@
 //! A message on its way: its head, and its body as it comes.
 
-use std::fmt::Write as _;
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, Write as _};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{Buf, Bytes};
 use http::header::{self, HeaderMap, HeaderName};
 use http_body::Body;
 use tokio::io::AsyncWrite;
@@ -18,10 +17,12 @@ const JOINED: usize = 4 * 1024;
 /// Room for the head of most messages, in bytes.
 const USUAL_HEAD: usize = 768;
 
-/// What of a message is still to be written: `buffer`, `data` and `tail`, then what comes of `body`.
+/// What of a message is still to be written: of `buffer` what was not `taken`, `data` and `tail`, then what comes of
+/// `body`.
 #[derive(Debug)]
 pub(crate) struct Outgoing<B> {
-    buffer: BytesMut,
+    buffer: Vec<u8>,
+    taken: usize,
     /// A large part of the body, and what ends it.
     data: Bytes,
     tail: &'static [u8],
@@ -70,7 +71,8 @@ pub(crate) enum Sending<E> {
 impl<B> Default for Outgoing<B> {
     fn default() -> Self {
         Outgoing {
-            buffer: BytesMut::new(),
+            buffer: Vec::new(),
+            taken: 0,
             data: Bytes::new(),
             tail: b"",
             body: None,
@@ -88,20 +90,25 @@ impl<B: Body<Data = Bytes> + Unpin> Outgoing<B> {
         &mut self,
         body: B,
         framing: Framing,
-        write_head: impl FnOnce(&mut BytesMut),
+        write_head: impl FnOnce(&mut Vec<u8>),
     ) {
         self.body = Some(body);
         self.framing = framing;
         self.progress = Progress::Unsent;
-        self.buffer.reserve(match framing {
+        let room = match framing {
             Framing::Length(length) if length < JOINED as u64 => USUAL_HEAD + length as usize,
             _ => USUAL_HEAD,
-        });
+        };
+        match self.buffer.capacity() {
+            // Cheaper than to make room where there is none.
+            0 => self.buffer = Vec::with_capacity(room),
+            _ => self.buffer.reserve(room),
+        }
         write_head(&mut self.buffer);
     }
 
     /// Says something before the message (RFC 9110 section 15.2).
-    pub(crate) fn interim(&mut self, write: impl FnOnce(&mut BytesMut)) {
+    pub(crate) fn interim(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.buffer);
         self.progress = Progress::Begun;
     }
@@ -173,8 +180,13 @@ impl<B: Body<Data = Bytes> + Unpin> Outgoing<B> {
         Poll::Ready(Ok(()))
     }
 
+    /// What waits in the buffer.
+    fn buffered(&self) -> &[u8] {
+        &self.buffer[self.taken..]
+    }
+
     fn has_more(&self) -> bool {
-        !self.buffer.is_empty() || !self.data.is_empty() || !self.tail.is_empty()
+        !self.buffered().is_empty() || !self.data.is_empty() || !self.tail.is_empty()
     }
 
     /// Adds parts of the body while they come and are small; whether the next is waited for.
@@ -182,7 +194,7 @@ impl<B: Body<Data = Bytes> + Unpin> Outgoing<B> {
         while self.framing != Framing::Ended
             && self.tail.is_empty()
             && self.data.is_empty()
-            && self.buffer.len() < JOINED
+            && self.buffered().len() < JOINED
         {
             let Some(body) = &mut self.body else {
                 break;
@@ -226,8 +238,8 @@ impl<B: Body<Data = Bytes> + Unpin> Outgoing<B> {
 
     fn add_data(&mut self, data: Bytes, tail: &'static [u8]) {
         if data.len() <= JOINED {
-            self.buffer.put(data);
-            self.buffer.put(tail);
+            self.buffer.extend_from_slice(&data);
+            self.buffer.extend_from_slice(tail);
         } else {
             (self.data, self.tail) = (data, tail);
         }
@@ -250,9 +262,9 @@ impl<B: Body<Data = Bytes> + Unpin> Outgoing<B> {
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
         let mut written = ready!(match self.data.is_empty() && self.tail.is_empty() {
-            true => Pin::new(io).poll_write(cx, &self.buffer),
+            true => Pin::new(io).poll_write(cx, self.buffered()),
             false => {
-                let parts = [&self.buffer[..], &self.data, self.tail];
+                let parts = [self.buffered(), &self.data, self.tail];
                 Pin::new(io).poll_write_vectored(cx, &parts.map(IoSlice::new))
             }
         })?;
@@ -261,7 +273,15 @@ impl<B: Body<Data = Bytes> + Unpin> Outgoing<B> {
         }
         self.progress = Progress::Begun;
         self.written += written as u64;
-        let parts: [&mut dyn Buf; 3] = [&mut self.buffer, &mut self.data, &mut self.tail];
+        let of_buffer = written.min(self.buffered().len());
+        self.taken += of_buffer;
+        written -= of_buffer;
+        // It never grows by more than what is added while little waits in it.
+        if self.buffered().is_empty() || self.taken >= JOINED {
+            self.buffer.drain(..self.taken);
+            self.taken = 0;
+        }
+        let parts: [&mut dyn Buf; 2] = [&mut self.data, &mut self.tail];
         for part in parts {
             let of_part = written.min(part.remaining());
             part.advance(of_part);
@@ -273,14 +293,14 @@ impl<B: Body<Data = Bytes> + Unpin> Outgoing<B> {
 
 /// Writes the end of a chunked body, with its trailers but those that nobody may put there (RFC 9110
 /// section 6.5.1).
-fn write_last_chunk(trailers: Option<&HeaderMap>, buffer: &mut BytesMut) {
-    buffer.put_slice(b"0\r\n");
+fn write_last_chunk(trailers: Option<&HeaderMap>, buffer: &mut Vec<u8>) {
+    buffer.extend_from_slice(b"0\r\n");
     for (name, value) in trailers.into_iter().flatten() {
         if !FORBIDDEN_TRAILERS.contains(name) {
             write_field(name, value.as_bytes(), buffer);
         }
     }
-    buffer.put_slice(b"\r\n");
+    buffer.extend_from_slice(b"\r\n");
 }
 
 /// What frames, routes, authenticates or controls a message, what is for one hop, and what proxies say.
@@ -313,3 +333,96 @@ static FORBIDDEN_TRAILERS: [HeaderName; 27] = [
     HeaderName::from_static("x-forwarded-proto"),
     HeaderName::from_static("x-real-ip"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::convert::Infallible;
+    use std::task::Waker;
+
+    use http_body::Frame;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A connection that takes so many bytes at once, and sometimes none.
+    struct Narrow {
+        takes: Vec<usize>,
+        turn: usize,
+        taken: Vec<u8>,
+    }
+
+    impl AsyncWrite for Narrow {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            let takes = self.takes[self.turn % self.takes.len()];
+            self.turn += 1;
+            if takes == 0 {
+                return Poll::Pending;
+            }
+            let taken = bytes.len().min(takes);
+            self.taken.extend_from_slice(&bytes[..taken]);
+            Poll::Ready(Ok(taken))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// A body in parts.
+    struct Parts(VecDeque<Bytes>);
+
+    impl Body for Parts {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            Poll::Ready(self.0.pop_front().map(|part| Ok(Frame::data(part))))
+        }
+    }
+
+    fn part() -> impl Strategy<Value = Bytes> {
+        let length = prop_oneof![0..100_usize, 0..3 * JOINED];
+        (any::<u8>(), length).prop_map(|(byte, length)| Bytes::from(vec![byte; length]))
+    }
+
+    fn chunk(part: &Bytes) -> Vec<u8> {
+        [format!("{:x}\r\n", part.len()).as_bytes(), part, b"\r\n"].concat()
+    }
+
+    proptest! {
+        /// However little a connection takes at a time, all arrives, and what waits is bounded.
+        #[test]
+        fn whatever_is_taken_at_a_time_all_arrives(
+            parts in prop::collection::vec(part(), 0..200),
+            takes in prop::collection::vec(0..2 * JOINED, 1..8),
+        ) {
+            prop_assume!(takes.iter().any(|takes| *takes > 0));
+            let mut io = Narrow { takes, turn: 0, taken: Vec::new() };
+            let mut outgoing = Outgoing::default();
+            let body = Parts(parts.iter().cloned().collect());
+            outgoing.begin(body, Framing::Chunked, |buffer| buffer.extend_from_slice(b"head"));
+            let mut context = Context::from_waker(Waker::noop());
+            while !outgoing.is_sent() {
+                let sent = outgoing.poll_send(&mut io, &mut context);
+                prop_assert!(!matches!(sent, Poll::Ready(Err(_))));
+                prop_assert!(outgoing.buffer.len() <= 4 * JOINED, "{}", outgoing.buffer.len());
+            }
+            let chunks = parts.iter().filter(|part| !part.is_empty()).flat_map(chunk);
+            let expected: Vec<u8> = b"head".iter().copied().chain(chunks).chain(*b"0\r\n\r\n").collect();
+            prop_assert_eq!(outgoing.written(), expected.len() as u64);
+            prop_assert!(io.taken == expected);
+        }
+    }
+}

@@ -200,7 +200,7 @@ mod tests {
             b"retry-after, ratelimit-policy, ratelimit, x-ratelimit-limit, x-ratelimit-remaining, \
              x-ratelimit-reset, ratelimit-limit, ratelimit-remaining, ratelimit-reset"
         );
-        headers.clear();
+        let mut headers = Headers::new();
         Styles::new(all.to_vec(), Exposure::Unsaid).expose(&mut headers);
         assert!(headers.is_empty());
     }

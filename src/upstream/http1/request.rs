@@ -1,6 +1,5 @@
 //! The head of a request on its way to the upstream.
 
-use bytes::{BufMut, BytesMut};
 use http::{Method, header};
 use http_body::Body;
 
@@ -23,12 +22,12 @@ pub(super) fn begin(outgoing: &mut Outgoing<RequestBody>, request: &mut Request<
 }
 
 /// Writes the request line, the fields, and those that tell the framing.
-fn write_head(request: &Request<RequestBody>, framing: Framing, buffer: &mut BytesMut) {
+fn write_head(request: &Request<RequestBody>, framing: Framing, buffer: &mut Vec<u8>) {
     let target = request.uri().path_and_query();
     let target = target.map_or("/", |target| target.as_str());
     let method = request.method().as_str();
     for part in [method, " ", target, " HTTP/1.1\r\n"] {
-        buffer.put_slice(part.as_bytes());
+        buffer.extend_from_slice(part.as_bytes());
     }
     for (name, value) in request.headers().iter() {
         if !tells_framing(name) {
@@ -48,7 +47,7 @@ fn write_head(request: &Request<RequestBody>, framing: Framing, buffer: &mut Byt
         }
         Framing::UntilClose | Framing::Ended => {}
     }
-    buffer.put_slice(b"\r\n");
+    buffer.extend_from_slice(b"\r\n");
 }
 
 fn says_empty(request: &Request<RequestBody>) -> bool {

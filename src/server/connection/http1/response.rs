@@ -1,6 +1,5 @@
 //! The head of a response on its way to the client.
 
-use bytes::{BufMut, BytesMut};
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING, UPGRADE};
 use http::{Method, StatusCode, Version};
 use http_body::Body;
@@ -49,7 +48,7 @@ impl Asked {
         head: &Response<()>,
         framing: Framing,
         keep_alive: bool,
-        buffer: &mut BytesMut,
+        buffer: &mut Vec<u8>,
     ) {
         write_status_line(self.version, head.status(), buffer);
         let says_length = framing == Framing::Ended && head.status() != StatusCode::NO_CONTENT;
@@ -82,30 +81,30 @@ impl Asked {
         if !has_date {
             date::with_now(|now| write_field(&DATE, now, buffer));
         }
-        buffer.put_slice(b"\r\n");
+        buffer.extend_from_slice(b"\r\n");
     }
 }
 
 /// Writes an interim response, to a client that understands HTTP/1.1.
-pub(super) fn write_interim(response: &Response<()>, buffer: &mut BytesMut) {
+pub(super) fn write_interim(response: &Response<()>, buffer: &mut Vec<u8>) {
     write_status_line(Version::HTTP_11, response.status(), buffer);
     for (name, value) in response.headers().iter() {
         if !tells_framing(name) {
             write_field(name, value, buffer);
         }
     }
-    buffer.put_slice(b"\r\n");
+    buffer.extend_from_slice(b"\r\n");
 }
 
-fn write_status_line(version: Version, status: StatusCode, buffer: &mut BytesMut) {
-    buffer.put_slice(match version {
+fn write_status_line(version: Version, status: StatusCode, buffer: &mut Vec<u8>) {
+    buffer.extend_from_slice(match version {
         Version::HTTP_10 => b"HTTP/1.0 ",
         _ => b"HTTP/1.1 ",
     });
-    buffer.put_slice(status.as_str().as_bytes());
-    buffer.put_slice(b" ");
-    buffer.put_slice(status.canonical_reason().unwrap_or_default().as_bytes());
-    buffer.put_slice(b"\r\n");
+    buffer.extend_from_slice(status.as_str().as_bytes());
+    buffer.extend_from_slice(b" ");
+    buffer.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
+    buffer.extend_from_slice(b"\r\n");
 }
 
 fn has_never_a_body(status: StatusCode) -> bool {
