@@ -10,6 +10,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
 use super::exchange::Exchange;
+use crate::http_ext::body::{RequestBody, RequestBodyError};
 use crate::upstream::{BodyError, UpstreamBody};
 
 /// What the client is sent.
@@ -29,7 +30,8 @@ enum Content {
     /// The built-in origin: the head of the request as text, then its body.
     Echo {
         head: Bytes,
-        body: crate::http_ext::body::RequestBody,
+        /// Boxed: responses are moved, and few are the built-in origin's.
+        body: Box<RequestBody>,
     },
 }
 
@@ -41,7 +43,7 @@ pub enum ResponseBodyError {
     Upstream(#[from] BodyError),
     /// The request's body, which was being echoed, broke off.
     #[error(transparent)]
-    Request(#[from] crate::http_ext::body::RequestBodyError),
+    Request(#[from] RequestBodyError),
 }
 
 impl ResponseBody {
@@ -56,7 +58,8 @@ impl ResponseBody {
     }
 
     /// `head`, then `body`.
-    pub(super) fn echo(head: Bytes, body: crate::http_ext::body::RequestBody) -> Self {
+    pub(super) fn echo(head: Bytes, body: RequestBody) -> Self {
+        let body = Box::new(body);
         Self::from(Content::Echo { head, body })
     }
 

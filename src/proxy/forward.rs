@@ -32,7 +32,9 @@ pub(super) async fn forward(
         return Err(Error::TooLarge);
     }
     rewrite_headers(request, exchange, route);
-    *request.uri_mut() = origin_form(request.uri(), path, &route.rewrite)?;
+    if let Some(target) = origin_form(request.uri(), path, &route.rewrite)? {
+        *request.uri_mut() = target;
+    }
     let quiet = begun.snapshot.body_timeout;
     request.body_mut().bound(route.max_body, quiet);
     if route.rewrite.changes_fields() {
@@ -68,14 +70,15 @@ fn forwarded_response(mut response: Response<UpstreamBody>) -> Response<Response
     response.map(ResponseBody::upstream)
 }
 
-/// The target as an origin server is sent it: the path that was matched, and the query.
-fn origin_form(uri: &Uri, path: Option<String>, rewrite: &Rewrite) -> Result<Uri, Error> {
+/// The target as an origin server is sent it: the path that was matched, and the query. `None` where it is what the
+/// client wrote.
+fn origin_form(uri: &Uri, path: Option<String>, rewrite: &Rewrite) -> Result<Option<Uri>, Error> {
     let same = uri.path_and_query().filter(|target| {
         // `http://host?query` has a path that is not written.
         path.is_none() && rewrite.strip == 0 && !target.as_str().starts_with('?')
     });
     if let Some(same) = same {
-        return Ok(Uri::from(same.clone()));
+        return Ok(uri.authority().map(|_| Uri::from(same.clone())));
     }
     let path = without_first(rewrite.strip, path.as_deref().unwrap_or(uri.path()));
     let target = match uri.query() {
@@ -86,7 +89,7 @@ fn origin_form(uri: &Uri, path: Option<String>, rewrite: &Rewrite) -> Result<Uri
         status: StatusCode::BAD_REQUEST,
         reason: "The path cannot be forwarded.",
     })?;
-    Ok(Uri::from(target))
+    Ok(Some(Uri::from(target)))
 }
 
 /// `path` without its first `count` segments.
@@ -159,7 +162,7 @@ mod tests {
         };
         let uri = uri.parse().expect("a target");
         let target = origin_form(&uri, path.map(str::to_owned), &rewrite);
-        target.expect("a target").to_string()
+        target.expect("a target").unwrap_or(uri).to_string()
     }
 
     #[test]

@@ -147,10 +147,6 @@ fn later(
 }
 
 /// The answer to a request, which is there, or is waited for.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "who is answered at once has nothing allocated for it"
-)]
 enum Answering {
     /// `None` once it was taken.
     Now(Option<Response<ResponseBody>>),

@@ -66,7 +66,11 @@ impl Received {
         let mut space = [const { MaybeUninit::uninit() }; FIRST_READ];
         let mut buffer = ReadBuf::uninit(&mut space);
         ready!(Pin::new(io).poll_read(cx, &mut buffer))?;
-        self.bytes.extend_from_slice(buffer.filled());
+        match self.bytes.capacity() {
+            // Cheaper than to make room where there is none.
+            0 => self.bytes = BytesMut::from(buffer.filled()),
+            _ => self.bytes.extend_from_slice(buffer.filled()),
+        }
         Poll::Ready(Ok(buffer.filled().len()))
     }
 
