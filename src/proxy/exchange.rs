@@ -95,11 +95,12 @@ impl Exchange {
         let snapshot = client.gateway.snapshot();
         let peer = client.connection.peer.ip();
         let started = client.gateway.clock.now();
+        let log = snapshot.access_log.as_ref();
         // It moves from future to future, and into the response's body.
         Box::new(Exchange {
             begun: Begun {
                 client_ip: snapshot.client_ip.resolve(peer, request.headers()),
-                logged: snapshot.access_log.is_some().then(|| Logged::new(request)),
+                logged: log.map(|log| Logged::new(request, log.spec().format)),
                 method: request.method().clone(),
                 version: request.version(),
                 accept: request.headers().get(header::ACCEPT).map(Box::from),

@@ -54,6 +54,16 @@ pub enum Format {
     Combined,
 }
 
+impl Format {
+    /// Whether a line tells which host was asked, and the request's id.
+    pub fn tells_host_and_id(self) -> bool {
+        match self {
+            Self::Json => true,
+            Self::Combined => false,
+        }
+    }
+}
+
 /// Where lines go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {

@@ -7,7 +7,7 @@ use http::header::{self, HeaderName};
 
 use super::Exchange;
 use crate::http_ext::message::Request;
-use crate::telemetry::access_log::{AccessLog, Record};
+use crate::telemetry::access_log::{AccessLog, Format, Record};
 use crate::telemetry::metrics::LimitDecision;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -25,7 +25,8 @@ pub(super) struct Logged {
 const TEXTS: usize = 5;
 
 impl Logged {
-    pub(super) fn new<B>(request: &Request<B>) -> Self {
+    /// What a log in this format says of a request.
+    pub(super) fn new<B>(request: &Request<B>, format: Format) -> Self {
         let (uri, headers) = (request.uri(), request.headers());
         let target = uri.path_and_query().map_or("", |target| target.as_str());
         // HTTP/2 has it in the target.
@@ -33,12 +34,15 @@ impl Logged {
             uri.authority()
                 .map(|authority| authority.as_str().as_bytes())
         };
+        let host = || headers.get(header::HOST).or_else(authority);
+        // To look for what is not said would cost as much as to say it.
+        let is_told = format.tells_host_and_id();
         let texts = [
             Some(target.as_bytes()),
-            headers.get(header::HOST).or_else(authority),
+            is_told.then(host).flatten(),
             headers.get(header::REFERER),
             headers.get(header::USER_AGENT),
-            headers.get(X_REQUEST_ID),
+            is_told.then(|| headers.get(X_REQUEST_ID)).flatten(),
         ]
         .map(Option::unwrap_or_default);
         Logged {

@@ -123,16 +123,38 @@ fn version(version: Version) -> &'static [u8] {
 fn address(out: &mut Vec<u8>, address: IpAddr) {
     match address {
         IpAddr::V4(address) => {
-            let [first, others @ ..] = address.octets();
-            number(out, first.into());
-            for octet in others {
-                out.push(b'.');
-                number(out, octet.into());
+            let (mut text, mut end) = ([0; 16], 0);
+            for octet in address.octets() {
+                let (digits, length) = OCTETS[usize::from(octet)];
+                text[end..end + 4].copy_from_slice(&digits);
+                end += length;
             }
+            // The last has no dot.
+            out.extend_from_slice(&text[..end - 1]);
         }
         IpAddr::V6(address) => write!(out, "{address}").expect("writing to a Vec cannot fail"),
     }
 }
+
+/// Every octet with a dot behind it, and how long that is.
+static OCTETS: [([u8; 4], usize); 256] = {
+    let mut octets = [([b'.'; 4], 0); 256];
+    let mut octet = 0;
+    while octet < 256 {
+        let (text, length) = &mut octets[octet];
+        let mut power = 100;
+        while power > 0 {
+            if octet >= power || power == 1 {
+                text[*length] = b'0' + (octet / power % 10) as u8;
+                *length += 1;
+            }
+            power /= 10;
+        }
+        *length += 1;
+        octet += 1;
+    }
+    octets
+};
 
 fn number(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
@@ -346,10 +368,13 @@ mod tests {
 
     #[test]
     fn addresses_are_written_as_people_write_them() {
-        for text in ["0.0.0.0", "192.0.2.7", "255.255.255.255", "2001:db8::7"] {
+        let octets = (0..=255).map(|octet| IpAddr::from([octet, 255 - octet, 0, octet]));
+        let others = ["192.0.2.7", "255.255.255.255", "2001:db8::7"];
+        let others = others.map(|text| text.parse().expect("an address"));
+        for one in octets.chain(others) {
             let mut out = Vec::new();
-            address(&mut out, text.parse().expect("an address"));
-            assert_eq!(out, text.as_bytes());
+            address(&mut out, one);
+            assert_eq!(out, one.to_string().as_bytes());
         }
     }
 }
