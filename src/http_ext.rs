@@ -15,4 +15,5 @@ pub mod interim;
 pub mod io;
 pub mod message;
 pub mod path;
+mod remembered;
 pub mod service;

@@ -1,15 +1,30 @@
 //! Which host a request is for (RFC 9112 section 3.2, RFC 9113 section 8.3.1).
+//!
+//! Most requests are for a host that others were for before, spelled alike: each thread remembers some.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::net::Ipv6Addr;
+use std::rc::Rc;
 
 use http::header::HOST;
 use http::{Uri, Version};
 
 use crate::http_ext::message::Request;
+use crate::http_ext::remembered::Remembered;
 
 /// The longest name that DNS has, with its trailing dot (RFC 1035 section 2.3.4).
 const MAX_LENGTH: usize = 254;
+
+/// How many authorities are remembered, a power of two.
+const PLACES: usize = 64;
+
+/// The longest that are, in bytes.
+const LONGEST_REMEMBERED: usize = 64;
+
+thread_local! {
+    static AUTHORITIES: RefCell<Remembered<Authority, PLACES>> = const { RefCell::new(Remembered::new()) };
+}
 
 /// Why it cannot be told. Each is the client's doing: 400.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,7 +51,7 @@ pub enum HostError {
 ///
 /// # Errors
 /// When there is none, or it is ambiguous or malformed.
-pub fn effective<B>(request: &Request<B>) -> Result<Cow<'_, str>, HostError> {
+pub fn effective<B>(request: &Request<B>) -> Result<Rc<str>, HostError> {
     let (uri, version) = (request.uri(), request.version());
     if !matches!(uri.scheme_str(), None | Some("http" | "https")) {
         return Err(HostError::Scheme);
@@ -46,36 +61,44 @@ pub fn effective<B>(request: &Request<B>) -> Result<Cow<'_, str>, HostError> {
     if fields.next().is_some() {
         return Err(HostError::Several);
     }
-    let field = field.map(Authority::parse).transpose()?;
+    let field = field.map(Authority::of).transpose()?;
     let target = uri.authority();
     let target = target
-        .map(|target| Authority::parse(target.as_str().as_bytes()))
+        .map(|target| Authority::of(target.as_str().as_bytes()))
         .transpose()?;
     match (target, field) {
         (Some(target), Some(field)) if target.is(&field, uri) => Ok(field.host),
         (Some(_), Some(_)) => Err(HostError::Mismatch),
         (_, None) if version == Version::HTTP_11 => Err(HostError::Missing),
         (Some(only), None) | (None, Some(only)) => Ok(only.host),
-        (None, None) if version < Version::HTTP_11 => Ok(Cow::Borrowed("")),
+        (None, None) if version < Version::HTTP_11 => Ok(Rc::default()),
         (None, None) => Err(HostError::Missing),
     }
 }
 
 /// A host and a port, without user information, which HTTP does not have (RFC 9110 section 4.2.4).
-struct Authority<'a> {
-    host: Cow<'a, str>,
+#[derive(Clone, Debug)]
+struct Authority {
+    host: Rc<str>,
     port: Option<u16>,
 }
 
-impl<'a> Authority<'a> {
-    fn parse(text: &'a [u8]) -> Result<Self, HostError> {
+impl Authority {
+    fn of(text: &[u8]) -> Result<Self, HostError> {
+        if text.len() > LONGEST_REMEMBERED {
+            return Authority::parse(text);
+        }
+        AUTHORITIES.with_borrow_mut(|known| known.read(text, place(text), Authority::parse))
+    }
+
+    fn parse(text: &[u8]) -> Result<Self, HostError> {
         let end = match text.first() {
             Some(b'[') => text.iter().position(|&byte| byte == b']').map(|at| at + 1),
             _ => Some(text.iter().take_while(|&&byte| byte != b':').count()),
         };
         let (host, port) = text.split_at(end.ok_or(HostError::Invalid)?);
         Ok(Authority {
-            host: name(host).ok_or(HostError::Invalid)?,
+            host: name(host).ok_or(HostError::Invalid)?.into(),
             port: match port {
                 [] | [b':'] => None,
                 [b':', digits @ ..] => Some(number(digits).ok_or(HostError::Invalid)?),
@@ -93,6 +116,19 @@ impl<'a> Authority<'a> {
         let ports = [self.port, other.port].map(|port| port.unwrap_or(default));
         self.host == other.host && ports[0] == ports[1]
     }
+}
+
+/// The place of an authority among those that are remembered. Many hosts differ in one character, anywhere.
+fn place(text: &[u8]) -> usize {
+    let (words, rest) = text.as_chunks::<8>();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    let words = words.iter().chain([&last]);
+    let mixed = words.fold(0_u64, |mixed, word| {
+        (mixed ^ u64::from_le_bytes(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    });
+    // What differs in the highest byte of a word is seen in the highest of the product alone.
+    (mixed >> 56) as usize
 }
 
 /// The one spelling of a host's name; `None` for what is none.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::rc::Rc;
 
 use http::Method;
 
@@ -13,7 +14,7 @@ use crate::rules::Head;
 /// The host and the normalised path of a request.
 #[derive(Debug)]
 pub(super) struct Target<'a> {
-    host: Cow<'a, str>,
+    host: Rc<str>,
     path: Cow<'a, str>,
     /// The path as it is compared and counted, where that is not how it is forwarded.
     compared: Option<String>,

@@ -10,7 +10,7 @@ fn host(version: Version, target: &str, fields: &[&str]) -> Result<String, HostE
         let value = HeaderValue::from_bytes(field.as_bytes()).expect("a field value");
         request = request.header(HOST, value);
     }
-    effective(&request.body(()).expect("a request").into()).map(Cow::into_owned)
+    effective(&request.body(()).expect("a request").into()).map(|host| host.to_string())
 }
 
 fn of_field(field: &str) -> Result<String, HostError> {
@@ -162,6 +162,24 @@ proptest! {
     ) {
         for spelling in [name.to_uppercase(), format!("{name}:{port}"), format!("{name}.:{port}")] {
             prop_assert_eq!(of_field(&spelling), Ok(name.clone()));
+        }
+    }
+}
+
+#[test]
+fn hosts_that_differ_in_one_character_have_places_of_their_own() {
+    for host in ["api.example.com", "a.tenant-0.example.com:8443", "x"] {
+        for at in 0..host.len() {
+            let mut places: Vec<_> = (b'a'..=b'z')
+                .map(|letter| {
+                    let mut text = host.as_bytes().to_vec();
+                    text[at] = letter;
+                    place(&text) % PLACES
+                })
+                .collect();
+            places.sort_unstable();
+            places.dedup();
+            assert!(places.len() >= 13, "{host} at {at}: {}", places.len());
         }
     }
 }

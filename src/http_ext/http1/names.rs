@@ -5,17 +5,16 @@ use std::cell::RefCell;
 use http::HeaderName;
 use http::header::InvalidHeaderName;
 
+use crate::http_ext::remembered::Remembered;
+
 /// How many are remembered, a power of two.
 const PLACES: usize = 64;
 
 /// The longest that are, in bytes.
 const LONGEST: usize = 32;
 
-/// A name as it was spelled, and what it is.
-type Known = (Box<[u8]>, HeaderName);
-
 thread_local! {
-    static NAMES: RefCell<[Option<Known>; PLACES]> = const { RefCell::new([const { None }; PLACES]) };
+    static NAMES: RefCell<Remembered<HeaderName, PLACES>> = const { RefCell::new(Remembered::new()) };
 }
 
 /// The name that is spelled like this.
@@ -27,19 +26,8 @@ pub(super) fn name(spelled: &[u8]) -> Result<HeaderName, InvalidHeaderName> {
     else {
         return HeaderName::from_bytes(spelled);
     };
-    // Whoever has two names take turns in one place has them read as if nothing were remembered.
     let place = spelled.len() * 7 + usize::from(*first) * 3 + usize::from(*last);
-    NAMES.with_borrow_mut(|names| {
-        let known = &mut names[place % PLACES];
-        match known {
-            Some((text, name)) if **text == *spelled => Ok(name.clone()),
-            _ => {
-                let name = HeaderName::from_bytes(spelled)?;
-                *known = Some((spelled.into(), name.clone()));
-                Ok(name)
-            }
-        }
-    })
+    NAMES.with_borrow_mut(|names| names.read(spelled, place, HeaderName::from_bytes))
 }
 
 #[cfg(test)]
