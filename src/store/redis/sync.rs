@@ -14,11 +14,11 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use redis::Value;
+use redis::{RedisWrite, ToRedisArgs, Value};
 use tokio::time::{Instant, sleep_until};
 
 use self::tracker::{Question, SHARDS};
-use super::client::{Client, Command, Fault, FaultKind, Script, random};
+use super::client::{Client, Command, Fault, FaultKind, Script, Target, random};
 use super::script::SYNC;
 use crate::clock::{Clock, Timestamp};
 use crate::telemetry::metrics::{RoundResult, SyncMetrics};
@@ -28,6 +28,8 @@ pub use self::tracker::Tracker;
 
 /// So many buckets are asked about at once; the worker goes on with other things in between.
 const AT_ONCE: usize = 512;
+/// So many are told of in one script, where all keys are on one server: it serves others in between.
+const TOGETHER: usize = 32;
 /// So many shards are looked through at once.
 const LOOKS: usize = 8;
 /// A round that takes longer than this is left, and the next begins where it ended.
@@ -169,16 +171,22 @@ impl Synchroniser {
     }
 
     /// Whether the store answers anything.
-    async fn ask(&self, worker: usize, clock: &Clock, asked: &[(&Arc<Tracker>, Question)]) -> bool {
+    async fn ask(&self, worker: usize, clock: &Clock, asked: &[Asked<'_>]) -> bool {
         let Some((_, first)) = asked.first() else {
             return true;
         };
-        let mut commands = vec![time(&first.name)];
-        commands.extend(
+        // In a cluster no two buckets share a slot, but by chance.
+        let together = match self.client.spec().target {
+            Target::Cluster(_) => 1,
+            Target::Single(_) | Target::Sentinel { .. } => TOGETHER,
+        };
+        let groups = || {
             asked
-                .iter()
-                .map(|(tracker, question)| self.command(tracker, question)),
-        );
+                .chunk_by(|(one, _), (other, _)| Arc::ptr_eq(one, other))
+                .flat_map(|of_one| of_one.chunks(together))
+        };
+        let mut commands = vec![time(&first.name)];
+        commands.extend(groups().map(|group| self.command(group)));
         let sent = clock.now();
         let mut answers = self.client.batch(worker, commands).await.into_iter();
         if let Some(Ok(time)) = answers.next() {
@@ -186,10 +194,10 @@ impl Synchroniser {
         }
         let mut are_answered = false;
         let now = clock.now();
-        for ((tracker, question), answer) in asked.iter().zip(answers) {
+        for (group, answer) in groups().zip(answers) {
             are_answered |= is_answer(&answer);
-            match answer.map(redis::from_redis_value) {
-                Ok(Ok(others)) => tracker.answered(question, others, now),
+            match answer.map(redis::from_redis_value::<Vec<Value>>) {
+                Ok(Ok(answers)) => self.answered(group, answers, now),
                 Ok(Err(_)) => {}
                 Err(fault) => self.complain(&fault),
             }
@@ -197,16 +205,21 @@ impl Synchroniser {
         are_answered
     }
 
-    fn command(&self, tracker: &Tracker, question: &Question) -> Command {
-        let (own, lasts) = (
-            question.own.min(MOST_UNITS).to_string(),
-            question.lasts.to_string(),
-        );
-        Command::script(
-            &self.script,
-            &[&question.name],
-            &[tracker.node(), &own, &lasts],
-        )
+    fn command(&self, group: &[Asked<'_>]) -> Command {
+        let names: Vec<_> = group.iter().map(|(_, question)| &question.name).collect();
+        Command::script(&self.script, &names, &[Told(group)])
+    }
+
+    fn answered(&self, group: &[Asked<'_>], answers: Vec<Value>, now: Timestamp) {
+        for ((tracker, question), answer) in group.iter().zip(answers) {
+            match redis::from_redis_value_ref(&answer) {
+                Ok(others) => tracker.answered(question, others, now),
+                Err(_) => {
+                    let why: String = redis::from_redis_value(answer).unwrap_or_default();
+                    self.complain(&FaultKind::Script.with(why));
+                }
+            }
+        }
     }
 
     /// Epochs are the server's: without its time nothing is told.
@@ -245,6 +258,26 @@ impl Synchroniser {
     /// Any part of it.
     fn part_of(&self, span: Duration) -> Duration {
         span * (random() >> 40) as u32 / (1 << 24)
+    }
+}
+
+/// What is asked, and who hears the answer.
+type Asked<'a> = (&'a Arc<Tracker>, Question);
+
+/// What is told with the questions of one tracker: its node, and of each bucket what it has charged, and how long that is of
+/// interest.
+struct Told<'a>(&'a [Asked<'a>]);
+
+impl ToRedisArgs for Told<'_> {
+    fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
+        let Some((tracker, _)) = self.0.first() else {
+            return;
+        };
+        tracker.node().write_redis_args(out);
+        for (_, question) in self.0 {
+            question.own.min(MOST_UNITS).write_redis_args(out);
+            question.lasts.write_redis_args(out);
+        }
     }
 }
 

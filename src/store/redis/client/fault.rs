@@ -139,7 +139,7 @@ impl FaultKind {
     }
 
     /// The fault in another's words.
-    pub(super) fn with(self, detail: impl fmt::Display) -> Fault {
+    pub(in crate::store::redis) fn with(self, detail: impl fmt::Display) -> Fault {
         let detail: String = detail
             .to_string()
             .chars()
