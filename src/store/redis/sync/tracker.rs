@@ -238,8 +238,9 @@ impl Tracker {
 
     /// What the totals of an epoch are called: `NAME:sync:LENGTH:END`, both in microseconds.
     fn name(&self, bucket: &[u8], end: u64) -> Vec<u8> {
-        let suffix = format!(":sync:{}:{end}", self.epochs.length());
-        [bucket, suffix.as_bytes()].concat()
+        let (mut length, mut last) = (itoa::Buffer::new(), itoa::Buffer::new());
+        let length = length.format(self.epochs.length()).as_bytes();
+        [bucket, b":sync:", length, b":", last.format(end).as_bytes()].concat()
     }
 
     fn shard(key: Fingerprint) -> usize {
