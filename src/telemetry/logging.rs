@@ -33,6 +33,8 @@ pub fn init() -> Result<(), LoggingError> {
         .with_env_filter(filter)
         .with_writer(io::stderr)
         .with_ansi(io::stderr().is_terminal())
+        // Whoever read the log may have gone away, which is no reason to end: to say so on stderr would be a panic.
+        .log_internal_errors(false)
         .finish()
         .try_init()
         .map_err(|_| LoggingError::Twice)

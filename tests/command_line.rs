@@ -1,0 +1,75 @@
+//! The command line as shells and supervisors use it: what goes with what, and who reads.
+
+mod support;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use support::client::get;
+use support::gateway::with_free_ports;
+use support::wait_for;
+
+fn sluicegate(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sluicegate"));
+    command.args(arguments).env_remove("SLUICEGATE_CONFIG");
+    command
+}
+
+/// Ends the process with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.kill().expect("it is our child");
+        self.0.wait().expect("it is our child");
+    }
+}
+
+#[test]
+fn the_proxy_outlives_the_reader_of_its_log() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let config = dir.path().join("sluicegate.yaml");
+    let text = with_free_ports("shutdown: { delay: 0s }\nroutes: [{ upstream: echo }]\n");
+    fs::write(&config, text).expect("the directory is writable");
+    let mut command = sluicegate(&["run", "--config", "sluicegate.yaml"]);
+    command.current_dir(dir.path()).stderr(Stdio::piped());
+    let mut process = Running(command.spawn().expect("the binary starts"));
+    let mut log = BufReader::new(process.0.stderr.take().expect("stderr is a pipe"));
+
+    let mut address = |of: &str| -> SocketAddr {
+        let mut line = String::new();
+        while !line.contains(of) {
+            line.clear();
+            log.read_line(&mut line).expect("the log is text");
+            assert!(!line.is_empty(), "it ends before {of}");
+        }
+        let address = line.split_once("address=").expect("it has an address").1;
+        let address = address.split_whitespace().next();
+        address
+            .and_then(|text| text.parse().ok())
+            .expect("it is one")
+    };
+    let admin = address("admin listening");
+    let listener = address("run: listening");
+    wait_for("/readyz", || {
+        (get(admin, "/readyz").status == 200).then_some(())
+    });
+    drop(log);
+
+    // What follows would be logged.
+    let pid = Pid::from_child(&process.0);
+    fs::write(&config, "nonsense").expect("the directory is writable");
+    kill_process(pid, Signal::HUP).expect("the process lives");
+    wait_for("the reload", || {
+        let metrics = get(admin, "/metrics").text();
+        let failed = !metrics.contains("sluicegate_config_reloads_total{result=\"failure\"} 0");
+        failed.then_some(())
+    });
+    assert_eq!(get(listener, "/").status, 200);
+    kill_process(pid, Signal::TERM).expect("the process lives");
+    let status = wait_for("the end", || process.0.try_wait().expect("it is our child"));
+    assert!(status.success(), "{status}");
+}
