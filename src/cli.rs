@@ -8,7 +8,8 @@ mod replay;
 mod run;
 mod schema;
 
-use std::io::{self, IsTerminal};
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -73,14 +74,19 @@ fn print_report(report: &Report) {
         true => Colour::Ansi,
         false => Colour::Plain,
     };
-    eprintln!("{}", report.render(colour));
+    tell(report.render(colour));
+}
+
+/// Says something on stderr. Unlike `eprintln!` it is no panic when whoever reads that has gone away.
+fn tell(what: impl Display) {
+    _ = writeln!(io::stderr(), "{what}");
 }
 
 /// The end of a command that wrote its result: a reader that has gone away is no mistake.
 fn finish(written: io::Result<()>, code: ExitCode) -> ExitCode {
     match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            eprintln!("cannot write: {error}");
+            tell(format_args!("cannot write: {error}"));
             ExitCode::from(WRONG)
         }
         _ => code,

@@ -18,6 +18,47 @@ fn sluicegate(arguments: &[&str]) -> Command {
     command
 }
 
+#[test]
+fn commands_whose_readers_have_left_end_as_they_would() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let sound = "routes: [{ upstream: echo }]\n";
+    for (name, text) in [
+        ("sound.yaml", sound),
+        ("wrong.yaml", "routes: [{}]\n"),
+        ("log", "\n"),
+    ] {
+        fs::write(dir.path().join(name), text).expect("the directory is writable");
+    }
+    for (code, arguments) in [
+        (0, "check sound.yaml"),
+        (0, "check sound.yaml --against sound.yaml"),
+        (0, "check --explain unused"),
+        (1, "check wrong.yaml sound.yaml"),
+        (1, "run --config wrong.yaml"),
+        (1, "replay log --config wrong.yaml"),
+        (2, "replay nothing --config sound.yaml"),
+        (0, "explain GET http://a/ --config sound.yaml"),
+        (1, "explain GET http://a/ --config wrong.yaml"),
+        (2, "explain GET http://[ --config sound.yaml"),
+        (0, "schema"),
+    ] {
+        let arguments: Vec<_> = arguments.split(' ').collect();
+        let mut command = sluicegate(&arguments);
+        let nobody = || {
+            let (reader, writer) = std::io::pipe().expect("a pipe");
+            drop(reader);
+            writer
+        };
+        let status = command
+            .current_dir(dir.path())
+            .stdout(nobody())
+            .stderr(nobody())
+            .status();
+        let status = status.expect("the binary starts");
+        assert_eq!(status.code(), Some(code), "{arguments:?}");
+    }
+}
+
 /// Ends the process with the test.
 struct Running(Child);
 

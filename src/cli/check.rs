@@ -48,19 +48,19 @@ pub(super) fn check(options: &Options) -> ExitCode {
         return super::finish(written, ExitCode::SUCCESS);
     }
     if options.against.is_some() && options.files.len() > 1 {
-        eprintln!("one configuration takes the place of the old one: name one FILE");
+        super::tell("one configuration takes the place of the old one: name one FILE");
         return ExitCode::from(USAGE);
     }
     let against = options.against.as_deref();
-    let sound = options
-        .files
-        .iter()
-        .filter(|file| is_sound(file, against))
-        .count();
-    match sound == options.files.len() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::from(WRONG),
+    let mut code = ExitCode::SUCCESS;
+    let mut written = Ok(());
+    for file in &options.files {
+        match said(file, against) {
+            Some(text) => written = written.and_then(|()| io::stdout().write_all(text.as_bytes())),
+            None => code = ExitCode::from(WRONG),
+        }
     }
+    super::finish(written, code)
 }
 
 /// The section of a code, without the links of its page.
@@ -71,8 +71,8 @@ fn section(code: &str) -> &'static str {
     &section[..section.find("\n## ").unwrap_or(section.len())]
 }
 
-/// Prints what is wrong with one file, or that it is sound, and what it makes of the buckets of another.
-fn is_sound(file: &Path, against: Option<&Path>) -> bool {
+/// That a file is sound, and what it makes of the buckets of another; `None` after printing what is wrong with either.
+fn said(file: &Path, against: Option<&Path>) -> Option<String> {
     let source = Source::File(file.to_owned());
     let compiled = source.load().and_then(|loaded| {
         let compiled = compile(&loaded)?;
@@ -85,24 +85,21 @@ fn is_sound(file: &Path, against: Option<&Path>) -> bool {
     if !report.problems.is_empty() {
         super::print_report(&report);
     }
-    let Some(rules) = rules else {
-        return false;
-    };
+    let rules = rules?;
     let (name, mib) = (file.display(), memory_of(&rules).div_ceil(1 << 20));
     let how = match report.problems.is_empty() {
         true => "sound",
         false => "usable",
     };
-    println!("{name}: {how}; its buckets take up to {mib} MiB");
-    match against
-        .map(|old| against::compared(old, &rules))
-        .transpose()
-    {
-        Ok(text) => print!("{}", text.unwrap_or_default()),
+    let sound = format!("{name}: {how}; its buckets take up to {mib} MiB\n");
+    let Some(old) = against else {
+        return Some(sound);
+    };
+    match against::compared(old, &rules) {
+        Ok(text) => Some(sound + &text),
         Err(report) => {
             super::print_report(&report);
-            return false;
+            None
         }
     }
-    true
 }

@@ -41,7 +41,7 @@ pub(super) fn explain(options: &Options) -> ExitCode {
     let request = match options.request() {
         Ok(request) => request,
         Err(message) => {
-            eprintln!("{message}");
+            super::tell(message);
             return ExitCode::from(USAGE);
         }
     };

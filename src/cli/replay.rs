@@ -57,7 +57,7 @@ pub(super) fn replay(options: &Options) -> ExitCode {
     let (reading, log) = match options.reading().and_then(|how| Ok((how, options.open()?))) {
         Ok(ready) => ready,
         Err(message) => {
-            eprintln!("{message}");
+            super::tell(message);
             return ExitCode::from(USAGE);
         }
     };
@@ -79,7 +79,7 @@ pub(super) fn replay(options: &Options) -> ExitCode {
         Err(failure) => {
             // What was decided until then is true.
             _ = out.flush();
-            eprintln!("{}: {failure}", options.log.display());
+            super::tell(format_args!("{}: {failure}", options.log.display()));
             ExitCode::from(match failure {
                 Failure::Compressed { .. } => USAGE,
                 _ => WRONG,
@@ -126,7 +126,7 @@ impl Options {
 
     fn print(&self, report: &Report, out: &mut impl Write) -> io::Result<()> {
         if self.decisions {
-            eprint!("{}", report.remarks());
+            _ = write!(io::stderr(), "{}", report.remarks());
             return Ok(());
         }
         match self.json {

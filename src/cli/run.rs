@@ -63,7 +63,7 @@ pub(super) struct Options {
 
 pub(super) fn run(options: Options) -> ExitCode {
     if let Err(error) = logging::init() {
-        eprintln!("{error}");
+        super::tell(error);
         return ExitCode::from(USAGE);
     }
     match app::run(options.source()) {
