@@ -19,6 +19,23 @@ fn sluicegate(arguments: &[&str]) -> Command {
 }
 
 #[test]
+fn an_address_beside_a_file_is_wrong_usage() {
+    for option in [
+        ["--listen", "127.0.0.1:0"],
+        ["--admin", "127.0.0.1:0"],
+        ["--key", "client_ip"],
+        ["--limit", "1/1s"],
+        ["--upstream", "echo"],
+    ] {
+        let arguments = ["run", "--config", "/dev/null", option[0], option[1]];
+        let output = sluicegate(&arguments).output().expect("the binary starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{option:?}: {said}");
+        assert!(said.contains("cannot be used with"), "{option:?}: {said}");
+    }
+}
+
+#[test]
 fn commands_whose_readers_have_left_end_as_they_would() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let sound = "routes: [{ upstream: echo }]\n";

@@ -27,7 +27,7 @@ Examples:
 pub(super) struct Options {
     /// The configuration [default: $SLUICEGATE_CONFIG, ./sluicegate.yaml,
     /// /etc/sluicegate/sluicegate.yaml, or the built-in example]
-    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["upstream", "limit"])]
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["upstream", "limit", "key", "listen", "admin"])]
     config: Option<PathBuf>,
     /// Forward everything to this URL; no configuration is read
     #[arg(long, value_name = "URL", requires = "limit")]
