@@ -36,6 +36,17 @@ fn an_address_beside_a_file_is_wrong_usage() {
 }
 
 #[test]
+fn the_built_in_example_is_told() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let mut command = sluicegate(&["explain", "POST", "http://localhost/login"]);
+    let output = command.current_dir(dir.path()).output();
+    let output = output.expect("the binary starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("the built-in example is used"), "{said}");
+}
+
+#[test]
 fn commands_whose_readers_have_left_end_as_they_would() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let sound = "routes: [{ upstream: echo }]\n";

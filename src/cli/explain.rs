@@ -45,7 +45,8 @@ pub(super) fn explain(options: &Options) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    let compiled = match run::find(options.config.clone()).compile() {
+    let compiled = match run::find(options.config.clone(), |example| super::tell(example)).compile()
+    {
         Ok(compiled) => compiled,
         Err(report) => {
             super::print_report(&report);

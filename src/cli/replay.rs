@@ -102,7 +102,7 @@ impl Options {
     }
 
     fn rules(&self) -> Result<Spec, ExitCode> {
-        let loaded = run::find(self.config.clone()).load();
+        let loaded = run::find(self.config.clone(), |example| super::tell(example)).load();
         loaded
             .and_then(|loaded| compile_rules(&loaded))
             .map_err(|report| {

@@ -83,7 +83,7 @@ impl Options {
     fn source(self) -> Source {
         match (&self.upstream, &self.limit) {
             (Some(upstream), Some(limit)) => self.in_place(upstream, limit),
-            _ => find(self.config),
+            _ => find(self.config, |example| tracing::info!("{example}")),
         }
     }
 
@@ -104,8 +104,8 @@ impl Options {
     }
 }
 
-/// The configuration that is asked for, or the first that is there, or the built-in example.
-pub(super) fn find(asked: Option<PathBuf>) -> Source {
+/// The configuration that is asked for, or the first that is there, or the built-in example, which is told.
+pub(super) fn find(asked: Option<PathBuf>, tell: impl FnOnce(&str)) -> Source {
     let variable = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
     let there = PLACES
         .into_iter()
@@ -114,11 +114,10 @@ pub(super) fn find(asked: Option<PathBuf>) -> Source {
     match asked.or(variable.map(PathBuf::from)).or(there) {
         Some(path) => Source::File(path),
         None => {
-            tracing::info!(
-                "no ${VARIABLE}, ./{} or {}: the built-in example runs, see config.example.yaml",
-                PLACES[0],
-                PLACES[1],
-            );
+            tell(&format!(
+                "no ${VARIABLE}, ./{} or {}: the built-in example is used, see config.example.yaml",
+                PLACES[0], PLACES[1],
+            ));
             Source::Text {
                 name: "config.example.yaml".to_owned(),
                 text: EXAMPLE.to_owned(),
