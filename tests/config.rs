@@ -165,6 +165,19 @@ fn colours_are_for_terminals_only() {
 }
 
 #[test]
+fn a_value_as_long_as_a_file_is_not_repeated() {
+    let line = "an article, not a configuration ".repeat(100);
+    let text = format!("{line}\n").repeat(1000);
+    let report = config::parse("x.yaml", text, &|_| None).expect_err("it is wrong");
+    let shown = report.to_string();
+    assert!(
+        shown.contains("expected a mapping, found `an article"),
+        "{shown}"
+    );
+    assert!(shown.len() < 20_000, "{} bytes", shown.len());
+}
+
+#[test]
 fn a_route_without_a_name_is_named_after_what_it_matches() {
     let path = root().join("tests/fixtures/config/valid/titles.yaml");
     let loaded = parse(&path).unwrap_or_else(|report| panic!("{report}"));

@@ -6,6 +6,7 @@
 mod code;
 mod mask;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,6 +17,8 @@ pub use code::Code;
 
 /// At most this many problems are printed; the rest are counted.
 const PRINTED: usize = 50;
+/// How many bytes of each end of a long message are printed.
+const KEPT: usize = 250;
 
 /// The text of a configuration and the name it is shown under.
 pub struct Source {
@@ -207,7 +210,7 @@ impl Report {
         };
         let mut group = Group::with_title(
             level
-                .primary_title(&problem.message)
+                .primary_title(shortened(&problem.message))
                 .id(problem.code.as_str()),
         );
         group = match &problem.span {
@@ -218,7 +221,7 @@ impl Report {
             group = group.element(Level::NOTE.with_name("key").message(&problem.path));
         }
         if let Some(help) = &problem.help {
-            group = group.element(Level::HELP.message(help));
+            group = group.element(Level::HELP.message(shortened(help)));
         }
         group
     }
@@ -254,6 +257,18 @@ impl Report {
             .annotation(AnnotationKind::Primary.span(within(span)))
             .annotations(others)
     }
+}
+
+/// A text as it is, or without its middle where it is long: a message may repeat a value, which may be a whole file.
+fn shortened(text: &str) -> Cow<'_, str> {
+    if text.len() <= 4 * KEPT {
+        return Cow::Borrowed(text);
+    }
+    let (start, end) = (
+        text.floor_char_boundary(KEPT),
+        text.ceil_char_boundary(text.len() - KEPT),
+    );
+    Cow::Owned(format!("{}[...]{}", &text[..start], &text[end..]))
 }
 
 impl fmt::Display for Report {
