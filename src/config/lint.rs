@@ -23,7 +23,7 @@ pub fn lint(loaded: Loaded) -> Report {
     let config = &loaded.config;
     let places = places(config);
     let found = [
-        unreachable(config),
+        unreachable(config.routes.iter()),
         outcome::never_refuses(&places),
         outcome::always_refuses(&places),
         forgery::forgeable_keys(&places),

@@ -1,11 +1,13 @@
 //! Reads a file, parses it and checks it.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use siphasher::sip::SipHasher13;
 
+use super::compile::unreachable;
 use super::decode;
 use super::diagnostic::{Report, Source};
 use super::document::{Document, Environment};
@@ -85,18 +87,39 @@ pub fn parse(name: &str, text: String, environment: &Environment<'_>) -> Result<
     if let Some(config) = &config {
         validate::validate(config, &findings);
     }
-    let sound = config.filter(|_| !findings.has_errors());
-    let report = document.report(findings.into_list());
-    match sound {
-        Some(config) => Ok(Loaded {
+    let has_errors = findings.has_errors();
+    let mut list = findings.into_list();
+    match config {
+        Some(config) if !has_errors => Ok(Loaded {
+            warnings: document.report(list),
             config,
             document,
-            warnings: report,
             directory: PathBuf::new(),
             hash,
         }),
-        None => Err(report),
+        config => {
+            let hidden = config.map(|config| unreachable_beside(&config, &document, &list));
+            list.extend(hidden.unwrap_or_default());
+            Err(document.report(list))
+        }
     }
+}
+
+/// The routes that can never match, where there are errors: of those whose `match` has none. What limits they have,
+/// and where they lead, makes no difference.
+fn unreachable_beside(config: &Config, document: &Document, errors: &[Finding]) -> Vec<Finding> {
+    const ELSEWHERE: [&str; 4] = [".limits", ".name", ".request", ".upstream"];
+    let doubtful: HashSet<String> = errors
+        .iter()
+        .filter_map(|error| {
+            let path = document.path(error.node);
+            let (route, rest) = path.split_at(path.find(']')? + 1);
+            let is_elsewhere = ELSEWHERE.iter().any(|key| rest.starts_with(key));
+            (!is_elsewhere).then(|| route.to_owned())
+        })
+        .collect();
+    let routes = config.routes.iter();
+    unreachable(routes.filter(|route| !doubtful.contains(&document.path(route.node))))
 }
 
 fn read(path: &Path, name: &str) -> Result<String, Report> {

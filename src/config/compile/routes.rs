@@ -8,6 +8,7 @@ use super::exceptions::exceptions;
 use super::policies::Policies;
 use crate::config::diagnostic::Code;
 use crate::config::finding::Finding;
+use crate::config::located::Located;
 use crate::config::schema::{self, Limit, Policy, Route, TrailingSlash};
 use crate::config::value::{self, KeyPart, OnMissingKey};
 use crate::http_ext::path::comparable;
@@ -45,11 +46,14 @@ pub(super) fn names(config: &schema::Config) -> Vec<String> {
     names.collect()
 }
 
-/// Warns of routes whose requests are all taken by others.
-pub(in crate::config) fn unreachable(config: &schema::Config) -> Vec<Finding> {
-    let router = Router::new(config.routes.iter().map(|route| matches(route)).collect());
+/// Warns of those of these routes whose requests are all taken by others of them.
+pub(in crate::config) fn unreachable<'a>(
+    routes: impl Iterator<Item = &'a Located<Route>>,
+) -> Vec<Finding> {
+    let routes: Vec<_> = routes.collect();
+    let router = Router::new(routes.iter().map(|route| matches(route)).collect());
     let hidden = router.unreachable().into_iter().map(|(hidden, taker)| {
-        let [hidden, taker] = [hidden, taker].map(|place| &config.routes[place]);
+        let [hidden, taker] = [hidden, taker].map(|place| routes[place]);
         let message = format!(
             "`{}` never takes a request: `{}` is asked first, and takes them all",
             hidden.title(),

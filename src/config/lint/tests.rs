@@ -24,6 +24,24 @@ fn a_route_behind_one_that_takes_all_of_it_is_shown_with_it() {
 }
 
 #[test]
+fn a_route_that_is_never_reached_is_shown_beside_errors_elsewhere() {
+    let routes = "routes:
+  - { name: a, match: { path: /a }, upstream: echo }
+  - { name: b, match: { path: /a }, upstream: nowhere, limits: [{ quota: 1 }] }
+  - { name: c, match: { path: '/a/{' }, upstream: echo }
+  - { name: d, match: { path: '/b/**' }, upstream: echo }
+  - { name: e, mtach: { path: /b/c }, upstream: echo }
+  - { name: f, match: { path: '/b/**', methods: [get] }, upstream: echo }
+";
+    let report = parse("test.yaml", routes.to_owned(), &|_| None).expect_err("it has errors");
+    let shown = report.to_string();
+    let hidden = shown.matches("unreachable-route").count();
+    assert_eq!(hidden, 1, "{shown}");
+    assert!(shown.contains("`b` never takes a request"), "{shown}");
+    assert!(shown.contains("5 errors, 1 warning"), "{shown}");
+}
+
+#[test]
 fn routes_that_differ_are_not_warned_of() {
     let shown = warnings(
         "  - { match: { path: /a, methods: [GET] }, upstream: echo }\n\
