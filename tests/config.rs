@@ -165,6 +165,15 @@ fn colours_are_for_terminals_only() {
 }
 
 #[test]
+fn routes_that_are_none_are_one_problem() {
+    for routes in ["echo", "{ upstream: echo }", "~", "[]", "[1]", "5"] {
+        let text = format!("routes: {routes}\n");
+        let report = config::parse("x.yaml", text, &|_| None).expect_err("it is wrong");
+        assert_eq!(report.problems.len(), 1, "{report}");
+    }
+}
+
+#[test]
 fn a_value_as_long_as_a_file_is_not_repeated() {
     let line = "an article, not a configuration ".repeat(100);
     let text = format!("{line}\n").repeat(1000);

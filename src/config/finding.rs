@@ -108,6 +108,14 @@ impl<'a> Findings<'a> {
         }
     }
 
+    /// Whether something was found at this path, or below it.
+    pub(super) fn has_at(&self, path: &str) -> bool {
+        let below = |rest: &str| rest.is_empty() || rest.starts_with(['.', '[']);
+        let list = self.list.borrow();
+        let mut paths = list.iter().map(|finding| self.document.path(finding.node));
+        paths.any(|found| found.strip_prefix(path).is_some_and(below))
+    }
+
     pub(super) fn has_errors(&self) -> bool {
         self.list
             .borrow()

@@ -9,7 +9,7 @@ use crate::config::schema::{Config, RequestChanges, Route};
 use crate::config::value::{FieldName, PathPattern, PathPrefix, Segment, UpstreamRef};
 
 pub(super) fn check(config: &Config, findings: &Findings<'_>) {
-    if config.routes.is_empty() {
+    if config.routes.is_empty() && !findings.has_at("routes") {
         let finding = Finding::error(
             NodeId::ROOT,
             Code::MissingKey,
