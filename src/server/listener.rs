@@ -47,6 +47,10 @@ fn open(address: SocketAddr) -> io::Result<Socket> {
         Type::STREAM,
         Some(Protocol::TCP),
     )?;
+    if address.is_ipv6() {
+        // `[::]` is every address, also of IPv4, whatever the system's default is (net.ipv6.bindv6only).
+        socket.set_only_v6(!address.ip().is_unspecified())?;
+    }
     // A restart must not wait for connections of the process before it in TIME_WAIT.
     socket.set_reuse_address(true)?;
     // Accepted sockets inherit it.

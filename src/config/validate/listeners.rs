@@ -69,13 +69,14 @@ fn check_addresses(config: &Config, findings: &Findings<'_>) {
             later.value, earlier.value
         );
         let finding = Finding::error(node, Code::DuplicateName, message)
-            .help("give each listener a port of its own");
+            .help("give each listener a port of its own; `[::]` is every address, also of IPv4");
         findings.add(finding.related(other.node, "the other one"));
     }
 }
 
 fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
-    let all = one.ip().is_unspecified() || other.ip().is_unspecified();
-    let same_address = one.ip() == other.ip() || all && one.is_ipv4() == other.is_ipv4();
-    one.port() == other.port() && one.port() != 0 && same_address
+    let takes = |one: SocketAddr, other: SocketAddr| {
+        one.ip() == other.ip() || one.ip().is_unspecified() && (one.is_ipv6() || other.is_ipv4())
+    };
+    one.port() == other.port() && one.port() != 0 && (takes(one, other) || takes(other, one))
 }
