@@ -239,9 +239,12 @@ routes: [{ name: all, upstream: echo, limits: [soft, softer, hard] }]
 #[test]
 fn explain_says_what_becomes_of_a_request() {
     for (action, said) in [
-        ("reject", "refused by spam"),
-        ("decoy", "answered with a decoy by spam"),
-        ("tarpit", "held, then refused by spam"),
+        ("reject", "refused by spam: 429 Too Many Requests"),
+        ("decoy", "answered with a decoy by spam: 200 OK"),
+        (
+            "tarpit",
+            "held, then refused by spam: 429 Too Many Requests",
+        ),
         ("drop", "dropped by spam"),
         ("tag", "admitted, and forwarded to echo"),
     ] {
@@ -256,6 +259,35 @@ fn explain_says_what_becomes_of_a_request() {
         assert!(output.stdout.ends_with(&said), "{output}");
         let is_tagged = output.stdout.contains("\ntag       spam\n");
         assert_eq!(is_tagged, action == "tag", "{output}");
+    }
+}
+
+#[test]
+fn explain_names_the_limit_that_speaks() {
+    let explain = |upper: &str, lower: &str| {
+        let limits = format!("{{ quota: 0/1h, {upper} }}, {{ quota: 0/1h, {lower} }}");
+        let gateway = Gateway::start(&format!(
+            "routes: [{{ name: r, upstream: echo, limits: [{limits}] }}]\n"
+        ));
+        let config = gateway.config_path();
+        let config = config.to_str().expect("a path of ours");
+        let arguments = ["explain", "GET", "http://a/", "--config", config];
+        let said = run(env!("CARGO_BIN_EXE_sluicegate"), &arguments).stdout;
+        (get(gateway.address(), "/").status, said)
+    };
+    for (upper, lower, status, said) in [
+        ("on_limit: { status: 503 }", "", 503, "r.0: 503"),
+        (
+            "on_limit: { status: 503 }",
+            "key: header:x, on_missing_key: refuse, on_limit: { status: 403 }",
+            403,
+            "r.1: 403",
+        ),
+    ] {
+        let (answered, explained) = explain(upper, lower);
+        assert_eq!(answered, status);
+        let said = format!("answer    refused by {said}");
+        assert!(explained.contains(&said), "{explained}");
     }
 }
 

@@ -1,14 +1,17 @@
 //! What becomes of one request, and why, without serving it: the same checks, routes, keys and
 //! decisions as in [`gateway`](super::gateway), over new buckets.
 
+mod text;
+
 use std::collections::HashMap;
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::StatusCode;
 use http::header::{HOST, HeaderValue};
 
+use super::action::Action;
 use super::build::{Built, Surroundings};
 use super::error::Error;
 use super::meeting::Meeting;
@@ -17,7 +20,7 @@ use super::snapshot::{Limit, Policy, PolicySpec, Route, Snapshot, Spec};
 use super::target::Target;
 use crate::clock::{Clock, Timestamp};
 use crate::http_ext::message::Request;
-use crate::limiter::{Decision, Outcome, Secret};
+use crate::limiter::{Decision, Secret};
 use crate::rules::{Described, Head, Mismatch, NoNumber};
 use crate::store::Charge;
 use crate::telemetry::registry::Registry;
@@ -49,6 +52,8 @@ struct Step {
     algorithm: String,
     /// What becomes of requests that it refuses.
     action: &'static str,
+    /// With which status they are answered, if at all.
+    status: Option<StatusCode>,
     /// Whether it refuses nothing.
     tags: bool,
     /// How many buckets cannot pay before the one that is told of.
@@ -206,6 +211,10 @@ fn step(limit: &Limit, secret: &Secret, head: &Head<'_>, now: Timestamp) -> Resu
         policy: Arc::clone(&policy.name),
         algorithm: format!("{}, {}", policy.table.algorithm().kind(), policy.quota),
         action: policy.action.name(),
+        status: match policy.action {
+            Action::Drop => None,
+            _ => Some(policy.rejection.status()),
+        },
         tags,
         overflows,
         key: limit.descriptor.describe(head),
@@ -221,62 +230,6 @@ fn step(limit: &Limit, secret: &Secret, head: &Head<'_>, now: Timestamp) -> Resu
         home: Home::Memory,
         says,
     })
-}
-
-impl fmt::Display for Explanation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "request   {}", self.request)?;
-        writeln!(f, "client    {}", self.client_ip)?;
-        match &self.course {
-            Ok(course) => course.fmt(f),
-            Err(error) => {
-                let (status, detail) = (error.status(), error.detail());
-                writeln!(f, "answer    {status}: {detail}")
-            }
-        }
-    }
-}
-
-impl fmt::Display for Course {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "host      {}", self.host)?;
-        writeln!(f, "path      {}", self.path)?;
-        for (route, mismatch) in &self.others {
-            writeln!(f, "not       {route}: {mismatch}")?;
-        }
-        match &self.route {
-            Some(route) => writeln!(f, "route     {route}")?,
-            None => writeln!(f, "route     none takes it")?,
-        }
-        for step in &self.limits {
-            step.write(self.now, f)?;
-        }
-        let refused = |step: &&Step| step.refuses() && !step.tags;
-        for step in self
-            .limits
-            .iter()
-            .filter(|step| step.refuses() && step.tags)
-        {
-            writeln!(f, "tag       {}", step.policy)?;
-        }
-        match (self.limits.iter().find(refused), &self.upstream) {
-            (Some(step), _) => writeln!(f, "answer    {} by {}", step.action, step.policy),
-            (None, Some(upstream)) => {
-                let waits = self.limits.iter().filter_map(Step::delayed_until);
-                match waits.max() {
-                    None => writeln!(f, "answer    admitted, and forwarded to {upstream}"),
-                    Some(until) => {
-                        let wait = until.since(self.now);
-                        writeln!(
-                            f,
-                            "answer    admitted, and forwarded to {upstream} after {wait:?}"
-                        )
-                    }
-                }
-            }
-            (None, None) => writeln!(f, "answer    404 Not Found"),
-        }
-    }
 }
 
 impl Home {
@@ -317,83 +270,5 @@ impl Step {
 
     fn decides(&self) -> bool {
         matches!(self.says, Says::Decides(_))
-    }
-
-    fn write(&self, now: Timestamp, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "limit     {} ({})", self.policy, self.algorithm)?;
-        for part in &self.key {
-            writeln!(f, "  key     {part}")?;
-        }
-        match self.home {
-            Home::Memory => {}
-            Home::Redis => writeln!(f, "  store   redis")?,
-            Home::Synchronised(interval) => {
-                writeln!(
-                    f,
-                    "  store   memory, synchronised through redis every {interval:?}"
-                )?;
-            }
-        }
-        if let Some(zone) = &self.zone {
-            writeln!(f, "  zone    {zone}")?;
-        }
-        if self.stance == Stance::Watches {
-            writeln!(f, "  mode    shadow: it refuses nothing")?;
-        }
-        if self.overflows > 0 {
-            writeln!(f, "  bucket  {}, at a lower priority", self.overflows + 1)?;
-        }
-        match (self.cost, self.settles) {
-            (1, false) => {}
-            (cost, false) => writeln!(f, "  cost    {cost}")?,
-            (cost, true) => writeln!(f, "  cost    {cost}, until the response settles it")?,
-        }
-        if let Some((places, longest)) = self.waits() {
-            write!(f, "  queue   where none is left it waits in line, ")?;
-            writeln!(f, "one of {places} at most, for {longest:?} at most")?;
-        }
-        match &self.says {
-            Says::Elsewhere => writeln!(f, "  says    does not apply: `when` is not met"),
-            Says::Exempt => writeln!(f, "  says    does not apply: exempt"),
-            Says::Skips => writeln!(f, "  says    does not apply without its key"),
-            Says::RefusesKeyless => writeln!(f, "  says    refuse: the key is missing"),
-            Says::RefusesCost => writeln!(f, "  says    refuse: the cost is no whole number"),
-            Says::Decides(decision) => match decision.outcome {
-                Outcome::Admit if self.in_use => {
-                    let left = decision.remaining;
-                    writeln!(f, "  says    admit: {left} left while it is served")
-                }
-                Outcome::Admit => {
-                    let reset = decision.reset.since(now);
-                    writeln!(
-                        f,
-                        "  says    admit: {} left, whole again in {reset:?}",
-                        decision.remaining
-                    )
-                }
-                Outcome::Delay { until } => {
-                    let (wait, left) = (until.since(now), decision.remaining);
-                    writeln!(f, "  says    delay by {wait:?}: {left} left")
-                }
-                Outcome::Refuse { retry_at: Some(at) } => {
-                    writeln!(f, "  says    refuse: admitted again in {:?}", at.since(now))
-                }
-                Outcome::Refuse { retry_at: None } => {
-                    writeln!(f, "  says    refuse: it can never be admitted")
-                }
-            },
-        }
-    }
-}
-
-impl fmt::Display for Mismatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Host => f.write_str("another host"),
-            Self::Path => f.write_str("another path"),
-            Self::Method => f.write_str("another method"),
-            Self::Header(name) => write!(f, "the header {name} is absent, or another"),
-            Self::Query(name) => write!(f, "the query parameter {name} is absent, or another"),
-        }
     }
 }

@@ -83,6 +83,11 @@ impl Rejection {
         }
     }
 
+    /// The status of the answer.
+    pub(super) fn status(&self) -> StatusCode {
+        self.spec.status
+    }
+
     /// Makes `response` what looks like success, to programs of every kind.
     pub(super) fn decoy(&self, refused: &Refused<'_>, response: &mut Response<ResponseBody>) {
         self.http(refused, response);

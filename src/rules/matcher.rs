@@ -1,6 +1,7 @@
 //! What a route says of the requests that it takes.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use http::Method;
 use http::header::{HeaderName, HeaderValue};
@@ -93,6 +94,18 @@ pub enum Mismatch {
     Header(HeaderName),
     /// This parameter is absent, or has another value, too or instead.
     Query(String),
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host => f.write_str("another host"),
+            Self::Path => f.write_str("another path"),
+            Self::Method => f.write_str("another method"),
+            Self::Header(name) => write!(f, "the header {name} is absent, or another"),
+            Self::Query(name) => write!(f, "the query parameter {name} is absent, or another"),
+        }
+    }
 }
 
 /// Every path.
