@@ -247,7 +247,7 @@ fn load_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     PrivateKeyDer::from_pem_slice(&text).map_err(|source| {
         let path = path.to_owned();
         match source {
-            pem::Error::NoItemsFound if is_encrypted(&text) => TlsError::EncryptedKey { path },
+            _ if is_encrypted(&text) => TlsError::EncryptedKey { path },
             pem::Error::NoItemsFound => TlsError::NoKey { path },
             source => TlsError::Pem { path, source },
         }

@@ -255,6 +255,13 @@ fn errors_name_the_file_and_the_problem() {
             "{}/e8.key is encrypted",
         ),
         (
+            key(write(
+                "old.key",
+                "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\nAAAA\n-----END EC PRIVATE KEY-----\n",
+            )),
+            "{}/old.key is encrypted",
+        ),
+        (
             key(write("junk.key", &block("PRIVATE KEY"))),
             "{}/junk.key cannot be used as the key of",
         ),
