@@ -170,6 +170,33 @@ fn a_changed_certificate_is_used_and_a_broken_one_is_not() {
     );
 }
 
+/// `openssl req -x509` makes certificates that are authorities', too.
+#[test]
+fn an_upstream_is_trusted_by_its_own_certificate_from_openssl() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let (certificate, key) = (path("own.pem"), path("own.key"));
+    let arguments = format!(
+        "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost \
+         -keyout {key} -out {certificate}"
+    );
+    let arguments: Vec<_> = arguments.split(' ').collect();
+    let made = run("openssl", &arguments);
+    assert_eq!(made.code, Some(0), "{made}");
+    let listener = format!(
+        "listeners: [{{ address: 127.0.0.1:0, tls: {{ certificates: [{{ certificate: {certificate}, key: {key} }}] }} }}]"
+    );
+    let secure = Gateway::start(&format!("{listener}\nroutes: [{{ upstream: echo }}]\n"));
+    let endpoint = format!("https://localhost:{}", secure.address().port());
+    let gateway = Gateway::start(&format!(
+        "upstreams: {{ own: {{ endpoints: [\"{endpoint}\"], tls: {{ ca: {certificate} }} }} }}
+routes: [{{ upstream: own }}]
+"
+    ));
+    let answer = support::client::get(gateway.address(), "/");
+    assert_eq!(answer.status, 200, "{answer:?}");
+}
+
 #[test]
 fn upstreams_are_verified() {
     let secure = gateway();

@@ -8,9 +8,9 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};
 
-mod named;
+mod verifier;
 
-use named::Named;
+use verifier::Verifier;
 
 /// How to verify an upstream.
 #[derive(Clone)]
@@ -80,16 +80,11 @@ impl ClientTls {
 /// # Errors
 /// When no certificate can be verified with them.
 pub fn client_config(roots: &Roots, name: Option<&str>) -> Result<ClientConfig, ClientTlsError> {
-    let (builder, roots) = (ClientConfig::builder(), roots.load()?);
-    let builder = match name {
-        None => builder.with_root_certificates(roots),
-        Some(name) => {
-            let verifier = Named::new(roots, server_name(name)?)?;
-            builder
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(verifier))
-        }
-    };
+    let name = name.map(server_name).transpose()?;
+    let verifier = Verifier::new(roots.load()?, name, roots.own())?;
+    let builder = ClientConfig::builder()
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier));
     Ok(builder.with_no_client_auth())
 }
 
@@ -110,15 +105,25 @@ impl Roots {
                     return Err(ClientTlsError::NoSystemRoots(reasons.join("; ")));
                 }
             }
-            Self::Pem { path, content } => {
-                let found = CertificateDer::pem_slice_iter(content).filter_map(Result::ok);
-                store.add_parsable_certificates(found);
+            Self::Pem { path, .. } => {
+                store.add_parsable_certificates(self.own());
                 if store.is_empty() {
                     return Err(ClientTlsError::NoCertificate(path.clone()));
                 }
             }
         }
         Ok(store)
+    }
+
+    /// The certificates of the file.
+    fn own(&self) -> Vec<CertificateDer<'static>> {
+        match self {
+            Self::System => Vec::new(),
+            Self::Pem { content, .. } => {
+                let found = CertificateDer::pem_slice_iter(content);
+                found.filter_map(Result::ok).collect()
+            }
+        }
     }
 }
 

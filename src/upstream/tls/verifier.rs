@@ -1,0 +1,171 @@
+//! What certificates of servers are accepted, beyond what is usual: those that are for one name, whatever host is connected
+//! to, since servers that are known by addresses, or by names of their own, share a certificate for a name that they are known
+//! by together; and those that are trusted themselves.
+
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
+use rustls::server::ParsedCertificate;
+use rustls::{
+    CertificateError, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
+};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+
+use super::ClientTlsError;
+
+/// Everything that the usual verifier does.
+#[derive(Debug)]
+pub(super) struct Verifier {
+    usual: Arc<WebPkiServerVerifier>,
+    /// In place of the host.
+    name: Option<ServerName<'static>>,
+    /// Accepted as certificates of servers too, though they are of authorities: `openssl req -x509` makes them so.
+    trusted: Vec<CertificateDer<'static>>,
+}
+
+impl Verifier {
+    pub(super) fn new(
+        roots: RootCertStore,
+        name: Option<ServerName<'static>>,
+        trusted: Vec<CertificateDer<'static>>,
+    ) -> Result<Self, ClientTlsError> {
+        let usual = WebPkiServerVerifier::builder(Arc::new(roots)).build();
+        let usual = usual.map_err(|error| ClientTlsError::Unusable(error.to_string()))?;
+        Ok(Self {
+            usual,
+            name,
+            trusted,
+        })
+    }
+
+    fn trusts(&self, certificate: &CertificateDer<'_>) -> bool {
+        self.trusted.iter().any(|own| own == certificate)
+    }
+}
+
+/// Whether a certificate is refused because it is an authority's, which is looked at when its time was found right.
+fn is_of_authority(error: &Error) -> bool {
+    match error {
+        Error::InvalidCertificate(CertificateError::Other(OtherError(source))) => {
+            source.downcast_ref() == Some(&webpki::Error::CaUsedAsEndEntity)
+        }
+        _ => false,
+    }
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        host: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let name = self.name.as_ref().unwrap_or(host);
+        let usual = &self.usual;
+        match usual.verify_server_cert(end_entity, intermediates, name, ocsp_response, now) {
+            Err(error) if is_of_authority(&error) && self.trusts(end_entity) => {
+                verify_server_name(&ParsedCertificate::try_from(end_entity)?, name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            verdict => verdict,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.usual.verify_tls12_signature(message, cert, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.usual.verify_tls13_signature(message, cert, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.usual.supported_verify_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair, date_time_ymd};
+
+    use super::*;
+
+    /// A certificate for this name, signed by itself, good until 2040 and perhaps an authority's.
+    fn certified(name: &str, is_ca: IsCa) -> CertificateDer<'static> {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
+        params.not_after = date_time_ymd(2040, 1, 1);
+        params.is_ca = is_ca;
+        let certificate = params.self_signed(&key).expect("a certificate");
+        certificate.der().clone()
+    }
+
+    fn authority() -> IsCa {
+        IsCa::Ca(BasicConstraints::Unconstrained)
+    }
+
+    fn verifier(name: Option<&'static str>, trusted: &CertificateDer<'static>) -> Verifier {
+        let mut roots = RootCertStore::empty();
+        roots.add(trusted.clone()).expect("it is a certificate");
+        let name = name.map(|name| ServerName::try_from(name).expect("a name"));
+        Verifier::new(roots, name, vec![trusted.clone()]).expect("it can verify")
+    }
+
+    /// Whether the verifier accepts this certificate of `host` in 2027, or so many years later.
+    fn accepts(verifier: &Verifier, shown: &CertificateDer<'_>, host: &str, later: u64) -> bool {
+        let host = ServerName::try_from(host).expect("a host");
+        let year = Duration::from_secs(365 * 86_400);
+        let now = Duration::from_secs(1_800_000_000) + year * u32::try_from(later).expect("a few");
+        let now = UnixTime::since_unix_epoch(now);
+        let verdict = verifier.verify_server_cert(shown, &[], &host, &[], now);
+        verdict.is_ok()
+    }
+
+    #[test]
+    fn a_certificate_has_to_be_for_the_name_whatever_the_host() {
+        for is_ca in [IsCa::NoCa, authority()] {
+            let certificate = certified("redis.internal", is_ca);
+            for (name, host, is_good) in [
+                ("redis.internal", "10.0.0.1", true),
+                ("redis.internal", "redis-1", true),
+                ("other.internal", "redis.internal", false),
+            ] {
+                let verifier = verifier(Some(name), &certificate);
+                assert_eq!(accepts(&verifier, &certificate, host, 0), is_good);
+            }
+        }
+    }
+
+    #[test]
+    fn a_certificate_of_somebody_else_is_not_taken() {
+        for is_ca in [IsCa::NoCa, authority()] {
+            let certificate = certified("redis.internal", is_ca);
+            let verifier = verifier(None, &certified("redis.internal", is_ca));
+            assert!(!accepts(&verifier, &certificate, "redis.internal", 0));
+        }
+    }
+
+    #[test]
+    fn an_authoritys_certificate_is_taken_where_it_is_trusted_itself_for_its_name_and_its_time() {
+        let certificate = certified("api.internal", authority());
+        let verifier = verifier(None, &certificate);
+        assert!(accepts(&verifier, &certificate, "api.internal", 0));
+        assert!(!accepts(&verifier, &certificate, "other.internal", 0));
+        assert!(!accepts(&verifier, &certificate, "api.internal", 20));
+    }
+}
