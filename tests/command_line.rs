@@ -3,12 +3,13 @@
 mod support;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
-use support::client::get;
+use support::client::{get, run};
 use support::gateway::with_free_ports;
 use support::wait_for;
 
@@ -97,18 +98,18 @@ impl Drop for Running {
     }
 }
 
-#[test]
-fn the_proxy_outlives_the_reader_of_its_log() {
-    let dir = tempfile::tempdir().expect("a temporary directory");
-    let config = dir.path().join("sluicegate.yaml");
-    let text = with_free_ports("shutdown: { delay: 0s }\nroutes: [{ upstream: echo }]\n");
-    fs::write(&config, text).expect("the directory is writable");
+/// A proxy that echoes, where its admin listener and its listener are, and its log from then on.
+fn logging_to_a_pipe(dir: &Path, level: &str) -> (Running, [SocketAddr; 2], impl Read) {
+    let text =
+        with_free_ports("shutdown: { delay: 0s }\nworkers: 1\nroutes: [{ upstream: echo }]\n");
+    fs::write(dir.join("sluicegate.yaml"), text).expect("the directory is writable");
     let mut command = sluicegate(&["run", "--config", "sluicegate.yaml"]);
-    command.current_dir(dir.path()).stderr(Stdio::piped());
+    command.current_dir(dir).stderr(Stdio::piped());
+    command.env("SLUICEGATE_LOG", level);
     let mut process = Running(command.spawn().expect("the binary starts"));
     let mut log = BufReader::new(process.0.stderr.take().expect("stderr is a pipe"));
 
-    let mut address = |of: &str| -> SocketAddr {
+    let address = |of: &str| -> SocketAddr {
         let mut line = String::new();
         while !line.contains(of) {
             line.clear();
@@ -121,16 +122,22 @@ fn the_proxy_outlives_the_reader_of_its_log() {
             .and_then(|text| text.parse().ok())
             .expect("it is one")
     };
-    let admin = address("admin listening");
-    let listener = address("run: listening");
+    let addresses = ["admin listening", "run: listening"].map(address);
     wait_for("/readyz", || {
-        (get(admin, "/readyz").status == 200).then_some(())
+        (get(addresses[0], "/readyz").status == 200).then_some(())
     });
+    (process, addresses, log)
+}
+
+#[test]
+fn the_proxy_outlives_the_reader_of_its_log() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (mut process, [admin, listener], log) = logging_to_a_pipe(dir.path(), "info");
     drop(log);
 
     // What follows would be logged.
     let pid = Pid::from_child(&process.0);
-    fs::write(&config, "nonsense").expect("the directory is writable");
+    fs::write(dir.path().join("sluicegate.yaml"), "nonsense").expect("the directory is writable");
     kill_process(pid, Signal::HUP).expect("the process lives");
     wait_for("the reload", || {
         let metrics = get(admin, "/metrics").text();
@@ -141,4 +148,27 @@ fn the_proxy_outlives_the_reader_of_its_log() {
     kill_process(pid, Signal::TERM).expect("the process lives");
     let status = wait_for("the end", || process.0.try_wait().expect("it is our child"));
     assert!(status.success(), "{status}");
+}
+
+#[test]
+fn nobody_waits_for_the_reader_of_the_log() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (mut process, [_, listener], mut log) = logging_to_a_pipe(dir.path(), "debug");
+    // Each connection of HTTP/2 takes some 2 KiB in the log: far more than a pipe holds.
+    let url = format!("http://{listener}/");
+    let options = "-s -m 20 -o /dev/null -w %{http_code} --http2-prior-knowledge";
+    let arguments: Vec<_> = options.split(' ').chain([&*url]).collect();
+    for _ in 0..100 {
+        let answered = run("curl", &arguments);
+        assert_eq!(answered.stdout, "200", "{answered}");
+    }
+    let pid = Pid::from_child(&process.0);
+    kill_process(pid, Signal::TERM).expect("the process lives");
+    let status = wait_for("the end", || process.0.try_wait().expect("it is our child"));
+    assert!(status.success(), "{status}");
+    let mut unread = Vec::new();
+    log.read_to_end(&mut unread)
+        .expect("it is there to be read");
+    assert!(unread.len() > 32 << 10, "{} bytes", unread.len());
+    assert_eq!(unread.last(), Some(&b'\n'), "no line is cut");
 }
