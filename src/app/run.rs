@@ -73,7 +73,6 @@ pub fn run(source: Source) -> Result<(), Failure> {
     // Before the file is read: what changes from now on is noticed.
     let watch = Watch::new(source.file().into_iter().map(Into::into).collect());
     let compiled = source.compile()?;
-    descriptors::provide(compiled.server.client.max_connections);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -139,8 +138,10 @@ impl Process {
         let admin = start_admin(compiled.admin, &registry, &readiness, &gateway)?;
         let clients = Arc::clone(&gateway);
         let last = Arc::clone(&gateway);
+        let mut spec = compiled.server;
+        spec.client.max_connections = descriptors::provide(spec.client.max_connections);
         let server = Server::start_ending(
-            compiled.server,
+            spec,
             &registry,
             move |connection| clients.client(connection),
             move |worker| Arc::clone(&last).last_words(worker),
