@@ -5,9 +5,6 @@
 
 mod support;
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
-use std::thread;
 use std::time::Duration;
 
 use redis::Value;
@@ -15,7 +12,7 @@ use sluicegate::store::redis::client::{
     Address, Command, Fault, FaultKind, Script, Spec, State, Target,
 };
 use support::fault_proxy::{FaultProxy, Weather};
-use support::redis::RedisServer;
+use support::redis::{Endless, RedisServer, impostor};
 use support::redis_store::{Store, TIMEOUT, UP, command, login, single};
 use support::{now, wait_for};
 
@@ -271,33 +268,10 @@ fn a_server_with_an_endless_script_is_out_of_use() {
     let server = RedisServer::with_options(&["--lua-time-limit", "1"]);
     let store = Store::at(server.address);
     store.wait_up();
-    let url = server.url();
-    let endless = thread::spawn(move || {
-        let client = redis::Client::open(url).expect("a URL");
-        let mut connection = client.get_connection().expect("it runs");
-        let script = redis::cmd("EVAL").arg("while true do end").arg(0).clone();
-        script
-            .query::<Value>(&mut connection)
-            .expect_err("it is killed");
-    });
+    let endless = Endless::on(&server);
     store.wait_down(FaultKind::Busy);
-    command(&server, &["SCRIPT", "KILL"]);
-    endless.join().expect("it was killed");
+    endless.kill(&server);
     store.wait_up();
-}
-
-/// A server that says this to everybody, whatever they say.
-fn impostor(answer: &'static [u8]) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("it is bound");
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.expect("a connection");
-            let _ = stream.read(&mut [0; 1_024]);
-            let _ = stream.write_all(answer);
-        }
-    });
-    address
 }
 
 #[test]

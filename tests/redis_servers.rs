@@ -17,6 +17,7 @@ use support::gateway::Gateway;
 use support::redis::{RedisServer, free_address};
 use support::redis_store::{Store, UP, command};
 use support::wait_for;
+use support::watched::Watched;
 use tempfile::TempDir;
 
 /// An authority, and a server that has a certificate for 127.0.0.1 from it.
@@ -115,26 +116,12 @@ fn address(server: &RedisServer) -> Address {
 
 #[test]
 fn sentinels_are_followed_to_another_master() {
-    let mut master = RedisServer::start();
-    let port = master.address.port().to_string();
-    let replica = RedisServer::with_options(&["--replicaof", "127.0.0.1", &port]);
-    let sentinel = RedisServer::sentinel(master.address);
-    wait_for("the sentinel to know the replica", || {
-        let found = command(&sentinel, &["SENTINEL", "REPLICAS", "mymaster"]);
-        let Value::Array(found) = found else {
-            panic!("{found:?}");
-        };
-        let text = format!("{found:?}");
-        let is_linked =
-            found.len() == 1 && !text.contains("s_down") && !text.contains("disconnected");
-        (is_linked && command(&replica, &["ROLE"]) != Value::Nil).then_some(())
-    });
-    let url = |name: &str| format!("redis+sentinel://{}/{name}", sentinel.address);
-    let spec = |name| Spec::from_url(&url(name), None).expect("a URL");
+    let mut watched = Watched::start();
+    let spec = |name| Spec::from_url(&watched.url(name), None).expect("a URL");
     Store::with(spec("nobody")).wait_down(FaultKind::NoMaster);
     // Each named as what it is not.
-    Store::at(sentinel.address).wait_down(FaultKind::WrongKind);
-    let sentinels = vec![address(&replica)];
+    Store::at(watched.sentinel.address).wait_down(FaultKind::WrongKind);
+    let sentinels = vec![address(&watched.replica)];
     let wrong = Target::Sentinel {
         sentinels,
         master: "mymaster".into(),
@@ -144,15 +131,13 @@ fn sentinels_are_followed_to_another_master() {
 
     let store = Store::with(spec("mymaster"));
     store.wait_up();
-    assert!(command(&master, &["EXISTS", "sluicegate:n"]) == Value::Int(1));
-    master.kill();
+    let has_it = |server: &_| command(server, &["EXISTS", "sluicegate:n"]) == Value::Int(1);
+    assert!(has_it(&watched.master));
+    watched.master.kill();
     wait_for("the other master", || {
         (store.call().is_ok() && store.client.state() == State::Up).then_some(())
     });
-    assert_eq!(
-        command(&replica, &["EXISTS", "sluicegate:n"]),
-        Value::Int(1)
-    );
+    assert!(has_it(&watched.replica));
     let lines = store.lines();
     assert!(
         lines.len() >= 3 && lines[2..].iter().any(|line| line.contains(UP)),

@@ -11,6 +11,7 @@ pub mod fault_proxy;
 pub mod frames;
 pub mod gateway;
 pub mod origin;
+pub mod outage;
 pub mod redis;
 pub mod redis_store;
 pub mod replay;
@@ -18,6 +19,7 @@ pub mod scripts;
 pub mod shared;
 pub mod slow;
 pub mod synchronised;
+pub mod watched;
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -226,10 +226,14 @@ pub fn reset(stream: TcpStream) {
         .expect("a connected socket");
 }
 
-/// An address that refuses connections.
+/// An address that refuses connections for as long as this process lives: nobody listens, and nobody else can.
 pub fn refusing_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("a bound socket")
+    let bound = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    bound.bind(&any.into()).expect("a free port");
+    let address = bound.local_addr().expect("a bound socket");
+    std::mem::forget(bound);
+    address.as_socket().expect("an address of IPv4")
 }
 
 /// A listener whose queue is full: a connection to it is neither accepted nor refused.

@@ -1,11 +1,15 @@
 //! A redis-server of a test's own, on a port of its own, which keeps nothing and ends with the test.
 
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::thread::{self, JoinHandle};
 
+use redis::Value;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use super::redis_store::command;
 use super::wait_for;
 
 /// A running server.
@@ -110,6 +114,42 @@ impl Drop for RedisServer {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// A script of somebody else that does not end by itself.
+pub struct Endless(JoinHandle<()>);
+
+impl Endless {
+    /// Has a server run it.
+    pub fn on(server: &RedisServer) -> Self {
+        let client = redis::Client::open(server.url()).expect("a URL");
+        let mut script = redis::cmd("EVAL");
+        script.arg("while true do end").arg(0);
+        Self(thread::spawn(move || {
+            let mut connection = client.get_connection().expect("it runs");
+            let answer = script.query::<Value>(&mut connection);
+            answer.expect_err("it is killed");
+        }))
+    }
+
+    /// Has the server that runs it kill it.
+    pub fn kill(self, server: &RedisServer) {
+        command(server, &["SCRIPT", "KILL"]);
+        self.0.join().expect("it was killed");
+    }
+}
+
+/// A server that says this to everybody, whatever they say.
+pub fn impostor(answer: &'static [u8]) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.read(&mut [0; 1_024]);
+            let _ = stream.write_all(answer);
+        }
+    });
+    address
 }
 
 /// A port that was free a moment ago.
