@@ -8,30 +8,13 @@ use std::thread;
 use std::time::Duration;
 
 use support::client::{Connection, get, get_with};
+use support::costs::origin;
 use support::fault_proxy::{FaultProxy, Weather};
 use support::gateway::Gateway;
-use support::origin::{Origin, Step, answer, ok, raw};
+use support::origin::{Origin, Step, ok};
 use support::redis::RedisServer;
 use support::shared::{proxies, said, store, wait_up};
 use support::{now, wait_for};
-
-/// An origin whose answers the path describes: `/status/401`, `/used/7`, `/bytes/3000`, `/reset`, `/hang`.
-fn origin() -> Origin {
-    Origin::start(|request| {
-        let mut words = request.target.split('/').skip(1);
-        let (what, number) = (words.next(), words.next().unwrap_or_default());
-        match what {
-            Some("status") => answer(number.parse().expect("a status"), "x"),
-            Some("used") => raw(&format!(
-                "HTTP/1.1 200 OK\r\nx-tokens-used: {number}\r\nContent-Length: 2\r\n\r\nok"
-            )),
-            Some("bytes") => ok(&"x".repeat(number.parse().expect("a length"))),
-            Some("reset") => vec![Step::Reset],
-            Some("hang") => vec![Step::Hang],
-            _ => ok("ok"),
-        }
-    })
-}
 
 /// A policy `p` before the origin, in Redis and in memory.
 fn config(origin: &Origin, policy: &str) -> [String; 2] {

@@ -3,10 +3,10 @@
 mod support;
 
 use support::client::{Response, get, get_with};
+use support::costs::{left, origin};
 use support::gateway::Gateway;
-use support::origin::{Origin, Step, ok, raw};
 use support::redis::RedisServer;
-use support::synchronised::{after_rounds, config, left, wait_up};
+use support::synchronised::{after_rounds, config, wait_up};
 
 /// Each admits 5 of the key `a` in all, on all machines together.
 const KINDS: [&str; 11] = [
@@ -151,17 +151,6 @@ fn refusals_that_are_charged_are_told() {
         );
         support::redis_store::command(&redis, &["FLUSHALL"]);
     }
-}
-
-/// An origin that says what a request has used (`/0/used/3`), or ends the connection.
-fn origin() -> Origin {
-    Origin::start(|request| match request.target.rsplit_once('/') {
-        Some((_, "reset")) => vec![Step::Reset],
-        Some(("/0/used", units)) => raw(&format!(
-            "HTTP/1.1 200 OK\r\nx-tokens-used: {units}\r\nContent-Length: 2\r\n\r\nok"
-        )),
-        _ => ok("ok"),
-    })
 }
 
 #[test]

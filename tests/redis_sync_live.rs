@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use support::client::{Connection, get};
+use support::costs::left;
 use support::fault_proxy::{FaultProxy, Weather};
 use support::gateway::Gateway;
 use support::redis::RedisServer;
 use support::redis_store::{SLACK, command};
-use support::synchronised::{after_rounds, config, left, rounds, wait_up};
+use support::synchronised::{after_rounds, config, rounds, wait_up};
 use support::{now, wait_for};
 
 /// More than anybody charges here, in windows that do not end meanwhile.

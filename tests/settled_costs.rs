@@ -8,28 +8,11 @@ use std::thread;
 
 use serde_json::json;
 use support::client::{Connection, get, get_with};
+use support::costs::{left, origin};
 use support::gateway::Gateway;
-use support::origin::{Origin, Step, answer, ok, raw};
+use support::origin::{Origin, answer, raw};
 use support::replay::{Replay, command};
 use support::wait_for;
-
-/// An origin whose answers the path describes: `/status/401`, `/used/7`, `/bytes/3000`, `/hang`.
-fn origin() -> Origin {
-    Origin::start(|request| {
-        let mut words = request.target.split('/').skip(1);
-        let (what, number) = (words.next(), words.next().unwrap_or_default());
-        match what {
-            Some("status") => answer(number.parse().expect("a status"), "x"),
-            Some("used") => raw(&format!(
-                "HTTP/1.1 200 OK\r\nx-tokens-used: {number}\r\nContent-Length: 2\r\n\r\nok"
-            )),
-            Some("bytes") => ok(&"x".repeat(number.parse().expect("a length"))),
-            Some("reset") => vec![Step::Reset],
-            Some("hang") => vec![Step::Hang],
-            _ => ok("ok"),
-        }
-    })
-}
 
 fn behind(origin: &Origin, policy: &str) -> Gateway {
     Gateway::start(&config(origin, policy))
@@ -42,17 +25,9 @@ fn config(origin: &Origin, policy: &str) -> String {
     )
 }
 
-/// What is left of `quota` units, by asking for more than there are.
-fn left(response: &support::client::Response) -> u32 {
-    let state = response.expect_header("ratelimit");
-    let (_, rest) = state.split_once(";r=").expect("what remains");
-    let digits = rest.split(';').next().expect("a number");
-    digits.parse().expect("a number")
-}
-
 /// What is left after a request that reserves a unit, and what it reserved.
 #[track_caller]
-fn wait_until_left(address: SocketAddr, path: &str, expected: u32) {
+fn wait_until_left(address: SocketAddr, path: &str, expected: usize) {
     let mut last = 0;
     wait_for("what is left", || {
         last = left(&get(address, path));
@@ -409,7 +384,7 @@ fn many_at_once_settle_to_what_they_have_used() {
             });
         }
     });
-    let used: u32 = (0..400).map(|number| number % 101).sum();
+    let used: usize = (0..400).map(|number| number % 101).sum();
     let last = get_with(address, "/used/0", "");
     // What comes back at once is what has not come back with time: less, by as much as that took.
     let expected = 100_000 - used - 50;

@@ -7,6 +7,7 @@
 )]
 
 pub mod client;
+pub mod costs;
 pub mod fault_proxy;
 pub mod frames;
 pub mod gateway;

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::client::{Response, get};
+use super::client::get;
 use super::gateway::Gateway;
 use super::wait_for;
 
@@ -47,13 +47,4 @@ pub fn after_rounds(gateway: &Gateway, count: u64) {
     wait_for("rounds", || {
         (rounds(gateway, "ok") >= before + count).then_some(())
     });
-}
-
-/// What a response says is left.
-#[track_caller]
-pub fn left(response: &Response) -> usize {
-    let state = response.expect_header("ratelimit");
-    let (_, rest) = state.split_once(";r=").expect("what remains");
-    let digits = rest.split(';').next().expect("a number");
-    digits.parse().expect("a number")
 }
