@@ -11,17 +11,12 @@ use support::client::{Connection, Response, get, get_with};
 use support::fault_proxy::{FaultProxy, Weather};
 use support::gateway::Gateway;
 use support::redis::RedisServer;
+use support::redis_store::command;
+use support::shared::{store, wait_up};
 use support::{now, wait_for};
 
 /// Far above the deadline of a call, and what a busy machine makes of it.
 const SOON: Duration = Duration::from_secs(3);
-
-/// A store at this address, with a deadline that a busy machine keeps.
-fn store(address: std::net::SocketAddr, more: &str) -> String {
-    format!(
-        "store: {{ redis: {{ url: \"redis://{address}\", timeout: 500ms, secret: sixteen-characters{more} }} }}\n"
-    )
-}
 
 /// A policy `shared` in Redis on everything, and the echo.
 fn shared(address: std::net::SocketAddr, policy: &str) -> String {
@@ -29,19 +24,12 @@ fn shared(address: std::net::SocketAddr, policy: &str) -> String {
         "{}policies: {{ shared: {{ store: redis, key: \"header:x-key\", {policy} }} }}
 routes: [{{ upstream: echo, limits: [shared] }}]
 ",
-        store(address, "")
+        store(address)
     )
 }
 
 fn ask(gateway: &Gateway, key: &str) -> Response {
     get_with(gateway.address(), "/", &format!("x-key: {key}\r\n"))
-}
-
-fn wait_up(gateway: &Gateway) {
-    wait_for("the store to be up", || {
-        let ready = get(gateway.admin, "/readyz").text();
-        ready.contains("redis: up").then_some(())
-    });
 }
 
 fn calls(gateway: &Gateway) -> f64 {
@@ -155,7 +143,7 @@ fn a_refusal_costs_no_more_calls_until_it_is_too_old() {
     // A grant elsewhere is felt as late as is said.
     let gateway = Gateway::start(&config.replace("characters", "characters, refusal_cache: 100ms"));
     assert_eq!(ask(&gateway, "a").status, 429);
-    support::redis_store::command(&redis, &["FLUSHALL"]);
+    command(&redis, &["FLUSHALL"]);
     wait_for("the grant", || {
         (ask(&gateway, "a").status == 200).then_some(())
     });
@@ -173,12 +161,12 @@ routes:
   - {{ match: {{ path: /here }}, upstream: echo, limits: [here] }}
   - {{ match: {{ path: /there }}, upstream: echo, limits: [there] }}
 ",
-        store(redis.address, ", refusal_cache: 0s")
+        store(redis.address).replace("characters", "characters, refusal_cache: 0s")
     ));
     let ask = |path| get_with(gateway.address(), path, "x-key: a\r\n");
     ask("/there");
     wait_up(&gateway);
-    support::redis_store::command(&redis, &["FLUSHALL"]);
+    command(&redis, &["FLUSHALL"]);
     let statuses = [(); 8].map(|()| ask("/both").status);
     assert_eq!(statuses, [200, 200, 200, 429, 429, 429, 429, 429]);
     // Five refusals by Redis took nothing of what is left in memory, and said so.
@@ -190,7 +178,7 @@ routes:
     );
     assert_eq!([(); 3].map(|()| ask("/here").status), [200, 200, 429]);
     // What memory refuses costs Redis nothing.
-    support::redis_store::command(&redis, &["FLUSHALL"]);
+    command(&redis, &["FLUSHALL"]);
     let before = calls(&gateway);
     assert_eq!([(); 5].map(|()| ask("/both").status), [429; 5]);
     assert_eq!(calls(&gateway), before);
@@ -207,7 +195,7 @@ fn policies_of_different_keys_are_charged_both_or_neither() {
 routes:
   - {{ upstream: echo, limits: [person, all] }}
 ",
-        store(redis.address, ", refusal_cache: 0s")
+        store(redis.address).replace("characters", "characters, refusal_cache: 0s")
     ));
     assert_eq!(
         [(); 4].map(|()| ask(&gateway, "a").status),
@@ -238,7 +226,7 @@ routes:
   - {{ match: {{ path: /admit }}, upstream: echo, limits: [admit] }}
   - {{ match: {{ path: /refuse }}, upstream: echo, limits: [here, refuse] }}
 ",
-        store(redis.address, "")
+        store(redis.address)
     ));
     let ask = |path: &str| {
         let started = now();
@@ -350,20 +338,19 @@ fn a_key_that_is_not_ours_is_left_alone_and_named() {
     let gateway = Gateway::start(&config);
     assert_eq!(ask(&gateway, "a").status, 200);
     wait_up(&gateway);
-    let keys = support::redis_store::command(&redis, &["KEYS", "*{a}*"]);
+    let keys = command(&redis, &["KEYS", "*{a}*"]);
     assert!(
         format!("{keys:?}").contains("sluicegate:{a}shared"),
         "{keys:?}"
     );
-    support::redis_store::command(&redis, &["DEL", "sluicegate:{b}shared"]);
-    support::redis_store::command(&redis, &["RPUSH", "sluicegate:{b}shared", "mine"]);
+    command(&redis, &["DEL", "sluicegate:{b}shared"]);
+    command(&redis, &["RPUSH", "sluicegate:{b}shared", "mine"]);
     assert_eq!(
         [(); 3].map(|()| ask(&gateway, "b").status),
         [200, 200, 429],
         "decided here"
     );
-    let kept =
-        support::redis_store::command(&redis, &["LRANGE", "sluicegate:{b}shared", "0", "-1"]);
+    let kept = command(&redis, &["LRANGE", "sluicegate:{b}shared", "0", "-1"]);
     assert!(format!("{kept:?}").contains("mine"), "{kept:?}");
     assert_eq!(ask(&gateway, "a").status, 200, "others go on");
     let failed = "sluicegate_store_requests_total{op=\"call\",result=\"script\"}";
