@@ -524,6 +524,32 @@ fn the_key_of_leases_lasts_as_long_as_the_last_of_them() {
 }
 
 #[test]
+fn leases_are_renewed_beside_a_key_that_is_not_ours() {
+    let server = SharedRedis::new();
+    let mut redis = Redis::new(&server);
+    redis.now = None;
+    let three = Algorithm::Concurrency(Concurrency::new(3, Duration::from_secs(1)));
+    redis.charge(&three, "a", 1);
+    redis.charge(&three, "b", 1);
+    let names = ["b", "a", "b"].map(|of| redis.name(of));
+    let lent = names.each_ref().map(|name| Lent {
+        name: name.as_bytes(),
+        id: "a",
+        units: 1,
+    });
+    let others = redis.name("b:leases");
+    redis.run::<()>(&["SET", &others, "mine"]);
+    let minute = Duration::from_secs(60);
+    let renewed = redis.scripts.leases(Ask::renewal(&lent, minute, None));
+    assert_eq!(renewed, [false, true, false]);
+    let key = redis.name("a:leases");
+    assert!(redis.ttl(&key) > 50_000, "it lasts");
+    let back = redis.scripts.leases(Ask::giving_back(&lent, None));
+    assert_eq!(back, [false, true, false]);
+    assert_eq!(redis.run::<String>(&["GET", &others]), "mine");
+}
+
+#[test]
 fn who_leaves_a_queue_gives_up_his_place_if_he_is_the_last() {
     let server = SharedRedis::new();
     let mut redis = Redis::new(&server);

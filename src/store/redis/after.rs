@@ -158,18 +158,28 @@ impl Settlement<'_> {
     }
 }
 
-/// Reads what [`Procedure::Lease`] or [`Procedure::Leave`] replied: of each whether it was there.
+/// Reads what [`Procedure::Lease`] or [`Procedure::Leave`] replied: of each whether it was there. In a key that is not ours there
+/// is none.
 ///
 /// # Errors
 /// When it is no such reply.
 pub fn were_there(reply: &Value) -> Result<Vec<bool>, Nonsense> {
     let word = |word: &[u8]| match word {
         b"1" => Ok(true),
-        b"0" => Ok(false),
+        b"0" | OTHERS => Ok(false),
         _ => Err(Nonsense::Malformed),
     };
     match reply {
         Value::BulkString(one) => Ok(vec![word(one)?]),
         _ => fields(reply)?.into_iter().map(word).collect(),
     }
+}
+
+/// What [`Procedure::Lease`] replies of a key that is not ours.
+const OTHERS: &[u8] = b"-";
+
+/// For how many leases [`Procedure::Lease`] could do nothing, as it replied.
+pub(super) fn left_alone(reply: &Value) -> usize {
+    let words = fields(reply).unwrap_or_default();
+    words.into_iter().filter(|word| *word == OTHERS).count()
 }

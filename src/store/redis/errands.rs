@@ -16,7 +16,7 @@ use redis::Value;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use super::after::{Lent, Settled, Settlement};
+use super::after::{Lent, Settled, Settlement, left_alone};
 use super::asked::{Ask, Charge, Owes, Tier};
 use super::client::{Command, Fault};
 use super::store::Store;
@@ -181,16 +181,17 @@ impl Store {
         // Those of one call share a slot.
         held.sort_by_cached_key(|held| self.slot_of(&held.name));
         let calls = held.chunk_by(|one, next| self.slot_of(&one.name) == self.slot_of(&next.name));
-        let calls = calls
+        let calls: Vec<_> = calls
             .flat_map(|slot| slot.chunks(RENEWED_AT_ONCE))
-            .map(|held| {
-                let lent: Vec<_> = held.iter().map(Held::lent).collect();
-                self.command(&Ask::renewal(&lent, LEASE, None))
-            });
-        for answer in self.client().batch(worker, calls.collect()).await {
-            if answer.is_err() {
-                self.lost("renewal");
-            }
+            .collect();
+        let commands = calls.iter().map(|held| {
+            let lent: Vec<_> = held.iter().map(Held::lent).collect();
+            self.command(&Ask::renewal(&lent, LEASE, None))
+        });
+        let answers = self.client().batch(worker, commands.collect()).await;
+        for (held, answer) in calls.into_iter().zip(answers) {
+            let lost = answer.map_or(held.len(), |reply| left_alone(&reply));
+            (0..lost).for_each(|_| self.lost("renewal"));
         }
     }
 }

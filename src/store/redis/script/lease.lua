@@ -3,8 +3,9 @@
 -- KEYS  the key of each lease; one may come several times.
 -- ARGV  the instant, as for charges; `renew` or `give_back`; how long they last from then on, in microseconds;
 --       then for each lease its id and its units.
--- Reply for each lease '1' if it was there, '0' if it had been given back, or had expired. One that had expired is taken
---       again by who renews it, whether there is room or not: it is in use, after all.
+-- Reply for each lease '1' if it was there, '0' if it had been given back, or had expired, and '-' where its key is not ours, which
+--       is left alone; an error if none is. One that had expired is taken again by who renews it, whether there is room or
+--       not: it is in use, after all.
 
 local function lease_at(i)
   return {key = KEYS[i], member = ARGV[2 + 2 * i] .. ':' .. ARGV[3 + 2 * i], units = tonumber(ARGV[3 + 2 * i])}
@@ -23,19 +24,20 @@ local function renew_or_give_back(b)
   return is_there and '1' or '0'
 end
 
-local total_of = {}
-local is_read, failure = pcall(function()
-  for i in ipairs(KEYS) do
-    local b = lease_at(i)
-    total_of[b.key] = -(tonumber(call(b, 'ZSCORE', b.key, 'units') or 0))
-  end
-end)
-if not is_read then return type(failure) == 'table' and failure or redis.error_reply(failure) end
+-- Of each key, false where it is not ours.
+local total_of, is_any, failure = {}, false, nil
+for i in ipairs(KEYS) do
+  local b = lease_at(i)
+  local is_read, total = pcall(function() return -(tonumber(call(b, 'ZSCORE', b.key, 'units') or 0)) end)
+  total_of[b.key] = is_read and total
+  if is_read then is_any = true else failure = total end
+end
+if not is_any then return type(failure) == 'table' and failure or redis.error_reply(failure) end
 local reply = {}
 for i in ipairs(KEYS) do
   local b = lease_at(i)
   b.total = total_of[b.key]
-  reply[i] = renew_or_give_back(b)
+  reply[i] = b.total and renew_or_give_back(b) or '-'
   total_of[b.key] = b.total
 end
 return reply
