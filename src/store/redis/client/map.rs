@@ -25,15 +25,37 @@ pub(super) enum Layout {
     Cluster(Vec<(Range, Address)>),
 }
 
+impl Layout {
+    /// A key that the server at this address has. In a cluster it is looked for among many, so in the widest of its ranges: a
+    /// range of one slot takes some 16,000 looks, and a cluster may have thousands of those.
+    fn probe(&self, address: &Address, prefix: &str) -> Arc<str> {
+        let widest = match self {
+            Self::Single(_) => None,
+            Self::Cluster(ranges) => ranges
+                .iter()
+                .filter(|(_, of)| of == address)
+                .map(|(range, _)| range)
+                .max_by_key(|range| range.len()),
+        };
+        let Some(widest) = widest else {
+            return format!("{prefix}probe").into();
+        };
+        let keys = (0_u32..).map(|n| format!("{prefix}probe{{{n}}}"));
+        let mut keys = keys.filter(|key| widest.contains(&slot(key.as_bytes())));
+        keys.next().expect("every slot has keys").into()
+    }
+}
+
 impl Map {
     /// The map of what was found, in which the servers of `old` stay who they are.
     pub(super) fn of(layout: &Layout, old: &Self, prefix: &str, workers: usize) -> Self {
         let mut nodes: Vec<Arc<Node>> = Vec::new();
-        let mut node = |address: &Address, probe: Arc<str>| {
+        let mut node = |address: &Address| {
             let is_it = |node: &&Arc<Node>| node.address == *address;
             if let Some(node) = nodes.iter().find(is_it) {
                 return Arc::clone(node);
             }
+            let probe = layout.probe(address, prefix);
             let node = old.nodes.iter().find(is_it).cloned();
             let node = node.unwrap_or_else(|| {
                 Arc::new(Node::new(address.clone(), Arc::clone(&probe), workers))
@@ -44,13 +66,13 @@ impl Map {
         };
         let slots = match layout {
             Layout::Single(address) => {
-                node(address, format!("{prefix}probe").into());
+                node(address);
                 None
             }
             Layout::Cluster(ranges) => {
                 let mut slots: Vec<_> = ranges
                     .iter()
-                    .map(|(range, address)| (range.clone(), node(address, probe_in(range, prefix))))
+                    .map(|(range, address)| (range.clone(), node(address)))
                     .collect();
                 slots.sort_by_key(|(range, _)| *range.start());
                 Some(slots)
@@ -100,13 +122,6 @@ impl Map {
     }
 }
 
-/// A key whose slot is in this range.
-fn probe_in(range: &Range, prefix: &str) -> Arc<str> {
-    let keys = (0_u32..).map(|n| format!("{prefix}probe{{{n}}}"));
-    let mut keys = keys.filter(|key| range.contains(&slot(key.as_bytes())));
-    keys.next().expect("every slot has keys").into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,9 +129,9 @@ mod tests {
     fn layout() -> Layout {
         let at = |port| Address::new("a", port);
         Layout::Cluster(vec![
+            (100..=100, at(2)),
             (8_000..=16_000, at(2)),
             (0..=99, at(1)),
-            (100..=100, at(2)),
         ])
     }
 
@@ -138,6 +153,9 @@ mod tests {
             let found = map.route(&[node.probe().as_bytes()]).expect("a server");
             assert_eq!(found.address, node.address);
         }
+        // Not in a range of one slot, where it is long looked for.
+        let probe = map.nodes[0].probe();
+        assert!(slot(probe.as_bytes()) >= 8_000, "{probe}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 /// 0 to 16383.
 pub(super) type Slot = u16;
 
-const SLOTS: u16 = 16_384;
+pub(super) const SLOTS: u16 = 16_384;
 
 /// The slot of a key: of what stands between its first `{` and the next `}`, if that is something, or else of all of it.
 pub fn slot(key: &[u8]) -> u16 {

@@ -13,6 +13,7 @@ use tokio::time::{sleep, timeout};
 use super::connect::{Dialect, Live};
 use super::fault::{Fault, FaultKind};
 use super::map::Layout;
+use super::slot::SLOTS;
 use super::spec::{Address, Target};
 use super::{Shared, random};
 
@@ -180,6 +181,9 @@ fn slots_of_one(range: Value, asked: &str) -> Option<(super::map::Range, Address
         _ => None,
     };
     let (first, last) = (number()?, number()?);
+    if first > last || last >= SLOTS {
+        return None;
+    }
     let Some(Value::Array(master)) = parts.next() else {
         return None;
     };
@@ -189,4 +193,34 @@ fn slots_of_one(range: Value, asked: &str) -> Option<(super::map::Range, Address
     let port = redis::from_redis_value(master.next()?).ok()?;
     let address = Address::new(host.as_deref().unwrap_or(asked), port);
     Some((first..=last, address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(first: i64, last: i64) -> Value {
+        let host = Value::BulkString(b"a".to_vec());
+        let master = Value::Array(vec![host, Value::Int(1)]);
+        Value::Array(vec![Value::Int(first), Value::Int(last), master])
+    }
+
+    #[test]
+    fn slots_that_there_cannot_be_are_no_answer() {
+        let ranges = |all: &[(i64, i64)]| {
+            let ranges = all.iter().map(|(first, last)| range(*first, *last));
+            slots(Value::Array(ranges.collect()), "b").map_err(|fault| fault.kind)
+        };
+        let address = Address::new("a", 1);
+        let all = vec![(0..=5, address.clone()), (6..=16_383, address)];
+        assert_eq!(ranges(&[(0, 5), (6, 16_383)]), Ok(Layout::Cluster(all)));
+        for wrong in [(5, 4), (0, 16_384), (-1, 5), (20_000, 20_001), (0, 65_536)] {
+            assert_eq!(
+                ranges(&[(0, 4), wrong]),
+                Err(FaultKind::Protocol),
+                "{wrong:?}"
+            );
+        }
+        assert_eq!(ranges(&[]), Err(FaultKind::ClusterDown));
+    }
 }
