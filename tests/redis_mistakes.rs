@@ -2,15 +2,19 @@
 
 mod support;
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::time::Duration;
 
 use redis::Value;
-use support::client::Connection;
+use support::client::{Connection, get};
 use support::gateway::Gateway;
 use support::origin::refusing_address;
 use support::outage::{ask, config, count, readyz, wait_well, warnings};
 use support::redis::{RedisServer, impostor};
 use support::redis_store::command;
+use support::shared::wait_up;
+use support::synchronised::after_rounds;
 use support::{now, wait_for};
 
 #[test]
@@ -110,4 +114,73 @@ fn keys_of_another_type_and_flushed_scripts_fill_no_log() {
         Value::Int(1),
         "nothing is lost"
     );
+}
+
+/// The commands that the scripts call.
+fn called() -> BTreeSet<String> {
+    let scripts = concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/redis/script");
+    let files = fs::read_dir(scripts).expect("the scripts are there");
+    let texts = files.map(|file| fs::read_to_string(file.expect("a file").path()).expect("a text"));
+    let text: String = texts.collect();
+    let calls = text.split("call(").skip(1);
+    let commands = calls.filter_map(|call| {
+        let call = call.strip_prefix("b, ").unwrap_or(call);
+        let (command, _) = call.strip_prefix('\'')?.split_once('\'')?;
+        Some(command.to_lowercase())
+    });
+    commands.collect()
+}
+
+#[test]
+fn who_may_do_what_is_documented_may_do_all_that_is_needed_and_no_more() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/redis.md");
+    let page = fs::read_to_string(page).expect("the page is there");
+    let rules = page.lines().find(|line| line.starts_with("ACL SETUSER "));
+    let rules = rules
+        .expect("it has a user")
+        .replace("PREFIX", "sluicegate:");
+    let allowed = rules.split(" +").skip(1).map(str::to_owned);
+    let own = ["eval", "evalsha", "script|load"].map(str::to_owned);
+    let needed: BTreeSet<_> = called().into_iter().chain(own).collect();
+    assert_eq!(allowed.collect::<BTreeSet<_>>(), needed);
+
+    let redis = RedisServer::start();
+    command(&redis, &rules.split(' ').collect::<Vec<_>>());
+    let kinds = [
+        "quota: 2/1h",
+        "quota: 2/300d, algorithm: sliding_window, precision: 60, oldest: whole",
+        "quota: 2/1h, algorithm: sliding_log",
+        "quota: 2/1h, count: [200]",
+        "algorithm: concurrency, max: 5",
+        "quota: 2/300d, sync: 50ms",
+    ];
+    let policy = |(place, kind)| format!("  p{place}: {{ store: redis, key: constant, {kind} }}\n");
+    let route = |place| {
+        format!("  - {{ match: {{ path: /{place} }}, upstream: echo, limits: [p{place}] }}\n")
+    };
+    let gateway = Gateway::start(&format!(
+        "store: {{ redis: {{ url: \"redis://sluicegate:password@{}\", timeout: 500ms }} }}
+policies:\n{}routes:\n{}",
+        redis.address,
+        kinds.iter().enumerate().map(policy).collect::<String>(),
+        (0..kinds.len()).map(route).collect::<String>(),
+    ));
+    wait_up(&gateway);
+    for (place, kind) in kinds.iter().enumerate() {
+        let path = format!("/{place}");
+        let statuses = [(); 3].map(|()| get(gateway.address(), &path).status);
+        let expected = if place == 4 {
+            [200; 3]
+        } else {
+            [200, 200, 429]
+        };
+        assert_eq!(statuses, expected, "{kind}");
+    }
+    after_rounds(&gateway, 2);
+    assert_eq!(
+        command(&redis, &["ACL", "LOG"]),
+        Value::Array(Vec::new()),
+        "nothing was denied"
+    );
+    assert_eq!(count(&gateway, "call", "ok"), 15.0, "Redis decided");
 }
