@@ -22,9 +22,9 @@ use crate::clock::{Clock, Timestamp};
 use crate::store::Refusals;
 use crate::telemetry::metrics::SyncMetrics;
 
-/// How often the script may ask to be asked again: for buckets under other parameters, and for the period of a calendar that
-/// has ended meanwhile.
-const ROUNDS: usize = 3;
+/// How often the script may be asked within its deadline, as long as it asks to be asked again: for buckets under other parameters,
+/// which others that have those may charge in between, and for the period of a calendar that has ended meanwhile.
+const ROUNDS: usize = 32;
 
 /// How often a store is asked again that has only just been begun with.
 const EARLY: Duration = Duration::from_millis(1);
@@ -273,6 +273,9 @@ impl Store {
                     return Ok(told);
                 }
                 Reply::Again(more) => again = more,
+            }
+            if Instant::now() >= deadline {
+                break;
             }
         }
         Err(Unanswered::Contended)

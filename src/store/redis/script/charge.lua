@@ -70,18 +70,25 @@ local is_decided, failure = pcall(decide)
 if not is_decided then return type(failure) == 'table' and failure or redis.error_reply(failure) end
 if is_to_be_asked_again then return again() end
 
--- Notes what is told of those that were asked, and puts right what is under another recipe, or has expired.
+-- Notes what is told of those that were asked, and gives up what has expired.
 for i = 1, #all do
   local b = all[i]
   if b.outcome ~= 'unasked' then
     b.told = b.kind.told and b.kind.told(b) or b.state
-    if b.is_stale or b.is_converted and b.instead == '' then
-      redis.call('DEL', b.key)
-    elseif b.is_converted then
-      redis.call('SET', b.key, b.instead, 'PXAT', deadline(b.expires))
-    end
-    b.is_converted = nil
+    if b.is_stale and not b.is_converted then redis.call('DEL', b.key) end
   end
+end
+
+-- Puts right what is under another recipe, before it is charged. Who is not charged leaves it: a smaller quota has no room for
+-- all that was used of a larger one, and who still has that would admit again what was forgotten.
+local function put_right(b)
+  if not b.is_converted then return end
+  if b.is_stale or b.instead == '' then
+    redis.call('DEL', b.key)
+  else
+    redis.call('SET', b.key, b.instead, 'PXAT', deadline(b.expires))
+  end
+  b.is_converted = nil
 end
 
 local is_admitted = true
@@ -98,11 +105,15 @@ for i = 1, #deciding do
       if not b.since then b.unsettled, b.since = 0, now end
       b.unsettled = b.unsettled + b.cost
     end
-    if b.cost > 0 then kind.charge(b) end
+    if b.cost > 0 then
+      put_right(b)
+      kind.charge(b)
+    end
   elseif b.fits then
     b.outcome = 'spared'
   elseif owes and kind.owe then
     b.outcome = 'owed'
+    put_right(b)
     kind.owe(b)
     b.told = kind.told and kind.told(b) or b.state
   end
