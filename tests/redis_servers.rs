@@ -16,6 +16,7 @@ use support::client::{Connection, get, get_with, run};
 use support::gateway::Gateway;
 use support::redis::{RedisServer, free_address};
 use support::redis_store::{Store, UP, command};
+use support::shared::wait_up;
 use support::wait_for;
 use support::watched::Watched;
 use tempfile::TempDir;
@@ -23,9 +24,11 @@ use tempfile::TempDir;
 /// An authority, and a server that has a certificate for 127.0.0.1 from it.
 struct Secure {
     _dir: TempDir,
-    _server: RedisServer,
+    server: RedisServer,
     port: u16,
     root: CertificateDer<'static>,
+    /// The file that has it.
+    authority: String,
 }
 
 fn secure() -> Secure {
@@ -33,11 +36,7 @@ fn secure() -> Secure {
     let mut params = CertificateParams::new(Vec::new()).expect("no names");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let key = KeyPair::generate().expect("a key");
-    let root = params
-        .self_signed(&key)
-        .expect("a certificate")
-        .der()
-        .clone();
+    let root = params.self_signed(&key).expect("a certificate");
     let issuer = Issuer::new(params, key);
     let key = KeyPair::generate().expect("a key");
     let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("a name");
@@ -47,9 +46,10 @@ fn secure() -> Secure {
         fs::write(&path, text).expect("the directory is writable");
         path.to_str().expect("a text").to_owned()
     };
-    let (certificate, key) = (
+    let (certificate, key, authority) = (
         write("pem", certificate.pem()),
         write("key", key.serialize_pem()),
+        write("ca", root.pem()),
     );
     let port = free_address().port();
     let server = RedisServer::with_options(&[
@@ -64,9 +64,10 @@ fn secure() -> Secure {
     ]);
     Secure {
         _dir: dir,
-        _server: server,
+        server,
         port,
-        root,
+        root: root.der().clone(),
+        authority,
     }
 }
 
@@ -108,6 +109,42 @@ fn servers_behind_tls_are_verified() {
     assert!(kinds.contains(&fault.kind), "{fault}");
     let none = Spec::from_url("rediss://127.0.0.1", None).expect_err("no settings");
     assert_eq!(none, UrlError::NoTls);
+}
+
+#[test]
+fn a_proxy_speaks_tls_as_the_user_that_it_is_told_to_be() {
+    let secure = secure();
+    let user = ["ACL", "SETUSER", "bob", "on", ">a/b@c", "~*", "+@all"];
+    command(&secure.server, &user);
+    let gateway = |store: &str| {
+        Gateway::start(&format!(
+            "store: {{ redis: {{ {store}, timeout: 500ms, secret: sixteen-characters }} }}
+policies: {{ p: {{ store: redis, key: constant, quota: 3/1h }} }}
+routes: [{{ upstream: echo, limits: [p] }}]
+"
+        ))
+    };
+    let (port, trust) = (
+        secure.port,
+        format!("tls: {{ ca: \"{}\" }}", secure.authority),
+    );
+    let in_url = gateway(&format!(
+        "url: \"rediss://bob:a%2Fb%40c@127.0.0.1:{port}\", {trust}"
+    ));
+    let beside = gateway(&format!(
+        "url: \"rediss://127.0.0.1:{port}\", user: bob, password: \"a/b@c\", {trust}"
+    ));
+    let both = [&in_url, &beside];
+    both.into_iter().for_each(wait_up);
+    let statuses = both.map(|gateway| [(); 2].map(|()| get(gateway.address(), "/").status));
+    assert_eq!(statuses, [[200, 200], [200, 429]]);
+    // Whom the system does not trust.
+    let unknown = gateway(&format!("url: \"rediss://127.0.0.1:{port}\""));
+    wait_for("the mistake to be noticed", || {
+        get(unknown.address(), "/");
+        let ready = get(unknown.admin, "/readyz").text();
+        ready.contains("fails the TLS handshake").then_some(())
+    });
 }
 
 fn address(server: &RedisServer) -> Address {
