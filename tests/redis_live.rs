@@ -80,35 +80,6 @@ fn several_proxies_admit_exactly_the_quota_together() {
     }
 }
 
-/// As while a quota is being raised, or lowered, on one machine after the other.
-#[test]
-fn proxies_with_different_quotas_admit_no_more_than_the_larger() {
-    let redis = RedisServer::start();
-    for algorithm in ["gcra", "fixed_window", "sliding_window", "sliding_log"] {
-        let gateways = [40, 60].map(|quota| {
-            let policy = format!("quota: {quota}/300d, algorithm: {algorithm}");
-            let config = shared(redis.address, &policy).replace("shared", algorithm);
-            let config = config.replace("characters", "characters, refusal_cache: 0s");
-            let gateway = Gateway::start(&config);
-            wait_up(&gateway);
-            gateway
-        });
-        let ask = |gateway: &Gateway| {
-            let mut connection = Connection::open(gateway.address());
-            let request = "GET / HTTP/1.1\r\nHost: a\r\nx-key: one\r\n\r\n";
-            let answers = (0..50).map(|_| connection.exchange(request).status);
-            answers.filter(|status| *status == 200).count()
-        };
-        let admitted: usize = thread::scope(|scope| {
-            let both = gateways.iter().chain(&gateways);
-            let clients: Vec<_> = both.map(|gateway| scope.spawn(|| ask(gateway))).collect();
-            let clients = clients.into_iter();
-            clients.map(|client| client.join().expect("no panic")).sum()
-        });
-        assert_eq!(admitted, 60, "{algorithm}");
-    }
-}
-
 #[test]
 fn a_policy_in_redis_says_what_one_in_memory_says() {
     let redis = RedisServer::start();

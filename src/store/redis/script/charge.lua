@@ -79,8 +79,8 @@ for i = 1, #all do
   end
 end
 
--- Puts right what is under another recipe, before it is charged. Who is not charged leaves it: a smaller quota has no room for
--- all that was used of a larger one, and who still has that would admit again what was forgotten.
+-- Puts right what is under another recipe, before it is charged. Who is refused leaves it, and owes nothing: a smaller quota has no
+-- room for all that was used of a larger one, and who still has that would admit again what was forgotten.
 local function put_right(b)
   if not b.is_converted then return end
   if b.is_stale or b.instead == '' then
@@ -111,9 +111,8 @@ for i = 1, #deciding do
     end
   elseif b.fits then
     b.outcome = 'spared'
-  elseif owes and kind.owe then
+  elseif owes and kind.owe and not b.is_converted then
     b.outcome = 'owed'
-    put_right(b)
     kind.owe(b)
     b.told = kind.told and kind.told(b) or b.state
   end
