@@ -283,14 +283,18 @@ fn in_a_cluster_what_one_refuses_the_others_have_back() {
     let nodes = cluster();
     let addresses: Vec<_> = nodes.iter().map(|node| node.address.to_string()).collect();
     let gateway = Gateway::start(&format!(
-        "store: {{ redis: {{ cluster: [{}], timeout: 500ms, secret: sixteen-characters, refusal_cache: 0s }} }}
+        "store: {{ redis: {{ cluster: [{}], timeout: 500ms, readable_keys: true, refusal_cache: 0s }} }}
 policies:
+  rate: {{ store: redis, key: \"header:x-e\", quota: 9/300d }}
+  steps: {{ store: redis, key: \"header:x-f\", algorithm: token_bucket, capacity: 9, refill: 9 per 300d }}
+  counts: {{ store: redis, key: \"header:x-g\", algorithm: fixed_window, quota: 9/300d }}
+  slides: {{ store: redis, key: \"header:x-h\", algorithm: sliding_window, quota: 9/300d }}
   slots: {{ store: redis, key: \"header:x-a\", algorithm: concurrency, max: 1 }}
   tight: {{ store: redis, key: \"header:x-b\", quota: 3/1h }}
   owes: {{ store: redis, key: \"header:x-c\", quota: 9/1h, charge_refused: true }}
   settles: {{ store: redis, key: \"header:x-d\", quota: 4/1h, count: [404] }}
 routes:
-  - {{ name: all, match: {{ path: /all }}, upstream: echo, limits: [slots, tight, owes, settles] }}
+  - {{ name: all, match: {{ path: /all }}, upstream: echo, limits: [rate, steps, counts, slides, slots, tight, owes, settles] }}
   - {{ name: owes, match: {{ path: /owes }}, upstream: echo, limits: [owes] }}
 ",
         addresses.join(", ")
@@ -304,19 +308,47 @@ routes:
         let series = "sluicegate_store_requests_total{op=\"batch\",result=\"ok\"}";
         gateway.metric(series).unwrap_or_default()
     };
+    // The units in the buckets that are asked before the one that refuses, by their instants: each is weeks.
+    let before = |key: u32| {
+        let names = [
+            ('e', "rate"),
+            ('f', "steps"),
+            ('g', "counts"),
+            ('h', "slides"),
+        ];
+        names.map(|(letter, policy)| {
+            let name = format!("sluicegate:{{{letter}{key}}}{policy}");
+            let nothing = Value::Array(Vec::new());
+            let holds = |node: &&RedisServer| command(node, &["KEYS", &name]) != nothing;
+            let value = command(nodes.iter().find(holds)?, &["GET", &name]);
+            let value: String = redis::from_redis_value(value).expect("a text");
+            let (_, state) = value.split_once('|')?;
+            let (instant, units) = state.split_once(' ')?;
+            let days = instant.parse::<u64>().expect("a number") / 86_400_000_000;
+            // With a rate the instant says all, but for the moment that it took.
+            Some((days, (policy != "rate").then(|| units.to_owned())))
+        })
+    };
     for key in 0..8 {
-        let fields = format!("x-a: a{key}\r\nx-b: b{key}\r\nx-c: c{key}\r\nx-d: d{key}\r\n");
+        let fields: String = ('a'..='h')
+            .map(|of| format!("x-{of}: {of}{key}\r\n"))
+            .collect();
         let ask = |path| get_with(gateway.address(), path, &fields).status;
+        let mut charged = before(key);
         let all = [(); 6].map(|()| {
-            let before = told();
+            let told_before = told();
             let status = ask("/all");
+            if status == 200 {
+                charged = before(key);
+            }
             // What is given back is there a moment later.
             wait_for("what is told afterwards", || {
                 let leases = nodes
                     .iter()
                     .map(|node| command(node, &["KEYS", "*:leases"]));
                 let is_free = leases.eq([(); 3].map(|()| Value::Array(Vec::new())));
-                (told() > before && is_free).then_some(())
+                let is_back = before(key) == charged;
+                (told() > told_before && is_free && is_back).then_some(())
             });
             status
         });

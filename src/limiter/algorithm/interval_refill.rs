@@ -160,12 +160,14 @@ impl IntervalRefill {
     }
 
     /// Tokens of a charge that have certainly not come back with time: what was missing after it is missing still,
-    /// also if all earlier charges that were to be settled were given back; or so few refills have passed.
+    /// also if all earlier charges that were to be settled were given back; or so few refills have passed, which come when they
+    /// came then as long as any of them is missing.
     pub(super) fn returnable(&self, reserved: &Reserved, now: Timestamp) -> u32 {
         let missing = self.view(reserved.cell, now).missing;
         let behind_others = missing.saturating_sub(reserved.unsettled);
-        let elapsed = now.as_micros().saturating_sub(reserved.at.as_micros());
-        let refills = (elapsed / self.interval).saturating_add(1);
+        let next = self.view(reserved.cell, reserved.at).next;
+        let since = now.as_micros().checked_sub(next);
+        let refills = since.map_or(0, |since| (since / self.interval).saturating_add(1));
         let refilled = refills.saturating_mul(u64::from(self.amount));
         let alone = u64::from(reserved.units).saturating_sub(refilled);
         behind_others.max(alone).min(u64::from(reserved.units)) as u32

@@ -35,9 +35,11 @@ do
   local function less(b)
     local missing, next = missing_of(b, b.expires, b.a)
     -- Of the charge has certainly not come back what is still missing behind all others, or what so few refills have
-    -- not brought.
+    -- not brought: they come when they came then, as long as any of it is missing.
     local behind = missing_of(b, b.then_expires, b.then_a) - b.others
-    local refills = floor(math.max(0, now - b.at_charge) / number(b, INTERVAL)) + 1
+    local interval = number(b, INTERVAL)
+    local first = b.then_expires - floor(math.max(0, b.then_expires - b.at_charge - 1) / interval) * interval
+    local refills = math.max(0, floor((now - first) / interval) + 1)
     local alone = b.alone - refills * number(b, AMOUNT)
     local back = math.max(0, math.min(b.cost, b.alone, math.max(behind, alone)))
     return refilled(b, math.max(0, missing - back), next)
