@@ -338,6 +338,25 @@ fn a_bucket_under_another_recipe_is_carried_over_as_in_memory() {
     checked.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
+#[test]
+fn products_that_no_double_holds_are_compared_exactly() {
+    const PART: u64 = 360 * 86_400 * SECOND;
+    let server = SharedRedis::new();
+    let mut redis = Redis::new(&server);
+    let quota = quota(u32::MAX, PART);
+    let window = Algorithm::SlidingWindow(SlidingWindow::new(quota, Oldest::Weighted));
+    let start = (START / PART + 1) * PART;
+    redis.now = Some(at(start));
+    assert!(redis.charge(&window, "a", 4_287_450_748).is_admitted());
+    // What counts of that is beyond the room by 5,285,888 parts of 31,104,000,000,000: as doubles the products are the same.
+    let just_before = start + PART + 5_281_584_146_944;
+    for (now, is_admitted) in [(just_before, false), (just_before + 1, true)] {
+        redis.now = Some(at(now));
+        let decision = redis.charge(&window, "a", 735_542_907);
+        assert_eq!(decision.is_admitted(), is_admitted, "{now}");
+    }
+}
+
 /// What is read of a value at first may be less than the recipe of another algorithm is long.
 #[test]
 fn a_long_recipe_is_known_by_an_algorithm_with_a_short_one() {

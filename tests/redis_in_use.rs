@@ -194,8 +194,17 @@ fn who_is_killed_loses_his_places_and_others_keep_theirs() {
 fn who_is_told_to_end_gives_back_what_ends_last() {
     let redis = RedisServer::start();
     let slow = Slow::halfway();
-    let [mut ends, stays]: [Gateway; 2] = proxies(&redis, &config(&slow, "max: 2"));
+    let network = FaultProxy::before(redis.address);
+    let config = config(&slow, "max: 2");
+    let [stays] = proxies(&redis, &config);
+    let mut ends = Gateway::start(&format!(
+        "shutdown: {{ delay: 0s }}\n{}{config}",
+        store(network.address)
+    ));
+    wait_up(&ends);
     let [mut first, mut second] = begin(&ends);
+    // It has to wait for the answer: what is on its way is lost with its connection.
+    network.set(Weather::Slow(Duration::from_millis(100)));
     ends.signal(Signal::TERM);
     slow.gate.let_pass(2);
     assert_eq!(first.read_exactly(2), b"ab");
