@@ -204,7 +204,7 @@ fn who_is_told_to_end_gives_back_what_ends_last() {
     wait_up(&ends);
     let [mut first, mut second] = begin(&ends);
     // It has to wait for the answer: what is on its way is lost with its connection.
-    network.set(Weather::Slow(Duration::from_millis(100)));
+    network.set(Weather::Slow(Duration::from_millis(300)));
     ends.signal(Signal::TERM);
     slow.gate.let_pass(2);
     assert_eq!(first.read_exactly(2), b"ab");
