@@ -177,9 +177,13 @@ pub fn login(user: Option<&str>, password: &str) -> Login {
 }
 
 pub fn command(server: &RedisServer, words: &[&str]) -> Value {
+    try_command(server, words).expect("an answer")
+}
+
+/// The same of a server that may end its connections.
+pub fn try_command(server: &RedisServer, words: &[&str]) -> redis::RedisResult<Value> {
     let client = redis::Client::open(server.url()).expect("a URL");
-    let mut connection = client.get_connection().expect("it runs");
     let mut command = redis::cmd(words[0]);
     command.arg(&words[1..]);
-    command.query(&mut connection).expect("an answer")
+    command.query(&mut client.get_connection()?)
 }
