@@ -4,6 +4,7 @@
 mod balance;
 mod body;
 mod connect;
+mod dial;
 mod endpoint;
 mod error;
 mod http1;

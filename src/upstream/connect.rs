@@ -17,6 +17,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::Error;
+use super::dial::dial;
 use crate::http_ext::io::Socket;
 
 /// What a connection to an endpoint runs over.
@@ -37,7 +38,7 @@ impl Dscp {
     }
 
     /// A connection whose every packet has it, the first included.
-    async fn connect(self, address: SocketAddr) -> io::Result<TcpStream> {
+    pub(super) async fn connect(self, address: SocketAddr) -> io::Result<TcpStream> {
         // The two bits below are those of congestion notification.
         let class = u32::from(self.0) << 2;
         let socket = match address {
@@ -86,7 +87,7 @@ impl Target {
     }
 
     async fn open(&self, dscp: Option<Dscp>) -> Result<Stream, Error> {
-        let stream = self.dial(dscp).await?;
+        let stream = self.reach(dscp).await?;
         let Some((config, name)) = &self.tls else {
             return Ok(Stream::Plain(stream));
         };
@@ -101,7 +102,7 @@ impl Target {
     }
 
     /// Tries the addresses of the name in the resolver's order.
-    async fn dial(&self, dscp: Option<Dscp>) -> Result<Socket, Error> {
+    async fn reach(&self, dscp: Option<Dscp>) -> Result<Socket, Error> {
         let resolve = |source| Error::Resolve {
             endpoint: self.label.clone(),
             source,
@@ -109,27 +110,17 @@ impl Target {
         let addresses = tokio::net::lookup_host((self.host.as_str(), self.port))
             .await
             .map_err(resolve)?;
-        let mut failure = None;
-        for address in addresses {
-            let connected = match dscp {
-                None => TcpStream::connect(address).await,
-                Some(dscp) => dscp.connect(address).await,
-            };
-            match connected {
-                Ok(stream) => {
-                    // Only latency depends on it: a system that refuses it still works.
-                    let _ = stream.set_nodelay(true);
-                    return Ok(Socket(stream));
-                }
-                Err(error) => failure = Some(error),
+        match dial(addresses, dscp).await {
+            Ok(stream) => {
+                // Only latency depends on it: a system that refuses it still works.
+                let _ = stream.set_nodelay(true);
+                Ok(Socket(stream))
             }
-        }
-        match failure {
-            Some(source) => Err(Error::Connect {
+            Err(Some(source)) => Err(Error::Connect {
                 endpoint: self.label.clone(),
                 source,
             }),
-            None => Err(resolve(io::Error::other("no address"))),
+            Err(None) => Err(resolve(io::Error::other("no address"))),
         }
     }
 }
