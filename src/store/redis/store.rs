@@ -22,10 +22,6 @@ use crate::clock::{Clock, Timestamp};
 use crate::store::Refusals;
 use crate::telemetry::metrics::SyncMetrics;
 
-/// How often the script may be asked within its deadline, as long as it asks to be asked again: for buckets under other parameters,
-/// which others that have those may charge in between, and for the period of a calendar that has ended meanwhile.
-const ROUNDS: usize = 32;
-
 /// How often a store is asked again that has only just been begun with.
 const EARLY: Duration = Duration::from_millis(1);
 
@@ -263,7 +259,9 @@ impl Store {
             },
         };
         let mut again = Again::default();
-        for _ in 0..ROUNDS {
+        // The script asks to be asked again about buckets under other parameters, which others that have those may charge in
+        // between, and about the period of a calendar that has ended meanwhile.
+        while Instant::now() < deadline {
             let ask = request.ask(&again);
             let reply = self.call(deadline, worker, &ask).await;
             let reply = reply.map_err(Unanswered::Fault)?;
@@ -273,9 +271,6 @@ impl Store {
                     return Ok(told);
                 }
                 Reply::Again(more) => again = more,
-            }
-            if Instant::now() >= deadline {
-                break;
             }
         }
         Err(Unanswered::Contended)
