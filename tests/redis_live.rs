@@ -361,6 +361,8 @@ fn a_key_that_is_not_ours_is_left_alone_and_named() {
 fn a_reload_keeps_the_buckets_and_a_changed_quota_is_felt_at_once() {
     let redis = RedisServer::start();
     let config = shared(redis.address, "quota: 3/1h, algorithm: fixed_window");
+    // One worker: another would connect with its first request, whenever that comes.
+    let config = format!("workers: 1\n{config}");
     let gateway = Gateway::start(&config.replace("characters", "characters, refusal_cache: 1m"));
     ask(&gateway, "other");
     wait_up(&gateway);
