@@ -151,7 +151,8 @@ const FAILURES: [Failure; 13] = [
             far.network.forget_connections();
         },
         |far| far.network.set(Weather::Fair),
-        &["timeout"],
+        // A worker that was about to connect again meets the other side of it.
+        &["timeout", "refused"],
     ),
     Failure {
         name: "half-open",
