@@ -261,7 +261,7 @@ impl Store {
         let mut again = Again::default();
         // The script asks to be asked again about buckets under other parameters, which others that have those may charge in
         // between, and about the period of a calendar that has ended meanwhile.
-        while Instant::now() < deadline {
+        loop {
             let ask = request.ask(&again);
             let reply = self.call(deadline, worker, &ask).await;
             let reply = reply.map_err(Unanswered::Fault)?;
@@ -272,8 +272,10 @@ impl Store {
                 }
                 Reply::Again(more) => again = more,
             }
+            if Instant::now() >= deadline {
+                return Err(Unanswered::Contended);
+            }
         }
-        Err(Unanswered::Contended)
     }
 
     /// Calls the script. A store that has only just been begun with is waited for.
