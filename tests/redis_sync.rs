@@ -309,6 +309,27 @@ fn keys_that_are_not_ours_are_told_of_once_and_trouble_nobody_else() {
     all_know(&nodes, 1, 6);
 }
 
+/// More than share a script, each with units of its own, and one of them not ours.
+#[test]
+fn keys_that_share_scripts_each_have_their_own_units() {
+    const KEYS: u32 = 150;
+    // As hashes are: a table has room for few that differ in some bits only.
+    let spread = |key: u32| u64::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let server = RedisServer::start();
+    let nodes = Node::three(&server, &counting(MOST));
+    nodes.iter().for_each(|node| node.store.wait_up());
+    nodes.iter().for_each(|node| assert!(node.request(0, 1)));
+    all_know(&nodes, 0, 3);
+    let keys = command(&server, &["KEYS", "*:sync:*"]);
+    let [foreign] = redis::from_redis_value::<[String; 1]>(keys).expect("a name");
+    command(&server, &["SET", &foreign, "something else"]);
+    for (times, key) in (1..=3).flat_map(|times| (0..=KEYS).map(move |key| (times, key))) {
+        let node = &nodes[times % nodes.len()];
+        assert!(node.request(spread(key), key + 1));
+    }
+    (1..=KEYS).for_each(|key| all_know(&nodes, spread(key), 3 * (key + 1)));
+}
+
 #[test]
 fn in_redis_a_total_never_becomes_smaller_and_asking_leaves_nothing_behind() {
     let server = RedisServer::start();
