@@ -1,7 +1,8 @@
 //! A redis-server of a test's own, on a port of its own, which keeps nothing and ends with the test.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 
@@ -11,6 +12,9 @@ use tempfile::TempDir;
 
 use super::redis_store::command;
 use super::wait_for;
+
+/// A socket in the directory of a server.
+const SOCKET: &str = "socket";
 
 /// A running server.
 pub struct RedisServer {
@@ -61,12 +65,13 @@ impl RedisServer {
             let process = Command::new("redis-server")
                 .arg(&config)
                 .args(["--sentinel", "--bind", "127.0.0.1"])
-                .args(["--port", &address.port().to_string(), "--dir"])
+                .args(["--port", &address.port().to_string()])
+                .args(["--unixsocket", SOCKET, "--dir"])
                 .arg(dir.path())
                 .stdout(Stdio::null())
                 .spawn()
                 .expect("redis-server is installed");
-            Some((listening(process, address)?, address))
+            Some((listening(process, &dir)?, address))
         });
         Self {
             process,
@@ -164,21 +169,24 @@ pub fn free_address() -> SocketAddr {
 fn run(dir: &TempDir, address: SocketAddr, options: &[String]) -> Option<Child> {
     let process = Command::new("redis-server")
         .args(["--bind", "127.0.0.1", "--port", &address.port().to_string()])
-        .args(["--save", "", "--appendonly", "no", "--dir"])
+        .args(["--save", "", "--appendonly", "no"])
+        .args(["--unixsocket", SOCKET, "--dir"])
         .arg(dir.path())
         .args(options)
         .stdout(Stdio::null())
         .spawn()
         .unwrap_or_else(|error| panic!("redis-server: {error}; ./scripts/test installs it"));
-    listening(process, address)
+    listening(process, dir)
 }
 
-fn listening(mut process: Child, address: SocketAddr) -> Option<Child> {
+/// The process once it listens. It does so at its socket after its port, at which others may listen for a moment.
+fn listening(mut process: Child, dir: &TempDir) -> Option<Child> {
+    let socket = dir.path().join(SOCKET);
     wait_for("redis-server to listen or to end", || {
         if process.try_wait().expect("it was started here").is_some() {
             return Some(false);
         }
-        TcpStream::connect(address).ok().map(|_| true)
+        UnixStream::connect(&socket).ok().map(|_| true)
     })
     .then_some(process)
 }
