@@ -148,7 +148,7 @@ fn who_may_do_what_is_documented_may_do_all_that_is_needed_and_no_more() {
     let redis = RedisServer::start();
     command(&redis, &rules.split(' ').collect::<Vec<_>>());
     let kinds = [
-        "quota: 2/1h",
+        "quota: 2/1h, penalty: { strikes: 1, within: 1h, for: [1h] }",
         "quota: 2/300d, algorithm: sliding_window, precision: 60, oldest: whole",
         "quota: 2/1h, algorithm: sliding_log",
         "quota: 2/1h, count: [200]",
@@ -178,6 +178,10 @@ policies:\n{}routes:\n{}",
         assert_eq!(statuses, expected, "{kind}");
     }
     after_rounds(&gateway, 2);
+    wait_for("the ban to be told", || {
+        let is_told = command(&redis, &["EXISTS", "sluicegate:{p0}:bans"]);
+        (is_told == Value::Int(1)).then_some(())
+    });
     assert_eq!(
         command(&redis, &["ACL", "LOG"]),
         Value::Array(Vec::new()),

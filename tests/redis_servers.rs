@@ -4,6 +4,8 @@ mod support;
 
 use std::fs;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use redis::Value;
@@ -16,7 +18,7 @@ use support::client::{Connection, get, get_with, run};
 use support::gateway::Gateway;
 use support::redis::{RedisServer, free_address};
 use support::redis_store::{Store, UP, command};
-use support::shared::wait_up;
+use support::shared::{ask, retry_after, statuses, wait_up};
 use support::wait_for;
 use support::watched::Watched;
 use tempfile::TempDir;
@@ -356,4 +358,43 @@ routes:
         let owes = [(); 4].map(|()| ask("/owes"));
         assert_eq!(owes, [200, 200, 200, 429], "all six were charged: {key}");
     }
+}
+
+#[test]
+fn in_a_cluster_bans_are_shared_wherever_they_are() {
+    let nodes = cluster();
+    let addresses: Vec<_> = nodes.iter().map(|node| node.address.to_string()).collect();
+    let places = 0..6;
+    let policy = |place| {
+        format!(
+            "  p{place}: {{ store: redis, key: \"header:x-key\", quota: 1/1h, \
+             penalty: {{ strikes: 2, within: 1h, for: [2h] }} }}\n"
+        )
+    };
+    let route = |place| {
+        format!("  - {{ match: {{ path: /{place} }}, upstream: echo, limits: [p{place}] }}\n")
+    };
+    let config = format!(
+        "store: {{ redis: {{ cluster: [{}], timeout: 500ms, secret: sixteen-characters }} }}
+policies:\n{}routes:\n{}",
+        addresses.join(", "),
+        places.clone().map(policy).collect::<String>(),
+        places.clone().map(route).collect::<String>(),
+    );
+    let [one, other] = [(); 2].map(|()| Gateway::start(&config));
+    wait_up(&one);
+    wait_up(&other);
+    for place in places.clone() {
+        assert_eq!(statuses(&one, &format!("/{place}")), [200, 429, 429]);
+    }
+    // More than a round of each, and what a busy machine adds.
+    thread::sleep(Duration::from_secs(1));
+    for place in places {
+        let seconds = retry_after(&ask(&other, &format!("/{place}")));
+        assert!(seconds > 7_000, "{place}: {seconds}");
+    }
+    let announced = |node: &RedisServer| command(node, &["KEYS", "*:bans"]);
+    let all: Vec<_> = nodes.iter().map(announced).collect();
+    let has_some = |keys: &&Value| matches!(keys, Value::Array(keys) if !keys.is_empty());
+    assert!(all.iter().filter(has_some).count() > 1, "{all:?}");
 }

@@ -12,13 +12,33 @@ pub struct Penalty {
     lengths: Vec<Duration>,
 }
 
+/// A refusal that counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Strike {
+    /// When.
+    pub at: Timestamp,
+    /// How often the key has been banned by then, this time included.
+    pub bans: u32,
+    /// The end of the ban that it brings about, if it does.
+    pub until: Option<Timestamp>,
+}
+
+/// A ban of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ban {
+    /// Which one, counted from 1.
+    pub number: u32,
+    /// Its end.
+    pub until: Timestamp,
+}
+
 /// What is remembered of one key. A new one has done nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Strikes {
     /// The instants of refusals that count, the oldest first.
     at: Vec<Timestamp>,
     /// How often it has been banned, until all is forgotten.
-    bans: usize,
+    bans: u32,
     /// The end of the last ban.
     until: Timestamp,
     /// From then on it is as if nothing had been.
@@ -41,8 +61,8 @@ impl Penalty {
         (now < of.until).then_some(of.until)
     }
 
-    /// Counts a refusal, which is not one during a ban; the end of the ban that it brings about, if it does.
-    pub fn strike(&self, of: &mut Strikes, now: Timestamp) -> Option<Timestamp> {
+    /// Counts a refusal, which is not one during a ban.
+    pub fn strike(&self, of: &mut Strikes, now: Timestamp) -> Strike {
         if self.is_forgotten(of, now) {
             *of = Strikes::default();
         }
@@ -56,7 +76,40 @@ impl Penalty {
         }
         let last = self.length(of.bans);
         of.forgotten = now.saturating_add(self.within).saturating_add(last);
-        banned.then_some(of.until)
+        Strike {
+            at: now,
+            bans: of.bans,
+            until: banned.then_some(of.until),
+        }
+    }
+
+    /// Takes in a ban that others know of; whether it is news, and holds at `now`. A ban that is known keeps its end, which may have
+    /// been announced.
+    pub fn hear(&self, of: &mut Strikes, ban: Ban, now: Timestamp) -> bool {
+        if self.is_forgotten(of, now) {
+            *of = Strikes::default();
+        }
+        let is_news = ban.number > of.bans || self.banned_until(of, now).is_none();
+        if !is_news || ban.until <= now.max(of.until) {
+            return false;
+        }
+        *of = Strikes {
+            at: Vec::new(),
+            bans: of.bans.max(ban.number),
+            until: ban.until,
+            forgotten: of.forgotten.max(ban.until.saturating_add(self.within)),
+        };
+        true
+    }
+
+    /// How many refusals bring a ban about, and within which time.
+    pub fn strikes(&self) -> (u32, Duration) {
+        (self.strikes, self.within)
+    }
+
+    /// How long the first ban is, and those after it.
+    pub fn lengths(&self) -> &[Duration] {
+        &self.lengths
     }
 
     /// Whether it is as if nothing had been: no strike for as long as they count and the last ban together.
@@ -65,8 +118,10 @@ impl Penalty {
     }
 
     /// The length of this ban, counted from 1; 0 is none.
-    fn length(&self, ban: usize) -> Duration {
-        let length = ban.checked_sub(1).and_then(|ban| self.lengths.get(ban));
+    fn length(&self, ban: u32) -> Duration {
+        let length = ban
+            .checked_sub(1)
+            .and_then(|ban| self.lengths.get(ban as usize));
         match (ban, length) {
             (0, _) => Duration::ZERO,
             (_, length) => *length.or(self.lengths.last()).unwrap_or(&Duration::ZERO),
@@ -95,10 +150,10 @@ mod tests {
         let mut key = Strikes::default();
         let mut now = 0;
         for length in [100, 200, 300, 300] {
-            assert_eq!(penalty.strike(&mut key, at(now)), None);
+            assert_eq!(penalty.strike(&mut key, at(now)).until, None);
             assert_eq!(penalty.banned_until(&key, at(now)), None);
             let until = at(now + 59 + length);
-            assert_eq!(penalty.strike(&mut key, at(now + 59)), Some(until));
+            assert_eq!(penalty.strike(&mut key, at(now + 59)).until, Some(until));
             assert_eq!(penalty.banned_until(&key, at(now + 59)), Some(until));
             now += 59 + length;
             assert_eq!(penalty.banned_until(&key, at(now)), None);
@@ -110,9 +165,9 @@ mod tests {
         let penalty = penalty(3, 60, &[100]);
         let mut key = Strikes::default();
         for now in [0, 30, 60, 90, 120] {
-            assert_eq!(penalty.strike(&mut key, at(now)), None, "{now}");
+            assert_eq!(penalty.strike(&mut key, at(now)).until, None, "{now}");
         }
-        assert_eq!(penalty.strike(&mut key, at(149)), Some(at(249)));
+        assert_eq!(penalty.strike(&mut key, at(149)).until, Some(at(249)));
     }
 
     #[test]
@@ -120,10 +175,52 @@ mod tests {
         let penalty = penalty(1, 60, &[100, 200]);
         for (pause, next) in [(159, 200), (160, 100)] {
             let mut key = Strikes::default();
-            assert_eq!(penalty.strike(&mut key, at(1_000)), Some(at(1_100)));
+            let struck = penalty.strike(&mut key, at(1_000));
+            assert_eq!(struck.until, Some(at(1_100)));
             let now = 1_000 + pause;
             assert_eq!(penalty.is_forgotten(&key, at(now)), next == 100);
-            assert_eq!(penalty.strike(&mut key, at(now)), Some(at(now + next)));
+            let struck = penalty.strike(&mut key, at(now));
+            assert_eq!(struck.until, Some(at(now + next)));
+        }
+    }
+
+    #[test]
+    fn what_others_say_of_a_ban_counts_where_it_is_news() {
+        let penalty = penalty(2, 60, &[100, 200, 300]);
+        let ban = |number, until| Ban {
+            number,
+            until: at(until),
+        };
+        let mut key = Strikes::default();
+        penalty.strike(&mut key, at(1_000));
+        assert!(!penalty.hear(&mut key, ban(1, 1_000), at(1_000)), "over");
+        assert!(penalty.hear(&mut key, ban(1, 1_100), at(1_001)));
+        assert_eq!(penalty.banned_until(&key, at(1_099)), Some(at(1_100)));
+        for same in [1_099, 1_101] {
+            assert!(!penalty.hear(&mut key, ban(1, same), at(1_002)));
+            assert_eq!(penalty.banned_until(&key, at(1_099)), Some(at(1_100)));
+        }
+        // The strikes before it are forgotten; the next ban is the second, and so it is where others have got further.
+        assert_eq!(penalty.strike(&mut key, at(1_100)).until, None);
+        let second = penalty.strike(&mut key, at(1_110));
+        assert_eq!((second.bans, second.until), (2, Some(at(1_310))));
+        assert!(penalty.hear(&mut key, ban(3, 1_400), at(1_200)));
+        // Who has forgotten the earlier ones does not shorten what follows.
+        assert!(penalty.hear(&mut key, ban(1, 1_500), at(1_400)));
+        assert_eq!(penalty.strike(&mut key, at(1_500)).bans, 3);
+        assert_eq!(penalty.strike(&mut key, at(1_501)).until, Some(at(1_801)));
+    }
+
+    #[test]
+    fn a_ban_that_was_heard_of_is_forgotten_as_an_own_one_is() {
+        let penalty = penalty(1, 60, &[100, 200]);
+        for (pause, next) in [(159, 200), (160, 100)] {
+            let mut key = Strikes::default();
+            let until = at(1_100);
+            penalty.hear(&mut key, Ban { number: 1, until }, at(1_000));
+            let now = 1_000 + pause;
+            let struck = penalty.strike(&mut key, at(now));
+            assert_eq!(struck.until, Some(at(now + next)));
         }
     }
 
@@ -159,7 +256,8 @@ mod tests {
                     until = now + length(bans);
                     since.clear();
                 }
-                prop_assert_eq!(penalty.strike(&mut key, at(now)), ban.then(|| at(until)));
+                let struck = penalty.strike(&mut key, at(now));
+                prop_assert_eq!(struck.until, ban.then(|| at(until)));
                 prop_assert!(key.at.len() < strikes as usize);
             }
         }

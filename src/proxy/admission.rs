@@ -71,7 +71,7 @@ impl Admission {
     pub(super) fn deciding<'r>(&self, route: &'r Route) -> Option<&'r Limit> {
         let place = match self.keyless {
             Some(place) => place,
-            None => self.binding().get(self.verdict.deciding)?.0,
+            None => self.binding().get(self.verdict.deciding)?.place,
         };
         Some(&route.limits[usize::from(place)])
     }
@@ -125,7 +125,7 @@ impl Admission {
         let delays = |(_, decision): &(_, &Decision)| decision.delayed_until().is_some();
         binding
             .filter(move |(_, said)| delays(said))
-            .map(|(&(place, _), (limit, decision))| (place, limit, decision))
+            .map(|(met, (limit, decision))| (met.place, limit, decision))
     }
 
     /// The limits that admit the request at a lower priority, and how.
@@ -137,9 +137,9 @@ impl Admission {
             true => &[],
             false => self.binding(),
         };
-        binding.iter().filter_map(|&(place, chosen)| {
-            let limit = &route.limits[usize::from(place)];
-            Some((limit, limit.overflow(chosen)?))
+        binding.iter().filter_map(|met| {
+            let limit = met.limit(&route.limits);
+            Some((limit, limit.overflow(met.chosen)?))
         })
     }
 
@@ -202,7 +202,7 @@ impl Admission {
             .map(|(limit, _)| &*limit.policy.name)
             .collect();
         let policy = match self.binding().get(self.verdict.deciding) {
-            Some((_, chosen)) => limit.chosen(*chosen),
+            Some(met) => limit.chosen(met.chosen),
             None => &limit.policy,
         };
         let retry_at = match self.verdict.decision().map(|decision| decision.outcome) {
@@ -229,9 +229,7 @@ impl Admission {
     /// Tells the client where it stands with the limits that it may know of.
     pub(super) fn write_headers(&self, route: &Route, styles: &Styles, headers: &mut Headers) {
         let binding = self.binding();
-        let policies = binding
-            .iter()
-            .map(|&(place, chosen)| route.limits[usize::from(place)].chosen(chosen));
+        let policies = binding.iter().map(|met| met.policy(&route.limits));
         let told: SmallVec<[Decision; 4]>;
         let decisions = match self.jitter.is_zero() {
             true => &self.verdict.decisions,
@@ -286,11 +284,11 @@ impl Admission {
         let admitted = self.verdict.is_admitted();
         let binding = self.verdict.binding();
         for (place, (limit, decision)) in self.decisions(route).enumerate() {
-            let (met, chosen) = self.applied[place];
-            let overflows = limit.overflow(chosen).is_some();
+            let met = self.applied[place];
+            let overflows = limit.overflow(met.chosen).is_some();
             let wait = match decision.outcome {
                 Outcome::Delay { until } => Some(until.since(self.now)),
-                Outcome::Admit | Outcome::Refuse { .. } => self.stood.waited(met),
+                Outcome::Admit | Outcome::Refuse { .. } => self.stood.waited(met.place),
             };
             match (decision.outcome, wait) {
                 (Outcome::Refuse { .. }, _) if place >= binding => {
@@ -327,10 +325,8 @@ impl Admission {
         &self,
         route: &'r Route,
     ) -> impl Iterator<Item = (&'r Limit, &Decision)> {
-        let limits = self
-            .applied
-            .iter()
-            .map(|&(place, _)| &route.limits[usize::from(place)]);
+        let applied = self.applied.iter();
+        let limits = applied.map(|met| met.limit(&route.limits));
         limits.zip(&self.verdict.decisions)
     }
 }

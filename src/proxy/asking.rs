@@ -124,13 +124,13 @@ impl Asking {
         for (index, entry, remote) in self.remote() {
             // Each by itself, if the request is refused already.
             binding += usize::from(index < self.binding && !self.is_refused);
-            let limit = &route.limits[usize::from(entry.met.0)];
+            let limit = entry.met.limit(&route.limits);
             let settles = limit.settlement.is_some() && !self.is_refused;
             entry.push_to(&mut buckets, limit, remote, settles, Owes::All);
         }
         for tag in &self.tags {
             if let Home::Redis(remote) = &tag.home {
-                let limit = &route.tags[usize::from(tag.met.0)];
+                let limit = tag.met.limit(&route.tags);
                 let settles = limit.settlement.is_some();
                 tag.push_to(&mut buckets, limit, remote, settles, Owes::Own);
             }
@@ -150,8 +150,7 @@ impl Asking {
 
 impl Entry {
     fn policy<'r>(&self, limits: &'r [Limit]) -> &'r Policy {
-        let (place, chosen) = self.met;
-        limits[usize::from(place)].chosen(chosen)
+        self.met.policy(limits)
     }
 
     /// The charge in memory.
@@ -189,7 +188,7 @@ impl Entry {
         settles: bool,
         refusals: Owes,
     ) {
-        let mut next = Some(self.met.1);
+        let mut next = Some(self.met.chosen);
         for name in remote.names() {
             let Some(chosen) = next else { break };
             next = limit.after(chosen);
@@ -205,7 +204,7 @@ impl Entry {
                 },
                 settles,
                 period: remote.period,
-                tier: match chosen == self.met.1 {
+                tier: match chosen == self.met.chosen {
                     true => Tier::First,
                     false => Tier::Further,
                 },

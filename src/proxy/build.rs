@@ -217,7 +217,7 @@ impl Builder<'_> {
                 complaints: Complaints::default(),
             }),
             facts: Facts::new(&spec.name, algorithm),
-            penalties: self.penalties(&spec),
+            penalties: self.penalties(&spec, &label),
             in_use: algorithm
                 .is_permits()
                 .then(|| InUseMetrics::new(&self.surroundings.registry, &spec.name)),
@@ -275,14 +275,17 @@ impl Builder<'_> {
         ))
     }
 
-    /// Who is banned stays so, by the policy of the same name and key.
-    fn penalties(&self, spec: &PolicySpec) -> Option<Penalties> {
+    /// Who is banned stays so, by the policy of the same name and key. Other machines hear of it where they share the buckets.
+    fn penalties(&self, spec: &PolicySpec, label: &str) -> Option<Penalties> {
         let rule = spec.penalty.clone()?;
         let mut known = self.previous.iter().flat_map(|before| &before.policies);
         let before = known.find(|policy| *policy.name == *spec.name && policy.key == spec.key);
         let before = before.and_then(|policy| policy.penalties.as_ref());
         let registry = &self.surroundings.registry;
-        Some(Penalties::new(rule, &spec.name, before, registry))
+        let is_shared = spec.shared.is_some() || spec.sync.is_some();
+        let store = self.redis.as_deref().filter(|_| is_shared);
+        let name = (spec.name.as_str(), label);
+        Some(Penalties::new(rule, name, before, store, registry))
     }
 
     fn policy_metrics(&self, name: &str, tables: &[Arc<Table>]) -> PolicyMetrics {

@@ -122,8 +122,9 @@ impl Stood {
     /// What has been taken is not asked for again.
     fn asks_no_more(&self, inquiry: &mut Inquiry<'_, '_>) {
         let asked = &mut inquiry.asked;
-        for (&(place, _), charge) in asked.applied.iter().zip(&mut asked.charges) {
-            if self.granted.iter().any(|granted| granted.place == place) {
+        for (met, charge) in asked.applied.iter().zip(&mut asked.charges) {
+            let mut granted = self.granted.iter();
+            if granted.any(|granted| granted.place == met.place) {
                 charge.cost = 0;
             }
         }
@@ -136,12 +137,12 @@ impl Stood {
         lines: &[usize],
     ) -> Result<Self, Box<Standing>> {
         for &line in lines {
-            let (place, chosen) = inquiry.asked.applied[line];
+            let met = inquiry.asked.applied[line];
             let charge = &mut inquiry.asked.charges[line];
             if charge.cost == 0 {
                 continue;
             }
-            let policy = inquiry.route.limits[usize::from(place)].chosen(chosen);
+            let policy = met.policy(&inquiry.route.limits);
             let (Some(permit), Some(in_use)) = (charge.enter(), &policy.in_use) else {
                 break;
             };
@@ -149,7 +150,7 @@ impl Stood {
                 let bound = charge.table.algorithm().queueing();
                 return Err(Box::new(Standing {
                     stood: self,
-                    place,
+                    place: met.place,
                     permit,
                     units: charge.cost,
                     in_use: in_use.clone(),
@@ -159,7 +160,7 @@ impl Stood {
                 }));
             }
             self.granted.push(Granted {
-                place,
+                place: met.place,
                 _taken: Taken::granted(permit, in_use, charge.cost),
                 waited: None,
             });

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use super::snapshot::Limit;
 use crate::clock::Timestamp;
 use crate::limiter::{Fingerprint, Penalty};
+use crate::rules::{Head, Key};
 use crate::store::Bans;
+use crate::store::redis::{Naming, SharedBans, Store};
 use crate::telemetry::metrics::BanMetrics;
 use crate::telemetry::registry::Registry;
 
@@ -12,25 +15,57 @@ use crate::telemetry::registry::Registry;
 #[derive(Debug)]
 pub struct Penalties {
     rule: Penalty,
-    /// Found again at a reload, whatever else has changed.
+    /// Found again at a reload, as long as keys are called the same.
     bans: Arc<Bans>,
+    shared: Option<Shared>,
     metrics: BanMetrics,
 }
 
+/// Where other machines hear of them.
+#[derive(Debug)]
+struct Shared {
+    bans: Arc<SharedBans>,
+    naming: Naming,
+}
+
 impl Penalties {
-    /// By this rule, with the bans of the policy before.
+    /// By this rule, with the bans of the policy before; shared with the machines that call it so in that store.
     pub(super) fn new(
         rule: Penalty,
-        policy: &str,
+        (policy, label): (&str, &str),
         before: Option<&Self>,
+        store: Option<&Store>,
         registry: &Registry,
     ) -> Self {
+        let metrics = BanMetrics::new(registry, policy);
+        let naming = store.map(Store::naming);
+        let before = before.filter(|before| before.naming() == naming);
+        let bans = before.map_or_else(Arc::default, |before| Arc::clone(&before.bans));
+        let shared = store.map(|store| {
+            let before = before.and_then(|before| Some(&before.shared.as_ref()?.bans));
+            Shared {
+                bans: store.share_bans(before, label, rule.clone(), &bans, metrics.clone()),
+                naming: store.naming().clone(),
+            }
+        });
         Penalties {
             rule,
-            bans: before
-                .map(|before| Arc::clone(&before.bans))
-                .unwrap_or_default(),
-            metrics: BanMetrics::new(registry, policy),
+            bans,
+            shared,
+            metrics,
+        }
+    }
+
+    fn naming(&self) -> Option<&Naming> {
+        self.shared.as_ref().map(|shared| &shared.naming)
+    }
+
+    /// Who is banned here for a request that charges the bucket of `key`: the same on all machines that share bans.
+    pub(super) fn suspect(&self, limit: &Limit, head: &Head<'_>, key: Fingerprint) -> Fingerprint {
+        let naming = self.naming();
+        match naming.map(|naming| limit.descriptor.fingerprint(&naming.secret(), head)) {
+            Some(Key::Bucket(suspect)) => suspect,
+            _ => key,
         }
     }
 
@@ -41,10 +76,15 @@ impl Penalties {
 
     /// Counts a refusal of this key; the end of the ban that it brings about, or another request has since.
     pub(super) fn strike(&self, key: Fingerprint, now: Timestamp) -> Option<Timestamp> {
-        let until = self.bans.strike(&self.rule, key, now);
-        if until.is_some() {
+        let Some(strike) = self.bans.strike(&self.rule, key, now) else {
+            return self.banned_until(key, now);
+        };
+        if strike.until.is_some() {
             self.metrics.banned();
         }
-        until.or_else(|| self.banned_until(key, now))
+        if let Some(shared) = &self.shared {
+            shared.bans.note(key, strike);
+        }
+        strike.until
     }
 }

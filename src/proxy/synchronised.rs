@@ -71,15 +71,15 @@ pub(super) fn note<'a>(
 ) {
     let mut reserved: Vec<_> = reserved.collect();
     let all = asked.applied.iter().zip(&asked.charges);
-    for ((&(place, chosen), charge), decision) in all.zip(&verdict.decisions) {
-        let place = usize::from(place);
-        let its = reserved.iter_mut().find(|(its, _)| *its == place);
+    for ((met, charge), decision) in all.zip(&verdict.decisions) {
+        let mut reserved = reserved.iter_mut();
+        let its = reserved.find(|(its, _)| *its == usize::from(met.place));
         let is_charged = (verdict.is_admitted() && decision.is_admitted())
             || [charge.table.refusals(), last] == [Refusals::Charged; 2];
         let charged = is_charged.then_some((charge, decision));
         let reservation = its.map(|(_, reservation)| &mut **reservation);
         note_one(
-            (&route.limits[place], chosen),
+            (met.limit(&route.limits), met.chosen),
             head,
             charged,
             now,

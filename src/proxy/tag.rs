@@ -5,7 +5,7 @@
 
 use crate::http_ext::headers::Headers;
 
-use super::admission::{Remote, note_near};
+use super::admission::{Met, Remote, note_near};
 use super::asking::{Entry, Home};
 use super::meeting::Meeting;
 use super::mode::Stance;
@@ -65,7 +65,7 @@ pub(super) fn in_redis(
         };
         let policy = limit.chosen(chosen);
         Some(Entry {
-            met: (place, chosen),
+            met: Met::new((place, limit), chosen, head, key),
             key,
             cost: limit.cost.of(head).ok()?,
             window_end: policy.window_end(head, now),

@@ -5,7 +5,7 @@
 
 use super::roster::Roster;
 use crate::clock::Timestamp;
-use crate::limiter::{Fingerprint, Penalty, Strikes};
+use crate::limiter::{Ban, Fingerprint, Penalty, Strike, Strikes};
 
 /// The strikes and bans of one policy, for 65,536 keys. Policies that succeed each other share them.
 #[derive(Debug, Default)]
@@ -23,16 +23,30 @@ impl Bans {
             .read(key, |strikes| penalty.banned_until(strikes, now))
     }
 
-    /// Counts a refusal of `key`, unless it is banned already; the end of the ban that it brings about, if it does.
-    pub fn strike(&self, penalty: &Penalty, key: Fingerprint, now: Timestamp) -> Option<Timestamp> {
-        let is_over = |strikes: &Strikes| penalty.is_forgotten(strikes, now);
+    /// Counts a refusal of `key`; `None` where it does not, as the key is banned already, or there is no room for it.
+    pub fn strike(&self, penalty: &Penalty, key: Fingerprint, now: Timestamp) -> Option<Strike> {
         let strike = |strikes: &mut Strikes| match penalty.banned_until(strikes, now) {
             Some(_) => None,
-            None => penalty.strike(strikes, now),
+            None => Some(penalty.strike(strikes, now)),
         };
-        self.0
-            .change(key, now, is_over, Strikes::default, strike)
-            .flatten()
+        self.change(penalty, key, now, strike).flatten()
+    }
+
+    /// Takes in a ban of `key` that others know of; whether it was news, and there was room for it.
+    pub fn hear(&self, penalty: &Penalty, key: Fingerprint, ban: Ban, now: Timestamp) -> bool {
+        let hear = |strikes: &mut Strikes| penalty.hear(strikes, ban, now);
+        self.change(penalty, key, now, hear).unwrap_or(false)
+    }
+
+    fn change<R>(
+        &self,
+        penalty: &Penalty,
+        key: Fingerprint,
+        now: Timestamp,
+        change: impl FnOnce(&mut Strikes) -> R,
+    ) -> Option<R> {
+        let is_over = |strikes: &Strikes| penalty.is_forgotten(strikes, now);
+        self.0.change(key, now, is_over, Strikes::default, change)
     }
 }
 
@@ -55,21 +69,25 @@ mod tests {
         let minute = Duration::from_mins(1);
         let penalty = Penalty::new(2, minute, vec![Duration::from_mins(10)]);
         let bans = Bans::default();
+        let strike = |bits, now| {
+            let struck = bans.strike(&penalty, key(bits), at(now));
+            struck.and_then(|strike| strike.until)
+        };
         assert_eq!(bans.banned_until(&penalty, key(1), at(0)), None);
         let all = Roster::<Strikes>::ROOM as u64;
         for bits in 1..=all {
-            assert_eq!(bans.strike(&penalty, key(bits), at(0)), None);
+            assert_eq!(strike(bits, 0), None);
         }
-        assert_eq!(bans.strike(&penalty, key(1), at(1)), Some(at(601)));
+        assert_eq!(strike(1, 1), Some(at(601)));
         assert_eq!(bans.banned_until(&penalty, key(1), at(600)), Some(at(601)));
         assert_eq!(bans.banned_until(&penalty, key(2), at(600)), None);
         for _ in 0..5 {
-            assert_eq!(bans.strike(&penalty, key(all + 1), at(2)), None, "no room");
+            assert_eq!(strike(all + 1, 2), None, "no room");
         }
         assert_eq!(bans.0.keys(), all as usize);
         // All but the banned one are forgotten, in the newcomer's shard.
-        assert_eq!(bans.strike(&penalty, key(all + 1), at(62)), None);
-        assert_eq!(bans.strike(&penalty, key(all + 1), at(63)), Some(at(663)));
+        assert_eq!(strike(all + 1, 62), None);
+        assert_eq!(strike(all + 1, 63), Some(at(663)));
         let left = bans.0.keys();
         assert!(left <= all as usize * 15 / 16 + 2, "{left}");
         assert_eq!(bans.banned_until(&penalty, key(1), at(600)), Some(at(601)));

@@ -1,13 +1,14 @@
 //! Buckets in Redis: decided and charged there by one script, in the same integers as in memory.
 //!
 //! `asked` has what the script is asked about a request, `told` what it says, `after` what is asked when requests end, `value`
-//! what keys hold. `sync` is for buckets in memory that many machines charge. The scripts decide whether a request
+//! what keys hold. `sync` is for buckets in memory that many machines charge, and `bans` for their bans. The scripts decide whether a request
 //! is admitted, and write what becomes of its buckets; they reply the buckets as they were, and every number that a client
 //! sees is worked out of those by the functions of [`limiter`](crate::limiter) that memory's buckets are decided by.
 //! `docs/redis.md` has the layout of keys. [`client`] keeps the connections.
 
 mod after;
 mod asked;
+mod bans;
 pub mod client;
 mod errands;
 mod guards;
@@ -22,6 +23,7 @@ mod value;
 
 pub use after::{Lent, Settled, Settlement, were_there};
 pub use asked::{Arguments, Ask, Charge, Lease, Owes, Request, Tier};
+pub use bans::{Announced, BanNames, Heard, SharedBans, Strikes, Struck};
 pub use guards::{Lending, Place, Reservation, Turn};
 pub use naming::{Keys, LONGEST, Name, Namer, Naming};
 pub use parts::Answers;

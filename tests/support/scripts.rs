@@ -118,7 +118,8 @@ impl Scripts {
         Some(settlement.read(&reply).expect("it says what became of it"))
     }
 
-    fn call(&mut self, ask: Ask) -> RedisResult<Value> {
+    /// Calls a script.
+    pub fn call(&mut self, ask: Ask) -> RedisResult<Value> {
         let mut known = self.known.iter();
         let at = known.position(|(procedure, _)| *procedure == ask.procedure());
         let at = at.unwrap_or_else(|| {

@@ -3,19 +3,55 @@
 use smallvec::SmallVec;
 
 use crate::clock::Timestamp;
-use crate::limiter::Verdict;
+use crate::limiter::{Fingerprint, Verdict};
 use crate::proxy::meeting::Chosen;
 use crate::proxy::overflow;
 use crate::proxy::settle::{Due, Reserved};
-use crate::proxy::snapshot::{Limit, Route};
+use crate::proxy::snapshot::{Limit, Policy, Route};
 use crate::proxy::taken::Taken;
+use crate::rules::Head;
 use crate::store::{Charge, Refusals, Reservation, Settled, charge_reserving};
 
 /// A place among those that are asked, and the end of the ban there.
 pub(super) type Ban = (usize, Timestamp);
 
-/// A limit that applies: its place in the route's list, and which of its quotas.
-pub(in crate::proxy) type Met = (u16, Chosen);
+/// A limit that applies.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::proxy) struct Met {
+    /// Its place in the route's list.
+    pub place: u16,
+    /// Which of its quotas.
+    pub chosen: Chosen,
+    /// Whom it bans, if it does.
+    pub suspect: Fingerprint,
+}
+
+impl Met {
+    pub(in crate::proxy) fn new(
+        (place, limit): (u16, &Limit),
+        chosen: Chosen,
+        head: &Head<'_>,
+        key: Fingerprint,
+    ) -> Self {
+        let penalties = limit.policy.penalties.as_ref();
+        let suspect = penalties.map(|penalties| penalties.suspect(limit, head, key));
+        Self {
+            place,
+            chosen,
+            suspect: suspect.unwrap_or(key),
+        }
+    }
+
+    /// The limit, of those of its route.
+    pub(in crate::proxy) fn limit<'r>(&self, limits: &'r [Limit]) -> &'r Limit {
+        &limits[usize::from(self.place)]
+    }
+
+    /// What of it decides.
+    pub(in crate::proxy) fn policy<'r>(&self, limits: &'r [Limit]) -> &'r Policy {
+        self.limit(limits).chosen(self.chosen)
+    }
+}
 
 /// Limits that apply, and what they are asked.
 #[derive(Clone, Default)]
@@ -32,14 +68,11 @@ impl<'r> Asked<'r> {
 
     /// Who is banned by which of those that may refuse, and until when.
     pub(super) fn bans(&self, route: &Route, binding: usize, now: Timestamp) -> SmallVec<[Ban; 1]> {
-        let binding = self.applied[..binding]
-            .iter()
-            .zip(&self.charges)
-            .enumerate();
+        let binding = self.applied[..binding].iter().enumerate();
         binding
-            .filter_map(|(index, (&(place, _), charge))| {
-                let penalties = route.limits[usize::from(place)].policy.penalties.as_ref()?;
-                Some((index, penalties.banned_until(charge.key, now)?))
+            .filter_map(|(index, met)| {
+                let penalties = met.limit(&route.limits).policy.penalties.as_ref()?;
+                Some((index, penalties.banned_until(met.suspect, now)?))
             })
             .collect()
     }
@@ -76,9 +109,9 @@ impl<'r> Asked<'r> {
             if !refuses || bans.iter().any(|(banned, _)| *banned == index) {
                 continue;
             }
-            let (place, _) = self.applied[index];
-            if let Some(penalties) = &route.limits[usize::from(place)].policy.penalties
-                && let Some(until) = penalties.strike(self.charges[index].key, now)
+            let met = &self.applied[index];
+            if let Some(penalties) = &met.limit(&route.limits).policy.penalties
+                && let Some(until) = penalties.strike(met.suspect, now)
             {
                 verdict.refuse_until(index, until);
             }
@@ -92,10 +125,9 @@ impl<'r> Asked<'r> {
         of: impl Fn(&Limit) -> bool,
     ) -> SmallVec<[Settled<'r>; 2]> {
         let all = self.applied.iter().zip(&self.charges).enumerate();
-        let all = all.filter_map(|(index, (&(place, chosen), charge))| {
-            let limit = &route.limits[usize::from(place)];
-            let table = &limit.chosen(chosen).table;
-            let is_one = of(limit) && !table.algorithm().is_permits();
+        let all = all.filter_map(|(index, (met, charge))| {
+            let table = &met.policy(&route.limits).table;
+            let is_one = of(met.limit(&route.limits)) && !table.algorithm().is_permits();
             is_one.then_some(Settled {
                 index,
                 table,
@@ -141,7 +173,7 @@ impl<'r> Asked<'r> {
         }
         let reserved = self.charge_reserving(route, &settled, binding, now, last, verdict);
         let dues = reserved.into_iter().map(|(index, reservation)| Due {
-            place: usize::from(self.applied[index].0),
+            place: usize::from(self.applied[index].place),
             reservation: Reserved::Here(reservation),
         });
         dues.collect()
@@ -150,16 +182,16 @@ impl<'r> Asked<'r> {
     /// Whether one of the first `binding` limits has a bucket after the one that is asked.
     pub(in crate::proxy) fn overflows(&self, route: &Route, binding: usize) -> bool {
         let mut limits = self.applied[..binding].iter();
-        limits.any(|&(limit, chosen)| route.limits[usize::from(limit)].after(chosen).is_some())
+        limits.any(|met| met.limit(&route.limits).after(met.chosen).is_some())
     }
 
     /// Asks the next bucket of the limit at this place: whether there is one.
     pub(in crate::proxy) fn go_on(&mut self, route: &'r Route, place: usize) -> bool {
-        let (limit, chosen) = self.applied[place];
-        let limit = &route.limits[usize::from(limit)];
-        let next = limit.after(chosen);
+        let met = &mut self.applied[place];
+        let limit = met.limit(&route.limits);
+        let next = limit.after(met.chosen);
         if let Some(next) = next {
-            self.applied[place].1 = next;
+            met.chosen = next;
             self.charges[place].table = &limit.chosen(next).table;
         }
         next.is_some()
@@ -173,10 +205,7 @@ impl<'r> Asked<'r> {
         let all = self.applied.iter().zip(&self.charges);
         let made = all.zip(&verdict.decisions);
         let made = made.filter(|(_, decision)| decision.is_admitted());
-        made.filter_map(|((&(place, chosen), charge), _)| {
-            let policy = route.limits[usize::from(place)].chosen(chosen);
-            Taken::of(policy, charge)
-        })
-        .collect()
+        made.filter_map(|((met, charge), _)| Taken::of(met.policy(&route.limits), charge))
+            .collect()
     }
 }

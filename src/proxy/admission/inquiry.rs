@@ -6,7 +6,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::Admission;
-use super::asked::{Asked, Ban};
+use super::asked::{Asked, Ban, Met};
 use super::remote::Remote;
 use crate::clock::Timestamp;
 use crate::limiter::Secret;
@@ -95,11 +95,10 @@ impl<'r, 'a> Inquiry<'r, 'a> {
                         cost,
                         window_end: policy.window_end(head, self.now),
                     };
+                    let met = Met::new((place, limit), chosen, head, key);
                     match (stance(), limit.cost.of(head)) {
-                        (Stance::Binds, cost) => self.asked.push((place, chosen), charge(cost?)),
-                        (Stance::Watches, Ok(cost)) => {
-                            watching.push(((place, chosen), charge(cost)));
-                        }
+                        (Stance::Binds, cost) => self.asked.push(met, charge(cost?)),
+                        (Stance::Watches, Ok(cost)) => watching.push((met, charge(cost))),
                         (Stance::Watches, Err(NoNumber)) => {
                             self.noted.push((place, LimitDecision::Shadowed));
                         }
@@ -194,8 +193,8 @@ impl<'r, 'a> Inquiry<'r, 'a> {
         let verdict = &self.admission.verdict;
         let mut asked = self.asked.applied.iter().zip(&self.asked.charges);
         match asked.nth(verdict.deciding) {
-            Some((&(place, chosen), charge)) if !verdict.is_admitted() => {
-                let policy = self.route.limits[usize::from(place)].chosen(chosen);
+            Some((met, charge)) if !verdict.is_admitted() => {
+                let policy = met.policy(&self.route.limits);
                 jitter::of(policy.retry_after_jitter, self.secret, charge.key, self.now)
             }
             _ => Duration::ZERO,

@@ -85,7 +85,7 @@ impl<'r> Inquiry<'r, '_> {
         if let Some(head) = self.head.filter(|_| self.route.is_synchronised) {
             let of_limits = reserved
                 .iter_mut()
-                .map(|(index, its)| (usize::from(local.applied[*index].0), its));
+                .map(|(index, its)| (usize::from(local.applied[*index].place), its));
             let (rules, said) = ((self.route, head), (&*verdict, last));
             synchronised::note(rules, &local, said, self.now, of_limits);
         }
@@ -108,7 +108,7 @@ impl<'r> Inquiry<'r, '_> {
             key: charge.key,
             cost: charge.cost,
             window_end: charge.window_end,
-            home: match remote.iter().position(|remote| remote.place == met.0) {
+            home: match remote.iter().position(|remote| remote.place == met.place) {
                 Some(index) => Home::Redis(remote.swap_remove(index).into()),
                 None => Home::Memory(decisions.next().expect("memory decided on all that is its")),
             },
@@ -150,7 +150,7 @@ impl<'r> Inquiry<'r, '_> {
     }
 
     fn is_remote(&self, met: Met) -> bool {
-        self.remote.iter().any(|remote| remote.place == met.0)
+        self.remote.iter().any(|remote| remote.place == met.place)
     }
 
     /// What is asked of memory, the places of that among all, and how many of it may refuse.
@@ -177,19 +177,21 @@ impl<'r> Inquiry<'r, '_> {
         }
         let mut recalled: SmallVec<[(Met, Decision); 1]> = SmallVec::new();
         let binding = self.asked.applied[..self.binding].iter();
-        for (&(place, chosen), charge) in binding.zip(&self.asked.charges) {
-            let Some(remote) = self.remote.iter().find(|remote| remote.place == place) else {
+        for (&met, charge) in binding.zip(&self.asked.charges) {
+            let its = |remote: &&Remote| remote.place == met.place;
+            let Some(remote) = self.remote.iter().find(its) else {
                 continue;
             };
-            let limit = &self.route.limits[usize::from(place)];
+            let limit = met.limit(&self.route.limits);
             // By the one of its buckets that said so.
-            let mut tiers = std::iter::successors(Some(chosen), |tier| limit.after(*tier));
+            let mut tiers = std::iter::successors(Some(met.chosen), |tier| limit.after(*tier));
             let told = tiers.find_map(|tier| {
                 let shared = limit.chosen(tier).shared.as_ref()?;
                 let told = shared
                     .refusals
                     .recall(remote.name.key, charge.cost, self.now)?;
-                Some(((place, tier), told))
+                let chosen = tier;
+                Some((Met { chosen, ..met }, told))
             });
             recalled.extend(told);
         }
@@ -206,7 +208,7 @@ impl<'r> Inquiry<'r, '_> {
             .zip(&self.asked.charges)
             .enumerate()
         {
-            let told = recalled.iter().find(|((place, _), _)| *place == met.0);
+            let told = recalled.iter().find(|(told, _)| told.place == met.place);
             let (met, decision) = match told {
                 Some(told) => *told,
                 None if self.is_remote(met) => continue,

@@ -83,7 +83,7 @@ impl Asking {
         let mut is_undecided = false;
         for (index, entry, _) in self.remote() {
             let is_binding = index < self.binding && !self.is_refused;
-            let limit = &route.limits[usize::from(entry.met.0)];
+            let limit = entry.met.limit(&route.limits);
             match on_error(entry.policy(&route.limits), error, now) {
                 OnStoreError::Local => {
                     places.push(index);
@@ -163,7 +163,7 @@ impl Asking {
         let mut dues = Vec::new();
         for (index, reservation) in self.reserved.drain(..) {
             let entry = &self.entries[index];
-            let place = usize::from(entry.met.0);
+            let place = usize::from(entry.met.place);
             match is_admitted {
                 true if route.limits[place].settlement.is_some() => dues.push(Due {
                     place,
@@ -181,14 +181,14 @@ impl Asking {
         let route = inquiry.route;
         let through = self.through.take();
         for entry in &mut self.entries {
-            let place = usize::from(entry.met.0);
+            let place = usize::from(entry.met.place);
             self.taken.extend(entry.taken(&route.limits));
             dues.extend(entry.due(&route.limits, through.as_ref()).map(|due| Due {
                 place,
                 reservation: Reserved::InRedis(due),
             }));
             let turn = entry.turn(&route.limits, through.as_ref());
-            let turn = turn.map(|turn| (entry.met.0, turn));
+            let turn = turn.map(|turn| (entry.met.place, turn));
             inquiry.admission.turns.extend(turn);
         }
         self.through = through;
@@ -208,11 +208,9 @@ impl Remote {
 impl Entry {
     /// Goes on to the bucket that said so.
     fn move_on(&mut self, limits: &[Limit], tier: usize) {
-        let (place, chosen) = &mut self.met;
+        let limit = self.met.limit(limits);
         for _ in 0..tier {
-            *chosen = limits[usize::from(*place)]
-                .after(*chosen)
-                .unwrap_or(*chosen);
+            self.met.chosen = limit.after(self.met.chosen).unwrap_or(self.met.chosen);
         }
     }
 
@@ -245,7 +243,7 @@ impl Entry {
 
     /// What the response settles in Redis.
     fn due(&self, limits: &[Limit], through: Option<&Through>) -> Option<redis::Reservation> {
-        limits[usize::from(self.met.0)].settlement.as_ref()?;
+        self.met.limit(limits).settlement.as_ref()?;
         let (store, worker) = through?;
         let place = self.place(limits, store, *worker)?;
         Some(place.reservation(self.charged()?))
@@ -286,7 +284,7 @@ impl Entry {
             remote.end_lending();
         }
         Told {
-            place: self.met.0.into(),
+            place: self.met.place.into(),
             said,
             taken,
             due: self.due(limits, through),

@@ -126,12 +126,15 @@ pub enum Procedure {
     Lease,
     /// Leaves a queue.
     Leave,
+    /// Counts strikes, and tells of bans.
+    Ban,
 }
 
 impl Procedure {
     /// How many there are at most: a script for each is all that servers are ever given.
-    pub const COUNT: usize = Self::CHARGES + Kind::COUNT + 2;
+    pub const COUNT: usize = Self::FURTHER + 3;
     const CHARGES: usize = 1 << Kind::COUNT;
+    const FURTHER: usize = Self::CHARGES + Kind::COUNT;
 
     /// The text of its script.
     pub fn text(self) -> String {
@@ -140,6 +143,7 @@ impl Procedure {
             Self::Settle(kind) => (Kinds::of(&[kind]), include_str!("script/settle.lua")),
             Self::Lease => (Kinds::of(&[Concurrency]), include_str!("script/lease.lua")),
             Self::Leave => (Kinds::of(&[LeakyBucket]), include_str!("script/leave.lua")),
+            Self::Ban => (Kinds::of(&[]), include_str!("script/bans.lua")),
         };
         let needed = PIECES.iter().filter(|(_, of)| of.meets(kinds));
         let pieces = needed.map(|(piece, _)| *piece);
@@ -151,8 +155,9 @@ impl Procedure {
         match self {
             Self::Charge(Kinds(set)) => set as usize,
             Self::Settle(kind) => Self::CHARGES + kind as usize,
-            Self::Lease => Self::COUNT - 2,
-            Self::Leave => Self::COUNT - 1,
+            Self::Lease => Self::FURTHER,
+            Self::Leave => Self::FURTHER + 1,
+            Self::Ban => Self::FURTHER + 2,
         }
     }
 }

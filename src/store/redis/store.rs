@@ -1,7 +1,7 @@
 //! The buckets of one Redis store, as all workers charge them.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::asked::{Ask, Charge, Lease, Request};
+use super::bans::SharedBans;
 use super::client::{self, Client, Command, Fault, FaultKind, State, Target, slot};
 use super::errands::{self, Errands};
 use super::naming::Naming;
@@ -44,6 +45,7 @@ pub struct Store {
     ahead: AtomicI64,
     /// One for each interval at which buckets in memory are synchronised.
     synchronisers: Mutex<Vec<Arc<Synchroniser>>>,
+    bans: Mutex<Vec<Weak<SharedBans>>>,
 }
 
 /// Why nothing is known of a request.
@@ -74,6 +76,7 @@ impl Store {
             clock,
             ahead: AtomicI64::new(0),
             synchronisers: Mutex::default(),
+            bans: Mutex::default(),
         }
     }
 
@@ -90,13 +93,17 @@ impl Store {
         new
     }
 
-    /// Synchronises all that is to be by now, each as often as it is, for ever; to be called on one worker, and again when
-    /// more is to be synchronised.
+    /// Synchronises all that is to be by now, each as often as it is, and shares bans, for ever; to be called on one worker, and
+    /// again when more is to be synchronised.
     ///
     /// # Panics
     /// As [`Client::start`].
-    pub async fn synchronise(&self, worker: usize, clock: &Arc<Clock>) {
+    pub async fn synchronise(self: &Arc<Self>, worker: usize, clock: &Arc<Clock>) {
         let mut running = JoinSet::new();
+        if !self.followed_bans().is_empty() {
+            let (store, clock) = (Arc::clone(self), Arc::clone(clock));
+            running.spawn(async move { store.share_bans_for_ever(worker, &clock).await });
+        }
         for synchroniser in self.synchronisers() {
             let clock = Arc::clone(clock);
             running.spawn(async move { synchroniser.run(worker, &clock).await });
@@ -112,6 +119,7 @@ impl Store {
         for synchroniser in self.synchronisers() {
             synchroniser.round(worker, clock).await;
         }
+        self.share_bans_once(worker, clock).await;
     }
 
     /// All that synchronise anything by now.
@@ -133,7 +141,19 @@ impl Store {
         format!("{:016x}{number:x}", self.node).into()
     }
 
-    pub(super) fn client(&self) -> &Client {
+    /// Tells and hears of these from the next round on, as long as somebody has them.
+    pub(super) fn follow_bans(&self, bans: &Arc<SharedBans>) {
+        self.bans.lock().push(Arc::downgrade(bans));
+    }
+
+    /// Those who are still there.
+    pub(super) fn followed_bans(&self) -> Vec<Arc<SharedBans>> {
+        let mut bans = self.bans.lock();
+        bans.retain(|bans| bans.strong_count() > 0);
+        bans.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    pub(super) fn client(&self) -> &Arc<Client> {
         &self.client
     }
 

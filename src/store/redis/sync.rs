@@ -108,20 +108,13 @@ impl Synchroniser {
 
     /// Synchronises for ever, on this worker's connection; to be spawned once, on its runtime.
     ///
-    /// Rounds begin an interval apart, or up to an eighth of it less, so that machines do not come all at the same instant; one
-    /// that would begin before the last has ended is left out.
-    ///
     /// # Panics
     /// As [`Client::start`].
     pub async fn run(&self, worker: usize, clock: &Clock) {
-        let mut next = Instant::now() + self.part_of(self.interval);
+        let mut rounds = Rounds::every(self.interval);
         loop {
-            sleep_until(next).await;
+            rounds.begin().await;
             self.round(worker, clock).await;
-            let now = Instant::now();
-            while next <= now {
-                next += self.interval - self.part_of(self.interval / 8);
-            }
         }
     }
 
@@ -254,11 +247,36 @@ impl Synchroniser {
             self.knows_time.store(true, Relaxed);
         }
     }
+}
 
-    /// Any part of it.
-    fn part_of(&self, span: Duration) -> Duration {
-        span * (random() >> 40) as u32 / (1 << 24)
+/// Rounds that begin an interval apart, or up to an eighth of it less, so that machines do not come all at the same instant. One
+/// that would begin before the last has ended is left out.
+#[derive(Debug)]
+pub(super) struct Rounds {
+    interval: Duration,
+    next: Instant,
+}
+
+impl Rounds {
+    pub(super) fn every(interval: Duration) -> Self {
+        Self {
+            interval,
+            next: Instant::now() + any_part_of(interval),
+        }
     }
+
+    /// Waits until the next begins.
+    pub(super) async fn begin(&mut self) {
+        let now = Instant::now();
+        while self.next <= now {
+            self.next += self.interval - any_part_of(self.interval / 8);
+        }
+        sleep_until(self.next).await;
+    }
+}
+
+fn any_part_of(span: Duration) -> Duration {
+    span * (random() >> 40) as u32 / (1 << 24)
 }
 
 /// What is asked, and who hears the answer.

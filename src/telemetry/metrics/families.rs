@@ -49,7 +49,7 @@ families! {
     STORE_REQUESTS: Counter "sluicegate_store_requests_total" ["op", "result"],
         "Requests to the shared store by what came of them.";
     STORE_LOST: Counter "sluicegate_store_lost_total" ["what"],
-        "What the shared store could not be told after requests: `settlement`, `place`, `permit` or `renewal`.";
+        "What the shared store could not be told after requests: `settlement`, `place`, `permit`, `renewal` or `strike`.";
     STORE_UP: Gauge "sluicegate_store_up" [],
         "1 if the shared store answers, else 0.";
     STORE_DURATION: Histogram "sluicegate_store_duration_seconds" [],

@@ -201,7 +201,7 @@ impl Drop for UnitsInUse {
 }
 
 /// The bans of a policy.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct BanMetrics(Counter);
 
 impl BanMetrics {
