@@ -20,6 +20,7 @@ use tokio::time::{Instant, sleep_until};
 use self::tracker::{Question, SHARDS};
 use super::client::{Client, Command, Fault, FaultKind, Script, Target, random};
 use super::script::SYNC;
+use super::told::Nonsense;
 use crate::clock::{Clock, Timestamp};
 use crate::telemetry::metrics::{RoundResult, SyncMetrics};
 
@@ -189,10 +190,9 @@ impl Synchroniser {
         let now = clock.now();
         for (group, answer) in groups().zip(answers) {
             are_answered |= is_answer(&answer);
-            match answer.map(redis::from_redis_value::<Vec<Value>>) {
-                Ok(Ok(answers)) => self.answered(group, answers, now),
-                Ok(Err(_)) => {}
-                Err(fault) => self.complain(&fault),
+            let told = answer.and_then(|reply| self.answered(group, reply, now));
+            if let Err(fault) = told {
+                self.complain(&fault);
             }
         }
         are_answered
@@ -203,15 +203,25 @@ impl Synchroniser {
         Command::script(&self.script, &names, &[Told(group)])
     }
 
-    fn answered(&self, group: &[Asked<'_>], answers: Vec<Value>, now: Timestamp) {
-        for ((tracker, question), answer) in group.iter().zip(answers) {
-            match redis::from_redis_value_ref(&answer) {
-                Ok(others) => tracker.answered(question, others, now),
-                Err(_) => {
-                    let why: String = redis::from_redis_value(answer).unwrap_or_default();
-                    self.complain(&FaultKind::Script.with(why));
+    /// # Errors
+    /// When not all of the reply is about buckets.
+    fn answered(&self, group: &[Asked<'_>], reply: Value, now: Timestamp) -> Result<(), Fault> {
+        let malformed = || FaultKind::Script.with(Nonsense::Malformed);
+        let (units, failure): (String, String) =
+            redis::from_redis_value(reply).map_err(|_| malformed())?;
+        let mut units = units.split(' ');
+        for (tracker, question) in group {
+            match units.next().ok_or_else(malformed)? {
+                "-" => {}
+                units => {
+                    let others = units.parse().map_err(|_| malformed())?;
+                    tracker.answered(question, others, now);
                 }
             }
+        }
+        match failure.is_empty() {
+            true => Ok(()),
+            false => Err(FaultKind::Script.with(failure)),
         }
     }
 

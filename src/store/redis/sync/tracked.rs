@@ -4,7 +4,7 @@ use super::epoch::{Epochs, Instant};
 use crate::clock::Timestamp;
 use crate::limiter::Cell;
 
-/// A bucket of which nothing new is heard is asked about after 1, 2, 4 .. rounds, and at last each so many.
+/// A bucket of which nothing new is heard is asked about after 2, 4, 8 .. rounds, and at last each so many.
 const LONGEST_PAUSE: u64 = 32;
 
 /// A bucket.
@@ -163,11 +163,11 @@ impl Term {
         self.seen = self.seen.max(others);
         self.told = self.told.max(own);
         self.is_known = true;
-        self.due = round + self.pause;
         self.pause = match news {
             0 => (self.pause * 2).min(LONGEST_PAUSE),
             _ => 1,
         };
+        self.due = round + self.pause;
         news
     }
 }

@@ -135,7 +135,7 @@ fn a_bucket_of_which_nothing_is_heard_is_asked_about_less_and_less_often() {
             node.answered(&question, others, START);
         }
     }
-    assert_eq!(rounds, [0, 1, 3, 7, 15, 31, 63, 95]);
+    assert_eq!(rounds, [0, 2, 6, 14, 30, 62, 94]);
     assert!(other.request(1, 1, START) && node.request(1, 1, START));
     other.round(&mut server, Lost::Nothing, START);
     assert!(
