@@ -43,6 +43,20 @@ impl Timestamp {
         Self(self.0.saturating_sub(micros))
     }
 
+    /// The instant `micros` microseconds later, or earlier where they are below 0.
+    pub const fn saturating_add_signed(self, micros: i64) -> Self {
+        Self(self.0.saturating_add_signed(micros))
+    }
+
+    /// How many microseconds later this is than `other`; below 0 if it is earlier.
+    pub const fn signed_micros_since(self, other: Self) -> i64 {
+        match self.0.checked_signed_diff(other.0) {
+            Some(micros) => micros,
+            None if self.0 > other.0 => i64::MAX,
+            None => i64::MIN,
+        }
+    }
+
     /// How long ago `earlier` was; zero if it is not earlier.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))

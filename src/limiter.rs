@@ -27,6 +27,6 @@ pub use calendar::{Calendar, Calendars, Period};
 pub use cell::Cell;
 pub use decision::{Decision, Outcome, Verdict};
 pub use key::{Fingerprint, KeyHasher, KeyParts, Secret, WideKeyHasher};
-pub use penalty::{Ban, Penalty, Strike, Strikes};
+pub use penalty::{Ban, Penalty, Strikes};
 pub use quota::{Quota, QuotaError};
 pub use ring::{Ring, Shape, Staged, State, Words};

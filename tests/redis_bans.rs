@@ -1,5 +1,5 @@
-//! The script that shares bans beside the limiter that bans on one machine: the same strikes, told in whatever order and however often,
-//! bring the same bans about. `tests/redis_bans_live.rs` has the real binary.
+//! The script that shares bans, with machines that are no more than the limiter's own rule: together they ban as one that counts all
+//! refusals. `tests/redis_bans_live.rs` has the real binary.
 
 mod support;
 
@@ -8,8 +8,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use sluicegate::clock::Timestamp;
-use sluicegate::limiter::{Ban, Fingerprint, Penalty, Strike, Strikes as Remembered};
-use sluicegate::store::redis::{Announced, BanNames, Heard, Keys, Naming, Strikes, Struck};
+use sluicegate::limiter::{Fingerprint, Penalty, Strikes as Known};
+use sluicegate::store::redis::{Announced, BanNames, Heard, Keys, Naming, Strikes};
 
 use support::scripts::{Redis, SECOND, START, SharedRedis, at};
 
@@ -26,15 +26,19 @@ fn key(bits: u64) -> Fingerprint {
     Fingerprint::from_bits(bits)
 }
 
-/// A strike that its machine knows nothing else of.
-fn struck(bits: u64, id: (u64, u64), seconds: u64) -> Struck {
-    let strike = Strike {
-        at: second(seconds),
-        bans: 0,
-        until: None,
-    };
-    let key = key(bits);
-    Struck { key, id, strike }
+fn announced(bits: u64, number: u32, seconds: i64) -> Announced {
+    Announced {
+        key: key(bits),
+        number,
+        left: seconds * SECOND as i64,
+        remembered: 0,
+        is_own: false,
+    }
+}
+
+fn without_remembered(mut bans: Vec<Announced>) -> Vec<Announced> {
+    bans.iter_mut().for_each(|ban| ban.remembered = 0);
+    bans
 }
 
 /// A policy's bans under names that no other test has.
@@ -65,69 +69,101 @@ impl Bans {
         format!("{}{{keys}}:bans", self.redis.prefix)
     }
 
-    /// Tells these at that second, by a clock that agrees with the server's.
-    fn tell(&mut self, strikes: &[Struck], read: &[u8], seconds: u64) -> Heard {
+    /// A node tells this at that second, by a clock that agrees with the server's.
+    fn tell(&mut self, node: u64, keys: &[(Fingerprint, Known)], read: &[u8], now: u64) -> Heard {
         let names = BanNames::new(&self.naming, "keys");
         let told = Strikes {
             names: &names,
             rule: &self.rule,
-            strikes,
+            node,
+            keys,
             read,
-            here: second(seconds),
-            now: Some(second(seconds)),
+            here: second(now),
+            now: Some(second(now)),
         };
         let reply = self.redis.scripts.call(told.ask());
         Heard::read(&reply.expect("the script runs")).expect("a reply")
     }
 
-    /// What is announced to who has read nothing, without his own.
-    fn announced(&mut self, seconds: u64) -> Vec<Announced> {
-        self.tell(&[], b"", seconds).bans
+    /// What a node hears that tells what it knows of one key, and of nothing else.
+    fn tell_of(&mut self, node: u64, bits: u64, known: &Known, now: u64) -> Vec<Announced> {
+        let read = self.tell(0, &[], b"", now).read;
+        let heard = self.tell(node, &[(key(bits), known.clone())], &read, now);
+        assert!(heard.is_told && heard.failure.is_none(), "{heard:?}");
+        without_remembered(heard.bans)
+    }
+
+    /// All that is announced, to who has read nothing.
+    fn all(&mut self, now: u64) -> Vec<Announced> {
+        without_remembered(self.tell(0, &[], b"", now).bans)
+    }
+
+    /// What is known of a key that was struck at these seconds on a machine that hears of nobody.
+    fn struck(&self, seconds: &[u64]) -> Known {
+        let mut known = Known::default();
+        for &now in seconds {
+            if self.rule.banned_until(&known, second(now)).is_none() {
+                self.rule.strike(&mut known, second(now));
+            }
+        }
+        known
     }
 }
 
+/// Machines that tell of each strike at once, some of them several times, ban as one that counts all.
 #[test]
-fn the_same_strikes_bring_the_same_bans_about() {
+fn machines_that_hear_of_each_other_ban_as_one() {
+    const NODES: u64 = 3;
     let server = SharedRedis::new();
     let inputs = (
-        1..5_u32,
+        1..6_u32,
         1..50_u64,
-        prop::collection::vec(1..60_u64, 1..4),
-        prop::collection::vec((0..40_u64, any::<bool>(), 0..3_u64), 0..30),
+        prop::collection::vec(1..60_u64, 1..4).prop_map(|mut lengths| {
+            lengths.sort_unstable();
+            lengths
+        }),
+        prop::collection::vec((0..40_u64, 0..NODES, 1..3_u32), 0..40),
     );
     let run = |(strikes, within, lengths, gaps): (u32, u64, Vec<u64>, Vec<_>)| {
         let mut bans = Bans::new(&server, penalty(strikes, within, &lengths));
-        let (mut one, mut now) = (Remembered::default(), 100);
         let rule = bans.rule.clone();
-        for (number, (gap, is_repeated, node)) in (0..).zip(gaps) {
+        let (mut one, mut now) = (Known::default(), 100);
+        let mut machines: Vec<_> = (1..=NODES)
+            .map(|node| (node, Known::default(), Vec::new()))
+            .collect();
+        for (gap, place, times) in gaps {
             now += gap;
-            let mut expected = rule.banned_until(&one, second(now));
-            let is_banned = expected.is_some();
-            if !is_banned {
-                expected = rule.strike(&mut one, second(now)).until;
+            let is_banned = rule.banned_until(&one, second(now)).is_some();
+            let (node, known, _) = &mut machines[place as usize];
+            prop_assert_eq!(rule.banned_until(known, second(now)).is_some(), is_banned);
+            if is_banned {
+                continue;
             }
-            let strike = struck(1, (node, number), now);
-            let told: Vec<_> = (0..=u32::from(is_repeated)).map(|_| strike).collect();
-            let heard = bans.tell(&told, b"9999999999999-0", now);
-            let until = heard
-                .bans
-                .first()
-                .map(|ban| second(now).saturating_add(ban.left));
-            prop_assert_eq!(until, expected);
-            prop_assert_eq!(
-                heard.bans.len(),
-                told.len() * usize::from(expected.is_some())
-            );
-            let own: Vec<_> = heard.bans.iter().map(|ban| ban.is_own).collect();
-            let is_new = expected.is_some() && !is_banned;
-            prop_assert_eq!(
-                own.iter().filter(|is_own| **is_own).count(),
-                usize::from(is_new)
-            );
-            if is_repeated {
-                // Also when it comes late.
-                let again = bans.tell(&[strike], b"9999999999999-0", now);
-                prop_assert_eq!(&again.bans, &heard.bans[heard.bans.len().min(1)..]);
+            rule.strike(&mut one, second(now));
+            rule.strike(known, second(now));
+            let told = known.clone();
+            for _ in 0..times {
+                let heard = bans.tell(*node, &[(key(1), told.clone())], b"", now);
+                prop_assert!(heard.is_told);
+                for ban in heard.bans {
+                    rule.hear(known, ban.ban(second(now)), second(now));
+                }
+            }
+            for (node, known, read) in &mut machines {
+                // What a machine has told is answered, and the others read of it.
+                let heard = bans.tell(*node, &[], read, now);
+                for ban in heard.bans {
+                    rule.hear(known, ban.ban(second(now)), second(now));
+                }
+                *read = heard.read;
+                let until = rule.banned_until(known, second(now));
+                prop_assert_eq!(
+                    until,
+                    rule.banned_until(&one, second(now)),
+                    "node {} at {}",
+                    node,
+                    now
+                );
             }
         }
         Ok(())
@@ -138,39 +174,24 @@ fn the_same_strikes_bring_the_same_bans_about() {
 }
 
 #[test]
-fn machines_that_hear_of_each_other_ban_at_the_same_strikes() {
+fn who_brings_a_ban_about_by_what_others_have_told_is_told_so() {
     let server = SharedRedis::new();
-    let mut bans = Bans::new(&server, penalty(4, 60, &[100, 200]));
-    let rule = bans.rule.clone();
-    let mut machines = [Remembered::default(), Remembered::default()];
-    let mut ends = Vec::new();
-    for (number, now) in (0..).zip((0..600).step_by(5)) {
-        let place = usize::from(number % 3 == 0);
-        let one = &mut machines[place];
-        if rule.banned_until(one, second(now)).is_some() {
-            continue;
-        }
-        let told = Struck {
-            strike: rule.strike(one, second(now)),
-            ..struck(1, (place as u64, number), now)
-        };
-        for ban in bans.tell(&[told], b"", now).bans {
-            for machine in &mut machines {
-                let ban = Ban {
-                    number: ban.number,
-                    until: second(now).saturating_add(ban.left),
-                };
-                rule.hear(machine, ban, second(now));
-            }
-        }
-        let until = machines
-            .each_ref()
-            .map(|one| rule.banned_until(one, second(now)));
-        assert_eq!(until[0], until[1], "at {now}");
-        ends.extend(until[0].map(|end| (now, (end.as_micros() - START) / SECOND)));
-    }
-    // Four strikes, whoever counts them, and each ban is longer up to the last length.
-    assert_eq!(ends, [(15, 115), (130, 330), (345, 545), (560, 760)]);
+    let mut bans = Bans::new(&server, penalty(3, 60, &[100]));
+    let (one, other) = (bans.struck(&[10, 12]), bans.struck(&[11]));
+    assert_eq!(bans.tell_of(1, 1, &one, 12), []);
+    assert_eq!(bans.tell_of(1, 1, &one, 13), [], "it is told again");
+    let own = Announced {
+        is_own: true,
+        ..announced(1, 1, 98)
+    };
+    assert_eq!(
+        bans.tell_of(2, 1, &other, 14),
+        [own],
+        "from the last strike on"
+    );
+    // A machine that has banned by itself knows.
+    let alone = bans.struck(&[20, 21, 22]);
+    assert_eq!(bans.tell_of(3, 2, &alone, 23), [announced(2, 1, 99)]);
 }
 
 #[test]
@@ -178,18 +199,26 @@ fn who_begins_hears_of_all_bans_that_hold() {
     const MANY: u64 = 700;
     let server = SharedRedis::new();
     let mut bans = Bans::new(&server, penalty(1, 60, &[100]));
-    for first in (1..MANY).step_by(50) {
-        let strikes: Vec<_> = (first..first + 50)
-            .map(|bits| struck(bits, (0, bits), if bits % 2 == 0 { 0 } else { 60 }))
-            .collect();
-        let heard = bans.tell(&strikes, b"9999999999999-0", 60);
-        assert!(heard.bans.iter().all(|ban| ban.is_own), "{heard:?}");
-        assert_eq!(heard.bans.len(), 50);
+    let (early, late) = (bans.struck(&[0]), bans.struck(&[60]));
+    let keys: Vec<_> = (1..=MANY)
+        .map(|bits| {
+            (
+                key(bits),
+                if bits % 2 == 0 {
+                    early.clone()
+                } else {
+                    late.clone()
+                },
+            )
+        })
+        .collect();
+    for some in keys.chunks(50) {
+        assert!(bans.tell(1, some, b"9999999999999-0", 60).is_told);
     }
     let (mut read, mut heard, mut calls) = (Vec::new(), Vec::new(), 0);
     loop {
-        let next = bans.tell(&[], &read, 120);
-        heard.extend(next.bans);
+        let next = bans.tell(2, &[], &read, 120);
+        heard.extend(without_remembered(next.bans));
         if next.read == read {
             break;
         }
@@ -197,124 +226,121 @@ fn who_begins_hears_of_all_bans_that_hold() {
     }
     assert_eq!(calls, 3, "256 at once");
     // Those of the others ended at 100.
-    let expected = (1..=MANY)
-        .filter(|bits| bits % 2 == 1)
-        .map(|bits| Announced {
-            key: key(bits),
-            number: 1,
-            left: Duration::from_secs(40),
-            is_own: false,
-        });
-    assert_eq!(heard, expected.collect::<Vec<_>>());
+    let expected = (1..=MANY).filter(|bits| bits % 2 == 1);
+    let expected: Vec<_> = expected.map(|bits| announced(bits, 1, 40)).collect();
+    assert_eq!(heard, expected);
 }
 
 #[test]
-fn a_server_that_has_forgotten_is_told_what_a_machine_knows() {
+fn what_is_told_late_counts_as_it_was() {
     let server = SharedRedis::new();
-    let mut bans = Bans::new(&server, penalty(3, 60, &[100, 200, 300]));
-    let claim = |number, bans, until: Option<u64>| Struck {
-        strike: Strike {
-            at: second(100),
-            bans,
-            until: until.map(second),
-        },
-        ..struck(1, (7, number), 100)
-    };
-    // Of three strikes that brought the second ban about, two are lost.
-    let heard = bans.tell(&[claim(0, 2, Some(300))], b"9999999999999-0", 110);
-    let ban = |number, left| Announced {
-        key: key(1),
-        number,
-        left: Duration::from_secs(left),
-        is_own: false,
-    };
-    assert_eq!(heard.bans, [ban(2, 190)]);
-    assert_eq!(bans.announced(110), [ban(2, 190)]);
-    // It is told again, and announced once.
-    bans.tell(&[claim(0, 2, Some(300))], b"", 111);
-    assert_eq!(bans.announced(111), [ban(2, 189)]);
-    // The next is the third, also by machines that know of none.
-    let next: Vec<_> = (0..3).map(|number| struck(1, (8, number), 301)).collect();
-    let heard = bans.tell(&next, b"9999999999999-0", 301);
-    let own = Announced {
-        is_own: true,
-        ..ban(3, 300)
-    };
-    assert_eq!(heard.bans, [own]);
-    // A ban that was over before anybody was told of it is none.
-    let late = Struck {
-        key: key(2),
-        ..claim(1, 1, Some(200))
-    };
-    assert_eq!(bans.tell(&[late], b"9999999999999-0", 301).bans, []);
+    let mut bans = Bans::new(&server, penalty(3, 600, &[10, 20, 30]));
+    // Three strikes and a ban, which is over when it is told; one strike since.
+    let known = bans.struck(&[1, 2, 3, 20]);
+    assert_eq!(known.last_ban().number, 1);
+    assert_eq!(bans.tell_of(1, 1, &known, 21), []);
+    assert_eq!(bans.all(21), []);
+    // Who has heard of nothing hears of that with the next strike, and that does not count which was before.
+    let other = bans.struck(&[5, 22]);
+    assert_eq!(bans.tell_of(2, 1, &other, 22), [announced(1, 1, -9)]);
+    let other = bans.struck(&[5, 23]);
+    assert_eq!(bans.tell_of(3, 1, &other, 23)[0].number, 2);
+    // A ban that nobody knew of holds from when it is told.
+    let alone = bans.struck(&[30, 31, 32]);
+    assert_eq!(bans.tell_of(1, 2, &alone, 40), [announced(2, 1, 2)]);
+    // Of two that ban at once, the first is the one that holds; it is known by its number.
+    let [first, second] = [[50, 51, 52], [51, 52, 53]].map(|struck| bans.struck(&struck));
+    assert_eq!(bans.tell_of(1, 3, &first, 53), [announced(3, 1, 9)]);
+    assert_eq!(bans.tell_of(2, 3, &second, 53), [announced(3, 1, 9)]);
+    assert_eq!(
+        bans.all(53).iter().filter(|ban| ban.key == key(3)).count(),
+        1
+    );
 }
 
 #[test]
-fn strikes_of_before_a_ban_ends_do_not_count_however_late_they_come() {
+fn a_server_that_has_forgotten_says_so_and_is_told_again() {
     let server = SharedRedis::new();
-    let mut bans = Bans::new(&server, penalty(2, 60, &[10]));
-    bans.tell(&[struck(1, (0, 0), 100), struck(1, (0, 1), 101)], b"", 101);
-    let late = [struck(1, (1, 0), 99), struck(1, (1, 1), 105)];
-    let heard = bans.tell(&late, b"9999999999999-0", 112);
-    assert_eq!(heard.bans, [], "the ban has ended at 111");
-    let next = bans.tell(&[struck(1, (0, 2), 113)], b"9999999999999-0", 113);
-    assert_eq!(next.bans, [], "it is the first");
-    let next = bans.tell(&[struck(1, (1, 2), 112)], b"9999999999999-0", 114);
-    assert_eq!(next.bans[0].left, Duration::from_secs(9), "from 113 on");
+    let mut bans = Bans::new(&server, penalty(1, 60, &[100, 200, 300]));
+    let known = bans.struck(&[0, 100]);
+    bans.tell_of(1, 1, &known, 100);
+    let read = bans.tell(2, &[], b"", 100).read;
+    assert!(!read.is_empty());
+    assert_eq!(bans.tell(2, &[], &read, 101).read, read, "nothing is new");
+    let (name, stream) = (bans.name_of(1), bans.stream());
+    bans.redis.run::<i64>(&["DEL", &name, &stream]);
+    assert_eq!(bans.tell(2, &[], &read, 101).read, b"");
+    // So it does when others have been announced since.
+    let another = bans.struck(&[101]);
+    bans.tell_of(3, 2, &another, 101);
+    let heard = bans.tell(2, &[], &read, 101);
+    assert_eq!((heard.read, heard.bans), (Vec::new(), Vec::new()));
+    assert_eq!(bans.all(101), [announced(2, 1, 100)]);
+    // It is told what is known, and the next is the third, also by who knows of none.
+    assert_eq!(bans.tell_of(1, 1, &known, 110), [announced(1, 2, 190)]);
+    let next = bans.struck(&[301]);
+    assert_eq!(bans.tell_of(4, 1, &next, 301)[0].number, 2);
+    assert_eq!(bans.all(301), [announced(1, 2, 100)], "of a claim");
+}
+
+#[test]
+fn a_clock_that_is_set_back_makes_no_ban_longer_than_it_is() {
+    let server = SharedRedis::new();
+    let mut bans = Bans::new(&server, penalty(1, 60, &[100]));
+    let known = bans.struck(&[5_000]);
+    bans.tell_of(1, 1, &known, 5_000);
+    let other = Known::default();
+    assert_eq!(bans.tell_of(2, 1, &other, 1_000), [announced(1, 1, 100)]);
 }
 
 #[test]
 fn what_is_remembered_lasts_until_it_is_forgotten() {
     let server = SharedRedis::new();
     let mut bans = Bans::new(&server, penalty(2, 60, &[100]));
-    bans.redis.now = None;
     // The clock of the tests stands still, and keys stay an hour longer.
     let lasts = |bans: &mut Bans, name: &str| bans.redis.ttl(name) / 1_000 - 3_600;
-    let name = bans.name_of(1);
-    bans.tell(&[struck(1, (0, 0), 0)], b"", 0);
+    let (name, stream) = (bans.name_of(1), bans.stream());
+    let known = bans.struck(&[0]);
+    bans.tell_of(1, 1, &known, 0);
     let left = lasts(&mut bans, &name);
     assert!((58..=60).contains(&left), "{left}");
-    bans.tell(&[struck(1, (0, 1), 10)], b"", 10);
-    let stream = bans.stream();
-    for (name, expected) in [(name, 160), (stream, 100)] {
-        let left = lasts(&mut bans, &name);
+    let known = bans.struck(&[0, 10]);
+    bans.tell_of(1, 1, &known, 10);
+    for (name, expected) in [(&name, 160), (&stream, 100)] {
+        let left = lasts(&mut bans, name);
         assert!((expected - 2..=expected).contains(&left), "{name}: {left}");
     }
+    bans.redis.run::<i64>(&["DEL", &stream]);
+    let over = bans.struck(&[0, 10]);
+    bans.tell_of(1, 2, &over, 120);
+    assert_eq!(
+        bans.redis.run::<i64>(&["EXISTS", &stream]),
+        0,
+        "nobody is told of what is over"
+    );
 }
 
 #[test]
 fn keys_that_are_not_ours_cost_nobody_else() {
     let server = SharedRedis::new();
     let mut bans = Bans::new(&server, penalty(1, 60, &[100]));
-    let (list, text) = (bans.name_of(1), bans.name_of(2));
+    let (list, text, stream) = (bans.name_of(1), bans.name_of(2), bans.stream());
     bans.redis.run::<i64>(&["RPUSH", &list, "a"]);
     bans.redis.run::<()>(&["SET", &text, "a"]);
-    let all: Vec<_> = (1..=3).map(|bits| struck(bits, (0, bits), 0)).collect();
-    for one in [&all[..], &all[..1], &all[1..]] {
-        let heard = bans.tell(one, b"9999999999999-0", 0);
+    let known = bans.struck(&[0]);
+    let all: Vec<_> = (1..=3).map(|bits| (key(bits), known.clone())).collect();
+    for some in [&all[..], &all[..1], &all[1..]] {
+        let heard = bans.tell(1, some, b"", 0);
+        assert!(heard.is_told);
         let failure = heard.failure.expect("it says what is wrong");
         assert!(failure.contains(":strikes:"), "{failure}");
-        let banned: Vec<_> = heard.bans.iter().map(|ban| ban.key).collect();
-        let ours = one.iter().map(|struck| struck.key);
-        assert_eq!(
-            banned,
-            ours.filter(|ours| *ours == key(3)).collect::<Vec<_>>()
-        );
     }
+    assert_eq!(bans.all(0), [announced(3, 1, 100)]);
     assert_eq!(bans.redis.run::<String>(&["GET", &text]), "a");
-    let stream = bans.stream();
     bans.redis.run::<i64>(&["DEL", &stream]);
     bans.redis.run::<i64>(&["RPUSH", &stream, "a"]);
-    let names = BanNames::new(&bans.naming, "keys");
-    let told = Strikes {
-        names: &names,
-        rule: &bans.rule,
-        strikes: &all,
-        read: b"",
-        here: second(0),
-        now: None,
-    };
-    let error = bans.redis.scripts.call(told.ask());
-    let error = error.expect_err("there is no stream").to_string();
-    assert!(error.contains("WRONGTYPE"), "{error}");
+    let heard = bans.tell(1, &all, b"1-1", 0);
+    assert!(!heard.is_told && heard.read == b"1-1");
+    let failure = heard.failure.expect("it says what is wrong");
+    assert!(failure.contains("WRONGTYPE"), "{failure}");
 }

@@ -12,17 +12,6 @@ pub struct Penalty {
     lengths: Vec<Duration>,
 }
 
-/// A refusal that counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Strike {
-    /// When.
-    pub at: Timestamp,
-    /// How often the key has been banned by then, this time included.
-    pub bans: u32,
-    /// The end of the ban that it brings about, if it does.
-    pub until: Option<Timestamp>,
-}
-
 /// A ban of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ban {
@@ -30,6 +19,8 @@ pub struct Ban {
     pub number: u32,
     /// Its end.
     pub until: Timestamp,
+    /// From then on it is as if it had not been.
+    pub forgotten: Timestamp,
 }
 
 /// What is remembered of one key. A new one has done nothing.
@@ -61,8 +52,8 @@ impl Penalty {
         (now < of.until).then_some(of.until)
     }
 
-    /// Counts a refusal, which is not one during a ban.
-    pub fn strike(&self, of: &mut Strikes, now: Timestamp) -> Strike {
+    /// Counts a refusal, which is not one during a ban; the end of the ban that it brings about, if it does.
+    pub fn strike(&self, of: &mut Strikes, now: Timestamp) -> Option<Timestamp> {
         if self.is_forgotten(of, now) {
             *of = Strikes::default();
         }
@@ -71,35 +62,31 @@ impl Penalty {
         let banned = of.at.len() >= self.strikes as usize;
         if banned {
             of.at.clear();
-            of.bans += 1;
+            of.bans = of.bans.saturating_add(1);
             of.until = now.saturating_add(self.length(of.bans));
         }
         let last = self.length(of.bans);
         of.forgotten = now.saturating_add(self.within).saturating_add(last);
-        Strike {
-            at: now,
-            bans: of.bans,
-            until: banned.then_some(of.until),
-        }
+        banned.then_some(of.until)
     }
 
     /// Takes in a ban that others know of; whether it is news, and holds at `now`. A ban that is known keeps its end, which may have
-    /// been announced.
+    /// been announced; of one that is over it counts which it was.
     pub fn hear(&self, of: &mut Strikes, ban: Ban, now: Timestamp) -> bool {
         if self.is_forgotten(of, now) {
             *of = Strikes::default();
         }
-        let is_news = ban.number > of.bans || self.banned_until(of, now).is_none();
-        if !is_news || ban.until <= now.max(of.until) {
+        let is_next = ban.number > of.bans;
+        let is_other = ban.number < of.bans && self.banned_until(of, now).is_none();
+        if !is_next && !is_other {
             return false;
         }
-        *of = Strikes {
-            at: Vec::new(),
-            bans: of.bans.max(ban.number),
-            until: ban.until,
-            forgotten: of.forgotten.max(ban.until.saturating_add(self.within)),
-        };
-        true
+        let is_news = ban.until > now.max(of.until);
+        of.at.retain(|at| *at >= ban.until);
+        of.bans = of.bans.max(ban.number);
+        of.until = of.until.max(ban.until);
+        of.forgotten = of.forgotten.max(ban.forgotten);
+        is_news
     }
 
     /// How many refusals bring a ban about, and within which time.
@@ -129,6 +116,22 @@ impl Penalty {
     }
 }
 
+impl Strikes {
+    /// The instants of the strikes since the last ban that counted at the last one, the oldest first.
+    pub fn counting(&self) -> &[Timestamp] {
+        &self.at
+    }
+
+    /// The last ban; its number is 0 if there was none.
+    pub fn last_ban(&self) -> Ban {
+        Ban {
+            number: self.bans,
+            until: self.until,
+            forgotten: self.forgotten,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -150,10 +153,10 @@ mod tests {
         let mut key = Strikes::default();
         let mut now = 0;
         for length in [100, 200, 300, 300] {
-            assert_eq!(penalty.strike(&mut key, at(now)).until, None);
+            assert_eq!(penalty.strike(&mut key, at(now)), None);
             assert_eq!(penalty.banned_until(&key, at(now)), None);
             let until = at(now + 59 + length);
-            assert_eq!(penalty.strike(&mut key, at(now + 59)).until, Some(until));
+            assert_eq!(penalty.strike(&mut key, at(now + 59)), Some(until));
             assert_eq!(penalty.banned_until(&key, at(now + 59)), Some(until));
             now += 59 + length;
             assert_eq!(penalty.banned_until(&key, at(now)), None);
@@ -165,9 +168,9 @@ mod tests {
         let penalty = penalty(3, 60, &[100]);
         let mut key = Strikes::default();
         for now in [0, 30, 60, 90, 120] {
-            assert_eq!(penalty.strike(&mut key, at(now)).until, None, "{now}");
+            assert_eq!(penalty.strike(&mut key, at(now)), None, "{now}");
         }
-        assert_eq!(penalty.strike(&mut key, at(149)).until, Some(at(249)));
+        assert_eq!(penalty.strike(&mut key, at(149)), Some(at(249)));
     }
 
     #[test]
@@ -175,40 +178,65 @@ mod tests {
         let penalty = penalty(1, 60, &[100, 200]);
         for (pause, next) in [(159, 200), (160, 100)] {
             let mut key = Strikes::default();
-            let struck = penalty.strike(&mut key, at(1_000));
-            assert_eq!(struck.until, Some(at(1_100)));
+            assert_eq!(penalty.strike(&mut key, at(1_000)), Some(at(1_100)));
             let now = 1_000 + pause;
             assert_eq!(penalty.is_forgotten(&key, at(now)), next == 100);
-            let struck = penalty.strike(&mut key, at(now));
-            assert_eq!(struck.until, Some(at(now + next)));
+            assert_eq!(penalty.strike(&mut key, at(now)), Some(at(now + next)));
+        }
+    }
+
+    fn ban(number: u32, until: u64) -> Ban {
+        Ban {
+            number,
+            until: at(until),
+            forgotten: at(until + 60),
         }
     }
 
     #[test]
     fn what_others_say_of_a_ban_counts_where_it_is_news() {
         let penalty = penalty(2, 60, &[100, 200, 300]);
-        let ban = |number, until| Ban {
-            number,
-            until: at(until),
-        };
         let mut key = Strikes::default();
         penalty.strike(&mut key, at(1_000));
-        assert!(!penalty.hear(&mut key, ban(1, 1_000), at(1_000)), "over");
         assert!(penalty.hear(&mut key, ban(1, 1_100), at(1_001)));
-        assert_eq!(penalty.banned_until(&key, at(1_099)), Some(at(1_100)));
-        for same in [1_099, 1_101] {
-            assert!(!penalty.hear(&mut key, ban(1, same), at(1_002)));
+        for (same, now) in [(1_099, 1_002), (1_101, 1_002), (1_105, 1_100)] {
+            assert!(!penalty.hear(&mut key, ban(1, same), at(now)));
             assert_eq!(penalty.banned_until(&key, at(1_099)), Some(at(1_100)));
+            assert_eq!(penalty.banned_until(&key, at(1_100)), None);
         }
         // The strikes before it are forgotten; the next ban is the second, and so it is where others have got further.
-        assert_eq!(penalty.strike(&mut key, at(1_100)).until, None);
-        let second = penalty.strike(&mut key, at(1_110));
-        assert_eq!((second.bans, second.until), (2, Some(at(1_310))));
+        assert_eq!(penalty.strike(&mut key, at(1_100)), None);
+        assert_eq!(penalty.strike(&mut key, at(1_110)), Some(at(1_310)));
         assert!(penalty.hear(&mut key, ban(3, 1_400), at(1_200)));
         // Who has forgotten the earlier ones does not shorten what follows.
+        assert!(!penalty.hear(&mut key, ban(1, 1_500), at(1_399)));
         assert!(penalty.hear(&mut key, ban(1, 1_500), at(1_400)));
-        assert_eq!(penalty.strike(&mut key, at(1_500)).bans, 3);
-        assert_eq!(penalty.strike(&mut key, at(1_501)).until, Some(at(1_801)));
+        let last = key.last_ban();
+        assert_eq!((last.number, last.until), (3, at(1_500)));
+        assert_eq!(penalty.strike(&mut key, at(1_500)), None);
+        assert_eq!(penalty.strike(&mut key, at(1_501)), Some(at(1_801)));
+    }
+
+    #[test]
+    fn of_a_ban_that_is_over_counts_which_it_was() {
+        let penalty = penalty(2, 60, &[100, 200]);
+        let mut key = Strikes::default();
+        penalty.strike(&mut key, at(1_000));
+        assert!(!penalty.hear(&mut key, ban(1, 1_000), at(1_005)));
+        assert_eq!(penalty.banned_until(&key, at(1_005)), None);
+        assert_eq!(
+            penalty.strike(&mut key, at(1_010)),
+            Some(at(1_210)),
+            "it was struck at its end"
+        );
+        let mut key = Strikes::default();
+        penalty.strike(&mut key, at(1_000));
+        assert!(!penalty.hear(&mut key, ban(1, 1_001), at(1_005)));
+        assert_eq!(
+            penalty.strike(&mut key, at(1_010)),
+            None,
+            "the strike was before"
+        );
     }
 
     #[test]
@@ -216,11 +244,9 @@ mod tests {
         let penalty = penalty(1, 60, &[100, 200]);
         for (pause, next) in [(159, 200), (160, 100)] {
             let mut key = Strikes::default();
-            let until = at(1_100);
-            penalty.hear(&mut key, Ban { number: 1, until }, at(1_000));
+            penalty.hear(&mut key, ban(1, 1_100), at(1_000));
             let now = 1_000 + pause;
-            let struck = penalty.strike(&mut key, at(now));
-            assert_eq!(struck.until, Some(at(now + next)));
+            assert_eq!(penalty.strike(&mut key, at(now)), Some(at(now + next)));
         }
     }
 
@@ -256,8 +282,7 @@ mod tests {
                     until = now + length(bans);
                     since.clear();
                 }
-                let struck = penalty.strike(&mut key, at(now));
-                prop_assert_eq!(struck.until, ban.then(|| at(until)));
+                prop_assert_eq!(penalty.strike(&mut key, at(now)), ban.then(|| at(until)));
                 prop_assert!(key.at.len() < strikes as usize);
             }
         }

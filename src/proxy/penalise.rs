@@ -40,7 +40,11 @@ impl Penalties {
         let metrics = BanMetrics::new(registry, policy);
         let naming = store.map(Store::naming);
         let before = before.filter(|before| before.naming() == naming);
-        let bans = before.map_or_else(Arc::default, |before| Arc::clone(&before.bans));
+        let new = || match store {
+            Some(store) => Bans::shared(store.node()).into(),
+            None => Arc::default(),
+        };
+        let bans = before.map_or_else(new, |before| Arc::clone(&before.bans));
         let shared = store.map(|store| {
             let before = before.and_then(|before| Some(&before.shared.as_ref()?.bans));
             Shared {
@@ -76,15 +80,10 @@ impl Penalties {
 
     /// Counts a refusal of this key; the end of the ban that it brings about, or another request has since.
     pub(super) fn strike(&self, key: Fingerprint, now: Timestamp) -> Option<Timestamp> {
-        let Some(strike) = self.bans.strike(&self.rule, key, now) else {
-            return self.banned_until(key, now);
-        };
-        if strike.until.is_some() {
+        let until = self.bans.strike(&self.rule, key, now);
+        if until.is_some() {
             self.metrics.banned();
         }
-        if let Some(shared) = &self.shared {
-            shared.bans.note(key, strike);
-        }
-        strike.until
+        until.or_else(|| self.banned_until(key, now))
     }
 }

@@ -3,15 +3,61 @@
 //! They are no cells: a ban must not be forgotten because a table is full. There is room for so many keys; where it
 //! is taken by others, the strikes of a newcomer are not counted, who is refused by the quota all the same.
 
+use std::collections::VecDeque;
+
+use parking_lot::Mutex;
+
 use super::roster::Roster;
 use crate::clock::Timestamp;
-use crate::limiter::{Ban, Fingerprint, Penalty, Strike, Strikes};
+use crate::limiter::{Ban, Fingerprint, Penalty, Strikes};
 
 /// The strikes and bans of one policy, for 65,536 keys. Policies that succeed each other share them.
 #[derive(Debug, Default)]
-pub struct Bans(Roster<Strikes>);
+pub struct Bans {
+    roster: Roster<Known>,
+    /// Where others are told of them.
+    shared: Option<Untold>,
+}
+
+/// Of what others are to be told.
+#[derive(Debug)]
+struct Untold {
+    /// Who tells, as nobody else is called.
+    node: u64,
+    /// The keys, each once.
+    keys: Mutex<VecDeque<Fingerprint>>,
+}
+
+/// What is known of one key.
+#[derive(Debug, Default)]
+struct Known {
+    strikes: Strikes,
+    /// Whether it is among those of which others are to be told.
+    is_untold: bool,
+}
+
+/// Keys of which others are being told: they are told again, unless it is known that they [were](Taken::are_told).
+#[derive(Debug)]
+pub(super) struct Taken<'a> {
+    bans: &'a Bans,
+    pub(super) keys: Vec<(Fingerprint, Strikes)>,
+}
 
 impl Bans {
+    /// Those of which others are told, by a node that nobody else is.
+    pub fn shared(node: u64) -> Self {
+        let keys = Mutex::default();
+        Self {
+            shared: Some(Untold { node, keys }),
+            ..Self::default()
+        }
+    }
+
+    /// Who tells others of them.
+    pub(super) fn node(&self) -> u64 {
+        self.shared.as_ref().map_or(0, |shared| shared.node)
+    }
+
     /// The end of the ban of `key`, if it is banned.
     pub fn banned_until(
         &self,
@@ -19,23 +65,70 @@ impl Bans {
         key: Fingerprint,
         now: Timestamp,
     ) -> Option<Timestamp> {
-        self.0
-            .read(key, |strikes| penalty.banned_until(strikes, now))
+        self.roster
+            .read(key, |known| penalty.banned_until(&known.strikes, now))
     }
 
-    /// Counts a refusal of `key`; `None` where it does not, as the key is banned already, or there is no room for it.
-    pub fn strike(&self, penalty: &Penalty, key: Fingerprint, now: Timestamp) -> Option<Strike> {
-        let strike = |strikes: &mut Strikes| match penalty.banned_until(strikes, now) {
+    /// Counts a refusal of `key`, unless it is banned already; the end of the ban that it brings about, if it does.
+    pub fn strike(&self, penalty: &Penalty, key: Fingerprint, now: Timestamp) -> Option<Timestamp> {
+        let strike = |known: &mut Known| match penalty.banned_until(&known.strikes, now) {
             Some(_) => None,
-            None => Some(penalty.strike(strikes, now)),
+            None => {
+                self.is_to_be_told(key, known);
+                penalty.strike(&mut known.strikes, now)
+            }
         };
         self.change(penalty, key, now, strike).flatten()
     }
 
     /// Takes in a ban of `key` that others know of; whether it was news, and there was room for it.
     pub fn hear(&self, penalty: &Penalty, key: Fingerprint, ban: Ban, now: Timestamp) -> bool {
-        let hear = |strikes: &mut Strikes| penalty.hear(strikes, ban, now);
+        let hear = |known: &mut Known| penalty.hear(&mut known.strikes, ban, now);
         self.change(penalty, key, now, hear).unwrap_or(false)
+    }
+
+    /// The next keys of which others are to be told.
+    pub(super) fn take(&self, most: usize) -> Taken<'_> {
+        let next = |shared: &Untold| {
+            let mut keys = shared.keys.lock();
+            let most = keys.len().min(most);
+            keys.drain(..most).collect()
+        };
+        let keys: Vec<_> = self.shared.as_ref().map_or_else(Vec::new, next);
+        let known = keys.into_iter().filter_map(|key| {
+            let take = |known: &mut Known| {
+                known.is_untold = false;
+                (key, known.strikes.clone())
+            };
+            self.roster.change_known(key, take)
+        });
+        Taken {
+            bans: self,
+            keys: known.collect(),
+        }
+    }
+
+    /// Of how many keys others are to be told.
+    pub(super) fn untold(&self) -> usize {
+        let shared = self.shared.as_ref();
+        shared.map_or(0, |shared| shared.keys.lock().len())
+    }
+
+    /// Has others told once more of all bans that hold.
+    pub(super) fn tell_again(&self, penalty: &Penalty, now: Timestamp) {
+        self.roster.change_all(|key, known| {
+            if penalty.banned_until(&known.strikes, now).is_some() {
+                self.is_to_be_told(key, known);
+            }
+        });
+    }
+
+    fn is_to_be_told(&self, key: Fingerprint, known: &mut Known) {
+        if let Some(shared) = &self.shared
+            && !std::mem::replace(&mut known.is_untold, true)
+        {
+            shared.keys.lock().push_back(key);
+        }
     }
 
     fn change<R>(
@@ -43,10 +136,27 @@ impl Bans {
         penalty: &Penalty,
         key: Fingerprint,
         now: Timestamp,
-        change: impl FnOnce(&mut Strikes) -> R,
+        change: impl FnOnce(&mut Known) -> R,
     ) -> Option<R> {
-        let is_over = |strikes: &Strikes| penalty.is_forgotten(strikes, now);
-        self.0.change(key, now, is_over, Strikes::default, change)
+        let is_over = |known: &Known| penalty.is_forgotten(&known.strikes, now);
+        self.roster
+            .change(key, now, is_over, Known::default, change)
+    }
+}
+
+impl Taken<'_> {
+    /// They are told.
+    pub(super) fn are_told(mut self) {
+        self.keys.clear();
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        for (key, _) in &self.keys {
+            let put_back = |known: &mut Known| self.bans.is_to_be_told(*key, known);
+            self.bans.roster.change_known(*key, put_back);
+        }
     }
 }
 
@@ -69,27 +179,71 @@ mod tests {
         let minute = Duration::from_mins(1);
         let penalty = Penalty::new(2, minute, vec![Duration::from_mins(10)]);
         let bans = Bans::default();
-        let strike = |bits, now| {
-            let struck = bans.strike(&penalty, key(bits), at(now));
-            struck.and_then(|strike| strike.until)
-        };
         assert_eq!(bans.banned_until(&penalty, key(1), at(0)), None);
-        let all = Roster::<Strikes>::ROOM as u64;
+        let all = Roster::<Known>::ROOM as u64;
         for bits in 1..=all {
-            assert_eq!(strike(bits, 0), None);
+            assert_eq!(bans.strike(&penalty, key(bits), at(0)), None);
         }
-        assert_eq!(strike(1, 1), Some(at(601)));
+        assert_eq!(bans.strike(&penalty, key(1), at(1)), Some(at(601)));
         assert_eq!(bans.banned_until(&penalty, key(1), at(600)), Some(at(601)));
         assert_eq!(bans.banned_until(&penalty, key(2), at(600)), None);
         for _ in 0..5 {
-            assert_eq!(strike(all + 1, 2), None, "no room");
+            assert_eq!(bans.strike(&penalty, key(all + 1), at(2)), None, "no room");
         }
-        assert_eq!(bans.0.keys(), all as usize);
+        assert_eq!(bans.roster.keys(), all as usize);
         // All but the banned one are forgotten, in the newcomer's shard.
-        assert_eq!(strike(all + 1, 62), None);
-        assert_eq!(strike(all + 1, 63), Some(at(663)));
-        let left = bans.0.keys();
+        assert_eq!(bans.strike(&penalty, key(all + 1), at(62)), None);
+        assert_eq!(bans.strike(&penalty, key(all + 1), at(63)), Some(at(663)));
+        let left = bans.roster.keys();
         assert!(left <= all as usize * 15 / 16 + 2, "{left}");
         assert_eq!(bans.banned_until(&penalty, key(1), at(600)), Some(at(601)));
+    }
+
+    #[test]
+    fn of_each_key_is_told_what_is_known_of_it_then() {
+        let minute = Duration::from_mins(1);
+        let penalty = Penalty::new(3, minute, vec![minute]);
+        let bans = Bans::shared(7);
+        let strike = |bits, now| bans.strike(&penalty, key(bits), at(now));
+        strike(1, 0);
+        strike(2, 0);
+        strike(1, 1);
+        let taken = bans.take(1);
+        let (told, strikes) = &taken.keys[0];
+        assert_eq!((*told, strikes.counting()), (key(1), &[at(0), at(1)][..]));
+        // It is told again if that is not known to have worked, and if something has happened since.
+        drop(taken);
+        bans.take(2).are_told();
+        assert!(bans.take(2).keys.is_empty());
+        strike(2, 2);
+        let taken = bans.take(2);
+        assert_eq!(taken.keys.len(), 1);
+        strike(2, 3);
+        taken.are_told();
+        let (_, strikes) = &bans.take(2).keys[0];
+        assert_eq!(strikes.last_ban().until, at(63));
+    }
+
+    #[test]
+    fn all_bans_that_hold_are_told_again() {
+        let minute = Duration::from_mins(1);
+        let penalty = Penalty::new(1, minute, vec![minute]);
+        let bans = Bans::shared(7);
+        for bits in 1..=3 {
+            bans.strike(&penalty, key(bits), at(bits));
+        }
+        bans.take(3).are_told();
+        bans.tell_again(&penalty, at(62));
+        let again: Vec<_> = bans.take(9).keys.iter().map(|(key, _)| *key).collect();
+        assert_eq!(again, [key(3)]);
+    }
+
+    #[test]
+    fn nobody_is_told_of_bans_that_are_not_shared() {
+        let minute = Duration::from_mins(1);
+        let penalty = Penalty::new(1, minute, vec![minute]);
+        let bans = Bans::default();
+        bans.strike(&penalty, key(1), at(0));
+        assert!(bans.take(1).keys.is_empty());
     }
 }

@@ -23,7 +23,7 @@ mod value;
 
 pub use after::{Lent, Settled, Settlement, were_there};
 pub use asked::{Arguments, Ask, Charge, Lease, Owes, Request, Tier};
-pub use bans::{Announced, BanNames, Heard, SharedBans, Strikes, Struck};
+pub use bans::{Announced, BanNames, Heard, SharedBans, Strikes};
 pub use guards::{Lending, Place, Reservation, Turn};
 pub use naming::{Keys, LONGEST, Name, Namer, Naming};
 pub use parts::Answers;

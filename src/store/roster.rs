@@ -75,6 +75,24 @@ impl<T> Roster<T> {
         Some(change(keys.entry(key.bits()).or_insert_with(new)))
     }
 
+    /// Changes what is known of a key, if anything is.
+    pub(super) fn change_known<R>(
+        &self,
+        key: Fingerprint,
+        change: impl FnOnce(&mut T) -> R,
+    ) -> Option<R> {
+        self.shard(key).lock().keys.get_mut(&key.bits()).map(change)
+    }
+
+    /// Changes what is known of all keys.
+    pub(super) fn change_all(&self, mut change: impl FnMut(Fingerprint, &mut T)) {
+        for shard in &self.shards {
+            for (key, known) in &mut shard.lock().keys {
+                change(Fingerprint::from_bits(*key), known);
+            }
+        }
+    }
+
     /// Of how many keys something is known.
     pub(super) fn keys(&self) -> usize {
         self.keys.load(Relaxed)

@@ -48,6 +48,8 @@ impl Overflow {
             refill: self.refill.clone(),
             overrides: Vec::new().into(),
             candidate: None,
+            // Bans are the policy's.
+            penalty: None,
             overflow: self.overflow.clone(),
             ..policy.clone()
         }

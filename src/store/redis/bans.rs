@@ -1,14 +1,12 @@
 //! Bans that many machines share.
 //!
-//! Each machine counts the refusals that it gives, and bans by those at once. Off the path of requests it tells Redis of them,
-//! which bans whom all together have refused too often (`script/bans.lua`), and hears of the bans of the others. What could
-//! not be told is told again as long as it counts.
+//! Each machine counts the refusals that it gives, and bans by those at once. Off the path of requests it tells Redis what it knows of
+//! those whom it has refused, which bans whom all together have refused too often (`script/bans.lua`), and hears of the bans of the others.
 
 mod asked;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -16,22 +14,23 @@ use parking_lot::Mutex;
 use redis::Value;
 use tokio::time::Instant;
 
-use super::client::{Client, Command, Fault, FaultKind, random};
+use super::client::{Client, Command, Fault, FaultKind};
 use super::store::Store;
 use super::sync::Rounds;
 use crate::clock::{Clock, Timestamp};
-use crate::limiter::{Ban, Fingerprint, Penalty, Strike};
+use crate::limiter::Penalty;
 use crate::store::Bans;
+use crate::store::bans::Taken;
 use crate::telemetry::metrics::BanMetrics;
 
-pub use self::asked::{Announced, BanNames, Heard, Strikes, Struck};
+pub use self::asked::{Announced, BanNames, Heard, Strikes};
 
 /// How often machines tell and hear of each other.
 const INTERVAL: Duration = Duration::from_millis(250);
-/// The most strikes of a policy that wait to be told. What comes beyond is lost for the others.
-const MOST: usize = 16_384;
-/// The most that one call tells of a policy.
-const AT_ONCE: usize = 64;
+/// The most keys of a policy that one call tells of: the server serves others in between.
+const AT_ONCE: usize = 32;
+/// The most calls that a round makes for a policy: so much of the server a flood of refusals can take.
+const CALLS: usize = 8;
 /// A round that takes longer than this is left to the next.
 const LONGEST: Duration = Duration::from_secs(1);
 
@@ -43,62 +42,19 @@ pub struct SharedBans {
     rule: ArcSwap<Penalty>,
     bans: Arc<Bans>,
     metrics: BanMetrics,
-    /// What no other machine has in the ids of its strikes, and how many there were here.
-    node: u64,
-    strikes: AtomicU64,
-    untold: Mutex<VecDeque<Struck>>,
     /// The last announcement that was read.
     read: Mutex<Vec<u8>>,
     has_complained: AtomicBool,
 }
 
 impl SharedBans {
-    fn new(
-        client: Arc<Client>,
-        names: BanNames,
-        rule: Penalty,
-        bans: Arc<Bans>,
-        metrics: BanMetrics,
-    ) -> Self {
-        Self {
-            client,
-            names,
-            rule: ArcSwap::from_pointee(rule),
-            bans,
-            metrics,
-            node: random(),
-            strikes: AtomicU64::new(0),
-            untold: Mutex::default(),
-            read: Mutex::default(),
-            has_complained: AtomicBool::new(false),
-        }
-    }
-
-    /// Has the others told of a strike that this machine has counted.
-    pub fn note(&self, key: Fingerprint, strike: Strike) {
-        let mut untold = self.untold.lock();
-        if untold.len() >= MOST {
-            return self.client.lost("strike");
-        }
-        let id = (self.node, self.strikes.fetch_add(1, Relaxed));
-        untold.push_back(Struck { key, id, strike });
-    }
-
-    /// The next strikes to tell, but for those that count no longer.
-    fn take(&self, now: Timestamp) -> Vec<Struck> {
-        let (_, within) = self.rule.load().strikes();
-        let mut untold = self.untold.lock();
-        untold.retain(|struck| now < counts_until(&struck.strike, within));
-        let most = untold.len().min(AT_ONCE);
-        untold.drain(..most).collect()
-    }
-
-    /// What tells of these, and asks for what others have announced since.
-    fn command(&self, store: &Store, strikes: &[Struck], now: Timestamp) -> Command {
+    /// What tells of these keys, and asks for what others have announced since.
+    fn command(&self, store: &Store, taken: &Taken<'_>, now: Timestamp) -> Command {
         let strikes = Strikes {
             names: &self.names,
             rule: &self.rule.load(),
-            strikes,
+            node: self.bans.node(),
+            keys: &taken.keys,
             read: &self.read.lock(),
             here: now,
             now: None,
@@ -106,44 +62,34 @@ impl SharedBans {
         store.command(&strikes.ask())
     }
 
-    /// Takes in what came back for these; whether there is more to hear or to tell at once.
+    /// Takes in what came back for these; whether there is more to hear or to tell.
     ///
     /// # Errors
     /// When they are not told, or not all of them.
     fn answered(
         &self,
-        told: Vec<Struck>,
+        taken: Taken<'_>,
         answer: Result<Value, Fault>,
         now: Timestamp,
     ) -> Result<bool, Fault> {
-        let reply = answer.inspect_err(|_| self.take_back(told))?;
-        let heard = Heard::read(&reply).map_err(|nonsense| FaultKind::Script.with(nonsense))?;
+        let heard = Heard::read(&answer?).map_err(|nonsense| FaultKind::Script.with(nonsense))?;
+        if heard.is_told {
+            taken.are_told();
+        }
         let rule = self.rule.load();
         for one in &heard.bans {
-            let ban = Ban {
-                number: one.number,
-                until: now.saturating_add(one.left),
-            };
+            let ban = one.ban(now);
             if self.bans.hear(&rule, one.key, ban, now) && one.is_own {
                 self.metrics.banned();
             }
         }
         let read = std::mem::replace(&mut *self.read.lock(), heard.read.clone());
-        let has_more = heard.read != read || !self.untold.lock().is_empty();
-        match heard.failure {
-            None => Ok(has_more),
-            Some(failure) => Err(FaultKind::Script.with(failure)),
+        if heard.read.is_empty() && !read.is_empty() {
+            self.bans.tell_again(&rule, now);
         }
-    }
-
-    /// Tells them again, before all others. Those that it makes too many are lost.
-    fn take_back(&self, told: Vec<Struck>) {
-        let mut untold = self.untold.lock();
-        for one in told.into_iter().rev() {
-            match untold.len() < MOST {
-                true => untold.push_front(one),
-                false => self.client.lost("strike"),
-            }
+        match heard.failure {
+            None => Ok(heard.read != read || self.bans.untold() > 0),
+            Some(failure) => Err(FaultKind::Script.with(failure)),
         }
     }
 
@@ -154,12 +100,6 @@ impl SharedBans {
             tracing::warn!(advice, "bans cannot be shared: the Redis store {fault}");
         }
     }
-}
-
-/// Until when it matters to others: as a strike, or for the ban that it brought about here.
-fn counts_until(strike: &Strike, within: Duration) -> Timestamp {
-    let until = strike.until.unwrap_or_default();
-    strike.at.saturating_add(within).max(until)
 }
 
 impl Store {
@@ -181,15 +121,15 @@ impl Store {
             before.rule.store(Arc::new(rule));
             return Arc::clone(before);
         }
-        let names = BanNames::new(self.naming(), label);
-        let bans = Arc::clone(bans);
-        let new = Arc::new(SharedBans::new(
-            Arc::clone(client),
-            names,
-            rule,
-            bans,
+        let new = Arc::new(SharedBans {
+            client: Arc::clone(client),
+            names: BanNames::new(self.naming(), label),
+            rule: ArcSwap::from_pointee(rule),
+            bans: Arc::clone(bans),
             metrics,
-        ));
+            read: Mutex::default(),
+            has_complained: AtomicBool::new(false),
+        });
         self.follow_bans(&new);
         new
     }
@@ -210,20 +150,24 @@ impl Store {
     pub(super) async fn share_bans_once(&self, worker: usize, clock: &Clock) {
         let started = Instant::now();
         let mut left = self.followed_bans();
-        while !left.is_empty() && started.elapsed() < LONGEST {
+        for _ in 0..CALLS {
+            if left.is_empty() || started.elapsed() > LONGEST {
+                return;
+            }
             let now = clock.now();
-            let told: Vec<_> = left.iter().map(|bans| bans.take(now)).collect();
-            let commands = left.iter().zip(&told);
-            let commands = commands.map(|(bans, told)| bans.command(self, told, now));
+            let taken: Vec<_> = left.iter().map(|one| one.bans.take(AT_ONCE)).collect();
+            let commands = left.iter().zip(&taken);
+            let commands = commands.map(|(one, taken)| one.command(self, taken, now));
             let answers = self.client().batch(worker, commands.collect()).await;
             let now = clock.now();
-            let all = left.into_iter().zip(told).zip(answers);
-            let has_more = all.map(|((bans, told), answer)| {
-                let has_more = bans.answered(told, answer, now);
-                let has_more = has_more.inspect_err(|fault| bans.complain(fault));
-                has_more.unwrap_or(false).then_some(bans)
+            let all = left.iter().zip(taken).zip(answers);
+            let has_more = all.map(|((one, taken), answer)| {
+                let has_more = one.answered(taken, answer, now);
+                let has_more = has_more.inspect_err(|fault| one.complain(fault));
+                has_more.unwrap_or(false).then(|| Arc::clone(one))
             });
-            left = has_more.flatten().collect();
+            let has_more: Vec<_> = has_more.flatten().collect();
+            left = has_more;
         }
     }
 }

@@ -153,6 +153,11 @@ impl Store {
         bans.iter().filter_map(Weak::upgrade).collect()
     }
 
+    /// What no other process has, nor another store of this one.
+    pub fn node(&self) -> u64 {
+        self.node
+    }
+
     pub(super) fn client(&self) -> &Arc<Client> {
         &self.client
     }
@@ -197,10 +202,7 @@ impl Store {
 
     /// What its clock says when this one says `now`, as far as is known.
     pub fn time_at(&self, now: Timestamp) -> Timestamp {
-        match self.ahead.load(Relaxed) {
-            ahead @ 0.. => now.saturating_add_micros(ahead.unsigned_abs()),
-            behind => now.saturating_sub_micros(behind.unsigned_abs()),
-        }
+        now.saturating_add_signed(self.ahead.load(Relaxed))
     }
 
     /// Decides a request by all these charges, of which the first `binding` may refuse, and makes all of them or none;
@@ -314,10 +316,8 @@ impl Store {
     }
 
     fn note_time(&self, at: Timestamp) {
-        let now = self.clock.now();
-        let [at, now] =
-            [at, now].map(|instant| i64::try_from(instant.as_micros()).unwrap_or(i64::MAX));
-        self.ahead.store(at.saturating_sub(now), Relaxed);
+        let ahead = at.signed_micros_since(self.clock.now());
+        self.ahead.store(ahead, Relaxed);
     }
 }
 

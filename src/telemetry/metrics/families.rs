@@ -37,7 +37,7 @@ families! {
     LIMIT_UNRECORDED: Counter "sluicegate_limit_unrecorded_total" ["policy"],
         "Requests admitted without a bucket because all places were held by refusing keys.";
     LIMIT_BANS: Counter "sluicegate_limit_bans_total" ["policy"],
-        "Keys banned for too many refusals, each time they were.";
+        "Keys banned for too many refusals, each time they were; where machines share bans, on the one that brought it about, or on each if several did at once.";
     LIMIT_IN_USE: Gauge "sluicegate_limit_in_use" ["policy"],
         "Units that requests in flight have taken, of policies with `algorithm: concurrency`.";
     LIMIT_HELD: Gauge "sluicegate_limit_held" ["policy"],
@@ -49,7 +49,7 @@ families! {
     STORE_REQUESTS: Counter "sluicegate_store_requests_total" ["op", "result"],
         "Requests to the shared store by what came of them.";
     STORE_LOST: Counter "sluicegate_store_lost_total" ["what"],
-        "What the shared store could not be told after requests: `settlement`, `place`, `permit`, `renewal` or `strike`.";
+        "What the shared store could not be told after requests: `settlement`, `place`, `permit` or `renewal`.";
     STORE_UP: Gauge "sluicegate_store_up" [],
         "1 if the shared store answers, else 0.";
     STORE_DURATION: Histogram "sluicegate_store_duration_seconds" [],

@@ -1,18 +1,16 @@
-//! What the script is asked about strikes, and what it says. `script/bans.lua` says what each argument is.
-
-use std::time::Duration;
+//! What the script is told of keys, and what it says. `script/bans.lua` says what each argument is.
 
 use redis::Value;
 
 use crate::clock::Timestamp;
-use crate::limiter::{Fingerprint, Penalty, Strike};
+use crate::limiter::{Ban, Fingerprint, Penalty, Strikes as Known};
 use crate::store::redis::asked::{Ask, micros};
 use crate::store::redis::naming::Naming;
 use crate::store::redis::script::Procedure;
 use crate::store::redis::told::{Nonsense, fields, number};
 
-/// The most bans that one call hears of.
-const HEARD_AT_ONCE: u32 = 256;
+/// The most bans that one call reads of, with the last one that was read before.
+const READ_AT_ONCE: u32 = 257;
 
 /// What the bans of a policy are called, all in one slot of a cluster: they are told in one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,26 +21,17 @@ pub struct BanNames {
     strikes: Box<str>,
 }
 
-/// A strike of a key that is the same on all machines.
-#[derive(Clone, Copy, Debug)]
-pub struct Struck {
-    /// Whom it is about.
-    pub key: Fingerprint,
-    /// What no other machine has, and its number there.
-    pub id: (u64, u64),
-    /// The strike, as the machine counted it.
-    pub strike: Strike,
-}
-
-/// Strikes that a machine tells, and what it asks.
+/// What a machine tells of keys that are the same on all machines, and what it asks.
 #[derive(Clone, Copy, Debug)]
 pub struct Strikes<'a> {
     /// Of what policy.
     pub names: &'a BanNames,
     /// When it bans.
     pub rule: &'a Penalty,
-    /// The strikes.
-    pub strikes: &'a [Struck],
+    /// What no other machine has.
+    pub node: u64,
+    /// The keys, and all that is known of them.
+    pub keys: &'a [(Fingerprint, Known)],
     /// The last announcement that the machine has read; empty before the first.
     pub read: &'a [u8],
     /// Now, on its clock.
@@ -54,24 +43,28 @@ pub struct Strikes<'a> {
 /// What the server said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heard {
-    /// The last announcement that was read.
+    /// Whether it was told, but for what is not ours.
+    pub is_told: bool,
+    /// The last announcement that was read; empty if the server has forgotten the one before.
     pub read: Vec<u8>,
-    /// Why some strikes could not be counted.
+    /// Why some of it, or all, could not be told.
     pub failure: Option<String>,
-    /// Bans that hold.
+    /// Bans of which the machine may not know.
     pub bans: Vec<Announced>,
 }
 
-/// A ban that holds.
+/// A ban.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Announced {
     /// Who is banned.
     pub key: Fingerprint,
     /// Which of his bans it is.
     pub number: u32,
-    /// For how long from now on.
-    pub left: Duration,
-    /// Whether the strikes that were told brought it about, and nobody knew of it.
+    /// The microseconds to its end; below 0 when it is over.
+    pub left: i64,
+    /// The microseconds until it is forgotten.
+    pub remembered: i64,
+    /// Whether it comes about by what was told.
     pub is_own: bool,
 }
 
@@ -91,13 +84,14 @@ impl Strikes<'_> {
     pub fn ask(&self) -> Ask {
         let mut ask = Ask::new(Procedure::Ban);
         ask.key(&self.names.stream);
-        for struck in self.strikes {
-            let name = format!("{}{:016x}", self.names.strikes, struck.key.bits());
+        for (key, _) in self.keys {
+            let name = format!("{}{:016x}", self.names.strikes, key.bits());
             ask.key(name.as_bytes());
         }
         ask.instant(self.now);
         ask.bytes(self.read);
-        ask.number(HEARD_AT_ONCE);
+        ask.number(READ_AT_ONCE);
+        ask.text(&format!("{:x}", self.node));
         let (strikes, within) = self.rule.strikes();
         ask.number(strikes);
         ask.number(micros(within));
@@ -106,20 +100,24 @@ impl Strikes<'_> {
         for length in lengths {
             ask.number(micros(*length));
         }
-        for struck in self.strikes {
-            self.push(&mut ask, struck);
+        for (key, known) in self.keys {
+            self.push(&mut ask, *key, known);
         }
         ask
     }
 
-    fn push(&self, ask: &mut Ask, struck: &Struck) {
-        let Struck { key, id, strike } = struck;
+    fn push(&self, ask: &mut Ask, key: Fingerprint, known: &Known) {
+        let ban = known.last_ban();
         ask.text(&format!("{:016x}", key.bits()));
-        ask.text(&format!("{:016x}{:x}", id.0, id.1));
-        ask.number(micros(self.here.since(strike.at)));
-        ask.number(strike.bans);
-        let until = strike.until.unwrap_or(self.here);
-        ask.number(micros(until.since(self.here)));
+        ask.number(ban.number);
+        ask.text(itoa::Buffer::new().format(ban.until.signed_micros_since(self.here)));
+        let mut strikes = String::new();
+        for at in known.counting() {
+            let ago = micros(self.here.since(*at));
+            strikes.push_str(itoa::Buffer::new().format(ago));
+            strikes.push(' ');
+        }
+        ask.text(&strikes);
     }
 }
 
@@ -130,7 +128,7 @@ impl Heard {
     /// When it is no reply to that.
     pub fn read(reply: &Value) -> Result<Self, Nonsense> {
         let fields = fields(reply)?;
-        let [read, failure, bans @ ..] = &*fields else {
+        let [word, read, failure, bans @ ..] = &*fields else {
             return Err(Nonsense::Malformed);
         };
         let (bans, []) = bans.as_chunks() else {
@@ -138,6 +136,7 @@ impl Heard {
         };
         let failure = String::from_utf8_lossy(failure);
         Ok(Self {
+            is_told: *word == b"told",
             read: read.to_vec(),
             failure: (!failure.is_empty()).then(|| failure.into_owned()),
             bans: bans.iter().map(Announced::read).collect::<Result<_, _>>()?,
@@ -146,14 +145,25 @@ impl Heard {
 }
 
 impl Announced {
-    fn read([key, ban, left, is_own]: &[&[u8]; 4]) -> Result<Self, Nonsense> {
-        let key = str::from_utf8(key).map_err(|_| Nonsense::Malformed)?;
-        let key = u64::from_str_radix(key, 16).map_err(|_| Nonsense::Malformed)?;
+    fn read([key, ban, left, remembered, is_own]: &[&[u8]; 5]) -> Result<Self, Nonsense> {
+        let text = |bytes| str::from_utf8(bytes).map_err(|_| Nonsense::Malformed);
+        let key = u64::from_str_radix(text(key)?, 16).map_err(|_| Nonsense::Malformed)?;
+        let micros = |bytes| text(bytes)?.parse().map_err(|_| Nonsense::Malformed);
         Ok(Self {
             key: Fingerprint::from_bits(key),
             number: u32::try_from(number(ban)?).unwrap_or(u32::MAX),
-            left: Duration::from_micros(number(left)?),
+            left: micros(left)?,
+            remembered: micros(remembered)?,
             is_own: *is_own == b"1",
         })
+    }
+
+    /// The ban, on a clock that says `now`.
+    pub fn ban(&self, now: Timestamp) -> Ban {
+        Ban {
+            number: self.number,
+            until: now.saturating_add_signed(self.left),
+            forgotten: now.saturating_add_signed(self.remembered),
+        }
     }
 }

@@ -1,24 +1,26 @@
--- Counts strikes of a policy, bans whom all nodes together have refused too often, and tells of the bans of others. May be
--- repeated: a strike counts once.
+-- Hears what a node knows of keys, bans whom all nodes together have refused too often, and tells of the bans of others. A node
+-- tells all that counts of a key, so that nothing counts twice whatever is repeated.
 --
--- KEYS  the stream of the policy's bans; then for each strike the key of what is remembered of whom, which may come several times.
--- ARGV  the instant, as for charges; the last entry of the stream that the caller has read, or nothing, and how many he reads
---       at most; how many strikes bring a ban about, within how many microseconds; how many lengths of bans there are, and
---       each in microseconds. For each strike the fingerprint of whom, an id that no other strike has, how many microseconds ago it
---       was, how many bans its node knows of with it, and in how many microseconds the one ends that it brought about there, or 0.
--- Reply the last entry that the caller has read by now; why a strike could not be counted, or nothing. For each ban that holds,
---       those of the stream first: the fingerprint, its number, microseconds to its end, and '1' if these strikes brought it about
---       and their node does not know.
+-- KEYS  the stream of the policy's bans; then the key of what is remembered of each whom the node tells of.
+-- ARGV  the instant, as for charges; the last entry of the stream that the node has read, or nothing, and how many it reads
+--       at most; the node; how many strikes bring a ban about, within how many microseconds; how many lengths of bans there are,
+--       and each in microseconds. Of each key its fingerprint; which ban was the last that the node knows of, 0 for none, and
+--       in how many microseconds it ends, below 0 when it is over; and of each strike since then how many microseconds ago it was.
+-- Reply 'told', or 'failed' where nothing is; the entry that the node has read by now, nothing if that was forgotten here; why all or some
+--       could not be told, or nothing. Of each ban that the node may not know, those of the stream first: the fingerprint, its number, the
+--       microseconds to its end and to when it is forgotten, and '1' if it comes about by what was told.
 --
--- What is remembered is how often somebody was banned, when the last ban ends, and the latest strike; `|`; and of the strikes that
--- count, the oldest first as they came, the id and the instant.
+-- What is remembered is how often somebody was banned, when the last ban ends, the latest strike, `|`, and of each node its name and the
+-- instants of its strikes that count, which end with `;`.
 
-local stream, enough, within, lengths = KEYS[1], tonumber(ARGV[4]), ARGV[5] + 0.0, tonumber(ARGV[6])
+local stream, read, node = KEYS[1], ARGV[2], ARGV[4]
+local enough, within, lengths = tonumber(ARGV[5]), ARGV[6] + 0.0, tonumber(ARGV[7])
 local MOST_BANS = 65536
+local reply = {'told', read, ''}
 
 local function length(ban)
   if ban == 0 then return 0 end
-  return ARGV[6 + math.min(ban, lengths)] + 0.0
+  return ARGV[7 + math.min(ban, lengths)] + 0.0
 end
 
 local function forgotten(b) return b.last + within + length(b.bans) end
@@ -31,79 +33,104 @@ local function remember(b)
   if not value then return end
   local bans, ends, last, strikes = string.match(value, '^(%d+) (%d+) (%d+)|(.*)$')
   if not bans then fail(b, 'what is there is not ours') end
-  b.bans, b.ends, b.last = tonumber(bans), tonumber(ends), tonumber(last)
-  for id, at in string.gmatch(strikes, '(%x+) (%d+);') do b.strikes[#b.strikes + 1] = {id = id, at = tonumber(at)} end
-end
-
--- Whether it counts: those of before a ban ends do not, whenever they are told.
-local function is_new(b)
-  for _, strike in ipairs(b.strikes) do
-    if strike.id == b.id then return false end
+  -- A clock that was set back does not make a ban longer than it is.
+  b.bans, b.last = tonumber(bans), math.min(tonumber(last), now)
+  b.ends = math.min(tonumber(ends), now + length(b.bans))
+  for whose, instants in string.gmatch(strikes, '(%x+)([ %d]+);') do
+    b.strikes[whose] = {}
+    for at in string.gmatch(instants, '%d+') do table.insert(b.strikes[whose], tonumber(at)) end
   end
-  return b.at >= b.ends
 end
 
-local function add(b)
-  b.last = math.max(b.last, b.at)
-  local counting = {}
-  b.strikes[#b.strikes + 1] = b
-  for _, strike in ipairs(b.strikes) do
-    if strike.at + within > b.last then counting[#counting + 1] = strike end
+local function tell(whom, number, ends, forgotten_at, is_own)
+  local left, remembered = format('%.0f', ends - now), format('%.0f', forgotten_at - now)
+  for _, field in ipairs({whom, digits(number), left, remembered, is_own and '1' or '0'}) do reply[#reply + 1] = field end
+end
+
+local function announce(b)
+  b.last = math.max(b.last, b.ends - length(b.bans))
+  if b.ends <= now then return end
+  redis.call('XADD', stream, 'MAXLEN', '~', MOST_BANS, '*', 'key', b.whom, 'ban', digits(b.bans), 'ends', digits(b.ends))
+  local left = redis.call('PTTL', stream)
+  if left < 0 or left * 1000 < b.ends - now then redis.call('PEXPIREAT', stream, deadline(b.ends)) end
+end
+
+-- Takes over the last ban that the node knows of, if it is later, or another while none holds here.
+local function hear(b)
+  if b.theirs <= b.bans and (b.until_then <= now or b.ends > now) then return end
+  b.bans, b.ends = math.max(b.bans, b.theirs), math.max(b.ends, b.until_then)
+  announce(b)
+end
+
+-- How many strikes count: none of before the last ban ends, whenever it is told.
+local function count(b)
+  local counting, all = {}, 0
+  for whose, instants in pairs(b.strikes) do
+    local kept = {}
+    for _, at in ipairs(instants) do
+      if at >= b.ends and at + within > b.last then kept[#kept + 1] = at end
+    end
+    if #kept > 0 then counting[whose], all = kept, all + #kept end
   end
   b.strikes = counting
+  return all
 end
 
-local function ban(b, number, ends)
-  b.bans, b.ends, b.strikes = number, ends, {}
-  b.last = math.max(b.last, ends - length(number))
-  redis.call('XADD', stream, 'MAXLEN', '~', MOST_BANS, '*', 'key', b.whom, 'ban', digits(number), 'ends', digits(ends))
-  if redis.call('PTTL', stream) * 1000 < ends - now then redis.call('PEXPIREAT', stream, deadline(ends)) end
-end
-
-local function count(b)
-  if b.at >= forgotten(b) then forget(b) end
-  -- What its node knows of from a server that has forgotten it.
-  b.bans = math.max(b.bans, b.claims and b.theirs - 1 or b.theirs)
-  local is_ban = false
-  if is_new(b) then
-    add(b)
-    is_ban = #b.strikes >= enough
-    if is_ban then ban(b, b.bans + 1, b.last + length(b.bans + 1)) end
+local function write(b)
+  local parts = {digits(b.bans), ' ', digits(b.ends), ' ', digits(b.last), '|'}
+  for whose, instants in pairs(b.strikes) do
+    parts[#parts + 1] = whose
+    for _, at in ipairs(instants) do parts[#parts + 1] = ' ' .. digits(at) end
+    parts[#parts + 1] = ';'
   end
-  if b.claims and (b.theirs > b.bans or b.ends <= now) then ban(b, math.max(b.theirs, b.bans), b.claims) end
-  local strikes = {}
-  for i, strike in ipairs(b.strikes) do strikes[i] = strike.id .. ' ' .. digits(strike.at) .. ';' end
-  local head = digits(b.bans) .. ' ' .. digits(b.ends) .. ' ' .. digits(b.last) .. '|'
-  redis.call('SET', b.key, head .. table.concat(strikes))
+  redis.call('SET', b.key, table.concat(parts))
   redis.call('PEXPIREAT', b.key, deadline(forgotten(b)))
-  return is_ban and not b.claims
 end
 
-local reply = {ARGV[2], ''}
-
-local function tell(whom, number, ends, is_own)
-  if ends <= now then return end
-  for _, field in ipairs({whom, digits(number), digits(ends - now), is_own and '1' or '0'}) do reply[#reply + 1] = field end
+local function take_in(b)
+  local own, newest = {}, 0
+  for ago in string.gmatch(b.told, '%d+') do
+    own[#own + 1] = now - ago
+    newest = math.max(newest, now - ago)
+  end
+  if (newest > 0 and newest or now) >= forgotten(b) then forget(b) end
+  hear(b)
+  b.last = math.max(b.last, newest)
+  b.strikes[node] = own
+  local is_own = count(b) >= enough
+  if is_own then
+    b.bans, b.ends, b.strikes = b.bans + 1, b.last + length(b.bans + 1), {}
+    announce(b)
+  end
+  write(b)
+  if b.bans > b.theirs or b.ends > now then tell(b.whom, b.bans, b.ends, forgotten(b), is_own) end
 end
 
-local from = ARGV[2] == '' and '-' or '(' .. ARGV[2]
-for _, entry in ipairs(redis.call('XRANGE', stream, from, '+', 'COUNT', ARGV[3])) do
-  reply[1] = entry[1]
-  tell(entry[2][2], tonumber(entry[2][4]), tonumber(entry[2][6]), false)
-end
-for i = 2, #KEYS do
-  local at = 6 + lengths + 5 * (i - 2)
-  local claims = ARGV[at + 5] + 0.0
-  local b = {
-    key = KEYS[i], whom = ARGV[at + 1], id = ARGV[at + 2], at = now - ARGV[at + 3], theirs = tonumber(ARGV[at + 4]),
-    claims = claims > 0 and now + claims,
-  }
-  local is_read, failure = pcall(remember, b)
-  if is_read then
-    local is_own = count(b)
-    tell(b.whom, b.bans, b.ends, is_own)
-  else
-    reply[2] = tostring(failure)
+local function read_on()
+  local entries = redis.call('XRANGE', stream, read == '' and '-' or read, '+', 'COUNT', ARGV[3])
+  if read ~= '' and not (entries[1] and entries[1][1] == read) then
+    reply[2] = ''
+    return
+  end
+  for _, entry in ipairs(entries) do
+    local ends = tonumber(entry[2][6])
+    if entry[1] ~= read and ends > now then tell(entry[2][2], tonumber(entry[2][4]), ends, ends + within, false) end
+    reply[2] = entry[1]
   end
 end
-return reply
+
+local function main()
+  read_on()
+  for i = 2, #KEYS do
+    local at = 7 + lengths + 4 * (i - 2)
+    local b = {
+      key = KEYS[i], whom = ARGV[at + 1], theirs = tonumber(ARGV[at + 2]), until_then = now + ARGV[at + 3], told = ARGV[at + 4],
+    }
+    local is_read, failure = pcall(remember, b)
+    if is_read then take_in(b) else reply[3] = tostring(failure) end
+  end
+end
+
+local is_done, failure = pcall(main)
+if is_done then return reply end
+return {'failed', read, type(failure) == 'table' and failure.err or tostring(failure)}

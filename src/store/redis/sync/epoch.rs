@@ -36,7 +36,7 @@ impl Instant {
 
     /// What the server's clock says at another instant of this machine's.
     pub(super) fn at(&self, here: Timestamp) -> u64 {
-        here.as_micros().saturating_add_signed(self.ahead)
+        here.saturating_add_signed(self.ahead).as_micros()
     }
 }
 
