@@ -335,7 +335,7 @@ fn in_redis_a_total_never_becomes_smaller_and_asking_leaves_nothing_behind() {
     let server = RedisServer::start();
     let key = "sluicegate:{k}p:sync:1:2";
     let sync = |node: &str, own: &str| {
-        let others = command(&server, &["EVAL", SYNC, "1", key, node, own, "60000"]);
+        let others = command(&server, &["EVAL", SYNC, "1", key, node, "60000", own]);
         let others: (u64, String) = redis::from_redis_value(others).expect("a number");
         assert_eq!(others.1, "");
         others.0

@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep_until};
 use self::tracker::{Question, SHARDS};
 use super::client::{Client, Command, Fault, FaultKind, Script, Target, random};
 use super::script::SYNC;
-use super::told::Nonsense;
+use super::told::{Nonsense, fields, number};
 use crate::clock::{Clock, Timestamp};
 use crate::telemetry::metrics::{RoundResult, SyncMetrics};
 
@@ -190,7 +190,7 @@ impl Synchroniser {
         let now = clock.now();
         for (group, answer) in groups().zip(answers) {
             are_answered |= is_answer(&answer);
-            let told = answer.and_then(|reply| self.answered(group, reply, now));
+            let told = answer.and_then(|reply| self.answered(group, &reply, now));
             if let Err(fault) = told {
                 self.complain(&fault);
             }
@@ -205,23 +205,22 @@ impl Synchroniser {
 
     /// # Errors
     /// When not all of the reply is about buckets.
-    fn answered(&self, group: &[Asked<'_>], reply: Value, now: Timestamp) -> Result<(), Fault> {
-        let malformed = || FaultKind::Script.with(Nonsense::Malformed);
-        let (units, failure): (String, String) =
-            redis::from_redis_value(reply).map_err(|_| malformed())?;
-        let mut units = units.split(' ');
+    fn answered(&self, group: &[Asked<'_>], reply: &Value, now: Timestamp) -> Result<(), Fault> {
+        let malformed = |nonsense: Nonsense| FaultKind::Script.with(nonsense);
+        let fields = fields(reply).map_err(malformed)?;
+        let &[units, failure] = &*fields else {
+            return Err(malformed(Nonsense::Malformed));
+        };
+        let mut units = units.split(|byte| *byte == b' ');
         for (tracker, question) in group {
-            match units.next().ok_or_else(malformed)? {
-                "-" => {}
-                units => {
-                    let others = units.parse().map_err(|_| malformed())?;
-                    tracker.answered(question, others, now);
-                }
+            match units.next().unwrap_or_default() {
+                b"-" => {}
+                units => tracker.answered(question, number(units).map_err(malformed)?, now),
             }
         }
-        match failure.is_empty() {
-            true => Ok(()),
-            false => Err(FaultKind::Script.with(failure)),
+        match failure {
+            [] => Ok(()),
+            why => Err(FaultKind::Script.with(String::from_utf8_lossy(why))),
         }
     }
 
@@ -292,8 +291,7 @@ fn any_part_of(span: Duration) -> Duration {
 /// What is asked, and who hears the answer.
 type Asked<'a> = (&'a Arc<Tracker>, Question);
 
-/// What is told with the questions of one tracker: its node, and of each bucket what it has charged, and how long that is of
-/// interest.
+/// What is told with the questions of one tracker: its node, for how long that is of interest, and what it has charged to each bucket.
 struct Told<'a>(&'a [Asked<'a>]);
 
 impl ToRedisArgs for Told<'_> {
@@ -301,11 +299,17 @@ impl ToRedisArgs for Told<'_> {
         let Some((tracker, _)) = self.0.first() else {
             return;
         };
-        tracker.node().write_redis_args(out);
-        for (_, question) in self.0 {
-            question.own.min(MOST_UNITS).write_redis_args(out);
-            question.lasts.write_redis_args(out);
+        let questions = || self.0.iter().map(|(_, question)| question);
+        let lasts = questions().map(|question| question.lasts).max();
+        let mut units = Vec::with_capacity(self.0.len() * 4);
+        for question in questions() {
+            let own = question.own.min(MOST_UNITS);
+            units.extend_from_slice(itoa::Buffer::new().format(own).as_bytes());
+            units.push(b' ');
         }
+        tracker.node().write_redis_args(out);
+        lasts.unwrap_or_default().write_redis_args(out);
+        out.write_arg(&units);
     }
 }
 

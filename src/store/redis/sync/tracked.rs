@@ -4,8 +4,9 @@ use super::epoch::{Epochs, Instant};
 use crate::clock::Timestamp;
 use crate::limiter::Cell;
 
-/// A bucket of which nothing new is heard is asked about after 2, 4, 8 .. rounds, and at last each so many.
-const LONGEST_PAUSE: u64 = 32;
+/// A bucket of which nothing new is heard is asked about after so many rounds, and twice as many, and at last each so many. At
+/// once where it is charged.
+const PAUSES: [u64; 2] = [2, 32];
 
 /// A bucket.
 #[derive(Debug)]
@@ -164,7 +165,7 @@ impl Term {
         self.told = self.told.max(own);
         self.is_known = true;
         self.pause = match news {
-            0 => (self.pause * 2).min(LONGEST_PAUSE),
+            0 => (self.pause * 2).clamp(PAUSES[0], PAUSES[1]),
             _ => 1,
         };
         self.due = round + self.pause;

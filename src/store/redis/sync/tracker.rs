@@ -29,6 +29,8 @@ pub struct Tracker {
     /// What tells it from all others, also from earlier ones of the same policy here: their totals are not its own.
     node: Box<str>,
     epochs: Epochs,
+    /// What names of totals have between the bucket's and the end of their epoch: `:sync:LENGTH:`, in microseconds.
+    of_epochs: Box<[u8]>,
     /// How often it is synchronised, in microseconds.
     interval: AtomicU64,
     rounds: AtomicU64,
@@ -62,10 +64,12 @@ impl Tracker {
     ///
     /// The label is what all machines call the table.
     pub fn new(label: &str, table: Arc<Table>) -> Option<Self> {
+        let epochs = Epochs::of(table.algorithm())?;
         Some(Self {
             label: label.into(),
             node: format!("{:016x}", random()).into(),
-            epochs: Epochs::of(table.algorithm())?,
+            epochs,
+            of_epochs: format!(":sync:{}:", epochs.length()).into_bytes().into(),
             interval: AtomicU64::new(0),
             rounds: AtomicU64::new(0),
             latest: AtomicU64::new(0),
@@ -238,9 +242,8 @@ impl Tracker {
 
     /// What the totals of an epoch are called: `NAME:sync:LENGTH:END`, both in microseconds.
     fn name(&self, bucket: &[u8], end: u64) -> Vec<u8> {
-        let (mut length, mut last) = (itoa::Buffer::new(), itoa::Buffer::new());
-        let length = length.format(self.epochs.length()).as_bytes();
-        [bucket, b":sync:", length, b":", last.format(end).as_bytes()].concat()
+        let mut last = itoa::Buffer::new();
+        [bucket, &self.of_epochs, last.format(end).as_bytes()].concat()
     }
 
     fn shard(key: Fingerprint) -> usize {
