@@ -123,11 +123,15 @@ impl Bans {
         });
     }
 
+    /// Has others told of this key, if there is room among those that wait: some of these may have been forgotten meanwhile.
     fn is_to_be_told(&self, key: Fingerprint, known: &mut Known) {
-        if let Some(shared) = &self.shared
-            && !std::mem::replace(&mut known.is_untold, true)
-        {
-            shared.keys.lock().push_back(key);
+        let Some(shared) = self.shared.as_ref().filter(|_| !known.is_untold) else {
+            return;
+        };
+        let mut keys = shared.keys.lock();
+        if keys.len() < Roster::<Known>::ROOM {
+            keys.push_back(key);
+            known.is_untold = true;
         }
     }
 
@@ -236,6 +240,24 @@ mod tests {
         bans.tell_again(&penalty, at(62));
         let again: Vec<_> = bans.take(9).keys.iter().map(|(key, _)| *key).collect();
         assert_eq!(again, [key(3)]);
+    }
+
+    #[test]
+    fn so_many_keys_wait_to_be_told_of_and_no_more() {
+        let second = Duration::from_secs(1);
+        let penalty = Penalty::new(2, second, vec![second]);
+        let bans = Bans::shared(7);
+        let all = Roster::<Known>::ROOM as u64;
+        for bits in 1..=2 * all {
+            // Those before are forgotten, and wait all the same.
+            bans.strike(&penalty, key(bits), at(bits / all * 10));
+        }
+        assert_eq!(bans.untold(), all as usize);
+        while bans.untold() > 0 {
+            bans.take(64).are_told();
+        }
+        bans.strike(&penalty, key(2 * all), at(21));
+        assert_eq!(bans.take(64).keys[0].0, key(2 * all));
     }
 
     #[test]

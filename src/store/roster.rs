@@ -33,7 +33,6 @@ struct Shard<T> {
 
 impl<T> Roster<T> {
     /// For how many keys there is room.
-    #[cfg(test)]
     pub(super) const ROOM: usize = SHARDS * MOST;
 
     /// What `read` makes of what is known of a key, if anything is.
