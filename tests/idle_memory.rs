@@ -2,7 +2,6 @@
 
 mod support;
 
-use std::fs;
 use std::net::TcpStream;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -14,15 +13,6 @@ use support::wait_for;
 const CONNECTIONS: usize = 400;
 
 const CONFIG: &str = "workers: 1\nroutes: [{ upstream: echo }]\n";
-
-/// Bytes of memory that the proxy occupies.
-fn resident(gateway: &Gateway) -> usize {
-    let pid = gateway.pid().as_raw_nonzero();
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the proxy lives");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<usize>().ok());
-    1024 * kib.expect("the kernel says how much")
-}
 
 /// How much it grows by for each of the connections that `open` opens, in bytes.
 fn growth<T>(gateway: &Gateway, open: impl Fn() -> T) -> usize {
@@ -40,12 +30,12 @@ fn growth_by<T>(connections: usize, gateway: &Gateway, open: impl Fn() -> T) -> 
     wait_for("the end of the first", || {
         (gateway.metric(&series) == Some(0.0)).then_some(())
     });
-    let before = resident(gateway);
+    let before = gateway.resident();
     let _open: Vec<T> = (0..connections).map(|_| open()).collect();
     wait_for("the connections", || {
         (gateway.metric(&series) == Some(connections as f64)).then_some(())
     });
-    resident(gateway).saturating_sub(before) / connections
+    gateway.resident().saturating_sub(before) / connections
 }
 
 /// It held a buffer of 8 KiB once, and room for every protocol.

@@ -241,6 +241,10 @@ async fn chores(clock: Arc<Clock>, gateway: Arc<Gateway>) {
         for running in &gateway.snapshot().upstreams {
             running.upstream.sweep();
         }
+        let unused = gateway.take_unused();
+        if !unused.is_empty() {
+            tokio::task::spawn_blocking(move || drop(unused));
+        }
     }
 }
 

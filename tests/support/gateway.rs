@@ -112,6 +112,15 @@ routes:
         gateway
     }
 
+    /// Bytes of memory that the proxy occupies.
+    pub fn resident(&self) -> usize {
+        let pid = self.pid().as_raw_nonzero();
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the proxy lives");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<usize>().ok());
+        1024 * kib.expect("the kernel says how much")
+    }
+
     /// The first listener.
     pub fn address(&self) -> SocketAddr {
         self.address
