@@ -18,7 +18,7 @@ pub struct Slow {
 /// What requests wait at.
 #[derive(Default)]
 pub struct Gate {
-    /// How many more may pass.
+    /// How many may pass in all, in the order in which they came.
     passes: Mutex<usize>,
     changed: Condvar,
     inside: AtomicUsize,
@@ -60,16 +60,16 @@ impl Slow {
 
 impl Gate {
     fn serve(&self, target: String) {
-        self.seen.lock().expect("no holder panics").push(target);
+        let mut seen = self.seen.lock().expect("no holder panics");
+        let number = seen.len();
+        seen.push(target);
+        drop(seen);
         let inside = self.inside.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(inside, Ordering::SeqCst);
         let passes = self.passes.lock().expect("no holder panics");
-        let mut passes = self
-            .changed
-            .wait_while(passes, |passes| *passes == 0)
-            .expect("no holder panics");
-        *passes -= 1;
-        drop(passes);
+        let waits = |passes: &mut usize| *passes <= number;
+        let passes = self.changed.wait_while(passes, waits);
+        drop(passes.expect("no holder panics"));
         self.inside.fetch_sub(1, Ordering::SeqCst);
     }
 
