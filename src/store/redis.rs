@@ -1,9 +1,9 @@
 //! Buckets in Redis: decided and charged there by one script, in the same integers as in memory.
 //!
 //! `asked` has what the script is asked about a request, `told` what it says, `after` what is asked when requests end, `value`
-//! what keys hold. `sync` is for buckets in memory that many machines charge, and `bans` for their bans. The scripts decide whether a request
-//! is admitted, and write what becomes of its buckets; they reply the buckets as they were, and every number that a client
-//! sees is worked out of those by the functions of [`limiter`](crate::limiter) that memory's buckets are decided by.
+//! what keys hold. `sync` is for buckets in memory that many machines charge, and `bans` for their bans. The scripts decide
+//! whether a request is admitted, and write what becomes of its buckets; they reply the buckets as they were, and every number
+//! that a client sees is worked out of those by the functions of [`limiter`](crate::limiter) that memory's buckets are decided by.
 //! `docs/redis.md` has the layout of keys. [`client`] keeps the connections.
 
 mod after;
