@@ -140,8 +140,16 @@ fn what_is_lent_to_who_has_left_comes_back() {
     let refuses = config(&slow, "max: 2, on_store_error: refuse");
     let gateway = Gateway::start(&format!("{}{refuses}", store(network.address)));
     wait_up(&gateway);
+    // Whoever gives something back hears of it, before the network slows down: or the store is out of use by then.
+    let series = "sluicegate_store_requests_total{op=\"batch\",result=\"ok\"}";
+    let wait_until_heard = |batches| {
+        wait_for("an answer", || {
+            (metric(&gateway, series) >= batches).then_some(())
+        });
+    };
     drop(begin::<1>(&gateway));
     wait_until_lent(&redis, 0);
+    wait_until_heard(1);
     // The client leaves while Redis is asked.
     network.set(Weather::Slow(Duration::from_millis(100)));
     let mut leaves = Connection::open(gateway.address());
@@ -150,6 +158,7 @@ fn what_is_lent_to_who_has_left_comes_back() {
     leaves.reset();
     let started = now();
     wait_until_lent(&redis, 0);
+    wait_until_heard(2);
     // Redis lends, and nobody hears of it in time.
     network.set(Weather::Slow(Duration::from_millis(700)));
     assert_eq!(status(&gateway), 503);
