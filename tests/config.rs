@@ -157,6 +157,24 @@ fn ten_thousand_routes_load() {
 }
 
 #[test]
+fn ten_thousand_routes_may_stand_on_one_anchor() {
+    let first = "policies: { p: { quota: 5/1s } }\n\
+         routes:\n  - &common { match: { path: /first }, upstream: echo, limits: &limits [p] }\n";
+    let routes = |n: usize| {
+        format!(
+            "  - {{ <<: *common, match: {{ path: /merged/{n} }} }}\n  \
+             - {{ match: {{ path: /aliased/{n} }}, upstream: echo, limits: *limits }}\n"
+        )
+    };
+    let text = std::iter::once(first.to_owned())
+        .chain((0..10_000).map(routes))
+        .collect();
+    let loaded =
+        config::parse("many.yaml", text, &|_| None).unwrap_or_else(|report| panic!("{report}"));
+    assert_eq!(loaded.config.routes.len(), 20_001);
+}
+
+#[test]
 fn colours_are_for_terminals_only() {
     let report =
         config::parse("x.yaml", "routes: 5".to_owned(), &|_| None).expect_err("it is wrong");

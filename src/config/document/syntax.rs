@@ -92,7 +92,7 @@ fn explain(error: &Error) -> (Code, String, Option<String>) {
         Error::Budget { .. }
         | Error::AliasReplayLimitExceeded { .. }
         | Error::AliasExpansionLimitExceeded { .. } => (
-            "it is too large once its aliases are replaced",
+            "it is too large: a million keys and values at most, those of aliases wherever they stand",
             Some("write less, or use fewer aliases"),
         ),
         Error::RecursiveReferencesRequireWeakTypes { .. } => (

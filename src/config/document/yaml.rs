@@ -55,8 +55,16 @@ fn options(duplicate_keys: DuplicateKeyPolicy) -> Options {
             max_depth: MAX_DEPTH,
             flow_nesting_limit: MAX_DEPTH,
             max_documents: 1,
+            // Many routes may stand on one anchor: how much they are together counts.
+            max_anchors: MAX_NODES,
+            max_aliases: MAX_NODES,
+            max_merge_keys: MAX_NODES,
+            enforce_alias_anchor_ratio: false,
         },
-        alias_limits: serde_yaml::alias_limits! { max_total_replayed_events: MAX_NODES },
+        alias_limits: serde_yaml::alias_limits! {
+            max_total_replayed_events: 3 * MAX_NODES,
+            max_alias_expansions_per_anchor: MAX_NODES,
+        },
         duplicate_keys: duplicate_keys,
         strict_booleans: true,
         reject_unsupported_tags: true,
