@@ -170,6 +170,27 @@ fn a_changed_certificate_is_used_and_a_broken_one_is_not() {
     );
 }
 
+#[test]
+fn each_file_that_cannot_be_used_is_named_where_it_is_written() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    certify(dir.path(), "first", &["first.example"]);
+    certify(dir.path(), "other", &["other.example"]);
+    let config = dir.path().join("sluicegate.yaml");
+    let text = CONFIG.replace("first.key", "other.key");
+    fs::write(&config, text).expect("the directory is writable");
+    let config = config.to_str().expect("a text path");
+    let checked = run(env!("CARGO_BIN_EXE_sluicegate"), &["check", config]);
+    assert_eq!(checked.code, Some(1), "{checked}");
+    for (place, said) in [
+        ("[0].key", "other.key cannot be used as the key of"),
+        ("[1].certificate", "second.pem: No such file"),
+    ] {
+        let place = format!("key: listeners[0].tls.certificates{place}");
+        let text = checked.to_string();
+        assert!(text.contains(&place) && text.contains(said), "{text}");
+    }
+}
+
 /// `openssl req -x509` makes certificates that are authorities', too.
 #[test]
 fn an_upstream_is_trusted_by_its_own_certificate_from_openssl() {

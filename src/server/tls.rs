@@ -32,15 +32,6 @@ use crate::http_ext::io::Socket;
 /// TLS 1.2 sessions that are remembered for resumption; TLS 1.3 uses tickets, which cost no memory.
 const SESSIONS: usize = 4096;
 
-/// Where a listener's certificates are. The first is for clients that ask for no name, or an unknown one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsSpec {
-    /// At least one.
-    pub certificates: Vec<CertificateSpec>,
-    /// The oldest version of TLS that is spoken.
-    pub min_version: MinVersion,
-}
-
 /// The oldest version of TLS that is spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MinVersion {
@@ -71,6 +62,14 @@ pub struct CertificateSpec {
     pub key: PathBuf,
 }
 
+/// A certificate chain with its key, and the names in it.
+#[derive(Clone, Debug)]
+pub struct Certificate {
+    certified: Arc<CertifiedKey>,
+    /// Lower case.
+    names: Vec<Box<str>>,
+}
+
 /// A listener's TLS. Cheap to clone; clones share their certificates.
 #[derive(Clone)]
 pub struct Tls {
@@ -85,19 +84,23 @@ impl std::fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Reads the certificates and makes ready to offer `protocols` by ALPN (RFC 7301).
+    /// Makes ready to show these certificates, the first to clients that ask for no name, or an unknown one, and to offer
+    /// `protocols` by ALPN (RFC 7301).
     ///
     /// # Errors
-    ///
-    /// The first file that cannot be used, and why. A certificate that is not valid at `now` is used, with
-    /// a warning in the log.
-    pub fn load(spec: &TlsSpec, protocols: Protocols, now: UnixTime) -> Result<Self, TlsError> {
+    /// Without a certificate, and where rustls cannot be set up.
+    pub fn new(
+        certificates: &[Certificate],
+        min_version: MinVersion,
+        protocols: Protocols,
+    ) -> Result<Self, TlsError> {
+        let names = Names::new(certificates).ok_or(TlsError::NoCertificates)?;
         let certificates = Arc::new(Certificates {
-            names: ArcSwap::from_pointee(Names::load(spec, now)?),
+            names: ArcSwap::from_pointee(names),
         });
         let provider = Arc::new(aws_lc_rs::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)
-            .with_protocol_versions(spec.min_version.and_above())?
+            .with_protocol_versions(min_version.and_above())?
             .with_no_client_auth()
             .with_cert_resolver(certificates.clone());
         config.alpn_protocols = protocols.alpn().iter().map(|name| name.to_vec()).collect();
@@ -162,26 +165,24 @@ struct Names {
 }
 
 impl Names {
-    fn load(spec: &TlsSpec, now: UnixTime) -> Result<Self, TlsError> {
-        let loaded = spec.certificates.iter().map(|spec| load(spec, now));
-        let loaded = loaded.collect::<Result<Vec<_>, _>>()?;
-        let (default, _) = loaded.first().ok_or(TlsError::NoCertificates)?;
+    fn new(certificates: &[Certificate]) -> Option<Self> {
         let mut names = Self {
-            default: default.clone(),
+            default: certificates.first()?.certified.clone(),
             exact: HashMap::new(),
             wildcard: HashMap::new(),
         };
-        for (key, dns_names) in &loaded {
-            for name in dns_names {
+        for certificate in certificates {
+            for name in &certificate.names {
                 let (map, name) = match name.strip_prefix("*.") {
                     Some(parent) => (&mut names.wildcard, parent),
                     None => (&mut names.exact, &**name),
                 };
                 // Of two certificates for a name, the first in the configuration wins.
-                map.entry(name.into()).or_insert_with(|| key.clone());
+                map.entry(name.into())
+                    .or_insert_with(|| certificate.certified.clone());
             }
         }
-        Ok(names)
+        Some(names)
     }
 
     /// Finds by exact name, then by a wildcard for the leftmost label, then the default.
@@ -201,45 +202,51 @@ impl Names {
     }
 }
 
-/// Reads one certificate with its key; returns the names in it, lower case.
-fn load(
-    spec: &CertificateSpec,
-    now: UnixTime,
-) -> Result<(Arc<CertifiedKey>, Vec<Box<str>>), TlsError> {
-    let (certificate, key) = (&spec.certificate, &spec.key);
-    let chain = CertificateDer::pem_slice_iter(&read(certificate)?)
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|source| TlsError::Pem {
+impl Certificate {
+    /// Reads a certificate and its key.
+    ///
+    /// # Errors
+    /// The file that cannot be used, and why. A certificate that is not valid at `now` is used, with a warning in the log.
+    pub fn load(spec: &CertificateSpec, now: UnixTime) -> Result<Self, TlsError> {
+        let certificate = &spec.certificate;
+        let chain = CertificateDer::pem_slice_iter(&read(certificate)?)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|source| TlsError::Pem {
+                path: certificate.clone(),
+                source,
+            })?;
+        let Some(own) = chain.first().cloned() else {
+            return Err(TlsError::NoCertificate {
+                path: certificate.clone(),
+            });
+        };
+        let bad = |source| TlsError::BadCertificate {
             path: certificate.clone(),
             source,
+        };
+        let own = webpki::EndEntityCert::try_from(&own).map_err(bad)?;
+        if let Some(complaint) = validity(&own, now) {
+            warn!(
+                "certificate {} {complaint}: clients will refuse it",
+                certificate.display()
+            );
+        }
+        let names = own
+            .valid_dns_names()
+            .map(|name| name.to_ascii_lowercase().into())
+            .collect();
+        let key = load_key(&spec.key)?;
+        let certified = CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider());
+        let certified = certified.map_err(|source| TlsError::BadKey {
+            key: spec.key.clone(),
+            certificate: certificate.clone(),
+            source,
         })?;
-    let Some(own) = chain.first().cloned() else {
-        return Err(TlsError::NoCertificate {
-            path: certificate.clone(),
-        });
-    };
-    let bad = |source| TlsError::BadCertificate {
-        path: certificate.clone(),
-        source,
-    };
-    let own = webpki::EndEntityCert::try_from(&own).map_err(bad)?;
-    if let Some(complaint) = validity(&own, now) {
-        warn!(
-            "certificate {} {complaint}: clients will refuse it",
-            certificate.display()
-        );
+        Ok(Self {
+            certified: Arc::new(certified),
+            names,
+        })
     }
-    let names = own
-        .valid_dns_names()
-        .map(|name| name.to_ascii_lowercase().into())
-        .collect();
-    let certified = CertifiedKey::from_der(chain, load_key(key)?, &aws_lc_rs::default_provider());
-    let certified = certified.map_err(|source| TlsError::BadKey {
-        key: key.clone(),
-        certificate: certificate.clone(),
-        source,
-    })?;
-    Ok((Arc::new(certified), names))
 }
 
 fn load_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
@@ -282,6 +289,22 @@ fn validity(certificate: &webpki::EndEntityCert<'_>, now: UnixTime) -> Option<St
             days(time, not_before)
         )),
         _ => None,
+    }
+}
+
+impl TlsError {
+    /// The file that it is about, of a certificate and its key the latter.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::NoCertificates | Self::Setup(_) => None,
+            Self::Unreadable { path, .. }
+            | Self::Pem { path, .. }
+            | Self::NoCertificate { path }
+            | Self::BadCertificate { path, .. }
+            | Self::NoKey { path }
+            | Self::EncryptedKey { path }
+            | Self::BadKey { key: path, .. } => Some(path),
+        }
     }
 }
 

@@ -6,10 +6,11 @@ use rustls_pki_types::UnixTime;
 
 use super::Compiler;
 use crate::config::diagnostic::Code;
+use crate::config::document::NodeId;
 use crate::config::finding::Finding;
 use crate::config::schema::{self, Listener, Protocol, TlsVersion};
 use crate::config::value::Workers;
-use crate::server::tls::{CertificateSpec, MinVersion, Tls, TlsSpec};
+use crate::server::tls::{Certificate, CertificateSpec, MinVersion, Tls, TlsError};
 use crate::server::{ClientSpec, ListenerSpec, Protocols, Spec, Timeouts};
 
 impl Compiler<'_> {
@@ -53,34 +54,39 @@ impl Compiler<'_> {
     }
 
     fn tls(&mut self, tls: &schema::Tls, protocols: Protocols) -> Option<Tls> {
-        let certificates: Vec<_> = tls
-            .certificates
-            .iter()
-            .map(|certificate| CertificateSpec {
-                certificate: self.loaded.resolve(certificate.certificate.as_path()),
-                key: self.loaded.resolve(certificate.key.as_path()),
-            })
-            .collect();
-        for certificate in &certificates {
-            self.files
-                .extend([certificate.certificate.clone(), certificate.key.clone()]);
-        }
-        let spec = TlsSpec {
-            certificates,
-            min_version: match tls.min_version.value {
-                TlsVersion::Tls12 => MinVersion::Tls12,
-                TlsVersion::Tls13 => MinVersion::Tls13,
-            },
+        let certificates = tls.certificates.iter();
+        let certificates: Vec<_> = certificates.map(|one| self.certificate(one)).collect();
+        let certificates = certificates.into_iter().collect::<Option<Vec<_>>>()?;
+        let min_version = match tls.min_version.value {
+            TlsVersion::Tls12 => MinVersion::Tls12,
+            TlsVersion::Tls13 => MinVersion::Tls13,
         };
-        match Tls::load(&spec, protocols, UnixTime::now()) {
-            Ok(tls) => Some(tls),
-            Err(error) => {
-                let node = tls.certificates.node;
-                self.findings
-                    .push(Finding::error(node, Code::Unreadable, error.to_string()));
-                None
-            }
-        }
+        let loaded = Tls::new(&certificates, min_version, protocols);
+        self.readable(tls.certificates.node, loaded)
+    }
+
+    fn certificate(&mut self, certificate: &schema::Certificate) -> Option<Certificate> {
+        let spec = CertificateSpec {
+            certificate: self.loaded.resolve(certificate.certificate.as_path()),
+            key: self.loaded.resolve(certificate.key.as_path()),
+        };
+        self.files
+            .extend([spec.certificate.clone(), spec.key.clone()]);
+        let loaded = Certificate::load(&spec, UnixTime::now());
+        let node = match &loaded {
+            Err(error) if error.file() == Some(&spec.key) => certificate.key.node,
+            _ => certificate.certificate.node,
+        };
+        self.readable(node, loaded)
+    }
+
+    /// What was read, or an error at this place.
+    fn readable<T>(&mut self, node: NodeId, loaded: Result<T, TlsError>) -> Option<T> {
+        let unreadable = |error: TlsError| {
+            let finding = Finding::error(node, Code::Unreadable, error.to_string());
+            self.findings.push(finding);
+        };
+        loaded.map_err(unreadable).ok()
     }
 }
 

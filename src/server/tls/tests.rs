@@ -71,14 +71,18 @@ impl Authority {
 }
 
 fn load(certificates: &[CertificateSpec], protocols: Protocols) -> Result<Tls, TlsError> {
-    Tls::load(
-        &TlsSpec {
-            certificates: certificates.to_vec(),
-            min_version: MinVersion::Tls12,
-        },
-        protocols,
-        now(),
-    )
+    load_for(MinVersion::Tls12, certificates, protocols)
+}
+
+fn load_for(
+    min_version: MinVersion,
+    certificates: &[CertificateSpec],
+    protocols: Protocols,
+) -> Result<Tls, TlsError> {
+    let certificates = certificates.iter();
+    let certificates = certificates.map(|spec| Certificate::load(spec, now()));
+    let certificates = certificates.collect::<Result<Vec<_>, _>>()?;
+    Tls::new(&certificates, min_version, protocols)
 }
 
 /// Shakes hands for `name`; returns what both sides agreed on.
@@ -189,11 +193,8 @@ async fn sessions_are_resumed_after_certificates_changed() {
 #[tokio::test]
 async fn speaks_nothing_older_than_it_is_told() {
     let authority = Authority::new();
-    let spec = TlsSpec {
-        certificates: vec![authority.issue("a", &["a.test"])],
-        min_version: MinVersion::Tls13,
-    };
-    let tls = Tls::load(&spec, Protocols::Both, now()).expect("loads");
+    let certificates = [authority.issue("a", &["a.test"])];
+    let tls = load_for(MinVersion::Tls13, &certificates, Protocols::Both).expect("loads");
     let old = authority.client(&[&rustls::version::TLS12]);
     let error = connect(&tls, &old, "a.test").await.err();
     let error = error.expect("refuses").to_string();
