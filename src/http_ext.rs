@@ -13,6 +13,7 @@ pub mod host;
 pub mod http1;
 pub mod interim;
 pub mod io;
+pub(crate) mod max_forwards;
 pub mod message;
 pub mod path;
 mod remembered;

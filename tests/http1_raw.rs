@@ -994,6 +994,28 @@ fn options_for_the_server_as_a_whole_keep_their_target() {
 }
 
 #[test]
+fn options_go_over_no_more_hops_than_they_may() {
+    let origin = Origin::plain();
+    let gateway = Gateway::start(&config(&origin));
+    let options = |target: &str, left: &str| {
+        let request =
+            format!("OPTIONS {target} HTTP/1.1\r\nHost: a\r\nMax-Forwards: {left}\r\n\r\n");
+        Connection::open(gateway.address()).exchange(&request)
+    };
+    assert_eq!(options("/", "7").status, 200);
+    assert_eq!(origin.only_request().header("max-forwards"), Some("6"));
+    for target in ["/", "*"] {
+        let answer = options(target, "0");
+        assert_eq!((answer.status, &*answer.body), (200, &b""[..]));
+        assert_eq!(answer.expect_header("content-length"), "0");
+    }
+    let answer = options("/", "many");
+    assert_eq!(answer.status, 400);
+    assert!(answer.text().contains("Max-Forwards"), "{}", answer.text());
+    assert_eq!(origin.requests().len(), 1, "the others went no further");
+}
+
+#[test]
 fn a_client_that_closes_its_sending_half_gets_its_answer() {
     let origin = Origin::plain();
     let gateway = Gateway::start(&config(&origin));

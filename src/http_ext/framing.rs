@@ -74,16 +74,24 @@ impl<'a> Fields<'a> {
             match *name {
                 CONTENT_LENGTH => fields.lengths.add(value),
                 TRANSFER_ENCODING => fields.codings.add(value),
-                EXPECT if value.eq_ignore_ascii_case(b"100-continue") => {
-                    fields.expects_continue = true;
-                }
-                EXPECT => fields.expects_another = true,
+                EXPECT => fields.add_expectations(value),
                 CONNECTION => fields.add_options(value),
                 UPGRADE => fields.add_protocols(value),
                 _ => {}
             }
         }
         fields
+    }
+
+    /// A list (RFC 9110 section 10.1.1).
+    fn add_expectations(&mut self, expect: &[u8]) {
+        let expectations = expect.split(|&byte| byte == b',');
+        for expectation in expectations.map(<[u8]>::trim_ascii) {
+            match expectation.eq_ignore_ascii_case(b"100-continue") {
+                true => self.expects_continue = true,
+                false => self.expects_another |= !expectation.is_empty(),
+            }
+        }
     }
 
     fn add_options(&mut self, connection: &[u8]) {
@@ -309,7 +317,11 @@ mod tests {
         );
         assert_eq!(post(&[("expect", "200-ok")]), 417);
         assert_eq!(post(&[("expect", "100-continue"), ("expect", "x")]), 417);
-        assert_eq!(post(&[("expect", "")]), 417);
+        assert_eq!(post(&[("expect", "100-continue, x")]), 417);
+        assert_eq!(post(&[("expect", "100-continue=\"x, y\"")]), 417);
+        for nothing_else in ["", ",", "100-continue,", "100-continue , 100-Continue"] {
+            assert_eq!(post(&[("expect", nothing_else)]), 200, "{nothing_else}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use http::StatusCode;
 use crate::http_ext::body::RequestBodyError;
 use crate::http_ext::framing::FramingError;
 use crate::http_ext::host::HostError;
+use crate::http_ext::max_forwards::NoCount;
 use crate::http_ext::path::PathError;
 use crate::rules::NoNumber;
 use crate::upstream::{self, Fault};
@@ -63,6 +64,12 @@ impl From<PathError> for Error {
             PathError::AboveRoot => "The path leaves its root.",
             PathError::DotParameters => "The path has a dot segment with parameters.",
         })
+    }
+}
+
+impl From<NoCount> for Error {
+    fn from(NoCount: NoCount) -> Self {
+        bad_request("Max-Forwards is not one whole number.")
     }
 }
 

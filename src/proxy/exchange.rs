@@ -187,6 +187,12 @@ impl Exchange {
         response
     }
 
+    /// The answer to a request that is for this proxy, and asks nothing more than whether it is there.
+    pub(super) fn answered_here(&mut self) -> Response<ResponseBody> {
+        self.author = Author::Proxy;
+        Response::new(ResponseBody::own(Bytes::new()))
+    }
+
     /// Finds the route that takes the request.
     pub(super) fn find_route(&mut self, head: &Head<'_>) {
         self.place = self.begun.snapshot.router.find(head);

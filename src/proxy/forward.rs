@@ -13,8 +13,9 @@ use super::snapshot::{Rewrite, Route};
 use super::{overflow, tag};
 use crate::http_ext::body::RequestBody;
 use crate::http_ext::headers::Headers;
+use crate::http_ext::max_forwards::Recipient;
 use crate::http_ext::message::{Request, Response};
-use crate::http_ext::{forwarded, hop_by_hop};
+use crate::http_ext::{forwarded, hop_by_hop, max_forwards};
 use crate::upstream::{Outbound, RunningTarget, UpstreamBody};
 
 /// Forwards the request, and answers with what the route's upstream says.
@@ -30,6 +31,9 @@ pub(super) async fn forward(
     let running = route.upstream.as_ref().ok_or(Error::NoRoute)?;
     if request.body().size_hint().lower() > route.max_body {
         return Err(Error::TooLarge);
+    }
+    if max_forwards::count_down(request)? == Recipient::Here {
+        return Ok(exchange.answered_here());
     }
     rewrite_headers(request, exchange, route);
     if let Some(target) = origin_form(request.uri(), path, &route.rewrite)? {

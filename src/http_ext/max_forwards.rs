@@ -1,0 +1,117 @@
+//! Over how many hops an OPTIONS request may still go (RFC 9110 section 7.6.2).
+
+use http::Method;
+use http::header::MAX_FORWARDS;
+
+use super::message::Request;
+
+/// The most that is passed on.
+const MOST: u64 = u32::MAX as u64;
+
+/// Who answers a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recipient {
+    /// Whoever it is forwarded to.
+    Next,
+    /// This proxy: the request goes no further.
+    Here,
+}
+
+/// `Max-Forwards` is there more than once, or is no whole number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoCount;
+
+/// Counts down what is left of an OPTIONS request's hops by this one. Other methods go on as they are, whatever they say;
+/// TRACE is never forwarded (`framing`).
+///
+/// # Errors
+/// When it does not say how many are left.
+pub(crate) fn count_down<B>(request: &mut Request<B>) -> Result<Recipient, NoCount> {
+    if request.method() != Method::OPTIONS {
+        return Ok(Recipient::Next);
+    }
+    let headers = request.headers_mut();
+    let mut counts = headers.get_all(MAX_FORWARDS);
+    let left = match (counts.next(), counts.next()) {
+        (None, _) => return Ok(Recipient::Next),
+        (Some(count), None) => number(count)?,
+        (Some(_), Some(_)) => return Err(NoCount),
+    };
+    drop(counts);
+    match left.checked_sub(1) {
+        None => Ok(Recipient::Here),
+        Some(left) => {
+            headers.insert(MAX_FORWARDS, left);
+            Ok(Recipient::Next)
+        }
+    }
+}
+
+/// `1*DIGIT`, however many.
+fn number(count: &[u8]) -> Result<u64, NoCount> {
+    let digit = |byte: &u8| match byte {
+        b'0'..=b'9' => Ok(u64::from(byte - b'0')),
+        _ => Err(NoCount),
+    };
+    let (first, rest) = count.split_first().ok_or(NoCount)?;
+    rest.iter().try_fold(digit(first)?, |number, byte| {
+        Ok((number * 10 + digit(byte)?).min(MOST))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who answers, and what is left in the fields.
+    fn counted(method: &str, counts: &[&str]) -> (Result<Recipient, NoCount>, Vec<String>) {
+        let mut request = http::Request::builder().method(method);
+        for count in counts {
+            request = request.header(MAX_FORWARDS, *count);
+        }
+        let mut request: Request<()> = request.body(()).expect("a request").into();
+        let recipient = count_down(&mut request);
+        let left = request.headers().get_all(MAX_FORWARDS);
+        let left = left.map(|left| String::from_utf8_lossy(left).into_owned());
+        (recipient, left.collect())
+    }
+
+    #[test]
+    fn options_goes_over_one_hop_less() {
+        for (count, left) in [
+            ("1", "0"),
+            ("10", "9"),
+            ("007", "6"),
+            ("4294967295", "4294967294"),
+            ("4294967296", "4294967294"),
+            ("99999999999999999999999999999999999999999999", "4294967294"),
+        ] {
+            let counted = counted("OPTIONS", &[count]);
+            assert_eq!(counted, (Ok(Recipient::Next), vec![left.to_owned()]));
+        }
+        assert_eq!(counted("OPTIONS", &[]), (Ok(Recipient::Next), vec![]));
+    }
+
+    #[test]
+    fn the_last_hop_answers() {
+        for count in ["0", "000"] {
+            assert_eq!(counted("OPTIONS", &[count]).0, Ok(Recipient::Here));
+        }
+    }
+
+    #[test]
+    fn other_methods_go_on_as_they_are() {
+        for count in ["0", "5", "x"] {
+            let counted = counted("GET", &[count]);
+            assert_eq!(counted, (Ok(Recipient::Next), vec![count.to_owned()]));
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_says_nothing() {
+        for count in ["", "-1", "+1", "1.0", "1, 2", "x", "1 "] {
+            assert_eq!(counted("OPTIONS", &[count]).0, Err(NoCount), "{count:?}");
+        }
+        assert_eq!(counted("OPTIONS", &["1", "1"]).0, Err(NoCount));
+    }
+}
