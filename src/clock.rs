@@ -38,6 +38,11 @@ impl Timestamp {
         Self(self.0.saturating_add(micros))
     }
 
+    /// The instant `duration` earlier; what the duration has below a microsecond is dropped.
+    pub fn saturating_sub(self, duration: Duration) -> Self {
+        self.saturating_sub_micros(whole_micros(duration))
+    }
+
     /// The instant `micros` microseconds earlier.
     pub const fn saturating_sub_micros(self, micros: u64) -> Self {
         Self(self.0.saturating_sub(micros))

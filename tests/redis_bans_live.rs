@@ -5,10 +5,13 @@ mod support;
 use std::thread;
 use std::time::Duration;
 
+use rustix::process::Signal;
+use support::client::{Connection, get_with};
 use support::gateway::Gateway;
 use support::redis::RedisServer;
 use support::redis_store::command;
 use support::shared::{ask, proxies, retry_after, store, wait_up};
+use support::slow::Slow;
 use support::{now, wait_for};
 
 /// More than a round and what a busy machine adds.
@@ -220,4 +223,82 @@ fn a_name_that_is_taken_is_told_of_once_and_each_bans_by_itself() {
     ));
     wait_up(&late);
     assert!(heard(&late) > 7_180);
+}
+
+fn keys(redis: &RedisServer, pattern: &str) -> Vec<String> {
+    redis::from_redis_value(command(redis, &["KEYS", pattern])).expect("names")
+}
+
+fn announced(redis: &RedisServer) -> usize {
+    let all = command(redis, &["XLEN", "sluicegate:{keys}:bans"]);
+    redis::from_redis_value(all).expect("a number")
+}
+
+#[test]
+fn what_is_lifted_as_the_documentation_says_stays_so_whoever_is_still_served() {
+    let redis = RedisServer::start();
+    let slow = Slow::halfway();
+    let penalty = "{ strikes: 2, within: 1h, for: [2h] }";
+    let slow_route = format!(
+        "[{{ match: {{ path: /slow }}, upstream: '{}' }}, ",
+        slow.origin.url()
+    );
+    let config =
+        config(penalty, "percent: 100").replace("routes: [", &format!("routes: {slow_route}"));
+    let with = format!("{}{config}", store(redis.address));
+    let without = with.replace(&format!("penalty: {penalty}, "), "");
+    assert_ne!(with, without);
+    let gateway = Gateway::start(&with);
+    wait_up(&gateway);
+    assert_eq!([(); 2].map(|()| refused(&gateway)), [0, 7_200]);
+    let mut served = Connection::open(gateway.address());
+    served.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(served.receive_head().status, 200);
+    wait_for("the ban to be told", || {
+        (announced(&redis) == 1).then_some(())
+    });
+    gateway.reload(&without);
+    thread::sleep(ROUNDS);
+    command(&redis, &["FLUSHALL"]);
+    thread::sleep(ROUNDS);
+    assert_eq!(keys(&redis, "*{keys}:*"), [""; 0]);
+    gateway.reload(&with);
+    assert_eq!(refused(&gateway), 0, "a strike");
+    assert_eq!(slow.gate.seen(), ["/slow"]);
+    drop(served);
+}
+
+#[test]
+fn a_server_that_a_reload_names_is_told_of_all_bans_that_hold() {
+    let [before, after] = [(); 2].map(|()| RedisServer::start());
+    let config = config("{ strikes: 1, within: 1h, for: [2h] }", "percent: 100");
+    let [gateway] = proxies(&before, &config);
+    assert_eq!(refused(&gateway), 7_200);
+    wait_for("the ban to be told", || {
+        (announced(&before) == 1).then_some(())
+    });
+    gateway.reload(&format!("{}{config}", store(after.address)));
+    wait_for("the ban to be told again", || {
+        (announced(&after) == 1).then_some(())
+    });
+    let late = Gateway::start(&format!("{}{config}", store(after.address)));
+    wait_up(&late);
+    assert!(heard(&late) > 7_180);
+}
+
+#[test]
+fn who_ends_tells_of_everybody_whom_he_has_banned() {
+    const MANY: usize = 3_000;
+    let redis = RedisServer::start();
+    let config =
+        config("{ strikes: 1, within: 1h, for: [2h] }", "percent: 100").replace("1/1h", "0/1h");
+    let end = "shutdown: { delay: 0s }\n";
+    let [mut gateway] = proxies(&redis, &format!("{end}{config}"));
+    for key in 0..MANY {
+        let refused = get_with(gateway.address(), "/", &format!("x-key: {key}\r\n"));
+        assert_eq!(refused.status, 429);
+    }
+    gateway.signal(Signal::TERM);
+    assert!(gateway.wait().success());
+    assert_eq!(announced(&redis), MANY);
 }

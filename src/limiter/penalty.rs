@@ -71,13 +71,15 @@ impl Penalty {
     }
 
     /// Takes in a ban that others know of; whether it is news, and holds at `now`. A ban that is known keeps its end, which may have
-    /// been announced; of one that is over it counts which it was.
+    /// been announced; of one that is over it counts which it was. One of the same number that began after that is another.
     pub fn hear(&self, of: &mut Strikes, ban: Ban, now: Timestamp) -> bool {
         if self.is_forgotten(of, now) {
             *of = Strikes::default();
         }
+        let began = ban.until.saturating_sub(self.length(ban.number));
         let is_next = ban.number > of.bans;
-        let is_other = ban.number < of.bans && self.banned_until(of, now).is_none();
+        let is_another = ban.number < of.bans || (of.until..=now).contains(&began);
+        let is_other = is_another && self.banned_until(of, now).is_none();
         if !is_next && !is_other {
             return false;
         }
@@ -215,6 +217,19 @@ mod tests {
         assert_eq!((last.number, last.until), (3, at(1_500)));
         assert_eq!(penalty.strike(&mut key, at(1_500)), None);
         assert_eq!(penalty.strike(&mut key, at(1_501)), Some(at(1_801)));
+    }
+
+    #[test]
+    fn a_ban_of_the_same_number_that_began_later_is_another() {
+        let penalty = penalty(1, 600, &[100, 200]);
+        let mut key = Strikes::default();
+        penalty.strike(&mut key, at(1_000));
+        for (same, now) in [(1_199, 1_150), (1_250, 1_149)] {
+            assert!(!penalty.hear(&mut key, ban(1, same), at(now)), "{same}");
+        }
+        assert!(penalty.hear(&mut key, ban(1, 1_250), at(1_151)));
+        assert_eq!(penalty.banned_until(&key, at(1_249)), Some(at(1_250)));
+        assert!(!penalty.hear(&mut key, ban(1, 1_250), at(1_152)));
     }
 
     #[test]

@@ -119,7 +119,7 @@ impl Built {
         for (old, new) in self.successions {
             old.replaced_by(new, now);
         }
-        self.snapshot.follow_tables();
+        self.snapshot.follow();
         Arc::new(self.snapshot)
     }
 }

@@ -46,7 +46,7 @@ impl Penalties {
         };
         let bans = before.map_or_else(new, |before| Arc::clone(&before.bans));
         let shared = store.map(|store| {
-            let before = before.and_then(|before| Some(&before.shared.as_ref()?.bans));
+            let before = before.and_then(Self::shared);
             Shared {
                 bans: store.share_bans(before, label, rule.clone(), &bans, metrics.clone()),
                 naming: store.naming().clone(),
@@ -62,6 +62,11 @@ impl Penalties {
 
     fn naming(&self) -> Option<&Naming> {
         self.shared.as_ref().map(|shared| &shared.naming)
+    }
+
+    /// What other machines are told of and hear of, if they do.
+    pub(super) fn shared(&self) -> Option<&Arc<SharedBans>> {
+        Some(&self.shared.as_ref()?.bans)
     }
 
     /// Who is banned here for a request that charges the bucket of `key`: the same on all machines that share bans.

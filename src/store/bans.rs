@@ -87,8 +87,8 @@ impl Bans {
         self.change(penalty, key, now, hear).unwrap_or(false)
     }
 
-    /// The next keys of which others are to be told.
-    pub(super) fn take(&self, most: usize) -> Taken<'_> {
+    /// The next keys of which others are to be told, but for those of which nothing counts at `now` any more.
+    pub(super) fn take(&self, penalty: &Penalty, now: Timestamp, most: usize) -> Taken<'_> {
         let next = |shared: &Untold| {
             let mut keys = shared.keys.lock();
             let most = keys.len().min(most);
@@ -98,9 +98,10 @@ impl Bans {
         let known = keys.into_iter().filter_map(|key| {
             let take = |known: &mut Known| {
                 known.is_untold = false;
-                (key, known.strikes.clone())
+                let counts = !penalty.is_forgotten(&known.strikes, now);
+                counts.then(|| (key, known.strikes.clone()))
             };
-            self.roster.change_known(key, take)
+            self.roster.change_known(key, take).flatten()
         });
         Taken {
             bans: self,
@@ -212,20 +213,38 @@ mod tests {
         strike(1, 0);
         strike(2, 0);
         strike(1, 1);
-        let taken = bans.take(1);
+        let taken = bans.take(&penalty, at(1), 1);
         let (told, strikes) = &taken.keys[0];
         assert_eq!((*told, strikes.counting()), (key(1), &[at(0), at(1)][..]));
         // It is told again if that is not known to have worked, and if something has happened since.
         drop(taken);
-        bans.take(2).are_told();
-        assert!(bans.take(2).keys.is_empty());
+        let take = || bans.take(&penalty, at(3), 2);
+        take().are_told();
+        assert!(take().keys.is_empty());
         strike(2, 2);
-        let taken = bans.take(2);
+        let taken = take();
         assert_eq!(taken.keys.len(), 1);
         strike(2, 3);
         taken.are_told();
-        let (_, strikes) = &bans.take(2).keys[0];
+        let (_, strikes) = &take().keys[0];
         assert_eq!(strikes.last_ban().until, at(63));
+    }
+
+    #[test]
+    fn what_is_forgotten_is_not_told() {
+        let minute = Duration::from_mins(1);
+        let penalty = Penalty::new(1, minute, vec![minute]);
+        let bans = Bans::shared(7);
+        bans.strike(&penalty, key(1), at(0));
+        bans.strike(&penalty, key(2), at(1));
+        let told: Vec<_> = bans
+            .take(&penalty, at(120), 9)
+            .keys
+            .iter()
+            .map(|(key, _)| *key)
+            .collect();
+        assert_eq!(told, [key(2)]);
+        assert_eq!(bans.untold(), 1, "it is put back");
     }
 
     #[test]
@@ -236,9 +255,10 @@ mod tests {
         for bits in 1..=3 {
             bans.strike(&penalty, key(bits), at(bits));
         }
-        bans.take(3).are_told();
+        bans.take(&penalty, at(3), 3).are_told();
         bans.tell_again(&penalty, at(62));
-        let again: Vec<_> = bans.take(9).keys.iter().map(|(key, _)| *key).collect();
+        let again = bans.take(&penalty, at(62), 9);
+        let again: Vec<_> = again.keys.iter().map(|(key, _)| *key).collect();
         assert_eq!(again, [key(3)]);
     }
 
@@ -254,10 +274,10 @@ mod tests {
         }
         assert_eq!(bans.untold(), all as usize);
         while bans.untold() > 0 {
-            bans.take(64).are_told();
+            bans.take(&penalty, at(20), 64).are_told();
         }
         bans.strike(&penalty, key(2 * all), at(21));
-        assert_eq!(bans.take(64).keys[0].0, key(2 * all));
+        assert_eq!(bans.take(&penalty, at(21), 64).keys[0].0, key(2 * all));
     }
 
     #[test]
@@ -266,6 +286,6 @@ mod tests {
         let penalty = Penalty::new(1, minute, vec![minute]);
         let bans = Bans::default();
         bans.strike(&penalty, key(1), at(0));
-        assert!(bans.take(1).keys.is_empty());
+        assert!(bans.take(&penalty, at(0), 1).keys.is_empty());
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Builder;
 use crate::limiter::{KeyParts, Secret};
+use crate::proxy::penalise::Penalties;
 use crate::proxy::snapshot::{Limit, Policy, PolicySpec, Snapshot};
 use crate::proxy::synchronised::Synchronised;
 use crate::store::Table;
@@ -48,12 +49,20 @@ impl Builder<'_> {
 }
 
 impl Snapshot {
-    /// Has what others have charged go to the tables that hold the buckets now.
-    pub(super) fn follow_tables(&self) {
+    /// Has what others have charged go to the tables that hold the buckets now, and what is shared of bans be told of these alone.
+    pub(super) fn follow(&self) {
         for policy in self.policies.iter().flat_map(|policy| policy.all()) {
             if let Some(synchronised) = &policy.synchronised {
                 synchronised.tracker.set_table(Arc::clone(&policy.table));
             }
+        }
+        if let Some(redis) = &self.redis {
+            let penalties = self
+                .policies
+                .iter()
+                .filter_map(|one| one.penalties.as_ref());
+            let bans: Vec<_> = penalties.filter_map(Penalties::shared).collect();
+            redis.follow_bans(&bans);
         }
     }
 }

@@ -42,20 +42,26 @@ pub struct SharedBans {
     rule: ArcSwap<Penalty>,
     bans: Arc<Bans>,
     metrics: BanMetrics,
-    /// The last announcement that was read.
-    read: Mutex<Vec<u8>>,
+    /// The last announcement that was read, once the server has been heard.
+    read: Mutex<Option<Vec<u8>>>,
     has_complained: AtomicBool,
 }
 
 impl SharedBans {
+    /// The next keys of which others are to be told.
+    fn take(&self, now: Timestamp) -> Taken<'_> {
+        self.bans.take(&self.rule.load(), now, AT_ONCE)
+    }
+
     /// What tells of these keys, and asks for what others have announced since.
     fn command(&self, store: &Store, taken: &Taken<'_>, now: Timestamp) -> Command {
+        let read = self.read.lock();
         let strikes = Strikes {
             names: &self.names,
             rule: &self.rule.load(),
             node: self.bans.node(),
             keys: &taken.keys,
-            read: &self.read.lock(),
+            read: read.as_deref().unwrap_or_default(),
             here: now,
             now: None,
         };
@@ -73,24 +79,25 @@ impl SharedBans {
         now: Timestamp,
     ) -> Result<bool, Fault> {
         let heard = Heard::read(&answer?).map_err(|nonsense| FaultKind::Script.with(nonsense))?;
-        if heard.is_told {
-            taken.are_told();
-        }
+        taken.are_told();
         let rule = self.rule.load();
+        let read = self.read.lock().replace(heard.read.clone());
+        let has_forgotten = |read: &Vec<u8>| heard.read.is_empty() && !read.is_empty();
+        // It may never have known of those that are known already.
+        if read.as_ref().is_none_or(has_forgotten) {
+            self.bans.tell_again(&rule, now);
+        }
         for one in &heard.bans {
             let ban = one.ban(now);
             if self.bans.hear(&rule, one.key, ban, now) && one.is_own {
                 self.metrics.banned();
             }
         }
-        let read = std::mem::replace(&mut *self.read.lock(), heard.read.clone());
-        if heard.read.is_empty() && !read.is_empty() {
-            self.bans.tell_again(&rule, now);
+        if let Some(failure) = heard.failure {
+            return Err(FaultKind::Script.with(failure));
         }
-        match heard.failure {
-            None => Ok(heard.read != read || self.bans.untold() > 0),
-            Some(failure) => Err(FaultKind::Script.with(failure)),
-        }
+        self.has_complained.store(false, Relaxed);
+        Ok(Some(heard.read) != read || self.bans.untold() > 0)
     }
 
     /// Faults of the server are told of by the client; keys that are not ours, once.
@@ -103,8 +110,7 @@ impl SharedBans {
 }
 
 impl Store {
-    /// The bans of a policy that is called so, which are shared from the next round on, as long as somebody has them: `before`, if
-    /// they are the same, by this rule.
+    /// The bans of a policy that is called so, to be [followed](Self::follow_bans): `before`, if they are the same, by this rule.
     pub fn share_bans(
         &self,
         before: Option<&Arc<SharedBans>>,
@@ -121,7 +127,7 @@ impl Store {
             before.rule.store(Arc::new(rule));
             return Arc::clone(before);
         }
-        let new = Arc::new(SharedBans {
+        Arc::new(SharedBans {
             client: Arc::clone(client),
             names: BanNames::new(self.naming(), label),
             rule: ArcSwap::from_pointee(rule),
@@ -129,9 +135,7 @@ impl Store {
             metrics,
             read: Mutex::default(),
             has_complained: AtomicBool::new(false),
-        });
-        self.follow_bans(&new);
-        new
+        })
     }
 
     /// Tells and hears of bans every [`INTERVAL`].
@@ -143,11 +147,28 @@ impl Store {
         }
     }
 
+    /// Tells of all bans and strikes that were not told yet: to be called when the process ends.
+    ///
+    /// # Panics
+    /// As [`Client::start`].
+    pub(super) async fn tell_last_bans(&self, worker: usize, clock: &Clock) {
+        let mut before = usize::MAX;
+        loop {
+            self.share_bans_once(worker, clock).await;
+            let followed = self.followed_bans();
+            let untold = followed.iter().map(|one| one.bans.untold()).sum();
+            if untold == 0 || untold >= before {
+                return;
+            }
+            before = untold;
+        }
+    }
+
     /// Tells and hears of bans once.
     ///
     /// # Panics
     /// As [`Client::start`].
-    pub(super) async fn share_bans_once(&self, worker: usize, clock: &Clock) {
+    async fn share_bans_once(&self, worker: usize, clock: &Clock) {
         let started = Instant::now();
         let mut left = self.followed_bans();
         for _ in 0..CALLS {
@@ -155,7 +176,7 @@ impl Store {
                 return;
             }
             let now = clock.now();
-            let taken: Vec<_> = left.iter().map(|one| one.bans.take(AT_ONCE)).collect();
+            let taken: Vec<_> = left.iter().map(|one| one.take(now)).collect();
             let commands = left.iter().zip(&taken);
             let commands = commands.map(|(one, taken)| one.command(self, taken, now));
             let answers = self.client().batch(worker, commands.collect()).await;

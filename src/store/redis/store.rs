@@ -119,7 +119,7 @@ impl Store {
         for synchroniser in self.synchronisers() {
             synchroniser.round(worker, clock).await;
         }
-        self.share_bans_once(worker, clock).await;
+        self.tell_last_bans(worker, clock).await;
     }
 
     /// All that synchronise anything by now.
@@ -141,15 +141,15 @@ impl Store {
         format!("{:016x}{number:x}", self.node).into()
     }
 
-    /// Tells and hears of these from the next round on, as long as somebody has them.
-    pub(super) fn follow_bans(&self, bans: &Arc<SharedBans>) {
-        self.bans.lock().push(Arc::downgrade(bans));
+    /// Tells and hears of these from the next round on, as long as somebody has them, and of no others: what requests of an
+    /// earlier ruleset still do to its own is nobody else's business.
+    pub fn follow_bans(&self, bans: &[&Arc<SharedBans>]) {
+        *self.bans.lock() = bans.iter().copied().map(Arc::downgrade).collect();
     }
 
     /// Those who are still there.
     pub(super) fn followed_bans(&self) -> Vec<Arc<SharedBans>> {
-        let mut bans = self.bans.lock();
-        bans.retain(|bans| bans.strong_count() > 0);
+        let bans = self.bans.lock();
         bans.iter().filter_map(Weak::upgrade).collect()
     }
 

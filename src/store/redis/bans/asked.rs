@@ -43,11 +43,9 @@ pub struct Strikes<'a> {
 /// What the server said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heard {
-    /// Whether it was told, but for what is not ours.
-    pub is_told: bool,
     /// The last announcement that was read; empty if the server has forgotten the one before.
     pub read: Vec<u8>,
-    /// Why some of it, or all, could not be told.
+    /// Why some of it could not be told.
     pub failure: Option<String>,
     /// Bans of which the machine may not know.
     pub bans: Vec<Announced>,
@@ -128,7 +126,7 @@ impl Heard {
     /// When it is no reply to that.
     pub fn read(reply: &Value) -> Result<Self, Nonsense> {
         let fields = fields(reply)?;
-        let [word, read, failure, bans @ ..] = &*fields else {
+        let [read, failure, bans @ ..] = &*fields else {
             return Err(Nonsense::Malformed);
         };
         let (bans, []) = bans.as_chunks() else {
@@ -136,7 +134,6 @@ impl Heard {
         };
         let failure = String::from_utf8_lossy(failure);
         Ok(Self {
-            is_told: *word == b"told",
             read: read.to_vec(),
             failure: (!failure.is_empty()).then(|| failure.into_owned()),
             bans: bans.iter().map(Announced::read).collect::<Result<_, _>>()?,

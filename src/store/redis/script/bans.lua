@@ -6,9 +6,9 @@
 --       at most; the node; how many strikes bring a ban about, within how many microseconds; how many lengths of bans there are,
 --       and each in microseconds. Of each key its fingerprint; which ban was the last that the node knows of, 0 for none, and
 --       in how many microseconds it ends, below 0 when it is over; and of each strike since then how many microseconds ago it was.
--- Reply 'told', or 'failed' where nothing is; the entry that the node has read by now, nothing if that was forgotten here; why all or some
---       could not be told, or nothing. Of each ban that the node may not know, those of the stream first: the fingerprint, its number, the
---       microseconds to its end and to when it is forgotten, and '1' if it comes about by what was told.
+-- Reply the entry that the node has read by now, nothing if that was forgotten here; why some could not be told, or nothing. Of each
+--       ban that the node may not know, those of the stream last: the fingerprint, its number, the microseconds to its end and to when
+--       it is forgotten, and '1' if it comes about by what was told.
 --
 -- What is remembered is how often somebody was banned, when the last ban ends, the latest strike, `|`, and of each node its name and the
 -- instants of its strikes that count, which end with `;`.
@@ -16,7 +16,7 @@
 local stream, read, node = KEYS[1], ARGV[2], ARGV[4]
 local enough, within, lengths = tonumber(ARGV[5]), ARGV[6] + 0.0, tonumber(ARGV[7])
 local MOST_BANS = 65536
-local reply = {'told', read, ''}
+local reply, announced = {read, ''}, {}
 
 local function length(ban)
   if ban == 0 then return 0 end
@@ -50,15 +50,20 @@ end
 local function announce(b)
   b.last = math.max(b.last, b.ends - length(b.bans))
   if b.ends <= now then return end
-  redis.call('XADD', stream, 'MAXLEN', '~', MOST_BANS, '*', 'key', b.whom, 'ban', digits(b.bans), 'ends', digits(b.ends))
+  local entry = redis.call('XADD', stream, 'MAXLEN', '~', MOST_BANS, '*', 'key', b.whom, 'ban', digits(b.bans), 'ends', digits(b.ends))
+  announced[entry] = true
   local left = redis.call('PTTL', stream)
   if left < 0 or left * 1000 < b.ends - now then redis.call('PEXPIREAT', stream, deadline(b.ends)) end
 end
 
--- Takes over the last ban that the node knows of, if it is later, or another while none holds here.
+-- Takes over the last ban that the node knows of, if it is later, or another while none holds here. What began when the last one here
+-- was over is the next, whatever the node takes it for.
 local function hear(b)
-  if b.theirs <= b.bans and (b.until_then <= now or b.ends > now) then return end
-  b.bans, b.ends = math.max(b.bans, b.theirs), math.max(b.ends, b.until_then)
+  local began = b.until_then - length(b.theirs)
+  local is_next = b.theirs > 0 and b.theirs <= b.bans and b.ends <= began and began <= now
+  if b.theirs <= b.bans and not is_next and (b.until_then <= now or b.ends > now) then return end
+  b.bans = is_next and b.bans + 1 or math.max(b.bans, b.theirs)
+  b.ends = math.max(b.ends, b.until_then)
   announce(b)
 end
 
@@ -109,28 +114,26 @@ end
 local function read_on()
   local entries = redis.call('XRANGE', stream, read == '' and '-' or read, '+', 'COUNT', ARGV[3])
   if read ~= '' and not (entries[1] and entries[1][1] == read) then
-    reply[2] = ''
+    reply[1] = ''
     return
   end
   for _, entry in ipairs(entries) do
-    local ends = tonumber(entry[2][6])
-    if entry[1] ~= read and ends > now then tell(entry[2][2], tonumber(entry[2][4]), ends, ends + within, false) end
-    reply[2] = entry[1]
+    local number, ends = tonumber(entry[2][4]), tonumber(entry[2][6])
+    ends = math.min(ends, now + length(number))
+    local is_known = entry[1] == read or announced[entry[1]]
+    if ends > now and not is_known then tell(entry[2][2], number, ends, ends + within, false) end
+    reply[1] = entry[1]
   end
 end
 
-local function main()
-  read_on()
-  for i = 2, #KEYS do
-    local at = 7 + lengths + 4 * (i - 2)
-    local b = {
-      key = KEYS[i], whom = ARGV[at + 1], theirs = tonumber(ARGV[at + 2]), until_then = now + ARGV[at + 3], told = ARGV[at + 4],
-    }
-    local is_read, failure = pcall(remember, b)
-    if is_read then take_in(b) else reply[3] = tostring(failure) end
-  end
+for i = 2, #KEYS do
+  local at = 7 + lengths + 4 * (i - 2)
+  local b = {
+    key = KEYS[i], whom = ARGV[at + 1], theirs = tonumber(ARGV[at + 2]), until_then = now + ARGV[at + 3], told = ARGV[at + 4],
+  }
+  local is_read, failure = pcall(remember, b)
+  if is_read then take_in(b) else reply[2] = tostring(failure) end
 end
-
-local is_done, failure = pcall(main)
-if is_done then return reply end
-return {'failed', read, type(failure) == 'table' and failure.err or tostring(failure)}
+-- With what was announced just now, so that whoever has announced it knows when the server forgets it.
+read_on()
+return reply
