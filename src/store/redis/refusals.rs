@@ -49,15 +49,13 @@ impl RefusalCache {
         if self.longest.is_zero() {
             return;
         }
-        let Outcome::Refuse {
-            retry_at: Some(retry_at),
-        } = decision.outcome
-        else {
+        let Outcome::Refuse { retry_at } = decision.outcome else {
             return;
         };
+        let longest = now.saturating_add(self.longest);
         let new = Remembered {
             cost,
-            until: retry_at.min(now.saturating_add(self.longest)),
+            until: retry_at.map_or(longest, |retry_at| retry_at.min(longest)),
             decision: *decision,
         };
         let is_over = |remembered: &Remembered| remembered.until <= now;
@@ -108,10 +106,12 @@ mod tests {
     }
 
     #[test]
-    fn what_never_ends_is_asked_again_and_nothing_is_remembered_for_no_time() {
+    fn what_never_ends_is_remembered_as_long_as_anything_is_and_nothing_for_no_time() {
         let cache = RefusalCache::new(Duration::from_secs(5));
         cache.note(key(1), 2, &refused(None), at(10));
-        assert_eq!(cache.recall(key(1), 2, at(10)), None);
+        assert_eq!(cache.recall(key(1), 2, at(14)), Some(refused(None)));
+        assert_eq!(cache.recall(key(1), 1, at(14)), None, "less may be there");
+        assert_eq!(cache.recall(key(1), 2, at(15)), None);
         let none = RefusalCache::new(Duration::ZERO);
         none.note(key(1), 2, &refused(Some(60)), at(10));
         assert_eq!(none.recall(key(1), 2, at(10)), None);
