@@ -288,6 +288,7 @@ fn pairs() -> impl Strategy<Value = (Algorithm, Algorithm)> {
 fn a_bucket_under_another_recipe_is_carried_over_as_in_memory() {
     let server = SharedRedis::new();
     let mut redis = Redis::new(&server);
+    redis.leftovers = Some(Box::leak(Box::default()));
     let mut runner = TestRunner::new(ProptestConfig::with_cases(256));
     let redis = RefCell::new(&mut redis);
     let strategy = (
@@ -295,8 +296,9 @@ fn a_bucket_under_another_recipe_is_carried_over_as_in_memory() {
         prop::collection::vec((costs(), 0..=SECOND), 1..6),
         costs(),
         0..=YEAR / 50,
+        prop::collection::vec((costs(), prop_oneof![0..=SECOND, 0..=YEAR / 50]), 0..6),
     );
-    let checked = runner.run(&strategy, |((from, to), before, cost, gap)| {
+    let checked = runner.run(&strategy, |((from, to), before, cost, gap, after)| {
         let redis = &mut *redis.borrow_mut();
         redis.prefix = server.prefix();
         let mut now = START;
@@ -321,7 +323,12 @@ fn a_bucket_under_another_recipe_is_carried_over_as_in_memory() {
         redis.now = Some(at(now));
         let new = Arc::new(Table::new("test", to.clone(), 1_024, OnFull::Forget));
         old.replaced_by(new.clone(), at(now));
-        for cost in [0, cost.of(to.capacity()), 1] {
+        let at_once = [0, cost.of(to.capacity()), 1].map(|cost| (cost, 0));
+        let after = after.iter();
+        let after = after.map(|(cost, gap)| (cost.of(to.capacity()), *gap));
+        for (cost, gap) in at_once.into_iter().chain(after) {
+            now += gap;
+            redis.now = Some(at(now));
             let expected = store::charge_all(
                 &[store::Charge {
                     table: &new,

@@ -12,7 +12,7 @@ use support::fault_proxy::{FaultProxy, Weather};
 use support::gateway::Gateway;
 use support::redis::RedisServer;
 use support::redis_store::command;
-use support::shared::{store, wait_up};
+use support::shared::{retry_after, store, wait_up};
 use support::{now, wait_for};
 
 /// Far above the deadline of a call, and what a busy machine makes of it.
@@ -335,9 +335,12 @@ fn a_key_that_is_not_ours_is_left_alone_and_named() {
     let redis = RedisServer::start();
     let config = shared(redis.address, "quota: 2/1h")
         .replace("secret: sixteen-characters", "readable_keys: true");
+    command(&redis, &["RPUSH", "sluicegate:probe", "theirs"]);
     let gateway = Gateway::start(&config);
     assert_eq!(ask(&gateway, "a").status, 200);
     wait_up(&gateway);
+    let probe = command(&redis, &["LRANGE", "sluicegate:probe", "0", "-1"]);
+    assert!(format!("{probe:?}").contains("theirs"), "{probe:?}");
     let keys = command(&redis, &["KEYS", "*{a}*"]);
     assert!(
         format!("{keys:?}").contains("sluicegate:{a}shared"),
@@ -378,4 +381,44 @@ fn a_reload_keeps_the_buckets_and_a_changed_quota_is_felt_at_once() {
     gateway.reload(&config.replace("3/1h", "6/1h"));
     assert_eq!([(); 2].map(|()| ask(&gateway, "a").status), [200, 429]);
     assert_eq!(gateway.metric(connects).unwrap_or_default(), unsent);
+}
+
+/// The quota before has left more than there is room for now, and would keep it for an hour.
+#[test]
+fn after_a_reload_the_new_quota_holds_for_who_was_refused_by_it_and_so_does_what_he_is_told() {
+    let redis = RedisServer::start();
+    for algorithm in [
+        "gcra",
+        "token_bucket",
+        "fixed_window",
+        "sliding_window",
+        "sliding_log",
+    ] {
+        let config = |quota: &str| {
+            format!(
+                "{}policies: {{ {algorithm}: {{ store: redis, key: header:x-key, quota: {quota}, algorithm: {algorithm} }} }}
+routes: [{{ upstream: echo, limits: [{algorithm}] }}]
+",
+                store(redis.address)
+            )
+        };
+        let gateway = Gateway::start(&config("20/1h"));
+        wait_up(&gateway);
+        assert_eq!([(); 20].map(|()| ask(&gateway, "a").status), [200; 20]);
+        gateway.reload(&config("4/1s"));
+        let mut waits = Vec::new();
+        for _ in 0..6 {
+            let answer = ask(&gateway, "a");
+            if answer.status == 429 {
+                waits.push(retry_after(&answer));
+                thread::sleep(Duration::from_secs(retry_after(&answer)));
+            }
+        }
+        // Of a sliding window the part before this one counts, too.
+        assert!(waits.len() <= 2, "{algorithm}: {waits:?}");
+        assert!(
+            waits.iter().all(|wait| *wait <= 2),
+            "{algorithm}: {waits:?}"
+        );
+    }
 }

@@ -419,6 +419,7 @@ fn a_calendar_that_the_caller_names_wrongly_is_asked_for_again() {
     let charges = [charge(&utc, &names[0], 1)];
     let before = redis.scripts.calls;
     let request = Request {
+        leftovers: None,
         around: at(START),
         ..redis.request(&charges)
     };

@@ -122,6 +122,7 @@ impl Store for Redis {
             refusals: Refusals::Charged,
             now: Some(now),
             // As if the server's clock were another than was known.
+            leftovers: None,
             around: now.saturating_sub_micros(86_400_000_000),
             lease: Lease {
                 id: "none",

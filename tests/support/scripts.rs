@@ -9,8 +9,8 @@ use sluicegate::clock::Timestamp;
 use sluicegate::limiter::{Algorithm, Decision, Fingerprint, Gcra, Quota};
 use sluicegate::store::Refusals;
 use sluicegate::store::redis::{
-    Again, Ask, Charge, Lease, Owes, Procedure, Reply, Request, Settled, Settlement, Tier, Told,
-    were_there,
+    Again, Ask, Charge, Lease, Leftovers, Owes, Procedure, Reply, Request, Settled, Settlement,
+    Tier, Told, were_there,
 };
 
 use super::redis::RedisServer;
@@ -167,6 +167,7 @@ pub struct Redis {
     pub scripts: Scripts,
     pub prefix: String,
     pub now: Option<Timestamp>,
+    pub leftovers: Option<&'static Leftovers>,
 }
 
 impl Redis {
@@ -175,6 +176,7 @@ impl Redis {
             scripts: Scripts::new(server),
             prefix: server.prefix(),
             now: Some(at(START)),
+            leftovers: None,
         }
     }
 
@@ -188,6 +190,7 @@ impl Redis {
             binding: charges.len(),
             refusals: Refusals::Charged,
             now: self.now,
+            leftovers: self.leftovers,
             around: self.now.unwrap_or(at(START)),
             lease: Lease {
                 id: "a",

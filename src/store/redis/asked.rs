@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use redis::{RedisWrite, ToRedisArgs};
 
+use super::leftovers::Leftovers;
 use super::script::{Kind, Procedure};
 use super::told::Again;
 use super::value;
@@ -85,6 +86,8 @@ pub struct Request<'a> {
     pub refusals: Refusals,
     /// The instant; the server's time if there is none.
     pub now: Option<Timestamp>,
+    /// What is known of values under other recipes.
+    pub leftovers: Option<&'a Leftovers>,
     /// The server's time as far as is known: whose period of a calendar is asked for first.
     pub around: Timestamp,
     /// For units in use.

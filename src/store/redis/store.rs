@@ -14,6 +14,7 @@ use super::asked::{Ask, Charge, Lease, Request};
 use super::bans::SharedBans;
 use super::client::{self, Client, Command, Fault, FaultKind, State, Target, slot};
 use super::errands::{self, Errands};
+use super::leftovers::Leftovers;
 use super::naming::Naming;
 use super::parts::{Answers, Part, Piecemeal};
 use super::script::Scripts;
@@ -46,6 +47,7 @@ pub struct Store {
     /// One for each interval at which buckets in memory are synchronised.
     synchronisers: Mutex<Vec<Arc<Synchroniser>>>,
     bans: Mutex<Vec<Weak<SharedBans>>>,
+    leftovers: Leftovers,
 }
 
 /// Why nothing is known of a request.
@@ -57,8 +59,10 @@ pub enum Unanswered {
     /// It answers what nobody understands.
     #[error("the Redis store: {0}")]
     Nonsense(Nonsense),
-    /// The bucket is changed by others again and again, who have other parameters for it.
-    #[error("other machines have other parameters for the same buckets")]
+    /// There was no time to carry over what is there, or it is changed by others again and again, who have other parameters for it.
+    #[error(
+        "the buckets that are there are under other parameters, and could not be carried over in time"
+    )]
     Contended,
 }
 
@@ -77,6 +81,7 @@ impl Store {
             ahead: AtomicI64::new(0),
             synchronisers: Mutex::default(),
             bans: Mutex::default(),
+            leftovers: Leftovers::default(),
         }
     }
 
@@ -275,6 +280,7 @@ impl Store {
             refusals: Refusals::Charged,
             now: None,
             around: self.time_at(now),
+            leftovers: Some(&self.leftovers),
             lease: Lease {
                 id,
                 lasts: errands::LEASE,

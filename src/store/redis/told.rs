@@ -6,6 +6,7 @@ use redis::Value;
 use smallvec::SmallVec;
 
 use super::asked::{Ask, Charge, Request, Tier};
+use super::leftovers::{Leftovers, Met};
 use super::value::{self, Held};
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Outcome, Verdict};
@@ -62,6 +63,8 @@ struct Instead {
     place: usize,
     digest: Vec<u8>,
     value: Vec<u8>,
+    /// Whether it takes the other's place, whatever is decided.
+    is_left: bool,
 }
 
 /// What no script says of what was asked: another script answers, or there is a mistake in this one.
@@ -107,6 +110,7 @@ impl Again {
             ask.number(known.place as u64);
             ask.bytes(&known.digest);
             ask.bytes(&known.value);
+            ask.text(if known.is_left { "left" } else { "" });
         }
     }
 }
@@ -138,12 +142,15 @@ impl Request<'_> {
         let instead = |[place, digest, value]: &[&[u8]; 3]| {
             let place = number(place)? as usize;
             let charge = self.charges.get(place).ok_or(Nonsense::Malformed)?;
-            let value = value::converted(charge.algorithm, value, at).ok_or(Nonsense::Bucket)?;
-            let digest = digest.to_vec();
+            let meet = |leftovers: &Leftovers| leftovers.meet(charge, digest, at);
+            let met = self.leftovers.map_or(Met::first(at), meet);
+            let value =
+                value::converted(charge.algorithm, value, met.at).ok_or(Nonsense::Bucket)?;
             Ok(Instead {
                 place,
-                digest,
+                digest: digest.to_vec(),
                 value,
+                is_left: met.is_left,
             })
         };
         let instead = others.iter().map(instead).collect::<Result<_, _>>()?;

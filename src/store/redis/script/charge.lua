@@ -4,8 +4,8 @@
 --       cannot pay.
 -- ARGV  the instant, in microseconds since the epoch, or '' for the server's time;
 --       how many of the charges, the first ones, may refuse the request: the others watch;
---       how many values under other recipes the caller knows of, and for each the place of its bucket, its digest, and what it
---       is under the bucket's recipe, or '';
+--       how many values under other recipes the caller knows of, and for each the place of its bucket, its digest, what it
+--       is under the bucket's recipe, or '', and `left` where it takes the other's place whatever is decided, or '';
 --       then for each bucket
 --         the kind of algorithm;
 --         `first` of its charge, or a `further` one;
@@ -28,7 +28,7 @@ local is_to_be_asked_again = false
 
 -- Asks one bucket after the other.
 local function decide()
-  local before = 3 + 3 * ARGV[3]
+  local before = 3 + 4 * ARGV[3]
   local at, charges = before, 0
   for i = 1, #KEYS do
     -- With its fields from the start, and 16 at most: a table that grows is slow.
@@ -36,8 +36,8 @@ local function decide()
       key = KEYS[i], kind = kinds[ARGV[at + 1]], cost = ARGV[at + 3] + 0.0, recipe = ARGV[at + 7], at = at + 7, fits = false,
       outcome = 'unasked', told = '', state = '', expires = 0, a = 0, b = 0, next = 0, next_a = 0, next_b = 0,
     }
-    for known = 4, before, 3 do
-      if ARGV[known] + 1 == i then b.digest, b.instead = ARGV[known + 1], ARGV[known + 2] end
+    for known = 4, before, 4 do
+      if ARGV[known] + 1 == i then b.digest, b.instead, b.is_left = ARGV[known + 1], ARGV[known + 2], ARGV[known + 3] == 'left' end
     end
     local is_first = ARGV[at + 2] == 'first'
     if is_first then charges = charges + 1 end
@@ -70,25 +70,27 @@ local is_decided, failure = pcall(decide)
 if not is_decided then return type(failure) == 'table' and failure or redis.error_reply(failure) end
 if is_to_be_asked_again then return again() end
 
+-- Puts right what is under another recipe: where it is left over, and before it is charged. Who is refused leaves what others may
+-- still charge, and owes nothing: a smaller quota has no room for all that was used of a larger one, and who still has that
+-- would admit again what was forgotten.
+local function put_right(b)
+  if not b.is_converted then return end
+  if b.instead == '' or b.expires <= now then
+    redis.call('DEL', b.key)
+  else
+    redis.call('SET', b.key, b.instead, 'PXAT', deadline(b.expires))
+  end
+  b.is_converted = nil
+end
+
 -- Notes what is told of those that were asked, and gives up what has expired.
 for i = 1, #all do
   local b = all[i]
   if b.outcome ~= 'unasked' then
     b.told = b.kind.told and b.kind.told(b) or b.state
     if b.is_stale and not b.is_converted then redis.call('DEL', b.key) end
+    if b.is_left then put_right(b) end
   end
-end
-
--- Puts right what is under another recipe, before it is charged. Who is refused leaves it, and owes nothing: a smaller quota has no
--- room for all that was used of a larger one, and who still has that would admit again what was forgotten.
-local function put_right(b)
-  if not b.is_converted then return end
-  if b.is_stale or b.instead == '' then
-    redis.call('DEL', b.key)
-  else
-    redis.call('SET', b.key, b.instead, 'PXAT', deadline(b.expires))
-  end
-  b.is_converted = nil
 end
 
 local is_admitted = true
