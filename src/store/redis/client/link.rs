@@ -13,9 +13,9 @@ use super::node::Node;
 use super::script::Script;
 use crate::clock::Timestamp;
 
-/// Writes, as the store does: a replica and a server without memory refuse that.
+/// Writes, as the store does: a replica and a server without memory refuse that. What somebody else has there stays.
 static PROBE: LazyLock<Script> =
-    LazyLock::new(|| Script::new("return redis.call('SET', KEYS[1], '1', 'PX', 1000)"));
+    LazyLock::new(|| Script::new("return redis.call('SET', KEYS[1], '1', 'PX', 1000, 'NX')"));
 
 /// A connection that ends sooner than this is not the first to do so by chance.
 const YOUNG: Duration = Duration::from_secs(1);

@@ -28,7 +28,7 @@ end
 local total_of, is_any, failure = {}, false, nil
 for i in ipairs(KEYS) do
   local b = lease_at(i)
-  local is_read, total = pcall(function() return -(tonumber(call(b, 'ZSCORE', b.key, 'units') or 0)) end)
+  local is_read, total = pcall(kinds.concurrency.total_of, b)
   total_of[b.key] = is_read and total
   if is_read then is_any = true else failure = total end
 end

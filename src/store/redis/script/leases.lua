@@ -5,9 +5,16 @@
 do
   local function lease_units(member) return tonumber(string.match(member, ':(%d+)$')) or 0 end
 
+  -- The units of all leases. A set without them is not ours.
+  local function total_of(b)
+    local units = call(b, 'ZSCORE', b.key, 'units')
+    if not units and call(b, 'ZRANGE', b.key, 0, 0)[1] then fail(b, 'what is there is not ours') end
+    return -(tonumber(units or 0))
+  end
+
   -- The units that are in use, and the leases that have expired but are still counted in the set, with their units.
   local function in_use(b)
-    local total = -(tonumber(call(b, 'ZSCORE', b.key, 'units') or 0))
+    local total = total_of(b)
     local expired, units = call(b, 'ZRANGEBYSCORE', b.key, '0', digits(now)), 0
     for _, member in ipairs(expired) do units = units + lease_units(member) end
     return math.max(0, total - units), expired
@@ -34,6 +41,7 @@ do
       write_leases(b, b.units + b.cost, b.expired)
     end,
     told = function(b) return digits(b.units) end,
+    total_of = total_of,
     write = write_leases,
   }
 end
