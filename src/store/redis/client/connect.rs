@@ -22,6 +22,8 @@ use super::spec::{Address, Login};
 /// The longest that connecting may take, with TLS and everything: together with the longest pause between two tries well
 /// below a second.
 pub(super) const CONNECT_DEADLINE: Duration = Duration::from_millis(500);
+/// Below that, so that it is told what takes so long.
+const HANDSHAKE_DEADLINE: Duration = Duration::from_millis(400);
 
 /// The most calls that wait for an answer on one connection. At the default deadline that is 50,000 calls a second of one
 /// worker, more than a server answers.
@@ -76,7 +78,11 @@ impl Live {
                 let name = ServerName::try_from(address.host.to_string())
                     .map_err(|error| FaultKind::Tls.with(error))?;
                 let connector = TlsConnector::from(Arc::clone(config));
-                let stream = connector.connect(name, stream).await;
+                let shaking_hands = timeout(HANDSHAKE_DEADLINE, connector.connect(name, stream));
+                let silent = |_| {
+                    FaultKind::Timeout.with("in a TLS handshake; a port without TLS is redis://")
+                };
+                let stream = shaking_hands.await.map_err(silent)?;
                 let stream = stream.map_err(|error| FaultKind::Tls.with(error))?;
                 Self::over(address, stream).await?
             }
@@ -262,6 +268,9 @@ fn in_introduction(fault: Fault) -> Fault {
     let detail = fault.detail.as_deref().unwrap_or_default();
     let kind = match fault.kind {
         FaultKind::Protocol => FaultKind::NotRedis,
+        FaultKind::Lost => {
+            return FaultKind::Lost.with("before it said who it is; a port with TLS is rediss://");
+        }
         FaultKind::Script if detail.contains("unknown command") => FaultKind::TooOld,
         FaultKind::Script if detail.contains("HELLO must be called") => FaultKind::Password,
         // Whatever else speaks RESP and knows no HELLO.
