@@ -119,7 +119,7 @@ impl Built {
         for (old, new) in self.successions {
             old.replaced_by(new, now);
         }
-        self.snapshot.follow();
+        self.snapshot.follow(now);
         Arc::new(self.snapshot)
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Builder;
+use crate::clock::Timestamp;
 use crate::limiter::{KeyParts, Secret};
 use crate::proxy::penalise::Penalties;
 use crate::proxy::snapshot::{Limit, Policy, PolicySpec, Snapshot};
@@ -50,7 +51,7 @@ impl Builder<'_> {
 
 impl Snapshot {
     /// Has what others have charged go to the tables that hold the buckets now, and what is shared of bans be told of these alone.
-    pub(super) fn follow(&self) {
+    pub(super) fn follow(&self, now: Timestamp) {
         for policy in self.policies.iter().flat_map(|policy| policy.all()) {
             if let Some(synchronised) = &policy.synchronised {
                 synchronised.tracker.set_table(Arc::clone(&policy.table));
@@ -63,6 +64,7 @@ impl Snapshot {
                 .filter_map(|one| one.penalties.as_ref());
             let bans: Vec<_> = penalties.filter_map(Penalties::shared).collect();
             redis.follow_bans(&bans);
+            redis.reloaded(now);
         }
     }
 }

@@ -25,6 +25,8 @@ pub struct Leftovers {
     met: Roster<Seen>,
     /// Until then others are taken to write under other recipes.
     others_until: AtomicU64,
+    /// Until then requests from before a reload may do so.
+    reload_until: AtomicU64,
 }
 
 /// A value that was met.
@@ -60,11 +62,17 @@ impl Default for Leftovers {
             secret: Secret::random(),
             met: Roster::default(),
             others_until: AtomicU64::new(0),
+            reload_until: AtomicU64::new(0),
         }
     }
 }
 
 impl Leftovers {
+    /// Recipes may be others from now on: until then, in the server's time, what was asked before is still charged under those that were.
+    pub(super) fn reloaded(&self, until: Timestamp) {
+        self.reload_until.fetch_max(until.as_micros(), Relaxed);
+    }
+
     /// Notes that the bucket of a charge has a value of this digest, under another recipe; `now` is in the server's time.
     pub(super) fn meet(&self, charge: &Charge<'_>, digest: &[u8], now: Timestamp) -> Met {
         let mut recipe = Vec::new();
@@ -77,9 +85,10 @@ impl Leftovers {
             last: now,
         };
         let is_over = |seen: &Seen| seen.last.saturating_add_micros(DIFFERING) <= now;
+        let is_reloading = now.as_micros() < self.reload_until.load(Relaxed);
         let meet = |seen: &mut Seen| {
             if seen.digest != digest {
-                if !is_over(seen) {
+                if !is_over(seen) && !is_reloading {
                     let until = now.saturating_add_micros(DIFFERING);
                     self.others_until.fetch_max(until.as_micros(), Relaxed);
                 }
@@ -93,7 +102,7 @@ impl Leftovers {
         match first {
             Some(first) if !others_write => Met {
                 at: first.min(now),
-                is_left: first.saturating_add_micros(QUIET) <= now,
+                is_left: first.saturating_add_micros(QUIET) <= now && !is_reloading,
             },
             _ => Met::first(now),
         }
@@ -160,6 +169,18 @@ mod tests {
         assert_eq!(meet(&leftovers, "b", 1, "y", 68_999), (68_999, false));
         assert_eq!(meet(&leftovers, "a", 1, "z", 69_000), (9_000, true));
         assert_eq!(meet(&leftovers, "b", 1, "y", 69_000), (5_000, true));
+    }
+
+    #[test]
+    fn what_requests_from_before_a_reload_change_says_nothing_of_others() {
+        let leftovers = Leftovers::default();
+        leftovers.reloaded(at(6_000));
+        assert_eq!(meet(&leftovers, "a", 1, "x", 5_000), (5_000, false));
+        assert_eq!(meet(&leftovers, "a", 1, "z", 5_200), (5_200, false));
+        assert_eq!(meet(&leftovers, "a", 1, "z", 5_999), (5_200, false));
+        assert_eq!(meet(&leftovers, "a", 1, "z", 6_000), (5_200, true));
+        assert_eq!(meet(&leftovers, "a", 1, "y", 6_001), (6_001, false));
+        assert_eq!(meet(&leftovers, "a", 1, "y", 6_200), (6_200, false));
     }
 
     #[test]

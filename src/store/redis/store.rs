@@ -24,6 +24,9 @@ use crate::clock::{Clock, Timestamp};
 use crate::store::Refusals;
 use crate::telemetry::metrics::SyncMetrics;
 
+/// How long requests may still begin by the policies before, when others take their place.
+const HAND_OVER: Duration = Duration::from_millis(50);
+
 /// How often a store is asked again that has only just been begun with.
 const EARLY: Duration = Duration::from_millis(1);
 
@@ -138,6 +141,13 @@ impl Store {
     pub fn start(self: &Arc<Self>, worker: usize) {
         self.client.start(worker);
         self.start_errands(worker);
+    }
+
+    /// Policies may be others for requests that begin from `now` on.
+    pub fn reloaded(&self, now: Timestamp) {
+        let longest = self.client.spec().timeout + HAND_OVER;
+        let until = self.time_at(now).saturating_add(longest);
+        self.leftovers.reloaded(until);
     }
 
     /// The id of a lease that nobody else has.
