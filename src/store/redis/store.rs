@@ -125,7 +125,7 @@ impl Store {
     /// As [`Client::start`].
     pub async fn synchronise_once(&self, worker: usize, clock: &Clock) {
         for synchroniser in self.synchronisers() {
-            synchroniser.round(worker, clock).await;
+            synchroniser.last_round(worker, clock).await;
         }
         self.tell_last_bans(worker, clock).await;
     }

@@ -119,8 +119,18 @@ impl Synchroniser {
         }
     }
 
-    /// Tells and asks once all that is due, within about a second and the deadline of a batch; also to be called when the
-    /// process ends, for what was charged last.
+    /// Tells all that was not told yet: to be called when the process ends, and nothing is charged any more.
+    ///
+    /// # Panics
+    /// As [`Client::start`].
+    pub async fn last_round(&self, worker: usize, clock: &Clock) {
+        for tracker in self.followed() {
+            tracker.tell_all();
+        }
+        self.round(worker, clock).await;
+    }
+
+    /// Tells and asks once all that is due, within about a second and the deadline of a batch.
     ///
     /// # Panics
     /// As [`Client::start`].

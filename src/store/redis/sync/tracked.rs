@@ -5,8 +5,10 @@ use crate::clock::Timestamp;
 use crate::limiter::Cell;
 
 /// A bucket of which nothing new is heard is asked about after so many rounds, and twice as many, and at last each so many. At
-/// once where it is charged.
+/// once where enough of it is charged to be told.
 const PAUSES: [u64; 2] = [2, 32];
+/// What is charged is told after so many rounds at the latest, however little it is.
+const LONGEST_UNTOLD: u64 = 8;
 
 /// A bucket.
 #[derive(Debug)]
@@ -40,8 +42,8 @@ pub(super) struct Term {
     seen: u64,
     /// Whether others have ever been asked about.
     is_known: bool,
-    /// The round in which others are asked about next, and how many there were since the last.
-    due: u64,
+    /// The round in which others were asked about last, and how many there are until the next.
+    asked: u64,
     pause: u64,
 }
 
@@ -69,7 +71,6 @@ impl Tracked {
         }
         let term = &mut self.current;
         term.own = term.own.saturating_add(u64::from(cost));
-        term.pause = 1;
     }
 
     /// Goes on to the epoch that runs, where that needs no charge to be known; whether anything of the bucket may still
@@ -86,16 +87,26 @@ impl Tracked {
         }
     }
 
-    /// Its epochs in which there is something to tell or to ask in this round.
+    /// Its epochs in which there is something to tell or to ask in this round: to tell of the running one where that is `worth` so
+    /// many units, or has waited for long.
     pub(super) fn due(
         &self,
         epochs: Epochs,
         round: u64,
+        worth: u64,
         now: Instant,
     ) -> impl Iterator<Item = &Term> {
-        let asks = move |term: &Term| round >= term.due && epochs.counts(term.end, now);
-        self.terms()
-            .filter(move |term| term.own > term.told || asks(term))
+        let is_due = move |term: &Term| {
+            let is_running = term.end == self.current.end;
+            match term.own.saturating_sub(term.told) {
+                0 => round >= term.asked + term.pause && epochs.counts(term.end, now),
+                untold if is_running && untold < worth => {
+                    round >= term.asked + term.pause.min(LONGEST_UNTOLD)
+                }
+                _ => true,
+            }
+        };
+        self.terms().filter(move |term| is_due(term))
     }
 
     /// Takes in what the server said of an epoch when it was told `own`; `None` where that is nothing new, or counts no
@@ -104,14 +115,14 @@ impl Tracked {
         &mut self,
         (end, own): (u64, u64),
         others: u64,
-        round: u64,
+        (round, worth): (u64, u64),
         now: Instant,
         epochs: Epochs,
     ) -> Option<News> {
         let mut terms = self.before.iter_mut().chain(Some(&mut self.current));
         let term = terms.find(|term| term.end == end)?;
         let is_first = !term.is_known;
-        let units = term.answered(own, others, round);
+        let units = term.answered(own, others, (round, worth));
         // Of what was charged before that epoch ended, some has come back while the bucket was whole here.
         let whole_at = self.whole_at.filter(|_| is_first);
         let back = whole_at.map_or(0, |whole_at| now.at(whole_at).saturating_sub(end));
@@ -154,21 +165,23 @@ impl Term {
             told: 0,
             seen: 0,
             is_known: false,
-            due: 0,
-            pause: 1,
+            asked: 0,
+            pause: 0,
         }
     }
 
-    fn answered(&mut self, own: u64, others: u64, round: u64) -> u64 {
+    fn answered(&mut self, own: u64, others: u64, (round, worth): (u64, u64)) -> u64 {
         let news = others.saturating_sub(self.seen);
+        let is_quiet = own.saturating_sub(self.told) < worth;
         self.seen = self.seen.max(others);
         self.told = self.told.max(own);
         self.is_known = true;
         self.pause = match news {
-            0 => (self.pause * 2).clamp(PAUSES[0], PAUSES[1]),
+            0 if is_quiet => (self.pause * 2).clamp(PAUSES[0], PAUSES[1]),
+            0 => PAUSES[0],
             _ => 1,
         };
-        self.due = round + self.pause;
+        self.asked = round;
         news
     }
 }

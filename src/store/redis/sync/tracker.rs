@@ -19,6 +19,8 @@ use crate::store::{Charge, Table};
 
 /// So that requests of different keys rarely wait for each other, nor long for a round.
 pub(super) const SHARDS: usize = 64;
+/// What is charged waits to be told, for some rounds, while it is less than this part of what the bucket has at most.
+const WORTH: u32 = 256;
 /// The most keys of a shard: 65,536 in all, of some 250 bytes each and the name.
 const MOST: usize = 1024;
 
@@ -37,6 +39,8 @@ pub struct Tracker {
     /// When the last round began, in microseconds.
     latest: AtomicU64,
     table: ArcSwap<Table>,
+    /// So many units of a bucket are told at once.
+    worth: AtomicU64,
     /// By how many microseconds the server's clock is ahead, as far as is known.
     ahead: AtomicI64,
     shards: [Mutex<HashMap<u64, Tracked>>; SHARDS],
@@ -73,6 +77,7 @@ impl Tracker {
             interval: AtomicU64::new(0),
             rounds: AtomicU64::new(0),
             latest: AtomicU64::new(0),
+            worth: AtomicU64::new(worth(table.algorithm())),
             table: ArcSwap::new(table),
             ahead: AtomicI64::new(0),
             shards: std::array::from_fn(|_| Mutex::default()),
@@ -162,7 +167,13 @@ impl Tracker {
     /// Others' units are charged to this table from now on: to be called when it has taken the other's
     /// [place](Table::replaced_by).
     pub fn set_table(&self, table: Arc<Table>) {
+        self.worth.store(worth(table.algorithm()), Relaxed);
         self.table.store(table);
+    }
+
+    /// Nothing waits to be told from now on.
+    pub(super) fn tell_all(&self) {
+        self.worth.store(1, Relaxed);
     }
 
     pub(super) fn node(&self) -> &str {
@@ -190,12 +201,13 @@ impl Tracker {
     /// What there is to tell and to ask of the keys of a shard in this round. Forgets those of which nothing counts any more.
     pub(super) fn due(&self, shard: usize, now: Timestamp, into: &mut impl Extend<Question>) {
         let (now, round) = (self.instant(now), self.rounds.load(Relaxed));
+        let worth = self.worth.load(Relaxed);
         let mut keys = self.shards[shard].lock();
         let before = keys.len();
         keys.retain(|key, tracked| {
             let is_in_use = tracked.is_in_use(self.epochs, now);
             if is_in_use {
-                let due = tracked.due(self.epochs, round, now);
+                let due = tracked.due(self.epochs, round, worth, now);
                 into.extend(due.map(|term| Question {
                     key: Fingerprint::from_bits(*key),
                     end: term.end,
@@ -212,11 +224,12 @@ impl Tracker {
     /// Charges the bucket of a question for what the others have charged in all, as far as that is new.
     pub(super) fn answered(&self, question: &Question, others: u64, now: Timestamp) {
         let &Question { key, end, own, .. } = question;
-        let (now, round) = (self.instant(now), self.rounds.load(Relaxed));
+        let (now, epochs) = (self.instant(now), self.epochs);
+        let round = (self.rounds.load(Relaxed), self.worth.load(Relaxed));
         let mut keys = self.shards[Self::shard(key)].lock();
         let tracked = keys.get_mut(&key.bits());
-        let news = tracked
-            .and_then(|tracked| tracked.answered((end, own), others, round, now, self.epochs));
+        let news =
+            tracked.and_then(|tracked| tracked.answered((end, own), others, round, now, epochs));
         drop(keys);
         let Some(News { units, at }) = news else {
             return;
@@ -249,4 +262,8 @@ impl Tracker {
     fn shard(key: Fingerprint) -> usize {
         (key.bits() % SHARDS as u64) as usize
     }
+}
+
+fn worth(algorithm: &Algorithm) -> u64 {
+    u64::from(algorithm.capacity() / WORTH).max(1)
 }

@@ -122,6 +122,15 @@ proptest! {
         for windows in [1, 3, 10] {
             holds(&refill, &admitted, windows * SECOND, 110 + windows * 100, 1);
         }
+        // What is worth less than five units waits.
+        let untold = 5 * (nodes as u64 - 1);
+        for (large, times) in [
+            (gcra(1_280, SECOND, 1_280), 1),
+            (fixed(1_280, SECOND, Start::EPOCH), 2),
+        ] {
+            let admitted = stampede(&large, nodes, 10, &seeds);
+            holds(&large, &admitted, SECOND, 2 * 1_280 + times * untold, times);
+        }
         for windows in [
             fixed(100, SECOND, Start::EPOCH),
             fixed(100, SECOND, Start::Staggered),

@@ -144,3 +144,64 @@ fn a_bucket_of_which_nothing_is_heard_is_asked_about_less_and_less_often() {
             .any(|question| question.own == 2)
     );
 }
+
+/// In which of 40 rounds this bucket is told of, where so many units are charged before each.
+fn told_in(node: &mut Node, units: u32) -> Vec<usize> {
+    let mut rounds = Vec::new();
+    for round in 0..40 {
+        assert!(node.request(1, units, START));
+        let questions = node.questions(START);
+        if questions.iter().any(|question| question.end == END) {
+            rounds.push(round);
+        }
+        for question in questions {
+            node.answered(&question, 0, START);
+        }
+    }
+    rounds
+}
+
+#[test]
+fn what_is_little_for_the_bucket_waits_for_some_rounds() {
+    let large = gcra(2_560, SECOND, 2_560);
+    assert_eq!(
+        told_in(&mut Node::new(0, &large), 1),
+        [0, 2, 6, 14, 22, 30, 38]
+    );
+    assert_eq!(
+        told_in(&mut Node::new(0, &large), 5),
+        [
+            0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 34, 36, 38
+        ]
+    );
+    let all: Vec<_> = (0..40).collect();
+    assert_eq!(told_in(&mut Node::new(0, &large), 10), all);
+    let small = gcra(500, SECOND, 500);
+    assert_eq!(told_in(&mut Node::new(0, &small), 1), all);
+}
+
+#[test]
+fn at_the_end_nothing_waits_and_what_an_epoch_before_was_charged_does_not_either() {
+    let large = gcra(2_560, SECOND, 2_560);
+    let told = |node: &Node, now| {
+        let questions = node.questions(now);
+        let told = questions.iter().map(|one| (one.end, one.own));
+        let told: Vec<_> = told.filter(|(_, own)| *own > 0).collect();
+        for question in questions {
+            node.answered(&question, 0, now);
+        }
+        told
+    };
+    let mut node = Node::new(0, &large);
+    assert!(node.request(1, 1, START));
+    assert_eq!(told(&node, START), [(END, 1)]);
+    assert!(node.request(1, 1, START));
+    assert_eq!(told(&node, START), []);
+    node.tracker.tell_all();
+    assert_eq!(told(&node, START), [(END, 2)]);
+    let mut node = Node::new(0, &large);
+    assert!(node.request(1, 1, START));
+    told(&node, START);
+    assert!(node.request(1, 1, END - 1));
+    assert!(told(&node, END).contains(&(END, 2)));
+}
