@@ -92,7 +92,7 @@ fn explain(error: &Error) -> (Code, String, Option<String>) {
         Error::Budget { .. }
         | Error::AliasReplayLimitExceeded { .. }
         | Error::AliasExpansionLimitExceeded { .. } => (
-            "it is too large: a million keys and values at most, those of aliases wherever they stand",
+            "it is too large: at most a million keys and values, and half as many that aliases stand for",
             Some("write less, or use fewer aliases"),
         ),
         Error::RecursiveReferencesRequireWeakTypes { .. } => (

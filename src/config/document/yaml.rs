@@ -13,6 +13,8 @@ use crate::config::diagnostic::{Code, Problem, Severity, Source};
 
 /// Values in a file, aliases replaced: room for 10,000 routes several times over.
 const MAX_NODES: usize = 1_000_000;
+/// What aliases stand for, in events of the parser: room for 10,000 routes on one anchor, and a bound for files that are small.
+const MAX_REPLAYED: usize = 500_000;
 /// Nesting of lists and mappings; the schema needs eight.
 const MAX_DEPTH: usize = 32;
 
@@ -62,7 +64,7 @@ fn options(duplicate_keys: DuplicateKeyPolicy) -> Options {
             enforce_alias_anchor_ratio: false,
         },
         alias_limits: serde_yaml::alias_limits! {
-            max_total_replayed_events: 3 * MAX_NODES,
+            max_total_replayed_events: MAX_REPLAYED,
             max_alias_expansions_per_anchor: MAX_NODES,
         },
         duplicate_keys: duplicate_keys,
