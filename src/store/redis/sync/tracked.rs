@@ -143,7 +143,9 @@ impl Tracked {
             // The server's clock is seen from a little further away: what has begun goes on.
             return;
         }
-        let last = std::mem::replace(&mut self.current, Term::new(end));
+        let mut last = std::mem::replace(&mut self.current, Term::new(end));
+        // All the others tell the rest of it now.
+        last.pause = last.pause.min(PAUSES[0]);
         self.before = match epochs.before(end) {
             // Somebody whose clock is behind may want to know.
             None => Some(last),
