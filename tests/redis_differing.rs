@@ -3,24 +3,34 @@
 mod support;
 
 use std::thread;
+use std::time::Duration;
 
-use support::client::Connection;
+use support::client::{Connection, get};
 use support::gateway::Gateway;
+use support::now;
 use support::redis::RedisServer;
-use support::shared::{store, wait_up};
+use support::shared::{retry_after, store, wait_up};
+
+/// A policy of this name on everything.
+fn config(redis: &RedisServer, name: &str, policy: &str) -> String {
+    format!(
+        "{}policies: {{ {name}: {{ store: redis, key: constant, {policy} }} }}
+routes: [{{ upstream: echo, limits: [{name}] }}]
+",
+        store(redis.address).replace("characters", "characters, refusal_cache: 0s")
+    )
+}
+
+fn start(config: &str) -> Gateway {
+    let gateway = Gateway::start(config);
+    wait_up(&gateway);
+    gateway
+}
 
 /// How many of 100 requests at each of two proxies are admitted, one of which has a quota of 40, and the other of 60.
 fn admitted(redis: &RedisServer, name: &str, policy: &str) -> usize {
-    let gateways = [40, 60].map(|quota| {
-        let gateway = Gateway::start(&format!(
-            "{}policies: {{ {name}: {{ store: redis, key: constant, quota: {quota}/300d, {policy} }} }}
-routes: [{{ upstream: echo, limits: [{name}] }}]
-",
-            store(redis.address).replace("characters", "characters, refusal_cache: 0s")
-        ));
-        wait_up(&gateway);
-        gateway
-    });
+    let quotas = [40, 60].map(|quota| format!("quota: {quota}/300d, {policy}"));
+    let gateways = quotas.map(|policy| start(&config(redis, name, &policy)));
     let ask = |gateway: &Gateway| {
         let mut connection = Connection::open(gateway.address());
         let answers = (0..50).map(|_| connection.exchange("GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
@@ -45,4 +55,51 @@ fn with_different_quotas_they_admit_as_much_as_the_larger() {
         let admitted = admitted(&redis, &format!("owing-{algorithm}"), &policy);
         assert!((40..=60).contains(&admitted), "{algorithm}: {admitted}");
     }
+}
+
+/// Of a window that is filled again to the same count the value is what it was.
+#[test]
+fn who_asks_them_in_turn_for_long_gets_the_difference_once_at_most() {
+    let redis = RedisServer::start();
+    for algorithm in ["fixed_window", "sliding_window", "gcra"] {
+        let policies = [3, 2].map(|quota| format!("quota: {quota}/300d, algorithm: {algorithm}"));
+        let gateways = policies.map(|policy| start(&config(&redis, algorithm, &policy)));
+        let started = now();
+        let mut admitted = 0;
+        while started.elapsed() < Duration::from_secs(2) {
+            for gateway in &gateways {
+                admitted += usize::from(get(gateway.address(), "/").status == 200);
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        assert!((3..=4).contains(&admitted), "{algorithm}: {admitted}");
+    }
+}
+
+#[test]
+fn machines_that_are_reloaded_together_agree_on_when_to_come_back() {
+    let redis = RedisServer::start();
+    let quota = |quota: &str| config(&redis, "p", &format!("quota: {quota}"));
+    let gateways = [(); 3].map(|()| start(&quota("20/1h")));
+    for _ in 0..20 {
+        assert_eq!(get(gateways[0].address(), "/").status, 200);
+    }
+    for gateway in &gateways {
+        gateway.reload(&quota("3/6s"));
+    }
+    let refused = get(gateways[0].address(), "/");
+    assert_eq!(refused.status, 429);
+    let wait = retry_after(&refused);
+    assert!((1..=2).contains(&wait), "{wait}");
+    thread::sleep(Duration::from_secs(wait));
+    // Each has met the key for the first time.
+    for gateway in gateways[1..].iter().rev() {
+        let answer = get(gateway.address(), "/");
+        if answer.status == 200 {
+            return;
+        }
+        assert_eq!(retry_after(&answer), 1, "of a part of a second");
+        thread::sleep(Duration::from_secs(1));
+    }
+    panic!("nobody admits it");
 }

@@ -165,7 +165,10 @@ impl Store {
                 Ok(Settled::Again(at)) if at > around => {
                     self.tell(worker, Errand::Settle(due, at));
                 }
-                Ok(Settled::Made) => {}
+                Ok(Settled::Made) => {
+                    let now = self.now();
+                    self.leftovers().wrote(&due.settlement().charge, now);
+                }
                 Ok(Settled::Stands | Settled::Again(_)) | Err(_) => self.lost("settlement"),
             },
             (Ok(_), Errand::Leave(_) | Errand::GiveBack(_)) => {}

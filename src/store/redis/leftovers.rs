@@ -3,7 +3,8 @@
 //! What is left is carried over once, at the instant at which it was met first, as memory does it at a reload; from then on it is
 //! what the new quota makes of it. While others charge a bucket under their recipe it is carried over each time, and only who
 //! charges it writes it under his: a smaller quota has no room for all that was used of a larger one, and what it forgets would
-//! be admitted again elsewhere. Which of the two it is shows when a value changes under another recipe.
+//! be admitted again elsewhere. Which of the two it is shows when a value changes under another recipe that this machine has not
+//! changed, or is under another again that this machine has written.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -13,8 +14,10 @@ use crate::clock::Timestamp;
 use crate::limiter::{Fingerprint, KeyParts, Secret};
 use crate::store::roster::Roster;
 
-/// Who has changed a value under another recipe may do so again for so long, in microseconds.
-const DIFFERING: u64 = 60_000_000;
+/// Who has changed a value under another recipe may do so again for so long, in microseconds: at first, and at last.
+const DIFFERING: [u64; 2] = [60_000_000, 86_400_000_000];
+/// Machines that are reloaded together are so within this, in microseconds.
+const TOGETHER: u64 = 60_000_000;
 /// What has not changed for so long is left over, in microseconds.
 const QUIET: u64 = 100_000;
 
@@ -25,16 +28,24 @@ pub struct Leftovers {
     met: Roster<Seen>,
     /// Until then others are taken to write under other recipes.
     others_until: AtomicU64,
-    /// Until then requests from before a reload may do so.
+    /// How long that was taken for, the last time.
+    differing: AtomicU64,
+    /// When the recipes became what they are, and until when requests from before that may write under those that were.
+    reloaded: AtomicU64,
     reload_until: AtomicU64,
 }
 
 /// A value that was met.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
-    digest: Fingerprint,
+    /// The one that it is to have.
+    recipe: Fingerprint,
+    /// `None` where this machine has changed it since, under the other recipe.
+    digest: Option<Fingerprint>,
     first: Timestamp,
     last: Timestamp,
+    /// When this machine wrote it under the recipe that it is to have.
+    written: Option<Timestamp>,
 }
 
 /// What is to become of a value.
@@ -62,42 +73,54 @@ impl Default for Leftovers {
             secret: Secret::random(),
             met: Roster::default(),
             others_until: AtomicU64::new(0),
+            differing: AtomicU64::new(0),
+            reloaded: AtomicU64::new(u64::MAX),
             reload_until: AtomicU64::new(0),
         }
     }
 }
 
 impl Leftovers {
-    /// Recipes may be others from now on: until then, in the server's time, what was asked before is still charged under those that were.
-    pub(super) fn reloaded(&self, until: Timestamp) {
+    /// Recipes may be others from `now` on, in the server's time; until then what was asked before is still charged under those that were.
+    pub(super) fn reloaded(&self, now: Timestamp, until: Timestamp) {
+        self.differing.store(0, Relaxed);
+        self.reloaded.store(now.as_micros(), Relaxed);
         self.reload_until.fetch_max(until.as_micros(), Relaxed);
     }
 
     /// Notes that the bucket of a charge has a value of this digest, under another recipe; `now` is in the server's time.
     pub(super) fn meet(&self, charge: &Charge<'_>, digest: &[u8], now: Timestamp) -> Met {
-        let mut recipe = Vec::new();
-        value::write_recipe(&mut recipe, charge.algorithm);
-        let bucket = self.fingerprint(&[charge.name, &recipe]);
-        let digest = self.fingerprint(&[digest]);
-        let new = Seen {
+        let recipe = self.recipe(charge);
+        let digest = Some(self.fingerprint(digest));
+        let new = |first| Seen {
+            recipe,
             digest,
-            first: now,
+            first,
             last: now,
+            written: None,
         };
-        let is_over = |seen: &Seen| seen.last.saturating_add_micros(DIFFERING) <= now;
+        // As of the reload, as in memory, and as on all machines that were reloaded then.
+        let reloaded = Timestamp::from_micros(self.reloaded.load(Relaxed));
+        let is_recent = reloaded <= now && now < reloaded.saturating_add_micros(TOGETHER);
+        let first = if is_recent { reloaded } else { now };
+        let is_over = |seen: &Seen| seen.last.saturating_add_micros(DIFFERING[1]) <= now;
         let is_reloading = now.as_micros() < self.reload_until.load(Relaxed);
         let meet = |seen: &mut Seen| {
-            if seen.digest != digest {
-                if !is_over(seen) && !is_reloading {
-                    let until = now.saturating_add_micros(DIFFERING);
-                    self.others_until.fetch_max(until.as_micros(), Relaxed);
+            if seen.recipe != recipe || seen.digest.is_none() {
+                *seen = new(first);
+            }
+            let is_undone = seen.written.is_some_and(|written| written < now);
+            if is_undone || seen.digest != digest {
+                if !is_reloading {
+                    self.others_write(now);
                 }
-                *seen = new;
+                *seen = new(now);
             }
             seen.last = now;
             seen.first
         };
-        let first = self.met.change(bucket, now, is_over, || new, meet);
+        let bucket = self.fingerprint(charge.name);
+        let first = self.met.change(bucket, now, is_over, || new(first), meet);
         let others_write = now.as_micros() < self.others_until.load(Relaxed);
         match first {
             Some(first) if !others_write => Met {
@@ -108,11 +131,39 @@ impl Leftovers {
         }
     }
 
-    fn fingerprint(&self, parts: &[&[u8]]) -> Fingerprint {
-        let mut hasher = self.secret.hasher();
-        for part in parts {
-            hasher.part(0, part);
+    /// Others are taken to write under other recipes for a minute, and for twice as long each time that they do so again after that.
+    fn others_write(&self, now: Timestamp) {
+        if self.others_until.load(Relaxed) <= now.as_micros() {
+            let [first, longest] = DIFFERING;
+            let next = self.differing.load(Relaxed).saturating_mul(2);
+            self.differing.store(next.clamp(first, longest), Relaxed);
         }
+        let until = now.saturating_add_micros(self.differing.load(Relaxed));
+        self.others_until.fetch_max(until.as_micros(), Relaxed);
+    }
+
+    /// Notes that this machine has written the value of a bucket under the recipe of a charge; `at` is in the server's time.
+    pub(super) fn wrote(&self, charge: &Charge<'_>, at: Timestamp) {
+        if self.met.keys() == 0 {
+            return;
+        }
+        let recipe = self.recipe(charge);
+        let wrote = |seen: &mut Seen| match seen.recipe == recipe {
+            true => (seen.written, seen.last) = (Some(at), seen.last.max(at)),
+            false => seen.digest = None,
+        };
+        self.met.change_known(self.fingerprint(charge.name), wrote);
+    }
+
+    fn recipe(&self, charge: &Charge<'_>) -> Fingerprint {
+        let mut recipe = Vec::new();
+        value::write_recipe(&mut recipe, charge.algorithm);
+        self.fingerprint(&recipe)
+    }
+
+    fn fingerprint(&self, bytes: &[u8]) -> Fingerprint {
+        let mut hasher = self.secret.hasher();
+        hasher.part(0, bytes);
         hasher.finish()
     }
 }
@@ -129,10 +180,10 @@ mod tests {
         Timestamp::from_micros(millis * 1_000)
     }
 
-    fn meet(leftovers: &Leftovers, name: &str, limit: u32, digest: &str, now: u64) -> (u64, bool) {
+    fn with<R>(name: &str, limit: u32, run: impl FnOnce(&Charge<'_>) -> R) -> R {
         let quota = Quota::new(limit, Duration::from_secs(1)).expect("a quota");
         let algorithm = Algorithm::Gcra(Gcra::new(quota, limit).expect("a burst"));
-        let charge = Charge {
+        run(&Charge {
             algorithm: &algorithm,
             name: name.as_bytes(),
             key: Fingerprint::from_bits(1),
@@ -141,9 +192,18 @@ mod tests {
             settles: false,
             period: None,
             tier: Tier::First,
-        };
-        let met = leftovers.meet(&charge, digest.as_bytes(), at(now));
+        })
+    }
+
+    fn meet(leftovers: &Leftovers, name: &str, limit: u32, digest: &str, now: u64) -> (u64, bool) {
+        let met = with(name, limit, |charge| {
+            leftovers.meet(charge, digest.as_bytes(), at(now))
+        });
         (met.at.as_micros() / 1_000, met.is_left)
+    }
+
+    fn write(leftovers: &Leftovers, name: &str, limit: u32, now: u64) {
+        with(name, limit, |charge| leftovers.wrote(charge, at(now)));
     }
 
     #[test]
@@ -156,11 +216,20 @@ mod tests {
         // Each bucket by itself, and anew for another quota.
         assert_eq!(meet(&leftovers, "b", 1, "x", 7_000), (7_000, false));
         assert_eq!(meet(&leftovers, "a", 2, "x", 8_000), (8_000, false));
-        assert_eq!(meet(&leftovers, "a", 1, "x", 901_000), (5_000, true));
     }
 
     #[test]
-    fn what_others_change_is_carried_over_each_time_for_a_minute() {
+    fn what_is_met_soon_after_a_reload_is_carried_over_as_it_was_then() {
+        let leftovers = Leftovers::default();
+        leftovers.reloaded(at(4_000), at(4_100));
+        assert_eq!(meet(&leftovers, "a", 1, "x", 4_099), (4_000, false));
+        assert_eq!(meet(&leftovers, "a", 1, "x", 4_100), (4_000, true));
+        assert_eq!(meet(&leftovers, "b", 1, "x", 63_999), (4_000, true));
+        assert_eq!(meet(&leftovers, "c", 1, "x", 64_000), (64_000, false));
+    }
+
+    #[test]
+    fn what_others_change_is_carried_over_each_time_for_a_minute_and_longer_if_they_do_again() {
         let leftovers = Leftovers::default();
         meet(&leftovers, "a", 1, "x", 5_000);
         meet(&leftovers, "b", 1, "y", 5_000);
@@ -169,25 +238,43 @@ mod tests {
         assert_eq!(meet(&leftovers, "b", 1, "y", 68_999), (68_999, false));
         assert_eq!(meet(&leftovers, "a", 1, "z", 69_000), (9_000, true));
         assert_eq!(meet(&leftovers, "b", 1, "y", 69_000), (5_000, true));
+        // However long ago that was.
+        assert_eq!(meet(&leftovers, "b", 1, "w", 900_000), (900_000, false));
+        assert_eq!(meet(&leftovers, "a", 1, "z", 1_019_999), (1_019_999, false));
+        assert_eq!(meet(&leftovers, "a", 1, "z", 1_020_000), (9_000, true));
+        leftovers.reloaded(at(2_000_000), at(2_000_000));
+        assert_eq!(meet(&leftovers, "b", 1, "v", 2_100_000), (2_100_000, false));
+        assert_eq!(meet(&leftovers, "b", 1, "v", 2_160_000), (2_100_000, true));
+    }
+
+    /// A window of which as many are counted as before has the digest that it had.
+    #[test]
+    fn what_is_as_it_was_after_it_was_written_here_was_changed_by_others() {
+        let leftovers = Leftovers::default();
+        meet(&leftovers, "a", 1, "x", 5_000);
+        assert_eq!(meet(&leftovers, "a", 1, "x", 5_100), (5_000, true));
+        write(&leftovers, "a", 1, 5_100);
+        assert_eq!(meet(&leftovers, "a", 1, "x", 6_000), (6_000, false));
+        assert_eq!(meet(&leftovers, "a", 1, "x", 6_200), (6_200, false));
     }
 
     #[test]
     fn what_requests_from_before_a_reload_change_says_nothing_of_others() {
         let leftovers = Leftovers::default();
-        leftovers.reloaded(at(6_000));
-        assert_eq!(meet(&leftovers, "a", 1, "x", 5_000), (5_000, false));
-        assert_eq!(meet(&leftovers, "a", 1, "z", 5_200), (5_200, false));
-        assert_eq!(meet(&leftovers, "a", 1, "z", 5_999), (5_200, false));
-        assert_eq!(meet(&leftovers, "a", 1, "z", 6_000), (5_200, true));
-        assert_eq!(meet(&leftovers, "a", 1, "y", 6_001), (6_001, false));
-        assert_eq!(meet(&leftovers, "a", 1, "y", 6_200), (6_200, false));
-    }
-
-    #[test]
-    fn what_has_become_another_since_long_ago_was_changed_by_an_earlier_reload() {
-        let leftovers = Leftovers::default();
         meet(&leftovers, "a", 1, "x", 5_000);
-        assert_eq!(meet(&leftovers, "a", 1, "z", 65_000), (65_000, false));
-        assert_eq!(meet(&leftovers, "a", 1, "z", 65_100), (65_000, true));
+        // Soon after it, whoever it was; and later where they say so, as settlements do.
+        leftovers.reloaded(at(90_000), at(91_000));
+        assert_eq!(meet(&leftovers, "a", 1, "z", 90_500), (90_500, false));
+        write(&leftovers, "a", 2, 95_000);
+        assert_eq!(meet(&leftovers, "a", 1, "v", 95_000), (90_000, true));
+        assert_eq!(meet(&leftovers, "a", 1, "v", 95_100), (90_000, true));
+        // There and back.
+        write(&leftovers, "a", 1, 95_100);
+        leftovers.reloaded(at(96_000), at(96_000));
+        assert_eq!(meet(&leftovers, "a", 2, "w", 96_000), (96_000, false));
+        write(&leftovers, "a", 2, 96_100);
+        leftovers.reloaded(at(97_000), at(97_000));
+        assert_eq!(meet(&leftovers, "a", 1, "u", 97_000), (97_000, false));
+        assert_eq!(meet(&leftovers, "a", 1, "u", 97_100), (97_000, true));
     }
 }

@@ -146,8 +146,8 @@ impl Store {
     /// Policies may be others for requests that begin from `now` on.
     pub fn reloaded(&self, now: Timestamp) {
         let longest = self.client.spec().timeout + HAND_OVER;
-        let until = self.time_at(now).saturating_add(longest);
-        self.leftovers.reloaded(until);
+        let now = self.time_at(now);
+        self.leftovers.reloaded(now, now.saturating_add(longest));
     }
 
     /// The id of a lease that nobody else has.
@@ -171,6 +171,15 @@ impl Store {
     /// What no other process has, nor another store of this one.
     pub fn node(&self) -> u64 {
         self.node
+    }
+
+    /// What its clock says now, as far as is known.
+    pub(super) fn now(&self) -> Timestamp {
+        self.time_at(self.clock.now())
+    }
+
+    pub(super) fn leftovers(&self) -> &Leftovers {
+        &self.leftovers
     }
 
     pub(super) fn client(&self) -> &Arc<Client> {
@@ -306,6 +315,9 @@ impl Store {
             match request.read(&reply, now).map_err(Unanswered::Nonsense)? {
                 Reply::Told(told) => {
                     self.note_time(told.at);
+                    for place in again.left() {
+                        self.leftovers.wrote(&charges[place], told.at);
+                    }
                     return Ok(told);
                 }
                 Reply::Again(more) => again = more,

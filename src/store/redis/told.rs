@@ -103,6 +103,12 @@ impl Again {
         self.at
     }
 
+    /// The places of what took the other's place.
+    pub(super) fn left(&self) -> impl Iterator<Item = usize> {
+        let left = self.instead.iter().filter(|one| one.is_left);
+        left.map(|one| one.place)
+    }
+
     /// Of which buckets it is, and of each the digest of what is there, and what that is under its recipe.
     pub(super) fn push(&self, ask: &mut Ask) {
         ask.number(self.instead.len() as u64);
@@ -176,6 +182,11 @@ impl Request<'_> {
             let did = Did::read(words.next().ok_or(Nonsense::Malformed)?)?;
             if did == Did::Unasked && charge.tier == Tier::Further {
                 continue;
+            }
+            if let (Did::Charged | Did::Owed, Some(leftovers)) = (did, self.leftovers)
+                && charge.cost > 0
+            {
+                leftovers.wrote(charge, at);
             }
             let one = charge.decided(did, state, at)?;
             let is_watching = decided.len() > self.binding;
