@@ -1,7 +1,7 @@
 //! Values under other recipes than a policy's: what an earlier quota has left, or what machines write that still have that.
 //!
-//! What is left is carried over once, at the instant at which it was met first, as memory does it at a reload; from then on it is
-//! what the new quota makes of it. While others charge a bucket under their recipe it is carried over each time, and only who
+//! What is left is carried over once: as it was at the reload, as in memory, or when it was met first, if that is long after; from
+//! then on it is what the new quota makes of it. While others charge a bucket under their recipe it is carried over each time, and only who
 //! charges it writes it under his: a smaller quota has no room for all that was used of a larger one, and what it forgets would
 //! be admitted again elsewhere. Which of the two it is shows when a value changes under another recipe that this machine has not
 //! changed, or is under another again that this machine has written.
@@ -103,7 +103,10 @@ impl Leftovers {
         let reloaded = Timestamp::from_micros(self.reloaded.load(Relaxed));
         let is_recent = reloaded <= now && now < reloaded.saturating_add_micros(TOGETHER);
         let first = if is_recent { reloaded } else { now };
-        let is_over = |seen: &Seen| seen.last.saturating_add_micros(DIFFERING[1]) <= now;
+        let is_over = |seen: &Seen| {
+            let kept = seen.written.map_or(TOGETHER, |_| DIFFERING[1]);
+            seen.last.saturating_add_micros(kept) <= now
+        };
         let is_reloading = now.as_micros() < self.reload_until.load(Relaxed);
         let meet = |seen: &mut Seen| {
             if seen.recipe != recipe || seen.digest.is_none() {
@@ -147,8 +150,8 @@ impl Leftovers {
         if self.met.keys() == 0 {
             return;
         }
-        let recipe = self.recipe(charge);
-        let wrote = |seen: &mut Seen| match seen.recipe == recipe {
+        // Few are known: what it is under is asked of those alone.
+        let wrote = |seen: &mut Seen| match seen.recipe == self.recipe(charge) {
             true => (seen.written, seen.last) = (Some(at), seen.last.max(at)),
             false => seen.digest = None,
         };
