@@ -57,9 +57,9 @@ WORKLOADS = {
 # nginx buffers its log as sluicegate does; HAProxy has none but to syslog.
 PROXIES = ["nginx", "nginx, access log", "haproxy", "sluicegate", "sluicegate, access log"]
 ACCESS_LOG = {
-    "nginx": {True: "@dir@/@name@.access.log combined buffer=64k flush=1s", False: "off"},
+    "nginx": {True: "@dir@/logs/@name@.log combined buffer=64k flush=1s", False: "off"},
     "haproxy": {False: ""},
-    "sluicegate": {True: "{ format: combined, path: @dir@/@name@.log }", False: "{ format: disabled }"},
+    "sluicegate": {True: "{ format: combined, path: @dir@/logs/@name@.log }", False: "{ format: disabled }"},
 }
 
 
@@ -89,6 +89,8 @@ class Bench:
 
     def __init__(self, folder, processes, sluicegate):
         self.folder = folder
+        # Apart from the configurations: sluicegate looks at what changes beside its own, and so would all that are measured.
+        (folder / "logs").mkdir()
         self.processes = processes
         self.sluicegate = sluicegate
         self.origin = free_port()
