@@ -20,7 +20,7 @@ thread_local! {
 
 /// Hands `to` the present date; each thread writes it once a second.
 pub(crate) fn with_now<T>(to: impl FnOnce(&[u8]) -> T) -> T {
-    let second = clock::wall().as_micros() / 1_000_000;
+    let second = clock::wall_second();
     WRITTEN.with_borrow_mut(|written| {
         if written.second != Some(second) {
             let date = HttpDate::from(UNIX_EPOCH + Duration::from_secs(second));
