@@ -114,9 +114,9 @@ impl Closer {
 pub(super) struct Closing(watch::Receiver<bool>);
 
 impl Closing {
-    /// Whether the worker drains.
+    /// Whether the worker drains, which one that has waited for it no longer tells. Takes no lock: it is asked at each request.
     pub(super) fn has_started(&self) -> bool {
-        *self.0.borrow()
+        self.0.has_changed().unwrap_or(true)
     }
 
     /// Waits until the worker drains.
