@@ -164,7 +164,7 @@ impl Admission {
     }
 
     /// What the access log says: a policy, and what it decided.
-    pub(super) fn logged<'r>(&self, route: &'r Route) -> (&'r str, &'static str) {
+    pub(super) fn logged<'r>(&self, route: &'r Route) -> (&'r str, LimitDecision) {
         let (limit, decision) = if self.is_refused() {
             (self.deciding(route), LimitDecision::Limited)
         } else if let Some((limit, _)) = self.delaying(route) {
@@ -178,10 +178,7 @@ impl Admission {
         } else {
             (self.deciding(route), LimitDecision::Allowed)
         };
-        (
-            limit.map_or("", |limit| &*limit.policy.name),
-            decision.as_str(),
-        )
+        (limit.map_or("", |limit| &*limit.policy.name), decision)
     }
 
     /// Makes `response` the answer of the limit that refuses, if one does.

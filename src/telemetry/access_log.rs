@@ -23,7 +23,7 @@ use std::{
     time::Duration,
 };
 
-use http::Version;
+use http::{StatusCode, Version};
 use parking_lot::{Condvar, Mutex};
 
 use self::{
@@ -55,8 +55,8 @@ pub enum Format {
 }
 
 impl Format {
-    /// Whether a line tells which host was asked, and the request's id.
-    pub fn tells_host_and_id(self) -> bool {
+    /// Whether a line tells more than that of every server: the host that was asked, the request's id, what the limits said.
+    pub fn tells_all(self) -> bool {
         match self {
             Self::Json => true,
             Self::Combined => false,
@@ -98,7 +98,7 @@ pub struct Record<'a> {
     /// The version of HTTP.
     pub version: Version,
     /// The status answered.
-    pub status: u16,
+    pub status: StatusCode,
     /// Bytes of the response's body that were sent.
     pub bytes: u64,
     /// From the head's arrival to the end of the response.

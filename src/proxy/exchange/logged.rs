@@ -7,6 +7,7 @@ use http::header::{self, HeaderName};
 
 use super::Exchange;
 use crate::http_ext::message::Request;
+use crate::proxy::snapshot::Route;
 use crate::telemetry::access_log::{AccessLog, Format, Record};
 use crate::telemetry::metrics::LimitDecision;
 
@@ -27,26 +28,41 @@ const TEXTS: usize = 5;
 impl Logged {
     /// What a log in this format says of a request.
     pub(super) fn new<B>(request: &Request<B>, format: Format) -> Self {
-        let (uri, headers) = (request.uri(), request.headers());
-        let target = uri.path_and_query().map_or("", |target| target.as_str());
+        let is_told = format.tells_all();
+        let target = request.uri().path_and_query();
+        let (mut host, mut referer, mut user_agent, mut request_id) = (None, None, None, None);
+        // In one pass: looking each up would cost more, and so would what is not said.
+        for (name, value) in request.headers().iter() {
+            let place = match *name {
+                header::REFERER => &mut referer,
+                header::USER_AGENT => &mut user_agent,
+                header::HOST if is_told => &mut host,
+                _ if is_told && *name == X_REQUEST_ID => &mut request_id,
+                _ => continue,
+            };
+            place.get_or_insert(value);
+        }
         // HTTP/2 has it in the target.
         let authority = || {
-            uri.authority()
-                .map(|authority| authority.as_str().as_bytes())
+            request
+                .uri()
+                .authority()
+                .map(|host| host.as_str().as_bytes())
         };
-        let host = || headers.get(header::HOST).or_else(authority);
-        // To look for what is not said would cost as much as to say it.
-        let is_told = format.tells_host_and_id();
         let texts = [
-            Some(target.as_bytes()),
-            is_told.then(host).flatten(),
-            headers.get(header::REFERER),
-            headers.get(header::USER_AGENT),
-            is_told.then(|| headers.get(X_REQUEST_ID)).flatten(),
+            target.map(|target| target.as_str().as_bytes()),
+            host.or_else(|| is_told.then(authority).flatten()),
+            referer,
+            user_agent,
+            request_id,
         ]
         .map(Option::unwrap_or_default);
+        let mut all = Vec::with_capacity(texts.iter().map(|text| text.len()).sum());
+        for text in texts.into_iter().filter(|text| !text.is_empty()) {
+            all.extend_from_slice(text);
+        }
         Logged {
-            texts: texts.concat().into(),
+            texts: all.into(),
             // Heads are read up to a bound far below 4 GiB.
             lengths: texts.map(|text| text.len() as u32),
         }
@@ -72,13 +88,10 @@ impl Exchange {
         duration: Duration,
     ) {
         let route = self.route();
-        let (policy, decision) = match self.admission() {
-            Some(admission) => admission.logged(route),
-            // It has left before its turn.
-            None => match &self.line {
-                Some(policy) => (&**policy, LimitDecision::Delayed.as_str()),
-                None => ("", LimitDecision::Allowed.as_str()),
-            },
+        let is_told = log.spec().format.tells_all();
+        let (policy, decision) = match is_told {
+            true => self.said(route),
+            false => ("", LimitDecision::Allowed),
         };
         let [target, host, referer, user_agent, request_id] = logged.texts();
         let record = Record {
@@ -88,19 +101,31 @@ impl Exchange {
             host,
             path: target,
             version: self.begun.version,
-            status: status.as_u16(),
+            status,
             bytes: self.sent,
             duration,
-            delay: self.delay(duration),
+            delay: is_told.then(|| self.delay(duration)).flatten(),
             upstream: self.upstream,
             route: route.name.as_bytes(),
             policy: policy.as_bytes(),
-            decision,
+            decision: decision.as_str(),
             referer,
             user_agent,
             request_id,
         };
         log.record(self.begun.client.connection.worker, &record);
+    }
+
+    /// The policy that decided, and what it said.
+    fn said<'a>(&'a self, route: &'a Route) -> (&'a str, LimitDecision) {
+        match self.admission() {
+            Some(admission) => admission.logged(route),
+            // It has left before its turn.
+            None => match &self.line {
+                Some(policy) => (policy, LimitDecision::Delayed),
+                None => ("", LimitDecision::Allowed),
+            },
+        }
     }
 
     /// For how long it had to wait, if it had to.

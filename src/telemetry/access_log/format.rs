@@ -47,7 +47,7 @@ impl Formatter {
         out.extend_from_slice(b"\",\"version\":\"");
         out.extend_from_slice(version(record.version));
         out.extend_from_slice(b"\",\"status\":");
-        number(out, record.status.into());
+        out.extend_from_slice(record.status.as_str().as_bytes());
         out.extend_from_slice(b",\"bytes\":");
         number(out, record.bytes);
         out.extend_from_slice(b",\"duration_ms\":");
@@ -79,24 +79,20 @@ impl Formatter {
 
     fn combined(&mut self, out: &mut Vec<u8>, record: &Record<'_>) {
         address(out, record.client_ip);
-        out.extend_from_slice(b" - - [");
-        out.extend_from_slice(self.second(record.time, "%d/%b/%Y:%H:%M:%S").as_bytes());
-        out.extend_from_slice(b" +0000] \"");
-        combined_text(out, record.method);
-        out.push(b' ');
-        combined_text(out, record.path);
+        let time = self.second(record.time, " - - [%d/%b/%Y:%H:%M:%S +0000] \"");
+        out.extend_from_slice(time.as_bytes());
+        // A token, in which nothing has to be escaped.
+        out.extend_from_slice(record.method);
+        combined_text(out, b" ", record.path);
         out.push(b' ');
         out.extend_from_slice(version(record.version));
         out.extend_from_slice(b"\" ");
-        number(out, record.status.into());
+        out.extend_from_slice(record.status.as_str().as_bytes());
         out.push(b' ');
         number(out, record.bytes);
-        for text in [record.referer, record.user_agent] {
-            out.extend_from_slice(b" \"");
-            combined_text(out, text);
-            out.push(b'"');
-        }
-        out.push(b'\n');
+        combined_text(out, b" \"", record.referer);
+        combined_text(out, b"\" \"", record.user_agent);
+        out.extend_from_slice(b"\"\n");
     }
 
     /// Returns the whole second in UTC, written as `strftime` says.
@@ -205,8 +201,10 @@ fn json_escape(out: &mut Vec<u8>, text: &[u8]) {
     });
 }
 
-/// As nginx does: nothing that is quoted can end the quotes or the line, or be a control character.
-fn combined_text(out: &mut Vec<u8>, text: &[u8]) {
+/// Appends what comes before a text, and the text as nginx does: nothing that is quoted can end the quotes or the line, or
+/// be a control character.
+fn combined_text(out: &mut Vec<u8>, before: &[u8], text: &[u8]) {
+    out.extend_from_slice(before);
     if text.is_empty() {
         return out.push(b'-');
     }
@@ -255,6 +253,8 @@ fn hex(out: &mut Vec<u8>, byte: u8) {
 
 #[cfg(test)]
 mod tests {
+    use http::StatusCode;
+
     use super::*;
 
     fn record<'a>(path: &'a [u8], user_agent: &'a [u8]) -> Record<'a> {
@@ -265,7 +265,7 @@ mod tests {
             host: b"api.example.com",
             path,
             version: Version::HTTP_11,
-            status: 429,
+            status: StatusCode::TOO_MANY_REQUESTS,
             bytes: 180,
             duration: Duration::from_micros(1_204),
             delay: None,

@@ -11,7 +11,7 @@ fn record(path: &[u8]) -> Record<'_> {
         host: b"x",
         path,
         version: Version::HTTP_11,
-        status: 200,
+        status: StatusCode::OK,
         bytes: 0,
         duration: Duration::ZERO,
         delay: None,
