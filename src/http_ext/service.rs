@@ -1,6 +1,29 @@
-//! A function as a service.
+//! What answers requests, and a function as such.
+
+use std::future::Ready;
+use std::pin::Pin;
 
 use hyper::service::Service;
+
+/// An answer that comes, or is there.
+pub trait Answer: Future + Unpin {
+    /// Whether nobody has to wait for it. To be found out by asking for it would mean to keep it somewhere.
+    fn is_there(&self) -> bool;
+}
+
+/// One that is worked at.
+impl<F: Future + ?Sized> Answer for Pin<Box<F>> {
+    fn is_there(&self) -> bool {
+        false
+    }
+}
+
+/// One that was there from the beginning.
+impl<T> Answer for Ready<T> {
+    fn is_there(&self) -> bool {
+        true
+    }
+}
 
 /// What [`service_fn`] makes of a function.
 #[derive(Clone, Copy, Debug)]

@@ -34,7 +34,7 @@ use crate::http_ext::body::RequestBody;
 use crate::http_ext::connection::Connection;
 use crate::http_ext::forwarded::Forwarding;
 use crate::http_ext::message::{Request, Response};
-use crate::http_ext::service::service_fn;
+use crate::http_ext::service::{Answer, service_fn};
 use crate::rules::Head;
 use crate::store::redis::Store;
 use crate::telemetry::metrics::RequestMetrics;
@@ -106,7 +106,7 @@ impl Gateway {
         Request<RequestBody>,
         Response = Response<ResponseBody>,
         Error = Dropped,
-        Future: 'static,
+        Future: Answer + 'static,
     > + use<> {
         let snapshot = self.snapshot.load();
         if let Some(store) = snapshot.redis.as_ref().filter(|_| snapshot.asks_redis) {
@@ -174,6 +174,12 @@ impl Future for Answering {
             Self::Now(response) => Poll::Ready(response.take().ok_or(Dropped)),
             Self::Later(answering) => answering.as_mut().poll(cx),
         }
+    }
+}
+
+impl Answer for Answering {
+    fn is_there(&self) -> bool {
+        matches!(self, Self::Now(_))
     }
 }
 

@@ -6,6 +6,7 @@ use hyper::service::Service;
 
 use crate::http_ext::body::RequestBody;
 use crate::http_ext::message::{Request, Response};
+use crate::http_ext::service::Answer;
 
 /// Any error.
 pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -17,7 +18,7 @@ pub trait HttpService:
         Request<RequestBody>,
         Response = Response<<Self as HttpService>::Body>,
         Error: Into<BoxError>,
-        Future: 'static,
+        Future: Answer + 'static,
     > + 'static
 {
     /// The body of its responses.
@@ -30,7 +31,7 @@ where
             Request<RequestBody>,
             Response = Response<B>,
             Error: Into<BoxError>,
-            Future: 'static,
+            Future: Answer + 'static,
         > + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin + 'static,
 {

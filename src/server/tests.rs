@@ -58,7 +58,7 @@ async fn answer(
 fn start_in(registry: &Registry, spec: Spec) -> Server {
     let factory = |connection: &Connection| {
         let connection = connection.clone();
-        service_fn(move |request| answer(connection.clone(), request))
+        service_fn(move |request| Box::pin(answer(connection.clone(), request)))
     };
     Server::start(spec, registry, factory).expect("starts")
 }
@@ -116,7 +116,7 @@ fn serves_http1_on_every_worker() {
     let factory = move |connection: &Connection| {
         sender.send(connection.worker).expect("the test listens");
         let connection = connection.clone();
-        service_fn(move |request| answer(connection.clone(), request))
+        service_fn(move |request| Box::pin(answer(connection.clone(), request)))
     };
     let server = Server::start(spec(Protocols::Both), &Registry::default(), factory);
     let server = server.expect("starts");
@@ -174,7 +174,7 @@ fn a_mapped_address_is_the_clients_own() {
     let factory = move |connection: &Connection| {
         sender.send(connection.peer.ip()).expect("the test listens");
         let connection = connection.clone();
-        service_fn(move |request| answer(connection.clone(), request))
+        service_fn(move |request| Box::pin(answer(connection.clone(), request)))
     };
     let mut spec = spec(Protocols::Both);
     spec.listeners[0].address = "[::]:0".parse().expect("an address");
@@ -290,7 +290,7 @@ fn an_address_in_use_starts_nothing() {
     second.listeners[1].address = server.addresses()[0];
     let factory = |connection: &Connection| {
         let connection = connection.clone();
-        service_fn(move |request| answer(connection.clone(), request))
+        service_fn(move |request| Box::pin(answer(connection.clone(), request)))
     };
     let error = Server::start(second, &Registry::default(), factory).expect_err("in use");
     assert!(error.to_string().starts_with("address in use: "), "{error}");

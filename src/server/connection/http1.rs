@@ -10,7 +10,7 @@ mod response;
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -24,6 +24,7 @@ use crate::http_ext::headers::Headers;
 use crate::http_ext::http1::{Decoder, Framing, Outgoing, Received};
 use crate::http_ext::interim::Interim;
 use crate::http_ext::message::Response;
+use crate::http_ext::service::Answer;
 use crate::server::drain::{Closing, DRAIN_GRACE, until_drained};
 use crate::server::held::Held;
 use crate::server::service::{BoxError, HttpService};
@@ -82,6 +83,9 @@ struct Connection<'a, T, B> {
     wait: Wait,
     patience: Patience,
 }
+
+/// An answer that is waited for, and to what. Boxed: a connection that waits for a request has no room for one.
+type Waiting<F> = (Asked, Pin<Box<F>>);
 
 /// Whom a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,16 +202,16 @@ where
     where
         S: HttpService<Body = B>,
     {
-        let (asked, answering) = self.begin(service, head.of(text)?);
-        // Boxed: a connection that waits has no room for a request.
-        let mut answering = Box::pin(answering);
-        let response = poll_fn(|cx| self.poll_answer(answering.as_mut(), cx)).await?;
-        self.write_interim();
-        self.answer(asked, response);
+        let begun = self.begin(service, head.of(text)?)?;
+        if let Some((asked, mut answering)) = begun {
+            let response = poll_fn(|cx| self.poll_answer(answering.as_mut(), cx)).await?;
+            self.answer(asked, response);
+        }
         poll_fn(|cx| self.poll_send(cx)).await
     }
 
-    fn begin<S>(&mut self, service: &S, mut head: Head) -> (Asked, S::Future)
+    /// Begins to serve a request, and to answer it where the answer is there; else what is to be waited for.
+    fn begin<S>(&mut self, service: &S, mut head: Head) -> Result<Option<Waiting<S::Future>>, End>
     where
         S: HttpService<Body = B>,
     {
@@ -225,7 +229,16 @@ where
             self.feeder = Some(feeder);
             *head.request.body_mut() = RequestBody::from(body);
         }
-        (asked, service.call(head.request))
+        let mut answering = service.call(head.request);
+        // Nobody has to be woken for what is there.
+        let mut cx = Context::from_waker(Waker::noop());
+        if answering.is_there()
+            && let Poll::Ready(response) = Pin::new(&mut answering).poll(&mut cx)
+        {
+            self.answer(asked, response.map_err(End::broken)?);
+            return Ok(None);
+        }
+        Ok(Some((asked, Box::pin(answering))))
     }
 
     /// Waits for the service, which is fed the body, and sees whether the client waits, too.
@@ -267,6 +280,7 @@ where
 
     /// Begins to answer.
     fn answer(&mut self, asked: Asked, response: Response<B>) {
+        self.write_interim();
         // What was not taken in time belongs to no other answer.
         self.interim.clear();
         let (head, body) = response.into_parts();

@@ -72,7 +72,7 @@ fn connect(version: Version) -> Client {
     let (closer, closing) = Closer::new();
     let working = Arc::new(());
     let works = working.clone();
-    let service = service_fn(move |request| answer(works.clone(), request));
+    let service = service_fn(move |request| Box::pin(answer(works.clone(), request)));
     let served = spawn_local(async move {
         let protocol = Protocol::new(Protocols::Both, None, &CLIENT);
         let held = held(&closing);

@@ -129,7 +129,7 @@ fn receive<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Seen>, String
     let noted = Rc::clone(&seen);
     let service = service_fn(move |mut request: Request<RequestBody>| {
         request.body_mut().bound(u64::MAX, Duration::from_secs(1));
-        see(Rc::clone(&noted), request)
+        Box::pin(see(Rc::clone(&noted), request))
     });
     let draining = Cell::new(false);
     run(async {
@@ -272,7 +272,7 @@ fn an_interim_response_that_waits_too_long_is_part_of_no_later_answer() {
     let hints = interim.clone();
     let service = service_fn(move |request: Request<RequestBody>| {
         let hints = hints.clone();
-        async move {
+        Box::pin(async move {
             if request.uri().path() == "/hints" {
                 for _ in 0..2 {
                     let mut hint = Response::new(());
@@ -282,7 +282,7 @@ fn an_interim_response_that_waits_too_long_is_part_of_no_later_answer() {
                 }
             }
             Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
-        }
+        })
     });
     let answers = run(async {
         let (ours, mut theirs) = tokio::io::duplex(8);
