@@ -1,8 +1,9 @@
 """Runs proxies side by side and prints the CPU time that each takes a request.
 
 Every proxy has one worker on core 0; the load generator and the origin share core 1. In each round every
-proxy gets every workload in turn, so that a change of the machine's pace meets all of them; what is reported
-are medians over the rounds, and medians of the ratios inside a round. The figure is user and system time of the
+proxy gets every workload in turn, so that a change of the machine's pace meets all of them, and is started anew, so
+that the pages which a process happens to get do not decide: they make up to 5 % for as long as it lives. What is
+reported are medians over the rounds, and medians of the ratios inside a round. The figure is user and system time of the
 proxy's own processes from /proc, over the requests that the load generator counted. Everything is on 127.0.0.1.
 """
 
@@ -67,12 +68,15 @@ def main():
     options = arguments()
     if len(os.sched_getaffinity(0)) < 2:
         sys.exit("compare needs two cores: one for the proxy, one for the load")
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as processes:
-        bench = Bench(pathlib.Path(folder), processes, options.sluicegate)
-        for workload in WORKLOADS:
-            for proxy in PROXIES:
-                bench.start(workload, proxy)
-        results = bench.run(options.rounds, options.seconds)
+    results = {(workload, proxy): [] for workload in WORKLOADS for proxy in PROXIES}
+    for number in range(options.rounds):
+        with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as processes:
+            bench = Bench(pathlib.Path(folder), processes, options.sluicegate)
+            for case in results:
+                bench.start(*case)
+            for case, result in bench.run(options.seconds).items():
+                results[case].append(result)
+        print(f"round {number + 1} of {options.rounds}", file=sys.stderr)
     print(report(results, options))
 
 
@@ -119,15 +123,13 @@ class Bench:
         }[kind]
         self.running[workload, proxy] = (self.spawn(PROXY_CORE, command, port), port)
 
-    def run(self, rounds, seconds):
-        """The results of each round: {(workload, proxy): [Result, ..]}."""
-        results = {case: [] for case in self.running}
-        for number in range(rounds):
-            for case, (pid, port) in self.running.items():
-                # Fills caches and pools, and spends what came back to buckets since the last round.
-                load(port, 1)
-                results[case].append(measure_well(case, pid, port, seconds))
-            print(f"round {number + 1} of {rounds}", file=sys.stderr)
+    def run(self, seconds):
+        """The result of each that runs: {(workload, proxy): Result}."""
+        results = {}
+        for case, (pid, port) in self.running.items():
+            # Fills caches and pools.
+            load(port, 1)
+            results[case] = measure_well(case, pid, port, seconds)
         return results
 
     def write(self, template, name, values):
