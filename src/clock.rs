@@ -156,8 +156,8 @@ pub(crate) fn wall() -> Timestamp {
     Timestamp(whole_micros(since_epoch.unwrap_or_default()))
 }
 
-/// The second of the wall clock, as the kernel has noted it at its last tick: up to 10 ms late, for a fifth of what a reading
-/// of the clock costs.
+/// The second of the wall clock, as the kernel has noted it at its last tick: up to 10 ms late, and there without a
+/// reading of the hardware.
 pub(crate) fn wall_second() -> u64 {
     let noted = clock_gettime(ClockId::RealtimeCoarse);
     u64::try_from(noted.tv_sec).unwrap_or_default()
