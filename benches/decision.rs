@@ -3,21 +3,29 @@
 //! `cargo bench --bench decision`. Keys are strings of twelve bytes, drawn uniformly or with most
 //! requests on few keys (log-uniform, close to Zipf's law). First the bytes a key and the latency
 //! of an insert are printed, then criterion measures decisions.
+//!
+//! What no decision can cost less than, on this machine, is measured beside them: reading the clock, and locking a
+//! random cache line in as much memory as a table takes, or three of them at once.
 
+use std::cell::RefCell;
 use std::hint::black_box;
 use std::num::NonZeroU32;
+use std::sync::atomic::{
+    AtomicBool,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use std::time::{Duration, Instant};
 
 use criterion::{
     BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime,
 };
 use governor::DefaultKeyedRateLimiter;
-use sluicegate::clock::Clock;
+use sluicegate::clock::{Clock, Timestamp};
 use sluicegate::limiter::{
     Algorithm, Fingerprint, FixedWindow, Gcra, KeyParts, Oldest, Quota, Secret, SlidingCounters,
-    SlidingLog, SlidingWindow, Start,
+    SlidingLog, SlidingWindow, Start, Verdict,
 };
-use sluicegate::store::{Charge, OnFull, Table, charge_all};
+use sluicegate::store::{Charge, OnFull, Refusals, Table, charge_to};
 
 const KEYS: usize = 1_000_000;
 /// A unit recovers in so long: no key is forgotten while a benchmark runs.
@@ -57,18 +65,19 @@ fn key(number: usize) -> String {
     format!("key-{number:08}")
 }
 
-/// As many draws as there are keys, in the order in which they are asked for, so that reading the
-/// key itself costs as little as it does in a request that was just parsed.
-fn draws(number: impl Fn(f64) -> f64) -> Vec<String> {
+/// As many draws as there are keys.
+fn draws(number: impl Fn(f64) -> f64) -> Vec<usize> {
     fractions()
         .take(KEYS)
-        .map(|fraction| key(number(fraction) as usize))
+        .map(|fraction| number(fraction) as usize)
         .collect()
 }
 
 struct Ours {
     clock: Clock,
     secret: Secret,
+    /// Made once, as the proxy has it in the request's own place: it is large.
+    verdict: RefCell<Verdict>,
 }
 
 impl Ours {
@@ -76,6 +85,7 @@ impl Ours {
         Self {
             clock: Clock::system(),
             secret: Secret::random(),
+            verdict: RefCell::default(),
         }
     }
 
@@ -93,8 +103,45 @@ impl Ours {
             cost: 1,
             window_end: None,
         });
-        charge_all(&charges, now).is_admitted()
+        let mut verdict = self.verdict.borrow_mut();
+        charge_to(&mut verdict, &charges, N, Refusals::Charged, now);
+        verdict.is_admitted()
     }
+}
+
+/// As much memory as a table has, with nothing to decide: what it takes to have a bucket at hand.
+struct Floor(Box<[Line]>);
+
+/// Aligned as a bucket, and as large.
+#[repr(align(128))]
+struct Line(AtomicBool);
+
+impl Floor {
+    fn new() -> Self {
+        let lines = Table::bytes_for(KEYS) / size_of::<Line>();
+        Self((0..lines).map(|_| Line(AtomicBool::new(false))).collect())
+    }
+
+    /// The line of a key, as far from those of its neighbours as any.
+    fn line(&self, key: usize) -> &AtomicBool {
+        let spread = (key as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        &self.0[((u128::from(spread) * self.0.len() as u128) >> 64) as usize].0
+    }
+}
+
+/// Reads the clock, and locks lines as buckets are: all of them are asked for, and then locked in turn. The reading waits for
+/// all memory that was asked for before, so that no two rounds overlap, as no two requests do.
+fn lock_lines<const N: usize>(clock: &Clock, floors: [&Floor; N], key: usize) -> bool {
+    let now = clock.now();
+    let lines = floors.map(|floor| floor.line(key));
+    for line in lines {
+        black_box(line.load(Relaxed));
+    }
+    let free = lines.map(|line| !line.swap(true, Acquire));
+    for line in lines {
+        line.store(false, Release);
+    }
+    now > Timestamp::EPOCH && free == [true; N]
 }
 
 fn resident_bytes() -> usize {
@@ -132,17 +179,17 @@ fn now() -> Instant {
 }
 
 /// Measures one decision for each draw, over and over.
-fn measure(
+fn measure<T>(
     group: &mut BenchmarkGroup<'_, WallTime>,
     name: &str,
-    draws: &[String],
-    mut decide: impl FnMut(&String) -> bool,
+    draws: &[T],
+    mut decide: impl FnMut(&T) -> bool,
 ) {
     let mut draws = draws.iter().cycle();
     group.bench_function(name, |bencher| {
         bencher.iter(|| {
-            let key = draws.next().expect("a cycle never ends");
-            black_box(decide(key))
+            let draw = draws.next().expect("a cycle never ends");
+            black_box(decide(draw))
         });
     });
 }
@@ -152,6 +199,7 @@ fn decisions(criterion: &mut Criterion) {
     let tables = [(); 3].map(|()| table(gcra()));
     let [first, second, third] = &tables;
     let governor = governor();
+    let floors = [(); 3].map(|()| Floor::new());
     fill("sluicegate", |key| _ = ours.decide([first], key));
     fill("governor", |key| _ = governor.check_key(&key.to_owned()));
     fill("sluicegate, again", |key| _ = ours.decide([first], key));
@@ -163,26 +211,38 @@ fn decisions(criterion: &mut Criterion) {
     group.throughput(Throughput::Elements(1));
     let uniform = draws(|fraction| fraction * KEYS as f64);
     let skewed = draws(|fraction| (KEYS as f64).powf(fraction) - 1.0);
-    for (name, draws) in [("uniform", &uniform), ("skewed", &skewed)] {
-        measure(&mut group, &format!("{name}/sluicegate"), draws, |key| {
+    let cases = [
+        ("uniform", &uniform[..]),
+        ("skewed", &skewed),
+        ("one key", &uniform[..1]),
+    ];
+    for (name, draws) in cases {
+        // In the order in which they are asked for, so that reading the key itself costs as little as
+        // it does in a request that was just parsed.
+        let keys: Vec<_> = draws.iter().copied().map(key).collect();
+        let group = &mut group;
+        let name = |what| format!("{name}/{what}");
+        measure(group, &name("sluicegate"), &keys, |key| {
             ours.decide([first], key)
         });
-        measure(&mut group, &format!("{name}/governor"), draws, |key| {
+        measure(group, &name("governor"), &keys, |key| {
             governor.check_key(key).is_ok()
         });
-        measure(
-            &mut group,
-            &format!("{name}/three policies"),
-            draws,
-            |key| ours.decide([first, second, third], key),
-        );
+        measure(group, &name("clock and one line"), draws, |key| {
+            lock_lines(&ours.clock, [&floors[0]], *key)
+        });
+        measure(group, &name("three policies"), &keys, |key| {
+            ours.decide([first, second, third], key)
+        });
+        measure(group, &name("clock and three lines"), draws, |key| {
+            lock_lines(&ours.clock, floors.each_ref(), *key)
+        });
     }
-    let one = &uniform[..1];
-    measure(&mut group, "one key/sluicegate", one, |key| {
-        ours.decide([first], key)
+    measure(&mut group, "a reading of the clock", &[()], |()| {
+        ours.clock.now() > Timestamp::EPOCH
     });
-    measure(&mut group, "one key/governor", one, |key| {
-        governor.check_key(key).is_ok()
+    measure(&mut group, "a fingerprint", &[key(1)], |key| {
+        ours.fingerprint(key).bits() > 1
     });
     group.finish();
 }

@@ -153,6 +153,11 @@ impl Slots {
                 place: Place::At(own),
             };
         }
+        self.seat_of_newcomer(tag, rules, now)
+    }
+
+    /// The seat of a key that has no entry.
+    fn seat_of_newcomer(&self, tag: u64, rules: Rules<'_>, now: Timestamp) -> Seat {
         let floor = self.floor(now);
         let Some(free) = self.free(now) else {
             return self.seat_in_full(tag, floor, rules, now);

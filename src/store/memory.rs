@@ -4,7 +4,6 @@
 mod locked;
 
 use parking_lot::MutexGuard;
-use smallvec::SmallVec;
 
 use super::bucket::{Bucket, Origin, Seat, Slots};
 use super::permits::Permit;
@@ -13,7 +12,7 @@ use super::slab::Chunks;
 use super::table::{OnFull, Refusals, Table};
 use crate::clock::Timestamp;
 use crate::limiter::{Cell, Decision, Fingerprint, Verdict};
-use locked::{INLINE, lock_all};
+use locked::{AllLocked, lock_all};
 
 /// Units asked of one bucket.
 #[derive(Clone, Copy, Debug)]
@@ -151,26 +150,23 @@ fn charge_many(
     refusals: Refusals,
     now: Timestamp,
 ) {
-    let mut locked = lock_all(charges);
-    let mut all: SmallVec<[Option<Asked>; INLINE]> = SmallVec::new();
+    let mut locked = AllLocked::new();
+    lock_all(charges, &mut locked);
     for (place, (charge, locked)) in charges.iter().zip(&mut locked).enumerate() {
-        let (asked, decision) = locked.ask(charge, now);
-        add(verdict, place, binding, decision);
-        all.push(asked);
+        add(verdict, place, binding, locked.ask(charge, now));
     }
     let admitted = verdict.is_admitted();
     let mut owes = false;
-    let each = charges.iter().zip(&mut locked).zip(all).enumerate();
-    for (index, ((charge, locked), asked)) in each {
-        let decision = &mut verdict.decisions[index];
-        let charged = [locked.table.rules().refusals, refusals] == [Refusals::Charged; 2];
+    let each = charges.iter().zip(&mut locked).zip(&mut verdict.decisions);
+    for ((charge, locked), decision) in each {
+        let charged = [locked.table.refusals(), refusals] == [Refusals::Charged; 2];
         match admitted && decision.is_admitted() {
-            true => locked.write(charge, asked, decision, now),
+            true => locked.write(charge, decision, now),
             false if charged && charge.cost > 0 => {
-                locked.owe(charge, asked, decision, now);
+                locked.owe(charge, decision, now);
                 owes = true;
             }
-            false => locked.leave(charge, asked, decision, now),
+            false => locked.leave(charge, decision, now),
         }
     }
     if owes {

@@ -11,7 +11,7 @@ use crate::store::permits::{InUse, Shard};
 use crate::store::table::Table;
 
 /// How many charges a call holds without allocating.
-pub(super) const INLINE: usize = 4;
+const INLINE: usize = 4;
 
 /// The bucket of a charge, and the table it belongs to: the charge's own, or a successor.
 pub(super) struct Locked<'a> {
@@ -21,7 +21,12 @@ pub(super) struct Locked<'a> {
 
 /// Where units are counted, locked.
 enum Held<'a> {
-    Slots(MutexGuard<'a, Slots>),
+    Slots {
+        slots: MutexGuard<'a, Slots>,
+        /// What the charge needs, between its decision and what becomes of it.
+        asked: Option<Asked>,
+    },
+    /// In use are units that need nothing.
     InUse(InUse<'a>),
 }
 
@@ -39,65 +44,57 @@ const ASKED: &str = "every cell is asked before it is charged";
 struct Moved(usize);
 
 impl Locked<'_> {
-    /// Decides, and holds what the charge needs; in use are units that need nothing.
-    pub(super) fn ask(&mut self, charge: &Charge<'_>, now: Timestamp) -> (Option<Asked>, Decision) {
+    /// Decides, and holds what the charge needs.
+    pub(super) fn ask(&mut self, charge: &Charge<'_>, now: Timestamp) -> Decision {
         match self.held.as_mut().expect(LOCKED) {
-            Held::Slots(slots) => {
-                let (asked, decision) = charge.ask(charge.rules(self.table), slots, now);
-                (Some(asked), decision)
+            Held::Slots { slots, asked } => {
+                let rules = charge.rules(self.table);
+                let (needs, decision) = charge.ask(rules, slots, now);
+                *asked = Some(needs);
+                decision
             }
             Held::InUse(in_use) => {
                 let algorithm = self.table.algorithm();
                 let cell = in_use.cell(charge.key, algorithm.capacity());
-                (None, algorithm.decide(cell, now, charge.cost))
+                algorithm.decide(cell, now, charge.cost)
             }
         }
     }
 
     /// Makes a charge that was decided.
-    pub(super) fn write(
-        &mut self,
-        charge: &Charge<'_>,
-        asked: Option<Asked>,
-        decision: &mut Decision,
-        now: Timestamp,
-    ) {
+    pub(super) fn write(&mut self, charge: &Charge<'_>, decision: &mut Decision, now: Timestamp) {
         match self.held.as_mut().expect(LOCKED) {
-            Held::Slots(slots) => {
-                charge.write(self.table, slots, asked.expect(ASKED), decision, now);
+            Held::Slots { slots, asked } => {
+                let asked = asked.take().expect(ASKED);
+                charge.write(self.table, slots, asked, decision, now);
             }
             Held::InUse(in_use) => in_use.take(charge.key, charge.cost),
         }
     }
 
     /// Makes the charge of a request that is refused, and says what it is told then. What is in flight owes nothing.
-    pub(super) fn owe(
-        &mut self,
-        charge: &Charge<'_>,
-        asked: Option<Asked>,
-        decision: &mut Decision,
-        now: Timestamp,
-    ) {
+    pub(super) fn owe(&mut self, charge: &Charge<'_>, decision: &mut Decision, now: Timestamp) {
         match self.held.as_mut().expect(LOCKED) {
-            Held::Slots(slots) => {
-                *decision = charge.owe(self.table, slots, asked.expect(ASKED), *decision, now);
+            Held::Slots { slots, asked } => {
+                let asked = asked.take().expect(ASKED);
+                *decision = charge.owe(self.table, slots, asked, *decision, now);
             }
-            Held::InUse(_) => self.leave(charge, asked, decision, now),
+            Held::InUse(_) => self.leave(charge, decision, now),
         }
     }
 
     /// Does not make it. What an admission announced does not happen, since another policy refused.
-    pub(super) fn leave(
-        &mut self,
-        charge: &Charge<'_>,
-        asked: Option<Asked>,
-        decision: &mut Decision,
-        now: Timestamp,
-    ) {
+    pub(super) fn leave(&mut self, charge: &Charge<'_>, decision: &mut Decision, now: Timestamp) {
         let rules = self.table.rules();
-        let cell = match (self.held.as_ref().expect(LOCKED), &asked) {
-            (Held::InUse(in_use), _) => in_use.cell(charge.key, rules.algorithm.capacity()),
-            (Held::Slots(_), asked) => asked.as_ref().expect(ASKED).seat.cell,
+        let (cell, asked) = match self.held.as_mut().expect(LOCKED) {
+            Held::Slots { asked, .. } => {
+                let asked = asked.take().expect(ASKED);
+                (asked.seat.cell, Some(asked))
+            }
+            Held::InUse(in_use) => {
+                let cell = in_use.cell(charge.key, rules.algorithm.capacity());
+                (cell, None)
+            }
         };
         if decision.is_admitted() {
             *decision = rules.decide(cell, now, 0);
@@ -128,7 +125,10 @@ impl<'a> Place<'a> {
     /// `None` when the bucket has moved.
     fn lock(self) -> Option<Held<'a>> {
         match self {
-            Self::Bucket(bucket) => bucket.lock().map(Held::Slots),
+            Self::Bucket(bucket) => {
+                let slots = bucket.lock()?;
+                Some(Held::Slots { slots, asked: None })
+            }
             Self::Shard(shard) => Some(Held::InUse(shard.lock())),
         }
     }
@@ -143,18 +143,19 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Locks the bucket of each charge.
-pub(super) fn lock_all<'a>(charges: &[Charge<'a>]) -> SmallVec<[Locked<'a>; INLINE]> {
-    let unlocked = |charge: &Charge<'a>| Locked {
+/// The buckets of one call.
+pub(super) type AllLocked<'a> = SmallVec<[Locked<'a>; INLINE]>;
+
+/// Locks the bucket of each charge. They are held where the caller has room for them: they are large.
+pub(super) fn lock_all<'a>(charges: &[Charge<'a>], locked: &mut AllLocked<'a>) {
+    locked.extend(charges.iter().map(|charge| Locked {
         table: charge.table,
         held: None,
-    };
-    let mut locked: SmallVec<[Locked<'a>; INLINE]> = charges.iter().map(unlocked).collect();
-    while let Err(Moved(index)) = try_lock_all(charges, &mut locked) {
+    }));
+    while let Err(Moved(index)) = try_lock_all(charges, locked) {
         locked.iter_mut().for_each(|locked| locked.held = None);
         locked[index].table = locked[index].table.next();
     }
-    locked
 }
 
 /// Locks the buckets in the order of their addresses, so that no two calls wait for each other.
