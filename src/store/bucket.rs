@@ -6,6 +6,10 @@
 mod adopt;
 mod giving;
 
+use std::hint::black_box;
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use parking_lot::{Mutex, MutexGuard};
 
 use super::rules::Rules;
@@ -16,19 +20,22 @@ use crate::limiter::Cell;
 /// Entries in a bucket.
 pub(super) const ENTRIES: usize = 5;
 
-/// Two cache lines, aligned.
-#[repr(align(128))]
+/// Two cache lines, aligned. The lock is in the first.
+#[repr(C, align(128))]
 #[derive(Default)]
-pub(super) struct Bucket(Mutex<Slots>);
+pub(super) struct Bucket {
+    slots: Mutex<Slots>,
+    /// The entries have been carried over to the table's successor, which counts from then on. Set while the slots are
+    /// locked, and believed only then. In the second line.
+    moved: AtomicBool,
+}
 
-const _: () = assert!(size_of::<Bucket>() == 128);
+const _: () = assert!(size_of::<Bucket>() == 128 && offset_of!(Bucket, moved) >= 64);
 
 /// What a bucket's lock guards.
 #[derive(Default)]
 pub(super) struct Slots {
     entries: [Entry; ENTRIES],
-    /// The entries have been carried over to the table's successor, which counts from then on.
-    moved: bool,
 }
 
 /// A key's cell. Free space once the cell has expired.
@@ -128,17 +135,31 @@ impl Seat {
 impl Bucket {
     /// Locks the bucket; `None` if it has moved.
     pub(super) fn lock(&self) -> Option<MutexGuard<'_, Slots>> {
-        Some(self.0.lock()).filter(|slots| !slots.moved)
+        let slots = self.slots.lock();
+        (!self.has_moved()).then_some(slots)
     }
 
-    /// Reads of it without waiting for what is read.
+    /// Reads of both lines without waiting for what is read.
     pub(super) fn touch(&self) {
-        let _ = self.0.is_locked();
+        black_box((self.slots.is_locked(), self.has_moved()));
+    }
+
+    /// Whether the entries are the successor's now. To be asked while the bucket is locked.
+    pub(super) fn has_moved(&self) -> bool {
+        self.moved.load(Ordering::Relaxed)
+    }
+
+    /// Marks the bucket, whose slots these are, as moved, and drops everything in it.
+    pub(super) fn leave(&self, slots: &mut Slots, rules: Rules<'_>) {
+        for index in 0..ENTRIES {
+            slots.put(index, Entry::default(), rules);
+        }
+        self.moved.store(true, Ordering::Relaxed);
     }
 
     /// Locks the bucket, moved or not, unless somebody else has.
     pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Slots>> {
-        self.0.try_lock()
+        self.slots.try_lock()
     }
 }
 
@@ -267,20 +288,6 @@ impl Slots {
             .iter()
             .copied()
             .filter(move |entry| entry.is_live(now))
-    }
-
-    /// Whether the entries are the successor's now.
-    pub(super) fn has_moved(&self) -> bool {
-        self.moved
-    }
-
-    /// Marks the bucket as moved, and drops everything in it.
-    pub(super) fn leave(&mut self, rules: Rules<'_>) {
-        (0..ENTRIES).for_each(|index| self.put(index, Entry::default(), rules));
-        *self = Self {
-            moved: true,
-            ..Self::default()
-        };
     }
 
     fn position(&self, tag: u64) -> Option<usize> {

@@ -53,7 +53,7 @@ impl Table {
             .live(now)
             .all(|entry| self.next().try_adopt(&self.legacy(index, entry), now));
         if copied {
-            slots.leave(self.rules());
+            bucket.leave(&mut slots, self.rules());
         }
         copied
     }
@@ -68,7 +68,7 @@ impl Table {
             let Some(mut slots) = bucket.try_lock() else {
                 return false;
             };
-            if slots.has_moved() {
+            if bucket.has_moved() {
                 drop(slots);
                 return self.next().try_adopt(legacy, now);
             }
