@@ -153,7 +153,7 @@ fn resident_bytes() -> usize {
     pages.expect("the resident set in pages") * 4096
 }
 
-/// Inserts every key, and prints what that took.
+/// Inserts every key, or asks for it again, and prints what that took.
 fn fill(name: &str, mut insert: impl FnMut(&str)) {
     let keys: Vec<_> = (0..KEYS).map(key).collect();
     // Not zeros, so that their pages are resident before the measurement.
@@ -169,7 +169,7 @@ fn fill(name: &str, mut insert: impl FnMut(&str)) {
     let [p50, p99, p9999, max] =
         [KEYS / 2, KEYS / 100 * 99, KEYS - KEYS / 10_000, KEYS - 1].map(|i| nanos[i]);
     println!(
-        "{name}: {bytes} bytes a key; insert p50 {p50} ns, p99 {p99} ns, p99.99 {p9999} ns, max {max} ns"
+        "{name}: {bytes} bytes a key; p50 {p50} ns, p99 {p99} ns, p99.99 {p9999} ns, max {max} ns"
     );
 }
 
@@ -200,9 +200,15 @@ fn decisions(criterion: &mut Criterion) {
     let [first, second, third] = &tables;
     let governor = governor();
     let floors = [(); 3].map(|()| Floor::new());
-    fill("sluicegate", |key| _ = ours.decide([first], key));
-    fill("governor", |key| _ = governor.check_key(&key.to_owned()));
-    fill("sluicegate, again", |key| _ = ours.decide([first], key));
+    fill("inserts, sluicegate", |key| _ = ours.decide([first], key));
+    fill("inserts, governor", |key| {
+        _ = governor.check_key(&key.to_owned())
+    });
+    fill("again, sluicegate", |key| _ = ours.decide([first], key));
+    fill("again, clock and one line", |key| {
+        let number = key[4..].parse().expect("digits");
+        lock_lines(&ours.clock, [&floors[0]], number);
+    });
     for key in (0..KEYS).map(key) {
         ours.decide([second, third], &key);
     }
