@@ -17,16 +17,13 @@ const INLINE: usize = 4;
 pub(super) struct Locked<'a> {
     pub(super) table: &'a Table,
     held: Option<Held<'a>>,
+    /// What the charge needs, between its decision and what becomes of it; what is in use needs nothing.
+    asked: Option<Asked>,
 }
 
 /// Where units are counted, locked.
 enum Held<'a> {
-    Slots {
-        slots: MutexGuard<'a, Slots>,
-        /// What the charge needs, between its decision and what becomes of it.
-        asked: Option<Asked>,
-    },
-    /// In use are units that need nothing.
+    Slots(MutexGuard<'a, Slots>),
     InUse(InUse<'a>),
 }
 
@@ -47,10 +44,10 @@ impl Locked<'_> {
     /// Decides, and holds what the charge needs.
     pub(super) fn ask(&mut self, charge: &Charge<'_>, now: Timestamp) -> Decision {
         match self.held.as_mut().expect(LOCKED) {
-            Held::Slots { slots, asked } => {
+            Held::Slots(slots) => {
                 let rules = charge.rules(self.table);
-                let (needs, decision) = charge.ask(rules, slots, now);
-                *asked = Some(needs);
+                let (asked, decision) = charge.ask(rules, slots, now);
+                self.asked = Some(asked);
                 decision
             }
             Held::InUse(in_use) => {
@@ -64,8 +61,8 @@ impl Locked<'_> {
     /// Makes a charge that was decided.
     pub(super) fn write(&mut self, charge: &Charge<'_>, decision: &mut Decision, now: Timestamp) {
         match self.held.as_mut().expect(LOCKED) {
-            Held::Slots { slots, asked } => {
-                let asked = asked.take().expect(ASKED);
+            Held::Slots(slots) => {
+                let asked = self.asked.take().expect(ASKED);
                 charge.write(self.table, slots, asked, decision, now);
             }
             Held::InUse(in_use) => in_use.take(charge.key, charge.cost),
@@ -75,8 +72,8 @@ impl Locked<'_> {
     /// Makes the charge of a request that is refused, and says what it is told then. What is in flight owes nothing.
     pub(super) fn owe(&mut self, charge: &Charge<'_>, decision: &mut Decision, now: Timestamp) {
         match self.held.as_mut().expect(LOCKED) {
-            Held::Slots { slots, asked } => {
-                let asked = asked.take().expect(ASKED);
+            Held::Slots(slots) => {
+                let asked = self.asked.take().expect(ASKED);
                 *decision = charge.owe(self.table, slots, asked, *decision, now);
             }
             Held::InUse(_) => self.leave(charge, decision, now),
@@ -86,20 +83,14 @@ impl Locked<'_> {
     /// Does not make it. What an admission announced does not happen, since another policy refused.
     pub(super) fn leave(&mut self, charge: &Charge<'_>, decision: &mut Decision, now: Timestamp) {
         let rules = self.table.rules();
-        let (cell, asked) = match self.held.as_mut().expect(LOCKED) {
-            Held::Slots { asked, .. } => {
-                let asked = asked.take().expect(ASKED);
-                (asked.seat.cell, Some(asked))
-            }
-            Held::InUse(in_use) => {
-                let cell = in_use.cell(charge.key, rules.algorithm.capacity());
-                (cell, None)
-            }
+        let cell = match self.held.as_ref().expect(LOCKED) {
+            Held::Slots(_) => self.asked.as_ref().expect(ASKED).seat.cell,
+            Held::InUse(in_use) => in_use.cell(charge.key, rules.algorithm.capacity()),
         };
         if decision.is_admitted() {
             *decision = rules.decide(cell, now, 0);
         }
-        if let Some(asked) = asked {
+        if let Some(asked) = self.asked.take() {
             asked.release(rules);
         }
     }
@@ -125,10 +116,7 @@ impl<'a> Place<'a> {
     /// `None` when the bucket has moved.
     fn lock(self) -> Option<Held<'a>> {
         match self {
-            Self::Bucket(bucket) => {
-                let slots = bucket.lock()?;
-                Some(Held::Slots { slots, asked: None })
-            }
+            Self::Bucket(bucket) => bucket.lock().map(Held::Slots),
             Self::Shard(shard) => Some(Held::InUse(shard.lock())),
         }
     }
@@ -151,6 +139,7 @@ pub(super) fn lock_all<'a>(charges: &[Charge<'a>], locked: &mut AllLocked<'a>) {
     locked.extend(charges.iter().map(|charge| Locked {
         table: charge.table,
         held: None,
+        asked: None,
     }));
     while let Err(Moved(index)) = try_lock_all(charges, locked) {
         locked.iter_mut().for_each(|locked| locked.held = None);
