@@ -145,13 +145,13 @@ fn what_is_no_snapshot_is_set_aside_and_stops_nothing() {
     let mut flipped = good.clone();
     *flipped.last_mut().expect("it is not empty") ^= 1;
     let mut future = good.clone();
-    future[8] += 1;
+    future[8] = 255;
     for (content, reason) in [
         (&good[..good.len() / 2], "it is damaged"),
         (&flipped, "it is damaged"),
         (&[], "it is damaged"),
         (b"hello, world", "it is no snapshot"),
-        (&future, "its format is version 2"),
+        (&future, "its format is version 255"),
     ] {
         fs::write(&path, content).expect("the directory is writable");
         gateway = gateway.start_again();
@@ -218,4 +218,77 @@ fn a_full_disk_costs_the_snapshot_and_nothing_else() {
     assert_eq!(fs::read(&path).expect("it is still there"), before);
     let gateway = gateway.start_again();
     gateway.wait_for_log("buckets=1");
+}
+
+/// How long the next answer says that somebody is banned who has to wait for an hour at most otherwise.
+fn banned_for(gateway: &Gateway) -> Option<u64> {
+    let answer = get(gateway.address(), "/");
+    let seconds = answer.header("retry-after")?.parse().expect("seconds");
+    assert_eq!(answer.status, 429);
+    (seconds > 3_600).then_some(seconds)
+}
+
+fn bans(gateway: &Gateway) -> u64 {
+    let bans = gateway.metric("sluicegate_limit_bans_total{policy=\"few\"}");
+    bans.unwrap_or(0.0) as u64
+}
+
+fn penalty(snapshot: &str, quota: &str, lengths: &str) -> String {
+    format!(
+        "{SHUTDOWN}store: {{ memory: {{ snapshot: {snapshot} }} }}
+policies: {{ few: {{ quota: {quota}, penalty: {{ strikes: 2, within: 1h, for: {lengths} }} }} }}
+routes: [{{ upstream: echo, limits: [few] }}]
+"
+    )
+}
+
+#[test]
+fn strikes_and_bans_outlive_the_process_and_go_on_growing() {
+    let config = |quota| penalty(RARELY, quota, "[1s, 1d]");
+    let mut gateway = Gateway::start(&config("1/1h"));
+    take(&gateway, "/", 1);
+    assert_eq!(banned_for(&gateway), None, "the first strike");
+    gateway = stopped(gateway, Signal::TERM).start_again();
+    gateway.wait_for_log("bans=1");
+    assert_eq!(get(gateway.address(), "/").status, 429);
+    assert_eq!(bans(&gateway), 1, "the second strike, in another process");
+
+    gateway = stopped(gateway, Signal::TERM).start_again();
+    wait_for("the end of the ban of a second, and two strikes", || {
+        banned_for(&gateway).map(|seconds| assert!(seconds > 86_000))
+    });
+    assert_eq!(bans(&gateway), 1, "the second ban, in a third process");
+
+    gateway = stopped(gateway, Signal::TERM);
+    gateway.replace_config(&config("1000/1h"));
+    gateway = gateway.start_again();
+    let left = banned_for(&gateway).expect("the ban is not the bucket's");
+    assert!((86_000..=86_400).contains(&left), "{left}");
+    gateway = stopped(gateway, Signal::KILL).start_again();
+    assert!(banned_for(&gateway).expect("it is saved at each start") <= left);
+    assert_eq!(bans(&gateway), 0, "it was counted when it began");
+}
+
+#[test]
+fn a_kill_forgets_bans_since_the_last_save_alone() {
+    let mut gateway = Gateway::start(&penalty("{ path: buckets, every: 1s }", "1/1h", "[1d]"));
+    take(&gateway, "/", 1);
+    assert_eq!(banned_for(&gateway), None);
+    assert!(banned_for(&gateway).is_some());
+    // The next may have begun before the ban.
+    wait_for_saves(&gateway, saves(&gateway, "success") + 2);
+    gateway = stopped(gateway, Signal::KILL).start_again();
+    assert!(banned_for(&gateway).is_some());
+    // A policy that has no penalty any more has no bans, and its buckets are as they were.
+    gateway = stopped(gateway, Signal::TERM);
+    gateway.replace_config(&format!(
+        "{SHUTDOWN}store: {{ memory: {{ snapshot: {RARELY} }} }}
+policies: {{ few: {{ quota: 1/1h }} }}
+routes: [{{ upstream: echo, limits: [few] }}]
+"
+    ));
+    gateway = gateway.start_again();
+    gateway.wait_for_log("dropped=1");
+    assert_eq!(get(gateway.address(), "/").status, 429);
+    assert_eq!(banned_for(&gateway), None);
 }

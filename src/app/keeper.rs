@@ -1,4 +1,4 @@
-//! Keeps the buckets in a file: restores them at the start, and saves them every so often and at the end, on a
+//! Keeps the buckets and bans in a file: restores them at the start, and saves them every so often and at the end, on a
 //! thread of its own. Whatever goes wrong with the file costs the file, and is said; the proxy serves on.
 
 use std::collections::HashMap;
@@ -55,13 +55,17 @@ impl Kept {
         let tables: HashMap<_, _> = tables
             .map(|(key, table)| ((table.policy(), key), table))
             .collect();
-        let find = |policy: &str, key: &str| tables.get(&(policy, key)).copied();
-        match self.reader.restore(find, now) {
+        let bans = running.bans();
+        let bans: HashMap<_, _> = bans.map(|of| ((of.policy, of.key), of)).collect();
+        let find_table = |policy: &str, key: &str| tables.get(&(policy, key)).copied();
+        let find_bans = |policy: &str, key: &str| bans.get(&(policy, key)).copied();
+        match self.reader.restore(find_table, find_bans, now) {
             Ok(restored) => tracing::info!(
                 %path,
                 buckets = restored.buckets,
+                bans = restored.bans,
                 dropped = restored.dropped,
-                "buckets are restored"
+                "buckets and bans are restored"
             ),
             Err(refusal) => refused(&self.spec, &refusal),
         }
@@ -196,7 +200,13 @@ impl Saver {
             return;
         };
         let (running, now) = (self.gateway.snapshot(), self.clock.now());
-        let saved = snapshot::save(&spec.path, &running.secret, now, running.tables());
+        let saved = snapshot::save(
+            &spec.path,
+            &running.secret,
+            now,
+            running.tables(),
+            running.bans(),
+        );
         match &saved {
             Ok(()) => metrics.saved(now.as_micros()),
             Err(error) => {

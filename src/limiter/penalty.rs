@@ -119,6 +119,28 @@ impl Penalty {
 }
 
 impl Strikes {
+    /// Restores saved strikes, the oldest first, and the last ban; `None` if the strikes are not in order.
+    pub fn restored(at: Vec<Timestamp>, last: Ban) -> Option<Self> {
+        at.is_sorted().then_some(Self {
+            at,
+            bans: last.number,
+            until: last.until,
+            forgotten: last.forgotten,
+        })
+    }
+
+    /// The same bans without strikes towards the next one; new if there were none.
+    #[must_use]
+    pub fn without_strikes(self) -> Self {
+        match self.bans {
+            0 => Self::default(),
+            _ => Self {
+                at: Vec::new(),
+                ..self
+            },
+        }
+    }
+
     /// The instants of the strikes since the last ban that counted at the last one, the oldest first.
     pub fn counting(&self) -> &[Timestamp] {
         &self.at

@@ -26,6 +26,7 @@ use crate::limiter::Secret;
 use crate::rules::Router;
 use crate::store::redis::client::Client;
 use crate::store::redis::{RefusalCache, Store};
+use crate::store::snapshot::PolicyBans;
 use crate::store::{self, Share, Table, Wish};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{
@@ -345,6 +346,14 @@ impl Snapshot {
         let all = self.policies.iter().flat_map(|policy| policy.all());
         all.filter(|policy| policy.synchronised.is_none())
             .map(|policy| (policy.key.as_str(), &*policy.table))
+    }
+
+    /// The strikes and bans of every policy, to be kept in a file. Shared ones are, too: Redis may be away at the next start.
+    pub fn bans(&self) -> impl Iterator<Item = PolicyBans<'_>> {
+        self.policies.iter().filter_map(|policy| {
+            let penalties = policy.penalties.as_ref()?;
+            Some(penalties.to_keep(&policy.name, &policy.key, self.secret))
+        })
     }
 }
 

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use super::snapshot::Limit;
 use crate::clock::Timestamp;
-use crate::limiter::{Fingerprint, Penalty};
+use crate::limiter::{Fingerprint, Penalty, Secret};
 use crate::rules::{Head, Key};
 use crate::store::Bans;
 use crate::store::redis::{Naming, SharedBans, Store};
+use crate::store::snapshot::PolicyBans;
 use crate::telemetry::metrics::BanMetrics;
 use crate::telemetry::registry::Registry;
 
@@ -67,6 +68,23 @@ impl Penalties {
     /// What other machines are told of and hear of, if they do.
     pub(super) fn shared(&self) -> Option<&Arc<SharedBans>> {
         Some(&self.shared.as_ref()?.bans)
+    }
+
+    /// The strikes and bans, to be saved or restored, of the policy with this name and key. Keys are turned into
+    /// fingerprints with `secret` unless other machines hear of its bans.
+    pub(super) fn to_keep<'a>(
+        &'a self,
+        policy: &'a str,
+        key: &'a str,
+        secret: Secret,
+    ) -> PolicyBans<'a> {
+        PolicyBans {
+            policy,
+            key,
+            secret: self.naming().map_or(secret, Naming::secret),
+            rule: &self.rule,
+            bans: &self.bans,
+        }
     }
 
     /// Who is banned here for a request that charges the bucket of `key`: the same on all machines that share bans.

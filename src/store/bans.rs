@@ -29,7 +29,7 @@ struct Untold {
 }
 
 /// What is known of one key.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Known {
     strikes: Strikes,
     /// Whether it is among those of which others are to be told.
@@ -85,6 +85,41 @@ impl Bans {
     pub fn hear(&self, penalty: &Penalty, key: Fingerprint, ban: Ban, now: Timestamp) -> bool {
         let hear = |known: &mut Known| penalty.hear(&mut known.strikes, ban, now);
         self.change(penalty, key, now, hear).unwrap_or(false)
+    }
+
+    /// Copies of all strikes and bans that count at `now`, some keys at a time.
+    pub(super) fn saved(
+        &self,
+        penalty: &Penalty,
+        now: Timestamp,
+    ) -> impl Iterator<Item = Vec<(Fingerprint, Strikes)>> {
+        self.roster.copies().map(move |known| {
+            let strikes = known.into_iter().map(|(key, known)| (key, known.strikes));
+            let counting = strikes.filter(|(_, strikes)| !penalty.is_forgotten(strikes, now));
+            counting.collect()
+        })
+    }
+
+    /// Restores a key that an earlier process saved; false if nothing of it counts at `now`, or there is no room.
+    ///
+    /// Shared bans come back without strikes: Redis still has those that the earlier process reported, and would count
+    /// them twice.
+    pub(super) fn restore(
+        &self,
+        penalty: &Penalty,
+        key: Fingerprint,
+        strikes: Strikes,
+        now: Timestamp,
+    ) -> bool {
+        let strikes = match self.shared {
+            Some(_) => strikes.without_strikes(),
+            None => strikes,
+        };
+        if strikes == Strikes::default() || penalty.is_forgotten(&strikes, now) {
+            return false;
+        }
+        let restore = |known: &mut Known| known.strikes = strikes;
+        self.change(penalty, key, now, restore).is_some()
     }
 
     /// The next keys of which others are to be told, but for those of which nothing counts at `now` any more.
@@ -278,6 +313,33 @@ mod tests {
         }
         bans.strike(&penalty, key(2 * all), at(21));
         assert_eq!(bans.take(&penalty, at(21), 64).keys[0].0, key(2 * all));
+    }
+
+    #[test]
+    fn shared_bans_are_restored_without_their_strikes() {
+        let minute = Duration::from_mins(1);
+        let penalty = Penalty::new(2, minute, vec![minute, 2 * minute]);
+        let before = Bans::default();
+        for (bits, now) in [(1, 0), (1, 0), (2, 0), (1, 60), (3, 60)] {
+            before.strike(&penalty, key(bits), at(now));
+        }
+        for (after, left) in [(Bans::default(), 2), (Bans::shared(7), 1)] {
+            for (key, strikes) in before.saved(&penalty, at(61)).flatten() {
+                after.restore(&penalty, key, strikes, at(61));
+            }
+            assert_eq!(after.roster.keys(), left);
+            let second = after.strike(&penalty, key(1), at(62));
+            assert_eq!(second.is_some(), left == 2);
+            assert_eq!(
+                after.untold(),
+                usize::from(left == 1),
+                "only the new strike"
+            );
+            let next = after.strike(&penalty, key(1), at(63));
+            assert_eq!(next.is_some(), left == 1, "the second ban, either way");
+            let until = after.banned_until(&penalty, key(1), at(64));
+            assert_eq!(until, Some(at(if left == 2 { 182 } else { 183 })));
+        }
     }
 
     #[test]

@@ -92,6 +92,20 @@ impl<T> Roster<T> {
         }
     }
 
+    /// Copies of all entries, a shard at a time: no lock is held while the caller uses them.
+    pub(super) fn copies(&self) -> impl Iterator<Item = Vec<(Fingerprint, T)>>
+    where
+        T: Clone,
+    {
+        self.shards.iter().map(|shard| {
+            let shard = shard.lock();
+            let entries = shard.keys.iter();
+            entries
+                .map(|(key, known)| (Fingerprint::from_bits(*key), known.clone()))
+                .collect()
+        })
+    }
+
     /// Of how many keys something is known.
     pub(super) fn keys(&self) -> usize {
         self.keys.load(Relaxed)

@@ -1,4 +1,4 @@
-//! Buckets in a file, so that they outlive the process: what the file looks like, and writing, checking
+//! Buckets and bans in a file, so that they outlive the process: the file's format, and writing, checking
 //! and reading one. When that is done is the business of `app`.
 //!
 //! All numbers are little-endian. A file is
@@ -8,12 +8,18 @@
 //! { TABLE  policy: text  key: text  recipe: 5 x u64  words of a chunk: u32 (0: no rings)
 //!   { KEY    fingerprint: u64                 cell  ring
 //!   | FLOOR  first key: u64  last key: u64    cell  ring } }
+//! { BANS  policy: text  key: text  check of the secret: u64
+//!   { STRIKES  fingerprint: u64  bans: u32  end of the last: u64  forgotten at: u64
+//!              strikes: u32  { at: u64 } } }
 //! END  checksum: u64 (SipHash-1-3 of all before)
 //! ```
 //!
 //! where a text is its length (`u32`) and its bytes, a cell `expires: u64  a: u32  b: u32`, and a ring, which only
 //! tables with rings have, the number of its chunks (`u32`), and of each its place (`u32`) and its words. A table
 //! that a reload replaced meanwhile is there twice: of a key that is given twice the last counts.
+//!
+//! Instants are microseconds since the Unix epoch, so that a ban ends at the same time of day in every process. Version 1
+//! has no bans, and is still read.
 
 mod file;
 mod reader;
@@ -24,6 +30,9 @@ use std::time::Duration;
 
 use siphasher::sip::SipHasher13;
 
+use super::Bans;
+use crate::limiter::{Penalty, Secret};
+
 pub use file::{open, save, set_aside};
 pub use reader::{Reader, Restored};
 pub use writer::Writer;
@@ -32,17 +41,43 @@ pub use writer::Writer;
 const MAGIC: [u8; 8] = *b"SGBUCKET";
 /// Of the format above. Whatever changes it, or what a [`Recipe`](crate::limiter::Recipe), a cell or a ring
 /// means, needs another.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// The earliest version that is still read: the same without bans.
+const OLDEST: u32 = 1;
 
 const END: u8 = 0;
 const TABLE: u8 = 1;
 const KEY: u8 = 2;
 const FLOOR: u8 = 3;
+const BANS: u8 = 4;
+const STRIKES: u8 = 5;
 
 /// How many bytes are read or written at a time, about.
 const STEP: usize = 64 * 1024;
 /// How far the clock may be behind a snapshot that is believed: clocks are corrected by so much.
 const AHEAD: Duration = Duration::from_secs(60);
+
+/// The strikes and bans of one policy.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyBans<'a> {
+    /// The name of the policy.
+    pub policy: &'a str,
+    /// Its key as the configuration writes it: with the name, what identifies the policy.
+    pub key: &'a str,
+    /// The secret that keys were turned into fingerprints with. It is not written.
+    pub secret: Secret,
+    /// The rule by which keys are banned.
+    pub rule: &'a Penalty,
+    /// What is known of keys.
+    pub bans: &'a Bans,
+}
+
+impl PolicyBans<'_> {
+    /// A number that differs for other secrets: fingerprints made with another one name other keys.
+    fn check(&self) -> u64 {
+        self.secret.hasher().finish().bits()
+    }
+}
 
 /// Why a file is not read.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +86,7 @@ pub enum Refusal {
     #[error("it is no snapshot of buckets")]
     Foreign,
     /// It is of another version of this program.
-    #[error("its format is version {0}, and this program knows version {VERSION}")]
+    #[error("its format is version {0}, and this program reads versions {OLDEST} to {VERSION}")]
     Version(u32),
     /// Part of it is missing or was changed.
     #[error("it is damaged")]

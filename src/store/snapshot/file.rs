@@ -6,13 +6,13 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::{Reader, Refusal, Writer};
+use super::{PolicyBans, Reader, Refusal, Writer};
 use crate::clock::Timestamp;
 use crate::limiter::Secret;
 use crate::store::Table;
 
-/// Replaces the snapshot at `path` by one of these tables, each with the key of its policy. Only the owner
-/// can read it.
+/// Replaces the snapshot at `path` by one of these tables, each with the key of its policy, and these bans. Only the
+/// owner can read it.
 ///
 /// # Errors
 /// What the system says. Then the snapshot before is what it was, and what was written of this one is
@@ -22,9 +22,10 @@ pub fn save<'a>(
     secret: &Secret,
     now: Timestamp,
     tables: impl IntoIterator<Item = (&'a str, &'a Table)>,
+    bans: impl IntoIterator<Item = PolicyBans<'a>>,
 ) -> io::Result<()> {
     let new = beside(path, ".new");
-    let saved = write(&new, secret, now, tables).and_then(|()| fs::rename(&new, path));
+    let saved = write(&new, secret, now, tables, bans).and_then(|()| fs::rename(&new, path));
     if let Err(error) = saved {
         // There may be none, and room for it is what may be missing.
         let _ = fs::remove_file(&new);
@@ -39,6 +40,7 @@ fn write<'a>(
     secret: &Secret,
     now: Timestamp,
     tables: impl IntoIterator<Item = (&'a str, &'a Table)>,
+    bans: impl IntoIterator<Item = PolicyBans<'a>>,
 ) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -52,6 +54,9 @@ fn write<'a>(
     let mut writer = Writer::new(file, secret, now)?;
     for (key, table) in tables {
         writer.table(key, table, now)?;
+    }
+    for of in bans {
+        writer.bans(&of, now)?;
     }
     writer.finish()?.sync_all()
 }

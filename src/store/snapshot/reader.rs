@@ -3,15 +3,20 @@
 use std::hash::Hasher;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 
-use super::{AHEAD, END, FLOOR, KEY, MAGIC, Refusal, STEP, TABLE, VERSION, checksum};
+use super::{
+    AHEAD, BANS, END, FLOOR, KEY, MAGIC, OLDEST, PolicyBans, Refusal, STEP, STRIKES, TABLE,
+    VERSION, checksum,
+};
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Cell, Fingerprint, Secret, Staged, State};
+use crate::limiter::{Algorithm, Ban, Cell, Fingerprint, Secret, Staged, State, Strikes};
 use crate::store::Table;
 use crate::store::bucket;
 use crate::store::table::Legacy;
 
 /// The longest name of a policy, or of a key: a configuration has no longer text.
 const LONGEST: u32 = 16 << 20;
+/// The most strikes of a key: no penalty has more.
+const MOST_STRIKES: u32 = 100;
 /// The bytes of the checksum.
 const CHECKSUM: u64 = 8;
 
@@ -27,7 +32,9 @@ pub struct Reader<R> {
 pub struct Restored {
     /// Buckets that are in tables again, as far as these have room and they still count.
     pub buckets: u64,
-    /// Buckets of policies that there are no more.
+    /// Keys whose strikes and bans are back.
+    pub bans: u64,
+    /// Buckets, and keys with strikes and bans, of policies that no longer exist.
     pub dropped: u64,
 }
 
@@ -55,14 +62,15 @@ impl<R: Read + Seek> Reader<R> {
         self.secret
     }
 
-    /// Reads the buckets of every table that `find` finds by the name and the key of its policy; used units
-    /// are kept, whatever is different about it now.
+    /// Reads the buckets of every table, and the bans of every policy, that these find by the name and the key of the
+    /// policy. Used units and the ends of bans are kept, whatever else about the policy has changed.
     ///
     /// # Errors
     /// When the file is not what it says, or not any more; what was read until then stays.
     pub fn restore<'t>(
         mut self,
-        find: impl Fn(&str, &str) -> Option<&'t Table>,
+        find_table: impl Fn(&str, &str) -> Option<&'t Table>,
+        find_bans: impl Fn(&str, &str) -> Option<PolicyBans<'t>>,
         now: Timestamp,
     ) -> Result<Restored, Refusal> {
         let mut restored = Restored::default();
@@ -70,7 +78,8 @@ impl<R: Read + Seek> Reader<R> {
         loop {
             match tag {
                 END => return Ok(restored),
-                TABLE => tag = self.table(&find, now, &mut restored)?,
+                TABLE => tag = self.table(&find_table, now, &mut restored)?,
+                BANS => tag = self.bans(&find_bans, now, &mut restored)?,
                 _ => return Err(Refusal::Damaged),
             }
         }
@@ -82,7 +91,7 @@ impl<R: Read + Seek> Reader<R> {
             return Err(Refusal::Foreign);
         }
         match self.u32()? {
-            VERSION => {}
+            OLDEST..=VERSION => {}
             other => return Err(Refusal::Version(other)),
         }
         self.secret = Secret::from_key([self.u64()?, self.u64()?]);
@@ -160,6 +169,48 @@ impl<R: Read + Seek> Reader<R> {
             }
             restored.buckets += u64::from(table.is_some());
         }
+    }
+
+    /// Reads the strikes and bans of a policy, and the tag of what follows.
+    fn bans<'t>(
+        &mut self,
+        find: &impl Fn(&str, &str) -> Option<PolicyBans<'t>>,
+        now: Timestamp,
+        restored: &mut Restored,
+    ) -> Result<u8, Refusal> {
+        let (policy, key) = (self.text()?, self.text()?);
+        let check = self.u64()?;
+        let found = find(&policy, &key).filter(|found| found.check() == check);
+        loop {
+            let tag = self.u8()?;
+            if tag != STRIKES {
+                return Ok(tag);
+            }
+            let key = Fingerprint::from_bits(self.u64()?);
+            let strikes = self.strikes()?;
+            match &found {
+                Some(to) => {
+                    let is_back = to.bans.restore(to.rule, key, strikes, now);
+                    restored.bans += u64::from(is_back);
+                }
+                None => restored.dropped += 1,
+            }
+        }
+    }
+
+    fn strikes(&mut self) -> Result<Strikes, Refusal> {
+        let last = Ban {
+            number: self.u32()?,
+            until: Timestamp::from_micros(self.u64()?),
+            forgotten: Timestamp::from_micros(self.u64()?),
+        };
+        let count = self.u32()?;
+        if count > MOST_STRIKES {
+            return Err(Refusal::Damaged);
+        }
+        let at = (0..count).map(|_| self.u64().map(Timestamp::from_micros));
+        let at = at.collect::<Result<Vec<_>, _>>()?;
+        Strikes::restored(at, last).ok_or(Refusal::Damaged)
     }
 
     fn keys(&mut self) -> Result<[u64; 2], Refusal> {

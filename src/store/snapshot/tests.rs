@@ -9,10 +9,10 @@ use proptest::prelude::*;
 use super::*;
 use crate::clock::Timestamp;
 use crate::limiter::{
-    Algorithm, Fingerprint, FixedWindow, Gcra, IntervalRefill, Oldest, Quota, Secret,
+    Algorithm, Fingerprint, FixedWindow, Gcra, IntervalRefill, Oldest, Penalty, Quota, Secret,
     SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
-use crate::store::{Charge, OnFull, Table, charge_all};
+use crate::store::{Bans, Charge, OnFull, Table, charge_all};
 
 const NOW: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
 const SECRET: Secret = Secret::from_key([3, 5]);
@@ -80,7 +80,43 @@ fn restored(bytes: &[u8], tables: &[Table], now: Timestamp) -> Restored {
         assert_eq!(key, "client_ip");
         tables.iter().find(|table| table.policy() == policy)
     };
-    reader.restore(find, now).unwrap()
+    reader.restore(find, |_, _| None, now).unwrap()
+}
+
+/// Two strikes within an hour bring about a ban of a minute, then one of a day.
+fn rule() -> Penalty {
+    let minute = Duration::from_mins(1);
+    Penalty::new(2, 60 * minute, vec![minute, 24 * 60 * minute])
+}
+
+fn policy_bans<'a>(rule: &'a Penalty, bans: &'a Bans) -> PolicyBans<'a> {
+    PolicyBans {
+        policy: "p",
+        key: "client_ip",
+        secret: SECRET,
+        rule,
+        bans,
+    }
+}
+
+fn saved_bans(rule: &Penalty, bans: &Bans, now: Timestamp) -> Vec<u8> {
+    let mut writer = Writer::new(Vec::new(), &SECRET, now).unwrap();
+    writer.bans(&policy_bans(rule, bans), now).unwrap();
+    writer.finish().unwrap()
+}
+
+fn restored_bans(bytes: &[u8], to: PolicyBans<'_>, now: Timestamp) -> Restored {
+    let reader = Reader::new(Cursor::new(bytes), now).unwrap();
+    let find = |policy: &str, key: &str| ((policy, key) == (to.policy, to.key)).then_some(to);
+    reader.restore(|_, _| None, find, now).unwrap()
+}
+
+/// `bytes` with the checksum that belongs to them.
+fn with_sum(mut bytes: Vec<u8>) -> Vec<u8> {
+    let mut sum = checksum();
+    std::hash::Hasher::write(&mut sum, &bytes);
+    bytes.extend(std::hash::Hasher::finish(&sum).to_le_bytes());
+    bytes
 }
 
 fn used(table: &Table, key: Fingerprint, now: Timestamp) -> u32 {
@@ -139,7 +175,7 @@ proptest! {
     /// Also where the checksum is right, nonsense is refused or read, and nothing breaks.
     #[test]
     fn nonsense_does_no_harm(
-        body in prop::collection::vec(prop_oneof![0..4_u8, any::<u8>()], 0..400),
+        body in prop::collection::vec(prop_oneof![0..6_u8, any::<u8>()], 0..400),
         cut in any::<prop::sample::Index>(),
     ) {
         let table = Table::new("p", algorithms(3).pop().unwrap(), 10, OnFull::Forget);
@@ -147,11 +183,34 @@ proptest! {
         let whole = saved([&table], NOW);
         let mut bytes = whole[..36 + cut.index(whole.len() - 44)].to_vec();
         bytes.extend(body);
-        let mut sum = checksum();
-        std::hash::Hasher::write(&mut sum, &bytes);
-        bytes.extend(std::hash::Hasher::finish(&sum).to_le_bytes());
+        let bytes = with_sum(bytes);
         let reader = read(&bytes).expect("its sum is right");
-        let _ = reader.restore(|_, _| Some(&table), NOW);
+        let (rule, bans) = (rule(), Bans::default());
+        let to = policy_bans(&rule, &bans);
+        let _ = reader.restore(|_, _| Some(&table), |_, _| Some(to), NOW);
+    }
+
+    /// A process that restarts between any two refusals decides as one that does not.
+    #[test]
+    fn a_restart_changes_no_ban(
+        refusals in prop::collection::vec((0..20_u64, 0..4_000_000_000_u64, any::<bool>()), 1..100),
+    ) {
+        let (rule, steady) = (rule(), Bans::default());
+        let (mut restarted, mut now) = (Bans::default(), NOW);
+        for (number, gap, restart) in refusals {
+            now = now.saturating_add_micros(gap);
+            if restart {
+                let bytes = saved_bans(&rule, &restarted, now);
+                restarted = Bans::default();
+                restored_bans(&bytes, policy_bans(&rule, &restarted), now);
+            }
+            let key = key(number);
+            prop_assert_eq!(
+                restarted.banned_until(&rule, key, now),
+                steady.banned_until(&rule, key, now)
+            );
+            prop_assert_eq!(restarted.strike(&rule, key, now), steady.strike(&rule, key, now));
+        }
     }
 }
 
@@ -161,7 +220,67 @@ fn sample() -> Vec<u8> {
     for table in &tables {
         (0..12).for_each(|number| _ = charge(table, key(number), 1, NOW));
     }
-    saved(&tables, NOW)
+    let (rule, bans) = (rule(), Bans::default());
+    for number in [1, 2, 2] {
+        bans.strike(&rule, key(number), NOW);
+    }
+    let mut writer = Writer::new(Vec::new(), &SECRET, NOW).unwrap();
+    for table in &tables {
+        writer.table("client_ip", table, NOW).unwrap();
+    }
+    writer.bans(&policy_bans(&rule, &bans), NOW).unwrap();
+    writer.finish().unwrap()
+}
+
+#[test]
+fn bans_of_another_policy_or_secret_and_forgotten_ones_are_dropped() {
+    let (rule, before) = (rule(), Bans::default());
+    for number in [1, 2, 2, 3, 3] {
+        before.strike(&rule, key(number), NOW);
+    }
+    let bytes = saved_bans(&rule, &before, NOW);
+    let bans = Bans::default();
+    let to = policy_bans(&rule, &bans);
+    let counted = |to, hours: u64| {
+        let later = NOW.saturating_add(Duration::from_secs(3600 * hours));
+        let found = restored_bans(&bytes, to, later);
+        (found.bans, found.dropped)
+    };
+    assert_eq!(counted(PolicyBans { policy: "q", ..to }, 0), (0, 3));
+    assert_eq!(
+        counted(
+            PolicyBans {
+                key: "constant",
+                ..to
+            },
+            0
+        ),
+        (0, 3)
+    );
+    let secret = Secret::from_key([3, 6]);
+    assert_eq!(counted(PolicyBans { secret, ..to }, 0), (0, 3));
+    assert_eq!(counted(to, 2), (0, 0));
+    assert_eq!(counted(to, 1), (2, 0), "the bans count for a minute longer");
+    assert_eq!(counted(to, 0), (3, 0));
+    let later = NOW.saturating_add(Duration::from_hours(2));
+    assert_eq!(
+        saved_bans(&rule, &before, later),
+        saved_bans(&rule, &Bans::default(), later)
+    );
+}
+
+#[test]
+fn a_file_of_the_version_before_is_read() {
+    let tables = tables(3, 100, OnFull::Forget);
+    for table in &tables {
+        assert!(charge(table, key(1), 2, NOW));
+    }
+    let mut bytes = saved(&tables, NOW);
+    bytes.truncate(bytes.len() - 8);
+    bytes[8] = 1;
+    let after = self::tables(3, 100, OnFull::Forget);
+    restored(&with_sum(bytes), &after, NOW);
+    assert!(after.iter().all(|table| used(table, key(1), NOW) == 2));
 }
 
 #[test]
@@ -198,11 +317,13 @@ fn it_is_said_what_is_wrong() {
     assert_eq!(said(b""), "it is damaged");
     assert_eq!(said(&bytes[..100]), "it is damaged");
     let mut future = bytes.clone();
-    future[8] = 2;
-    assert_eq!(
-        said(&future),
-        "its format is version 2, and this program knows version 1"
-    );
+    for version in [0, 3] {
+        future[8] = version;
+        assert_eq!(
+            said(&future),
+            format!("its format is version {version}, and this program reads versions 1 to 2")
+        );
+    }
     let later = NOW.saturating_add(Duration::from_secs(61));
     assert_eq!(
         said(&saved([], later)),
@@ -335,15 +456,15 @@ fn a_snapshot_replaces_the_one_before_as_a_whole_or_not_at_all() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("buckets");
     assert!(matches!(open(&path, NOW), Ok(None)));
-    save(&path, &SECRET, NOW, []).unwrap();
+    save(&path, &SECRET, NOW, [], []).unwrap();
     let table = Table::new("p", algorithms(3).swap_remove(0), 10, OnFull::Forget);
     assert!(charge(&table, key(1), 2, NOW));
-    save(&path, &SECRET, NOW, [("k", &table)]).unwrap();
+    save(&path, &SECRET, NOW, [("k", &table)], []).unwrap();
     let bytes = std::fs::read(&path).unwrap();
     assert!(read(&bytes).is_ok());
 
     std::fs::create_dir(directory.path().join("buckets.new")).unwrap();
-    save(&path, &SECRET, NOW, []).unwrap_err();
+    save(&path, &SECRET, NOW, [], []).unwrap_err();
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
     assert_eq!(
         set_aside(&path).unwrap(),

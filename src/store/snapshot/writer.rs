@@ -6,9 +6,9 @@ use std::io::{self, Write};
 
 use siphasher::sip::SipHasher13;
 
-use super::{END, FLOOR, KEY, MAGIC, STEP, TABLE, VERSION, checksum};
+use super::{BANS, END, FLOOR, KEY, MAGIC, PolicyBans, STEP, STRIKES, TABLE, VERSION, checksum};
 use crate::clock::Timestamp;
-use crate::limiter::{Secret, State};
+use crate::limiter::{Fingerprint, Secret, State, Strikes};
 use crate::store::Table;
 use crate::store::bucket;
 use crate::store::table::Legacy;
@@ -52,6 +52,23 @@ impl<W: Write> Writer<W> {
                 None => return Ok(()),
             }
         }
+    }
+
+    /// Adds the strikes and bans of a policy that count at `now`.
+    pub fn bans(&mut self, of: &PolicyBans<'_>, now: Timestamp) -> io::Result<()> {
+        self.buffer.push(BANS);
+        self.put_text(of.policy);
+        self.put_text(of.key);
+        self.put_u64(of.check());
+        for some in of.bans.saved(of.rule, now) {
+            for (key, strikes) in &some {
+                self.strikes(*key, strikes);
+                if self.buffer.len() >= STEP {
+                    self.flush()?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Ends the snapshot.
@@ -115,6 +132,20 @@ impl<W: Write> Writer<W> {
             for word in words.chunk(chunk) {
                 self.put_u32(word);
             }
+        }
+    }
+
+    fn strikes(&mut self, key: Fingerprint, strikes: &Strikes) {
+        let (last, counting) = (strikes.last_ban(), strikes.counting());
+        self.buffer.push(STRIKES);
+        self.put_u64(key.bits());
+        self.put_u32(last.number);
+        self.put_u64(last.until.as_micros());
+        self.put_u64(last.forgotten.as_micros());
+        // A penalty has at most 100.
+        self.put_u32(counting.len() as u32);
+        for at in counting {
+            self.put_u64(at.as_micros());
         }
     }
 
