@@ -70,11 +70,15 @@ const USAGE: u8 = 2;
 
 /// Prints a report to stderr, in colours on a terminal.
 fn print_report(report: &Report) {
-    let colour = match io::stderr().is_terminal() {
+    tell(report.render(colour()));
+}
+
+/// Colours for a terminal on stderr, none for anything else.
+fn colour() -> Colour {
+    match io::stderr().is_terminal() {
         true => Colour::Ansi,
         false => Colour::Plain,
-    };
-    tell(report.render(colour));
+    }
 }
 
 /// Says something on stderr. Unlike `eprintln!` it is no panic when whoever reads that has gone away.

@@ -26,6 +26,7 @@ use crate::limiter::Secret;
 use crate::proxy::Gateway;
 use crate::proxy::build::{Built, Surroundings};
 use crate::server::{self, Server, StartError};
+use crate::telemetry::logging::ProcessLog;
 use crate::telemetry::metrics::{self, RequestMetrics};
 use crate::telemetry::process;
 use crate::telemetry::registry::{Gauge, Observer, Registry};
@@ -65,11 +66,11 @@ impl Failure {
     }
 }
 
-/// Serves what `source` says until the process is told to end.
+/// Serves what `source` says until the process is told to end, and shows how many lines `log` has lost.
 ///
 /// # Errors
 /// When it cannot start; then nothing has been served.
-pub fn run(source: Source) -> Result<(), Failure> {
+pub fn run(source: Source, log: &ProcessLog) -> Result<(), Failure> {
     // Before the file is read: what changes from now on is noticed.
     let watch = Watch::new(source.file().into_iter().map(Into::into).collect());
     let compiled = source.compile()?;
@@ -80,7 +81,7 @@ pub fn run(source: Source) -> Result<(), Failure> {
     let signals = runtime
         .block_on(async { Signals::new() })
         .map_err(Failure::system("signals"))?;
-    let process = Process::start(source, compiled)?;
+    let process = Process::start(source, compiled, log)?;
     process.serve(&runtime, signals, watch);
     Ok(())
 }
@@ -96,11 +97,11 @@ struct Process {
     keeper: Keeper,
     synchronising: Synchronising,
     /// Series that are shown as long as this lives.
-    _series: (Gauge, Vec<Observer>),
+    _series: (Gauge, Observer, Vec<Observer>),
 }
 
 impl Process {
-    fn start(source: Source, compiled: Compiled) -> Result<Self, Failure> {
+    fn start(source: Source, compiled: Compiled, log: &ProcessLog) -> Result<Self, Failure> {
         let registry = Registry::default();
         let clock = Arc::new(Clock::system());
         let kept = Kept::find(compiled.snapshot.as_ref(), clock.now());
@@ -153,6 +154,7 @@ impl Process {
         Ok(Process {
             _series: (
                 metrics::build_info(&registry, env!("CARGO_PKG_VERSION"), REVISION),
+                metrics::log_dropped(&registry, log),
                 process::register(&registry),
             ),
             clock,

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 
@@ -14,6 +15,8 @@ use crate::telemetry::logging;
 const EXAMPLE: &str = include_str!("../../config.example.yaml");
 /// Where a configuration is looked for, after `$SLUICEGATE_CONFIG`.
 const PLACES: [&str; 2] = ["sluicegate.yaml", "/etc/sluicegate/sluicegate.yaml"];
+/// How long the last lines of the log may take to be written.
+const LAST_LINES: Duration = Duration::from_secs(2);
 /// Names the configuration.
 const VARIABLE: &str = "SLUICEGATE_CONFIG";
 
@@ -62,21 +65,27 @@ pub(super) struct Options {
 }
 
 pub(super) fn run(options: Options) -> ExitCode {
-    if let Err(error) = logging::init() {
-        super::tell(error);
-        return ExitCode::from(USAGE);
-    }
-    match app::run(options.source()) {
+    let log = match logging::init() {
+        Ok(log) => log,
+        Err(error) => {
+            super::tell(error);
+            return ExitCode::from(USAGE);
+        }
+    };
+    let ended = app::run(options.source(), &log);
+    let code = match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Config(report)) => {
-            super::print_report(&report);
+            log.push(format!("{}\n", report.render(super::colour())).as_bytes());
             ExitCode::from(WRONG)
         }
         Err(failure) => {
             tracing::error!("{failure}");
             ExitCode::from(WRONG)
         }
-    }
+    };
+    log.flush(LAST_LINES);
+    code
 }
 
 impl Options {

@@ -1,11 +1,17 @@
-//! The process's own log, on stderr. The access log is another thing: see
+//! The process's own log, on stderr, written by a thread of its own. The access log is another thing: see
 //! [`access_log`](super::access_log).
 
-use std::io::{self, IsTerminal, Write};
-use std::os::fd::AsFd;
+mod queue;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::io::{self, IsTerminal, Write};
+use std::panic::{self, PanicHookInfo};
+use std::thread;
+
+use rustix::event::{PollFd, PollFlags, poll};
 use tracing_subscriber::{EnvFilter, filter::ParseError, util::SubscriberInitExt};
+
+pub use self::queue::ProcessLog;
 
 /// Variables that set the filter, the first that is set and not empty wins.
 const VARIABLES: [&str; 2] = ["SLUICEGATE_LOG", "RUST_LOG"];
@@ -14,12 +20,13 @@ const VARIABLES: [&str; 2] = ["SLUICEGATE_LOG", "RUST_LOG"];
 /// likes could fill a disk.
 const DEFAULT: &str = "error,sluicegate=info";
 
-/// Starts logging to stderr: our own `info` and above, and errors of libraries, unless `SLUICEGATE_LOG` or `RUST_LOG` says otherwise.
+/// Starts logging to stderr: our own `info` and above, and errors of libraries, unless `SLUICEGATE_LOG` or `RUST_LOG` says
+/// otherwise. Panics are logged, too.
 ///
 /// # Errors
 ///
-/// A filter that cannot be parsed, or a second call in one process.
-pub fn init() -> Result<(), LoggingError> {
+/// A filter that cannot be parsed, a second call in one process, or a thread that cannot be started.
+pub fn init() -> Result<ProcessLog, LoggingError> {
     let wanted = VARIABLES.iter().find_map(|name| {
         let value = std::env::var(name).ok()?;
         (!value.is_empty()).then_some((*name, value))
@@ -30,46 +37,53 @@ pub fn init() -> Result<(), LoggingError> {
         }
         None => EnvFilter::new(DEFAULT),
     };
+    let log = ProcessLog::start(Stderr).map_err(LoggingError::Thread)?;
+    let lines = log.clone();
     tracing_subscriber::fmt()
         .compact()
         .with_env_filter(filter)
-        .with_writer(|| Stderr)
+        .with_writer(move || lines.clone())
         .with_ansi(io::stderr().is_terminal())
-        // Whoever read the log may have gone away, which is no reason to end: to say so on stderr would be a panic.
         .log_internal_errors(false)
         .finish()
         .try_init()
-        .map_err(|_| LoggingError::Twice)
+        .map_err(|_| LoggingError::Twice)?;
+    panic::set_hook(Box::new(log_panic));
+    Ok(log)
 }
 
-/// The process's stderr. A line that it does not take at once, because whoever reads it has stopped, is lost: workers
-/// log, and do not wait.
-#[derive(Clone, Copy, Debug)]
+/// Logs a panic. The standard library's own hook would wait for the reader of stderr.
+fn log_panic(panic: &PanicHookInfo<'_>) {
+    let thread = thread::current();
+    let thread = thread.name().unwrap_or("unnamed");
+    let backtrace = Backtrace::capture();
+    match backtrace.status() {
+        BacktraceStatus::Captured => tracing::error!(thread, "{panic}\n{backtrace}"),
+        _ => tracing::error!(thread, "{panic}"),
+    }
+}
+
+/// The process's stderr, of which somebody else may have made a file that does not block.
+#[derive(Debug)]
 struct Stderr;
 
 impl Write for Stderr {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        // Nobody else of this process writes between the question and the answer.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut stderr = io::stderr().lock();
-        if takes_now(&stderr) {
-            stderr.write_all(line)?;
+        loop {
+            match stderr.write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let mut room = [PollFd::new(&stderr, PollFlags::OUT)];
+                    poll(&mut room, None)?;
+                }
+                done => return done,
+            }
         }
-        Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-/// Whether writing does not wait: a pipe has room for a page then, and lines are shorter.
-fn takes_now(file: &impl AsFd) -> bool {
-    let at_once = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    let mut asked = [PollFd::new(file, PollFlags::OUT)];
-    poll(&mut asked, Some(&at_once)).is_ok_and(|ready| ready > 0)
 }
 
 /// Why logging did not start.
@@ -86,4 +100,7 @@ pub enum LoggingError {
     /// Something in this process logs already.
     #[error("logging was set up twice")]
     Twice,
+    /// The log's writer cannot be started.
+    #[error("the log has no thread: {0}")]
+    Thread(io::Error),
 }

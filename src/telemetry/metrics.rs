@@ -22,12 +22,19 @@ pub use requests::{RequestMetrics, RouteMetrics, UpstreamMetrics};
 pub use snapshots::SnapshotMetrics;
 pub use store::{RoundResult, StoreMetrics, SyncFigures, SyncMetrics, TrackerMetrics};
 
-use self::families::{ACCESS_LOG_DROPPED, BUILD_INFO};
-use super::registry::{Counter, Gauge, Registry};
+use self::families::{ACCESS_LOG_DROPPED, BUILD_INFO, LOG_DROPPED};
+use super::logging::ProcessLog;
+use super::registry::{Counter, Gauge, Observer, Registry};
 
 /// Returns the counter of access log lines that were lost.
 pub(super) fn access_log_dropped(registry: &Registry) -> Counter {
     registry.counter(&ACCESS_LOG_DROPPED, &[])
+}
+
+/// Shows the lines that the process's own log has lost, as long as the observer is kept.
+pub fn log_dropped(registry: &Registry, log: &ProcessLog) -> Observer {
+    let log = log.clone();
+    registry.observe(&LOG_DROPPED, &[], move || log.dropped_lines() as f64)
 }
 
 /// Says which program runs; keep what it returns for the life of the process.

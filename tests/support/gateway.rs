@@ -5,7 +5,8 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::{fs, thread};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -24,6 +25,7 @@ pub struct Gateway {
     process: Child,
     dir: TempDir,
     log: Arc<Mutex<String>>,
+    log_is_read: Arc<AtomicBool>,
     address: SocketAddr,
     /// Where its admin listener is.
     pub admin: SocketAddr,
@@ -58,6 +60,21 @@ routes:
         ))
     }
 
+    /// The same, with a log whose reader has gone away once the proxy serves.
+    pub fn start_with_closed_log(config: &str) -> Self {
+        let gateway = Self::start(config);
+        gateway.log_is_read.store(false, Ordering::Relaxed);
+        // The reader ends with the line after that.
+        gateway.replace_config("unknown: key\n");
+        gateway.signal(Signal::HUP);
+        wait_for("the log to lose lines", || {
+            let lost = gateway.metric("sluicegate_log_dropped_lines_total");
+            gateway.signal(Signal::HUP);
+            lost.filter(|lines| *lines > 0.0)
+        });
+        gateway
+    }
+
     /// Starts the binary with these arguments, in `dir`.
     pub fn start_with<S: AsRef<OsStr>>(
         dir: TempDir,
@@ -88,8 +105,13 @@ routes:
         let stderr = BufReader::new(process.stderr.take().expect("stderr is a pipe"));
         let log = Arc::new(Mutex::new(String::new()));
         let collected = Arc::clone(&log);
+        let log_is_read = Arc::new(AtomicBool::new(true));
+        let is_read = Arc::clone(&log_is_read);
         thread::spawn(move || {
             for line in stderr.lines().map_while(Result::ok) {
+                if !is_read.load(Ordering::Relaxed) {
+                    return;
+                }
                 let mut log = collected.lock().expect("no holder panics");
                 log.push_str(&line);
                 log.push('\n');
@@ -100,6 +122,7 @@ routes:
             process,
             dir,
             log,
+            log_is_read,
             address: none,
             admin: none,
         };
@@ -184,7 +207,13 @@ routes:
 
     /// What it has written to stderr so far.
     pub fn log(&self) -> String {
-        self.log.lock().expect("no holder panics").clone()
+        let log = self.log.lock();
+        log.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Its log so far; nobody reads stderr while it is locked.
+    pub fn log_reader(&self) -> Arc<Mutex<String>> {
+        Arc::clone(&self.log)
     }
 
     /// Waits for a text on stderr.

@@ -82,6 +82,8 @@ families! {
         "Requests in HTTP/1 that no route saw: answered 400 (malformed), 431 or 414 (head_too_large) or 408 (timeout).";
     ACCESS_LOG_DROPPED: Counter "sluicegate_access_log_dropped_lines_total" [],
         "Access log lines lost because the queue was full or the file could not be written.";
+    LOG_DROPPED: Counter "sluicegate_log_dropped_lines_total" [],
+        "Lines of the process's own log lost because the queue was full or stderr could not be written.";
     BUILD_INFO: Gauge "sluicegate_build_info" ["version", "revision"],
         "The running program.";
     PROCESS_CPU: Counter "process_cpu_seconds_total" [],
