@@ -29,7 +29,7 @@ pub use matcher::{
 };
 pub use route::Router;
 pub use selector::{Exception, Exceptions, Selector};
-pub use settlement::{Author, Counted, OwnAnswers, SettledBy, Settlement};
+pub use settlement::{Author, Counted, OwnAnswers, ReportedCost, SettledBy, Settlement};
 pub use token::{Claims, KeyError, Token, TokenAlgorithm, TokenKey, TokenSpec, Verifier};
 pub use zone::LocalPeriods;
 

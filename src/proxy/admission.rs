@@ -7,6 +7,7 @@ mod remote;
 use std::num::NonZero;
 use std::time::Duration;
 
+use http::StatusCode;
 use smallvec::SmallVec;
 
 use super::body::ResponseBody;
@@ -83,12 +84,17 @@ impl Admission {
 
     /// Settles what the head of the response can settle.
     pub(super) fn settle_by_head(&mut self, route: &Route, answered: Answered<'_>, now: Timestamp) {
-        settle::by_head(&mut self.dues, &route.limits, answered, now);
+        settle::by_head(&mut self.dues, (route, &route.limits), answered, now);
     }
 
-    /// Settles the rest by the bytes of its body.
-    pub(super) fn settle_by_bytes(&mut self, route: &Route, bytes: u64, now: Timestamp) {
-        settle::by_bytes(&mut self.dues, &route.limits, bytes, now);
+    /// Settles the rest by the bytes of its body; without a status there was no response.
+    pub(super) fn settle_by_bytes(
+        &mut self,
+        route: &Route,
+        sent: (Option<StatusCode>, u64),
+        now: Timestamp,
+    ) {
+        settle::by_bytes(&mut self.dues, (route, &route.limits), sent, now);
     }
 
     /// Whether anything is still to be settled.

@@ -17,6 +17,7 @@ use super::complaints::Complaints;
 use super::limit_headers::Facts;
 use super::penalise::Penalties;
 use super::rejection::Rejection;
+use super::settle::Settlements;
 use super::snapshot::{
     Overflow, Policy, PolicySpec, Preflight, RedisSpec, RunningUpstream, Snapshot, Spec,
 };
@@ -222,6 +223,9 @@ impl Builder<'_> {
             in_use: algorithm
                 .is_permits()
                 .then(|| InUseMetrics::new(&self.surroundings.registry, &spec.name)),
+            settlements: spec
+                .settles
+                .then(|| Settlements::new(&self.surroundings.registry, &spec.name)),
             mode: spec.mode,
             action: Action::new(spec.action, &spec.name, &self.surroundings.registry),
             rejection: Rejection::new(&spec.reject, &spec.name, &spec.quota),

@@ -270,13 +270,14 @@ impl Exchange {
 
     /// Settles the rest by what has been sent; without a response all stays as it was charged.
     fn settle_by_bytes(&mut self) {
-        if self.status.is_none() || !self.has_dues() {
+        if !self.has_dues() {
             return;
         }
         let now = self.begun.now();
         let route = self.begun.snapshot.route(self.place);
-        self.admission.settle_by_bytes(route, self.sent, now);
-        self.tagged.settle_by_bytes(route, self.sent, now);
+        let sent = (self.status, self.sent);
+        self.admission.settle_by_bytes(route, sent, now);
+        self.tagged.settle_by_bytes(route, sent, now);
     }
 
     fn has_dues(&self) -> bool {

@@ -76,8 +76,8 @@ pub fn rehearse<T>(
         admission.settle_by_head(route, answered, now);
         tagged.settle_by_head(route, answered, now);
         if let Some(bytes) = response.bytes {
-            admission.settle_by_bytes(route, bytes, now);
-            tagged.settle_by_bytes(route, bytes, now);
+            admission.settle_by_bytes(route, (Some(response.status), bytes), now);
+            tagged.settle_by_bytes(route, (Some(response.status), bytes), now);
         }
     }
     Ok(to(Rehearsal {

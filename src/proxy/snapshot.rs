@@ -16,6 +16,7 @@ use super::limit_headers::{Facts, Styles};
 use super::mode::Mode;
 use super::penalise::Penalties;
 use super::rejection::Rejection;
+use super::settle::Settlements;
 use super::synchronised::Synchronised;
 use crate::clock::Timestamp;
 use crate::http_ext::client_ip::ClientIp;
@@ -194,6 +195,8 @@ pub struct Policy {
     pub in_use: Option<InUseMetrics>,
     /// What it does to keys that it has refused too often; also to those of its overrides.
     pub penalties: Option<Penalties>,
+    /// How responses settle its costs, if they do.
+    pub settlements: Option<Settlements>,
     /// What header fields say of it.
     pub facts: Facts,
     /// What becomes of a request that it refuses.

@@ -3,6 +3,8 @@
 //! They are asked after all others have admitted the request, each for itself: what one says keeps no other
 //! from being charged.
 
+use http::StatusCode;
+
 use crate::http_ext::headers::Headers;
 
 use super::admission::{Met, Remote, note_near};
@@ -187,12 +189,17 @@ impl Tagged {
 
     /// Settles what the head of the response can settle.
     pub(super) fn settle_by_head(&mut self, route: &Route, answered: Answered<'_>, now: Timestamp) {
-        settle::by_head(&mut self.dues, &route.tags, answered, now);
+        settle::by_head(&mut self.dues, (route, &route.tags), answered, now);
     }
 
-    /// Settles the rest by the bytes of its body.
-    pub(super) fn settle_by_bytes(&mut self, route: &Route, bytes: u64, now: Timestamp) {
-        settle::by_bytes(&mut self.dues, &route.tags, bytes, now);
+    /// Settles the rest by the bytes of its body; without a status there was no response.
+    pub(super) fn settle_by_bytes(
+        &mut self,
+        route: &Route,
+        sent: (Option<StatusCode>, u64),
+        now: Timestamp,
+    ) {
+        settle::by_bytes(&mut self.dues, (route, &route.tags), sent, now);
     }
 
     /// Whether anything is still to be settled.

@@ -1,5 +1,7 @@
 //! How many units a request took, as its response tells.
 
+use std::fmt;
+
 use http::header::HeaderName;
 
 use super::Found;
@@ -54,6 +56,19 @@ pub enum SettledBy {
     },
 }
 
+/// Cost of a request, as its response states it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReportedCost {
+    /// So many units.
+    Units(u32),
+    /// The response states none.
+    Missing,
+    /// The response states something else than a whole number, or different ones.
+    Malformed,
+    /// There is no response of the upstream's, or not all of it.
+    NoResponse,
+}
+
 /// Who made a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Author {
@@ -64,30 +79,31 @@ pub enum Author {
 }
 
 impl Settlement {
-    /// The units to charge, for which `reserved` were charged so far; `None` where the body's size has to be known.
+    /// The cost of a request that was charged `reserved` units so far; `None` where it depends on the response's body.
     pub fn by_head(
         &self,
         reserved: u32,
         status: u16,
         author: Author,
         headers: &Headers,
-    ) -> Option<u32> {
+    ) -> Option<ReportedCost> {
         if self
             .counted
             .as_ref()
             .is_some_and(|counted| !counted.includes(status, author))
         {
-            return Some(0);
+            return Some(ReportedCost::Units(0));
         }
         match &self.by {
-            SettledBy::Reserve => Some(reserved),
-            SettledBy::Header { name, max } => {
-                let units = match Found::among(headers.get_all(name)) {
-                    Found::One(value) => whole(value),
-                    Found::Missing | Found::Several => None,
-                };
-                Some(units.map_or(reserved, |units| units.min(*max)))
-            }
+            SettledBy::Reserve => Some(ReportedCost::Units(reserved)),
+            SettledBy::Header { .. } if author == Author::Proxy => Some(ReportedCost::NoResponse),
+            SettledBy::Header { name, max } => Some(match Found::among(headers.get_all(name)) {
+                Found::One(value) => whole(value).map_or(ReportedCost::Malformed, |units| {
+                    ReportedCost::Units(units.min(*max))
+                }),
+                Found::Missing => ReportedCost::Missing,
+                Found::Several => ReportedCost::Malformed,
+            }),
             SettledBy::Bytes { .. } => None,
         }
     }
@@ -99,6 +115,17 @@ impl Settlement {
                 .unwrap_or(u32::MAX)
                 .min(max),
             SettledBy::Reserve | SettledBy::Header { .. } => reserved,
+        }
+    }
+}
+
+/// As the configuration writes it.
+impl fmt::Display for SettledBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Reserve => f.write_str("count"),
+            Self::Header { name, .. } => write!(f, "response_header: {name}"),
+            Self::Bytes { unit, .. } => write!(f, "response_bytes: {unit}B"),
         }
     }
 }
@@ -119,7 +146,7 @@ mod tests {
 
     const NAME: HeaderName = HeaderName::from_static("x-used");
 
-    fn by_header(values: &[&str]) -> Option<u32> {
+    fn by_header(values: &[&str]) -> Option<ReportedCost> {
         let field = |value: &&str| (NAME, HeaderValue::from_str(value).expect("a value"));
         let headers = values.iter().map(field).collect();
         let (name, max) = (NAME, 100);
@@ -129,20 +156,21 @@ mod tests {
     }
 
     #[test]
-    fn a_field_says_the_cost_and_keeps_the_estimate_where_it_says_no_number() {
-        for (values, units) in [
-            (&["3"][..], 3),
-            (&["0"], 0),
-            (&["3", "3"], 3),
-            (&["101"], 100),
-            (&["99999999999999999999"], 100),
-            (&[], 7),
-            (&[""], 7),
-            (&["-1"], 7),
-            (&["1.5"], 7),
-            (&["3", "4"], 7),
+    fn a_field_states_the_cost_or_that_there_is_none() {
+        use ReportedCost::{Malformed, Missing, Units};
+        for (values, cost) in [
+            (&["3"][..], Units(3)),
+            (&["0"], Units(0)),
+            (&["3", "3"], Units(3)),
+            (&["101"], Units(100)),
+            (&["99999999999999999999"], Units(100)),
+            (&[], Missing),
+            (&[""], Malformed),
+            (&["-1"], Malformed),
+            (&["1.5"], Malformed),
+            (&["3", "4"], Malformed),
         ] {
-            assert_eq!(by_header(values), Some(units), "{values:?}");
+            assert_eq!(by_header(values), Some(cost), "{values:?}");
         }
     }
 
@@ -155,7 +183,13 @@ mod tests {
             }),
             by: SettledBy::Reserve,
         };
-        let units = |own, status, author| counting(own).by_head(2, status, author, &Headers::new());
+        let units = |own, status, author| {
+            let cost = counting(own).by_head(2, status, author, &Headers::new());
+            cost.map(|cost| match cost {
+                ReportedCost::Units(units) => units,
+                other => panic!("{other:?}"),
+            })
+        };
         for own in [OwnAnswers::Counted, OwnAnswers::NotCounted] {
             assert_eq!(units(own, 401, Author::Upstream), Some(2));
             assert_eq!(units(own, 502, Author::Upstream), Some(2));

@@ -15,7 +15,7 @@ mod store;
 pub use config::ConfigMetrics;
 pub use limits::{
     BanMetrics, HeldMetrics, InUseMetrics, LimitDecision, LimitMetrics, PolicyMetrics,
-    TableFigures, UnitsInUse, WaitMetrics, Waiting,
+    SettlementMetrics, SettlementResult, TableFigures, UnitsInUse, WaitMetrics, Waiting,
 };
 pub use listener::{BadRequest, ListenerMetrics, OpenGuard};
 pub use requests::{RequestMetrics, RouteMetrics, UpstreamMetrics};

@@ -30,6 +30,8 @@ families! {
         "What policies decided.";
     LIMIT_NEAR: Counter "sluicegate_limit_near_total" ["policy"],
         "Requests admitted with at least 80 % of the quota used.";
+    LIMIT_SETTLEMENTS: Counter "sluicegate_limit_settlements_total" ["policy", "result"],
+        "Costs that a response is to settle: `settled`, or the estimate stands because the response states none (`missing`) or no number (`malformed`), or did not come or broke off (`no_response`).";
     LIMIT_BUCKETS: Gauge "sluicegate_limit_buckets" ["policy"],
         "Buckets in use, estimated.";
     LIMIT_EVICTIONS: Counter "sluicegate_limit_evictions_total" ["policy"],

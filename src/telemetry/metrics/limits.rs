@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::families::{
     LIMIT_BANS, LIMIT_BUCKETS, LIMIT_DECISIONS, LIMIT_EVICTIONS, LIMIT_HELD, LIMIT_IN_USE,
-    LIMIT_NEAR, LIMIT_UNRECORDED, LIMIT_WAIT, LIMIT_WAITING,
+    LIMIT_NEAR, LIMIT_SETTLEMENTS, LIMIT_UNRECORDED, LIMIT_WAIT, LIMIT_WAITING,
 };
 use crate::telemetry::registry::{Counter, Gauge, Histogram, Observer, Registry};
 
@@ -93,6 +93,57 @@ impl LimitMetrics {
         self.decisions[decision as usize]
             .get()
             .map_or(0, Counter::get)
+    }
+}
+
+/// How the cost of a request was settled, as the `result` label says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettlementResult {
+    /// The response stated the cost.
+    Settled,
+    /// The response states no cost; the estimate stands.
+    Missing,
+    /// The response states something else than a whole number; the estimate stands.
+    Malformed,
+    /// No response came from the upstream, or it broke off before it stated the cost; the estimate stands.
+    NoResponse,
+}
+
+impl SettlementResult {
+    const ALL: [Self; 4] = [
+        Self::Settled,
+        Self::Missing,
+        Self::Malformed,
+        Self::NoResponse,
+    ];
+
+    /// Returns the label value.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Settled => "settled",
+            Self::Missing => "missing",
+            Self::Malformed => "malformed",
+            Self::NoResponse => "no_response",
+        }
+    }
+}
+
+/// Settlements of one policy. Handles of the same name count together.
+#[derive(Debug)]
+pub struct SettlementMetrics([Counter; SettlementResult::ALL.len()]);
+
+impl SettlementMetrics {
+    /// Makes the handles of the policy with this name: its series are there from the start.
+    pub fn new(registry: &Registry, policy: &str) -> Self {
+        Self(
+            SettlementResult::ALL
+                .map(|result| registry.counter(&LIMIT_SETTLEMENTS, &[policy, result.as_str()])),
+        )
+    }
+
+    /// Counts one settlement.
+    pub fn record(&self, result: SettlementResult) {
+        self.0[result as usize].increment();
     }
 }
 
