@@ -233,7 +233,7 @@ fn a_reload_in_the_middle_settles_where_it_was_charged() {
     wait_for("the request", || {
         (!origin.requests().is_empty()).then_some(())
     });
-    let keys = || support::redis_store::command(&redis, &["KEYS", "*"]);
+    let keys = || support::redis_store::command(&redis, &["KEYS", "*:gcra"]);
     let none = redis::Value::Array(Vec::new());
     assert_ne!(keys(), none);
     gateway.reload(&config.replace("characters", "characters, prefix: \"other:\""));

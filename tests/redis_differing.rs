@@ -10,6 +10,7 @@ use support::gateway::Gateway;
 use support::now;
 use support::redis::RedisServer;
 use support::shared::{retry_after, store, wait_up};
+use support::synchronised::after_rounds;
 
 /// A policy of this name on everything.
 fn config(redis: &RedisServer, name: &str, policy: &str) -> String {
@@ -102,4 +103,79 @@ fn machines_that_are_reloaded_together_agree_on_when_to_come_back() {
         thread::sleep(Duration::from_secs(1));
     }
     panic!("nobody admits it");
+}
+
+/// How many of `count` requests these proxies admit that get them in turn.
+fn admitted_in_turn(gateways: &[&Gateway], count: usize) -> usize {
+    let turns = gateways.iter().cycle().take(count);
+    turns
+        .filter(|gateway| get(gateway.address(), "/").status == 200)
+        .count()
+}
+
+const DIFFERENT: [&str; 2] = ["algorithm: gcra", "algorithm: fixed_window"];
+
+/// Each would take what the other wrote for a bucket that has begun anew, and nobody would ever be refused.
+#[test]
+fn with_different_algorithms_they_admit_the_two_quotas_and_say_that_they_differ() {
+    let redis = RedisServer::start();
+    let policies =
+        DIFFERENT.map(|policy| config(&redis, "p", &format!("quota: 10/300d, {policy}")));
+    let gateways = policies.map(|config| start(&config));
+    let [gcra, fixed] = &gateways;
+    assert_eq!(admitted_in_turn(&[gcra, fixed], 100), 20);
+    gcra.wait_for_log("nodes differ: policy `p` has the algorithm gcra here and fixed_window on");
+    fixed.wait_for_log("nodes differ: policy `p` has the algorithm fixed_window here and gcra on");
+    // The rolling deploy goes on.
+    gcra.reload(&config(
+        &redis,
+        "p",
+        "quota: 10/300d, algorithm: fixed_window",
+    ));
+    assert_eq!(admitted_in_turn(&[gcra, fixed], 20), 0);
+    fixed.wait_for_log("nodes agree again: policy `p` has the algorithm fixed_window");
+}
+
+#[test]
+fn a_reload_that_changes_the_algorithm_begins_anew_once() {
+    let redis = RedisServer::start();
+    let [gcra, fixed] =
+        DIFFERENT.map(|policy| config(&redis, "p", &format!("quota: 10/300d, {policy}")));
+    let gateway = start(&gcra);
+    assert_eq!(admitted_in_turn(&[&gateway], 15), 10);
+    gateway.reload(&fixed);
+    assert_eq!(admitted_in_turn(&[&gateway], 15), 10);
+    // What the first has charged is still there.
+    for config in [&gcra, &fixed] {
+        gateway.reload(config);
+        assert_eq!(admitted_in_turn(&[&gateway], 5), 0);
+    }
+    let log = gateway.log();
+    assert!(!log.contains("nodes differ"), "it is one node: {log}");
+}
+
+#[test]
+fn synchronised_with_different_algorithms_they_admit_the_two_quotas() {
+    let redis = RedisServer::start();
+    let gateways = ["gcra", "sliding_window"].map(|algorithm| {
+        let policy = format!("quota: 10/1h, sync: 20ms, algorithm: {algorithm}");
+        start(&config(&redis, "p", &policy))
+    });
+    let [gcra, sliding] = &gateways;
+    let mut admitted = 0;
+    for _ in 0..4 {
+        admitted += admitted_in_turn(&[gcra, sliding], 12);
+        gateways.iter().for_each(|gateway| after_rounds(gateway, 2));
+    }
+    assert_eq!(admitted, 20);
+    gcra.wait_for_log("nodes differ: policy `p` has the algorithm gcra here and sliding_window on");
+    // A reload here begins anew, and joins those that have the same algorithm.
+    gcra.reload(&config(
+        &redis,
+        "p",
+        "quota: 10/1h, sync: 20ms, algorithm: sliding_window",
+    ));
+    assert_eq!(admitted_in_turn(&[gcra], 1), 1, "nothing was heard yet");
+    after_rounds(gcra, 2);
+    assert_eq!(admitted_in_turn(&[gcra], 5), 0);
 }

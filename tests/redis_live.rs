@@ -343,17 +343,17 @@ fn a_key_that_is_not_ours_is_left_alone_and_named() {
     assert!(format!("{probe:?}").contains("theirs"), "{probe:?}");
     let keys = command(&redis, &["KEYS", "*{a}*"]);
     assert!(
-        format!("{keys:?}").contains("sluicegate:{a}shared"),
+        format!("{keys:?}").contains("sluicegate:{a}shared:gcra"),
         "{keys:?}"
     );
-    command(&redis, &["DEL", "sluicegate:{b}shared"]);
-    command(&redis, &["RPUSH", "sluicegate:{b}shared", "mine"]);
+    command(&redis, &["DEL", "sluicegate:{b}shared:gcra"]);
+    command(&redis, &["RPUSH", "sluicegate:{b}shared:gcra", "mine"]);
     assert_eq!(
         [(); 3].map(|()| ask(&gateway, "b").status),
         [200, 200, 429],
         "decided here"
     );
-    let kept = command(&redis, &["LRANGE", "sluicegate:{b}shared", "0", "-1"]);
+    let kept = command(&redis, &["LRANGE", "sluicegate:{b}shared:gcra", "0", "-1"]);
     assert!(format!("{kept:?}").contains("mine"), "{kept:?}");
     assert_eq!(ask(&gateway, "a").status, 200, "others go on");
     let failed = "sluicegate_store_requests_total{op=\"call\",result=\"script\"}";

@@ -86,7 +86,7 @@ fn keys_of_another_type_and_flushed_scripts_fill_no_log() {
         redis::from_redis_value(command(&redis, &["KEYS", "sluicegate:*"])).expect("names");
     let [key] = keys
         .iter()
-        .filter(|key| key.contains("shared"))
+        .filter(|key| key.contains("}shared:"))
         .collect::<Vec<_>>()[..]
     else {
         panic!("{keys:?}");

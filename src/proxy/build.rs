@@ -26,7 +26,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::limiter::Secret;
 use crate::rules::Router;
 use crate::store::redis::client::Client;
-use crate::store::redis::{RefusalCache, Store};
+use crate::store::redis::{RefusalCache, Store, label_of_buckets};
 use crate::store::snapshot::PolicyBans;
 use crate::store::{self, Share, Table, Wish};
 use crate::telemetry::access_log::AccessLog;
@@ -213,7 +213,7 @@ impl Builder<'_> {
         Policy {
             synchronised: self.synchronised(&spec, &label, &table),
             shared: spec.shared.map(|shared| Shared {
-                label: label.clone(),
+                label: label_of_buckets(&label, algorithm),
                 on_error: shared.on_error,
                 refusals: RefusalCache::new(self.refusal_cache),
                 complaints: Complaints::default(),

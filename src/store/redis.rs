@@ -7,6 +7,7 @@
 //! `docs/redis.md` has the layout of keys. [`client`] keeps the connections.
 
 mod after;
+mod algorithm_check;
 mod asked;
 mod bans;
 pub mod client;
@@ -27,7 +28,7 @@ pub use asked::{Arguments, Ask, Charge, Lease, Owes, Request, Tier};
 pub use bans::{Announced, BanNames, Heard, SharedBans, Strikes};
 pub use guards::{Lending, Place, Reservation, Turn};
 pub use leftovers::Leftovers;
-pub use naming::{Keys, LONGEST, Name, Namer, Naming};
+pub use naming::{Keys, LONGEST, Name, Namer, Naming, label_of_buckets};
 pub use parts::Answers;
 pub use refusals::RefusalCache;
 pub use script::{Kind, Kinds, Procedure, SYNC};

@@ -48,11 +48,11 @@ impl Remote {
         let tiers = std::iter::successors(policy.overflow.as_ref(), |tier| {
             tier.policy.overflow.as_ref()
         });
-        let labels = tiers.filter_map(|tier| Some(&tier.policy.shared.as_ref()?.label));
+        let further = tiers.filter_map(|tier| tier.policy.shared.as_ref());
         Some(Self {
             place,
-            further: labels
-                .filter_map(|label| Some(name.with(label.strip_prefix(&*shared.label)?)))
+            further: further
+                .map(|shared| namer.name(&shared.label).bytes)
                 .collect(),
             name,
             period: policy.period(head, store.time_at(now)),

@@ -9,7 +9,7 @@ use crate::proxy::penalise::Penalties;
 use crate::proxy::snapshot::{Limit, Policy, PolicySpec, Snapshot};
 use crate::proxy::synchronised::Synchronised;
 use crate::store::Table;
-use crate::store::redis::Tracker;
+use crate::store::redis::{Tracker, label_of_buckets};
 use crate::telemetry::metrics::SyncMetrics;
 
 impl Builder<'_> {
@@ -37,7 +37,8 @@ impl Builder<'_> {
             .filter(|one| one.naming == *store.naming())
             .map(|one| Arc::clone(&one.tracker))
             .filter(|tracker| tracker.goes_on_with(table.algorithm()));
-        let new = || Tracker::new(label, Arc::clone(table)).map(Arc::new);
+        let label = label_of_buckets(label, table.algorithm());
+        let new = || Tracker::new(&label, Arc::clone(table)).map(Arc::new);
         let tracker = tracker.or_else(new)?;
         let metrics = SyncMetrics::new(&self.surroundings.registry);
         store.synchroniser(interval, &metrics).follow(&tracker);
@@ -64,9 +65,16 @@ impl Snapshot {
                 .filter_map(|one| one.penalties.as_ref());
             let bans: Vec<_> = penalties.filter_map(Penalties::shared).collect();
             redis.follow_bans(&bans);
+            redis.check_algorithms(self.policies.iter().filter_map(algorithm_in_redis));
             redis.reloaded(now);
         }
     }
+}
+
+/// The name and the algorithm of a policy that is known in Redis. Its further buckets and overrides have the same algorithm.
+fn algorithm_in_redis(policy: &Arc<Policy>) -> Option<(&str, &'static str)> {
+    let is_known = policy.shared.is_some() || policy.synchronised.is_some();
+    is_known.then(|| (&*policy.name, policy.table.algorithm().kind()))
 }
 
 /// What an override is called in Redis: it has buckets of its own.

@@ -1,7 +1,7 @@
-//! What buckets are called in Redis: `PREFIX{KEY}POLICY`.
+//! Names of buckets in Redis: `PREFIX{KEY}POLICY:ALGORITHM`.
 //!
 //! The braces make the key alone tell in which slot of a cluster a bucket is, so that policies with the same key are charged
-//! by one call.
+//! by one call. The algorithm makes nodes that differ in it charge buckets apart: neither can read those of the other.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use crate::limiter::{Fingerprint, KeyParts, Secret, WideKeyHasher};
+use crate::limiter::{Algorithm, Fingerprint, KeyParts, Secret, WideKeyHasher};
 
 /// What tells the buckets of one store apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +39,12 @@ pub struct Name {
     pub bytes: Vec<u8>,
     /// The key, the same on all machines that share the buckets.
     pub key: Fingerprint,
+}
+
+/// The part of names that tells the buckets of a policy from those of others: its name, or that of one of its further
+/// buckets, and the algorithm.
+pub fn label_of_buckets(policy: &str, algorithm: &Algorithm) -> Box<str> {
+    [policy, ":", algorithm.kind()].concat().into()
 }
 
 /// Takes the parts of a key, in order, and makes names of it.
@@ -85,24 +91,21 @@ impl KeyParts for Namer<'_> {
     }
 }
 
-impl Name {
-    /// The name of a bucket of the same key, whose policy's label is longer by this.
-    pub fn with(&self, more: &str) -> Vec<u8> {
-        [&self.bytes, more.as_bytes()].concat()
-    }
-}
-
 impl Namer<'_> {
-    /// The name of the bucket that this policy has for the key of the parts so far.
-    pub fn name(self, policy: &str) -> Name {
-        let key = self.hasher.finish();
-        let text = match self.readable {
+    /// The name of the bucket with this label for the key of the parts so far.
+    pub fn name(&self, label: &str) -> Name {
+        let key = self.hasher.clone().finish();
+        let hashed;
+        let text = match &self.readable {
             // Nothing else is empty: braces around nothing would not count.
             Some(text) if !text.is_empty() => text,
-            _ => URL_SAFE_NO_PAD.encode(key.to_be_bytes()),
+            _ => {
+                hashed = URL_SAFE_NO_PAD.encode(key.to_be_bytes());
+                &hashed
+            }
         };
         Name {
-            bytes: [self.prefix, "{", &text, "}", policy].concat().into_bytes(),
+            bytes: [self.prefix, "{", text, "}", label].concat().into_bytes(),
             key: Fingerprint::from_bits(key as u64),
         }
     }

@@ -8,6 +8,9 @@ use super::client::Script;
 /// Tells the others what a node has charged, and the node what they have.
 pub const SYNC: &str = include_str!("script/sync.lua");
 
+/// Notes the algorithms of a node's policies, and tells those of other nodes.
+pub(super) const ALGORITHMS: &str = include_str!("script/algorithms.lua");
+
 /// A kind of algorithm, as scripts know them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
+use super::algorithm_check::AlgorithmCheck;
 use super::asked::{Ask, Charge, Lease, Request};
 use super::bans::SharedBans;
 use super::client::{self, Client, Command, Fault, FaultKind, State, Target, slot};
@@ -51,6 +52,7 @@ pub struct Store {
     synchronisers: Mutex<Vec<Arc<Synchroniser>>>,
     bans: Mutex<Vec<Weak<SharedBans>>>,
     leftovers: Leftovers,
+    algorithm_check: AlgorithmCheck,
 }
 
 /// Why nothing is known of a request.
@@ -73,9 +75,11 @@ impl Store {
     /// A store that is reached by this client.
     pub fn new(client: Client, naming: Naming, clock: Arc<Clock>) -> Self {
         let workers = 0..client.workers();
+        let client = Arc::new(client);
         Self {
             errands: workers.map(|_| Arc::default()).collect(),
-            client: Arc::new(client),
+            algorithm_check: AlgorithmCheck::new(Arc::clone(&client)),
+            client,
             naming,
             scripts: Scripts::default(),
             node: client::random(),
@@ -101,8 +105,8 @@ impl Store {
         new
     }
 
-    /// Synchronises all that is to be by now, each as often as it is, and shares bans, for ever; to be called on one worker, and
-    /// again when more is to be synchronised.
+    /// Synchronises buckets, shares bans and compares algorithms for ever; to be called on one worker, and again when policies
+    /// are others.
     ///
     /// # Panics
     /// As [`Client::start`].
@@ -111,6 +115,10 @@ impl Store {
         if !self.followed_bans().is_empty() {
             let (store, clock) = (Arc::clone(self), Arc::clone(clock));
             running.spawn(async move { store.share_bans_for_ever(worker, &clock).await });
+        }
+        if !self.algorithm_check.is_empty() {
+            let store = Arc::clone(self);
+            running.spawn(async move { store.algorithm_check.run(worker).await });
         }
         for synchroniser in self.synchronisers() {
             let clock = Arc::clone(clock);
@@ -160,6 +168,11 @@ impl Store {
     /// earlier ruleset still do to its own is nobody else's business.
     pub fn follow_bans(&self, bans: &[&Arc<SharedBans>]) {
         *self.bans.lock() = bans.iter().copied().map(Arc::downgrade).collect();
+    }
+
+    /// Compares the algorithms of these policies, each with what all nodes call it, with those of other nodes.
+    pub fn check_algorithms<'a>(&self, policies: impl Iterator<Item = (&'a str, &'static str)>) {
+        self.algorithm_check.follow(policies);
     }
 
     /// Those who are still there.

@@ -1,0 +1,261 @@
+//! Detection of nodes that run another algorithm under the same policy name.
+//!
+//! The algorithm is part of a bucket's name, so such nodes share no bucket, and each group of them admits a quota of its own.
+//! Nodes note their algorithms in Redis (`script/algorithms.lua`), off the path of requests, and log a difference.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use redis::{RedisWrite, ToRedisArgs, Value};
+
+use super::client::{Client, Command, Script, Target};
+use super::script::ALGORITHMS;
+use super::sync::Rounds;
+use super::told::{fields, number};
+
+/// Pause between two notes of a node.
+const INTERVAL: Duration = Duration::from_secs(5);
+/// Age in milliseconds beyond which a note of another algorithm no longer counts: that of three missed notes.
+const STALE: u64 = 15_000;
+/// Time to live of a policy's notes, in milliseconds.
+const LASTS: u64 = 60_000;
+/// Policies in one call of the script, where all keys are on one server.
+const TOGETHER: usize = 32;
+
+/// The algorithms that this node uses, and those that other nodes have noted.
+#[derive(Debug)]
+pub(super) struct AlgorithmCheck {
+    client: Arc<Client>,
+    script: Script,
+    policies: Mutex<Vec<Arc<Checked>>>,
+}
+
+/// One policy of this node, or a further bucket of one.
+#[derive(Debug)]
+struct Checked {
+    label: Box<str>,
+    algorithm: &'static str,
+    state: Mutex<Seen>,
+}
+
+/// What notes have said so far.
+#[derive(Debug, Default)]
+struct Seen {
+    /// The server's time of this node's first note, in milliseconds: earlier notes may be those of its own past.
+    since: Option<u64>,
+    /// Other algorithms that nodes use, as last logged.
+    others: Vec<String>,
+}
+
+/// A change that is logged.
+#[derive(Debug, PartialEq, Eq)]
+enum Change {
+    /// Nodes use these algorithms too.
+    Differs(Vec<String>),
+    /// Nodes no longer do.
+    Agrees,
+}
+
+impl AlgorithmCheck {
+    /// A check of no policy yet.
+    pub(super) fn new(client: Arc<Client>) -> Self {
+        Self {
+            client,
+            script: Script::new(ALGORITHMS),
+            policies: Mutex::default(),
+        }
+    }
+
+    /// Checks these policies from the next round on, and no others.
+    pub(super) fn follow<'a>(&self, policies: impl Iterator<Item = (&'a str, &'static str)>) {
+        let mut known = self.policies.lock();
+        let next = policies.map(|(label, algorithm)| {
+            let is_same = |one: &&Arc<Checked>| &*one.label == label && one.algorithm == algorithm;
+            let new = || {
+                Arc::new(Checked {
+                    label: label.into(),
+                    algorithm,
+                    state: Mutex::default(),
+                })
+            };
+            known.iter().find(is_same).map_or_else(new, Arc::clone)
+        });
+        let next = next.collect();
+        *known = next;
+    }
+
+    /// Whether there is nothing to check.
+    pub(super) fn is_empty(&self) -> bool {
+        self.policies.lock().is_empty()
+    }
+
+    /// Notes and compares every [`INTERVAL`], on this worker's connection.
+    ///
+    /// # Panics
+    /// As [`Client::start`].
+    pub(super) async fn run(&self, worker: usize) {
+        let mut rounds = Rounds::every(INTERVAL);
+        loop {
+            self.compare(worker).await;
+            rounds.begin().await;
+        }
+    }
+
+    /// Notes this node's algorithms once, and logs which policies have others elsewhere.
+    async fn compare(&self, worker: usize) {
+        let policies = self.policies.lock().clone();
+        let together = match self.client.spec().target {
+            Target::Cluster(_) => 1,
+            Target::Single(_) | Target::Sentinel { .. } => TOGETHER,
+        };
+        let groups = || policies.chunks(together);
+        let commands = groups().map(|group| self.command(group)).collect();
+        // The client itself logs a server that is out of use.
+        let answers = self.client.batch(worker, commands).await;
+        for (group, answer) in groups().zip(answers) {
+            for (policy, change) in answer.iter().flat_map(|reply| changes(group, reply)) {
+                policy.log(&change);
+            }
+        }
+    }
+
+    fn command(&self, group: &[Arc<Checked>]) -> Command {
+        let prefix = &self.client.spec().prefix;
+        let keys: Vec<_> = group.iter().map(|one| one.key(prefix)).collect();
+        Command::script(&self.script, &keys, &[Notes(group)])
+    }
+}
+
+impl Checked {
+    fn key(&self, prefix: &str) -> String {
+        format!("{prefix}{{{}}}:algorithms", self.label)
+    }
+
+    /// Takes in the notes of all nodes that were there at `now`, in the server's milliseconds.
+    fn hear(&self, now: u64, notes: &str) -> Option<Change> {
+        let mut state = self.state.lock();
+        let since = *state.since.get_or_insert(now);
+        let mut words = notes.split(' ');
+        let mut others = Vec::new();
+        while let (Some(algorithm), Some(at)) = (words.next(), words.next()) {
+            let at: u64 = at.parse().unwrap_or(0);
+            let is_recent = at > since && at.saturating_add(STALE) > now;
+            if is_recent && algorithm != self.algorithm && is_name(algorithm) {
+                others.push(algorithm.to_owned());
+            }
+        }
+        others.sort_unstable();
+        if others == state.others {
+            return None;
+        }
+        state.others.clone_from(&others);
+        Some(match others.is_empty() {
+            true => Change::Agrees,
+            false => Change::Differs(others),
+        })
+    }
+
+    fn log(&self, change: &Change) {
+        let Self {
+            label, algorithm, ..
+        } = self;
+        match change {
+            Change::Differs(others) => tracing::warn!(
+                advice = "give all nodes the same `algorithm`",
+                "nodes differ: policy `{label}` has the algorithm {algorithm} here and {} on other nodes of the Redis store; \
+                 each algorithm has buckets of its own, so the quotas add up",
+                others.join(", "),
+            ),
+            Change::Agrees => tracing::info!(
+                "nodes agree again: policy `{label}` has the algorithm {algorithm} on all nodes of the Redis store"
+            ),
+        }
+    }
+}
+
+/// The policies of which a reply says something new.
+fn changes<'a>(
+    group: &'a [Arc<Checked>],
+    reply: &Value,
+) -> impl Iterator<Item = (&'a Arc<Checked>, Change)> {
+    let mut changes = Vec::new();
+    if let Ok(fields) = fields(reply)
+        && let [now, notes @ ..] = &*fields
+        && let Ok(now) = number(now)
+    {
+        for (policy, notes) in group.iter().zip(notes) {
+            let change = policy.hear(now, &String::from_utf8_lossy(notes));
+            changes.extend(change.map(|change| (policy, change)));
+        }
+    }
+    changes.into_iter()
+}
+
+/// A name of an algorithm, also of one that this version does not know.
+fn is_name(text: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
+    (1..=32).contains(&text.len()) && text.bytes().all(is_letter)
+}
+
+/// ARGV of the script.
+struct Notes<'a>(&'a [Arc<Checked>]);
+
+impl ToRedisArgs for Notes<'_> {
+    fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
+        LASTS.write_redis_args(out);
+        for one in self.0 {
+            one.algorithm.write_redis_args(out);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked() -> Checked {
+        Checked {
+            label: "p".into(),
+            algorithm: "gcra",
+            state: Mutex::default(),
+        }
+    }
+
+    fn differs(others: &[&str]) -> Option<Change> {
+        Some(Change::Differs(
+            others.iter().copied().map(Into::into).collect(),
+        ))
+    }
+
+    #[test]
+    fn a_difference_is_said_once_and_once_when_it_is_over() {
+        let policy = checked();
+        assert_eq!(policy.hear(1_000, ""), None);
+        assert_eq!(policy.hear(6_000, "gcra 1000"), None);
+        let notes = "gcra 6000 fixed_window 7000";
+        assert_eq!(policy.hear(11_000, notes), differs(&["fixed_window"]));
+        assert_eq!(policy.hear(16_000, "gcra 11000 fixed_window 12000"), None);
+        let notes = "sliding_log 20999 gcra 16000 fixed_window 12000";
+        let both = differs(&["fixed_window", "sliding_log"]);
+        assert_eq!(policy.hear(21_000, notes), both);
+        assert_eq!(policy.hear(60_000, notes), Some(Change::Agrees));
+    }
+
+    #[test]
+    fn notes_from_before_the_first_own_one_are_those_of_an_earlier_run() {
+        let policy = checked();
+        assert_eq!(policy.hear(6_000, "fixed_window 5000"), None);
+        assert_eq!(policy.hear(11_000, "fixed_window 6000 gcra 6000"), None);
+        let notes = "fixed_window 6001";
+        assert_eq!(policy.hear(11_000, notes), differs(&["fixed_window"]));
+    }
+
+    #[test]
+    fn foreign_text_is_not_logged() {
+        let policy = checked();
+        assert_eq!(policy.hear(1_000, ""), None);
+        let notes = "a\nb 2000 X1 2000 fixed_window";
+        assert_eq!(policy.hear(2_000, notes), None);
+    }
+}
