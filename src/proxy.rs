@@ -6,6 +6,7 @@ mod admission;
 mod asking;
 mod body;
 pub mod build;
+mod caught;
 mod complaints;
 mod discard;
 mod echo;
@@ -38,6 +39,7 @@ mod template;
 
 pub use action::{ActionSpec, TarpitSpec};
 pub use body::{ResponseBody, ResponseBodyError};
+pub use caught::Panicked;
 pub use error::Error;
 pub use gateway::Gateway;
 pub use mode::{Mode, Rollout};

@@ -5,5 +5,6 @@
 pub mod access_log;
 pub mod logging;
 pub mod metrics;
+pub mod panics;
 pub mod process;
 pub mod registry;

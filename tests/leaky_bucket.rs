@@ -264,11 +264,11 @@ fn replay_says_who_waits_and_for_how_long() {
     assert_eq!(
         replay.decisions(&[]),
         [
-            json!({ "line": 1, "decision": "admit", "policy": "a.0", "remaining": 2 }),
-            json!({ "line": 2, "decision": "delay", "policy": "a.0", "remaining": 1, "delay_ms": 333.334 }),
-            json!({ "line": 3, "decision": "delay", "policy": "a.0", "remaining": 0, "delay_ms": 566.667 }),
-            json!({ "line": 4, "decision": "refuse", "policy": "a.0", "remaining": 0, "retry_after_ms": 233.334 }),
-            json!({ "line": 5, "decision": "admit", "policy": "a.0", "remaining": 2 }),
+            json!({ "line": 1, "decision": "admit", "policy": "a#0", "remaining": 2 }),
+            json!({ "line": 2, "decision": "delay", "policy": "a#0", "remaining": 1, "delay_ms": 333.334 }),
+            json!({ "line": 3, "decision": "delay", "policy": "a#0", "remaining": 0, "delay_ms": 566.667 }),
+            json!({ "line": 4, "decision": "refuse", "policy": "a#0", "remaining": 0, "retry_after_ms": 233.334 }),
+            json!({ "line": 5, "decision": "admit", "policy": "a#0", "remaining": 2 }),
         ]
     );
     let report = replay.report(&[]);
@@ -276,7 +276,7 @@ fn replay_says_who_waits_and_for_how_long() {
     assert_eq!(all, [5, 2, 2, 1].map(|count| json!(count)));
     assert_eq!(
         report["routes"][0]["limits"][0],
-        json!({ "policy": "a.0", "admitted": 2, "refused": 1, "delayed": 2 })
+        json!({ "policy": "a#0", "admitted": 2, "refused": 1, "delayed": 2 })
     );
     let text = replay.text();
     assert!(
@@ -300,7 +300,7 @@ fn of_several_delays_the_longest_holds_and_a_refusal_leaves_no_one_in_line() {
             )
         })
         .collect();
-    let (longest, hourly) = (json!("a.1"), json!("a.2"));
+    let (longest, hourly) = (json!("a#1"), json!("a#2"));
     assert_eq!(
         told,
         [

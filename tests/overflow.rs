@@ -261,7 +261,7 @@ proptest! {
                 (Some(tier), free_at) if free_at == now => {
                     tiers[tier].take(now);
                     other.take(now);
-                    expected.push(("admit", (tier > 0).then(|| json!(["a.0"])), None));
+                    expected.push(("admit", (tier > 0).then(|| json!(["a#0"])), None));
                 }
                 (_, free_at) => {
                     let wait = free_at.max(soonest) - now;

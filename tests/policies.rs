@@ -138,11 +138,11 @@ fn timed(requests: Vec<Asked>) -> Vec<(Timestamp, Asked)> {
     requests.collect()
 }
 
-/// The place of a policy that is called after it, as `any.1` and its candidate `any.1/candidate`.
+/// The place of a policy that is called after it, as `any#1` and its candidate `any#1/candidate`.
 fn index(name: &str) -> usize {
     let name = name.trim_end_matches("/candidate");
     let place = name
-        .rsplit('.')
+        .rsplit('#')
         .next()
         .and_then(|digits| digits.parse().ok());
     place.expect("it is called after its place")

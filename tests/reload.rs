@@ -440,3 +440,32 @@ fn what_needs_a_restart_is_named() {
     gateway.reload("workers: 1\nadmin: { address: 127.0.0.1:1 }\nroutes: [{ upstream: echo }]\n");
     gateway.wait_for_log("changes of admin take effect at a restart");
 }
+
+/// A policy with dots in its name beside a limit in place, and a route called as top-level limits once were: limits that
+/// once had the same name.
+#[test]
+fn limits_in_place_share_no_bucket_with_others_after_a_reload() {
+    let beside_a_policy = |quota: &str| {
+        format!(
+            "policies: {{ api.0: {{ key: client_ip, quota: {quota} }} }}\n\
+             routes: [{{ name: api, upstream: echo, limits: [{{ key: client_ip, quota: 3/300d }}, api.0] }}]\n"
+        )
+    };
+    let beside_the_top_level = |quota: &str| {
+        format!(
+            "limits: [{{ key: client_ip, quota: {quota} }}]\n\
+             routes: [{{ name: limits, upstream: echo, limits: [{{ key: client_ip, quota: 3/300d }}] }}]\n"
+        )
+    };
+    let both: [&dyn Fn(&str) -> String; 2] = [&beside_a_policy, &beside_the_top_level];
+    for config in both {
+        let gateway = Gateway::start(&config("5/300d"));
+        assert_eq!(get(gateway.address(), "/").status, 200);
+        // The table of one that stays, and that of the other replaced.
+        gateway.reload(&config("4/300d"));
+        assert_eq!(admitted(&gateway), 2, "one of three was used");
+        gateway.reload(&config("6/300d"));
+        assert_eq!(admitted(&gateway), 0);
+        assert_eq!(get(gateway.address(), "/").status, 429);
+    }
+}

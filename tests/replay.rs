@@ -35,13 +35,13 @@ fn a_decision_says_what_applies_and_no_more() {
         line("2000", "/a", ""),
     ];
     let output = Replay::new(TWO, log.concat()).run(&["--decisions"]);
-    let expected = r#"{"line":1,"decision":"admit","policy":"a.0","remaining":1}
-{"line":2,"decision":"admit","policy":"a.0","remaining":0}
-{"line":3,"decision":"refuse","policy":"a.0","remaining":0,"retry_after_ms":501.5}
+    let expected = r#"{"line":1,"decision":"admit","policy":"a#0","remaining":1}
+{"line":2,"decision":"admit","policy":"a#0","remaining":0}
+{"line":3,"decision":"refuse","policy":"a#0","remaining":0,"retry_after_ms":501.5}
 {"line":4,"decision":"skip"}
 {"line":5,"decision":"skip"}
 {"line":6,"decision":"skip","reason":"The path has an encoded slash, or a backslash."}
-{"line":7,"decision":"admit","policy":"a.0","remaining":1}
+{"line":7,"decision":"admit","policy":"a#0","remaining":1}
 "#;
     assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
     assert_eq!(
@@ -59,9 +59,9 @@ fn a_refusal_without_a_key_and_one_for_ever_announce_nothing() {
     let log = line("1", "/a", "") + &line("2", "/b", "") + &line("9000", "/b", "");
     let replay = Replay::new(config, log);
     let expected = [
-        json!({ "line": 1, "decision": "refuse", "policy": "a.0" }),
-        json!({ "line": 2, "decision": "refuse", "policy": "b.0", "remaining": 0 }),
-        json!({ "line": 3, "decision": "refuse", "policy": "b.0", "remaining": 0 }),
+        json!({ "line": 1, "decision": "refuse", "policy": "a#0" }),
+        json!({ "line": 2, "decision": "refuse", "policy": "b#0", "remaining": 0 }),
+        json!({ "line": 3, "decision": "refuse", "policy": "b#0", "remaining": 0 }),
     ];
     assert_eq!(replay.decisions(&[]), expected);
     let report = replay.report(&[]);
@@ -121,23 +121,23 @@ routes:
         })
         .collect();
     let expected = [
-        "admit a.0 0",
-        "refuse a.0 0",
-        "refuse a.0 0",
-        "admit limits.0 1",
-        "admit limits.0 0",
-        "refuse limits.0 0",
+        "admit a#0 0",
+        "refuse a#0 0",
+        "refuse a#0 0",
+        "admit #0 1",
+        "admit #0 0",
+        "refuse #0 0",
     ];
     assert_eq!(told, expected);
     let report = replay.report(&[]);
     let limits = &report["routes"][0]["limits"];
     assert_eq!(
         limits[0],
-        json!({ "policy": "limits.0", "admitted": 1, "refused": 0, "delayed": 0 })
+        json!({ "policy": "#0", "admitted": 1, "refused": 0, "delayed": 0 })
     );
     assert_eq!(
         limits[1],
-        json!({ "policy": "a.0", "admitted": 1, "refused": 2, "delayed": 0 })
+        json!({ "policy": "a#0", "admitted": 1, "refused": 2, "delayed": 0 })
     );
 }
 
@@ -311,11 +311,11 @@ fn a_summary_has_routes_policies_and_the_keys_that_are_met_most() {
         "admitted": 3, "refused": 3, "unlimited": 1, "answered": {},
         "routes": [
             { "route": "a", "requests": 6, "refused": 3,
-              "limits": [{ "policy": "a.0", "admitted": 3, "refused": 3, "delayed": 0 }] },
+              "limits": [{ "policy": "a#0", "admitted": 3, "refused": 3, "delayed": 0 }] },
             { "route": null, "requests": 1, "refused": 0, "limits": [] },
         ],
         "policies": [{
-            "policy": "a.0", "algorithm": "fixed_window", "quota": "1/1s", "evictions": 0,
+            "policy": "a#0", "algorithm": "fixed_window", "quota": "1/1s", "evictions": 0,
             "longest": { "key": "header:x = k1", "from": "1970-01-01T00:00:00.25Z", "limited_ms": 750 },
             "most_refused": [
                 { "key": "header:x = k1", "most": 2, "least": 2 },
@@ -335,9 +335,9 @@ fn a_summary_has_routes_policies_and_the_keys_that_are_met_most() {
     for part in [
         "7 requests from 1970-01-01T00:00:00.1Z to 1970-01-01T00:00:01.3Z\n           3  admitted\n",
         "\nroute a: 6 requests, 3 refused\n    admitted     refused     delayed  by policy\n",
-        "\n           3           3           0  a.0\n",
+        "\n           3           3           0  a#0\n",
         "\nno route takes: 1 requests, 0 refused\n",
-        "\npolicy a.0 (fixed_window, 1/1s)\n  longest limited: 750ms from 1970-01-01T00:00:00.25Z, header:x = k1\n",
+        "\npolicy a#0 (fixed_window, 1/1s)\n  longest limited: 750ms from 1970-01-01T00:00:00.25Z, header:x = k1\n",
         "\n  refused most:\n           2  header:x = k1\n",
     ] {
         assert!(text.contains(part), "no {part:?} in\n{text}");

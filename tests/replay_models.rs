@@ -455,7 +455,7 @@ proptest! {
             let by_its_clock = now + ahead[place][usize::from(key)];
             let mut decided = policies[place].decide(&mut charges[place][usize::from(key)], by_its_clock);
             decided["line"] = json!(number);
-            decided["policy"] = json!(format!("r{place}.0"));
+            decided["policy"] = json!(format!("r{place}#0"));
             expected.push(decided);
             log.push_str(&request(place, key, now));
         }

@@ -28,6 +28,7 @@ use crate::proxy::build::{Built, Surroundings};
 use crate::server::{self, Server, StartError};
 use crate::telemetry::logging::ProcessLog;
 use crate::telemetry::metrics::{self, RequestMetrics};
+use crate::telemetry::panics;
 use crate::telemetry::process;
 use crate::telemetry::registry::{Gauge, Observer, Registry};
 
@@ -74,6 +75,7 @@ pub fn run(source: Source, log: &ProcessLog) -> Result<(), Failure> {
     // Before the file is read: what changes from now on is noticed.
     let watch = Watch::new(source.file().into_iter().map(Into::into).collect());
     let compiled = source.compile()?;
+    panics::log();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

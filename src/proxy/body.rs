@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
+use super::caught::{self, Panicked};
 use super::exchange::Exchange;
 use crate::http_ext::body::{RequestBody, RequestBodyError};
 use crate::upstream::{BodyError, UpstreamBody};
@@ -44,6 +45,9 @@ pub enum ResponseBodyError {
     /// The request's body, which was being echoed, broke off.
     #[error(transparent)]
     Request(#[from] RequestBodyError),
+    /// The code that passes it on has panicked.
+    #[error(transparent)]
+    Panicked(#[from] Panicked),
 }
 
 impl ResponseBody {
@@ -102,13 +106,22 @@ impl Body for ResponseBody {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled {
         let this = self.get_mut();
-        let frame = ready!(this.content.poll(cx));
-        if let Some(exchange) = &mut this.exchange {
-            match &frame {
-                Some(Ok(frame)) => exchange.sent(frame.data_ref().map_or(0, Bytes::len)),
-                Some(Err(error)) => exchange.broken(error),
-                None => {}
+        let Some(exchange) = &mut this.exchange else {
+            return this.content.poll(cx);
+        };
+        let content = &mut this.content;
+        let polled = caught::catch(exchange.metrics(), || content.poll(cx));
+        let frame = match polled {
+            Ok(polled) => ready!(polled),
+            Err(panicked) => {
+                this.content = Content::Own(Bytes::new());
+                Some(Err(panicked.into()))
             }
+        };
+        match &frame {
+            Some(Ok(frame)) => exchange.sent(frame.data_ref().map_or(0, Bytes::len)),
+            Some(Err(error)) => exchange.broken(error),
+            None => {}
         }
         Poll::Ready(frame)
     }

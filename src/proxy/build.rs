@@ -7,7 +7,7 @@
 mod routes;
 mod shared;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -155,10 +155,13 @@ impl Builder<'_> {
     fn policies(&mut self, specs: Vec<PolicySpec>, max_size: u64) -> Vec<Arc<Policy>> {
         let mut shares = shares(&specs, max_size).into_iter();
         let known = known_tables(self.previous);
+        // No two policies go on with the same buckets.
+        let mut taken = HashSet::new();
         let policies = specs.into_iter().map(|spec| {
             let tables = spec.all().into_iter().zip(&mut shares);
             let tables = tables.map(|(spec, share)| {
                 let before = known.get(&(spec.name.as_str(), spec.key.as_str()));
+                let before = before.filter(|table| taken.insert(Arc::as_ptr(table)));
                 self.table(spec, share, before.copied())
             });
             let tables: Vec<_> = tables.collect();

@@ -30,6 +30,9 @@ pub enum Error {
     /// A limit refuses because its store does not answer, as it is told to.
     #[error("a limit cannot be checked at the moment")]
     Undecided,
+    /// The code that served the request has panicked.
+    #[error("the proxy failed: its log has a panic")]
+    Panicked,
     /// The upstream gave no response.
     #[error(transparent)]
     Upstream(#[from] upstream::Error),
@@ -94,6 +97,7 @@ impl Error {
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Undecided => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Upstream(error) => match error.fault() {
                 Fault::Upstream => StatusCode::BAD_GATEWAY,
                 Fault::UpstreamTooSlow => StatusCode::GATEWAY_TIMEOUT,
@@ -114,6 +118,7 @@ impl Error {
             Self::NoRoute => "No route takes this request.",
             Self::TooLarge => "The request body is larger than allowed.",
             Self::Undecided => "A limit cannot be checked at the moment.",
+            Self::Panicked => "The proxy failed on this request.",
             Self::Upstream(error) => match error {
                 U::Resolve { .. } => "The upstream's name does not resolve.",
                 U::Connect { .. } => "The upstream accepts no connection.",

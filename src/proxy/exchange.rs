@@ -29,6 +29,7 @@ use crate::http_ext::forwarded::Peer;
 use crate::http_ext::headers::Headers;
 use crate::http_ext::message::{Request, Response};
 use crate::rules::{Author, Head};
+use crate::telemetry::metrics::RequestMetrics;
 use crate::upstream::Fault;
 use logged::Logged;
 
@@ -297,6 +298,11 @@ impl Exchange {
         );
     }
 
+    /// Where requests are counted.
+    pub(super) fn metrics(&self) -> &RequestMetrics {
+        &self.begun.client.gateway.metrics
+    }
+
     fn elapsed(&self) -> Duration {
         self.begun.now().since(self.begun.started)
     }
@@ -310,6 +316,11 @@ impl Exchange {
 impl Begun {
     /// The client's connection.
     pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The same, to be kept.
+    pub(super) fn shared_client(&self) -> &Rc<Client> {
         &self.client
     }
 

@@ -6,7 +6,7 @@
 //!    400, 501          429, decoy, drop, wait  502, 504
 //! ```
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use http::StatusCode;
 use hyper::service::Service;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -22,6 +23,7 @@ use super::action::{Action, Held};
 use super::admission::Admission;
 use super::asking::Asking;
 use super::body::ResponseBody;
+use super::caught;
 use super::error::Error;
 use super::exchange::{Begun, Deciding, Exchange};
 use super::line::{self, Pending, Stood};
@@ -125,11 +127,21 @@ impl Gateway {
 /// leaves.
 ///
 /// Who is refused at once has no future: one has room for all that a request may have to wait for.
-fn handle(client: Rc<Client>, mut request: Request<RequestBody>) -> Answering {
+fn handle(client: Rc<Client>, request: Request<RequestBody>) -> Answering {
+    let known = Rc::clone(&client);
+    let answering = caught::catch(&known.gateway.metrics, || answer(client, request));
+    answering.unwrap_or_else(|_| Answering::Now(Some(bare(Error::Panicked.status()))))
+}
+
+fn answer(client: Rc<Client>, mut request: Request<RequestBody>) -> Answering {
+    let gateway = Rc::clone(&client);
     let mut exchange = Exchange::begin(client, &request);
-    let mut response = Response::new(ResponseBody::own(Bytes::new()));
+    let mut response = bare(StatusCode::OK);
     let nothing = SoFar::Stood(Stood::default());
-    match decide(&mut exchange, &mut request, &mut response, nothing) {
+    let course = caught::catch(&gateway.gateway.metrics, || {
+        decide(&mut exchange, &mut request, &mut response, nothing)
+    });
+    match course.unwrap_or_else(|panicked| Err(panicked.into())) {
         Ok(Course::Answered) => {}
         Ok(course) => return later(exchange, request, course),
         Err(error) => response = exchange.failed(&error, request.headers()),
@@ -146,17 +158,41 @@ fn later(
 ) -> Answering {
     // No async function: that would have room for each of its arguments twice.
     Answering::Later(Box::pin(async move {
-        let mut response = match serve(&mut exchange, &mut request, course).await {
-            Ok(Some(response)) => response,
-            Ok(None) => {
-                exchange.unanswered();
-                return Err(Dropped);
-            }
-            Err(error) => exchange.failed(&error, request.headers()),
+        let client = Rc::clone(exchange.begun().shared_client());
+        let metrics = &client.gateway.metrics;
+        let served = {
+            let serving = pin!(serve(&mut exchange, &mut request, course));
+            caught::catch_async(metrics, serving).await
         };
-        exchange.complete(&mut response);
-        Ok(response)
+        let served = served.unwrap_or_else(|panicked| Err(panicked.into()));
+        let answer = caught::catch(metrics, || conclude(exchange, served, &request));
+        answer.unwrap_or_else(|_| Ok(bare(Error::Panicked.status())))
     }))
+}
+
+/// Makes an answer of what came of a request.
+fn conclude(
+    mut exchange: Box<Exchange>,
+    served: Result<Option<Response<ResponseBody>>, Error>,
+    request: &Request<RequestBody>,
+) -> Result<Response<ResponseBody>, Dropped> {
+    let mut response = match served {
+        Ok(Some(response)) => response,
+        Ok(None) => {
+            exchange.unanswered();
+            return Err(Dropped);
+        }
+        Err(error) => exchange.failed(&error, request.headers()),
+    };
+    exchange.complete(&mut response);
+    Ok(response)
+}
+
+/// An answer without fields and body.
+fn bare(status: StatusCode) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::own(Bytes::new()));
+    *response.status_mut() = status;
+    response
 }
 
 /// The answer to a request, which is there, or is waited for.

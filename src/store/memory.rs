@@ -34,17 +34,13 @@ pub struct Charge<'a> {
 /// allocated for up to four charges. In the verdict of a refusal, what other policies have
 /// remaining is what it was, since they were not charged.
 ///
-/// # Panics
-/// When two charges meet in one bucket: no table may appear twice, not even as another's successor.
+/// Of several charges to one bucket only the first in memory is made: no table is to appear twice.
 pub fn charge_all(charges: &[Charge<'_>], now: Timestamp) -> Verdict {
     charge_watched(charges, charges.len(), now)
 }
 
 /// The same where only the first `binding` of the charges may refuse. The others watch: what one of them refuses
 /// is not charged there, and everywhere else as if it had not been asked.
-///
-/// # Panics
-/// As [`charge_all`].
 pub fn charge_watched(charges: &[Charge<'_>], binding: usize, now: Timestamp) -> Verdict {
     let mut verdict = Verdict::default();
     charge_to(&mut verdict, charges, binding, Refusals::Charged, now);
@@ -52,9 +48,6 @@ pub fn charge_watched(charges: &[Charge<'_>], binding: usize, now: Timestamp) ->
 }
 
 /// The same where a refusal is not the last word: it charges nobody, whatever the tables say of refusals.
-///
-/// # Panics
-/// As [`charge_all`].
 pub fn try_charge(charges: &[Charge<'_>], binding: usize, now: Timestamp) -> Verdict {
     let mut verdict = Verdict::default();
     charge_to(&mut verdict, charges, binding, Refusals::Free, now);
@@ -63,9 +56,6 @@ pub fn try_charge(charges: &[Charge<'_>], binding: usize, now: Timestamp) -> Ver
 
 /// What the others do, where the caller has room for the verdict: it is large. Refusals are charged where both `refusals` and
 /// the table say so.
-///
-/// # Panics
-/// As [`charge_all`].
 pub fn charge_to(
     verdict: &mut Verdict,
     charges: &[Charge<'_>],

@@ -57,7 +57,9 @@ impl Frame {
         let after_size_updates = self.payload.iter().position(|byte| byte >> 5 != 1)?;
         match &self.payload[after_size_updates..] {
             [0x88, ..] => Some(200),
+            [0x8c, ..] => Some(400),
             [0x8d, ..] => Some(404),
+            [0x8e, ..] => Some(500),
             [0x48 | 0x08, 3, status @ ..] => {
                 std::str::from_utf8(status.get(..3)?).ok()?.parse().ok()
             }

@@ -1,5 +1,6 @@
 //! Routes, and the limits that their requests meet.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::conditions::condition;
@@ -17,8 +18,11 @@ use crate::rules::{
     self, CaseSensitivity, Descriptor, PathForm, PathPattern, RouteMatch, Router, Segment,
 };
 
-/// What top-level limits in place are called after.
-const TOP_LEVEL: &str = "limits";
+/// Separates the owner of a limit in place from its position. Names cannot have it, so that no policy is called so, and
+/// it needs no escape in a quoted string of a header field.
+const POSITION: char = '#';
+/// The owner of top-level limits in place. No route has an empty name.
+const TOP_LEVEL: &str = "";
 /// The route of requests that no route takes, in metrics and keys.
 const UNMATCHED: &str = "unmatched";
 
@@ -29,19 +33,28 @@ pub(super) struct Context<'a> {
     top_level: Vec<usize>,
 }
 
-/// The names of all routes: their own, or what they match. A name that is taken gets a number.
+/// The names of all routes: their own, or what they match. A name that another route has gets a number.
 pub(super) fn names(config: &schema::Config) -> Vec<String> {
-    let mut taken = std::collections::HashSet::new();
+    let given = config.routes.iter().filter_map(|route| route.name.as_ref());
+    let mut taken: HashSet<_> = given.map(ToString::to_string).collect();
+    // The last number that was given to a description, so that the next is found at once.
+    let mut numbers = HashMap::<String, usize>::new();
     let names = config.routes.iter().map(|route| {
-        let wanted = route
-            .name
-            .as_ref()
-            .map_or_else(|| description(route), ToString::to_string);
-        let numbered = (2..).map(|number| format!("{wanted}-{number}"));
-        let mut names = std::iter::once(wanted.clone()).chain(numbered);
-        names
-            .find(|name| taken.insert(name.clone()))
-            .unwrap_or(wanted.clone())
+        if let Some(name) = &route.name {
+            return name.to_string();
+        }
+        let wanted = description(route);
+        let number = numbers.entry(wanted.clone()).or_default();
+        loop {
+            *number += 1;
+            let name = match *number {
+                1 => wanted.clone(),
+                number => format!("{wanted}-{number}"),
+            };
+            if taken.insert(name.clone()) {
+                return name;
+            }
+        }
     });
     names.collect()
 }
@@ -201,7 +214,7 @@ fn resolve<'a>(
 ) -> Option<usize> {
     match limit {
         Limit::Named(name) => policies.named(name.as_str()),
-        Limit::InPlace(policy) => Some(policies.add(format!("{owner}.{place}"), policy)),
+        Limit::InPlace(policy) => Some(policies.add(format!("{owner}{POSITION}{place}"), policy)),
     }
 }
 
@@ -280,5 +293,28 @@ fn rewrite(changes: &schema::RequestChanges) -> Rewrite {
             .strip_prefix
             .as_ref()
             .map_or(0, |prefix| prefix.as_str().matches('/').count()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_description_that_is_taken_gets_a_number() {
+        let text = "routes:
+            - { match: { path: /api }, upstream: echo }
+            - { match: { path: /api, methods: [GET] }, name: api, upstream: echo }
+            - { match: { hosts: [a.b] }, upstream: echo }
+            - { match: { hosts: [A.B] }, upstream: echo }
+            - { match: { path: /a.b }, upstream: echo }
+            - { name: a.b-2, upstream: echo }
+            - { match: { path: \"/**\" }, upstream: echo }\n";
+        let loaded = crate::config::parse("test.yaml", text.to_owned(), &|_| None);
+        let loaded = loaded.unwrap_or_else(|report| panic!("{report}"));
+        assert_eq!(
+            names(&loaded.config),
+            ["api-2", "api", "a.b", "a.b-3", "a.b-4", "a.b-2", "any"]
+        );
     }
 }

@@ -77,11 +77,11 @@ fn algorithm_in_redis(policy: &Arc<Policy>) -> Option<(&str, &'static str)> {
     is_known.then(|| (&*policy.name, policy.table.algorithm().kind()))
 }
 
-/// What an override is called in Redis: it has buckets of its own.
+/// The name of an override in Redis, where it has buckets of its own. No name of a policy has a slash.
 pub(super) fn label_of_override(spec: &PolicySpec) -> Box<str> {
     let mut hasher = Secret::from_key([0, 0]).wide_hasher();
     hasher.part(0, spec.key.as_bytes());
-    format!("{}.{:08x}", spec.name, hasher.finish() as u32).into()
+    format!("{}/{:08x}", spec.name, hasher.finish() as u32).into()
 }
 
 /// Whether other machines are told of what some of these limits charge.

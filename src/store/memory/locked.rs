@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use super::{Asked, Charge};
 use crate::clock::Timestamp;
-use crate::limiter::{Decision, Fingerprint};
+use crate::limiter::{Cell, Decision, Fingerprint};
 use crate::store::bucket::{Bucket, Slots};
 use crate::store::permits::{InUse, Shard};
 use crate::store::table::Table;
@@ -16,6 +16,7 @@ const INLINE: usize = 4;
 /// The bucket of a charge, and the table it belongs to: the charge's own, or a successor.
 pub(super) struct Locked<'a> {
     pub(super) table: &'a Table,
+    /// `None` where an earlier charge of the same call has this bucket: it is charged once.
     held: Option<Held<'a>>,
     /// What the charge needs, between its decision and what becomes of it; what is in use needs nothing.
     asked: Option<Asked>,
@@ -34,63 +35,64 @@ enum Place<'a> {
     Shard(&'a Shard),
 }
 
-const LOCKED: &str = "all buckets are locked before any is looked at";
-const ASKED: &str = "every cell is asked before it is charged";
-
 /// The bucket of this charge has moved to its table's successor.
 struct Moved(usize);
 
 impl Locked<'_> {
     /// Decides, and holds what the charge needs.
     pub(super) fn ask(&mut self, charge: &Charge<'_>, now: Timestamp) -> Decision {
-        match self.held.as_mut().expect(LOCKED) {
-            Held::Slots(slots) => {
+        match &mut self.held {
+            Some(Held::Slots(slots)) => {
                 let rules = charge.rules(self.table);
                 let (asked, decision) = charge.ask(rules, slots, now);
                 self.asked = Some(asked);
                 decision
             }
-            Held::InUse(in_use) => {
+            Some(Held::InUse(in_use)) => {
                 let algorithm = self.table.algorithm();
                 let cell = in_use.cell(charge.key, algorithm.capacity());
                 algorithm.decide(cell, now, charge.cost)
             }
+            None => self.table.rules().decide(Cell::EMPTY, now, 0),
         }
     }
 
     /// Makes a charge that was decided.
     pub(super) fn write(&mut self, charge: &Charge<'_>, decision: &mut Decision, now: Timestamp) {
-        match self.held.as_mut().expect(LOCKED) {
-            Held::Slots(slots) => {
-                let asked = self.asked.take().expect(ASKED);
-                charge.write(self.table, slots, asked, decision, now);
+        match &mut self.held {
+            Some(Held::Slots(slots)) => {
+                if let Some(asked) = self.asked.take() {
+                    charge.write(self.table, slots, asked, decision, now);
+                }
             }
-            Held::InUse(in_use) => in_use.take(charge.key, charge.cost),
+            Some(Held::InUse(in_use)) => in_use.take(charge.key, charge.cost),
+            None => {}
         }
     }
 
     /// Makes the charge of a request that is refused, and says what it is told then. What is in flight owes nothing.
     pub(super) fn owe(&mut self, charge: &Charge<'_>, decision: &mut Decision, now: Timestamp) {
-        match self.held.as_mut().expect(LOCKED) {
-            Held::Slots(slots) => {
-                let asked = self.asked.take().expect(ASKED);
+        match (&mut self.held, self.asked.take()) {
+            (Some(Held::Slots(slots)), Some(asked)) => {
                 *decision = charge.owe(self.table, slots, asked, *decision, now);
             }
-            Held::InUse(_) => self.leave(charge, decision, now),
+            _ => self.leave(charge, decision, now),
         }
     }
 
     /// Does not make it. What an admission announced does not happen, since another policy refused.
     pub(super) fn leave(&mut self, charge: &Charge<'_>, decision: &mut Decision, now: Timestamp) {
         let rules = self.table.rules();
-        let cell = match self.held.as_ref().expect(LOCKED) {
-            Held::Slots(_) => self.asked.as_ref().expect(ASKED).seat.cell,
-            Held::InUse(in_use) => in_use.cell(charge.key, rules.algorithm.capacity()),
+        let asked = self.asked.take();
+        let cell = match (&self.held, &asked) {
+            (Some(Held::Slots(_)), Some(asked)) => asked.seat.cell,
+            (Some(Held::InUse(in_use)), _) => in_use.cell(charge.key, rules.algorithm.capacity()),
+            (Some(Held::Slots(_)) | None, _) => Cell::EMPTY,
         };
         if decision.is_admitted() {
             *decision = rules.decide(cell, now, 0);
         }
-        if let Some(asked) = self.asked.take() {
+        if let Some(asked) = asked {
             asked.release(rules);
         }
     }
@@ -156,12 +158,11 @@ fn try_lock_all<'a>(charges: &[Charge<'a>], locked: &mut [Locked<'a>]) -> Result
     }
     places.iter().for_each(|(place, _)| place.touch());
     places.sort_unstable_by_key(|(place, _)| place.address());
-    let distinct = places
-        .windows(2)
-        .all(|pair| pair[0].0.address() != pair[1].0.address());
-    assert!(distinct, "a table is charged once a request");
+    let mut last = None;
     for (place, index) in places {
-        locked[index].held = Some(place.lock().ok_or(Moved(index))?);
+        if last.replace(place.address()) != Some(place.address()) {
+            locked[index].held = Some(place.lock().ok_or(Moved(index))?);
+        }
     }
     Ok(())
 }

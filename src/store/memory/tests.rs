@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::limiter::{
-    Algorithm, FixedWindow, Gcra, IntervalRefill, LeakyBucket, Oldest, Outcome, Quota,
+    Algorithm, Concurrency, FixedWindow, Gcra, IntervalRefill, LeakyBucket, Oldest, Outcome, Quota,
     SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
 use crate::store::{OnFull, Refusals};
@@ -158,19 +158,6 @@ fn more_charges_than_fit_inline_are_decided_alike() {
     assert_eq!(remaining, (0..9).collect::<Vec<_>>());
     assert_eq!(verdict.deciding, 0);
     assert!(!charge_all(&charges, NOW).is_admitted());
-}
-
-#[test]
-#[should_panic(expected = "a table is charged once a request")]
-fn a_table_twice_in_a_request_panics_rather_than_waiting_for_itself() {
-    let table = window(10, 3);
-    let charge = Charge {
-        table: &table,
-        key: key(1),
-        cost: 1,
-        window_end: None,
-    };
-    charge_all(&[charge, charge], NOW);
 }
 
 #[test]
@@ -453,4 +440,24 @@ fn a_charged_refusal_announces_when_it_ends_and_moves_that_on_each_time() {
     assert_eq!(retry_at(minute(30)), Some(minute(80)));
     assert_eq!(retry_at(minute(79)), Some(minute(90)));
     assert_eq!(retry_at(minute(139)), None, "admitted");
+}
+
+/// A request is answered also by a ruleset in which two policies have one table, as one had after a reload.
+#[test]
+fn a_bucket_that_two_charges_name_is_charged_once() {
+    let (shared, other) = (window(2, 16), window(5, 16));
+    let concurrency = Algorithm::Concurrency(Concurrency::new(2, Duration::from_secs(1)));
+    let permits = Table::new("test", concurrency, 16, OnFull::Forget);
+    for table in [&shared, &permits] {
+        let charge = |table| Charge {
+            table,
+            key: key(7),
+            cost: 1,
+            window_end: None,
+        };
+        let charges = [charge(table), charge(&other), charge(table)];
+        let admitted = || charge_all(&charges, NOW).is_admitted();
+        assert_eq!([admitted(), admitted(), admitted()], [true, true, false]);
+    }
+    assert_eq!(used(&other, key(7)), 4, "refused requests charge nothing");
 }

@@ -22,6 +22,8 @@ families! {
         "Requests answered.";
     HTTP_DURATION: Histogram "sluicegate_http_request_duration_seconds" ["route"],
         "Time from a request's head to the end of its response.";
+    HTTP_PANICS: Counter "sluicegate_http_request_panics_total" [],
+        "Requests that ended by a panic of the proxy, answered 500 unless the response had begun. Any is a bug: the log says where it is.";
     ROUTE_REQUESTS: Counter "sluicegate_route_requests_total" ["route", "class"],
         "Requests answered by route and status class.";
     UPSTREAM_DURATION: Histogram "sluicegate_upstream_request_duration_seconds" ["upstream"],

@@ -7,7 +7,9 @@ use std::{
 
 use http::{Method, StatusCode};
 
-use super::families::{HTTP_DURATION, HTTP_REQUESTS, ROUTE_REQUESTS, UPSTREAM_DURATION};
+use super::families::{
+    HTTP_DURATION, HTTP_PANICS, HTTP_REQUESTS, ROUTE_REQUESTS, UPSTREAM_DURATION,
+};
 use crate::telemetry::registry::{Counter, Histogram, Registry};
 
 /// Requests by status code and method.
@@ -15,6 +17,7 @@ use crate::telemetry::registry::{Counter, Histogram, Registry};
 pub struct RequestMetrics {
     registry: Registry,
     counters: Box<[OnceLock<Counter>]>,
+    panics: Counter,
 }
 
 /// Method label values; the last stands for every method that is not listed.
@@ -31,7 +34,13 @@ impl RequestMetrics {
         Self {
             registry: registry.clone(),
             counters,
+            panics: registry.counter(&HTTP_PANICS, &[]),
         }
+    }
+
+    /// Counts one request whose code has panicked.
+    pub fn panicked(&self) {
+        self.panics.increment();
     }
 
     /// Counts one answered request. Codes outside 100 to 599 count as `other`.

@@ -29,6 +29,7 @@ fn requests_count_by_code_and_known_method() {
     assert_eq!(
         lines(&registry),
         [
+            "sluicegate_http_request_panics_total 0",
             "sluicegate_http_requests_total{code=\"200\",method=\"GET\"} 2",
             "sluicegate_http_requests_total{code=\"418\",method=\"OTHER\"} 1",
             "sluicegate_http_requests_total{code=\"other\",method=\"PATCH\"} 1",
