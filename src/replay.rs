@@ -9,6 +9,7 @@ mod report;
 mod simulation;
 mod tally;
 mod top;
+mod warnings;
 
 use std::io::{self, Read};
 
@@ -21,13 +22,16 @@ use http::HeaderValue;
 use log::{Lines, Raw};
 use simulation::Simulation;
 
+/// The host of requests whose line names none, unless the user says another.
+pub const DEFAULT_HOST: &str = "localhost";
+
 /// How a log is read.
 #[derive(Debug)]
 pub struct Options {
     /// What its lines are; what the first one looks like where `None`.
     pub format: Option<Format>,
-    /// The host of requests whose line names none.
-    pub host: HeaderValue,
+    /// The host of requests whose line names none; [`DEFAULT_HOST`] where `None`.
+    pub host: Option<HeaderValue>,
 }
 
 /// Why a replay ended before the log did.
@@ -58,7 +62,7 @@ pub fn replay(
     log: impl Read,
     mut tell: impl FnMut(&Decided) -> io::Result<()>,
 ) -> Result<Report, Failure> {
-    let mut simulation = Simulation::new(rules);
+    let mut simulation = Simulation::new(rules, options.host.is_some());
     let mut lines = Lines::new(log);
     let mut reader = None;
     while let Some((number, raw)) = lines.next()? {

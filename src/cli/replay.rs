@@ -34,9 +34,9 @@ pub(super) struct Options {
     /// How lines are written [default: what the first one looks like]
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
-    /// The host of requests whose line names none
-    #[arg(long, value_name = "HOST", default_value = "localhost")]
-    host: String,
+    /// The host of requests whose line names none [default: localhost]
+    #[arg(long, value_name = "HOST")]
+    host: Option<String>,
     /// Print a JSON line for each request, instead of a summary
     #[arg(long, conflicts_with = "json")]
     decisions: bool,
@@ -73,7 +73,7 @@ pub(super) fn replay(options: &Options) -> ExitCode {
     match replayed {
         Ok(report) => {
             let written = options.print(&report, &mut out).and_then(|()| out.flush());
-            super::finish(written, ExitCode::SUCCESS)
+            super::finish(written, options.judge(&report))
         }
         Err(Failure::Tell(error)) => super::finish(Err(error), ExitCode::SUCCESS),
         Err(failure) => {
@@ -90,8 +90,11 @@ pub(super) fn replay(options: &Options) -> ExitCode {
 
 impl Options {
     fn reading(&self) -> Result<replay::Options, String> {
-        let host = HeaderValue::from_str(&self.host)
-            .map_err(|_| format!("{:?} is no host; write it as in api.example.com", self.host))?;
+        let host = self.host.as_ref().map(|host| {
+            HeaderValue::from_str(host)
+                .map_err(|_| format!("{host:?} is no host; write it as in api.example.com"))
+        });
+        let host = host.transpose()?;
         Ok(replay::Options {
             host,
             format: self.format.map(|format| match format {
@@ -122,6 +125,18 @@ impl Options {
             true => Progress::shown(input, size),
             false => Progress::hidden(input, size),
         })
+    }
+
+    /// A log of which no line can be read is not one, or of another format.
+    fn judge(&self, report: &Report) -> ExitCode {
+        if report.requests > 0 || report.unparsable.count == 0 {
+            return ExitCode::SUCCESS;
+        }
+        let (log, lines) = (self.log.display(), report.unparsable.count);
+        super::tell(format_args!(
+            "{log}: none of its {lines} lines could be read; --format says how they are written, combined or json"
+        ));
+        ExitCode::from(WRONG)
     }
 
     fn print(&self, report: &Report, out: &mut impl Write) -> io::Result<()> {

@@ -47,6 +47,8 @@ pub(super) struct Admission {
     /// Its places in lines in Redis, by the places of the limits.
     pub(super) turns: Vec<(u16, Turn)>,
     now: Timestamp,
+    /// A limit that only watches would have refused for want of a key, or of a cost; known in a rehearsal alone.
+    pub(super) is_shadowed: bool,
 }
 
 /// Charges the request to all limits of its route, or to none, without waiting for any, and in memory, wherever they
@@ -63,7 +65,11 @@ pub(super) fn admit(
     let mut admission = Admission::default();
     let mut inquiry = Inquiry::new(route, secret, now, &mut admission);
     inquiry.meet(head, None)?;
+    let refused_unasked =
+        |(_, decision): &(u16, LimitDecision)| *decision == LimitDecision::Shadowed;
+    let is_shadowed = inquiry.noted.iter().any(refused_unasked);
     inquiry.decide(Stood::default());
+    admission.is_shadowed = is_shadowed;
     Ok(admission)
 }
 

@@ -26,6 +26,7 @@ pub struct Rehearsal<'a> {
     pub head: Head<'a>,
     route: &'a Route,
     admission: Admission,
+    tagged: Tagged,
 }
 
 /// What is known of the response to a request, which came from the upstream.
@@ -85,6 +86,7 @@ pub fn rehearse<T>(
         head,
         route,
         admission,
+        tagged,
     }))
 }
 
@@ -92,6 +94,12 @@ impl Rehearsal<'_> {
     /// Whether a limit refuses the request.
     pub fn is_refused(&self) -> bool {
         self.admission.is_refused()
+    }
+
+    /// Whether no limit applied, not even one that only watches or tags.
+    pub fn is_unlimited(&self) -> bool {
+        let applied = self.deciding().is_some() || self.decisions().next().is_some();
+        !applied && !self.tagged.applied && !self.admission.is_shadowed
     }
 
     /// The limit that decides, if any applies.

@@ -25,6 +25,8 @@ use crate::telemetry::metrics::LimitDecision;
 /// What the limits that tag made of a request.
 #[derive(Debug, Default)]
 pub(super) struct Tagged {
+    /// Whether any of them applied.
+    pub applied: bool,
     /// The places, among them, of those that it exceeds.
     exceeded: Vec<usize>,
     /// What comes back when it ends.
@@ -94,6 +96,7 @@ pub(super) fn tagged(
         };
         if let Some(decision) = decision {
             limit.metrics.record(decision);
+            tagged.applied |= decision != LimitDecision::Exempt;
         }
         if decision == Some(LimitDecision::Tagged) {
             tagged.exceeded.push(place);

@@ -8,9 +8,9 @@ mod request;
 
 use std::net::IpAddr;
 
-use http::StatusCode;
+use http::{HeaderValue, StatusCode};
 
-use super::Options;
+use super::{DEFAULT_HOST, Options};
 use crate::clock::Timestamp;
 use crate::http_ext::headers::Headers;
 use crate::http_ext::message::Request;
@@ -43,6 +43,8 @@ pub(super) struct Entry {
     pub time: Timestamp,
     /// Where it came from.
     pub peer: IpAddr,
+    /// Whether the line says for which host it was.
+    pub names_host: bool,
     /// Its head, or why HTTP would not have had it.
     pub head: Result<Request<()>, Malformed>,
     /// What it was answered, where the line says that.
@@ -110,17 +112,18 @@ fn shortened(text: &str) -> String {
 }
 
 /// Reads the lines of one log.
-pub(super) struct Reader<'a> {
-    options: &'a Options,
+pub(super) struct Reader {
+    host: HeaderValue,
     format: Format,
     clock: instant::Reader,
 }
 
-impl<'a> Reader<'a> {
+impl Reader {
     /// A reader for logs with this first line.
-    pub(super) fn new(options: &'a Options, first: &[u8]) -> Self {
+    pub(super) fn new(options: &Options, first: &[u8]) -> Self {
+        let host = options.host.clone();
         Reader {
-            options,
+            host: host.unwrap_or(HeaderValue::from_static(DEFAULT_HOST)),
             format: options.format.unwrap_or_else(|| Format::of(first)),
             clock: instant::Reader::default(),
         }
@@ -129,8 +132,8 @@ impl<'a> Reader<'a> {
     /// What a line says.
     pub(super) fn read(&mut self, line: &[u8]) -> Result<Entry, Unparsable> {
         match self.format {
-            Format::Combined => combined::read(line, &mut self.clock, &self.options.host),
-            Format::Json => json::read(line, &self.options.host),
+            Format::Combined => combined::read(line, &mut self.clock, &self.host),
+            Format::Json => json::read(line, &self.host),
         }
     }
 }

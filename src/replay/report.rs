@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::millis::Millis;
 use super::tally::{Counts, Keys, Noted, Tally};
+use super::warnings::{Warning, Warnings};
 use crate::clock::Timestamp;
 use crate::proxy::Snapshot;
 use crate::proxy::snapshot::{Limit, Policy, Route};
@@ -37,6 +38,9 @@ pub struct Report {
     unlimited: u64,
     /// That the proxy answers before any limit, by what it says.
     answered: BTreeMap<&'static str, u64>,
+    /// What the log lacks that limits depend on; left out where it has everything.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<Warning>,
     /// Those with requests, in the order of the configuration.
     routes: Vec<RouteReport>,
     /// Those that requests met, in the order of the configuration.
@@ -126,7 +130,7 @@ struct KeyReport {
 }
 
 impl Report {
-    pub(super) fn new(snapshot: &Snapshot, tally: &Tally) -> Self {
+    pub(super) fn new(snapshot: &Snapshot, tally: &Tally, warnings: &Warnings) -> Self {
         let latest = tally.times.map(|(_, latest)| latest);
         let answered: u64 = tally.answered.values().sum();
         let places = (0..snapshot.routes.len()).map(Some).chain([None]);
@@ -139,6 +143,7 @@ impl Report {
             refused: tally.all.refused,
             unlimited: tally.all.unlimited,
             answered: tally.answered.clone(),
+            warnings: warnings.all(snapshot, |policy| tally.has_met(policy)),
             routes: places
                 .zip(&tally.routes)
                 .filter(|(_, counts)| counts.requests() > 0)

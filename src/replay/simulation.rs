@@ -8,6 +8,7 @@ use super::log::{Entry, Malformed, Unparsable};
 use super::millis::Millis;
 use super::report::Report;
 use super::tally::Tally;
+use super::warnings::Warnings;
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::{Decision, Outcome, Secret};
 use crate::proxy::Snapshot;
@@ -24,6 +25,7 @@ const SECRET: Secret = Secret::from_key([0, 0]);
 pub(super) struct Simulation {
     snapshot: Arc<Snapshot>,
     tally: Tally,
+    warnings: Warnings,
 }
 
 /// What was decided about the request of a line. As JSON, what does not apply is left out.
@@ -57,7 +59,7 @@ pub struct Decided {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ruling {
-    /// All limits that apply admit it.
+    /// All limits that apply admit it, or refuse nothing.
     Admit,
     /// They do, and one makes it wait.
     Delay,
@@ -68,7 +70,7 @@ pub enum Ruling {
 }
 
 impl Simulation {
-    pub(super) fn new(mut rules: Spec) -> Self {
+    pub(super) fn new(mut rules: Spec, is_host_given: bool) -> Self {
         let left_out = leave_out_permits(&mut rules);
         let surroundings = Surroundings {
             workers: 1,
@@ -76,9 +78,12 @@ impl Simulation {
             clock: Arc::new(Clock::manual(Timestamp::EPOCH)),
             secret: SECRET,
         };
+        let routes = rules.routes.iter().map(|route| route.matches.clone());
+        let routes: Vec<_> = routes.collect();
         let snapshot = Built::new(rules, &surroundings, None).hand_over(Timestamp::EPOCH);
         Simulation {
             tally: Tally::new(&snapshot, left_out),
+            warnings: Warnings::new(&snapshot, &routes, is_host_given),
             snapshot,
         }
     }
@@ -92,6 +97,8 @@ impl Simulation {
             Err(Malformed(reason)) => return self.answered(line, reason),
         };
         let (snapshot, tally) = (&self.snapshot, &mut self.tally);
+        let warnings = &mut self.warnings;
+        warnings.arrive(entry.time, entry.names_host);
         let response = entry.response.as_ref().map(|response| Response {
             status: response.status,
             headers: &response.headers,
@@ -100,6 +107,7 @@ impl Simulation {
         let rehearsed = rehearse(snapshot, request, entry.peer, now, response, |rehearsal| {
             let decided = Decided::of(line, &rehearsal, now);
             tally.count(snapshot, &rehearsal, decided.decision, now);
+            warnings.note(snapshot, rehearsal.place, &rehearsal.head);
             decided
         });
         rehearsed.unwrap_or_else(|error| self.answered(line, error.detail()))
@@ -127,14 +135,16 @@ impl Simulation {
     }
 
     pub(super) fn report(&self) -> Report {
-        Report::new(&self.snapshot, &self.tally)
+        Report::new(&self.snapshot, &self.tally, &self.warnings)
     }
 }
 
 impl Decided {
     fn of(line: u64, rehearsal: &Rehearsal<'_>, now: Timestamp) -> Self {
         let (ruling, limit, decision) = match (rehearsal.deciding(), rehearsal.delaying()) {
-            (None, _) => (Ruling::Skip, None, None),
+            (None, _) if rehearsal.is_unlimited() => (Ruling::Skip, None, None),
+            // Limits that only watch or tag refuse nothing.
+            (None, _) => (Ruling::Admit, None, None),
             (limit, None) if rehearsal.is_refused() => {
                 (Ruling::Refuse, limit, rehearsal.decision())
             }

@@ -12,7 +12,7 @@ use crate::clock::Timestamp;
 use crate::limiter::{Decision, Fingerprint, Outcome};
 use crate::proxy::Snapshot;
 use crate::proxy::rehearsal::Rehearsal;
-use crate::proxy::snapshot::Limit;
+use crate::proxy::snapshot::{Limit, Policy};
 use crate::rules::{Head, Key};
 
 /// How many lines of a kind are named; the others are counted.
@@ -117,6 +117,12 @@ impl Tally {
 
     pub(super) fn answered(&mut self, reason: &'static str) {
         *self.answered.entry(reason).or_default() += 1;
+    }
+
+    /// Whether a request met this policy with a key.
+    pub(super) fn has_met(&self, policy: &Policy) -> bool {
+        let keys = self.policies.get(&policy.name);
+        keys.is_some_and(|keys| !keys.busiest.most(1).is_empty())
     }
 
     /// Counts a request that was decided.

@@ -8,6 +8,7 @@ use http::Method;
 use http::header::{HeaderName, HeaderValue};
 use ipnet::IpNet;
 
+use super::descriptor::KeyPart;
 use super::matcher::{PathForm, PathPattern, RouteMatch};
 use super::{Found, Head};
 
@@ -74,6 +75,19 @@ impl Condition {
             }
             Self::Not(condition) => condition.reads_token(),
             Self::Method(_) | Self::Header(..) | Self::Path(_) | Self::ClientIp(_) => false,
+        }
+    }
+
+    /// The fields and claims that it asks for.
+    pub fn fields(&self) -> Vec<KeyPart> {
+        match self {
+            Self::Header(name, _) => vec![KeyPart::Header(name.clone())],
+            Self::Claim(name, _) => vec![KeyPart::Claim(name.clone())],
+            Self::Any(conditions) | Self::All(conditions) => {
+                conditions.iter().flat_map(Self::fields).collect()
+            }
+            Self::Not(condition) => condition.fields(),
+            Self::Method(_) | Self::Path(_) | Self::ClientIp(_) => Vec::new(),
         }
     }
 

@@ -111,6 +111,16 @@ impl Descriptor {
         }
     }
 
+    /// The parts that the key consists of.
+    pub fn parts(&self) -> &[KeyPart] {
+        &self.parts
+    }
+
+    /// What happens to requests without a part.
+    pub fn on_missing(&self) -> &OnMissingKey {
+        &self.on_missing
+    }
+
     /// Whether it has to know what the token of a request says.
     pub fn reads_token(&self) -> bool {
         let reads = |part: &KeyPart| matches!(part, KeyPart::Claim(_));
@@ -192,6 +202,19 @@ impl Descriptor {
 }
 
 impl KeyPart {
+    /// Whether header fields say it: not every log has them.
+    pub fn is_from_fields(&self) -> bool {
+        matches!(
+            self,
+            Self::Header(_) | Self::Cookie(_) | Self::Claim(_) | Self::BasicUser
+        )
+    }
+
+    /// Whether a request lacks it.
+    pub fn is_missing(&self, head: &Head<'_>) -> bool {
+        self.with(head, |_| ()) == Found::Missing
+    }
+
     /// Hashes the part under `kind`.
     fn feed(&self, kind: u8, head: &Head<'_>, hasher: &mut impl KeyParts) -> Found<()> {
         self.with(head, |value| match self {

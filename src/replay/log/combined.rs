@@ -31,11 +31,14 @@ pub(super) fn read(
     let time = clock.combined(time)?;
     let mut texts = Quoted(rest);
     let request = texts.next().ok_or(Unparsable::Missing("\"request\""))?;
+    let response = response(texts.0);
+    let head = head(&request, texts, host);
     Ok(Entry {
         time,
         peer,
-        response: response(texts.0),
-        head: head(&request, texts, host),
+        response,
+        names_host: request::target_names_host(&head),
+        head,
     })
 }
 

@@ -46,10 +46,12 @@ pub(super) fn read(line: &[u8], host: &HeaderValue) -> Result<Entry, Unparsable>
     let line: Line<'_> = serde_json::from_slice(line).map_err(|error| unparsable(&error))?;
     let peer: Option<IpAddr> = line.client_ip.parse().ok();
     let wrong = || Unparsable::wrong("address of a client", line.client_ip.as_bytes());
+    let head = line.head(host);
     Ok(Entry {
         time: time(line.time.get())?,
         peer: peer.ok_or_else(wrong)?,
-        head: line.head(host),
+        names_host: line.names_host() || request::target_names_host(&head),
+        head,
         response: line.response(),
     })
 }
@@ -77,6 +79,11 @@ impl Line<'_> {
             _ = request::add(&mut fields, name.as_bytes(), value.as_bytes());
         }
         Response::new(self.status?, fields, self.bytes)
+    }
+
+    fn names_host(&self) -> bool {
+        let mut fields = self.headers.iter().flat_map(|fields| &fields.0);
+        self.host.is_some() || fields.any(|(name, _)| name.eq_ignore_ascii_case("host"))
     }
 
     fn head(&self, host: &HeaderValue) -> Result<Request<()>, Malformed> {

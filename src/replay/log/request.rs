@@ -49,6 +49,12 @@ pub(super) fn head(
     Ok(request)
 }
 
+/// Whether the target of a request says for which host it is.
+pub(super) fn target_names_host(head: &Result<Request<()>, Malformed>) -> bool {
+    head.as_ref()
+        .is_ok_and(|request| request.uri().authority().is_some())
+}
+
 impl Host<'_> {
     fn field(self, uri: &Uri) -> Result<Option<HeaderValue>, Malformed> {
         let host = match (self, uri.authority()) {

@@ -8,7 +8,7 @@ const TIME: &str = "21/Nov/2026:04:41:00 +0000";
 fn read(line: impl AsRef<[u8]>) -> Result<Entry, Unparsable> {
     let options = Options {
         format: None,
-        host: HeaderValue::from_static("default.example"),
+        host: Some(HeaderValue::from_static("default.example")),
     };
     let line = line.as_ref();
     Reader::new(&options, line).read(line)

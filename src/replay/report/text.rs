@@ -4,6 +4,7 @@ use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
 use super::{KeyReport, Lines, PolicyReport, Report, RouteReport};
+use crate::replay::warnings::Warning;
 
 impl Display for Report {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -25,6 +26,7 @@ impl Display for Report {
         for (reason, count) in &self.answered {
             writeln!(f, "{count:>12}  answered before any limit: {reason}")?;
         }
+        self.write_warnings(f)?;
         self.routes.iter().try_for_each(|route| route.fmt(f))?;
         self.policies.iter().try_for_each(|policy| policy.fmt(f))?;
         self.write_remarks(f)
@@ -32,9 +34,26 @@ impl Display for Report {
 }
 
 impl Report {
-    /// What was not replayed, and the lines that deserve attention, if there are any.
+    /// What the log lacks, what was not replayed, and the lines that deserve attention, if there are any.
     pub fn remarks(&self) -> impl Display + '_ {
-        fmt::from_fn(|f| self.write_remarks(f))
+        fmt::from_fn(|f| {
+            self.write_warnings(f)?;
+            self.write_remarks(f)
+        })
+    }
+
+    fn write_warnings(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.warnings.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "\nthe log lacks what limits depend on:")?;
+        for Warning { policy, message } in &self.warnings {
+            match policy {
+                Some(policy) => writeln!(f, "  policy {policy}: {message}")?,
+                None => writeln!(f, "  {message}")?,
+            }
+        }
+        Ok(())
     }
 
     fn write_remarks(&self, f: &mut Formatter<'_>) -> fmt::Result {

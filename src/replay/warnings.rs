@@ -1,0 +1,321 @@
+//! What a log does not have and limits depend on: fields of requests that were missing, and times without a fraction
+//! of a second. Decisions about such requests are those of the proxy, but about other requests than it got.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::clock::Timestamp;
+use crate::limiter::Algorithm;
+use crate::proxy::Snapshot;
+use crate::proxy::snapshot::{Limit, Policy};
+use crate::rules::{Cost, Descriptor, Head, KeyPart, OnMissingKey, RouteMatch};
+
+const SECOND: u64 = 1_000_000;
+
+/// A reason to doubt the result.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Warning {
+    /// The policy that it concerns; all of them where `None`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<Arc<str>>,
+    /// What was missing, and what was done instead.
+    pub message: String,
+}
+
+/// Counts of what was missing, one for each field that the configuration reads.
+#[derive(Debug)]
+pub(super) struct Warnings {
+    /// At the routes' places; the last is for requests that no route takes.
+    routes: Vec<Vec<LimitInputs>>,
+    counts: BTreeMap<Input, Count>,
+    /// Fields by which routes are chosen.
+    chosen_by: Vec<KeyPart>,
+    host: Host,
+    times: Times,
+}
+
+/// A field of requests that a rule reads, and for what.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Input {
+    /// `None` for what chooses routes.
+    policy: Option<Arc<str>>,
+    purpose: Purpose,
+    /// As the configuration writes it.
+    part: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Purpose {
+    /// The key; with what becomes of requests without it.
+    Key(String),
+    When,
+    Cost,
+    TimeZone,
+    Route,
+}
+
+/// What one limit of a route reads.
+#[derive(Debug)]
+struct LimitInputs {
+    /// In its condition.
+    when: Vec<(KeyPart, Input)>,
+    /// On requests to which it applies.
+    then: Vec<(KeyPart, Input)>,
+}
+
+/// Requests for which a field was read, and those of them that lacked it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    missing: u64,
+    requests: u64,
+}
+
+/// Whether requests were taken to be for a host that the log does not name.
+#[derive(Debug, Default)]
+struct Host {
+    /// The configuration asks for the host, and the user has not said which it was.
+    matters: bool,
+    count: Count,
+}
+
+/// How fine the times of the log are.
+#[derive(Debug, Default)]
+struct Times {
+    /// A request came at a fraction of a second.
+    have_fractions: bool,
+    /// Two requests came at one instant.
+    coincide: bool,
+    last: Option<Timestamp>,
+}
+
+impl Warnings {
+    /// Nothing missing so far. `is_host_given` says that the user named the host of requests whose line names none.
+    pub(super) fn new(snapshot: &Snapshot, routes: &[RouteMatch], is_host_given: bool) -> Self {
+        let places = (0..snapshot.routes.len()).map(Some).chain([None]);
+        let limits = || snapshot.routes.iter().chain([&snapshot.unmatched]);
+        let by_host = routes.iter().any(|route| !route.hosts.is_empty());
+        let mut keys = limits().flat_map(|route| route.all_limits());
+        let has_host = |limit: &Limit| limit.descriptor.parts().contains(&KeyPart::Host);
+        let headers = routes.iter().flat_map(|route| &route.headers);
+        let mut chosen_by: Vec<_> = headers
+            .map(|(name, _)| KeyPart::Header(name.clone()))
+            .collect();
+        chosen_by.dedup();
+        Warnings {
+            routes: places
+                .map(|place| {
+                    let limits = snapshot.route(place).all_limits();
+                    limits.map(LimitInputs::of).collect()
+                })
+                .collect(),
+            counts: BTreeMap::new(),
+            chosen_by,
+            host: Host {
+                matters: !is_host_given && (by_host || keys.any(has_host)),
+                count: Count::default(),
+            },
+            times: Times::default(),
+        }
+    }
+
+    /// Notes the time of a request, and whether its line names the host.
+    pub(super) fn arrive(&mut self, time: Timestamp, names_host: bool) {
+        self.host.count.add(!names_host);
+        let times = &mut self.times;
+        times.have_fractions |= !time.as_micros().is_multiple_of(SECOND);
+        times.coincide |= times.last.replace(time) == Some(time);
+    }
+
+    /// Notes what a request lacks of what the limits of the route at this place read.
+    pub(super) fn note(&mut self, snapshot: &Snapshot, place: Option<usize>, head: &Head<'_>) {
+        let counts = &mut self.counts;
+        for part in &self.chosen_by {
+            note(counts, part, &Input::new(None, Purpose::Route, part), head);
+        }
+        let route = snapshot.route(place);
+        if route.limits_of(head).is_empty() && route.tags_of(head).is_empty() {
+            return;
+        }
+        let inputs = &self.routes[place.unwrap_or(snapshot.routes.len())];
+        for (limit, inputs) in route.all_limits().zip(inputs) {
+            for (part, input) in &inputs.when {
+                note(counts, part, input, head);
+            }
+            if limit.when.as_ref().is_none_or(|when| when.applies(head)) {
+                for (part, input) in &inputs.then {
+                    note(counts, part, input, head);
+                }
+            }
+        }
+    }
+
+    /// What there is to doubt, by policies; `is_met` says which policies requests met with a key.
+    pub(super) fn all(
+        &self,
+        snapshot: &Snapshot,
+        is_met: impl Fn(&Policy) -> bool,
+    ) -> Vec<Warning> {
+        let mut all: Vec<_> = self.host.warning().into_iter().collect();
+        let counts = self.counts.iter();
+        all.extend(counts.filter_map(|(input, count)| input.warning(*count)));
+        if self.times.coincide && !self.times.have_fractions {
+            let met = snapshot.policies.iter().filter(|policy| is_met(policy));
+            all.extend(met.filter_map(|policy| whole_seconds(policy)));
+        }
+        all
+    }
+}
+
+/// Counts one request that may lack a part.
+fn note(counts: &mut BTreeMap<Input, Count>, part: &KeyPart, input: &Input, head: &Head<'_>) {
+    let is_missing = part.is_missing(head);
+    match counts.get_mut(input) {
+        Some(count) => count.add(is_missing),
+        None => {
+            let mut count = Count::default();
+            count.add(is_missing);
+            counts.insert(input.clone(), count);
+        }
+    }
+}
+
+impl LimitInputs {
+    fn of(limit: &Limit) -> Self {
+        let policy = &limit.policy.name;
+        let input = |part: KeyPart, purpose| {
+            let input = Input::new(Some(Arc::clone(policy)), purpose, &part);
+            (part, input)
+        };
+        let when = limit.when.iter().flat_map(|when| when.fields());
+        let keys = limit.descriptor.parts().iter();
+        let keys = keys.filter(|part| part.is_from_fields()).cloned();
+        let instead = Purpose::Key(instead(&limit.descriptor));
+        let cost = match &limit.cost {
+            Cost::Header { name, .. } => Some(KeyPart::Header(name.clone())),
+            Cost::Constant(_) => None,
+        };
+        let all = limit.policy.all();
+        let zone = all.iter().find_map(|policy| policy.local.as_ref());
+        let zone = zone.map(|local| KeyPart::Claim(local.claim.clone()));
+        LimitInputs {
+            when: when.map(|part| input(part, Purpose::When)).collect(),
+            then: keys
+                .map(|part| input(part, instead.clone()))
+                .chain(cost.map(|part| input(part, Purpose::Cost)))
+                .chain(zone.map(|part| input(part, Purpose::TimeZone)))
+                .collect(),
+        }
+    }
+}
+
+/// What becomes of requests that lack a part of the key.
+fn instead(descriptor: &Descriptor) -> String {
+    let client_ip = "client_ip";
+    match descriptor.on_missing() {
+        OnMissingKey::Part(KeyPart::ClientIp { .. }) => format!("counted by {client_ip}"),
+        OnMissingKey::Part(part) if part.is_from_fields() => {
+            format!("counted by {part}, and where that is missing by {client_ip}")
+        }
+        OnMissingKey::Part(part) => format!("counted by {part}"),
+        OnMissingKey::Skip => "not limited".to_owned(),
+        OnMissingKey::Refuse => "refused".to_owned(),
+        OnMissingKey::Shared => "counted as one key".to_owned(),
+    }
+}
+
+impl Input {
+    fn new(policy: Option<Arc<str>>, purpose: Purpose, part: &KeyPart) -> Self {
+        Input {
+            policy,
+            purpose,
+            part: part.to_string(),
+        }
+    }
+
+    /// A part of a key is told wherever it was missing; other fields are optional, and told if no request had them.
+    fn warning(&self, count: Count) -> Option<Warning> {
+        let Count { missing, requests } = count;
+        let is_told = match self.purpose {
+            Purpose::Key(_) => missing > 0,
+            _ => missing > 0 && missing == requests,
+        };
+        let (what, then) = match &self.purpose {
+            Purpose::Key(then) => ("", format!("; {then}")),
+            Purpose::When => (", which `when` asks for,", String::new()),
+            Purpose::Cost => (
+                ", which says the cost,",
+                "; each counted as one unit".to_owned(),
+            ),
+            Purpose::TimeZone => (
+                ", which says the time zone,",
+                "; counted in the default one".to_owned(),
+            ),
+            Purpose::Route => (", which routes ask for,", String::new()),
+        };
+        let part = &self.part;
+        is_told.then(|| Warning {
+            policy: self.policy.clone(),
+            message: format!("{part}{what} was missing in {missing} of {requests} requests{then}"),
+        })
+    }
+}
+
+impl Host {
+    fn warning(&self) -> Option<Warning> {
+        let Count { missing, requests } = self.count;
+        let is_told = self.matters && missing > 0;
+        is_told.then(|| Warning {
+            policy: None,
+            message: format!(
+                "the host was missing in {missing} of {requests} requests; taken to be {}, which --host changes",
+                super::DEFAULT_HOST
+            ),
+        })
+    }
+}
+
+impl Count {
+    fn add(&mut self, is_missing: bool) {
+        self.requests += 1;
+        self.missing += u64::from(is_missing);
+    }
+}
+
+/// The warning about a policy that tells apart what came within a second.
+fn whole_seconds(policy: &Policy) -> Option<Warning> {
+    let all = policy.all();
+    let mut algorithms = all.iter().map(|policy| policy.table.algorithm());
+    let finer = algorithms.find(|algorithm| is_finer_than_a_second(algorithm))?;
+    let kind = finer.kind();
+    Some(Warning {
+        policy: Some(Arc::clone(&policy.name)),
+        message: format!(
+            "the log has times in whole seconds, and {kind} measures finer; requests of one second were decided \
+             as if all came at its beginning, so that more may be limited than were"
+        ),
+    })
+}
+
+/// Whether units come back within a second, or a window ends within one.
+fn is_finer_than_a_second(algorithm: &Algorithm) -> bool {
+    let window = algorithm.window().map_or(u64::MAX, micros);
+    match algorithm {
+        Algorithm::Gcra(_) | Algorithm::TokenBucket(_) | Algorithm::LeakyBucket(_) => {
+            let limit = u64::from(algorithm.limit());
+            limit > 0 && window / limit < SECOND
+        }
+        Algorithm::IntervalRefill(refill) => refill.refill().1 < SECOND,
+        Algorithm::FixedWindow(_)
+        | Algorithm::SlidingWindow(_)
+        | Algorithm::SlidingCounters(_)
+        | Algorithm::SlidingLog(_) => window < SECOND,
+        Algorithm::Concurrency(_) => false,
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
