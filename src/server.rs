@@ -72,6 +72,7 @@ impl Spec {
                 },
                 max_head: 16 * 1024,
                 max_connections: 256,
+                half_close: HalfClose::default(),
             },
         }
     }
@@ -119,6 +120,24 @@ pub struct ClientSpec {
     pub max_head: usize,
     /// Connections served at once, over all listeners; further ones wait, unread.
     pub max_connections: usize,
+    /// How long half-closing clients are waited for.
+    pub half_close: HalfClose,
+}
+
+/// How long a client that has ended its side of the connection is given for its answer: it may have half-closed, or
+/// be gone, which only a write would tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HalfClose {
+    /// The answer has to begin, or to go on, within this time.
+    Grace(Duration),
+    /// As long as any other client.
+    Serve,
+}
+
+impl Default for HalfClose {
+    fn default() -> Self {
+        Self::Grace(Duration::from_secs(1))
+    }
 }
 
 /// How long a connection waits for its client.

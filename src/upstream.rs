@@ -83,7 +83,8 @@ pub struct Timeouts {
     pub connect: Duration,
     /// From the request's head to the response's.
     pub response: Duration,
-    /// Between two parts of a response's body; and how long an unused connection is kept.
+    /// Between two parts of a response's body, or of a tunnel with one direction open; and how long an unused
+    /// connection is kept.
     pub idle: Duration,
     /// Without a byte in either direction, once a connection has gone on with another protocol.
     pub tunnel: Duration,

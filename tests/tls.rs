@@ -4,28 +4,12 @@
 mod support;
 
 use std::fs;
-use std::path::Path;
 
 use support::client::{Output, curl, run};
 use support::gateway::{Gateway, with_free_ports};
+use support::tls::certify;
 use support::wait_for;
 use tempfile::TempDir;
-
-/// Writes a certificate for these names, signed by itself, as NAME.pem and NAME.key.
-fn certify(dir: &Path, name: &str, names: &[&str]) {
-    let names = names
-        .iter()
-        .map(|name| (*name).to_owned())
-        .collect::<Vec<_>>();
-    let certified = rcgen::generate_simple_self_signed(names).expect("a certificate");
-    fs::write(dir.join(format!("{name}.pem")), certified.cert.pem())
-        .expect("the directory is writable");
-    fs::write(
-        dir.join(format!("{name}.key")),
-        certified.signing_key.serialize_pem(),
-    )
-    .expect("the directory is writable");
-}
 
 const CONFIG: &str = "listeners:
   - address: 127.0.0.1:0

@@ -79,6 +79,7 @@ fn messages_of_every_size_pass_both_ways_and_it_ends_in_order() {
     socket.close(Some(frame.clone())).expect("it is open");
     assert_eq!(socket.read().unwrap(), Message::Close(Some(frame)));
     assert!(matches!(socket.read(), Err(Error::ConnectionClosed)));
+    drop(socket);
     let switched = "sluicegate_route_requests_total{route=\"a\",class=\"1xx\"}";
     wait_for("the socket to be counted", || {
         gateway.metric(switched).filter(|count| *count == 1.0)
@@ -317,4 +318,106 @@ fn a_slow_reader_holds_up_nobody_else() {
         502,
         "the origin speaks WebSocket only"
     );
+}
+
+/// An origin that switches to WebSocket, and goes on with `talk`.
+fn switching(talk: impl Fn(TcpStream) + Send + Sync + 'static) -> Origin {
+    Origin::raw(move |mut stream| {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            if stream.read_exact(&mut byte).is_err() {
+                return;
+            }
+            head.push(byte[0]);
+        }
+        let switched = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\
+            Connection: upgrade\r\nSec-WebSocket-Accept: x\r\n\r\n";
+        if stream.write_all(switched.as_bytes()).is_ok() {
+            talk(stream);
+        }
+    })
+}
+
+/// A tunnel: a connection whose handshake was answered.
+fn tunnel(gateway: &Gateway) -> Connection {
+    let mut connection = Connection::open(gateway.address());
+    connection.send(HANDSHAKE);
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.extend(connection.read_exactly(1));
+    }
+    assert!(head.starts_with(b"HTTP/1.1 101 "));
+    connection
+}
+
+#[test]
+fn a_client_that_has_said_all_hears_the_rest() {
+    let origin = switching(|mut stream| {
+        let mut heard = Vec::new();
+        if stream.read_to_end(&mut heard).is_ok() {
+            // Longer than a client's half-close is waited for where a request is answered.
+            thread::sleep(Duration::from_millis(1500));
+            let _ = stream.write_all(&heard);
+        }
+    });
+    let gateway = before(&origin, "", "");
+    let mut connection = tunnel(&gateway);
+    connection.send("all of it");
+    connection.finish_sending();
+    assert_eq!(connection.read_exactly(9), b"all of it");
+    connection.expect_closed();
+}
+
+#[test]
+fn an_upstream_that_has_said_all_hears_the_rest() {
+    let (told, heard) = std::sync::mpsc::channel();
+    let told = std::sync::Mutex::new(told);
+    let origin = switching(move |mut stream| {
+        let _ = stream.write_all(b"last words");
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut heard = Vec::new();
+        let read = stream.read_to_end(&mut heard).map(|_| heard);
+        let _ = told.lock().expect("no holder panics").send(read);
+    });
+    let gateway = before(&origin, "", "");
+    let mut connection = tunnel(&gateway);
+    assert_eq!(connection.read_exactly(10), b"last words");
+    connection.expect_closed();
+    for part in ["a word, ", "another, ", "and the last"] {
+        connection.send(part);
+        thread::sleep(Duration::from_millis(100));
+    }
+    assert!(heard.try_recv().is_err(), "the upstream still listens");
+    connection.finish_sending();
+    let heard = heard.recv_timeout(support::DEADLINE).expect("it ends");
+    assert_eq!(
+        heard.expect("it ends in order"),
+        b"a word, another, and the last"
+    );
+}
+
+#[test]
+fn a_tunnel_with_one_end_open_ends_after_silence() {
+    let origin = switching(|mut stream| {
+        let _ = stream.read_to_end(&mut Vec::new());
+        // It says nothing, and does not close either.
+        thread::sleep(support::DEADLINE);
+    });
+    let gateway = before(&origin, ", timeouts: { idle: 300ms }", "");
+    let mut connection = tunnel(&gateway);
+    connection.finish_sending();
+    connection.expect_closed();
+    let switched = "sluicegate_route_requests_total{route=\"a\",class=\"1xx\"}";
+    wait_for("the tunnel to be counted", || {
+        gateway.metric(switched).filter(|count| *count == 1.0)
+    });
+    // The same where it is the client that neither speaks nor leaves.
+    let leaving = switching(drop);
+    let gateway = before(&leaving, ", timeouts: { idle: 300ms }", "");
+    let mut staying = tunnel(&gateway);
+    staying.expect_closed();
+    wait_for("the tunnel to be counted", || {
+        gateway.metric(switched).filter(|count| *count == 1.0)
+    });
 }

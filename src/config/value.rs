@@ -4,6 +4,7 @@
 mod address;
 mod claim;
 mod duration;
+mod half_close;
 mod header;
 mod host;
 mod key_part;
@@ -25,6 +26,7 @@ use std::fmt;
 pub use address::{Cidr, ListenAddress};
 pub use claim::Claim;
 pub use duration::Duration;
+pub use half_close::HalfClose;
 pub use header::{FieldName, FieldValue, Method};
 pub use host::{HostPattern, ServerName};
 pub use key_part::{KeyPart, OnMissingKey};

@@ -14,7 +14,8 @@ use tokio::{
 use tracing::debug;
 
 use super::{
-    ClientSpec, HttpService, Protocols, drain::Closing, held::Held, service::BoxError, tls::Tls,
+    ClientSpec, HalfClose, HttpService, Protocols, drain::Closing, held::Held, service::BoxError,
+    tls::Tls,
 };
 use crate::http_ext::connection::{Connection, Scheme};
 use crate::http_ext::interim::Interim;

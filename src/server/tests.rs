@@ -35,6 +35,7 @@ fn spec(protocols: Protocols) -> Spec {
             timeouts: TIMEOUTS,
             max_head: 8 * 1024,
             max_connections: 100,
+            half_close: HalfClose::Grace(Duration::from_secs(1)),
         },
     }
 }

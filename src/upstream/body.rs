@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
+use super::Timeouts;
 use super::http1::{Failure, Invalid};
 use super::pool::Lease;
 use crate::http_ext::body::RequestBodyError;
@@ -20,6 +21,8 @@ pub struct UpstreamBody {
     lease: Option<Lease>,
     /// What was written before the last look at it.
     written: u64,
+    /// How long the open direction of a tunnel may be silent once the other has ended.
+    half_closed: Option<Duration>,
     /// What ends it, to be told when it is asked for more.
     failure: Option<BodyError>,
 }
@@ -33,8 +36,8 @@ pub enum BodyError {
     /// The framing, or the trailers.
     #[error("the upstream's response is not valid HTTP")]
     Invalid(#[source] Invalid),
-    /// Nothing came, nor was taken, for as long as `timeouts.idle`; or `timeouts.tunnel` where the connection has gone on with
-    /// another protocol.
+    /// Nothing came, nor was taken, for as long as `timeouts.idle`; or `timeouts.tunnel` in a tunnel that is open both
+    /// ways.
     #[error("nothing was sent for {0:?} (timeouts.idle, or timeouts.tunnel of a WebSocket)")]
     Quiet(Duration),
     /// The request's body broke off, which was still being sent.
@@ -43,12 +46,23 @@ pub enum BodyError {
 }
 
 impl UpstreamBody {
-    /// What comes over `lease`, with at most `idle` in which nothing goes either way.
-    pub(super) fn new(mut lease: Lease, idle: Duration) -> Self {
+    /// The response over `lease`, which ends with an error after `idle` without a byte either way.
+    pub(super) fn new(lease: Lease, idle: Duration) -> Self {
+        Self::bounded(lease, idle, None)
+    }
+
+    /// A tunnel over `lease`. It ends with an error after `timeouts.tunnel` without a byte either way, or
+    /// `timeouts.idle` once one direction has ended.
+    pub(super) fn tunnel(lease: Lease, timeouts: &Timeouts) -> Self {
+        Self::bounded(lease, timeouts.tunnel, Some(timeouts.idle))
+    }
+
+    fn bounded(mut lease: Lease, idle: Duration, half_closed: Option<Duration>) -> Self {
         lease.connection.patience.renew_with(idle);
         let mut body = UpstreamBody {
             written: lease.connection.http.written(),
             lease: Some(lease),
+            half_closed,
             failure: None,
         };
         body.release_at_end();
@@ -88,6 +102,12 @@ impl Body for UpstreamBody {
             let written = connection.http.written();
             if std::mem::replace(&mut this.written, written) != written {
                 connection.patience.renew();
+            }
+            if let Some(silence) = this
+                .half_closed
+                .take_if(|_| connection.http.is_half_closed())
+            {
+                connection.patience.renew_with(silence);
             }
             ready!(connection.patience.poll_exhausted(cx));
             let quiet = BodyError::Quiet(connection.patience.limit());

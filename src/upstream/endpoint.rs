@@ -140,11 +140,11 @@ impl Endpoint {
         };
         let failure = match poll_fn(response).await {
             Some(Ok(response)) => {
-                let idle = match response.status() {
-                    StatusCode::SWITCHING_PROTOCOLS => timeouts.tunnel,
-                    _ => timeouts.idle,
-                };
-                return Ok(response.map(|()| UpstreamBody::new(lease, idle)));
+                let is_tunnel = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+                return Ok(response.map(|()| match is_tunnel {
+                    true => UpstreamBody::tunnel(lease, timeouts),
+                    false => UpstreamBody::new(lease, timeouts.idle),
+                }));
             }
             Some(Err(failure)) => failure,
             None => {

@@ -14,7 +14,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Bytes, BytesMut};
-use http::{Method, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 use http_body::Frame;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -83,9 +83,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         self.received.release();
     }
 
-    /// Whether the response has been read to its end.
+    /// Whether the response has been read to its end; of a tunnel, whether both directions have ended.
     pub(super) fn has_ended(&self) -> bool {
-        self.decoder.has_ended()
+        self.decoder.has_ended() && (!self.outgoing.is_tunnel() || self.outgoing.is_broken())
+    }
+
+    /// Whether one direction of a tunnel has ended, and the other has not.
+    pub(super) fn is_half_closed(&self) -> bool {
+        self.decoder.has_ended() == self.outgoing.is_tunnel()
     }
 
     /// How many bytes of the response's body are to come, where that is known.
@@ -170,13 +175,16 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             return Err(Failure::Invalid(Invalid::Meaning(what)));
         };
         tunnel.open_tunnel();
-        self.outgoing.begin(*tunnel, Framing::UntilClose, |_| {});
+        self.outgoing.begin(*tunnel, Framing::Tunnel, |_| {});
         self.decoder = Decoder::UntilClose;
         self.keep_alive = false;
         Ok(head)
     }
 
     /// The next part of the response's body. What is left of the request goes on being sent meanwhile.
+    ///
+    /// Of a tunnel, empty trailers say that the upstream sends no more; the body ends when the client sends no more
+    /// either.
     pub(super) fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
@@ -185,11 +193,17 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         loop {
             match self.decoder.decode(&mut self.received.bytes) {
                 Ok(Decoded::Frame(frame)) => return Poll::Ready(Some(Ok(frame))),
+                // Of a tunnel, the other direction goes on.
+                Ok(Decoded::End) if !self.has_ended() => return Poll::Pending,
                 Ok(Decoded::End) => return Poll::Ready(None),
                 Ok(Decoded::More) => {}
                 Err(invalid) => return Poll::Ready(Some(Err(Failure::Invalid(invalid)))),
             }
             match ready!(self.received.poll_read(&mut self.io, cx)) {
+                Ok(0) if self.outgoing.is_tunnel() => {
+                    self.decoder = Decoder::Ended;
+                    return Poll::Ready(Some(Ok(Frame::trailers(HeaderMap::new()))));
+                }
                 Ok(0) if self.decoder.ends_with_connection() => {
                     self.keep_alive = false;
                     return Poll::Ready(None);

@@ -177,6 +177,12 @@ impl Http2 {
         set.expect("a connected socket");
     }
 
+    /// Closes the sending half.
+    pub fn finish_sending(&self) {
+        let shut = self.stream.shutdown(std::net::Shutdown::Write);
+        shut.expect("a connected socket");
+    }
+
     /// Writes these bytes.
     #[track_caller]
     pub fn send(&mut self, bytes: &[u8]) {

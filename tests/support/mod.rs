@@ -20,6 +20,7 @@ pub mod scripts;
 pub mod shared;
 pub mod slow;
 pub mod synchronised;
+pub mod tls;
 pub mod watched;
 
 use std::thread;

@@ -9,9 +9,9 @@ use crate::config::diagnostic::Code;
 use crate::config::document::NodeId;
 use crate::config::finding::Finding;
 use crate::config::schema::{self, Listener, Protocol, TlsVersion};
-use crate::config::value::Workers;
+use crate::config::value::{self, Workers};
 use crate::server::tls::{Certificate, CertificateSpec, MinVersion, Tls, TlsError};
-use crate::server::{ClientSpec, ListenerSpec, Protocols, Spec, Timeouts};
+use crate::server::{ClientSpec, HalfClose, ListenerSpec, Protocols, Spec, Timeouts};
 
 impl Compiler<'_> {
     pub(super) fn server(&mut self, config: &schema::Config) -> Spec {
@@ -32,6 +32,10 @@ impl Compiler<'_> {
                 },
                 max_head: client.max_head.bytes() as usize,
                 max_connections: client.max_connections.get() as usize,
+                half_close: match client.half_close.value {
+                    value::HalfClose::Grace(grace) => HalfClose::Grace(grace.get()),
+                    value::HalfClose::Serve => HalfClose::Serve,
+                },
             },
         }
     }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{SECOND, Timeout};
 use crate::config::located::{List, Located};
-use crate::config::value::{Cidr, Size, Whole};
+use crate::config::value::{Cidr, HalfClose, Size, Whole};
 
 /// The size of a request head.
 pub type HeadSize = Size<{ 8 << 10 }, { 1 << 20 }>;
@@ -24,6 +24,9 @@ pub struct Client {
     pub max_body: Located<BodySize>,
     /// Connections of clients at a time, over all listeners, 1 to 1000000.
     pub max_connections: Located<Whole<1, 1_000_000>>,
+    /// How long a client that has ended its side of the connection (FIN) waits for its answer to begin or to go on:
+    /// `0s` to `1h`, or `serve` for as long as any other.
+    pub half_close: Located<HalfClose>,
 }
 
 impl Default for Client {
@@ -33,6 +36,7 @@ impl Default for Client {
             max_head: HeadSize::from_bytes(32 << 10).into(),
             max_body: BodySize::from_bytes(100 << 20).into(),
             max_connections: Whole::new(20_000).into(),
+            half_close: Located::default(),
         }
     }
 }

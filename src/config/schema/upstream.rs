@@ -101,7 +101,7 @@ pub struct UpstreamTimeouts {
     pub response: Located<Timeout>,
     /// For the next part of a body, and for the reuse of a connection.
     pub idle: Located<Timeout>,
-    /// For the next byte in either direction of a WebSocket.
+    /// For the next byte in either direction of a WebSocket; `idle` once either side has ended its own.
     pub tunnel: Located<Timeout>,
 }
 

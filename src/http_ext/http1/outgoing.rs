@@ -29,6 +29,7 @@ pub(crate) struct Outgoing<B> {
     body: Option<B>,
     framing: Framing,
     progress: Progress,
+    half_close: HalfClose,
     /// How many bytes were ever written.
     written: u64,
     /// Whether the connection takes nothing at the moment.
@@ -43,8 +44,20 @@ pub(crate) enum Framing {
     Chunked,
     /// By the end of the connection.
     UntilClose,
+    /// By the end of this direction of the connection (FIN), behind trailers or the end of the body. The other
+    /// direction goes on until the body has ended.
+    Tunnel,
     /// Nothing of the body is to come.
     Ended,
+}
+
+/// This direction of a tunnel's connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HalfClose {
+    Open,
+    /// To be shut down once all is written.
+    Due,
+    Done,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +91,7 @@ impl<B> Default for Outgoing<B> {
             body: None,
             framing: Framing::Ended,
             progress: Progress::Sent,
+            half_close: HalfClose::Open,
             written: 0,
             blocked: false,
         }
@@ -123,6 +137,11 @@ impl<B: Body<Data = Bytes> + Unpin> Outgoing<B> {
         self.progress == Progress::Broken
     }
 
+    /// Whether both directions of the connection end by themselves.
+    pub(crate) fn is_tunnel(&self) -> bool {
+        self.framing == Framing::Tunnel
+    }
+
     /// Whether it is the receiver who is waited for.
     pub(crate) fn is_blocked(&self) -> bool {
         self.blocked
@@ -157,6 +176,7 @@ impl<B: Body<Data = Bytes> + Unpin> Outgoing<B> {
             let is_written = !self.has_more();
             let written = match is_written {
                 false => self.poll_write(io, cx),
+                true if self.half_close == HalfClose::Due => Pin::new(&mut *io).poll_shutdown(cx),
                 // What a TLS session holds back goes out before anything is waited for.
                 true => Pin::new(&mut *io).poll_flush(cx),
             };
@@ -167,6 +187,9 @@ impl<B: Body<Data = Bytes> + Unpin> Outgoing<B> {
                     self.progress = Progress::Broken;
                 }
                 return Poll::Ready(Err(Sending::Io(error)));
+            }
+            if is_written && self.half_close == HalfClose::Due {
+                self.half_close = HalfClose::Done;
             }
             if is_written && self.framing == Framing::Ended {
                 *self = Outgoing {
@@ -206,6 +229,7 @@ impl<B: Body<Data = Bytes> + Unpin> Outgoing<B> {
             let frame = frame.transpose().map_err(Sending::Body)?;
             match frame.map(http_body::Frame::into_data) {
                 Some(Ok(data)) => self.add(data)?,
+                Some(Err(_)) if self.framing == Framing::Tunnel => self.half_close(),
                 Some(Err(trailers)) => self.end(trailers.into_trailers().ok().as_ref())?,
                 None => self.end(None)?,
             }
@@ -230,7 +254,7 @@ impl<B: Body<Data = Bytes> + Unpin> Outgoing<B> {
                 write!(self.buffer, "{:x}\r\n", data.len()).expect("a buffer grows");
                 self.add_data(data, b"\r\n");
             }
-            Framing::UntilClose => self.add_data(data, b""),
+            Framing::UntilClose | Framing::Tunnel => self.add_data(data, b""),
             Framing::Chunked | Framing::Ended => {}
         }
         Ok(())
@@ -250,10 +274,18 @@ impl<B: Body<Data = Bytes> + Unpin> Outgoing<B> {
         match self.framing {
             Framing::Chunked => write_last_chunk(trailers, &mut self.buffer),
             Framing::Length(1..) => return Err(Sending::TooShort),
+            Framing::Tunnel => self.half_close(),
             Framing::Length(0) | Framing::UntilClose | Framing::Ended => {}
         }
         self.framing = Framing::Ended;
         Ok(())
+    }
+
+    /// Ends this direction of the connection once all is written.
+    fn half_close(&mut self) {
+        if self.half_close == HalfClose::Open {
+            self.half_close = HalfClose::Due;
+        }
     }
 
     fn poll_write<T: AsyncWrite + Unpin>(

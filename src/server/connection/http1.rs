@@ -17,7 +17,7 @@ use bytes::{Bytes, BytesMut};
 use http::header::CONNECTION;
 use http::{StatusCode, Version};
 
-use super::{ClientSpec, Io, Protocol, Served};
+use super::{ClientSpec, HalfClose, Io, Protocol, Served};
 use crate::http_ext::body::{Feeder, Patience, RequestBody, fed};
 use crate::http_ext::framing::Fields;
 use crate::http_ext::headers::Headers;
@@ -32,10 +32,6 @@ use crate::telemetry::metrics::BadRequest;
 use ending::End;
 use request::{Head, Parsed};
 use response::Asked;
-
-/// How long a client that has ended its side is given an answer that does not begin, or that pauses. It may
-/// have half-closed or be gone: only writing to it would tell.
-const HALF_CLOSE_GRACE: Duration = Duration::from_secs(1);
 
 /// What a client may send beyond the request that is being served, in bytes.
 const MOST_AHEAD: usize = 8 * 1024;
@@ -78,7 +74,7 @@ struct Connection<'a, T, B> {
     /// Whether the client waits to be told to send it.
     expects_continue: bool,
     keep_alive: bool,
-    /// What had been written when the client ended its side.
+    /// What had been written when the client ended its side, or when the request began that came before that.
     ended: Option<u64>,
     wait: Wait,
     patience: Patience,
@@ -102,8 +98,8 @@ enum Wait {
     Reader,
     /// For a client that has its answer to send the rest of its request, which somebody reads.
     Rest,
-    /// For an answer, with a client that may be gone: it has ended its side.
-    Gone,
+    /// For an answer, with a client that may be gone, as it has ended its side: for so long.
+    Gone(Duration),
     /// For an answer: not bounded here.
     Service,
 }
@@ -217,6 +213,10 @@ where
     {
         let asked = Asked::by(&head.request);
         self.wait_for(Wait::Service);
+        // Each answer has the grace of a half-closing client.
+        if let Some(written) = &mut self.ended {
+            *written = self.outgoing.written();
+        }
         self.keep_alive = head.keep_alive;
         self.expects_continue = head.expects_continue;
         self.decoder = head.decoder;
@@ -292,7 +292,7 @@ where
         let framing = asked.framing(head.status(), &body);
         self.expects_continue = false;
         self.keep_alive &= !self.draining.get()
-            && framing != Framing::UntilClose
+            && !matches!(framing, Framing::UntilClose | Framing::Tunnel)
             && keeps_alive(head.headers())
             && (self.decoder.has_ended() || self.feeder.as_ref().is_some_and(Feeder::is_read));
         let keep_alive = self.keep_alive;
@@ -337,8 +337,11 @@ where
                 Poll::Pending => return Poll::Pending,
             }
         }
-        if self.ended == Some(self.outgoing.written()) {
-            self.wait_for(Wait::Gone);
+        if self.ended == Some(self.outgoing.written())
+            && !self.outgoing.is_tunnel()
+            && let HalfClose::Grace(grace) = self.client.half_close
+        {
+            self.wait_for(Wait::Gone(grace));
             ready!(self.patience.poll_exhausted(cx));
             return Poll::Ready(End::broken("the client left before its answer"));
         }
@@ -366,7 +369,7 @@ where
             Wait::NextRequest => timeouts.idle,
             Wait::LastRequest => DRAIN_GRACE,
             Wait::Reader | Wait::Rest => timeouts.body,
-            Wait::Gone => HALF_CLOSE_GRACE,
+            Wait::Gone(grace) => grace,
         });
     }
 }

@@ -43,6 +43,7 @@ const CLIENT: ClientSpec = ClientSpec {
     },
     max_head: 8 * 1024,
     max_connections: 1,
+    half_close: HalfClose::Grace(Duration::from_secs(1)),
 };
 
 /// A client's end of a connection that is being served.
@@ -67,6 +68,10 @@ fn held(closing: &Closing) -> Held {
 }
 
 fn connect(version: Version) -> Client {
+    connect_as(version, CLIENT)
+}
+
+fn connect_as(version: Version, client: ClientSpec) -> Client {
     // As much as a socket takes before its writer has to wait.
     let (io, theirs) = duplex(64 * 1024);
     let (closer, closing) = Closer::new();
@@ -74,7 +79,7 @@ fn connect(version: Version) -> Client {
     let works = working.clone();
     let service = service_fn(move |request| Box::pin(answer(works.clone(), request)));
     let served = spawn_local(async move {
-        let protocol = Protocol::new(Protocols::Both, None, &CLIENT);
+        let protocol = Protocol::new(Protocols::Both, None, &client);
         let held = held(&closing);
         let served = Served {
             service,
@@ -359,6 +364,41 @@ async fn a_client_that_half_closes_gets_its_answers() {
         let (answer, at) = client.read_to_end().await;
         assert_eq!(answer.matches("HTTP/1.1 200 OK").count(), 3, "{answer}");
         assert_at(at, Duration::from_millis(1_600));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_half_closes_is_given_the_grace_for_each_answer() {
+    let ended = |half_close, paths: &'static [&'static str]| async move {
+        let mut client = connect_as(
+            Version::Http1,
+            ClientSpec {
+                half_close,
+                ..CLIENT
+            },
+        );
+        let get = |path: &&str| format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n");
+        let requests: String = paths.iter().map(get).collect();
+        client.send(&requests).await;
+        client.io.shutdown().await.expect("half-closes");
+        let (answers, at) = client.read_to_end().await;
+        (answers.matches("HTTP/1.1 200 OK").count(), at.as_millis())
+    };
+    local(async {
+        let grace = |millis| HalfClose::Grace(Duration::from_millis(millis));
+        let slow: &[_] = &["/slow", "/slow"];
+        assert_eq!(ended(HalfClose::Serve, slow).await, (2, 1_600));
+        assert_eq!(ended(grace(900), slow).await, (2, 1_600));
+        let (answered, at) = ended(grace(0), slow).await;
+        assert!(answered == 0 && at <= 2, "{answered} at {at}");
+        // What is answered at once needs no grace.
+        assert_eq!(ended(grace(0), &["/a", "/b"]).await, (2, 0));
+        let (answered, at) = ended(grace(300), &["/a", "/never"]).await;
+        assert!(
+            answered == 1 && (300..=302).contains(&at),
+            "{answered} at {at}"
+        );
     })
     .await;
 }

@@ -45,7 +45,7 @@ fn write_head(request: &Request<RequestBody>, framing: Framing, buffer: &mut Vec
         Framing::Ended if says_empty(request) => {
             write_field(&header::CONTENT_LENGTH, b"0", buffer);
         }
-        Framing::UntilClose | Framing::Ended => {}
+        Framing::UntilClose | Framing::Tunnel | Framing::Ended => {}
     }
     buffer.extend_from_slice(b"\r\n");
 }

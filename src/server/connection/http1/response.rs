@@ -29,7 +29,7 @@ impl Asked {
     /// How the end of a response's body is told (RFC 9112 section 6.3).
     pub(super) fn framing(self, status: StatusCode, body: &impl Body) -> Framing {
         if status == StatusCode::SWITCHING_PROTOCOLS {
-            return Framing::UntilClose;
+            return Framing::Tunnel;
         }
         if self.is_head || has_never_a_body(status) {
             return Framing::Ended;
@@ -67,7 +67,7 @@ impl Asked {
                 write_field(&CONTENT_LENGTH, digits.format(length).as_bytes(), buffer);
             }
             Framing::Chunked => write_field(&TRANSFER_ENCODING, b"chunked", buffer),
-            Framing::UntilClose | Framing::Ended => {}
+            Framing::UntilClose | Framing::Tunnel | Framing::Ended => {}
         }
         match (keep_alive, self.version) {
             _ if head.status() == StatusCode::SWITCHING_PROTOCOLS => {

@@ -27,6 +27,7 @@ const CLIENT: ClientSpec = ClientSpec {
     },
     max_head: 8 * 1024,
     max_connections: 1,
+    half_close: HalfClose::Grace(Duration::from_secs(1)),
 };
 
 /// A client that says these pieces one after the other, and then ends its side.

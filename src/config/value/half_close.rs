@@ -1,0 +1,90 @@
+//! What becomes of a request whose client has ended its side of the connection.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use super::{Duration, TextValue, VARIABLE, Wrong, text_value, wrong};
+
+/// The time for an answer to begin, or to go on.
+type Grace = Duration<0, 3_600_000>;
+
+/// How long a half-closing client is waited for: a grace, or for its whole answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HalfClose {
+    /// The answer has to begin, or go on, within this time.
+    Grace(Grace),
+    /// The answer is waited for as if the client had not ended its side.
+    Serve,
+}
+
+impl Default for HalfClose {
+    fn default() -> Self {
+        Self::Grace(Grace::from_millis(1_000))
+    }
+}
+
+impl fmt::Display for HalfClose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Grace(grace) => grace.fmt(f),
+            Self::Serve => f.write_str("serve"),
+        }
+    }
+}
+
+text_value!(HalfClose);
+
+impl TextValue for HalfClose {
+    const PATTERN: &'static str = "";
+
+    fn name() -> Cow<'static, str> {
+        "HalfClose".into()
+    }
+
+    fn expected() -> Cow<'static, str> {
+        "`serve`, or a duration from `0s` to `1h`, as in `250ms`, `1s`".into()
+    }
+
+    fn parse(text: &str) -> Result<Self, Wrong> {
+        let looks_like_a_word = text.starts_with(|c: char| c.is_ascii_alphabetic());
+        match text {
+            "serve" => Ok(Self::Serve),
+            _ if looks_like_a_word => Err(wrong(
+                format!("`{text}` is neither `serve` nor a duration"),
+                "write `serve`, or a duration as in `0s`, `1s`",
+            )),
+            _ => Grace::parse(text).map(Self::Grace),
+        }
+    }
+
+    fn schema() -> serde_json::Value {
+        let pattern = format!("^(serve|{})$|{VARIABLE}", Grace::PATTERN);
+        serde_json::json!({ "type": "string", "pattern": pattern })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_it_shows() {
+        for text in ["serve", "0s", "250ms", "1h"] {
+            let value: Result<HalfClose, _> = text.parse();
+            assert_eq!(value.map(|value| value.to_string()), Ok(text.to_owned()));
+        }
+        assert_eq!(HalfClose::default().to_string(), "1s");
+    }
+
+    #[test]
+    fn says_what_is_wrong() {
+        for (text, message) in [
+            ("forever", "`forever` is neither `serve` nor a duration"),
+            ("1", "`1` has no unit"),
+            ("2h", "`2h` is out of bounds"),
+        ] {
+            let error = text.parse::<HalfClose>().map_err(|error| error.message);
+            assert_eq!(error, Err(message.to_owned()));
+        }
+    }
+}
