@@ -48,6 +48,49 @@ fn several_styles_stand_side_by_side_under_names_of_their_own() {
 }
 
 #[test]
+fn limits_are_what_remains_can_be_and_rates_are_exact() {
+    let gateway = Gateway::start(
+        "responses: { headers: [ietf, github] }
+policies:
+  burst: { quota: 10/1h, burst: 50 }
+  short: { quota: 5/500ms, algorithm: fixed_window }
+  none: { quota: 0/1h }
+  banned: { quota: 2/1h, penalty: { strikes: 1, within: 1m, for: [5s] } }
+routes:
+  - { match: { path: /burst }, upstream: echo, limits: [burst] }
+  - { match: { path: /short }, upstream: echo, limits: [short] }
+  - { match: { path: /none }, upstream: echo, limits: [none] }
+  - { match: { path: /banned }, upstream: echo, limits: [banned] }
+",
+    );
+    let ask = |path| get(gateway.address(), path);
+    let policy = |answer: &Response| answer.expect_header("ratelimit-policy").to_owned();
+    for used in 1..=50 {
+        let answer = ask("/burst");
+        assert_eq!(number(&answer, "x-ratelimit-limit"), 50);
+        assert_eq!(number(&answer, "x-ratelimit-remaining"), 50 - used);
+        assert_eq!(number(&answer, "x-ratelimit-used"), used);
+        assert_eq!(policy(&answer), "\"burst\";q=50;w=18000");
+    }
+    assert_eq!(ask("/burst").status, 429);
+    assert_eq!(policy(&ask("/short")), "\"short\";q=10;w=1");
+
+    let refused = ask("/none");
+    assert_eq!(refused.status, 429);
+    assert_eq!(refused.expect_header("ratelimit"), "\"none\";r=0");
+    for name in ["x-ratelimit-reset", "retry-after"] {
+        assert_eq!(refused.header(name), None, "{name}");
+    }
+
+    let mut answers = (0..4).map(|_| ask("/banned"));
+    let banned = answers.find(|answer| answer.status == 429).expect("a ban");
+    let retry_after = number(&banned, "retry-after");
+    assert!(retry_after > 5, "the bucket is empty for longer");
+    let told = format!("\"banned\";r=0;t={retry_after}");
+    assert_eq!(banned.expect_header("ratelimit"), told);
+}
+
+#[test]
 fn draft_7_tells_of_the_deciding_limit() {
     let gateway = with("{ headers: [draft-7] }");
     let answer = get(gateway.address(), "/");

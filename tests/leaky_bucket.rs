@@ -134,7 +134,10 @@ fn who_waits_is_told_of_what_is_left_when_his_turn_comes() {
     let gateway = gateway("quota: 1/1s, queue: 9");
     assert_eq!(get(gateway.address(), "/").status, 200);
     let answer = get(gateway.address(), "/");
-    assert_eq!(answer.expect_header("ratelimit-policy"), "\"line\";q=1;w=1");
+    assert_eq!(
+        answer.expect_header("ratelimit-policy"),
+        "\"line\";q=10;w=10"
+    );
     assert_eq!(answer.expect_header("ratelimit"), "\"line\";r=8");
 }
 

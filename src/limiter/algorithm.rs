@@ -253,6 +253,17 @@ impl Algorithm {
         }
     }
 
+    /// The units that come back in so many microseconds; `None` where requests bring them back.
+    pub const fn rate(&self) -> Option<(u32, u64)> {
+        match self {
+            Self::IntervalRefill(bucket) => Some(bucket.refill()),
+            _ => match self.allowance() {
+                Allowance::PerWindow(quota) => Some((quota.limit(), quota.window_micros())),
+                Allowance::AtOnce(_) => None,
+            },
+        }
+    }
+
     /// Whether it counts units in use, which come back by themselves only.
     pub const fn is_permits(&self) -> bool {
         matches!(self, Self::Concurrency(_))

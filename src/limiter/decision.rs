@@ -58,16 +58,24 @@ impl Decision {
         }
     }
 
-    /// Refuses, until then at the least.
+    /// Refuses, until then at the least; for ever where there is no unit to be had.
     fn refuse_until(&mut self, until: Timestamp) {
         let retry_at = match self.outcome {
+            _ if self.capacity == 0 => None,
             Outcome::Admit | Outcome::Delay { .. } => Some(until),
             Outcome::Refuse { retry_at } => retry_at.map(|retry_at| retry_at.max(until)),
+        };
+        // Units may be missing for longer than the ban lasts.
+        let more_at = match (retry_at, self.remaining) {
+            _ if self.capacity == 0 => None,
+            (Some(retry_at), _) => Some(retry_at),
+            (None, 0) => Some(until.max(self.reset)),
+            (None, _) => Some(until),
         };
         self.outcome = Outcome::Refuse { retry_at };
         self.remaining = 0;
         self.reset = self.reset.max(until);
-        self.more_at = NonZero::new(until.as_micros());
+        self.more_at = more_at.and_then(|at| NonZero::new(at.as_micros()));
     }
 
     /// Orders decisions by how much they bind: refusals last, the longest wait (and never) last of
@@ -258,6 +266,13 @@ mod tests {
         assert_eq!(
             verdict.decision().unwrap().outcome,
             Outcome::Refuse { retry_at }
+        );
+        let mut longer = of([refusal(Some(90))]);
+        longer.refuse_until(0, Timestamp::from_micros(30));
+        assert_eq!(
+            longer.decisions[0].more_at,
+            NonZero::new(90),
+            "units are missing after the ban"
         );
         let mut never = of([refusal(None)]);
         never.refuse_until(0, Timestamp::from_micros(9));

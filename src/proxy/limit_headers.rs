@@ -2,7 +2,10 @@
 //! admitted and on refused responses alike. A new style is a variant of
 //! [`Style`] and a function below.
 
+mod facts;
 mod styles;
+#[cfg(test)]
+mod tests;
 
 use http::header::{HeaderName, RETRY_AFTER};
 
@@ -10,6 +13,7 @@ use crate::clock::Timestamp;
 use crate::http_ext::headers::{FieldValue, Headers};
 use crate::limiter::{Algorithm, Decision, Outcome};
 
+pub use facts::Facts;
 pub use styles::{Exposure, Fields, Style, Styles};
 
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -19,20 +23,6 @@ const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 /// Room for what is said of the policies of most requests, in bytes.
 const USUAL_LIST: usize = 64;
 
-/// What a policy's name and quota look like in header fields, written once.
-#[derive(Clone, Debug)]
-pub struct Facts {
-    name: FieldValue,
-    limit: FieldValue,
-    /// `"name";q=100;w=60`
-    policy_item: FieldValue,
-    /// `100;w=60`, as in draft -07.
-    quota_item: FieldValue,
-    /// `"name";r=`
-    state_prefix: Box<str>,
-    quota: u32,
-}
-
 /// A policy that decided on a request, and its decision.
 pub(super) struct Applied<'a> {
     pub facts: &'a Facts,
@@ -40,23 +30,33 @@ pub(super) struct Applied<'a> {
     pub decision: &'a Decision,
 }
 
-impl Facts {
-    /// The facts of the policy `name` (of `A-Z a-z 0-9 . _ -` only) with this algorithm.
-    pub fn new(name: &str, algorithm: &Algorithm) -> Self {
-        let limit = algorithm.limit();
-        let of_what = match algorithm.window() {
-            Some(window) => format!(";w={}", window.as_secs()),
-            // What draft-ietf-httpapi-ratelimit-headers calls the unit of such a quota.
-            None => ";qu=\"concurrent-requests\"".to_owned(),
+impl Applied<'_> {
+    /// The units that remain. What was granted beyond the capacity is not told.
+    fn remaining(&self) -> u32 {
+        self.decision.remaining.min(self.facts.capacity)
+    }
+
+    /// When the older styles say that the wait is over: a refused client is told when it is admitted. `None`
+    /// where nothing is ever admitted.
+    fn reset_at(&self, now: Timestamp) -> Option<Timestamp> {
+        let reset = match self.decision.outcome {
+            Outcome::Refuse { retry_at } => retry_at.unwrap_or(self.decision.reset),
+            Outcome::Admit | Outcome::Delay { .. } => self.decision.reset,
         };
-        Facts {
-            name: visible(name.as_bytes()),
-            limit: u64::from(limit).into(),
-            policy_item: visible(format!("\"{name}\";q={limit}{of_what}").as_bytes()),
-            quota_item: visible(format!("{limit}{of_what}").as_bytes()),
-            state_prefix: format!("\"{name}\";r=").into(),
-            quota: limit,
+        (self.facts.capacity > 0).then(|| reset.max(now).max(self.earliest(now)))
+    }
+
+    /// The least instant that can be told: that of a refused client is never the present one, as with Retry-After.
+    fn earliest(&self, now: Timestamp) -> Timestamp {
+        match self.decision.outcome {
+            Outcome::Refuse { retry_at: Some(_) } => now.saturating_add_micros(1),
+            _ => now,
         }
+    }
+
+    /// Seconds until then.
+    fn reset(&self, now: Timestamp) -> Option<u64> {
+        self.reset_at(now).map(|reset| seconds(reset, now))
     }
 }
 
@@ -78,7 +78,9 @@ pub(super) fn write(
             Style::Draft7 => draft7(decider, now, headers),
             Style::Draft6 | Style::XRateLimit => {
                 plain(fields, decider, headers);
-                headers.insert(&fields.reset, reset(decider, now));
+                if let Some(reset) = decider.reset(now) {
+                    headers.insert(&fields.reset, reset);
+                }
             }
             Style::GitHub => github(fields, decider, now, headers),
             Style::OpenAi => openai(fields, decider, now, headers),
@@ -96,7 +98,7 @@ pub(super) fn write_retry_after(
 ) {
     headers.insert(RETRY_AFTER, retry_after(retry_at, now));
     if styles.contains(Style::OpenAi) {
-        let milliseconds = micros(retry_at, now).div_ceil(1_000);
+        let milliseconds = micros(retry_at, now).div_ceil(1_000).max(1);
         headers.insert(RETRY_AFTER_MS, milliseconds);
     }
 }
@@ -118,8 +120,9 @@ fn ietf(applied: &[Applied<'_>], now: Timestamp, headers: &mut Headers) {
     let states = list(applied, |limit, item| {
         let mut digits = itoa::Buffer::new();
         item.extend_from_slice(limit.facts.state_prefix.as_bytes());
-        item.extend_from_slice(digits.format(limit.decision.remaining).as_bytes());
+        item.extend_from_slice(digits.format(limit.remaining()).as_bytes());
         if let Some(more_at) = limit.algorithm.more_at(limit.decision, now) {
+            let more_at = more_at.max(limit.earliest(now));
             item.extend_from_slice(b";t=");
             item.extend_from_slice(digits.format(seconds(more_at, now)).as_bytes());
         }
@@ -147,48 +150,36 @@ fn visible(text: &[u8]) -> FieldValue {
 
 /// `limit=100, remaining=50, reset=30`
 fn draft7(decider: &Applied<'_>, now: Timestamp, headers: &mut Headers) {
-    let (limit, remaining) = (decider.facts.quota, decider.decision.remaining);
-    let reset = reset(decider, now);
-    let state = format!("limit={limit}, remaining={remaining}, reset={reset}");
+    let (limit, remaining) = (decider.facts.capacity, decider.remaining());
+    let mut state = format!("limit={limit}, remaining={remaining}");
+    if let Some(reset) = decider.reset(now) {
+        state += &format!(", reset={reset}");
+    }
     headers.insert(RATELIMIT_POLICY, decider.facts.quota_item.clone());
     headers.insert(RATELIMIT, visible(state.as_bytes()));
 }
 
 fn plain(fields: &Fields, decider: &Applied<'_>, headers: &mut Headers) {
     headers.insert(&fields.limit, decider.facts.limit.clone());
-    headers.insert(&fields.remaining, u64::from(decider.decision.remaining));
+    headers.insert(&fields.remaining, u64::from(decider.remaining()));
 }
 
 fn github(fields: &Fields, decider: &Applied<'_>, now: Timestamp, headers: &mut Headers) {
     plain(fields, decider, headers);
-    let used = decider
-        .facts
-        .quota
-        .saturating_sub(decider.decision.remaining);
+    let used = decider.facts.capacity - decider.remaining();
     headers.insert(&fields.used, u64::from(used));
     headers.insert(&fields.resource, decider.facts.name.clone());
-    let reset = reset_at(decider.decision, now)
-        .as_micros()
-        .div_ceil(1_000_000);
-    headers.insert(&fields.reset, reset);
+    if let Some(reset) = decider.reset_at(now) {
+        headers.insert(&fields.reset, reset.as_micros().div_ceil(1_000_000));
+    }
 }
 
 fn openai(fields: &Fields, decider: &Applied<'_>, now: Timestamp, headers: &mut Headers) {
     plain(fields, decider, headers);
-    let text = short_duration(micros(reset_at(decider.decision, now), now));
-    headers.insert(&fields.reset, visible(text.as_bytes()));
-}
-
-/// When the older styles say that the wait is over: a refused client is told when it is admitted.
-fn reset_at(decision: &Decision, now: Timestamp) -> Timestamp {
-    match decision.outcome {
-        Outcome::Refuse { retry_at } => retry_at.unwrap_or(decision.reset).max(now),
-        Outcome::Admit | Outcome::Delay { .. } => decision.reset.max(now),
+    if let Some(reset) = decider.reset_at(now) {
+        let text = short_duration(micros(reset, now));
+        headers.insert(&fields.reset, visible(text.as_bytes()));
     }
-}
-
-fn reset(decider: &Applied<'_>, now: Timestamp) -> u64 {
-    seconds(reset_at(decider.decision, now), now)
 }
 
 fn micros(instant: Timestamp, now: Timestamp) -> u64 {
@@ -212,22 +203,5 @@ fn short_duration(micros: u64) -> String {
         (0, 0) => format!("{seconds}s"),
         (0, _) => format!("{minutes}m{seconds}s"),
         _ => format!("{hours}h{minutes}m{seconds}s"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_read_as_clients_of_that_style_expect() {
-        let text = |milliseconds: u64| short_duration(milliseconds * 1_000);
-        assert_eq!(text(0), "0ms");
-        assert_eq!(text(120), "120ms");
-        assert_eq!(text(999), "999ms");
-        assert_eq!(text(1_000), "1s");
-        assert_eq!(text(59_001), "1m0s");
-        assert_eq!(text(360_000), "6m0s");
-        assert_eq!(text(3_600_000), "1h0m0s");
     }
 }

@@ -1,0 +1,103 @@
+//! A policy's name, quota and capacity as header fields show them, written once.
+
+use super::visible;
+use crate::http_ext::headers::FieldValue;
+use crate::limiter::Algorithm;
+
+/// The largest integer of a structured field (RFC 9651 section 3.3.1).
+const LARGEST_INTEGER: u64 = 999_999_999_999_999;
+const MICROS_PER_SECOND: u64 = 1_000_000;
+
+/// A policy's name and quota in header fields.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    pub(super) name: FieldValue,
+    /// The capacity in digits.
+    pub(super) limit: FieldValue,
+    /// `"name";q=100;w=60`
+    pub(super) policy_item: FieldValue,
+    /// `100;w=60`, as in draft -07.
+    pub(super) quota_item: FieldValue,
+    /// `"name";r=`
+    pub(super) state_prefix: Box<str>,
+    /// The most units that can remain: the burst where there is one, else the quota's.
+    pub(super) capacity: u32,
+}
+
+impl Facts {
+    /// The facts of the policy `name` (of `A-Z a-z 0-9 . _ -` only) with this algorithm.
+    pub fn new(name: &str, algorithm: &Algorithm) -> Self {
+        let capacity = algorithm.capacity();
+        let rate = algorithm.rate();
+        let advertised = rate.and_then(|rate| in_whole_seconds(rate, capacity));
+        let (quota, window) = match (advertised, rate) {
+            (Some((units, seconds)), _) => (units, format!(";w={seconds}")),
+            (None, Some(_)) => (u64::from(capacity), String::new()),
+            // The draft's unit of quotas without a window.
+            (None, None) => (
+                u64::from(capacity),
+                ";qu=\"concurrent-requests\"".to_owned(),
+            ),
+        };
+        Facts {
+            name: visible(name.as_bytes()),
+            limit: u64::from(capacity).into(),
+            policy_item: visible(format!("\"{name}\";q={quota}{window}").as_bytes()),
+            quota_item: visible(format!("{quota}{window}").as_bytes()),
+            state_prefix: format!("\"{name}\";r=").into(),
+            capacity,
+        }
+    }
+}
+
+/// The shortest multiple of this rate (units in microseconds) that is whole seconds and has at least the
+/// capacity: units, and seconds. `None` where no structured field has room for them.
+fn in_whole_seconds((units, micros): (u32, u64), capacity: u32) -> Option<(u64, u64)> {
+    if units == 0 || capacity == 0 {
+        return Some((0, micros.div_ceil(MICROS_PER_SECOND)));
+    }
+    let windows = MICROS_PER_SECOND / greatest_common_divisor(micros, MICROS_PER_SECOND);
+    let fewest = u64::from(units) * windows;
+    let windows = windows.checked_mul(u64::from(capacity).div_ceil(fewest))?;
+    let fitting = |number: u128| {
+        let number = u64::try_from(number).ok()?;
+        (number <= LARGEST_INTEGER).then_some(number)
+    };
+    let units = u128::from(units) * u128::from(windows);
+    let micros = u128::from(micros) * u128::from(windows);
+    Some((
+        fitting(units)?,
+        fitting(micros / u128::from(MICROS_PER_SECOND))?,
+    ))
+}
+
+fn greatest_common_divisor(mut left: u64, mut right: u64) -> u64 {
+    while right != 0 {
+        (left, right) = (right, left % right);
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quota_is_advertised_in_whole_seconds_at_exactly_its_rate() {
+        const SECOND: u64 = 1_000_000;
+        for (rate, capacity, expected) in [
+            ((100, 60 * SECOND), 100, Some((100, 60))),
+            ((5, SECOND / 2), 5, Some((10, 1))),
+            ((1, 1_500_000), 1, Some((2, 3))),
+            ((10, 60 * SECOND), 50, Some((50, 300))),
+            ((100, 60 * SECOND), 10, Some((100, 60))),
+            ((1, SECOND / 100), 500, Some((500, 5))),
+            ((7, 60 * SECOND), 10, Some((14, 120))),
+            ((500, SECOND), 501, Some((1_000, 2))),
+            ((0, SECOND / 2), 0, Some((0, 1))),
+            ((u32::MAX, SECOND + 1), u32::MAX, None),
+        ] {
+            assert_eq!(in_whole_seconds(rate, capacity), expected, "{rate:?}");
+        }
+    }
+}

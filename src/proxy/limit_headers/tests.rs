@@ -1,0 +1,224 @@
+//! Header fields never contradict each other: of all algorithms, in all styles.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::limiter::{
+    Concurrency, Fingerprint, FixedWindow, Gcra, IntervalRefill, LeakyBucket, Oldest, Quota,
+    SlidingCounters, SlidingLog, SlidingWindow, Start, Verdict,
+};
+use crate::store::{Charge, OnFull, Table, charge_all};
+
+const START: Timestamp = Timestamp::from_micros(1_000_000_000);
+
+#[test]
+fn durations_read_as_clients_of_that_style_expect() {
+    let text = |milliseconds: u64| short_duration(milliseconds * 1_000);
+    assert_eq!(text(0), "0ms");
+    assert_eq!(text(120), "120ms");
+    assert_eq!(text(999), "999ms");
+    assert_eq!(text(1_000), "1s");
+    assert_eq!(text(59_001), "1m0s");
+    assert_eq!(text(360_000), "6m0s");
+    assert_eq!(text(3_600_000), "1h0m0s");
+}
+
+fn quotas() -> impl Strategy<Value = Quota> {
+    let windows = prop_oneof![
+        Just(500_000_u64),
+        Just(1_000_000),
+        Just(1_500_000),
+        Just(60_000_000),
+        1_000_u64..10_000_000,
+    ];
+    (0..40_u32, windows).prop_map(|(limit, window)| {
+        Quota::new(limit, Duration::from_micros(window)).expect("a window within bounds")
+    })
+}
+
+fn algorithms() -> impl Strategy<Value = Algorithm> {
+    (quotas(), 1..100_u32, 0..9_u8).prop_map(|(quota, other, kind)| {
+        let window = quota.window();
+        match kind {
+            0 => Algorithm::Gcra(Gcra::new(quota, other).expect("a burst")),
+            1 => Algorithm::TokenBucket(Gcra::new(quota, other).expect("a burst")),
+            2 => Algorithm::IntervalRefill(
+                IntervalRefill::new(quota.limit(), other, window).expect("a refill"),
+            ),
+            3 => Algorithm::LeakyBucket(
+                LeakyBucket::new(quota, other, Duration::from_millis(1_700), other / 3)
+                    .expect("a line"),
+            ),
+            4 => Algorithm::FixedWindow(FixedWindow::new(quota, Start::FirstRequest)),
+            5 => Algorithm::SlidingWindow(SlidingWindow::new(quota, Oldest::Weighted)),
+            6 => match SlidingCounters::new(quota, 4, Oldest::Weighted) {
+                Ok(counters) => Algorithm::SlidingCounters(counters),
+                Err(_) => Algorithm::SlidingWindow(SlidingWindow::new(quota, Oldest::Ignored)),
+            },
+            7 => Algorithm::SlidingLog(SlidingLog::new(quota).expect("a log")),
+            _ => Algorithm::Concurrency(Concurrency::new(quota.limit(), window)),
+        }
+    })
+}
+
+/// The fields that a client is sent, by name.
+fn written(verdict: &Verdict, facts: &Facts, algorithm: &Algorithm, now: Timestamp) -> Told {
+    let prefixed = |style, prefix| Fields::new(style, Some(&HeaderName::from_static(prefix)));
+    let styles = Styles::new(
+        vec![
+            Fields::new(Style::Ietf, None),
+            Fields::new(Style::Draft6, None),
+            prefixed(Style::XRateLimit, "plain"),
+            prefixed(Style::GitHub, "gh"),
+            prefixed(Style::OpenAi, "ai"),
+        ],
+        Exposure::Unsaid,
+    );
+    let decision = verdict.decision().expect("a decision");
+    let applied = Applied {
+        facts,
+        algorithm,
+        decision,
+    };
+    let mut headers = Headers::new();
+    write(&styles, &[applied], 0, now, &mut headers);
+    if let Outcome::Refuse { retry_at: Some(at) } = decision.outcome {
+        write_retry_after(&styles, at, now, &mut headers);
+    }
+    let mut told: HashMap<String, String> = HashMap::new();
+    for (name, value) in headers.iter() {
+        let text = String::from_utf8_lossy(value).into_owned();
+        told.insert(name.as_str().to_owned(), text);
+    }
+    let applied = Applied {
+        facts,
+        algorithm,
+        decision,
+    };
+    let mut headers = Headers::new();
+    draft7(&applied, now, &mut headers);
+    let text = headers.get(RATELIMIT).expect("a field");
+    let text = String::from_utf8_lossy(text).into_owned();
+    told.insert("draft-7".to_owned(), text);
+    Told(told)
+}
+
+#[derive(Debug)]
+struct Told(HashMap<String, String>);
+
+impl Told {
+    fn number(&self, name: &str) -> Option<u64> {
+        Some(self.0.get(name)?.parse().expect("a number"))
+    }
+
+    /// The number after `name=` in a list of parameters.
+    fn parameter(&self, field: &str, name: &str) -> Option<u64> {
+        let parts = self.0.get(field)?.split([';', ',']);
+        let mut values = parts.filter_map(|part| part.trim().strip_prefix(name)?.strip_prefix('='));
+        values
+            .next()
+            .map(|digits| digits.parse().expect("a number"))
+    }
+
+    fn check(&self, algorithm: &Algorithm, decision: &Decision, now: Timestamp) {
+        let [limit, remaining] = ["limit", "remaining"].map(|name| {
+            let value = self.number(&format!("ratelimit-{name}")).expect("a number");
+            assert_eq!(
+                self.number(&format!("plain-{name}")),
+                Some(value),
+                "{self:?}"
+            );
+            assert_eq!(self.number(&format!("gh-{name}")), Some(value), "{self:?}");
+            let openai = self.number(&format!("ai-{name}-requests"));
+            assert_eq!(openai, Some(value), "{self:?}");
+            assert_eq!(self.parameter("draft-7", name), Some(value), "{self:?}");
+            value
+        });
+        assert_eq!(limit, u64::from(algorithm.capacity()), "{self:?}");
+        assert!(remaining <= limit, "{self:?}");
+        let used = self.number("gh-used").expect("a number");
+        assert_eq!(used, limit - remaining, "{self:?}");
+
+        let reset = self.number("ratelimit-reset");
+        assert_eq!(reset, self.number("plain-reset"), "{self:?}");
+        assert_eq!(reset, self.parameter("draft-7", "reset"), "{self:?}");
+        assert_eq!(reset.is_some(), self.0.contains_key("gh-reset"), "{self:?}");
+        let openai = self.0.contains_key("ai-reset-requests");
+        assert_eq!(reset.is_some(), openai, "{self:?}");
+        assert_eq!(reset.is_some(), limit > 0, "a quota of 0: {self:?}");
+        if let (Some(reset), true) = (reset, decision.is_admitted()) {
+            assert_eq!(reset == 0, used == 0, "{self:?}");
+        }
+        if let (Some(reset), Some(at)) = (reset, self.number("gh-reset")) {
+            let now = now.as_micros().div_ceil(1_000_000);
+            assert!((now..=now + reset).contains(&at), "{self:?}");
+        }
+        self.check_ietf(algorithm, decision, limit, remaining);
+        if let Some(retry_after) = self.number("retry-after") {
+            assert_eq!(reset, Some(retry_after), "{self:?}");
+            let more = self.parameter("ratelimit", "t");
+            let more = more.filter(|_| !algorithm.is_permits());
+            assert!(more.is_none_or(|more| more <= retry_after), "{self:?}");
+        }
+    }
+
+    fn check_ietf(&self, algorithm: &Algorithm, decision: &Decision, limit: u64, remaining: u64) {
+        assert_eq!(
+            self.parameter("ratelimit", "r"),
+            Some(remaining),
+            "{self:?}"
+        );
+        let quota = self.parameter("ratelimit-policy", "q").expect("a quota");
+        assert!(quota >= limit && (quota > 0) == (limit > 0), "{self:?}");
+        let window = self.parameter("ratelimit-policy", "w");
+        if let (Some((units, micros)), true) = (algorithm.rate(), limit > 0) {
+            let window = window.expect("a window of this size");
+            assert!(window > 0, "{self:?}");
+            let exactly = u128::from(units) * u128::from(window) * 1_000_000;
+            assert_eq!(u128::from(quota) * u128::from(micros), exactly, "{self:?}");
+        }
+        if decision.remaining < decision.capacity && !algorithm.is_permits() {
+            let more = self.parameter("ratelimit", "t").expect("an instant");
+            assert!(more > 0, "{self:?}");
+        }
+        if limit == 0 {
+            assert_eq!(self.parameter("ratelimit", "t"), None, "{self:?}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn fields_agree_with_each_other_in_all_styles(
+        algorithm in algorithms(),
+        requests in prop::collection::vec((0..3_000_000_u64, 0..6_u32, 0..8_u8), 1..60),
+    ) {
+        let table = Table::new("test", algorithm.clone(), 16, OnFull::Forget);
+        let facts = Facts::new("test", &algorithm);
+        let mut now = START;
+        for (gap, cost, ban) in requests {
+            now = now.saturating_add_micros(gap);
+            let charge = Charge { table: &table, key: Fingerprint::from_bits(7), cost, window_end: None };
+            let mut verdict = charge_all(&[charge], now);
+            let is_banned = ban == 0;
+            if is_banned {
+                verdict.refuse_until(0, now.saturating_add(Duration::from_secs(5)));
+            }
+            let decision = *verdict.decision().expect("a decision");
+            let told = written(&verdict, &facts, &algorithm, now);
+            told.check(&algorithm, &decision, now);
+            if is_banned {
+                let more = told.parameter("ratelimit", "t");
+                prop_assert!(algorithm.capacity() == 0 || more.is_some_and(|more| more >= 5), "{:?}", told);
+                if let Some(retry_after) = told.number("retry-after") {
+                    prop_assert_eq!(more, Some(retry_after));
+                }
+            }
+        }
+    }
+}
