@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::client::{Connection, Response, curl, get};
+use support::client::{Connection, Response, curl, get, get_with};
 use support::gateway::Gateway;
 
 /// A proxy with these `responses` and one limit of two an hour.
@@ -88,6 +88,73 @@ routes:
     assert!(retry_after > 5, "the bucket is empty for longer");
     let told = format!("\"banned\";r=0;t={retry_after}");
     assert_eq!(banned.expect_header("ratelimit"), told);
+}
+
+#[test]
+fn requests_and_tokens_stand_side_by_side() {
+    let gateway = Gateway::start(
+        "responses: { headers: [openai, ietf] }
+policies:
+  calls: { quota: 3/6m }
+  tokens: { unit: tokens, quota: 1000/1m, cost: { header: x-estimate, max: 1000 } }
+  budget: { unit: tokens, quota: 5000/1m, cost: { header: x-estimate, max: 1000 } }
+routes:
+  - { match: { path: /both }, upstream: echo, limits: [calls, budget, tokens] }
+  - { match: { path: /tokens }, upstream: echo, limits: [tokens] }
+",
+    );
+    let ask = |path, estimate| {
+        let field = format!("x-estimate: {estimate}\r\n");
+        get_with(gateway.address(), path, &field)
+    };
+    let both = ask("/both", 600);
+    for (name, value) in [
+        ("x-ratelimit-limit-requests", "3"),
+        ("x-ratelimit-remaining-requests", "2"),
+        ("x-ratelimit-reset-requests", "2m0s"),
+        ("x-ratelimit-limit-tokens", "1000"),
+        ("x-ratelimit-remaining-tokens", "400"),
+        ("x-ratelimit-reset-tokens", "36s"),
+    ] {
+        assert_eq!(both.expect_header(name), value, "{name}");
+    }
+    assert_eq!(
+        both.expect_header("ratelimit-policy"),
+        "\"calls\";q=3;w=360, \"budget\";q=5000;w=60;qu=\"tokens\", \"tokens\";q=1000;w=60;qu=\"tokens\""
+    );
+    let refused = ask("/both", 500);
+    assert_eq!(refused.status, 429);
+    assert_eq!(refused.expect_header("x-ratelimit-remaining-requests"), "2");
+    let wait = refused.expect_header("x-ratelimit-reset-tokens");
+    assert!(
+        wait.starts_with("5.") || wait == "6s",
+        "a tenth of a minute: {wait}"
+    );
+    let alone = ask("/tokens", 1);
+    assert_eq!(alone.header("x-ratelimit-limit-requests"), None);
+    assert_eq!(alone.expect_header("x-ratelimit-limit-tokens"), "1000");
+}
+
+#[test]
+fn a_limit_in_place_is_called_what_it_says() {
+    let config = |place: &str| {
+        format!(
+            "routes: [{{ name: all, upstream: echo, limits: [{place}{{ name: burst, quota: 2/1h }}] }}]\n"
+        )
+    };
+    let gateway = Gateway::start(&config(""));
+    let first = get(gateway.address(), "/");
+    assert_eq!(
+        first.expect_header("ratelimit-policy"),
+        "\"burst\";q=2;w=3600"
+    );
+    gateway.reload(&config("{ quota: 1000/1h }, "));
+    let second = get(gateway.address(), "/");
+    let told = second.expect_header("ratelimit");
+    assert!(
+        told.contains("\"burst\";r=0;"),
+        "found again by name: {told}"
+    );
 }
 
 #[test]

@@ -33,7 +33,7 @@ pub use listener::{Certificate, Listener, Protocol, Tls, TlsVersion};
 pub use overflow::{CodePoint, Overflow};
 pub use policy::{
     AlgorithmName, Cost, DayOfMonth, Key, Limit, MaxKeys, Mode, OldestWindow, OnFull, Penalty,
-    PenaltyTime, Percent, Places, Policy, Precision, Status, StrikeCount, ToldCost, UnitSize,
+    PenaltyTime, Percent, Places, Policy, Precision, Status, StrikeCount, ToldCost, Unit, UnitSize,
     WindowStart,
 };
 pub use redis::{

@@ -261,7 +261,7 @@ impl Admission {
             .collect();
         let deciding = match applied.len() == binding.len() {
             true => self.verdict.deciding,
-            false => tightest(&applied),
+            false => limit_headers::tightest(applied.iter()).unwrap_or_default(),
         };
         limit_headers::write(styles, &applied, deciding, self.now, headers);
     }
@@ -338,15 +338,6 @@ impl Admission {
         let limits = applied.map(|met| met.limit(&route.limits));
         limits.zip(&self.verdict.decisions)
     }
-}
-
-/// The place of the one that decides, were they all.
-fn tightest(applied: &[Applied<'_>]) -> usize {
-    let mut verdict = Verdict::default();
-    for one in applied {
-        verdict.push(*one.decision);
-    }
-    verdict.deciding
 }
 
 /// Counts an admission that leaves at most 20 % of the quota.

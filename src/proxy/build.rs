@@ -221,7 +221,7 @@ impl Builder<'_> {
                 refusals: RefusalCache::new(self.refusal_cache),
                 complaints: Complaints::default(),
             }),
-            facts: Facts::new(&spec.name, algorithm),
+            facts: Facts::new(&spec.name, algorithm, spec.unit),
             penalties: self.penalties(&spec, &label),
             in_use: algorithm
                 .is_permits()

@@ -11,9 +11,9 @@ use http::header::{HeaderName, RETRY_AFTER};
 
 use crate::clock::Timestamp;
 use crate::http_ext::headers::{FieldValue, Headers};
-use crate::limiter::{Algorithm, Decision, Outcome};
+use crate::limiter::{Algorithm, Decision, Outcome, Verdict};
 
-pub use facts::Facts;
+pub use facts::{Facts, Unit};
 pub use styles::{Exposure, Fields, Style, Styles};
 
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -83,7 +83,7 @@ pub(super) fn write(
                 }
             }
             Style::GitHub => github(fields, decider, now, headers),
-            Style::OpenAi => openai(fields, decider, now, headers),
+            Style::OpenAi => openai(fields, applied, deciding, now, headers),
         }
     }
     styles.expose(headers);
@@ -174,12 +174,51 @@ fn github(fields: &Fields, decider: &Applied<'_>, now: Timestamp, headers: &mut 
     }
 }
 
-fn openai(fields: &Fields, decider: &Applied<'_>, now: Timestamp, headers: &mut Headers) {
-    plain(fields, decider, headers);
-    if let Some(reset) = decider.reset_at(now) {
-        let text = short_duration(micros(reset, now));
-        headers.insert(&fields.reset, visible(text.as_bytes()));
+/// Fields for requests and for tokens, each of the deciding limit among those in that unit.
+fn openai(
+    fields: &Fields,
+    applied: &[Applied<'_>],
+    deciding: usize,
+    now: Timestamp,
+    headers: &mut Headers,
+) {
+    let of_requests = [&fields.limit, &fields.remaining, &fields.reset];
+    let of_tokens = fields.tokens.each_ref();
+    for (unit, names) in [(Unit::Requests, of_requests), (Unit::Tokens, of_tokens)] {
+        let Some(decider) = deciding_in(unit, applied, deciding) else {
+            continue;
+        };
+        let [limit, remaining, reset] = names;
+        headers.insert(limit, decider.facts.limit.clone());
+        headers.insert(remaining, u64::from(decider.remaining()));
+        if let Some(at) = decider.reset_at(now) {
+            let text = go_duration(micros(at, now));
+            headers.insert(reset, visible(text.as_bytes()));
+        }
     }
+}
+
+/// The limit that decides, were there only those in this unit.
+fn deciding_in<'a, 'b>(
+    unit: Unit,
+    applied: &'a [Applied<'b>],
+    deciding: usize,
+) -> Option<&'a Applied<'b>> {
+    let is_in = |limit: &&Applied<'_>| limit.facts.unit == unit;
+    if let Some(decider) = applied.get(deciding).filter(is_in) {
+        return Some(decider);
+    }
+    let place = tightest(applied.iter().filter(is_in))?;
+    applied.iter().filter(is_in).nth(place)
+}
+
+/// The place of the limit that decides, were there only these.
+pub(super) fn tightest<'a>(applied: impl Iterator<Item = &'a Applied<'a>>) -> Option<usize> {
+    let mut verdict = Verdict::default();
+    for one in applied {
+        verdict.push(*one.decision);
+    }
+    verdict.decision().map(|_| verdict.deciding)
 }
 
 fn micros(instant: Timestamp, now: Timestamp) -> u64 {
@@ -190,18 +229,20 @@ fn seconds(instant: Timestamp, now: Timestamp) -> u64 {
     micros(instant, now).div_ceil(1_000_000)
 }
 
-/// A duration as Go writes it: `120ms`, `1s`, `6m0s`, `1h0m0s`; rounded up to milliseconds below a
-/// second, and to seconds above.
-fn short_duration(micros: u64) -> String {
+/// A duration as Go, and so OpenAI, writes it: `120ms`, `1s`, `8.64s`, `6m0s`, `1h0m0s`; rounded up to
+/// milliseconds.
+fn go_duration(micros: u64) -> String {
     let milliseconds = micros.div_ceil(1_000);
     if milliseconds < 1_000 {
         return format!("{milliseconds}ms");
     }
-    let total = micros.div_ceil(1_000_000);
+    let total = milliseconds / 1_000;
     let (hours, minutes, seconds) = (total / 3_600, total / 60 % 60, total % 60);
+    let fraction = format!(".{:03}", milliseconds % 1_000);
+    let fraction = fraction.trim_end_matches('0').trim_end_matches('.');
     match (hours, minutes) {
-        (0, 0) => format!("{seconds}s"),
-        (0, _) => format!("{minutes}m{seconds}s"),
-        _ => format!("{hours}h{minutes}m{seconds}s"),
+        (0, 0) => format!("{seconds}{fraction}s"),
+        (0, _) => format!("{minutes}m{seconds}{fraction}s"),
+        _ => format!("{hours}h{minutes}m{seconds}{fraction}s"),
     }
 }

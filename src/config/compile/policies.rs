@@ -15,6 +15,7 @@ use crate::config::finding::Finding;
 use crate::config::schema::{self, Policy};
 use crate::config::value::all_time_zones;
 use crate::limiter::{Calendars, Penalty, Period};
+use crate::proxy::limit_headers::Unit;
 use crate::proxy::snapshot::{OverflowSpec, PolicySpec};
 use crate::proxy::{Mode, Rollout};
 use crate::rules::LocalPeriods;
@@ -141,6 +142,10 @@ impl<'a> Policies<'a> {
                 overflow: self.overflow(name, &key, policy),
                 key,
                 quota: quota_text(policy),
+                unit: match policy.unit.value {
+                    schema::Unit::Requests => Unit::Requests,
+                    schema::Unit::Tokens => Unit::Tokens,
+                },
                 max_keys: match algorithm.is_permits() {
                     // It has no cells.
                     true => Some(store::FEWEST_KEYS),

@@ -214,7 +214,13 @@ fn resolve<'a>(
 ) -> Option<usize> {
     match limit {
         Limit::Named(name) => policies.named(name.as_str()),
-        Limit::InPlace(policy) => Some(policies.add(format!("{owner}{POSITION}{place}"), policy)),
+        Limit::InPlace(policy) => {
+            let name = match &policy.name {
+                Some(name) => name.to_string(),
+                None => format!("{owner}{POSITION}{place}"),
+            };
+            Some(policies.add(name, policy))
+        }
     }
 }
 

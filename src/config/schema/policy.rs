@@ -19,6 +19,10 @@ use crate::config::value::{
 #[serde(deny_unknown_fields)]
 #[schemars(extend("anyOf" = [{ "required": ["quota"] }, { "required": ["capacity", "refill"] }, { "required": ["max"] }]))]
 pub struct Policy {
+    /// The name of a limit in place, in header fields, metrics and logs; with the key, what its buckets are found
+    /// again by. Policies are named by their key in `policies` instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<Located<Name>>,
     /// What tells buckets apart: a part of the request, or a list of parts. `client_ip` unless
     /// given.
     #[serde(default)]
@@ -104,6 +108,9 @@ pub struct Policy {
     /// How the oldest part counts, which a sliding window covers only partly; for `sliding_window` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest: Option<Located<OldestWindow>>,
+    /// The unit of the quota in header fields.
+    #[serde(default)]
+    pub unit: Located<Unit>,
     /// Units that a request takes, 1 to 4294967295; or where the request or its response says so, and the most
     /// that counts.
     #[serde(default)]
@@ -324,6 +331,17 @@ pub enum AlgorithmName {
     LeakyBucket,
     /// Requests in flight: what each takes comes back when its response has ended, however it ends.
     Concurrency,
+}
+
+/// The unit of a quota.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Requests.
+    #[default]
+    Requests,
+    /// Tokens of a language model, as costs say how many.
+    Tokens,
 }
 
 /// When a fixed window starts.

@@ -22,6 +22,7 @@ pub(super) fn check(config: &Config, findings: &Findings<'_>) {
             Limit::InPlace(_) => None,
         })
         .collect();
+    check_names(config, limits(), findings);
     for (name, policy) in config.policies.iter() {
         check_policy(policy, policy.node, config, findings);
         if !used.contains(&name.value) {
@@ -34,6 +35,34 @@ pub(super) fn check(config: &Config, findings: &Findings<'_>) {
             check_policy(policy, limit.node, config, findings);
         }
     }
+}
+
+/// Names are what buckets are found by, so that no two limits may have one.
+fn check_names<'a>(
+    config: &'a Config,
+    limits: impl Iterator<Item = &'a Located<Limit>>,
+    findings: &Findings<'_>,
+) {
+    for (name, policy) in config.policies.iter() {
+        if let Some(own) = &policy.name {
+            let message = format!("the policy `{name}` has another name here");
+            let finding = Finding::error(own.node, Code::NoEffect, message);
+            findings.add(finding.help("remove it: the key in `policies` is a policy's name"));
+        }
+    }
+    let named = config.policies.iter();
+    let named = named.map(|(name, policy)| (name.value.clone(), policy.node));
+    let in_place = limits.filter_map(|limit| match &limit.value {
+        Limit::InPlace(policy) => policy.name.as_ref(),
+        Limit::Named(_) => None,
+    });
+    let in_place = in_place.map(|name| (name.value.clone(), name.node));
+    report_repeated(named.chain(in_place), findings, |name| {
+        (
+            format!("two limits have the name `{name}`"),
+            "choose another name; to share the buckets, put the limit under `policies`, and name it here",
+        )
+    });
 }
 
 fn check_policy(policy: &Policy, node: NodeId, config: &Config, findings: &Findings<'_>) {

@@ -8,6 +8,16 @@ use crate::limiter::Algorithm;
 const LARGEST_INTEGER: u64 = 999_999_999_999_999;
 const MICROS_PER_SECOND: u64 = 1_000_000;
 
+/// What the units of a quota are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unit {
+    /// Requests.
+    #[default]
+    Requests,
+    /// Tokens of a language model.
+    Tokens,
+}
+
 /// A policy's name and quota in header fields.
 #[derive(Clone, Debug)]
 pub struct Facts {
@@ -22,31 +32,39 @@ pub struct Facts {
     pub(super) state_prefix: Box<str>,
     /// The most units that can remain: the burst where there is one, else the quota's.
     pub(super) capacity: u32,
+    pub(super) unit: Unit,
 }
 
 impl Facts {
     /// The facts of the policy `name` (of `A-Z a-z 0-9 . _ -` only) with this algorithm.
-    pub fn new(name: &str, algorithm: &Algorithm) -> Self {
+    pub fn new(name: &str, algorithm: &Algorithm, unit: Unit) -> Self {
         let capacity = algorithm.capacity();
         let rate = algorithm.rate();
         let advertised = rate.and_then(|rate| in_whole_seconds(rate, capacity));
         let (quota, window) = match (advertised, rate) {
             (Some((units, seconds)), _) => (units, format!(";w={seconds}")),
-            (None, Some(_)) => (u64::from(capacity), String::new()),
-            // The draft's unit of quotas without a window.
-            (None, None) => (
-                u64::from(capacity),
-                ";qu=\"concurrent-requests\"".to_owned(),
-            ),
+            (None, _) => (u64::from(capacity), String::new()),
         };
+        let quota = format!("{quota}{window}{}", quota_unit(algorithm, unit));
         Facts {
             name: visible(name.as_bytes()),
             limit: u64::from(capacity).into(),
-            policy_item: visible(format!("\"{name}\";q={quota}{window}").as_bytes()),
-            quota_item: visible(format!("{quota}{window}").as_bytes()),
+            policy_item: visible(format!("\"{name}\";q={quota}").as_bytes()),
+            quota_item: visible(quota.as_bytes()),
             state_prefix: format!("\"{name}\";r=").into(),
             capacity,
+            unit,
         }
+    }
+}
+
+/// The parameter that names the unit, where it is not requests (draft-ietf-httpapi-ratelimit-headers-11
+/// section 3.1.2). `tokens` is not among the units that the draft registers.
+fn quota_unit(algorithm: &Algorithm, unit: Unit) -> &'static str {
+    match (unit, algorithm.is_permits()) {
+        (Unit::Tokens, _) => ";qu=\"tokens\"",
+        (Unit::Requests, true) => ";qu=\"concurrent-requests\"",
+        (Unit::Requests, false) => "",
     }
 }
 

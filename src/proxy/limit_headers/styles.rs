@@ -20,7 +20,7 @@ pub enum Style {
     XRateLimit,
     /// The same with `-Used` and `-Resource`, and `-Reset` in seconds since the epoch.
     GitHub,
-    /// `x-ratelimit-limit-requests` and its kin, with durations such as `6m0s`, and `retry-after-ms`.
+    /// `x-ratelimit-limit-requests`, `-tokens` and their kin, with durations such as `6m0s`, and `retry-after-ms`.
     OpenAi,
 }
 
@@ -33,6 +33,8 @@ pub struct Fields {
     pub(super) reset: HeaderName,
     pub(super) used: HeaderName,
     pub(super) resource: HeaderName,
+    /// Limit, remaining and reset of limits in tokens.
+    pub(super) tokens: [HeaderName; 3],
 }
 
 /// All fields of responses.
@@ -81,18 +83,26 @@ impl Style {
     }
 }
 
+/// The customary names of the limit, of what remains, and of the reset, of limits in tokens.
+const OF_TOKENS: [&str; 3] = [
+    "x-ratelimit-limit-tokens",
+    "x-ratelimit-remaining-tokens",
+    "x-ratelimit-reset-tokens",
+];
+
 impl Fields {
     /// The fields of `style`, with names that begin with `prefix`, where they are not fixed.
     pub fn new(style: Style, prefix: Option<&HeaderName>) -> Self {
         let customary = style.prefix().unwrap_or_default();
-        let [limit, remaining, reset, used, resource] = style.names().map(|name| match prefix {
+        let named = |name: &'static str| match prefix {
             // Static ones are cloned without counting references, on every response.
             None => HeaderName::from_static(name),
             Some(prefix) => {
                 let own = format!("{prefix}{}", &name[customary.len()..]);
                 HeaderName::try_from(own).expect("letters and hyphens after a name make a name")
             }
-        });
+        };
+        let [limit, remaining, reset, used, resource] = style.names().map(named);
         Fields {
             style,
             limit,
@@ -100,6 +110,11 @@ impl Fields {
             reset,
             used,
             resource,
+            // Of `openai` alone, whose prefix may be another.
+            tokens: match style {
+                Style::OpenAi => OF_TOKENS.map(named),
+                _ => OF_TOKENS.map(HeaderName::from_static),
+            },
         }
     }
 
@@ -117,7 +132,10 @@ impl Fields {
                 .to_vec(),
         };
         match self.style {
-            Style::OpenAi => names.push(RETRY_AFTER_MS),
+            Style::OpenAi => {
+                names.extend(self.tokens.iter().cloned());
+                names.push(RETRY_AFTER_MS);
+            }
             Style::GitHub => names.extend([&self.used, &self.resource].map(Clone::clone)),
             _ => {}
         }
@@ -184,6 +202,7 @@ mod tests {
             names(Style::OpenAi, Some("acme"))[..2],
             ["acme-limit-requests", "acme-remaining-requests"]
         );
+        assert_eq!(names(Style::OpenAi, Some("acme"))[3], "acme-limit-tokens");
         assert_eq!(names(Style::Draft6, Some("a"))[0], "a-limit");
         assert_eq!(names(Style::GitHub, None)[3], "x-ratelimit-used");
     }

@@ -16,12 +16,14 @@ const START: Timestamp = Timestamp::from_micros(1_000_000_000);
 
 #[test]
 fn durations_read_as_clients_of_that_style_expect() {
-    let text = |milliseconds: u64| short_duration(milliseconds * 1_000);
+    let text = |milliseconds: u64| go_duration(milliseconds * 1_000);
     assert_eq!(text(0), "0ms");
     assert_eq!(text(120), "120ms");
     assert_eq!(text(999), "999ms");
     assert_eq!(text(1_000), "1s");
-    assert_eq!(text(59_001), "1m0s");
+    assert_eq!(text(8_640), "8.64s");
+    assert_eq!(text(59_001), "59.001s");
+    assert_eq!(text(86_400), "1m26.4s");
     assert_eq!(text(360_000), "6m0s");
     assert_eq!(text(3_600_000), "1h0m0s");
 }
@@ -199,7 +201,7 @@ proptest! {
         requests in prop::collection::vec((0..3_000_000_u64, 0..6_u32, 0..8_u8), 1..60),
     ) {
         let table = Table::new("test", algorithm.clone(), 16, OnFull::Forget);
-        let facts = Facts::new("test", &algorithm);
+        let facts = Facts::new("test", &algorithm, Unit::Requests);
         let mut now = START;
         for (gap, cost, ban) in requests {
             now = now.saturating_add_micros(gap);

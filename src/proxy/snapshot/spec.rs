@@ -8,7 +8,7 @@ use super::Preflight;
 use crate::http_ext::client_ip::ClientIp;
 use crate::limiter::{Algorithm, Penalty};
 use crate::proxy::action::ActionSpec;
-use crate::proxy::limit_headers::Styles;
+use crate::proxy::limit_headers::{Styles, Unit};
 use crate::proxy::mode::Mode;
 use crate::proxy::rejection::RejectSpec;
 use crate::rules::{
@@ -83,6 +83,8 @@ pub struct PolicySpec {
     pub key: String,
     /// The quota as the configuration writes it.
     pub quota: String,
+    /// What its units are.
+    pub unit: Unit,
     /// What decides.
     pub algorithm: Algorithm,
     /// Where windows end, where a claim says in which zone.
