@@ -179,23 +179,28 @@ impl Server {
         F: Fn(&Connection) -> S + Clone + Send + 'static,
         S: HttpService,
     {
-        Self::start_ending(spec, registry, factory, |_| std::future::ready(()))
+        let nothing = |_| std::future::ready(());
+        Self::start_with(spec, registry, factory, nothing, nothing)
     }
 
-    /// The same, where each worker, by its index, awaits what `ending` makes when its connections have ended.
+    /// The same, where each worker, by its index, awaits what `beginning` makes before it accepts connections, and what `ending`
+    /// makes when they have ended. Clients that connect before wait in the kernel's queue.
     ///
     /// # Errors
     ///
     /// As [`Server::start`].
-    pub fn start_ending<F, S, E, W>(
+    pub fn start_with<F, S, B, V, E, W>(
         spec: Spec,
         registry: &Registry,
         factory: F,
+        beginning: B,
         ending: E,
     ) -> Result<Self, StartError>
     where
         F: Fn(&Connection) -> S + Clone + Send + 'static,
         S: HttpService,
+        B: Fn(usize) -> V + Clone + Send + 'static,
+        V: Future<Output = ()> + 'static,
         E: Fn(usize) -> W + Clone + Send + 'static,
         W: Future<Output = ()> + 'static,
     {
@@ -210,7 +215,7 @@ impl Server {
         let (started, starts) = mpsc::channel();
         for (index, doors) in doors.into_iter().enumerate() {
             let (started, factory) = (started.clone(), factory.clone());
-            let ending = ending.clone();
+            let (beginning, ending) = (beginning.clone(), ending.clone());
             let worker = Worker {
                 index,
                 doors,
@@ -219,7 +224,7 @@ impl Server {
                 lifetime: server.shutdown.watch(),
             };
             let thread = ThreadBuilder::new().name(format!("{}-{index}", spec.name));
-            let thread = thread.spawn(move || worker.run(factory, ending, &started));
+            let thread = thread.spawn(move || worker.run(factory, beginning, ending, &started));
             server.threads.push(thread.map_err(StartError::Thread)?);
         }
         drop(started);

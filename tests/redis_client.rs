@@ -49,9 +49,10 @@ fn a_server_that_starts_later_is_found() {
     let mut server = RedisServer::start();
     server.kill();
     let store = Store::at(server.address);
+    // It waits for the first connection, and hears why there is none.
     assert_eq!(
         store.call().map_err(|fault| fault.kind),
-        Err(FaultKind::Connecting)
+        Err(FaultKind::Refused)
     );
     store.wait_down(FaultKind::Refused);
     server.start_again();

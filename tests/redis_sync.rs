@@ -8,13 +8,17 @@ use std::thread;
 use std::time::Duration;
 
 use sluicegate::clock::Clock;
+use sluicegate::config;
 use sluicegate::limiter::{
-    Algorithm, Fingerprint, FixedWindow, Gcra, KeyParts, LeakyBucket, Quota, Start,
+    Algorithm, Fingerprint, FixedWindow, Gcra, KeyParts, LeakyBucket, Quota, Secret, Start,
 };
+use sluicegate::proxy::Snapshot;
+use sluicegate::proxy::build::{Built, Surroundings};
 use sluicegate::store::redis::client::FaultKind;
 use sluicegate::store::redis::{Keys, Name, Naming, SYNC, Synchroniser, Tracker};
 use sluicegate::store::{Charge, OnFull, Table, charge_all};
 use sluicegate::telemetry::metrics::SyncMetrics;
+use sluicegate::telemetry::registry::Registry;
 
 use support::redis::RedisServer;
 use support::redis_store::{SLACK, Store, UP, command};
@@ -353,4 +357,41 @@ fn in_redis_a_total_never_becomes_smaller_and_asking_leaves_nothing_behind() {
     let left = command(&server, &["PTTL", key]);
     let left = redis::from_redis_value::<u64>(left).expect("it has a time to live");
     assert!((50_000..=60_000).contains(&left), "{left}");
+}
+
+#[test]
+fn a_ruleset_that_does_not_come_to_run_changes_no_interval() {
+    let surroundings = Surroundings {
+        workers: 1,
+        registry: Registry::default(),
+        clock: Arc::new(Clock::system()),
+        secret: Secret::from_key([1, 2]),
+    };
+    let build = |sync: &str, previous: Option<&Snapshot>| {
+        let text = format!(
+            "store: {{ redis: {{ url: \"redis://127.0.0.1:1\", secret: sixteen-characters }} }}
+routes: [{{ upstream: echo, limits: [{{ quota: 10/1s, key: client_ip, store: redis, sync: {sync} }}] }}]"
+        );
+        let loaded = config::parse("test.yaml", text, &|_| None);
+        let loaded = loaded.unwrap_or_else(|report| panic!("{report}"));
+        let rules = config::compile_rules(&loaded).unwrap_or_else(|report| panic!("{report}"));
+        Built::new(rules, &surroundings, previous)
+    };
+    let running = build("10ms", None).hand_over(surroundings.clock.now());
+    let is_synchronised = |millis| {
+        let store = running.redis.as_ref().expect("a store");
+        let metrics = SyncMetrics::new(&surroundings.registry);
+        let synchroniser = store.synchroniser(Duration::from_millis(millis), &metrics);
+        synchroniser.is_in_use()
+    };
+    assert!(is_synchronised(10));
+    let built = build("100ms", Some(&running));
+    assert!(
+        is_synchronised(10) && !is_synchronised(100),
+        "it does not run yet"
+    );
+    drop(built);
+    assert!(is_synchronised(10));
+    let _runs = build("100ms", Some(&running)).hand_over(surroundings.clock.now());
+    assert!(!is_synchronised(10) && is_synchronised(100));
 }

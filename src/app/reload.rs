@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::Failure;
 use super::access_logs::{self, Writers};
+use super::connections::Connections;
 use super::keeper::Keeper;
 use crate::config::{Compiled, Shutdown, SnapshotSpec, Source};
 use crate::proxy::build::{Built, Surroundings};
@@ -27,12 +28,18 @@ pub(super) struct Reloader {
     shutdown: Shutdown,
     files: Vec<PathBuf>,
     access_logs: Writers,
+    connections: Connections,
     metrics: ConfigMetrics,
 }
 
 impl Reloader {
     /// Remembers what was started with.
-    pub(super) fn new(source: Source, compiled: &Compiled, surroundings: Surroundings) -> Self {
+    pub(super) fn new(
+        source: Source,
+        compiled: &Compiled,
+        surroundings: Surroundings,
+        connections: Connections,
+    ) -> Self {
         let now = seconds(&surroundings);
         Reloader {
             metrics: ConfigMetrics::new(&surroundings.registry, &compiled.hash, now),
@@ -41,6 +48,7 @@ impl Reloader {
             shutdown: compiled.shutdown,
             files: compiled.files.clone(),
             access_logs: Writers::default(),
+            connections,
             source,
             surroundings,
         }
@@ -71,17 +79,37 @@ impl Reloader {
         self.shutdown
     }
 
-    /// Reads the configuration again. A bad one changes nothing, and is reported.
-    pub(super) async fn reload(&mut self, gateway: &Gateway, keeper: &Keeper) {
-        let prepared = prepare(
+    /// Reads the configuration again, and connects to its store. Changes nothing that serves, so it may be dropped.
+    ///
+    /// # Errors
+    /// What is wrong with the configuration.
+    pub(super) async fn prepare(&self, running: Arc<Snapshot>) -> Result<Prepared, Refusal> {
+        let build = build(
             self.source.clone(),
             self.surroundings.clone(),
-            gateway.snapshot(),
+            Arc::clone(&running),
         );
-        match tokio::task::spawn_blocking(prepared).await {
-            Ok(Ok(prepared)) => self.apply(prepared, gateway, keeper),
-            Ok(Err(failure)) => self.failed(&failure),
-            Err(panicked) => self.failed(&panicked),
+        let prepared = off_the_runtime(build).await?.map_err(refusal)?;
+        let snapshot = prepared.built.snapshot();
+        self.connections.connect(snapshot, &running).await;
+        Ok(prepared)
+    }
+
+    /// Runs what was prepared. A bad configuration changes nothing, and is reported.
+    pub(super) async fn finish(
+        &mut self,
+        prepared: Result<Prepared, Refusal>,
+        gateway: &Gateway,
+        keeper: &Keeper,
+    ) {
+        let Prepared { built, rest } = match prepared {
+            Ok(prepared) => prepared,
+            Err(why) => return self.failed(&*why),
+        };
+        let clock = Arc::clone(&self.surroundings.clock);
+        match off_the_runtime(move || built.hand_over(clock.now())).await {
+            Ok(snapshot) => self.apply(snapshot, rest, gateway, keeper),
+            Err(panicked) => self.failed(&*panicked),
         }
     }
 
@@ -90,10 +118,15 @@ impl Reloader {
         tracing::error!("the configuration is not reloaded; the old one serves on\n{why}");
     }
 
-    fn apply(&mut self, prepared: Prepared, gateway: &Gateway, keeper: &Keeper) {
-        self.follow(&prepared.snapshot);
-        gateway.swap(prepared.snapshot);
-        let compiled = prepared.rest;
+    fn apply(
+        &mut self,
+        snapshot: Arc<Snapshot>,
+        compiled: Rest,
+        gateway: &Gateway,
+        keeper: &Keeper,
+    ) {
+        self.follow(&snapshot);
+        gateway.swap(snapshot);
         self.adopt(&compiled.server);
         self.warn_of_restart(&compiled);
         keeper.follow(compiled.snapshot);
@@ -134,11 +167,14 @@ impl Reloader {
     }
 }
 
-/// A snapshot that is ready to be swapped in, and the rest of its configuration.
-struct Prepared {
-    snapshot: Arc<Snapshot>,
+/// A ruleset that is ready to take over the buckets, and the rest of its configuration.
+pub(super) struct Prepared {
+    built: Built,
     rest: Rest,
 }
+
+/// Why a configuration does not run.
+pub(super) type Refusal = Box<dyn Display>;
 
 /// What of a compiled configuration is not in the snapshot.
 struct Rest {
@@ -150,7 +186,18 @@ struct Rest {
     hash: String,
 }
 
-fn prepare(
+async fn off_the_runtime<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Refusal> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(refusal)
+}
+
+fn refusal(why: impl Display + 'static) -> Refusal {
+    Box::new(why)
+}
+
+fn build(
     source: Source,
     surroundings: Surroundings,
     running: Arc<Snapshot>,
@@ -160,17 +207,15 @@ fn prepare(
         let access_log = compiled.access_log.as_ref();
         let access_log = access_logs::provide(access_log, &surroundings, Some(&running))?;
         let built = Built::new(compiled.rules, &surroundings, Some(&running)).logged_by(access_log);
-        Ok(Prepared {
-            snapshot: built.hand_over(surroundings.clock.now()),
-            rest: Rest {
-                server: compiled.server,
-                admin: compiled.admin,
-                snapshot: compiled.snapshot,
-                shutdown: compiled.shutdown,
-                files: compiled.files,
-                hash: compiled.hash,
-            },
-        })
+        let rest = Rest {
+            server: compiled.server,
+            admin: compiled.admin,
+            snapshot: compiled.snapshot,
+            shutdown: compiled.shutdown,
+            files: compiled.files,
+            hash: compiled.hash,
+        };
+        Ok(Prepared { built, rest })
     }
 }
 

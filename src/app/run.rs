@@ -5,16 +5,19 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
+use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::access_logs;
+use super::connections::Connections;
 use super::descriptors;
 use super::keeper::{Keeper, Kept};
-use super::reload::Reloader;
+use super::reload::{Prepared, Refusal, Reloader};
 use super::signals::{Command, Signals};
 use super::synchronising::Synchronising;
 use super::watch::Watch;
@@ -98,6 +101,9 @@ struct Process {
     reloader: Reloader,
     keeper: Keeper,
     synchronising: Synchronising,
+    connections: Connections,
+    /// Whether workers accept clients.
+    is_open: watch::Sender<bool>,
     /// Series that are shown as long as this lives.
     _series: (Gauge, Observer, Vec<Observer>),
 }
@@ -114,13 +120,16 @@ impl Process {
             secret: kept.as_ref().map_or_else(Secret::random, Kept::secret),
         };
         let access_log = access_logs::provide(compiled.access_log.as_ref(), &surroundings, None)?;
-        let mut reloader = Reloader::new(source, &compiled, surroundings.clone());
+        let connections = Connections::new(surroundings.workers);
+        let mut reloader =
+            Reloader::new(source, &compiled, surroundings.clone(), connections.clone());
         let built = Built::new(compiled.rules, &surroundings, None).logged_by(access_log);
         let snapshot = built.hand_over(clock.now());
         if let Some(kept) = kept {
             kept.restore(&snapshot, clock.now());
         }
         reloader.follow(&snapshot);
+        connections.begin(&snapshot);
         let gateway = Arc::new(Gateway::new(
             snapshot,
             Arc::clone(&clock),
@@ -136,6 +145,7 @@ impl Process {
             surroundings.workers,
             Arc::clone(&gateway),
             Arc::clone(&clock),
+            &connections,
         )?;
         let readiness = Readiness::default();
         let admin = start_admin(compiled.admin, &registry, &readiness, &gateway)?;
@@ -143,16 +153,14 @@ impl Process {
         let last = Arc::clone(&gateway);
         let mut spec = compiled.server;
         spec.client.max_connections = descriptors::provide(spec.client.max_connections);
-        let server = Server::start_ending(
+        let is_open = watch::Sender::new(false);
+        let server = Server::start_with(
             spec,
             &registry,
             move |connection| clients.client(connection),
+            beginning(&connections, &is_open),
             move |worker| Arc::clone(&last).last_words(worker),
         )?;
-        for address in server.addresses() {
-            tracing::info!(%address, "listening");
-        }
-        readiness.set(State::Ready);
         Ok(Process {
             _series: (
                 metrics::build_info(&registry, env!("CARGO_PKG_VERSION"), REVISION),
@@ -167,11 +175,33 @@ impl Process {
             reloader,
             keeper,
             synchronising,
+            connections,
+            is_open,
         })
     }
 
+    /// Accepts clients once Redis is connected, or does not answer in time.
+    fn open(&self) -> impl Future<Output = ()> + use<> {
+        let connections = self.connections.clone();
+        let snapshot = self.gateway.snapshot();
+        let (is_open, readiness) = (self.is_open.clone(), self.readiness.clone());
+        let addresses = self.server.addresses().to_vec();
+        async move {
+            connections.ready(&snapshot).await;
+            is_open.send_replace(true);
+            for address in addresses {
+                tracing::info!(%address, "listening");
+            }
+            readiness.set(State::Ready);
+        }
+    }
+
     fn serve(mut self, runtime: &Runtime, mut signals: Signals, watch: Watch) {
+        let opening = runtime.spawn(self.open());
         runtime.block_on(self.watch(&mut signals, watch));
+        opening.abort();
+        // Clients that wait already are served as any others.
+        self.is_open.send_replace(true);
         let shutdown = self.reloader.shutdown();
         self.readiness.set(State::Draining);
         tracing::info!(delay = ?shutdown.delay, deadline = ?shutdown.deadline, "draining");
@@ -186,7 +216,7 @@ impl Process {
         runtime.block_on(async {
             tokio::select! {
                 () = drained => {}
-                () = told_to_end(&mut signals) => {
+                () = signals.end() => {
                     tracing::warn!("ended by a second signal");
                     server.abort();
                 }
@@ -207,16 +237,25 @@ impl Process {
             tokio::select! {
                 command = signals.next() => match command {
                     Command::End => return,
-                    Command::Reload => self.reload(&mut watch).await,
-                    Command::Reopen => self.reopen(),
+                    Command::Reload => {}
+                    Command::Reopen => {
+                        self.reopen();
+                        continue;
+                    }
                 },
-                () = watch.changed() => self.reload(&mut watch).await,
+                () = watch.changed() => {}
             }
+            let prepared = tokio::select! {
+                prepared = self.reloader.prepare(self.gateway.snapshot()) => prepared,
+                () = signals.end() => return,
+            };
+            self.reload(prepared, &mut watch).await;
         }
     }
 
-    async fn reload(&mut self, watch: &mut Watch) {
-        self.reloader.reload(&self.gateway, &self.keeper).await;
+    async fn reload(&mut self, prepared: Result<Prepared, Refusal>, watch: &mut Watch) {
+        let finished = self.reloader.finish(prepared, &self.gateway, &self.keeper);
+        finished.await;
         self.synchronising.reloaded();
         watch.set_files(self.reloader.files());
     }
@@ -226,6 +265,23 @@ impl Process {
         if let Some(log) = &self.gateway.snapshot().access_log {
             log.reopen();
         }
+    }
+}
+
+/// What each worker does before it accepts clients.
+fn beginning(
+    connections: &Connections,
+    is_open: &watch::Sender<bool>,
+) -> impl Fn(usize) -> Pin<Box<dyn Future<Output = ()>>> + Clone + Send + use<> {
+    let (connections, is_open) = (connections.clone(), is_open.clone());
+    move |worker| {
+        let connected = connections.keep(worker);
+        let mut is_open = is_open.subscribe();
+        Box::pin(async move {
+            tokio::spawn(connected);
+            // An error means that nobody is left who could open.
+            let _ = is_open.wait_for(|is_open| *is_open).await;
+        })
     }
 }
 
@@ -250,10 +306,6 @@ async fn chores(clock: Arc<Clock>, gateway: Arc<Gateway>) {
             tokio::task::spawn_blocking(move || drop(unused));
         }
     }
-}
-
-async fn told_to_end(signals: &mut Signals) {
-    while signals.next().await != Command::End {}
 }
 
 fn start_admin(

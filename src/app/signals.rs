@@ -42,6 +42,14 @@ impl Signals {
         })
     }
 
+    /// Waits for one that ends the process, and leaves the others for later.
+    pub(super) async fn end(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+
     /// Waits for the next one.
     pub(super) async fn next(&mut self) -> Command {
         tokio::select! {

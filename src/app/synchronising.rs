@@ -11,6 +11,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 
 use super::Failure;
+use super::connections::Connections;
 use crate::clock::Clock;
 use crate::proxy::Gateway;
 
@@ -33,9 +34,11 @@ impl Synchronising {
         worker: usize,
         gateway: Arc<Gateway>,
         clock: Arc<Clock>,
+        connections: &Connections,
     ) -> Result<Self, Failure> {
         let (reloads, reloaded) = unbounded_channel();
         let (ending, ended) = channel();
+        let connected = connections.keep(worker);
         let runtime = Builder::new_current_thread()
             .enable_all()
             .build()
@@ -43,6 +46,7 @@ impl Synchronising {
         thread::Builder::new()
             .name("sync".to_owned())
             .spawn(move || {
+                runtime.spawn(connected);
                 runtime.block_on(synchronise(worker, &gateway, &clock, reloaded));
                 drop(ending);
             })
@@ -74,10 +78,13 @@ async fn synchronise(
     mut reloaded: UnboundedReceiver<()>,
 ) {
     loop {
-        let store = gateway.snapshot().redis.clone();
+        let snapshot = gateway.snapshot();
+        let patience = snapshot.startup_timeout;
+        let store = snapshot.redis.clone();
+        drop(snapshot);
         let rounds = async {
             if let Some(store) = &store {
-                store.synchronise(worker, clock).await;
+                store.synchronise(worker, clock, patience).await;
             }
             std::future::pending::<()>().await;
         };

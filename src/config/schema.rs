@@ -38,7 +38,7 @@ pub use policy::{
 };
 pub use redis::{
     OnStoreError, RedisDatabase, RedisStore, RedisTimeout, RedisTls, RefusalCache, Sentinel,
-    StoreName, SyncInterval,
+    StartupTimeout, StoreName, SyncInterval,
 };
 pub use responses::{
     Action, BodyFormat, Cors, HeaderFields, HeaderStyle, Held, OnLimit, Responses,

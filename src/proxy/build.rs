@@ -5,6 +5,7 @@
 //! buckets of policies whose quota or size has changed.
 
 mod routes;
+mod scripts;
 mod shared;
 
 use std::collections::{HashMap, HashSet};
@@ -102,6 +103,9 @@ impl Built {
                 access_log: None,
                 secret: surroundings.secret,
                 tokens: spec.tokens,
+                startup_timeout: spec
+                    .redis
+                    .map_or(Duration::ZERO, |redis| redis.startup_timeout),
                 redis,
                 asks_redis,
             },
@@ -113,6 +117,11 @@ impl Built {
     pub fn logged_by(mut self, access_log: Option<Arc<AccessLog>>) -> Self {
         self.snapshot.access_log = access_log;
         self
+    }
+
+    /// What is going to run.
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
     }
 
     /// Moves every bucket whose policy has changed. Requests that still run under the previous

@@ -110,10 +110,6 @@ impl Gateway {
         Error = Dropped,
         Future: Answer + 'static,
     > + use<> {
-        let snapshot = self.snapshot.load();
-        if let Some(store) = snapshot.redis.as_ref().filter(|_| snapshot.asks_redis) {
-            store.start(connection.worker);
-        }
         let client = Rc::new(Client {
             gateway: Arc::clone(self),
             forwarding: Forwarding::new(connection),

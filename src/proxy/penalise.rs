@@ -87,6 +87,13 @@ impl Penalties {
         }
     }
 
+    /// Has other machines' bans be counted by this rule from now on. Returns what they are told of, if anything.
+    pub(super) fn follow(&self) -> Option<&Arc<SharedBans>> {
+        let shared = self.shared()?;
+        shared.set_rule(self.rule.clone());
+        Some(shared)
+    }
+
     /// Who is banned here for a request that charges the bucket of `key`: the same on all machines that share bans.
     pub(super) fn suspect(&self, limit: &Limit, head: &Head<'_>, key: Fingerprint) -> Fingerprint {
         let naming = self.naming();

@@ -67,9 +67,20 @@ pub struct Snapshot {
     pub redis: Option<Arc<redis::Store>>,
     /// Whether requests ask there: not where all that there is is synchronised.
     pub asks_redis: bool,
+    /// How long requests may be held up at the start, or a reload, until Redis is connected.
+    pub startup_timeout: Duration,
 }
 
 impl Snapshot {
+    /// Whether other machines hear of charges or bans through Redis.
+    pub fn is_synchronised(&self) -> bool {
+        self.policies.iter().any(|policy| {
+            let penalties = policy.penalties.as_ref();
+            penalties.is_some_and(|penalties| penalties.shared().is_some())
+                || policy.all().iter().any(|one| one.synchronised.is_some())
+        })
+    }
+
     /// The route at this place, or what a request meets that no route takes.
     pub fn route(&self, place: Option<usize>) -> &Arc<Route> {
         place.map_or(&self.unmatched, |place| &self.routes[place])

@@ -2,6 +2,7 @@
 //! the others to be told. Nothing here waits.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::admission::Asked;
 use super::meeting::Chosen;
@@ -11,7 +12,7 @@ use crate::limiter::{Algorithm, Decision, Secret, Start, Verdict};
 use crate::rules::Head;
 use crate::store::redis::{Name, Naming, Telling, Tracker};
 use crate::store::{Charge, Refusals, Reservation};
-use crate::telemetry::metrics::{SyncFigures, TrackerMetrics};
+use crate::telemetry::metrics::{SyncFigures, SyncMetrics, TrackerMetrics};
 use crate::telemetry::registry::Registry;
 
 /// What a policy has whose buckets are synchronised.
@@ -19,6 +20,10 @@ use crate::telemetry::registry::Registry;
 pub struct Synchronised {
     pub(super) tracker: Arc<Tracker>,
     pub(super) naming: Naming,
+    /// How often others are told.
+    pub(super) interval: Duration,
+    /// What counts the rounds by which they are.
+    pub(super) rounds: SyncMetrics,
     /// Of the policy and all that has its name.
     pub(super) metrics: Option<TrackerMetrics>,
 }

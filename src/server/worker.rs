@@ -45,15 +45,18 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Serves until the server ends. Says on `started` whether it serves at all.
-    pub(super) fn run<F, S, E, W>(
+    /// Serves, once `beginning` is over, until the server ends. Says on `started` whether it serves at all.
+    pub(super) fn run<F, S, B, V, E, W>(
         self,
         factory: F,
+        beginning: B,
         ending: E,
         started: &mpsc::Sender<io::Result<()>>,
     ) where
         F: Fn(&Connection) -> S + Clone + 'static,
         S: HttpService,
+        B: Fn(usize) -> V,
+        V: Future<Output = ()>,
         E: Fn(usize) -> W,
         W: Future<Output = ()>,
     {
@@ -61,19 +64,24 @@ impl Worker {
         match runtime() {
             // Whatever is left when the future ends is dropped with the runtime.
             Ok(runtime) => runtime.block_on(async {
-                self.serve(factory, started).await;
+                self.serve(factory, beginning(index), started).await;
                 ending(index).await;
             }),
             Err(error) => drop(started.send(Err(error))),
         }
     }
 
-    async fn serve<F, S>(mut self, factory: F, started: &mpsc::Sender<io::Result<()>>)
-    where
+    async fn serve<F, S>(
+        mut self,
+        factory: F,
+        beginning: impl Future<Output = ()>,
+        started: &mpsc::Sender<io::Result<()>>,
+    ) where
         F: Fn(&Connection) -> S + Clone + 'static,
         S: HttpService,
     {
         let (closer, closing) = Closer::new();
+        let mut acceptors = Vec::new();
         for door in self.doors.drain(..) {
             let listener = match TcpListener::from_std(door.socket) {
                 Ok(listener) => listener,
@@ -89,11 +97,18 @@ impl Worker {
                 closing: closing.clone(),
                 troubles: door.troubles,
             };
-            spawn_local(acceptor.run(listener));
+            acceptors.push(acceptor.run(listener));
         }
         drop(closing);
         // The server may have been dropped already: then `lifetime` tells so next.
         let _ = started.send(Ok(()));
+        tokio::select! {
+            () = beginning => {}
+            _ = self.lifetime.draining() => {}
+        }
+        acceptors
+            .into_iter()
+            .for_each(|acceptor| drop(spawn_local(acceptor)));
         let until = self.lifetime.draining().await;
         closer.close();
         tokio::select! {

@@ -92,7 +92,25 @@ routes:
         Self::start_with(std::mem::replace(&mut self.dir, empty), RUN)
     }
 
-    fn spawn(dir: TempDir, mut command: Command) -> Self {
+    /// Starts the proxy with `config`, and waits until it answers at its admin listener, ready or not. Where its listeners are is
+    /// to be asked once they are there.
+    pub fn start_unready(config: &str) -> Self {
+        let mut binary = Command::new(BINARY);
+        binary.args(RUN);
+        Self::launch(directory_of(config), binary)
+    }
+
+    fn spawn(dir: TempDir, command: Command) -> Self {
+        let mut gateway = Self::launch(dir, command);
+        // The admin listener says `ready` last, when all others listen.
+        wait_for("/readyz", || {
+            (client::get(gateway.admin, "/readyz").status == 200).then_some(())
+        });
+        gateway.address = gateway.listeners(1)[0];
+        gateway
+    }
+
+    fn launch(dir: TempDir, mut command: Command) -> Self {
         let mut process = command
             .current_dir(dir.path())
             .env_remove("SLUICEGATE_CONFIG")
@@ -127,11 +145,6 @@ routes:
             admin: none,
         };
         gateway.admin = gateway.wait_until_announced("admin listening", 1)[0];
-        // The admin listener says `ready` last, when all others listen.
-        wait_for("/readyz", || {
-            (client::get(gateway.admin, "/readyz").status == 200).then_some(())
-        });
-        gateway.address = gateway.listeners(1)[0];
         gateway
     }
 

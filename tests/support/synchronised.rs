@@ -1,6 +1,7 @@
 //! Proxies whose policies are synchronised through one redis-server.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use super::client::get;
 use super::gateway::Gateway;
@@ -47,4 +48,31 @@ pub fn after_rounds(gateway: &Gateway, count: u64) {
     wait_for("rounds", || {
         (rounds(gateway, "ok") >= before + count).then_some(())
     });
+}
+
+/// An upper bound of the longest round so far, from the histogram's bounds.
+pub fn longest_round(gateway: &Gateway) -> Duration {
+    const NAME: &str = "sluicegate_sync_round_duration_seconds";
+    let metrics = get(gateway.admin, "/metrics").text();
+    let value = |line: &str| line.rsplit(' ').next()?.parse::<f64>().ok();
+    let count = metrics
+        .lines()
+        .find(|line| line.starts_with(&format!("{NAME}_count")));
+    let all = count.and_then(value).expect("rounds are counted");
+    let bounds = metrics.lines().filter_map(|line| {
+        let rest = line.strip_prefix(NAME)?.strip_prefix("_bucket{le=\"")?;
+        let (bound, _) = rest.split_once('"')?;
+        (value(line)? >= all).then(|| bound.parse::<f64>().ok())?
+    });
+    Duration::from_secs_f64(bounds.fold(f64::INFINITY, f64::min))
+}
+
+/// How many of these instants are within `span` of one another at most.
+pub fn most_within(instants: &[Duration], span: Duration) -> usize {
+    let from = |first: &Duration| {
+        let until = *first + span;
+        let inside = instants.iter().filter(|at| *at >= first && **at < until);
+        inside.count()
+    };
+    instants.iter().map(from).max().unwrap_or(0)
 }

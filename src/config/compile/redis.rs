@@ -46,6 +46,7 @@ impl Compiler<'_> {
                 prefix,
             },
             refusal_cache: redis.refusal_cache.get(),
+            startup_timeout: redis.startup_timeout.get(),
         })
     }
 

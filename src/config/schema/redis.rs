@@ -38,6 +38,9 @@ pub struct RedisStore {
     pub tls: Option<Located<RedisTls>>,
     /// The longest that a request waits for Redis, `1ms` to `1s`.
     pub timeout: Located<RedisTimeout>,
+    /// The longest that a start waits until Redis is connected, and a reload that names another Redis, `0s` to `1m`. After that
+    /// `on_store_error` decides.
+    pub startup_timeout: Located<StartupTimeout>,
     /// What all names begin with.
     pub prefix: Located<KeyPrefix>,
     /// What keys are hashed under, 16 characters at least and the same on all machines. Without it whoever can read Redis
@@ -53,6 +56,9 @@ pub struct RedisStore {
 
 /// The deadline of a call.
 pub type RedisTimeout = Duration<1, SECOND>;
+
+/// How long a start waits for Redis.
+pub type StartupTimeout = Duration<0, MINUTE>;
 
 /// How often buckets in memory are synchronised.
 pub type SyncInterval = Duration<10, SECOND>;
@@ -74,6 +80,7 @@ impl Default for RedisStore {
             database: None,
             tls: None,
             timeout: RedisTimeout::from_millis(20).into(),
+            startup_timeout: StartupTimeout::from_millis(3 * SECOND).into(),
             prefix: Located::default(),
             secret: None,
             readable_keys: Located::default(),

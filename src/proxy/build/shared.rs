@@ -41,10 +41,11 @@ impl Builder<'_> {
         let new = || Tracker::new(&label, Arc::clone(table)).map(Arc::new);
         let tracker = tracker.or_else(new)?;
         let metrics = SyncMetrics::new(&self.surroundings.registry);
-        store.synchroniser(interval, &metrics).follow(&tracker);
         Some(Synchronised {
             tracker,
             naming: store.naming().clone(),
+            interval,
+            rounds: metrics,
             metrics: None,
         })
     }
@@ -53,21 +54,20 @@ impl Builder<'_> {
 impl Snapshot {
     /// Has what others have charged go to the tables that hold the buckets now, and what is shared of bans be told of these alone.
     pub(super) fn follow(&self, now: Timestamp) {
+        let Some(redis) = &self.redis else { return };
         for policy in self.policies.iter().flat_map(|policy| policy.all()) {
             if let Some(synchronised) = &policy.synchronised {
                 synchronised.tracker.set_table(Arc::clone(&policy.table));
+                let rounds = redis.synchroniser(synchronised.interval, &synchronised.rounds);
+                rounds.follow(&synchronised.tracker);
             }
         }
-        if let Some(redis) = &self.redis {
-            let penalties = self
-                .policies
-                .iter()
-                .filter_map(|one| one.penalties.as_ref());
-            let bans: Vec<_> = penalties.filter_map(Penalties::shared).collect();
-            redis.follow_bans(&bans);
-            redis.check_algorithms(self.policies.iter().filter_map(algorithm_in_redis));
-            redis.reloaded(now);
-        }
+        let penalties = self.policies.iter();
+        let penalties = penalties.filter_map(|policy| policy.penalties.as_ref());
+        let bans: Vec<_> = penalties.filter_map(Penalties::follow).collect();
+        redis.follow_bans(&bans);
+        redis.check_algorithms(self.policies.iter().filter_map(algorithm_in_redis));
+        redis.reloaded(now);
     }
 }
 

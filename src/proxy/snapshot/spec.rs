@@ -53,6 +53,8 @@ pub struct RedisSpec {
     pub naming: redis::Naming,
     /// For how long at most a refusal is remembered here; not at all where zero.
     pub refusal_cache: Duration,
+    /// How long a start, or a reload that names another Redis, waits for it to be connected.
+    pub startup_timeout: Duration,
 }
 
 /// A policy whose buckets are in Redis.

@@ -169,16 +169,7 @@ impl Charge<'_> {
 
     /// Which of the script's algorithms it is.
     pub(super) const fn kind(&self) -> Kind {
-        match self.algorithm {
-            Algorithm::Gcra(_) | Algorithm::TokenBucket(_) => Kind::Gcra,
-            Algorithm::IntervalRefill(_) => Kind::IntervalRefill,
-            Algorithm::LeakyBucket(_) => Kind::LeakyBucket,
-            Algorithm::FixedWindow(_) => Kind::FixedWindow,
-            Algorithm::SlidingWindow(_) => Kind::SlidingWindow,
-            Algorithm::SlidingCounters(_) => Kind::SlidingCounters,
-            Algorithm::SlidingLog(_) => Kind::SlidingLog,
-            Algorithm::Concurrency(_) => Kind::Concurrency,
-        }
+        Kind::of(self.algorithm)
     }
 
     pub(super) fn push_numbers(&self, ask: &mut Ask, around: Timestamp, lease: Lease<'_>) {

@@ -48,6 +48,11 @@ pub struct SharedBans {
 }
 
 impl SharedBans {
+    /// Bans by this rule from now on.
+    pub fn set_rule(&self, rule: Penalty) {
+        self.rule.store(Arc::new(rule));
+    }
+
     /// The next keys of which others are to be told.
     fn take(&self, now: Timestamp) -> Taken<'_> {
         self.bans.take(&self.rule.load(), now, AT_ONCE)
@@ -110,7 +115,8 @@ impl SharedBans {
 }
 
 impl Store {
-    /// The bans of a policy that is called so, to be [followed](Self::follow_bans): `before`, if they are the same, by this rule.
+    /// The bans of a policy that is called so, to be [followed](Self::follow_bans): `before`, if they are the same, which keep their rule until
+    /// [another is set](SharedBans::set_rule).
     pub fn share_bans(
         &self,
         before: Option<&Arc<SharedBans>>,
@@ -124,7 +130,6 @@ impl Store {
             Arc::ptr_eq(&before.client, client) && Arc::ptr_eq(&before.bans, bans)
         };
         if let Some(before) = before.filter(is_same) {
-            before.rule.store(Arc::new(rule));
             return Arc::clone(before);
         }
         Arc::new(SharedBans {
@@ -168,7 +173,7 @@ impl Store {
     ///
     /// # Panics
     /// As [`Client::start`].
-    async fn share_bans_once(&self, worker: usize, clock: &Clock) {
+    pub(super) async fn share_bans_once(&self, worker: usize, clock: &Clock) {
         let started = Instant::now();
         let mut left = self.followed_bans();
         for _ in 0..CALLS {

@@ -10,6 +10,7 @@
 mod batch;
 pub mod breaker;
 mod connect;
+mod connected;
 pub mod fault;
 mod journal;
 mod link;
@@ -71,6 +72,10 @@ struct Shared {
     mapped: watch::Sender<()>,
     /// Whoever has it looks for the servers.
     looking: Semaphore,
+    /// A connection was made, or the state of a server has changed.
+    changes: watch::Sender<()>,
+    /// The scripts that every server is given before calls are sent to it: a list that only grows.
+    scripts: watch::Sender<Arc<[Script]>>,
     /// Something is not where it was.
     amiss: Notify,
     /// Why the servers cannot be found.
@@ -108,6 +113,8 @@ impl Client {
             meter: Meter::new(metrics),
             map: ArcSwap::from_pointee(map),
             mapped: watch::Sender::new(()),
+            changes: watch::Sender::new(()),
+            scripts: watch::Sender::new([link::PROBE.clone()].into()),
             looking: Semaphore::new(1),
             amiss: Notify::new(),
             blind: Mutex::default(),
@@ -253,10 +260,13 @@ impl Shared {
         args: &[A],
     ) -> Result<Value, Fault> {
         let unsent = |_: &Fault| self.meter.unsent(Op::Call);
-        let mut node = self.route(keys).inspect_err(unsent)?;
+        let found = self.connection(worker, deadline, || self.route(keys)).await;
+        let (mut node, mut live) = found.inspect_err(unsent)?;
         let mut is_asking = false;
-        for _ in 0..=HOPS {
-            let live = node.live(worker).inspect_err(unsent)?;
+        for hop in 0..=HOPS {
+            if hop > 0 {
+                live = node.live(worker).inspect_err(unsent)?;
+            }
             let _place = live.enter().inspect_err(unsent)?;
             let started = self.clock.now();
             let answer = async {
@@ -366,6 +376,7 @@ impl Shared {
 
     /// Tells whoever has to know how things are now.
     fn changed(&self) {
+        self.changes.send_replace(());
         let mut journal = self.journal.lock();
         let state = self.state();
         self.meter.set_up(state == State::Up);

@@ -4,6 +4,7 @@
 use std::sync::OnceLock;
 
 use super::client::Script;
+use crate::limiter::Algorithm;
 
 /// Tells the others what a node has charged, and the node what they have.
 pub const SYNC: &str = include_str!("script/sync.lua");
@@ -12,7 +13,7 @@ pub const SYNC: &str = include_str!("script/sync.lua");
 pub(super) const ALGORITHMS: &str = include_str!("script/algorithms.lua");
 
 /// A kind of algorithm, as scripts know them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// [`Gcra`](crate::limiter::Gcra), and a token bucket that refills continuously.
     Gcra,
@@ -36,6 +37,20 @@ impl Kind {
     /// How many there are.
     const COUNT: usize = Self::Concurrency as usize + 1;
 
+    /// The kind of this algorithm.
+    pub const fn of(algorithm: &Algorithm) -> Self {
+        match algorithm {
+            Algorithm::Gcra(_) | Algorithm::TokenBucket(_) => Self::Gcra,
+            Algorithm::IntervalRefill(_) => Self::IntervalRefill,
+            Algorithm::LeakyBucket(_) => Self::LeakyBucket,
+            Algorithm::FixedWindow(_) => Self::FixedWindow,
+            Algorithm::SlidingWindow(_) => Self::SlidingWindow,
+            Algorithm::SlidingCounters(_) => Self::SlidingCounters,
+            Algorithm::SlidingLog(_) => Self::SlidingLog,
+            Algorithm::Concurrency(_) => Self::Concurrency,
+        }
+    }
+
     /// What scripts call it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -52,7 +67,7 @@ impl Kind {
 }
 
 /// A set of kinds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Kinds(u8);
 
 impl Kinds {
@@ -67,6 +82,12 @@ impl Kinds {
 
     const fn meets(self, other: Self) -> bool {
         self.0 & other.0 != 0
+    }
+
+    /// Every set of at least one of these kinds.
+    pub fn subsets(self) -> impl Iterator<Item = Self> {
+        let sets = (1..=self.0).filter(move |set| set & !self.0 == 0);
+        sets.map(Self)
     }
 }
 
@@ -119,7 +140,7 @@ const PIECES: [(&str, Kinds); 12] = pieces! {
 };
 
 /// What a script does, and with what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Procedure {
     /// Decides and charges a request to buckets of these kinds.
     Charge(Kinds),

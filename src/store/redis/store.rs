@@ -1,5 +1,6 @@
 //! The buckets of one Redis store, as all workers charge them.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -7,18 +8,19 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use redis::Value;
 use smallvec::SmallVec;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, timeout};
 
 use super::algorithm_check::AlgorithmCheck;
 use super::asked::{Ask, Charge, Lease, Request};
 use super::bans::SharedBans;
-use super::client::{self, Client, Command, Fault, FaultKind, State, Target, slot};
+use super::client::{self, Client, Command, Fault, FaultKind, Script, State, Target, slot};
 use super::errands::{self, Errands};
 use super::leftovers::Leftovers;
 use super::naming::Naming;
 use super::parts::{Answers, Part, Piecemeal};
-use super::script::Scripts;
+use super::script::{ALGORITHMS, Procedure, SYNC, Scripts};
 use super::sync::Synchroniser;
 use super::told::{Again, Nonsense, Reply, Told};
 use crate::clock::{Clock, Timestamp};
@@ -27,9 +29,6 @@ use crate::telemetry::metrics::SyncMetrics;
 
 /// How long requests may still begin by the policies before, when others take their place.
 const HAND_OVER: Duration = Duration::from_millis(50);
-
-/// How often a store is asked again that has only just been begun with.
-const EARLY: Duration = Duration::from_millis(1);
 
 /// The keys of a call.
 type Keys<'a> = SmallVec<[&'a [u8]; 4]>;
@@ -51,6 +50,8 @@ pub struct Store {
     /// One for each interval at which buckets in memory are synchronised.
     synchronisers: Mutex<Vec<Arc<Synchroniser>>>,
     bans: Mutex<Vec<Weak<SharedBans>>>,
+    /// The first rounds by which buckets and bans are synchronised are over.
+    has_heard: watch::Sender<bool>,
     leftovers: Leftovers,
     algorithm_check: AlgorithmCheck,
 }
@@ -88,6 +89,7 @@ impl Store {
             ahead: AtomicI64::new(0),
             synchronisers: Mutex::default(),
             bans: Mutex::default(),
+            has_heard: watch::Sender::new(false),
             leftovers: Leftovers::default(),
         }
     }
@@ -106,11 +108,27 @@ impl Store {
     }
 
     /// Synchronises buckets, shares bans and compares algorithms for ever; to be called on one worker, and again when policies
-    /// are others.
+    /// are others. The first rounds begin once the worker is connected, or after `patience`.
     ///
     /// # Panics
     /// As [`Client::start`].
-    pub async fn synchronise(self: &Arc<Self>, worker: usize, clock: &Arc<Clock>) {
+    pub async fn synchronise(
+        self: &Arc<Self>,
+        worker: usize,
+        clock: &Arc<Clock>,
+        patience: Duration,
+    ) {
+        let has_rounds = !self.synchronisers().is_empty() || !self.followed_bans().is_empty();
+        if !has_rounds && self.algorithm_check.is_empty() {
+            return;
+        }
+        if !*self.has_heard.borrow() {
+            self.client.start(worker);
+            let connected = self.client.connected(worker..worker + 1);
+            let _ = timeout(patience, connected).await;
+            self.first_rounds(worker, clock).await;
+            self.has_heard.send_replace(true);
+        }
         let mut running = JoinSet::new();
         if !self.followed_bans().is_empty() {
             let (store, clock) = (Arc::clone(self), Arc::clone(clock));
@@ -125,6 +143,23 @@ impl Store {
             running.spawn(async move { synchroniser.run(worker, &clock).await });
         }
         while running.join_next().await.is_some() {}
+    }
+
+    async fn first_rounds(self: &Arc<Self>, worker: usize, clock: &Arc<Clock>) {
+        let mut rounds = JoinSet::new();
+        for synchroniser in self.synchronisers() {
+            let clock = Arc::clone(clock);
+            rounds.spawn(async move { synchroniser.round(worker, &clock).await });
+        }
+        let (store, clock) = (Arc::clone(self), Arc::clone(clock));
+        rounds.spawn(async move { store.share_bans_once(worker, &clock).await });
+        while rounds.join_next().await.is_some() {}
+    }
+
+    /// Waits until the other machines' totals and bans have been heard for the first time, or asked for in vain.
+    pub async fn heard(&self) {
+        // The sender lives as long as the store.
+        let _ = self.has_heard.subscribe().wait_for(|heard| *heard).await;
     }
 
     /// The same once.
@@ -149,6 +184,18 @@ impl Store {
     pub fn start(self: &Arc<Self>, worker: usize) {
         self.client.start(worker);
         self.start_errands(worker);
+    }
+
+    /// Waits until each of these workers is connected to every server, and every server has the scripts.
+    pub async fn connected(&self, workers: Range<usize>) {
+        self.client.connected(workers).await;
+    }
+
+    /// Gives servers the scripts of these procedures, and those of the rounds, before they are called.
+    pub fn load_scripts(&self, procedures: impl Iterator<Item = Procedure>) {
+        let scripts = procedures.map(|procedure| self.scripts.get(procedure).clone());
+        let scripts: Vec<_> = scripts.chain([SYNC, ALGORITHMS].map(Script::new)).collect();
+        self.client.load_scripts(&scripts);
     }
 
     /// Policies may be others for requests that begin from `now` on.
@@ -341,19 +388,12 @@ impl Store {
         }
     }
 
-    /// Calls the script. A store that has only just been begun with is waited for.
+    /// Calls the script.
     async fn call(&self, deadline: Instant, worker: usize, ask: &Ask) -> Result<Value, Fault> {
         let script = self.scripts.get(ask.procedure());
         let (keys, args): (Keys<'_>, _) = (ask.keys().collect(), [ask.args()]);
-        loop {
-            let call = self.client.call_by(deadline, worker, script, &keys, &args);
-            match call.await {
-                Err(fault) if fault.kind == FaultKind::Connecting && Instant::now() < deadline => {
-                    sleep(EARLY).await;
-                }
-                answer => return answer,
-            }
-        }
+        let call = self.client.call_by(deadline, worker, script, &keys, &args);
+        call.await
     }
 
     fn note_time(&self, at: Timestamp) {

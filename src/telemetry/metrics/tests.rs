@@ -181,6 +181,10 @@ fn the_documentation_lists_every_family_and_no_other() {
         .filter(|line| line.starts_with("| `"))
         .collect();
     assert_eq!(listed, rows.collect::<Vec<_>>());
+    for decision in LimitDecision::ALL {
+        let item = format!("\n- `{}`: ", decision.as_str());
+        assert!(text.contains(&item), "{decision:?} is not listed");
+    }
 }
 
 /// What a reload does: the handles are made anew, and the old ones go.

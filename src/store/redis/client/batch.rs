@@ -58,6 +58,7 @@ impl Client {
     pub async fn batch(&self, worker: usize, commands: Vec<Command>) -> Vec<Result<Value, Fault>> {
         self.start(worker);
         let deadline = Instant::now() + self.0.spec.batch_timeout;
+        self.0.found_servers(deadline).await;
         let mut answers: Vec<_> = commands
             .iter()
             .map(|_| Err(FaultKind::Timeout.bare()))
@@ -127,14 +128,14 @@ impl Shared {
 
     async fn send_chunk(
         &self,
-        node: &Node,
+        node: &Arc<Node>,
         worker: usize,
         deadline: Instant,
         chunk: &[(usize, Command)],
     ) -> Result<Vec<Result<Value, Fault>>, Fault> {
-        let live = node
-            .live(worker)
-            .inspect_err(|_| self.meter.unsent(Op::Batch))?;
+        let found = self.connection(worker, deadline, || Ok(Arc::clone(node)));
+        let found = found.await;
+        let (_, live) = found.inspect_err(|_| self.meter.unsent(Op::Batch))?;
         let started = self.clock.now();
         let answers = timeout_at(deadline, exchange(&live, chunk))
             .await

@@ -1,20 +1,21 @@
 //! A worker's connection to one server: made, checked, watched, and made again. Calls only ever find it there or not.
 
-use std::sync::Arc;
-use std::sync::LazyLock;
+use std::convert::Infallible;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use redis::Value;
 use tokio::time::{sleep, timeout};
 
 use super::Shared;
-use super::connect::Live;
+use super::connect::{CONNECT_DEADLINE, Live};
 use super::fault::{Fault, FaultKind};
 use super::node::Node;
 use super::script::Script;
 use crate::clock::Timestamp;
 
 /// Writes, as the store does: a replica and a server without memory refuse that. What somebody else has there stays.
-static PROBE: LazyLock<Script> =
+pub(super) static PROBE: LazyLock<Script> =
     LazyLock::new(|| Script::new("return redis.call('SET', KEYS[1], '1', 'PX', 1000, 'NX')"));
 
 /// A connection that ends sooner than this is not the first to do so by chance.
@@ -39,7 +40,7 @@ pub(super) async fn keep(shared: Arc<Shared>, node: Arc<Node>, worker: usize) {
                 node.proved(since);
                 shared.changed();
                 drop(turn);
-                let lost = watch(&node, worker, live).await == Ended::Lost;
+                let lost = watch(&shared, &node, worker, live).await == Ended::Lost;
                 let young = shared.clock.now().since(since) < YOUNG;
                 // One lost connection is no dead server: whether it can be made again will say what is wrong. Two are, or
                 // it would be made again for ever.
@@ -61,16 +62,66 @@ async fn connect(shared: &Shared, node: &Node) -> Result<Live, Fault> {
     connected
 }
 
-/// Connects, and tries whether the server is of use.
+/// Connects, gives the server the scripts that it lacks, and tries whether it is of use.
 async fn probe(shared: &Shared, node: &Node) -> Result<Live, Fault> {
     let live = Live::open(&node.address, &shared.dialect).await?;
+    load_scripts(shared, node, &live).await;
     let key = node.probe();
-    let keys = [key.as_bytes()];
-    let check = live.run(&PROBE, &keys, &[""; 0]);
-    let answer = timeout(shared.spec.timeout, check)
-        .await
-        .unwrap_or(Err(FaultKind::Timeout.bare()));
+    let check = PROBE.by_sha(&[key.as_bytes()], &[""; 0]);
+    let mut answer = in_time(shared, live.send(&check)).await;
+    if answer.as_ref().is_err_and(Fault::is_unknown_script) {
+        // It has begun anew since it was given the scripts.
+        node.set_scripts(0);
+        load_scripts(shared, node, &live).await;
+        answer = in_time(shared, live.run(&PROBE, &[key.as_bytes()], &[""; 0])).await;
+    }
     answer.map(|_| live)
+}
+
+async fn in_time(
+    shared: &Shared,
+    answer: impl Future<Output = Result<Value, Fault>>,
+) -> Result<Value, Fault> {
+    let answer = timeout(shared.spec.timeout, answer).await;
+    answer.unwrap_or(Err(FaultKind::Timeout.bare()))
+}
+
+/// Gives the server the scripts that it does not have yet, without which each is sent when it is called. A failure is shown by
+/// what is sent next.
+async fn load_scripts(shared: &Shared, node: &Node, live: &Live) {
+    let loading = async {
+        let _turn = node.loading.acquire().await;
+        let scripts = Arc::clone(&shared.scripts.borrow());
+        let missing = scripts.get(node.scripts()..).unwrap_or_default();
+        if missing.is_empty() {
+            return;
+        }
+        let mut pipeline = redis::pipe();
+        for script in missing {
+            pipeline.add_command(script.load());
+        }
+        // A user who may not load scripts may still run them by their text.
+        let is_done = |answer: &Result<Value, Fault>| match answer {
+            Ok(_) => true,
+            Err(fault) => fault.kind == FaultKind::Permission,
+        };
+        let answers = live.send_all(&pipeline).await;
+        if answers.is_ok_and(|answers| answers.iter().all(is_done)) {
+            node.set_scripts(scripts.len());
+            shared.changes.send_replace(());
+        }
+    };
+    let _ = timeout(CONNECT_DEADLINE, loading).await;
+}
+
+/// Gives the server each script that calls will need from now on.
+async fn keep_scripts_loaded(shared: &Shared, node: &Node, live: &Live) -> Infallible {
+    let mut scripts = shared.scripts.subscribe();
+    loop {
+        load_scripts(shared, node, live).await;
+        // The sender lives as long as the client.
+        let _ = scripts.changed().await;
+    }
 }
 
 #[derive(PartialEq, Eq)]
@@ -80,12 +131,14 @@ enum Ended {
 }
 
 /// Lends the connection to calls until it is lost, or the server is given up.
-async fn watch(node: &Node, worker: usize, live: Live) -> Ended {
+async fn watch(shared: &Shared, node: &Node, worker: usize, live: Live) -> Ended {
     let live = Arc::new(live);
     node.set_live(worker, Some(Arc::clone(&live)));
+    shared.changes.send_replace(());
     let ended = tokio::select! {
         () = live.ended() => Ended::Lost,
         () = node.opened() => Ended::Given,
+        never = keep_scripts_loaded(shared, node, &live) => match never {},
     };
     node.set_live(worker, None);
     // Whoever still waits for an answer is told at once that there will be none.

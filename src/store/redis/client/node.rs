@@ -1,7 +1,7 @@
 //! One server: whether it is of use, and the connections to it, one a worker.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
@@ -27,6 +27,10 @@ pub(super) struct Node {
     /// Whoever has it probes.
     turn: Semaphore,
     connections: Box<[ArcSwapOption<Live>]>,
+    /// How many of the client's scripts it has, the first ones of the list.
+    scripts: AtomicUsize,
+    /// Whoever has it loads scripts.
+    pub loading: Semaphore,
 }
 
 #[derive(Debug, Default)]
@@ -59,6 +63,8 @@ impl Node {
             open: watch::Sender::new(true),
             turn: Semaphore::new(1),
             connections: (0..workers).map(|_| ArcSwapOption::empty()).collect(),
+            scripts: AtomicUsize::new(0),
+            loading: Semaphore::new(1),
         }
     }
 
@@ -78,6 +84,15 @@ impl Node {
         }
         let connection = self.connections[worker].load_full();
         connection.ok_or(FaultKind::Connecting.bare())
+    }
+
+    /// How many of the client's scripts the server has.
+    pub(super) fn scripts(&self) -> usize {
+        self.scripts.load(Relaxed)
+    }
+
+    pub(super) fn set_scripts(&self, count: usize) {
+        self.scripts.store(count, Relaxed);
     }
 
     pub(super) fn set_live(&self, worker: usize, connection: Option<Arc<Live>>) {

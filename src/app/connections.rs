@@ -1,0 +1,111 @@
+//! Connections to the Redis store of a ruleset: made by every worker before requests are decided by it.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::proxy::Snapshot;
+use crate::store::redis::Store;
+use crate::store::redis::client::State;
+
+/// What workers connect to. Clones are one.
+#[derive(Clone, Debug)]
+pub(super) struct Connections {
+    wanted: watch::Sender<Option<Wanted>>,
+    workers: usize,
+}
+
+/// A store, and the workers that connect to it.
+#[derive(Clone, Debug)]
+struct Wanted {
+    store: Arc<Store>,
+    workers: Range<usize>,
+}
+
+impl Connections {
+    /// Nothing to connect to, for so many workers; the thread that synchronises counts as one more.
+    pub(super) fn new(workers: usize) -> Self {
+        Self {
+            wanted: watch::Sender::default(),
+            workers,
+        }
+    }
+
+    /// Connects a worker to every store that is wanted, until the process ends; to be spawned on the worker's runtime.
+    pub(super) fn keep(&self, worker: usize) -> impl Future<Output = ()> + use<> {
+        let mut wanted = self.wanted.subscribe();
+        async move {
+            loop {
+                if let Some(wanted) = &*wanted.borrow_and_update()
+                    && wanted.workers.contains(&worker)
+                {
+                    wanted.store.start(worker);
+                }
+                if wanted.changed().await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Has the workers connect to the store of this ruleset, which is going to run.
+    pub(super) fn begin(&self, snapshot: &Snapshot) {
+        snapshot.load_scripts();
+        self.wanted.send_replace(self.wanted(snapshot));
+    }
+
+    /// Has the workers connect to the store of this ruleset, which is going to take the place of `running`, and waits until
+    /// they have, or for its startup timeout. A store that runs already is not waited for while it is down.
+    pub(super) async fn connect(&self, snapshot: &Snapshot, running: &Snapshot) {
+        self.begin(snapshot);
+        let Some(Wanted { store, workers }) = self.wanted(snapshot) else {
+            return;
+        };
+        let running = running.redis.as_ref();
+        let is_running = running.is_some_and(|running| Arc::ptr_eq(running, &store));
+        if is_running && matches!(store.state(), State::Down { .. }) {
+            return;
+        }
+        wait(snapshot, &store, store.connected(workers)).await;
+    }
+
+    /// Waits until the store of a ruleset that runs is connected and has been heard, or for its startup timeout.
+    pub(super) async fn ready(&self, snapshot: &Snapshot) {
+        let Some(Wanted { store, workers }) = self.wanted(snapshot) else {
+            return;
+        };
+        let ready = async {
+            store.connected(workers).await;
+            if snapshot.is_synchronised() {
+                store.heard().await;
+            }
+        };
+        wait(snapshot, &store, ready).await;
+    }
+
+    /// The thread that synchronises connects to every store, workers only to one that requests ask.
+    fn wanted(&self, snapshot: &Snapshot) -> Option<Wanted> {
+        let store = Arc::clone(snapshot.redis.as_ref()?);
+        let first = match (snapshot.asks_redis, snapshot.is_synchronised()) {
+            (true, _) => 0,
+            (false, true) => self.workers,
+            (false, false) => return None,
+        };
+        let workers = first..self.workers + 1;
+        Some(Wanted { store, workers })
+    }
+}
+
+async fn wait(snapshot: &Snapshot, store: &Store, ready: impl Future<Output = ()>) {
+    let longest = snapshot.startup_timeout;
+    if timeout(longest, ready).await.is_err() {
+        let state = store.state();
+        tracing::warn!(
+            %state,
+            startup_timeout = ?longest,
+            "Redis is not connected in time: on_store_error decides until it is"
+        );
+    }
+}

@@ -1,0 +1,92 @@
+//! Waiting for connections that are being made: calls wait for one, and a start or a reload for all of them.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use tokio::time::{Instant, timeout_at};
+
+use super::connect::Live;
+use super::fault::{Fault, FaultKind};
+use super::node::Node;
+use super::script::Script;
+use super::{Client, Shared};
+
+impl Client {
+    /// Gives every server these scripts, now and whenever it has lost them, so that no call has to bring their text.
+    pub fn load_scripts(&self, scripts: &[Script]) {
+        self.0.scripts.send_if_modified(|known| {
+            let is_new = |script: &&Script| !known.contains(script);
+            let new: Vec<_> = scripts.iter().filter(is_new).cloned().collect();
+            let has_new = !new.is_empty();
+            if has_new {
+                *known = known.iter().cloned().chain(new).collect();
+            }
+            has_new
+        });
+    }
+
+    /// Waits until each of these workers is connected to every server, and every server has the scripts. The workers have
+    /// to be [started](Client::start).
+    ///
+    /// Without a server that answers this never returns: callers set a deadline.
+    pub async fn connected(&self, workers: Range<usize>) {
+        let mut changes = self.0.changes.subscribe();
+        loop {
+            let mut all = workers.clone();
+            if all.all(|worker| self.0.is_connected(worker)) {
+                return;
+            }
+            // The sender lives as long as the client.
+            let _ = changes.changed().await;
+        }
+    }
+}
+
+impl Shared {
+    fn is_connected(&self, worker: usize) -> bool {
+        let map = self.map.load();
+        let scripts = self.scripts.borrow().len();
+        let mut nodes = map.nodes.iter();
+        let is_ready = |node: &Arc<Node>| node.live(worker).is_ok() && node.scripts() >= scripts;
+        !map.nodes.is_empty() && nodes.all(is_ready)
+    }
+
+    /// Waits until the deadline for servers to be found, where none has been yet and nothing says why.
+    pub(super) async fn found_servers(&self, deadline: Instant) {
+        let mut changes = self.changes.subscribe();
+        while matches!(self.route(&[""]), Err(fault) if fault.kind == FaultKind::Connecting) {
+            if timeout_at(deadline, changes.changed()).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The server that `find` returns, and the worker's connection to it. Waits until the deadline for a connection that is
+    /// being made for the first time, or again.
+    pub(super) async fn connection(
+        &self,
+        worker: usize,
+        deadline: Instant,
+        find: impl Fn() -> Result<Arc<Node>, Fault>,
+    ) -> Result<(Arc<Node>, Arc<Live>), Fault> {
+        let look = || {
+            let node = find()?;
+            let live = node.live(worker)?;
+            Ok((node, live))
+        };
+        let is_made = |found: &Result<_, Fault>| !matches!(found, Err(fault) if fault.kind == FaultKind::Connecting);
+        let found = look();
+        if is_made(&found) {
+            return found;
+        }
+        let mut changes = self.changes.subscribe();
+        loop {
+            let found = look();
+            let is_late = || Instant::now() >= deadline;
+            if is_made(&found) || is_late() {
+                return found;
+            }
+            let _ = timeout_at(deadline, changes.changed()).await;
+        }
+    }
+}
