@@ -4,6 +4,8 @@
 
 mod support;
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -241,7 +243,7 @@ fn hosts() -> Vec<Case> {
         get(Refused, "http://a@b/c@", "Host: b\r\n"),
         get(Refused, "http:///c@", "Host: a\r\n"),
         get(Refused, "http://:80/c@", "Host: a\r\n"),
-        get(Either(1), "https://a/c@", "Host: a\r\n"),
+        get(Refused, "https://a/c@", "Host: a\r\n"),
         get(Refused, "ftp://a/c@", "Host: a\r\n"),
         get(Refused, "file:///c@", "Host: a\r\n"),
         get(Either(1), "//a/c@", "Host: a\r\n"),
@@ -692,6 +694,10 @@ fn chunk_forms() -> Vec<Case> {
         "5\rhello\r\n0\r\n\r\n",
         "5\r\r\nhello\r\n0\r\n\r\n",
         "5;a\rb\r\nhello\r\n0\r\n\r\n",
+        "5;a\0b\r\nhello\r\n0\r\n\r\n",
+        "5;a=\"\x01\"\r\nhello\r\n0\r\n\r\n",
+        "5;a\x7f\r\nhello\r\n0\r\n\r\n",
+        "5\r\nhello\r\n0;\0\r\n\r\n",
         "5\n\rhello\r\n0\r\n\r\n",
         "\r\n5\r\nhello\r\n0\r\n\r\n",
         // Trailers.
@@ -991,6 +997,88 @@ fn options_for_the_server_as_a_whole_keep_their_target() {
         Connection::open(gateway.address()).exchange("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(answer.status, 200);
     assert_eq!(origin.only_request().target, "*");
+}
+
+/// RFC 9112 section 3.2.4: the absolute form of `*` has neither path nor query.
+#[test]
+fn options_for_a_host_without_a_path_are_for_the_server_as_a_whole() {
+    let origin = Origin::plain();
+    let gateway = Gateway::start(&config(&origin));
+    for (method, target, forwarded) in [
+        ("OPTIONS", "http://a", "*"),
+        ("OPTIONS", "http://a:80", "*"),
+        ("OPTIONS", "http://a/", "/"),
+        ("OPTIONS", "http://a?b", "/?b"),
+        ("OPTIONS", "http://a/b", "/b"),
+        ("GET", "http://a", "/"),
+    ] {
+        let host = target.trim_start_matches("http://");
+        let host = &host[..host.find(['/', '?']).unwrap_or(host.len())];
+        let request = format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        assert_eq!(
+            Connection::open(gateway.address())
+                .exchange(&request)
+                .status,
+            200,
+            "{target}"
+        );
+        assert_eq!(origin.only_request().target, forwarded, "{method} {target}");
+        origin.forget();
+    }
+}
+
+/// RFC 9110 section 7.4. What a trusted gateway forwards came to it over TLS.
+#[test]
+fn https_is_asked_for_over_tls_or_by_a_trusted_proxy() {
+    let origin = Origin::plain();
+    let request = "GET https://a/ HTTP/1.1\r\nHost: a\r\nX-Forwarded-Proto: https\r\n\r\n";
+    let gateway = Gateway::start(&config(&origin));
+    let refused = Connection::open(gateway.address()).exchange(request);
+    assert_eq!(refused.status, 421);
+    assert!(refused.text().contains("https"), "{}", refused.text());
+    assert!(origin.requests().is_empty());
+    let trusting = format!(
+        "client_ip: {{ trusted_proxies: [127.0.0.1] }}\n{}",
+        config(&origin)
+    );
+    let gateway = Gateway::start(&trusting);
+    assert_eq!(
+        Connection::open(gateway.address()).exchange(request).status,
+        200
+    );
+    assert_eq!(origin.only_request().target, "/");
+}
+
+#[test]
+fn a_method_has_64_characters_at_most() {
+    let origin = Origin::plain();
+    let gateway = Gateway::start(&config(&origin));
+    let status = |length: usize| {
+        let request = format!("{} / HTTP/1.1\r\nHost: a\r\n\r\n", "M".repeat(length));
+        Connection::open(gateway.address())
+            .exchange(&request)
+            .status
+    };
+    assert_eq!(status(64), 200);
+    assert_eq!(origin.requests().len(), 1);
+    assert_eq!(status(65), 501);
+    assert_eq!(status(20_000), 501);
+    assert_eq!(origin.requests().len(), 1);
+}
+
+/// RFC 9110 section 2.5: a server says its own version, and sends what the client's understands.
+#[test]
+fn http_1_0_is_answered_as_http_1_1_in_its_own_framing() {
+    let origin = Origin::start(|_| support::origin::chunked(&["hel", "lo"], &[]));
+    let gateway = Gateway::start(&config(&origin));
+    let mut stream = TcpStream::connect(gateway.address()).expect("a connection");
+    let request = "GET / HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\n\r\n";
+    stream.write_all(request.as_bytes()).expect("it is open");
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).expect("it ends");
+    assert!(rest.starts_with("HTTP/1.1 200 OK\r\n"), "{rest}");
+    assert!(rest.contains("connection: close\r\n"), "{rest}");
+    assert!(rest.ends_with("\r\n\r\nhello"), "{rest}");
 }
 
 #[test]

@@ -119,6 +119,16 @@ fn nonsense_is_a_502() {
 }
 
 #[test]
+fn what_is_wrong_with_a_response_is_logged_once() {
+    let origin = Origin::start(|_| raw("HTTP/3.7 200 OK\r\n\r\n"));
+    let gateway = Gateway::start(&config(&origin.url()));
+    assert_eq!(get(gateway.address(), "/").status, 502);
+    gateway.wait_for_log("it is not valid HTTP: invalid HTTP version");
+    let log = gateway.log();
+    assert_eq!(log.matches("invalid HTTP version").count(), 1, "{log}");
+}
+
+#[test]
 fn a_head_without_an_end_is_a_502() {
     let endless = format!(
         "HTTP/1.1 200 OK\r\n{}",

@@ -155,10 +155,17 @@ fn check_content_length(lengths: Several<'_>) -> Result<(), FramingError> {
     }
 }
 
+/// The longest method, in bytes: four times the longest that is registered.
+const MAX_METHOD: usize = 64;
+
 /// A reverse proxy opens no tunnels, and TRACE would show the fields that proxies add. No resource has
 /// them, hence 501 rather than 405 (RFC 9110 section 9.1).
 fn check_method(method: &Method) -> Result<(), FramingError> {
     match *method {
+        _ if method.as_str().len() > MAX_METHOD => wrong(
+            StatusCode::NOT_IMPLEMENTED,
+            "A method of more than 64 characters is not supported.",
+        ),
         Method::CONNECT => wrong(StatusCode::NOT_IMPLEMENTED, "CONNECT is not supported."),
         Method::TRACE => wrong(StatusCode::NOT_IMPLEMENTED, "TRACE is not supported."),
         _ => Ok(()),
@@ -253,6 +260,14 @@ mod tests {
     fn tunnels_and_traces_are_not_implemented() {
         assert_eq!(status("CONNECT", Version::HTTP_11, &[]), 501);
         assert_eq!(status("TRACE", Version::HTTP_2, &[]), 501);
+    }
+
+    #[test]
+    fn a_method_has_64_characters_at_most() {
+        for version in [Version::HTTP_11, Version::HTTP_2] {
+            assert_eq!(status(&"M".repeat(64), version, &[]), 200);
+            assert_eq!(status(&"M".repeat(65), version, &[]), 501);
+        }
     }
 
     #[test]

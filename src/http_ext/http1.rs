@@ -22,11 +22,18 @@ pub(crate) use received::Received;
 pub enum Invalid {
     /// The head, or the trailers, do not parse.
     #[error("it is not valid HTTP: {0}")]
-    Syntax(#[from] httparse::Error),
+    Syntax(httparse::Error),
     /// The head, or the trailers, are larger than is read.
     #[error("{0}")]
     TooLarge(&'static str),
     /// It parses, and may not be passed on.
     #[error("{0}")]
     Meaning(&'static str),
+}
+
+/// Not `#[from]`, which makes it the source as well: chains of errors would say it twice.
+impl From<httparse::Error> for Invalid {
+    fn from(error: httparse::Error) -> Self {
+        Self::Syntax(error)
+    }
 }

@@ -320,6 +320,11 @@ fn decide(
     response: &mut Response<ResponseBody>,
     so_far: SoFar,
 ) -> Result<Course, Error> {
+    let (begun, scheme) = (
+        exchange.begun(),
+        exchange.begun().client().connection.scheme,
+    );
+    Target::check_scheme(request, scheme, || begun.trust())?;
     let target = Target::of(request)?;
     let head = target.head(request, exchange.begun().client_ip);
     exchange.find_route(&head);

@@ -4,9 +4,11 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use http::Method;
+use http::{Method, StatusCode, Version};
 
 use super::error::Error;
+use crate::http_ext::connection::Scheme;
+use crate::http_ext::forwarded::Peer;
 use crate::http_ext::message::Request;
 use crate::http_ext::{framing, host, path};
 use crate::rules::Head;
@@ -42,6 +44,27 @@ impl<'a> Target<'a> {
             path,
             compared,
         })
+    }
+
+    /// Checks that a target in absolute form may be asked for over a connection of this scheme: an https resource
+    /// only over TLS, unless a trusted gateway has ended that (RFC 9110 section 7.4).
+    ///
+    /// # Errors
+    /// 421, which a client may repeat over another connection.
+    pub(super) fn check_scheme<B>(
+        request: &Request<B>,
+        scheme: Scheme,
+        trust: impl FnOnce() -> Peer,
+    ) -> Result<(), Error> {
+        let asks_for_tls = request.version() <= Version::HTTP_11
+            && request.uri().scheme_str() == Some(Scheme::Https.as_str());
+        match asks_for_tls && scheme == Scheme::Http && trust() == Peer::Untrusted {
+            false => Ok(()),
+            true => Err(Error::Request {
+                status: StatusCode::MISDIRECTED_REQUEST,
+                reason: "An https URL is not served over a connection without TLS.",
+            }),
+        }
     }
 
     /// The request as the rules see it.

@@ -136,6 +136,14 @@ fn chunk_size(received: &mut BytesMut) -> Result<Option<u64>, Invalid> {
             if !is_line || length > MAX_CHUNK_LINE {
                 return Err(invalid);
             }
+            let line = &received[..length - 2];
+            if line
+                .iter()
+                .any(|&byte| byte != b'\t' && byte.is_ascii_control())
+            {
+                let what = "it has a chunk extension with a control character";
+                return Err(Invalid::Meaning(what));
+            }
             received.advance(length);
             Ok(Some(size))
         }

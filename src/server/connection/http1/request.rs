@@ -4,6 +4,7 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use bytes::Bytes;
+use http::uri::PathAndQuery;
 use http::{Method, StatusCode, Uri, Version};
 
 use crate::http_ext::body::RequestBody;
@@ -93,8 +94,14 @@ impl Parsed {
     /// When its target is none.
     pub(super) fn of(self, text: Bytes) -> Result<Head, Refused> {
         // Copied: to share the text costs more.
-        let uri = Uri::try_from(&text[self.target])
-            .map_err(|_| Invalid::Meaning("its target is no URI"))?;
+        let target = &text[self.target];
+        let no_uri = Invalid::Meaning("its target is no URI");
+        let uri = match Uri::try_from(target).map_err(|_| no_uri)? {
+            uri if self.method == Method::OPTIONS && is_whole_server(&uri, target) => {
+                whole_server(uri).ok_or(no_uri)?
+            }
+            uri => uri,
+        };
         let (version, headers) = (self.version, self.fields.of(text));
         let fields = Fields::of(&headers);
         let decoder = decoder(version, fields.lengths, fields.codings);
@@ -120,6 +127,18 @@ impl From<Invalid> for Refused {
         };
         Refused { status, reason }
     }
+}
+
+/// Whether a target is an absolute URI without path and query. [`Uri`] adds a slash.
+fn is_whole_server(uri: &Uri, target: &[u8]) -> bool {
+    uri.scheme().is_some() && uri.path() == "/" && uri.query().is_none() && !target.ends_with(b"/")
+}
+
+/// What such a target means in OPTIONS: `*` of that server (RFC 9112 section 3.2.4).
+fn whole_server(uri: Uri) -> Option<Uri> {
+    let mut parts = uri.into_parts();
+    parts.path_and_query = Some(PathAndQuery::from_static("*"));
+    Uri::from_parts(parts).ok()
 }
 
 /// How the body's end is found (RFC 9112 section 6.3); `None` where that is not certain: nothing on the

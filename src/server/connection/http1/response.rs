@@ -12,7 +12,7 @@ use crate::http_ext::message::{Request, Response};
 /// What a response's head depends on besides the response.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
-    /// The request's version: the client understands no higher one.
+    /// The request's version, which says what framing the client understands.
     pub(super) version: Version,
     /// Whether it asks for a head only.
     pub(super) is_head: bool,
@@ -50,7 +50,7 @@ impl Asked {
         keep_alive: bool,
         buffer: &mut Vec<u8>,
     ) {
-        write_status_line(self.version, head.status(), buffer);
+        write_status_line(head.status(), buffer);
         let says_length = framing == Framing::Ended && head.status() != StatusCode::NO_CONTENT;
         let mut has_date = false;
         for (name, value) in head.headers().iter() {
@@ -87,7 +87,7 @@ impl Asked {
 
 /// Writes an interim response, to a client that understands HTTP/1.1.
 pub(super) fn write_interim(response: &Response<()>, buffer: &mut Vec<u8>) {
-    write_status_line(Version::HTTP_11, response.status(), buffer);
+    write_status_line(response.status(), buffer);
     for (name, value) in response.headers().iter() {
         if !tells_framing(name) {
             write_field(name, value, buffer);
@@ -96,11 +96,9 @@ pub(super) fn write_interim(response: &Response<()>, buffer: &mut Vec<u8>) {
     buffer.extend_from_slice(b"\r\n");
 }
 
-fn write_status_line(version: Version, status: StatusCode, buffer: &mut Vec<u8>) {
-    buffer.extend_from_slice(match version {
-        Version::HTTP_10 => b"HTTP/1.0 ",
-        _ => b"HTTP/1.1 ",
-    });
+/// Writes the version that this server speaks, whatever the client's: RFC 9110 section 2.5.
+fn write_status_line(status: StatusCode, buffer: &mut Vec<u8>) {
+    buffer.extend_from_slice(b"HTTP/1.1 ");
     buffer.extend_from_slice(status.as_str().as_bytes());
     buffer.extend_from_slice(b" ");
     buffer.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
