@@ -143,7 +143,7 @@ impl Default for HalfClose {
 /// How long a connection waits for its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For a whole head, from its first byte; from connecting, for the first. Also for a TLS handshake.
+    /// For a whole head, from its first byte; for the first, from connecting, with the TLS handshake.
     pub head: Duration,
     /// For a client that takes nothing of its response.
     pub body: Duration,

@@ -194,6 +194,58 @@ fn a_field_block_without_an_end_ends_the_connection() {
     }
 }
 
+/// A client that begins a block and says no more, or little by little, holds nothing for longer than
+/// `timeouts.head`.
+#[test]
+fn a_field_block_that_does_not_end_in_time_ends_the_connection() {
+    let gateway = Gateway::start(&format!(
+        "client: {{ timeouts: {{ head: 500ms, body: 1h, idle: 1h }} }}\n{ECHO}"
+    ));
+    for (first, drops) in [
+        (frame(HEADERS, 0, 1, &get_block()), true),
+        (frame(HEADERS, 0, 1, &get_block()), false),
+        (request(1, &get_block())[..12].to_vec(), false),
+    ] {
+        let mut client = Http2::open(gateway.address());
+        client.send(&first);
+        // A block is one for all its frames: each starts no new time.
+        while drops && client.try_send(&frame(CONTINUATION, 0, 1, b"")).is_ok() {
+            thread::sleep(Duration::from_millis(100));
+        }
+        if !drops {
+            assert_eq!(client.goaway(), Some(0));
+            assert!(client.frames().all(|frame| frame.kind == PING));
+        }
+    }
+    let timeouts = format!(
+        "sluicegate_bad_requests_total{{listener=\"{}\",reason=\"timeout\"}}",
+        gateway.address()
+    );
+    assert_eq!(gateway.metric(&timeouts), Some(3.0));
+    let mut served = Http2::open(gateway.address());
+    assert_eq!(served.status_of(1, &get_block()), 200);
+}
+
+/// RFC 9113 section 6.8: a client that sends a request at that moment learns that it was not seen.
+#[test]
+fn an_idle_connection_is_told_that_it_ends() {
+    let gateway = Gateway::start(&format!(
+        "client: {{ timeouts: {{ idle: 300ms }} }}\n{ECHO}"
+    ));
+    let mut client = Http2::open(gateway.address());
+    assert_eq!(client.status_of(1, &get_block()), 200);
+    assert_eq!(client.goaway(), Some(0));
+    // A client that goes on is served: the first GOAWAY says that nothing was refused yet.
+    assert!(client.try_send(&request(3, &get_block())).is_ok());
+    let answer = client.frames().find(|frame| frame.kind == HEADERS);
+    assert_eq!(answer.and_then(|frame| frame.status()), Some(200));
+    assert!(
+        client
+            .frames()
+            .all(|frame| [GOAWAY, DATA, PING].contains(&frame.kind))
+    );
+}
+
 #[test]
 fn a_value_without_an_end_ends_the_connection() {
     let gateway = Gateway::start(ECHO);

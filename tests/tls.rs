@@ -4,10 +4,12 @@
 mod support;
 
 use std::fs;
+use std::io::{Read, Write};
 
-use support::client::{Output, curl, run};
+use support::client::{Output, curl, get, run};
+use support::frames::{Http2, get_block};
 use support::gateway::{Gateway, with_free_ports};
-use support::tls::certify;
+use support::tls::{self, certify};
 use support::wait_for;
 use tempfile::TempDir;
 
@@ -105,6 +107,48 @@ fn both_versions_of_tls_and_of_http_are_spoken_and_no_older_ones() {
         ],
     );
     assert_ne!(old.code, Some(0), "{old}");
+}
+
+/// Also to clients that do not say what they speak (no ALPN): those of HTTP/2 know beforehand, others are told.
+#[test]
+fn a_listener_of_http2_alone_serves_nothing_else() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    certify(dir.path(), "first", &["first.example"]);
+    let mut gateway = start(
+        dir,
+        "listeners:
+  - address: 127.0.0.1:0
+    protocols: [h2]
+    tls: { certificates: [{ certificate: first.pem, key: first.key }] }
+  - { address: 127.0.0.1:0, protocols: [h2] }
+routes: [{ upstream: echo }]
+",
+    );
+    let spoken = |more: &[&str]| ask(&gateway, "first.example", "first.pem", more);
+    assert_eq!(spoken(&[]).stdout, "200 2");
+    assert_ne!(
+        spoken(&["--http1.1"]).code,
+        Some(0),
+        "no protocol in common"
+    );
+    assert_eq!(spoken(&["--no-alpn"]).stdout, "505 1.1");
+    let certificate = gateway.dir().join("first.pem");
+    let mut session = tls::connect(gateway.address(), "first.example", &certificate, &[]);
+    let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+    let preface = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &settings[..]].concat();
+    session.write_all(&preface).expect("it is open");
+    let mut answer = [0; 9];
+    session.read_exact(&mut answer).expect("a frame");
+    assert_eq!(answer[3], 4, "SETTINGS");
+
+    let clear = gateway.listeners(2)[1];
+    let answer = get(clear, "/");
+    assert_eq!(answer.status, 505);
+    assert_eq!(
+        answer.text(),
+        "505 HTTP Version Not Supported: this listener speaks HTTP/2 only\n"
+    );
+    assert_eq!(Http2::open(clear).status_of(1, &get_block()), 200);
 }
 
 #[test]

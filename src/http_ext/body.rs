@@ -256,6 +256,14 @@ impl Patience {
         }
     }
 
+    /// Waits until `deadline` for the first event, and `limit` for each other.
+    pub fn until(deadline: Instant, limit: Duration) -> Self {
+        Patience {
+            deadline: Some(deadline),
+            ..Patience::new(limit)
+        }
+    }
+
     /// How long it waits.
     pub fn limit(&self) -> Duration {
         self.limit

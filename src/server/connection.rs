@@ -3,13 +3,13 @@
 mod http1;
 mod http2;
 
-use std::{future::Future, io, pin::Pin, rc::Rc, time::Duration};
+use std::{future::Future, io, pin::Pin, rc::Rc};
 
 use bytes::BytesMut;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite},
     net::TcpStream,
-    time::timeout,
+    time::{Instant, timeout_at},
 };
 use tracing::debug;
 
@@ -88,11 +88,21 @@ impl Protocol {
     where
         S: HttpService,
     {
-        let sniffed = sniff(socket, self.protocols);
-        let (socket, version, first) =
-            within(self.client.timeouts.head, closing.clone(), sniffed).await?;
+        let first_head = self.first_head();
+        let opening = async {
+            // Without a buffer, so that a quiet connection holds none. Not `readable`: tokio takes a socket that was
+            // just accepted for readable.
+            socket.0.peek(&mut [0]).await?;
+            sniff(socket, self.protocols).await
+        };
+        let (version, io, first) = until(first_head, closing.clone(), opening).await?;
         let service = version.service(&mut connection, factory);
-        Ok(self.speak(version, socket, first, service, held, closing))
+        let opened = Opened {
+            io,
+            first,
+            first_head,
+        };
+        Ok(self.speak(version, opened, service, held, closing))
     }
 
     async fn encrypted<S>(
@@ -107,26 +117,44 @@ impl Protocol {
     where
         S: HttpService,
     {
-        let accepted = within(
-            self.client.timeouts.head,
-            closing.clone(),
-            tls.accept(socket),
-        )
-        .await
-        .inspect_err(|_| held.handshake_failed())?;
+        let first_head = self.first_head();
+        let accepted = until(first_head, closing.clone(), tls.accept(socket))
+            .await
+            .inspect_err(|_| held.handshake_failed())?;
         connection.scheme = Scheme::Https;
         connection.server_name = accepted.server_name;
-        let (version, stream) = (accepted.version, accepted.stream);
+        let (version, io, first) = match (accepted.version, self.protocols) {
+            (Some(version), _) => (version, accepted.stream, BytesMut::new()),
+            // Without ALPN, HTTP/2 is for clients that know beforehand, as in clear text.
+            (None, Protocols::Http2) => {
+                until(
+                    first_head,
+                    closing.clone(),
+                    sniff(accepted.stream, self.protocols),
+                )
+                .await?
+            }
+            (None, _) => (Version::Http1, accepted.stream, BytesMut::new()),
+        };
         let service = version.service(&mut connection, factory);
-        Ok(self.speak(version, stream, BytesMut::new(), service, held, closing))
+        let opened = Opened {
+            io,
+            first,
+            first_head,
+        };
+        Ok(self.speak(version, opened, service, held, closing))
     }
 
-    /// Serves requests, of which `first` has been read already.
+    /// When the first head of a connection that begins now has to be there.
+    fn first_head(&self) -> Instant {
+        Instant::now() + self.client.timeouts.head
+    }
+
+    /// Serves requests.
     fn speak<T, S>(
         &self,
         version: Version,
-        io: T,
-        first: BytesMut,
+        opened: Opened<T>,
         served: Served<S>,
         held: Held,
         closing: Closing,
@@ -136,10 +164,20 @@ impl Protocol {
         S: HttpService,
     {
         match version {
-            Version::Http1 => Box::pin(self.http1(io, first, served, held, closing)),
-            Version::Http2 => Box::pin(self.http2(io, first, served.service, held, closing)),
+            Version::Http1 => Box::pin(self.http1(opened, served, held, closing)),
+            Version::Http2 => Box::pin(self.http2(opened, served.service, held, closing)),
+            Version::NotHttp2 => Box::pin(self.refuse_http1(opened, served, held)),
         }
     }
+}
+
+/// A connection whose protocol is known.
+struct Opened<T> {
+    io: T,
+    /// What was read to find out.
+    first: BytesMut,
+    /// When the first head has to be there.
+    first_head: Instant,
 }
 
 /// The stages of a connection: until its protocol is known, and until its end. Each has a box of its own, so
@@ -152,6 +190,8 @@ type Speaking<'a> = Pin<Box<dyn Future<Output = Result<(), BoxError>> + 'a>>;
 pub(super) enum Version {
     Http1,
     Http2,
+    /// None that this listener speaks, which is HTTP/2.
+    NotHttp2,
 }
 
 impl Version {
@@ -179,8 +219,8 @@ struct Served<S> {
 
 /// Runs what comes before the first request: bounded in time, and given up when the server drains while
 /// the client sends nothing.
-async fn within<T>(
-    limit: Duration,
+async fn until<T>(
+    deadline: Instant,
     mut closing: Closing,
     work: impl Future<Output = io::Result<T>>,
 ) -> io::Result<T> {
@@ -192,35 +232,29 @@ async fn within<T>(
     };
     tokio::select! {
         biased;
-        result = timeout(limit, work) => result.map_err(|_| late())?,
+        result = timeout_at(deadline, work) => result.map_err(|_| late())?,
         () = closing.past_grace() => Err(late()),
     }
 }
 
-/// Reads until the protocol is known; returns what was read. Waits for the first byte without a buffer, so
-/// that a quiet connection holds none.
-async fn sniff(
-    mut socket: Socket,
-    protocols: Protocols,
-) -> io::Result<(Socket, Version, BytesMut)> {
-    // Not `readable`: tokio takes a socket that was just accepted for readable.
-    socket.0.peek(&mut [0]).await?;
-    match protocols {
-        Protocols::Http1 => return Ok((socket, Version::Http1, BytesMut::new())),
-        Protocols::Http2 => return Ok((socket, Version::Http2, BytesMut::new())),
-        Protocols::Both => {}
-    }
+/// Reads until the protocol is known: of HTTP/2 its preface, of HTTP/1 what differs from that.
+async fn sniff<T: Io>(mut io: T, protocols: Protocols) -> io::Result<(Version, T, BytesMut)> {
+    let otherwise = match protocols {
+        Protocols::Http1 => return Ok((Version::Http1, io, BytesMut::new())),
+        Protocols::Http2 => Version::NotHttp2,
+        Protocols::Both => Version::Http1,
+    };
     let mut first = BytesMut::with_capacity(FIRST_READ);
     loop {
-        if socket.read_buf(&mut first).await? == 0 {
-            return Ok((socket, Version::Http1, first));
+        if io.read_buf(&mut first).await? == 0 {
+            return Ok((otherwise, io, first));
         }
         let start = &first[..first.len().min(PREFACE.len())];
         if !PREFACE.starts_with(start) {
-            return Ok((socket, Version::Http1, first));
+            return Ok((otherwise, io, first));
         }
         if start.len() == PREFACE.len() {
-            return Ok((socket, Version::Http2, first));
+            return Ok((Version::Http2, io, first));
         }
     }
 }

@@ -123,8 +123,9 @@ impl Tls {
         let stream = self.acceptor.accept(socket).await?;
         let (_, session) = stream.get_ref();
         let version = match session.alpn_protocol() {
-            Some(b"h2") => Version::Http2,
-            _ => Version::Http1,
+            Some(b"h2") => Some(Version::Http2),
+            Some(_) => Some(Version::Http1),
+            None => None,
         };
         let server_name = session.server_name().map(Arc::from);
         Ok(Accepted {
@@ -137,7 +138,8 @@ impl Tls {
 
 /// A finished handshake.
 pub(super) struct Accepted {
-    pub(super) version: Version,
+    /// By ALPN, where the client has it.
+    pub(super) version: Option<Version>,
     pub(super) server_name: Option<Arc<str>>,
     /// Boxed: a session is 1 KiB, and is moved about.
     pub(super) stream: Box<TlsStream<Socket>>,

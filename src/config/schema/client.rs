@@ -45,7 +45,7 @@ impl Default for Client {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClientTimeouts {
-    /// For a whole request head, from its first byte.
+    /// For a whole request head, from its first byte; for the first, from connecting.
     pub head: Located<Timeout>,
     /// For the next part of a request body.
     pub body: Located<Timeout>,

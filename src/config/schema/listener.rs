@@ -15,7 +15,7 @@ pub struct Listener {
     /// The IP address and port to listen on.
     pub address: Located<ListenAddress>,
     /// What is spoken; with TLS the client chooses (ALPN), without it `h2` is for clients that
-    /// know beforehand. Both unless given.
+    /// know beforehand. `[h2]` alone answers HTTP/1 with 505. Both unless given.
     #[serde(default = "both")]
     #[schemars(length(min = 1))]
     pub protocols: List<Protocol>,

@@ -9,6 +9,7 @@ mod response;
 
 use std::cell::Cell;
 use std::future::poll_fn;
+use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
@@ -17,7 +18,7 @@ use bytes::{Bytes, BytesMut};
 use http::header::CONNECTION;
 use http::{StatusCode, Version};
 
-use super::{ClientSpec, HalfClose, Io, Protocol, Served};
+use super::{ClientSpec, HalfClose, Io, Opened, Protocol, Served};
 use crate::http_ext::body::{Feeder, Patience, RequestBody, fed};
 use crate::http_ext::framing::Fields;
 use crate::http_ext::headers::Headers;
@@ -39,8 +40,7 @@ const MOST_AHEAD: usize = 8 * 1024;
 impl Protocol {
     pub(super) async fn http1<T, S>(
         &self,
-        io: T,
-        first: BytesMut,
+        opened: Opened<T>,
         served: Served<S>,
         held: Held,
         closing: Closing,
@@ -49,9 +49,11 @@ impl Protocol {
         T: Io,
         S: HttpService,
     {
+        let (io, first) = (opened.io, opened.first);
         let draining = Cell::new(false);
         let Served { service, interim } = served;
         let mut connection = Connection::new(io, first, &self.client, interim, &draining);
+        connection.patience = Patience::until(opened.first_head, self.client.timeouts.head);
         let end = until_drained(connection.serve(&service), closing, &draining).await;
         Box::pin(connection.end(end, &held)).await
     }
@@ -86,7 +88,7 @@ type Waiting<F> = (Asked, Pin<Box<F>>);
 /// Whom a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
-    /// For a client that has just connected.
+    /// For the head of a client that has just connected.
     FirstByte,
     /// For a client that has its answer.
     NextRequest,
@@ -102,6 +104,35 @@ enum Wait {
     Gone(Duration),
     /// For an answer: not bounded here.
     Service,
+}
+
+impl Protocol {
+    /// Answers HTTP/1 on a listener of HTTP/2 alone.
+    pub(super) async fn refuse_http1<T, S>(
+        &self,
+        opened: Opened<T>,
+        served: Served<S>,
+        held: Held,
+    ) -> Result<(), BoxError>
+    where
+        T: Io,
+        S: HttpService,
+    {
+        if opened.first.is_empty() {
+            // It left without a word.
+            return Ok(());
+        }
+        let draining = Cell::new(false);
+        let (io, first, interim) = (opened.io, opened.first, served.interim);
+        let mut connection =
+            Connection::<_, S::Body>::new(io, first, &self.client, interim, &draining);
+        let refused = End::Refused(
+            StatusCode::HTTP_VERSION_NOT_SUPPORTED,
+            BadRequest::Malformed,
+            "this listener speaks HTTP/2 only".to_owned(),
+        );
+        Box::pin(connection.end(Err(refused), &held)).await
+    }
 }
 
 impl<'a, T, B> Connection<'a, T, B>
@@ -361,7 +392,11 @@ where
         if wait == self.wait {
             return;
         }
-        self.wait = wait;
+        let before = mem::replace(&mut self.wait, wait);
+        if (before, wait) == (Wait::FirstByte, Wait::Head) {
+            // One time for both.
+            return;
+        }
         let timeouts = &self.client.timeouts;
         self.patience.renew_with(match wait {
             Wait::Service => return,

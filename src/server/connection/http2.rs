@@ -1,22 +1,25 @@
 //! HTTP/2: how hyper runs it.
 
 mod activity;
+mod header_blocks;
 mod streams;
 mod tracked;
 
 use std::{future::Future, pin::pin, rc::Rc, time::Duration};
 
-use bytes::BytesMut;
 use hyper::server::conn::http2::Builder;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::time::timeout;
 
 use self::{
-    activity::{Activity, Wait, Watchdog},
+    activity::{Activity, Late, Wait, Watchdog},
     streams::Streams,
     tracked::Tracked,
 };
-use super::{Io, Protocol};
-use crate::server::{ClientSpec, HttpService, drain::Closing, held::Held, service::BoxError};
+use super::{Io, Opened, Protocol};
+use crate::server::drain::{Closing, DRAIN_GRACE};
+use crate::server::{ClientSpec, HttpService, held::Held, service::BoxError};
+use crate::telemetry::metrics::BadRequest;
 
 /// What hyper buffers of a body in each direction: larger costs memory and latency (p99 of large bodies
 /// was halved against hyper's default of 400 KiB).
@@ -50,10 +53,9 @@ pub(super) fn builder(client: &ClientSpec) -> Builder<LocalExecutor> {
 impl Protocol {
     pub(super) async fn http2<T, S>(
         &self,
-        io: T,
-        first: BytesMut,
+        opened: Opened<T>,
         service: S,
-        _held: Held,
+        held: Held,
         mut closing: Closing,
     ) -> Result<(), BoxError>
     where
@@ -61,25 +63,37 @@ impl Protocol {
         S: HttpService,
     {
         let activity = Rc::new(Activity::default());
-        let io = TokioIo::new(Tracked::new(io, first, activity.clone()));
+        let io = Tracked::new(opened.io, opened.first, activity.clone());
         let service = Streams::new(service, activity.clone());
-        let mut connection = pin!(self.http2.serve_connection(io, service));
-        let mut watchdog = Watchdog::new(activity.clone(), self.client.timeouts);
+        let mut connection = pin!(self.http2.serve_connection(TokioIo::new(io), service));
+        let mut watchdog = Watchdog::new(activity.clone(), self.client.timeouts, opened.first_head);
         let mut draining = false;
         loop {
             tokio::select! {
                 biased;
                 result = &mut connection => return result.map_err(Into::into),
-                () = closing.started(), if !draining => {
-                    draining = true;
-                    activity.close();
-                    connection.as_mut().graceful_shutdown();
-                }
-                wait = &mut watchdog => return match wait {
-                    Wait::Reader { .. } | Wait::Window { .. } => Err("the client stopped reading".into()),
-                    Wait::FirstByte | Wait::NextRequest { .. } | Wait::Service => Ok(()),
+                () = closing.started(), if !draining => {}
+                late = &mut watchdog => match late {
+                    // A request may be on its way: it is served, or the client is told that it was not (RFC 9113
+                    // section 6.8).
+                    Late::Wait(Wait::NextRequest { .. }) if !draining => {}
+                    Late::Wait(Wait::FirstByte | Wait::NextRequest { .. } | Wait::Service) => {
+                        return Ok(());
+                    }
+                    Late::Wait(Wait::Reader { .. } | Wait::Window { .. }) => {
+                        return Err("the client stopped reading".into());
+                    }
+                    Late::HeaderBlock => {
+                        held.bad_request(BadRequest::Timeout);
+                        connection.as_mut().graceful_shutdown();
+                        let _ = timeout(DRAIN_GRACE, connection).await;
+                        return Err("a header block did not end in time".into());
+                    }
                 },
             }
+            draining = true;
+            activity.close();
+            connection.as_mut().graceful_shutdown();
         }
     }
 }

@@ -159,7 +159,7 @@ async fn speaks_tls_1_2_and_1_3_and_the_protocols_it_is_given() {
                 .await
                 .expect("agrees");
             assert_eq!(session(&stream).protocol_version(), Some(number));
-            assert_eq!(accepted.version, expected);
+            assert_eq!(accepted.version, Some(expected));
         }
     }
 }

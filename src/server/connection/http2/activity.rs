@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::header_blocks::HeaderBlocks;
 use crate::server::Timeouts;
 use crate::server::drain::DRAIN_GRACE;
 
@@ -29,8 +30,10 @@ pub(super) struct Activity {
     frames: Cell<u32>,
     /// Writes that took something.
     writes: Cell<u32>,
-    /// Whether anything was ever received.
+    /// Whether the client's preface was received.
     received: Cell<bool>,
+    /// The number of the header block that has begun and has not ended.
+    header_block: Cell<Option<u32>>,
     /// Whether the last write found the socket full.
     blocked: Cell<bool>,
     /// Whether the server is draining.
@@ -38,9 +41,10 @@ pub(super) struct Activity {
 }
 
 impl Activity {
-    /// Notes that bytes arrived, or the end.
-    pub(super) fn received(&self) {
-        self.received.set(true);
+    /// Notes how far the client has come.
+    pub(super) fn received(&self, blocks: &HeaderBlocks) {
+        self.received.set(blocks.has_preface());
+        self.header_block.set(blocks.open());
     }
 
     /// Notes a write.
@@ -106,6 +110,15 @@ fn add(counter: &Cell<u32>, more: u32) {
     counter.set(counter.get().wrapping_add(more));
 }
 
+/// Why a connection has waited too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Late {
+    /// For what the connection waits for.
+    Wait(Wait),
+    /// For the end of a header block, whatever else goes on.
+    HeaderBlock,
+}
+
 /// Whom a connection waits for. The numbers change with progress, which starts the time anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
@@ -154,7 +167,8 @@ impl Drop for Exchange {
     }
 }
 
-/// Ends when a connection has waited for its client too long, with what it waited for.
+/// Ready when a connection has waited for its client too long, with what it waited for. May be asked again: for an
+/// idle connection that is closing since.
 ///
 /// Has to be polled after each turn of the connection, in the same task.
 #[derive(Debug)]
@@ -164,24 +178,40 @@ pub(super) struct Watchdog {
     wait: Wait,
     closing: bool,
     deadline: Option<Instant>,
+    /// The header block that is waited for, and until when. Apart from `wait`: what goes on beside it starts no new time.
+    header_block: Option<(u32, Instant)>,
     timer: Pin<Box<Sleep>>,
 }
 
 impl Watchdog {
-    pub(super) fn new(activity: Rc<Activity>, timeouts: Timeouts) -> Self {
-        let deadline = Instant::now() + timeouts.head;
+    /// A watchdog for a connection whose preface has to be there at `deadline`.
+    pub(super) fn new(activity: Rc<Activity>, timeouts: Timeouts, deadline: Instant) -> Self {
         Self {
             activity,
             timeouts,
             wait: Wait::FirstByte,
             closing: false,
             deadline: Some(deadline),
+            header_block: None,
             timer: Box::pin(sleep_until(deadline)),
         }
     }
 
     /// Follows what the connection waits for now.
     fn update(&mut self) {
+        let block = self.activity.header_block.get();
+        if block != self.header_block.map(|(block, _)| block) {
+            self.header_block = block.map(|block| (block, Instant::now() + self.timeouts.head));
+        }
+        self.update_wait();
+        if let Some((_, deadline)) = self.earliest()
+            && deadline < self.timer.deadline()
+        {
+            self.timer.as_mut().reset(deadline);
+        }
+    }
+
+    fn update_wait(&mut self) {
         let wait = self.activity.wait();
         let closing = self.activity.closing.get();
         if wait == self.wait && closing == self.closing {
@@ -190,25 +220,27 @@ impl Watchdog {
         (self.wait, self.closing) = (wait, closing);
         let limit = self.activity.limit(wait, &self.timeouts);
         self.deadline = limit.map(|limit| Instant::now() + limit);
-        if let Some(deadline) = self.deadline
-            && deadline < self.timer.deadline()
-        {
-            self.timer.as_mut().reset(deadline);
-        }
+    }
+
+    /// What is too late first, and when.
+    fn earliest(&self) -> Option<(Late, Instant)> {
+        let wait = self.deadline.map(|at| (Late::Wait(self.wait), at));
+        let block = self.header_block.map(|(_, at)| (Late::HeaderBlock, at));
+        wait.into_iter().chain(block).min_by_key(|(_, at)| *at)
     }
 }
 
 impl Future for Watchdog {
-    type Output = Wait;
+    type Output = Late;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Wait> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Late> {
         self.update();
         loop {
             ready!(self.timer.as_mut().poll(cx));
             let now = Instant::now();
-            let next = match self.deadline {
-                Some(deadline) if deadline <= now => return Poll::Ready(self.wait),
-                Some(deadline) => deadline,
+            let next = match self.earliest() {
+                Some((late, deadline)) if deadline <= now => return Poll::Ready(late),
+                Some((_, deadline)) => deadline,
                 None => now + self.timeouts.longest(),
             };
             self.timer.as_mut().reset(next);

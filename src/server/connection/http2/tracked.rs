@@ -9,12 +9,14 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::activity::Activity;
+use super::header_blocks::HeaderBlocks;
 
 /// A stream that reports to its connection's [`Activity`], and first gives what was read before it.
 #[derive(Debug)]
 pub(super) struct Tracked<T> {
     inner: T,
     first: BytesMut,
+    blocks: HeaderBlocks,
     activity: Rc<Activity>,
 }
 
@@ -23,6 +25,7 @@ impl<T> Tracked<T> {
         Self {
             inner,
             first,
+            blocks: HeaderBlocks::new(),
             activity,
         }
     }
@@ -34,14 +37,17 @@ impl<T: AsyncRead + Unpin> AsyncRead for Tracked<T> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if !self.first.is_empty() {
-            let length = self.first.len().min(buf.remaining());
-            buf.put_slice(&self.first[..length]);
-            self.first.advance(length);
+        let this = &mut *self;
+        let before = buf.filled().len();
+        if !this.first.is_empty() {
+            let length = this.first.len().min(buf.remaining());
+            buf.put_slice(&this.first[..length]);
+            this.first.advance(length);
         } else {
-            ready!(Pin::new(&mut self.inner).poll_read(cx, buf))?;
+            ready!(Pin::new(&mut this.inner).poll_read(cx, buf))?;
         }
-        self.activity.received();
+        this.blocks.observe(&buf.filled()[before..]);
+        this.activity.received(&this.blocks);
         Poll::Ready(Ok(()))
     }
 }
