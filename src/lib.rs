@@ -4,6 +4,7 @@
 //! reads this list. `docs/architecture.md` is the map.
 
 pub mod clock;
+pub mod files;
 pub mod limiter;
 pub mod telemetry;
 pub mod http_ext;

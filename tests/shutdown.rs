@@ -93,3 +93,33 @@ fn a_second_signal_ends_it_at_once() {
     gateway.signal(Signal::TERM);
     gateway.wait();
 }
+
+#[test]
+fn other_signals_that_operators_send_end_nothing() {
+    let origin = Origin::plain();
+    let mut gateway = Gateway::start(&config(&origin, "{ delay: 0s, deadline: 20s }"));
+    gateway.signal(Signal::USR2);
+    gateway.wait_for_log("SIGUSR2 is ignored");
+    gateway.signal(Signal::USR1);
+    gateway.signal(Signal::HUP);
+    wait_for("the reload", || {
+        (gateway.reloads("success") > 0).then_some(())
+    });
+    assert_eq!(get(gateway.address(), "/").status, 200);
+    gateway.signal(Signal::TERM);
+    assert!(gateway.wait().success());
+}
+
+#[test]
+fn a_quit_drains_as_it_does_with_nginx() {
+    let origin = slow(Duration::from_millis(300));
+    let mut gateway = Gateway::start(&config(&origin, "{ delay: 0s, deadline: 20s }"));
+    let mut connection = Connection::open(gateway.address());
+    connection.send(GET);
+    wait_for("the request", || {
+        (!origin.requests().is_empty()).then_some(())
+    });
+    gateway.signal(Signal::QUIT);
+    assert_eq!(connection.receive().text(), "late");
+    assert!(gateway.wait().success());
+}

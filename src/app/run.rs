@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::task::spawn_blocking;
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::access_logs;
 use super::connections::Connections;
@@ -24,7 +25,7 @@ use super::watch::Watch;
 use crate::admin::Admin;
 use crate::admin::health::{Readiness, State};
 use crate::clock::Clock;
-use crate::config::{Compiled, Report, Source};
+use crate::config::{Report, Source};
 use crate::limiter::Secret;
 use crate::proxy::Gateway;
 use crate::proxy::build::{Built, Surroundings};
@@ -37,6 +38,11 @@ use crate::telemetry::registry::{Gauge, Observer, Registry};
 
 /// How long the last lines of the access log may take to be written.
 const LAST_LINES: Duration = Duration::from_secs(2);
+
+/// How long tasks that nobody waits for may go on at the end.
+const LAST_TASKS: Duration = Duration::from_secs(1);
+/// How long the workers may take to end after the last connection.
+const LAST_WORKERS: Duration = Duration::from_secs(10);
 
 /// Why the process does not start.
 #[derive(Debug, thiserror::Error)]
@@ -77,18 +83,33 @@ impl Failure {
 pub fn run(source: Source, log: &ProcessLog) -> Result<(), Failure> {
     // Before the file is read: what changes from now on is noticed.
     let watch = Watch::new(source.file().into_iter().map(Into::into).collect());
-    let compiled = source.compile()?;
     panics::log();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(Failure::system("the main runtime"))?;
-    let signals = runtime
+    let mut signals = runtime
         .block_on(async { Signals::new() })
         .map_err(Failure::system("signals"))?;
-    let process = Process::start(source, compiled, log)?;
-    process.serve(&runtime, signals, watch);
-    Ok(())
+    let log = log.clone();
+    let started = runtime.block_on(async {
+        let start = spawn_blocking(move || Process::start(source, &log));
+        tokio::select! {
+            started = start => Some(started),
+            () = signals.end() => None,
+        }
+    });
+    let ended = match started {
+        Some(Ok(started)) => started.map(|process| process.serve(&runtime, signals, watch)),
+        Some(Err(panicked)) => Err(Failure::system("the start")(panicked.into())),
+        None => {
+            tracing::info!("told to end before it served");
+            Ok(())
+        }
+    };
+    // A file that cannot be read in time keeps nobody waiting.
+    runtime.shutdown_timeout(LAST_TASKS);
+    ended
 }
 
 /// All that runs.
@@ -109,7 +130,8 @@ struct Process {
 }
 
 impl Process {
-    fn start(source: Source, compiled: Compiled, log: &ProcessLog) -> Result<Self, Failure> {
+    fn start(source: Source, log: &ProcessLog) -> Result<Self, Failure> {
+        let compiled = source.compile()?;
         let registry = Registry::default();
         let clock = Arc::new(Clock::system());
         let kept = Kept::find(compiled.snapshot.as_ref(), clock.now());
@@ -210,8 +232,13 @@ impl Process {
             sleep(shutdown.delay).await;
             server.drain(shutdown.deadline);
             // Joining blocks, and this thread has to hear a second signal.
-            let joined = tokio::task::spawn_blocking(move || self.server.join());
-            let _ = joined.await;
+            let joined = spawn_blocking(move || self.server.join());
+            if timeout(shutdown.deadline + LAST_WORKERS, joined)
+                .await
+                .is_err()
+            {
+                tracing::error!("the workers do not end, and are not waited for");
+            }
         };
         runtime.block_on(async {
             tokio::select! {
@@ -303,7 +330,7 @@ async fn chores(clock: Arc<Clock>, gateway: Arc<Gateway>) {
         }
         let unused = gateway.take_unused();
         if !unused.is_empty() {
-            tokio::task::spawn_blocking(move || drop(unused));
+            spawn_blocking(move || drop(unused));
         }
     }
 }

@@ -9,8 +9,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub(super) struct Signals {
     hangup: Signal,
     user1: Signal,
+    user2: Signal,
     terminate: Signal,
     interrupt: Signal,
+    quit: Signal,
     /// SIGXFSZ: a file has become as large as the process may make one. Taken over so that it ends no process:
     /// whoever writes is told.
     _file_size: Signal,
@@ -23,7 +25,7 @@ pub(super) enum Command {
     Reload,
     /// SIGUSR1: open the access log again.
     Reopen,
-    /// SIGTERM and SIGINT: end; a second one means at once.
+    /// SIGTERM, SIGINT and SIGQUIT: end; a second one means at once.
     End,
 }
 
@@ -36,8 +38,10 @@ impl Signals {
         Ok(Signals {
             hangup: signal(SignalKind::hangup())?,
             user1: signal(SignalKind::user_defined1())?,
+            user2: signal(SignalKind::user_defined2())?,
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            quit: signal(SignalKind::quit())?,
             _file_size: signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?,
         })
     }
@@ -47,16 +51,24 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
+            _ = self.quit.recv() => {}
         }
     }
 
-    /// Waits for the next one.
+    /// Waits for the next one. SIGUSR2, with which other servers replace their binary, is ignored: it would end the process.
     pub(super) async fn next(&mut self) -> Command {
-        tokio::select! {
-            _ = self.hangup.recv() => Command::Reload,
-            _ = self.user1.recv() => Command::Reopen,
-            _ = self.terminate.recv() => Command::End,
-            _ = self.interrupt.recv() => Command::End,
+        loop {
+            return tokio::select! {
+                _ = self.hangup.recv() => Command::Reload,
+                _ = self.user1.recv() => Command::Reopen,
+                _ = self.user2.recv() => {
+                    tracing::warn!("SIGUSR2 is ignored; restart the process to replace its binary");
+                    continue;
+                }
+                _ = self.terminate.recv() => Command::End,
+                _ = self.interrupt.recv() => Command::End,
+                _ = self.quit.recv() => Command::End,
+            };
         }
     }
 }

@@ -1,8 +1,7 @@
 //! Reads a file, parses it and checks it.
 
 use std::collections::HashSet;
-use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use siphasher::sip::SipHasher13;
@@ -14,6 +13,7 @@ use super::document::{Document, Environment};
 use super::finding::{Finding, Findings};
 use super::schema::Config;
 use super::validate;
+use crate::files;
 
 /// The largest file that is read.
 const MAX_FILE: u64 = 16 << 20;
@@ -124,28 +124,22 @@ fn unreachable_beside(config: &Config, document: &Document, errors: &[Finding]) 
 
 fn read(path: &Path, name: &str) -> Result<String, Report> {
     let fail = |message: String, help: &str| Report::of_file(name, message, Some(help.to_owned()));
-    let mut bytes = Vec::new();
-    let result = File::open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes));
-    if let Err(error) = result {
-        return Err(match error.kind() {
-            ErrorKind::NotFound => fail(
-                "there is no such file".to_owned(),
-                "look at the path, or at the working directory",
-            ),
-            ErrorKind::IsADirectory => fail("it is a directory".to_owned(), "name the file within"),
-            ErrorKind::PermissionDenied => fail(
-                "it may not be read".to_owned(),
-                "look at its permissions and its owner",
-            ),
-            _ => fail(format!("it cannot be read: {error}"), "try `cat` on it"),
-        });
-    }
-    if bytes.len() as u64 > MAX_FILE {
-        return Err(fail(
+    let bytes = files::read(path, MAX_FILE).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => fail(
+            "there is no such file".to_owned(),
+            "look at the path, or at the working directory",
+        ),
+        ErrorKind::IsADirectory => fail("it is a directory".to_owned(), "name the file within"),
+        ErrorKind::PermissionDenied => fail(
+            "it may not be read".to_owned(),
+            "look at its permissions and its owner",
+        ),
+        ErrorKind::FileTooLarge => fail(
             format!("it is larger than {} MiB", MAX_FILE >> 20),
             "is it the right file?",
-        ));
-    }
+        ),
+        _ => fail(format!("it cannot be read: {error}"), "try `cat` on it"),
+    })?;
     String::from_utf8(bytes).map_err(|error| {
         let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = valid.iter().filter(|&&b| b == b'\n').count() + 1;

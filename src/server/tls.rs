@@ -6,7 +6,7 @@
 
 use std::{
     collections::HashMap,
-    fs, io,
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -27,10 +27,13 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tracing::warn;
 
 use super::{Protocols, connection::Version};
+use crate::files;
 use crate::http_ext::io::Socket;
 
 /// TLS 1.2 sessions that are remembered for resumption; TLS 1.3 uses tickets, which cost no memory.
 const SESSIONS: usize = 4096;
+/// The largest file with a certificate or a key, in bytes.
+const LARGEST: u64 = 16 << 20;
 
 /// The oldest version of TLS that is spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -270,7 +273,7 @@ fn is_encrypted(pem: &[u8]) -> bool {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
-    fs::read(path).map_err(|source| TlsError::Unreadable {
+    files::read(path, LARGEST).map_err(|source| TlsError::Unreadable {
         path: path.to_owned(),
         source,
     })

@@ -3,10 +3,7 @@
 
 mod queue;
 
-use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, IsTerminal, Write};
-use std::panic::{self, PanicHookInfo};
-use std::thread;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use tracing_subscriber::{EnvFilter, filter::ParseError, util::SubscriberInitExt};
@@ -21,7 +18,7 @@ const VARIABLES: [&str; 2] = ["SLUICEGATE_LOG", "RUST_LOG"];
 const DEFAULT: &str = "error,sluicegate=info";
 
 /// Starts logging to stderr: our own `info` and above, and errors of libraries, unless `SLUICEGATE_LOG` or `RUST_LOG` says
-/// otherwise. Panics are logged, too.
+/// otherwise.
 ///
 /// # Errors
 ///
@@ -48,19 +45,7 @@ pub fn init() -> Result<ProcessLog, LoggingError> {
         .finish()
         .try_init()
         .map_err(|_| LoggingError::Twice)?;
-    panic::set_hook(Box::new(log_panic));
     Ok(log)
-}
-
-/// Logs a panic. The standard library's own hook would wait for the reader of stderr.
-fn log_panic(panic: &PanicHookInfo<'_>) {
-    let thread = thread::current();
-    let thread = thread.name().unwrap_or("unnamed");
-    let backtrace = Backtrace::capture();
-    match backtrace.status() {
-        BacktraceStatus::Captured => tracing::error!(thread, "{panic}\n{backtrace}"),
-        _ => tracing::error!(thread, "{panic}"),
-    }
 }
 
 /// The process's stderr, of which somebody else may have made a file that does not block.

@@ -1,6 +1,5 @@
 //! Where Redis is, how to speak to it, and what buckets are called there.
 
-use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use crate::config::finding::Finding;
 use crate::config::located::{List, Located};
 use crate::config::schema::{self, Policy, RedisStore, RedisTls, StoreName};
 use crate::config::value::{SecretText, ServerAddress, Text};
+use crate::files;
 use crate::limiter::Secret;
 use crate::proxy::snapshot::{OnStoreError, RedisSpec, SharedSpec};
 use crate::store::redis::client::{Address, Login, Password, Spec, Target, UrlError};
@@ -66,7 +66,7 @@ impl Compiler<'_> {
             Some(ca) => {
                 let path = self.loaded.resolve(ca.as_path());
                 self.files.push(path.clone());
-                match fs::read(&path) {
+                match files::read(&path, super::LARGEST) {
                     Ok(content) => Roots::Pem { path, content },
                     Err(error) => {
                         let message = format!("{} cannot be read: {error}", path.display());

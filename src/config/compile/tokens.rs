@@ -1,5 +1,6 @@
 //! What verifies tokens, and the files with its keys.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::Compiler;
@@ -8,6 +9,7 @@ use crate::config::diagnostic::Code;
 use crate::config::document::NodeId;
 use crate::config::finding::Finding;
 use crate::config::schema::{Config, Jwt, JwtAlgorithm, JwtKey};
+use crate::files;
 use crate::rules::{KeyError, TokenAlgorithm, TokenKey, TokenSpec, Verifier};
 
 /// Whether files with keys have to be there.
@@ -74,15 +76,10 @@ pub(super) fn files<'a>(
 const LARGEST: u64 = 1 << 20;
 
 fn read(file: &Path) -> Result<Vec<u8>, String> {
-    use std::io::Read;
-    let mut content = Vec::new();
-    let opened = std::fs::File::open(file);
-    let read = opened.and_then(|file| file.take(LARGEST + 1).read_to_end(&mut content));
-    read.map_err(|error| error.to_string())?;
-    match content.len() as u64 > LARGEST {
-        true => Err("it is larger than 1 MiB".to_owned()),
-        false => Ok(content),
-    }
+    files::read(file, LARGEST).map_err(|error| match error.kind() {
+        ErrorKind::FileTooLarge => "it is larger than 1 MiB".to_owned(),
+        _ => error.to_string(),
+    })
 }
 
 fn spec(jwt: &Jwt, keys: Vec<TokenKey>, config: &Config) -> TokenSpec {

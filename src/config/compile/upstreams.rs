@@ -1,7 +1,6 @@
 //! Upstreams, named and in place. One that several routes name is compiled once, and so is a URL.
 
 use std::collections::HashMap;
-use std::fs;
 
 use http::uri::Authority;
 
@@ -11,6 +10,7 @@ use crate::config::finding::Finding;
 use crate::config::located::Located;
 use crate::config::schema::{self, UpstreamTls};
 use crate::config::value::{OriginUrl, Scheme, UpstreamRef};
+use crate::files;
 use crate::upstream::{
     ClientTls, EndpointSpec, EndpointsSpec, HostHeader, Roots, Spec, TargetSpec, Timeouts,
 };
@@ -127,7 +127,7 @@ impl Compiler<'_> {
             Some(ca) => {
                 let path = self.loaded.resolve(ca.as_path());
                 self.files.push(path.clone());
-                match fs::read(&path) {
+                match files::read(&path, super::LARGEST) {
                     Ok(content) => Roots::Pem { path, content },
                     Err(error) => {
                         let message = format!("{} cannot be read: {error}", path.display());

@@ -1,5 +1,7 @@
 //! Handshakes over in-memory pipes, with certificates made for the test.
 
+use std::fs;
+
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::{
     ClientConfig, ClientConnection, ProtocolVersion, RootCertStore, pki_types::ServerName,

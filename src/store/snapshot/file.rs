@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::{PolicyBans, Reader, Refusal, Writer};
 use crate::clock::Timestamp;
+use crate::files;
 use crate::limiter::Secret;
 use crate::store::Table;
 
@@ -24,6 +25,7 @@ pub fn save<'a>(
     tables: impl IntoIterator<Item = (&'a str, &'a Table)>,
     bans: impl IntoIterator<Item = PolicyBans<'a>>,
 ) -> io::Result<()> {
+    files::replaceable(path)?;
     let new = beside(path, ".new");
     let saved = write(&new, secret, now, tables, bans).and_then(|()| fs::rename(&new, path));
     if let Err(error) = saved {
@@ -69,10 +71,7 @@ pub fn open(path: &Path, now: Timestamp) -> Result<Option<Reader<File>>, Refusal
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         // Opening a pipe would wait for somebody to write to it.
-        Ok(found) if !found.is_file() => {
-            return Err(Refusal::Io(io::Error::other("it is no file")));
-        }
-        found => found?,
+        _ => files::replaceable(path)?,
     };
     Reader::new(File::open(path)?, now).map(Some)
 }

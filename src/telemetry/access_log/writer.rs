@@ -1,15 +1,17 @@
 //! The writer's thread: takes what is queued, writes it, sleeps.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, atomic::Ordering::Relaxed},
     thread,
     time::Duration,
 };
 
 use tracing::{error, info};
+
+use crate::files;
 
 use super::{AccessLogSpec, Shared, Target, queue::Lines};
 
@@ -105,7 +107,7 @@ impl Output {
         let sink = match target {
             Target::Stdout => Sink::Stdout,
             Target::File(path) => Sink::File {
-                file: append(path)?,
+                file: files::append(path)?,
                 path: path.clone(),
             },
         };
@@ -141,7 +143,7 @@ impl Output {
         let Sink::File { file, path } = &mut self.sink else {
             return;
         };
-        match append(path) {
+        match files::append(path) {
             Ok(new) => {
                 *file = new;
                 self.torn = false;
@@ -160,8 +162,4 @@ fn write_all(sink: &mut impl Write, lines: &[u8], torn: bool) -> io::Result<()> 
     }
     sink.write_all(lines)?;
     sink.flush()
-}
-
-fn append(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).open(path)
 }

@@ -1,0 +1,151 @@
+//! Files that are opened without waiting for another process: opening a pipe waits until somebody opens its other end.
+
+use std::fs::{File, FileType, OpenOptions};
+use std::io::{self, ErrorKind, Read};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::io::Errno;
+
+/// How long reading waits for somebody to open a pipe.
+const OPENED: Duration = Duration::from_secs(1);
+/// How long reading waits for the next bytes of a pipe.
+const SILENT: Duration = Duration::from_secs(30);
+
+/// Reads a whole file, which may be a pipe that somebody writes to, such as `<(command)` of a shell.
+///
+/// # Errors
+/// What the system says; [`ErrorKind::FileTooLarge`] beyond `most` bytes; [`ErrorKind::TimedOut`] for a pipe without
+/// bytes for 30 s; and anything but files, pipes with a writer and character devices.
+pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let opened = open(OpenOptions::new().read(true), path);
+    let (file, kind) = opened.map_err(|error| match is_without_peer(&error) {
+        true => other("it is a socket; name a file"),
+        false => error,
+    })?;
+    let bytes = match kind.is_fifo() {
+        true => read_pipe(&file, most, SILENT)?,
+        false => {
+            fcntl_setfl(&file, OFlags::empty())?;
+            let mut bytes = Vec::new();
+            file.take(most + 1).read_to_end(&mut bytes)?;
+            bytes
+        }
+    };
+    match bytes.len() as u64 > most {
+        true => Err(ErrorKind::FileTooLarge.into()),
+        false => Ok(bytes),
+    }
+}
+
+/// Opens a file to write at its end; it is made if there is none.
+///
+/// # Errors
+/// What the system says, and anything but files, pipes with a reader and character devices.
+pub fn append(path: &Path) -> io::Result<File> {
+    let opened = open(OpenOptions::new().append(true).create(true), path);
+    let (file, _) = opened.map_err(|error| match is_without_peer(&error) {
+        true => without_reader(path),
+        false => error,
+    })?;
+    fcntl_setfl(&file, OFlags::APPEND)?;
+    Ok(file)
+}
+
+/// Checks that what is at `path`, if anything, is a file: another kind must not be read as one, nor replaced.
+///
+/// # Errors
+/// What the system says, and what is there instead.
+pub fn replaceable(path: &Path) -> io::Result<()> {
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_file() => Ok(()),
+        Ok(found) => Err(wrong_kind(found.file_type())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Opens a file that does not block, of a kind that can be read or written like a file.
+fn open(options: &mut OpenOptions, path: &Path) -> io::Result<(File, FileType)> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = options.custom_flags(flags).open(path)?;
+    let kind = file.metadata()?.file_type();
+    match kind.is_file() || kind.is_fifo() || kind.is_char_device() {
+        true => Ok((file, kind)),
+        false => Err(wrong_kind(kind)),
+    }
+}
+
+fn wrong_kind(kind: FileType) -> io::Error {
+    if kind.is_dir() {
+        return ErrorKind::IsADirectory.into();
+    }
+    other(match () {
+        () if kind.is_fifo() => "it is a pipe; name a file",
+        () if kind.is_socket() => "it is a socket; name a file",
+        () => "it is a device; name a file",
+    })
+}
+
+/// ENXIO: a pipe that nobody reads, or a socket (open(2)).
+fn is_without_peer(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::NXIO.raw_os_error())
+}
+
+fn without_reader(path: &Path) -> io::Error {
+    let is_pipe = std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
+    other(match is_pipe {
+        true => "it is a pipe that nobody reads; start its reader first, or name a file",
+        false => "it is a socket or a device that is not there; name a file",
+    })
+}
+
+/// Reads a pipe that does not block to its end, or to the first byte beyond `most`.
+fn read_pipe(pipe: &File, most: u64, silent: Duration) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut has_waited = false;
+    loop {
+        let room = (most + 1).saturating_sub(bytes.len() as u64);
+        match pipe.take(room).read_to_end(&mut bytes) {
+            Ok(_) if !bytes.is_empty() => return Ok(bytes),
+            // Nobody has it open, or not yet.
+            Ok(_) if has_waited => {
+                return Err(other("it is a pipe that nobody writes to; name a file"));
+            }
+            Ok(_) => {
+                has_waited = true;
+                wait(pipe, OPENED)?;
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                if !wait(pipe, silent)? {
+                    return Err(io::Error::new(
+                        ErrorKind::TimedOut,
+                        format!("it is a pipe, and nothing was written to it for {silent:?}"),
+                    ));
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Waits until a pipe has bytes or has ended; returns false at the deadline.
+fn wait(pipe: &impl AsFd, deadline: Duration) -> io::Result<bool> {
+    let deadline = Timespec::try_from(deadline).map_err(io::Error::other)?;
+    let mut asked = [PollFd::new(pipe, PollFlags::IN)];
+    match poll(&mut asked, Some(&deadline)) {
+        Err(Errno::INTR) => Ok(true),
+        ready => Ok(ready? > 0),
+    }
+}
+
+fn other(message: &'static str) -> io::Error {
+    io::Error::other(message)
+}
+
+#[cfg(test)]
+mod tests;
