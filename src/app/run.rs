@@ -272,6 +272,7 @@ impl Process {
                 },
                 () = watch.changed() => {}
             }
+            watch.look();
             let prepared = tokio::select! {
                 prepared = self.reloader.prepare(self.gateway.snapshot()) => prepared,
                 () = signals.end() => return,

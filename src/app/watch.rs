@@ -90,7 +90,12 @@ impl Watch {
         self.files = files;
     }
 
-    /// Waits until one of the files is another than when this returned last.
+    /// Takes the files as they are now for known: they are about to be read, whatever the reason.
+    pub(super) fn look(&mut self) {
+        self.seen = stamps(&self.files);
+    }
+
+    /// Waits until one of the files is another than when this returned last, or when they were looked at.
     pub(super) async fn changed(&mut self) {
         loop {
             if timeout(LOOK_EVERY, self.events.notified()).await.is_ok() {
@@ -148,6 +153,20 @@ mod tests {
         notices(&mut watch).await;
         fs::write(directory.path().join("b"), "three").expect("written");
         fs::rename(directory.path().join("b"), &file).expect("renamed");
+        notices(&mut watch).await;
+    }
+
+    #[tokio::test]
+    async fn a_change_that_was_looked_at_is_no_news() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("a.yaml");
+        fs::write(&file, "one").expect("written");
+        let mut watch = Watch::new(vec![file.clone()]);
+        fs::write(&file, "two!").expect("written");
+        watch.look();
+        let again = timeout(10 * SETTLED, watch.changed()).await;
+        assert!(again.is_err(), "it would be read twice");
+        fs::write(&file, "three").expect("written");
         notices(&mut watch).await;
     }
 
