@@ -42,13 +42,16 @@ impl Rollout {
         }
     }
 
+    /// Requests without a part of the key are in none of the hundredths, whatever stands in for the part.
     fn takes(&self, descriptor: &Descriptor, head: &Head<'_>) -> bool {
+        if descriptor.parts().iter().any(|part| part.is_missing(head)) {
+            return false;
+        }
         match descriptor.fingerprint(&self.hashed_by, head) {
             Key::Bucket(key) => {
                 let hundredth = (u128::from(key.bits()) * 100) >> 64;
                 hundredth < u128::from(self.percent)
             }
-            // Who has no key is in none of the hundredths.
             Key::Skip | Key::Refuse => false,
         }
     }
@@ -113,6 +116,34 @@ mod tests {
             assert!((least..=most).contains(&count), "{percent}: {count}");
         }
         assert_ne!(members("a", 10), members("b", 10));
+    }
+
+    #[test]
+    fn requests_without_the_key_are_in_shadow_whatever_stands_in() {
+        let descriptor = |on_missing| {
+            let parts = vec![KeyPart::Header(NAME), KeyPart::Method];
+            Descriptor::new(parts, on_missing, 64)
+        };
+        let headers = Headers::new();
+        let head = Head {
+            method: &Method::GET,
+            host: "a",
+            path: "/",
+            query: None,
+            headers: &headers,
+            client_ip: [192, 0, 2, 1].into(),
+            token: None,
+        };
+        for on_missing in [
+            OnMissingKey::Part(KeyPart::Host),
+            OnMissingKey::Skip,
+            OnMissingKey::Refuse,
+            OnMissingKey::Shared,
+        ] {
+            let mode = Mode::Partly(Rollout::new("a", 100));
+            let stance = mode.stance(&descriptor(on_missing.clone()), &head);
+            assert_eq!(stance, Stance::Watches, "{on_missing:?}");
+        }
     }
 
     /// The hash must not change between versions, nor differ between nodes.
