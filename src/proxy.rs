@@ -36,6 +36,7 @@ mod tag;
 mod taken;
 mod target;
 mod template;
+mod tokens;
 
 pub use action::{ActionSpec, TarpitSpec};
 pub use body::{ResponseBody, ResponseBodyError};

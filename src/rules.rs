@@ -30,7 +30,10 @@ pub use matcher::{
 pub use route::Router;
 pub use selector::{Exception, Exceptions, Selector};
 pub use settlement::{Author, Counted, OwnAnswers, ReportedCost, SettledBy, Settlement};
-pub use token::{Claims, KeyError, Token, TokenAlgorithm, TokenKey, TokenSpec, Verifier};
+pub use token::{
+    CheckedToken, Claims, KeyError, RequestToken, Token, TokenAlgorithm, TokenKey, TokenRejection,
+    TokenSpec, Verifier,
+};
 pub use zone::LocalPeriods;
 
 /// The head of a request, as rules see it.
@@ -49,8 +52,8 @@ pub struct Head<'a> {
     pub headers: &'a Headers,
     /// Who the client is.
     pub client_ip: IpAddr,
-    /// Its token, where it is good and was looked at.
-    pub token: Option<&'a Token>,
+    /// Its token, where a limit of its route may ask for a claim.
+    pub token: Option<&'a RequestToken<'a>>,
 }
 
 /// The segments of a path; a trailing slash makes an empty last one.

@@ -279,6 +279,109 @@ fn explain_shows_the_claim_and_check_names_a_file_without_keys() {
     }
 }
 
+fn metric(gateway: &Gateway, series: &str) -> u64 {
+    gateway.metric(series).unwrap_or(0.0) as u64
+}
+
+/// A token that nobody has signed, and another for each number.
+fn forged(number: usize) -> String {
+    let good = token(
+        Algorithm::HS256,
+        &claims(&format!("eve-{number}"), json!({})),
+    );
+    let (unsigned, _) = good.rsplit_once('.').expect("a signature");
+    format!("{unsigned}.AAAA\r\n")
+}
+
+#[test]
+fn limits_without_claims_come_before_signatures_and_what_was_rejected_is_remembered() {
+    let keys = set();
+    let gateway = Gateway::start(&format!(
+        "jwt: {{ keys: [{keys}] }}
+policies:
+  by-address: {{ algorithm: fixed_window, start: first_request, quota: 5/1h }}
+  by-subject: {{ key: jwt:sub, quota: 100/1h }}
+  posts: {{ key: jwt:sub, quota: 100/1h, when: {{ method: [POST] }} }}
+routes:
+  - {{ match: {{ path: /both }}, upstream: echo, limits: [by-subject, by-address] }}
+  - {{ match: {{ path: /subject }}, upstream: echo, limits: [by-subject] }}
+  - {{ match: {{ path: /posts }}, upstream: echo, limits: [posts] }}
+"
+    ));
+    let signatures = || metric(&gateway, "sluicegate_jwt_signatures_total");
+    let result = |result| {
+        metric(
+            &gateway,
+            &format!("sluicegate_jwt_total{{result=\"{result}\"}}"),
+        )
+    };
+    let good = token(Algorithm::RS256, &claims("alice", json!({})));
+    assert_eq!(statuses(&gateway, "/posts", &good, 1), [200]);
+    assert_eq!(signatures(), 0, "no limit asks for a claim");
+
+    for number in 0..20 {
+        let status = statuses(&gateway, "/both", &forged(number), 1);
+        assert_eq!(status, [if number < 5 { 200 } else { 429 }]);
+    }
+    assert_eq!(signatures(), 5, "who is refused by address is not verified");
+    assert_eq!(result("bad_signature"), 5);
+    gateway.wait_for_log("a token was rejected");
+    gateway.wait_for_log("bad signature");
+
+    assert_eq!(statuses(&gateway, "/subject", &forged(77), 9), [200; 9]);
+    assert_eq!(signatures(), 6, "it is remembered");
+    assert_eq!(result("bad_signature"), 14);
+    assert_eq!(statuses(&gateway, "/subject", &good, 3), [200; 3]);
+    assert_eq!((signatures(), result("verified")), (7, 3));
+
+    // Known tokens meet all limits, and Retry-After is that of all.
+    let answer = Connection::open(gateway.address())
+        .exchange(&format!("GET /both HTTP/1.1\r\nHost: a\r\n{good}\r\n"));
+    assert_eq!(answer.status, 429);
+    let told = answer.expect_header("ratelimit");
+    assert!(
+        told.contains("by-subject") && told.contains("by-address"),
+        "{told}"
+    );
+    assert_eq!(signatures(), 7);
+}
+
+#[test]
+fn explain_says_why_a_token_is_rejected() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    fs::write(dir.path().join("c.yaml"), config(&set())).expect("the directory is writable");
+    let explained = |field: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_sluicegate"))
+            .args([
+                "explain",
+                "GET",
+                "http://a/",
+                "-H",
+                field.trim_end(),
+                "--config",
+                "c.yaml",
+            ])
+            .current_dir(dir.path())
+            .output()
+            .expect("the binary starts");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let by = |more| token(Algorithm::RS256, &claims("alice", more));
+    for (field, why) in [
+        (by(json!({ "exp": 1_600_000_000 })), "expired since"),
+        (by(json!({ "nbf": 4_000_000_000_u64 })), "not yet valid"),
+        (by(json!({ "iss": "https://other" })), "wrong issuer"),
+        (forged(1), "bad signature"),
+        ("authorization: Bearer garbage\r\n".to_owned(), "malformed"),
+    ] {
+        let text = explained(&field);
+        let line = text.lines().find(|line| line.starts_with("token"));
+        assert!(line.is_some_and(|line| line.contains(why)), "{why}: {text}");
+    }
+    let text = explained(&by(json!({})));
+    assert!(!text.contains("rejected"), "{text}");
+}
+
 /// On the time of the log, at which the token was good.
 #[test]
 fn replay_verifies_the_tokens_of_a_log() {

@@ -1,6 +1,7 @@
 //! Asks every limit that a request meets, all at the same instant: all are charged, or none.
 
 mod asked;
+mod claims;
 mod inquiry;
 mod remote;
 
@@ -64,6 +65,9 @@ pub(super) fn admit(
 ) -> Result<Admission, NoNumber> {
     let mut admission = Admission::default();
     let mut inquiry = Inquiry::new(route, secret, now, &mut admission);
+    if inquiry.refuse_without_claims(head, None)? {
+        return Ok(admission);
+    }
     inquiry.meet(head, None)?;
     let refused_unasked =
         |(_, decision): &(u16, LimitDecision)| *decision == LimitDecision::Shadowed;

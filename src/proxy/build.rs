@@ -23,6 +23,7 @@ use super::snapshot::{
     Overflow, Policy, PolicySpec, Preflight, RedisSpec, RunningUpstream, Snapshot, Spec,
 };
 use super::synchronised;
+use super::tokens::Tokens;
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::Secret;
 use crate::rules::Router;
@@ -102,7 +103,9 @@ impl Built {
                 styles: spec.styles,
                 access_log: None,
                 secret: surroundings.secret,
-                tokens: spec.tokens,
+                tokens: spec
+                    .tokens
+                    .map(|verifier| Tokens::new(verifier, &surroundings.registry)),
                 startup_timeout: spec
                     .redis
                     .map_or(Duration::ZERO, |redis| redis.startup_timeout),

@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::clock::Timestamp;
+use crate::rules::TokenRejection;
 use crate::store::redis::Unanswered;
 use crate::upstream::Error;
 
@@ -36,6 +37,13 @@ impl Complaints {
     pub(super) fn report_undecided(&self, now: Timestamp, policy: &str, error: &Unanswered) {
         if let Some(omitted) = self.admit(now, LONGEST) {
             tracing::warn!(policy, %error, omitted, "no decision from the store");
+        }
+    }
+
+    /// The same of tokens that were rejected.
+    pub(super) fn report_token(&self, now: Timestamp, why: TokenRejection) {
+        if let Some(omitted) = self.admit(now, LONGEST) {
+            tracing::warn!(reason = %why, omitted, "a token was rejected: the request counts as without one");
         }
     }
 

@@ -4,6 +4,7 @@
 
 mod logged;
 
+use std::cell::OnceCell;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
@@ -28,7 +29,7 @@ use crate::http_ext::body::RequestBody;
 use crate::http_ext::forwarded::Peer;
 use crate::http_ext::headers::Headers;
 use crate::http_ext::message::{Request, Response};
-use crate::rules::{Author, Head};
+use crate::rules::{Author, CheckedToken, Head};
 use crate::telemetry::metrics::RequestMetrics;
 use crate::upstream::Fault;
 use logged::Logged;
@@ -76,6 +77,8 @@ pub(super) struct Begun {
     accept: Option<Box<[u8]>>,
     /// The instant at which everything about this request is decided, unless it has to wait.
     pub started: Timestamp,
+    /// What became of its token, once a limit has asked for a claim.
+    pub token: OnceCell<CheckedToken>,
     logged: Option<Logged>,
 }
 
@@ -106,6 +109,7 @@ impl Exchange {
                 version: request.version(),
                 accept: request.headers().get(header::ACCEPT).map(Box::from),
                 started,
+                token: OnceCell::new(),
                 snapshot,
                 client,
             },

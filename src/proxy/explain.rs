@@ -3,6 +3,7 @@
 
 mod text;
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use super::target::Target;
 use crate::clock::{Clock, Timestamp};
 use crate::http_ext::message::Request;
 use crate::limiter::{Decision, Secret};
-use crate::rules::{Described, Head, Mismatch, NoNumber};
+use crate::rules::{Described, Head, Mismatch, NoNumber, Token};
 use crate::store::Charge;
 use crate::telemetry::registry::Registry;
 
@@ -36,6 +37,8 @@ pub struct Explanation {
 
 #[derive(Debug)]
 struct Course {
+    /// What became of its token, where a limit asked for it and it is not good.
+    token: Option<String>,
     host: String,
     path: String,
     /// Routes that would have been asked first, or all of them, with what they lack.
@@ -139,13 +142,20 @@ fn add_host(request: &mut Request<()>) {
 fn course(snapshot: &Snapshot, head: &Head<'_>, now: Timestamp) -> Result<Course, Error> {
     let found = snapshot.router.find(head);
     let route = snapshot.route(found);
-    let token = snapshot.token(route, head.headers, now);
+    let checked = OnceCell::new();
+    let token = snapshot.token(route, head.headers, now, &checked);
     let head = &Head {
         token: token.as_ref(),
         ..*head
     };
     let others = snapshot.router.mismatches(head).into_iter();
+    let limits = steps(snapshot, route, head, now)?;
     Ok(Course {
+        token: checked.get().and_then(|checked| match &checked.token {
+            Ok(Some(Token::Several)) => Some("several different ones: it is nobody's".to_owned()),
+            Ok(_) => None,
+            Err(why) => Some(format!("rejected, and as none: {why}")),
+        }),
         host: head.host.to_owned(),
         path: head.path.to_owned(),
         others: others
@@ -156,7 +166,7 @@ fn course(snapshot: &Snapshot, head: &Head<'_>, now: Timestamp) -> Result<Course
             .upstream
             .as_ref()
             .map(|running| Arc::clone(running.upstream.name())),
-        limits: steps(snapshot, route, head, now)?,
+        limits,
         now,
     })
 }

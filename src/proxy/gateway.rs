@@ -312,9 +312,24 @@ enum SoFar {
     Asked(Box<Asking>),
 }
 
-/// All that is decided before a request is forwarded, at one instant. No future, which would have to have room for all
-/// that is looked at here.
+/// All that is decided before a request is forwarded, at one instant. Its token is counted where this looked at it first.
 fn decide(
+    exchange: &mut Exchange,
+    request: &mut Request<RequestBody>,
+    response: &mut Response<ResponseBody>,
+    so_far: SoFar,
+) -> Result<Course, Error> {
+    let was_known = exchange.begun().token.get().is_some();
+    let decided = decide_now(exchange, request, response, so_far);
+    let begun = exchange.begun();
+    if let Some(tokens) = &begun.snapshot.tokens {
+        tokens.note(&begun.token, was_known, begun.started);
+    }
+    decided
+}
+
+/// The decision alone. No future, which would have to have room for all that is looked at here.
+fn decide_now(
     exchange: &mut Exchange,
     request: &mut Request<RequestBody>,
     response: &mut Response<ResponseBody>,
@@ -336,7 +351,7 @@ fn decide(
     } = exchange.deciding();
     let snapshot = &begun.snapshot;
     // The token of a request that waits stays as good as it was.
-    let token = snapshot.token(route, request.headers(), begun.started);
+    let token = snapshot.token(route, request.headers(), begun.started, &begun.token);
     let head = Head {
         token: token.as_ref(),
         ..head

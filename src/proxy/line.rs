@@ -70,6 +70,9 @@ pub(super) fn admit(
     admission: &mut Admission,
 ) -> Result<Option<Pending>, NoNumber> {
     let mut inquiry = Inquiry::new(route, secret, now, admission);
+    if stood.is_nothing() && inquiry.refuse_without_claims(head, store)? {
+        return Ok(None);
+    }
     inquiry.meet(head, store)?;
     let lines = lines(&inquiry);
     if lines.is_empty() || inquiry.is_banned() {
@@ -181,6 +184,11 @@ impl Stood {
         let waits = waits.filter_map(|granted| Some((granted.waited?, granted.place)));
         let (_, place) = waits.max()?;
         Some(&route.limits[usize::from(place)])
+    }
+
+    /// Whether it has waited for nothing.
+    fn is_nothing(&self) -> bool {
+        self.granted.is_empty() && self.gave_up.is_none()
     }
 
     /// Gives back all that was taken.

@@ -1,6 +1,7 @@
 //! What is decided about a request, and charged, without serving it: the steps of
 //! [`gateway`](super::gateway) up to the answer, in the same code.
 
+use std::cell::OnceCell;
 use std::net::IpAddr;
 
 use http::StatusCode;
@@ -58,7 +59,8 @@ pub fn rehearse<T>(
     let head = target.head(request, client_ip);
     let place = snapshot.router.find(&head);
     let route = snapshot.route(place);
-    let token = snapshot.token(route, request.headers(), now);
+    let checked = OnceCell::new();
+    let token = snapshot.token(route, request.headers(), now, &checked);
     let head = Head {
         token: token.as_ref(),
         ..head

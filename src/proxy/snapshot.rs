@@ -3,6 +3,7 @@
 
 mod spec;
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,13 +19,14 @@ use super::penalise::Penalties;
 use super::rejection::Rejection;
 use super::settle::Settlements;
 use super::synchronised::Synchronised;
+use super::tokens::Tokens;
 use crate::clock::Timestamp;
 use crate::http_ext::client_ip::ClientIp;
 use crate::http_ext::headers::Headers;
 use crate::limiter::Secret;
 use crate::rules::{
-    Condition, Cost, Descriptor, Exceptions, Head, LocalPeriods, Router, Settlement, Token,
-    Verifier,
+    CheckedToken, Condition, Cost, Descriptor, Exceptions, Head, LocalPeriods, RequestToken,
+    Router, Settlement,
 };
 use crate::store::{Table, redis};
 use crate::telemetry::access_log::AccessLog;
@@ -62,7 +64,7 @@ pub struct Snapshot {
     /// Turns keys into fingerprints.
     pub secret: Secret,
     /// Verifies the tokens of requests, if anything does.
-    pub tokens: Option<Verifier>,
+    pub tokens: Option<Tokens>,
     /// Where buckets are that several machines share, or through which they are synchronised, if there are any.
     pub redis: Option<Arc<redis::Store>>,
     /// Whether requests ask there: not where all that there is is synchronised.
@@ -86,10 +88,16 @@ impl Snapshot {
         place.map_or(&self.unmatched, |place| &self.routes[place])
     }
 
-    /// The token of a request on this route, where a limit asks for it and it is good.
-    pub fn token(&self, route: &Route, headers: &Headers, now: Timestamp) -> Option<Token> {
-        let verifier = self.tokens.as_ref().filter(|_| route.reads_token)?;
-        verifier.token(headers, now)
+    /// The token of a request on this route, where a limit may ask for it. It has to be good at `now`.
+    pub fn token<'a>(
+        &'a self,
+        route: &Route,
+        headers: &'a Headers,
+        now: Timestamp,
+        checked: &'a OnceCell<CheckedToken>,
+    ) -> Option<RequestToken<'a>> {
+        let tokens = self.tokens.as_ref().filter(|_| route.reads_token)?;
+        Some(RequestToken::new(&tokens.verifier, headers, now, checked))
     }
 }
 
@@ -169,6 +177,8 @@ pub struct Limit {
     pub policy: Arc<Policy>,
     /// On which requests; on all where `None`.
     pub when: Option<Condition>,
+    /// Whether it may ask for a claim of the request's token.
+    pub reads_token: bool,
     /// Who is exempt, or has another quota; overrides are those of the policy, in their order.
     pub exceptions: Option<Exceptions>,
     /// Whose bucket is charged.

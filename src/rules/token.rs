@@ -6,15 +6,20 @@
 
 mod cache;
 mod key;
+mod lazy;
+mod rejection;
 
 use std::sync::Arc;
 
 use http::header::{AUTHORIZATION, HeaderName};
+use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, Header, Validation};
 use serde_json::{Map, Value};
 
 use self::cache::Cache;
 pub use self::key::{KeyError, TokenAlgorithm, TokenKey};
+pub use self::lazy::{CheckedToken, RequestToken};
+pub use self::rejection::TokenRejection;
 use super::{Found, credentials};
 use crate::clock::Timestamp;
 use crate::http_ext::headers::Headers;
@@ -58,6 +63,14 @@ pub enum Token {
     Several,
 }
 
+/// What a request has in the field for tokens.
+enum Presented<'a> {
+    None,
+    Several,
+    TooLong,
+    One(&'a [u8]),
+}
+
 /// What a verified token says.
 #[derive(Debug)]
 pub struct Claims {
@@ -89,48 +102,106 @@ impl Verifier {
         }
     }
 
-    /// The token of a request, if it has one that is good at `now`.
+    /// What becomes of the token of a request, if it has one, at `now`.
     ///
-    /// A token that is remembered costs a look-up; any other at most as many verifications as there are keys that
-    /// may have signed it, and never more than eight.
-    pub fn token(&self, headers: &Headers, now: Timestamp) -> Option<Token> {
+    /// A token that is remembered costs a look-up. Any other costs at most one signature where a key has its `kid`,
+    /// and else as many as there are keys without a name that may have signed it, but never more than eight.
+    pub fn check(&self, headers: &Headers, now: Timestamp) -> CheckedToken {
+        let unsigned = |token| CheckedToken {
+            token,
+            signatures: 0,
+        };
+        let token = match self.presented(headers) {
+            Presented::None => return unsigned(Ok(None)),
+            Presented::Several => return unsigned(Ok(Some(Token::Several))),
+            Presented::TooLong => return unsigned(Err(TokenRejection::Malformed)),
+            Presented::One(token) => token,
+        };
+        let place = self.cache.place(token);
+        let mut signatures = 0;
+        let claims = self.cache.get(&place).unwrap_or_else(|| {
+            let verified = self.verify(token, &mut signatures).map(Arc::new);
+            self.cache.keep(&place, &verified);
+            verified
+        });
+        CheckedToken {
+            token: self.at(claims, now),
+            signatures,
+        }
+    }
+
+    /// The same where it takes no signature; `None` where it takes one.
+    fn recall(&self, headers: &Headers, now: Timestamp) -> Option<CheckedToken> {
+        if let Presented::One(token) = self.presented(headers) {
+            let _known = self.cache.get(&self.cache.place(token))?;
+        }
+        Some(self.check(headers, now))
+    }
+
+    fn presented<'h>(&'h self, headers: &'h Headers) -> Presented<'h> {
         let value = match Found::among(headers.get_all(&self.spec.header)) {
             Found::One(value) => value,
-            Found::Missing => return None,
-            Found::Several => return Some(Token::Several),
+            Found::Missing => return Presented::None,
+            Found::Several => return Presented::Several,
         };
-        let token = match credentials::after(value, "bearer") {
-            Some(token) => token,
-            None if self.spec.header == AUTHORIZATION => return None,
-            None => value,
-        };
-        if token.len() > LONGEST {
-            return None;
+        match credentials::after(value, "bearer") {
+            None if self.spec.header == AUTHORIZATION => Presented::None,
+            token => match token.unwrap_or(value) {
+                token if token.len() > LONGEST => Presented::TooLong,
+                token => Presented::One(token),
+            },
         }
-        let claims = self.cache.get(token, || self.verify(token))?;
-        let seconds = now.as_micros() / 1_000_000;
-        let good = claims.are_good(seconds, self.spec.leeway);
-        good.then_some(Token::Verified(claims))
+    }
+
+    /// A token with these claims, at this instant.
+    fn at(
+        &self,
+        claims: Result<Arc<Claims>, TokenRejection>,
+        now: Timestamp,
+    ) -> Result<Option<Token>, TokenRejection> {
+        let claims = claims?;
+        claims.check(now.as_micros() / 1_000_000, self.spec.leeway)?;
+        Ok(Some(Token::Verified(claims)))
     }
 
     /// The claims of a token that one of the keys has signed, whatever the time.
-    fn verify(&self, token: &[u8]) -> Option<Claims> {
-        let header = jsonwebtoken::decode_header(token).ok()?;
+    fn verify(&self, token: &[u8], signatures: &mut u64) -> Result<Claims, TokenRejection> {
+        let header = jsonwebtoken::decode_header(token).map_err(|_| TokenRejection::Malformed)?;
         // What it says must be understood, and what we do not (RFC 7515 section 4.1.11).
         if header.crit.is_some() {
-            return None;
+            return Err(TokenRejection::Malformed);
         }
-        let mut keys = self
-            .spec
-            .keys
-            .iter()
-            .filter(|key| key.may_have_signed(&header));
-        let claims = keys
-            .by_ref()
-            .take(TRIES)
-            .find_map(|key| signed_claims(token, key, &header))?;
-        let meant = self.is_from_issuer(&claims) && self.is_for_us(&claims);
-        meant.then(|| self.kept(&claims)).flatten()
+        let mut why = TokenRejection::UnknownKey;
+        for key in self.candidates(&header).take(TRIES) {
+            *signatures += 1;
+            match signed_claims(token, key, &header) {
+                Ok(claims) => return self.meant_for_us(&claims),
+                Err(rejection) => why = rejection,
+            }
+        }
+        Err(why)
+    }
+
+    /// The key that has the token's `kid`, or those that may have signed it: of its algorithm, and without a name
+    /// where the token names one.
+    fn candidates<'a>(&'a self, header: &'a Header) -> impl Iterator<Item = &'a TokenKey> {
+        let keys = self.spec.keys.iter();
+        let mut of_algorithm = keys.filter(|key| key.is_for(header.alg));
+        let kid = header.kid.as_deref();
+        let named = kid.and_then(|kid| of_algorithm.clone().find(|key| key.id() == Some(kid)));
+        let others = move || of_algorithm.find(|key| kid.is_none() || key.id().is_none());
+        let others = std::iter::from_fn(others).take(if named.is_some() { 0 } else { usize::MAX });
+        named.into_iter().chain(others)
+    }
+
+    fn meant_for_us(&self, claims: &Map<String, Value>) -> Result<Claims, TokenRejection> {
+        if !self.is_from_issuer(claims) {
+            return Err(TokenRejection::WrongIssuer);
+        }
+        if !self.is_for_us(claims) {
+            return Err(TokenRejection::WrongAudience);
+        }
+        self.kept(claims).ok_or(TokenRejection::Malformed)
     }
 
     fn is_from_issuer(&self, claims: &Map<String, Value>) -> bool {
@@ -166,22 +237,37 @@ impl Verifier {
 }
 
 impl Claims {
-    /// Whether they hold at this second.
-    fn are_good(&self, now: u64, leeway: u64) -> bool {
-        now < self.expires.saturating_add(leeway) && self.not_before <= now.saturating_add(leeway)
+    /// Checks that they hold at this second.
+    fn check(&self, now: u64, leeway: u64) -> Result<(), TokenRejection> {
+        if self.expires.saturating_add(leeway) <= now {
+            return Err(TokenRejection::Expired(now - self.expires));
+        }
+        match self.not_before.checked_sub(now.saturating_add(leeway)) {
+            None | Some(0) => Ok(()),
+            Some(_) => Err(TokenRejection::NotYetValid(self.not_before - now)),
+        }
     }
 }
 
 /// The claims of a token, if this key has signed it. Times are looked at elsewhere: the library would ask the
 /// system's clock.
-fn signed_claims(token: &[u8], key: &TokenKey, header: &Header) -> Option<Map<String, Value>> {
+fn signed_claims(
+    token: &[u8],
+    key: &TokenKey,
+    header: &Header,
+) -> Result<Map<String, Value>, TokenRejection> {
     let mut validation = Validation::new(header.alg);
     validation.validate_exp = false;
     validation.validate_nbf = false;
     validation.validate_aud = false;
     validation.required_spec_claims.clear();
     let decoded = jsonwebtoken::decode(token, key.decoding(), &validation);
-    decoded.ok().map(|token| token.claims)
+    decoded
+        .map(|token| token.claims)
+        .map_err(|error| match error.kind() {
+            ErrorKind::InvalidSignature => TokenRejection::BadSignature,
+            _ => TokenRejection::Malformed,
+        })
 }
 
 /// A claim that can tell clients apart; `None` for one that is empty, or made of several values.

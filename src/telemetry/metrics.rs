@@ -6,6 +6,7 @@
 
 mod config;
 pub(super) mod families;
+mod jwt;
 mod limits;
 mod listener;
 mod requests;
@@ -13,6 +14,7 @@ mod snapshots;
 mod store;
 
 pub use config::ConfigMetrics;
+pub use jwt::JwtMetrics;
 pub use limits::{
     BanMetrics, HeldMetrics, InUseMetrics, LimitDecision, LimitMetrics, PolicyMetrics,
     SettlementMetrics, SettlementResult, TableFigures, UnitsInUse, WaitMetrics, Waiting,

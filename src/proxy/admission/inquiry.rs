@@ -15,7 +15,7 @@ use crate::proxy::line::Stood;
 use crate::proxy::meeting::Meeting;
 use crate::proxy::mode::Stance;
 use crate::proxy::settle::Due;
-use crate::proxy::snapshot::Route;
+use crate::proxy::snapshot::{Limit, Route};
 use crate::proxy::tag;
 use crate::proxy::taken::Taken;
 use crate::proxy::{jitter, synchronised};
@@ -32,7 +32,7 @@ pub(in crate::proxy) struct Inquiry<'r, 'a> {
     pub(in crate::proxy) asked: Asked<'r>,
     /// How many of those that are asked, the first ones, may refuse.
     pub(in crate::proxy) binding: usize,
-    keyless: Option<u16>,
+    pub(super) keyless: Option<u16>,
     /// What is asked of Redis.
     pub(in crate::proxy) remote: Vec<Remote>,
     /// What is asked of Redis for limits that tag.
@@ -78,9 +78,26 @@ impl<'r, 'a> Inquiry<'r, 'a> {
         head: &'a Head<'a>,
         store: Option<&Store>,
     ) -> Result<(), NoNumber> {
+        self.meet_those(head, store, |_| true)?;
+        if let Some(store) = store.filter(|_| self.keyless.is_none()) {
+            self.tags = tag::in_redis(self.route, self.secret, head, store, self.now);
+        }
+        Ok(())
+    }
+
+    /// What this request meets of the limits that are `wanted`.
+    pub(super) fn meet_those(
+        &mut self,
+        head: &'a Head<'a>,
+        store: Option<&Store>,
+        wanted: impl Fn(&Limit) -> bool,
+    ) -> Result<(), NoNumber> {
         self.head = Some(head);
         let mut watching = Vec::new();
         for (place, limit) in (0_u16..).zip(self.route.limits_of(head)) {
+            if !wanted(limit) {
+                continue;
+            }
             let stance = || limit.policy.mode.stance(&limit.descriptor, head);
             match limit.meet(self.secret, head) {
                 Meeting::Bucket(key, chosen) => {
@@ -122,9 +139,6 @@ impl<'r, 'a> Inquiry<'r, 'a> {
         self.binding = self.asked.charges.len();
         for (met, charge) in watching {
             self.asked.push(met, charge);
-        }
-        if let Some(store) = store {
-            self.tags = tag::in_redis(self.route, self.secret, head, store, self.now);
         }
         Ok(())
     }

@@ -154,7 +154,7 @@ impl<'r> Inquiry<'r, '_> {
     }
 
     /// What is asked of memory, the places of that among all, and how many of it may refuse.
-    fn in_memory(&self) -> (Asked<'r>, SmallVec<[usize; 4]>, usize) {
+    pub(super) fn in_memory(&self) -> (Asked<'r>, SmallVec<[usize; 4]>, usize) {
         let mut local = Asked::default();
         let mut places = SmallVec::new();
         let mut binding = 0;
@@ -171,7 +171,7 @@ impl<'r> Inquiry<'r, '_> {
 
     /// Whether Redis has refused as much lately, for which nothing is charged, and nobody is asked. What others have
     /// remaining in Redis is not said then. Where refusals are charged, each is.
-    fn recall(&mut self) -> bool {
+    pub(super) fn recall(&mut self) -> bool {
         if self.asked.charges.iter().any(Charge::is_owed) {
             return false;
         }

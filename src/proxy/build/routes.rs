@@ -66,6 +66,7 @@ impl Builder<'_> {
             Limit {
                 metrics: LimitMetrics::new(&self.surroundings.registry, &policy.name, route),
                 when: spec.when.clone(),
+                reads_token: spec.reads_token() || policy.reads_token(),
                 exceptions: spec.exceptions.clone(),
                 descriptor: spec.descriptor.clone(),
                 secret: synchronised.and_then(|one| one.secret(policy.table.algorithm())),

@@ -32,6 +32,9 @@ impl fmt::Display for Course {
             Some(route) => writeln!(f, "route     {route}")?,
             None => writeln!(f, "route     none takes it")?,
         }
+        if let Some(token) = &self.token {
+            writeln!(f, "token     {token}")?;
+        }
         for step in &self.limits {
             step.write(self.now, f)?;
         }

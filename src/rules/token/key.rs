@@ -3,7 +3,7 @@
 use jsonwebtoken::jwk::{
     AlgorithmParameters, EllipticCurve, Jwk, JwkSet, KeyAlgorithm, PublicKeyUse,
 };
-use jsonwebtoken::{Algorithm, DecodingKey, Header};
+use jsonwebtoken::{Algorithm, DecodingKey};
 
 /// The fewest bytes of a secret (RFC 7518 section 3.2).
 const SHORTEST_SECRET: usize = 32;
@@ -134,14 +134,14 @@ impl TokenKey {
         })
     }
 
-    /// Whether a token with this header can be by this key: its algorithm is the key's, and so is its key's name,
-    /// where both have one.
-    pub(super) fn may_have_signed(&self, header: &Header) -> bool {
-        let named = match (&self.id, &header.kid) {
-            (Some(own), Some(other)) => own == other,
-            (None, _) | (_, None) => true,
-        };
-        named && self.algorithm == header.alg
+    /// Whether it signs by this algorithm.
+    pub(super) fn is_for(&self, algorithm: Algorithm) -> bool {
+        self.algorithm == algorithm
+    }
+
+    /// The `kid` of the tokens that it signs, where that is known.
+    pub(super) fn id(&self) -> Option<&str> {
+        self.id.as_deref()
     }
 
     pub(super) const fn decoding(&self) -> &DecodingKey {

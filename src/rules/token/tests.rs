@@ -85,9 +85,14 @@ fn fields(values: &[&str]) -> Headers {
     values.map(|value| (AUTHORIZATION, value)).collect()
 }
 
+/// The token in these fields, if it has one that is good.
+fn good(verifier: &Verifier, headers: &Headers, now: u64) -> Option<Token> {
+    verifier.check(headers, at(now)).token.ok().flatten()
+}
+
 /// The claim `sub` of what a verifier makes of this token.
 fn subject_at(verifier: &Verifier, token: &str, now: u64) -> Option<String> {
-    let token = verifier.token(&fields(&[&format!("Bearer {token}")]), at(now))?;
+    let token = good(verifier, &fields(&[&format!("Bearer {token}")]), now)?;
     match token.claim("sub") {
         Found::One(value) => Some(value.to_owned()),
         _ => None,
@@ -232,9 +237,8 @@ fn claims_are_texts_numbers_and_truth_values() {
     let claims = json!({ "sub": "", "plan": ["gold"], "level": 7, "admin": true, "other": "x" });
     let verifier = Verifier::new(spec(vec![key(TokenAlgorithm::Hs256, None)]));
     let token = signed(TokenAlgorithm::Hs256, None, &claims);
-    let token = verifier
-        .token(&fields(&[&format!("bearer  {token}")]), at(NOW))
-        .unwrap();
+    let fields = fields(&[&format!("bearer  {token}")]);
+    let token = good(&verifier, &fields, NOW).unwrap();
     assert_eq!(token.claim("level"), Found::One("7"));
     assert_eq!(token.claim("admin"), Found::One("true"));
     for missing in ["sub", "plan", "other"] {
@@ -247,7 +251,7 @@ fn two_tokens_are_several_and_no_token_is_none() {
     let verifier = Verifier::new(spec(vec![key(TokenAlgorithm::Hs256, None)]));
     let [alice, bob] =
         ["alice", "bob"].map(|sub| signed(TokenAlgorithm::Hs256, None, &json!({ "sub": sub })));
-    let token = |values: &[&str]| verifier.token(&fields(values), at(NOW));
+    let token = |values: &[&str]| good(&verifier, &fields(values), NOW);
     let bearer = |token: &str| format!("Bearer {token}");
     assert!(matches!(
         token(&[&bearer(&alice), &bearer(&bob)]),
@@ -289,13 +293,10 @@ fn another_field_has_the_token_as_it_is_or_after_a_scheme() {
     for value in [token.clone(), format!("Bearer {token}")] {
         let headers =
             Headers::from_iter([(header.clone(), HeaderValue::from_str(&value).unwrap())]);
-        assert!(verifier.token(&headers, at(NOW)).is_some());
+        assert!(good(&verifier, &headers, NOW).is_some());
     }
-    assert!(
-        verifier
-            .token(&fields(&[&format!("Bearer {token}")]), at(NOW))
-            .is_none()
-    );
+    let fields = fields(&[&format!("Bearer {token}")]);
+    assert!(good(&verifier, &fields, NOW).is_none());
 }
 
 #[test]
@@ -322,6 +323,79 @@ fn few_keys_are_tried_on_a_token_that_names_none() {
         let right = key(TokenAlgorithm::Hs256, None);
         let keys = (0..others).map(wrong).chain([right]).collect();
         assert_eq!(subject(&Verifier::new(spec(keys)), &token).is_some(), good);
+    }
+}
+
+#[test]
+fn a_rejected_token_says_why_and_costs_few_signatures_and_those_once() {
+    let claims = |more: Value| {
+        let mut claims = json!({ "sub": "alice", "iss": "https://id", "aud": "api" });
+        let more = more.as_object().expect("an object").clone();
+        claims.as_object_mut().expect("an object").extend(more);
+        claims
+    };
+    let by = |kid, more| signed(TokenAlgorithm::Hs256, kid, &claims(more));
+    let good = by(Some("hs-1"), json!({}));
+    let forged = format!("{}AAAA", &good[..good.len() - 4]);
+    let unnamed = by(None, json!({}));
+    let unnamed_forged = format!("{}AAAA", &unnamed[..unnamed.len() - 4]);
+    let wrong = |number: usize| {
+        let secret = format!("another secret, of thirty-two bytes or more: {number}");
+        let id = Some(format!("other-{number}"));
+        TokenKey::from_file(secret.as_bytes(), TokenAlgorithm::Hs256, id).unwrap()
+    };
+    let verifier = Verifier::new(TokenSpec {
+        issuer: Some("https://id".to_owned()),
+        audiences: vec!["api".to_owned()],
+        ..spec((0..20).map(wrong).chain(set()).collect())
+    });
+    for (token, rejection, signatures) in [
+        (forged, Some(TokenRejection::BadSignature), 1),
+        (
+            unnamed_forged,
+            Some(TokenRejection::BadSignature),
+            TRIES as u64,
+        ),
+        (
+            by(Some("gone"), json!({})),
+            Some(TokenRejection::UnknownKey),
+            0,
+        ),
+        (
+            by(Some("hs-1"), json!({ "iss": "https://other" })),
+            Some(TokenRejection::WrongIssuer),
+            1,
+        ),
+        (
+            by(Some("hs-1"), json!({ "aud": "other" })),
+            Some(TokenRejection::WrongAudience),
+            1,
+        ),
+        (
+            by(Some("hs-1"), json!({ "exp": NOW - 90 })),
+            Some(TokenRejection::Expired(90)),
+            1,
+        ),
+        (
+            by(Some("hs-1"), json!({ "nbf": NOW + 30 })),
+            Some(TokenRejection::NotYetValid(30)),
+            1,
+        ),
+        ("garbage".to_owned(), Some(TokenRejection::Malformed), 0),
+        ("a".repeat(LONGEST + 1), Some(TokenRejection::Malformed), 0),
+        (good, None, 1),
+    ] {
+        let fields = fields(&[&format!("Bearer {token}")]);
+        let recalled = verifier.recall(&fields, at(NOW));
+        assert_eq!(recalled.is_none(), token.len() <= LONGEST, "{rejection:?}");
+        let first = verifier.check(&fields, at(NOW));
+        let second = verifier.check(&fields, at(NOW));
+        assert_eq!(first.signatures, signatures, "{rejection:?}");
+        assert_eq!(second.signatures, 0, "{rejection:?} is remembered");
+        for checked in [first, second] {
+            assert_eq!(checked.token.err(), rejection);
+        }
+        assert!(verifier.recall(&fields, at(NOW)).is_some());
     }
 }
 

@@ -46,6 +46,10 @@ families! {
         "Units that requests in flight have taken, of policies with `algorithm: concurrency`.";
     LIMIT_HELD: Gauge "sluicegate_limit_held" ["policy"],
         "Requests held by a tarpit.";
+    JWT_TOKENS: Counter "sluicegate_jwt_total" ["result"],
+        "Requests whose token a limit asked for a claim: `verified`, `several` different ones, or why it was rejected.";
+    JWT_SIGNATURES: Counter "sluicegate_jwt_signatures_total" [],
+        "Signatures of tokens checked; none for tokens that are remembered.";
     SNAPSHOTS: Counter "sluicegate_snapshots_total" ["result"],
         "Snapshots of buckets tried.";
     SNAPSHOT_LAST_SUCCESS: Gauge "sluicegate_snapshot_last_success_timestamp_seconds" [],

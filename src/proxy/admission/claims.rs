@@ -1,0 +1,119 @@
+//! Limits that need no claim come first: where one of them refuses, nobody verifies a token.
+//!
+//! They are looked at without being charged, and only where the token of the request is not remembered. What the
+//! limits that need a claim would say of a request that is refused so is not known: they are not charged, not told of,
+//! and not in Retry-After.
+
+use super::inquiry::Inquiry;
+use crate::limiter::Verdict;
+use crate::proxy::line::Stood;
+use crate::proxy::synchronised;
+use crate::rules::{Head, NoNumber};
+use crate::store::redis::Store;
+use crate::store::{Charge, Refusals};
+
+impl<'a> Inquiry<'_, 'a> {
+    /// Refuses a request whose token is not known, where limits that need no claim do. Nothing is decided where
+    /// this returns `false`.
+    ///
+    /// # Errors
+    /// As [`admit`](super::admit).
+    pub(in crate::proxy) fn refuse_without_claims(
+        &mut self,
+        head: &'a Head<'a>,
+        store: Option<&Store>,
+    ) -> Result<bool, NoNumber> {
+        let mut limits = self.route.limits_of(head).iter();
+        if limits.all(|limit| limit.reads_token) || head.token.is_none_or(|token| token.is_known())
+        {
+            return Ok(false);
+        }
+        self.meet_those(head, store, |limit| !limit.reads_token)?;
+        let is_refused = self.recall_refusals() || self.refuse_from_memory();
+        if !is_refused {
+            self.forget();
+        }
+        Ok(is_refused)
+    }
+
+    /// Whether Redis has refused as much lately.
+    fn recall_refusals(&mut self) -> bool {
+        let is_recalled = self.asks_redis() && !self.is_banned() && self.recall();
+        if is_recalled {
+            self.conclude(Vec::new(), Vec::new(), Stood::default());
+        }
+        is_recalled
+    }
+
+    /// Whether limits whose buckets are in memory refuse. Charges what refusals are charged.
+    fn refuse_from_memory(&mut self) -> bool {
+        let (local, _, binding) = self.in_memory();
+        (self.asked, self.binding) = (local, binding);
+        self.remote.clear();
+        let bans = self.asked.bans(self.route, self.binding, self.now);
+        if !bans.is_empty() {
+            self.admission.verdict = self.asked.banned(&bans, self.binding, self.now);
+        } else if self.keyless.is_none() && !(self.is_sure_to_refuse() && self.charge_refusal()) {
+            return false;
+        }
+        self.strike(&bans);
+        self.conclude(Vec::new(), Vec::new(), Stood::default());
+        true
+    }
+
+    /// Whether one of the limits refuses by each of its buckets, and lets nobody wait.
+    fn is_sure_to_refuse(&self) -> bool {
+        let mut binding = self.asked.applied[..self.binding]
+            .iter()
+            .zip(&self.asked.charges);
+        binding.any(|(met, charge)| {
+            let limit = met.limit(&self.route.limits);
+            let mut tiers = std::iter::successors(Some(met.chosen), |tier| limit.after(*tier));
+            tiers.all(|tier| {
+                let table = &limit.chosen(tier).table;
+                let charge = Charge { table, ..*charge };
+                table.algorithm().queueing().is_none() && !charge.peek(self.now).is_admitted()
+            })
+        })
+    }
+
+    /// Decides by these limits, which were about to refuse. Gives everything back where they admit after all, as
+    /// units came back meanwhile: then it returns `false`.
+    fn charge_refusal(&mut self) -> bool {
+        let settled = self.asked.settled(self.route, |_| true);
+        let verdict = &mut self.admission.verdict;
+        let last = Refusals::Charged;
+        let mut reserved = self.asked.charge_reserving(
+            self.route,
+            &settled,
+            self.binding,
+            self.now,
+            last,
+            verdict,
+        );
+        if verdict.is_admitted() {
+            drop(self.asked.taken(self.route, verdict));
+            for (_, reservation) in reserved {
+                reservation.give_back(self.now);
+            }
+            return false;
+        }
+        if let Some(head) = self.head.filter(|_| self.route.is_synchronised) {
+            let of_limits = reserved
+                .iter_mut()
+                .map(|(index, its)| (usize::from(self.asked.applied[*index].place), its));
+            let (rules, said) = ((self.route, head), (&*verdict, last));
+            synchronised::note(rules, &self.asked, said, self.now, of_limits);
+        }
+        true
+    }
+
+    /// As if it had asked nothing.
+    fn forget(&mut self) {
+        (self.asked, self.binding) = Default::default();
+        self.keyless = None;
+        self.remote.clear();
+        self.noted.clear();
+        self.admission.verdict = Verdict::default();
+    }
+}

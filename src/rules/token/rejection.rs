@@ -1,0 +1,71 @@
+//! Why a token is not believed.
+
+use std::fmt;
+
+/// Why a token counts as none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenRejection {
+    /// It is no JSON Web Token, or longer than 8 KiB, or says what nobody here understands.
+    Malformed,
+    /// No key has its `kid` and algorithm.
+    UnknownKey,
+    /// None of the keys that may have signed it has.
+    BadSignature,
+    /// `iss` is not the wanted one.
+    WrongIssuer,
+    /// `aud` has none of the wanted ones.
+    WrongAudience,
+    /// `exp` is so many seconds ago.
+    Expired(u64),
+    /// `nbf` is so many seconds away.
+    NotYetValid(u64),
+}
+
+impl TokenRejection {
+    /// The rejection in a word, for metrics: of a closed set.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::UnknownKey => "unknown_key",
+            Self::BadSignature => "bad_signature",
+            Self::WrongIssuer => "wrong_issuer",
+            Self::WrongAudience => "wrong_audience",
+            Self::Expired(_) => "expired",
+            Self::NotYetValid(_) => "not_yet_valid",
+        }
+    }
+}
+
+/// Seconds as the configuration writes durations, in the two largest units: `2h5m`.
+fn spoken(seconds: u64) -> String {
+    const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
+    let mut rest = seconds;
+    let parts = UNITS.map(|(length, name)| {
+        let number = rest / length;
+        rest %= length;
+        (number, name)
+    });
+    let parts = parts.iter().skip_while(|(number, _)| *number == 0).take(2);
+    let parts = parts.filter(|(number, _)| *number > 0);
+    let text: String = parts
+        .map(|(number, name)| format!("{number}{name}"))
+        .collect();
+    match text.is_empty() {
+        true => "0s".to_owned(),
+        false => text,
+    }
+}
+
+impl fmt::Display for TokenRejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Malformed => f.write_str("malformed"),
+            Self::UnknownKey => f.write_str("unknown key: none has its `kid` and algorithm"),
+            Self::BadSignature => f.write_str("bad signature"),
+            Self::WrongIssuer => f.write_str("wrong issuer (`iss`)"),
+            Self::WrongAudience => f.write_str("wrong audience (`aud`)"),
+            Self::Expired(ago) => write!(f, "expired since {}", spoken(ago)),
+            Self::NotYetValid(ahead) => write!(f, "not yet valid: in {}", spoken(ahead)),
+        }
+    }
+}
