@@ -4,12 +4,12 @@
 //! when requests end. `snapshot` keeps the cells in a file. What a limit says of a cell is the business of `limiter`.
 
 mod bans;
+mod bounded_map;
 mod bucket;
 mod line;
 mod memory;
 mod permits;
 pub mod redis;
-mod roster;
 mod rules;
 mod settle;
 mod share;
@@ -18,6 +18,7 @@ pub mod snapshot;
 mod table;
 
 pub use bans::Bans;
+pub use bounded_map::tracking_room;
 pub use memory::{Charge, charge_all, charge_to, charge_watched, leave, try_charge};
 pub use permits::Permit;
 pub use settle::{Reservation, Settled, charge_reserving};

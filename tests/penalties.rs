@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::json;
-use support::client::{Response, get_with};
+use support::client::{Connection, Response, get_with};
 use support::gateway::Gateway;
 use support::replay::{Replay, line};
 use support::{now, wait_for};
@@ -195,4 +195,30 @@ routes: [{ upstream: echo, limits: [keys] }]
             admit,
         ]
     );
+}
+
+/// There is room for the strikes of some 900 keys.
+#[test]
+fn a_flood_of_keys_does_not_keep_a_key_that_goes_on_from_being_banned() {
+    let penalty = "{ strikes: 10, within: 1h, for: [1d] }";
+    let gateway = Gateway::start(&format!(
+        "store: {{ memory: {{ max_size: 1MiB }} }}\n{}",
+        config("0/1h", penalty)
+    ));
+    let mut flood = Connection::open(gateway.address());
+    let mut refusals = 0;
+    for batch in 0..200 {
+        let requests: String = (0..100)
+            .map(|key| format!("GET / HTTP/1.1\r\nHost: a\r\nx-key: {batch}-{key}\r\n\r\n"))
+            .collect();
+        flood.send(&requests);
+        (0..100).for_each(|_| assert_eq!(flood.receive().status, 429));
+        if batch >= 100 && batch % 5 == 0 && bans(&gateway) == 0 {
+            ask(gateway.address(), "goes-on");
+            refusals += 1;
+        }
+    }
+    assert_eq!((bans(&gateway), refusals), (1, 10));
+    let evictions = "sluicegate_limit_tracking_evictions_total{policy=\"keys\",what=\"strikes\"}";
+    assert!(gateway.metric(evictions) > Some(15_000.0));
 }

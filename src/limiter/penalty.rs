@@ -61,7 +61,7 @@ impl Penalty {
         of.at.push(now);
         let banned = of.at.len() >= self.strikes as usize;
         if banned {
-            of.at.clear();
+            of.at = Vec::new();
             of.bans = of.bans.saturating_add(1);
             of.until = now.saturating_add(self.length(of.bans));
         }
@@ -139,6 +139,11 @@ impl Strikes {
                 ..self
             },
         }
+    }
+
+    /// The bytes that strikes take on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        self.at.capacity() * size_of::<Timestamp>()
     }
 
     /// The instants of the strikes since the last ban that counted at the last one, the oldest first.

@@ -33,7 +33,8 @@ use crate::store::snapshot::PolicyBans;
 use crate::store::{self, Share, Table, Wish};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{
-    InUseMetrics, PolicyMetrics, StoreMetrics, TableFigures, UpstreamMetrics, WaitMetrics,
+    InUseMetrics, PolicyMetrics, StoreMetrics, TableFigures, TrackingMetrics, UpstreamMetrics,
+    WaitMetrics,
 };
 use crate::telemetry::registry::Registry;
 use crate::upstream::{self, Endpoint, EndpointSpec, Upstream};
@@ -57,6 +58,7 @@ pub struct Surroundings {
 pub struct Built {
     snapshot: Snapshot,
     successions: Vec<(Arc<Table>, Arc<Table>)>,
+    tracking_room: usize,
 }
 
 impl Built {
@@ -69,6 +71,7 @@ impl Built {
             successions: Vec::new(),
             refusal_cache: Duration::ZERO,
             redis: None,
+            tracking_room: tracking_room(&spec.policies, spec.max_size),
         };
         let redis = spec.redis.as_ref();
         let cached = redis.map_or(Duration::ZERO, |redis| redis.refusal_cache);
@@ -92,6 +95,7 @@ impl Built {
         let unmatched = builder.unmatched(&spec.unmatched, &policies);
         Built {
             successions: builder.successions,
+            tracking_room: builder.tracking_room,
             snapshot: Snapshot {
                 router,
                 routes,
@@ -133,6 +137,7 @@ impl Built {
         for (old, new) in self.successions {
             old.replaced_by(new, now);
         }
+        self.snapshot.set_tracking_room(self.tracking_room);
         self.snapshot.follow(now);
         Arc::new(self.snapshot)
     }
@@ -145,6 +150,8 @@ struct Builder<'a> {
     successions: Vec<(Arc<Table>, Arc<Table>)>,
     refusal_cache: Duration,
     redis: Option<Arc<Store>>,
+    /// The bytes for each kind of what a policy keeps of keys beside their buckets.
+    tracking_room: usize,
 }
 
 /// The bytes that all buckets take when every part of their tables has been touched.
@@ -161,6 +168,19 @@ pub(super) fn shares(policies: &[PolicySpec], max_size: u64) -> Vec<Share> {
         .map(|spec| Wish::new(&spec.algorithm, spec.max_keys))
         .collect();
     store::divide(max_size, &wishes)
+}
+
+fn tracking_room(policies: &[PolicySpec], max_size: u64) -> usize {
+    let all = policies.iter().flat_map(PolicySpec::all);
+    let maps = all.map(|spec| {
+        let kinds = [
+            spec.penalty.is_some(),
+            spec.shared.is_some(),
+            spec.sync.is_some(),
+        ];
+        kinds.into_iter().filter(|kind| *kind).count()
+    });
+    store::tracking_room(max_size, maps.sum())
 }
 
 impl Builder<'_> {
@@ -230,7 +250,9 @@ impl Builder<'_> {
             shared: spec.shared.map(|shared| Shared {
                 label: label_of_buckets(&label, algorithm),
                 on_error: shared.on_error,
-                refusals: RefusalCache::new(self.refusal_cache),
+                refusals: RefusalCache::new(self.refusal_cache, self.tracking_room).counting(
+                    &TrackingMetrics::new(&self.surroundings.registry, &spec.name),
+                ),
                 complaints: Complaints::default(),
             }),
             facts: Facts::new(&spec.name, algorithm, spec.unit),

@@ -9,7 +9,7 @@ use crate::rules::{Head, Key};
 use crate::store::Bans;
 use crate::store::redis::{Naming, SharedBans, Store};
 use crate::store::snapshot::PolicyBans;
-use crate::telemetry::metrics::BanMetrics;
+use crate::telemetry::metrics::{BanMetrics, TrackingMetrics};
 use crate::telemetry::registry::Registry;
 
 /// What a policy does to keys that it has refused too often.
@@ -41,9 +41,9 @@ impl Penalties {
         let metrics = BanMetrics::new(registry, policy);
         let naming = store.map(Store::naming);
         let before = before.filter(|before| before.naming() == naming);
-        let new = || match store {
-            Some(store) => Bans::shared(store.node()).into(),
-            None => Arc::default(),
+        let new = || {
+            let bans = store.map_or_else(Bans::default, |store| Bans::shared(store.node()));
+            Arc::new(bans.counting(&TrackingMetrics::new(registry, policy)))
         };
         let bans = before.map_or_else(new, |before| Arc::clone(&before.bans));
         let shared = store.map(|store| {
@@ -59,6 +59,11 @@ impl Penalties {
             shared,
             metrics,
         }
+    }
+
+    /// Has room for so many bytes of strikes and bans.
+    pub(super) fn set_room(&self, bytes: usize) {
+        self.bans.set_room(bytes);
     }
 
     fn naming(&self) -> Option<&Naming> {

@@ -1,20 +1,29 @@
 //! The keys of a policy that have been refused lately, and those that are banned.
 //!
-//! They are no cells: a ban must not be forgotten because a table is full. There is room for so many keys; where it
-//! is taken by others, the strikes of a newcomer are not counted, who is refused by the quota all the same.
+//! They are no cells: a ban must not be forgotten because a table is full. Strikes and bans have half of the room each, so that
+//! no flood of refusals drops a ban. Where room is full, keys with the fewest recent strikes, or the oldest bans, are forgotten.
 
 use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 
-use super::roster::Roster;
+use super::bounded_map::{BoundedMap, HeapSize};
 use crate::clock::Timestamp;
 use crate::limiter::{Ban, Fingerprint, Penalty, Strikes};
+use crate::telemetry::metrics::{TrackedKeys, TrackingMetrics};
 
-/// The strikes and bans of one policy, for 65,536 keys. Policies that succeed each other share them.
-#[derive(Debug, Default)]
+/// The most keys that wait for others to be told of them.
+const MOST_UNTOLD: usize = 65_536;
+/// The bytes for strikes and bans unless set otherwise.
+const ROOM: usize = 16 << 20;
+
+/// The strikes and bans of one policy. Policies that succeed each other share them.
+#[derive(Debug)]
 pub struct Bans {
-    roster: Roster<Known>,
+    /// Keys with strikes that were never banned, as far as is remembered.
+    struck: BoundedMap<Known>,
+    /// Keys with a ban that holds, or makes the next one longer. Locked after the former.
+    banned: BoundedMap<Known>,
     /// Where others are told of them.
     shared: Option<Untold>,
 }
@@ -43,6 +52,22 @@ pub(super) struct Taken<'a> {
     pub(super) keys: Vec<(Fingerprint, Strikes)>,
 }
 
+impl Default for Bans {
+    fn default() -> Self {
+        Self {
+            struck: BoundedMap::new(ROOM / 2),
+            banned: BoundedMap::new(ROOM / 2),
+            shared: None,
+        }
+    }
+}
+
+impl HeapSize for Known {
+    fn heap_bytes(&self) -> usize {
+        self.strikes.heap_bytes()
+    }
+}
+
 impl Bans {
     /// Those of which others are told, by a node that nobody else is.
     pub fn shared(node: u64) -> Self {
@@ -51,6 +76,21 @@ impl Bans {
             shared: Some(Untold { node, keys }),
             ..Self::default()
         }
+    }
+
+    /// Counts keys there that are forgotten for want of room.
+    #[must_use]
+    pub fn counting(mut self, metrics: &TrackingMetrics) -> Self {
+        let (strikes, bans) = (TrackedKeys::Strikes, TrackedKeys::Bans);
+        self.struck = self.struck.counting(metrics.evictions(strikes));
+        self.banned = self.banned.counting(metrics.evictions(bans));
+        self
+    }
+
+    /// Has room for so many bytes, half of them for bans.
+    pub fn set_room(&self, bytes: usize) {
+        self.struck.set_room(bytes / 2);
+        self.banned.set_room(bytes / 2);
     }
 
     /// Who tells others of them.
@@ -65,7 +105,7 @@ impl Bans {
         key: Fingerprint,
         now: Timestamp,
     ) -> Option<Timestamp> {
-        self.roster
+        self.banned
             .read(key, |known| penalty.banned_until(&known.strikes, now))
     }
 
@@ -78,13 +118,13 @@ impl Bans {
                 penalty.strike(&mut known.strikes, now)
             }
         };
-        self.change(penalty, key, now, strike).flatten()
+        self.change(penalty, key, now, strike)
     }
 
-    /// Takes in a ban of `key` that others know of; whether it was news, and there was room for it.
+    /// Takes in a ban of `key` that others know of; whether it was news.
     pub fn hear(&self, penalty: &Penalty, key: Fingerprint, ban: Ban, now: Timestamp) -> bool {
         let hear = |known: &mut Known| penalty.hear(&mut known.strikes, ban, now);
-        self.change(penalty, key, now, hear).unwrap_or(false)
+        self.change(penalty, key, now, hear)
     }
 
     /// Copies of all strikes and bans that count at `now`, some keys at a time.
@@ -93,14 +133,15 @@ impl Bans {
         penalty: &Penalty,
         now: Timestamp,
     ) -> impl Iterator<Item = Vec<(Fingerprint, Strikes)>> {
-        self.roster.copies().map(move |known| {
+        let all = self.struck.copies().chain(self.banned.copies());
+        all.map(move |known| {
             let strikes = known.into_iter().map(|(key, known)| (key, known.strikes));
             let counting = strikes.filter(|(_, strikes)| !penalty.is_forgotten(strikes, now));
             counting.collect()
         })
     }
 
-    /// Restores a key that an earlier process saved; false if nothing of it counts at `now`, or there is no room.
+    /// Restores a key that an earlier process saved; false if nothing of it counts at `now`.
     ///
     /// Shared bans come back without strikes: Redis still has those that the earlier process reported, and would count
     /// them twice.
@@ -118,8 +159,8 @@ impl Bans {
         if strikes == Strikes::default() || penalty.is_forgotten(&strikes, now) {
             return false;
         }
-        let restore = |known: &mut Known| known.strikes = strikes;
-        self.change(penalty, key, now, restore).is_some()
+        self.change(penalty, key, now, |known| known.strikes = strikes);
+        true
     }
 
     /// The next keys of which others are to be told, but for those of which nothing counts at `now` any more.
@@ -136,7 +177,7 @@ impl Bans {
                 let counts = !penalty.is_forgotten(&known.strikes, now);
                 counts.then(|| (key, known.strikes.clone()))
             };
-            self.roster.change_known(key, take).flatten()
+            self.change_known(key, take).flatten()
         });
         Taken {
             bans: self,
@@ -152,7 +193,7 @@ impl Bans {
 
     /// Has others told once more of all bans that hold.
     pub(super) fn tell_again(&self, penalty: &Penalty, now: Timestamp) {
-        self.roster.change_all(|key, known| {
+        self.banned.change_all(|key, known| {
             if penalty.banned_until(&known.strikes, now).is_some() {
                 self.is_to_be_told(key, known);
             }
@@ -165,7 +206,7 @@ impl Bans {
             return;
         };
         let mut keys = shared.keys.lock();
-        if keys.len() < Roster::<Known>::ROOM {
+        if keys.len() < MOST_UNTOLD {
             keys.push_back(key);
             known.is_untold = true;
         }
@@ -177,10 +218,33 @@ impl Bans {
         key: Fingerprint,
         now: Timestamp,
         change: impl FnOnce(&mut Known) -> R,
-    ) -> Option<R> {
+    ) -> R {
         let is_over = |known: &Known| penalty.is_forgotten(&known.strikes, now);
-        self.roster
-            .change(key, now, is_over, Known::default, change)
+        let mut struck = self.struck.lock(key);
+        let mut banned = self.banned.lock(key);
+        if banned.change(|known| is_over(known)) == Some(true) {
+            banned.remove();
+        }
+        if banned.is_known() {
+            return banned.change_or_insert(Known::default, is_over, change);
+        }
+        let (changed, is_banned) = struck.change_or_insert(Known::default, is_over, |known| {
+            let changed = change(known);
+            (changed, known.strikes.last_ban().number > 0)
+        });
+        if is_banned && let Some(known) = struck.remove() {
+            banned.insert(known, is_over);
+        }
+        changed
+    }
+
+    /// Changes what is known of a key, if anything is.
+    fn change_known<R>(&self, key: Fingerprint, change: impl FnOnce(&mut Known) -> R) -> Option<R> {
+        let mut struck = self.struck.lock(key);
+        match struck.is_known() {
+            true => struck.change(change),
+            false => self.banned.lock(key).change(change),
+        }
     }
 }
 
@@ -195,7 +259,7 @@ impl Drop for Taken<'_> {
     fn drop(&mut self) {
         for (key, _) in &self.keys {
             let put_back = |known: &mut Known| self.bans.is_to_be_told(*key, known);
-            self.bans.roster.change_known(*key, put_back);
+            self.bans.change_known(*key, put_back);
         }
     }
 }
@@ -215,28 +279,56 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_banned_one_by_one_and_there_is_room_for_so_many() {
-        let minute = Duration::from_mins(1);
-        let penalty = Penalty::new(2, minute, vec![Duration::from_mins(10)]);
+    fn keys_are_banned_one_by_one() {
+        let penalty = Penalty::new(2, Duration::from_mins(1), vec![Duration::from_mins(10)]);
         let bans = Bans::default();
         assert_eq!(bans.banned_until(&penalty, key(1), at(0)), None);
-        let all = Roster::<Known>::ROOM as u64;
-        for bits in 1..=all {
-            assert_eq!(bans.strike(&penalty, key(bits), at(0)), None);
-        }
+        assert_eq!(bans.strike(&penalty, key(1), at(0)), None);
+        assert_eq!(bans.strike(&penalty, key(2), at(0)), None);
         assert_eq!(bans.strike(&penalty, key(1), at(1)), Some(at(601)));
         assert_eq!(bans.banned_until(&penalty, key(1), at(600)), Some(at(601)));
         assert_eq!(bans.banned_until(&penalty, key(2), at(600)), None);
-        for _ in 0..5 {
-            assert_eq!(bans.strike(&penalty, key(all + 1), at(2)), None, "no room");
+        // All but the last ban is over: it is forgotten, and the key strikes anew.
+        assert_eq!(bans.strike(&penalty, key(1), at(2_000)), None);
+        assert_eq!(bans.banned.keys(), 0);
+    }
+
+    /// A client with 200,000 keys, each of which is refused thrice, and one that is refused once in 1,000 of its refusals.
+    #[test]
+    fn a_flood_of_keys_keeps_no_key_that_goes_on_from_being_banned_and_lifts_no_ban() {
+        let minute = Duration::from_mins(1);
+        let penalty = Penalty::new(10, 10 * minute, vec![10 * minute]);
+        let bans = Bans::default();
+        (0..10).for_each(|_| _ = bans.strike(&penalty, key(1), at(0)));
+        let mut refusals = 0;
+        for flood in 1..=600_000_u64 {
+            let now = at(1 + flood / 10_000);
+            assert_eq!(bans.strike(&penalty, key(100 + flood / 3), now), None);
+            if flood > 300_000 && flood % 1_000 == 0 && refusals < 10 {
+                refusals += 1;
+                let banned = bans.strike(&penalty, key(2), now);
+                assert_eq!(banned.is_some(), refusals == 10, "{refusals}");
+            }
         }
-        assert_eq!(bans.roster.keys(), all as usize);
-        // All but the banned one are forgotten, in the newcomer's shard.
-        assert_eq!(bans.strike(&penalty, key(all + 1), at(62)), None);
-        assert_eq!(bans.strike(&penalty, key(all + 1), at(63)), Some(at(663)));
-        let left = bans.roster.keys();
-        assert!(left <= all as usize * 15 / 16 + 2, "{left}");
-        assert_eq!(bans.banned_until(&penalty, key(1), at(600)), Some(at(601)));
+        assert!(bans.banned_until(&penalty, key(2), at(61)).is_some());
+        assert!(bans.banned_until(&penalty, key(1), at(61)).is_some());
+        assert!(bans.struck.keys() < 200_000);
+    }
+
+    #[test]
+    fn a_flood_of_bans_forgets_the_oldest_and_keeps_counting_strikes() {
+        let minute = Duration::from_mins(1);
+        let penalty = Penalty::new(2, minute, vec![10 * minute]);
+        let bans = Bans::default();
+        bans.set_room(1 << 20);
+        for bits in 1..=100_000 {
+            assert_eq!(bans.strike(&penalty, key(bits), at(1)), None);
+            assert!(bans.strike(&penalty, key(bits), at(1)).is_some());
+        }
+        assert!(bans.banned_until(&penalty, key(100_000), at(1)).is_some());
+        assert!(bans.banned_until(&penalty, key(1), at(1)).is_none());
+        assert!((3_000..10_000).contains(&bans.banned.keys()));
+        assert_eq!(bans.struck.keys(), 0);
     }
 
     #[test]
@@ -302,7 +394,7 @@ mod tests {
         let second = Duration::from_secs(1);
         let penalty = Penalty::new(2, second, vec![second]);
         let bans = Bans::shared(7);
-        let all = Roster::<Known>::ROOM as u64;
+        let all = MOST_UNTOLD as u64;
         for bits in 1..=2 * all {
             // Those before are forgotten, and wait all the same.
             bans.strike(&penalty, key(bits), at(bits / all * 10));
@@ -327,7 +419,7 @@ mod tests {
             for (key, strikes) in before.saved(&penalty, at(61)).flatten() {
                 after.restore(&penalty, key, strikes, at(61));
             }
-            assert_eq!(after.roster.keys(), left);
+            assert_eq!(after.struck.keys() + after.banned.keys(), left);
             let second = after.strike(&penalty, key(1), at(62));
             assert_eq!(second.is_some(), left == 2);
             assert_eq!(

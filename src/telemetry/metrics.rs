@@ -17,7 +17,8 @@ pub use config::ConfigMetrics;
 pub use jwt::JwtMetrics;
 pub use limits::{
     BanMetrics, HeldMetrics, InUseMetrics, LimitDecision, LimitMetrics, PolicyMetrics,
-    SettlementMetrics, SettlementResult, TableFigures, UnitsInUse, WaitMetrics, Waiting,
+    SettlementMetrics, SettlementResult, TableFigures, TrackedKeys, TrackingMetrics, UnitsInUse,
+    WaitMetrics, Waiting,
 };
 pub use listener::{BadRequest, ListenerMetrics, OpenGuard};
 pub use requests::{RequestMetrics, RouteMetrics, UpstreamMetrics};

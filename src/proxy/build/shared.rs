@@ -10,7 +10,7 @@ use crate::proxy::snapshot::{Limit, Policy, PolicySpec, Snapshot};
 use crate::proxy::synchronised::Synchronised;
 use crate::store::Table;
 use crate::store::redis::{Tracker, label_of_buckets};
-use crate::telemetry::metrics::SyncMetrics;
+use crate::telemetry::metrics::{SyncMetrics, TrackingMetrics};
 
 impl Builder<'_> {
     /// What tells other machines of the charges to this table, which goes on where the table does, or takes another's place.
@@ -38,9 +38,15 @@ impl Builder<'_> {
             .map(|one| Arc::clone(&one.tracker))
             .filter(|tracker| tracker.goes_on_with(table.algorithm()));
         let label = label_of_buckets(label, table.algorithm());
-        let new = || Tracker::new(&label, Arc::clone(table)).map(Arc::new);
+        let registry = &self.surroundings.registry;
+        let new = || {
+            let tracker = Tracker::new(&label, Arc::clone(table))?;
+            Some(Arc::new(
+                tracker.counting(&TrackingMetrics::new(registry, &spec.name)),
+            ))
+        };
         let tracker = tracker.or_else(new)?;
-        let metrics = SyncMetrics::new(&self.surroundings.registry);
+        let metrics = SyncMetrics::new(registry);
         Some(Synchronised {
             tracker,
             naming: store.naming().clone(),
@@ -68,6 +74,20 @@ impl Snapshot {
         redis.follow_bans(&bans);
         redis.check_algorithms(self.policies.iter().filter_map(algorithm_in_redis));
         redis.reloaded(now);
+    }
+}
+
+impl Snapshot {
+    /// Bounds what each policy keeps of keys beside their buckets, by so many bytes for each kind.
+    pub(super) fn set_tracking_room(&self, bytes: usize) {
+        for policy in self.policies.iter().flat_map(|policy| policy.all()) {
+            if let Some(synchronised) = &policy.synchronised {
+                synchronised.tracker.set_room(bytes);
+            }
+            if let Some(penalties) = &policy.penalties {
+                penalties.set_room(bytes);
+            }
+        }
     }
 }
 

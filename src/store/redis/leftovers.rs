@@ -12,20 +12,22 @@ use super::asked::Charge;
 use super::value;
 use crate::clock::Timestamp;
 use crate::limiter::{Fingerprint, KeyParts, Secret};
-use crate::store::roster::Roster;
+use crate::store::bounded_map::{BoundedMap, HeapSize};
 
 /// Who has changed a value under another recipe may do so again for so long, in microseconds: at first, and at last.
 const DIFFERING: [u64; 2] = [60_000_000, 86_400_000_000];
 /// Machines that are reloaded together are so within this, in microseconds.
 const TOGETHER: u64 = 60_000_000;
+/// Bytes for what is known of values, some 130 for each.
+const ROOM: usize = 8 << 20;
 /// What has not changed for so long is left over, in microseconds.
 const QUIET: u64 = 100_000;
 
-/// The values under other recipes that were met lately, of 65,536 buckets.
+/// The values under other recipes that were met lately.
 #[derive(Debug)]
 pub struct Leftovers {
     secret: Secret,
-    met: Roster<Seen>,
+    met: BoundedMap<Seen>,
     /// Until then others are taken to write under other recipes.
     others_until: AtomicU64,
     /// How long that was taken for, the last time.
@@ -57,6 +59,12 @@ pub(super) struct Met {
     pub(super) is_left: bool,
 }
 
+impl HeapSize for Seen {
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+}
+
 impl Met {
     /// One of which nothing is known.
     pub(super) const fn first(now: Timestamp) -> Self {
@@ -71,7 +79,7 @@ impl Default for Leftovers {
     fn default() -> Self {
         Self {
             secret: Secret::random(),
-            met: Roster::default(),
+            met: BoundedMap::new(ROOM),
             others_until: AtomicU64::new(0),
             differing: AtomicU64::new(0),
             reloaded: AtomicU64::new(u64::MAX),
@@ -123,14 +131,16 @@ impl Leftovers {
             seen.first
         };
         let bucket = self.fingerprint(charge.name);
-        let first = self.met.change(bucket, now, is_over, || new(first), meet);
+        let mut met = self.met.lock(bucket);
+        let first = met.change_or_insert(|| new(first), is_over, meet);
+        drop(met);
         let others_write = now.as_micros() < self.others_until.load(Relaxed);
-        match first {
-            Some(first) if !others_write => Met {
+        match others_write {
+            true => Met::first(now),
+            false => Met {
                 at: first.min(now),
                 is_left: first.saturating_add_micros(QUIET) <= now && !is_reloading,
             },
-            _ => Met::first(now),
         }
     }
 
@@ -155,7 +165,7 @@ impl Leftovers {
             true => (seen.written, seen.last) = (Some(at), seen.last.max(at)),
             false => seen.digest = None,
         };
-        self.met.change_known(self.fingerprint(charge.name), wrote);
+        self.met.lock(self.fingerprint(charge.name)).change(wrote);
     }
 
     fn recipe(&self, charge: &Charge<'_>) -> Fingerprint {

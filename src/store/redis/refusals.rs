@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Fingerprint, Outcome};
-use crate::store::roster::Roster;
+use crate::store::bounded_map::{BoundedMap, HeapSize};
+use crate::telemetry::metrics::{TrackedKeys, TrackingMetrics};
 
-/// The refusals of one policy, for 65,536 keys of some 100 bytes each. Where there is no room, what is new is not remembered.
+/// The refusals of one policy, of some 150 bytes each. Where room is full, those that were recalled least are forgotten.
 #[derive(Debug)]
 pub struct RefusalCache {
     /// For how long at most: so late a grant, a reset or a raised quota elsewhere is felt.
     longest: Duration,
-    keys: Roster<Remembered>,
+    keys: BoundedMap<Remembered>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -21,13 +22,26 @@ struct Remembered {
     decision: Decision,
 }
 
+impl HeapSize for Remembered {
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+}
+
 impl RefusalCache {
-    /// Remembers nothing yet; nothing ever where `longest` is zero.
-    pub fn new(longest: Duration) -> Self {
+    /// Remembers nothing yet, in so many bytes; nothing ever where `longest` is zero.
+    pub fn new(longest: Duration, bytes: usize) -> Self {
         Self {
             longest,
-            keys: Roster::default(),
+            keys: BoundedMap::new(bytes),
         }
+    }
+
+    /// Counts keys there that are forgotten for want of room.
+    #[must_use]
+    pub fn counting(mut self, metrics: &TrackingMetrics) -> Self {
+        self.keys = self.keys.counting(metrics.evictions(TrackedKeys::Refusals));
+        self
     }
 
     /// For how long refusals are remembered at most.
@@ -59,8 +73,8 @@ impl RefusalCache {
             decision: *decision,
         };
         let is_over = |remembered: &Remembered| remembered.until <= now;
-        self.keys
-            .change(key, now, is_over, || new, |remembered| *remembered = new);
+        let mut keys = self.keys.lock(key);
+        keys.change_or_insert(|| new, is_over, |remembered| *remembered = new);
     }
 }
 
@@ -92,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_refusal_holds_for_as_much_or_more_until_it_ends_or_is_too_old() {
-        let cache = RefusalCache::new(Duration::from_secs(5));
+        let cache = RefusalCache::new(Duration::from_secs(5), 1 << 20);
         let decision = refused(Some(13));
         cache.note(key(1), 2, &decision, at(10));
         assert_eq!(cache.recall(key(1), 2, at(12)), Some(decision));
@@ -107,26 +121,24 @@ mod tests {
 
     #[test]
     fn what_never_ends_is_remembered_as_long_as_anything_is_and_nothing_for_no_time() {
-        let cache = RefusalCache::new(Duration::from_secs(5));
+        let cache = RefusalCache::new(Duration::from_secs(5), 1 << 20);
         cache.note(key(1), 2, &refused(None), at(10));
         assert_eq!(cache.recall(key(1), 2, at(14)), Some(refused(None)));
         assert_eq!(cache.recall(key(1), 1, at(14)), None, "less may be there");
         assert_eq!(cache.recall(key(1), 2, at(15)), None);
-        let none = RefusalCache::new(Duration::ZERO);
+        let none = RefusalCache::new(Duration::ZERO, 1 << 20);
         none.note(key(1), 2, &refused(Some(60)), at(10));
         assert_eq!(none.recall(key(1), 2, at(10)), None);
     }
 
     #[test]
-    fn there_is_room_for_so_many() {
-        let cache = RefusalCache::new(Duration::from_secs(5));
-        let all = Roster::<Remembered>::ROOM as u64;
-        for bits in 1..=all + 100 {
+    fn where_room_is_full_newcomers_are_remembered_all_the_same() {
+        let cache = RefusalCache::new(Duration::from_secs(5), 1 << 20);
+        for bits in 1..=100_000 {
             cache.note(key(bits), 1, &refused(Some(100)), at(10));
+            assert!(cache.recall(key(bits), 1, at(10)).is_some());
         }
-        assert_eq!(cache.keys.keys(), all as usize);
-        // When those have ended there is room again.
-        cache.note(key(all + 1), 1, &refused(Some(100)), at(15));
-        assert!(cache.recall(key(all + 1), 1, at(16)).is_some());
+        let kept = cache.keys.keys();
+        assert!((5_000..10_000).contains(&kept), "{kept} in a megabyte");
     }
 }

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use redis::{RedisWrite, ToRedisArgs, Value};
 use tokio::time::{Instant, sleep_until};
 
+use self::tracked::Totals;
 use self::tracker::{Question, SHARDS};
 use super::client::{Client, Command, Fault, FaultKind, Script, Target, random};
 use super::script::SYNC;
@@ -225,7 +226,7 @@ impl Synchroniser {
         for (tracker, question) in group {
             match units.next().unwrap_or_default() {
                 b"-" => {}
-                units => tracker.answered(question, number(units).map_err(malformed)?, now),
+                units => tracker.answered(question, totals(units).map_err(malformed)?, now),
             }
         }
         match failure {
@@ -329,6 +330,16 @@ const MOST_UNITS: u64 = 1 << 48;
 /// Asks for the time of the server that has this key.
 fn time(key: impl AsRef<[u8]>) -> Command {
     Command::new(key, redis::cmd("TIME"))
+}
+
+/// The totals of one key: `OTHERS,OWN`.
+fn totals(units: &[u8]) -> Result<Totals, Nonsense> {
+    let comma = units.iter().position(|byte| *byte == b',');
+    let (others, own) = units.split_at(comma.ok_or(Nonsense::Malformed)?);
+    Ok(Totals {
+        others: number(others)?,
+        own: number(&own[1..])?,
+    })
 }
 
 /// Whether the server said anything.

@@ -40,6 +40,8 @@ families! {
         "Buckets forgotten because the table was full.";
     LIMIT_UNRECORDED: Counter "sluicegate_limit_unrecorded_total" ["policy"],
         "Requests admitted without a bucket because all places were held by refusing keys.";
+    LIMIT_TRACKING_EVICTIONS: Counter "sluicegate_limit_tracking_evictions_total" ["policy", "what"],
+        "Keys of which `strikes`, `bans`, `refusals` (remembered ones of Redis) or `sync` totals were forgotten for want of room.";
     LIMIT_BANS: Counter "sluicegate_limit_bans_total" ["policy"],
         "Keys banned for too many refusals, each time they were; where machines share bans, on the one that brought it about, or on each if several did at once.";
     LIMIT_IN_USE: Gauge "sluicegate_limit_in_use" ["policy"],
@@ -69,7 +71,7 @@ families! {
     SYNC_KEYS: Gauge "sluicegate_sync_keys" ["policy"],
         "Keys whose charges are told to other machines.";
     SYNC_UNTRACKED: Counter "sluicegate_sync_untracked_total" ["policy"],
-        "Charges of which other machines were not told, for want of room.";
+        "Charges of which other machines were not told, as the table had no room for their bucket.";
     LIMIT_WAITING: Gauge "sluicegate_limit_waiting" ["policy"],
         "Requests that wait their turn.";
     LIMIT_WAIT: Histogram "sluicegate_limit_wait_seconds" ["policy"],

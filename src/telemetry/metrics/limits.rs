@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::families::{
     LIMIT_BANS, LIMIT_BUCKETS, LIMIT_DECISIONS, LIMIT_EVICTIONS, LIMIT_HELD, LIMIT_IN_USE,
-    LIMIT_NEAR, LIMIT_SETTLEMENTS, LIMIT_UNRECORDED, LIMIT_WAIT, LIMIT_WAITING,
+    LIMIT_NEAR, LIMIT_SETTLEMENTS, LIMIT_TRACKING_EVICTIONS, LIMIT_UNRECORDED, LIMIT_WAIT,
+    LIMIT_WAITING,
 };
 use crate::telemetry::registry::{Counter, Gauge, Histogram, Observer, Registry};
 
@@ -248,6 +249,53 @@ impl InUseMetrics {
 impl Drop for UnitsInUse {
     fn drop(&mut self) {
         self.metrics.0.add(-i64::from(self.units));
+    }
+}
+
+/// What is kept of keys beside their buckets, as the `what` label says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrackedKeys {
+    /// Refusals that count towards a ban.
+    Strikes,
+    /// Bans.
+    Bans,
+    /// Refusals by Redis that are remembered.
+    Refusals,
+    /// Totals that other machines are told.
+    Sync,
+}
+
+impl TrackedKeys {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Strikes => "strikes",
+            Self::Bans => "bans",
+            Self::Refusals => "refusals",
+            Self::Sync => "sync",
+        }
+    }
+}
+
+/// Keys of a policy that were forgotten for want of room. Handles of the same name count together.
+#[derive(Clone, Debug)]
+pub struct TrackingMetrics {
+    registry: Registry,
+    policy: Arc<str>,
+}
+
+impl TrackingMetrics {
+    /// Makes the handles of the policy with this name.
+    pub fn new(registry: &Registry, policy: &str) -> Self {
+        Self {
+            registry: registry.clone(),
+            policy: policy.into(),
+        }
+    }
+
+    /// The count of forgotten keys.
+    pub fn evictions(&self, what: TrackedKeys) -> Counter {
+        self.registry
+            .counter(&LIMIT_TRACKING_EVICTIONS, &[&self.policy, what.as_str()])
     }
 }
 

@@ -4,8 +4,8 @@
 -- KEYS  the hashes of the buckets' epochs: units by node.
 -- ARGV  the node; the milliseconds to live of what it is the first to tell; the units that it has charged to each in all, which never
 --       become fewer here, separated by spaces.
--- Reply the units of all others for each key, separated by spaces, or a '-' where something else has that name; and what that is,
---       or nothing.
+-- Reply for each key the units of all others and those that the node had told before, with a comma between, or a '-' where
+--       something else has that name, separated by spaces; and what that is, or nothing.
 
 local charged, answers, failure = {}, {}, ''
 for units in string.gmatch(ARGV[3], '%d+') do charged[#charged + 1] = tonumber(units) end
@@ -24,7 +24,7 @@ for place, key in ipairs(KEYS) do
     if own > known and redis.call('HSET', key, ARGV[1], string.format('%.0f', own)) == 1 then
       redis.call('PEXPIRE', key, ARGV[2])
     end
-    answers[place] = string.format('%.0f', others)
+    answers[place] = string.format('%.0f,%.0f', others, known)
   end
 end
 return {table.concat(answers, ' '), failure}

@@ -25,14 +25,15 @@ const START: u64 = 1_700_000_001 * SECOND;
 struct Server(HashMap<Vec<u8>, HashMap<u64, u64>>);
 
 impl Server {
-    fn run(&mut self, node: u64, question: &Question) -> u64 {
+    fn run(&mut self, node: u64, question: &Question) -> Totals {
         let totals = self.0.entry(question.name.clone()).or_default();
-        if question.own > 0 {
-            let own = totals.entry(node).or_default();
-            *own = question.own.max(*own);
+        let own = totals.get(&node).copied().unwrap_or_default();
+        if question.own > own {
+            totals.insert(node, question.own);
         }
         let others = totals.iter().filter(|(other, _)| **other != node);
-        others.map(|(_, units)| units).sum()
+        let others = others.map(|(_, units)| units).sum();
+        Totals { others, own }
     }
 }
 
@@ -87,9 +88,9 @@ impl Node {
         questions
     }
 
-    fn answered(&self, question: &Question, others: u64, now: u64) {
+    fn answered(&self, question: &Question, totals: Totals, now: u64) {
         let now = Timestamp::from_micros(now);
-        self.tracker.answered(question, others, now);
+        self.tracker.answered(question, totals, now);
     }
 
     /// A whole round at an instant, of which this much becomes nothing.

@@ -3,6 +3,7 @@
 use super::epoch::{Epochs, Instant};
 use crate::clock::Timestamp;
 use crate::limiter::Cell;
+use crate::store::bounded_map::HeapSize;
 
 /// A bucket of which nothing new is heard is asked about after so many rounds, and twice as many, and at last each so many. At
 /// once where enough of it is charged to be told.
@@ -28,13 +29,24 @@ pub(super) struct News {
     pub(super) at: Timestamp,
 }
 
+/// What the server knew of a bucket in one epoch when it was asked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Totals {
+    /// Units that all other nodes have charged.
+    pub(super) others: u64,
+    /// Units that this node had told before.
+    pub(super) own: u64,
+}
+
 /// What is known of it in one epoch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Term {
     /// When the epoch ends.
     pub(super) end: u64,
-    /// Units charged here.
-    pub(super) own: u64,
+    /// Units charged here, as far as they are known.
+    own: u64,
+    /// Whether that is all of them: a key that was forgotten within the epoch may have told more, which the server knows.
+    is_complete: bool,
     /// Those that the server is known to know of.
     told: u64,
     /// Units of others that the bucket has been charged for. It never falls, so that a server that has forgotten them, and is
@@ -45,6 +57,12 @@ pub(super) struct Term {
     /// The round in which others were asked about last, and how many there are until the next.
     asked: u64,
     pause: u64,
+}
+
+impl HeapSize for Tracked {
+    fn heap_bytes(&self) -> usize {
+        self.name.len()
+    }
 }
 
 impl Tracked {
@@ -61,6 +79,12 @@ impl Tracked {
             current: Term::new(end),
             before: epochs.before(end).map(Term::new),
         }
+    }
+
+    /// The server may know of units that were charged here before.
+    pub(super) fn expect_own_units(&mut self) {
+        let terms = self.before.iter_mut().chain(Some(&mut self.current));
+        terms.for_each(|term| term.is_complete = false);
     }
 
     /// Counts a charge that left this cell.
@@ -114,7 +138,7 @@ impl Tracked {
     pub(super) fn answered(
         &mut self,
         (end, own): (u64, u64),
-        others: u64,
+        totals: Totals,
         (round, worth): (u64, u64),
         now: Instant,
         epochs: Epochs,
@@ -122,7 +146,7 @@ impl Tracked {
         let mut terms = self.before.iter_mut().chain(Some(&mut self.current));
         let term = terms.find(|term| term.end == end)?;
         let is_first = !term.is_known;
-        let units = term.answered(own, others, (round, worth));
+        let units = term.answered(own, totals, (round, worth));
         // Of what was charged before that epoch ended, some has come back while the bucket was whole here.
         let whole_at = self.whole_at.filter(|_| is_first);
         let back = whole_at.map_or(0, |whole_at| now.at(whole_at).saturating_sub(end));
@@ -155,6 +179,7 @@ impl Tracked {
         if epochs.before(end).is_some() && end < last.end {
             // The clock was wrong by more than an epoch until now.
             self.current.own = last.own;
+            self.current.is_complete = last.is_complete;
         }
     }
 }
@@ -164,6 +189,7 @@ impl Term {
         Self {
             end,
             own: 0,
+            is_complete: true,
             told: 0,
             seen: 0,
             is_known: false,
@@ -172,7 +198,25 @@ impl Term {
         }
     }
 
-    fn answered(&mut self, own: u64, others: u64, (round, worth): (u64, u64)) -> u64 {
+    /// Units to tell in all; none until it is known what was told before.
+    pub(super) fn total(&self) -> u64 {
+        match self.is_complete {
+            true => self.own,
+            false => 0,
+        }
+    }
+
+    fn answered(&mut self, own: u64, totals: Totals, (round, worth): (u64, u64)) -> u64 {
+        let others = totals.others;
+        if !self.is_complete {
+            self.is_complete = true;
+            self.own = self.own.saturating_add(totals.own);
+            self.told = totals.own;
+            if totals.own > 0 {
+                // Those were heard of before the key was forgotten, but for the last of them.
+                self.seen = self.seen.max(others);
+            }
+        }
         let news = others.saturating_sub(self.seen);
         let is_quiet = own.saturating_sub(self.told) < worth;
         self.seen = self.seen.max(others);

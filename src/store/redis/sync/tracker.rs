@@ -1,28 +1,28 @@
 //! The buckets of one policy that are charged on other machines too. Requests note what they charge; who tells the others, and
 //! hears of them, is `sync`.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 
 use super::epoch::{Epochs, Instant};
-use super::tracked::{News, Tracked};
+use super::tracked::{News, Totals, Tracked};
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Cell, Fingerprint};
+use crate::store::bounded_map::BoundedMap;
 use crate::store::redis::client::random;
 use crate::store::redis::naming::Name;
 use crate::store::{Charge, Table};
+use crate::telemetry::metrics::{TrackedKeys, TrackingMetrics};
 
 /// So that requests of different keys rarely wait for each other, nor long for a round.
 pub(super) const SHARDS: usize = 64;
 /// What is charged waits to be told, for some rounds, while it is less than this part of what the bucket has at most.
 const WORTH: u32 = 256;
-/// The most keys of a shard: 65,536 in all, of some 250 bytes each and the name.
-const MOST: usize = 1024;
+/// The bytes for keys unless set otherwise, some 300 and the name for each.
+const ROOM: usize = 16 << 20;
 
 /// The buckets of one policy that were charged here lately.
 #[derive(Debug)]
@@ -43,15 +43,16 @@ pub struct Tracker {
     worth: AtomicU64,
     /// By how many microseconds the server's clock is ahead, as far as is known.
     ahead: AtomicI64,
-    shards: [Mutex<HashMap<u64, Tracked>>; SHARDS],
-    keys: AtomicUsize,
+    keys: BoundedMap<Tracked, SHARDS>,
+    /// When a key may have been forgotten last, in microseconds.
+    forgot: AtomicU64,
     untracked: AtomicU64,
 }
 
 /// What a node tells of one bucket in one epoch, and asks about it.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
-    key: Fingerprint,
+    pub(super) key: Fingerprint,
     /// When the epoch ends.
     pub(super) end: u64,
     /// What the totals are called in Redis.
@@ -80,10 +81,22 @@ impl Tracker {
             worth: AtomicU64::new(worth(table.algorithm())),
             table: ArcSwap::new(table),
             ahead: AtomicI64::new(0),
-            shards: std::array::from_fn(|_| Mutex::default()),
-            keys: AtomicUsize::new(0),
+            keys: BoundedMap::new(ROOM),
+            forgot: AtomicU64::new(0),
             untracked: AtomicU64::new(0),
         })
+    }
+
+    /// Counts keys there that are forgotten for want of room.
+    #[must_use]
+    pub fn counting(mut self, metrics: &TrackingMetrics) -> Self {
+        self.keys = self.keys.counting(metrics.evictions(TrackedKeys::Sync));
+        self
+    }
+
+    /// Has room for so many bytes of keys.
+    pub fn set_room(&self, bytes: usize) {
+        self.keys.set_room(bytes);
     }
 
     /// Whether it can go on for a table of this algorithm that takes over its table's buckets.
@@ -95,8 +108,8 @@ impl Tracker {
     /// [decision](crate::limiter::Decision::cell)). `name` is what all machines call the bucket; asked for at the first charge
     /// only, after which this allocates nothing.
     ///
-    /// What is noted is told: give-backs are not. Where there is no room for another key, its charges are not told, and
-    /// those of others not heard of, until there is.
+    /// What is noted is told: give-backs are not. Where there is no room for another key, the key that is charged least is
+    /// forgotten: what it was charged and not told is lost to others.
     pub fn note(
         &self,
         key: Fingerprint,
@@ -109,12 +122,12 @@ impl Tracker {
             return;
         }
         let now = self.instant(now);
-        let mut keys = self.shards[Self::shard(key)].lock();
-        if let Some(tracked) = keys.get_mut(&key.bits()) {
-            return tracked.note(self.epochs, cost, cell, now);
+        let mut keys = self.keys.lock(key);
+        let note = |tracked: &mut Tracked| tracked.note(self.epochs, cost, cell, now);
+        if keys.change(note).is_some() {
+            return;
         }
-        let end = self.epochs.end(cell, now).filter(|_| keys.len() < MOST);
-        let Some(end) = end else {
+        let Some(end) = self.epochs.end(cell, now) else {
             self.untracked.fetch_add(1, Relaxed);
             return;
         };
@@ -122,9 +135,21 @@ impl Tracker {
         let alone = table.algorithm().decide(Cell::EMPTY, now.here, cost).cell;
         let whole_at = (alone.expires == cell.expires).then_some(now.here);
         let mut tracked = Tracked::new(name().bytes, self.epochs, end, whole_at);
+        if self.may_have_forgotten(now) {
+            tracked.expect_own_units();
+        }
         tracked.note(self.epochs, cost, cell, now);
-        keys.insert(key.bits(), tracked);
-        self.keys.fetch_add(1, Relaxed);
+        let forgets = keys.insert(tracked, |_| false).has_evicted;
+        if forgets {
+            self.forgot.fetch_max(now.here.as_micros(), Relaxed);
+        }
+    }
+
+    /// Whether a key of which nothing is known may have been charged here in an epoch that counts.
+    fn may_have_forgotten(&self, now: Instant) -> bool {
+        let counts = self.epochs.length().saturating_mul(2);
+        let forgot = self.forgot.load(Relaxed);
+        forgot > 0 && now.here.as_micros() < forgot.saturating_add(counts)
     }
 
     /// The same for a charge that was made at `at`, a while ago, and left `cell` then: nothing where its window is over.
@@ -149,19 +174,17 @@ impl Tracker {
 
     /// How many keys are known.
     pub fn keys(&self) -> usize {
-        self.keys.load(Relaxed)
+        self.keys.keys()
     }
 
-    /// Charges of which nobody was told, for want of room, or because the table had none.
+    /// Charges of which nobody was told because the table had no room for their bucket.
     pub fn untracked(&self) -> u64 {
         self.untracked.load(Relaxed)
     }
 
     #[cfg(test)]
     pub(super) fn knows(&self, key: Fingerprint) -> bool {
-        self.shards[Self::shard(key)]
-            .lock()
-            .contains_key(&key.bits())
+        self.keys.lock(key).is_known()
     }
 
     /// Others' units are charged to this table from now on: to be called when it has taken the other's
@@ -202,35 +225,30 @@ impl Tracker {
     pub(super) fn due(&self, shard: usize, now: Timestamp, into: &mut impl Extend<Question>) {
         let (now, round) = (self.instant(now), self.rounds.load(Relaxed));
         let worth = self.worth.load(Relaxed);
-        let mut keys = self.shards[shard].lock();
-        let before = keys.len();
-        keys.retain(|key, tracked| {
+        self.keys.retain(shard, |key, tracked| {
             let is_in_use = tracked.is_in_use(self.epochs, now);
             if is_in_use {
                 let due = tracked.due(self.epochs, round, worth, now);
                 into.extend(due.map(|term| Question {
-                    key: Fingerprint::from_bits(*key),
+                    key,
                     end: term.end,
                     name: self.name(&tracked.name, term.end),
-                    own: term.own,
+                    own: term.total(),
                     lasts: self.epochs.lasts(term.end, now),
                 }));
             }
             is_in_use
         });
-        self.keys.fetch_sub(before - keys.len(), Relaxed);
     }
 
     /// Charges the bucket of a question for what the others have charged in all, as far as that is new.
-    pub(super) fn answered(&self, question: &Question, others: u64, now: Timestamp) {
+    pub(super) fn answered(&self, question: &Question, totals: Totals, now: Timestamp) {
         let &Question { key, end, own, .. } = question;
         let (now, epochs) = (self.instant(now), self.epochs);
         let round = (self.rounds.load(Relaxed), self.worth.load(Relaxed));
-        let mut keys = self.shards[Self::shard(key)].lock();
-        let tracked = keys.get_mut(&key.bits());
-        let news =
-            tracked.and_then(|tracked| tracked.answered((end, own), others, round, now, epochs));
-        drop(keys);
+        let answered =
+            |tracked: &mut Tracked| tracked.answered((end, own), totals, round, now, epochs);
+        let news = self.keys.lock(key).change_unused(answered).flatten();
         let Some(News { units, at }) = news else {
             return;
         };
@@ -257,10 +275,6 @@ impl Tracker {
     fn name(&self, bucket: &[u8], end: u64) -> Vec<u8> {
         let mut last = itoa::Buffer::new();
         [bucket, &self.of_epochs, last.format(end).as_bytes()].concat()
-    }
-
-    fn shard(key: Fingerprint) -> usize {
-        (key.bits() % SHARDS as u64) as usize
     }
 }
 

@@ -14,7 +14,7 @@ struct UnderWay {
     next: u64,
     questions: Vec<Question>,
     runs: u64,
-    answers: Option<Vec<u64>>,
+    answers: Option<Vec<Totals>>,
     ends: u64,
 }
 

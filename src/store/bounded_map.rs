@@ -1,0 +1,469 @@
+//! A map of keys that is bounded in bytes: where it is full, the entries that are used least give way to newcomers.
+//!
+//! Each use of an entry gives it a credit. A clock hand goes round the entries, takes a credit of each that it passes, and evicts
+//! one without. A newcomer takes the place of the evicted entry, so that the hand passes all others before it.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::limiter::Fingerprint;
+use crate::telemetry::registry::Counter;
+
+/// The most credits of an entry.
+const MOST_CREDIT: u8 = 15;
+/// Entries that the hand passes at most before it evicts the one with the fewest credits.
+const LOOKS: usize = 16;
+/// Entries that one newcomer evicts at most, where room has become less.
+const EVICTIONS: usize = 4;
+/// Bytes of an entry in the index: a hash table of powers of two, at least 7/16 full.
+const INDEX: usize = 36;
+
+/// No map has less room, in bytes.
+const LEAST_ROOM: u64 = 256 << 10;
+
+/// The bytes of each of so many maps, beside tables that take `max_size`: together a quarter as much, or the least room.
+pub fn tracking_room(max_size: u64, maps: usize) -> usize {
+    let share = max_size / 4 / maps.max(1) as u64;
+    usize::try_from(share.max(LEAST_ROOM)).unwrap_or(usize::MAX)
+}
+
+/// An entry's own size beyond `size_of`.
+pub(super) trait HeapSize {
+    /// Bytes on the heap that belong to this entry alone.
+    fn heap_bytes(&self) -> usize;
+}
+
+/// A bounded map, divided into shards, so that requests with different keys rarely wait for each other.
+#[derive(Debug)]
+pub(super) struct BoundedMap<T, const SHARDS: usize = 16> {
+    /// Made for the first key: many maps never have one.
+    shards: OnceLock<Box<[Mutex<Shard<T>>]>>,
+    keys: AtomicUsize,
+    /// The bytes of a shard.
+    room: AtomicUsize,
+    evictions: Option<Counter>,
+}
+
+#[derive(Debug)]
+struct Shard<T> {
+    index: HashMap<u64, usize>,
+    entries: Vec<Entry<T>>,
+    hand: usize,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    key: u64,
+    credit: u8,
+    value: T,
+}
+
+/// A value that was inserted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Inserted {
+    place: usize,
+    /// Whether others were evicted for it, or were over.
+    pub(super) has_evicted: bool,
+}
+
+/// The shard of a key, locked.
+#[derive(Debug)]
+pub(super) struct Locked<'a, T, const SHARDS: usize = 16> {
+    map: &'a BoundedMap<T, SHARDS>,
+    shard: MutexGuard<'a, Shard<T>>,
+    key: u64,
+}
+
+impl<T: HeapSize, const SHARDS: usize> BoundedMap<T, SHARDS> {
+    /// An empty map with room for so many bytes.
+    pub(super) fn new(bytes: usize) -> Self {
+        Self {
+            shards: OnceLock::new(),
+            keys: AtomicUsize::new(0),
+            room: AtomicUsize::new(bytes / SHARDS),
+            evictions: None,
+        }
+    }
+
+    /// Counts evictions there.
+    #[must_use]
+    pub(super) fn counting(mut self, evictions: Counter) -> Self {
+        self.evictions = Some(evictions);
+        self
+    }
+
+    /// Has room for so many bytes from now on. Newcomers evict what is beyond.
+    pub(super) fn set_room(&self, bytes: usize) {
+        self.room.store(bytes / SHARDS, Relaxed);
+    }
+
+    /// The number of keys.
+    pub(super) fn keys(&self) -> usize {
+        self.keys.load(Relaxed)
+    }
+
+    /// What `read` makes of a key's value. This is no use of the entry.
+    pub(super) fn read<R>(
+        &self,
+        key: Fingerprint,
+        read: impl FnOnce(&T) -> Option<R>,
+    ) -> Option<R> {
+        if self.keys() == 0 {
+            return None;
+        }
+        let shard = self.shard(key).lock();
+        let place = *shard.index.get(&key.bits())?;
+        read(&shard.entries[place].value)
+    }
+
+    /// Locks the shard of a key.
+    pub(super) fn lock(&self, key: Fingerprint) -> Locked<'_, T, SHARDS> {
+        Locked {
+            shard: self.shard(key).lock(),
+            map: self,
+            key: key.bits(),
+        }
+    }
+
+    /// Changes the values of all keys.
+    pub(super) fn change_all(&self, mut change: impl FnMut(Fingerprint, &mut T)) {
+        for shard in 0..SHARDS {
+            self.retain(shard, |key, value| {
+                change(key, value);
+                true
+            });
+        }
+    }
+
+    /// Keeps those keys of a shard for which `keep` is true.
+    pub(super) fn retain(&self, shard: usize, mut keep: impl FnMut(Fingerprint, &mut T) -> bool) {
+        if self.keys() == 0 {
+            return;
+        }
+        let mut shard = self.shards()[shard].lock();
+        let mut place = 0;
+        while let Some(entry) = shard.entries.get_mut(place) {
+            let before = entry.value.heap_bytes();
+            let is_kept = keep(Fingerprint::from_bits(entry.key), &mut entry.value);
+            let after = entry.value.heap_bytes();
+            shard.bytes = (shard.bytes + after).saturating_sub(before);
+            match is_kept {
+                true => place += 1,
+                false => {
+                    shard.remove(place);
+                    self.keys.fetch_sub(1, Relaxed);
+                }
+            }
+        }
+    }
+
+    /// Copies of all entries, a shard at a time: no lock is held while the caller uses them.
+    pub(super) fn copies(&self) -> impl Iterator<Item = Vec<(Fingerprint, T)>>
+    where
+        T: Clone,
+    {
+        let shards = self.shards.get().into_iter().flatten();
+        shards.map(|shard| {
+            let shard = shard.lock();
+            let entries = shard.entries.iter();
+            entries
+                .map(|entry| (Fingerprint::from_bits(entry.key), entry.value.clone()))
+                .collect()
+        })
+    }
+
+    /// The number of the shard of a key.
+    pub(super) const fn shard_of(key: Fingerprint) -> usize {
+        (key.bits() % SHARDS as u64) as usize
+    }
+
+    fn shard(&self, key: Fingerprint) -> &Mutex<Shard<T>> {
+        &self.shards()[Self::shard_of(key)]
+    }
+
+    fn shards(&self) -> &[Mutex<Shard<T>>] {
+        self.shards
+            .get_or_init(|| (0..SHARDS).map(|_| Mutex::default()).collect())
+    }
+}
+
+impl<T: HeapSize, const SHARDS: usize> Locked<'_, T, SHARDS> {
+    /// Whether the key has a value.
+    pub(super) fn is_known(&self) -> bool {
+        self.shard.index.contains_key(&self.key)
+    }
+
+    /// Changes the value of the key, if it has one, which is a use of it.
+    pub(super) fn change<R>(&mut self, change: impl FnOnce(&mut T) -> R) -> Option<R> {
+        let place = *self.shard.index.get(&self.key)?;
+        let entry = &mut self.shard.entries[place];
+        entry.credit = entry.credit.saturating_add(1).min(MOST_CREDIT);
+        Some(self.apply(place, change))
+    }
+
+    /// The same, of `new` if it has none. Room is made as for [`Locked::insert`].
+    pub(super) fn change_or_insert<R>(
+        &mut self,
+        new: impl FnOnce() -> T,
+        is_over: impl Fn(&T) -> bool,
+        change: impl FnOnce(&mut T) -> R,
+    ) -> R {
+        let place = match self.shard.index.get(&self.key) {
+            Some(&place) => {
+                let entry = &mut self.shard.entries[place];
+                entry.credit = entry.credit.saturating_add(1).min(MOST_CREDIT);
+                place
+            }
+            None => self.insert(new(), is_over).place,
+        };
+        self.apply(place, change)
+    }
+
+    /// The same without counting as a use.
+    pub(super) fn change_unused<R>(&mut self, change: impl FnOnce(&mut T) -> R) -> Option<R> {
+        let place = *self.shard.index.get(&self.key)?;
+        Some(self.apply(place, change))
+    }
+
+    fn apply<R>(&mut self, place: usize, change: impl FnOnce(&mut T) -> R) -> R {
+        let entry = &mut self.shard.entries[place];
+        let before = entry.value.heap_bytes();
+        let changed = change(&mut entry.value);
+        let after = entry.value.heap_bytes();
+        self.shard.bytes = (self.shard.bytes + after).saturating_sub(before);
+        if after > before {
+            self.make_room(0, |_| false);
+        }
+        changed
+    }
+
+    /// The value of the key, `new` if it has none. Room is made by evicting entries, those first for which `is_over` is true.
+    pub(super) fn insert(&mut self, new: T, is_over: impl Fn(&T) -> bool) -> Inserted {
+        self.remove();
+        let bytes = bytes_of(&new);
+        let vacant = self.make_room(bytes, is_over);
+        let entry = Entry {
+            key: self.key,
+            credit: 0,
+            value: new,
+        };
+        let shard = &mut *self.shard;
+        shard.bytes += bytes;
+        shard.entries.push(entry);
+        let last = shard.entries.len() - 1;
+        shard.index.insert(self.key, last);
+        self.map.keys.fetch_add(1, Relaxed);
+        let place = vacant.filter(|vacant| *vacant < last).unwrap_or(last);
+        if place < last {
+            shard.swap(place, last);
+        }
+        Inserted {
+            place,
+            has_evicted: vacant.is_some(),
+        }
+    }
+
+    /// Takes the key out.
+    pub(super) fn remove(&mut self) -> Option<T> {
+        let place = *self.shard.index.get(&self.key)?;
+        self.map.keys.fetch_sub(1, Relaxed);
+        Some(self.shard.remove(place))
+    }
+
+    /// Evicts entries until so many more bytes fit; returns the place of the last.
+    fn make_room(&mut self, bytes: usize, is_over: impl Fn(&T) -> bool) -> Option<usize> {
+        let room = self.map.room.load(Relaxed);
+        let mut vacant = None;
+        for _ in 0..EVICTIONS {
+            let shard = &mut *self.shard;
+            if shard.bytes + bytes <= room {
+                break;
+            }
+            let Some(place) = shard.least_useful(self.key, &is_over) else {
+                break;
+            };
+            if !is_over(&shard.entries[place].value)
+                && let Some(evictions) = &self.map.evictions
+            {
+                evictions.increment();
+            }
+            shard.remove(place);
+            self.map.keys.fetch_sub(1, Relaxed);
+            vacant = Some(place);
+        }
+        vacant
+    }
+}
+
+impl<T: HeapSize> Shard<T> {
+    /// Moves the hand to the next entry that may go, which is not that of `key`.
+    fn least_useful(&mut self, key: u64, is_over: impl Fn(&T) -> bool) -> Option<usize> {
+        let mut least: Option<(u8, usize)> = None;
+        for _ in 0..LOOKS.min(self.entries.len()) {
+            self.hand = (self.hand + 1) % self.entries.len();
+            let entry = &mut self.entries[self.hand];
+            if entry.key == key {
+                continue;
+            }
+            if entry.credit == 0 || is_over(&entry.value) {
+                return Some(self.hand);
+            }
+            entry.credit -= 1;
+            if least.is_none_or(|(credit, _)| entry.credit < credit) {
+                least = Some((entry.credit, self.hand));
+            }
+        }
+        least.map(|(_, place)| place)
+    }
+
+    fn remove(&mut self, place: usize) -> T {
+        let entry = self.entries.swap_remove(place);
+        self.index.remove(&entry.key);
+        if let Some(moved) = self.entries.get(place) {
+            self.index.insert(moved.key, place);
+        }
+        self.bytes = self.bytes.saturating_sub(bytes_of(&entry.value));
+        entry.value
+    }
+
+    fn swap(&mut self, left: usize, right: usize) {
+        self.entries.swap(left, right);
+        for place in [left, right] {
+            self.index.insert(self.entries[place].key, place);
+        }
+    }
+}
+
+impl<T> Default for Shard<T> {
+    fn default() -> Self {
+        Self {
+            index: HashMap::new(),
+            entries: Vec::new(),
+            hand: 0,
+            bytes: 0,
+        }
+    }
+}
+
+/// Bytes of an entry.
+pub(super) fn bytes_of<T: HeapSize>(value: &T) -> usize {
+    size_of::<Entry<T>>() + INDEX + value.heap_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Debug, PartialEq)]
+    struct Bytes(Vec<u8>);
+
+    impl HeapSize for Bytes {
+        fn heap_bytes(&self) -> usize {
+            self.0.capacity()
+        }
+    }
+
+    const ENTRY: usize = size_of::<Entry<Bytes>>() + INDEX;
+
+    fn key(bits: u64) -> Fingerprint {
+        Fingerprint::from_bits(bits + 1)
+    }
+
+    fn empty() -> Bytes {
+        Bytes(Vec::new())
+    }
+
+    /// One use of a key: whether it was there.
+    fn touch(map: &BoundedMap<Bytes, 1>, bits: u64) -> bool {
+        let mut locked = map.lock(key(bits));
+        let known = locked.change(|_| ()).is_some();
+        if !known {
+            locked.insert(empty(), |_| false);
+        }
+        known
+    }
+
+    fn has(map: &BoundedMap<Bytes, 1>, bits: u64) -> bool {
+        map.read(key(bits), |_| Some(())).is_some()
+    }
+
+    #[test]
+    fn newcomers_evict_what_is_used_least() {
+        let map = BoundedMap::<Bytes, 1>::new(100 * ENTRY);
+        touch(&map, 0);
+        for bits in 1..=2_000 {
+            assert!(!touch(&map, bits));
+            if bits % 50 == 0 {
+                assert!(touch(&map, 0), "used again and again, also after {bits}");
+            }
+        }
+        assert_eq!(map.keys(), 100);
+        assert!(has(&map, 2_000) && !has(&map, 1_000));
+    }
+
+    #[test]
+    fn what_was_used_often_outlasts_a_flood_and_not_two() {
+        let map = BoundedMap::<Bytes, 1>::new(100 * ENTRY);
+        for _ in 0..5 {
+            touch(&map, 0);
+        }
+        (1..=400).for_each(|bits| assert!(!touch(&map, bits)));
+        assert!(has(&map, 0));
+        (401..=1_000).for_each(|bits| assert!(!touch(&map, bits)));
+        assert!(!has(&map, 0));
+    }
+
+    #[test]
+    fn a_newcomer_stays_while_as_many_others_come() {
+        let map = BoundedMap::<Bytes, 1>::new(100 * ENTRY);
+        (0..150).for_each(|bits| assert!(!touch(&map, bits)));
+        touch(&map, 1_000);
+        (200..290).for_each(|bits| assert!(!touch(&map, bits)));
+        assert!(has(&map, 1_000));
+    }
+
+    #[test]
+    fn less_room_is_felt_with_the_next_newcomers() {
+        let map = BoundedMap::<Bytes, 1>::new(100 * ENTRY);
+        (0..100).for_each(|bits| assert!(!touch(&map, bits)));
+        map.set_room(10 * ENTRY);
+        (100..140).for_each(|bits| assert!(!touch(&map, bits)));
+        assert_eq!(map.keys(), 10);
+    }
+
+    proptest! {
+        /// Whatever is done, it never has more bytes than there is room for but for one entry, and finds what it has.
+        #[test]
+        fn it_stays_within_its_room_and_its_index_is_right(
+            steps in prop::collection::vec((0..40_u64, 0..4_u8, 0..200_usize), 1..300),
+        ) {
+            let room = 20 * ENTRY + 500;
+            let map = BoundedMap::<Bytes, 1>::new(room);
+            for (bits, what, heap) in steps {
+                let mut locked = map.lock(key(bits));
+                match what {
+                    0 => { locked.remove(); }
+                    1 => { locked.insert(Bytes(Vec::with_capacity(heap)), |value| value.0.capacity() > 150); }
+                    2 => { locked.change(|value| *value = Bytes(Vec::with_capacity(heap))); }
+                    _ => { locked.change(|_| ()); }
+                }
+                drop(locked);
+                let shard = map.shards()[0].lock();
+                let bytes: usize = shard.entries.iter().map(|entry| bytes_of(&entry.value)).sum();
+                prop_assert_eq!(bytes, shard.bytes);
+                prop_assert!(bytes <= room, "{} of {}", bytes, room);
+                prop_assert_eq!(shard.entries.len(), shard.index.len());
+                prop_assert_eq!(shard.entries.len(), map.keys());
+                for (place, entry) in shard.entries.iter().enumerate() {
+                    prop_assert_eq!(shard.index.get(&entry.key), Some(&place));
+                }
+            }
+        }
+    }
+}
