@@ -28,7 +28,7 @@ pub use matcher::{
     TrailingSlash,
 };
 pub use route::Router;
-pub use selector::{Exception, Exceptions, Selector};
+pub use selector::{Exception, Exceptions, Selector, Selectors};
 pub use settlement::{Author, Counted, OwnAnswers, ReportedCost, SettledBy, Settlement};
 pub use token::{
     CheckedToken, Claims, KeyError, RequestToken, Token, TokenAlgorithm, TokenKey, TokenRejection,

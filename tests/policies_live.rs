@@ -396,3 +396,54 @@ fn replay_tells_what_only_watches() {
     let limits = &replay.report(&[])["routes"][0]["limits"];
     assert_eq!(limits[1]["shadowed"], 1);
 }
+
+#[test]
+fn no_limit_applies_to_whom_the_top_level_exempts() {
+    let gateway = Gateway::start(
+        "exempt:
+  - { part: header:x-api-key, value: monitor }
+  - { part: header:x-api-key, prefix: probe- }
+  - { part: route, value: health }
+  - { part: path, value: /B/free }
+limits: [{ key: constant, quota: 1/300d }]
+policies:
+  own: { key: header:x-api-key, quota: 1/300d, exempt: [{ value: partner }], overrides: [{ value: monitor, quota: 0/1d }],
+         penalty: { strikes: 1, within: 1h, for: [1d] } }
+routes:
+  - { name: a, match: { path: /a }, upstream: echo, limits: [own] }
+  - { name: health, match: { path: /health }, upstream: echo, limits: [own] }
+  - { name: b, match: { path: /b/** }, case_sensitive: false, upstream: echo, limits: [own] }
+",
+    );
+    let address = gateway.address();
+    let asked = |path, key: &str| statuses::<3>(address, path, &format!("x-api-key: {key}\r\n"));
+    assert_eq!(asked("/a", "monitor"), [200; 3], "before its override");
+    assert_eq!(asked("/a", "probe-7"), [200; 3]);
+    assert_eq!(asked("/health", "any"), [200; 3], "by the route");
+    assert_eq!(
+        asked("/b/FREE", "any"),
+        [200; 3],
+        "as the route reads paths"
+    );
+    assert_eq!(asked("/nowhere", "monitor"), [404; 3], "where no route is");
+    assert_eq!(
+        asked("/a", "partner"),
+        [200, 429, 429],
+        "by the top-level limit"
+    );
+    assert_eq!(asked("/nowhere", "partner"), [429; 3]);
+    let twice = "x-api-key: monitor\r\nx-api-key: other\r\n";
+    assert_eq!(statuses::<1>(address, "/a", twice), [429]);
+    let exempt = "sluicegate_limit_decisions_total{policy=\"own\",route=\"a\",decision=\"exempt\"}";
+    assert_eq!(
+        gateway.metric(exempt),
+        Some(9.0),
+        "the partner's refused ones, too"
+    );
+    let config = "exempt: [{ cidr: 127.0.0.0/8 }]
+limits: [{ key: constant, quota: 0/300d }]
+routes: [{ name: a, upstream: echo, limits: [{ quota: 0/1h, mode: shadow }] }]
+";
+    gateway.reload(config);
+    assert_eq!(statuses::<3>(address, "/a", ""), [200; 3]);
+}

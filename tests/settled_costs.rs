@@ -115,6 +115,24 @@ fn the_bytes_of_the_body_say_what_a_request_has_taken() {
 }
 
 #[test]
+fn a_class_of_statuses_counts_as_each_of_them() {
+    let origin = origin();
+    let gateway = behind(
+        &origin,
+        "{ key: constant, quota: 5/300d, count: [4xx, 503] }",
+    );
+    let status = |path: &str| get(gateway.address(), path).status;
+    for free in [200, 204, 301, 399, 500, 502] {
+        let path = format!("/status/{free}");
+        assert_eq!([0; 6].map(|_| status(&path)), [free; 6]);
+    }
+    for charged in [400, 404, 451, 499, 503] {
+        assert_eq!(status(&format!("/status/{charged}")), charged);
+    }
+    assert_eq!(status("/status/200"), 429);
+}
+
+#[test]
 fn only_statuses_that_count_are_charged() {
     let origin = origin();
     for algorithm in ["gcra", "token_bucket", "fixed_window", "sliding_window"] {

@@ -18,7 +18,7 @@ use sluicegate::limiter::{Algorithm, Calendar, Calendars, Fingerprint, FixedWind
 use sluicegate::store::{Charge, OnFull, Table, charge_all};
 use support::client::Connection;
 use support::gateway::Gateway;
-use support::replay::command;
+use support::replay::{Replay, command};
 
 const ZONES: [&str; 5] = [
     "UTC",
@@ -199,4 +199,55 @@ fn replay_counts_in_the_days_of_each_user() {
     });
     let found: Vec<_> = found.collect();
     assert_eq!(found, steps.map(|(_, _, expected)| expected), "{text}");
+}
+
+#[test]
+fn an_override_has_a_zone_of_its_own_without_a_token() {
+    let config = "policies:
+  daily:
+    key: header:x-key
+    algorithm: fixed_window
+    quota: 1/1d
+    overrides:
+      - { value: tokyo, time_zone: Asia/Tokyo }
+      - { value: berlin, time_zone: Europe/Berlin, quota: 2/1d }
+routes: [{ upstream: echo, limits: [daily] }]
+";
+    let line = |time: &str, key: &str| {
+        format!(
+            r#"{{"time":"2026-11-21T{time}Z","client_ip":"192.0.2.7","method":"GET","path":"/","headers":{{"x-key":"{key}"}}}}"#
+        ) + "\n"
+    };
+    let log: String = [
+        ("14:59:59", "tokyo"),
+        ("14:59:59", "utc"),
+        ("15:00:00", "tokyo"),
+        ("15:00:00", "utc"),
+        ("22:30:00", "berlin"),
+        ("22:30:00", "berlin"),
+        ("22:59:59", "berlin"),
+        ("23:00:00", "berlin"),
+    ]
+    .map(|(time, key)| line(time, key))
+    .concat();
+    let decided = Replay::new(config, log).decisions(&[]);
+    let told: Vec<_> = decided
+        .iter()
+        .map(|one| (one["decision"].as_str(), one["retry_after_ms"].as_u64()))
+        .collect();
+    let admitted = (Some("admit"), None);
+    let refused = |seconds: u64| (Some("refuse"), Some(seconds * 1_000));
+    assert_eq!(
+        told,
+        [
+            admitted,
+            admitted,
+            admitted,
+            refused(9 * 3_600),
+            admitted,
+            admitted,
+            refused(1),
+            admitted,
+        ]
+    );
 }

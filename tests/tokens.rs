@@ -436,3 +436,41 @@ fn replay_verifies_the_tokens_of_a_log() {
         "{text}"
     );
 }
+
+/// The block of YAML that follows a heading of docs/configuration.md.
+fn documented(heading: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
+    let docs = fs::read_to_string(path).expect("the documentation is there");
+    let (_, section) = docs.split_once(heading).expect("the heading is there");
+    let (_, block) = section.split_once("```yaml\n").expect("a block follows");
+    let (block, _) = block.split_once("```\n").expect("it ends");
+    block.to_owned()
+}
+
+#[test]
+fn the_documented_plans_have_the_quotas_that_they_say() {
+    let secret = fixture("secret.txt").display().to_string();
+    let gateway = Gateway::start(&documented("#### Plans\n").replace("keys/secret", &secret));
+    let admitted = |user: &str, plan: &str| {
+        let fields = token(Algorithm::HS256, &claims(user, json!({ "plan": plan })));
+        let told = statuses(&gateway, "/", &fields, 8);
+        let admitted = told.iter().filter(|status| **status == 200).count();
+        assert!(
+            told[admitted..].iter().all(|status| *status == 429),
+            "{told:?}"
+        );
+        admitted
+    };
+    assert_eq!(admitted("alice", "free"), 2);
+    assert_eq!(admitted("bob", "free"), 2, "each user has a bucket");
+    assert_eq!(admitted("carol", "pro"), 4);
+    assert_eq!(admitted("dave", "team-9"), 6);
+    assert_eq!(admitted("suspended", "gold"), 0);
+    assert_eq!(
+        admitted("alice", "pro"),
+        4,
+        "another plan is another bucket"
+    );
+    assert_eq!(admitted("alice", "free"), 0, "and the old one is as it was");
+    assert_eq!(statuses(&gateway, "/", "", 1), [429], "without a token");
+}

@@ -14,7 +14,13 @@ pub(super) fn asked(config: &Config) -> Vec<(&str, NodeId)> {
         Limit::Named(_) => None,
     });
     let named = config.policies.values().map(|policy| &policy.value);
-    named.chain(in_place).flat_map(of_policy).collect()
+    let mut claims: Vec<_> = named.chain(in_place).flat_map(of_policy).collect();
+    let exempt = config.exempt.iter().filter_map(|one| one.part.as_ref());
+    claims.extend(exempt.filter_map(|part| match &part.value {
+        KeyPart::Claim(name) => Some((name.as_str(), part.node)),
+        _ => None,
+    }));
+    claims
 }
 
 fn of_policy(policy: &Policy) -> Vec<(&str, NodeId)> {

@@ -16,6 +16,8 @@ use error::DecodeError;
 
 /// The name of a newtype that asks for its node beside its value.
 pub(super) const LOCATED: &str = "$located";
+/// How top-level keys begin that are ignored: YAML anchors can stand there.
+pub(super) const EXTENSION: &str = "x-";
 /// The name of an enum whose variant is chosen by the form of the value: its variants are called
 /// `scalar`, `sequence` and `mapping`, and hold what is read from the same value.
 pub(super) const BY_FORM: &str = "$form";
@@ -95,6 +97,9 @@ impl<'a> Reader<'a> {
             let Some(key) = document.key(child).filter(|key| !known.contains(key)) else {
                 continue;
             };
+            if self.node == NodeId::ROOT && key.starts_with(EXTENSION) {
+                continue;
+            }
             let message = format!("unknown key `{key}`");
             let help = nearest::advice(key, known, "known keys here");
             self.findings.add(

@@ -33,7 +33,7 @@ pub use listener::{Certificate, Listener, Protocol, Tls, TlsVersion};
 pub use overflow::{CodePoint, Overflow};
 pub use policy::{
     AlgorithmName, Cost, DayOfMonth, Key, Limit, MaxKeys, Mode, OldestWindow, OnFull, Penalty,
-    PenaltyTime, Percent, Places, Policy, Precision, Status, StrikeCount, ToldCost, Unit, UnitSize,
+    PenaltyTime, Percent, Places, Policy, Precision, StrikeCount, ToldCost, Unit, UnitSize,
     WindowStart,
 };
 pub use redis::{
@@ -69,6 +69,7 @@ pub type Units = Whole<1, { u32::MAX }>;
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(title = "sluicegate", extend("required" = ["routes"]))]
+#[schemars(extend("patternProperties" = { "^x-": { "description": "Ignored: a place for YAML anchors." } }))]
 pub struct Config {
     /// Threads that serve: `auto` is one for each core that the process may use, else 1 to 1024.
     pub workers: Located<Workers>,
@@ -97,6 +98,8 @@ pub struct Config {
     pub policies: Table<Name, Policy>,
     /// Limits for every request, before any route: names of policies, or limits in place.
     pub limits: List<Limit>,
+    /// Requests that no limit applies to, wherever it stands.
+    pub exempt: List<Exemption>,
     /// What is done with which requests.
     #[schemars(length(min = 1), transform = json::remove_default)]
     pub routes: List<Route>,
@@ -119,6 +122,7 @@ impl Default for Config {
             upstreams: Table::default(),
             policies: Table::default(),
             limits: List::default(),
+            exempt: List::default(),
             routes: List::default(),
             responses: Located::default(),
         }

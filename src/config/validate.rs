@@ -34,6 +34,7 @@ pub(super) fn validate(config: &Config, findings: &Findings<'_>) {
     jwt::check(config, findings);
     redis::check(config, findings);
     policies::check(config, findings);
+    exceptions::check_top_level(config, findings);
     limits::check(config, findings);
     routes::check(config, findings);
     answers::check(config, findings);

@@ -52,6 +52,7 @@ enum Purpose {
     /// The key; with what becomes of requests without it.
     Key(String),
     When,
+    Exceptions,
     Cost,
     TimeZone,
     Route,
@@ -193,6 +194,10 @@ impl LimitInputs {
         let keys = limit.descriptor.parts().iter();
         let keys = keys.filter(|part| part.is_from_fields()).cloned();
         let instead = Purpose::Key(instead(&limit.descriptor));
+        let excepted = limit.exceptions.iter().flat_map(|some| some.parts());
+        let is_other =
+            |part: &&KeyPart| part.is_from_fields() && !limit.descriptor.parts().contains(*part);
+        let excepted: Vec<_> = excepted.filter(is_other).cloned().collect();
         let cost = match &limit.cost {
             Cost::Header { name, .. } => Some(KeyPart::Header(name.clone())),
             Cost::Constant(_) => None,
@@ -204,6 +209,11 @@ impl LimitInputs {
             when: when.map(|part| input(part, Purpose::When)).collect(),
             then: keys
                 .map(|part| input(part, instead.clone()))
+                .chain(
+                    excepted
+                        .into_iter()
+                        .map(|part| input(part, Purpose::Exceptions)),
+                )
                 .chain(cost.map(|part| input(part, Purpose::Cost)))
                 .chain(zone.map(|part| input(part, Purpose::TimeZone)))
                 .collect(),
@@ -245,6 +255,7 @@ impl Input {
         let (what, then) = match &self.purpose {
             Purpose::Key(then) => ("", format!("; {then}")),
             Purpose::When => (", which `when` asks for,", String::new()),
+            Purpose::Exceptions => (", which exceptions ask for,", String::new()),
             Purpose::Cost => (
                 ", which says the cost,",
                 "; each counted as one unit".to_owned(),

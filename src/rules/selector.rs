@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
 use ipnet::IpNet;
@@ -36,15 +37,22 @@ pub enum Exception {
 /// The exceptions of a limit. An exemption goes before an override.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exceptions {
+    /// Of all limits.
+    from_all: Arc<Selectors>,
     exempt: Selectors,
     overrides: Selectors,
 }
 
 impl Exceptions {
-    /// Those that are selected so; `None` without any.
-    pub fn new(exempt: Vec<Selector>, overrides: Vec<Selector>) -> Option<Self> {
-        let some = !(exempt.is_empty() && overrides.is_empty());
+    /// Those that are selected so, and those `from_all` limits; `None` without any.
+    pub fn new(
+        from_all: Arc<Selectors>,
+        exempt: Vec<Selector>,
+        overrides: Vec<Selector>,
+    ) -> Option<Self> {
+        let some = !(from_all.is_empty() && exempt.is_empty() && overrides.is_empty());
         some.then(|| Exceptions {
+            from_all,
             exempt: Selectors::new(exempt),
             overrides: Selectors::new(overrides),
         })
@@ -52,17 +60,26 @@ impl Exceptions {
 
     /// What is excepted about this request.
     pub fn find(&self, head: &Head<'_>) -> Option<Exception> {
-        match self.exempt.find(head) {
+        match self.from_all.find(head).or_else(|| self.exempt.find(head)) {
             Some(_) => Some(Exception::Exempt),
             None => self.overrides.find(head).map(Exception::Override),
         }
+    }
+
+    /// The parts of requests that it asks for.
+    pub fn parts(&self) -> impl Iterator<Item = &KeyPart> {
+        let lists = [&*self.from_all, &self.exempt, &self.overrides];
+        lists
+            .into_iter()
+            .flat_map(|list| &list.parts)
+            .map(|of| &of.part)
     }
 }
 
 /// A list of selectors, of which the closest is found: a value goes before a prefix, a longer prefix before a
 /// shorter one, and networks come last, small before large ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Selectors {
+pub struct Selectors {
     parts: Vec<OfPart>,
     networks: Vec<(IpNet, usize)>,
 }
@@ -76,7 +93,8 @@ struct OfPart {
 }
 
 impl Selectors {
-    fn new(list: Vec<Selector>) -> Self {
+    /// Those of the list, which gives them their places.
+    pub fn new(list: Vec<Selector>) -> Self {
         let mut selectors = Selectors::default();
         for (place, selector) in list.into_iter().enumerate() {
             match selector {
@@ -111,6 +129,10 @@ impl Selectors {
             self.parts.len() - 1
         });
         &mut self.parts[place]
+    }
+
+    fn is_empty(&self) -> bool {
+        self.parts.is_empty() && self.networks.is_empty()
     }
 
     /// The place of the closest.

@@ -26,7 +26,7 @@ pub(super) fn settlement(policy: &Policy) -> Option<Settlement> {
     let statuses: Vec<_> = policy
         .count
         .iter()
-        .map(|status| status.get() as u16)
+        .flat_map(|statuses| statuses.range())
         .collect();
     let counted = (!statuses.is_empty()).then(|| Counted {
         statuses,

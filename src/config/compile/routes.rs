@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::conditions::condition;
 use super::costs;
-use super::exceptions::exceptions;
+use super::exceptions::{exceptions, from_all};
 use super::policies::Policies;
 use crate::config::diagnostic::Code;
 use crate::config::finding::Finding;
@@ -16,6 +16,7 @@ use crate::http_ext::path::comparable;
 use crate::proxy::snapshot::{LimitSpec, Rewrite, RouteSpec};
 use crate::rules::{
     self, CaseSensitivity, Descriptor, PathForm, PathPattern, RouteMatch, Router, Segment,
+    Selectors,
 };
 
 /// Separates the owner of a limit in place from its position. Names cannot have it, so that no policy is called so, and
@@ -31,6 +32,8 @@ pub(super) struct Context<'a> {
     config: &'a schema::Config,
     /// The policies of the top-level limits, in order.
     top_level: Vec<usize>,
+    /// The exemptions from all limits; `None` where a part of them is another on each route.
+    from_all: Option<Arc<Selectors>>,
 }
 
 /// The names of all routes: their own, or what they match. A name that another route has gets a number.
@@ -104,7 +107,26 @@ impl<'a> Context<'a> {
             let policy = resolve(policies, limit, TOP_LEVEL, place);
             top_level.extend(policy.filter(|policy| !top_level.contains(policy)));
         }
-        Context { config, top_level }
+        let parts = config.exempt.iter().filter_map(|one| one.part.as_ref());
+        let mut parts = parts.map(|part| &part.value);
+        let is_of_a_route = parts.any(|part| matches!(part, KeyPart::Path | KeyPart::Route));
+        let mut context = Context {
+            config,
+            top_level,
+            from_all: None,
+        };
+        if !is_of_a_route {
+            context.from_all = Some(context.exempt_from_all(UNMATCHED, &RouteMatch::default()));
+        }
+        context
+    }
+
+    fn exempt_from_all(&self, route: &str, taken: &RouteMatch) -> Arc<Selectors> {
+        let part = |part: &KeyPart| self.part(part, route, taken);
+        match &self.from_all {
+            Some(same) => Arc::clone(same),
+            None => Arc::new(from_all(self.config, part)),
+        }
     }
 
     /// The limits of requests that no route takes. A key with a captured segment has none there.
@@ -151,12 +173,20 @@ impl<'a> Context<'a> {
         route: &str,
         taken: &RouteMatch,
     ) -> Vec<LimitSpec> {
+        let from_all = self.exempt_from_all(route, taken);
         let met = met.iter().flat_map(|&policy| policies.met(policy));
-        met.map(|policy| self.limit(policy, policies.get(policy), route, taken))
+        let met = met.map(|policy| (policy, policies.get(policy)));
+        met.map(|policy| self.limit(policy, &from_all, route, taken))
             .collect()
     }
 
-    fn limit(&self, index: usize, policy: &Policy, route: &str, taken: &RouteMatch) -> LimitSpec {
+    fn limit(
+        &self,
+        (index, policy): (usize, &Policy),
+        from_all: &Arc<Selectors>,
+        route: &str,
+        taken: &RouteMatch,
+    ) -> LimitSpec {
         let part = |part: &KeyPart| self.part(part, route, taken);
         let prefix = self.config.client_ip.ipv6_prefix.get() as u8;
         let on_missing = match &policy.on_missing_key.value {
@@ -174,7 +204,7 @@ impl<'a> Context<'a> {
         LimitSpec {
             policy: index,
             when: policy.when.as_ref().map(|when| condition(when, taken.form)),
-            exceptions: exceptions(policy, part),
+            exceptions: exceptions(policy, from_all, part),
             descriptor: Descriptor::new(parts, on_missing, prefix),
             cost: costs::cost(&policy.cost),
             settlement: costs::settlement(policy),

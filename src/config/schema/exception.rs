@@ -3,16 +3,16 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{InUse, Mode, Policy, Units};
+use super::{InUse, Mode, Policy, Units, Zone};
 use crate::config::located::Located;
-use crate::config::value::{Cidr, KeyPart, Quota, Refill, Text};
+use crate::config::value::{Cidr, KeyPart, Quota, Refill, Text, TimeZone};
 
-/// An item of `exempt`: to whom the policy does not apply.
+/// An item of `exempt`: to whom the policy does not apply, or no policy where it stands at the top.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("oneOf" = [{ "required": ["value"] }, { "required": ["prefix"] }, { "required": ["cidr"] }]))]
 pub struct Exemption {
-    /// Which part of the key `value` or `prefix` is about; needed where the key has several.
+    /// Which part of the key `value` or `prefix` is about; needed where the key has several, and at the top.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part: Option<Located<KeyPart>>,
     /// Who has this value in that part.
@@ -30,7 +30,7 @@ pub struct Exemption {
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("oneOf" = [{ "required": ["value"] }, { "required": ["prefix"] }, { "required": ["cidr"] }]))]
-#[schemars(extend("anyOf" = [{ "required": ["quota"] }, { "required": ["capacity", "refill"] }, { "required": ["max"] }]))]
+#[schemars(extend("anyOf" = [{ "required": ["quota"] }, { "required": ["capacity", "refill"] }, { "required": ["max"] }, { "required": ["time_zone"] }]))]
 pub struct Override {
     /// Which part of the key `value` or `prefix` is about; needed where the key has several.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,6 +59,10 @@ pub struct Override {
     /// The units that can be taken at once, for `concurrency`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max: Option<Located<InUse>>,
+    /// Where days, weeks, months and years begin, instead of the policy's `time_zone`: the IANA name of a time zone. With
+    /// it the quota is the policy's unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_zone: Option<Located<TimeZone>>,
 }
 
 /// `candidate` of a policy: a quota that is tried out beside its own.
@@ -151,14 +155,33 @@ impl Override {
 
     /// The policy that holds for whom it is about.
     pub fn applied_to(&self, policy: &Policy) -> Policy {
+        let zone = self.time_zone.as_ref();
+        let time_zone = zone.map(|zone| Located {
+            value: Zone::Named(zone.value.clone()),
+            node: zone.node,
+        });
+        let time_zone = time_zone.or_else(|| policy.time_zone.clone());
+        if zone.is_some() && !self.has_quota() {
+            return Policy {
+                time_zone,
+                ..policy.clone()
+            };
+        }
         Policy {
             quota: self.quota.clone(),
             burst: self.burst.clone(),
             capacity: self.capacity.clone(),
             refill: self.refill.clone(),
             max: self.max.clone(),
+            time_zone,
             ..policy.clone()
         }
+    }
+
+    /// Whether it says how much may be taken.
+    fn has_quota(&self) -> bool {
+        let quota = self.quota.is_some() || self.burst.is_some() || self.max.is_some();
+        quota || self.capacity.is_some() || self.refill.is_some()
     }
 }
 

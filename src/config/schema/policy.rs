@@ -11,7 +11,7 @@ use super::{
 };
 use crate::config::located::{List, Located};
 use crate::config::value::{
-    Duration, FieldName, Flag, KeyPart, Name, OnMissingKey, Quota, Refill, Size, Whole,
+    Duration, FieldName, Flag, KeyPart, Name, OnMissingKey, Quota, Refill, Size, Statuses, Whole,
 };
 
 /// A policy under its name in `policies`, or a limit in place.
@@ -119,10 +119,10 @@ pub struct Policy {
     /// not admitted again. Not for `leaky_bucket`, nor with an `overflow`.
     #[serde(default)]
     pub charge_refused: Located<Flag>,
-    /// Which responses are charged, by their status: `[401, 403]`. A request is charged when it is admitted, and
+    /// Which responses are charged, by their status or its class: `[401, 5xx]`. A request is charged when it is admitted, and
     /// given that back with any other status. All of them unless given.
     #[serde(default)]
-    pub count: List<Status>,
+    pub count: List<Statuses>,
     /// Whether `count` is about answers of the proxy's own, too: its 502 and 504, for instance.
     #[serde(default)]
     pub count_own: Located<Flag>,
@@ -165,9 +165,6 @@ pub struct Policy {
     #[serde(default)]
     pub on_limit: Located<OnLimit>,
 }
-
-/// A status of a response.
-pub type Status = Whole<100, 599>;
 
 /// Bytes that are charged as one unit.
 pub type UnitSize = Size<1, { 1 << 40 }>;

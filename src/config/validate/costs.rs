@@ -5,17 +5,13 @@ use crate::config::document::NodeId;
 use crate::config::finding::{Finding, Findings};
 use crate::config::schema::{AlgorithmName, Cost, Policy, ToldCost};
 
-use super::{algorithms, report_repeated};
+use super::algorithms;
 
 pub(super) fn check(policy: &Policy, findings: &Findings<'_>) {
     if let Cost::Told(told) = &policy.cost.value {
         check_told(told, policy.cost.node, findings);
     }
-    let statuses = policy.count.iter();
-    let statuses = statuses.map(|status| (status.get(), status.node));
-    report_repeated(statuses, findings, |status| {
-        (format!("the status {status} twice"), "remove one of them")
-    });
+    check_statuses(policy, findings);
     if policy.count.is_empty() && policy.count_own.get() {
         let message = "`count_own` without `count`: all responses are charged";
         let finding = Finding::error(policy.count_own.node, Code::NoEffect, message);
@@ -29,6 +25,25 @@ pub(super) fn check(policy: &Policy, findings: &Findings<'_>) {
     }
     if let Some(node) = settled_at(policy) {
         check_algorithm(policy, node, findings);
+    }
+}
+
+fn check_statuses(policy: &Policy, findings: &Findings<'_>) {
+    let all: Vec<_> = policy.count.iter().collect();
+    for (place, statuses) in all.iter().enumerate() {
+        let before = &all[..place];
+        if let Some(first) = before.iter().find(|first| first.overlaps(statuses)) {
+            let message = match first.value == statuses.value {
+                true => format!("the status {} twice", statuses.value),
+                false => format!("`{}` and `{}` overlap", first.value, statuses.value),
+            };
+            let finding = Finding::error(statuses.node, Code::DuplicateName, message);
+            findings.add(
+                finding
+                    .help("remove one of them")
+                    .related(first.node, "it stands here first"),
+            );
+        }
     }
 }
 

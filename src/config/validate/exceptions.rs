@@ -7,12 +7,43 @@ use crate::config::finding::{Finding, Findings};
 use crate::config::schema::{Config, Policy, Selection};
 use crate::config::value::KeyPart;
 
+/// Checks the exemptions from all limits. No key says what their values are of.
+pub(super) fn check_top_level(config: &Config, findings: &Findings<'_>) {
+    for exemption in config.exempt.iter() {
+        let who = exemption.selection();
+        check_selection(who, exemption.node, findings, || {
+            match who.part.map(|part| (part, &part.value)) {
+                Some((part, KeyPart::Capture(_))) => {
+                    let message = "a captured segment is of one route's path";
+                    let finding = Finding::error(part.node, Code::Conflict, message);
+                    findings.add(finding.help("put it into the `exempt` of a policy"));
+                }
+                Some((_, part)) => check_value(part, exemption.node, findings),
+                None => {
+                    let message = "it is not said what this is a value of";
+                    let finding = Finding::error(exemption.node, Code::MissingKey, message);
+                    findings.add(finding.help("name it: `part: header:x-api-key`"));
+                }
+            }
+        });
+    }
+    let all = config.exempt.iter();
+    let all = all.map(|one| (one.selection().to_string(), one.node));
+    report_repeated(all, findings, twice);
+}
+
 pub(super) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     for exemption in policy.exempt.iter() {
-        check_selection(exemption.selection(), exemption.node, policy, findings);
+        let who = exemption.selection();
+        check_selection(who, exemption.node, findings, || {
+            check_part(who, exemption.node, policy, findings);
+        });
     }
     for one in policy.overrides.iter() {
-        check_selection(one.selection(), one.node, policy, findings);
+        let who = one.selection();
+        check_selection(who, one.node, findings, || {
+            check_part(who, one.node, policy, findings)
+        });
         algorithms::check(&one.applied_to(policy), one.node, config, findings);
     }
     if let Some(candidate) = &policy.candidate {
@@ -33,7 +64,13 @@ fn twice(who: &String) -> (String, &'static str) {
     )
 }
 
-fn check_selection(who: Selection<'_>, node: NodeId, policy: &Policy, findings: &Findings<'_>) {
+/// Checks that one thing is named; `check_part` checks what a value or a prefix is of.
+fn check_selection(
+    who: Selection<'_>,
+    node: NodeId,
+    findings: &Findings<'_>,
+    check_part: impl FnOnce(),
+) {
     let kinds = [
         who.value.map(|value| value.node),
         who.prefix.map(|prefix| prefix.node),
@@ -45,7 +82,15 @@ fn check_selection(who: Selection<'_>, node: NodeId, policy: &Policy, findings: 
             let finding = Finding::error(node, Code::MissingKey, "nobody is named");
             findings.add(finding.help("say who: `value`, `prefix` or `cidr`"));
         }
-        [_] => check_part(who, node, policy, findings),
+        [_] if who.cidr.is_some() => {
+            if let Some(part) = who.part {
+                let message =
+                    "a network is about the client's address, and about no part of the key";
+                let finding = Finding::error(part.node, Code::NoEffect, message);
+                findings.add(finding.help("remove `part`"));
+            }
+        }
+        [_] => check_part(),
         [first, others @ ..] => {
             for other in others {
                 let message = "an exception is about a value, a prefix or a network";
@@ -61,23 +106,8 @@ fn check_selection(who: Selection<'_>, node: NodeId, policy: &Policy, findings: 
 }
 
 fn check_part(who: Selection<'_>, node: NodeId, policy: &Policy, findings: &Findings<'_>) {
-    if who.cidr.is_some() {
-        if let Some(part) = who.part {
-            let message = "a network is about the client's address, and about no part of the key";
-            findings.add(Finding::error(part.node, Code::NoEffect, message).help("remove `part`"));
-        }
-        return;
-    }
     match (who.part_of(policy), who.part) {
-        (Some(KeyPart::ClientIp | KeyPart::ClientIpPrefix(_)), _) => {
-            let finding = Finding::error(node, Code::Conflict, "an address is no text");
-            findings.add(finding.help("use `cidr`, which takes single addresses too"));
-        }
-        (Some(KeyPart::Constant), _) => {
-            let finding = Finding::error(node, Code::Conflict, "`constant` has no value");
-            findings.add(finding.help("name another part of the key"));
-        }
-        (Some(_), _) => {}
+        (Some(part), _) => check_value(part, node, findings),
         (None, Some(part)) => {
             let message = format!("`{part}` is no part of this key");
             let finding = Finding::error(part.node, Code::UnknownName, message);
@@ -92,5 +122,20 @@ fn check_part(who: Selection<'_>, node: NodeId, policy: &Policy, findings: &Find
             let finding = Finding::error(node, Code::MissingKey, message);
             findings.add(finding.help("name it: `part: header:x-api-key`"));
         }
+    }
+}
+
+/// Checks that a part can have a value that is written as a text.
+fn check_value(part: &KeyPart, node: NodeId, findings: &Findings<'_>) {
+    match part {
+        KeyPart::ClientIp | KeyPart::ClientIpPrefix(_) => {
+            let finding = Finding::error(node, Code::Conflict, "an address is no text");
+            findings.add(finding.help("use `cidr`, which takes single addresses too"));
+        }
+        KeyPart::Constant => {
+            let finding = Finding::error(node, Code::Conflict, "`constant` has no value");
+            findings.add(finding.help("name another part of the key"));
+        }
+        _ => {}
     }
 }

@@ -12,7 +12,8 @@ use crate::proxy::limit_headers::{Styles, Unit};
 use crate::proxy::mode::Mode;
 use crate::proxy::rejection::RejectSpec;
 use crate::rules::{
-    Condition, Cost, Descriptor, Exceptions, LocalPeriods, RouteMatch, Settlement, Verifier,
+    Condition, Cost, Descriptor, Exceptions, KeyPart, LocalPeriods, RouteMatch, Settlement,
+    Verifier,
 };
 use crate::store::{OnFull, Refusals, redis};
 use crate::upstream::{self, Dscp};
@@ -206,6 +207,9 @@ impl LimitSpec {
     /// Whether it has to know what the token of a request says.
     pub fn reads_token(&self) -> bool {
         let when = self.when.as_ref();
-        self.descriptor.reads_token() || when.is_some_and(Condition::reads_token)
+        let mut excepted = self.exceptions.iter().flat_map(Exceptions::parts);
+        self.descriptor.reads_token()
+            || when.is_some_and(Condition::reads_token)
+            || excepted.any(|part| matches!(part, KeyPart::Claim(_)))
     }
 }

@@ -44,12 +44,15 @@ fn found(
 }
 
 fn overrides(list: Vec<Selector>) -> Exceptions {
-    Exceptions::new(Vec::new(), list).expect("there are some")
+    Exceptions::new(Arc::default(), Vec::new(), list).expect("there are some")
 }
 
 #[test]
 fn without_exceptions_there_is_nothing_to_ask() {
-    assert_eq!(Exceptions::new(Vec::new(), Vec::new()), None);
+    assert_eq!(
+        Exceptions::new(Arc::default(), Vec::new(), Vec::new()),
+        None
+    );
 }
 
 #[test]
@@ -61,7 +64,11 @@ fn the_closest_override_is_taken_and_an_exemption_goes_before_all() {
         prefix("partner-"),
         value("partner-7"),
     ];
-    let exceptions = Exceptions::new(vec![value("partner-1"), network("10.2.0.0/16")], list);
+    let exceptions = Exceptions::new(
+        Arc::default(),
+        vec![value("partner-1"), network("10.2.0.0/16")],
+        list,
+    );
     let exceptions = exceptions.expect("there are some");
     for (key, from, expected) in [
         ("partner-7", "10.1.0.1", Some(Exception::Override(4))),
