@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `/metrics` | every metric, in Prometheus's text format |
 //! | `/livez` | 200 while the process runs: never depends on upstreams or stores |
-//! | `/readyz` | 200 while it takes traffic, 503 while it starts or drains; a line more on each store that it depends on |
+//! | `/readyz` | 200 while it takes traffic, 503 while it starts, drains, or cannot do without a store that is out of reach; lines more say how each store is |
 //!
 //! Anything else is 404, other methods than GET and HEAD are 405. Nothing here changes anything.
 
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{
     HeaderValue, Method, StatusCode,
-    header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE},
+    header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
 };
 use http_body::Body;
 use http_body_util::Full;
@@ -34,8 +34,17 @@ pub struct Admin {
     stores: Stores,
 }
 
-/// Says how the stores are, a line each; nothing where there are none.
-type Stores = Arc<dyn Fn() -> String + Send + Sync>;
+/// Says how the stores are.
+type Stores = Arc<dyn Fn() -> StoreReport + Send + Sync>;
+
+/// How the stores are, as `/readyz` says it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreReport {
+    /// A line each; nothing where there are none.
+    pub lines: String,
+    /// Why the process takes no traffic without them, in words; `None` where it goes on.
+    pub unready: Option<String>,
+}
 
 impl Admin {
     /// Shows the metrics of `registry` and the state of `readiness`.
@@ -43,13 +52,13 @@ impl Admin {
         Self {
             registry,
             readiness,
-            stores: Arc::new(String::new),
+            stores: Arc::new(StoreReport::default),
         }
     }
 
-    /// Has `/readyz` also say what these lines do. They make no process unready: it goes on without its stores.
+    /// Has `/readyz` also say how the stores are.
     #[must_use]
-    pub fn with_stores(self, stores: impl Fn() -> String + Send + Sync + 'static) -> Self {
+    pub fn with_stores(self, stores: impl Fn() -> StoreReport + Send + Sync + 'static) -> Self {
         Self {
             stores: Arc::new(stores),
             ..self
@@ -87,12 +96,15 @@ impl Admin {
     }
 
     fn ready(&self) -> Response<Full<Bytes>> {
-        let state = self.readiness.get();
-        let status = match state {
-            health::State::Ready => StatusCode::OK,
-            health::State::Starting | health::State::Draining => StatusCode::SERVICE_UNAVAILABLE,
-        };
-        text(status, format!("{}\n{}", state.as_str(), (self.stores)()))
+        use health::State::{Draining, Ready, Starting};
+        let StoreReport { lines, unready } = (self.stores)();
+        match (self.readiness.get(), unready) {
+            (Ready, None) => text(StatusCode::OK, format!("{}\n{lines}", Ready.as_str())),
+            (Ready, Some(why)) => unavailable(format!("not ready: {why}\n{lines}")),
+            (state @ (Starting | Draining), _) => {
+                unavailable(format!("{}\n{lines}", state.as_str()))
+            }
+        }
     }
 }
 
@@ -118,6 +130,14 @@ impl<B> hyper::service::Service<Request<B>> for Admin {
         }
         std::future::ready(Ok(response))
     }
+}
+
+/// Not ready, and to be asked again in a second.
+fn unavailable(body: String) -> Response<Full<Bytes>> {
+    let mut response = text(StatusCode::SERVICE_UNAVAILABLE, body);
+    let headers = response.headers_mut();
+    headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    response
 }
 
 fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {

@@ -251,6 +251,7 @@ routes:
         assert_eq!(ask("/admit").status, 200);
         let refused = ask("/refuse");
         assert_eq!(refused.status, 503);
+        assert_eq!(refused.expect_header("retry-after"), "1");
         assert!(
             refused.text().contains("cannot be checked"),
             "{}",
@@ -262,7 +263,9 @@ routes:
     assert_eq!(gateway.metric(limited), Some(6.0));
     assert_eq!(gateway.metric("sluicegate_store_up"), Some(0.0));
     let ready = get(gateway.admin, "/readyz");
-    assert_eq!(ready.status, 200, "it serves all the same");
+    assert_eq!(ready.status, 503);
+    let why = "not ready: policy refuse cannot reach Redis";
+    assert!(ready.text().starts_with(why), "{}", ready.text());
     assert!(ready.text().contains("redis: down: "), "{}", ready.text());
     gateway.wait_for_log("out of use");
     // What was refused was given back to memory.
@@ -420,5 +423,66 @@ routes: [{{ upstream: echo, limits: [{algorithm}] }}]
             waits.iter().all(|wait| *wait <= 2),
             "{algorithm}: {waits:?}"
         );
+    }
+}
+
+#[test]
+fn a_proxy_is_not_ready_while_a_policy_refuses_for_want_of_redis() {
+    let redis = RedisServer::with_options(&["--requirepass", "right"]);
+    let network = FaultProxy::before(redis.address);
+    let config = |password: &str, policy: &str| {
+        let config = shared(network.address, &format!("quota: 100/1h, {policy}"));
+        let store = format!("startup_timeout: 0s, password: {password}, timeout:");
+        config.replace("timeout:", &store)
+    };
+    let mut gateway = Gateway::start_unready(&config("wrong", "on_store_error: refuse"));
+    let address = gateway.listeners(1)[0];
+    let admin = gateway.admin;
+    let readiness = || get(admin, "/readyz");
+    let wait_unready = |reason: &str| {
+        let unready = wait_for("it not to be ready", || {
+            let answer = readiness();
+            (answer.status == 503 && answer.text().contains(reason)).then_some(answer)
+        });
+        let text = unready.text();
+        let why = "not ready: policy shared cannot reach Redis, and on_store_error is refuse\nredis: down: ";
+        assert!(text.starts_with(why), "{text}");
+        assert_eq!(unready.expect_header("retry-after"), "1");
+    };
+    let wait_ready = || {
+        wait_for("it to be ready", || {
+            (readiness().status == 200).then_some(())
+        });
+    };
+    wait_unready("does not take the user and password");
+    let refused = get(address, "/");
+    assert_eq!(
+        (refused.status, refused.expect_header("retry-after")),
+        (503, "1")
+    );
+
+    gateway.reload(&config("right", "on_store_error: refuse"));
+    wait_ready();
+    assert_eq!(get_with(address, "/", "x-key: a\r\n").status, 200);
+
+    network.set(Weather::Refuse);
+    network.drop_connections();
+    wait_unready("refuses connections");
+    network.set(Weather::Fair);
+    wait_ready();
+
+    // Who only watches, or decides without Redis, refuses nobody.
+    network.set(Weather::Refuse);
+    network.drop_connections();
+    wait_unready("refuses connections");
+    for policy in [
+        "on_store_error: local",
+        "on_store_error: refuse, mode: shadow",
+    ] {
+        gateway.reload(&config("right", policy));
+        let ready = readiness();
+        assert_eq!(ready.status, 200, "{policy}: {}", ready.text());
+        assert!(ready.text().contains("redis: down: "), "{}", ready.text());
+        assert_eq!(get_with(address, "/", "x-key: a\r\n").status, 200);
     }
 }

@@ -22,13 +22,13 @@ use super::reload::{Prepared, Refusal, Reloader};
 use super::signals::{Command, Signals};
 use super::synchronising::Synchronising;
 use super::watch::Watch;
-use crate::admin::Admin;
 use crate::admin::health::{Readiness, State};
+use crate::admin::{Admin, StoreReport};
 use crate::clock::Clock;
 use crate::config::{Report, Source};
 use crate::limiter::Secret;
-use crate::proxy::Gateway;
 use crate::proxy::build::{Built, Surroundings};
+use crate::proxy::{Gateway, Snapshot};
 use crate::server::{self, Server, StartError};
 use crate::telemetry::logging::ProcessLog;
 use crate::telemetry::metrics::{self, RequestMetrics};
@@ -336,6 +336,26 @@ async fn chores(clock: Arc<Clock>, gateway: Arc<Gateway>) {
     }
 }
 
+fn store_report(snapshot: &Snapshot) -> StoreReport {
+    let Some(store) = &snapshot.redis else {
+        return StoreReport::default();
+    };
+    StoreReport {
+        lines: format!("redis: {}\n", store.state()),
+        unready: match &*snapshot.policies_without_store() {
+            [] => None,
+            [first] => Some(format!("policy {first} {WITHOUT_STORE}")),
+            [first, others @ ..] => {
+                let others = others.len();
+                Some(format!("policy {first} and {others} more {WITHOUT_STORE}"))
+            }
+        },
+    }
+}
+
+/// What `/readyz` says of policies that refuse all requests.
+const WITHOUT_STORE: &str = "cannot reach Redis, and on_store_error is refuse";
+
 fn start_admin(
     address: SocketAddr,
     registry: &Registry,
@@ -343,10 +363,7 @@ fn start_admin(
     gateway: &Arc<Gateway>,
 ) -> Result<Server, StartError> {
     let gateway = Arc::clone(gateway);
-    let stores = move || match &gateway.snapshot().redis {
-        Some(store) => format!("redis: {}\n", store.state()),
-        None => String::new(),
-    };
+    let stores = move || store_report(&gateway.snapshot());
     let admin = Admin::new(registry.clone(), readiness.clone()).with_stores(stores);
     let spec = server::Spec::admin(address);
     let server = Server::start(spec, registry, move |_| admin.clone())?;

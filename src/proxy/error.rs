@@ -1,5 +1,7 @@
 //! Why a request got an answer of the proxy's own that no limit decided.
 
+use std::time::Duration;
+
 use http::StatusCode;
 
 use crate::http_ext::body::RequestBodyError;
@@ -108,6 +110,11 @@ impl Error {
                 },
             },
         }
+    }
+
+    /// How long clients are told to wait: within a second of its return the store is in use again.
+    pub fn retry_after(&self) -> Option<Duration> {
+        matches!(self, Self::Undecided).then_some(Duration::from_secs(1))
     }
 
     /// What the client may know: which step failed, but no address of ours.

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::StatusCode;
-use http::header;
+use http::header::{self, HeaderValue};
 
 use super::body::ResponseBody;
 use super::error::Error;
@@ -35,6 +35,9 @@ pub(super) fn error(
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, format.media_type());
+    if let Some(after) = error.retry_after() {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs()));
+    }
     *response.body_mut() = ResponseBody::own(Bytes::from(body));
     response
 }

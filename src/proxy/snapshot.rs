@@ -74,6 +74,21 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// The policies that refuse requests because Redis cannot be reached, now.
+    pub fn policies_without_store(&self) -> Vec<&str> {
+        let is_reachable = |store: &Arc<redis::Store>| store.is_reachable();
+        if self.redis.as_ref().is_none_or(is_reachable) {
+            return Vec::new();
+        }
+        let routes = self.routes.iter().chain([&self.unmatched]);
+        let limits = routes.flat_map(|route| &route.limits);
+        let refusing = limits.filter(|limit| limit.refuses_without_store());
+        let mut names: Vec<_> = refusing.map(|limit| &*limit.policy.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
     /// Whether other machines hear of charges or bans through Redis.
     pub fn is_synchronised(&self) -> bool {
         self.policies.iter().any(|policy| {
@@ -191,6 +206,17 @@ pub struct Limit {
     pub settlement: Option<Settlement>,
     /// Its counters on this route.
     pub metrics: LimitMetrics,
+}
+
+impl Limit {
+    fn refuses_without_store(&self) -> bool {
+        let policies = self.policy.all().into_iter();
+        let mut refusing = policies.filter(|policy| policy.mode != Mode::Shadow);
+        refusing.any(|policy| {
+            let shared = policy.shared.as_ref();
+            shared.is_some_and(|shared| shared.on_error == OnStoreError::Refuse)
+        })
+    }
 }
 
 /// A policy that runs.

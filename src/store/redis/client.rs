@@ -193,6 +193,13 @@ impl Client {
         self.0.meter.lost(what);
     }
 
+    /// Whether some server is in use: without one no call is answered.
+    pub fn is_reachable(&self) -> bool {
+        let map = self.0.map.load();
+        let mut nodes = map.nodes.iter();
+        nodes.any(|node| node.outlook() == Outlook::Well)
+    }
+
     /// What can be said of the store now.
     pub fn state(&self) -> State {
         self.0.state()

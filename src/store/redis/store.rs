@@ -279,6 +279,11 @@ impl Store {
         &self.naming
     }
 
+    /// Whether some server is in use.
+    pub fn is_reachable(&self) -> bool {
+        self.client.is_reachable()
+    }
+
     /// How the store is.
     pub fn state(&self) -> State {
         self.client.state()
