@@ -5,6 +5,7 @@ pub mod body;
 pub mod client_ip;
 pub mod connection;
 pub(crate) mod date;
+pub mod dial;
 pub mod forwarded;
 pub mod framing;
 pub mod headers;

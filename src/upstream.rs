@@ -4,7 +4,6 @@
 mod balance;
 mod body;
 mod connect;
-mod dial;
 mod endpoint;
 mod error;
 mod http1;
@@ -17,9 +16,9 @@ use std::time::Duration;
 use http::header::HOST;
 use http::uri::Authority;
 
+pub use crate::http_ext::dial::Dscp;
 pub use balance::{Balancer, RoundRobin};
 pub use body::{BodyError, UpstreamBody};
-pub use connect::Dscp;
 pub use endpoint::Endpoint;
 pub use error::{Error, Fault};
 pub use http1::Invalid;

@@ -4,22 +4,45 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tokio::net::TcpStream;
+use socket2::SockRef;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::connect::Dscp;
+/// A code point of Differentiated Services (RFC 2474), by which networks tell the classes of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dscp(u8);
 
-/// How long an address has to answer before the next is tried beside it (RFC 8305 section 5).
-const HEAD_START: Duration = Duration::from_millis(250);
+impl Dscp {
+    /// The code point of this number, 0 to 63.
+    pub const fn new(number: u8) -> Self {
+        Dscp(number & 63)
+    }
 
-/// Connects to the addresses in their order, the next as soon as one has failed or has not answered for a while, until one
-/// has taken the connection. With this code point if any.
+    /// A connection whose every packet has it, the first included.
+    async fn connect(self, address: SocketAddr) -> io::Result<TcpStream> {
+        // The two bits below are those of congestion notification.
+        let class = u32::from(self.0) << 2;
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => TcpSocket::new_v6()?,
+        };
+        match address {
+            SocketAddr::V4(_) => SockRef::from(&socket).set_tos_v4(class)?,
+            SocketAddr::V6(_) => SockRef::from(&socket).set_tclass_v6(class)?,
+        }
+        socket.connect(address).await
+    }
+}
+
+/// Connects to the addresses in their order, the next as soon as one has failed or has not answered for `head_start`, until
+/// one has taken the connection ("happy eyeballs", RFC 8305 section 5). With this code point if any.
 ///
 /// # Errors
 /// The last failure, when all have failed; `None` without an address.
-pub(super) async fn dial(
+pub(crate) async fn dial(
     addresses: impl IntoIterator<Item = SocketAddr>,
+    head_start: Duration,
     dscp: Option<Dscp>,
 ) -> Result<TcpStream, Option<io::Error>> {
     let mut addresses = addresses.into_iter();
@@ -38,7 +61,7 @@ pub(super) async fn dial(
                 Some(Err(lost)) => failure = Some(lost.into()),
                 None => return Err(failure),
             },
-            () = sleep(HEAD_START), if next.is_some() => {}
+            () = sleep(head_start), if next.is_some() => {}
         }
     }
 }
@@ -51,22 +74,20 @@ async fn connect(address: SocketAddr, dscp: Option<Dscp>) -> io::Result<TcpStrea
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::TcpListener;
+pub(crate) mod silent {
+    use std::net::SocketAddr;
+    use std::time::Duration;
 
     use socket2::{Domain, Socket, Type};
-    use tokio::time::timeout;
-
-    use super::*;
 
     /// An address that answers nothing: its queue of connections that nobody takes is full.
-    struct Silent {
-        address: SocketAddr,
+    pub(crate) struct Silent {
+        pub(crate) address: SocketAddr,
         _queue: (Socket, Vec<Socket>),
     }
 
     impl Silent {
-        fn new() -> Self {
+        pub(crate) fn new() -> Self {
             let any = SocketAddr::from(([127, 0, 0, 1], 0));
             let stream = || Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
             let listener = stream();
@@ -87,6 +108,18 @@ mod tests {
             }
         }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use tokio::time::timeout;
+
+    use super::silent::Silent;
+    use super::*;
+
+    const HEAD_START: Duration = Duration::from_millis(50);
 
     fn refusing() -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -94,7 +127,7 @@ mod tests {
     }
 
     async fn reached(addresses: &[SocketAddr]) -> Result<SocketAddr, Option<io::ErrorKind>> {
-        let dialled = dial(addresses.iter().copied(), None);
+        let dialled = dial(addresses.iter().copied(), HEAD_START, None);
         let dialled = timeout(Duration::from_secs(10), dialled).await;
         let stream = dialled.expect("in time");
         let stream = stream.map_err(|error| error.map(|error| error.kind()))?;

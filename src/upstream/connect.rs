@@ -1,7 +1,6 @@
 //! Opening a connection to an endpoint: name, TCP and TLS, all within one deadline.
 
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -9,48 +8,23 @@ use std::time::Duration;
 
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
-use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::Error;
-use super::dial::dial;
+use crate::http_ext::dial::{Dscp, dial};
 use crate::http_ext::io::Socket;
+
+/// How long an address has to answer before the next is tried beside it (RFC 8305 section 5).
+const HEAD_START: Duration = Duration::from_millis(250);
 
 /// What a connection to an endpoint runs over.
 #[derive(Debug)]
 pub(super) enum Stream {
     Plain(Socket),
     Tls(Box<TlsStream<Socket>>),
-}
-
-/// A code point of Differentiated Services (RFC 2474), by which networks tell the classes of packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dscp(u8);
-
-impl Dscp {
-    /// The code point of this number, 0 to 63.
-    pub const fn new(number: u8) -> Self {
-        Dscp(number & 63)
-    }
-
-    /// A connection whose every packet has it, the first included.
-    pub(super) async fn connect(self, address: SocketAddr) -> io::Result<TcpStream> {
-        // The two bits below are those of congestion notification.
-        let class = u32::from(self.0) << 2;
-        let socket = match address {
-            SocketAddr::V4(_) => TcpSocket::new_v4()?,
-            SocketAddr::V6(_) => TcpSocket::new_v6()?,
-        };
-        match address {
-            SocketAddr::V4(_) => SockRef::from(&socket).set_tos_v4(class)?,
-            SocketAddr::V6(_) => SockRef::from(&socket).set_tclass_v6(class)?,
-        }
-        socket.connect(address).await
-    }
 }
 
 /// Where an endpoint is.
@@ -110,7 +84,7 @@ impl Target {
         let addresses = tokio::net::lookup_host((self.host.as_str(), self.port))
             .await
             .map_err(resolve)?;
-        match dial(addresses, dscp).await {
+        match dial(addresses, HEAD_START, dscp).await {
             Ok(stream) => {
                 // Only latency depends on it: a system that refuses it still works.
                 let _ = stream.set_nodelay(true);
@@ -184,6 +158,8 @@ impl AsyncWrite for Stream {
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
+
+    use socket2::SockRef;
 
     use super::*;
 

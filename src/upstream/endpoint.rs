@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use http::{HeaderValue, StatusCode};
 
+use super::Dscp;
 use super::body::UpstreamBody;
-use super::connect::{Dscp, Stream, Target};
+use super::connect::{Stream, Target};
 use super::pool::{Connection, Lease, Pools};
 use super::{EndpointSpec, Error, Outbound, Timeouts};
 use crate::http_ext::message::Response;

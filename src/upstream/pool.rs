@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::connect::{Dscp, Stream};
+use super::Dscp;
+use super::connect::Stream;
 use super::http1;
 use crate::http_ext::body::Patience;
 
