@@ -6,7 +6,7 @@ use super::client::{Connection, get};
 use super::gateway::Gateway;
 use super::{now, wait_for};
 
-/// The deadline of a call is 20 ms; this is what a busy machine makes of it, and far below what a client would notice
+/// The deadline of a call is 100 ms; this is what a busy machine makes of it, and far below what a client would notice
 /// as a failure.
 const PATIENCE: Duration = Duration::from_secs(1);
 

@@ -79,7 +79,7 @@ impl Default for RedisStore {
             password: None,
             database: None,
             tls: None,
-            timeout: RedisTimeout::from_millis(20).into(),
+            timeout: RedisTimeout::from_millis(100).into(),
             startup_timeout: StartupTimeout::from_millis(3 * SECOND).into(),
             prefix: Located::default(),
             secret: None,

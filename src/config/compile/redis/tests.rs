@@ -37,7 +37,7 @@ fn a_url_is_enough() {
         (spec.client.database, spec.client.tls.is_some()),
         (3, false)
     );
-    assert_eq!(spec.client.timeout, Duration::from_millis(20));
+    assert_eq!(spec.client.timeout, Duration::from_millis(100));
     assert_eq!(spec.refusal_cache, Duration::from_secs(1));
     assert_eq!(&*spec.client.prefix, "sluicegate:");
     assert_eq!(spec.client.prefix, spec.naming.prefix);

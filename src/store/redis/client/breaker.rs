@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::clock::Timestamp;
 
-/// So many time-outs in a row mean that the server is dead: with the default deadline, 60 ms of silence. One alone is
+/// So many time-outs in a row mean that the server is dead: with the default deadline, 300 ms of silence. One alone is
 /// a lost packet or a fork.
 pub const STRIKES: u32 = 3;
 
