@@ -99,13 +99,19 @@ impl Connections {
 }
 
 async fn wait(snapshot: &Snapshot, store: &Store, ready: impl Future<Output = ()>) {
-    let longest = snapshot.startup_timeout;
-    if timeout(longest, ready).await.is_err() {
-        let state = store.state();
-        tracing::warn!(
-            %state,
-            startup_timeout = ?longest,
-            "Redis is not connected in time: on_store_error decides until it is"
-        );
+    let startup_timeout = snapshot.startup_timeout;
+    if timeout(startup_timeout, ready).await.is_ok() {
+        return;
+    }
+    match store.state() {
+        // Why it is down was logged when that was found.
+        State::Down { .. } => {
+            tracing::info!(?startup_timeout, "{LATE}");
+        }
+        state @ (State::Starting | State::Up) => {
+            tracing::warn!(?startup_timeout, %state, "{LATE}");
+        }
     }
 }
+
+const LATE: &str = "Redis is not connected in time: on_store_error decides until it is";
