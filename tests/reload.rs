@@ -4,6 +4,7 @@
 mod support;
 
 use std::fs;
+use std::io::{Read, Write};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -336,6 +337,80 @@ fn what_ran_before_is_forgotten() {
         let grown = gateway.resident().saturating_sub(before);
         (grown < before).then_some(())
     });
+}
+
+/// A WebSocket holds no more of its ruleset than its end needs.
+#[test]
+fn what_ran_before_is_forgotten_by_websockets_too() {
+    const ROUTES: usize = 1_000;
+    const RELOADS: usize = 20;
+    let origin = Origin::raw(|mut stream| {
+        let mut bytes = [0; 4096];
+        let _ = stream.read(&mut bytes);
+        let switched = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\
+            Connection: upgrade\r\nSec-WebSocket-Accept: x\r\n\r\n";
+        let _ = stream.write_all(switched.as_bytes());
+        while let Ok(length @ 1..) = stream.read(&mut bytes) {
+            let _ = stream.write_all(&bytes[..length]);
+        }
+    });
+    let config = |quota: usize| {
+        let policy = |place| {
+            format!("  p{place}: {{ key: client_ip, quota: {quota}/1h, max_keys: 1024 }}\n")
+        };
+        let route = |place| {
+            format!("  - {{ match: {{ path: /{place} }}, upstream: echo, limits: [p{place}] }}\n")
+        };
+        let (policies, routes) = ((0..ROUTES).map(policy), (0..ROUTES).map(route));
+        format!(
+            "policies:\n{}routes:\n  - {{ name: chat, match: {{ path: /chat }}, upstream: '{}' }}\n{}",
+            policies.collect::<String>(),
+            origin.url(),
+            routes.collect::<String>()
+        )
+    };
+    let gateway = Gateway::start(&config(1));
+    let open = || {
+        let mut tunnel = Connection::open(gateway.address());
+        tunnel.send(
+            "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+        );
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.extend(tunnel.read_exactly(1));
+        }
+        tunnel
+    };
+    let series = "sluicegate_route_requests_total{route=\"chat\",class=\"1xx\"}";
+    let ended = |count: usize| {
+        wait_for("the ends to be counted", || {
+            gateway
+                .metric(series)
+                .filter(|ended| *ended == count as f64)
+        })
+    };
+    // A series that has begun is handed on from route to route.
+    drop(open());
+    ended(1);
+    let mut tunnels = Vec::new();
+    let mut reload = |quota| {
+        gateway.reload(&config(quota));
+        tunnels.push(open());
+    };
+    (2..5).for_each(&mut reload);
+    let before = gateway.resident();
+    (5..5 + RELOADS).for_each(&mut reload);
+    wait_for("what ran before to be given back", || {
+        let grown = gateway.resident().saturating_sub(before);
+        (grown < before).then_some(())
+    });
+    let count = tunnels.len();
+    for mut tunnel in tunnels {
+        tunnel.send("still open");
+        assert_eq!(tunnel.read_exactly(10), b"still open");
+    }
+    ended(1 + count);
 }
 
 /// An access log in this format at `path`, and a route that answers itself.

@@ -3,6 +3,7 @@
 //! counted too, and gives back what it took.
 
 mod logged;
+mod ruleset;
 
 use std::cell::OnceCell;
 use std::net::IpAddr;
@@ -22,7 +23,7 @@ use super::error::Error;
 use super::gateway::Client;
 use super::respond;
 use super::settle::Answered;
-use super::snapshot::{Route, Snapshot};
+use super::snapshot::Route;
 use super::tag::Tagged;
 use crate::clock::{Clock, Timestamp};
 use crate::http_ext::body::RequestBody;
@@ -33,6 +34,7 @@ use crate::rules::{Author, CheckedToken, Head};
 use crate::telemetry::metrics::RequestMetrics;
 use crate::upstream::Fault;
 use logged::Logged;
+use ruleset::Ruleset;
 
 /// What is logged of a client that left before there was an answer; nginx's number for it.
 static CLIENT_CLOSED_REQUEST: LazyLock<StatusCode> =
@@ -41,6 +43,9 @@ static CLIENT_CLOSED_REQUEST: LazyLock<StatusCode> =
 /// What is logged of a request that gets no answer; nginx's number for it.
 static NO_RESPONSE: LazyLock<StatusCode> =
     LazyLock::new(|| StatusCode::from_u16(444).expect("a number from 100 to 999"));
+
+/// A response of more bytes may take long, as one whose length is not known: it holds no ruleset.
+const LONG: u64 = 1024 * 1024;
 
 /// The exchange of one request for one response.
 #[derive(Debug)]
@@ -68,8 +73,7 @@ pub(super) struct Exchange {
 #[derive(Debug)]
 pub(super) struct Begun {
     client: Rc<Client>,
-    /// The ruleset that this request is served by, whatever is loaded meanwhile.
-    pub snapshot: Arc<Snapshot>,
+    pub(super) ruleset: Ruleset,
     /// Who the client is.
     pub client_ip: IpAddr,
     method: Method,
@@ -110,7 +114,7 @@ impl Exchange {
                 accept: request.headers().get(header::ACCEPT).map(Box::from),
                 started,
                 token: OnceCell::new(),
-                snapshot,
+                ruleset: Ruleset::new(snapshot),
                 client,
             },
             forwarded: started,
@@ -134,7 +138,7 @@ impl Exchange {
     /// What a decision is made of, once the route is found.
     pub(super) fn deciding(&mut self) -> Deciding<'_> {
         Deciding {
-            route: self.begun.snapshot.route(self.place),
+            route: self.begun.ruleset.route(self.place),
             begun: &self.begun,
             now: self.forwarded,
             admission: &mut self.admission,
@@ -144,7 +148,7 @@ impl Exchange {
     /// Asks Redis what is to be asked.
     pub(super) async fn ask(&self, asking: Box<Asking>) -> Box<Asking> {
         let worker = self.begun.client.connection.worker;
-        match &self.begun.snapshot.redis {
+        match &self.begun.ruleset.whole().redis {
             Some(store) => {
                 asking
                     .pass(store, self.route(), worker, self.forwarded)
@@ -200,7 +204,7 @@ impl Exchange {
 
     /// Finds the route that takes the request.
     pub(super) fn find_route(&mut self, head: &Head<'_>) {
-        self.place = self.begun.snapshot.router.find(head);
+        self.place = self.begun.ruleset.whole().router.find(head);
     }
 
     /// Keeps what the limits that tag made of it.
@@ -216,7 +220,7 @@ impl Exchange {
     /// Makes `response` the answer of the limit that refuses, as it is now.
     pub(super) fn refuse_now(&mut self, head: &Head<'_>, response: &mut Response<ResponseBody>) {
         self.admission.answered_at(self.begun.now());
-        let styles = &self.begun.snapshot.styles;
+        let styles = &self.begun.ruleset.whole().styles;
         self.admission.refuse(self.route(), styles, head, response);
     }
 
@@ -241,7 +245,7 @@ impl Exchange {
         self.status = Some(response.status());
         self.settle_by_head(response);
         if let Some(admission) = self.admission() {
-            let styles = &self.begun.snapshot.styles;
+            let styles = &self.begun.ruleset.whole().styles;
             admission.write_headers(self.route(), styles, response.headers_mut());
         }
         let head_only = self.begun.method == Method::HEAD;
@@ -253,6 +257,10 @@ impl Exchange {
         // HTTP/1 would leave the body out by itself, HTTP/2 would break its rules and send it.
         if head_only {
             *response.body_mut() = ResponseBody::own(Bytes::new());
+        }
+        let length = response.body().size_hint().exact();
+        if length.is_none_or(|length| length > LONG) {
+            self.begun.ruleset.release(self.place);
         }
         response.body_mut().ends(self);
     }
@@ -268,7 +276,7 @@ impl Exchange {
             author: self.author,
             headers: response.headers(),
         };
-        let route = self.begun.snapshot.route(self.place);
+        let route = self.begun.ruleset.route(self.place);
         self.admission.settle_by_head(route, answered, now);
         self.tagged.settle_by_head(route, answered, now);
     }
@@ -279,7 +287,7 @@ impl Exchange {
             return;
         }
         let now = self.begun.now();
-        let route = self.begun.snapshot.route(self.place);
+        let route = self.begun.ruleset.route(self.place);
         let sent = (self.status, self.sent);
         self.admission.settle_by_bytes(route, sent, now);
         self.tagged.settle_by_bytes(route, sent, now);
@@ -313,7 +321,7 @@ impl Exchange {
 
     /// The route that takes the request; what it meets that none takes, also before it is found.
     pub(super) fn route(&self) -> &Route {
-        self.begun.snapshot.route(self.place)
+        self.begun.ruleset.route(self.place)
     }
 }
 
@@ -340,7 +348,8 @@ impl Begun {
     /// Whether what the peer says of the client is believed.
     pub(super) fn trust(&self) -> Peer {
         match self
-            .snapshot
+            .ruleset
+            .whole()
             .client_ip
             .trusts(self.client.connection.peer.ip())
         {
@@ -358,7 +367,7 @@ impl Drop for Exchange {
         let Begun { client, method, .. } = &self.begun;
         client.gateway.metrics.record(method, status);
         self.route().metrics.record(status, elapsed);
-        if let (Some(log), Some(logged)) = (&self.begun.snapshot.access_log, &self.begun.logged) {
+        if let (Some(log), Some(logged)) = (self.begun.ruleset.access_log(), &self.begun.logged) {
             self.log(log, logged, status, elapsed);
         }
     }

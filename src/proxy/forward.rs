@@ -39,7 +39,7 @@ pub(super) async fn forward(
     if let Some(target) = origin_form(request.uri(), path, &route.rewrite)? {
         *request.uri_mut() = target;
     }
-    let quiet = begun.snapshot.body_timeout;
+    let quiet = begun.ruleset.whole().body_timeout;
     request.body_mut().bound(route.max_body, quiet);
     if route.rewrite.changes_fields() {
         request.body_mut().withhold_trailers();

@@ -322,7 +322,7 @@ fn decide(
     let was_known = exchange.begun().token.get().is_some();
     let decided = decide_now(exchange, request, response, so_far);
     let begun = exchange.begun();
-    if let Some(tokens) = &begun.snapshot.tokens {
+    if let Some(tokens) = &begun.ruleset.whole().tokens {
         tokens.note(&begun.token, was_known, begun.started);
     }
     decided
@@ -349,7 +349,7 @@ fn decide_now(
         now,
         admission,
     } = exchange.deciding();
-    let snapshot = &begun.snapshot;
+    let snapshot = begun.ruleset.whole();
     // The token of a request that waits stays as good as it was.
     let token = snapshot.token(route, request.headers(), begun.started, &begun.token);
     let head = Head {
@@ -401,6 +401,6 @@ fn refuse(
     if let Some(held) = held {
         return Some(Course::Hold(held));
     }
-    admission.refuse(route, &begun.snapshot.styles, head, response);
+    admission.refuse(route, &begun.ruleset.whole().styles, head, response);
     Some(Course::Answered)
 }
