@@ -3,10 +3,10 @@
 
 mod support;
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use support::client::{Connection, Response, get};
@@ -211,6 +211,40 @@ fn an_upstream_that_closes_after_each_answer_costs_no_request() {
     for number in 0..100 {
         assert_eq!(connection.exchange(GET).status, 200, "request {number}");
     }
+}
+
+/// An upstream that closes what it had kept, as it does when it restarts, costs a request one try.
+#[test]
+fn stale_connections_cost_one_try() {
+    const KEPT: usize = 20;
+    let (tries, together) = (Arc::new(AtomicUsize::new(0)), Arc::new(Barrier::new(KEPT)));
+    let (tried, all) = (Arc::clone(&tries), Arc::clone(&together));
+    let begun = AtomicUsize::new(0);
+    let origin = Origin::raw(move |mut stream| {
+        let mut bytes = [0; 4096];
+        let _ = stream.read(&mut bytes);
+        if begun.fetch_add(1, Ordering::Relaxed) < KEPT {
+            all.wait();
+        }
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        if let Ok(1..) = stream.read(&mut bytes) {
+            tried.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let patient = config(&origin.url()).replace(
+        "connect: 300ms, response: 500ms, idle: 500ms",
+        "connect: 10s, response: 1h, idle: 1h",
+    );
+    let gateway = Gateway::start(&format!("workers: 1\n{patient}"));
+    let mut clients: Vec<_> = (0..KEPT)
+        .map(|_| Connection::open(gateway.address()))
+        .collect();
+    clients.iter_mut().for_each(|client| client.send(GET));
+    for client in &mut clients {
+        assert_eq!(client.receive().status, 200);
+    }
+    assert_eq!(get(gateway.address(), "/").status, 200);
+    assert_eq!(tries.load(Ordering::Relaxed), 1);
 }
 
 #[test]

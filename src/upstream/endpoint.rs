@@ -70,7 +70,7 @@ impl Endpoint {
     ///
     /// A connection that was kept may be closed by the upstream just as the request is written. If nothing
     /// was written, or the request is safe to repeat (RFC 9110 section 9.2.2) and has no body, it is sent
-    /// again.
+    /// again, over a new connection: others that were kept may be closed as well.
     pub(super) async fn send(
         &self,
         outbound: &mut Outbound<'_>,
@@ -81,21 +81,17 @@ impl Endpoint {
         let pool = marked.as_ref().unwrap_or(self.pools.plain());
         let request = &outbound.request;
         let is_repeatable = request.method().is_idempotent() && request.body().is_empty();
-        loop {
-            let kept = pool.take(worker);
-            let was_kept = kept.is_some();
-            let lease = match kept {
-                Some(lease) => lease,
-                None => pool.open(worker, self.connect(timeouts, dscp).await?),
-            };
+        if let Some(lease) = pool.take(worker) {
             match self.exchange(lease, outbound, timeouts).await {
                 Err(Failure {
                     error: Error::Closed { .. },
                     unsent,
-                }) if was_kept && (unsent || is_repeatable) => {}
+                }) if unsent || is_repeatable => {}
                 done => return done,
             }
         }
+        let lease = pool.open(worker, self.connect(timeouts, dscp).await?);
+        self.exchange(lease, outbound, timeouts).await
     }
 
     async fn connect(&self, timeouts: &Timeouts, dscp: Option<Dscp>) -> Result<Stream, Failure> {
