@@ -6,7 +6,7 @@ mod fed;
 use std::fmt;
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -81,6 +81,11 @@ impl RequestBody {
             self.inner,
             None | Some(Inner::Tunnel { is_open: false, .. })
         )
+    }
+
+    /// Whether it comes over HTTP/2. Over HTTP/1 the connection sees to what of a body nobody reads.
+    pub fn is_http2(&self) -> bool {
+        matches!(self.inner, Some(Inner::Http2(_)))
     }
 
     /// No body, and a way to go on behind it with another protocol.
@@ -241,8 +246,8 @@ pub struct Patience {
     /// Set while something is missing.
     deadline: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
-    /// The address of the task that the timer wakes: it is nobody else's as long as the timer holds on to that task.
-    woken: Option<usize>,
+    /// The task that the timer wakes.
+    woken: Option<Waker>,
 }
 
 impl Patience {
@@ -293,14 +298,17 @@ impl Patience {
             self.woken = None;
         }
         // A task that the timer will wake is not noted again: that takes locked instructions.
-        let task = Some(cx.waker().data().addr());
-        if self.woken == task && !timer.is_elapsed() {
+        let is_noted = |task: &Waker| task.will_wake(cx.waker());
+        if self.woken.as_ref().is_some_and(is_noted) && !timer.is_elapsed() {
             return Poll::Pending;
         }
         loop {
             // Unconstrained: who sends so much that the task never waits is bounded, too.
             if pin!(unconstrained(timer.as_mut())).poll(cx).is_pending() {
-                self.woken = task;
+                match &mut self.woken {
+                    Some(task) => task.clone_from(cx.waker()),
+                    None => self.woken = Some(cx.waker().clone()),
+                }
                 return Poll::Pending;
             }
             self.woken = None;
