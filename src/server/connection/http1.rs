@@ -73,6 +73,8 @@ struct Connection<'a, T, B> {
     feeder: Option<Feeder>,
     /// Feeds whoever answers with another protocol what the client sends from there on.
     tunnel: Option<Feeder>,
+    /// How many bytes of that body may still be thrown away, once nobody reads it.
+    discards: Option<u64>,
     /// Whether the client waits to be told to send it.
     expects_continue: bool,
     keep_alive: bool,
@@ -100,6 +102,8 @@ enum Wait {
     Reader,
     /// For a client that has its answer to send the rest of its request, which somebody reads.
     Rest,
+    /// The same, where it is thrown away.
+    Discarded,
     /// For an answer, with a client that may be gone, as it has ended its side: for so long.
     Gone(Duration),
     /// For an answer: not bounded here.
@@ -157,6 +161,7 @@ where
             decoder: Decoder::Ended,
             feeder: None,
             tunnel: None,
+            discards: None,
             expects_continue: false,
             keep_alive: true,
             ended: None,
@@ -321,11 +326,18 @@ where
             self.decoder = Decoder::UntilClose;
         }
         let framing = asked.framing(head.status(), &body);
+        let may_discard = !self.decoder.has_ended() && self.may_discard();
         self.expects_continue = false;
         self.keep_alive &= !self.draining.get()
             && !matches!(framing, Framing::UntilClose | Framing::Tunnel)
             && keeps_alive(head.headers())
-            && (self.decoder.has_ended() || self.feeder.as_ref().is_some_and(Feeder::is_read));
+            && (self.decoder.has_ended()
+                || may_discard
+                || self.feeder.as_ref().is_some_and(Feeder::is_read));
+        if may_discard && self.keep_alive {
+            self.feeder = None;
+            self.discard();
+        }
         let keep_alive = self.keep_alive;
         self.outgoing.begin(body, framing, |buffer| {
             asked.write_head(&head, framing, keep_alive, buffer);
@@ -404,6 +416,7 @@ where
             Wait::NextRequest => timeouts.idle,
             Wait::LastRequest => DRAIN_GRACE,
             Wait::Reader | Wait::Rest => timeouts.body,
+            Wait::Discarded => feeding::DISCARDING,
             Wait::Gone(grace) => grace,
         });
     }

@@ -113,13 +113,6 @@ async fn answer(
         "/drop" => return Err("dropped".into()),
         "/slow" => sleep(Duration::from_millis(800)).await,
         "/never" => std::future::pending().await,
-        // Reads the body elsewhere, for as long as that is worth it.
-        "/discard" => {
-            let mut body = request.into_parts().1;
-            body.bound(u64::MAX, Duration::from_secs(2));
-            spawn_local(async move { while let Some(Ok(_)) = body.frame().await {} });
-            return Ok(Response::new(Full::from("no").map_err(Into::into).boxed()));
-        }
         "/endless" => return Ok(Response::new(Endless(working).boxed())),
         "/unread" => {
             return Ok(Response::new(
@@ -470,35 +463,81 @@ async fn an_answer_before_the_end_of_the_body_is_not_lost_to_a_reset() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_is_read_elsewhere_and_stays_out_does_not_hold_its_connection() {
+async fn a_body_that_nobody_reads_and_that_stays_out_does_not_hold_its_connection() {
+    local(async {
+        for rest in [
+            "content-length: 10\r\n\r\n",
+            "transfer-encoding: chunked\r\n\r\n5\r\nhe",
+        ] {
+            let mut client = connect(Version::Http1);
+            client
+                .send(&format!("POST /unread HTTP/1.1\r\nhost: x\r\n{rest}"))
+                .await;
+            client.read_until("unread").await;
+            assert_at(
+                client.end().await.1,
+                Duration::from_secs(2) + http1::ending::LINGER,
+            );
+        }
+    })
+    .await;
+}
+
+/// Without a task, or anything else but the connection.
+#[tokio::test(start_paused = true)]
+async fn a_short_body_that_nobody_reads_keeps_its_connection() {
     local(async {
         let mut client = connect(Version::Http1);
-        client
-            .send("POST /discard HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n")
-            .await;
-        client.read_until("no").await;
-        assert_at(
-            client.end().await.1,
-            Duration::from_secs(2) + http1::ending::LINGER,
-        );
+        for (framing, parts) in [
+            ("content-length: 10", ["0123456789", ""]),
+            ("content-length: 10", ["01234", "56789"]),
+            (
+                "transfer-encoding: chunked",
+                ["5\r\nhel", "lo\r\n0\r\n\r\n"],
+            ),
+            (
+                "transfer-encoding: chunked",
+                ["1\r\na\r\n0\r\nx: y\r\n", "\r\n"],
+            ),
+        ] {
+            let head = format!("POST /unread HTTP/1.1\r\nhost: x\r\n{framing}\r\n\r\n");
+            client.send(&(head + parts[0])).await;
+            client.read_until("unread").await;
+            sleep(Duration::from_secs(1)).await;
+            client.send(parts[1]).await;
+        }
+        client.send("GET /a HTTP/1.1\r\nhost: x\r\n\r\n").await;
+        client.read_until("/a 0\n").await;
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_is_read_elsewhere_keeps_its_connection() {
+async fn what_may_not_come_or_is_too_much_is_not_waited_for() {
     local(async {
-        let mut client = connect(Version::Http1);
-        for _ in 0..2 {
+        for fields in [
+            "content-length: 262145",
+            "content-length: 5\r\nexpect: 100-continue",
+        ] {
+            let mut client = connect(Version::Http1);
             client
-                .send("POST /discard HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n")
+                .send(&format!(
+                    "POST /unread HTTP/1.1\r\nhost: x\r\n{fields}\r\n\r\n"
+                ))
                 .await;
-            client.read_until("no").await;
-            sleep(Duration::from_secs(1)).await;
-            client.send("0123456789").await;
+            let answer = client.read_until("unread").await;
+            assert!(answer.contains("connection: close\r\n"), "{answer}");
+            assert_at(client.end().await.1, http1::ending::LINGER);
         }
-        client.send("GET /a HTTP/1.1\r\nhost: x\r\n\r\n").await;
-        client.read_until("/a 0\n").await;
+        let mut client = connect(Version::Http1);
+        let head = "POST /unread HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
+        client.send(head).await;
+        let chunk = format!("10000\r\n{}\r\n", "a".repeat(0x10000));
+        for _ in 0..5 {
+            client.send(&chunk).await;
+        }
+        client.io.shutdown().await.expect("ends");
+        assert_at(client.end().await.1, Duration::ZERO);
     })
     .await;
 }

@@ -1,7 +1,9 @@
-//! The body of a request, which goes to whoever reads it as it comes.
+//! The body of a request, which goes to its reader as it comes. The rest of one that nobody reads is thrown away, where
+//! that is worth a connection.
 
 use std::io;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::Frame;
@@ -12,13 +14,49 @@ use crate::http_ext::http1::Decoded;
 use crate::server::connection::Io;
 use crate::server::service::BoxError;
 
+/// The most bytes of a body that are thrown away for the sake of the connection; beyond, a new one is cheaper.
+const MOST_DISCARDED: u64 = 256 * 1024;
+/// How long that may take once the response is sent.
+pub(super) const DISCARDING: Duration = Duration::from_secs(2);
+
 impl<T, B> Connection<'_, T, B>
 where
     T: Io,
     B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
 {
+    /// Whether the rest of a body that nobody reads is to be thrown away. A client that waits for `100 Continue` may
+    /// send it or not: nothing behind its head is certain.
+    pub(super) fn may_discard(&self) -> bool {
+        !self.expects_continue
+            && self.decoder.remaining().unwrap_or_default() <= MOST_DISCARDED
+            && self.feeder.as_ref().is_none_or(|feeder| !feeder.is_read())
+    }
+
+    /// Throws the rest of a body away once nobody reads it.
+    pub(super) fn discard(&mut self) {
+        self.discards = Some(MOST_DISCARDED);
+    }
+
+    fn poll_discard(&mut self, cx: &mut Context<'_>) {
+        while let Some(left) = self.discards {
+            let Poll::Ready(part) = self.poll_part(cx) else {
+                return;
+            };
+            let frame = part.and_then(Result::ok).map(Frame::into_data);
+            let length = frame.and_then(Result::ok).map(|data| data.len() as u64);
+            self.discards = match (length, self.decoder.has_ended()) {
+                (Some(length), false) => left.checked_sub(length),
+                _ => None,
+            };
+        }
+    }
+
     /// Feeds whoever reads the body the next part of it, once that is there; whether it did.
     pub(super) fn poll_feed(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.discards.is_some() {
+            self.poll_discard(cx);
+            return false;
+        }
         let wanted = self.feeder.as_mut().map(|feeder| feeder.wanted(cx));
         match wanted {
             None | Some(Wanted::NotYet) => return false,
@@ -48,7 +86,7 @@ where
                 Ok(Decoded::Frame(frame)) => return Poll::Ready(Some(Ok(frame))),
                 Ok(Decoded::End) => return Poll::Ready(None),
                 Ok(Decoded::More) => {}
-                Err(invalid) => return Poll::Ready(Some(Err(invalid.into()))),
+                Err(invalid) => return self.broken_off(invalid),
             }
             // A client that has begun to send needs not be told (RFC 9110 section 10.1.1).
             if std::mem::take(&mut self.expects_continue) && self.received.is_empty() {
@@ -66,20 +104,32 @@ where
                         return Poll::Ready(None);
                     }
                     let end = io::Error::from(io::ErrorKind::UnexpectedEof);
-                    return Poll::Ready(Some(Err(end.into())));
+                    return self.broken_off(end);
                 }
                 Ok(_) => {}
-                Err(error) => return Poll::Ready(Some(Err(error.into()))),
+                Err(error) => return self.broken_off(error),
             }
         }
     }
 
-    /// Waits for the end of a request that has its answer already, as long as somebody reads it.
+    /// The error that ends a body. Where it ends is not certain: nothing behind it is read.
+    fn broken_off(
+        &mut self,
+        error: impl Into<FedError>,
+    ) -> Poll<Option<Result<Frame<Bytes>, FedError>>> {
+        self.keep_alive = false;
+        Poll::Ready(Some(Err(error.into())))
+    }
+
+    /// Waits for the end of a request that has its answer already, as long as it is read or thrown away.
     pub(super) fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.feeder.is_some() {
-            self.wait_for(Wait::Rest);
+        if self.feeder.is_some() || self.discards.is_some() {
+            self.wait_for(match self.discards {
+                Some(_) => Wait::Discarded,
+                None => Wait::Rest,
+            });
             ready!(self.patience.poll_exhausted(cx));
-            self.feeder = None;
+            (self.feeder, self.discards) = (None, None);
         }
         self.keep_alive &= self.decoder.has_ended();
         Poll::Ready(())
