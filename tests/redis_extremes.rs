@@ -16,7 +16,7 @@ use sluicegate::limiter::{
     Reserved, SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
 use sluicegate::store::redis::{Charge, Request, Settled, Settlement, Tier};
-use sluicegate::store::{self, OnFull, Refusals, Table};
+use sluicegate::store::{self, OnFull, Refusals, Table, charge_all, charge_reserving};
 
 use support::scripts::{Redis, SECOND, START, SharedRedis, YEAR, at, charge, fingerprint, quota};
 
@@ -474,4 +474,91 @@ fn settle_in_turn(redis: &mut Redis, algorithm: &Algorithm, turns: Vec<Turn>) ->
         prop_assert_eq!(live(stored), live(cell), "{:?} at {}", algorithm, now);
     }
     Ok(())
+}
+
+/// Charges that are given back as a whole, each after a time.
+#[test]
+fn logs_and_parts_are_given_back_as_in_memory() {
+    let server = SharedRedis::new();
+    let redis = RefCell::new(Redis::new(&server));
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(384));
+    let window = |limit| Quota::new(limit, Duration::from_secs(10)).expect("a quota");
+    let parts = prop::sample::select(vec![2_u32, 5, 10, 16, 40]);
+    let rings =
+        (1..20_u32, parts, any::<bool>()).prop_map(move |(limit, parts, is_log)| match is_log {
+            true => Algorithm::SlidingLog(SlidingLog::new(window(limit)).expect("a log")),
+            false => {
+                let counters = SlidingCounters::new(window(limit), parts, Oldest::Weighted);
+                Algorithm::SlidingCounters(counters.expect("parts"))
+            }
+        });
+    let turn = (1..8_u32, 0..4_000_000_i64, any::<bool>(), 0..6_usize);
+    let turns = prop::collection::vec(turn, 1..24);
+    let checked = runner.run(&(rings, turns), |(algorithm, turns)| {
+        let redis = &mut *redis.borrow_mut();
+        redis.prefix = server.prefix();
+        let name = redis.name("a");
+        let bytes = 1 << 20;
+        let table = Table::with_rings("a", algorithm.clone(), 1_024, bytes, OnFull::Forget);
+        let table = Arc::new(table);
+        let (mut now, mut open) = (START, Vec::new());
+        for (cost, gap, at_once, which) in turns {
+            now = now.saturating_add_signed(if at_once { 0 } else { gap });
+            redis.now = Some(at(now));
+            let made = charge(&algorithm, &name, cost);
+            let settled = store::Settled {
+                index: 0,
+                table: &table,
+                key: made.key,
+                cost,
+            };
+            let (verdict, mut reserved) = charge_reserving(&[settled], at(now), || {
+                let charge = store::Charge {
+                    table: &table,
+                    key: made.key,
+                    cost,
+                    window_end: None,
+                };
+                charge_all(&[charge], at(now))
+            });
+            let decision = redis.charge(&algorithm, "a", cost);
+            prop_assert_eq!(decision.outcome, verdict.decisions[0].outcome);
+            if let Some((_, reservation)) = reserved.pop() {
+                let taken = Reserved {
+                    cell: decision.cell,
+                    at: at(now),
+                    units: cost,
+                    unsettled: u64::MAX,
+                };
+                open.push((made.cost, taken, reservation));
+            }
+            if which < open.len() {
+                let (cost, reserved, reservation) = open.remove(which);
+                let charge = charge(&algorithm, &name, cost);
+                let settlement = Settlement {
+                    charge,
+                    reserved,
+                    units: 0,
+                    since: None,
+                };
+                let settled = redis.scripts.settle(&settlement, at(now), redis.now);
+                prop_assert_eq!(settled, Some(Settled::Made));
+                reservation.settle(0, at(now));
+            }
+            let (there, here) = (
+                redis.charge(&algorithm, "a", 0),
+                table.peek(made.key, 0, at(now)),
+            );
+            prop_assert_eq!(
+                there.remaining,
+                here.remaining,
+                "{:?} at {}",
+                algorithm,
+                now
+            );
+            prop_assert_eq!(there.reset, here.reset, "{:?} at {}", algorithm, now);
+        }
+        Ok(())
+    });
+    checked.unwrap_or_else(|failure| panic!("{failure}"));
 }

@@ -127,9 +127,7 @@ fn reversals(charges: &[Charge<'_>], told: &Told) -> impl Iterator<Item = Ask> {
     let made = paid.zip(told.said(charges));
     // Units in use are given back by who has their lease.
     let made = made.filter(|(charge, said)| {
-        let algorithm = charge.algorithm;
-        let can_be = algorithm.shape().is_none() && !algorithm.is_permits();
-        said.decision.is_admitted() && !charge.is_owed() && can_be
+        said.decision.is_admitted() && !charge.is_owed() && !charge.algorithm.is_permits()
     });
     made.filter_map(|(charge, said)| {
         let leave = Ask::leave(charge, said.decision.cell, None);

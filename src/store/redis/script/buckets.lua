@@ -7,6 +7,7 @@
 --   fits(b)     whether b.cost more units are admitted
 --   charge(b)   takes them
 --   owe(b)      charges a refused request, into debt; where nobody can owe, there is none
+--   take_back(b) where the state is no cell: gives back units of a charge, whose cell was `b.then_expires`
 --   told(b)     the state as Rust decides on it, where that is not b.state
 -- A bucket is a table with its `key`, `cost` and `recipe`, and the place `at` which its numbers begin in ARGV, less one.
 --

@@ -75,6 +75,23 @@ do
       add(b, units)
       see(b, redis.call('GETRANGE', b.key, #b.recipe, -1))
     end,
+    -- Counts less in the part that the units of a charge were counted in, while that counts.
+    take_back = function(b)
+      local part = floor(b.then_expires / b.part) - b.lasting
+      local back = part + b.parts >= b.present and math.min(b.cost, count(b, part)) or 0
+      if back == 0 then return end
+      local function left_in(one) return count(b, one) - (one == part and back or 0) end
+      local newest = b.last
+      local oldest = math.max(0, newest - b.parts)
+      while newest >= oldest and left_in(newest) == 0 do newest = newest - 1 end
+      if newest < oldest then return redis.call('DEL', b.key) end
+      local sum = 0
+      for one = newest, newest - b.parts + 1, -1 do sum = sum + left_in(one) end
+      local expires = (newest + b.lasting) * b.part
+      redis.call('SETRANGE', b.key, 0, b.recipe .. string.format(HEAD, expires, math.min(sum, 4294967295)))
+      redis.call('SETRANGE', b.key, #b.recipe + HEAD_BYTES + 4 * (part % (b.parts + 1)), word(left_in(part)))
+      redis.call('PEXPIREAT', b.key, deadline(expires))
+    end,
     told = function(b) return b.is_live and b.state or '' end,
   }
 end

@@ -81,6 +81,33 @@ do
       local units = math.min(b.cost, number(b, 1))
       if units > 0 then append(b, math.min(live_units(b), number(b, 1) - units), units) end
     end,
+    -- Takes out units of the instant of a charge, as far as they are there and have not left.
+    take_back = function(b)
+      local function first_from(tick)
+        local low, high = b.left, b.units
+        while low < high do
+          local middle = floor((low + high) / 2)
+          if tick_of(b, middle) >= tick then high = middle else low = middle + 1 end
+        end
+        return low
+      end
+      local tick = floor(b.then_expires / b.tick) - b.span
+      local first, past = first_from(tick), first_from(tick + 1)
+      local back = math.min(b.cost, past - first)
+      if back == 0 then return end
+      local kept = b.units - b.left - back
+      if kept == 0 then return redis.call('DEL', b.key) end
+      local newest = b.newest
+      if past == b.units then newest = tick_of(b, past - back - 1) end
+      local base = #b.recipe + LOG_HEAD_BYTES + 4 * b.gone
+      local function ticks(from, to)
+        if from == to then return '' end
+        return redis.call('GETRANGE', b.key, base + 4 * from, base + 4 * to - 1)
+      end
+      local rest = ticks(b.left, past - back) .. ticks(past, b.units)
+      local expires = (newest + b.span) * b.tick
+      redis.call('SET', b.key, b.recipe .. string.format(LOG_HEAD, expires, kept, 0) .. rest, 'PXAT', deadline(expires))
+    end,
     -- When the newest leaves, how many count, the tick of the first, and of the one that is last in the way of the charge,
     -- with its place.
     told = function(b)

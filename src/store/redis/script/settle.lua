@@ -27,6 +27,7 @@ local expires, one, two
 if ARGV[2] == 'owe' then
   expires, one, two = b.kind.debt(b)
 elseif ARGV[2] == 'give_back' and is_live and (not born or is_its_own) then
+  if b.kind.take_back then b.kind.take_back(b) return '1' end
   expires, one, two = b.kind.less(b)
 end
 if expires then
