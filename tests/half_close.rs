@@ -137,6 +137,44 @@ fn close_notify_is_a_half_close() {
     assert!(answer.ends_with("late"), "{answer}");
 }
 
+/// Of a WebSocket too, in both directions: the origin says goodbye first, and hears what the client says after that.
+#[test]
+fn close_notify_passes_through_a_tunnel() {
+    static HEARD: AtomicUsize = AtomicUsize::new(0);
+    let origin = Origin::raw(|mut stream| {
+        let mut head = [0; 4096];
+        let _ = stream.read(&mut head);
+        let switched = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\
+            Connection: upgrade\r\nSec-WebSocket-Accept: x\r\n\r\ngoodbye";
+        let _ = stream.write_all(switched.as_bytes());
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut heard = Vec::new();
+        if stream.read_to_end(&mut heard).is_ok() && heard == b"and goodbye" {
+            HEARD.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let gateway = over_tls(&origin, "0s");
+    let certificate = gateway.dir().join("a.pem");
+    let mut session = tls::connect(gateway.address(), "a.example", &certificate, &[]);
+    let handshake = "GET / HTTP/1.1\r\nHost: a.example\r\nConnection: Upgrade\r\n\
+        Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    session.write_all(handshake.as_bytes()).expect("it is open");
+    let mut answer = String::new();
+    session
+        .read_to_string(&mut answer)
+        .expect("it ends in order");
+    assert!(answer.ends_with("\r\n\r\ngoodbye"), "{answer}");
+    session
+        .write_all(b"and goodbye")
+        .expect("it is open this way");
+    session.conn.send_close_notify();
+    session.flush().expect("it is open this way");
+    wait_for("the origin to hear it", || {
+        (HEARD.load(Ordering::Relaxed) > 0).then_some(())
+    });
+}
+
 /// A FIN without it is a truncation (RFC 8446 section 6.1): nobody is there to be answered.
 #[test]
 fn a_tls_connection_that_is_cut_off_ends_at_once() {
