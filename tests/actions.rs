@@ -9,6 +9,7 @@ use std::time::Duration;
 use support::client::{Connection, Response, curl, get, run};
 use support::frames::{CANCEL, Http2, RST_STREAM, frame, get_block, request};
 use support::gateway::Gateway;
+use support::origin::{Origin, Step, raw};
 use support::{now, wait_for};
 
 fn names(answer: &Response) -> Vec<&str> {
@@ -56,17 +57,86 @@ fn a_decoy_looks_like_success() {
     sent.sort_unstable();
     assert_eq!(
         sent,
-        [
-            "cache-control",
-            "content-length",
-            "content-type",
-            "date",
-            "x-own"
-        ],
+        ["content-length", "content-type", "date", "x-own"],
         "nothing that is said of refusals"
     );
     let count = "sluicegate_limit_decisions_total{policy=\"hidden\",route=\"comments\",decision=\"limited\"}";
     assert_eq!(gateway.metric(count), Some(1.0));
+}
+
+/// An answer by somebody, of which nothing but its own lines tells it from others.
+fn answered(user: &str, number: &str) -> Vec<Step> {
+    raw(&format!(
+        "HTTP/1.1 201 Created\r\nServer: nginx/1.24.0\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
+         Content-Type: application/json\r\nX-Request-Id: 4f2a-{number}\r\nSet-Cookie: session={user}\r\n\
+         X-User: {user}\r\nX-Version: 7\r\nX-Plan: {user}-plan\r\nCache-Control: private\r\n\
+         Transfer-Encoding: chunked\r\n\r\n12\r\n{{\"id\":\"{number}-1234\"}}\r\n0\r\n\r\n"
+    ))
+}
+
+#[test]
+fn a_decoy_looks_like_the_last_real_answers_of_its_route() {
+    let origin = Origin::start(|request| {
+        let user = request.header("cookie").unwrap_or("nobody").to_owned();
+        answered(&user, "1234")
+    });
+    let config = |quota: u8| {
+        format!(
+            "policies: {{ hidden: {{ key: cookie:user, quota: {quota}/1h, on_limit: {{ action: decoy, body: '{{\"ok\":true}}', headers: {{ content-type: application/json }} }} }} }}
+routes: [{{ name: comments, upstream: '{}', limits: [hidden] }}]
+",
+            origin.url()
+        )
+    };
+    let gateway = Gateway::start(&config(1));
+    let post = |user: &str| {
+        Connection::open(gateway.address()).exchange(&format!(
+            "POST /comments HTTP/1.1\r\nHost: a\r\nCookie: user={user}\r\nContent-Length: 4\r\n\r\nspam"
+        ))
+    };
+    let check = |real: &Response, decoy: &Response| {
+        assert_eq!(decoy.text(), "{\"ok\":true}");
+        assert_eq!(decoy.status, real.status);
+        let private = ["set-cookie", "x-user", "x-plan"];
+        let shared: Vec<_> = names(real);
+        let shared: Vec<_> = shared
+            .into_iter()
+            .filter(|name| !private.contains(name))
+            .collect();
+        let sent: Vec<_> = names(decoy);
+        let sent: Vec<_> = sent.into_iter().filter(|name| *name != "x-plan").collect();
+        assert_eq!(sent, shared, "the same fields in the same order");
+        for name in [
+            "server",
+            "content-type",
+            "x-version",
+            "cache-control",
+            "via",
+        ] {
+            assert_eq!(decoy.header(name), real.header(name), "{name}");
+        }
+        let date = decoy.expect_header("date");
+        assert!(!date.contains("1994"), "{date}");
+        let id = decoy.expect_header("x-request-id");
+        assert_ne!(id, "4f2a-1234");
+        assert_eq!(id.len(), "4f2a-1234".len(), "{id}");
+    };
+    let alice = post("alice");
+    let decoy = post("alice");
+    assert_eq!(origin.requests().len(), 1, "the second was a decoy");
+    check(&alice, &decoy);
+    let bob = post("bob");
+    let decoy = post("bob");
+    assert_eq!(origin.requests().len(), 2);
+    check(&bob, &decoy);
+    let text = format!("{:?}", post("alice"));
+    assert!(
+        !text.contains("user=bob"),
+        "nothing of another client: {text}"
+    );
+
+    gateway.reload(&config(1).replace("policies", "responses: { headers: [draft-6] }\npolicies"));
+    check(&bob, &post("bob"));
 }
 
 #[test]
@@ -276,12 +346,12 @@ fn explain_names_the_limit_that_speaks() {
         (get(gateway.address(), "/").status, said)
     };
     for (upper, lower, status, said) in [
-        ("on_limit: { status: 503 }", "", 503, "r.0: 503"),
+        ("on_limit: { status: 503 }", "", 503, "r#0: 503"),
         (
             "on_limit: { status: 503 }",
             "key: header:x, on_missing_key: refuse, on_limit: { status: 403 }",
             403,
-            "r.1: 403",
+            "r#1: 403",
         ),
     ] {
         let (answered, explained) = explain(upper, lower);

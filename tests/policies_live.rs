@@ -388,11 +388,11 @@ fn replay_tells_what_only_watches() {
     assert_eq!(decisions[0].get("shadowed_by"), None);
     assert_eq!(
         decisions[1]["shadowed_by"],
-        serde_json::json!(["a.0/candidate"])
+        serde_json::json!(["a#0/candidate"])
     );
     assert_eq!(decisions[1]["decision"], "admit");
     let text = replay.text();
-    assert!(text.contains("a.0/candidate, 1 shadowed\n"), "{text}");
+    assert!(text.contains("a#0/candidate, 1 shadowed\n"), "{text}");
     let limits = &replay.report(&[])["routes"][0]["limits"];
     assert_eq!(limits[1]["shadowed"], 1);
 }

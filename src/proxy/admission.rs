@@ -231,7 +231,8 @@ impl Admission {
             retry_after: retry_at.map(|at| limit_headers::retry_after(at, self.now)),
         };
         if !policy.action.is_told() {
-            return policy.rejection.decoy(&refused, response);
+            let answers = route.real_answers.as_deref();
+            return policy.rejection.decoy(&refused, answers, response);
         }
         policy.rejection.write(&refused, response);
         if let Some(at) = retry_at {

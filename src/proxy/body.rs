@@ -26,6 +26,8 @@ pub struct ResponseBody {
 enum Content {
     /// Bytes of our own.
     Own(Bytes),
+    /// Bytes of our own, whose length is not told.
+    Streamed(Bytes),
     /// The upstream's.
     Upstream(UpstreamBody),
     /// The built-in origin: the head of the request as text, then its body.
@@ -54,6 +56,11 @@ impl ResponseBody {
     /// No bytes, or `bytes` of our own.
     pub(super) fn own(bytes: Bytes) -> Self {
         Self::from(Content::Own(bytes))
+    }
+
+    /// `bytes` of our own, sent as a body whose length is not known before it ends.
+    pub(super) fn streamed(bytes: Bytes) -> Self {
+        Self::from(Content::Streamed(bytes))
     }
 
     /// What the upstream sends.
@@ -85,11 +92,13 @@ type Polled = Poll<Option<Result<Frame<Bytes>, ResponseBodyError>>>;
 impl Content {
     fn poll(&mut self, cx: &mut Context<'_>) -> Polled {
         match self {
-            Self::Own(bytes) if bytes.is_empty() => Poll::Ready(None),
-            Self::Own(bytes) | Self::Echo { head: bytes, .. } if !bytes.is_empty() => {
+            Self::Own(bytes) | Self::Streamed(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Self::Own(bytes) | Self::Streamed(bytes) | Self::Echo { head: bytes, .. }
+                if !bytes.is_empty() =>
+            {
                 Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes)))))
             }
-            Self::Own(_) => Poll::Ready(None),
+            Self::Own(_) | Self::Streamed(_) => Poll::Ready(None),
             Self::Echo { body, .. } => Pin::new(body)
                 .poll_frame(cx)
                 .map(|frame| frame.map(|frame| frame.map_err(ResponseBodyError::from))),
@@ -128,7 +137,7 @@ impl Body for ResponseBody {
 
     fn is_end_stream(&self) -> bool {
         match &self.content {
-            Content::Own(bytes) => bytes.is_empty(),
+            Content::Own(bytes) | Content::Streamed(bytes) => bytes.is_empty(),
             Content::Upstream(body) => body.is_end_stream(),
             Content::Echo { head, body } => head.is_empty() && body.is_end_stream(),
         }
@@ -137,6 +146,7 @@ impl Body for ResponseBody {
     fn size_hint(&self) -> SizeHint {
         match &self.content {
             Content::Own(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Content::Streamed(_) => SizeHint::default(),
             Content::Upstream(body) => body.size_hint(),
             Content::Echo { head, body } => match body.size_hint().exact() {
                 Some(length) => SizeHint::with_exact(head.len() as u64 + length),

@@ -15,6 +15,7 @@ use std::time::Duration;
 use super::action::Action;
 use super::asking::Shared;
 use super::complaints::Complaints;
+use super::decoy::RealAnswers;
 use super::limit_headers::Facts;
 use super::penalise::Penalties;
 use super::rejection::Rejection;
@@ -72,6 +73,7 @@ impl Built {
             refusal_cache: Duration::ZERO,
             redis: None,
             tracking_room: tracking_room(&spec.policies, spec.max_size),
+            real_answers: known_answers(previous),
         };
         let redis = spec.redis.as_ref();
         let cached = redis.map_or(Duration::ZERO, |redis| redis.refusal_cache);
@@ -152,6 +154,8 @@ struct Builder<'a> {
     redis: Option<Arc<Store>>,
     /// The bytes for each kind of what a policy keeps of keys beside their buckets.
     tracking_room: usize,
+    /// Of the snapshot before, by the names of routes.
+    real_answers: HashMap<Arc<str>, Arc<RealAnswers>>,
 }
 
 /// The bytes that all buckets take when every part of their tables has been touched.
@@ -403,6 +407,15 @@ fn known_tables(snapshot: Option<&Snapshot>) -> HashMap<(&str, &str), &Arc<Table
     let policies = snapshot.iter().flat_map(|snapshot| &snapshot.policies);
     let all = policies.flat_map(|policy| policy.all());
     all.map(|policy| ((&*policy.name, policy.key.as_str()), &policy.table))
+        .collect()
+}
+
+/// What is known of the real answers of a snapshot's routes, by their names.
+fn known_answers(snapshot: Option<&Snapshot>) -> HashMap<Arc<str>, Arc<RealAnswers>> {
+    let routes = snapshot.iter().flat_map(|snapshot| &snapshot.routes);
+    let known = routes.filter_map(|route| Some((route, route.real_answers.as_ref()?)));
+    known
+        .map(|(route, answers)| (Arc::clone(&route.name), Arc::clone(answers)))
         .collect()
 }
 

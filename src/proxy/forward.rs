@@ -1,8 +1,10 @@
 //! Sends an admitted request to its upstream, and takes the head of the response.
 
+use std::net::IpAddr;
+
 use http::header::{CONNECTION, COOKIE, EXPECT, HOST, HeaderValue, UPGRADE};
 use http::uri::{PathAndQuery, Uri};
-use http::{StatusCode, Version};
+use http::{Method, StatusCode, Version};
 use http_body::Body;
 
 use super::body::ResponseBody;
@@ -16,6 +18,7 @@ use crate::http_ext::headers::Headers;
 use crate::http_ext::max_forwards::Recipient;
 use crate::http_ext::message::{Request, Response};
 use crate::http_ext::{forwarded, hop_by_hop, max_forwards};
+use crate::limiter::Fingerprint;
 use crate::upstream::{Outbound, RunningTarget, UpstreamBody};
 
 /// Forwards the request, and answers with what the route's upstream says.
@@ -35,6 +38,7 @@ pub(super) async fn forward(
     if max_forwards::count_down(request)? == Recipient::Here {
         return Ok(exchange.answered_here());
     }
+    let learner = Learner::of(route, request, begun.client_ip);
     rewrite_headers(request, exchange, route);
     if let Some(target) = origin_form(request.uri(), path, &route.rewrite)? {
         *request.uri_mut() = target;
@@ -45,7 +49,11 @@ pub(super) async fn forward(
         request.body_mut().withhold_trailers();
     }
     match running.upstream.target() {
-        RunningTarget::Echo => Ok(echo(request)),
+        RunningTarget::Echo => {
+            let response = echo(request);
+            learner.learn(route, request, &response);
+            Ok(response)
+        }
         RunningTarget::Endpoints(endpoints) => {
             let connection = &begun.client().connection;
             // HTTP/1.0 has no interim responses (RFC 9110 section 15.2).
@@ -61,7 +69,32 @@ pub(super) async fn forward(
             // Awaited where it is made: a future that has a name takes its room twice.
             let response = endpoints.send(&mut outbound).await?;
             exchange.answered();
-            Ok(forwarded_response(response))
+            let response = forwarded_response(response);
+            learner.learn(exchange.route(), request, &response);
+            Ok(response)
+        }
+    }
+}
+
+/// Learns what real answers look like, where decoys are to look so.
+struct Learner(Option<Fingerprint>);
+
+impl Learner {
+    /// By the request as the client sent it.
+    fn of(route: &Route, request: &Request<RequestBody>, client_ip: IpAddr) -> Self {
+        let answers = route.real_answers.as_ref();
+        let answers = answers.filter(|_| request.method() != Method::HEAD);
+        Self(answers.map(|answers| answers.requester(request.headers(), client_ip)))
+    }
+
+    fn learn(
+        self,
+        route: &Route,
+        request: &Request<RequestBody>,
+        response: &Response<ResponseBody>,
+    ) {
+        if let (Some(requester), Some(answers)) = (self.0, &route.real_answers) {
+            answers.learn(request.method(), requester, response);
         }
     }
 }

@@ -8,6 +8,7 @@ use http::StatusCode;
 use http::header::{self, HeaderName, HeaderValue};
 
 use super::body::ResponseBody;
+use super::decoy::{Decoy, DecoySpec, RealAnswers};
 use super::grpc;
 use super::negotiate::{Format, Formats};
 use super::respond::{html, problem};
@@ -29,6 +30,8 @@ pub struct RejectSpec {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// Where people can read about the limits: in the body, and as a `Link` with `rel="help"`.
     pub docs_url: Option<String>,
+    /// What it says as a decoy, if it is one.
+    pub decoy: Option<DecoySpec>,
 }
 
 /// A refusal, ready to be sent.
@@ -88,9 +91,26 @@ impl Rejection {
         self.spec.status
     }
 
-    /// Makes `response` what looks like success, to programs of every kind.
-    pub(super) fn decoy(&self, refused: &Refused<'_>, response: &mut Response<ResponseBody>) {
-        self.http(refused, response);
+    /// Makes `response` what looks like a real answer of the route, to programs of every kind.
+    pub(super) fn decoy(
+        &self,
+        refused: &Refused<'_>,
+        answers: Option<&RealAnswers>,
+        response: &mut Response<ResponseBody>,
+    ) {
+        let (Some(spec), Some(answers)) = (&self.spec.decoy, answers) else {
+            return self.http(refused, response);
+        };
+        let head = refused.head;
+        let (prepared, body) = self.prepared(refused);
+        let requester = answers.requester(head.headers, head.client_ip);
+        let decoy = Decoy {
+            spec,
+            headers: &self.spec.headers,
+            content_type: prepared.format.media_type(),
+            body,
+        };
+        answers.disguise(decoy, (head.method, requester), response);
     }
 
     /// Makes `response` the refusal in the form that the request prefers.
@@ -111,22 +131,28 @@ impl Rejection {
     }
 
     fn http(&self, refused: &Refused<'_>, response: &mut Response<ResponseBody>) {
-        let accept = refused.head.headers.get(header::ACCEPT);
-        let chosen = self.spec.formats.choose(accept);
-        let prepared = self.prepared.iter().find(|one| one.format == chosen);
-        let prepared = prepared.expect("there is one for every form that can be chosen");
+        let (prepared, body) = self.prepared(refused);
         let mut headers = Headers::with_capacity(prepared.fields.len() + MORE_FIELDS);
         for (name, value) in &prepared.fields {
             headers.append(name, value.clone());
         }
         *response.headers_mut() = headers;
+        *response.body_mut() = ResponseBody::own(body);
+        *response.status_mut() = self.spec.status;
+    }
+
+    /// What is prepared in the form that the request prefers, and the body.
+    fn prepared(&self, refused: &Refused<'_>) -> (&Prepared, Bytes) {
+        let accept = refused.head.headers.get(header::ACCEPT);
+        let chosen = self.spec.formats.choose(accept);
+        let prepared = self.prepared.iter().find(|one| one.format == chosen);
+        let prepared = prepared.expect("there is one for every form that can be chosen");
         let body = match (&self.spec.body, refused.violated.len()) {
             (Some(template), _) => Bytes::from(self.render(template, chosen, refused)),
             (None, 0 | 1) => prepared.body.clone(),
             (None, _) => self.spec.write(chosen, refused.violated, &self.detail),
         };
-        *response.body_mut() = ResponseBody::own(body);
-        *response.status_mut() = self.spec.status;
+        (prepared, body)
     }
 
     fn render<'a>(&'a self, template: &Template, format: Format, refused: &Refused<'a>) -> String {

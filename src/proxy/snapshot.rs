@@ -13,6 +13,7 @@ use http::header::{self, HeaderName, HeaderValue};
 use super::action::Action;
 use super::asking::Shared;
 use super::complaints::Complaints;
+use super::decoy::RealAnswers;
 use super::limit_headers::{Facts, Styles};
 use super::mode::Mode;
 use super::penalise::Penalties;
@@ -139,6 +140,8 @@ pub struct Route {
     pub rewrite: Rewrite,
     /// The most bytes in a request's body.
     pub max_body: u64,
+    /// What its decoys look like, if a limit answers with one.
+    pub(super) real_answers: Option<Arc<RealAnswers>>,
     /// Its counters.
     pub metrics: RouteMetrics,
 }

@@ -10,7 +10,9 @@ use crate::config::schema::{
 };
 use crate::proxy::limit_headers::{Exposure, Fields, Style, Styles};
 use crate::proxy::snapshot::Preflight;
-use crate::proxy::{ActionSpec, Format, Formats, RejectSpec, TarpitSpec, Template};
+use crate::proxy::{
+    ActionSpec, ContentType, DecoySpec, Format, Formats, RejectSpec, TarpitSpec, Template,
+};
 
 const TAG_HEADER: HeaderName = HeaderName::from_static("x-over-limit");
 const TARPIT_DELAY: Duration = Duration::from_secs(10);
@@ -69,6 +71,13 @@ pub(super) fn reject(own: &OnLimit, general: &OnLimit) -> RejectSpec {
             BodyFormat::Text => Formats::Always(Format::Plain),
             BodyFormat::Html => Formats::Always(Format::Html),
         },
+        decoy: (action == Action::Decoy).then(|| DecoySpec {
+            status: status.and_then(|status| StatusCode::from_u16(status).ok()),
+            content_type: match format {
+                Some(_) => ContentType::Configured,
+                None => ContentType::Learned,
+            },
+        }),
         body: own
             .body
             .as_ref()

@@ -127,8 +127,8 @@ pub struct OnLimit {
     /// What happens to a request beyond the quota; `reject` unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action: Option<Located<Action>>,
-    /// The status code: 400 to 599, and 429 unless given; for `decoy` 200 to 399, and 200 unless
-    /// given.
+    /// The status code: 400 to 599, and 429 unless given; for `decoy` 200 to 399, and that of
+    /// the route's real answers, or 200, unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<Located<Whole<200, 599>>>,
     /// The form of the body: `auto` (the default) goes by `Accept`; `problem` is RFC 9457, `json`

@@ -7,8 +7,10 @@ use http::HeaderName;
 
 use super::Builder;
 use super::shared::is_synchronised;
+use crate::proxy::decoy::{Origin, RealAnswers};
 use crate::proxy::snapshot::{Limit, LimitSpec, Policy, Route, RouteSpec, RunningUpstream};
 use crate::telemetry::metrics::{LimitMetrics, RouteMetrics};
+use crate::upstream::RunningTarget;
 
 impl Builder<'_> {
     pub(super) fn route(
@@ -18,9 +20,14 @@ impl Builder<'_> {
         upstreams: &[Arc<RunningUpstream>],
     ) -> Arc<Route> {
         let (limits, tags) = self.limits(&spec.name, &spec.limits, policies);
+        let origin = match upstreams[spec.upstream].upstream.target() {
+            RunningTarget::Echo => Origin::Echo,
+            RunningTarget::Endpoints(_) => Origin::Servers,
+        };
         Arc::new(Route {
             priority_fields: priority_fields(&limits),
             is_synchronised: is_synchronised(&limits),
+            real_answers: self.real_answers(&spec.name, &limits, origin),
             limits,
             tags,
             preflight: self.preflight,
@@ -45,12 +52,30 @@ impl Builder<'_> {
             tags,
             preflight: self.preflight,
             reads_token,
+            // Nobody answers there but this proxy.
+            real_answers: None,
             upstream: None,
             rewrite: Default::default(),
             max_body: 0,
             metrics: RouteMetrics::new(&self.surroundings.registry, NAME),
             name: NAME.into(),
         })
+    }
+
+    /// What the decoys of a route look like, if it has any: what the route of this name before knew goes on.
+    fn real_answers(
+        &self,
+        route: &str,
+        limits: &[Limit],
+        origin: Origin,
+    ) -> Option<Arc<RealAnswers>> {
+        let mut policies = limits.iter().flat_map(|limit| limit.policy.all());
+        if !policies.any(|policy| !policy.action.is_told()) {
+            return None;
+        }
+        let known = self.real_answers.get(route);
+        let known = known.filter(|known| known.is_of(origin));
+        Some(known.map_or_else(|| Arc::new(RealAnswers::new(origin)), Arc::clone))
     }
 
     /// The limits of a route: those that can refuse, and those that tag.

@@ -1,0 +1,352 @@
+//! Decoys look like real answers: each has the status, the fields and the framing that the last real answer of its
+//! route had, in the same order.
+//!
+//! Of values, those are copied that are the same for everybody. Identifiers and dates are made anew. What may be about
+//! one client, or about one body, is left out.
+
+mod fields;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use http::header::{self, HeaderName, HeaderValue};
+use http::{Method, StatusCode};
+use http_body::Body;
+
+use self::fields::{Kind, kind};
+use super::body::ResponseBody;
+use crate::http_ext::headers::Headers;
+use crate::http_ext::message::Response;
+use crate::http_ext::{date, forwarded};
+use crate::limiter::{Fingerprint, KeyParts, Secret};
+
+/// The most fields that are learned of an answer.
+const MOST_FIELDS: usize = 64;
+/// The longest value that is learned, in bytes.
+const LONGEST_VALUE: usize = 1_024;
+/// Methods that are told apart: those that HTTP defines for content, and all others.
+const METHODS: usize = 6;
+
+/// What the decoy of a policy says whatever real answers say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DecoySpec {
+    /// Its status; that of real answers unless given.
+    pub status: Option<StatusCode>,
+    /// Whose content type it has.
+    pub content_type: ContentType,
+}
+
+/// Whose content type a decoy has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ContentType {
+    /// That of real answers.
+    #[default]
+    Learned,
+    /// The one that the configuration says.
+    Configured,
+}
+
+/// What is known of the real answers of a route: the last one for each method, on all workers together.
+#[derive(Debug)]
+pub(super) struct RealAnswers {
+    profiles: [ArcSwapOption<Profile>; METHODS],
+    secret: Secret,
+    made_up: AtomicU64,
+    origin: Origin,
+}
+
+/// Where real answers come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// Servers: this proxy adds Via to what they say.
+    Servers,
+    /// The built-in one.
+    Echo,
+}
+
+/// A real answer.
+#[derive(Debug)]
+struct Profile {
+    status: StatusCode,
+    framing: Framing,
+    fields: Vec<(HeaderName, Learned)>,
+}
+
+/// Whether the length of a body is known before it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Framing {
+    Length,
+    Streamed,
+}
+
+/// What is known of a field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Learned {
+    /// It is the same for everybody.
+    Common(HeaderValue),
+    /// This was said to one requester, and may be to others.
+    Once(HeaderValue, Fingerprint),
+    /// An identifier that looks like this.
+    Identifier(HeaderValue),
+    ContentType(HeaderValue),
+    Date,
+    Length,
+    /// It is not copied.
+    LeftOut,
+}
+
+/// A decoy without the fields that it has in common with real answers.
+pub(super) struct Decoy<'a> {
+    pub spec: &'a DecoySpec,
+    /// Fields of the configuration.
+    pub headers: &'a [(HeaderName, HeaderValue)],
+    /// The type of its body where none is learned.
+    pub content_type: HeaderValue,
+    pub body: Bytes,
+}
+
+impl RealAnswers {
+    pub(super) fn new(origin: Origin) -> Self {
+        Self {
+            profiles: Default::default(),
+            secret: Secret::random(),
+            made_up: AtomicU64::new(0),
+            origin,
+        }
+    }
+
+    /// Whether it is about answers from there.
+    pub(super) fn is_of(&self, origin: Origin) -> bool {
+        self.origin == origin
+    }
+
+    /// Who sends a request: an address with its credentials. Values that this requester was sent may be sent to it again.
+    pub(super) fn requester(&self, headers: &Headers, client_ip: IpAddr) -> Fingerprint {
+        let mut hasher = self.secret.hasher();
+        hasher.part(0, client_ip.to_string().as_bytes());
+        for (kind, name) in [(1, header::AUTHORIZATION), (2, header::COOKIE)] {
+            for value in headers.get_all(name) {
+                hasher.part(kind, value);
+            }
+        }
+        hasher.finish()
+    }
+
+    /// Learns from a real answer, if it is a success.
+    pub(super) fn learn(
+        &self,
+        method: &Method,
+        requester: Fingerprint,
+        answer: &Response<ResponseBody>,
+    ) {
+        if !answer.status().is_success() || answer.status() == StatusCode::PARTIAL_CONTENT {
+            return;
+        }
+        let place = &self.profiles[place(method)];
+        let known = place.load();
+        if known
+            .as_ref()
+            .is_some_and(|known| known.is_like(answer, requester))
+        {
+            return;
+        }
+        let profile = Profile::of(answer, requester, known.as_deref(), |value| {
+            self.make_up(value)
+        });
+        place.store(Some(Arc::new(profile)));
+    }
+
+    /// Makes `response` the decoy for a request.
+    pub(super) fn disguise(
+        &self,
+        decoy: Decoy<'_>,
+        (method, requester): (&Method, Fingerprint),
+        response: &mut Response<ResponseBody>,
+    ) {
+        let known = self.profiles[place(method)].load();
+        let others = || self.profiles.iter().find_map(|place| place.load_full());
+        let profile = known.clone().or_else(others);
+        let profile = profile.as_deref();
+        *response.status_mut() = decoy.status(profile);
+        *response.headers_mut() = self.fields(&decoy, profile, requester);
+        *response.body_mut() = match profile.map(|profile| profile.framing) {
+            Some(Framing::Streamed) => ResponseBody::streamed(decoy.body),
+            Some(Framing::Length) | None => ResponseBody::own(decoy.body),
+        };
+    }
+
+    fn fields(
+        &self,
+        decoy: &Decoy<'_>,
+        profile: Option<&Profile>,
+        requester: Fingerprint,
+    ) -> Headers {
+        let learned = profile.map_or(&[][..], |profile| &profile.fields);
+        let mut headers = Headers::with_capacity(learned.len() + decoy.headers.len() + 1);
+        let own = |name: &HeaderName| decoy.headers.iter().find(|(own, _)| own == name);
+        for (name, learned) in learned {
+            if let Some((name, value)) = own(name) {
+                headers.insert_missing(name, value.clone());
+                continue;
+            }
+            match learned {
+                Learned::Common(value) => headers.append(name, value.clone()),
+                Learned::Once(value, by) if *by == requester => {
+                    headers.append(name, value.clone());
+                }
+                Learned::Identifier(like) => headers.append(name, self.make_up(like)),
+                Learned::ContentType(value) => {
+                    headers.append(name, decoy.content_type(value).clone());
+                }
+                Learned::Date => {
+                    let now = date::with_now(HeaderValue::from_bytes);
+                    if let Ok(now) = now {
+                        headers.append(name, now);
+                    }
+                }
+                Learned::Length => headers.append(name, decoy.body.len() as u64),
+                Learned::Once(..) | Learned::LeftOut => {}
+            }
+        }
+        for (name, value) in decoy.headers {
+            headers.insert_missing(name, value.clone());
+        }
+        let is_typed = profile.is_none()
+            || !decoy.body.is_empty()
+            || decoy.spec.content_type == ContentType::Configured;
+        if is_typed {
+            headers.insert_missing(header::CONTENT_TYPE, decoy.content_type.clone());
+        }
+        if profile.is_none() && self.origin == Origin::Servers {
+            let (name, value) = forwarded::via(http::Version::HTTP_11);
+            headers.append(name, value);
+        }
+        headers
+    }
+
+    /// An identifier that looks like this one: letters for letters, digits for digits.
+    fn make_up(&self, like: &HeaderValue) -> HeaderValue {
+        let mut random = 0_u64;
+        let is_hex = like
+            .as_bytes()
+            .iter()
+            .all(|byte| !byte.is_ascii_alphanumeric() || byte.is_ascii_hexdigit());
+        let made_up = like.as_bytes().iter().enumerate().map(|(place, &byte)| {
+            if place % 8 == 0 {
+                let mut hasher = self.secret.hasher();
+                hasher.part(3, &self.made_up.fetch_add(1, Relaxed).to_be_bytes());
+                random = hasher.finish().bits();
+            }
+            let number = (random >> (place % 8 * 8)) as u8;
+            let letters = if is_hex { 6 } else { 26 };
+            match byte {
+                b'0'..=b'9' => b'0' + number % 10,
+                b'a'..=b'z' => b'a' + number % letters,
+                b'A'..=b'Z' => b'A' + number % letters,
+                other => other,
+            }
+        });
+        let made_up: Vec<u8> = made_up.collect();
+        HeaderValue::from_bytes(&made_up).unwrap_or_else(|_| HeaderValue::from_static("0"))
+    }
+}
+
+impl Profile {
+    fn of(
+        answer: &Response<ResponseBody>,
+        requester: Fingerprint,
+        before: Option<&Self>,
+        make_up: impl Fn(&HeaderValue) -> HeaderValue,
+    ) -> Self {
+        let before = before.map_or(&[][..], |before| &before.fields);
+        let is_common = |name: &HeaderName, value: &HeaderValue| {
+            before.iter().any(|(known, learned)| match learned {
+                Learned::Common(common) => known == name && common == value,
+                Learned::Once(once, by) => known == name && once == value && *by != requester,
+                _ => false,
+            })
+        };
+        let fields = answer.headers().iter().take(MOST_FIELDS);
+        let fields = fields.map(|(name, bytes)| {
+            let value = HeaderValue::from_bytes(bytes).ok();
+            let value = value.filter(|value| value.len() <= LONGEST_VALUE);
+            let learned = value.map(|value| match kind(name, &value) {
+                Kind::Common => Learned::Common(value),
+                Kind::Unknown if is_common(name, &value) => Learned::Common(value),
+                Kind::Unknown => Learned::Once(value, requester),
+                Kind::Identifier => Learned::Identifier(make_up(&value)),
+                Kind::ContentType => Learned::ContentType(value),
+                Kind::Date => Learned::Date,
+                Kind::Length => Learned::Length,
+                Kind::LeftOut => Learned::LeftOut,
+            });
+            (name.clone(), learned.unwrap_or(Learned::LeftOut))
+        });
+        Profile {
+            status: answer.status(),
+            framing: Framing::of(answer),
+            fields: fields.collect(),
+        }
+    }
+
+    /// Whether nothing can be learned from this answer.
+    fn is_like(&self, answer: &Response<ResponseBody>, requester: Fingerprint) -> bool {
+        let count = answer.headers().len().min(MOST_FIELDS);
+        let mut fields = self.fields.iter().zip(answer.headers().iter());
+        (self.status, self.framing, self.fields.len())
+            == (answer.status(), Framing::of(answer), count)
+            && fields.all(|((known, learned), (name, value))| {
+                known == name
+                    && match learned {
+                        Learned::Common(known) | Learned::ContentType(known) => *known == value,
+                        Learned::Once(known, by) => *known == value && *by == requester,
+                        _ => true,
+                    }
+            })
+    }
+}
+
+impl Framing {
+    fn of(answer: &Response<ResponseBody>) -> Self {
+        match answer.body().size_hint().exact() {
+            Some(_) => Self::Length,
+            None => Self::Streamed,
+        }
+    }
+}
+
+impl Decoy<'_> {
+    /// The status of real answers has to suit the body.
+    fn status(&self, profile: Option<&Profile>) -> StatusCode {
+        let learned = profile.map(|profile| profile.status).filter(|status| {
+            let bodiless = [StatusCode::NO_CONTENT, StatusCode::RESET_CONTENT];
+            self.body.is_empty() || !bodiless.contains(status)
+        });
+        self.spec.status.or(learned).unwrap_or(StatusCode::OK)
+    }
+
+    fn content_type<'v>(&'v self, learned: &'v HeaderValue) -> &'v HeaderValue {
+        match self.spec.content_type {
+            ContentType::Configured => &self.content_type,
+            ContentType::Learned => learned,
+        }
+    }
+}
+
+/// Where answers to requests of this method are.
+fn place(method: &Method) -> usize {
+    match *method {
+        Method::GET | Method::HEAD => 0,
+        Method::POST => 1,
+        Method::PUT => 2,
+        Method::PATCH => 3,
+        Method::DELETE => 4,
+        _ => METHODS - 1,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+//! Decoys beside the real answers that they are taken for.
+
+use super::*;
+
+fn alice() -> Fingerprint {
+    Fingerprint::from_bits(1)
+}
+
+fn bob() -> Fingerprint {
+    Fingerprint::from_bits(2)
+}
+
+fn answer(status: u16, fields: &[(&'static str, &'static str)]) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::own(Bytes::from_static(b"real")));
+    *response.status_mut() = StatusCode::from_u16(status).expect("a status");
+    for (name, value) in fields {
+        let name = HeaderName::from_static(name);
+        response
+            .headers_mut()
+            .append(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+fn disguised(
+    answers: &RealAnswers,
+    spec: &DecoySpec,
+    requester: Fingerprint,
+) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::own(Bytes::new()));
+    let own = [(
+        HeaderName::from_static("x-own"),
+        HeaderValue::from_static("a"),
+    )];
+    let decoy = Decoy {
+        spec,
+        headers: &own,
+        content_type: HeaderValue::from_static("text/plain"),
+        body: Bytes::from_static(b"ok"),
+    };
+    answers.disguise(decoy, (&Method::POST, requester), &mut response);
+    response
+}
+
+fn names(response: &Response<ResponseBody>) -> Vec<&str> {
+    response.headers().names().map(HeaderName::as_str).collect()
+}
+
+fn value(response: &Response<ResponseBody>, name: &'static str) -> Option<String> {
+    let value = response.headers().get(HeaderName::from_static(name))?;
+    Some(String::from_utf8_lossy(value).into_owned())
+}
+
+const REAL: [(&str, &str); 9] = [
+    ("server", "nginx"),
+    ("date", "Sun, 06 Nov 1994 08:49:37 GMT"),
+    ("content-type", "application/json"),
+    ("content-length", "4"),
+    ("x-request-id", "4f2a-77b0"),
+    ("set-cookie", "session=alice"),
+    ("x-user", "alice"),
+    ("x-version", "7"),
+    ("via", "1.1 sluicegate"),
+];
+
+#[test]
+fn a_decoy_has_the_status_and_fields_of_the_last_real_answer_in_their_order() {
+    let answers = RealAnswers::new(Origin::Servers);
+    answers.learn(&Method::POST, alice(), &answer(201, &REAL));
+    let decoy = disguised(&answers, &DecoySpec::default(), alice());
+    assert_eq!(decoy.status(), 201);
+    assert_eq!(
+        names(&decoy),
+        [
+            "server",
+            "date",
+            "content-type",
+            "content-length",
+            "x-request-id",
+            "x-version",
+            "via",
+            "x-own"
+        ]
+    );
+    assert_eq!(
+        value(&decoy, "content-type").as_deref(),
+        Some("application/json")
+    );
+    assert_eq!(value(&decoy, "content-length").as_deref(), Some("2"));
+    let date = value(&decoy, "date").expect("a date");
+    assert!(httpdate::parse_http_date(&date).is_ok_and(|_| !date.contains("1994")));
+    let id = value(&decoy, "x-request-id").expect("an identifier");
+    assert_ne!(id, "4f2a-77b0");
+    assert_eq!((id.len(), id.find('-')), (9, Some(4)), "{id}");
+    let again = disguised(&answers, &DecoySpec::default(), alice());
+    assert_ne!(value(&again, "x-request-id"), Some(id), "each has its own");
+}
+
+#[test]
+fn a_value_that_was_sent_to_one_requester_is_not_sent_to_another() {
+    let answers = RealAnswers::new(Origin::Servers);
+    let spec = DecoySpec::default();
+    answers.learn(&Method::POST, alice(), &answer(200, &REAL));
+    assert_eq!(value(&disguised(&answers, &spec, bob()), "x-version"), None);
+    answers.learn(&Method::POST, bob(), &answer(200, &REAL));
+    for requester in [alice(), bob(), Fingerprint::from_bits(3)] {
+        let decoy = disguised(&answers, &spec, requester);
+        assert_eq!(value(&decoy, "x-version").as_deref(), Some("7"));
+        for private in ["x-user", "set-cookie"] {
+            assert_eq!(value(&decoy, private), None, "{private}");
+        }
+    }
+}
+
+#[test]
+fn what_is_configured_goes_before_what_is_learned() {
+    let answers = RealAnswers::new(Origin::Servers);
+    let spec = DecoySpec {
+        status: Some(StatusCode::ACCEPTED),
+        content_type: ContentType::Configured,
+    };
+    let real = [("x-own", "b"), ("content-type", "text/html")];
+    answers.learn(&Method::POST, alice(), &answer(200, &real));
+    let decoy = disguised(&answers, &spec, alice());
+    assert_eq!(decoy.status(), 202);
+    assert_eq!(names(&decoy), ["x-own", "content-type"]);
+    assert_eq!(value(&decoy, "x-own").as_deref(), Some("a"));
+    assert_eq!(value(&decoy, "content-type").as_deref(), Some("text/plain"));
+}
+
+#[test]
+fn failures_and_parts_teach_nothing_and_before_any_answer_there_is_via() {
+    let answers = RealAnswers::new(Origin::Servers);
+    for status in [206, 301, 404, 500] {
+        answers.learn(&Method::POST, alice(), &answer(status, &REAL));
+    }
+    let decoy = disguised(&answers, &DecoySpec::default(), alice());
+    assert_eq!(names(&decoy), ["x-own", "content-type", "via"]);
+    let echo = RealAnswers::new(Origin::Echo);
+    let decoy = disguised(&echo, &DecoySpec::default(), alice());
+    assert_eq!(names(&decoy), ["x-own", "content-type"]);
+}
+
+#[test]
+fn a_body_is_told_as_those_of_real_answers_and_another_method_will_do() {
+    let answers = RealAnswers::new(Origin::Servers);
+    let mut real = answer(200, &[("server", "a")]);
+    *real.body_mut() = ResponseBody::streamed(Bytes::from_static(b"real"));
+    answers.learn(&Method::GET, alice(), &real);
+    let decoy = disguised(&answers, &DecoySpec::default(), alice());
+    assert_eq!(value(&decoy, "server").as_deref(), Some("a"));
+    assert_eq!(decoy.body().size_hint().exact(), None);
+    answers.learn(&Method::POST, alice(), &answer(200, &[("server", "b")]));
+    let decoy = disguised(&answers, &DecoySpec::default(), alice());
+    assert_eq!(value(&decoy, "server").as_deref(), Some("b"));
+    assert_eq!(decoy.body().size_hint().exact(), Some(2));
+}
+
+#[test]
+fn what_is_learned_is_bounded() {
+    let answers = RealAnswers::new(Origin::Servers);
+    let mut real = answer(200, &[]);
+    for _ in 0..200 {
+        let long = HeaderValue::from_bytes(&[b'a'; 2_000]).expect("a value");
+        real.headers_mut()
+            .append(HeaderName::from_static("x-a"), long);
+    }
+    answers.learn(&Method::POST, alice(), &real);
+    let place = &answers.profiles[place(&Method::POST)];
+    let profile = place.load_full().expect("a profile");
+    assert_eq!(profile.fields.len(), MOST_FIELDS);
+    let left_out = profile
+        .fields
+        .iter()
+        .all(|(_, learned)| *learned == Learned::LeftOut);
+    assert!(left_out);
+    answers.learn(&Method::POST, alice(), &real);
+    let same = place.load_full().expect("a profile");
+    assert!(Arc::ptr_eq(&profile, &same), "nothing new");
+}
