@@ -15,6 +15,7 @@ use support::gateway::Gateway;
 use support::origin::refusing_address;
 use support::redis::RedisServer;
 use support::redis_store::{SLACK, command};
+use support::shared::wait_up;
 use support::synchronised::{self, longest_round, most_within, rounds};
 use support::{now, wait_for};
 
@@ -102,7 +103,7 @@ fn exact_policies_admit_their_quota_from_the_first_request_on() {
 
 #[test]
 fn when_a_proxy_is_ready_its_workers_are_connected_and_the_scripts_are_there() {
-    let redis = RedisServer::start();
+    let mut redis = RedisServer::start();
     let network = FaultProxy::before(redis.address);
     let config = config(network.address, Duration::from_secs(1), "algorithm: gcra");
     let config = config.replace("policies: {", "policies: { other: { store: redis, key: \"header:x-key\", quota: 9/1h, algorithm: sliding_log, when: { method: [POST] } },");
@@ -114,16 +115,26 @@ fn when_a_proxy_is_ready_its_workers_are_connected_and_the_scripts_are_there() {
         3,
         "one for each worker, and one to synchronise"
     );
-    command(&redis, &["CONFIG", "RESETSTAT"]);
-    // Both workers take some of them, and two kinds of scripts are called.
+    assert_scripts_are_there(&gateway, &redis);
+    assert_eq!(network.taken(), 3, "no other is made");
+
+    // A server that has begun anew is given them again.
+    redis.kill();
+    redis.start_again();
+    wait_up(&gateway);
+    assert_scripts_are_there(&gateway, &redis);
+}
+
+/// Sends requests that both workers take some of, and that call two kinds of scripts, none of which the server lacks.
+fn assert_scripts_are_there(gateway: &Gateway, redis: &RedisServer) {
+    command(redis, &["CONFIG", "RESETSTAT"]);
     for method in ["GET", "POST"].repeat(8) {
         let mut connection = Connection::open(gateway.address());
         let request =
             format!("{method} / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nx-key: a\r\n\r\n");
         assert_eq!(connection.exchange(&request).status, 200);
     }
-    assert_eq!(network.taken(), 3, "no other is made");
-    let commands = command(&redis, &["INFO", "everything"]);
+    let commands = command(redis, &["INFO", "everything"]);
     let commands = format!("{commands:?}");
     assert!(commands.contains("cmdstat_evalsha:"), "{commands}");
     for unprepared in ["cmdstat_eval:", "cmdstat_script", "errorstat_NOSCRIPT"] {
