@@ -12,6 +12,7 @@ mod render;
 use std::{
     collections::BTreeMap,
     fmt,
+    ops::Bound,
     sync::{
         Arc, OnceLock, Weak,
         atomic::{AtomicI64, AtomicU64},
@@ -25,6 +26,9 @@ use self::handles::{Buckets, ObservedFn};
 
 /// The content type of [`Registry::render`]'s text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Series that are looked up under one lock.
+const BATCH: usize = 128;
 
 /// A metric's name, meaning and label names. All families are constants.
 #[derive(Debug)]
@@ -79,8 +83,27 @@ impl Series {
     }
 }
 
+/// The number of a series that is alive.
+enum Live {
+    Counter(Arc<AtomicU64>),
+    Gauge(Arc<AtomicI64>),
+    Histogram(Arc<Buckets>),
+    Observed(Arc<ObservedFn>),
+}
+
+impl Series {
+    fn upgrade(&self) -> Option<Live> {
+        match self {
+            Self::Counter(weak) => weak.upgrade().map(Live::Counter),
+            Self::Gauge(weak) => weak.upgrade().map(Live::Gauge),
+            Self::Histogram(weak) => weak.upgrade().map(Live::Histogram),
+            Self::Observed(all) => all.iter().rev().find_map(Weak::upgrade).map(Live::Observed),
+        }
+    }
+}
+
 /// The values of a series' labels, in the order of its family's names.
-type Labels = Box<[Box<str>]>;
+type Labels = Arc<[Box<str>]>;
 
 /// All series of one family, by their labels.
 struct Table {
@@ -102,6 +125,26 @@ impl Table {
     fn sweep(&mut self) {
         self.series.retain(|_, series| series.is_alive());
         self.sweep_at = (self.series.len() * 2).max(64);
+    }
+
+    /// The live ones of the next [`BATCH`] series after `last`, which is then the last of them; dead ones are removed.
+    /// `None` behind the last series.
+    fn batch(&mut self, last: &mut Option<Labels>) -> Option<Vec<(Labels, Live)>> {
+        let start = last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let next = self.series.range::<Labels, _>((start, Bound::Unbounded));
+        let (mut live, mut dead, mut end) = (Vec::new(), Vec::new(), None);
+        for (labels, series) in next.take(BATCH) {
+            match series.upgrade() {
+                Some(number) => live.push((Arc::clone(labels), number)),
+                None => dead.push(Arc::clone(labels)),
+            }
+            end = Some(labels);
+        }
+        *last = Some(Arc::clone(end?));
+        for labels in &dead {
+            self.series.remove(labels);
+        }
+        Some(live)
     }
 }
 
@@ -241,16 +284,34 @@ impl Registry {
         handle
     }
 
-    /// Renders every live series, families by name and series by labels.
+    /// Renders every live series, families by name and series by labels. Workers that need the lock for a new series
+    /// wait for a batch of series to be looked up, never for one to be computed or written.
     pub fn render(&self) -> String {
+        let tables = self.tables.lock();
+        let families: Vec<_> = tables.values().map(|table| table.family).collect();
+        drop(tables);
         let mut out = String::new();
-        for table in self.tables.lock().values_mut() {
-            table.sweep();
-            if !table.series.is_empty() {
-                render::table(&mut out, table);
-            }
+        for family in families {
+            self.render_family(family, &mut out);
         }
         out
+    }
+
+    fn render_family(&self, family: &'static Family, out: &mut String) {
+        let (mut last, mut is_begun) = (None, false);
+        let batch = |last: &mut Option<Labels>| {
+            let mut tables = self.tables.lock();
+            tables.get_mut(family.name)?.batch(last)
+        };
+        while let Some(batch) = batch(&mut last) {
+            if !is_begun && !batch.is_empty() {
+                render::head(out, family);
+                is_begun = true;
+            }
+            for (labels, number) in batch {
+                render::series(out, family, &labels, &number);
+            }
+        }
     }
 }
 

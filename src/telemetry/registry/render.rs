@@ -1,56 +1,32 @@
 //! Prometheus's text format, version 0.0.4, as `metrics-exporter-prometheus` writes it.
 
-use std::{
-    fmt,
-    sync::{Weak, atomic::Ordering::Relaxed},
-};
+use std::{fmt, sync::atomic::Ordering::Relaxed};
 
 use metrics::{Key, Label};
 use metrics_exporter_prometheus::{LabelSet, formatting};
 
-use super::{BOUNDS, Family, Series, Table, handles::Buckets};
+use super::{BOUNDS, Family, Live, handles::Buckets};
 
-/// Renders the living series of a family.
-pub(super) fn table(out: &mut String, table: &Table) {
-    let Family {
+/// Writes what a family is.
+pub(super) fn head(out: &mut String, family: &Family) {
+    let (name, kind) = (family.name, family.kind.as_str());
+    formatting::write_help_line(out, name, None, None, family.help);
+    formatting::write_type_line(out, name, None, None, kind);
+}
+
+/// Writes one series of a family.
+pub(super) fn series(out: &mut String, family: &Family, values: &[Box<str>], number: &Live) {
+    let name = family.name;
+    let mut line = Line {
         name,
-        help,
-        kind,
-        labels,
-    } = table.family;
-    formatting::write_help_line(out, name, None, None, help);
-    formatting::write_type_line(out, name, None, None, kind.as_str());
-    for (values, series) in &table.series {
-        let mut line = Line {
-            name,
-            labels: label_set(name, labels, values),
-            out,
-        };
-        match series {
-            Series::Counter(weak) => {
-                let value = weak.upgrade().map(|value| value.load(Relaxed));
-                value
-                    .into_iter()
-                    .for_each(|value| line.write(None, None, value));
-            }
-            Series::Gauge(weak) => {
-                let value = weak.upgrade().map(|value| value.load(Relaxed));
-                value
-                    .into_iter()
-                    .for_each(|value| line.write(None, None, value));
-            }
-            Series::Histogram(weak) => {
-                weak.upgrade()
-                    .iter()
-                    .for_each(|buckets| histogram(&mut line, buckets));
-            }
-            Series::Observed(all) => {
-                let function = all.iter().rev().find_map(Weak::upgrade);
-                function
-                    .iter()
-                    .for_each(|function| line.write(None, None, function()));
-            }
-        }
+        labels: label_set(name, family.labels, values),
+        out,
+    };
+    match number {
+        Live::Counter(value) => line.write(None, None, value.load(Relaxed)),
+        Live::Gauge(value) => line.write(None, None, value.load(Relaxed)),
+        Live::Histogram(buckets) => histogram(&mut line, buckets),
+        Live::Observed(function) => line.write(None, None, function()),
     }
 }
 

@@ -92,3 +92,40 @@ fn a_discarded_observer_uncovers_the_one_before() {
     drop(discarded);
     assert!(registry.render().ends_with("open 1\n"));
 }
+
+#[test]
+fn a_scrape_computes_series_without_the_lock() {
+    let registry = Registry::default();
+    let other = registry.clone();
+    // A worker's first use of a series, while the scrape computes this one.
+    let _observer = registry.observe(&OPEN, &[], move || {
+        let other = other.clone();
+        let worker = std::thread::spawn(move || drop(other.counter(&HITS, &["new"])));
+        let (done, end) = std::sync::mpsc::channel();
+        std::thread::spawn(move || done.send(worker.join().is_ok()));
+        f64::from(end.recv_timeout(Duration::from_secs(10)).unwrap_or(false))
+    });
+    assert!(registry.render().ends_with("open 1\n"));
+}
+
+#[test]
+fn many_series_are_rendered_once_each_and_dead_ones_removed() {
+    let registry = Registry::default();
+    let names: Vec<_> = (0..5 * BATCH).map(|i| format!("{i:06}")).collect();
+    let mut kept: Vec<_> = names
+        .iter()
+        .map(|name| registry.counter(&HITS, &[name]))
+        .collect();
+    // The second batch has none left, and others some.
+    kept.drain(BATCH..2 * BATCH + 7);
+    let text = registry.render();
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let expected = names.iter().enumerate();
+    let expected = expected.filter(|(i, _)| !(BATCH..2 * BATCH + 7).contains(i));
+    let expected = expected.map(|(_, name)| format!("hits_total{{route=\"{name}\"}} 0"));
+    assert!(lines.eq(expected), "{text}");
+    assert_eq!(
+        registry.tables.lock()["hits_total"].series.len(),
+        kept.len()
+    );
+}
