@@ -10,6 +10,7 @@ mod connection;
 pub mod drain;
 mod held;
 pub mod listener;
+mod newcomers;
 mod rarely;
 mod service;
 pub mod tls;
@@ -26,6 +27,7 @@ use std::{
 
 use tokio::sync::Semaphore;
 
+pub use self::newcomers::{Newcomers, Watched};
 pub use self::service::HttpService;
 use self::{
     acceptor::Troubles,
@@ -50,12 +52,15 @@ pub struct Spec {
     pub listeners: Vec<ListenerSpec>,
     /// Bounds for clients, the same on all listeners.
     pub client: ClientSpec,
+    /// Where there are, connections without a whole head give way when there are `max_connections`. For one worker with one
+    /// listener, whose service they [watch](Newcomers::watch).
+    pub newcomers: Option<Newcomers>,
 }
 
 impl Spec {
     /// A server with one worker for operators, at `address`: clear text, and bounds that suit people
-    /// and their monitoring.
-    pub fn admin(address: SocketAddr) -> Self {
+    /// and their monitoring. Connections without a whole head, as `newcomers` knows them, give way to others.
+    pub fn admin(address: SocketAddr, newcomers: Newcomers) -> Self {
         Spec {
             name: "admin",
             workers: NonZeroUsize::MIN,
@@ -66,7 +71,7 @@ impl Spec {
             }],
             client: ClientSpec {
                 timeouts: Timeouts {
-                    head: Duration::from_secs(10),
+                    head: Duration::from_secs(2),
                     body: Duration::from_secs(10),
                     idle: Duration::from_secs(60),
                 },
@@ -74,6 +79,7 @@ impl Spec {
                 max_connections: 256,
                 half_close: HalfClose::default(),
             },
+            newcomers: Some(newcomers),
         }
     }
 }
@@ -220,6 +226,7 @@ impl Server {
                 index,
                 doors,
                 client: spec.client,
+                newcomers: spec.newcomers.clone(),
                 places: places.clone(),
                 lifetime: server.shutdown.watch(),
             };

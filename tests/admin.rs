@@ -2,8 +2,8 @@
 
 mod support;
 
-use std::io::Write;
-use std::net::TcpListener;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 
 use support::client::{Connection, get, get_with, run};
@@ -211,4 +211,58 @@ client: {{ max_head: 8KiB, timeouts: {{ head: 300ms }} }}\n{CONFIG}"
         .filter(|line| line.starts_with("sluicegate_bad_requests_total"));
     let values = counted.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
     assert_eq!(values.sum::<f64>(), 8.0, "{metrics}");
+}
+
+/// Clients that each have sent half of a head.
+const FLOOD: usize = 5_000;
+
+/// Lets this process have as many open files as it may.
+fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let raised = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    setrlimit(Resource::Nofile, raised).expect("the soft limit can be raised to the hard one");
+}
+
+#[test]
+fn clients_that_send_half_a_head_give_way_to_probes() {
+    raise_file_limit();
+    let gateway = Gateway::start(CONFIG);
+    let mut flood = Vec::with_capacity(FLOOD);
+    for number in 0..FLOOD {
+        let mut client = TcpStream::connect(gateway.admin).expect("the kernel has room");
+        client
+            .write_all(b"GET /livez HTTP/1.1\r\nHost:")
+            .expect("sent");
+        flood.push(client);
+        if number % 500 == 499 {
+            assert_eq!(get(gateway.admin, "/livez").status, 200);
+        }
+    }
+    assert_eq!(get(gateway.admin, "/readyz").status, 200);
+    // The oldest gave way at once. One that had waited in vain for its time would have had an answer, 408.
+    let gave_way = |client: &mut TcpStream| {
+        client.set_nonblocking(true).expect("a socket");
+        match client.read(&mut [0]) {
+            Ok(length) => length == 0,
+            Err(error) => error.kind() == ErrorKind::ConnectionReset,
+        }
+    };
+    assert!(flood.iter_mut().any(gave_way));
+}
+
+#[test]
+fn the_admin_listener_waits_for_a_head_for_less_than_nine_seconds() {
+    let gateway = Gateway::start(&format!("client: {{ timeouts: {{ head: 9s }} }}\n{CONFIG}"));
+    let mut clients = TcpStream::connect(gateway.address()).expect("it listens");
+    let mut admin = Connection::open(gateway.admin);
+    clients.write_all(b"GET / HTTP/1.1\r\nHost:").expect("sent");
+    admin.send("GET /livez HTTP/1.1\r\nHost:");
+    assert_eq!(admin.receive().status, 408);
+    clients.set_nonblocking(true).expect("a socket");
+    let error = clients.read(&mut [0]).expect_err("it is waited for");
+    assert_eq!(error.kind(), ErrorKind::WouldBlock);
 }

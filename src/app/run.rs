@@ -26,10 +26,11 @@ use crate::admin::health::{Readiness, State};
 use crate::admin::{Admin, StoreReport};
 use crate::clock::Clock;
 use crate::config::{Report, Source};
+use crate::http_ext::connection::Connection;
 use crate::limiter::Secret;
 use crate::proxy::build::{Built, Surroundings};
 use crate::proxy::{Gateway, Snapshot};
-use crate::server::{self, Server, StartError};
+use crate::server::{self, Newcomers, Server, StartError};
 use crate::telemetry::logging::ProcessLog;
 use crate::telemetry::metrics::{self, RequestMetrics};
 use crate::telemetry::panics;
@@ -365,8 +366,10 @@ fn start_admin(
     let gateway = Arc::clone(gateway);
     let stores = move || store_report(&gateway.snapshot());
     let admin = Admin::new(registry.clone(), readiness.clone()).with_stores(stores);
-    let spec = server::Spec::admin(address);
-    let server = Server::start(spec, registry, move |_| admin.clone())?;
+    let newcomers = Newcomers::default();
+    let spec = server::Spec::admin(address, newcomers.clone());
+    let watched = move |connection: &Connection| newcomers.watch(connection.peer, admin.clone());
+    let server = Server::start(spec, registry, watched)?;
     for address in server.addresses() {
         tracing::info!(%address, "admin listening");
     }

@@ -10,7 +10,9 @@ use tokio::{
 };
 use tracing::warn;
 
-use super::{HttpService, connection::Protocol, drain::Closing, held::Held, rarely::Rarely};
+use super::{
+    HttpService, Newcomers, connection::Protocol, drain::Closing, held::Held, rarely::Rarely,
+};
 use crate::{
     http_ext::connection::{Connection, Scheme},
     telemetry::metrics::ListenerMetrics,
@@ -28,6 +30,8 @@ pub(super) struct Acceptor<F> {
     pub(super) factory: F,
     /// Places for connections, shared by all workers and listeners.
     pub(super) places: Arc<Semaphore>,
+    /// Connections that give way where there is no place.
+    pub(super) newcomers: Option<Newcomers>,
     pub(super) metrics: Arc<ListenerMetrics>,
     pub(super) closing: Closing,
     pub(super) troubles: Arc<Troubles>,
@@ -70,13 +74,16 @@ where
         }
     }
 
-    /// Starts serving one connection as soon as there is a place for it. While there is none, this one
-    /// waits unread, and those behind it in the kernel.
+    /// Starts serving one connection as soon as there is a place for it. While there is none, and no other gives way, this
+    /// one waits unread, and those behind it in the kernel.
     async fn serve(&self, stream: TcpStream, peer: SocketAddr) {
         let place = match self.places.clone().try_acquire_owned() {
             Ok(place) => place,
             Err(_) => {
-                self.log_full();
+                match &self.newcomers {
+                    Some(newcomers) if newcomers.close_oldest() => {}
+                    _ => self.log_full(),
+                }
                 let place = self.places.clone().acquire_owned().await;
                 place.expect("the semaphore is never closed")
             }
@@ -92,7 +99,22 @@ where
         };
         let (protocol, factory) = (self.protocol.clone(), self.factory.clone());
         let closing = self.closing.clone();
-        spawn_local(protocol.serve(stream, connection, factory, held, closing));
+        let client = connection.peer;
+        let served = protocol.serve(stream, connection, factory, held, closing);
+        match self.newcomers.clone() {
+            None => drop(spawn_local(served)),
+            Some(newcomers) => {
+                // Before it is served: the next client may need its place at once.
+                let gives_way = newcomers.enter(client);
+                spawn_local(async move {
+                    tokio::select! {
+                        () = gives_way => {}
+                        () = served => {}
+                    }
+                    newcomers.leave(client);
+                });
+            }
+        }
     }
 }
 

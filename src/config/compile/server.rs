@@ -37,6 +37,7 @@ impl Compiler<'_> {
                     value::HalfClose::Serve => HalfClose::Serve,
                 },
             },
+            newcomers: None,
         }
     }
 
