@@ -6,10 +6,12 @@ mod body;
 mod connect;
 mod endpoint;
 mod error;
+mod failure_log;
 mod http1;
 mod pool;
 mod tls;
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +29,8 @@ pub use tls::{ClientTls, ClientTlsError, Roots, client_config};
 use crate::http_ext::body::RequestBody;
 use crate::http_ext::interim::Interim;
 use crate::http_ext::message::{Request, Response};
+use crate::telemetry::metrics::EndpointMetrics;
+use crate::telemetry::registry::Registry;
 
 /// What an upstream is.
 #[derive(Clone, Debug)]
@@ -57,7 +61,7 @@ pub struct EndpointsSpec {
     pub timeouts: Timeouts,
 }
 
-/// What identifies an endpoint. Two that are equal share their connections.
+/// What identifies an endpoint of an upstream. Two that are equal share their connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointSpec {
     /// Host and port; without a port, that of the scheme.
@@ -102,6 +106,8 @@ pub struct Outbound<'a> {
     pub worker: usize,
     /// The code point of the packets that carry it. With one it goes over connections of that alone.
     pub dscp: Option<Dscp>,
+    /// The number of the endpoint that it was sent to last.
+    pub endpoint: &'a Cell<Option<usize>>,
 }
 
 /// A running upstream.
@@ -135,14 +141,20 @@ impl Upstream {
     pub fn new(
         spec: Spec,
         workers: usize,
+        registry: &Registry,
         mut find: impl FnMut(&EndpointSpec) -> Option<Arc<Endpoint>>,
     ) -> Self {
+        let name = Arc::from(spec.name);
         let target = match spec.target {
             TargetSpec::Echo => RunningTarget::Echo,
             TargetSpec::Endpoints(spec) => {
                 let weights: Vec<u16> = spec.endpoints.iter().map(|(_, weight)| *weight).collect();
                 let list = spec.endpoints.into_iter().map(|(endpoint, _)| {
-                    find(&endpoint).unwrap_or_else(|| Arc::new(Endpoint::new(endpoint, workers)))
+                    find(&endpoint).unwrap_or_else(|| {
+                        let label = endpoint.authority.as_str();
+                        let metrics = EndpointMetrics::new(registry, &name, label);
+                        Arc::new(Endpoint::new(endpoint, workers, metrics))
+                    })
                 });
                 RunningTarget::Endpoints(Endpoints {
                     list: list.collect(),
@@ -152,10 +164,7 @@ impl Upstream {
                 })
             }
         };
-        Upstream {
-            name: spec.name.into(),
-            target,
-        }
+        Upstream { name, target }
     }
 
     /// Its name in the configuration.
@@ -201,7 +210,9 @@ impl Endpoints {
             self.host == HostHeader::Endpoint || !outbound.request.headers().contains(HOST);
         let mut tried = 0;
         loop {
-            let endpoint = &self.list[(first + tried) % self.list.len()];
+            let number = (first + tried) % self.list.len();
+            let endpoint = &self.list[number];
+            outbound.endpoint.set(Some(number));
             if own_host {
                 let host = endpoint.host_header();
                 outbound.request.headers_mut().insert(HOST, host);
@@ -209,6 +220,7 @@ impl Endpoints {
             tried += 1;
             match endpoint.send(outbound, &self.timeouts).await {
                 Ok(done) => return Ok(done),
+                // The endpoint has logged and counted it.
                 Err(failure) if failure.unsent && tried < self.list.len() => {}
                 Err(failure) => return Err(failure.error),
             }

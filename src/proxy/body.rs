@@ -52,6 +52,17 @@ pub enum ResponseBodyError {
     Panicked(#[from] Panicked),
 }
 
+impl ResponseBodyError {
+    /// The word by which the access log says it.
+    pub(super) fn reason(&self) -> &'static str {
+        match self {
+            Self::Upstream(error) => error.reason().map_or("request_body", |why| why.as_str()),
+            Self::Request(_) => "request_body",
+            Self::Panicked(_) => "panic",
+        }
+    }
+}
+
 impl ResponseBody {
     /// No bytes, or `bytes` of our own.
     pub(super) fn own(bytes: Bytes) -> Self {

@@ -359,24 +359,26 @@ impl Builder<'_> {
             .iter()
             .flat_map(|snapshot| &snapshot.upstreams);
         let mut endpoints = HashMap::<_, Vec<&Arc<Endpoint>>>::new();
-        for endpoint in known.flat_map(|running| running.upstream.endpoints()) {
-            endpoints
-                .entry(&endpoint.spec().authority)
-                .or_default()
-                .push(endpoint);
+        for upstream in known.map(|running| &running.upstream) {
+            for endpoint in upstream.endpoints() {
+                let place = (&**upstream.name(), &endpoint.spec().authority);
+                endpoints.entry(place).or_default().push(endpoint);
+            }
         }
-        let find = |wanted: &EndpointSpec| {
-            let same_place = endpoints.get(&wanted.authority)?;
-            let same = same_place
-                .iter()
-                .find(|endpoint| endpoint.spec() == wanted)?;
-            Some(Arc::clone(same))
-        };
+        let registry = &self.surroundings.registry;
         let running = specs.into_iter().map(|spec| {
+            let name = spec.name.clone();
+            let find = |wanted: &EndpointSpec| {
+                let same_place = endpoints.get(&(&*name, &wanted.authority))?;
+                let same = same_place
+                    .iter()
+                    .find(|endpoint| endpoint.spec() == wanted)?;
+                Some(Arc::clone(same))
+            };
             Arc::new(RunningUpstream {
-                metrics: UpstreamMetrics::new(&self.surroundings.registry, &spec.name),
+                metrics: UpstreamMetrics::new(registry, &name),
                 complaints: Complaints::default(),
-                upstream: Upstream::new(spec, self.surroundings.workers, find),
+                upstream: Upstream::new(spec, self.surroundings.workers, registry, find),
             })
         });
         running.collect()

@@ -117,6 +117,22 @@ impl Error {
         matches!(self, Self::Undecided).then_some(Duration::from_secs(1))
     }
 
+    /// The word by which the access log says it.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Request { .. } => "bad_request",
+            Self::NoRoute => "no_route",
+            Self::TooLarge => "body_too_large",
+            Self::Undecided => "store",
+            Self::Panicked => "panic",
+            Self::Upstream(error) => match (error.reason(), error.request_body()) {
+                (Some(reason), _) => reason.as_str(),
+                (None, Some(RequestBodyError::TooLarge)) => "body_too_large",
+                (None, _) => "request_body",
+            },
+        }
+    }
+
     /// What the client may know: which step failed, but no address of ours.
     pub fn detail(&self) -> &'static str {
         use upstream::Error as U;

@@ -5,7 +5,7 @@
 mod logged;
 mod ruleset;
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
@@ -67,6 +67,10 @@ pub(super) struct Exchange {
     sent: u64,
     /// From the request's head, or its turn, to the upstream's response head.
     upstream: Option<Duration>,
+    /// The number of the endpoint that it was sent to last.
+    endpoint: Cell<Option<usize>>,
+    /// Why there is no response of the upstream's, or not all of it.
+    error: Option<&'static str>,
 }
 
 /// What is known from the request's head on, and does not change.
@@ -127,6 +131,8 @@ impl Exchange {
             author: Author::Upstream,
             sent: 0,
             upstream: None,
+            endpoint: Cell::new(None),
+            error: None,
         })
     }
 
@@ -168,6 +174,11 @@ impl Exchange {
         self.line = Some(policy);
     }
 
+    /// Where the number of the endpoint goes that it is sent to.
+    pub(super) fn endpoint(&self) -> &Cell<Option<usize>> {
+        &self.endpoint
+    }
+
     /// The upstream's response head is there.
     pub(super) fn answered(&mut self) {
         let elapsed = self.begun.now().since(self.forwarded);
@@ -187,6 +198,7 @@ impl Exchange {
                 .report(self.begun.started, running.upstream.name(), error);
         }
         self.author = Author::Proxy;
+        self.error = Some(error.reason());
         let mut response = respond::error(error, self.begun.accept.as_deref(), request);
         // Nobody knows for certain where a request ends that is refused for its head.
         if matches!(error, Error::Request { .. }) && self.begun.version <= Version::HTTP_11 {
@@ -303,7 +315,8 @@ impl Exchange {
     }
 
     /// The response broke off.
-    pub(super) fn broken(&self, error: &ResponseBodyError) {
+    pub(super) fn broken(&mut self, error: &ResponseBodyError) {
+        self.error = Some(error.reason());
         tracing::debug!(
             error = error as &dyn std::error::Error,
             "response broken off"

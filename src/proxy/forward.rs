@@ -65,6 +65,7 @@ pub(super) async fn forward(
                 request,
                 interim,
                 dscp,
+                endpoint: exchange.endpoint(),
             };
             // Awaited where it is made: a future that has a name takes its room twice.
             let response = endpoints.send(&mut outbound).await?;

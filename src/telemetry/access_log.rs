@@ -106,9 +106,15 @@ pub struct Record<'a> {
     /// For how long a limit has the request wait, where it does.
     pub delay: Option<Duration>,
     /// What of it the upstream took to answer, where it was asked.
-    pub upstream: Option<Duration>,
+    pub upstream_time: Option<Duration>,
     /// The route that took the request.
     pub route: &'a [u8],
+    /// The upstream that was sent the request.
+    pub upstream: &'a [u8],
+    /// Its endpoint that was sent the request last.
+    pub endpoint: &'a [u8],
+    /// Why there is no response of the upstream's, or not all of it.
+    pub error: &'static str,
     /// The deciding policy.
     pub policy: &'a [u8],
     /// What it decided.

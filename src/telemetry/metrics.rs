@@ -5,6 +5,7 @@
 //! from the configuration or from a closed set, never from the wire.
 
 mod config;
+mod endpoints;
 pub(super) mod families;
 mod jwt;
 mod limits;
@@ -14,6 +15,7 @@ mod snapshots;
 mod store;
 
 pub use config::ConfigMetrics;
+pub use endpoints::{EndpointConnection, EndpointFailure, EndpointMetrics};
 pub use jwt::JwtMetrics;
 pub use limits::{
     BanMetrics, HeldMetrics, InUseMetrics, LimitDecision, LimitMetrics, PolicyMetrics,

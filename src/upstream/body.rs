@@ -13,6 +13,7 @@ use super::Timeouts;
 use super::http1::{Failure, Invalid};
 use super::pool::Lease;
 use crate::http_ext::body::RequestBodyError;
+use crate::telemetry::metrics::EndpointFailure;
 
 /// The body of an upstream's response.
 #[derive(Debug)]
@@ -45,6 +46,18 @@ pub enum BodyError {
     Request(RequestBodyError),
 }
 
+impl BodyError {
+    /// Why the endpoint failed, if it did, and not the client.
+    pub fn reason(&self) -> Option<EndpointFailure> {
+        match self {
+            Self::Closed(_) => Some(EndpointFailure::BodyClosed),
+            Self::Invalid(_) => Some(EndpointFailure::BodyInvalid),
+            Self::Quiet(_) => Some(EndpointFailure::BodyTimeout),
+            Self::Request(_) => None,
+        }
+    }
+}
+
 impl UpstreamBody {
     /// The response over `lease`, which ends with an error after `idle` without a byte either way.
     pub(super) fn new(lease: Lease, idle: Duration) -> Self {
@@ -72,7 +85,9 @@ impl UpstreamBody {
     /// Ends the body with `error`, at the next call: what came before it is sent first, which a connection
     /// that fails at once would keep.
     fn fail(&mut self, error: BodyError, cx: &mut Context<'_>) {
-        self.lease = None;
+        if let (Some(lease), Some(reason)) = (self.lease.take(), error.reason()) {
+            lease.failed(reason);
+        }
         self.failure = Some(error);
         cx.waker().wake_by_ref();
     }

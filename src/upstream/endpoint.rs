@@ -3,6 +3,7 @@
 
 use std::future::poll_fn;
 use std::mem;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -11,9 +12,11 @@ use http::{HeaderValue, StatusCode};
 use super::Dscp;
 use super::body::UpstreamBody;
 use super::connect::{Stream, Target};
+use super::failure_log::FailureLog;
 use super::pool::{Connection, Lease, Pools};
 use super::{EndpointSpec, Error, Outbound, Timeouts};
 use crate::http_ext::message::Response;
+use crate::telemetry::metrics::EndpointMetrics;
 
 /// An endpoint and its pool.
 #[derive(Debug)]
@@ -22,6 +25,8 @@ pub struct Endpoint {
     target: Target,
     host_header: HeaderValue,
     pools: Pools,
+    metrics: Arc<EndpointMetrics>,
+    failures: FailureLog,
 }
 
 /// Why there is no response.
@@ -35,7 +40,8 @@ pub(super) struct Failure {
 
 impl Endpoint {
     /// An endpoint without connections, to be used by `workers` runtimes.
-    pub(super) fn new(spec: EndpointSpec, workers: usize) -> Self {
+    pub(super) fn new(spec: EndpointSpec, workers: usize, metrics: EndpointMetrics) -> Self {
+        let metrics = Arc::new(metrics);
         let authority = &spec.authority;
         let default_port = if spec.tls.is_some() { 443 } else { 80 };
         Endpoint {
@@ -48,13 +54,20 @@ impl Endpoint {
                 label: authority.to_string(),
             },
             spec,
-            pools: Pools::new(workers),
+            pools: Pools::new(workers, &metrics),
+            metrics,
+            failures: FailureLog::default(),
         }
     }
 
     /// The Host that asks for this endpoint itself.
     pub(super) fn host_header(&self) -> HeaderValue {
         self.host_header.clone()
+    }
+
+    /// Its host and port, as the configuration writes it.
+    pub fn label(&self) -> &str {
+        &self.target.label
     }
 
     /// What identifies it.
@@ -66,12 +79,47 @@ impl Endpoint {
         self.pools.sweep(idle);
     }
 
+    /// Sends a request, and waits for the head of the response. Counts it, and logs when it is the first that fails, or
+    /// the first that is answered after that.
+    pub(super) async fn send(
+        &self,
+        outbound: &mut Outbound<'_>,
+        timeouts: &Timeouts,
+    ) -> Result<Response<UpstreamBody>, Failure> {
+        self.metrics.request();
+        let sent = self.try_send(outbound, timeouts).await;
+        match &sent {
+            Ok(_) => self.answered(),
+            Err(failure) => self.failed(&failure.error),
+        }
+        sent
+    }
+
+    fn answered(&self) {
+        if let Some(failures) = self.failures.answered() {
+            let (upstream, endpoint) = (self.metrics.upstream(), self.label());
+            tracing::info!(upstream, endpoint, failures, "the endpoint answers again");
+        }
+    }
+
+    fn failed(&self, error: &Error) {
+        let Some(reason) = error.reason() else {
+            return;
+        };
+        self.metrics.failure(reason);
+        if self.failures.failed() {
+            let (upstream, endpoint) = (self.metrics.upstream(), self.label());
+            let (reason, error) = (reason.as_str(), error as &dyn std::error::Error);
+            tracing::warn!(upstream, endpoint, reason, error, "the endpoint fails");
+        }
+    }
+
     /// Sends a request, and waits for the head of the response.
     ///
     /// A connection that was kept may be closed by the upstream just as the request is written. If nothing
     /// was written, or the request is safe to repeat (RFC 9110 section 9.2.2) and has no body, it is sent
     /// again, over a new connection: others that were kept may be closed as well.
-    pub(super) async fn send(
+    async fn try_send(
         &self,
         outbound: &mut Outbound<'_>,
         timeouts: &Timeouts,
@@ -110,7 +158,7 @@ impl Endpoint {
         timeouts: &Timeouts,
     ) -> Result<Response<UpstreamBody>, Failure> {
         let (request, interim) = (&mut *outbound.request, outbound.interim);
-        let Connection { http, patience } = &mut *lease.connection;
+        let Connection { http, patience, .. } = &mut *lease.connection;
         http.begin(request);
         patience.renew_with(timeouts.response);
         let mut written = http.written();

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::http1::{Failure, Invalid};
 use crate::http_ext::body::RequestBodyError;
+use crate::telemetry::metrics::EndpointFailure;
 
 /// Why an upstream gave no response. Each names the endpoint as `host:port`.
 #[derive(Debug, thiserror::Error)]
@@ -91,6 +92,20 @@ impl Error {
             Failure::Invalid(source) => Self::Invalid { endpoint, source },
             Failure::RequestBody(source) => Self::RequestBody(source),
         }
+    }
+
+    /// Why the endpoint failed, if it did, and not the client.
+    pub fn reason(&self) -> Option<EndpointFailure> {
+        Some(match self {
+            Self::Resolve { .. } => EndpointFailure::Resolve,
+            Self::Connect { .. } => EndpointFailure::Connect,
+            Self::Tls { .. } => EndpointFailure::Tls,
+            Self::ConnectTimeout { .. } => EndpointFailure::ConnectTimeout,
+            Self::Closed { .. } => EndpointFailure::Closed,
+            Self::Invalid { .. } => EndpointFailure::Invalid,
+            Self::ResponseTimeout { .. } => EndpointFailure::ResponseTimeout,
+            Self::RequestBody(_) => return None,
+        })
     }
 
     /// Whose fault it was.

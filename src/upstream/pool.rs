@@ -11,6 +11,7 @@ use super::Dscp;
 use super::connect::Stream;
 use super::http1;
 use crate::http_ext::body::Patience;
+use crate::telemetry::metrics::{EndpointConnection, EndpointFailure, EndpointMetrics};
 
 /// The most idle connections of an endpoint that one worker keeps.
 const MAX_IDLE: usize = 512;
@@ -20,15 +21,17 @@ const MAX_IDLE: usize = 512;
 pub(super) struct Pools {
     plain: Arc<Pool>,
     workers: usize,
+    metrics: Arc<EndpointMetrics>,
     /// Few: there are 64 code points.
     marked: Mutex<Vec<(Dscp, Arc<Pool>)>>,
 }
 
 impl Pools {
-    pub(super) fn new(workers: usize) -> Self {
+    pub(super) fn new(workers: usize, metrics: &Arc<EndpointMetrics>) -> Self {
         Pools {
-            plain: Arc::new(Pool::new(workers)),
+            plain: Arc::new(Pool::new(workers, metrics)),
             workers,
+            metrics: Arc::clone(metrics),
             marked: Mutex::default(),
         }
     }
@@ -44,7 +47,7 @@ impl Pools {
         if let Some((_, pool)) = marked.iter().find(|(other, _)| *other == dscp) {
             return Arc::clone(pool);
         }
-        let pool = Arc::new(Pool::new(self.workers));
+        let pool = Arc::new(Pool::new(self.workers, &self.metrics));
         marked.push((dscp, Arc::clone(&pool)));
         pool
     }
@@ -65,6 +68,7 @@ pub(super) struct Pool {
     workers: Box<[Mutex<Vec<Idle>>]>,
     /// Counts the sweeps, which come once a second: a clock that costs nothing to read.
     sweeps: AtomicU32,
+    metrics: Arc<EndpointMetrics>,
 }
 
 #[derive(Debug)]
@@ -78,6 +82,7 @@ struct Idle {
 pub(super) struct Connection {
     pub(super) http: http1::Connection<Stream>,
     pub(super) patience: Patience,
+    _open: EndpointConnection,
 }
 
 /// A connection out of the pool, to be given back once its response has been read to the end. If it
@@ -90,10 +95,11 @@ pub(super) struct Lease {
 }
 
 impl Pool {
-    fn new(workers: usize) -> Self {
+    fn new(workers: usize, metrics: &Arc<EndpointMetrics>) -> Self {
         Pool {
             workers: (0..workers).map(|_| Mutex::default()).collect(),
             sweeps: AtomicU32::new(0),
+            metrics: Arc::clone(metrics),
         }
     }
 
@@ -112,6 +118,7 @@ impl Pool {
         let connection = Connection {
             http: http1::Connection::new(stream),
             patience: Patience::new(Duration::ZERO),
+            _open: self.metrics.connection(),
         };
         self.lease(worker, Box::new(connection))
     }
@@ -136,6 +143,11 @@ impl Pool {
 }
 
 impl Lease {
+    /// Counts that the endpoint did not end its response.
+    pub(super) fn failed(&self, reason: EndpointFailure) {
+        self.pool.metrics.failure(reason);
+    }
+
     /// Gives the connection back if it may serve another request. To be called after the end of the response.
     pub(super) fn release(mut self) {
         if !self.connection.http.is_reusable() {

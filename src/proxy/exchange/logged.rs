@@ -93,6 +93,7 @@ impl Exchange {
             true => self.said(route),
             false => ("", LimitDecision::Allowed),
         };
+        let (upstream, endpoint) = self.sent_to(route).unwrap_or_default();
         let [target, host, referer, user_agent, request_id] = logged.texts();
         let record = Record {
             time: self.begun.started,
@@ -105,7 +106,10 @@ impl Exchange {
             bytes: self.sent,
             duration,
             delay: is_told.then(|| self.delay(duration)).flatten(),
-            upstream: self.upstream,
+            upstream_time: self.upstream,
+            upstream: upstream.as_bytes(),
+            endpoint: endpoint.as_bytes(),
+            error: self.error.unwrap_or_default(),
             route: route.name.as_bytes(),
             policy: policy.as_bytes(),
             decision: decision.as_str(),
@@ -114,6 +118,13 @@ impl Exchange {
             request_id,
         };
         log.record(self.begun.client.connection.worker, &record);
+    }
+
+    /// The upstream that it was sent to, and its endpoint.
+    fn sent_to<'a>(&self, route: &'a Route) -> Option<(&'a str, &'a str)> {
+        let upstream = &route.upstream.as_ref()?.upstream;
+        let endpoint = upstream.endpoints().get(self.endpoint.get()?)?;
+        Some((upstream.name(), endpoint.label()))
     }
 
     /// The policy that decided, and what it said.

@@ -54,7 +54,7 @@ impl Formatter {
         milliseconds(out, record.duration);
         for (key, part) in [
             (&b",\"delay_ms\":"[..], record.delay),
-            (b",\"upstream_ms\":", record.upstream),
+            (b",\"upstream_ms\":", record.upstream_time),
         ] {
             if let Some(part) = part {
                 out.extend_from_slice(key);
@@ -63,6 +63,9 @@ impl Formatter {
         }
         for (key, text) in [
             (&b",\"route\":\""[..], record.route),
+            (b",\"upstream\":\"", record.upstream),
+            (b",\"endpoint\":\"", record.endpoint),
+            (b",\"error\":\"", record.error.as_bytes()),
             (b",\"policy\":\"", record.policy),
             (b",\"decision\":\"", record.decision.as_bytes()),
             (b",\"referer\":\"", record.referer),
@@ -269,8 +272,11 @@ mod tests {
             bytes: 180,
             duration: Duration::from_micros(1_204),
             delay: None,
-            upstream: None,
+            upstream_time: None,
             route: b"search",
+            upstream: b"",
+            endpoint: b"",
+            error: "",
             policy: b"per-key",
             decision: "limited",
             referer: b"",
@@ -301,11 +307,24 @@ mod tests {
     fn json_says_how_long_a_request_had_to_wait() {
         let delayed = Record {
             delay: Some(Duration::from_micros(250_500)),
-            upstream: Some(Duration::from_millis(3)),
+            upstream_time: Some(Duration::from_millis(3)),
             ..record(b"/", b"")
         };
         let line = line(Format::Json, &delayed);
         let said = "\"duration_ms\":1.204,\"delay_ms\":250.500,\"upstream_ms\":3.000,";
+        assert!(line.contains(said), "{line}");
+    }
+
+    #[test]
+    fn json_names_the_endpoint_and_why_it_failed() {
+        let failed = Record {
+            upstream: b"api",
+            endpoint: b"10.0.0.7:80",
+            error: "connect",
+            ..record(b"/", b"")
+        };
+        let line = line(Format::Json, &failed);
+        let said = "\"route\":\"search\",\"upstream\":\"api\",\"endpoint\":\"10.0.0.7:80\",\"error\":\"connect\",";
         assert!(line.contains(said), "{line}");
     }
 

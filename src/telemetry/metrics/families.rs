@@ -28,6 +28,12 @@ families! {
         "Requests answered by route and status class.";
     UPSTREAM_DURATION: Histogram "sluicegate_upstream_request_duration_seconds" ["upstream"],
         "Time from forwarding a request to the head of the upstream's response.";
+    ENDPOINT_REQUESTS: Counter "sluicegate_upstream_requests_total" ["upstream", "endpoint"],
+        "Requests sent to an endpoint, those included that it could not be connected for.";
+    ENDPOINT_FAILURES: Counter "sluicegate_upstream_failures_total" ["upstream", "endpoint", "reason"],
+        "Requests that an endpoint did not answer, or not to the end.";
+    ENDPOINT_CONNECTIONS: Gauge "sluicegate_upstream_connections" ["upstream", "endpoint"],
+        "Open connections to an endpoint, idle ones included.";
     LIMIT_DECISIONS: Counter "sluicegate_limit_decisions_total" ["policy", "route", "decision"],
         "What policies decided.";
     LIMIT_NEAR: Counter "sluicegate_limit_near_total" ["policy"],

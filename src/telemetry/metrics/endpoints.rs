@@ -1,0 +1,125 @@
+//! Endpoints: the requests that they are sent, why they fail, and the connections to them.
+
+use std::sync::{Arc, OnceLock};
+
+use super::families::{ENDPOINT_CONNECTIONS, ENDPOINT_FAILURES, ENDPOINT_REQUESTS};
+use crate::telemetry::registry::{Counter, Gauge, Registry};
+
+/// One endpoint of an upstream. Its series last as long as it and its connections.
+#[derive(Debug)]
+pub struct EndpointMetrics {
+    registry: Registry,
+    upstream: Arc<str>,
+    endpoint: Box<str>,
+    requests: Counter,
+    failures: [OnceLock<Counter>; EndpointFailure::ALL.len()],
+    connections: Gauge,
+}
+
+/// Why a request to an endpoint failed, as the `reason` label and the access log say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndpointFailure {
+    /// The name does not resolve.
+    Resolve,
+    /// No connection: refused, unreachable.
+    Connect,
+    /// No TLS connection.
+    Tls,
+    /// No connection in time.
+    ConnectTimeout,
+    /// The connection closed before the head of the response.
+    Closed,
+    /// The head of the response cannot be passed on.
+    Invalid,
+    /// No head of a response in time.
+    ResponseTimeout,
+    /// The connection closed before the end of the response.
+    BodyClosed,
+    /// The body of the response is not valid HTTP.
+    BodyInvalid,
+    /// The response stood still.
+    BodyTimeout,
+}
+
+impl EndpointFailure {
+    const ALL: [Self; 10] = [
+        Self::Resolve,
+        Self::Connect,
+        Self::Tls,
+        Self::ConnectTimeout,
+        Self::Closed,
+        Self::Invalid,
+        Self::ResponseTimeout,
+        Self::BodyClosed,
+        Self::BodyInvalid,
+        Self::BodyTimeout,
+    ];
+
+    /// Returns the label's value.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Resolve => "resolve",
+            Self::Connect => "connect",
+            Self::Tls => "tls",
+            Self::ConnectTimeout => "connect_timeout",
+            Self::Closed => "closed",
+            Self::Invalid => "invalid",
+            Self::ResponseTimeout => "response_timeout",
+            Self::BodyClosed => "body_closed",
+            Self::BodyInvalid => "body_invalid",
+            Self::BodyTimeout => "body_timeout",
+        }
+    }
+}
+
+impl EndpointMetrics {
+    /// Makes the handles of this endpoint of the upstream. Failures appear as they first count.
+    pub fn new(registry: &Registry, upstream: &Arc<str>, endpoint: &str) -> Self {
+        let failures = EndpointFailure::ALL.map(|reason| {
+            registry.live_counter(&ENDPOINT_FAILURES, &[upstream, endpoint, reason.as_str()])
+        });
+        Self {
+            registry: registry.clone(),
+            upstream: Arc::clone(upstream),
+            endpoint: endpoint.into(),
+            requests: registry.counter(&ENDPOINT_REQUESTS, &[upstream, endpoint]),
+            failures,
+            connections: registry.gauge(&ENDPOINT_CONNECTIONS, &[upstream, endpoint]),
+        }
+    }
+
+    /// Returns the upstream's name.
+    pub fn upstream(&self) -> &str {
+        &self.upstream
+    }
+
+    /// Counts a request that the endpoint is to answer.
+    pub fn request(&self) {
+        self.requests.increment();
+    }
+
+    /// Counts a request that it failed to answer.
+    pub fn failure(&self, reason: EndpointFailure) {
+        let make = || {
+            let labels = [&*self.upstream, &*self.endpoint, reason.as_str()];
+            self.registry.counter(&ENDPOINT_FAILURES, &labels)
+        };
+        self.failures[reason as usize].get_or_init(make).increment();
+    }
+
+    /// Counts a connection as open until the guard is dropped.
+    pub fn connection(&self) -> EndpointConnection {
+        self.connections.add(1);
+        EndpointConnection(self.connections.clone())
+    }
+}
+
+/// One connection in `sluicegate_upstream_connections`, until dropped.
+#[derive(Debug)]
+pub struct EndpointConnection(Gauge);
+
+impl Drop for EndpointConnection {
+    fn drop(&mut self) {
+        self.0.add(-1);
+    }
+}
