@@ -19,7 +19,7 @@ use http::header::HOST;
 use http::uri::Authority;
 
 pub use crate::http_ext::dial::Dscp;
-pub use balance::{Balancer, RoundRobin};
+pub use balance::{Balance, Balancer, RoundRobin};
 pub use body::{BodyError, UpstreamBody};
 pub use endpoint::Endpoint;
 pub use error::{Error, Fault};
@@ -53,7 +53,9 @@ pub enum TargetSpec {
 /// The servers of an upstream.
 #[derive(Clone, Debug)]
 pub struct EndpointsSpec {
-    /// At least one, with its weight from 1 to 1000.
+    /// The way in which they share requests.
+    pub balance: Balance,
+    /// At least one, with its weight from 1 to 256.
     pub endpoints: Vec<(EndpointSpec, u16)>,
     /// Whether they are sent the Host that the client asked for, or their own.
     pub host: HostHeader,
@@ -158,7 +160,7 @@ impl Upstream {
                 });
                 RunningTarget::Endpoints(Endpoints {
                     list: list.collect(),
-                    balancer: Balancer::RoundRobin(RoundRobin::new(&weights)),
+                    balancer: Balancer::new(spec.balance, &weights),
                     host: spec.host,
                     timeouts: spec.timeouts,
                 })

@@ -8,13 +8,21 @@ pub(super) fn advice(word: &str, known: &[&str], introduction: &str) -> String {
     }
 }
 
+/// At most this many words are compared with one: names can be tens of thousands, and wrong ones too.
+const COMPARED: usize = 1_000;
+
 /// The known word closest to `word`, if one is close: a third of the letters may differ.
 pub(super) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let word = word.to_lowercase();
     let bound = (word.chars().count() / 3).max(1);
+    // A distance is at least the difference in length, which costs nothing.
+    let letters = word.chars().count();
+    let near = |candidate: &str| candidate.chars().count().abs_diff(letters) <= bound;
     let distance = |candidate: &str| strsim::osa_distance(&word, &candidate.to_lowercase());
     let by_distance = known
         .iter()
+        .filter(|candidate| near(candidate))
+        .take(COMPARED)
         .map(|&candidate| (distance(candidate), candidate));
     by_distance
         .filter(|&(distance, _)| distance <= bound)

@@ -68,6 +68,7 @@ impl Built {
         let mut builder = Builder {
             surroundings,
             previous,
+            known: known_policies(previous),
             preflight: spec.preflight,
             successions: Vec::new(),
             refusal_cache: Duration::ZERO,
@@ -147,6 +148,8 @@ impl Built {
 
 struct Builder<'a> {
     preflight: Preflight,
+    /// The policies that run now, with overrides and further buckets, by name and key.
+    known: HashMap<(&'a str, &'a str), &'a Policy>,
     surroundings: &'a Surroundings,
     previous: Option<&'a Snapshot>,
     successions: Vec<(Arc<Table>, Arc<Table>)>,
@@ -156,6 +159,27 @@ struct Builder<'a> {
     tracking_room: usize,
     /// Of the snapshot before, by the names of routes.
     real_answers: HashMap<Arc<str>, Arc<RealAnswers>>,
+}
+
+/// What a policy is made of beside its spec, with its further buckets and overrides.
+struct Parts {
+    name: Arc<str>,
+    /// In the order of [`PolicySpec::all`].
+    tables: std::vec::IntoIter<Arc<Table>>,
+    metrics: Arc<PolicyMetrics>,
+    /// By quota, in which alone they differ. Shared: each takes kilobytes, and overrides are many.
+    rejections: HashMap<String, Arc<Rejection>>,
+}
+
+impl Parts {
+    fn rejection(&mut self, spec: &PolicySpec) -> Arc<Rejection> {
+        if let Some(known) = self.rejections.get(&spec.quota) {
+            return Arc::clone(known);
+        }
+        let new = Arc::new(Rejection::new(&spec.reject, &spec.name, &spec.quota));
+        self.rejections.insert(spec.quota.clone(), Arc::clone(&new));
+        new
+    }
 }
 
 /// The bytes that all buckets take when every part of their tables has been touched.
@@ -190,20 +214,27 @@ fn tracking_room(policies: &[PolicySpec], max_size: u64) -> usize {
 impl Builder<'_> {
     fn policies(&mut self, specs: Vec<PolicySpec>, max_size: u64) -> Vec<Arc<Policy>> {
         let mut shares = shares(&specs, max_size).into_iter();
-        let known = known_tables(self.previous);
+        let known = self.known.clone();
         // No two policies go on with the same buckets.
         let mut taken = HashSet::new();
         let policies = specs.into_iter().map(|spec| {
             let tables = spec.all().into_iter().zip(&mut shares);
             let tables = tables.map(|(spec, share)| {
                 let before = known.get(&(spec.name.as_str(), spec.key.as_str()));
+                let before = before.map(|before| &before.table);
                 let before = before.filter(|table| taken.insert(Arc::as_ptr(table)));
-                self.table(spec, share, before.copied())
+                self.table(spec, share, before)
             });
             let tables: Vec<_> = tables.collect();
             let metrics = Arc::new(self.policy_metrics(&spec.name, &tables));
             let label = spec.name.as_str().into();
-            let mut policy = self.policy(spec, label, &mut tables.into_iter(), &metrics);
+            let mut parts = Parts {
+                name: spec.name.as_str().into(),
+                tables: tables.into_iter(),
+                metrics,
+                rejections: HashMap::new(),
+            };
+            let mut policy = self.policy(spec, label, &mut parts);
             let trackers = synchronised::metrics(&policy, &self.surroundings.registry);
             if let Some(synchronised) = &mut policy.synchronised {
                 synchronised.metrics = trackers;
@@ -239,15 +270,8 @@ impl Builder<'_> {
         table
     }
 
-    /// A policy, whose tables come in the order of [`PolicySpec::all`].
-    fn policy(
-        &self,
-        spec: PolicySpec,
-        label: Box<str>,
-        tables: &mut dyn Iterator<Item = Arc<Table>>,
-        metrics: &Arc<PolicyMetrics>,
-    ) -> Policy {
-        let table = tables.next().expect("there is a table for each");
+    fn policy(&self, spec: PolicySpec, label: Box<str>, parts: &mut Parts) -> Policy {
+        let table = parts.tables.next().expect("there is a table for each");
         let algorithm = table.algorithm();
         Policy {
             synchronised: self.synchronised(&spec, &label, &table),
@@ -267,19 +291,19 @@ impl Builder<'_> {
             settlements: spec
                 .settles
                 .then(|| Settlements::new(&self.surroundings.registry, &spec.name)),
+            rejection: parts.rejection(&spec),
             mode: spec.mode,
             action: Action::new(spec.action, &spec.name, &self.surroundings.registry),
-            rejection: Rejection::new(&spec.reject, &spec.name, &spec.quota),
             retry_after_jitter: spec.retry_after_jitter,
-            metrics: Arc::clone(metrics),
-            name: spec.name.into(),
+            metrics: Arc::clone(&parts.metrics),
+            name: Arc::clone(&parts.name),
             local: spec.local,
             key: spec.key,
             quota: spec.quota,
             overflow: spec.overflow.map(|overflow| {
                 let label = format!("{label}/overflow").into();
                 Box::new(Overflow {
-                    policy: self.policy(overflow.policy, label, tables, metrics),
+                    policy: self.policy(overflow.policy, label, parts),
                     fields: overflow.fields,
                     dscp: overflow.dscp,
                 })
@@ -289,7 +313,7 @@ impl Builder<'_> {
                 .into_iter()
                 .map(|one| {
                     let label = label_of_override(&one);
-                    self.policy(one, label, tables, metrics)
+                    self.policy(one, label, parts)
                 })
                 .collect(),
             table,
@@ -324,8 +348,7 @@ impl Builder<'_> {
     /// Who is banned stays so, by the policy of the same name and key. Other machines hear of it where they share the buckets.
     fn penalties(&self, spec: &PolicySpec, label: &str) -> Option<Penalties> {
         let rule = spec.penalty.clone()?;
-        let mut known = self.previous.iter().flat_map(|before| &before.policies);
-        let before = known.find(|policy| *policy.name == *spec.name && policy.key == spec.key);
+        let before = self.known.get(&(spec.name.as_str(), spec.key.as_str()));
         let before = before.and_then(|policy| policy.penalties.as_ref());
         let registry = &self.surroundings.registry;
         let is_shared = spec.shared.is_some() || spec.sync.is_some();
@@ -404,11 +427,11 @@ impl Snapshot {
     }
 }
 
-/// The tables of a snapshot, by policy name and key.
-fn known_tables(snapshot: Option<&Snapshot>) -> HashMap<(&str, &str), &Arc<Table>> {
+/// The policies of a snapshot, by name and key.
+fn known_policies(snapshot: Option<&Snapshot>) -> HashMap<(&str, &str), &Policy> {
     let policies = snapshot.iter().flat_map(|snapshot| &snapshot.policies);
     let all = policies.flat_map(|policy| policy.all());
-    all.map(|policy| ((&*policy.name, policy.key.as_str()), &policy.table))
+    all.map(|policy| ((&*policy.name, policy.key.as_str()), policy))
         .collect()
 }
 

@@ -24,7 +24,7 @@ pub(super) enum Meeting {
 /// the first or one that requests overflow into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chosen {
-    place: Option<u16>,
+    place: Option<u32>,
     tier: u8,
 }
 
@@ -37,7 +37,7 @@ impl Limit {
         let exceptions = self.exceptions.as_ref();
         let place = match exceptions.and_then(|exceptions| exceptions.find(head)) {
             None => None,
-            Some(Exception::Override(place)) => u16::try_from(place).ok(),
+            Some(Exception::Override(place)) => u32::try_from(place).ok(),
             Some(Exception::Exempt) => return Meeting::Exempt,
         };
         let chosen = Chosen { place, tier: 0 };
@@ -60,7 +60,7 @@ impl Limit {
     fn first(&self, chosen: Chosen) -> &Policy {
         match chosen.place {
             None => &self.policy,
-            Some(place) => &self.policy.overrides[usize::from(place)],
+            Some(place) => &self.policy.overrides[place as usize],
         }
     }
 

@@ -252,7 +252,7 @@ pub struct Policy {
     /// What becomes of a request that it refuses.
     pub action: Action,
     /// What a refused client is told.
-    pub rejection: Rejection,
+    pub rejection: Arc<Rejection>,
     /// By how much at most it is told to come back later than it could.
     pub retry_after_jitter: Duration,
     /// What stands in its place for some, by the same name.

@@ -33,8 +33,8 @@ pub enum Fate {
     },
     /// They start anew: a policy of this name has another key.
     OtherKey {
-        /// The keys that policies of this name have now.
-        keys: Vec<String>,
+        /// The key of the policy of this name now.
+        key: String,
     },
     /// They start anew: the algorithm is another.
     OtherAlgorithm {
@@ -120,8 +120,16 @@ pub fn compare(old: &Spec, new: &Spec) -> Vec<(Succession, Option<Shrunk>)> {
         let fate = before.map_or(Fate::New, |before| before.becomes(table));
         (table.with(fate), shrunk)
     });
+    let keys: HashMap<_, _> = new
+        .policies
+        .iter()
+        .map(|policy| (policy.name.as_str(), policy.key.as_str()))
+        .collect();
     let gone = before.iter().filter(|table| !now.contains(&table.id()));
-    let gone = gone.map(|table| (table.with(table.without_successor(&after)), None));
+    let gone = gone.map(|table| {
+        let key = keys.get(table.spec.name.as_str());
+        (table.with(table.without_successor(key.copied())), None)
+    });
     stays.chain(gone).collect()
 }
 
@@ -174,18 +182,18 @@ impl<'a> Table<'a> {
         }
     }
 
-    fn without_successor(&self, after: &[Table<'_>]) -> Fate {
-        let same_name = after
-            .iter()
-            .filter(|table| table.spec.name == self.spec.name);
-        let keys: Vec<_> = same_name.map(|table| table.spec.key.clone()).collect();
-        // An override that is gone leaves the policy's own key.
-        let is_override = keys
-            .iter()
-            .any(|key| self.spec.key.starts_with(&format!("{key} where ")));
-        match keys.is_empty() || is_override {
-            true => Fate::End,
-            false => Fate::OtherKey { keys },
+    /// The fate of buckets that no policy has any more, where a policy of the same name has this key.
+    fn without_successor(&self, key: Option<&str>) -> Fate {
+        // An override or a further bucket that is gone leaves the policy's own key.
+        let key = key.filter(|key| {
+            let rest = self.spec.key.strip_prefix(*key);
+            rest.is_none_or(|rest| !rest.starts_with(' '))
+        });
+        match key {
+            None => Fate::End,
+            Some(key) => Fate::OtherKey {
+                key: key.to_owned(),
+            },
         }
     }
 }

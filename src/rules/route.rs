@@ -7,6 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use http::{HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
 use super::Head;
@@ -192,16 +193,20 @@ impl Router {
     /// Routes that take nothing, in file order, each with one that takes its requests first: for every
     /// host and path of theirs a route is asked before that has the same, and no condition more.
     pub fn unreachable(&self) -> Vec<(usize, usize)> {
-        let mut asked: HashMap<Shape<'_>, Vec<usize>> = HashMap::new();
+        let mut asked: HashMap<Shape<'_>, Alike<'_>> = HashMap::new();
         let mut hidden = Vec::new();
-        for &place in &self.order {
+        for (rank, &place) in self.order.iter().enumerate() {
             let place = place as usize;
             let route = &self.routes[place];
             let shapes = Shape::all(route);
             let taker = |shape: &Shape<'_>| {
                 let alike = [Some(shape), shape.folded().as_ref()].map(|shape| asked.get(shape?));
-                let mut earlier = alike.into_iter().flatten().flatten().copied();
-                earlier.find(|&other| self.routes[other].asks_no_more_than(route))
+                let alike = alike.into_iter().flatten();
+                let earlier = alike.flat_map(|alike| alike.that_may_take_all_of(route));
+                let earlier = earlier.map(|rank| (rank, self.order[rank] as usize));
+                let takers =
+                    earlier.filter(|(_, other)| self.routes[*other].asks_no_more_than(route));
+                takers.min().map(|(_, other)| other)
             };
             let takers: Option<Vec<usize>> = shapes.iter().map(taker).collect();
             if let Some(&[first, ..]) = takers.as_deref() {
@@ -209,11 +214,43 @@ impl Router {
                 continue;
             }
             for shape in shapes {
-                asked.entry(shape).or_default().push(place);
+                asked.entry(shape).or_default().push(rank, route);
             }
         }
         hidden.sort_unstable();
         hidden
+    }
+}
+
+/// The ranks of routes of one shape, by one of their conditions: only a route that has it too is looked at again, however many there are.
+#[derive(Default)]
+struct Alike<'a> {
+    unconditional: Vec<usize>,
+    by_header: HashMap<&'a (HeaderName, HeaderValue), Vec<usize>>,
+    by_query: HashMap<&'a (String, String), Vec<usize>>,
+}
+
+impl<'a> Alike<'a> {
+    fn push(&mut self, rank: usize, route: &'a RouteMatch) {
+        let list = match (route.headers.first(), route.query.first()) {
+            (Some(header), _) => self.by_header.entry(header).or_default(),
+            (None, Some(query)) => self.by_query.entry(query).or_default(),
+            (None, None) => &mut self.unconditional,
+        };
+        list.push(rank);
+    }
+
+    /// All routes but those that have a condition more than `route`, and some of these.
+    fn that_may_take_all_of(&self, route: &RouteMatch) -> impl Iterator<Item = usize> {
+        let headers = route
+            .headers
+            .iter()
+            .filter_map(|one| self.by_header.get(one));
+        let query = route.query.iter().filter_map(|one| self.by_query.get(one));
+        let lists = std::iter::once(&self.unconditional)
+            .chain(headers)
+            .chain(query);
+        lists.flatten().copied()
     }
 }
 

@@ -5,7 +5,9 @@
 //! one, by writing the same thing another way. A part that is missing, or given with different values, is none.
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
@@ -39,22 +41,23 @@ pub enum Exception {
 pub struct Exceptions {
     /// Of all limits.
     from_all: Arc<Selectors>,
-    exempt: Selectors,
-    overrides: Selectors,
+    /// Of the policy, shared by the routes that read its key alike.
+    exempt: Arc<Selectors>,
+    overrides: Arc<Selectors>,
 }
 
 impl Exceptions {
     /// Those that are selected so, and those `from_all` limits; `None` without any.
     pub fn new(
         from_all: Arc<Selectors>,
-        exempt: Vec<Selector>,
-        overrides: Vec<Selector>,
+        exempt: Arc<Selectors>,
+        overrides: Arc<Selectors>,
     ) -> Option<Self> {
         let some = !(from_all.is_empty() && exempt.is_empty() && overrides.is_empty());
         some.then(|| Exceptions {
             from_all,
-            exempt: Selectors::new(exempt),
-            overrides: Selectors::new(overrides),
+            exempt,
+            overrides,
         })
     }
 
@@ -68,7 +71,7 @@ impl Exceptions {
 
     /// The parts of requests that it asks for.
     pub fn parts(&self) -> impl Iterator<Item = &KeyPart> {
-        let lists = [&*self.from_all, &self.exempt, &self.overrides];
+        let lists = [&*self.from_all, &*self.exempt, &*self.overrides];
         lists
             .into_iter()
             .flat_map(|list| &list.parts)
@@ -81,7 +84,15 @@ impl Exceptions {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selectors {
     parts: Vec<OfPart>,
-    networks: Vec<(IpNet, usize)>,
+    /// Longest prefixes first.
+    networks: Vec<OfLength<IpNet>>,
+}
+
+/// The selectors of one length, by what they select. Looked up once a length: there are few of these however many there are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct OfLength<K: Eq + Hash> {
+    length: usize,
+    places: HashMap<K, usize>,
 }
 
 /// The selectors by one part, with their places in the list.
@@ -89,7 +100,8 @@ pub struct Selectors {
 struct OfPart {
     part: KeyPart,
     values: HashMap<Box<[u8]>, usize>,
-    prefixes: Vec<(Box<[u8]>, usize)>,
+    /// Longest first.
+    prefixes: Vec<OfLength<Box<[u8]>>>,
 }
 
 impl Selectors {
@@ -104,17 +116,20 @@ impl Selectors {
                 }
                 Selector::Prefix(part, prefix) => {
                     let prefix = begun(&part, prefix.as_bytes()).into();
-                    selectors.of(part).prefixes.push((prefix, place));
+                    let prefix: Box<[u8]> = prefix;
+                    add(
+                        &mut selectors.of(part).prefixes,
+                        prefix.len(),
+                        prefix,
+                        place,
+                    );
                 }
-                Selector::Network(network) => selectors.networks.push((network, place)),
+                Selector::Network(network) => {
+                    let length = network.prefix_len().into();
+                    add(&mut selectors.networks, length, network.trunc(), place);
+                }
             }
         }
-        for of in &mut selectors.parts {
-            of.prefixes
-                .sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
-        }
-        let length = |(network, _): &(IpNet, usize)| std::cmp::Reverse(network.prefix_len());
-        selectors.networks.sort_by_key(length);
         selectors
     }
 
@@ -143,9 +158,11 @@ impl Selectors {
         by(OfPart::value)
             .or_else(|| by(OfPart::prefix))
             .or_else(|| {
-                let mut networks = self.networks.iter();
-                let network = networks.find(|(network, _)| network.contains(&head.client_ip));
-                network.map(|(_, place)| *place)
+                let of = |of: &OfLength<IpNet>| {
+                    let network = IpNet::new(head.client_ip, of.length as u8).ok()?;
+                    of.places.get(&network.trunc()).copied()
+                };
+                self.networks.iter().find_map(of)
             })
     }
 }
@@ -166,10 +183,20 @@ impl OfPart {
     }
 
     fn prefix(&self, value: &[u8]) -> Option<usize> {
-        let mut prefixes = self.prefixes.iter();
-        let prefix = prefixes.find(|(prefix, _)| value.starts_with(prefix));
-        prefix.map(|(_, place)| *place)
+        let of = |of: &OfLength<Box<[u8]>>| of.places.get(value.get(..of.length)?).copied();
+        self.prefixes.iter().find_map(of)
     }
+}
+
+/// Adds a selector to those of its length, which stay the longest first. Of equal ones the first holds.
+fn add<K: Eq + Hash>(lengths: &mut Vec<OfLength<K>>, length: usize, key: K, place: usize) {
+    let at = lengths.binary_search_by_key(&Reverse(length), |of| Reverse(of.length));
+    let at = at.unwrap_or_else(|at| {
+        let places = HashMap::new();
+        lengths.insert(at, OfLength { length, places });
+        at
+    });
+    lengths[at].places.entry(key).or_insert(place);
 }
 
 /// A whole value, in the spelling that stands for all.

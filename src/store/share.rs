@@ -3,7 +3,7 @@
 use super::Table;
 use crate::limiter::Algorithm;
 
-/// No policy has room for fewer keys.
+/// No policy has room for fewer keys, unless it names fewer.
 pub const FEWEST_KEYS: usize = 1024;
 /// No policy that needs rings has room for fewer full ones.
 const FEWEST_RINGS: u64 = 16;
@@ -43,7 +43,7 @@ impl Wish {
             let fit = |keys: &usize| table_bytes(*keys).saturating_add(rings(*keys)) <= bytes;
             steps.take_while(fit).last().unwrap_or(FEWEST_KEYS)
         };
-        let keys = self.keys.unwrap_or_else(most).max(FEWEST_KEYS);
+        let keys = self.keys.unwrap_or_else(most).max(1);
         let left = match self.keys {
             // Its table is paid for.
             Some(_) => bytes,
@@ -53,7 +53,8 @@ impl Wish {
         let most = rings(keys);
         Share {
             keys,
-            rings: if most <= left { most } else { step }.max(FEWEST_RINGS * self.ring),
+            rings: if most <= left { most } else { step }
+                .max(FEWEST_RINGS.min(keys as u64) * self.ring),
         }
     }
 }
@@ -125,7 +126,7 @@ mod tests {
 
     #[test]
     fn nobody_has_fewer_than_the_least() {
-        assert_eq!(keys(0, &[CELLS, named(5)]), [FEWEST_KEYS, FEWEST_KEYS]);
+        assert_eq!(keys(0, &[CELLS, named(5)]), [FEWEST_KEYS, 5]);
         assert_eq!(keys(MIB, &[CELLS; 10_000]), [FEWEST_KEYS; 10_000]);
     }
 

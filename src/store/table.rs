@@ -9,7 +9,7 @@ mod succession;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use super::bucket::{Bucket, FLOOR, Loss, Seat, Slots};
 use super::memory::Charge;
@@ -43,7 +43,8 @@ pub struct Table {
     /// Whether charges are settled by what comes afterwards.
     settles: bool,
     /// The units of charges that may still be settled, or given back.
-    unsettled: Arc<Permits>,
+    /// Made on first use: few policies have any, and they are large.
+    unsettled: Arc<LazyLock<Box<Permits>>>,
     ring_bytes: u64,
     /// The bucket that has to give up a ring next.
     hand: AtomicUsize,
@@ -108,7 +109,7 @@ impl Table {
                 .is_permits()
                 .then(|| Arc::new(Permits::new(algorithm.capacity()))),
             settles: false,
-            unsettled: Arc::default(),
+            unsettled: Arc::new(LazyLock::new(Box::default)),
             ring_bytes,
             hand: AtomicUsize::new(0),
             algorithm,

@@ -2,6 +2,14 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// The way in which the endpoints of an upstream share its requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Balance {
+    /// Each in turn, as often as its weight.
+    #[default]
+    RoundRobin,
+}
+
 /// The ways to choose among the endpoints of an upstream.
 #[derive(Debug)]
 pub enum Balancer {
@@ -17,6 +25,13 @@ pub struct RoundRobin {
 }
 
 impl Balancer {
+    /// Shares requests among endpoints with these weights, each from 1 to 256.
+    pub fn new(balance: Balance, weights: &[u16]) -> Self {
+        match balance {
+            Balance::RoundRobin => Self::RoundRobin(RoundRobin::new(weights)),
+        }
+    }
+
     /// The endpoint to try first.
     pub fn first(&self) -> usize {
         match self {
@@ -26,7 +41,7 @@ impl Balancer {
 }
 
 impl RoundRobin {
-    /// A rotation of endpoints with these weights, each from 1 to 1000; divided by their greatest
+    /// A rotation of endpoints with these weights, each from 1 to 256; divided by their greatest
     /// common divisor.
     pub fn new(weights: &[u16]) -> Self {
         let divisor = weights.iter().copied().fold(0, gcd).max(1);

@@ -27,7 +27,7 @@ fn line(succession: &Succession, shrunk: Option<&Shrunk>) -> String {
             ("rescaled", format!("{new}, with other settings"))
         }
         Fate::Rescaled { quotas: [old, new] } => ("rescaled", format!("{old} becomes {new}")),
-        Fate::OtherKey { keys } => ("reset", format!("the key becomes {}", keys.join("; "))),
+        Fate::OtherKey { key } => ("reset", format!("the key becomes {key}")),
         Fate::OtherAlgorithm {
             algorithms: [old, new],
         } => ("reset", format!("{old} becomes {new}")),

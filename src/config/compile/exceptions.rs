@@ -1,27 +1,96 @@
 //! Exceptions of policies, as the routes that meet them read keys.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::config::schema::{Config, Policy, Selection};
 use crate::config::value::KeyPart;
 use crate::rules::{self, Exceptions, Selector, Selectors};
 
-/// The exceptions of a policy that has been checked, whose parts `part` compiles, beside those from all limits.
-pub(super) fn exceptions(
-    policy: &Policy,
-    from_all: &Arc<Selectors>,
-    part: impl Fn(&KeyPart) -> rules::KeyPart,
-) -> Option<Exceptions> {
-    let selector = |who: Selection<'_>| selector(who, who.part_of(policy).map(&part));
+/// The exceptions of policies. Routes that read the parts of a key alike share them.
+#[derive(Default)]
+pub(super) struct AllExceptions {
+    by_policy: RefCell<HashMap<usize, OfPolicy>>,
+}
+
+struct OfPolicy {
+    /// The parts that exceptions are about.
+    parts: Vec<KeyPart>,
+    /// What routes make of the parts, and the exceptions by them.
+    known: Vec<(Vec<rules::KeyPart>, Own)>,
+}
+
+/// The exceptions that a policy makes itself.
+#[derive(Clone, Default)]
+struct Own {
+    exempt: Arc<Selectors>,
+    overrides: Arc<Selectors>,
+}
+
+impl AllExceptions {
+    /// The exceptions of the policy at `index`, which has been checked, on a route where `part` compiles its parts, beside
+    /// those from all limits.
+    pub(super) fn of(
+        &self,
+        (index, policy): (usize, &Policy),
+        from_all: &Arc<Selectors>,
+        part: impl Fn(&KeyPart) -> rules::KeyPart,
+    ) -> Option<Exceptions> {
+        let Own { exempt, overrides } = self.own(index, policy, part);
+        Exceptions::new(Arc::clone(from_all), exempt, overrides)
+    }
+
+    fn own(&self, index: usize, policy: &Policy, part: impl Fn(&KeyPart) -> rules::KeyPart) -> Own {
+        if policy.exempt.is_empty() && policy.overrides.is_empty() {
+            return Own::default();
+        }
+        let mut by_policy = self.by_policy.borrow_mut();
+        let of_policy = by_policy.entry(index).or_insert_with(|| OfPolicy {
+            parts: parts(policy),
+            known: Vec::new(),
+        });
+        let parts: Vec<_> = of_policy.parts.iter().map(part).collect();
+        let mut known = of_policy.known.iter();
+        if let Some((_, own)) = known.find(|(known, _)| *known == parts) {
+            return own.clone();
+        }
+        let compiled: Vec<_> = of_policy.parts.iter().zip(&parts).collect();
+        let own = own(policy, &compiled);
+        of_policy.known.push((parts, own.clone()));
+        own
+    }
+}
+
+fn parts(policy: &Policy) -> Vec<KeyPart> {
+    let exempt = policy.exempt.iter().map(|one| one.selection());
+    let overrides = policy.overrides.iter().map(|one| one.selection());
+    let mut parts = Vec::new();
+    for who in exempt.chain(overrides) {
+        if let Some(part) = who.part_of(policy).filter(|part| !parts.contains(*part)) {
+            parts.push(part.clone());
+        }
+    }
+    parts
+}
+
+/// The exceptions, where their parts become those beside them.
+fn own(policy: &Policy, parts: &[(&KeyPart, &rules::KeyPart)]) -> Own {
+    let selector = |who: Selection<'_>| {
+        let part = who.part_of(policy).and_then(|wanted| {
+            let (_, part) = parts.iter().find(|(part, _)| *part == wanted)?;
+            Some(rules::KeyPart::clone(part))
+        });
+        selector(who, part)
+    };
     let exempt = policy.exempt.iter();
     let overrides = policy.overrides.iter();
-    Exceptions::new(
-        Arc::clone(from_all),
-        exempt.filter_map(|one| selector(one.selection())).collect(),
-        overrides
-            .filter_map(|one| selector(one.selection()))
-            .collect(),
-    )
+    let exempt = exempt.filter_map(|one| selector(one.selection()));
+    let overrides = overrides.filter_map(|one| selector(one.selection()));
+    Own {
+        exempt: Arc::new(Selectors::new(exempt.collect())),
+        overrides: Arc::new(Selectors::new(overrides.collect())),
+    }
 }
 
 /// Whom no limit is about.

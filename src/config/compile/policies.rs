@@ -12,8 +12,8 @@ use super::{answers, costs, redis};
 use crate::config::diagnostic::Code;
 use crate::config::document::NodeId;
 use crate::config::finding::Finding;
-use crate::config::schema::{self, Policy};
-use crate::config::value::all_time_zones;
+use crate::config::schema::{self, Policy, Selection};
+use crate::config::value::{KeyPart, all_time_zones};
 use crate::limiter::{Calendars, Penalty, Period};
 use crate::proxy::limit_headers::Unit;
 use crate::proxy::snapshot::{OverflowSpec, PolicySpec};
@@ -88,22 +88,29 @@ impl<'a> Policies<'a> {
     fn push(&mut self, name: &str, policy: Cow<'a, Policy>) -> usize {
         let key = key_text(&policy);
         if let Some(mut spec) = self.spec(name, key.clone(), &policy) {
-            let overrides = policy.overrides.iter().filter_map(|one| {
-                let who = one.selection();
-                let key = format!("{key} where {who}");
-                let mut spec = self.spec(name, key, &one.applied_to(&policy))?;
-                if who.value.is_some() && policy.key.0.len() == 1 {
-                    spec.set_max_keys(store::FEWEST_KEYS);
-                }
-                // Bans are the policy's.
-                spec.penalty = None;
-                Some(spec)
-            });
-            spec.overrides = overrides.collect();
+            if !policy.overrides.is_empty() {
+                spec.overrides = self.overrides(name, &key, &policy);
+            }
             self.specs.push(spec);
         }
         self.written.push(policy);
         self.written.len() - 1
+    }
+
+    fn overrides(&mut self, name: &str, key: &str, policy: &Policy) -> Vec<PolicySpec> {
+        let base = policy.without_exceptions();
+        let specs = policy.overrides.iter().filter_map(|one| {
+            let who = one.selection();
+            let key = format!("{key} where {who}");
+            let mut spec = self.spec(name, key, &one.applied_to(&base))?;
+            if has_one_bucket(&who, policy) {
+                spec.set_max_keys(1);
+            }
+            // Bans are the policy's.
+            spec.penalty = None;
+            Some(spec)
+        });
+        specs.collect()
     }
 
     /// What requests overflow into, if anything.
@@ -204,6 +211,20 @@ impl Zones {
         let new = Arc::new(Calendars::new(period, &self.all));
         self.calendars.push(Arc::clone(&new));
         new
+    }
+}
+
+/// Whether all that an override is about have the same key: one value, or the address of one client.
+fn has_one_bucket(who: &Selection<'_>, policy: &Policy) -> bool {
+    let [part] = policy.key.0.as_slice() else {
+        return false;
+    };
+    match (who.value, who.cidr, &part.value) {
+        (Some(_), ..) => true,
+        (None, Some(cidr), KeyPart::ClientIp | KeyPart::ClientIpPrefix(_)) => {
+            cidr.get().prefix_len() == cidr.get().max_prefix_len()
+        }
+        _ => false,
     }
 }
 

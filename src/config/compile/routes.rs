@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::conditions::condition;
 use super::costs;
-use super::exceptions::{exceptions, from_all};
+use super::exceptions::{AllExceptions, from_all};
 use super::policies::Policies;
 use crate::config::diagnostic::Code;
 use crate::config::finding::Finding;
@@ -34,6 +34,7 @@ pub(super) struct Context<'a> {
     top_level: Vec<usize>,
     /// The exemptions from all limits; `None` where a part of them is another on each route.
     from_all: Option<Arc<Selectors>>,
+    exceptions: AllExceptions,
 }
 
 /// The names of all routes: their own, or what they match. A name that another route has gets a number.
@@ -114,6 +115,7 @@ impl<'a> Context<'a> {
             config,
             top_level,
             from_all: None,
+            exceptions: AllExceptions::default(),
         };
         if !is_of_a_route {
             context.from_all = Some(context.exempt_from_all(UNMATCHED, &RouteMatch::default()));
@@ -204,7 +206,7 @@ impl<'a> Context<'a> {
         LimitSpec {
             policy: index,
             when: policy.when.as_ref().map(|when| condition(when, taken.form)),
-            exceptions: exceptions(policy, from_all, part),
+            exceptions: self.exceptions.of((index, policy), from_all, part),
             descriptor: Descriptor::new(parts, on_missing, prefix),
             cost: costs::cost(&policy.cost),
             settlement: costs::settlement(policy),

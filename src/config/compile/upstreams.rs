@@ -12,7 +12,7 @@ use crate::config::schema::{self, UpstreamTls};
 use crate::config::value::{OriginUrl, Scheme, UpstreamRef};
 use crate::files;
 use crate::upstream::{
-    ClientTls, EndpointSpec, EndpointsSpec, HostHeader, Roots, Spec, TargetSpec, Timeouts,
+    Balance, ClientTls, EndpointSpec, EndpointsSpec, HostHeader, Roots, Spec, TargetSpec, Timeouts,
 };
 
 /// The upstreams met so far, by what routes call them.
@@ -88,6 +88,9 @@ impl Compiler<'_> {
         });
         TargetSpec::Endpoints(EndpointsSpec {
             endpoints: endpoints.collect(),
+            balance: match upstream.balance.value {
+                schema::Balance::RoundRobin => Balance::RoundRobin,
+            },
             host: match upstream.preserve_host.get() {
                 true => HostHeader::Preserve,
                 false => HostHeader::Endpoint,

@@ -1,18 +1,49 @@
 //! Policies whose outcome is known beforehand.
 
+use std::collections::{HashMap, HashSet};
+
 use super::{Finding, Met, NodeId, Place, policies};
 use crate::config::diagnostic::Code;
 use crate::config::schema::{AlgorithmName, Cost, Policy, WindowStart};
 use crate::config::value::{KeyPart, OnMissingKey, Quota};
 
+/// The policies that requests meet, and where, so that none is looked for in all routes.
+struct Index<'p, 'a> {
+    /// In the order of the file.
+    order: HashMap<NodeId, usize>,
+    places: HashMap<NodeId, Vec<&'p Place<'a>>>,
+}
+
+impl<'p, 'a> Index<'p, 'a> {
+    fn of(all: &[Met<'a>], places: &'p [Place<'a>]) -> Self {
+        let mut by_policy = HashMap::<_, Vec<_>>::new();
+        for place in places {
+            let mut seen = HashSet::new();
+            for met in place.policies.iter().filter(|met| seen.insert(met.node)) {
+                by_policy.entry(met.node).or_default().push(place);
+            }
+        }
+        Index {
+            order: all.iter().map(|met| met.node).zip(0..).collect(),
+            places: by_policy,
+        }
+    }
+
+    /// The places where requests meet a policy.
+    fn at(&self, met: &Met<'_>) -> &[&'p Place<'a>] {
+        self.places.get(&met.node).map_or(&[], Vec::as_slice)
+    }
+}
+
 /// Policies that are to refuse, and never can.
 pub(super) fn never_refuses(places: &[Place<'_>]) -> Vec<Finding> {
     let all = policies(places);
+    let index = Index::of(&all, places);
     let why = |met: &Met<'_>| {
         nobody(met)
             .or_else(|| everybody_exempt(met))
-            .or_else(|| never_met(met, places))
-            .or_else(|| shielded(met, &all, places))
+            .or_else(|| never_met(met, &index))
+            .or_else(|| shielded(met, &index))
     };
     all.iter().filter_map(why).collect()
 }
@@ -47,10 +78,10 @@ fn everybody_exempt(met: &Met<'_>) -> Option<Finding> {
 }
 
 /// Its `when` wants a method that none of its routes takes.
-fn never_met(met: &Met<'_>, places: &[Place<'_>]) -> Option<Finding> {
+fn never_met(met: &Met<'_>, index: &Index<'_, '_>) -> Option<Finding> {
     let wanted = &met.policy.when.as_ref()?.method;
     let mut related = None;
-    for place in at(met, places) {
+    for place in index.at(met) {
         let taken = &place.route?.matches.methods;
         if taken.is_empty() || wanted.is_empty() || taken.iter().any(|one| wanted.contains(one)) {
             return None;
@@ -62,18 +93,10 @@ fn never_met(met: &Met<'_>, places: &[Place<'_>]) -> Option<Finding> {
     Some(finding.help("correct the methods, or remove the policy"))
 }
 
-/// The places where requests meet a policy.
-fn at<'p, 'a>(met: &Met<'_>, places: &'p [Place<'a>]) -> impl Iterator<Item = &'p Place<'a>> {
-    let node = met.node;
-    places
-        .iter()
-        .filter(move |place| place.policies.iter().any(|one| one.node == node))
-}
-
 /// Another policy, which is there wherever it is, always refuses first.
-fn shielded(met: &Met<'_>, all: &[Met<'_>], places: &[Place<'_>]) -> Option<Finding> {
-    let order = |wanted: &Met<'_>| all.iter().position(|met| met.node == wanted.node);
-    let others = beside(met, places);
+fn shielded(met: &Met<'_>, index: &Index<'_, '_>) -> Option<Finding> {
+    let order = |wanted: &Met<'_>| index.order.get(&wanted.node);
+    let others = beside(met, index);
     let shield = others.iter().filter(|_| met.is_enforced()).find(|other| {
         // Of two that are alike the first refuses.
         let first = !shields(met, other) || order(other) < order(met);
@@ -89,16 +112,12 @@ fn shielded(met: &Met<'_>, all: &[Met<'_>], places: &[Place<'_>]) -> Option<Find
 }
 
 /// The other policies that are met wherever this one is.
-fn beside<'a>(met: &Met<'_>, places: &[Place<'a>]) -> Vec<Met<'a>> {
-    let mut at = places
-        .iter()
-        .filter(|place| place.policies.iter().any(|one| one.node == met.node));
-    let Some(first) = at.next() else {
+fn beside<'a>(met: &Met<'_>, index: &Index<'_, 'a>) -> Vec<Met<'a>> {
+    let [first, rest @ ..] = index.at(met) else {
         return Vec::new();
     };
-    let rest: Vec<_> = at.collect();
     let everywhere = |other: &&Met<'_>| {
-        let there = |place: &&Place<'_>| place.policies.iter().any(|one| one.node == other.node);
+        let there = |place: &&Place<'a>| place.policies.iter().any(|one| one.node == other.node);
         other.node != met.node && rest.iter().all(there)
     };
     first.policies.iter().filter(everywhere).copied().collect()

@@ -295,6 +295,15 @@ pub struct ToldCost {
 }
 
 impl Policy {
+    /// The policy as overrides start from it. Copied once: each override with all others would take quadratic time.
+    pub fn without_exceptions(&self) -> Self {
+        let mut policy = self.clone();
+        policy.exempt = Vec::new().into();
+        policy.overrides = Vec::new().into();
+        policy.candidate = None;
+        policy
+    }
+
     /// How far away the turn of a request may be: unless it is said, so far that nobody waits for more than 30 s.
     pub fn longest_wait(&self) -> time::Duration {
         if let Some(given) = &self.max_wait {

@@ -39,12 +39,15 @@ pub(super) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
             check_part(who, exemption.node, policy, findings);
         });
     }
-    for one in policy.overrides.iter() {
-        let who = one.selection();
-        check_selection(who, one.node, findings, || {
-            check_part(who, one.node, policy, findings)
-        });
-        algorithms::check(&one.applied_to(policy), one.node, config, findings);
+    if !policy.overrides.is_empty() {
+        let base = policy.without_exceptions();
+        for one in policy.overrides.iter() {
+            let who = one.selection();
+            check_selection(who, one.node, findings, || {
+                check_part(who, one.node, policy, findings);
+            });
+            algorithms::check(&one.applied_to(&base), one.node, config, findings);
+        }
     }
     if let Some(candidate) = &policy.candidate {
         algorithms::check(&candidate.beside(policy), candidate.node, config, findings);

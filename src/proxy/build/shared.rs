@@ -21,17 +21,14 @@ impl Builder<'_> {
         table: &Arc<Table>,
     ) -> Option<Synchronised> {
         let (store, interval) = (self.redis.as_ref()?, spec.sync?);
-        let goes_on = |before: &&Policy| {
+        let goes_on = |before: &Policy| {
             let is_its = |(old, new): &(Arc<Table>, Arc<Table>)| {
                 Arc::ptr_eq(old, &before.table) && Arc::ptr_eq(new, table)
             };
             Arc::ptr_eq(&before.table, table) || self.successions.iter().any(is_its)
         };
-        let known = self.previous.iter().flat_map(|before| &before.policies);
-        let known = known.flat_map(|policy| policy.all());
-        let before = known
-            .filter(|one| *one.name == *spec.name && one.key == spec.key)
-            .find(goes_on);
+        let before = self.known.get(&(spec.name.as_str(), spec.key.as_str()));
+        let before = before.filter(|before| goes_on(before));
         let tracker = before
             .and_then(|before| before.synchronised.as_ref())
             .filter(|one| one.naming == *store.naming())

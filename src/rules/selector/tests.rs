@@ -44,15 +44,17 @@ fn found(
 }
 
 fn overrides(list: Vec<Selector>) -> Exceptions {
-    Exceptions::new(Arc::default(), Vec::new(), list).expect("there are some")
+    exceptions(Vec::new(), list).expect("there are some")
+}
+
+fn exceptions(exempt: Vec<Selector>, overrides: Vec<Selector>) -> Option<Exceptions> {
+    let [exempt, overrides] = [exempt, overrides].map(|list| Arc::new(Selectors::new(list)));
+    Exceptions::new(Arc::default(), exempt, overrides)
 }
 
 #[test]
 fn without_exceptions_there_is_nothing_to_ask() {
-    assert_eq!(
-        Exceptions::new(Arc::default(), Vec::new(), Vec::new()),
-        None
-    );
+    assert_eq!(exceptions(Vec::new(), Vec::new()), None);
 }
 
 #[test]
@@ -64,11 +66,8 @@ fn the_closest_override_is_taken_and_an_exemption_goes_before_all() {
         prefix("partner-"),
         value("partner-7"),
     ];
-    let exceptions = Exceptions::new(
-        Arc::default(),
-        vec![value("partner-1"), network("10.2.0.0/16")],
-        list,
-    );
+    let exempt = vec![value("partner-1"), network("10.2.0.0/16")];
+    let exceptions = exceptions(exempt, list);
     let exceptions = exceptions.expect("there are some");
     for (key, from, expected) in [
         ("partner-7", "10.1.0.1", Some(Exception::Override(4))),

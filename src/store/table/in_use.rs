@@ -58,6 +58,6 @@ impl Table {
 
     /// The units of charges that may still be settled, or given back; `None` where they come back when requests end.
     pub(in crate::store) fn unsettled(&self) -> Option<&Permits> {
-        self.permits.is_none().then_some(&self.unsettled)
+        self.permits.is_none().then(|| &***self.unsettled)
     }
 }
