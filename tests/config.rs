@@ -254,6 +254,27 @@ fn valid_files_load_without_warnings() {
 }
 
 #[test]
+fn the_example_has_no_warning() {
+    let loaded = parse(&root().join("config.example.yaml"));
+    let warnings = config::lint(loaded.unwrap_or_else(|report| panic!("{report}")));
+    assert!(warnings.problems.is_empty(), "{warnings}");
+}
+
+/// A blank line ends a table: what comes behind it is shown as text.
+#[test]
+fn no_table_of_the_documentation_is_cut() {
+    let text = read(&root().join("docs/configuration.md"));
+    let lines: Vec<_> = text.lines().collect();
+    let is_row = |line: &str| line.starts_with("| ");
+    for (index, lines) in lines.windows(3).enumerate() {
+        if let [before, "", row] = lines {
+            let is_cut = is_row(before) && is_row(row);
+            assert!(!is_cut, "line {}: {row}", index + 3);
+        }
+    }
+}
+
+#[test]
 fn invalid_files_give_the_expected_report() {
     let mut wrong = Vec::new();
     for path in fixtures("invalid") {
