@@ -14,6 +14,8 @@ mod located;
 mod nearest;
 pub mod schema;
 mod source;
+mod spaces;
+mod unreadable;
 mod validate;
 pub mod value;
 mod variables;

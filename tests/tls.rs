@@ -210,7 +210,7 @@ fn each_file_that_cannot_be_used_is_named_where_it_is_written() {
     let checked = run(env!("CARGO_BIN_EXE_sluicegate"), &["check", config]);
     assert_eq!(checked.code, Some(1), "{checked}");
     for (place, said) in [
-        ("[0].key", "other.key cannot be used as the key of"),
+        ("[0].key", "other.key is not the key of"),
         ("[1].certificate", "second.pem: No such file"),
     ] {
         let place = format!("key: listeners[0].tls.certificates{place}");

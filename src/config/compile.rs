@@ -13,15 +13,18 @@ mod server;
 mod tokens;
 mod upstreams;
 
+use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::diagnostic::Code;
+use super::document::NodeId;
 use super::finding::Finding;
 use super::load::Loaded;
 use super::schema::{AccessLogFormat, ClientIpHeader};
 use super::value::LogPath;
-use super::{Report, schema};
+use super::{Report, schema, unreadable};
 use crate::http_ext::client_ip::{ClientIp, Header};
 use crate::proxy::snapshot::{self, PolicySpec};
 use crate::server::Spec as ServerSpec;
@@ -141,6 +144,13 @@ impl<'a> Compiler<'a> {
             findings: Vec::new(),
             files: Vec::new(),
         }
+    }
+
+    /// Reports a file of the configuration that cannot be read.
+    fn unreadable(&mut self, path: &Path, node: NodeId, error: &io::Error) {
+        let (message, help) = unreadable::explain(path, error);
+        let finding = Finding::error(node, Code::Unreadable, message).help(help);
+        self.findings.push(finding);
     }
 
     fn access_log(&self, log: &schema::AccessLog) -> Option<AccessLogSpec> {

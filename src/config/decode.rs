@@ -88,7 +88,27 @@ impl<'a> Reader<'a> {
 
     /// Gives an error its place, unless it has one from further within.
     fn place<T>(self, result: Result<T, DecodeError>) -> Result<T, DecodeError> {
-        result.map_err(|error| DecodeError::Placed(Box::new(error.into_finding(self))))
+        result.map_err(|error| {
+            let error = match self.advice() {
+                Some(advice) => error.with_better_help(advice),
+                None => error,
+            };
+            DecodeError::Placed(Box::new(error.into_finding(self)))
+        })
+    }
+
+    /// What to do about this text under this key, where its type alone does not know.
+    fn advice(self) -> Option<&'static str> {
+        let Value::Scalar { text, .. } = self.value() else {
+            return None;
+        };
+        match (self.findings.document.key(self.node)?, &**text) {
+            ("burst", "0") => Some(
+                "a burst is what a client may do at once, and one request is the least: \
+                 leave it out for as many as the quota, or write `burst: 1` for none at once",
+            ),
+            _ => None,
+        }
     }
 
     fn report_unknown_keys(self, children: &[NodeId], known: &[&str]) {
@@ -101,7 +121,10 @@ impl<'a> Reader<'a> {
                 continue;
             }
             let message = format!("unknown key `{key}`");
-            let help = nearest::advice(key, known, "known keys here");
+            let help = match is_of_match(key, known) {
+                true => format!("put it under `match`: `match: {{ {key}: .. }}`"),
+                false => nearest::advice(key, known, "known keys here"),
+            };
             self.findings.add(
                 Finding::error(child, Code::UnknownKey, message)
                     .help(help)
@@ -109,6 +132,12 @@ impl<'a> Reader<'a> {
             );
         }
     }
+}
+
+/// Whether a key that is none of these is one of a route's `match`, which stands one level below.
+fn is_of_match(key: &str, known: &[&str]) -> bool {
+    const OF_MATCH: [&str; 5] = ["hosts", "path", "methods", "headers", "query"];
+    known.contains(&"match") && OF_MATCH.contains(&key)
 }
 
 /// A value in a few words, for an error.

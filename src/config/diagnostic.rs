@@ -117,6 +117,13 @@ impl Report {
         Self::new(self.source, problems.collect())
     }
 
+    /// These problems, and others that may be their cause.
+    #[must_use]
+    pub(super) fn with(self, others: Vec<Problem>) -> Self {
+        let problems = others.into_iter().chain(self.problems);
+        Self::new(self.source, problems.collect())
+    }
+
     /// A report of one problem that is about the file as a whole.
     pub fn of_file(name: &str, message: String, help: Option<String>) -> Self {
         let source = Source {

@@ -12,7 +12,7 @@ use super::diagnostic::{Report, Source};
 use super::document::{Document, Environment};
 use super::finding::{Finding, Findings};
 use super::schema::Config;
-use super::validate;
+use super::{spaces, unreadable, validate};
 use crate::files;
 
 /// The largest file that is read.
@@ -81,7 +81,9 @@ pub fn parse(name: &str, text: String, environment: &Environment<'_>) -> Result<
         name: name.to_owned(),
         text,
     };
-    let (document, earlier) = Document::parse(source, environment)?;
+    let odd_spaces = spaces::find(&source.text);
+    let shown = |report: Report| report.with(odd_spaces.clone());
+    let (document, earlier) = Document::parse(source, environment).map_err(shown)?;
     let findings = Findings::new(&document, earlier);
     let config: Option<Config> = decode::decode(&findings);
     if let Some(config) = &config {
@@ -100,7 +102,7 @@ pub fn parse(name: &str, text: String, environment: &Environment<'_>) -> Result<
         config => {
             let hidden = config.map(|config| unreachable_beside(&config, &document, &list));
             list.extend(hidden.unwrap_or_default());
-            Err(document.report(list))
+            Err(shown(document.report(list)))
         }
     }
 }
@@ -125,21 +127,21 @@ fn unreachable_beside(config: &Config, document: &Document, errors: &[Finding]) 
 fn read(path: &Path, name: &str) -> Result<String, Report> {
     let fail = |message: String, help: &str| Report::of_file(name, message, Some(help.to_owned()));
     let bytes = files::read(path, MAX_FILE).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => fail(
-            "there is no such file".to_owned(),
-            "look at the path, or at the working directory",
-        ),
-        ErrorKind::IsADirectory => fail("it is a directory".to_owned(), "name the file within"),
-        ErrorKind::PermissionDenied => fail(
-            "it may not be read".to_owned(),
-            "look at its permissions and its owner",
-        ),
         ErrorKind::FileTooLarge => fail(
             format!("it is larger than {} MiB", MAX_FILE >> 20),
             "is it the right file?",
         ),
-        _ => fail(format!("it cannot be read: {error}"), "try `cat` on it"),
+        _ => {
+            let (message, help) = unreadable::explain(path, &error);
+            fail(message, &help)
+        }
     })?;
+    if is_utf16(&bytes) {
+        return Err(fail(
+            "it is UTF-16, and not UTF-8".to_owned(),
+            "save it as UTF-8, as `iconv -f UTF-16 -t UTF-8 FILE` prints it",
+        ));
+    }
     String::from_utf8(bytes).map_err(|error| {
         let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = valid.iter().filter(|&&b| b == b'\n').count() + 1;
@@ -148,4 +150,16 @@ fn read(path: &Path, name: &str) -> Result<String, Report> {
             "save it as UTF-8",
         )
     })
+}
+
+/// Whether a text begins with the mark of UTF-16, or with two letters of it.
+fn is_utf16(bytes: &[u8]) -> bool {
+    match bytes {
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => true,
+        [a, b, c, d, ..] => matches!(
+            [a, b, c, d].map(|byte| *byte == 0),
+            [true, false, true, false] | [false, true, false, true]
+        ),
+        _ => false,
+    }
 }

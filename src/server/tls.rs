@@ -65,6 +65,16 @@ pub struct CertificateSpec {
     pub key: PathBuf,
 }
 
+impl CertificateSpec {
+    /// The files that cannot be read, each with the reason.
+    pub fn unreadable(&self) -> Vec<(&Path, io::Error)> {
+        let paths = [self.certificate.as_path(), self.key.as_path()].into_iter();
+        paths
+            .filter_map(|path| Some((path, files::read(path, LARGEST).err()?)))
+            .collect()
+    }
+}
+
 /// A certificate chain with its key, and the names in it.
 #[derive(Clone, Debug)]
 pub struct Certificate {
@@ -242,10 +252,15 @@ impl Certificate {
             .collect();
         let key = load_key(&spec.key)?;
         let certified = CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider());
-        let certified = certified.map_err(|source| TlsError::BadKey {
-            key: spec.key.clone(),
-            certificate: certificate.clone(),
-            source,
+        let certified = certified.map_err(|source| match source {
+            rustls::Error::InconsistentKeys(_) => TlsError::OtherKey {
+                key: spec.key.clone(),
+                certificate: certificate.clone(),
+            },
+            source => TlsError::BadKey {
+                key: spec.key.clone(),
+                source,
+            },
         })?;
         Ok(Self {
             certified: Arc::new(certified),
@@ -308,8 +323,43 @@ impl TlsError {
             | Self::BadCertificate { path, .. }
             | Self::NoKey { path }
             | Self::EncryptedKey { path }
+            | Self::OtherKey { key: path, .. }
             | Self::BadKey { key: path, .. } => Some(path),
         }
+    }
+
+    /// What to do.
+    pub fn advice(&self) -> &'static str {
+        match self {
+            Self::NoCertificates => "name one: `certificates: [{ certificate: FILE, key: FILE }]`",
+            Self::Unreadable { .. } => "look at the path, and at who may read the file",
+            Self::Pem { .. } => {
+                "a PEM file has whole `-----BEGIN ..-----` blocks: copy the file again"
+            }
+            Self::NoCertificate { .. } | Self::NoKey { .. } => {
+                "are `certificate` and `key` exchanged? Of DER, `openssl x509 -inform der` and `openssl pkey -inform der` make PEM"
+            }
+            Self::BadCertificate { .. } => "`openssl x509 -text -in FILE` shows what is in it",
+            Self::EncryptedKey { .. } => {
+                "remove the passphrase: `openssl pkey -in ENCRYPTED -out KEY`"
+            }
+            Self::OtherKey { .. } => {
+                "compare `openssl x509 -in CERTIFICATE -noout -pubkey` with `openssl pkey -in KEY -pubout`"
+            }
+            Self::BadKey { .. } => {
+                "use a key of RSA (2048 bits or more), ECDSA (P-256, P-384, P-521) or Ed25519"
+            }
+            Self::Setup(_) => "is the system out of randomness or memory?",
+        }
+    }
+}
+
+/// What is wrong with a certificate.
+fn fault(error: &webpki::Error) -> &'static str {
+    match error {
+        webpki::Error::BadDer | webpki::Error::BadDerTime => "it is damaged",
+        webpki::Error::UnsupportedCertVersion => "it is not of version 3",
+        _ => "it has an extension or a form that is not supported",
     }
 }
 
@@ -342,7 +392,7 @@ pub enum TlsError {
         path: PathBuf,
     },
     /// A certificate cannot be parsed.
-    #[error("{} holds a certificate that cannot be used: {source}", path.display())]
+    #[error("{} holds a certificate that cannot be used: {}", path.display(), fault(source))]
     BadCertificate {
         /// The file.
         path: PathBuf,
@@ -356,18 +406,24 @@ pub enum TlsError {
         path: PathBuf,
     },
     /// A key needs a passphrase.
-    #[error("{} is encrypted: remove the passphrase with `openssl pkey -in KEY -out KEY`", path.display())]
+    #[error("{} is encrypted", path.display())]
     EncryptedKey {
         /// The file.
         path: PathBuf,
     },
-    /// A key cannot be used, or belongs to another certificate.
-    #[error("{} cannot be used as the key of {}: {source}", key.display(), certificate.display())]
-    BadKey {
+    /// A key belongs to another certificate.
+    #[error("{} is not the key of {}", key.display(), certificate.display())]
+    OtherKey {
         /// The key's file.
         key: PathBuf,
         /// The certificate's file.
         certificate: PathBuf,
+    },
+    /// A key cannot be used.
+    #[error("{} holds a key that cannot be used", key.display())]
+    BadKey {
+        /// The key's file.
+        key: PathBuf,
         /// Why.
         source: rustls::Error,
     },

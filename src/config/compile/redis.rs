@@ -69,9 +69,7 @@ impl Compiler<'_> {
                 match files::read(&path, super::LARGEST) {
                     Ok(content) => Roots::Pem { path, content },
                     Err(error) => {
-                        let message = format!("{} cannot be read: {error}", path.display());
-                        let finding = Finding::error(ca.node, Code::Unreadable, message);
-                        self.findings.push(finding);
+                        self.unreadable(&path, ca.node, &error);
                         return None;
                     }
                 }

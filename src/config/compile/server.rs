@@ -77,6 +77,18 @@ impl Compiler<'_> {
         };
         self.files
             .extend([spec.certificate.clone(), spec.key.clone()]);
+        // Both at once, where both are missing.
+        let unreadable = spec.unreadable();
+        for (path, error) in &unreadable {
+            let node = match *path == spec.key {
+                true => certificate.key.node,
+                false => certificate.certificate.node,
+            };
+            self.unreadable(path, node, error);
+        }
+        if !unreadable.is_empty() {
+            return None;
+        }
         let loaded = Certificate::load(&spec, UnixTime::now());
         let node = match &loaded {
             Err(error) if error.file() == Some(&spec.key) => certificate.key.node,
@@ -89,7 +101,7 @@ impl Compiler<'_> {
     fn readable<T>(&mut self, node: NodeId, loaded: Result<T, TlsError>) -> Option<T> {
         let unreadable = |error: TlsError| {
             let finding = Finding::error(node, Code::Unreadable, error.to_string());
-            self.findings.push(finding);
+            self.findings.push(finding.help(error.advice()));
         };
         loaded.map_err(unreadable).ok()
     }

@@ -1,6 +1,5 @@
 //! What verifies tokens, and the files with its keys.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::Compiler;
@@ -9,7 +8,7 @@ use crate::config::diagnostic::Code;
 use crate::config::document::NodeId;
 use crate::config::finding::Finding;
 use crate::config::schema::{Config, Jwt, JwtAlgorithm, JwtKey};
-use crate::files;
+
 use crate::rules::{KeyError, TokenAlgorithm, TokenKey, TokenSpec, Verifier};
 
 /// Whether files with keys have to be there.
@@ -36,29 +35,45 @@ impl Compiler<'_> {
             }
             (None, None) => return Vec::new(),
         };
-        let found = read(&file).and_then(|content| {
-            let read = match &key.algorithm {
-                None => TokenKey::from_set(&content),
-                Some(algorithm) => {
-                    let id = key.id.as_ref().map(|id| id.as_str().to_owned());
-                    TokenKey::from_file(&content, token_algorithm(algorithm.value), id)
-                        .map(|key| vec![key])
+        let content = match crate::files::read(&file, LARGEST) {
+            Ok(content) => content,
+            Err(error) => {
+                if files == KeyFiles::Needed {
+                    self.unreadable(&file, node, &error);
                 }
-            };
-            read.map_err(|error: KeyError| error.to_string())
-        });
-        found.unwrap_or_else(|message| {
+                return Vec::new();
+            }
+        };
+        let found = match &key.algorithm {
+            None => TokenKey::from_set(&content),
+            Some(algorithm) => {
+                let id = key.id.as_ref().map(|id| id.as_str().to_owned());
+                TokenKey::from_file(&content, token_algorithm(algorithm.value), id)
+                    .map(|key| vec![key])
+            }
+        };
+        found.unwrap_or_else(|error| {
             if files == KeyFiles::Needed {
-                self.wrong_file(&file, node, &message);
+                self.wrong_file(&file, node, &error);
             }
             Vec::new()
         })
     }
 
-    fn wrong_file(&mut self, file: &Path, node: NodeId, message: &str) {
-        let message = format!("{}: {message}", file.display());
-        self.findings
-            .push(Finding::error(node, Code::Unreadable, message));
+    fn wrong_file(&mut self, file: &Path, node: NodeId, error: &KeyError) {
+        let message = format!("{}: {error}", file.display());
+        let help = match error {
+            KeyError::Private => "`openssl pkey -in KEY -pubout` prints the public one",
+            KeyError::NoKey => "a public key begins with `-----BEGIN PUBLIC KEY-----`",
+            KeyError::ShortSecret => "`openssl rand -base64 48` prints a new one",
+            KeyError::NoSet(_) => {
+                "a set is `{ \"keys\": [..] }`, as issuers publish it at their `jwks_uri`"
+            }
+            KeyError::NoneUsable => "ask the issuer for a key of one of these kinds",
+            KeyError::TooMany => "leave out keys that sign no more",
+        };
+        let finding = Finding::error(node, Code::Unreadable, message);
+        self.findings.push(finding.help(help));
     }
 }
 
@@ -74,13 +89,6 @@ pub(super) fn files<'a>(
 
 /// More than that is no file of keys.
 const LARGEST: u64 = 1 << 20;
-
-fn read(file: &Path) -> Result<Vec<u8>, String> {
-    files::read(file, LARGEST).map_err(|error| match error.kind() {
-        ErrorKind::FileTooLarge => "it is larger than 1 MiB".to_owned(),
-        _ => error.to_string(),
-    })
-}
 
 fn spec(jwt: &Jwt, keys: Vec<TokenKey>, config: &Config) -> TokenSpec {
     let mut claims: Vec<_> = claims::asked(config)

@@ -133,9 +133,7 @@ impl Compiler<'_> {
                 match files::read(&path, super::LARGEST) {
                     Ok(content) => Roots::Pem { path, content },
                     Err(error) => {
-                        let message = format!("{} cannot be read: {error}", path.display());
-                        self.findings
-                            .push(Finding::error(ca.node, Code::Unreadable, message));
+                        self.unreadable(&path, ca.node, &error);
                         return None;
                     }
                 }

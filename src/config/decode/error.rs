@@ -54,6 +54,24 @@ impl DecodeError {
         }
     }
 
+    /// The same with this help in place of its own.
+    pub(super) fn with_better_help(self, advice: &str) -> Self {
+        match self {
+            Self::Unplaced {
+                code,
+                message,
+                expected,
+                ..
+            } => Self::Unplaced {
+                code,
+                message,
+                expected,
+                help: Some(advice.to_owned()),
+            },
+            other => other,
+        }
+    }
+
     /// The finding, at `reader` unless a place is known already.
     pub(super) fn into_finding(self, reader: Reader<'_>) -> Finding {
         let (code, message, expected, help) = match self {

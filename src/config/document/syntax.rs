@@ -52,6 +52,9 @@ const ADVICE: [(&str, &str); 10] = [
 /// A syntax error as a problem.
 pub(super) fn problem(error: &Error, source: &Source) -> Problem {
     let (code, message, help) = explain(error);
+    let line = error.location().map(|location| location.line() as usize);
+    let line = line.and_then(|line| source.text.lines().nth(line.saturating_sub(1)));
+    let help = line.and_then(bare_address).or(help);
     Problem {
         severity: Severity::Error,
         code,
@@ -108,6 +111,21 @@ fn explain(error: &Error) -> (Code, String, Option<String>) {
         }
     };
     (Code::Syntax, message.to_owned(), help.map(str::to_owned))
+}
+
+/// What to do about an IPv6 address with a port that stands in no quotes, where brackets begin a list.
+fn bare_address(line: &str) -> Option<String> {
+    let is_host = |text: &str| {
+        let letters = |c: char| c.is_ascii_hexdigit() || c == ':' || c == '.';
+        text.matches(':').count() >= 2 && text.chars().all(letters)
+    };
+    let address = line.match_indices('[').find_map(|(start, _)| {
+        let (host, rest) = line[start + 1..].split_once("]:")?;
+        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let is_quoted = line[..start].ends_with(['"', '\'']) || !is_host(host);
+        (!is_quoted && digits > 0).then(|| format!("[{host}]:{}", &rest[..digits]))
+    })?;
+    Some(format!("put the address in quotes: `\"{address}\"`"))
 }
 
 fn two_documents() -> (&'static str, Option<&'static str>) {

@@ -106,7 +106,9 @@ fn check_url(written: &Located<SecretText>, redis: &RedisStore, findings: &Findi
         Ok(spec) => spec,
         Err(error) => {
             let finding = Finding::error(written.node, Code::InvalidValue, error.to_string());
-            return findings.add(finding.help("as in `redis://user:password@redis:6379/0`"));
+            return findings.add(
+                finding.help("as in `redis://redis:6379/0`, or `rediss://redis:6380/0` with TLS"),
+            );
         }
     };
     for (key, node) in said_twice(&spec, redis) {

@@ -52,12 +52,6 @@ impl<const MIN: u32, const MAX: u32> TextValue for Whole<MIN, MAX> {
         let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
         match text.parse() {
             Ok(number) if digits && (MIN..=MAX).contains(&number) => Ok(Self(number)),
-            _ if digits && MAX == u32::MAX => {
-                let help = format!(
-                    "it can be from {MIN} to {MAX}; count in a coarser unit, as in KiB instead of bytes"
-                );
-                Err(wrong(format!("`{text}` is out of bounds"), help))
-            }
             _ if digits => Err(wrong(
                 format!("`{text}` is out of bounds"),
                 format!("it can be from {MIN} to {MAX}"),

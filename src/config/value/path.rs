@@ -65,6 +65,12 @@ impl TextValue for PathPattern {
     }
 
     fn parse(text: &str) -> Result<Self, Wrong> {
+        if is_regular_expression(text) {
+            return Err(wrong(
+                format!("`{text}` looks like a regular expression, which paths are not"),
+                "write segments: `/users/{id}` takes any one segment, `/api/**` everything below",
+            ));
+        }
         let path = text.strip_prefix('/').ok_or_else(|| {
             wrong(
                 format!("`{text}` does not start with a slash"),
@@ -95,6 +101,15 @@ impl TextValue for PathPattern {
         }
         Ok(pattern)
     }
+}
+
+/// Whether it has what regular expressions have, and paths do not.
+fn is_regular_expression(text: &str) -> bool {
+    const PARTS: [&str; 8] = [".*", ".+", "[^", "[0-9", "[a-z", "[A-Z", "(?", ")?"];
+    text.starts_with(['^', '~'])
+        || text.ends_with('$')
+        || text.contains("\\")
+        || PARTS.iter().any(|part| text.contains(part))
 }
 
 impl PathPattern {
@@ -128,7 +143,13 @@ fn parse_segment(text: &str, segment: &str) -> Result<Segment, Wrong> {
         };
     }
     if segment.contains(['{', '}', '*']) {
-        let help = "a capture is a whole segment, `/users/{id}`; `/**` stands at the end only";
+        let help = match text.strip_suffix("/*") {
+            Some(before) => {
+                format!("write `{before}/{{name}}` for one segment, or `{before}/**` for all below")
+            }
+            None => "a capture is a whole segment, `/users/{id}`; `/**` stands at the end only"
+                .to_owned(),
+        };
         return Err(wrong(
             format!("`{text}` has a wildcard within a segment"),
             help,

@@ -158,7 +158,7 @@ pub(super) fn parse_limit(text: &str, limit: &str) -> Result<u32, Wrong> {
     limit.parse().map_err(|_| {
         wrong(
             format!("`{text}` is more than 4294967295"),
-            "count in a coarser unit, as in KiB or MiB instead of bytes",
+            "write the same rate for a shorter window: `1000000/1s` is `3600000000/1h`",
         )
     })
 }

@@ -249,10 +249,7 @@ fn errors_name_the_file_and_the_problem() {
             key(good.certificate.clone()),
             "{}/good.pem holds no private key",
         ),
-        (
-            key(other.key),
-            "{}/other.key cannot be used as the key of {}/good.pem",
-        ),
+        (key(other.key), "{}/other.key is not the key of {}/good.pem"),
         (
             key(write("e8.key", &block("ENCRYPTED PRIVATE KEY"))),
             "{}/e8.key is encrypted",
@@ -266,7 +263,7 @@ fn errors_name_the_file_and_the_problem() {
         ),
         (
             key(write("junk.key", &block("PRIVATE KEY"))),
-            "{}/junk.key cannot be used as the key of",
+            "{}/junk.key holds a key that cannot be used",
         ),
     ] {
         let error = load(&[spec], Protocols::Both)

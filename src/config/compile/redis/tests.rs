@@ -141,7 +141,10 @@ fn files_of_authorities_have_to_be_there() {
     let loaded = loaded.unwrap_or_else(|report| panic!("{report}"));
     let report = compile(&loaded).expect_err("there is no such file");
     let shown = report.to_string();
-    assert!(shown.contains("no-such.pem cannot be read"), "{shown}");
+    assert!(
+        shown.contains("no-such.pem cannot be read: there is no such file"),
+        "{shown}"
+    );
     assert!(shown.contains("store.redis.tls.ca"), "{shown}");
     assert!(compile_rules(&loaded).is_ok());
 }

@@ -1,0 +1,54 @@
+//! Characters that look like spaces, or like nothing, where YAML has its structure: they are taken for letters, and make
+//! errors that nobody understands.
+
+use super::diagnostic::{Code, Problem, Severity};
+
+/// The characters, with the words for them.
+const KNOWN: [(char, &str); 7] = [
+    ('\u{a0}', "a no-break space (U+00A0)"),
+    ('\u{2007}', "a figure space (U+2007)"),
+    ('\u{2009}', "a thin space (U+2009)"),
+    ('\u{200b}', "a zero-width space (U+200B)"),
+    ('\u{202f}', "a narrow no-break space (U+202F)"),
+    ('\u{3000}', "an ideographic space (U+3000)"),
+    ('\u{feff}', "a byte order mark (U+FEFF)"),
+];
+
+/// The first of them in each line that stand before its text, or behind a `-`, `:` or `,`; to be shown beside errors.
+pub(super) fn find(text: &str) -> Vec<Problem> {
+    let mut at = 0;
+    let mut problems = Vec::new();
+    for line in text.split_inclusive('\n') {
+        problems.extend(problem(line, at));
+        at += line.len();
+    }
+    problems
+}
+
+fn problem(line: &str, start: usize) -> Option<Problem> {
+    let mut before = ':';
+    for (at, letter) in line.char_indices() {
+        if before == '#' {
+            return None;
+        }
+        let known = KNOWN.iter().find(|(known, _)| *known == letter);
+        if let (Some((_, name)), '-' | ':' | ',' | '{' | '[') = (known, before) {
+            let at = start + at;
+            return Some(Problem {
+                severity: Severity::Error,
+                code: Code::Syntax,
+                message: format!("{name} stands where a space is meant"),
+                path: String::new(),
+                span: Some(at..at + letter.len_utf8()),
+                related: Vec::new(),
+                help: Some(
+                    "replace it by a space, which is the only one that YAML knows".to_owned(),
+                ),
+            });
+        }
+        if letter != ' ' {
+            before = letter;
+        }
+    }
+    None
+}

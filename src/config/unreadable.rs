@@ -1,0 +1,58 @@
+//! Files that cannot be read, in words for users: what is wrong, with the absolute path, and what to do.
+
+use std::io::{Error, ErrorKind};
+use std::path::{Path, PathBuf};
+
+/// What is wrong, and what to do.
+pub(super) fn explain(path: &Path, error: &Error) -> (String, String) {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let shown = path.display();
+    let (what, help) = match error.kind() {
+        ErrorKind::NotFound => ("there is no such file".to_owned(), missing(&path)),
+        ErrorKind::NotADirectory => (
+            "a part of its path is no directory".to_owned(),
+            missing(&path),
+        ),
+        ErrorKind::IsADirectory => (
+            "it is a directory".to_owned(),
+            "name the file within".to_owned(),
+        ),
+        ErrorKind::PermissionDenied => (
+            "it may not be read".to_owned(),
+            format!(
+                "let user {} of the process read it: look at `ls -l {shown}`, and at the directories above it",
+                rustix::process::geteuid().as_raw()
+            ),
+        ),
+        ErrorKind::FileTooLarge => (
+            "it is too large".to_owned(),
+            "is it the right file?".to_owned(),
+        ),
+        _ => (error.to_string(), format!("try `cat {shown}`")),
+    };
+    (format!("{shown} cannot be read: {what}"), help)
+}
+
+/// Which directory on the way to a missing file is there.
+fn missing(path: &Path) -> String {
+    let is_there = |directory: &PathBuf| directory.is_dir();
+    let mut above = path.ancestors().skip(1).map(Path::to_owned);
+    match above.find(is_there) {
+        Some(there) if Some(there.as_path()) == path.parent() => {
+            format!(
+                "look at the name: its directory {} is there",
+                there.display()
+            )
+        }
+        Some(there) => {
+            let rest = path.strip_prefix(&there).unwrap_or(path);
+            let next = there.join(
+                rest.components()
+                    .next()
+                    .map_or(Path::new(""), |next| Path::new(next.as_os_str())),
+            );
+            format!("look at the path: there is no directory {}", next.display())
+        }
+        None => "look at the path".to_owned(),
+    }
+}

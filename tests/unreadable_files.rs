@@ -1,0 +1,96 @@
+//! Files that a configuration names and that cannot be used: all of them are reported at once, each with its absolute path and
+//! what to do.
+
+use std::fs;
+use std::path::Path;
+
+use sluicegate::config::{self, compile};
+
+fn check(directory: &Path, text: &str) -> String {
+    let file = directory.join("sluicegate.yaml");
+    fs::write(&file, text).expect("the directory is writable");
+    let loaded = config::load(&file).unwrap_or_else(|report| panic!("{report}"));
+    compile(&loaded).expect_err("files are wrong").to_string()
+}
+
+fn certificate(directory: &Path, name: &str) {
+    let made = rcgen::generate_simple_self_signed(vec!["a.test".to_owned()]);
+    let made = made.expect("a certificate");
+    let path = |kind: &str| directory.join(format!("{name}.{kind}"));
+    fs::write(path("pem"), made.cert.pem()).expect("the directory is writable");
+    fs::write(path("key"), made.signing_key.serialize_pem()).expect("the directory is writable");
+}
+
+#[test]
+fn every_file_is_reported_with_its_path_and_advice() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let at = directory.path();
+    certificate(at, "one");
+    certificate(at, "other");
+    fs::write(at.join("text"), "no keys").expect("the directory is writable");
+    fs::create_dir(at.join("folder")).expect("the directory is writable");
+    let report = check(
+        at,
+        "listeners:
+  - address: 127.0.0.1:0
+    tls:
+      certificates:
+        - { certificate: none.pem, key: keys/none.key }
+        - { certificate: one.pem, key: other.key }
+        - { certificate: one.key, key: one.key }
+        - { certificate: one.pem, key: folder }
+upstreams:
+  inner: { endpoints: [https://a.test], tls: { ca: none.ca } }
+jwt: { keys: [{ jwks_file: none.json }, { jwks_file: text }] }
+routes: [{ upstream: inner }]
+",
+    );
+    let root = at.display();
+    for expected in [
+        format!("{root}/none.pem cannot be read: there is no such file"),
+        format!("help: look at the name: its directory {root} is there"),
+        format!("{root}/keys/none.key cannot be read: there is no such file"),
+        format!("help: look at the path: there is no directory {root}/keys"),
+        format!("{root}/other.key is not the key of {root}/one.pem"),
+        "help: compare `openssl x509".to_owned(),
+        format!("{root}/one.key holds no certificate"),
+        "help: are `certificate` and `key` exchanged?".to_owned(),
+        format!("{root}/folder cannot be read: it is a directory"),
+        format!("{root}/none.ca cannot be read: there is no such file"),
+        format!("{root}/none.json cannot be read: there is no such file"),
+        format!("{root}/text: it is no JSON Web Key Set"),
+    ] {
+        assert!(report.contains(&expected), "no {expected:?} in\n{report}");
+    }
+    assert!(!report.contains("KeyMismatch"), "{report}");
+    assert!(report.ends_with("8 errors"), "{report}");
+}
+
+#[test]
+fn the_configuration_itself_is_named_with_its_path() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let missing = directory.path().join("conf/sluicegate.yaml");
+    let report = config::check(&missing).to_string();
+    let root = directory.path().display();
+    let expected = format!("look at the path: there is no directory {root}/conf");
+    assert!(report.contains(&expected), "{report}");
+    assert!(report.contains("there is no such file"), "{report}");
+}
+
+#[test]
+fn utf_16_is_called_so() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let text = "routes: [{ upstream: echo }]\n";
+    let little = |mark: &str| -> Vec<u8> {
+        let units = format!("{mark}{text}");
+        units.encode_utf16().flat_map(u16::to_le_bytes).collect()
+    };
+    let big: Vec<u8> = text.encode_utf16().flat_map(u16::to_be_bytes).collect();
+    for content in [little("\u{feff}"), little(""), big] {
+        let file = directory.path().join("sluicegate.yaml");
+        fs::write(&file, content).expect("the directory is writable");
+        let report = config::check(&file).to_string();
+        assert!(report.contains("it is UTF-16, and not UTF-8"), "{report}");
+        assert!(report.contains("iconv -f UTF-16 -t UTF-8"), "{report}");
+    }
+}
