@@ -101,8 +101,20 @@ fn what_is_meant_is_not_warned_of() {
     }
     let example = include_str!("../config.example.yaml");
     let found = codes(&lint("config.example.yaml", example));
-    let restart = [Code::ForgottenAtRestart; 2];
-    assert_eq!(found, restart, "the example keeps no file");
+    assert_eq!(found, []);
+}
+
+#[test]
+fn more_memory_than_the_machine_has_is_warned_of() {
+    let text = "store: { memory: { max_size: 1024GiB } }\nroutes: [{ upstream: echo }]";
+    let report = lint("large.yaml", text);
+    assert_eq!(codes(&report), [Code::Memory], "{report}");
+    assert!(
+        report
+            .to_string()
+            .contains("MiB of memory that this machine gives"),
+        "{report}"
+    );
 }
 
 fn check(arguments: &[&str]) -> Output {
@@ -129,7 +141,7 @@ fn check_shows_the_code_and_the_memory_and_succeeds() {
     assert!(output.status.success());
     assert!(err.contains("warning[forgeable-key]: "), "{err}");
     assert!(
-        out.ends_with("usable; its buckets take up to 39 MiB\n"),
+        out.ends_with("usable; its buckets take up to 44 MiB\n"),
         "{out}"
     );
 

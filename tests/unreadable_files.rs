@@ -94,3 +94,21 @@ fn utf_16_is_called_so() {
         assert!(report.contains("iconv -f UTF-16 -t UTF-8"), "{report}");
     }
 }
+
+#[test]
+fn no_file_is_written_by_two() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let config = |log: &str, snapshot: &str| {
+        let text = format!(
+            "access_log: {{ path: {log} }}\nstore: {{ memory: {{ snapshot: {{ path: {snapshot} }} }} }}\nroutes: [{{ upstream: echo }}]\n"
+        );
+        check(directory.path(), &text)
+    };
+    let twice = config("one", "./one");
+    assert!(twice.contains("/one would be written twice"), "{twice}");
+    let own = config("log", "sluicegate.yaml");
+    assert!(
+        own.contains("/sluicegate.yaml is the configuration itself"),
+        "{own}"
+    );
+}

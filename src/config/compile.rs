@@ -94,6 +94,7 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
     let key_files = tokens::files(config, |path| loaded.resolve(path));
     compiler.files.extend(key_files);
     let rules = compiler.rules(config, Upstreams::default(), KeyFiles::Needed);
+    compiler.check_written_files(config);
     if !compiler.findings.is_empty() {
         return Err(loaded.report(compiler.findings));
     }
@@ -143,6 +144,43 @@ impl<'a> Compiler<'a> {
             loaded,
             findings: Vec::new(),
             files: Vec::new(),
+        }
+    }
+
+    /// Reports a file that is written to by two, or that is the configuration.
+    fn check_written_files(&mut self, config: &schema::Config) {
+        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let resolved = |path: &Path| absolute(&self.loaded.resolve(path));
+        let log = config
+            .access_log
+            .as_ref()
+            .and_then(|log| match &log.path.value {
+                LogPath::File(path) => Some((resolved(path.as_path()), log.path.node)),
+                LogPath::Stdout => None,
+            });
+        let snapshot = config.store.memory.snapshot.as_ref();
+        let snapshot = snapshot.map(|one| (resolved(one.path.as_path()), one.path.node));
+        let own = absolute(Path::new(self.loaded.document.name()));
+        let mut known = vec![(own, NodeId::ABSENT)];
+        for (path, node) in log.into_iter().chain(snapshot) {
+            let Some((_, other)) = known.iter().find(|(other, _)| *other == path) else {
+                known.push((path, node));
+                continue;
+            };
+            let finding = match *other {
+                NodeId::ABSENT => Finding::error(
+                    node,
+                    Code::Conflict,
+                    format!("{} is the configuration itself", path.display()),
+                ),
+                other => Finding::error(
+                    node,
+                    Code::Conflict,
+                    format!("{} would be written twice", path.display()),
+                )
+                .related(other, "the other one"),
+            };
+            self.findings.push(finding.help("name another file"));
         }
     }
 

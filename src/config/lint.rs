@@ -4,7 +4,10 @@
 //! Not here: what is wrong with a setting by itself, which `validate` finds.
 
 mod answers;
+mod coverage;
+mod files;
 mod forgery;
+mod listeners;
 mod outcome;
 mod redis;
 mod room;
@@ -26,10 +29,13 @@ pub fn lint(loaded: Loaded) -> Report {
         unreachable(config.routes.iter()),
         outcome::never_refuses(&places),
         outcome::always_refuses(&places),
+        coverage::uncovered_requests(&places),
         forgery::forgeable_keys(&places),
         forgery::untrusted_forwarding(&places),
         forgery::borrowed_zones(&places),
         forgery::trusts_everyone(config),
+        listeners::own_listeners(config),
+        files::missing_directories(&loaded),
         room::forgotten_at_restart(config, &places),
         room::small_quotas(&places),
         room::memory(&loaded),

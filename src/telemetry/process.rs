@@ -71,6 +71,20 @@ fn start_seconds() -> Option<f64> {
     Some(boot + stat(22)? / TICKS_PER_SECOND)
 }
 
+/// The bytes of memory that the machine has, or its control group if that gives less; `None` where neither says.
+pub fn memory_limit() -> Option<u64> {
+    let read = |path| fs::read_to_string(path).ok();
+    let machine = read("/proc/meminfo").and_then(|text| {
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("MemTotal:"))?;
+        let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+        Some(kib * 1024)
+    });
+    let group = read("/sys/fs/cgroup/memory.max").and_then(|text| text.trim().parse().ok());
+    machine.into_iter().chain(group).min()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -44,6 +44,8 @@ pub enum Code {
     NeverRefuses,
     /// A policy that refuses whatever it is asked, or whatever of a kind.
     AlwaysRefuses,
+    /// Requests that none of a route's conditions takes in.
+    UncoveredRequests,
     /// A key that clients make up.
     ForgeableKey,
     /// A key that is read from a field by which proxies say who the client is.
@@ -52,6 +54,8 @@ pub enum Code {
     BorrowedZone,
     /// Trusted proxies that are everybody.
     TrustsEveryone,
+    /// An upstream that is a listener of the proxy itself.
+    OwnListener,
     /// A quota for so long that the process will not have run through.
     ForgottenAtRestart,
     /// A quota that a flood of other keys can make forgotten.
@@ -64,11 +68,13 @@ pub enum Code {
     GuessableKeys,
     /// Credentials that others can read.
     ReadableCredentials,
+    /// A file to write in a directory that is not there.
+    MissingDirectory,
 }
 
 impl Code {
     /// Every code, in the order of the documentation.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 33] = [
         Self::Unreadable,
         Self::Syntax,
         Self::DuplicateKey,
@@ -89,27 +95,32 @@ impl Code {
         Self::Memory,
         Self::NeverRefuses,
         Self::AlwaysRefuses,
+        Self::UncoveredRequests,
         Self::ForgeableKey,
         Self::UntrustedForwarding,
         Self::BorrowedZone,
         Self::TrustsEveryone,
+        Self::OwnListener,
         Self::ForgottenAtRestart,
         Self::SmallQuota,
         Self::ShortWindow,
         Self::SlowSync,
         Self::GuessableKeys,
         Self::ReadableCredentials,
+        Self::MissingDirectory,
     ];
 
     /// Those that warnings have, each with a section in docs/lints.md.
-    pub const LINTS: [Self; 17] = [
+    pub const LINTS: [Self; 20] = [
         Self::UnreachableRoute,
         Self::NeverRefuses,
         Self::AlwaysRefuses,
+        Self::UncoveredRequests,
         Self::ForgeableKey,
         Self::UntrustedForwarding,
         Self::BorrowedZone,
         Self::TrustsEveryone,
+        Self::OwnListener,
         Self::ForgottenAtRestart,
         Self::SmallQuota,
         Self::ShortWindow,
@@ -118,6 +129,7 @@ impl Code {
         Self::ReadableCredentials,
         Self::LargeLog,
         Self::Memory,
+        Self::MissingDirectory,
         Self::Unused,
         Self::NoEffect,
     ];
@@ -145,16 +157,19 @@ impl Code {
             Self::Memory => "memory",
             Self::NeverRefuses => "never-refuses",
             Self::AlwaysRefuses => "always-refuses",
+            Self::UncoveredRequests => "uncovered-requests",
             Self::ForgeableKey => "forgeable-key",
             Self::UntrustedForwarding => "untrusted-forwarding",
             Self::BorrowedZone => "borrowed-zone",
             Self::TrustsEveryone => "trusts-everyone",
+            Self::OwnListener => "own-listener",
             Self::ForgottenAtRestart => "forgotten-at-restart",
             Self::SmallQuota => "small-quota",
             Self::ShortWindow => "short-window",
             Self::SlowSync => "slow-sync",
             Self::GuessableKeys => "guessable-keys",
             Self::ReadableCredentials => "readable-credentials",
+            Self::MissingDirectory => "missing-directory",
         }
     }
 }

@@ -63,7 +63,12 @@ fn forgeable(met: &Met<'_>, part: &KeyPart, place: &Place<'_>) -> Finding {
 /// The first part of a policy's key that a client makes up as it likes.
 fn forgeable_part<'a>(met: &Met<'a>, route: Option<&Route>) -> Option<&'a KeyPart> {
     let parts = met.policy.key.0.iter().map(|part| &part.value);
-    parts.into_iter().find(|part| match part {
+    // A token can be left out.
+    let stand_in = match &met.policy.on_missing_key.value {
+        OnMissingKey::Part(part) if parts.clone().any(is_claim) => Some(part),
+        _ => None,
+    };
+    parts.chain(stand_in).find(|part| match part {
         KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_) | KeyPart::BasicUser => true,
         // Names below a domain are as many as one likes.
         KeyPart::Host => route.is_none_or(|route| {
@@ -72,6 +77,10 @@ fn forgeable_part<'a>(met: &Met<'a>, route: Option<&Route>) -> Option<&'a KeyPar
         }),
         _ => false,
     })
+}
+
+fn is_claim(part: &KeyPart) -> bool {
+    matches!(part, KeyPart::Claim(_))
 }
 
 fn is_wildcard(host: &HostPattern) -> bool {

@@ -9,6 +9,7 @@ use crate::config::load::Loaded;
 use crate::config::schema::{Config, OnFull};
 use crate::config::value::KeyPart;
 use crate::proxy::build::memory_of;
+use crate::telemetry::process;
 
 /// A quota for as long as this is worth a file.
 const LONG: Duration = Duration::from_secs(24 * 60 * 60);
@@ -59,6 +60,18 @@ fn has_many_keys(met: &Met<'_>) -> bool {
 
 /// Tables that together take more than they may, since none can be smaller than it is.
 pub(super) fn memory(loaded: &Loaded) -> Vec<Finding> {
+    let max_size = &loaded.config.store.memory.max_size;
+    let machine = process::memory_limit();
+    if let Some(machine) = machine.filter(|machine| max_size.bytes() > *machine) {
+        let message = format!(
+            "buckets may take more than the {} MiB of memory that this machine gives the process",
+            machine >> 20
+        );
+        let finding = Finding::warning(max_size.node, Code::Memory, message);
+        return vec![
+            finding.help("lower it, so that the process is not ended when buckets fill it"),
+        ];
+    }
     let Ok(rules) = compile_rules(loaded) else {
         return Vec::new();
     };

@@ -1,0 +1,73 @@
+//! Requests that no policy of a route is about.
+
+use std::collections::HashSet;
+
+use super::{Finding, Met, Place};
+use crate::config::diagnostic::Code;
+use crate::config::schema::Condition;
+
+/// Routes with policies for several values of one claim or field, and none for other values.
+pub(super) fn uncovered_requests(places: &[Place<'_>]) -> Vec<Finding> {
+    let mut reported = HashSet::new();
+    let found = places.iter().filter_map(uncovered);
+    found
+        .filter(|finding| reported.insert(finding.node))
+        .collect()
+}
+
+fn uncovered(place: &Place<'_>) -> Option<Finding> {
+    let enforced: Vec<_> = place
+        .policies
+        .iter()
+        .filter(|met| met.is_enforced())
+        .collect();
+    let conditions: Option<Vec<_>> = enforced.iter().map(|met| wanted(met)).collect();
+    let conditions = conditions?;
+    let [first, others @ ..] = conditions.as_slice() else {
+        return None;
+    };
+    let (name, _) = first;
+    let is_of_one = !others.is_empty() && others.iter().all(|(other, _)| other == name);
+    let mut values: Vec<_> = conditions
+        .iter()
+        .map(|(_, value)| format!("`{value}`"))
+        .collect();
+    values.dedup();
+    if !is_of_one || values.len() < 2 {
+        return None;
+    }
+    let node = enforced.first()?.policy.when.as_ref()?.node;
+    let message = format!(
+        "requests whose {name} is none of {} meet no limit",
+        values.join(", ")
+    );
+    let finding = Finding::warning(node, Code::UncoveredRequests, message);
+    Some(finding.help(
+        "add a policy for the others: without `when`, or with `when: { not: { any: [..] } }`",
+    ))
+}
+
+/// The claim or the field whose one value is all that a policy's condition wants.
+fn wanted(met: &Met<'_>) -> Option<(String, String)> {
+    let when = &met.policy.when.as_ref()?.value;
+    let others = Condition {
+        jwt: Default::default(),
+        header: Default::default(),
+        ..when.clone()
+    };
+    if !others.is_empty() {
+        return None;
+    }
+    let claims = when.jwt.iter().map(|(name, value)| {
+        (
+            format!("claim `{}`", name.value.as_str()),
+            value.as_str().to_owned(),
+        )
+    });
+    let fields = when.header.iter().map(|(name, value)| {
+        let value = String::from_utf8_lossy(value.get().as_bytes());
+        (format!("field `{}`", name.value), value.into_owned())
+    });
+    let mut wanted = claims.chain(fields);
+    wanted.next().filter(|_| wanted.next().is_none())
+}
