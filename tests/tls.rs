@@ -211,7 +211,10 @@ fn each_file_that_cannot_be_used_is_named_where_it_is_written() {
     assert_eq!(checked.code, Some(1), "{checked}");
     for (place, said) in [
         ("[0].key", "other.key is not the key of"),
-        ("[1].certificate", "second.pem: No such file"),
+        (
+            "[1].certificate",
+            "second.pem cannot be read: there is no such file",
+        ),
     ] {
         let place = format!("key: listeners[0].tls.certificates{place}");
         let text = checked.to_string();
