@@ -29,7 +29,9 @@ pub use matcher::{
 };
 pub use route::Router;
 pub use selector::{Exception, Exceptions, Selector, Selectors};
-pub use settlement::{Author, Counted, OwnAnswers, ReportedCost, SettledBy, Settlement};
+pub use settlement::{
+    Author, BodyEnd, Counted, OwnAnswers, ReportedCost, SettledBy, Settlement, UsageScan,
+};
 pub use token::{
     CheckedToken, Claims, KeyError, RequestToken, Token, TokenAlgorithm, TokenKey, TokenRejection,
     TokenSpec, Verifier,

@@ -318,13 +318,20 @@ fn yaml_blocks(text: &str) -> Vec<(usize, String)> {
 
 #[test]
 fn the_documentation_loads() {
-    let blocks = yaml_blocks(&read(&root().join("docs/configuration.md")));
+    let pages = ["configuration.md", "token-budgets.md"];
+    let blocks = pages.map(|page| {
+        let blocks = yaml_blocks(&read(&root().join("docs").join(page)));
+        blocks
+            .into_iter()
+            .map(move |(line, block)| (format!("{page}, line {line}"), block))
+    });
+    let blocks: Vec<_> = blocks.into_iter().flatten().collect();
     assert!(blocks.len() > 8);
-    for (line, mut block) in blocks {
+    for (name, mut block) in blocks {
         if !block.lines().any(|line| line == "routes:") {
             block.push_str("routes: [{ upstream: echo }]\n");
         }
-        let result = config::parse(&format!("configuration.md, line {line}"), block, &|_| None);
+        let result = config::parse(&name, block, &|_| None);
         assert!(result.is_ok(), "{}", result.expect_err("it is no success"));
     }
 }

@@ -21,6 +21,43 @@ fn warnings(report: &Value) -> Vec<(String, String)> {
 }
 
 #[test]
+fn costs_that_no_response_of_the_log_states_are_told() {
+    let config = "policies:
+  stated: { cost: { response_json: /usage/total_tokens, reserve: 5, max: 9 }, quota: 100/1h }
+  guesses: { count: [401], quota: 100/1h }
+  asked: { cost: { response_header: x-used, max: 9, reserve: { header: x-estimate, default: 4 } }, quota: 100/1h }
+routes: [{ upstream: echo, limits: [stated, guesses, asked] }]
+";
+    let log: String = (0..3).map(|second| combined(second, "/")).collect();
+    let told = warnings(&Replay::new(config, &log).report(&[]));
+    let told: Vec<_> = told
+        .iter()
+        .map(|(policy, message)| (policy.as_str(), message.as_str()))
+        .collect();
+    let unstated = "what responses cost was missing in 3 of 3 requests; each counted as its estimate (the log \
+                    needs `costs`, `response_headers`, `status` or `bytes`)";
+    assert_eq!(
+        told,
+        [
+            (
+                "asked",
+                "header:x-estimate, which says the cost, was missing in 3 of 3 requests; each counted as 4 units"
+            ),
+            ("asked", unstated),
+            ("stated", unstated),
+        ]
+    );
+    let log = r#"{"time":0,"client_ip":"192.0.2.7","method":"GET","path":"/","status":200,"costs":{"stated":7,"asked":2}}"#;
+    let report = Replay::new(config, format!("{log}\n{log}\n")).report(&[]);
+    let told = warnings(&report);
+    assert!(
+        told.iter()
+            .all(|(_, message)| !message.contains("what responses cost")),
+        "{told:?}"
+    );
+}
+
+#[test]
 fn fields_that_the_log_lacks_are_told_with_what_was_done_instead() {
     let config = "policies:
   by_key: { key: 'header:x-api-key', quota: 2/1h }

@@ -4,6 +4,7 @@
 mod admin;
 mod client;
 mod condition;
+mod cost;
 mod exception;
 mod json;
 mod jwt;
@@ -26,15 +27,15 @@ use super::value::{Duration, Name, Whole, Workers};
 pub use admin::{AccessLog, AccessLogFormat, Admin, Shutdown};
 pub use client::{BodySize, Client, ClientIp, ClientIpHeader, ClientTimeouts, HeadSize};
 pub use condition::Condition;
+pub use cost::{Cost, Pointers, Reserve, ToldCost, ToldReserve, UnitSize};
 pub use exception::{Candidate, Exemption, Override, Selection};
 pub use json::json_schema;
 pub use jwt::{Jwt, JwtAlgorithm, JwtKey, Leeway};
 pub use listener::{Certificate, Listener, Protocol, Tls, TlsVersion};
 pub use overflow::{CodePoint, Overflow};
 pub use policy::{
-    AlgorithmName, Cost, DayOfMonth, Key, Limit, MaxKeys, Mode, OldestWindow, OnFull, Penalty,
-    PenaltyTime, Percent, Places, Policy, Precision, StrikeCount, ToldCost, Unit, UnitSize,
-    WindowStart,
+    AlgorithmName, DayOfMonth, Key, Limit, MaxKeys, Mode, OldestWindow, OnFull, Penalty,
+    PenaltyTime, Percent, Places, Policy, Precision, StrikeCount, Unit, WindowStart,
 };
 pub use redis::{
     OnStoreError, RedisDatabase, RedisStore, RedisTimeout, RedisTls, RefusalCache, Sentinel,

@@ -8,14 +8,13 @@ mod remote;
 use std::num::NonZero;
 use std::time::Duration;
 
-use http::StatusCode;
 use smallvec::SmallVec;
 
 use super::body::ResponseBody;
 use super::limit_headers::{self, Applied, Styles};
 use super::line::Stood;
 use super::rejection::Refused;
-use super::settle::{self, Answered, Due};
+use super::settle::{self, Answered, Due, Ended, Settling, Wanted};
 use super::snapshot::{Limit, Overflow, Route};
 use super::taken::Taken;
 use crate::clock::Timestamp;
@@ -93,18 +92,31 @@ impl Admission {
     }
 
     /// Settles what the head of the response can settle.
-    pub(super) fn settle_by_head(&mut self, route: &Route, answered: Answered<'_>, now: Timestamp) {
-        settle::by_head(&mut self.dues, (route, &route.limits), answered, now);
+    pub(super) fn settle_by_head(&mut self, answered: Answered<'_>, settling: &mut Settling<'_>) {
+        let route = settling.route;
+        settle::by_head(&mut self.dues, &route.limits, answered, settling);
     }
 
-    /// Settles the rest by the bytes of its body; without a status there was no response.
-    pub(super) fn settle_by_bytes(
+    /// Reads a piece of its body, and settles what that settles.
+    pub(super) fn settle_by_piece(
         &mut self,
-        route: &Route,
-        sent: (Option<StatusCode>, u64),
-        now: Timestamp,
+        piece: &[u8],
+        ended: Ended<'_>,
+        settling: &mut Settling<'_>,
     ) {
-        settle::by_bytes(&mut self.dues, (route, &route.limits), sent, now);
+        let route = settling.route;
+        settle::by_piece(&mut self.dues, &route.limits, piece, ended, settling);
+    }
+
+    /// Settles the rest at its end.
+    pub(super) fn settle_by_body(&mut self, ended: Ended<'_>, settling: &mut Settling<'_>) {
+        let route = settling.route;
+        settle::by_body(&mut self.dues, &route.limits, ended, settling);
+    }
+
+    /// Notes what the response has to have so that it can settle all.
+    pub(super) fn note_wanted(&self, route: &Route, wanted: &mut Wanted) {
+        wanted.note(&self.dues, &route.limits);
     }
 
     /// Whether anything is still to be settled.

@@ -120,6 +120,16 @@ impl Content {
     }
 }
 
+impl Content {
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Own(bytes) | Self::Streamed(bytes) => bytes.is_empty(),
+            Self::Upstream(body) => body.is_end_stream(),
+            Self::Echo { head, body } => head.is_empty() && body.is_end_stream(),
+        }
+    }
+}
+
 impl Body for ResponseBody {
     type Data = Bytes;
     type Error = ResponseBodyError;
@@ -139,19 +149,20 @@ impl Body for ResponseBody {
             }
         };
         match &frame {
-            Some(Ok(frame)) => exchange.sent(frame.data_ref().map_or(0, Bytes::len)),
+            Some(Ok(frame)) => {
+                exchange.sent(frame);
+                if this.content.is_end_stream() {
+                    exchange.ended();
+                }
+            }
             Some(Err(error)) => exchange.broken(error),
-            None => {}
+            None => exchange.ended(),
         }
         Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.content {
-            Content::Own(bytes) | Content::Streamed(bytes) => bytes.is_empty(),
-            Content::Upstream(body) => body.is_end_stream(),
-            Content::Echo { head, body } => head.is_empty() && body.is_end_stream(),
-        }
+        self.content.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {

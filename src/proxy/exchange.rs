@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
 use http::{Method, StatusCode, Version};
-use http_body::Body;
+use http_body::{Body, Frame};
 
 use super::admission::Admission;
 use super::asking::Asking;
@@ -22,7 +22,7 @@ use super::body::{ResponseBody, ResponseBodyError};
 use super::error::Error;
 use super::gateway::Client;
 use super::respond;
-use super::settle::Answered;
+use super::settle::{Answered, Ended, Settling, Wanted};
 use super::snapshot::Route;
 use super::tag::Tagged;
 use crate::clock::{Clock, Timestamp};
@@ -30,7 +30,7 @@ use crate::http_ext::body::RequestBody;
 use crate::http_ext::forwarded::Peer;
 use crate::http_ext::headers::Headers;
 use crate::http_ext::message::{Request, Response};
-use crate::rules::{Author, CheckedToken, Head};
+use crate::rules::{Author, BodyEnd, CheckedToken, Head};
 use crate::telemetry::metrics::RequestMetrics;
 use crate::upstream::Fault;
 use logged::Logged;
@@ -65,6 +65,8 @@ pub(super) struct Exchange {
     status: Option<StatusCode>,
     author: Author,
     sent: u64,
+    /// Costs that the response stated, by policy.
+    stated: Vec<(Arc<str>, u32)>,
     /// From the request's head, or its turn, to the upstream's response head.
     upstream: Option<Duration>,
     /// The number of the endpoint that it was sent to last.
@@ -130,6 +132,7 @@ impl Exchange {
             status: None,
             author: Author::Upstream,
             sent: 0,
+            stated: Vec::new(),
             upstream: None,
             endpoint: Cell::new(None),
             error: None,
@@ -270,6 +273,9 @@ impl Exchange {
         if head_only {
             *response.body_mut() = ResponseBody::own(Bytes::new());
         }
+        if response.body().is_end_stream() {
+            self.ended();
+        }
         let length = response.body().size_hint().exact();
         if length.is_none_or(|length| length > LONG) {
             self.begun.ruleset.release(self.place);
@@ -279,39 +285,75 @@ impl Exchange {
 
     /// Settles what the head of the response can settle.
     fn settle_by_head(&mut self, response: &Response<ResponseBody>) {
-        if !self.has_dues() {
-            return;
-        }
-        let now = self.begun.now();
         let answered = Answered {
             status: response.status(),
             author: self.author,
             headers: response.headers(),
+            recorded: &[],
         };
-        let route = self.begun.ruleset.route(self.place);
-        self.admission.settle_by_head(route, answered, now);
-        self.tagged.settle_by_head(route, answered, now);
+        self.settle(|admission, tagged, settling| {
+            admission.settle_by_head(answered, settling);
+            tagged.settle_by_head(answered, settling);
+        });
     }
 
-    /// Settles the rest by what has been sent; without a response all stays as it was charged.
-    fn settle_by_bytes(&mut self) {
+    /// Settles the rest at the end of the response's body; without a response all stays as it was charged.
+    fn settle_by_body(&mut self, body: BodyEnd<'_>) {
+        let ended = self.ended_by(body);
+        self.settle(|admission, tagged, settling| {
+            admission.settle_by_body(ended, settling);
+            tagged.settle_by_body(ended, settling);
+        });
+    }
+
+    fn ended_by<'b>(&self, body: BodyEnd<'b>) -> Ended<'b> {
+        Ended {
+            status: self.status,
+            bytes: self.sent,
+            body,
+        }
+    }
+
+    fn settle(&mut self, by: impl FnOnce(&mut Admission, &mut Tagged, &mut Settling<'_>)) {
         if !self.has_dues() {
             return;
         }
-        let now = self.begun.now();
-        let route = self.begun.ruleset.route(self.place);
-        let sent = (self.status, self.sent);
-        self.admission.settle_by_bytes(route, sent, now);
-        self.tagged.settle_by_bytes(route, sent, now);
+        let mut settling = Settling {
+            now: self.begun.now(),
+            route: self.begun.ruleset.route(self.place),
+            stated: &mut self.stated,
+        };
+        by(&mut self.admission, &mut self.tagged, &mut settling);
+    }
+
+    /// What the upstream has to send so that its response can settle all.
+    pub(super) fn wanted(&self) -> Wanted {
+        let mut wanted = Wanted::default();
+        self.admission.note_wanted(self.route(), &mut wanted);
+        self.tagged.note_wanted(self.route(), &mut wanted);
+        wanted
     }
 
     fn has_dues(&self) -> bool {
         self.admission.has_dues() || self.tagged.has_dues()
     }
 
-    /// `length` more bytes of the body have been sent.
-    pub(super) fn sent(&mut self, length: usize) {
-        self.sent += length as u64;
+    /// The next part of the body goes to the client.
+    pub(super) fn sent(&mut self, frame: &Frame<Bytes>) {
+        let Some(data) = frame.data_ref() else {
+            return self.settle_by_body(BodyEnd::Complete(frame.trailers_ref()));
+        };
+        self.sent += data.len() as u64;
+        let ended = self.ended_by(BodyEnd::Complete(None));
+        self.settle(|admission, tagged, settling| {
+            admission.settle_by_piece(data, ended, settling);
+            tagged.settle_by_piece(data, ended, settling);
+        });
+    }
+
+    /// The body is complete.
+    pub(super) fn ended(&mut self) {
+        self.settle_by_body(BodyEnd::Complete(None));
     }
 
     /// The response broke off.
@@ -374,7 +416,7 @@ impl Begun {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        self.settle_by_bytes();
+        self.settle_by_body(BodyEnd::BrokenOff);
         let status = self.status.unwrap_or(*CLIENT_CLOSED_REQUEST);
         let elapsed = self.elapsed();
         let Begun { client, method, .. } = &self.begun;

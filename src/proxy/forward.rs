@@ -171,6 +171,9 @@ fn rewrite_headers(request: &mut Request<RequestBody>, exchange: &Exchange, rout
     if !route.priority_fields.is_empty() {
         overflow::write(route, exchange.admission(), headers);
     }
+    if !is_tunnel {
+        exchange.wanted().write(headers);
+    }
     for name in &rewrite.remove_headers {
         headers.remove(name);
     }

@@ -8,7 +8,7 @@ use http::StatusCode;
 
 use super::admission::{self, Admission};
 use super::error::Error;
-use super::settle::Answered;
+use super::settle::{Answered, Ended, Settling};
 use super::snapshot::{Limit, Route, Snapshot};
 use super::tag::{self, Tagged};
 use super::target::Target;
@@ -16,7 +16,7 @@ use crate::clock::Timestamp;
 use crate::http_ext::headers::Headers;
 use crate::http_ext::message::Request;
 use crate::limiter::Decision;
-use crate::rules::{Author, Head};
+use crate::rules::{Author, BodyEnd, Head};
 
 /// What was decided about one request.
 #[derive(Debug)]
@@ -39,6 +39,8 @@ pub struct Response<'a> {
     pub headers: &'a Headers,
     /// The bytes of its body, where they are known.
     pub bytes: Option<u64>,
+    /// Costs that it is known to have stated, by policy.
+    pub costs: &'a [(String, u32)],
 }
 
 /// Decides at `now` about `request` from `peer`, charges its limits, and shows `to` what
@@ -70,19 +72,31 @@ pub fn rehearse<T>(
         true => Tagged::default(),
         false => tag::tagged(route, &snapshot.secret, &head, now, Vec::new()),
     };
+    let mut settling = Settling {
+        route,
+        now,
+        stated: &mut Vec::new(),
+    };
+    let mut ended = Ended {
+        status: None,
+        bytes: 0,
+        body: BodyEnd::Complete(None),
+    };
     if let Some(response) = response {
         let answered = Answered {
             status: response.status,
             author: Author::Upstream,
             headers: response.headers,
+            recorded: response.costs,
         };
-        admission.settle_by_head(route, answered, now);
-        tagged.settle_by_head(route, answered, now);
+        admission.settle_by_head(answered, &mut settling);
+        tagged.settle_by_head(answered, &mut settling);
         if let Some(bytes) = response.bytes {
-            admission.settle_by_bytes(route, (Some(response.status), bytes), now);
-            tagged.settle_by_bytes(route, (Some(response.status), bytes), now);
+            (ended.status, ended.bytes) = (Some(response.status), bytes);
         }
     }
+    admission.settle_by_body(ended, &mut settling);
+    tagged.settle_by_body(ended, &mut settling);
     Ok(to(Rehearsal {
         place,
         head,

@@ -1,13 +1,15 @@
 //! Charges that the response settles: what a request took of limits before it was known what it costs.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use http::StatusCode;
+use http::header::{ACCEPT_ENCODING, CONNECTION, HeaderValue, TE};
 
 use super::snapshot::{Limit, Route};
 use crate::clock::Timestamp;
 use crate::http_ext::headers::Headers;
-use crate::rules::{Author, ReportedCost};
+use crate::rules::{Author, BodyEnd, ReportedCost, SettledBy, Settlement, UsageScan};
 use crate::store::{Reservation, redis};
 use crate::telemetry::metrics::{SettlementMetrics, SettlementResult};
 use crate::telemetry::registry::Registry;
@@ -18,6 +20,8 @@ pub(super) struct Due {
     /// The place of the limit among those of the route that are of its kind.
     pub place: usize,
     pub reservation: Reserved,
+    /// The scan of the response's body, if that states the cost.
+    usage: Option<Box<UsageScan>>,
 }
 
 /// What was charged, where its bucket is.
@@ -61,6 +65,13 @@ pub struct Settlements {
 }
 
 impl Settlements {
+    /// How many costs are estimates, and how many there are.
+    pub fn estimated(&self) -> (u64, u64) {
+        let all = SettlementResult::ALL.map(|result| self.metrics.count(result));
+        let all = all.into_iter().sum();
+        (all - self.metrics.count(SettlementResult::Settled), all)
+    }
+
     /// The settlements of the policy with this name. Policies of the same name count together.
     pub(super) fn new(registry: &Registry, policy: &str) -> Self {
         Settlements {
@@ -76,81 +87,208 @@ pub(super) struct Answered<'a> {
     pub status: StatusCode,
     pub author: Author,
     pub headers: &'a Headers,
+    /// Costs that the response is known to have stated, by policy.
+    pub recorded: &'a [(String, u32)],
 }
 
-/// Settles all of `dues`, which are of these limits of the route, that the head of a response can settle.
+/// The end of a response.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ended<'a> {
+    /// `None` where there is no response.
+    pub status: Option<StatusCode>,
+    /// The bytes of its body.
+    pub bytes: u64,
+    pub body: BodyEnd<'a>,
+}
+
+/// Settling the charges of a request.
+pub(super) struct Settling<'a> {
+    pub route: &'a Route,
+    pub now: Timestamp,
+    /// Gets the costs that the response stated, by policy.
+    pub stated: &'a mut Vec<(Arc<str>, u32)>,
+}
+
+/// What an upstream has to send so that its response can state the costs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Wanted {
+    /// A body that is not compressed.
+    pub plain_body: bool,
+    /// Trailers.
+    pub trailers: bool,
+}
+
+impl Due {
+    /// A charge of the limit at this place.
+    pub(super) fn new(place: usize, reservation: Reserved) -> Self {
+        Due {
+            place,
+            reservation,
+            usage: None,
+        }
+    }
+}
+
+impl Wanted {
+    /// Notes what these charges of these limits want.
+    pub(super) fn note(&mut self, dues: &[Due], limits: &[Limit]) {
+        let settlements = dues.iter().map(|due| &limits[due.place].settlement);
+        for settlement in settlements.flatten() {
+            self.plain_body |= matches!(settlement.by, SettledBy::Json { .. });
+            self.trailers |= matches!(settlement.by, SettledBy::Trailer { .. });
+        }
+    }
+
+    /// Asks the upstream for it.
+    pub(super) fn write(self, headers: &mut Headers) {
+        if self.plain_body {
+            let identity = const { HeaderValue::from_static("identity") };
+            headers.insert(ACCEPT_ENCODING, identity);
+        }
+        // A client that takes trailers has asked for them already.
+        if self.trailers && !headers.contains(TE) {
+            headers.append(TE, const { HeaderValue::from_static("trailers") });
+            headers.append(CONNECTION, const { HeaderValue::from_static("te") });
+        }
+    }
+}
+
+/// Settles all of `dues`, which are of these limits, that the head of a response can settle.
 pub(super) fn by_head(
     dues: &mut Vec<Due>,
-    (route, limits): (&Route, &[Limit]),
+    limits: &[Limit],
     answered: Answered<'_>,
-    now: Timestamp,
+    settling: &mut Settling<'_>,
 ) {
-    for due in std::mem::take(dues) {
+    for mut due in std::mem::take(dues) {
         let limit = &limits[due.place];
         let Some(settlement) = &limit.settlement else {
             continue;
         };
-        let reserved = due.reservation.units();
-        let status = answered.status.as_u16();
-        match settlement.by_head(reserved, status, answered.author, answered.headers) {
-            Some(cost) => settle(due, (route, limit), cost, Some(answered.status), now),
-            None => dues.push(due),
-        }
+        let cost = match head_cost(limit, settlement, due.reservation.units(), answered) {
+            Some(cost) => cost,
+            None => match settlement.usage_scan(answered.headers) {
+                Ok(usage) => {
+                    due.usage = usage.map(Box::new);
+                    dues.push(due);
+                    continue;
+                }
+                Err(cost) => cost,
+            },
+        };
+        settling.settle(due, limit, cost, Some(answered.status));
     }
 }
 
-/// Settles the others, by the bytes of a response's body; without a `status` there was no response.
-pub(super) fn by_bytes(
+/// The cost of a request, as the head of its response states it.
+fn head_cost(
+    limit: &Limit,
+    settlement: &Settlement,
+    reserved: u32,
+    answered: Answered<'_>,
+) -> Option<ReportedCost> {
+    let status = answered.status.as_u16();
+    let cost = settlement.by_head(reserved, status, answered.author, answered.headers);
+    if cost == Some(ReportedCost::NotCounted) {
+        return cost;
+    }
+    let name = &*limit.policy.name;
+    let mut recorded = answered.recorded.iter();
+    // A candidate's cost is that of its policy.
+    let recorded =
+        recorded.find(|(policy, _)| name.strip_suffix("/candidate").unwrap_or(name) == policy);
+    let recorded = recorded.and_then(|&(_, units)| settlement.by_record(units));
+    recorded.or(cost)
+}
+
+/// Reads a piece of the response's body, and settles the charges of which it states the last.
+pub(super) fn by_piece(
     dues: &mut Vec<Due>,
-    (route, limits): (&Route, &[Limit]),
-    (status, bytes): (Option<StatusCode>, u64),
-    now: Timestamp,
+    limits: &[Limit],
+    piece: &[u8],
+    ended: Ended<'_>,
+    settling: &mut Settling<'_>,
 ) {
-    for due in dues.drain(..) {
+    let usages = dues.iter_mut().filter_map(|due| due.usage.as_mut());
+    let are_complete = usages.map(|usage| {
+        usage.feed(piece);
+        usage.is_complete()
+    });
+    if are_complete.fold(false, |any, one| any | one) {
+        let is_complete =
+            |due: &mut Due| due.usage.as_ref().is_some_and(|usage| usage.is_complete());
+        let mut complete = dues.extract_if(.., is_complete).collect();
+        by_body(&mut complete, limits, ended, settling);
+    }
+}
+
+/// Settles the others at the end of the response.
+pub(super) fn by_body(
+    dues: &mut Vec<Due>,
+    limits: &[Limit],
+    ended: Ended<'_>,
+    settling: &mut Settling<'_>,
+) {
+    for mut due in dues.drain(..) {
         let limit = &limits[due.place];
         if let Some(settlement) = &limit.settlement {
-            let cost = match status {
-                Some(_) => {
-                    let units = settlement.by_bytes(due.reservation.units(), bytes);
-                    ReportedCost::Units(units)
-                }
-                None => ReportedCost::NoResponse,
+            let reserved = due.reservation.units();
+            let usage = due.usage.as_deref_mut();
+            let cost = match ended.status {
+                Some(_) => settlement.by_body(reserved, usage, ended.bytes, ended.body),
+                None => ReportedCost::NoResponse { stated: 0 },
             };
-            settle(due, (route, limit), cost, status, now);
+            settling.settle(due, limit, cost, ended.status);
         }
     }
 }
 
-/// Makes a charge what the request costs, and counts that; without a stated cost the charge stands.
-fn settle(
-    due: Due,
-    (route, limit): (&Route, &Limit),
-    cost: ReportedCost,
-    status: Option<StatusCode>,
-    now: Timestamp,
-) {
-    let reserved = due.reservation.units();
-    let (units, result) = match cost {
-        ReportedCost::Units(units) => (units, SettlementResult::Settled),
-        ReportedCost::Missing => (reserved, SettlementResult::Missing),
-        ReportedCost::Malformed => (reserved, SettlementResult::Malformed),
-        ReportedCost::NoResponse => (reserved, SettlementResult::NoResponse),
-    };
-    due.reservation.settle(units, now);
-    let Some(settlements) = &limit.policy.settlements else {
-        return;
-    };
-    settlements.metrics.record(result);
-    // Errors rarely state a cost: one of them would use up the only line.
-    let is_unexpected = match result {
-        SettlementResult::Missing => status.is_some_and(|status| status.is_success()),
-        SettlementResult::Malformed => true,
-        SettlementResult::Settled | SettlementResult::NoResponse => false,
-    };
-    if is_unexpected && !settlements.is_logged.swap(true, Relaxed) {
+impl Settling<'_> {
+    /// Makes a charge what the request costs, and counts that; without a stated cost the charge stands.
+    fn settle(&mut self, due: Due, limit: &Limit, cost: ReportedCost, status: Option<StatusCode>) {
+        let reserved = due.reservation.units();
+        let (units, result) = match cost {
+            ReportedCost::Units(units) => (units, SettlementResult::Settled),
+            ReportedCost::NotCounted => (0, SettlementResult::Settled),
+            ReportedCost::Missing => (reserved, SettlementResult::Missing),
+            ReportedCost::Malformed => (reserved, SettlementResult::Malformed),
+            ReportedCost::NoResponse { stated } => {
+                (stated.max(reserved), SettlementResult::NoResponse)
+            }
+        };
+        due.reservation.settle(units, self.now);
+        let is_stated = limit
+            .settlement
+            .as_ref()
+            .is_some_and(|one| one.by.is_stated());
+        let is_charged = matches!(cost, ReportedCost::Units(_)) || units > reserved;
+        if is_stated && is_charged {
+            self.stated.push((Arc::clone(&limit.policy.name), units));
+        }
+        if let Some(settlements) = &limit.policy.settlements {
+            settlements.metrics.record(result);
+            // Errors rarely state a cost: one of them would use up the only line.
+            let is_unexpected = match result {
+                SettlementResult::Missing => status.is_some_and(|status| status.is_success()),
+                SettlementResult::Malformed => true,
+                SettlementResult::Settled | SettlementResult::NoResponse => false,
+            };
+            if is_unexpected && !settlements.is_logged.swap(true, Relaxed) {
+                self.warn(limit, result, status, reserved);
+            }
+        }
+    }
+
+    fn warn(
+        &self,
+        limit: &Limit,
+        result: SettlementResult,
+        status: Option<StatusCode>,
+        reserved: u32,
+    ) {
         tracing::warn!(
             policy = &*limit.policy.name,
-            route = &*route.name,
+            route = &*self.route.name,
             status = status.map(|status| status.as_u16()),
             result = result.as_str(),
             source = limit.settlement.as_ref().map(|one| one.by.to_string()),

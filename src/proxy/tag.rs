@@ -3,15 +3,13 @@
 //! They are asked after all others have admitted the request, each for itself: what one says keeps no other
 //! from being charged.
 
-use http::StatusCode;
-
 use crate::http_ext::headers::Headers;
 
 use super::admission::{Met, Remote, note_near};
 use super::asking::{Entry, Home};
 use super::meeting::Meeting;
 use super::mode::Stance;
-use super::settle::{self, Answered, Due, Reserved};
+use super::settle::{self, Answered, Due, Ended, Reserved, Settling, Wanted};
 use super::snapshot::{Limit, OnStoreError, Route};
 use super::synchronised;
 use super::taken::Taken;
@@ -128,10 +126,8 @@ impl Beforehand {
 impl Tagged {
     /// Keeps what is known of a limit.
     fn keep(&mut self, told: Told, limit: &Limit, head: &Head<'_>) -> LimitDecision {
-        let due = told.due.map(|due| Due {
-            place: told.place,
-            reservation: Reserved::InRedis(due),
-        });
+        let due = told.due.map(Reserved::InRedis);
+        let due = due.map(|due| Due::new(told.place, due));
         self.taken.extend(told.taken);
         self.dues.extend(due);
         told.said.of(limit, head)
@@ -179,10 +175,7 @@ impl Tagged {
             return Some(beyond(limit, head));
         }
         self.taken.extend(Taken::of(limit.chosen(chosen), &charge));
-        let due = |(_, reservation)| Due {
-            place,
-            reservation: Reserved::Here(reservation),
-        };
+        let due = |(_, reservation)| Due::new(place, Reserved::Here(reservation));
         self.dues.extend(reserved.into_iter().map(due));
         if let Some(decision) = verdict.decision() {
             note_near(limit, decision);
@@ -191,18 +184,31 @@ impl Tagged {
     }
 
     /// Settles what the head of the response can settle.
-    pub(super) fn settle_by_head(&mut self, route: &Route, answered: Answered<'_>, now: Timestamp) {
-        settle::by_head(&mut self.dues, (route, &route.tags), answered, now);
+    pub(super) fn settle_by_head(&mut self, answered: Answered<'_>, settling: &mut Settling<'_>) {
+        let route = settling.route;
+        settle::by_head(&mut self.dues, &route.tags, answered, settling);
     }
 
-    /// Settles the rest by the bytes of its body; without a status there was no response.
-    pub(super) fn settle_by_bytes(
+    /// Reads a piece of its body, and settles what that settles.
+    pub(super) fn settle_by_piece(
         &mut self,
-        route: &Route,
-        sent: (Option<StatusCode>, u64),
-        now: Timestamp,
+        piece: &[u8],
+        ended: Ended<'_>,
+        settling: &mut Settling<'_>,
     ) {
-        settle::by_bytes(&mut self.dues, (route, &route.tags), sent, now);
+        let route = settling.route;
+        settle::by_piece(&mut self.dues, &route.tags, piece, ended, settling);
+    }
+
+    /// Settles the rest at its end.
+    pub(super) fn settle_by_body(&mut self, ended: Ended<'_>, settling: &mut Settling<'_>) {
+        let route = settling.route;
+        settle::by_body(&mut self.dues, &route.tags, ended, settling);
+    }
+
+    /// Notes what the response has to have so that it can settle all.
+    pub(super) fn note_wanted(&self, route: &Route, wanted: &mut Wanted) {
+        wanted.note(&self.dues, &route.tags);
     }
 
     /// Whether anything is still to be settled.

@@ -58,6 +58,8 @@ pub(super) struct Response {
     pub headers: Headers,
     /// Of its body, where that is known.
     pub bytes: Option<u64>,
+    /// Costs that it stated, by policy.
+    pub costs: Vec<(String, u32)>,
 }
 
 impl Response {
@@ -67,6 +69,7 @@ impl Response {
             status: StatusCode::from_u16(status).ok()?,
             headers,
             bytes,
+            costs: Vec::new(),
         })
     }
 }

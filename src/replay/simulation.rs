@@ -103,6 +103,7 @@ impl Simulation {
             status: response.status,
             headers: &response.headers,
             bytes: response.bytes,
+            costs: &response.costs,
         });
         let rehearsed = rehearse(snapshot, request, entry.peer, now, response, |rehearsal| {
             let decided = Decided::of(line, &rehearsal, now);

@@ -53,7 +53,8 @@ enum Purpose {
     Key(String),
     When,
     Exceptions,
-    Cost,
+    /// The cost; with what counts without it.
+    Cost(u32),
     TimeZone,
     Route,
 }
@@ -162,6 +163,12 @@ impl Warnings {
         let mut all: Vec<_> = self.host.warning().into_iter().collect();
         let counts = self.counts.iter();
         all.extend(counts.filter_map(|(input, count)| input.warning(*count)));
+        all.extend(
+            snapshot
+                .policies
+                .iter()
+                .filter_map(|policy| unstated(policy)),
+        );
         if self.times.coincide && !self.times.have_fractions {
             let met = snapshot.policies.iter().filter(|policy| is_met(policy));
             all.extend(met.filter_map(|policy| whole_seconds(policy)));
@@ -199,7 +206,9 @@ impl LimitInputs {
             |part: &&KeyPart| part.is_from_fields() && !limit.descriptor.parts().contains(*part);
         let excepted: Vec<_> = excepted.filter(is_other).cloned().collect();
         let cost = match &limit.cost {
-            Cost::Header { name, .. } => Some(KeyPart::Header(name.clone())),
+            Cost::Header { name, default, .. } => {
+                Some((KeyPart::Header(name.clone()), Purpose::Cost(*default)))
+            }
             Cost::Constant(_) => None,
         };
         let all = limit.policy.all();
@@ -214,7 +223,7 @@ impl LimitInputs {
                         .into_iter()
                         .map(|part| input(part, Purpose::Exceptions)),
                 )
-                .chain(cost.map(|part| input(part, Purpose::Cost)))
+                .chain(cost.map(|(part, purpose)| input(part, purpose)))
                 .chain(zone.map(|part| input(part, Purpose::TimeZone)))
                 .collect(),
         }
@@ -256,9 +265,13 @@ impl Input {
             Purpose::Key(then) => ("", format!("; {then}")),
             Purpose::When => (", which `when` asks for,", String::new()),
             Purpose::Exceptions => (", which exceptions ask for,", String::new()),
-            Purpose::Cost => (
+            Purpose::Cost(1) => (
                 ", which says the cost,",
                 "; each counted as one unit".to_owned(),
+            ),
+            Purpose::Cost(default) => (
+                ", which says the cost,",
+                format!("; each counted as {default} units"),
             ),
             Purpose::TimeZone => (
                 ", which says the time zone,",
@@ -293,6 +306,19 @@ impl Count {
         self.requests += 1;
         self.missing += u64::from(is_missing);
     }
+}
+
+/// The warning about a policy whose costs no response of the log states.
+fn unstated(policy: &Policy) -> Option<Warning> {
+    let (estimated, all) = policy.settlements.as_ref()?.estimated();
+    let is_told = all > 0 && estimated == all;
+    is_told.then(|| Warning {
+        policy: Some(Arc::clone(&policy.name)),
+        message: format!(
+            "what responses cost was missing in {estimated} of {all} requests; each counted as its estimate (the log \
+             needs `costs`, `response_headers`, `status` or `bytes`)"
+        ),
+    })
 }
 
 /// The warning about a policy that tells apart what came within a second.

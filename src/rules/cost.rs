@@ -13,6 +13,8 @@ pub enum Cost {
     Header {
         /// Which field.
         name: HeaderName,
+        /// What counts without the field, from 1.
+        default: u32,
         /// The most that counts, from 1.
         max: u32,
     },
@@ -23,16 +25,15 @@ pub enum Cost {
 pub struct NoNumber;
 
 impl Cost {
-    /// The units that this request takes. Without the field it is 1, which is also the least: nobody passes for
-    /// nothing by saying so.
+    /// The units that this request takes. The least is 1: nobody passes for nothing by saying so.
     pub fn of(&self, head: &Head<'_>) -> Result<u32, NoNumber> {
-        let (name, max) = match self {
+        let (name, default, max) = match self {
             Self::Constant(cost) => return Ok(*cost),
-            Self::Header { name, max } => (name, *max),
+            Self::Header { name, default, max } => (name, *default, *max),
         };
         match Found::among(head.headers.get_all(name)) {
             Found::One(value) => Ok(whole(value).ok_or(NoNumber)?.clamp(1, max)),
-            Found::Missing => Ok(1),
+            Found::Missing => Ok(default),
             Found::Several => Err(NoNumber),
         }
     }
@@ -64,6 +65,7 @@ mod tests {
         let headers: Headers = values.iter().map(field).collect();
         let by_header = Cost::Header {
             name: NAME,
+            default: 1,
             max: 100,
         };
         by_header.of(&Head {

@@ -1,12 +1,18 @@
 //! How many units a request took, as its response tells.
 
-use std::fmt;
+mod usage;
 
+use std::fmt;
+use std::sync::Arc;
+
+use http::HeaderMap;
 use http::header::HeaderName;
 
 use super::Found;
 use super::cost::whole;
 use crate::http_ext::headers::Headers;
+use crate::http_ext::json_pointer::JsonPointer;
+pub use usage::UsageScan;
 
 /// What a policy makes of responses; until then requests are charged what their [cost](super::Cost) says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +53,21 @@ pub enum SettledBy {
         /// The most that counts, from 1.
         max: u32,
     },
+    /// The whole number that this trailer field says, at most so many units.
+    Trailer {
+        /// Which field.
+        name: HeaderName,
+        /// The most that counts, from 1.
+        max: u32,
+    },
+    /// The sum of the whole numbers at these pointers in the body, or in the last events of a stream that have them; at
+    /// most so many units.
+    Json {
+        /// Where, one at least.
+        pointers: Box<[Arc<JsonPointer>]>,
+        /// The most that counts, from 1.
+        max: u32,
+    },
     /// A unit for each `unit` bytes of its body, or part of as many; at most so many units.
     Bytes {
         /// From 1.
@@ -61,12 +82,26 @@ pub enum SettledBy {
 pub enum ReportedCost {
     /// So many units.
     Units(u32),
+    /// None, as responses with its status do not count.
+    NotCounted,
     /// The response states none.
     Missing,
     /// The response states something else than a whole number, or different ones.
     Malformed,
-    /// There is no response of the upstream's, or not all of it.
-    NoResponse,
+    /// There is no response of the upstream's, or it broke off when it had stated so many units.
+    NoResponse {
+        /// From 0.
+        stated: u32,
+    },
+}
+
+/// End of a response's body.
+#[derive(Clone, Copy, Debug)]
+pub enum BodyEnd<'a> {
+    /// The body is complete, with these trailers if there are any.
+    Complete(Option<&'a HeaderMap>),
+    /// The upstream or the client broke it off.
+    BrokenOff,
 }
 
 /// Who made a response.
@@ -92,30 +127,87 @@ impl Settlement {
             .as_ref()
             .is_some_and(|counted| !counted.includes(status, author))
         {
-            return Some(ReportedCost::Units(0));
+            return Some(ReportedCost::NotCounted);
+        }
+        if author == Author::Proxy && self.by.is_stated() {
+            return Some(ReportedCost::NoResponse { stated: 0 });
         }
         match &self.by {
             SettledBy::Reserve => Some(ReportedCost::Units(reserved)),
-            SettledBy::Header { .. } if author == Author::Proxy => Some(ReportedCost::NoResponse),
-            SettledBy::Header { name, max } => Some(match Found::among(headers.get_all(name)) {
-                Found::One(value) => whole(value).map_or(ReportedCost::Malformed, |units| {
-                    ReportedCost::Units(units.min(*max))
-                }),
-                Found::Missing => ReportedCost::Missing,
-                Found::Several => ReportedCost::Malformed,
-            }),
-            SettledBy::Bytes { .. } => None,
+            SettledBy::Header { name, max } => Some(in_field(headers.get_all(name), *max)),
+            SettledBy::Trailer { .. } | SettledBy::Json { .. } | SettledBy::Bytes { .. } => None,
         }
     }
 
-    /// The units to charge for a body of so many bytes, for which `reserved` were charged so far.
-    pub fn by_bytes(&self, reserved: u32, bytes: u64) -> u32 {
-        match self.by {
-            SettledBy::Bytes { unit, max } => u32::try_from(bytes.div_ceil(unit))
-                .unwrap_or(u32::MAX)
-                .min(max),
-            SettledBy::Reserve | SettledBy::Header { .. } => reserved,
+    /// A scan of the body of a response with these fields; `None` where the body states no cost.
+    ///
+    /// # Errors
+    /// When the body should state the cost and cannot.
+    pub fn usage_scan(&self, headers: &Headers) -> Result<Option<UsageScan>, ReportedCost> {
+        match &self.by {
+            SettledBy::Json { pointers, .. } => UsageScan::new(pointers, headers).map(Some),
+            _ => Ok(None),
         }
+    }
+
+    /// The cost of a request that was charged `reserved` units so far, by what has come of the response's body: so many
+    /// bytes, of which `usage` is the scan.
+    pub fn by_body(
+        &self,
+        reserved: u32,
+        usage: Option<&mut UsageScan>,
+        bytes: u64,
+        end: BodyEnd<'_>,
+    ) -> ReportedCost {
+        match (&self.by, usage, end) {
+            (SettledBy::Bytes { unit, max }, ..) => {
+                let units = u32::try_from(bytes.div_ceil(*unit)).unwrap_or(u32::MAX);
+                ReportedCost::Units(units.min(*max))
+            }
+            (SettledBy::Reserve, ..) => ReportedCost::Units(reserved),
+            (SettledBy::Json { max, .. }, Some(usage), BodyEnd::Complete(_)) => usage.cost(*max),
+            (SettledBy::Json { max, .. }, Some(usage), BodyEnd::BrokenOff) => {
+                let stated = usage.partial(*max);
+                ReportedCost::NoResponse { stated }
+            }
+            (SettledBy::Trailer { name, max }, _, BodyEnd::Complete(Some(trailers))) => {
+                let values = trailers.get_all(name).iter();
+                in_field(values.map(|value| value.as_bytes()), *max)
+            }
+            (_, _, BodyEnd::Complete(_)) => ReportedCost::Missing,
+            (_, _, BodyEnd::BrokenOff) => ReportedCost::NoResponse { stated: 0 },
+        }
+    }
+
+    /// The cost as it was charged once, at most the bound of now; `None` where nothing stated it.
+    pub fn by_record(&self, units: u32) -> Option<ReportedCost> {
+        match self.by {
+            SettledBy::Header { max, .. }
+            | SettledBy::Trailer { max, .. }
+            | SettledBy::Json { max, .. } => Some(ReportedCost::Units(units.min(max))),
+            SettledBy::Reserve | SettledBy::Bytes { .. } => None,
+        }
+    }
+}
+
+impl SettledBy {
+    /// Whether the response states a number: statuses and lengths are known anyway.
+    pub fn is_stated(&self) -> bool {
+        match self {
+            Self::Header { .. } | Self::Trailer { .. } | Self::Json { .. } => true,
+            Self::Reserve | Self::Bytes { .. } => false,
+        }
+    }
+}
+
+/// The cost that the values of a field state, at most `max`.
+fn in_field<'a>(values: impl Iterator<Item = &'a [u8]>, max: u32) -> ReportedCost {
+    match Found::among(values) {
+        Found::One(value) => whole(value).map_or(ReportedCost::Malformed, |units| {
+            ReportedCost::Units(units.min(max))
+        }),
+        Found::Missing => ReportedCost::Missing,
+        Found::Several => ReportedCost::Malformed,
     }
 }
 
@@ -125,6 +217,11 @@ impl fmt::Display for SettledBy {
         match self {
             Self::Reserve => f.write_str("count"),
             Self::Header { name, .. } => write!(f, "response_header: {name}"),
+            Self::Trailer { name, .. } => write!(f, "response_trailer: {name}"),
+            Self::Json { pointers, .. } => {
+                let pointers: Vec<_> = pointers.iter().map(|one| one.to_string()).collect();
+                write!(f, "response_json: {}", pointers.join(", "))
+            }
             Self::Bytes { unit, .. } => write!(f, "response_bytes: {unit}B"),
         }
     }
@@ -187,6 +284,7 @@ mod tests {
             let cost = counting(own).by_head(2, status, author, &Headers::new());
             cost.map(|cost| match cost {
                 ReportedCost::Units(units) => units,
+                ReportedCost::NotCounted => 0,
                 other => panic!("{other:?}"),
             })
         };
@@ -206,7 +304,8 @@ mod tests {
             let settlement = Settlement { counted: None, by };
             prop_assert_eq!(settlement.by_head(1, 200, Author::Upstream, &Headers::new()), None);
             let exact = u128::from(bytes).div_ceil(u128::from(unit)).min(u128::from(max));
-            prop_assert_eq!(u128::from(settlement.by_bytes(1, bytes)), exact);
+            let cost = settlement.by_body(1, None, bytes, BodyEnd::Complete(None));
+            prop_assert_eq!(cost, ReportedCost::Units(exact as u32));
         }
     }
 }

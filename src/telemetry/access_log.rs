@@ -119,6 +119,8 @@ pub struct Record<'a> {
     pub policy: &'a [u8],
     /// What it decided.
     pub decision: &'static str,
+    /// Costs that the response stated, by policy.
+    pub costs: &'a [(Arc<str>, u32)],
     /// The Referer field.
     pub referer: &'a [u8],
     /// The User-Agent field.

@@ -1,6 +1,8 @@
 //! What requests cost: what is charged when they are admitted, and what their responses make of that.
 
-use crate::config::schema::{self, Policy, ToldCost};
+use std::sync::Arc;
+
+use crate::config::schema::{self, Policy, Reserve, ToldCost};
 use crate::rules::{Cost, Counted, OwnAnswers, SettledBy, Settlement};
 
 /// What is charged when a request is admitted.
@@ -10,10 +12,23 @@ pub(super) fn cost(written: &schema::Cost) -> Cost {
         schema::Cost::Told(told) => match &told.header {
             Some(header) => Cost::Header {
                 name: header.get().clone(),
+                default: 1,
                 max: told.max.get(),
             },
-            None => Cost::Constant(told.reserve.as_ref().map_or(1, |units| units.get())),
+            None => reserve(told),
         },
+    }
+}
+
+/// What is charged until the response settles it.
+fn reserve(told: &ToldCost) -> Cost {
+    match told.reserve.as_deref() {
+        Some(Reserve::Told(asked)) => Cost::Header {
+            name: asked.header.get().clone(),
+            default: asked.default.get(),
+            max: asked.max.as_ref().unwrap_or(&told.max).get(),
+        },
+        _ => Cost::Constant(told.reserved()),
     }
 }
 
@@ -41,15 +56,20 @@ pub(super) fn settlement(policy: &Policy) -> Option<Settlement> {
 
 fn settled_by(told: &ToldCost) -> SettledBy {
     let max = told.max.get();
-    match (&told.response_header, &told.response_bytes) {
-        (Some(name), _) => SettledBy::Header {
-            name: name.get().clone(),
-            max,
-        },
-        (None, Some(unit)) => SettledBy::Bytes {
-            unit: unit.bytes(),
-            max,
-        },
-        (None, None) => SettledBy::Reserve,
+    if let Some(name) = &told.response_header {
+        let name = name.get().clone();
+        SettledBy::Header { name, max }
+    } else if let Some(name) = &told.response_trailer {
+        let name = name.get().clone();
+        SettledBy::Trailer { name, max }
+    } else if let Some(pointers) = &told.response_json {
+        let pointers = pointers.0.iter().map(|pointer| Arc::clone(pointer.get()));
+        let pointers = pointers.collect();
+        SettledBy::Json { pointers, max }
+    } else if let Some(unit) = &told.response_bytes {
+        let unit = unit.bytes();
+        SettledBy::Bytes { unit, max }
+    } else {
+        SettledBy::Reserve
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::{Finding, Met, NodeId, Place, policies};
 use crate::config::diagnostic::Code;
-use crate::config::schema::{AlgorithmName, Cost, Policy, WindowStart};
+use crate::config::schema::{AlgorithmName, Cost, Policy, Reserve, WindowStart};
 use crate::config::value::{KeyPart, OnMissingKey, Quota};
 
 /// The policies that requests meet, and where, so that none is looked for in all routes.
@@ -214,13 +214,17 @@ fn costs_beyond(met: &Met<'_>) -> Option<Finding> {
     let Cost::Told(cost) = &met.policy.cost.value else {
         return None;
     };
-    cost.header.as_ref()?;
-    let (most, capacity) = (cost.max.get(), met.capacity());
+    let most = match (&cost.header, cost.reserve.as_deref()) {
+        (Some(_), _) => &cost.max,
+        (None, Some(Reserve::Told(asked))) => asked.max.as_ref().unwrap_or(&cost.max),
+        (None, _) => return None,
+    };
+    let (at, most, capacity) = (most.node, most.get(), met.capacity());
     if capacity == 0 || most <= capacity {
         return None;
     }
     let message = format!("requests that say more than {capacity} are refused for ever");
-    let finding = always(cost.max.node, message).related(met.quota_node(), "what the bucket holds");
+    let finding = always(at, message).related(met.quota_node(), "what the bucket holds");
     Some(finding.help(format!(
         "use `max: {capacity}`, so that they count as that, or raise the quota or its burst"
     )))

@@ -3,15 +3,15 @@
 use std::time;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use super::{
-    Candidate, Condition, Delay, Exemption, InUse, OnLimit, OnStoreError, Overflow, Override,
+    Candidate, Condition, Cost, Delay, Exemption, InUse, OnLimit, OnStoreError, Overflow, Override,
     RetryAfter, StoreName, SyncInterval, Units, Zone,
 };
 use crate::config::located::{List, Located};
 use crate::config::value::{
-    Duration, FieldName, Flag, KeyPart, Name, OnMissingKey, Quota, Refill, Size, Statuses, Whole,
+    Duration, Flag, KeyPart, Name, OnMissingKey, Quota, Refill, Statuses, Whole,
 };
 
 /// A policy under its name in `policies`, or a limit in place.
@@ -166,9 +166,6 @@ pub struct Policy {
     pub on_limit: Located<OnLimit>,
 }
 
-/// Bytes that are charged as one unit.
-pub type UnitSize = Size<1, { 1 << 40 }>;
-
 /// `penalty` of a policy: bans of keys that it has refused too often.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -237,61 +234,6 @@ impl From<KeyForm> for Key {
             KeyForm::Sequence(parts) => Self(parts),
         }
     }
-}
-
-/// What a request takes.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(
-    rename = "$form",
-    expecting = "a number of units, or where a request or its response says it: `{ header: x-cost, max: 100 }`"
-)]
-#[schemars(rename = "Cost", untagged)]
-pub enum Cost {
-    /// So many units.
-    #[serde(rename = "scalar")]
-    Constant(Units),
-    /// What the request or its response says.
-    #[serde(rename = "mapping")]
-    Told(ToldCost),
-}
-
-impl Default for Cost {
-    fn default() -> Self {
-        Self::Constant(Units::default())
-    }
-}
-
-/// As it is written, so that the schema shows the default so.
-impl Serialize for Cost {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Constant(units) => units.serialize(serializer),
-            Self::Told(cost) => cost.serialize(serializer),
-        }
-    }
-}
-
-/// The cost of a request, as it says itself, or as its response does.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(extend("oneOf" = [{ "required": ["header"] }, { "required": ["response_header"] }, { "required": ["response_bytes"] }]))]
-pub struct ToldCost {
-    /// The request's field with a whole number of units; without it a request takes 1, and with anything else it
-    /// is answered 400.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub header: Option<Located<FieldName>>,
-    /// The response's field with a whole number of units; without it, or with anything else, the request has
-    /// taken its `reserve`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub response_header: Option<Located<FieldName>>,
-    /// Bytes of the response's body that are a unit, `1B` to `1024GiB`; part of as many is one, too.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub response_bytes: Option<Located<UnitSize>>,
-    /// Units that are charged until the response says what it was, 1 to 4294967295; 1 unless given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reserve: Option<Located<Units>>,
-    /// The most that counts, 1 to 4294967295.
-    pub max: Located<Units>,
 }
 
 impl Policy {

@@ -224,7 +224,7 @@ pub(super) fn check_cost(
 ) {
     let cost = match &policy.cost.value {
         Cost::Constant(cost) => cost.get(),
-        Cost::Told(told) => told.reserve.as_ref().map_or(1, |units| units.get()),
+        Cost::Told(told) => told.reserved(),
     };
     if capacity > 0 && cost > capacity {
         let message =

@@ -3,9 +3,12 @@
 use crate::config::diagnostic::Code;
 use crate::config::document::NodeId;
 use crate::config::finding::{Finding, Findings};
-use crate::config::schema::{AlgorithmName, Cost, Policy, ToldCost};
+use crate::config::located::Located;
+use crate::config::schema::{
+    AlgorithmName, Cost, Pointers, Policy, Reserve, ToldCost, ToldReserve, Units,
+};
 
-use super::algorithms;
+use super::{algorithms, report_repeated};
 
 pub(super) fn check(policy: &Policy, findings: &Findings<'_>) {
     if let Cost::Told(told) = &policy.cost.value {
@@ -52,27 +55,31 @@ pub(super) fn settled_at(policy: &Policy) -> Option<NodeId> {
     let counted = policy.count.iter().next().map(|status| status.node);
     let told = match &policy.cost.value {
         Cost::Constant(_) => None,
-        Cost::Told(told) => {
-            let header = told.response_header.as_ref().map(|name| name.node);
-            header.or(told.response_bytes.as_ref().map(|unit| unit.node))
-        }
+        Cost::Told(told) => in_response(told).into_iter().flatten().next(),
     };
     told.or(counted)
 }
 
-fn check_told(told: &ToldCost, node: NodeId, findings: &Findings<'_>) {
-    let places = [
-        told.header.as_ref().map(|name| name.node),
+/// Where it is said by what a response states the cost.
+fn in_response(told: &ToldCost) -> [Option<NodeId>; 4] {
+    [
         told.response_header.as_ref().map(|name| name.node),
+        told.response_trailer.as_ref().map(|name| name.node),
+        told.response_json.as_ref().map(|pointers| pointers.node),
         told.response_bytes.as_ref().map(|unit| unit.node),
-    ];
-    let given: Vec<_> = places.into_iter().flatten().collect();
+    ]
+}
+
+fn check_told(told: &ToldCost, node: NodeId, findings: &Findings<'_>) {
+    let in_request = told.header.as_ref().map(|name| name.node);
+    let places = [in_request].into_iter().chain(in_response(told));
+    let given: Vec<_> = places.flatten().collect();
     match given.as_slice() {
         [] => {
             let finding = Finding::error(node, Code::MissingKey, "nobody says what it is");
-            findings.add(
-                finding.help("name who does: `header`, `response_header` or `response_bytes`"),
-            );
+            findings.add(finding.help(
+                "name who does: `header`, `response_header`, `response_trailer`, `response_json` or `response_bytes`",
+            ));
         }
         [_] => {}
         [first, others @ ..] => {
@@ -83,21 +90,57 @@ fn check_told(told: &ToldCost, node: NodeId, findings: &Findings<'_>) {
             }
         }
     }
+    if let Some(pointers) = &told.response_json {
+        check_pointers(pointers, findings);
+    }
     let Some(reserve) = &told.reserve else { return };
     if let Some(header) = &told.header {
         let message = "nothing is reserved where the request says what it costs";
         let finding =
             Finding::error(reserve.node, Code::NoEffect, message).help("remove `reserve`");
         findings.add(finding.related(header.node, "where it says so"));
-    } else if reserve.get() > told.max.get() {
-        let message = "more is reserved than ever counts";
-        let finding = Finding::error(reserve.node, Code::Conflict, message);
-        findings.add(
-            finding
-                .help("lower `reserve`, or raise `max`")
-                .related(told.max.node, "the most that counts"),
-        );
+        return;
     }
+    match &reserve.value {
+        Reserve::Constant(units) => {
+            check_reserved((units.get(), reserve.node), &told.max, findings);
+        }
+        Reserve::Told(asked) => check_asked(asked, &told.max, findings),
+    }
+}
+
+/// Units that are reserved are not more than the most that counts.
+fn check_reserved((units, node): (u32, NodeId), max: &Located<Units>, findings: &Findings<'_>) {
+    if units > max.get() {
+        let message = "more is reserved than ever counts";
+        let finding = Finding::error(node, Code::Conflict, message);
+        let finding = finding.related(max.node, "the most that counts");
+        findings.add(finding.help("lower `reserve`, or raise `max`"));
+    }
+}
+
+/// The same of an estimate that the request states.
+fn check_asked(asked: &ToldReserve, max: &Located<Units>, findings: &Findings<'_>) {
+    let most = asked.max.as_ref().unwrap_or(max);
+    if let Some(own) = &asked.max {
+        check_reserved((own.get(), own.node), max, findings);
+    }
+    check_reserved((asked.default.get(), asked.default.node), most, findings);
+}
+
+fn check_pointers(pointers: &Located<Pointers>, findings: &Findings<'_>) {
+    let all = &pointers.0;
+    if all.is_empty() || all.len() > 4 {
+        let message = format!("{} JSON pointers, where there can be 1 to 4", all.len());
+        let finding = Finding::error(pointers.node, Code::InvalidValue, message);
+        findings.add(finding.help("name the numbers whose sum is the cost: `/usage/total_tokens`"));
+    }
+    let texts = all
+        .iter()
+        .map(|pointer| (pointer.to_string(), pointer.node));
+    report_repeated(texts, findings, |text| {
+        (format!("the pointer `{text}` twice"), "remove one of them")
+    });
 }
 
 /// Units that nobody could give back, or charge afterwards.

@@ -172,9 +172,9 @@ impl<'r> Asked<'r> {
             return Vec::new();
         }
         let reserved = self.charge_reserving(route, &settled, binding, now, last, verdict);
-        let dues = reserved.into_iter().map(|(index, reservation)| Due {
-            place: usize::from(self.applied[index].place),
-            reservation: Reserved::Here(reservation),
+        let dues = reserved.into_iter().map(|(index, reservation)| {
+            let place = usize::from(self.applied[index].place);
+            Due::new(place, Reserved::Here(reservation))
         });
         dues.collect()
     }

@@ -165,10 +165,9 @@ impl Asking {
             let entry = &self.entries[index];
             let place = usize::from(entry.met.place);
             match is_admitted {
-                true if route.limits[place].settlement.is_some() => dues.push(Due {
-                    place,
-                    reservation: Reserved::Here(reservation),
-                }),
+                true if route.limits[place].settlement.is_some() => {
+                    dues.push(Due::new(place, Reserved::Here(reservation)));
+                }
                 false if !entry.charge(&route.limits).is_owed() => reservation.give_back(now),
                 _ => {}
             }
@@ -183,10 +182,8 @@ impl Asking {
         for entry in &mut self.entries {
             let place = usize::from(entry.met.place);
             self.taken.extend(entry.taken(&route.limits));
-            dues.extend(entry.due(&route.limits, through.as_ref()).map(|due| Due {
-                place,
-                reservation: Reserved::InRedis(due),
-            }));
+            let due = entry.due(&route.limits, through.as_ref());
+            dues.extend(due.map(|due| Due::new(place, Reserved::InRedis(due))));
             let turn = entry.turn(&route.limits, through.as_ref());
             let turn = turn.map(|turn| (entry.met.place, turn));
             inquiry.admission.turns.extend(turn);

@@ -113,6 +113,7 @@ impl Exchange {
             route: route.name.as_bytes(),
             policy: policy.as_bytes(),
             decision: decision.as_str(),
+            costs: &self.stated,
             referer,
             user_agent,
             request_id,

@@ -2,6 +2,7 @@
 //! The proxy's own access log is one. Keys that are not listed here mean nothing.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -35,6 +36,8 @@ struct Line<'a> {
     status: Option<u16>,
     response_headers: Option<Fields>,
     bytes: Option<u64>,
+    /// By policy.
+    costs: Option<BTreeMap<String, u64>>,
     // Fields that the proxy's own log has under names of their own.
     referer: Option<String>,
     user_agent: Option<String>,
@@ -78,7 +81,16 @@ impl Line<'_> {
         for (name, value) in self.response_headers.iter().flat_map(|fields| &fields.0) {
             _ = request::add(&mut fields, name.as_bytes(), value.as_bytes());
         }
-        Response::new(self.status?, fields, self.bytes)
+        let costs = self.costs.iter().flatten();
+        let costs = costs.map(|(policy, &units)| {
+            let units = u32::try_from(units).unwrap_or(u32::MAX);
+            (policy.clone(), units)
+        });
+        let response = Response::new(self.status?, fields, self.bytes)?;
+        Some(Response {
+            costs: costs.collect(),
+            ..response
+        })
     }
 
     fn names_host(&self) -> bool {

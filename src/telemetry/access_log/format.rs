@@ -1,6 +1,6 @@
 //! How a line is written: JSON, or the combined log format.
 
-use std::{io::Write, net::IpAddr, time::Duration};
+use std::{io::Write, net::IpAddr, sync::Arc, time::Duration};
 
 use http::Version;
 
@@ -61,6 +61,7 @@ impl Formatter {
                 milliseconds(out, part);
             }
         }
+        costs(out, record.costs);
         for (key, text) in [
             (&b",\"route\":\""[..], record.route),
             (b",\"upstream\":\"", record.upstream),
@@ -107,6 +108,22 @@ impl Formatter {
             self.second_text = time.strftime(strftime).to_string();
         }
         &self.second_text
+    }
+}
+
+/// Costs that the response stated, by policy.
+fn costs(out: &mut Vec<u8>, costs: &[(Arc<str>, u32)]) {
+    for (place, (policy, units)) in costs.iter().enumerate() {
+        let opening: &[u8] = match place {
+            0 => b",\"costs\":{\"",
+            _ => b",\"",
+        };
+        json_text(out, opening, policy.as_bytes());
+        out.extend_from_slice(b"\":");
+        number(out, (*units).into());
+    }
+    if !costs.is_empty() {
+        out.push(b'}');
     }
 }
 
@@ -279,6 +296,7 @@ mod tests {
             error: "",
             policy: b"per-key",
             decision: "limited",
+            costs: &[],
             referer: b"",
             user_agent,
             request_id: b"",
@@ -325,6 +343,18 @@ mod tests {
         };
         let line = line(Format::Json, &failed);
         let said = "\"route\":\"search\",\"upstream\":\"api\",\"endpoint\":\"10.0.0.7:80\",\"error\":\"connect\",";
+        assert!(line.contains(said), "{line}");
+    }
+
+    #[test]
+    fn json_has_the_costs_that_the_response_stated() {
+        let costs = [("tokens".into(), 57), ("a\"b".into(), 0)];
+        let stated = Record {
+            costs: &costs,
+            ..record(b"/", b"")
+        };
+        let line = line(Format::Json, &stated);
+        let said = "\"duration_ms\":1.204,\"costs\":{\"tokens\":57,\"a\\\"b\":0},\"route\"";
         assert!(line.contains(said), "{line}");
     }
 

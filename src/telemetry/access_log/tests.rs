@@ -22,6 +22,7 @@ fn record(path: &[u8]) -> Record<'_> {
         error: "",
         policy: b"",
         decision: "",
+        costs: &[],
         referer: b"",
         user_agent: b"",
         request_id: b"",

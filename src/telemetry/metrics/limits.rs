@@ -111,7 +111,8 @@ pub enum SettlementResult {
 }
 
 impl SettlementResult {
-    const ALL: [Self; 4] = [
+    /// All of them.
+    pub const ALL: [Self; 4] = [
         Self::Settled,
         Self::Missing,
         Self::Malformed,
@@ -140,6 +141,11 @@ impl SettlementMetrics {
             SettlementResult::ALL
                 .map(|result| registry.counter(&LIMIT_SETTLEMENTS, &[policy, result.as_str()])),
         )
+    }
+
+    /// How many there were.
+    pub fn count(&self, result: SettlementResult) -> u64 {
+        self.0[result as usize].get()
     }
 
     /// Counts one settlement.

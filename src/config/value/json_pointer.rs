@@ -1,0 +1,69 @@
+//! JSON pointers, as in `/usage/total_tokens`.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use super::{TextValue, Wrong, text_value, wrong};
+use crate::http_ext::json_pointer::{JsonPointer, NotAPointer};
+
+/// A JSON pointer (RFC 6901).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pointer(Arc<JsonPointer>);
+
+impl Pointer {
+    /// The pointer.
+    pub fn get(&self) -> &Arc<JsonPointer> {
+        &self.0
+    }
+}
+
+/// It only ever stands in for a pointer that could not be read.
+impl Default for Pointer {
+    fn default() -> Self {
+        let pointer = JsonPointer::parse("/usage").expect("it begins with a slash");
+        Self(Arc::new(pointer))
+    }
+}
+
+impl fmt::Display for Pointer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+text_value!(Pointer);
+
+impl TextValue for Pointer {
+    const PATTERN: &'static str = "(/([^~/]|~[01])*)+";
+
+    fn name() -> Cow<'static, str> {
+        "JsonPointer".into()
+    }
+
+    fn expected() -> Cow<'static, str> {
+        "a JSON pointer (RFC 6901), as in `/usage/total_tokens`".into()
+    }
+
+    fn parse(text: &str) -> Result<Self, Wrong> {
+        JsonPointer::parse(text)
+            .map(|pointer| Self(Arc::new(pointer)))
+            .map_err(|reason| match reason {
+                NotAPointer::NoSlash => wrong(
+                    format!("`{text}` is no JSON pointer: it does not start with a slash"),
+                    format!("did you mean `{}`?", suggestion(text)),
+                ),
+                NotAPointer::Whole | NotAPointer::Tilde => wrong(
+                    format!("`{text}` is no JSON pointer: {reason}"),
+                    "write the names of the members from the root on: `/usage/total_tokens`",
+                ),
+            })
+    }
+}
+
+/// The pointer that is meant by `usage.total_tokens`, `$.usage.total_tokens`, `.data[0].usage` or `#/usage`.
+fn suggestion(text: &str) -> String {
+    let path = text.trim_start_matches(['$', '#', '.', '/']);
+    let path = path.replace(']', "").replace(['.', '['], "/");
+    format!("/{path}")
+}
