@@ -215,6 +215,10 @@ fn each_file_that_cannot_be_used_is_named_where_it_is_written() {
             "[1].certificate",
             "second.pem cannot be read: there is no such file",
         ),
+        (
+            "[1].key",
+            "second.key cannot be read: there is no such file",
+        ),
     ] {
         let place = format!("key: listeners[0].tls.certificates{place}");
         let text = checked.to_string();

@@ -269,7 +269,10 @@ fn explain_shows_the_claim_and_check_names_a_file_without_keys() {
         fixture("rsa.key").display()
     );
     for (keys, message) in [
-        ("{ jwks_file: nowhere.json }", "nowhere.json: No such file"),
+        (
+            "{ jwks_file: nowhere.json }",
+            "nowhere.json cannot be read: there is no such file",
+        ),
         ("{ jwks_file: c.yaml }", "c.yaml: it is no JSON Web Key Set"),
         (&*private, "it has a private key"),
     ] {
