@@ -161,7 +161,7 @@ fn whole_seconds_are_told_where_an_algorithm_measures_finer() {
         "{ quota: 1/1h, overflow: { quota: 10/1s } }",
     ] {
         let (policies, message) = told(finer, &burst);
-        assert_eq!(policies, ["a.0"], "{finer}");
+        assert_eq!(policies, ["a#0"], "{finer}");
         let message = message.expect("a warning");
         assert!(message.contains("times in whole seconds"), "{message}");
     }
