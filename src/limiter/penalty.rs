@@ -58,7 +58,10 @@ impl Penalty {
             *of = Strikes::default();
         }
         of.at.retain(|at| now < at.saturating_add(self.within));
-        of.at.push(now);
+        // Requests on other threads may have counted later instants.
+        let place = of.at.partition_point(|at| *at <= now);
+        of.at.insert(place, now);
+        let latest = of.at.last().copied().unwrap_or(now);
         let banned = of.at.len() >= self.strikes as usize;
         if banned {
             of.at = Vec::new();
@@ -66,7 +69,7 @@ impl Penalty {
             of.until = now.saturating_add(self.length(of.bans));
         }
         let last = self.length(of.bans);
-        of.forgotten = now.saturating_add(self.within).saturating_add(last);
+        of.forgotten = latest.saturating_add(self.within).saturating_add(last);
         banned.then_some(of.until)
     }
 
@@ -119,14 +122,15 @@ impl Penalty {
 }
 
 impl Strikes {
-    /// Restores saved strikes, the oldest first, and the last ban; `None` if the strikes are not in order.
-    pub fn restored(at: Vec<Timestamp>, last: Ban) -> Option<Self> {
-        at.is_sorted().then_some(Self {
+    /// Saved strikes, in any order, and the last ban.
+    pub fn restored(mut at: Vec<Timestamp>, last: Ban) -> Self {
+        at.sort_unstable();
+        Self {
             at,
             bans: last.number,
             until: last.until,
             forgotten: last.forgotten,
-        })
+        }
     }
 
     /// The same bans without strikes towards the next one; new if there were none.
@@ -200,6 +204,21 @@ mod tests {
             assert_eq!(penalty.strike(&mut key, at(now)), None, "{now}");
         }
         assert_eq!(penalty.strike(&mut key, at(149)), Some(at(249)));
+    }
+
+    /// The instant of a refusal is taken before its key is locked.
+    #[test]
+    fn refusals_of_two_threads_are_kept_in_order() {
+        let penalty = penalty(5, 60, &[100]);
+        let mut key = Strikes::default();
+        for now in [10, 12, 11, 9] {
+            assert_eq!(penalty.strike(&mut key, at(now)), None, "{now}");
+        }
+        assert_eq!(key.counting(), [9, 10, 11, 12].map(at));
+        assert_eq!(penalty.strike(&mut key, at(69)), None, "the first is over");
+        assert_eq!(key.counting(), [10, 11, 12, 69].map(at));
+        let saved = [12, 69, 10, 11].map(at).into();
+        assert_eq!(Strikes::restored(saved, key.last_ban()), key);
     }
 
     #[test]

@@ -210,7 +210,7 @@ impl<R: Read + Seek> Reader<R> {
         }
         let at = (0..count).map(|_| self.u64().map(Timestamp::from_micros));
         let at = at.collect::<Result<Vec<_>, _>>()?;
-        Strikes::restored(at, last).ok_or(Refusal::Damaged)
+        Ok(Strikes::restored(at, last))
     }
 
     fn keys(&mut self) -> Result<[u64; 2], Refusal> {
