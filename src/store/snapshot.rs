@@ -19,7 +19,7 @@
 //! that a reload replaced meanwhile is there twice: of a key that is given twice the last counts.
 //!
 //! Instants are microseconds since the Unix epoch, so that a ban ends at the same time of day in every process. Version 1
-//! has no bans, and is still read.
+//! has no bans. It is still read, and written where there are none: the release before, which knows no other, reads it then.
 
 mod file;
 mod reader;
@@ -31,6 +31,7 @@ use std::time::Duration;
 use siphasher::sip::SipHasher13;
 
 use super::Bans;
+use crate::clock::Timestamp;
 use crate::limiter::{Penalty, Secret};
 
 pub use file::{open, save, set_aside};
@@ -73,6 +74,12 @@ pub struct PolicyBans<'a> {
 }
 
 impl PolicyBans<'_> {
+    /// Whether any strike or ban counts at `now`.
+    fn count(&self, now: Timestamp) -> bool {
+        let mut saved = self.bans.saved(self.rule, now);
+        saved.any(|some| !some.is_empty())
+    }
+
     /// A number that differs for other secrets: fingerprints made with another one name other keys.
     fn check(&self) -> u64 {
         self.secret.hasher().finish().bits()

@@ -53,12 +53,9 @@ fn write<'a>(
         .create_new(true)
         .mode(0o600)
         .open(path)?;
-    let mut writer = Writer::new(file, secret, now)?;
+    let mut writer = Writer::new(file, secret, bans, now)?;
     for (key, table) in tables {
         writer.table(key, table, now)?;
-    }
-    for of in bans {
-        writer.bans(&of, now)?;
     }
     writer.finish()?.sync_all()
 }

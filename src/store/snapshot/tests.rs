@@ -7,7 +7,6 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::clock::Timestamp;
 use crate::limiter::{
     Algorithm, Fingerprint, FixedWindow, Gcra, IntervalRefill, Oldest, Penalty, Quota, Secret,
     SlidingCounters, SlidingLog, SlidingWindow, Start,
@@ -61,7 +60,7 @@ fn charge(table: &Table, key: Fingerprint, cost: u32, now: Timestamp) -> bool {
 }
 
 fn saved<'a>(tables: impl IntoIterator<Item = &'a Table>, now: Timestamp) -> Vec<u8> {
-    let mut writer = Writer::new(Vec::new(), &SECRET, now).unwrap();
+    let mut writer = Writer::new(Vec::new(), &SECRET, [], now).unwrap();
     for table in tables {
         writer.table("client_ip", table, now).unwrap();
     }
@@ -100,8 +99,8 @@ fn policy_bans<'a>(rule: &'a Penalty, bans: &'a Bans) -> PolicyBans<'a> {
 }
 
 fn saved_bans(rule: &Penalty, bans: &Bans, now: Timestamp) -> Vec<u8> {
-    let mut writer = Writer::new(Vec::new(), &SECRET, now).unwrap();
-    writer.bans(&policy_bans(rule, bans), now).unwrap();
+    let bans = [policy_bans(rule, bans)];
+    let writer = Writer::new(Vec::new(), &SECRET, bans, now).unwrap();
     writer.finish().unwrap()
 }
 
@@ -224,11 +223,11 @@ fn sample() -> Vec<u8> {
     for number in [1, 2, 2] {
         bans.strike(&rule, key(number), NOW);
     }
-    let mut writer = Writer::new(Vec::new(), &SECRET, NOW).unwrap();
+    let bans = [policy_bans(&rule, &bans)];
+    let mut writer = Writer::new(Vec::new(), &SECRET, bans, NOW).unwrap();
     for table in &tables {
         writer.table("client_ip", table, NOW).unwrap();
     }
-    writer.bans(&policy_bans(&rule, &bans), NOW).unwrap();
     writer.finish().unwrap()
 }
 
@@ -270,17 +269,22 @@ fn bans_of_another_policy_or_secret_and_forgotten_ones_are_dropped() {
 }
 
 #[test]
-fn a_file_of_the_version_before_is_read() {
+fn a_file_without_bans_is_of_the_version_before_and_is_read() {
     let tables = tables(3, 100, OnFull::Forget);
     for table in &tables {
         assert!(charge(table, key(1), 2, NOW));
     }
-    let mut bytes = saved(&tables, NOW);
-    bytes.truncate(bytes.len() - 8);
-    bytes[8] = 1;
+    let bytes = saved(&tables, NOW);
+    assert_eq!(bytes[8..12], [1, 0, 0, 0]);
     let after = self::tables(3, 100, OnFull::Forget);
-    restored(&with_sum(bytes), &after, NOW);
+    restored(&bytes, &after, NOW);
     assert!(after.iter().all(|table| used(table, key(1), NOW) == 2));
+    let (rule, bans) = (rule(), Bans::default());
+    assert_eq!(saved_bans(&rule, &bans, NOW), saved([], NOW));
+    bans.strike(&rule, key(1), NOW);
+    assert_eq!(saved_bans(&rule, &bans, NOW)[8..12], [2, 0, 0, 0]);
+    let later = NOW.saturating_add(Duration::from_hours(2));
+    assert_eq!(saved_bans(&rule, &bans, later), saved([], later));
 }
 
 #[test]
@@ -397,7 +401,7 @@ fn nobody_waits_for_a_slow_disk_and_little_is_held() {
             written: Vec::new(),
             largest: 0,
         };
-        let mut writer = Writer::new(out, &SECRET, NOW).unwrap();
+        let mut writer = Writer::new(out, &SECRET, [], NOW).unwrap();
         writer.table("client_ip", &table, NOW).unwrap();
         let out = writer.finish().unwrap();
         assert!(out.largest < 2 * STEP, "{}", out.largest);
@@ -441,7 +445,7 @@ fn a_table_that_is_replaced_meanwhile_is_saved_whole() {
         successor: Some(Arc::new(new(30_000))),
         written: Vec::new(),
     };
-    let mut writer = Writer::new(out, &SECRET, NOW).unwrap();
+    let mut writer = Writer::new(out, &SECRET, [], NOW).unwrap();
     writer.table("client_ip", &table, NOW).unwrap();
     let bytes = writer.finish().unwrap().written;
     let again = [new(20_000)];

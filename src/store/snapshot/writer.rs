@@ -6,7 +6,9 @@ use std::io::{self, Write};
 
 use siphasher::sip::SipHasher13;
 
-use super::{BANS, END, FLOOR, KEY, MAGIC, PolicyBans, STEP, STRIKES, TABLE, VERSION, checksum};
+use super::{
+    BANS, END, FLOOR, KEY, MAGIC, OLDEST, PolicyBans, STEP, STRIKES, TABLE, VERSION, checksum,
+};
 use crate::clock::Timestamp;
 use crate::limiter::{Fingerprint, Secret, State, Strikes};
 use crate::store::Table;
@@ -14,25 +16,44 @@ use crate::store::bucket;
 use crate::store::table::Legacy;
 
 /// A snapshot that is being written.
-pub struct Writer<W> {
+pub struct Writer<'a, W> {
     out: W,
     sum: SipHasher13,
     buffer: Vec<u8>,
+    /// Those that follow the buckets; none in a file of the oldest version.
+    bans: Vec<PolicyBans<'a>>,
+    saved_at: Timestamp,
 }
 
-impl<W: Write> Writer<W> {
-    /// Begins a snapshot of buckets whose keys were made with `secret`.
+impl<'a, W: Write> Writer<'a, W> {
+    /// Begins a snapshot of buckets whose keys were made with `secret`, and of the strikes and bans that count at `now`.
+    ///
+    /// Where none does, the file is of the oldest version, so that an earlier release can read it.
     ///
     /// # Errors
     /// What `out` says; so do all others here.
-    pub fn new(out: W, secret: &Secret, now: Timestamp) -> io::Result<Self> {
+    pub fn new(
+        out: W,
+        secret: &Secret,
+        bans: impl IntoIterator<Item = PolicyBans<'a>>,
+        now: Timestamp,
+    ) -> io::Result<Self> {
         let mut writer = Self {
             out,
             sum: checksum(),
             buffer: Vec::with_capacity(2 * STEP),
+            bans: bans.into_iter().collect(),
+            saved_at: now,
         };
+        if !writer.bans.iter().any(|of| of.count(now)) {
+            writer.bans.clear();
+        }
         writer.buffer.extend(MAGIC);
-        writer.put_u32(VERSION);
+        writer.put_u32(if writer.bans.is_empty() {
+            OLDEST
+        } else {
+            VERSION
+        });
         for number in secret.key() {
             writer.put_u64(number);
         }
@@ -54,13 +75,24 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Adds the strikes and bans of a policy that count at `now`.
-    pub fn bans(&mut self, of: &PolicyBans<'_>, now: Timestamp) -> io::Result<()> {
+    /// Adds strikes and bans, and ends the snapshot.
+    pub fn finish(mut self) -> io::Result<W> {
+        for of in std::mem::take(&mut self.bans) {
+            self.bans(&of)?;
+        }
+        self.buffer.push(END);
+        self.flush()?;
+        self.out.write_all(&self.sum.finish().to_le_bytes())?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    fn bans(&mut self, of: &PolicyBans<'_>) -> io::Result<()> {
         self.buffer.push(BANS);
         self.put_text(of.policy);
         self.put_text(of.key);
         self.put_u64(of.check());
-        for some in of.bans.saved(of.rule, now) {
+        for some in of.bans.saved(of.rule, self.saved_at) {
             for (key, strikes) in &some {
                 self.strikes(*key, strikes);
                 if self.buffer.len() >= STEP {
@@ -69,15 +101,6 @@ impl<W: Write> Writer<W> {
             }
         }
         Ok(())
-    }
-
-    /// Ends the snapshot.
-    pub fn finish(mut self) -> io::Result<W> {
-        self.buffer.push(END);
-        self.flush()?;
-        self.out.write_all(&self.sum.finish().to_le_bytes())?;
-        self.out.flush()?;
-        Ok(self.out)
     }
 
     fn buckets(&mut self, key: &str, table: &Table, now: Timestamp) -> io::Result<()> {
