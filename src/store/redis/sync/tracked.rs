@@ -38,6 +38,28 @@ pub(super) struct Totals {
     pub(super) own: u64,
 }
 
+/// Units of others that a bucket was charged for, by the end of the epoch: the last two.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heard([(u64, u64); 2]);
+
+impl Heard {
+    /// Whether none of it counts any more.
+    pub(super) fn is_over(&self, epochs: Epochs, now: Instant) -> bool {
+        self.0.iter().all(|(end, _)| epochs.is_over(*end, now))
+    }
+
+    fn units(&self, end: u64) -> u64 {
+        let known = self.0.iter().find(|(known, _)| *known == end);
+        known.map_or(0, |(_, units)| *units)
+    }
+}
+
+impl HeapSize for Heard {
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+}
+
 /// What is known of it in one epoch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Term {
@@ -81,10 +103,19 @@ impl Tracked {
         }
     }
 
-    /// The server may know of units that were charged here before.
-    pub(super) fn expect_own_units(&mut self) {
+    /// The server may know of units that were charged here before; of the others' units, those were charged here.
+    pub(super) fn expect_own_units(&mut self, heard: Option<Heard>) {
         let terms = self.before.iter_mut().chain(Some(&mut self.current));
-        terms.for_each(|term| term.is_complete = false);
+        for term in terms {
+            term.is_complete = false;
+            term.seen = heard.map_or(0, |heard| heard.units(term.end));
+        }
+    }
+
+    /// What is to outlast the key: the units of others that its bucket was charged for.
+    pub(super) fn heard(&self) -> Heard {
+        let of = |term: &Term| (term.end, term.seen);
+        Heard([self.before.as_ref().map_or((0, 0), of), of(&self.current)])
     }
 
     /// Counts a charge that left this cell.
@@ -209,13 +240,10 @@ impl Term {
     fn answered(&mut self, own: u64, totals: Totals, (round, worth): (u64, u64)) -> u64 {
         let others = totals.others;
         if !self.is_complete {
+            // An answer to what was told before the key was forgotten does not know of that yet.
+            self.told = totals.own.max(own);
             self.is_complete = true;
-            self.own = self.own.saturating_add(totals.own);
-            self.told = totals.own;
-            if totals.own > 0 {
-                // Those were heard of before the key was forgotten, but for the last of them.
-                self.seen = self.seen.max(others);
-            }
+            self.own = self.own.saturating_add(self.told);
         }
         let news = others.saturating_sub(self.seen);
         let is_quiet = own.saturating_sub(self.told) < worth;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use super::epoch::{Epochs, Instant};
-use super::tracked::{News, Totals, Tracked};
+use super::tracked::{Heard, News, Totals, Tracked};
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Cell, Fingerprint};
 use crate::store::bounded_map::BoundedMap;
@@ -23,6 +23,8 @@ pub(super) const SHARDS: usize = 64;
 const WORTH: u32 = 256;
 /// The bytes for keys unless set otherwise, some 300 and the name for each.
 const ROOM: usize = 16 << 20;
+/// The part of these bytes for what others have charged to keys, which outlasts the keys.
+const HEARD: usize = 8;
 
 /// The buckets of one policy that were charged here lately.
 #[derive(Debug)]
@@ -44,6 +46,8 @@ pub struct Tracker {
     /// By how many microseconds the server's clock is ahead, as far as is known.
     ahead: AtomicI64,
     keys: BoundedMap<Tracked, SHARDS>,
+    /// Of keys that others charge too, also where they were forgotten.
+    heard: BoundedMap<Heard, SHARDS>,
     /// When a key may have been forgotten last, in microseconds.
     forgot: AtomicU64,
     untracked: AtomicU64,
@@ -81,7 +85,8 @@ impl Tracker {
             worth: AtomicU64::new(worth(table.algorithm())),
             table: ArcSwap::new(table),
             ahead: AtomicI64::new(0),
-            keys: BoundedMap::new(ROOM),
+            keys: BoundedMap::new(ROOM - ROOM / HEARD),
+            heard: BoundedMap::new(ROOM / HEARD),
             forgot: AtomicU64::new(0),
             untracked: AtomicU64::new(0),
         })
@@ -96,7 +101,8 @@ impl Tracker {
 
     /// Has room for so many bytes of keys.
     pub fn set_room(&self, bytes: usize) {
-        self.keys.set_room(bytes);
+        self.keys.set_room(bytes - bytes / HEARD);
+        self.heard.set_room(bytes / HEARD);
     }
 
     /// Whether it can go on for a table of this algorithm that takes over its table's buckets.
@@ -109,7 +115,7 @@ impl Tracker {
     /// only, after which this allocates nothing.
     ///
     /// What is noted is told: give-backs are not. Where there is no room for another key, the key that is charged least is
-    /// forgotten: what it was charged and not told is lost to others.
+    /// forgotten: what it was charged and not told is lost to others. What they have charged to it is not.
     pub fn note(
         &self,
         key: Fingerprint,
@@ -136,7 +142,7 @@ impl Tracker {
         let whole_at = (alone.expires == cell.expires).then_some(now.here);
         let mut tracked = Tracked::new(name().bytes, self.epochs, end, whole_at);
         if self.may_have_forgotten(now) {
-            tracked.expect_own_units();
+            tracked.expect_own_units(self.heard.read(key, |heard| Some(*heard)));
         }
         tracked.note(self.epochs, cost, cell, now);
         let forgets = keys.insert(tracked, |_| false).has_evicted;
@@ -225,6 +231,8 @@ impl Tracker {
     pub(super) fn due(&self, shard: usize, now: Timestamp, into: &mut impl Extend<Question>) {
         let (now, round) = (self.instant(now), self.rounds.load(Relaxed));
         let worth = self.worth.load(Relaxed);
+        self.heard
+            .retain(shard, |_, heard| !heard.is_over(self.epochs, now));
         self.keys.retain(shard, |key, tracked| {
             let is_in_use = tracked.is_in_use(self.epochs, now);
             if is_in_use {
@@ -246,12 +254,19 @@ impl Tracker {
         let &Question { key, end, own, .. } = question;
         let (now, epochs) = (self.instant(now), self.epochs);
         let round = (self.rounds.load(Relaxed), self.worth.load(Relaxed));
-        let answered =
-            |tracked: &mut Tracked| tracked.answered((end, own), totals, round, now, epochs);
-        let news = self.keys.lock(key).change_unused(answered).flatten();
-        let Some(News { units, at }) = news else {
+        let answered = |tracked: &mut Tracked| {
+            let news = tracked.answered((end, own), totals, round, now, epochs)?;
+            Some((news, tracked.heard()))
+        };
+        let mut keys = self.keys.lock(key);
+        let Some((News { units, at }, heard)) = keys.change_unused(answered).flatten() else {
             return;
         };
+        let is_over = |heard: &Heard| heard.is_over(epochs, now);
+        self.heard
+            .lock(key)
+            .change_or_insert(|| heard, is_over, |known| *known = heard);
+        drop(keys);
         let charge = Charge {
             table: &self.table.load(),
             key,
