@@ -12,7 +12,7 @@ use redis::Value;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
 use sluicegate::store::redis::client::{
-    Address, Fault, FaultKind, Spec, State, Target, UrlError, slot,
+    Address, Fault, FaultKind, Script, Spec, State, Target, UrlError, slot,
 };
 use support::client::{Connection, get, get_with, run};
 use support::gateway::Gateway;
@@ -277,6 +277,46 @@ fn a_cluster_is_followed_wherever_its_slots_go() {
         (answer.is_ok() && store.client.state() == State::Up).then_some(())
     });
     assert_eq!(command(&replica, &["EXISTS", "foo"]), Value::Int(1));
+}
+
+#[test]
+fn a_cluster_without_one_of_its_masters_is_connected() {
+    let mut nodes = cluster();
+    for node in &nodes {
+        command(
+            node,
+            &["CONFIG", "SET", "cluster-require-full-coverage", "no"],
+        );
+    }
+    let store = Store::with(Spec::new(Target::Cluster(vec![address(&nodes[1])])));
+    store.wait_up();
+    assert!(store.connects_with(&store.add));
+    // It has `foo`.
+    nodes[2].kill();
+    wait_for("the dead server to be noticed", || {
+        let answer = store.call_key("foo").map_err(|fault| fault.kind);
+        (answer == Err(FaultKind::Refused)).then_some(())
+    });
+    assert!(store.connects_with(&Script::new("return 1")));
+}
+
+#[test]
+fn a_server_that_knows_no_script_command_is_connected() {
+    let redis = RedisServer::with_options(&["--rename-command", "SCRIPT", "HIDDEN"]);
+    let store = Store::at(redis.address);
+    store.wait_up();
+    assert!(store.connects_with(&store.add));
+}
+
+#[test]
+fn a_server_that_pauses_is_given_the_scripts_after_it() {
+    let redis = RedisServer::start();
+    let store = Store::at(redis.address);
+    store.wait_up();
+    assert!(store.connects_with(&store.add));
+    // Longer than one attempt may take.
+    command(&redis, &["CLIENT", "PAUSE", "1500", "ALL"]);
+    assert!(store.connects_with(&Script::new("return 1")));
 }
 
 /// Limits whose buckets are in different slots are charged by calls of their own, all of them or none but who charges refusals.

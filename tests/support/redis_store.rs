@@ -15,7 +15,7 @@ use sluicegate::telemetry::registry::Registry;
 use tokio::runtime::Runtime;
 
 use super::redis::RedisServer;
-use super::{now, wait_for};
+use super::{DEADLINE, now, wait_for};
 
 /// More than the default, as tests share their machine.
 pub const TIMEOUT: Duration = Duration::from_millis(150);
@@ -101,6 +101,13 @@ impl Store {
         let took = started.elapsed();
         assert!(took < TIMEOUT + SLACK, "a call took {took:?}");
         answer.expect("no call panics")
+    }
+
+    /// Whether it is connected in time, to servers that were given this script.
+    pub fn connects_with(&self, script: &Script) -> bool {
+        self.client.load_scripts(std::slice::from_ref(script));
+        let connected = async { tokio::time::timeout(DEADLINE, self.client.connected(0..1)).await };
+        self.runtime.block_on(connected).is_ok()
     }
 
     pub fn batch(&self, commands: Vec<Command>) -> Vec<Result<Value, Fault>> {

@@ -186,7 +186,7 @@ impl Store {
         self.start_errands(worker);
     }
 
-    /// Waits until each of these workers is connected to every server, and every server has the scripts.
+    /// Waits until each of these workers is connected to every server in use, and every such server has the scripts.
     pub async fn connected(&self, workers: Range<usize>) {
         self.client.connected(workers).await;
     }

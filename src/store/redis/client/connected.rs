@@ -7,7 +7,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::connect::Live;
 use super::fault::{Fault, FaultKind};
-use super::node::Node;
+use super::node::{Node, Outlook};
 use super::script::Script;
 use super::{Client, Shared};
 
@@ -25,8 +25,8 @@ impl Client {
         });
     }
 
-    /// Waits until each of these workers is connected to every server, and every server has the scripts. The workers have
-    /// to be [started](Client::start).
+    /// Waits until each of these workers is connected to every server, and every server has the scripts. Servers that are out
+    /// of use are not waited for where another is in use. The workers have to be [started](Client::start).
     ///
     /// Without a server that answers this never returns: callers set a deadline.
     pub async fn connected(&self, workers: Range<usize>) {
@@ -46,9 +46,10 @@ impl Shared {
     fn is_connected(&self, worker: usize) -> bool {
         let map = self.map.load();
         let scripts = self.scripts.borrow().len();
-        let mut nodes = map.nodes.iter();
+        let is_faulty = |node: &&Arc<Node>| matches!(node.outlook(), Outlook::Faulty(_));
         let is_ready = |node: &Arc<Node>| node.live(worker).is_ok() && node.scripts() >= scripts;
-        !map.nodes.is_empty() && nodes.all(is_ready)
+        let mut nodes = map.nodes.iter().filter(|node| !is_faulty(node)).peekable();
+        nodes.peek().is_some() && nodes.all(is_ready)
     }
 
     /// Waits until the deadline for servers to be found, where none has been yet and nothing says why.

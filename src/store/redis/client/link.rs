@@ -25,6 +25,9 @@ const YOUNG: Duration = Duration::from_secs(1);
 /// listen.
 const BREATH: Duration = Duration::from_millis(10);
 
+/// The first and the longest pause between two attempts to give a server its scripts.
+const LOADING_PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(10)];
+
 /// Keeps a connection for this worker until it is dropped.
 pub(super) async fn keep(shared: Arc<Shared>, node: Arc<Node>, worker: usize) {
     let mut ended_young = false;
@@ -100,10 +103,10 @@ async fn load_scripts(shared: &Shared, node: &Node, live: &Live) {
         for script in missing {
             pipeline.add_command(script.load());
         }
-        // A user who may not load scripts may still run them by their text.
+        // Whoever may not load scripts, or knows no SCRIPT, may still run them by their text.
         let is_done = |answer: &Result<Value, Fault>| match answer {
             Ok(_) => true,
-            Err(fault) => fault.kind == FaultKind::Permission,
+            Err(fault) => !matches!(fault.kind, FaultKind::Loading | FaultKind::Busy),
         };
         let answers = live.send_all(&pipeline).await;
         if answers.is_ok_and(|answers| answers.iter().all(is_done)) {
@@ -114,13 +117,21 @@ async fn load_scripts(shared: &Shared, node: &Node, live: &Live) {
     let _ = timeout(CONNECT_DEADLINE, loading).await;
 }
 
-/// Gives the server each script that calls will need from now on.
+/// Gives the server each script that calls will need from now on, again after a pause where it did not answer.
 async fn keep_scripts_loaded(shared: &Shared, node: &Node, live: &Live) -> Infallible {
     let mut scripts = shared.scripts.subscribe();
+    let [mut pause, longest] = LOADING_PAUSES;
     loop {
+        let wanted = scripts.borrow_and_update().len();
         load_scripts(shared, node, live).await;
         // The sender lives as long as the client.
-        let _ = scripts.changed().await;
+        if node.scripts() < wanted {
+            let _ = timeout(pause, scripts.changed()).await;
+            pause = longest.min(pause * 2);
+        } else {
+            let _ = scripts.changed().await;
+            [pause, _] = LOADING_PAUSES;
+        }
     }
 }
 
