@@ -1,12 +1,11 @@
 //! Decoys look like real answers: each has the status, the fields and the framing that the last real answer of its
 //! route had, in the same order.
 //!
-//! Of values, those are copied that are the same for everybody. Identifiers and dates are made anew. What may be about
-//! one client, or about one body, is left out.
+//! Values are copied of a few fields that no server writes for one client. Identifiers and dates are made anew. Every
+//! other field is left out: a value that two clients were sent may still be private to both.
 
 mod fields;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -16,17 +15,15 @@ use http::header::{self, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 use http_body::Body;
 
-use self::fields::{Kind, kind};
+use self::fields::Learned;
 use super::body::ResponseBody;
 use crate::http_ext::headers::Headers;
 use crate::http_ext::message::Response;
 use crate::http_ext::{date, forwarded};
-use crate::limiter::{Fingerprint, KeyParts, Secret};
+use crate::limiter::{KeyParts, Secret};
 
 /// The most fields that are learned of an answer.
 const MOST_FIELDS: usize = 64;
-/// The longest value that is learned, in bytes.
-const LONGEST_VALUE: usize = 1_024;
 /// Methods that are told apart: those that HTTP defines for content, and all others.
 const METHODS: usize = 6;
 
@@ -82,22 +79,6 @@ enum Framing {
     Streamed,
 }
 
-/// What is known of a field.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Learned {
-    /// It is the same for everybody.
-    Common(HeaderValue),
-    /// This was said to one requester, and may be to others.
-    Once(HeaderValue, Fingerprint),
-    /// An identifier that looks like this.
-    Identifier(HeaderValue),
-    ContentType(HeaderValue),
-    Date,
-    Length,
-    /// It is not copied.
-    LeftOut,
-}
-
 /// A decoy without the fields that it has in common with real answers.
 pub(super) struct Decoy<'a> {
     pub spec: &'a DecoySpec,
@@ -123,39 +104,21 @@ impl RealAnswers {
         self.origin == origin
     }
 
-    /// Who sends a request: an address with its credentials. Values that this requester was sent may be sent to it again.
-    pub(super) fn requester(&self, headers: &Headers, client_ip: IpAddr) -> Fingerprint {
-        let mut hasher = self.secret.hasher();
-        hasher.part(0, client_ip.to_string().as_bytes());
-        for (kind, name) in [(1, header::AUTHORIZATION), (2, header::COOKIE)] {
-            for value in headers.get_all(name) {
-                hasher.part(kind, value);
-            }
-        }
-        hasher.finish()
-    }
-
-    /// Learns from a real answer, if it is a success.
-    pub(super) fn learn(
-        &self,
-        method: &Method,
-        requester: Fingerprint,
-        answer: &Response<ResponseBody>,
-    ) {
-        if !answer.status().is_success() || answer.status() == StatusCode::PARTIAL_CONTENT {
+    /// Learns from a real answer, if it is a success with all that it has to say.
+    pub(super) fn learn(&self, method: &Method, answer: &Response<ResponseBody>) {
+        let is_whole = answer.status() != StatusCode::PARTIAL_CONTENT && method != Method::HEAD;
+        if !answer.status().is_success() || !is_whole {
             return;
         }
         let place = &self.profiles[place(method)];
-        let known = place.load();
-        if known
+        if place
+            .load()
             .as_ref()
-            .is_some_and(|known| known.is_like(answer, requester))
+            .is_some_and(|known| known.is_like(answer))
         {
             return;
         }
-        let profile = Profile::of(answer, requester, known.as_deref(), |value| {
-            self.make_up(value)
-        });
+        let profile = Profile::of(answer, |value| self.make_up(value));
         place.store(Some(Arc::new(profile)));
     }
 
@@ -163,7 +126,7 @@ impl RealAnswers {
     pub(super) fn disguise(
         &self,
         decoy: Decoy<'_>,
-        (method, requester): (&Method, Fingerprint),
+        method: &Method,
         response: &mut Response<ResponseBody>,
     ) {
         let known = self.profiles[place(method)].load();
@@ -171,19 +134,14 @@ impl RealAnswers {
         let profile = known.clone().or_else(others);
         let profile = profile.as_deref();
         *response.status_mut() = decoy.status(profile);
-        *response.headers_mut() = self.fields(&decoy, profile, requester);
+        *response.headers_mut() = self.fields(&decoy, profile);
         *response.body_mut() = match profile.map(|profile| profile.framing) {
             Some(Framing::Streamed) => ResponseBody::streamed(decoy.body),
             Some(Framing::Length) | None => ResponseBody::own(decoy.body),
         };
     }
 
-    fn fields(
-        &self,
-        decoy: &Decoy<'_>,
-        profile: Option<&Profile>,
-        requester: Fingerprint,
-    ) -> Headers {
+    fn fields(&self, decoy: &Decoy<'_>, profile: Option<&Profile>) -> Headers {
         let learned = profile.map_or(&[][..], |profile| &profile.fields);
         let mut headers = Headers::with_capacity(learned.len() + decoy.headers.len() + 1);
         let own = |name: &HeaderName| decoy.headers.iter().find(|(own, _)| own == name);
@@ -193,10 +151,7 @@ impl RealAnswers {
                 continue;
             }
             match learned {
-                Learned::Common(value) => headers.append(name, value.clone()),
-                Learned::Once(value, by) if *by == requester => {
-                    headers.append(name, value.clone());
-                }
+                Learned::Copied(value) => headers.append(name, value.clone()),
                 Learned::Identifier(like) => headers.append(name, self.make_up(like)),
                 Learned::ContentType(value) => {
                     headers.append(name, decoy.content_type(value).clone());
@@ -208,7 +163,7 @@ impl RealAnswers {
                     }
                 }
                 Learned::Length => headers.append(name, decoy.body.len() as u64),
-                Learned::Once(..) | Learned::LeftOut => {}
+                Learned::LeftOut => {}
             }
         }
         for (name, value) in decoy.headers {
@@ -255,35 +210,14 @@ impl RealAnswers {
 }
 
 impl Profile {
-    fn of(
-        answer: &Response<ResponseBody>,
-        requester: Fingerprint,
-        before: Option<&Self>,
-        make_up: impl Fn(&HeaderValue) -> HeaderValue,
-    ) -> Self {
-        let before = before.map_or(&[][..], |before| &before.fields);
-        let is_common = |name: &HeaderName, value: &HeaderValue| {
-            before.iter().any(|(known, learned)| match learned {
-                Learned::Common(common) => known == name && common == value,
-                Learned::Once(once, by) => known == name && once == value && *by != requester,
-                _ => false,
-            })
-        };
+    fn of(answer: &Response<ResponseBody>, make_up: impl Fn(&HeaderValue) -> HeaderValue) -> Self {
         let fields = answer.headers().iter().take(MOST_FIELDS);
-        let fields = fields.map(|(name, bytes)| {
-            let value = HeaderValue::from_bytes(bytes).ok();
-            let value = value.filter(|value| value.len() <= LONGEST_VALUE);
-            let learned = value.map(|value| match kind(name, &value) {
-                Kind::Common => Learned::Common(value),
-                Kind::Unknown if is_common(name, &value) => Learned::Common(value),
-                Kind::Unknown => Learned::Once(value, requester),
-                Kind::Identifier => Learned::Identifier(make_up(&value)),
-                Kind::ContentType => Learned::ContentType(value),
-                Kind::Date => Learned::Date,
-                Kind::Length => Learned::Length,
-                Kind::LeftOut => Learned::LeftOut,
-            });
-            (name.clone(), learned.unwrap_or(Learned::LeftOut))
+        let fields = fields.map(|(name, value)| {
+            let learned = match Learned::of(name, value) {
+                Learned::Identifier(value) => Learned::Identifier(make_up(&value)),
+                learned => learned,
+            };
+            (name.clone(), learned)
         });
         Profile {
             status: answer.status(),
@@ -293,18 +227,13 @@ impl Profile {
     }
 
     /// Whether nothing can be learned from this answer.
-    fn is_like(&self, answer: &Response<ResponseBody>, requester: Fingerprint) -> bool {
+    fn is_like(&self, answer: &Response<ResponseBody>) -> bool {
         let count = answer.headers().len().min(MOST_FIELDS);
         let mut fields = self.fields.iter().zip(answer.headers().iter());
         (self.status, self.framing, self.fields.len())
             == (answer.status(), Framing::of(answer), count)
             && fields.all(|((known, learned), (name, value))| {
-                known == name
-                    && match learned {
-                        Learned::Common(known) | Learned::ContentType(known) => *known == value,
-                        Learned::Once(known, by) => *known == value && *by == requester,
-                        _ => true,
-                    }
+                known == name && learned.would_come_of(name, value)
             })
     }
 }

@@ -1,10 +1,8 @@
 //! Sends an admitted request to its upstream, and takes the head of the response.
 
-use std::net::IpAddr;
-
 use http::header::{CONNECTION, COOKIE, EXPECT, HOST, HeaderValue, UPGRADE};
 use http::uri::{PathAndQuery, Uri};
-use http::{Method, StatusCode, Version};
+use http::{StatusCode, Version};
 use http_body::Body;
 
 use super::body::ResponseBody;
@@ -18,7 +16,6 @@ use crate::http_ext::headers::Headers;
 use crate::http_ext::max_forwards::Recipient;
 use crate::http_ext::message::{Request, Response};
 use crate::http_ext::{forwarded, hop_by_hop, max_forwards};
-use crate::limiter::Fingerprint;
 use crate::upstream::{Outbound, RunningTarget, UpstreamBody};
 
 /// Forwards the request, and answers with what the route's upstream says.
@@ -38,7 +35,6 @@ pub(super) async fn forward(
     if max_forwards::count_down(request)? == Recipient::Here {
         return Ok(exchange.answered_here());
     }
-    let learner = Learner::of(route, request, begun.client_ip);
     rewrite_headers(request, exchange, route);
     if let Some(target) = origin_form(request.uri(), path, &route.rewrite)? {
         *request.uri_mut() = target;
@@ -51,7 +47,7 @@ pub(super) async fn forward(
     match running.upstream.target() {
         RunningTarget::Echo => {
             let response = echo(request);
-            learner.learn(route, request, &response);
+            learn(route, request, &response);
             Ok(response)
         }
         RunningTarget::Endpoints(endpoints) => {
@@ -71,32 +67,16 @@ pub(super) async fn forward(
             let response = endpoints.send(&mut outbound).await?;
             exchange.answered();
             let response = forwarded_response(response);
-            learner.learn(exchange.route(), request, &response);
+            learn(exchange.route(), request, &response);
             Ok(response)
         }
     }
 }
 
 /// Learns what real answers look like, where decoys are to look so.
-struct Learner(Option<Fingerprint>);
-
-impl Learner {
-    /// By the request as the client sent it.
-    fn of(route: &Route, request: &Request<RequestBody>, client_ip: IpAddr) -> Self {
-        let answers = route.real_answers.as_ref();
-        let answers = answers.filter(|_| request.method() != Method::HEAD);
-        Self(answers.map(|answers| answers.requester(request.headers(), client_ip)))
-    }
-
-    fn learn(
-        self,
-        route: &Route,
-        request: &Request<RequestBody>,
-        response: &Response<ResponseBody>,
-    ) {
-        if let (Some(requester), Some(answers)) = (self.0, &route.real_answers) {
-            answers.learn(request.method(), requester, response);
-        }
+fn learn(route: &Route, request: &Request<RequestBody>, response: &Response<ResponseBody>) {
+    if let Some(answers) = &route.real_answers {
+        answers.learn(request.method(), response);
     }
 }
 

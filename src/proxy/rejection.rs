@@ -103,14 +103,13 @@ impl Rejection {
         };
         let head = refused.head;
         let (prepared, body) = self.prepared(refused);
-        let requester = answers.requester(head.headers, head.client_ip);
         let decoy = Decoy {
             spec,
             headers: &self.spec.headers,
             content_type: prepared.format.media_type(),
             body,
         };
-        answers.disguise(decoy, (head.method, requester), response);
+        answers.disguise(decoy, head.method, response);
     }
 
     /// Makes `response` the refusal in the form that the request prefers.

@@ -1,4 +1,7 @@
-//! Limits that need no claim come first: where one of them refuses, nobody verifies a token.
+//! Limits in memory that need no claim come first: where one of them refuses, no token is verified.
+//!
+//! Limits in Redis do not: Redis is asked once, after the token is verified. A refusal of Redis that this process
+//! remembers comes first, unless a limit that needs no claim charges refusals.
 //!
 //! They are looked at without being charged, and only where the token of the request is not remembered. What the
 //! limits that need a claim would say of a request that is refused so is not known: they are not charged, not told of,

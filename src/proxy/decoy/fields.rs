@@ -1,29 +1,30 @@
-//! Which fields of real answers decoys may have, by their names and values.
+//! Which fields of real answers decoys have: those of a short list. All others are left out.
 
 use http::header::{self, HeaderName, HeaderValue};
 
+/// The longest value that is learned, in bytes.
+const LONGEST_VALUE: usize = 1_024;
+
 /// What a decoy makes of a field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Its value is the same for everybody.
-    Common,
-    /// Its value is copied for the same requester, and for others once two were sent the same.
-    Unknown,
-    /// It has a value of the same shape.
-    Identifier,
-    ContentType,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Learned {
+    /// The value of all decoys.
+    Copied(HeaderValue),
+    /// An identifier that looks like this.
+    Identifier(HeaderValue),
+    /// The media type of decoys whose configuration has none.
+    ContentType(HeaderValue),
     Date,
     Length,
-    /// It is about one client or one body.
     LeftOut,
 }
 
-/// Fields of servers and of policies, which say the same to everybody.
-const COMMON: [&str; 30] = [
+/// Fields of servers, not of clients or bodies. Fields that are written by the client's rights, language, tenant or
+/// request are missing here.
+const COPIED: [&str; 22] = [
     "server",
     "via",
     "x-powered-by",
-    "cache-control",
     "pragma",
     "vary",
     "strict-transport-security",
@@ -42,175 +43,258 @@ const COMMON: [&str; 30] = [
     "cross-origin-embedder-policy",
     "cross-origin-opener-policy",
     "cross-origin-resource-policy",
-    "origin-agent-cluster",
-    "alt-svc",
-    "allow",
-    "content-language",
     "accept-ranges",
-    "access-control-allow-methods",
-    "access-control-allow-headers",
-    "access-control-max-age",
 ];
 
-/// Fields about one body or one exchange.
-const LEFT_OUT: [&str; 16] = [
-    "set-cookie",
-    "set-cookie2",
-    "etag",
-    "age",
-    "location",
-    "refresh",
-    "link",
-    "trailer",
-    "content-encoding",
-    "content-range",
-    "content-location",
-    "content-disposition",
-    "www-authenticate",
-    "authentication-info",
-    "retry-after",
-    "server-timing",
-];
-
-/// Words in the names of fields about one client, or that differ from one answer to the next.
-const PRIVATE_WORDS: [&str; 52] = [
-    "account",
-    "address",
-    "auth",
-    "authorization",
-    "balance",
-    "client",
-    "cookie",
-    "cost",
-    "credential",
-    "csrf",
-    "customer",
-    "date",
-    "digest",
-    "duration",
-    "elapsed",
-    "email",
-    "etag",
-    "identity",
-    "ip",
-    "key",
-    "limit",
-    "login",
-    "mail",
-    "md5",
-    "member",
-    "name",
-    "nonce",
-    "org",
-    "organization",
-    "owner",
-    "phone",
-    "quota",
-    "ratelimit",
-    "remaining",
-    "remote",
-    "reset",
-    "role",
-    "runtime",
-    "secret",
-    "session",
-    "sha256",
-    "signature",
-    "sub",
-    "subject",
-    "tenant",
-    "time",
-    "timestamp",
-    "timing",
-    "token",
-    "uid",
-    "user",
-    "xsrf",
-];
-
-/// Words in the names of identifiers of requests.
-const IDENTIFIER_WORDS: [&str; 11] = [
-    "correlation",
-    "guid",
-    "id",
-    "ray",
-    "request",
+/// Ends of the names of fields with an identifier of the exchange.
+const IDENTIFIERS: [&str; 9] = [
+    "request-id",
     "requestid",
-    "span",
-    "trace",
+    "correlation-id",
+    "correlationid",
+    "trace-id",
     "traceid",
     "traceparent",
-    "uuid",
+    "cf-ray",
+    "x-vercel-id",
 ];
 
-/// What a decoy makes of a field with this value.
-pub(super) fn kind(name: &HeaderName, value: &HeaderValue) -> Kind {
-    match *name {
-        header::CONTENT_LENGTH => return Kind::Length,
-        header::CONTENT_TYPE => return Kind::ContentType,
-        header::DATE => return Kind::Date,
-        _ => {}
+/// Charsets of text on the web. Others are left out.
+const CHARSETS: [&str; 14] = [
+    "utf-8",
+    "utf8",
+    "us-ascii",
+    "iso-8859-1",
+    "iso-8859-2",
+    "iso-8859-15",
+    "windows-1251",
+    "windows-1252",
+    "shift_jis",
+    "euc-jp",
+    "euc-kr",
+    "gbk",
+    "gb18030",
+    "big5",
+];
+
+/// Directives that let no shared cache reuse an answer (RFC 9111 section 5.2.2).
+const NOT_REUSED: [&str; 3] = ["private", "no-store", "no-cache"];
+
+/// Directives that decoys may have beside them.
+const HARMLESS: [&str; 3] = ["must-revalidate", "proxy-revalidate", "no-transform"];
+
+/// The Cache-Control of decoys whose real answers may be reused by shared caches.
+const UNSHARED: HeaderValue = HeaderValue::from_static("private, no-cache");
+
+impl Learned {
+    /// What decoys have of this field. An identifier still is the real one.
+    pub(super) fn of(name: &HeaderName, value: &[u8]) -> Self {
+        match *name {
+            header::CONTENT_LENGTH => return Self::Length,
+            header::DATE => return Self::Date,
+            _ => {}
+        }
+        let name = name.as_str();
+        let is_identifier = || IDENTIFIERS.iter().any(|end| name.ends_with(end));
+        let learned = match name {
+            "content-type" => content_type(value).map(Self::ContentType),
+            "cache-control" => Some(Self::Copied(cache_control(value))),
+            _ if COPIED.contains(&name) => copied(value).map(Self::Copied),
+            _ if is_identifier() => identifier(value).map(Self::Identifier),
+            _ => None,
+        };
+        learned.unwrap_or(Self::LeftOut)
     }
-    let name = name.as_str();
-    let has_word = |words: &[&str]| name.split(['-', '_']).any(|word| words.contains(&word));
-    if COMMON.contains(&name) {
-        Kind::Common
-    } else if LEFT_OUT.contains(&name) || has_word(&PRIVATE_WORDS) || varies(value) {
-        Kind::LeftOut
-    } else if has_word(&IDENTIFIER_WORDS) {
-        Kind::Identifier
-    } else {
-        Kind::Unknown
+
+    /// Whether a field of the same name with this value teaches nothing else.
+    pub(super) fn would_come_of(&self, name: &HeaderName, value: &[u8]) -> bool {
+        match self {
+            Self::Date | Self::Length | Self::Identifier(_) => true,
+            Self::Copied(known) if known.as_bytes() == value => true,
+            Self::Copied(_) | Self::ContentType(_) | Self::LeftOut => {
+                *self == Self::of(name, value)
+            }
+        }
     }
 }
 
-/// Whether a value is a date, or has a number that is used once.
-fn varies(value: &HeaderValue) -> bool {
-    let Ok(text) = value.to_str() else {
-        return true;
+/// A value that names no site and no address: those may be of one tenant.
+fn copied(value: &[u8]) -> Option<HeaderValue> {
+    let text = short(value)?;
+    let is_general = !text.contains("//") && !text.contains('@');
+    is_general.then(|| HeaderValue::from_str(text).ok())?
+}
+
+/// An identifier in the usual letters, of which a decoy has the shape.
+fn identifier(value: &[u8]) -> Option<HeaderValue> {
+    let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:;=/".contains(&byte);
+    let text = short(value).filter(|text| text.bytes().all(is_usual))?;
+    HeaderValue::from_str(text).ok()
+}
+
+/// The media type and its charset. Other parameters are about one body, and `multipart` says nothing without them.
+fn content_type(value: &[u8]) -> Option<HeaderValue> {
+    let mut parts = short(value)?.split(';');
+    let essence = parts.next()?.trim_end();
+    let (kind, subtype) = essence.split_once('/')?;
+    let is_token = |token: &str| {
+        let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+".contains(&byte);
+        !token.is_empty() && token.bytes().all(is_usual)
     };
-    httpdate::parse_http_date(text).is_ok() || text.contains("nonce-")
+    if !is_token(kind) || !is_token(subtype) || kind.eq_ignore_ascii_case("multipart") {
+        return None;
+    }
+    let is_charset = |part: &&str| {
+        part.trim().split_once('=').is_some_and(|(name, value)| {
+            let value = value.trim_matches('"').to_ascii_lowercase();
+            name.eq_ignore_ascii_case("charset") && CHARSETS.contains(&value.as_str())
+        })
+    };
+    let learned = match parts.find(is_charset) {
+        Some(charset) => format!("{essence};{charset}"),
+        None => essence.to_owned(),
+    };
+    HeaderValue::from_str(&learned).ok()
+}
+
+/// The value itself where it lets no shared cache reuse the answer, and says nothing else.
+fn cache_control(value: &[u8]) -> HeaderValue {
+    let Some(text) = short(value) else {
+        return UNSHARED;
+    };
+    let directives = || text.split(',').map(|part| part.trim().to_ascii_lowercase());
+    let is_not_reused = |directive: &str| NOT_REUSED.contains(&directive);
+    let is_age = |directive: &str| {
+        let age = directive.strip_prefix("max-age=");
+        age.is_some_and(|age| age.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let is_known = |directive: String| {
+        is_not_reused(&directive) || HARMLESS.contains(&directive.as_str()) || is_age(&directive)
+    };
+    let is_safe =
+        directives().any(|directive| is_not_reused(&directive)) && directives().all(is_known);
+    let value = is_safe.then(|| HeaderValue::from_str(text).ok()).flatten();
+    value.unwrap_or(UNSHARED)
+}
+
+/// A value that is short enough to be kept, as text.
+fn short(value: &[u8]) -> Option<&str> {
+    let is_short = value.len() <= LONGEST_VALUE;
+    std::str::from_utf8(value).ok().filter(|_| is_short)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// What a decoy would have as the field's value; of an identifier the real one.
+    fn learned(name: &'static str, value: &str) -> Option<String> {
+        match Learned::of(&HeaderName::from_static(name), value.as_bytes()) {
+            Learned::Copied(value) | Learned::Identifier(value) | Learned::ContentType(value) => {
+                Some(value.to_str().expect("text").to_owned())
+            }
+            Learned::Date | Learned::Length | Learned::LeftOut => None,
+        }
+    }
+
     #[test]
-    fn fields_about_one_client_or_one_body_are_left_out() {
-        for (name, value, expected) in [
-            ("server", "nginx", Kind::Common),
-            ("x-version", "7", Kind::Unknown),
-            ("x-request-id", "4f2a", Kind::Identifier),
-            ("set-cookie", "a=b", Kind::LeftOut),
-            ("x-user", "alice", Kind::LeftOut),
-            ("x-user-id", "7", Kind::LeftOut),
-            ("x-csrf-token", "7", Kind::LeftOut),
-            ("x-ratelimit-limit", "7", Kind::LeftOut),
-            (
-                "last-modified",
-                "Sun, 06 Nov 1994 08:49:37 GMT",
-                Kind::LeftOut,
-            ),
-            (
-                "content-security-policy",
-                "default-src 'self'",
-                Kind::Unknown,
-            ),
-            (
-                "content-security-policy",
-                "script-src 'nonce-abc'",
-                Kind::LeftOut,
-            ),
-            ("content-encoding", "gzip", Kind::LeftOut),
-            ("date", "Sun, 06 Nov 1994 08:49:37 GMT", Kind::Date),
+    fn only_fields_of_servers_and_identifiers_are_learned() {
+        for (name, value) in [
+            ("server", "nginx"),
+            ("vary", "Accept, Cookie"),
+            ("x-frame-options", "DENY"),
+            ("x-acme-request-id", "4f2a-77b0"),
         ] {
-            let value = HeaderValue::from_static(value);
-            assert_eq!(
-                kind(&HeaderName::from_static(name), &value),
-                expected,
-                "{name}"
-            );
+            assert_eq!(learned(name, value).as_deref(), Some(value), "{name}");
+        }
+        for (name, value) in [
+            ("x-version", "7"),
+            ("x-workspace", "acme"),
+            ("x-id", "7"),
+            ("set-cookie", "a=b"),
+            ("allow", "GET, DELETE"),
+            ("content-language", "fa"),
+            (
+                "content-security-policy",
+                "frame-ancestors https://acme.example",
+            ),
+            ("x-frame-options", "ALLOW-FROM https://acme.example"),
+            ("permissions-policy", "camera=(\"https://acme.example\")"),
+            ("x-request-id", "alice@acme.example"),
+            ("x-request-id", "J\u{f6}rg"),
+            ("expires", "0"),
+            ("cdn-cache-control", "max-age=60"),
+            ("surrogate-control", "max-age=60"),
+            ("vercel-cdn-cache-control", "max-age=60"),
+            ("x-accel-expires", "60"),
+            ("last-modified", "Sun, 06 Nov 1994 08:49:37 GMT"),
+        ] {
+            assert_eq!(learned(name, value), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_media_type_keeps_its_charset_alone() {
+        for (real, expected) in [
+            ("text/html", Some("text/html")),
+            ("text/html;charset=UTF-8", Some("text/html;charset=UTF-8")),
+            (
+                "text/html; lang=fa; charset=\"utf-8\"; user=alice",
+                Some("text/html; charset=\"utf-8\""),
+            ),
+            (
+                "application/pdf; name=\"Payslip Alice Smith.pdf\"",
+                Some("application/pdf"),
+            ),
+            ("text/plain; charset=alice", Some("text/plain")),
+            ("multipart/mixed; boundary=alice", None),
+            ("Alice Smith/pdf", None),
+            ("alice", None),
+        ] {
+            assert_eq!(learned("content-type", real).as_deref(), expected, "{real}");
+        }
+    }
+
+    #[test]
+    fn no_shared_cache_may_reuse_a_decoy() {
+        for same in [
+            "no-store",
+            "Private",
+            "private, max-age=60",
+            "no-cache, max-age=0, must-revalidate",
+        ] {
+            assert_eq!(learned("cache-control", same).as_deref(), Some(same));
+        }
+        for shared in [
+            "public",
+            "max-age=60",
+            "private, s-maxage=60",
+            "public, no-cache",
+            "private=\"set-cookie\", max-age=60",
+            "private, user=alice",
+            "immutable",
+            "",
+        ] {
+            let unshared = Some("private, no-cache");
+            assert_eq!(learned("cache-control", shared).as_deref(), unshared);
+        }
+    }
+
+    #[test]
+    fn a_field_that_teaches_the_same_is_told_from_others() {
+        let type_of = |value: &'static str| (header::CONTENT_TYPE, value);
+        for ((name, known), value, is_same) in [
+            (type_of("text/plain; name=a"), "text/plain; name=b", true),
+            (type_of("text/plain"), "text/html", false),
+            (type_of("multipart/mixed; boundary=a"), "text/html", false),
+            ((header::CACHE_CONTROL, "public"), "max-age=60", true),
+            ((header::CACHE_CONTROL, "public"), "private", false),
+            ((header::SERVER, "a"), "b", false),
+            ((header::ETAG, "a"), "b", true),
+        ] {
+            let learned = Learned::of(&name, known.as_bytes());
+            let same = learned.would_come_of(&name, value.as_bytes());
+            assert_eq!(same, is_same, "{known} and {value}");
         }
     }
 }
