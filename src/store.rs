@@ -18,7 +18,7 @@ pub mod snapshot;
 mod table;
 
 pub use bans::Bans;
-pub use bounded_map::tracking_room;
+pub use bounded_map::TrackingRoom;
 pub use memory::{Charge, charge_all, charge_to, charge_watched, leave, try_charge};
 pub use permits::Permit;
 pub use settle::{Reservation, Settled, charge_reserving};

@@ -197,7 +197,7 @@ routes: [{ upstream: echo, limits: [keys] }]
     );
 }
 
-/// There is room for the strikes of some 900 keys.
+/// There is room for the strikes of some 700 keys.
 #[test]
 fn a_flood_of_keys_does_not_keep_a_key_that_goes_on_from_being_banned() {
     let penalty = "{ strikes: 10, within: 1h, for: [1d] }";
@@ -213,7 +213,7 @@ fn a_flood_of_keys_does_not_keep_a_key_that_goes_on_from_being_banned() {
             .collect();
         flood.send(&requests);
         (0..100).for_each(|_| assert_eq!(flood.receive().status, 429));
-        if batch >= 100 && batch % 5 == 0 && bans(&gateway) == 0 {
+        if batch >= 100 && batch % 3 == 0 && bans(&gateway) == 0 {
             ask(gateway.address(), "goes-on");
             refusals += 1;
         }

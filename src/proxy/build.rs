@@ -31,7 +31,7 @@ use crate::rules::Router;
 use crate::store::redis::client::Client;
 use crate::store::redis::{RefusalCache, Store, label_of_buckets};
 use crate::store::snapshot::PolicyBans;
-use crate::store::{self, Share, Table, Wish};
+use crate::store::{self, Share, Table, TrackingRoom, Wish};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{
     InUseMetrics, PolicyMetrics, StoreMetrics, TableFigures, TrackingMetrics, UpstreamMetrics,
@@ -59,7 +59,7 @@ pub struct Surroundings {
 pub struct Built {
     snapshot: Snapshot,
     successions: Vec<(Arc<Table>, Arc<Table>)>,
-    tracking_room: usize,
+    tracking_room: TrackingRoom,
 }
 
 impl Built {
@@ -155,8 +155,8 @@ struct Builder<'a> {
     successions: Vec<(Arc<Table>, Arc<Table>)>,
     refusal_cache: Duration,
     redis: Option<Arc<Store>>,
-    /// The bytes for each kind of what a policy keeps of keys beside their buckets.
-    tracking_room: usize,
+    /// The room for each kind of what a policy keeps of keys beside their buckets.
+    tracking_room: TrackingRoom,
     /// Of the snapshot before, by the names of routes.
     real_answers: HashMap<Arc<str>, Arc<RealAnswers>>,
 }
@@ -198,9 +198,10 @@ pub(super) fn shares(policies: &[PolicySpec], max_size: u64) -> Vec<Share> {
     store::divide(max_size, &wishes)
 }
 
-fn tracking_room(policies: &[PolicySpec], max_size: u64) -> usize {
+/// The room for what policies keep of keys beside their buckets: overrides for one key need next to none of it.
+pub(crate) fn tracking_room(policies: &[PolicySpec], max_size: u64) -> TrackingRoom {
     let all = policies.iter().flat_map(PolicySpec::all);
-    let maps = all.map(|spec| {
+    let maps = all.filter(|spec| spec.max_keys != Some(1)).map(|spec| {
         let kinds = [
             spec.penalty.is_some(),
             spec.shared.is_some(),
@@ -208,7 +209,7 @@ fn tracking_room(policies: &[PolicySpec], max_size: u64) -> usize {
         ];
         kinds.into_iter().filter(|kind| *kind).count()
     });
-    store::tracking_room(max_size, maps.sum())
+    TrackingRoom::new(max_size, maps.sum())
 }
 
 impl Builder<'_> {
@@ -278,9 +279,14 @@ impl Builder<'_> {
             shared: spec.shared.map(|shared| Shared {
                 label: label_of_buckets(&label, algorithm),
                 on_error: shared.on_error,
-                refusals: RefusalCache::new(self.refusal_cache, self.tracking_room).counting(
-                    &TrackingMetrics::new(&self.surroundings.registry, &spec.name),
-                ),
+                refusals: RefusalCache::new(
+                    self.refusal_cache,
+                    self.tracking_room.bytes(table.keys()),
+                )
+                .counting(&TrackingMetrics::new(
+                    &self.surroundings.registry,
+                    &spec.name,
+                )),
                 complaints: Complaints::default(),
             }),
             facts: Facts::new(&spec.name, algorithm, spec.unit),

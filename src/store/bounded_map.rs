@@ -18,21 +18,44 @@ const MOST_CREDIT: u8 = 15;
 const LOOKS: usize = 16;
 /// Entries that one newcomer evicts at most, where room has become less.
 const EVICTIONS: usize = 4;
-/// Bytes of an entry in the index: a hash table of powers of two, at least 7/16 full.
-const INDEX: usize = 36;
+/// Bytes of an entry in the index: a hash table of powers of two, at least 7/32 full where keys come and go.
+const INDEX: usize = 78;
+/// Room for so much more than the entries, as a part of them, is taken at once.
+const GROWTH: usize = 8;
 
-/// No map has less room, in bytes.
-const LEAST_ROOM: u64 = 256 << 10;
+/// No map has less room, in bytes, unless that is more than a quarter of what tables take.
+const LEAST_ROOM: u64 = 8 << 20;
+/// The room of a map for one key, which always fits.
+const ROOM_OF_ONE: usize = 32 << 10;
 
-/// The bytes of each of so many maps, beside tables that take `max_size`: together a quarter as much, or the least room.
-pub fn tracking_room(max_size: u64, maps: usize) -> usize {
-    let share = max_size / 4 / maps.max(1) as u64;
-    usize::try_from(share.max(LEAST_ROOM)).unwrap_or(usize::MAX)
+/// The room of each map of keys beside tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrackingRoom {
+    each: usize,
 }
 
-/// An entry's own size beyond `size_of`.
+impl TrackingRoom {
+    /// Room for so many maps, beside tables that take `max_size`: together a quarter as much, or the least room.
+    pub fn new(max_size: u64, maps: usize) -> Self {
+        let all = max_size / 4;
+        let share = (all / maps.max(1) as u64).max(LEAST_ROOM.min(all));
+        Self {
+            each: usize::try_from(share).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// The bytes of a map beside a table of so many keys.
+    pub const fn bytes(self, keys: usize) -> usize {
+        match keys {
+            1 => ROOM_OF_ONE,
+            _ => self.each,
+        }
+    }
+}
+
+/// A value of a bounded map.
 pub(super) trait HeapSize {
-    /// Bytes on the heap that belong to this entry alone.
+    /// Bytes on the heap that belong to this entry alone, beyond its `size_of`.
     fn heap_bytes(&self) -> usize;
 }
 
@@ -253,6 +276,7 @@ impl<T: HeapSize, const SHARDS: usize> Locked<'_, T, SHARDS> {
         };
         let shard = &mut *self.shard;
         shard.bytes += bytes;
+        shard.grow();
         shard.entries.push(entry);
         let last = shard.entries.len() - 1;
         shard.index.insert(self.key, last);
@@ -320,6 +344,23 @@ impl<T: HeapSize> Shard<T> {
         least.map(|(_, place)| place)
     }
 
+    /// Takes memory for another entry, and for an eighth more than there are: not for twice as many.
+    fn grow(&mut self) {
+        let entries = self.entries.len();
+        if entries == self.entries.capacity() {
+            self.entries.reserve_exact((entries / GROWTH).max(1));
+        }
+    }
+
+    /// Gives memory back that fewer entries do not need.
+    fn shrink(&mut self) {
+        let entries = self.entries.len();
+        if entries < self.entries.capacity() / 4 {
+            self.entries.shrink_to(2 * entries);
+            self.index.shrink_to(2 * entries);
+        }
+    }
+
     fn remove(&mut self, place: usize) -> T {
         let entry = self.entries.swap_remove(place);
         self.index.remove(&entry.key);
@@ -327,6 +368,7 @@ impl<T: HeapSize> Shard<T> {
             self.index.insert(moved.key, place);
         }
         self.bytes = self.bytes.saturating_sub(bytes_of(&entry.value));
+        self.shrink();
         entry.value
     }
 
@@ -349,9 +391,9 @@ impl<T> Default for Shard<T> {
     }
 }
 
-/// Bytes of an entry.
+/// Bytes of an entry, and of the room that is taken for others.
 pub(super) fn bytes_of<T: HeapSize>(value: &T) -> usize {
-    size_of::<Entry<T>>() + INDEX + value.heap_bytes()
+    size_of::<Entry<T>>() * (GROWTH + 1) / GROWTH + INDEX + value.heap_bytes()
 }
 
 #[cfg(test)]
@@ -369,7 +411,7 @@ mod tests {
         }
     }
 
-    const ENTRY: usize = size_of::<Entry<Bytes>>() + INDEX;
+    const ENTRY: usize = size_of::<Entry<Bytes>>() * 9 / 8 + INDEX;
 
     fn key(bits: u64) -> Fingerprint {
         Fingerprint::from_bits(bits + 1)
@@ -426,6 +468,32 @@ mod tests {
         touch(&map, 1_000);
         (200..290).for_each(|bits| assert!(!touch(&map, bits)));
         assert!(has(&map, 1_000));
+    }
+
+    #[test]
+    fn what_is_allocated_is_counted() {
+        let map = BoundedMap::<Bytes, 1>::new(10_000 * ENTRY);
+        let allocated = || {
+            let shard = map.shards()[0].lock();
+            let bucket = size_of::<(u64, usize)>() + 1;
+            let index = shard.index.capacity() * 8 / 7 * bucket;
+            shard.entries.capacity() * size_of::<Entry<Bytes>>() + index
+        };
+        (0..30_000).for_each(|bits| assert!(!touch(&map, bits)));
+        assert!(allocated() <= 10_000 * ENTRY, "{}", allocated());
+        map.set_room(100 * ENTRY);
+        (30_000..35_000).for_each(|bits| assert!(!touch(&map, bits)));
+        assert_eq!(map.keys(), 100);
+        assert!(allocated() <= 500 * ENTRY, "{}", allocated());
+    }
+
+    #[test]
+    fn maps_share_a_quarter_and_have_some_room_each() {
+        let each = |max_size, maps| TrackingRoom::new(max_size, maps).bytes(1024);
+        assert_eq!(each(64 << 20, 1), 16 << 20);
+        assert_eq!(each(64 << 20, 64), 8 << 20);
+        assert_eq!(each(1 << 20, 3), 256 << 10);
+        assert_eq!(TrackingRoom::new(64 << 20, 1).bytes(1), 32 << 10);
     }
 
     #[test]

@@ -8,8 +8,8 @@ use crate::limiter::{KeyParts, Secret};
 use crate::proxy::penalise::Penalties;
 use crate::proxy::snapshot::{Limit, Policy, PolicySpec, Snapshot};
 use crate::proxy::synchronised::Synchronised;
-use crate::store::Table;
 use crate::store::redis::{Tracker, label_of_buckets};
+use crate::store::{Table, TrackingRoom};
 use crate::telemetry::metrics::{SyncMetrics, TrackingMetrics};
 
 impl Builder<'_> {
@@ -75,9 +75,10 @@ impl Snapshot {
 }
 
 impl Snapshot {
-    /// Bounds what each policy keeps of keys beside their buckets, by so many bytes for each kind.
-    pub(super) fn set_tracking_room(&self, bytes: usize) {
+    /// Bounds what each policy keeps of keys beside their buckets.
+    pub(super) fn set_tracking_room(&self, room: TrackingRoom) {
         for policy in self.policies.iter().flat_map(|policy| policy.all()) {
+            let bytes = room.bytes(policy.table.keys());
             if let Some(synchronised) = &policy.synchronised {
                 synchronised.tracker.set_room(bytes);
             }

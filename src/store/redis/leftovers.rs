@@ -18,7 +18,7 @@ use crate::store::bounded_map::{BoundedMap, HeapSize};
 const DIFFERING: [u64; 2] = [60_000_000, 86_400_000_000];
 /// Machines that are reloaded together are so within this, in microseconds.
 const TOGETHER: u64 = 60_000_000;
-/// Bytes for what is known of values, some 130 for each.
+/// Bytes for what is known of values, some 180 for each.
 const ROOM: usize = 8 << 20;
 /// What has not changed for so long is left over, in microseconds.
 const QUIET: u64 = 100_000;

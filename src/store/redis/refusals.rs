@@ -7,7 +7,7 @@ use crate::limiter::{Decision, Fingerprint, Outcome};
 use crate::store::bounded_map::{BoundedMap, HeapSize};
 use crate::telemetry::metrics::{TrackedKeys, TrackingMetrics};
 
-/// The refusals of one policy, of some 150 bytes each. Where room is full, those that were recalled least are forgotten.
+/// The refusals of one policy, of some 210 bytes each. Where room is full, those that were recalled least are forgotten.
 #[derive(Debug)]
 pub struct RefusalCache {
     /// For how long at most: so late a grant, a reset or a raised quota elsewhere is felt.

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::config::{compile, compile_rules, parse};
+use crate::proxy::build::tracking_room;
 use crate::proxy::snapshot;
 
 fn rules(store: &str, policy: &str) -> snapshot::Spec {
@@ -124,6 +125,22 @@ fn overrides_and_candidates_are_where_their_policy_is() {
         .collect();
     assert_eq!(all.len(), 3);
     assert!(all.iter().all(|policy| policy.shared == refuse), "{all:?}");
+}
+
+#[test]
+fn overrides_of_one_value_leave_the_room_for_keys_to_their_policy() {
+    let overrides: Vec<_> = (0..64)
+        .map(|value| format!("{{ value: v{value}, quota: 9/1m }}"))
+        .collect();
+    for store in ["store: redis", "store: redis, sync: 100ms"] {
+        let room = |overrides: &str| {
+            let policy =
+                format!("{{ key: header:x, quota: 100/1m, {store}, overrides: [{overrides}] }}");
+            let rules = rules("{ url: redis://a }", &policy);
+            tracking_room(&rules.policies, rules.max_size).bytes(65_536)
+        };
+        assert_eq!(room(&overrides.join(", ")), room(""), "{store}");
+    }
 }
 
 #[test]

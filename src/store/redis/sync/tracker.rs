@@ -21,7 +21,7 @@ use crate::telemetry::metrics::{TrackedKeys, TrackingMetrics};
 pub(super) const SHARDS: usize = 64;
 /// What is charged waits to be told, for some rounds, while it is less than this part of what the bucket has at most.
 const WORTH: u32 = 256;
-/// The bytes for keys unless set otherwise, some 300 and the name for each.
+/// The bytes for keys unless set otherwise, some 380 and the name for each.
 const ROOM: usize = 16 << 20;
 /// The part of these bytes for what others have charged to keys, which outlasts the keys.
 const HEARD: usize = 8;
