@@ -1,7 +1,7 @@
 //! The keys of a policy that have been refused lately, and those that are banned.
 //!
 //! They are no cells: a ban must not be forgotten because a table is full. Strikes and bans have half of the room each, so that
-//! no flood of refusals drops a ban. Where room is full, keys with the fewest recent strikes, or the oldest bans, are forgotten.
+//! no flood of refusals drops a ban. Where room is full, keys with the fewest recent strikes, or the bans that are over soonest, are forgotten.
 
 use std::collections::VecDeque;
 
@@ -65,6 +65,12 @@ impl Default for Bans {
 impl HeapSize for Known {
     fn heap_bytes(&self) -> usize {
         self.strikes.heap_bytes()
+    }
+
+    /// Of a ban the end: who is banned for longer than others makes no room by bans of other keys.
+    fn use_ends(&self) -> Option<Timestamp> {
+        let last = self.strikes.last_ban();
+        (last.number > 0).then_some(last.until)
     }
 }
 
@@ -329,6 +335,30 @@ mod tests {
         assert!(bans.banned_until(&penalty, key(1), at(1)).is_none());
         assert!((3_000..10_000).contains(&bans.banned.keys()));
         assert_eq!(bans.struck.keys(), 0);
+    }
+
+    /// A client that is banned for a day has many keys banned for minutes.
+    #[test]
+    fn a_flood_of_short_bans_lifts_no_long_one() {
+        let minute = Duration::from_mins(1);
+        let penalty = Penalty::new(1, 60 * minute, vec![10 * minute, 24 * 60 * minute]);
+        let bans = Bans::default();
+        bans.set_room(1 << 20);
+        for now in [1, 601] {
+            assert!(bans.strike(&penalty, key(1), at(now)).is_some());
+        }
+        for bits in 2..=50_000 {
+            assert!(bans.strike(&penalty, key(bits), at(700)).is_some());
+        }
+        let until = bans.banned_until(&penalty, key(1), at(700));
+        assert_eq!(until, Some(at(601 + 86_400)));
+        assert!(bans.banned.keys() < 10_000);
+        // What is over goes first.
+        for bits in 50_001..=53_000 {
+            assert!(bans.strike(&penalty, key(bits), at(1_400)).is_some());
+        }
+        let holds = |bits: &u64| bans.banned_until(&penalty, key(*bits), at(1_400)).is_some();
+        assert!((50_001..=53_000_u64).filter(holds).count() > 2_700);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::clock::Timestamp;
 use crate::limiter::Fingerprint;
 use crate::telemetry::registry::Counter;
 
@@ -57,6 +58,11 @@ impl TrackingRoom {
 pub(super) trait HeapSize {
     /// Bytes on the heap that belong to this entry alone, beyond its `size_of`.
     fn heap_bytes(&self) -> usize;
+
+    /// The end of its use, if it has one: then the entry with the earliest end is evicted, however often it is used.
+    fn use_ends(&self) -> Option<Timestamp> {
+        None
+    }
 }
 
 /// A bounded map, divided into shards, so that requests with different keys rarely wait for each other.
@@ -327,13 +333,23 @@ impl<T: HeapSize> Shard<T> {
     /// Moves the hand to the next entry that may go, which is not that of `key`.
     fn least_useful(&mut self, key: u64, is_over: impl Fn(&T) -> bool) -> Option<usize> {
         let mut least: Option<(u8, usize)> = None;
+        let mut soonest: Option<(Timestamp, usize)> = None;
         for _ in 0..LOOKS.min(self.entries.len()) {
             self.hand = (self.hand + 1) % self.entries.len();
             let entry = &mut self.entries[self.hand];
             if entry.key == key {
                 continue;
             }
-            if entry.credit == 0 || is_over(&entry.value) {
+            if is_over(&entry.value) {
+                return Some(self.hand);
+            }
+            if let Some(end) = entry.value.use_ends() {
+                if soonest.is_none_or(|(soonest, _)| end < soonest) {
+                    soonest = Some((end, self.hand));
+                }
+                continue;
+            }
+            if entry.credit == 0 {
                 return Some(self.hand);
             }
             entry.credit -= 1;
@@ -341,7 +357,13 @@ impl<T: HeapSize> Shard<T> {
                 least = Some((entry.credit, self.hand));
             }
         }
-        least.map(|(_, place)| place)
+        match soonest {
+            Some((_, place)) => {
+                self.hand = place;
+                Some(place)
+            }
+            None => least.map(|(_, place)| place),
+        }
     }
 
     /// Takes memory for another entry, and for an eighth more than there are: not for twice as many.
