@@ -149,7 +149,7 @@ impl Default for HalfClose {
 /// How long a connection waits for its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For a whole head, from its first byte; for the first, from connecting, with the TLS handshake.
+    /// For a whole head, from its first byte; for the first, from connecting, with the TLS handshake. Also for heads of frames.
     pub head: Duration,
     /// For a client that takes nothing of its response.
     pub body: Duration,

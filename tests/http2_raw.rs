@@ -199,18 +199,23 @@ fn a_field_block_without_an_end_ends_the_connection() {
 #[test]
 fn a_field_block_that_does_not_end_in_time_ends_the_connection() {
     let gateway = Gateway::start(&format!(
-        "client: {{ timeouts: {{ head: 500ms, body: 1h, idle: 1h }} }}\n{ECHO}"
+        "client: {{ timeouts: {{ head: 1s, body: 1h, idle: 1h }} }}\n{ECHO}"
     ));
     for (first, drops) in [
-        (frame(HEADERS, 0, 1, &get_block()), true),
-        (frame(HEADERS, 0, 1, &get_block()), false),
-        (request(1, &get_block())[..12].to_vec(), false),
+        (frame(HEADERS, 0, 3, &get_block()), true),
+        (frame(HEADERS, 0, 3, &get_block()), false),
+        (request(3, &get_block())[..12].to_vec(), false),
+        // Not even the head of the frame.
+        (request(3, &get_block())[..1].to_vec(), false),
+        (request(3, &get_block())[..8].to_vec(), false),
     ] {
         let mut client = Http2::open(gateway.address());
+        // Before the first request the time runs from connecting.
+        assert_eq!(client.status_of(1, &get_block()), 200);
         client.send(&first);
         // A block is one for all its frames: each starts no new time.
-        while drops && client.try_send(&frame(CONTINUATION, 0, 1, b"")).is_ok() {
-            thread::sleep(Duration::from_millis(100));
+        while drops && client.try_send(&frame(CONTINUATION, 0, 3, b"")).is_ok() {
+            thread::sleep(Duration::from_millis(250));
         }
         if !drops {
             assert_eq!(client.goaway(), Some(0));
@@ -221,9 +226,31 @@ fn a_field_block_that_does_not_end_in_time_ends_the_connection() {
         "sluicegate_bad_requests_total{{listener=\"{}\",reason=\"timeout\"}}",
         gateway.address()
     );
-    assert_eq!(gateway.metric(&timeouts), Some(3.0));
+    assert_eq!(gateway.metric(&timeouts), Some(5.0));
     let mut served = Http2::open(gateway.address());
     assert_eq!(served.status_of(1, &get_block()), 200);
+}
+
+/// The first request has to come within `timeouts.head`, whatever frames come instead.
+#[test]
+fn a_client_that_never_sends_a_request_is_told_that_the_connection_ends() {
+    let gateway = Gateway::start(&format!(
+        "client: {{ timeouts: {{ head: 1s, body: 1h, idle: 1h }} }}\n{ECHO}"
+    ));
+    for pings in [false, true] {
+        let mut client = Http2::open(gateway.address());
+        while pings && client.try_send(&frame(PING, 0, 0, &[0; 8])).is_ok() {
+            thread::sleep(Duration::from_millis(100));
+        }
+        if !pings {
+            assert_eq!(client.goaway(), Some(0));
+        }
+    }
+    // Later requests have `timeouts.idle`.
+    let mut client = Http2::open(gateway.address());
+    assert_eq!(client.status_of(1, &get_block()), 200);
+    thread::sleep(Duration::from_millis(1_500));
+    assert_eq!(client.status_of(3, &get_block()), 200);
 }
 
 /// RFC 9113 section 6.8: a client that sends a request at that moment learns that it was not seen.

@@ -76,10 +76,13 @@ impl Protocol {
                 late = &mut watchdog => match late {
                     // A request may be on its way: it is served, or the client is told that it was not (RFC 9113
                     // section 6.8).
-                    Late::Wait(Wait::NextRequest { .. }) if !draining => {}
-                    Late::Wait(Wait::FirstByte | Wait::NextRequest { .. } | Wait::Service) => {
-                        return Ok(());
-                    }
+                    Late::Wait(Wait::FirstRequest | Wait::NextRequest { .. }) if !draining => {}
+                    Late::Wait(
+                        Wait::Preface
+                        | Wait::FirstRequest
+                        | Wait::NextRequest { .. }
+                        | Wait::Service,
+                    ) => return Ok(()),
                     Late::Wait(Wait::Reader { .. } | Wait::Window { .. }) => {
                         return Err("the client stopped reading".into());
                     }
@@ -87,7 +90,7 @@ impl Protocol {
                         held.bad_request(BadRequest::Timeout);
                         connection.as_mut().graceful_shutdown();
                         let _ = timeout(DRAIN_GRACE, connection).await;
-                        return Err("a header block did not end in time".into());
+                        return Err("a header block or a frame's head did not end in time".into());
                     }
                 },
             }

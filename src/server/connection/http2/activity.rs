@@ -9,7 +9,6 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -32,7 +31,7 @@ pub(super) struct Activity {
     writes: Cell<u32>,
     /// Whether the client's preface was received.
     received: Cell<bool>,
-    /// The number of the header block that has begun and has not ended.
+    /// The number of the header block, or of the frame's head, that has begun and has not ended.
     header_block: Cell<Option<u32>>,
     /// Whether the last write found the socket full.
     blocked: Cell<bool>,
@@ -88,20 +87,12 @@ impl Activity {
             }
         } else if in_flight > 0 {
             Wait::Service
-        } else if self.received.get() {
+        } else if begun > 0 {
             Wait::NextRequest { begun }
+        } else if self.received.get() {
+            Wait::FirstRequest
         } else {
-            Wait::FirstByte
-        }
-    }
-
-    fn limit(&self, wait: Wait, timeouts: &Timeouts) -> Option<Duration> {
-        match wait {
-            Wait::FirstByte | Wait::NextRequest { .. } if self.closing.get() => Some(DRAIN_GRACE),
-            Wait::FirstByte => Some(timeouts.head),
-            Wait::NextRequest { .. } => Some(timeouts.idle),
-            Wait::Reader { .. } | Wait::Window { .. } => Some(timeouts.body),
-            Wait::Service => None,
+            Wait::Preface
         }
     }
 }
@@ -115,15 +106,17 @@ fn add(counter: &Cell<u32>, more: u32) {
 pub(super) enum Late {
     /// For what the connection waits for.
     Wait(Wait),
-    /// For the end of a header block, whatever else goes on.
+    /// For the end of a header block or of a frame's head, whatever else goes on.
     HeaderBlock,
 }
 
 /// Whom a connection waits for. The numbers change with progress, which starts the time anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// For a client that has just connected.
-    FirstByte,
+    /// For the preface of a client that has just connected.
+    Preface,
+    /// For the first request of a client whose preface is there.
+    FirstRequest,
     /// For a client that has its answers.
     NextRequest { begun: u32 },
     /// For a client to read what it asked for.
@@ -177,23 +170,26 @@ pub(super) struct Watchdog {
     timeouts: Timeouts,
     wait: Wait,
     closing: bool,
+    /// When the first request has to be there, whatever comes before it.
+    first_head: Instant,
     deadline: Option<Instant>,
-    /// The header block that is waited for, and until when. Apart from `wait`: what goes on beside it starts no new time.
+    /// The header block or the frame's head that is waited for, and until when. Apart from `wait`: what goes on beside it starts no new time.
     header_block: Option<(u32, Instant)>,
     timer: Pin<Box<Sleep>>,
 }
 
 impl Watchdog {
-    /// A watchdog for a connection whose preface has to be there at `deadline`.
-    pub(super) fn new(activity: Rc<Activity>, timeouts: Timeouts, deadline: Instant) -> Self {
+    /// A watchdog for a connection whose first request has to be there at `first_head`.
+    pub(super) fn new(activity: Rc<Activity>, timeouts: Timeouts, first_head: Instant) -> Self {
         Self {
             activity,
             timeouts,
-            wait: Wait::FirstByte,
+            wait: Wait::Preface,
             closing: false,
-            deadline: Some(deadline),
+            first_head,
+            deadline: Some(first_head),
             header_block: None,
-            timer: Box::pin(sleep_until(deadline)),
+            timer: Box::pin(sleep_until(first_head)),
         }
     }
 
@@ -201,7 +197,7 @@ impl Watchdog {
     fn update(&mut self) {
         let block = self.activity.header_block.get();
         if block != self.header_block.map(|(block, _)| block) {
-            self.header_block = block.map(|block| (block, Instant::now() + self.timeouts.head));
+            self.header_block = block.map(|block| (block, self.head_deadline()));
         }
         self.update_wait();
         if let Some((_, deadline)) = self.earliest()
@@ -218,15 +214,39 @@ impl Watchdog {
             return;
         }
         (self.wait, self.closing) = (wait, closing);
-        let limit = self.activity.limit(wait, &self.timeouts);
-        self.deadline = limit.map(|limit| Instant::now() + limit);
+        self.deadline = self.deadline_of(wait);
+    }
+
+    /// When a header block or a frame's head that begins now has to be whole.
+    fn head_deadline(&self) -> Instant {
+        let deadline = Instant::now() + self.timeouts.head;
+        if self.activity.begun.get() == 0 {
+            deadline.min(self.first_head)
+        } else {
+            deadline
+        }
+    }
+
+    /// When a wait that begins now has been too long.
+    fn deadline_of(&self, wait: Wait) -> Option<Instant> {
+        let limit = match wait {
+            Wait::Preface | Wait::FirstRequest | Wait::NextRequest { .. } if self.closing => {
+                DRAIN_GRACE
+            }
+            Wait::Preface | Wait::FirstRequest => return Some(self.first_head),
+            Wait::NextRequest { .. } => self.timeouts.idle,
+            Wait::Reader { .. } | Wait::Window { .. } => self.timeouts.body,
+            Wait::Service => return None,
+        };
+        Some(Instant::now() + limit)
     }
 
     /// What is too late first, and when.
     fn earliest(&self) -> Option<(Late, Instant)> {
         let wait = self.deadline.map(|at| (Late::Wait(self.wait), at));
         let block = self.header_block.map(|(_, at)| (Late::HeaderBlock, at));
-        wait.into_iter().chain(block).min_by_key(|(_, at)| *at)
+        // The first of equals: a head that has begun is what is missing.
+        block.into_iter().chain(wait).min_by_key(|(_, at)| *at)
     }
 }
 

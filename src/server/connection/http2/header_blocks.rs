@@ -25,6 +25,7 @@ pub(super) struct HeaderBlocks {
     ends_block: bool,
     /// Whether a block has begun and has not ended.
     is_open: bool,
+    /// Frames that have begun, those within a block left out.
     begun: u32,
 }
 
@@ -46,6 +47,9 @@ impl HeaderBlocks {
         skip(&mut bytes, &mut self.preface);
         while !bytes.is_empty() {
             if self.payload == 0 {
+                if self.filled == 0 && !self.is_open {
+                    self.begun = self.begun.wrapping_add(1);
+                }
                 let missing = &mut self.head[self.filled..];
                 let length = missing.len().min(bytes.len());
                 missing[..length].copy_from_slice(&bytes[..length]);
@@ -68,9 +72,6 @@ impl HeaderBlocks {
         let [a, b, c, kind, flags, ..] = self.head;
         self.payload = u32::from_be_bytes([0, a, b, c]) as usize;
         if kind == HEADERS || kind == CONTINUATION {
-            if !self.is_open {
-                self.begun = self.begun.wrapping_add(1);
-            }
             self.is_open = true;
             self.ends_block = flags & END_HEADERS != 0;
         }
@@ -81,9 +82,9 @@ impl HeaderBlocks {
         self.preface == 0
     }
 
-    /// The number of the block that has begun and has not ended.
+    /// The number of the header block, or of the frame's head, that has begun and has not ended.
     pub(super) fn open(&self) -> Option<u32> {
-        self.is_open.then_some(self.begun)
+        (self.is_open || self.filled > 0).then_some(self.begun)
     }
 }
 
@@ -131,8 +132,23 @@ mod tests {
             frame(HEADERS, END_HEADERS, 0),
             half[..4].to_vec(),
         ];
-        let first = Some(1);
-        let expected = [None, first, first, None, None, Some(2), None, None, None];
+        let first = Some(2);
+        let expected = [None, first, first, None, None, Some(4), None, None, Some(6)];
+        assert_eq!(open(&parts), expected);
+    }
+
+    #[test]
+    fn a_head_that_is_not_whole_is_open_as_the_block_that_it_begins() {
+        let (data, block) = (frame(0, 0, 3), frame(HEADERS, 0, 3));
+        let parts = [
+            data[..1].to_vec(),
+            data[1..8].to_vec(),
+            // The next head begins in the same read, and is another.
+            [&data[8..], &block[..1]].concat(),
+            block[1..].to_vec(),
+            frame(CONTINUATION, 0, 0)[..4].to_vec(),
+        ];
+        let expected = [Some(1), Some(1), Some(2), Some(2), Some(2)];
         assert_eq!(open(&parts), expected);
     }
 
