@@ -10,7 +10,7 @@ use serde_json::json;
 use support::client::{Connection, get, get_with};
 use support::costs::{left, origin};
 use support::gateway::Gateway;
-use support::origin::{Origin, answer, raw};
+use support::origin::{Origin, Step, answer, ok, raw};
 use support::replay::{Replay, command};
 use support::wait_for;
 
@@ -112,6 +112,39 @@ fn the_bytes_of_the_body_say_what_a_request_has_taken() {
         200
     );
     wait_until_left(address, "/bytes/0", 686);
+}
+
+/// So many bytes of a body that is longer, then the end of the connection.
+fn broken(bytes: usize) -> Vec<Step> {
+    let head = "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n";
+    let sent = raw(&format!("{head}{}", "a".repeat(bytes)));
+    [sent, vec![Step::Close]].concat()
+}
+
+/// As with costs that the response states: the estimate, or what came if that is more.
+#[test]
+fn a_body_that_breaks_off_and_an_own_answer_keep_the_estimate() {
+    let origin = Origin::start(|request| match request.target.as_str() {
+        "/none" => vec![Step::Close],
+        "/little" => broken(100),
+        "/much" => broken(50_000),
+        _ => ok(""),
+    });
+    let gateway = behind(
+        &origin,
+        "{ quota: 1000/300d, cost: { response_bytes: 1KiB, reserve: 10, max: 200 } }",
+    );
+    let address = gateway.address();
+    assert_eq!(get(address, "/none").status, 502);
+    wait_until_left(address, "/", 980);
+    for (path, expected) in [("/little", 970), ("/much", 921)] {
+        let mut client = Connection::open(address);
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        client.receive_head();
+        wait_until_left(address, "/", expected);
+    }
+    let series = "sluicegate_limit_settlements_total{policy=\"p\",result=\"no_response\"}";
+    assert_eq!(gateway.metric(series), Some(3.0));
 }
 
 #[test]

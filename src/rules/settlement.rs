@@ -88,7 +88,7 @@ pub enum ReportedCost {
     Missing,
     /// The response states something else than a whole number, or different ones.
     Malformed,
-    /// There is no response of the upstream's, or it broke off when it had stated so many units.
+    /// There is no response of the upstream's, or it broke off when it had stated, or sent, so many units.
     NoResponse {
         /// From 0.
         stated: u32,
@@ -129,7 +129,7 @@ impl Settlement {
         {
             return Some(ReportedCost::NotCounted);
         }
-        if author == Author::Proxy && self.by.is_stated() {
+        if author == Author::Proxy && self.by != SettledBy::Reserve {
             return Some(ReportedCost::NoResponse { stated: 0 });
         }
         match &self.by {
@@ -162,7 +162,11 @@ impl Settlement {
         match (&self.by, usage, end) {
             (SettledBy::Bytes { unit, max }, ..) => {
                 let units = u32::try_from(bytes.div_ceil(*unit)).unwrap_or(u32::MAX);
-                ReportedCost::Units(units.min(*max))
+                let units = units.min(*max);
+                match end {
+                    BodyEnd::Complete(_) => ReportedCost::Units(units),
+                    BodyEnd::BrokenOff => ReportedCost::NoResponse { stated: units },
+                }
             }
             (SettledBy::Reserve, ..) => ReportedCost::Units(reserved),
             (SettledBy::Json { max, .. }, Some(usage), BodyEnd::Complete(_)) => usage.cost(*max),
