@@ -3,8 +3,8 @@
 use std::fs::{File, FileType, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -15,6 +15,45 @@ use rustix::io::Errno;
 const OPENED: Duration = Duration::from_secs(1);
 /// How long reading waits for the next bytes of a pipe.
 const SILENT: Duration = Duration::from_secs(30);
+
+/// The metadata that change when a file is written or replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    device: u64,
+    inode: u64,
+    length: u64,
+    modified: (i64, i64),
+}
+
+impl Version {
+    /// The version of the file at `path` now; `None` where there is none.
+    pub fn of(path: &Path) -> Option<Self> {
+        let metadata = std::fs::metadata(path).ok()?;
+        Some(Version {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            length: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+        })
+    }
+}
+
+/// A file with its version before it was read: any later version is a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionedFile {
+    /// The place of the file.
+    pub path: PathBuf,
+    /// `None` where there was no file.
+    pub version: Option<Version>,
+}
+
+impl VersionedFile {
+    /// The file at `path`, which is about to be read.
+    pub fn new(path: PathBuf) -> Self {
+        let version = Version::of(&path);
+        VersionedFile { path, version }
+    }
+}
 
 /// Reads a whole file, which may be a pipe that somebody writes to, such as `<(command)` of a shell.
 ///

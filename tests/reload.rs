@@ -5,6 +5,7 @@ mod support;
 
 use std::fs;
 use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -141,6 +142,27 @@ fn the_link_swap_of_a_config_map_is_noticed() {
         (gateway.reloads("success") == 1).then_some(())
     });
     assert_eq!(admitted(&gateway), 2);
+}
+
+/// A reload reads the file, then waits for a Redis that says nothing, and only then watches the file.
+#[test]
+fn a_new_file_that_changes_while_a_reload_waits_is_noticed() {
+    let gateway = Gateway::start(&with_quota("1/300d"));
+    let keys = gateway.dir().join("keys.json");
+    let set = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/jwt/jwks.json");
+    fs::copy(set, &keys).expect("the directory is writable");
+    let silent = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let port = silent.local_addr().expect("it is bound").port();
+    gateway.replace_config(&format!(
+        "store: {{ redis: {{ url: 'redis://127.0.0.1:{port}', startup_timeout: 3s }} }}
+jwt: {{ keys: [{{ jwks_file: keys.json }}] }}
+policies: {{ all: {{ key: jwt:sub, store: redis, quota: 1/1h }} }}
+routes: [{{ upstream: echo, limits: [all] }}]
+"
+    ));
+    let _connected = silent.accept().expect("the reload connects to Redis");
+    fs::write(&keys, "{}").expect("the directory is writable");
+    gateway.wait_for_log("keys.json: it is no JSON Web Key Set");
 }
 
 fn swap_data_link(dir: &Path) {

@@ -5,7 +5,6 @@
 
 use std::fmt::Display;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Failure;
@@ -13,6 +12,7 @@ use super::access_logs::{self, Writers};
 use super::connections::Connections;
 use super::keeper::Keeper;
 use crate::config::{Compiled, Shutdown, SnapshotSpec, Source};
+use crate::files::VersionedFile;
 use crate::proxy::build::{Built, Surroundings};
 use crate::proxy::{Gateway, Snapshot};
 use crate::server::{ListenerSpec, Spec as ServerSpec};
@@ -26,7 +26,7 @@ pub(super) struct Reloader {
     server: ServerSpec,
     admin: SocketAddr,
     shutdown: Shutdown,
-    files: Vec<PathBuf>,
+    files: Vec<VersionedFile>,
     access_logs: Writers,
     connections: Connections,
     metrics: ConfigMetrics,
@@ -54,12 +54,12 @@ impl Reloader {
         }
     }
 
-    /// The files whose change is a reason to reload.
-    pub(super) fn files(&self) -> Vec<PathBuf> {
+    /// The files whose change is a reason to reload, in the versions that were read.
+    pub(super) fn files(&self) -> Vec<VersionedFile> {
         self.source
             .file()
             .into_iter()
-            .map(PathBuf::from)
+            .map(|path| VersionedFile::new(path.into()))
             .chain(self.files.clone())
             .collect()
     }
@@ -182,7 +182,7 @@ struct Rest {
     admin: SocketAddr,
     snapshot: Option<SnapshotSpec>,
     shutdown: Shutdown,
-    files: Vec<PathBuf>,
+    files: Vec<VersionedFile>,
     hash: String,
 }
 

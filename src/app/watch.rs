@@ -5,8 +5,6 @@
 //! others than before.
 
 use std::collections::HashSet;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +12,8 @@ use std::time::Duration;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
+
+use crate::files::{Version, VersionedFile};
 
 /// Some changes raise no event: those on network file systems, and behind further links.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -24,19 +24,10 @@ const SETTLED: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(super) struct Watch {
     files: Vec<PathBuf>,
-    seen: Vec<Option<Stamp>>,
+    seen: Vec<Option<Version>>,
     events: Arc<Notify>,
     /// `None` where the system has no events left to give; then only the slow look remains.
     watcher: Option<RecommendedWatcher>,
-}
-
-/// What changes when a file is written or replaced.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Stamp {
-    device: u64,
-    inode: u64,
-    length: u64,
-    modified: (i64, i64),
 }
 
 impl Watch {
@@ -53,12 +44,13 @@ impl Watch {
                 .inspect_err(|error| tracing::warn!(%error, "changes are seen every 2 s only"))
                 .ok(),
         };
-        watch.set_files(files);
+        watch.set_files(files.into_iter().map(VersionedFile::new).collect());
         watch
     }
 
-    /// Watches `files` from now on.
-    pub(super) fn set_files(&mut self, files: Vec<PathBuf>) {
+    /// Watches these files from now on, for changes of the versions that were read.
+    pub(super) fn set_files(&mut self, versioned: Vec<VersionedFile>) {
+        let files: Vec<_> = versioned.iter().map(|file| file.path.clone()).collect();
         let directories = |files: &[PathBuf]| -> HashSet<PathBuf> {
             files
                 .iter()
@@ -78,13 +70,12 @@ impl Watch {
                 }
             }
         }
-        // A file that stays keeps its stamp: it may have changed again since it was read.
-        self.seen = files
-            .iter()
-            .zip(stamps(&files))
-            .map(|(file, now)| {
-                let known = self.files.iter().position(|old| old == file);
-                known.map_or(now, |at| self.seen[at].clone())
+        // A file that stays keeps the version that was looked at before it was read.
+        self.seen = versioned
+            .into_iter()
+            .map(|file| {
+                let known = self.files.iter().position(|old| *old == file.path);
+                known.map_or(file.version, |at| self.seen[at].clone())
             })
             .collect();
         self.files = files;
@@ -92,7 +83,7 @@ impl Watch {
 
     /// Takes the files as they are now for known: they are about to be read, whatever the reason.
     pub(super) fn look(&mut self) {
-        self.seen = stamps(&self.files);
+        self.seen = versions(&self.files);
     }
 
     /// Waits until one of the files is another than when this returned last, or when they were looked at.
@@ -101,7 +92,7 @@ impl Watch {
             if timeout(LOOK_EVERY, self.events.notified()).await.is_ok() {
                 sleep(SETTLED).await;
             }
-            let now = stamps(&self.files);
+            let now = versions(&self.files);
             if now != self.seen {
                 self.seen = now;
                 return;
@@ -117,21 +108,13 @@ fn directory(file: &Path) -> &Path {
     }
 }
 
-fn stamps(files: &[PathBuf]) -> Vec<Option<Stamp>> {
-    let stamp = |file: &PathBuf| {
-        let metadata = fs::metadata(file).ok()?;
-        Some(Stamp {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            length: metadata.len(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-        })
-    };
-    files.iter().map(stamp).collect()
+fn versions(files: &[PathBuf]) -> Vec<Option<Version>> {
+    files.iter().map(|file| Version::of(file)).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::symlink;
 
     use super::*;
@@ -167,6 +150,18 @@ mod tests {
         let again = timeout(10 * SETTLED, watch.changed()).await;
         assert!(again.is_err(), "it would be read twice");
         fs::write(&file, "three").expect("written");
+        notices(&mut watch).await;
+    }
+
+    #[tokio::test]
+    async fn a_file_that_changed_between_its_reading_and_its_watching_is_noticed() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("key.pem");
+        fs::write(&file, "one").expect("written");
+        let mut watch = Watch::new(Vec::new());
+        let read = VersionedFile::new(file.clone());
+        fs::write(&file, "two!").expect("written");
+        watch.set_files(vec![read]);
         notices(&mut watch).await;
     }
 

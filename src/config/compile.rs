@@ -25,6 +25,7 @@ use super::load::Loaded;
 use super::schema::{AccessLogFormat, ClientIpHeader};
 use super::value::LogPath;
 use super::{Report, schema, unreadable};
+use crate::files::VersionedFile;
 use crate::http_ext::client_ip::{ClientIp, Header};
 use crate::proxy::snapshot::{self, PolicySpec};
 use crate::server::Spec as ServerSpec;
@@ -53,7 +54,7 @@ pub struct Compiled {
     /// Policies, routes, upstreams.
     pub rules: snapshot::Spec,
     /// The files beside the configuration that it was compiled from.
-    pub files: Vec<PathBuf>,
+    pub files: Vec<VersionedFile>,
     /// Tells one content of the configuration file from another.
     pub hash: String,
 }
@@ -80,7 +81,7 @@ pub struct Shutdown {
 struct Compiler<'a> {
     loaded: &'a Loaded,
     findings: Vec<Finding>,
-    files: Vec<PathBuf>,
+    files: Vec<VersionedFile>,
 }
 
 /// Compiles a configuration that has been checked.
@@ -92,7 +93,7 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
     let config = &loaded.config;
     let server = compiler.server(config);
     let key_files = tokens::files(config, |path| loaded.resolve(path));
-    compiler.files.extend(key_files);
+    compiler.files.extend(key_files.map(VersionedFile::new));
     let rules = compiler.rules(config, Upstreams::default(), KeyFiles::Needed);
     compiler.check_written_files(config);
     if !compiler.findings.is_empty() {

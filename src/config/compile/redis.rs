@@ -14,7 +14,7 @@ use crate::config::finding::Finding;
 use crate::config::located::{List, Located};
 use crate::config::schema::{self, Policy, RedisStore, RedisTls, StoreName};
 use crate::config::value::{SecretText, ServerAddress, Text};
-use crate::files;
+use crate::files::{self, VersionedFile};
 use crate::limiter::Secret;
 use crate::proxy::snapshot::{OnStoreError, RedisSpec, SharedSpec};
 use crate::store::redis::client::{Address, Login, Password, Spec, Target, UrlError};
@@ -65,7 +65,7 @@ impl Compiler<'_> {
             None => Roots::System,
             Some(ca) => {
                 let path = self.loaded.resolve(ca.as_path());
-                self.files.push(path.clone());
+                self.files.push(VersionedFile::new(path.clone()));
                 match files::read(&path, super::LARGEST) {
                     Ok(content) => Roots::Pem { path, content },
                     Err(error) => {

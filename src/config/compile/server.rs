@@ -10,6 +10,7 @@ use crate::config::document::NodeId;
 use crate::config::finding::Finding;
 use crate::config::schema::{self, Listener, Protocol, TlsVersion};
 use crate::config::value::{self, Workers};
+use crate::files::VersionedFile;
 use crate::server::tls::{Certificate, CertificateSpec, MinVersion, Tls, TlsError};
 use crate::server::{ClientSpec, HalfClose, ListenerSpec, Protocols, Spec, Timeouts};
 
@@ -75,8 +76,8 @@ impl Compiler<'_> {
             certificate: self.loaded.resolve(certificate.certificate.as_path()),
             key: self.loaded.resolve(certificate.key.as_path()),
         };
-        self.files
-            .extend([spec.certificate.clone(), spec.key.clone()]);
+        let files = [&spec.certificate, &spec.key].map(|path| VersionedFile::new(path.clone()));
+        self.files.extend(files);
         // Both at once, where both are missing.
         let unreadable = spec.unreadable();
         for (path, error) in &unreadable {

@@ -10,7 +10,7 @@ use crate::config::finding::Finding;
 use crate::config::located::Located;
 use crate::config::schema::{self, UpstreamTls};
 use crate::config::value::{OriginUrl, Scheme, UpstreamRef};
-use crate::files;
+use crate::files::{self, VersionedFile};
 use crate::upstream::{
     Balance, ClientTls, EndpointSpec, EndpointsSpec, HostHeader, Roots, Spec, TargetSpec, Timeouts,
 };
@@ -129,7 +129,7 @@ impl Compiler<'_> {
             None => Roots::System,
             Some(ca) => {
                 let path = self.loaded.resolve(ca.as_path());
-                self.files.push(path.clone());
+                self.files.push(VersionedFile::new(path.clone()));
                 match files::read(&path, super::LARGEST) {
                     Ok(content) => Roots::Pem { path, content },
                     Err(error) => {
