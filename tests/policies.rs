@@ -15,13 +15,14 @@ use sluicegate::proxy::rehearsal::rehearse;
 use sluicegate::telemetry::registry::Registry;
 
 /// What a policy says beside its quota.
-const MANNERS: [&str; 11] = [
+const MANNERS: [&str; 12] = [
     "",
     "when: { method: [POST] }",
     "when: { not: { header: { x-plan: gold } } }",
     "exempt: [{ value: a }, { cidr: 10.0.0.0/8 }]",
     "overrides: [{ value: b, quota: 1/7s }, { prefix: c, quota: 6/3s }, { cidr: 10.0.0.0/8, quota: 2/9s }]",
     "on_missing_key: skip",
+    "on_missing_key: { value: b }, overrides: [{ value: b, quota: 1/7s }]",
     "cost: { header: x-cost, max: 3 }",
     "mode: shadow",
     "percent: 50",

@@ -168,6 +168,62 @@ fn explain_tells_who_is_exempt_and_whose_quota_holds() {
 }
 
 #[test]
+fn a_value_stands_in_for_a_missing_part_in_keys_and_exceptions() {
+    let gateway = Gateway::start(
+        "policies:
+  plans:
+    key: [header:x-plan, header:x-region]
+    on_missing_key: { value: free }
+    quota: 3/300d
+    overrides: [{ part: header:x-plan, value: free, quota: 2/300d }]
+  keys: { key: header:x-key, on_missing_key: { value: 7 }, quota: 2/300d }
+  own: { key: header:x-key, on_missing_key: { value: monitor }, quota: 1/300d, exempt: [{ value: monitor }] }
+routes:
+  - { match: { path: /plans }, upstream: echo, limits: [plans] }
+  - { match: { path: /keys }, upstream: echo, limits: [keys] }
+  - { match: { path: /own }, upstream: echo, limits: [own] }
+",
+    );
+    let address = gateway.address();
+    assert_eq!(statuses(address, "/plans", ""), [200]);
+    let same = "x-plan: free\r\nx-region: free\r\n";
+    assert_eq!(
+        statuses(address, "/plans", same),
+        [200, 429],
+        "it is that bucket, with the quota of its override"
+    );
+    assert_eq!(statuses(address, "/plans", "x-plan:\r\n"), [429], "empty");
+    assert_eq!(
+        statuses(address, "/plans", "x-plan: pro\r\n"),
+        [200, 200, 200, 429]
+    );
+    let stood_in = "x-plan: pro\r\nx-region: free\r\n";
+    assert_eq!(statuses(address, "/plans", stood_in), [429]);
+    assert_eq!(
+        statuses(address, "/plans", "x-region: eu\r\n"),
+        [200, 200, 429]
+    );
+    assert_eq!(statuses(address, "/keys", ""), [200, 200, 429]);
+    assert_eq!(statuses(address, "/keys", "x-key: 7\r\n"), [429]);
+    let several = "x-key: 1\r\nx-key: 2\r\n";
+    assert_eq!(statuses(address, "/keys", several), [429]);
+    assert_eq!(statuses(address, "/own", ""), [200, 200, 200]);
+    assert_eq!(statuses(address, "/own", "x-key: other\r\n"), [200, 429]);
+}
+
+#[test]
+fn explain_tells_which_value_stands_in() {
+    let config = "routes: [{ upstream: echo, limits: [{ key: header:x-key, on_missing_key: { value: free }, \
+                  quota: 5/1h, overrides: [{ value: free, quota: 9/1h }] }] }]";
+    let shown = explained(config, "http://a/", "x-other: a");
+    assert!(
+        shown.contains("header:x-key is missing\n  key     on_missing_key = free\n"),
+        "{shown}"
+    );
+    assert!(shown.contains("(gcra, 9/1h)"), "{shown}");
+}
+
+#[test]
 fn a_request_pays_what_it_says_and_nothing_where_that_is_no_number() {
     let gateway = Gateway::start(
         "policies:

@@ -121,6 +121,23 @@ routes:
 }
 
 #[test]
+fn requests_for_which_a_value_stands_in_are_told_with_it() {
+    let config = "policies:
+  by_key: { key: 'header:x-api-key', on_missing_key: { value: free }, quota: 2/1h }
+routes: [{ upstream: echo, limits: [by_key] }]
+";
+    let fields = r#","headers":{"x-api-key":"free"}"#;
+    let log = line("1", "/a", fields) + &line("2.5", "/a", "") + &line("3", "/b", "");
+    let report = Replay::new(config, log).report(&[]);
+    let message = "header:x-api-key was missing in 2 of 3 requests; counted as free";
+    assert_eq!(
+        warnings(&report),
+        [("by_key".to_owned(), message.to_owned())]
+    );
+    assert_eq!(report["refused"], 1);
+}
+
+#[test]
 fn a_host_that_neither_the_log_nor_the_user_names_is_told_where_it_matters() {
     let by_host = "routes:
   - { match: { hosts: [api.example.com] }, upstream: echo, limits: [{ quota: 1/1h }] }

@@ -3,7 +3,7 @@
 use super::document::NodeId;
 use super::located::Located;
 use super::schema::{Condition, Config, Limit, Policy};
-use super::value::{KeyPart, OnMissingKey};
+use super::value::KeyPart;
 
 /// Every claim that is asked for, where it is.
 pub(super) fn asked(config: &Config) -> Vec<(&str, NodeId)> {
@@ -24,10 +24,8 @@ pub(super) fn asked(config: &Config) -> Vec<(&str, NodeId)> {
 }
 
 fn of_policy(policy: &Policy) -> Vec<(&str, NodeId)> {
-    let fallback = match &policy.on_missing_key.value {
-        OnMissingKey::Part(part) => Some((part, policy.on_missing_key.node)),
-        OnMissingKey::Skip | OnMissingKey::Refuse | OnMissingKey::Shared => None,
-    };
+    let fallback = policy.on_missing_key.part();
+    let fallback = fallback.map(|part| (part, policy.on_missing_key.node));
     let parts = policy.key.0.iter();
     let parts = parts
         .map(|Located { value, node }| (value, *node))

@@ -9,6 +9,7 @@ mod exception;
 mod json;
 mod jwt;
 mod listener;
+mod missing_key;
 mod overflow;
 mod policy;
 mod redis;
@@ -32,6 +33,7 @@ pub use exception::{Candidate, Exemption, Override, Selection};
 pub use json::json_schema;
 pub use jwt::{Jwt, JwtAlgorithm, JwtKey, Leeway};
 pub use listener::{Certificate, Listener, Protocol, Tls, TlsVersion};
+pub use missing_key::OnMissingKey;
 pub use overflow::{CodePoint, Overflow};
 pub use policy::{
     AlgorithmName, DayOfMonth, Key, Limit, MaxKeys, Mode, OldestWindow, OnFull, Penalty,

@@ -32,7 +32,7 @@ pub use half_close::HalfClose;
 pub use header::{FieldName, FieldValue, Method};
 pub use host::{HostPattern, ServerName};
 pub use json_pointer::Pointer;
-pub use key_part::{KeyPart, OnMissingKey};
+pub use key_part::{KeyPart, KeyValue, MissingKeyWord};
 pub use name::Name;
 pub use number::{Flag, Whole, Workers};
 pub use path::{PathPattern, PathPrefix, Segment};

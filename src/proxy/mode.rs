@@ -139,6 +139,7 @@ mod tests {
             OnMissingKey::Skip,
             OnMissingKey::Refuse,
             OnMissingKey::Shared,
+            OnMissingKey::Value("free".into()),
         ] {
             let mode = Mode::Partly(Rollout::new("a", 100));
             let stance = mode.stance(&descriptor(on_missing.clone()), &head);

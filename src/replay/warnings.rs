@@ -242,6 +242,7 @@ fn instead(descriptor: &Descriptor) -> String {
         OnMissingKey::Skip => "not limited".to_owned(),
         OnMissingKey::Refuse => "refused".to_owned(),
         OnMissingKey::Shared => "counted as one key".to_owned(),
+        OnMissingKey::Value(value) => format!("counted as {value}"),
     }
 }
 

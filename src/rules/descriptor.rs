@@ -13,6 +13,7 @@ use http::header::{AUTHORIZATION, HeaderName};
 
 use super::cookie::cookie;
 use super::credentials::basic_user;
+use super::selector::spelled;
 use super::{Found, Head, PathForm, query, segments};
 use crate::limiter::{Fingerprint, KeyParts, Secret};
 
@@ -64,6 +65,8 @@ pub enum OnMissingKey {
     Refuse,
     /// All such requests share a bucket.
     Shared,
+    /// The part has this value, as if the request had sent it.
+    Value(Arc<str>),
 }
 
 /// A key, compiled for one route.
@@ -152,6 +155,10 @@ impl Descriptor {
                         hasher.part(MISSING, b"");
                         Found::One(())
                     }
+                    OnMissingKey::Value(value) => {
+                        part.feed_value(part.kind(), &spelled(part, value.as_bytes()), hasher);
+                        Found::One(())
+                    }
                 },
                 found => found,
             };
@@ -183,6 +190,10 @@ impl Descriptor {
     pub fn describe(&self, head: &Head<'_>) -> Vec<Described> {
         let mut described = Vec::new();
         for part in &self.parts {
+            if let OnMissingKey::Value(value) = &self.on_missing {
+                described.extend(part.described_or(value, head));
+                continue;
+            }
             let mut chain = vec![part.clone()];
             if let OnMissingKey::Part(other) = &self.on_missing {
                 chain.extend([other.clone(), self.last_resort()]);
@@ -217,10 +228,14 @@ impl KeyPart {
 
     /// Hashes the part under `kind`.
     fn feed(&self, kind: u8, head: &Head<'_>, hasher: &mut impl KeyParts) -> Found<()> {
-        self.with(head, |value| match self {
+        self.with(head, |value| self.feed_value(kind, value, hasher))
+    }
+
+    fn feed_value(&self, kind: u8, value: &[u8], hasher: &mut impl KeyParts) {
+        match self {
             Self::Header(name) if *name == AUTHORIZATION => feed_credentials(kind, value, hasher),
             _ => hasher.part(kind, value),
-        })
+        }
     }
 
     /// So that a field that says `1.2.3.4` is not that address.
@@ -277,6 +292,21 @@ impl KeyPart {
             Found::One(value) if value.is_empty() => Found::Missing,
             value => value.map(|value| take(&value)),
         }
+    }
+
+    /// The part and its value; where it is missing, also the one that stands in.
+    fn described_or(&self, stand_in: &str, head: &Head<'_>) -> Vec<Described> {
+        let part = self.to_string();
+        let value = self.text(head);
+        let is_missing = value == Found::Missing;
+        let stands_in = is_missing.then(|| Described {
+            part: "on_missing_key".to_owned(),
+            value: Found::One(shown(stand_in)),
+        });
+        [Described { part, value }]
+            .into_iter()
+            .chain(stands_in)
+            .collect()
     }
 
     fn text(&self, head: &Head<'_>) -> Found<String> {

@@ -2,7 +2,8 @@
 //! clients.
 //!
 //! Values are compared in the spelling in which keys are hashed, so that nobody leaves an exception, or gets into
-//! one, by writing the same thing another way. A part that is missing, or given with different values, is none.
+//! one, by writing the same thing another way. A part that is missing and for which no constant stands in, or that is given
+//! with different values, is none.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -86,6 +87,8 @@ pub struct Selectors {
     parts: Vec<OfPart>,
     /// Longest prefixes first.
     networks: Vec<OfLength<IpNet>>,
+    /// The value of parts that are missing.
+    stand_in: Option<Box<str>>,
 }
 
 /// The selectors of one length, by what they select. Looked up once a length: there are few of these however many there are.
@@ -133,6 +136,13 @@ impl Selectors {
         selectors
     }
 
+    /// The same, where parts that are missing have this value.
+    #[must_use]
+    pub fn with_stand_in(mut self, value: Option<&str>) -> Self {
+        self.stand_in = value.map(Box::from);
+        self
+    }
+
     fn of(&mut self, part: KeyPart) -> &mut OfPart {
         let known = self.parts.iter().position(|of| of.part == part);
         let place = known.unwrap_or_else(|| {
@@ -153,7 +163,10 @@ impl Selectors {
     /// The place of the closest.
     fn find(&self, head: &Head<'_>) -> Option<usize> {
         let by = |find: fn(&OfPart, &[u8]) -> Option<usize>| {
-            self.parts.iter().find_map(|of| of.find(head, find))
+            let stand_in = self.stand_in.as_deref();
+            self.parts
+                .iter()
+                .find_map(|of| of.find(head, stand_in, find))
         };
         by(OfPart::value)
             .or_else(|| by(OfPart::prefix))
@@ -168,13 +181,17 @@ impl Selectors {
 }
 
 impl OfPart {
-    fn find(&self, head: &Head<'_>, find: fn(&OfPart, &[u8]) -> Option<usize>) -> Option<usize> {
-        let found = self
-            .part
-            .with(head, |value| find(self, &spelled(&self.part, value)));
-        match found {
+    fn find(
+        &self,
+        head: &Head<'_>,
+        stand_in: Option<&str>,
+        find: fn(&OfPart, &[u8]) -> Option<usize>,
+    ) -> Option<usize> {
+        let find = |value: &[u8]| find(self, &spelled(&self.part, value));
+        match self.part.with(head, find) {
             Found::One(place) => place,
-            Found::Missing | Found::Several => None,
+            Found::Missing => find(stand_in?.as_bytes()),
+            Found::Several => None,
         }
     }
 
@@ -200,7 +217,7 @@ fn add<K: Eq + Hash>(lengths: &mut Vec<OfLength<K>>, length: usize, key: K, plac
 }
 
 /// A whole value, in the spelling that stands for all.
-fn spelled<'a>(part: &KeyPart, value: &'a [u8]) -> Cow<'a, [u8]> {
+pub(super) fn spelled<'a>(part: &KeyPart, value: &'a [u8]) -> Cow<'a, [u8]> {
     match part {
         KeyPart::Path(form) => folded(value, |text| form.canonical(text)),
         _ => begun(part, value),

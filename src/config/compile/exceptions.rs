@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::config::schema::{Config, Policy, Selection};
+use crate::config::schema::{Config, OnMissingKey, Policy, Selection};
 use crate::config::value::KeyPart;
 use crate::rules::{self, Exceptions, Selector, Selectors};
 
@@ -87,9 +87,14 @@ fn own(policy: &Policy, parts: &[(&KeyPart, &rules::KeyPart)]) -> Own {
     let overrides = policy.overrides.iter();
     let exempt = exempt.filter_map(|one| selector(one.selection()));
     let overrides = overrides.filter_map(|one| selector(one.selection()));
+    let stand_in = match &policy.on_missing_key.value {
+        OnMissingKey::Value(value) => Some(value.as_str()),
+        _ => None,
+    };
+    let selectors = |list| Arc::new(Selectors::new(list).with_stand_in(stand_in));
     Own {
-        exempt: Arc::new(Selectors::new(exempt.collect())),
-        overrides: Arc::new(Selectors::new(overrides.collect())),
+        exempt: selectors(exempt.collect()),
+        overrides: selectors(overrides.collect()),
     }
 }
 

@@ -10,8 +10,8 @@ use super::policies::Policies;
 use crate::config::diagnostic::Code;
 use crate::config::finding::Finding;
 use crate::config::located::Located;
-use crate::config::schema::{self, Limit, Policy, Route, TrailingSlash};
-use crate::config::value::{self, KeyPart, OnMissingKey};
+use crate::config::schema::{self, Limit, OnMissingKey, Policy, Route, TrailingSlash};
+use crate::config::value::{self, KeyPart};
 use crate::http_ext::path::comparable;
 use crate::proxy::snapshot::{LimitSpec, Rewrite, RouteSpec};
 use crate::rules::{
@@ -196,6 +196,7 @@ impl<'a> Context<'a> {
             OnMissingKey::Skip => rules::OnMissingKey::Skip,
             OnMissingKey::Refuse => rules::OnMissingKey::Refuse,
             OnMissingKey::Shared => rules::OnMissingKey::Shared,
+            OnMissingKey::Value(value) => rules::OnMissingKey::Value(value.as_str().into()),
         };
         let parts = policy
             .key

@@ -2,8 +2,8 @@
 
 use super::{Finding, Met, NodeId, Place, policies};
 use crate::config::diagnostic::Code;
-use crate::config::schema::{Config, Route};
-use crate::config::value::{HostPattern, KeyPart, OnMissingKey};
+use crate::config::schema::{Config, OnMissingKey, Route};
+use crate::config::value::{HostPattern, KeyPart};
 
 /// Fields by which proxies say who the client is, and which anybody can send.
 const FORWARDING: [&str; 8] = [

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use super::{Finding, Met, NodeId, Place, policies};
 use crate::config::diagnostic::Code;
-use crate::config::schema::{AlgorithmName, Cost, Policy, Reserve, WindowStart};
-use crate::config::value::{KeyPart, OnMissingKey, Quota};
+use crate::config::schema::{AlgorithmName, Cost, OnMissingKey, Policy, Reserve, WindowStart};
+use crate::config::value::{KeyPart, Quota};
 
 /// The policies that requests meet, and where, so that none is looked for in all routes.
 struct Index<'p, 'a> {

@@ -6,13 +6,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Candidate, Condition, Cost, Delay, Exemption, InUse, OnLimit, OnStoreError, Overflow, Override,
-    RetryAfter, StoreName, SyncInterval, Units, Zone,
+    Candidate, Condition, Cost, Delay, Exemption, InUse, OnLimit, OnMissingKey, OnStoreError,
+    Overflow, Override, RetryAfter, StoreName, SyncInterval, Units, Zone,
 };
 use crate::config::located::{List, Located};
-use crate::config::value::{
-    Duration, Flag, KeyPart, Name, OnMissingKey, Quota, Refill, Statuses, Whole,
-};
+use crate::config::value::{Duration, Flag, KeyPart, Name, Quota, Refill, Statuses, Whole};
 
 /// A policy under its name in `policies`, or a limit in place.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -29,7 +27,8 @@ pub struct Policy {
     pub key: Located<Key>,
     /// What happens to a request without one of the parts: another part stands in for it
     /// (`client_ip` where that is missing too), the policy does not apply (`skip`), the request
-    /// is refused (`refuse`), or all such requests share one bucket (`shared`).
+    /// is refused (`refuse`), all such requests share one bucket (`shared`), or the part has a
+    /// constant value, as if the request had sent it (`{ value: free }`).
     #[serde(default)]
     pub on_missing_key: Located<OnMissingKey>,
     /// On which requests the policy applies; on all of them unless given.

@@ -131,11 +131,8 @@ fn always_there(part: &KeyPart) -> bool {
 
 /// The captures that a policy's key and its fallback refer to.
 pub(super) fn captures(policy: &Policy) -> impl Iterator<Item = (&str, NodeId)> {
-    use crate::config::value::OnMissingKey;
-    let fallback = match &policy.on_missing_key.value {
-        OnMissingKey::Part(part) => Some((part, policy.on_missing_key.node)),
-        OnMissingKey::Skip | OnMissingKey::Refuse | OnMissingKey::Shared => None,
-    };
+    let fallback = policy.on_missing_key.part();
+    let fallback = fallback.map(|part| (part, policy.on_missing_key.node));
     let parts = policy
         .key
         .0

@@ -156,10 +156,10 @@ fn unknown(text: &str, word: &str) -> Wrong {
     wrong(format!("`{text}` is no part of a key"), help)
 }
 
-/// What happens to a request without one of the parts.
+/// `on_missing_key` where it is one word.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OnMissingKey {
-    /// Another part stands in for it.
+pub enum MissingKeyWord {
+    /// Another part stands in for the missing one.
     Part(KeyPart),
     /// The policy does not apply.
     Skip,
@@ -169,17 +169,17 @@ pub enum OnMissingKey {
     Shared,
 }
 
-/// What is no part.
+/// The words that are no part.
 const OTHERS: [&str; 3] = ["skip", "refuse", "shared"];
 
 /// Dropping a header frees nobody.
-impl Default for OnMissingKey {
+impl Default for MissingKeyWord {
     fn default() -> Self {
         Self::Part(KeyPart::ClientIp)
     }
 }
 
-impl fmt::Display for OnMissingKey {
+impl fmt::Display for MissingKeyWord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Part(part) => part.fmt(f),
@@ -190,13 +190,13 @@ impl fmt::Display for OnMissingKey {
     }
 }
 
-text_value!(OnMissingKey);
+text_value!(MissingKeyWord);
 
-impl TextValue for OnMissingKey {
+impl TextValue for MissingKeyWord {
     const PATTERN: &'static str = "skip|refuse|shared|client_ip(/[0-9]{1,3})?|(header|cookie|query|jwt|path):.+|basic_user|path|method|host|route|constant";
 
     fn name() -> Cow<'static, str> {
-        "OnMissingKey".into()
+        "MissingKeyWord".into()
     }
 
     fn expected() -> Cow<'static, str> {
@@ -208,16 +208,73 @@ impl TextValue for OnMissingKey {
             "skip" => Ok(Self::Skip),
             "refuse" => Ok(Self::Refuse),
             "shared" => Ok(Self::Shared),
-            part => KeyPart::parse(part).map(Self::Part).map_err(|error| {
-                match nearest::nearest(part, &OTHERS) {
-                    Some(near) => wrong(
-                        format!("`{part}` is unknown here"),
-                        format!("did you mean `{near}`?"),
-                    ),
-                    None => error,
-                }
-            }),
+            part => KeyPart::parse(part)
+                .map(Self::Part)
+                .map_err(|error| unknown_word(part, error)),
         }
+    }
+}
+
+/// What is wrong with a word that is no part, for the reason given.
+fn unknown_word(text: &str, error: Wrong) -> Wrong {
+    let message = format!("`{text}` is unknown here");
+    if let Some(near) = nearest::nearest(text, &OTHERS) {
+        return wrong(message, format!("did you mean `{near}`?"));
+    }
+    let bare = WORDS.map(|word| word.trim_end_matches(":NAME"));
+    match text.contains([':', '/']) || nearest::nearest(text, &bare).is_some() {
+        true => error,
+        false => wrong(
+            message,
+            format!(
+                "a constant value is written `{{ value: {text} }}`; else it is `skip`, `refuse`, `shared`, or a part of a request"
+            ),
+        ),
+    }
+}
+
+/// A value of a part, which is not empty: empty parts are missing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyValue(String);
+
+impl KeyValue {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for KeyValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+text_value!(KeyValue);
+
+impl TextValue for KeyValue {
+    const PATTERN: &'static str = "";
+
+    fn name() -> Cow<'static, str> {
+        "KeyValue".into()
+    }
+
+    fn expected() -> Cow<'static, str> {
+        "a text that is not empty".into()
+    }
+
+    fn parse(text: &str) -> Result<Self, Wrong> {
+        match text.is_empty() {
+            true => Err(wrong(
+                "a part that is empty is missing, so that no request has this value",
+                "name another, as in `{ value: free }`, or use `shared`",
+            )),
+            false => Ok(Self(text.to_owned())),
+        }
+    }
+
+    fn schema() -> serde_json::Value {
+        serde_json::json!({ "type": ["string", "number", "boolean"], "minLength": 1 })
     }
 }
 

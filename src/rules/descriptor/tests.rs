@@ -357,6 +357,38 @@ fn who_has_no_key_is_skipped_refused_or_counted_together() {
 }
 
 #[test]
+fn a_constant_that_stands_in_is_the_value_itself_as_that_part_spells_it() {
+    let of = |part: KeyPart, value: &str, request: &Request| {
+        key_or(&[part, ADDRESS], OnMissingKey::Value(value.into()), request)
+    };
+    let new = Request::new;
+    let fields = [
+        (field("h"), "free", new().field("h", "free")),
+        (
+            field("authorization"),
+            "bearer  a",
+            new().field("authorization", "Bearer a"),
+        ),
+        (
+            field("authorization"),
+            "FREE",
+            new().field("authorization", "free"),
+        ),
+        (query("q"), "a b", new().query("q=a%20b")),
+        (cookie("c"), "free", new().field("cookie", "c=free")),
+        (segment(1), "free", new().path("/a/free")),
+    ];
+    for (part, value, sent) in fields {
+        let missing = new().path("/a");
+        let stood_in = of(part.clone(), value, &missing);
+        assert_eq!(stood_in, of(part.clone(), value, &sent), "{part}");
+        assert_ne!(stood_in, of(part.clone(), "other", &missing), "{part}");
+    }
+    let several = new().field("h", "free").field("h", "other");
+    assert_eq!(of(field("h"), "free", &several), Key::Refuse);
+}
+
+#[test]
 fn keys_do_not_collide_by_concatenation() {
     let parts = [field("a"), field("b")];
     let of = |a, b| key(&parts, &Request::new().field("a", a).field("b", b));
@@ -390,6 +422,10 @@ fn what_is_shown_is_what_is_counted() {
     assert_eq!(
         shown(chain(), &request.clone().field("cookie", "c=1")),
         "header:h=- cookie:c=1 client_ip=2001:db8:1:2::/64"
+    );
+    assert_eq!(
+        shown(OnMissingKey::Value("free".into()), &request),
+        "header:h=- on_missing_key=free client_ip=2001:db8:1:2::/64"
     );
     assert_eq!(
         shown(OnMissingKey::Skip, &request.field("h", "7")),
