@@ -12,6 +12,7 @@ mod key;
 mod penalty;
 mod quota;
 mod ring;
+mod segments;
 
 pub use algorithm::concurrency::Concurrency;
 pub use algorithm::fixed_window::{FixedWindow, Start};
@@ -30,3 +31,4 @@ pub use key::{Fingerprint, KeyHasher, KeyParts, Secret, WideKeyHasher};
 pub use penalty::{Ban, Penalty, Strikes};
 pub use quota::{Quota, QuotaError};
 pub use ring::{Ring, Shape, Staged, State, Words};
+pub use segments::Segments;

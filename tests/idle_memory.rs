@@ -38,6 +38,25 @@ fn growth_by<T>(connections: usize, gateway: &Gateway, open: impl Fn() -> T) -> 
     gateway.resident().saturating_sub(before) / connections
 }
 
+/// Of a thousand one may find no room, by chance some more.
+#[test]
+fn so_many_keys_are_kept_as_max_keys_says() {
+    const KEYS: usize = 10_000;
+    let gateway = Gateway::start(&format!(
+        "policies: {{ keys: {{ key: header:x-key, quota: 2/300d, max_keys: {KEYS} }} }}
+routes: [{{ upstream: echo, limits: [keys] }}]
+"
+    ));
+    let mut connection = Connection::open(gateway.address());
+    for key in 0..KEYS {
+        let request = format!("GET / HTTP/1.1\r\nHost: a\r\nx-key: {key}\r\n\r\n");
+        assert_eq!(connection.exchange(&request).status, 200);
+    }
+    let kept = gateway.metric("sluicegate_limit_buckets{policy=\"keys\"}");
+    let kept = kept.expect("the policy has buckets");
+    assert!(kept >= 0.998 * KEYS as f64, "{kept}");
+}
+
 /// It held a buffer of 8 KiB once, and room for every protocol.
 #[test]
 fn a_connection_that_says_nothing_costs_little() {

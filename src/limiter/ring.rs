@@ -1,4 +1,4 @@
-//! Rings: what a bucket remembers beyond its cell, as 4-byte slots in chunks that are added as it fills.
+//! Rings: what a bucket remembers beyond its cell, as slots of four bytes or two, in chunks that are added as it fills.
 //!
 //! Which chunks are free, and who has to give some up, is the business of `store`. The words are atomic
 //! only because a bucket's lock cannot be seen from here: nobody but its holder touches a ring, and
@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::Cell;
+use super::{Cell, Segments};
 pub use staged::Staged;
 
 /// How the rings of one algorithm are laid out.
@@ -20,10 +20,31 @@ pub use staged::Staged;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     slots: u32,
+    /// Slots that share a word.
+    width: Width,
     /// A chunk has `1 << shift` words.
     shift: u32,
     /// Chunks of a ring with all its slots.
     most: u32,
+}
+
+/// How large a slot is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Width {
+    /// A word.
+    Word,
+    /// Half a word: up to [`Shape::MOST_OF_HALF`].
+    Half,
+}
+
+impl Width {
+    /// How many slots a word has, as a power of two.
+    const fn shift(self) -> u32 {
+        match self {
+            Self::Word => 0,
+            Self::Half => 1,
+        }
+    }
 }
 
 /// Words of a root before the list of the other chunks.
@@ -39,11 +60,63 @@ impl Shape {
         while 1_u64 << (2 * shift) < 8 * slots as u64 {
             shift += 1;
         }
+        Self {
+            slots,
+            width: Width::Word,
+            shift,
+            most: Self::most_for(slots, shift),
+        }
+    }
+
+    /// The most that a slot of a [`halved`](Self::halved) ring holds; what is more counts as that.
+    pub const MOST_OF_HALF: u32 = u16::MAX as u32;
+
+    /// Rings of `slots` counters, none of which counts more than `limit`.
+    pub const fn of_counters(slots: u32, limit: u32) -> Self {
+        match limit <= Self::MOST_OF_HALF {
+            true => Self::halved(slots),
+            false => Self::new(slots),
+        }
+    }
+
+    /// Rings of up to `slots` slots of two bytes, in chunks of the size with which a full ring takes least. They are
+    /// small: nearly empty rings take little, too.
+    pub const fn halved(slots: u32) -> Self {
+        let words = slots.div_ceil(2);
+        let mut best = Self::new(words);
+        let mut shift = best.shift;
+        while shift > 3 {
+            shift -= 1;
+            let most = Self::most_for(words, shift);
+            // The list of the other chunks has to fit into the root.
+            let fits = FIXED + most - 1 < 1 << shift;
+            if fits && most << shift <= best.most << best.shift {
+                best = Self {
+                    shift,
+                    most,
+                    ..best
+                };
+            }
+        }
+        Self {
+            slots,
+            width: Width::Half,
+            ..best
+        }
+    }
+
+    /// How many chunks of `1 << shift` words so many words take, with what precedes them in the root.
+    const fn most_for(words: u32, shift: u32) -> u32 {
         let mut most = 1;
-        while (most << shift) < slots + FIXED + most - 1 {
+        while (most << shift) < words + FIXED + most - 1 {
             most += 1;
         }
-        Self { slots, shift, most }
+        most
+    }
+
+    /// Whether slots have half a word.
+    pub const fn is_halved(self) -> bool {
+        matches!(self.width, Width::Half)
     }
 
     /// Bytes of a chunk.
@@ -58,7 +131,7 @@ impl Shape {
 
     /// Chunks of a ring with so many slots.
     pub(super) const fn chunks_for(self, slots: u32) -> u32 {
-        (self.header() + slots).div_ceil(1 << self.shift)
+        (self.header() + slots.div_ceil(1 << self.width.shift())).div_ceil(1 << self.shift)
     }
 
     /// Words of a root before its first slot.
@@ -72,7 +145,7 @@ impl Shape {
     }
 
     const fn slots_in(self, chunks: u32) -> u32 {
-        (chunks << self.shift) - self.header()
+        ((chunks << self.shift) - self.header()) << self.width.shift()
     }
 }
 
@@ -80,31 +153,19 @@ impl Shape {
 pub struct Words {
     shape: Shape,
     chunks: u32,
-    /// A segment has `1 << segment` chunks, the last perhaps fewer.
-    segment: u32,
+    cut: Segments,
     segments: Box<[OnceLock<Box<[AtomicU32]>>]>,
 }
 
 impl Words {
-    /// About the most segments, so that their list stays in a fast cache.
-    const SEGMENTS: u32 = 1024;
-    /// The fewest bytes that are allocated together.
-    const SEGMENT_BYTES: usize = 8 * 1024;
-
     /// Memory for so many chunks; none of it is touched.
     pub fn new(shape: Shape, chunks: u32) -> Self {
-        let fewest = (Self::SEGMENT_BYTES / shape.chunk_bytes()).max(1) as u32;
-        let size = chunks
-            .div_ceil(Self::SEGMENTS)
-            .max(fewest)
-            .next_power_of_two();
+        let cut = Segments::new(chunks as usize, shape.chunk_bytes());
         Self {
             shape,
             chunks,
-            segment: size.trailing_zeros(),
-            segments: (0..chunks.div_ceil(size))
-                .map(|_| OnceLock::new())
-                .collect(),
+            cut,
+            segments: (0..cut.count()).map(|_| OnceLock::new()).collect(),
         }
     }
 
@@ -146,15 +207,12 @@ impl Words {
     }
 
     fn word(&self, chunk: u32, offset: u32) -> &AtomicU32 {
-        let index = chunk - 1;
-        let segment = (index >> self.segment) as usize;
-        let within = index & ((1 << self.segment) - 1);
+        let (segment, within) = self.cut.place(chunk as usize - 1);
         let words = self.segments[segment].get_or_init(|| {
-            let rest = self.chunks - ((segment as u32) << self.segment);
-            let words = rest.min(1 << self.segment) << self.shape.shift;
+            let words = self.cut.length(segment) << self.shape.shift;
             (0..words).map(|_| AtomicU32::new(0)).collect()
         });
-        &words[((within << self.shape.shift) | offset) as usize]
+        &words[(within << self.shape.shift) | offset as usize]
     }
 }
 
@@ -179,6 +237,19 @@ impl Words {
             ring.set(slot, value);
         }
         (words, ROOT)
+    }
+}
+
+impl Words {
+    /// A ring of counters with a word for each, in memory of its own, and its root.
+    pub fn widened(&self, root: u32) -> (Self, u32) {
+        let ring = self.ring(root);
+        let counts = (0..self.shape.slots).map(|slot| (slot, ring.get(slot)));
+        Self::with_ring(
+            Shape::new(self.shape.slots),
+            1,
+            counts.filter(|(_, count)| *count > 0),
+        )
     }
 }
 
@@ -252,17 +323,26 @@ impl Ring<'_> {
 
     /// What a slot holds; 0 where there is no chunk.
     pub fn get(self, slot: u32) -> u32 {
-        match self.place(slot) {
-            (0, _) => 0,
-            (chunk, offset) => self.words.get(chunk, offset),
+        match (self.place(slot), self.shape().width) {
+            ((0, _), _) => 0,
+            ((chunk, offset), Width::Word) => self.words.get(chunk, offset),
+            ((chunk, offset), Width::Half) => {
+                self.words.get(chunk, offset) >> half(slot) & Shape::MOST_OF_HALF
+            }
         }
     }
 
     /// Writes a slot, which has to have a chunk unless it stays 0.
     pub(super) fn set(self, slot: u32, value: u32) {
-        match self.place(slot) {
-            (0, _) => debug_assert_eq!(value, 0),
-            (chunk, offset) => self.words.set(chunk, offset, value),
+        match (self.place(slot), self.shape().width) {
+            ((0, _), _) => debug_assert_eq!(value, 0),
+            ((chunk, offset), Width::Word) => self.words.set(chunk, offset, value),
+            ((chunk, offset), Width::Half) => {
+                let shift = half(slot);
+                let others = self.words.get(chunk, offset) & !(Shape::MOST_OF_HALF << shift);
+                let own = value.min(Shape::MOST_OF_HALF) << shift;
+                self.words.set(chunk, offset, others | own);
+            }
         }
     }
 
@@ -303,7 +383,8 @@ impl Ring<'_> {
     }
 
     fn split(self, slot: u32) -> (u32, u32) {
-        let (word, shift) = (self.shape().header() + slot, self.shape().shift);
+        let within = slot >> self.shape().width.shift();
+        let (word, shift) = (self.shape().header() + within, self.shape().shift);
         (word >> shift, word & ((1 << shift) - 1))
     }
 
@@ -319,6 +400,11 @@ impl Ring<'_> {
     pub(super) fn set_chunk(self, place: u32, chunk: u32) {
         self.words.set(self.root, FIXED + place - 1, chunk);
     }
+}
+
+/// Where a slot of half a word starts within its word, in bits.
+const fn half(slot: u32) -> u32 {
+    (slot & 1) * u16::BITS
 }
 
 /// A cell with the memory that its ring is in, if it has one.
@@ -355,11 +441,45 @@ mod tests {
         };
         assert_eq!(bytes(61), 256);
         assert_eq!(bytes(500), 2048);
+        let halved = Shape::halved(61);
+        assert_eq!(halved.most_chunks() as usize * halved.chunk_bytes(), 160);
         for slots in (1..5_000).chain([99_999, 100_000]) {
             let shape = Shape::new(slots);
             assert!(shape.slots_in(shape.most_chunks()) >= slots);
             assert!(shape.header() < 1 << shape.shift, "{slots}");
             assert!(bytes(slots) <= 4 * slots as usize + 2 * shape.chunk_bytes() + 64);
         }
+        for slots in 2..=3601 {
+            let shape = Shape::halved(slots);
+            assert!(shape.slots_in(shape.most_chunks()) >= slots);
+            assert!(shape.header() < 1 << shape.shift, "{slots}");
+            let bytes = shape.most_chunks() as usize * shape.chunk_bytes();
+            assert!(bytes <= bytes_of_words(slots), "{slots}: {bytes}");
+        }
+    }
+
+    fn bytes_of_words(slots: u32) -> usize {
+        let shape = Shape::new(slots);
+        (shape.most_chunks() as usize * shape.chunk_bytes()).max(64)
+    }
+
+    #[test]
+    fn slots_of_half_a_word_hold_what_they_are_given_and_nothing_of_their_neighbours() {
+        let shape = Shape::halved(61);
+        let known = |slot: u32| (slot * 7919) % 65_536;
+        let (words, root) = Words::with_ring(shape, 61, (0..61).map(|slot| (slot, known(slot))));
+        let ring = words.ring(root);
+        assert!((0..61).all(|slot| ring.get(slot) == known(slot)));
+        ring.set(30, 1_000_000);
+        ring.set(31, 0);
+        assert_eq!(
+            [29, 30, 31, 32].map(|slot| ring.get(slot)),
+            [known(29), 65_535, 0, known(32)]
+        );
+        ring.set(30, 5);
+        assert_eq!(
+            [29, 30, 31, 32].map(|slot| ring.get(slot)),
+            [known(29), 5, 0, known(32)]
+        );
     }
 }

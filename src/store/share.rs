@@ -11,7 +11,7 @@ const FEWEST_RINGS: u64 = 16;
 /// What a policy asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish {
-    /// How many keys it names, if it does.
+    /// How many keys it names, if it does: so many are kept.
     pub keys: Option<usize>,
     /// The bytes of a full ring; 0 if it needs none.
     pub ring: u64,
@@ -20,7 +20,7 @@ pub struct Wish {
 /// What a policy is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// For how many keys it has room.
+    /// The size of its table.
     pub keys: usize,
     /// In how many bytes it has room for rings.
     pub rings: u64,
@@ -43,14 +43,18 @@ impl Wish {
             let fit = |keys: &usize| table_bytes(*keys).saturating_add(rings(*keys)) <= bytes;
             steps.take_while(fit).last().unwrap_or(FEWEST_KEYS)
         };
-        let keys = self.keys.unwrap_or_else(most).max(1);
+        let keys = match self.keys {
+            Some(kept) => Table::size_keeping(kept).max(1),
+            None => most(),
+        };
         let left = match self.keys {
             // Its table is paid for.
             Some(_) => bytes,
             None => bytes.saturating_sub(table_bytes(keys)),
         };
         let step = 1_u64 << left.checked_ilog2().unwrap_or(0);
-        let most = rings(keys);
+        // Of a named number no more have rings.
+        let most = rings(self.keys.unwrap_or(keys));
         Share {
             keys,
             rings: if most <= left { most } else { step }
@@ -59,7 +63,7 @@ impl Wish {
     }
 }
 
-/// How policies share `max_size` bytes: room for as many keys as they name, and for the others, and
+/// How policies share `max_size` bytes: tables that keep as many keys as they name, and for the others, and
 /// for rings, an equal share of the rest.
 ///
 /// Shares step by powers of two, so that a policy more or less rarely moves the buckets of the others;
@@ -69,7 +73,7 @@ pub fn divide(max_size: u64, wishes: &[Wish]) -> Vec<Share> {
     let named: u64 = wishes
         .iter()
         .filter_map(|wish| wish.keys)
-        .map(table_bytes)
+        .map(|kept| table_bytes(Table::size_keeping(kept)))
         .sum();
     let shares = |wish: &&Wish| wish.keys.is_none() || wish.ring > 0;
     let sharing = wishes.iter().filter(shares).count() as u64;
@@ -120,13 +124,14 @@ mod tests {
     #[test]
     fn a_named_number_is_kept_and_leaves_less_for_the_rest() {
         let some = keys(64 * MIB, &[named(1_000_000), CELLS, CELLS]);
-        assert_eq!(some[0], 1_000_000);
+        assert_eq!(some[0], Table::size_keeping(1_000_000));
         assert!(some[1] == some[2] && some[1] < keys(64 * MIB, &[CELLS, CELLS])[0]);
     }
 
     #[test]
     fn nobody_has_fewer_than_the_least() {
-        assert_eq!(keys(0, &[CELLS, named(5)]), [FEWEST_KEYS, 5]);
+        let five = Table::size_keeping(5);
+        assert_eq!(keys(0, &[CELLS, named(5)]), [FEWEST_KEYS, five]);
         assert_eq!(keys(MIB, &[CELLS; 10_000]), [FEWEST_KEYS; 10_000]);
     }
 
@@ -155,6 +160,7 @@ mod tests {
         };
         assert_eq!(divide(4096 * MIB, &[log])[0].rings, 1_000_000 * 2048);
         let share = divide(256 * MIB, &[log])[0];
-        assert_eq!((share.keys, share.rings), (1_000_000, 128 * MIB));
+        let size = Table::size_keeping(1_000_000);
+        assert_eq!((share.keys, share.rings), (size, 128 * MIB));
     }
 }

@@ -17,6 +17,7 @@
 //! where a text is its length (`u32`) and its bytes, a cell `expires: u64  a: u32  b: u32`, and a ring, which only
 //! tables with rings have, the number of its chunks (`u32`), and of each its place (`u32`) and its words. A table
 //! that a reload replaced meanwhile is there twice: of a key that is given twice the last counts.
+//! Counters of a sliding window's parts have four bytes each, whatever they have in memory.
 //!
 //! Instants are microseconds since the Unix epoch, so that a ban ends at the same time of day in every process. Version 1
 //! has no bans. It is still read, and written where there are none: the release before, which knows no other, reads it then.

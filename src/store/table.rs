@@ -17,12 +17,12 @@ use super::permits::Permits;
 use super::rules::{Rings, Rules, no_room};
 use super::slab::Slab;
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Cell, Decision, Fingerprint};
+use crate::limiter::{Algorithm, Cell, Decision, Fingerprint, Segments};
 pub(super) use kept::Legacy;
 
 /// The buckets of one policy.
 ///
-/// Its size is fixed: 1.5 entries a key, 38 bytes. An untouched table costs next to nothing, and
+/// Its size is fixed: 1.5 entries a key, 38 bytes, of which hashing leaves some unused ([`Table::size_keeping`]). An untouched table costs next to nothing, and
 /// one that has been touched everywhere never allocates again. Nothing sweeps it: an entry that has
 /// expired is free space.
 pub struct Table {
@@ -32,8 +32,7 @@ pub struct Table {
     refusals: Refusals,
     keys: usize,
     buckets: usize,
-    /// Buckets in a segment, a power of two; the last may have fewer.
-    segment: usize,
+    cut: Segments,
     /// Each made on first use. An empty one was moved to the successor before it was ever used.
     segments: Box<[OnceLock<Box<[Bucket]>>]>,
     /// Where the rings are, for algorithms that have any.
@@ -100,7 +99,7 @@ impl Table {
         on_full: OnFull,
     ) -> Self {
         let buckets = Self::buckets_for(keys);
-        let segment = Self::segment_for(buckets);
+        let cut = Self::segments_for(buckets);
         let shape = algorithm.shape();
         Self {
             policy: policy.into(),
@@ -117,10 +116,8 @@ impl Table {
             refusals: Refusals::Free,
             keys,
             buckets,
-            segment,
-            segments: (0..buckets.div_ceil(segment))
-                .map(|_| OnceLock::new())
-                .collect(),
+            cut,
+            segments: (0..cut.count()).map(|_| OnceLock::new()).collect(),
             successor: OnceLock::new(),
             evictions: AtomicU64::new(0),
             unrecorded: AtomicU64::new(0),

@@ -22,6 +22,9 @@ use crate::rules::LocalPeriods;
 use crate::store;
 use crate::upstream::Dscp;
 
+/// What has one key, or none, needs the smallest table.
+const ONE_KEY: usize = 1;
+
 /// Every policy of a configuration. A limit in place is a policy of its own, called after its route
 /// and its place there.
 pub(super) struct Policies<'a> {
@@ -104,7 +107,7 @@ impl<'a> Policies<'a> {
             let key = format!("{key} where {who}");
             let mut spec = self.spec(name, key, &one.applied_to(&base))?;
             if has_one_bucket(&who, policy) {
-                spec.set_max_keys(1);
+                spec.set_max_keys(ONE_KEY);
             }
             // Bans are the policy's.
             spec.penalty = None;
@@ -155,7 +158,7 @@ impl<'a> Policies<'a> {
                 },
                 max_keys: match algorithm.is_permits() {
                     // It has no cells.
-                    true => Some(store::FEWEST_KEYS),
+                    true => Some(ONE_KEY),
                     false => policy.max_keys.as_ref().map(|keys| keys.get() as usize),
                 },
                 algorithm,

@@ -354,7 +354,7 @@ fn check_log(policy: &Policy, findings: &Findings<'_>) {
         let message = format!("a log has at most {} units", SlidingLog::MOST);
         findings.add(Finding::error(quota.node, Code::Conflict, message).help(help));
     } else if limit > LARGE_LOG {
-        let kib = (ring_bytes(limit) / 1024).max(1);
+        let kib = (ring_bytes(Shape::new(limit)) / 1024).max(1);
         let message = format!("a log of {limit} units takes up to {kib} KiB for each key");
         findings.add(Finding::warning(quota.node, Code::LargeLog, message).help(help));
     }
@@ -362,15 +362,19 @@ fn check_log(policy: &Policy, findings: &Findings<'_>) {
 
 /// Not all of the named keys can have full rings in the memory that there is.
 fn check_rings(policy: &Policy, config: &Config, findings: &Findings<'_>) {
-    let slots = match (policy.algorithm.value, &policy.quota, &policy.precision) {
-        (AlgorithmName::SlidingLog, Some(quota), _) => quota.limit().min(SlidingLog::MOST),
-        (AlgorithmName::SlidingWindow, _, Some(parts)) if parts.get() > 1 => parts.get() + 1,
+    let shape = match (policy.algorithm.value, &policy.quota, &policy.precision) {
+        (AlgorithmName::SlidingLog, Some(quota), _) => {
+            Shape::new(quota.limit().min(SlidingLog::MOST))
+        }
+        (AlgorithmName::SlidingWindow, Some(quota), Some(parts)) if parts.get() > 1 => {
+            Shape::of_counters(parts.get() + 1, quota.limit())
+        }
         _ => return,
     };
     let Some(keys) = &policy.max_keys else { return };
     let (most, needed) = (
         config.store.memory.max_size.bytes(),
-        u64::from(keys.get()) * ring_bytes(slots),
+        u64::from(keys.get()) * ring_bytes(shape),
     );
     if needed > most {
         let mib = needed.div_ceil(1 << 20);
@@ -381,7 +385,6 @@ fn check_rings(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     }
 }
 
-fn ring_bytes(slots: u32) -> u64 {
-    let shape = Shape::new(slots);
+fn ring_bytes(shape: Shape) -> u64 {
     u64::from(shape.most_chunks()) * shape.chunk_bytes() as u64
 }

@@ -57,6 +57,15 @@ impl Algorithm {
         Some([kind, self.limit().into(), window, one, two])
     }
 
+    /// The same with counters of four bytes in rings, as snapshots have them.
+    #[must_use]
+    pub fn with_wide_counters(self) -> Self {
+        match self {
+            Self::SlidingCounters(window) => Self::SlidingCounters(window.with_wide_counters()),
+            other => other,
+        }
+    }
+
     /// The algorithm that has this recipe, good for reading its cells and for [`Algorithm::carry`];
     /// `None` if there is no such algorithm.
     pub fn from_recipe([kind, limit, window, one, two]: Recipe) -> Option<Self> {

@@ -57,7 +57,8 @@ impl SlidingCounters {
             part: window / u64::from(parts),
             oldest,
         };
-        let shape = Shape::new(parts + 1);
+        // No part counts more than the limit.
+        let shape = Shape::of_counters(parts + 1, quota.limit());
         Ok(Self {
             quota,
             parts,
@@ -68,6 +69,15 @@ impl SlidingCounters {
 
     pub(super) const fn quota(&self) -> Quota {
         self.quota
+    }
+
+    /// The same with four bytes for each counter, as snapshots have them.
+    #[must_use]
+    pub(super) const fn with_wide_counters(self) -> Self {
+        Self {
+            shape: Shape::new(self.parts + 1),
+            ..self
+        }
     }
 
     /// How many parts a window has, and how the oldest counts.

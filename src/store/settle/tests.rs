@@ -201,8 +201,10 @@ fn what_a_reload_has_forgotten_or_moved_to_other_windows_is_not_given_back() {
     }
 }
 
-/// A table with room for one ring, which every other key takes from the one before.
+/// A table with room for one ring, which every other key takes from the one before: counters are wide, so that a ring has
+/// few chunks.
 fn narrow(algorithm: Algorithm, on_full: OnFull) -> Arc<Table> {
+    let algorithm = algorithm.with_wide_counters();
     Arc::new(Table::with_rings("test", algorithm, 64, 0, on_full))
 }
 

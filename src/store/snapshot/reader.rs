@@ -133,7 +133,7 @@ impl<R: Read + Seek> Reader<R> {
         let recipe = [(); 5].map(|()| self.u64());
         let [kind, limit, window, one, two] = recipe;
         let from = Algorithm::from_recipe([kind?, limit?, window?, one?, two?]);
-        let from = from.ok_or(Refusal::Damaged)?;
+        let from = from.ok_or(Refusal::Damaged)?.with_wide_counters();
         let words = self.u32()?;
         if words != from.shape().map_or(0, |shape| shape.chunk_words()) {
             return Err(Refusal::Damaged);

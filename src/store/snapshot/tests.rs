@@ -477,3 +477,42 @@ fn a_snapshot_replaces_the_one_before_as_a_whole_or_not_at_all() {
     assert!(matches!(open(&path, NOW), Ok(None)));
     assert!(matches!(open(directory.path(), NOW), Err(Refusal::Io(_))));
 }
+
+/// Every algorithm in a table of its own, with counters of four bytes or as they are.
+fn tables_of(is_wide: bool) -> Vec<Table> {
+    let algorithms = algorithms(9).into_iter().enumerate();
+    let tables = algorithms.map(|(place, algorithm)| {
+        let algorithm = match is_wide {
+            true => algorithm.with_wide_counters(),
+            false => algorithm,
+        };
+        Table::new(format!("policy-{place}"), algorithm, 100, OnFull::Forget)
+    });
+    tables.collect()
+}
+
+/// An earlier release, which knows wide counters alone, reads what this one writes, and the other way round.
+#[test]
+fn files_have_wide_counters_whatever_memory_has() {
+    let later = |minutes| NOW.saturating_add(Duration::from_mins(minutes));
+    for is_wide in [false, true] {
+        let before = tables_of(is_wide);
+        for (number, minutes) in (1..9).zip([0, 1, 7, 13, 30, 44, 58, 59]) {
+            for table in &before {
+                charge(table, key(number % 3), number as u32 % 4, later(minutes));
+            }
+        }
+        let bytes = saved(&before, later(59));
+        for to_wide in [false, true] {
+            let after = tables_of(to_wide);
+            restored(&bytes, &after, later(59));
+            for (old, new) in before.iter().zip(&after) {
+                for (number, minutes) in (0..3).flat_map(|number| [(number, 59), (number, 70)]) {
+                    let [old, new] =
+                        [old, new].map(|table| used(table, key(number), later(minutes)));
+                    assert_eq!(old, new, "{is_wide} {to_wide}");
+                }
+            }
+        }
+    }
+}

@@ -10,7 +10,7 @@ use super::{
     BANS, END, FLOOR, KEY, MAGIC, OLDEST, PolicyBans, STEP, STRIKES, TABLE, VERSION, checksum,
 };
 use crate::clock::Timestamp;
-use crate::limiter::{Fingerprint, Secret, State, Strikes};
+use crate::limiter::{Cell, Fingerprint, Secret, State, Strikes};
 use crate::store::Table;
 use crate::store::bucket;
 use crate::store::table::Legacy;
@@ -107,7 +107,7 @@ impl<'a, W: Write> Writer<'a, W> {
         let Some(recipe) = table.algorithm().recipe() else {
             return Ok(());
         };
-        let shape = table.algorithm().shape();
+        let shape = table.algorithm().clone().with_wide_counters().shape();
         self.buffer.push(TABLE);
         self.put_text(table.policy());
         self.put_text(key);
@@ -148,6 +148,13 @@ impl<'a, W: Write> Writer<'a, W> {
         let Some(words) = words else {
             return;
         };
+        if words.shape().is_halved() {
+            let (wide, a) = words.widened(cell.a);
+            return self.ring(State {
+                cell: Cell { a, ..cell },
+                words: Some(&wide),
+            });
+        }
         let placed = || words.ring(cell.a).placed();
         self.put_u32(placed().count() as u32);
         for (place, chunk) in placed() {

@@ -24,7 +24,7 @@ impl Table {
         let made = self.segments.iter().map(OnceLock::get).enumerate();
         made.flat_map(move |(segment, buckets)| {
             let buckets = buckets.into_iter().flatten().enumerate();
-            buckets.map(move |(offset, bucket)| (segment * self.segment + offset, bucket))
+            buckets.map(move |(offset, bucket)| (self.cut.item(segment, offset), bucket))
         })
     }
 

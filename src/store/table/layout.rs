@@ -4,22 +4,31 @@ use std::ops::RangeInclusive;
 use std::sync::OnceLock;
 
 use super::Table;
-use crate::limiter::Fingerprint;
+use crate::limiter::{Fingerprint, Segments};
 use crate::store::bucket::{Bucket, ENTRIES};
 
-/// The fewest buckets that are allocated together: 8 KiB.
-const SEGMENT: usize = 64;
-/// About the most segments that a table has, so that their list stays in a fast cache.
-const SEGMENTS: usize = 1024;
+/// The keys in so many buckets, where none is to be lost.
+const LOAD: (u128, u128) = (105, 100);
 
 impl Table {
     /// The bytes that a table for `keys` keys has when every part of it has been touched.
     pub const fn bytes_for(keys: usize) -> usize {
         let buckets = Self::buckets_for(keys);
-        let segments = buckets.div_ceil(Self::segment_for(buckets));
+        let segments = Self::segments_for(buckets).count();
         size_of::<Self>()
             + buckets * size_of::<Bucket>()
             + segments * size_of::<OnceLock<Box<[Bucket]>>>()
+    }
+
+    /// The size of a table that keeps `keys` keys, of which each touched one still counts: less than one in a thousand finds
+    /// its bucket full.
+    ///
+    /// Keys are hashed, so that those of a bucket are as many as a Poisson distribution says. With [`LOAD`] of them on
+    /// average, 0.085 % of all are beyond its [`ENTRIES`]; in a table of `keys` itself it would be 6.2 %.
+    pub const fn size_keeping(keys: usize) -> usize {
+        let buckets = (keys as u128 * LOAD.1).div_ceil(LOAD.0);
+        let entries = buckets * ENTRIES as u128;
+        (entries * 2 / 3) as usize
     }
 
     /// So many that a third of the entries is spare.
@@ -29,10 +38,9 @@ impl Table {
         if buckets == 0 { 1 } else { buckets }
     }
 
-    /// How many buckets are allocated together.
-    pub(super) const fn segment_for(buckets: usize) -> usize {
-        let segment = buckets.div_ceil(SEGMENTS).next_power_of_two();
-        if segment < SEGMENT { SEGMENT } else { segment }
+    /// How buckets are allocated together.
+    pub(super) const fn segments_for(buckets: usize) -> Segments {
+        Segments::new(buckets, size_of::<Bucket>())
     }
 
     /// The bucket of a key, made if it is the first there; `None` when it was moved before it was
@@ -45,20 +53,15 @@ impl Table {
     pub(super) fn bucket(&self, index: usize) -> Option<&Bucket> {
         let (segment, offset) = self.place(index);
         let buckets = self.segments[segment].get_or_init(|| {
-            let rest = self.buckets - segment * self.segment;
-            (0..rest.min(self.segment))
-                .map(|_| Bucket::default())
-                .collect()
+            let buckets = 0..self.cut.length(segment);
+            buckets.map(|_| Bucket::default()).collect()
         });
         buckets.get(offset)
     }
 
     /// The segment of a bucket, and where it is there.
     pub(super) fn place(&self, index: usize) -> (usize, usize) {
-        (
-            index >> self.segment.trailing_zeros(),
-            index & (self.segment - 1),
-        )
+        self.cut.place(index)
     }
 
     /// The bucket that a key belongs to: the key's place among all keys, scaled to the buckets, so

@@ -54,7 +54,7 @@ impl Table {
             {
                 return Some(bucket);
             }
-            let next = (segment + 1) * self.segment;
+            let next = self.cut.item(segment + 1, 0);
             self.hand.store(next, Ordering::Relaxed);
         }
         None

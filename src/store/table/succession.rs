@@ -33,7 +33,7 @@ impl Table {
         for (index, segment) in self.segments.iter().enumerate() {
             let segment = segment.get_or_init(Box::default);
             for (offset, bucket) in segment.iter().enumerate() {
-                while !self.try_move(index * self.segment + offset, bucket, now) {
+                while !self.try_move(self.cut.item(index, offset), bucket, now) {
                     std::thread::yield_now();
                 }
             }
