@@ -15,7 +15,7 @@ mod ring;
 mod segments;
 
 pub use algorithm::concurrency::Concurrency;
-pub use algorithm::fixed_window::{FixedWindow, Start};
+pub use algorithm::fixed_window::{FixedWindow, Start, WindowEnd};
 pub use algorithm::gcra::{Gcra, Span};
 pub use algorithm::interval_refill::IntervalRefill;
 pub use algorithm::leaky_bucket::LeakyBucket;

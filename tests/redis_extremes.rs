@@ -8,12 +8,13 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::tz::TimeZone;
 use proptest::prelude::*;
 use proptest::test_runner::{TestCaseResult, TestRunner};
 use sluicegate::clock::Timestamp;
 use sluicegate::limiter::{
-    Algorithm, Cell, Decision, FixedWindow, Gcra, IntervalRefill, LeakyBucket, Oldest, Quota,
-    Reserved, SlidingCounters, SlidingLog, SlidingWindow, Start,
+    Algorithm, Calendar, Calendars, Cell, Decision, FixedWindow, Gcra, IntervalRefill, LeakyBucket,
+    Oldest, Period, Quota, Reserved, SlidingCounters, SlidingLog, SlidingWindow, Start, WindowEnd,
 };
 use sluicegate::store::redis::{Charge, Request, Settled, Settlement, Tier};
 use sluicegate::store::{self, OnFull, Refusals, Table, charge_all, charge_reserving};
@@ -560,5 +561,65 @@ fn logs_and_parts_are_given_back_as_in_memory() {
         }
         Ok(())
     });
+    checked.unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+/// Clients that claim another zone with each request.
+#[test]
+fn windows_of_claimed_zones_end_as_in_memory() {
+    let server = SharedRedis::new();
+    let redis = RefCell::new(Redis::new(&server));
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(256));
+    let zones = [
+        "UTC",
+        "Europe/Berlin",
+        "Pacific/Kiritimati",
+        "Pacific/Pago_Pago",
+    ];
+    let zones = zones.map(|name| (Arc::from(name), TimeZone::get(name).expect("a zone")));
+    let turns = prop::collection::vec((0..20_u64, 0..=zones.len(), 0..4_u32), 1..60);
+    let checked = runner.run(
+        &(any::<bool>(), any::<u32>(), turns),
+        |(month, first, turns)| {
+            let redis = &mut *redis.borrow_mut();
+            redis.prefix = server.prefix();
+            let name = redis.name("a");
+            let period = if month {
+                Period::Month { anchor: 31 }
+            } else {
+                Period::Day
+            };
+            let calendars = Calendars::new(period, &zones);
+            let default = Arc::new(Calendar::new(period, TimeZone::UTC));
+            let algorithm = Algorithm::FixedWindow(FixedWindow::local(3, default));
+            let table = Table::new("a", algorithm.clone(), 1_024, OnFull::Forget);
+            let mut now = START + u64::from(first % 31_000_000) * SECOND + u64::from(first % 7);
+            for (gap, zone, cost) in turns {
+                now += gap * 3_600 * SECOND * if month { 31 } else { 1 };
+                redis.now = Some(at(now));
+                let zone = zones.get(zone).map(|(name, _)| name);
+                let period = zone.and_then(|zone| calendars.period_at(zone, at(now)));
+                let asked = Charge {
+                    period,
+                    ..charge(&algorithm, &name, cost)
+                };
+                let there = redis.scripts.decide(&redis.request(&[asked]), at(now));
+                let window_end = period.map(WindowEnd::of);
+                let here = store::Charge {
+                    table: &table,
+                    key: asked.key,
+                    cost,
+                    window_end,
+                };
+                let here = charge_all(&[here], at(now)).decisions[0];
+                let there = there.verdict.decisions[0];
+                prop_assert_eq!(
+                    told(&algorithm, &there, at(now)),
+                    told(&algorithm, &here, at(now))
+                );
+            }
+            Ok(())
+        },
+    );
     checked.unwrap_or_else(|failure| panic!("{failure}"));
 }

@@ -14,7 +14,9 @@ use jsonwebtoken::{Algorithm as Signature, EncodingKey, Header, encode};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use sluicegate::clock::{Clock, Timestamp};
-use sluicegate::limiter::{Algorithm, Calendar, Calendars, Fingerprint, FixedWindow, Period};
+use sluicegate::limiter::{
+    Algorithm, Calendar, Calendars, Fingerprint, FixedWindow, Period, WindowEnd,
+};
 use sluicegate::store::{Charge, OnFull, Table, charge_all};
 use support::client::Connection;
 use support::gateway::Gateway;
@@ -67,7 +69,8 @@ routes: [{{ upstream: echo, limits: [daily] }}]
 }
 
 proptest! {
-    /// A window ends where the zone of the request said that opened it, whatever zones the requests after that name.
+    /// A window ends where the zone of the request said that opened it, whatever zones the requests after that name; but
+    /// not before a period after the first charge of the window before.
     #[test]
     fn a_zone_is_pinned_until_the_running_window_ends(
         limit in 1..4_u32, month: bool, strict: bool,
@@ -79,24 +82,69 @@ proptest! {
         let window = FixedWindow::local(limit, default);
         let on_full = if strict { OnFull::Strict } else { OnFull::Forget };
         let table = Table::new("test", Algorithm::FixedWindow(window), 1_024, on_full);
-        let mut model: HashMap<u64, (Timestamp, u32)> = HashMap::new();
+        let mut model: HashMap<u64, (Timestamp, u32, Timestamp)> = HashMap::new();
+        let nominal = Duration::from_secs(if month { 31 } else { 1 } * 24 * 3_600);
         let mut now = Timestamp::from_micros(1_782_864_000_000_000);
         for (gap, key, zone, cost) in steps {
             let gap = Duration::from_secs(gap * if month { 40 * 3_600 } else { 3_600 });
             now = now.saturating_add_micros(gap.as_micros() as u64);
-            let window_end = zone.and_then(|zone| calendars.end(ZONES[zone], now));
-            let fresh = (window_end.or(calendars.end("Europe/Berlin", now)).unwrap(), 0);
-            let running = model.get(&key).copied().filter(|(end, _)| *end > now);
-            let (end, count) = running.unwrap_or(fresh);
+            let period = |zone| calendars.period_at(zone, now);
+            let window_end = zone.and_then(|zone| period(ZONES[zone])).map(WindowEnd::of);
+            let named = window_end.or(period("Europe/Berlin").map(WindowEnd::of)).unwrap();
+            let last = model.get(&key).copied();
+            let began = last.map(|(_, _, began)| began);
+            let began = began.filter(|began| began.saturating_add(nominal) > now);
+            let least = began.map(|began| began.saturating_add_micros(named.length));
+            let fresh = (least.map_or(named.at, |least| least.max(named.at)), 0, now);
+            let running = last.filter(|(end, ..)| *end > now);
+            let (end, count, began) = running.unwrap_or(fresh);
             let charge = Charge { table: &table, key: Fingerprint::from_bits(key + 1), cost, window_end };
             let peek = charge.peek(now);
             let decision = charge_all(&[charge], now).decisions[0];
             prop_assert_eq!((peek.outcome, peek.reset), (decision.outcome, decision.reset));
             prop_assert_eq!(decision.is_admitted(), count + cost <= limit);
             if decision.is_admitted() && cost > 0 {
-                model.insert(key, (end, count + cost));
+                model.insert(key, (end, count + cost, began));
                 prop_assert_eq!(decision.reset, end);
             }
+        }
+    }
+}
+
+proptest! {
+    /// Whatever zones a client claims, and when, no three windows begin within a period; and a client that stays in its zone
+    /// has the windows of its calendar.
+    #[test]
+    fn no_claims_open_more_than_two_windows_within_a_period(
+        month: bool, moves: bool, first: u32,
+        steps in prop::collection::vec((1..20_000_u64, 0..ZONES.len()), 1..400),
+    ) {
+        let period = if month { Period::Month { anchor: 31 } } else { Period::Day };
+        let calendars = calendars(period);
+        let default = Arc::new(Calendar::new(period, TimeZone::get("UTC").unwrap()));
+        let window = FixedWindow::local(1_000_000, default);
+        let table = Table::new("test", Algorithm::FixedWindow(window), 1_024, OnFull::Forget);
+        // Some instant of a year or so with both changes of the clocks.
+        let mut now = Timestamp::from_micros(1_782_864_000_000_000 + u64::from(first % 31_000_000) * 1_000_000);
+        let mut begun: Vec<(Timestamp, u64)> = Vec::new();
+        for (gap, zone) in steps {
+            now = now.saturating_add_micros(gap * if month { 31 } else { 1 } * 1_000_003);
+            let zone = ZONES[if moves { zone } else { 1 }];
+            let window_end = calendars.period_at(zone, now).map(WindowEnd::of);
+            let charge = Charge { table: &table, key: Fingerprint::from_bits(1), cost: 1, window_end };
+            let decision = charge_all(&[charge], now).decisions[0];
+            let named = window_end.unwrap();
+            if !moves {
+                prop_assert_eq!(decision.reset, named.at, "as in its calendar");
+            }
+            if decision.remaining == 999_999 {
+                begun.push((now, named.length));
+            }
+        }
+        for three in begun.windows(3).filter(|_| moves) {
+            let [(first, _), (_, length), (third, _)] = three else { unreachable!("there are three") };
+            let span = third.as_micros() - first.as_micros();
+            prop_assert!(span >= *length, "{span} of {length}");
         }
     }
 }
@@ -250,4 +298,36 @@ routes: [{ upstream: echo, limits: [daily] }]
             admitted,
         ]
     );
+}
+
+/// In the last second of each hour of two days a client claims the zone in which the day ends with it. It may have one request
+/// a day.
+#[test]
+fn replay_gives_a_client_that_follows_midnight_two_windows_a_day() {
+    const MIDNIGHT: u64 = 1_782_864_000;
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let line = |hour: u64| {
+        let zone = match (hour + 1) % 24 {
+            0 => "Etc/UTC".to_owned(),
+            ahead @ 13..24 => format!("Etc/GMT-{}", 24 - ahead),
+            behind => format!("Etc/GMT+{behind}"),
+        };
+        let headers = json!({ "authorization": bearer("alice", &zone) });
+        json!({ "time": (MIDNIGHT + hour * 3_600 + 3_599) * 1_000, "client_ip": "192.0.2.1", "method": "GET", "path": "/", "headers": headers }).to_string()
+    };
+    let log: Vec<_> = (0..48).map(line).collect();
+    fs::write(dir.path().join("log"), log.join("\n")).expect("the directory is writable");
+    fs::write(dir.path().join("c.yaml"), config(1)).expect("the directory is writable");
+    let output = command(["replay", "log", "--config", "c.yaml", "--decisions"])
+        .current_dir(dir.path())
+        .output()
+        .expect("the binary starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let admitted = text.lines().enumerate().filter(|(_, line)| {
+        let line: Value = serde_json::from_str(line).expect("a line of JSON");
+        line["decision"] == "admit"
+    });
+    let hours: Vec<_> = admitted.map(|(hour, _)| hour).collect();
+    assert_eq!(text.lines().count(), 48);
+    assert_eq!(hours, [0, 1, 24, 25], "two within a day");
 }

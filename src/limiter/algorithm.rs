@@ -36,7 +36,7 @@ use self::sliding_counters::SlidingCounters;
 use self::sliding_log::SlidingLog;
 use self::sliding_window::SlidingWindow;
 use super::ring::State;
-use super::{Cell, Decision, Fingerprint, Outcome, Quota};
+use super::{Cell, Decision, Fingerprint, Outcome, Quota, WindowEnd};
 use crate::clock::Timestamp;
 
 /// How a bucket empties and recovers.
@@ -96,11 +96,13 @@ impl Algorithm {
         &self,
         cell: Cell,
         key: Fingerprint,
-        end: Option<Timestamp>,
+        end: Option<WindowEnd>,
         now: Timestamp,
     ) -> Cell {
         match self {
-            Self::FixedWindow(window) if !cell.is_live(now) => window.opened(cell, key, end, now),
+            Self::FixedWindow(window) if !FixedWindow::is_running(cell, now) => {
+                window.opened(cell, key, end, now)
+            }
             // Its ring is not that of the new bucket.
             Self::SlidingCounters(_) | Self::SlidingLog(_) if !cell.is_live(now) => Cell::EMPTY,
             _ => cell,
@@ -176,7 +178,7 @@ impl Algorithm {
         match self {
             Self::Gcra(_) | Self::TokenBucket(_) | Self::LeakyBucket(_) => Gcra::join(left, right),
             Self::IntervalRefill(bucket) => bucket.join(left, right, now),
-            Self::FixedWindow(_) => FixedWindow::join(left, right),
+            Self::FixedWindow(_) => FixedWindow::join(left, right, now),
             Self::SlidingWindow(window) => window.join(left, right, now),
             Self::SlidingCounters(_) | Self::SlidingLog(_) => Cell::EMPTY,
             Self::Concurrency(_) => Concurrency::cell(

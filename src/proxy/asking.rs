@@ -13,7 +13,7 @@ use super::line::Stood;
 use super::snapshot::{Limit, OnStoreError, Policy, Route};
 use super::taken::Taken;
 use crate::clock::Timestamp;
-use crate::limiter::{Decision, Fingerprint};
+use crate::limiter::{Decision, Fingerprint, WindowEnd};
 use crate::store::redis::{self, Answers, Owes, Place, Store, Tier, Unanswered};
 use crate::store::{Charge, Refusals, Reservation};
 use crate::telemetry::metrics::LimitDecision;
@@ -37,7 +37,7 @@ pub(super) struct Entry {
     pub met: Met,
     pub key: Fingerprint,
     pub cost: u32,
-    pub window_end: Option<Timestamp>,
+    pub window_end: Option<WindowEnd>,
     pub home: Home,
 }
 

@@ -24,7 +24,7 @@ use super::tokens::Tokens;
 use crate::clock::Timestamp;
 use crate::http_ext::client_ip::ClientIp;
 use crate::http_ext::headers::Headers;
-use crate::limiter::Secret;
+use crate::limiter::{Secret, WindowEnd};
 use crate::rules::{
     CheckedToken, Condition, Cost, Descriptor, Exceptions, Head, LocalPeriods, RequestToken,
     Router, Settlement,
@@ -281,8 +281,8 @@ impl Policy {
     }
 
     /// When a window ends that this request opens, where it says that.
-    pub fn window_end(&self, head: &Head<'_>, now: Timestamp) -> Option<Timestamp> {
-        self.local.as_ref()?.end(head, now)
+    pub fn window_end(&self, head: &Head<'_>, now: Timestamp) -> Option<WindowEnd> {
+        self.period(head, now).map(WindowEnd::of)
     }
 
     /// Whether it has to know what the token of a request says, apart from whose bucket it is.

@@ -21,11 +21,6 @@ impl LocalPeriods {
         self.calendars.name(self.named(head)?)
     }
 
-    /// When the period ends there that `now` is in; `None` where no zone is named.
-    pub fn end(&self, head: &Head<'_>, now: Timestamp) -> Option<Timestamp> {
-        self.calendars.end(self.named(head)?, now)
-    }
-
     /// The period there that `now` is in, from its start to its end; `None` where no zone is named.
     pub fn period(&self, head: &Head<'_>, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
         self.calendars.period_at(self.named(head)?, now)

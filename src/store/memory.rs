@@ -11,7 +11,7 @@ use super::rules::{Rules, no_room};
 use super::slab::Chunks;
 use super::table::{OnFull, Refusals, Table};
 use crate::clock::Timestamp;
-use crate::limiter::{Cell, Decision, Fingerprint, Verdict};
+use crate::limiter::{Cell, Decision, Fingerprint, Verdict, WindowEnd};
 use locked::{AllLocked, lock_all};
 
 /// Units asked of one bucket.
@@ -25,7 +25,7 @@ pub struct Charge<'a> {
     pub cost: u32,
     /// When a window ends that this opens, after now, where requests say that
     /// ([`Start::Local`](crate::limiter::Start::Local)).
-    pub window_end: Option<Timestamp>,
+    pub window_end: Option<WindowEnd>,
 }
 
 /// Decides these charges together at `now`, and makes all of them if none is refused.

@@ -6,7 +6,7 @@ use std::num::NonZero;
 use super::slab::{Chunks, Slab};
 use super::table::{OnFull, Refusals, Table};
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Cell, Decision, Fingerprint, Outcome, State};
+use crate::limiter::{Algorithm, Cell, Decision, Fingerprint, Outcome, State, WindowEnd};
 
 /// How a table decides and fills its buckets.
 #[derive(Clone, Copy)]
@@ -17,7 +17,7 @@ pub(super) struct Rules<'a> {
     /// Where rings are, if the algorithm has any, and the table whose they are.
     pub(super) rings: Option<Rings<'a>>,
     /// When a window ends that is opened now, where the request says so.
-    pub(super) window_end: Option<Timestamp>,
+    pub(super) window_end: Option<WindowEnd>,
 }
 
 /// The rings of a table.

@@ -13,6 +13,10 @@ use crate::limiter::{Calendar, Cell, Decision, Fingerprint, Outcome, Quota};
 ///
 /// Cell: `expires` is the end of the window, `a` the units counted in it. The window's end is settled
 /// when it starts: whatever else would set another end waits until this one has passed.
+///
+/// Where requests say when windows end ([`Start::Local`]), the cell outlives its window by `b` seconds, until a nominal
+/// window after its first charge, rounded up to a second. A window that is opened until then lasts at least until a
+/// period after that charge. So of any three windows the third begins a period after the first or later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FixedWindow {
     quota: Quota,
@@ -37,6 +41,28 @@ pub enum Start {
     /// With those of the calendar that each request names; of this one where it names none.
     Local(Arc<Calendar>),
 }
+
+/// The end of a window that a request opens, where it says that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowEnd {
+    /// After the instant of the request.
+    pub at: Timestamp,
+    /// The length of the period that ends then, in microseconds.
+    pub length: u64,
+}
+
+impl WindowEnd {
+    /// The end of a period from its start to its end.
+    pub fn of((start, end): (Timestamp, Timestamp)) -> Self {
+        Self {
+            at: end,
+            length: end.as_micros().saturating_sub(start.as_micros()),
+        }
+    }
+}
+
+/// Microseconds of a second.
+const SECOND: u64 = 1_000_000;
 
 impl Start {
     /// Windows aligned to the Unix epoch: hours, and days in UTC.
@@ -80,32 +106,86 @@ impl FixedWindow {
         &self.start
     }
 
-    /// The running window of a key whose cell has expired, where it is the key that says when it ends, or the
+    /// The running window of a key whose last one has ended, where it is the key that says when it ends, or the
     /// request (`named`): nothing is counted in it yet.
     pub(super) fn opened(
         &self,
         cell: Cell,
         key: Fingerprint,
-        named: Option<Timestamp>,
+        named: Option<WindowEnd>,
         now: Timestamp,
     ) -> Cell {
-        let until = |expires| Cell {
-            expires,
-            ..Cell::EMPTY
-        };
-        match (&self.start, named) {
-            (Start::Staggered, _) => until(self.end_on_grid(now, self.offset_of(key))),
-            (Start::Local(_), Some(end)) => until(end.as_micros()),
+        match &self.start {
+            Start::Staggered => Cell {
+                expires: self.end_on_grid(now, self.offset_of(key)),
+                ..Cell::EMPTY
+            },
+            Start::Local(calendar) => {
+                let named = named.unwrap_or_else(|| WindowEnd::of(calendar.period_at(now)));
+                self.opened_after(cell, named, now)
+            }
             _ => cell,
+        }
+    }
+
+    /// The window that ends as a request says, or a period after the last one began, if that is later.
+    fn opened_after(&self, last: Cell, named: WindowEnd, now: Timestamp) -> Cell {
+        let nominal = self.quota.window_micros();
+        let mut end = named.at.as_micros();
+        if last.is_live(now) {
+            let began = last.expires.saturating_sub(nominal);
+            end = end.max(began.saturating_add(named.length));
+        }
+        let kept = now.as_micros().saturating_add(nominal);
+        let expires = kept
+            .checked_next_multiple_of(SECOND)
+            .unwrap_or(kept)
+            .max(end);
+        Cell {
+            expires,
+            a: 0,
+            b: u32::try_from((expires - end) / SECOND).unwrap_or(0),
+        }
+    }
+
+    /// When the window of a cell ends, in microseconds since the epoch.
+    pub fn end_of(cell: Cell) -> u64 {
+        cell.expires.saturating_sub(u64::from(cell.b) * SECOND)
+    }
+
+    /// Whether the window of a cell runs.
+    pub(super) fn is_running(cell: Cell, now: Timestamp) -> bool {
+        Self::end_of(cell) > now.as_micros()
+    }
+
+    /// The window of a cell, with so many units.
+    fn counting(&self, cell: Cell, units: u32) -> Cell {
+        match (units, &self.start) {
+            (0, Start::Local(_)) => Cell { a: 0, ..cell },
+            (0, _) => Cell::EMPTY,
+            (units, _) => Cell { a: units, ..cell },
+        }
+    }
+
+    /// The window that runs, or one that begins now.
+    fn running(&self, cell: Cell, now: Timestamp) -> Cell {
+        match Self::is_running(cell, now) {
+            true => cell,
+            false => Cell {
+                expires: self.end(now),
+                ..Cell::EMPTY
+            },
         }
     }
 
     pub(super) fn decide(&self, cell: Cell, now: Timestamp, cost: u32) -> Decision {
         let limit = self.quota.limit();
         // A cell that still counts is the running window, even for a `now` before its start.
-        let (count, end) = match cell.is_live(now) {
-            true => (cell.a, cell.expires),
-            false => (0, self.end(now)),
+        let window = self.running(cell, now);
+        let (count, end) = (window.a, Self::end_of(window));
+        let reset = |count| match count {
+            0 => now,
+            _ => Timestamp::from_micros(end).max(now),
         };
         let charged = count.checked_add(cost).filter(|charged| *charged <= limit);
         let Some(charged) = charged.filter(|_| limit > 0) else {
@@ -113,36 +193,35 @@ impl FixedWindow {
             let remaining = limit.saturating_sub(count);
             // Nothing is counted in a window that was only opened.
             let cell = if cell.a == 0 { Cell::EMPTY } else { cell };
-            return refuse(
-                cell,
-                now,
-                Refused {
-                    retry_at,
-                    remaining,
-                    capacity: limit,
-                },
-            );
+            let refused = Refused {
+                retry_at,
+                remaining,
+                capacity: limit,
+            };
+            return Decision {
+                reset: reset(count),
+                ..refuse(cell, now, refused)
+            };
         };
         let cell = match charged {
             0 => Cell::EMPTY,
             _ => Cell {
-                expires: end,
                 a: charged,
-                b: 0,
+                ..window
             },
         };
         Decision {
             outcome: Outcome::Admit,
             remaining: limit - charged,
             capacity: limit,
-            reset: cell.whole_at(now),
+            reset: reset(charged),
             more_at: None,
             cell,
         }
     }
 
     pub(super) fn used(&self, cell: Cell, now: Timestamp) -> u128 {
-        if cell.is_live(now) {
+        if Self::is_running(cell, now) {
             u128::from(cell.a)
         } else {
             0
@@ -151,52 +230,59 @@ impl FixedWindow {
 
     /// Counts units beyond the limit, too: all of them leave with the window.
     pub(super) fn owe(&self, cell: Cell, now: Timestamp, units: u32) -> Cell {
-        let (count, expires) = match cell.is_live(now) {
-            true => (cell.a, cell.expires),
-            false => (0, self.end(now)),
-        };
+        let window = self.running(cell, now);
         Cell {
-            expires,
-            a: count.saturating_add(units),
-            b: 0,
+            a: window.a.saturating_add(units),
+            ..window
         }
     }
 
     /// Counts less, while the window lasts that the units were counted in.
     pub(super) fn give_back(&self, cell: Cell, reserved: &Reserved, units: u32) -> Cell {
-        if cell.expires != reserved.cell.expires {
+        if Self::end_of(cell) != Self::end_of(reserved.cell) {
             return cell;
         }
-        match cell.a.saturating_sub(units) {
-            0 => Cell::EMPTY,
-            a => Cell { a, ..cell },
-        }
+        self.counting(cell, cell.a.saturating_sub(units))
     }
 
-    /// The larger count until the later end.
-    pub(super) fn join(left: Cell, right: Cell) -> Cell {
+    /// The larger count of those that run until the later end.
+    pub(super) fn join(left: Cell, right: Cell, now: Timestamp) -> Cell {
+        let count = |cell| {
+            if Self::is_running(cell, now) {
+                cell.a
+            } else {
+                0
+            }
+        };
+        let expires = left.expires.max(right.expires);
+        let end = Self::end_of(left).max(Self::end_of(right));
         Cell {
-            expires: left.expires.max(right.expires),
-            a: left.a.max(right.a),
-            b: 0,
+            expires,
+            a: count(left).max(count(right)),
+            b: u32::try_from((expires - end) / SECOND).unwrap_or(0),
         }
     }
 
     /// Keeps the count in the window that runs under the new parameters.
     pub(super) fn convert(&self, from: &Self, cell: Cell, now: Timestamp) -> Cell {
         let (old, new) = (from.quota.window_micros(), self.quota.window_micros());
-        let started = cell.expires.saturating_sub(old);
+        // What set the end was a request that is gone.
+        if matches!(self.start, Start::Local(_)) && new == old {
+            let a = cell.a.min(self.quota.limit());
+            return Cell { a, ..cell };
+        }
+        if !Self::is_running(cell, now) {
+            return Cell::EMPTY;
+        }
+        let end = Self::end_of(cell);
+        let started = end.saturating_sub(old);
         let expires = match self.start {
-            // What set the end was a request that is gone.
-            Start::Local(_) if new == old => cell.expires,
             Start::Clock { .. } | Start::Calendar(_) | Start::Local(_) => {
                 self.end(now.max(Timestamp::from_micros(started)))
             }
             Start::FirstRequest | Start::Staggered if new >= old => started.saturating_add(new),
             // A shorter window may be over already: the old one runs on, no longer than a new one.
-            Start::FirstRequest | Start::Staggered => {
-                cell.expires.min(now.as_micros().saturating_add(new))
-            }
+            Start::FirstRequest | Start::Staggered => end.min(now.as_micros().saturating_add(new)),
         };
         Cell {
             expires,

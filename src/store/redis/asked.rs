@@ -213,8 +213,12 @@ impl Charge<'_> {
             (Start::Clock { offset }, _) => ("grid", window, micros(*offset) % window),
             (Start::Staggered, _) => ("grid", window, fixed.offset_of(self.key)),
             (Start::FirstRequest, _) => ("first", window, 0),
-            (Start::Local(_), Some((start, end))) => ("span", start.as_micros(), end.as_micros()),
-            (Start::Calendar(calendar) | Start::Local(calendar), _) => {
+            (Start::Local(_), Some((start, end))) => ("local", start.as_micros(), end.as_micros()),
+            (Start::Local(calendar), None) => {
+                let (start, end) = calendar.period_at(around);
+                ("local", start.as_micros(), end.as_micros())
+            }
+            (Start::Calendar(calendar), _) => {
                 let (start, end) = calendar.period_at(around);
                 ("span", start.as_micros(), end.as_micros())
             }
@@ -223,6 +227,7 @@ impl Charge<'_> {
         ask.number(self.algorithm.limit());
         ask.number(one);
         ask.number(two.min(EXACT));
+        ask.number(window);
     }
 }
 

@@ -9,7 +9,7 @@ use super::asked::{Ask, Charge, Request, Tier};
 use super::leftovers::{Leftovers, Met};
 use super::value::{self, Held};
 use crate::clock::Timestamp;
-use crate::limiter::{Decision, Outcome, Verdict};
+use crate::limiter::{Decision, Outcome, Verdict, WindowEnd};
 
 /// What is to be done after a call.
 #[derive(Debug)]
@@ -231,7 +231,7 @@ impl Charge<'_> {
     /// What the bucket says, of which the script told this.
     fn decided(&self, did: Did, state: &[u8], now: Timestamp) -> Result<Decided, Nonsense> {
         let held = Held::told(self.algorithm, state).ok_or(Nonsense::Bucket)?;
-        let end = self.period.map(|(_, end)| end);
+        let end = self.period.map(WindowEnd::of);
         let cell = self.algorithm.opened_until(held.cell, self.key, end, now);
         let decide = |cost| self.algorithm.decide(held.state(cell), now, cost);
         let decision = decide(self.cost);

@@ -1,7 +1,7 @@
 //! What is kept of an algorithm and its buckets beyond the life of a process.
 
 use super::*;
-use crate::limiter::Staged;
+use crate::limiter::{Staged, WindowEnd};
 
 fn written(algorithm: &Algorithm) -> Recipe {
     algorithm.recipe().expect("what has buckets has a recipe")
@@ -122,10 +122,19 @@ fn a_window_that_ends_by_the_zone_of_a_request_still_does_when_it_is_read_back()
     let now = Timestamp::from_micros(1_782_864_000_000_000);
     let end = now.saturating_add_micros(3_600_000_000);
     let utc = local(3, "UTC");
-    let opened = utc.opened_until(Cell::EMPTY, Fingerprint::from_bits(1), Some(end), now);
+    let opened = utc.opened_until(
+        Cell::EMPTY,
+        Fingerprint::from_bits(1),
+        Some(WindowEnd { at: end, length: 0 }),
+        now,
+    );
     let cell = utc.decide(opened, now, 2).cell;
     for (from, to) in [(again(&utc), utc.clone()), (utc, local(5, "Asia/Tokyo"))] {
         let carried = to.convert(&from, cell, now.saturating_add_micros(7));
-        assert_eq!((carried.expires, carried.a), (end.as_micros(), 2));
+        assert_eq!(
+            (FixedWindow::end_of(carried), carried.a),
+            (end.as_micros(), 2)
+        );
+        assert_eq!(carried, cell, "with what the next window needs");
     }
 }

@@ -13,7 +13,8 @@
 
 local b = {key = KEYS[1], cost = ARGV[3] + 0.0, kind = kinds[ARGV[4]], recipe = ARGV[5], at = 15, is_settled = true}
 local reserved, born = ARGV[6] + 0.0, tonumber(ARGV[7])
-b.then_expires, b.then_a, b.at_charge = ARGV[8] + 0.0, ARGV[9] + 0.0, ARGV[11] + 0.0
+b.then_expires, b.then_a, b.then_b = ARGV[8] + 0.0, ARGV[9] + 0.0, ARGV[10] + 0.0
+b.at_charge = ARGV[11] + 0.0
 b.alone, b.alone_rest, b.others, b.others_rest = ARGV[12] + 0.0, ARGV[13] + 0.0, ARGV[14] + 0.0, ARGV[15] + 0.0
 
 local is_read, failure = pcall(b.kind.read, b)

@@ -1,50 +1,61 @@
--- fixed_window. The cell is the end of the window and the count. The numbers are `start`, the limit, and two more; when a window
--- ends that is opened now, `start` says:
+-- fixed_window. The cell is an instant, the count, and by how many seconds the window ends before that instant. The numbers are
+-- `start`, the limit, two more, and the nominal window; when a window ends that is opened now, `start` says:
 --   grid   windows of `one` microseconds follow one another; one of them starts `two` after the epoch
 --   first  `one` microseconds from now
 --   span   at `two`, if it has begun at `one`: a period of a calendar. Where now is in another, `b.misfit` says so
+--   local  the same, but not before a period after the first charge of the last window. The cell outlives its window until a
+--          nominal window after its own first charge, rounded up to a second
 do
-  local START, LIMIT, ONE, TWO = 1, 2, 3, 4
+  local START, LIMIT, ONE, TWO, NOMINAL = 1, 2, 3, 4, 5
+  local SECOND = 1000000
 
-  local function window_end(b)
+  local function end_of(expires, seconds) return expires - seconds * SECOND end
+
+  -- The cell of a window that is opened now.
+  local function opened(b)
     local start, one = ARGV[b.at + START], number(b, ONE)
-    if start == 'first' then return now + one end
+    if start == 'first' then return now + one, 0 end
     local two = number(b, TWO)
-    if start == 'grid' then return now + one - (now % one + one - two) % one end
-    return two
+    if start == 'grid' then return now + one - (now % one + one - two) % one, 0 end
+    if start == 'span' then return two, 0 end
+    local nominal, ends = number(b, NOMINAL), two
+    if b.expires > now then ends = math.max(two, b.expires - nominal + two - one) end
+    local expires = math.max(ends, floor((now + nominal + SECOND - 1) / SECOND) * SECOND)
+    return expires, floor((expires - ends) / SECOND)
   end
 
-  -- The count, and the end of its window.
+  -- The count, and the instant and the seconds of its window.
   local function counted(b)
-    if b.expires > now then return b.a, b.expires end
-    return 0, window_end(b)
+    if end_of(b.expires, b.b) > now then return b.a, b.expires, b.b end
+    return 0, opened(b)
   end
 
   local function after(b)
-    local count, ends = counted(b)
+    local count, expires, seconds = counted(b)
     if count + b.cost > number(b, LIMIT) then return nil end
-    return ends, count + b.cost, 0
+    return expires, count + b.cost, seconds
   end
 
   local function debt(b)
-    local count, ends = counted(b)
+    local count, expires, seconds = counted(b)
     -- What is owed once a cost is settled may be given back by others: all of it counts.
     local most = b.is_settled and 4294967295 or number(b, LIMIT)
     if count >= most then return nil end
-    return ends, math.min(count + b.cost, most), 0
+    return expires, math.min(count + b.cost, most), seconds
   end
 
   local function less(b)
-    if b.expires ~= b.then_expires then return b.expires, b.a, 0 end
-    if b.a <= b.cost then return 0, 0, 0 end
-    return b.expires, b.a - b.cost, 0
+    if end_of(b.expires, b.b) ~= end_of(b.then_expires, b.then_b) then return b.expires, b.a, b.b end
+    if b.a <= b.cost and ARGV[b.at + START] ~= 'local' then return 0, 0, 0 end
+    return b.expires, math.max(0, b.a - b.cost), b.b
   end
 
-  local kind = cell_kind(4, after, debt, less)
+  local kind = cell_kind(5, after, debt, less)
 
   function kind.read(b)
     read_cell(b)
-    if ARGV[b.at + START] ~= 'span' or b.expires > now then return end
+    local start = ARGV[b.at + START]
+    if start ~= 'span' and start ~= 'local' or end_of(b.expires, b.b) > now then return end
     b.misfit = now < number(b, ONE) or now >= number(b, TWO)
   end
 

@@ -2,7 +2,7 @@
 //! epoch; an epoch is known by its length and its end.
 
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Cell};
+use crate::limiter::{Algorithm, Cell, FixedWindow};
 
 /// The shortest grid, in microseconds: far above an interval, the clocks' disagreement and a batch's deadline, so that what is
 /// noted in an epoch is told while it is one of the last two.
@@ -64,7 +64,10 @@ impl Epochs {
                 let there = now.there();
                 Some((there - there % length).saturating_add(length))
             }
-            Self::Windows(_) => (cell.is_live(now.here)).then_some(cell.expires),
+            Self::Windows(_) => {
+                let end = FixedWindow::end_of(cell);
+                (end > now.here.as_micros()).then_some(end)
+            }
         }
     }
 

@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use super::epoch::{Epochs, Instant};
 use super::tracked::{Heard, News, Totals, Tracked};
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Cell, Fingerprint};
+use crate::limiter::{Algorithm, Cell, Fingerprint, FixedWindow, WindowEnd};
 use crate::store::bounded_map::BoundedMap;
 use crate::store::redis::client::random;
 use crate::store::redis::naming::Name;
@@ -167,7 +167,8 @@ impl Tracker {
         name: Name,
     ) {
         let now = at.max(Timestamp::from_micros(self.latest.load(Relaxed)));
-        let is_over = matches!(self.epochs, Epochs::Windows(_)) && !cell.is_live(now);
+        let is_over = matches!(self.epochs, Epochs::Windows(_))
+            && FixedWindow::end_of(cell) <= now.as_micros();
         if !is_over {
             self.note(key, cost, cell, now, || name);
         }
@@ -272,7 +273,10 @@ impl Tracker {
             key,
             cost: u32::try_from(units).unwrap_or(u32::MAX),
             window_end: match self.epochs {
-                Epochs::Windows(_) => Some(Timestamp::from_micros(end)),
+                Epochs::Windows(_) => Some(WindowEnd {
+                    at: Timestamp::from_micros(end),
+                    length: 0,
+                }),
                 Epochs::Grid(_) => None,
             },
         };
