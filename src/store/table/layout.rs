@@ -20,11 +20,10 @@ impl Table {
             + segments * size_of::<OnceLock<Box<[Bucket]>>>()
     }
 
-    /// The size of a table that keeps `keys` keys, of which each touched one still counts: less than one in a thousand finds
-    /// its bucket full.
+    /// The size of a table that keeps `keys` keys: fewer than one in a thousand finds its bucket full.
     ///
-    /// Keys are hashed, so that those of a bucket are as many as a Poisson distribution says. With [`LOAD`] of them on
-    /// average, 0.085 % of all are beyond its [`ENTRIES`]; in a table of `keys` itself it would be 6.2 %.
+    /// Hashed keys fill buckets as a Poisson distribution says. With 1.05 keys a bucket on average, 0.085 % of
+    /// all keys exceed its five entries; a table of `keys` itself would lose 6.2 %.
     pub const fn size_keeping(keys: usize) -> usize {
         let buckets = (keys as u128 * LOAD.1).div_ceil(LOAD.0);
         let entries = buckets * ENTRIES as u128;
