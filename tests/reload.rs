@@ -9,13 +9,14 @@ use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, mpsc};
 use std::thread;
 
 use rustix::process::Signal;
 use support::client::{Connection, get};
 use support::gateway::{Gateway, with_free_ports};
 use support::origin::{Origin, Step, ok};
-use support::{origin, wait_for};
+use support::{DEADLINE, origin, wait_for};
 
 /// One policy with this quota, and nothing else that changes.
 fn with_quota(quota: &str) -> String {
@@ -257,6 +258,56 @@ fn a_request_in_flight_ends_as_it_began() {
         next.status, 502,
         "the connection is served by the new rules"
     );
+}
+
+/// The first request of a route ends under a ruleset that has been replaced.
+#[test]
+fn requests_that_end_after_a_reload_are_counted_after_their_ruleset_has_gone() {
+    let (release, held) = mpsc::channel::<()>();
+    let held = Mutex::new(held);
+    let origin = Origin::start(move |_| {
+        let released = held.lock().expect("no holder panics");
+        released.recv_timeout(DEADLINE).expect("the test goes on");
+        ok("late")
+    });
+    let config = |more: &str| {
+        format!(
+            "upstreams: {{ origin: {{ endpoints: ['{}'] }} }}\n\
+             routes:\n  - {{ name: slow, match: {{ path: /slow }}, upstream: origin }}\n{more}",
+            origin.url()
+        )
+    };
+    // The series of a route that is removed leave with the last ruleset that has it.
+    let removed = "  - { name: removed, match: { path: /removed }, upstream: echo }\n";
+    let gateway = Gateway::start(&config(removed));
+    assert_eq!(get(gateway.address(), "/removed").status, 200);
+    let mut slow = Connection::open(gateway.address());
+    slow.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
+    wait_for("the request", || {
+        (!origin.requests().is_empty()).then_some(())
+    });
+    gateway.reload(&config(""));
+    release.send(()).expect("the origin waits");
+    assert_eq!(slow.receive().text(), "late");
+    wait_for("the first ruleset to go", || {
+        let class = "{route=\"removed\",class=\"2xx\"}";
+        let series = gateway.metric(&format!("sluicegate_route_requests_total{class}"));
+        series.is_none().then_some(())
+    });
+    let counts = || {
+        [
+            "sluicegate_route_requests_total{route=\"slow\",class=\"2xx\"}",
+            "sluicegate_http_request_duration_seconds_count{route=\"slow\"}",
+        ]
+        .map(|series| gateway.metric(series))
+    };
+    assert_eq!(counts(), [Some(1.0); 2]);
+    gateway.reload(&config(removed));
+    release.send(()).expect("the origin waits");
+    assert_eq!(get(gateway.address(), "/slow").text(), "late");
+    wait_for("the second count", || {
+        (counts() == [Some(2.0); 2]).then_some(())
+    });
 }
 
 /// 200 reloads, each while requests run: every answer is one that both versions give, and a quota that neither

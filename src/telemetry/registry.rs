@@ -14,14 +14,14 @@ use std::{
     fmt,
     ops::Bound,
     sync::{
-        Arc, OnceLock, Weak,
-        atomic::{AtomicI64, AtomicU64},
+        Arc, Weak,
+        atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
     },
 };
 
 use parking_lot::Mutex;
 
-pub use self::handles::{BOUNDS, Counter, Gauge, Histogram, Observer};
+pub use self::handles::{BOUNDS, Counter, CounterSet, Gauge, Histogram, Observer};
 use self::handles::{Buckets, ObservedFn};
 
 /// The content type of [`Registry::render`]'s text.
@@ -41,7 +41,12 @@ pub struct Family {
     pub kind: Kind,
     /// Label names, in the order in which values are given.
     pub labels: &'static [&'static str],
+    /// Series without a count are not rendered.
+    pub hides_zero: bool,
 }
+
+/// Names a value of a family's last label by its index.
+pub type LabelValue = fn(usize) -> &'static str;
 
 /// How a family's numbers behave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +71,7 @@ impl Kind {
 
 enum Series {
     Counter(Weak<AtomicU64>),
+    CounterSet(Weak<[AtomicU64]>, LabelValue),
     Gauge(Weak<AtomicI64>),
     Histogram(Weak<Buckets>),
     /// The last one alive is read: a snapshot that is compiled and then discarded hides no other.
@@ -76,6 +82,7 @@ impl Series {
     fn is_alive(&self) -> bool {
         match self {
             Self::Counter(weak) => weak.strong_count() > 0,
+            Self::CounterSet(weak, _) => weak.strong_count() > 0,
             Self::Gauge(weak) => weak.strong_count() > 0,
             Self::Histogram(weak) => weak.strong_count() > 0,
             Self::Observed(all) => all.iter().any(|weak| weak.strong_count() > 0),
@@ -86,15 +93,29 @@ impl Series {
 /// The number of a series that is alive.
 enum Live {
     Counter(Arc<AtomicU64>),
+    CounterSet(Arc<[AtomicU64]>, LabelValue),
     Gauge(Arc<AtomicI64>),
     Histogram(Arc<Buckets>),
     Observed(Arc<ObservedFn>),
+}
+
+impl Live {
+    /// Returns true for counters and histograms that have not counted yet.
+    fn is_zero(&self) -> bool {
+        match self {
+            Self::Counter(count) => count.load(Relaxed) == 0,
+            Self::CounterSet(counts, _) => counts.iter().all(|count| count.load(Relaxed) == 0),
+            Self::Histogram(buckets) => buckets.counts.iter().all(|count| count.load(Relaxed) == 0),
+            Self::Gauge(_) | Self::Observed(_) => false,
+        }
+    }
 }
 
 impl Series {
     fn upgrade(&self) -> Option<Live> {
         match self {
             Self::Counter(weak) => weak.upgrade().map(Live::Counter),
+            Self::CounterSet(weak, value) => Some(Live::CounterSet(weak.upgrade()?, *value)),
             Self::Gauge(weak) => weak.upgrade().map(Live::Gauge),
             Self::Histogram(weak) => weak.upgrade().map(Live::Histogram),
             Self::Observed(all) => all.iter().rev().find_map(Weak::upgrade).map(Live::Observed),
@@ -164,6 +185,7 @@ impl Registry {
     /// Returns the counter with these label values: the live one, or a new one at 0.
     pub fn counter(&self, family: &'static Family, labels: &[&str]) -> Counter {
         debug_assert_eq!(family.kind, Kind::Counter);
+        debug_assert_eq!(family.labels.len(), labels.len());
         self.with_series(family, labels, |slot| {
             if let Some(Series::Counter(weak)) = slot
                 && let Some(live) = weak.upgrade()
@@ -176,42 +198,33 @@ impl Registry {
         })
     }
 
-    /// Returns the counter with these label values if it is live. Whoever makes a handle on first use only
-    /// asks for it at once: a series ends with its last handle, and would begin anew.
-    pub fn live_counter(&self, family: &'static Family, labels: &[&str]) -> OnceLock<Counter> {
-        self.live(family, labels, |series| match series {
-            Series::Counter(weak) => weak.upgrade().map(Counter),
-            _ => None,
-        })
-    }
-
-    /// Returns the histogram with these label values if it is live, as [`Registry::live_counter`] does.
-    pub fn live_histogram(&self, family: &'static Family, labels: &[&str]) -> OnceLock<Histogram> {
-        self.live(family, labels, |series| match series {
-            Series::Histogram(weak) => weak.upgrade().map(Histogram),
-            _ => None,
-        })
-    }
-
-    fn live<T>(
+    /// Returns the counters with these values of all labels but the last: the live ones, or new ones at 0.
+    /// `value` names the last label of each of the `count` counters.
+    pub fn counter_set(
         &self,
         family: &'static Family,
         labels: &[&str],
-        upgrade: impl FnOnce(&Series) -> Option<T>,
-    ) -> OnceLock<T> {
-        let key: Labels = labels.iter().map(|&value| value.into()).collect();
-        let tables = self.tables.lock();
-        let series = tables
-            .get(family.name)
-            .and_then(|table| table.series.get(&key));
-        series
-            .and_then(upgrade)
-            .map_or_else(OnceLock::new, OnceLock::from)
+        count: usize,
+        value: LabelValue,
+    ) -> CounterSet {
+        debug_assert_eq!(family.kind, Kind::Counter);
+        debug_assert_eq!(family.labels.len(), labels.len() + 1);
+        self.with_series(family, labels, |slot| {
+            if let Some(Series::CounterSet(weak, _)) = slot
+                && let Some(live) = weak.upgrade()
+            {
+                return CounterSet(live);
+            }
+            let new: Arc<[AtomicU64]> = (0..count).map(|_| AtomicU64::default()).collect();
+            *slot = Some(Series::CounterSet(Arc::downgrade(&new), value));
+            CounterSet(new)
+        })
     }
 
     /// Returns the gauge with these label values: the live one, or a new one at 0.
     pub fn gauge(&self, family: &'static Family, labels: &[&str]) -> Gauge {
         debug_assert_eq!(family.kind, Kind::Gauge);
+        debug_assert_eq!(family.labels.len(), labels.len());
         self.with_series(family, labels, |slot| {
             if let Some(Series::Gauge(weak)) = slot
                 && let Some(live) = weak.upgrade()
@@ -227,6 +240,7 @@ impl Registry {
     /// Returns the histogram with these label values: the live one, or a new empty one.
     pub fn histogram(&self, family: &'static Family, labels: &[&str]) -> Histogram {
         debug_assert_eq!(family.kind, Kind::Histogram);
+        debug_assert_eq!(family.labels.len(), labels.len());
         self.with_series(family, labels, |slot| {
             if let Some(Series::Histogram(weak)) = slot
                 && let Some(live) = weak.upgrade()
@@ -247,6 +261,7 @@ impl Registry {
         function: impl Fn() -> f64 + Send + Sync + 'static,
     ) -> Observer {
         debug_assert_ne!(family.kind, Kind::Histogram);
+        debug_assert_eq!(family.labels.len(), labels.len());
         let function: Arc<ObservedFn> = Arc::new(function);
         self.with_series(family, labels, |slot| {
             let weak = Arc::downgrade(&function);
@@ -269,7 +284,6 @@ impl Registry {
         labels: &[&str],
         get: impl FnOnce(&mut Option<Series>) -> T,
     ) -> T {
-        debug_assert_eq!(family.labels.len(), labels.len());
         let key: Labels = labels.iter().map(|&value| value.into()).collect();
         let mut tables = self.tables.lock();
         let table = tables
@@ -304,11 +318,14 @@ impl Registry {
             tables.get_mut(family.name)?.batch(last)
         };
         while let Some(batch) = batch(&mut last) {
-            if !is_begun && !batch.is_empty() {
-                render::head(out, family);
-                is_begun = true;
-            }
             for (labels, number) in batch {
+                if family.hides_zero && number.is_zero() {
+                    continue;
+                }
+                if !is_begun {
+                    render::head(out, family);
+                    is_begun = true;
+                }
                 render::series(out, family, &labels, &number);
             }
         }

@@ -1,18 +1,16 @@
 //! Endpoints: the requests that they are sent, why they fail, and the connections to them.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use super::families::{ENDPOINT_CONNECTIONS, ENDPOINT_FAILURES, ENDPOINT_REQUESTS};
-use crate::telemetry::registry::{Counter, Gauge, Registry};
+use crate::telemetry::registry::{Counter, CounterSet, Gauge, Registry};
 
 /// One endpoint of an upstream. Its series last as long as it and its connections.
 #[derive(Debug)]
 pub struct EndpointMetrics {
-    registry: Registry,
     upstream: Arc<str>,
-    endpoint: Box<str>,
     requests: Counter,
-    failures: [OnceLock<Counter>; EndpointFailure::ALL.len()],
+    failures: CounterSet,
     connections: Gauge,
 }
 
@@ -75,16 +73,13 @@ impl EndpointFailure {
 impl EndpointMetrics {
     /// Makes the handles of this endpoint of the upstream. Failures appear as they first count.
     pub fn new(registry: &Registry, upstream: &Arc<str>, endpoint: &str) -> Self {
-        let failures = EndpointFailure::ALL.map(|reason| {
-            registry.live_counter(&ENDPOINT_FAILURES, &[upstream, endpoint, reason.as_str()])
-        });
+        let reason = |index: usize| EndpointFailure::ALL[index].as_str();
+        let (labels, count) = ([&**upstream, endpoint], EndpointFailure::ALL.len());
         Self {
-            registry: registry.clone(),
             upstream: Arc::clone(upstream),
-            endpoint: endpoint.into(),
-            requests: registry.counter(&ENDPOINT_REQUESTS, &[upstream, endpoint]),
-            failures,
-            connections: registry.gauge(&ENDPOINT_CONNECTIONS, &[upstream, endpoint]),
+            requests: registry.counter(&ENDPOINT_REQUESTS, &labels),
+            failures: registry.counter_set(&ENDPOINT_FAILURES, &labels, count, reason),
+            connections: registry.gauge(&ENDPOINT_CONNECTIONS, &labels),
         }
     }
 
@@ -100,11 +95,7 @@ impl EndpointMetrics {
 
     /// Counts a request that it failed to answer.
     pub fn failure(&self, reason: EndpointFailure) {
-        let make = || {
-            let labels = [&*self.upstream, &*self.endpoint, reason.as_str()];
-            self.registry.counter(&ENDPOINT_FAILURES, &labels)
-        };
-        self.failures[reason as usize].get_or_init(make).increment();
+        self.failures.increment(reason as usize);
     }
 
     /// Counts a connection as open until the guard is dropped.

@@ -3,12 +3,15 @@
 use crate::telemetry::registry::{Family, Kind};
 
 macro_rules! families {
-    ($($name:ident: $kind:ident $full_name:literal $labels:expr, $help:literal;)*) => {
+    (@is_set) => { false };
+    (@is_set hides_zero) => { true };
+    ($($name:ident: $kind:ident $($hides_zero:ident)? $full_name:literal $labels:expr, $help:literal;)*) => {
         $(pub(in crate::telemetry) static $name: Family = Family {
             name: $full_name,
             help: $help,
             kind: Kind::$kind,
             labels: &$labels,
+            hides_zero: families!(@is_set $($hides_zero)?),
         };)*
 
         /// All of them.
@@ -20,21 +23,21 @@ macro_rules! families {
 families! {
     HTTP_REQUESTS: Counter "sluicegate_http_requests_total" ["code", "method"],
         "Requests answered.";
-    HTTP_DURATION: Histogram "sluicegate_http_request_duration_seconds" ["route"],
+    HTTP_DURATION: Histogram hides_zero "sluicegate_http_request_duration_seconds" ["route"],
         "Time from a request's head to the end of its response.";
     HTTP_PANICS: Counter "sluicegate_http_request_panics_total" [],
         "Requests that ended by a panic of the proxy, answered 500 unless the response had begun. Any is a bug: the log says where it is.";
-    ROUTE_REQUESTS: Counter "sluicegate_route_requests_total" ["route", "class"],
+    ROUTE_REQUESTS: Counter hides_zero "sluicegate_route_requests_total" ["route", "class"],
         "Requests answered by route and status class.";
     UPSTREAM_DURATION: Histogram "sluicegate_upstream_request_duration_seconds" ["upstream"],
         "Time from forwarding a request to the head of the upstream's response.";
     ENDPOINT_REQUESTS: Counter "sluicegate_upstream_requests_total" ["upstream", "endpoint"],
         "Requests sent to an endpoint, those included that it could not be connected for.";
-    ENDPOINT_FAILURES: Counter "sluicegate_upstream_failures_total" ["upstream", "endpoint", "reason"],
+    ENDPOINT_FAILURES: Counter hides_zero "sluicegate_upstream_failures_total" ["upstream", "endpoint", "reason"],
         "Requests that an endpoint did not answer, or not to the end.";
     ENDPOINT_CONNECTIONS: Gauge "sluicegate_upstream_connections" ["upstream", "endpoint"],
         "Open connections to an endpoint, idle ones included.";
-    LIMIT_DECISIONS: Counter "sluicegate_limit_decisions_total" ["policy", "route", "decision"],
+    LIMIT_DECISIONS: Counter hides_zero "sluicegate_limit_decisions_total" ["policy", "route", "decision"],
         "What policies decided.";
     LIMIT_NEAR: Counter "sluicegate_limit_near_total" ["policy"],
         "Requests admitted with at least 80 % of the quota used.";

@@ -1,6 +1,6 @@
 //! Policies: what they decided, and the tables of their buckets.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::families::{
@@ -8,7 +8,7 @@ use super::families::{
     LIMIT_NEAR, LIMIT_SETTLEMENTS, LIMIT_TRACKING_EVICTIONS, LIMIT_UNRECORDED, LIMIT_WAIT,
     LIMIT_WAITING,
 };
-use crate::telemetry::registry::{Counter, Gauge, Histogram, Observer, Registry};
+use crate::telemetry::registry::{Counter, CounterSet, Gauge, Histogram, Observer, Registry};
 
 /// What a policy did with a request, as the `decision` label says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,42 +58,26 @@ impl LimitDecision {
     }
 }
 
-/// One policy's decisions on one route.
+/// One policy's decisions on one route. Handles of the same names count together.
 #[derive(Debug)]
-pub struct LimitMetrics {
-    registry: Registry,
-    policy: Arc<str>,
-    route: Arc<str>,
-    decisions: [OnceLock<Counter>; LimitDecision::ALL.len()],
-}
+pub struct LimitMetrics(CounterSet);
 
 impl LimitMetrics {
-    /// Makes the handles of this policy on this route: those of series that there are already; others appear
-    /// as they first count.
+    /// Makes the handles of this policy on this route; series appear as they first count.
     pub fn new(registry: &Registry, policy: &str, route: &str) -> Self {
-        Self {
-            registry: registry.clone(),
-            policy: policy.into(),
-            route: route.into(),
-            decisions: LimitDecision::ALL.map(|decision| {
-                registry.live_counter(&LIMIT_DECISIONS, &[policy, route, decision.as_str()])
-            }),
-        }
+        let decision = |index: usize| LimitDecision::ALL[index].as_str();
+        let count = LimitDecision::ALL.len();
+        Self(registry.counter_set(&LIMIT_DECISIONS, &[policy, route], count, decision))
     }
 
     /// Counts one decision.
     pub fn record(&self, decision: LimitDecision) {
-        let labels = [&*self.policy, &*self.route, decision.as_str()];
-        self.decisions[decision as usize]
-            .get_or_init(|| self.registry.counter(&LIMIT_DECISIONS, &labels))
-            .increment();
+        self.0.increment(decision as usize);
     }
 
     /// How often this was decided.
     pub fn count(&self, decision: LimitDecision) -> u64 {
-        self.decisions[decision as usize]
-            .get()
-            .map_or(0, Counter::get)
+        self.0.get(decision as usize)
     }
 }
 

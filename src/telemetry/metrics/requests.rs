@@ -1,16 +1,13 @@
 //! Requests: by status and method, by route, by upstream.
 
-use std::{
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{sync::OnceLock, time::Duration};
 
 use http::{Method, StatusCode};
 
 use super::families::{
     HTTP_DURATION, HTTP_PANICS, HTTP_REQUESTS, ROUTE_REQUESTS, UPSTREAM_DURATION,
 };
-use crate::telemetry::registry::{Counter, Histogram, Registry};
+use crate::telemetry::registry::{Counter, CounterSet, Histogram, Registry};
 
 /// Requests by status code and method.
 #[derive(Debug)]
@@ -76,39 +73,30 @@ fn method_index(method: &Method) -> usize {
     }
 }
 
-/// One route's requests: by status class, and how long they took.
+/// One route's requests: by status class, and how long they took. Handles of the same name count together.
 #[derive(Debug)]
 pub struct RouteMetrics {
-    registry: Registry,
-    route: Arc<str>,
-    classes: [OnceLock<Counter>; CLASSES.len()],
-    duration: OnceLock<Histogram>,
+    classes: CounterSet,
+    duration: Histogram,
 }
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 impl RouteMetrics {
-    /// Makes the handles of the route with this name: those of series that there are already; others appear as
-    /// they first count.
+    /// Makes the handles of the route with this name; series appear as they first count.
     pub fn new(registry: &Registry, route: &str) -> Self {
+        let class = |index| CLASSES[index];
         Self {
-            registry: registry.clone(),
-            route: route.into(),
-            classes: CLASSES.map(|class| registry.live_counter(&ROUTE_REQUESTS, &[route, class])),
-            duration: registry.live_histogram(&HTTP_DURATION, &[route]),
+            classes: registry.counter_set(&ROUTE_REQUESTS, &[route], CLASSES.len(), class),
+            duration: registry.histogram(&HTTP_DURATION, &[route]),
         }
     }
 
     /// Counts one answered request. Codes above 599 count as `5xx`.
     pub fn record(&self, status: StatusCode, elapsed: Duration) {
         let class = (usize::from(status.as_u16() / 100) - 1).min(CLASSES.len() - 1);
-        let make = || {
-            self.registry
-                .counter(&ROUTE_REQUESTS, &[&self.route, CLASSES[class]])
-        };
-        self.classes[class].get_or_init(make).increment();
-        let make = || self.registry.histogram(&HTTP_DURATION, &[&self.route]);
-        self.duration.get_or_init(make).record(elapsed);
+        self.classes.increment(class);
+        self.duration.record(elapsed);
     }
 }
 

@@ -169,6 +169,7 @@ fn the_documentation_lists_every_family_and_no_other() {
             help,
             kind,
             labels,
+            ..
         } = family;
         let labels: Vec<_> = labels.iter().map(|label| format!("`{label}`")).collect();
         let (kind, labels) = (kind.as_str(), labels.join(", "));
@@ -218,4 +219,34 @@ fn series_go_on_where_a_route_and_a_policy_stay() {
     }
     drop(after);
     assert_eq!(registry.render(), "");
+}
+
+/// A request that began before a reload is the first of its series to end.
+#[test]
+fn counts_outlive_handles_that_first_count_after_newer_ones_are_made() {
+    let registry = Registry::default();
+    let upstream = Arc::from("api");
+    let made = || {
+        let route = RouteMetrics::new(&registry, "search");
+        let limit = LimitMetrics::new(&registry, "per-key", "search");
+        let endpoint = EndpointMetrics::new(&registry, &upstream, "10.0.0.1:80");
+        (route, limit, endpoint)
+    };
+    let (before, _after) = (made(), made());
+    before.0.record(StatusCode::OK, Duration::from_millis(3));
+    before.1.record(LimitDecision::Delayed);
+    before.2.failure(EndpointFailure::Closed);
+    drop(before);
+    let lines = lines(&registry);
+    for line in [
+        "sluicegate_route_requests_total{route=\"search\",class=\"2xx\"} 1",
+        "sluicegate_http_request_duration_seconds_count{route=\"search\"} 1",
+        "sluicegate_limit_decisions_total{policy=\"per-key\",route=\"search\",decision=\"delayed\"} 1",
+        "sluicegate_upstream_failures_total{upstream=\"api\",endpoint=\"10.0.0.1:80\",reason=\"closed\"} 1",
+    ] {
+        assert!(
+            lines.iter().any(|other| other == line),
+            "{line}\n{lines:#?}"
+        );
+    }
 }

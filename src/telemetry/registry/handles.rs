@@ -30,6 +30,25 @@ impl Counter {
     }
 }
 
+/// Counters that differ in their last label, each with an index. Cheap to clone; clones count together.
+#[derive(Clone, Debug)]
+pub struct CounterSet(pub(super) Arc<[AtomicU64]>);
+
+impl CounterSet {
+    /// Adds one to the counter with this index; an index out of range counts nowhere.
+    pub fn increment(&self, index: usize) {
+        if let Some(counter) = self.0.get(index) {
+            counter.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Returns the count so far.
+    pub fn get(&self, index: usize) -> u64 {
+        let counter = self.0.get(index);
+        counter.map_or(0, |counter| counter.load(Relaxed))
+    }
+}
+
 /// A whole number that goes up and down. Cheap to clone; clones are one number.
 #[derive(Clone, Debug)]
 pub struct Gauge(pub(super) Arc<AtomicI64>);

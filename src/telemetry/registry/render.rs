@@ -14,16 +14,24 @@ pub(super) fn head(out: &mut String, family: &Family) {
     formatting::write_type_line(out, name, None, None, kind);
 }
 
-/// Writes one series of a family.
+/// Writes one series of a family, or each of a set.
 pub(super) fn series(out: &mut String, family: &Family, values: &[Box<str>], number: &Live) {
-    let name = family.name;
     let mut line = Line {
-        name,
-        labels: label_set(name, family.labels, values),
+        name: family.name,
+        labels: label_set(family, values, None),
         out,
     };
     match number {
         Live::Counter(value) => line.write(None, None, value.load(Relaxed)),
+        Live::CounterSet(counts, value_of) => {
+            for (index, count) in counts.iter().enumerate() {
+                let count = count.load(Relaxed);
+                if count > 0 || !family.hides_zero {
+                    line.labels = label_set(family, values, Some(value_of(index)));
+                    line.write(None, None, count);
+                }
+            }
+        }
         Live::Gauge(value) => line.write(None, None, value.load(Relaxed)),
         Live::Histogram(buckets) => histogram(&mut line, buckets),
         Live::Observed(function) => line.write(None, None, function()),
@@ -71,9 +79,12 @@ impl Line<'_> {
     }
 }
 
-fn label_set(name: &'static str, names: &[&'static str], values: &[Box<str>]) -> LabelSet {
-    let labels = names.iter().zip(values);
-    let labels = labels.map(|(name, value)| Label::new(*name, String::from(&**value)));
-    let key = Key::from_parts(name, labels.collect::<Vec<_>>());
+/// Pairs the names of a family's labels with `values`, and the name after these with `last`.
+fn label_set(family: &Family, values: &[Box<str>], last: Option<&'static str>) -> LabelSet {
+    let values = values.iter().map(|value| String::from(&**value));
+    let values = values.chain(last.map(String::from));
+    let labels = family.labels.iter().zip(values);
+    let labels = labels.map(|(name, value)| Label::new(*name, value));
+    let key = Key::from_parts(family.name, labels.collect::<Vec<_>>());
     LabelSet::from_key_and_global(&key, &Default::default())
 }

@@ -7,18 +7,36 @@ static HITS: Family = Family {
     help: "Hits.",
     kind: Kind::Counter,
     labels: &["route"],
+    hides_zero: false,
 };
 static OPEN: Family = Family {
     name: "open",
     help: "Open.",
     kind: Kind::Gauge,
     labels: &[],
+    hides_zero: false,
 };
 static TOOK: Family = Family {
     name: "took_duration_seconds",
     help: "Time taken.",
     kind: Kind::Histogram,
     labels: &["route"],
+    hides_zero: false,
+};
+
+static ANSWERS: Family = Family {
+    name: "answers_total",
+    help: "Answers.",
+    kind: Kind::Counter,
+    labels: &["route", "class"],
+    hides_zero: true,
+};
+static WAITED: Family = Family {
+    name: "waited_seconds",
+    help: "Time waited.",
+    kind: Kind::Histogram,
+    labels: &[],
+    hides_zero: true,
 };
 
 #[test]
@@ -128,4 +146,29 @@ fn many_series_are_rendered_once_each_and_dead_ones_removed() {
         registry.tables.lock()["hits_total"].series.len(),
         kept.len()
     );
+}
+
+#[test]
+fn a_family_that_hides_zero_appears_as_it_first_counts() {
+    let registry = Registry::default();
+    let class = |index| ["ok", "failed"][index];
+    let [first, second] =
+        ["a", "a"].map(|route| registry.counter_set(&ANSWERS, &[route], 2, class));
+    let waited = registry.histogram(&WAITED, &[]);
+    assert_eq!(registry.render(), "");
+    first.increment(1);
+    first.increment(2);
+    drop(first);
+    second.increment(1);
+    assert_eq!((second.get(0), second.get(1), second.get(2)), (0, 2, 0));
+    assert_eq!(
+        registry.render(),
+        "# HELP answers_total Answers.\n# TYPE answers_total counter\n\
+         answers_total{route=\"a\",class=\"failed\"} 2\n"
+    );
+    drop(second);
+    waited.record(Duration::ZERO);
+    let text = registry.render();
+    assert!(!text.contains("answers_total"), "{text}");
+    assert!(text.ends_with("waited_seconds_count 1\n"), "{text}");
 }
