@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use sluicegate::clock::Timestamp;
 use sluicegate::config::{self, Loaded, Report};
 
 fn root() -> PathBuf {
@@ -256,7 +257,10 @@ fn valid_files_load_without_warnings() {
 #[test]
 fn the_example_has_no_warning() {
     let loaded = parse(&root().join("config.example.yaml"));
-    let warnings = config::lint(loaded.unwrap_or_else(|report| panic!("{report}")));
+    let warnings = config::lint(
+        loaded.unwrap_or_else(|report| panic!("{report}")),
+        Timestamp::EPOCH,
+    );
     assert!(warnings.problems.is_empty(), "{warnings}");
 }
 

@@ -9,17 +9,32 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use sluicegate::clock::{Clock, Timestamp};
-use sluicegate::config::{self, Code, Report};
+use sluicegate::config::{self, Code, Loaded, Report};
 use sluicegate::limiter::Secret;
 use sluicegate::proxy::build::{Built, Surroundings};
 use sluicegate::proxy::rehearsal::rehearse;
 use sluicegate::telemetry::registry::Registry;
 
 const PAGE: &str = include_str!("../docs/lints.md");
+/// 2026-11-23T12:00:00Z, by which certificates are valid or not.
+const NOW: Timestamp = Timestamp::from_micros(1_795_435_200_000_000);
+
+/// The directory of the fixtures, where relative paths start.
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/config/lints")
+}
 
 fn lint(name: &str, text: &str) -> Report {
     let loaded = config::parse(name, text.to_owned(), &|_| None);
-    config::lint(loaded.unwrap_or_else(|report| panic!("{report}")))
+    let loaded = loaded.unwrap_or_else(|report| panic!("{report}"));
+    let directory = fixtures();
+    config::lint(
+        Loaded {
+            directory,
+            ..loaded
+        },
+        NOW,
+    )
 }
 
 fn codes(report: &Report) -> Vec<Code> {
@@ -64,7 +79,7 @@ fn every_lint_has_a_section_whose_example_has_it_and_whose_mend_has_not() {
 
 #[test]
 fn every_lint_has_a_fixture_with_its_report() {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/config/lints");
+    let directory = fixtures();
     let mut wrong = Vec::new();
     for code in Code::LINTS {
         let path = directory.join(format!("{}.yaml", code.as_str()));

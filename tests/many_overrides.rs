@@ -74,7 +74,7 @@ fn every_override_of_very_many_has_its_own_bucket() {
         let loaded = config::parse("many.yaml", config(quota), &|_| None);
         let loaded = loaded.unwrap_or_else(|report| panic!("{report}"));
         let rules = config::compile_rules(&loaded).unwrap_or_else(|report| panic!("{report}"));
-        let warnings = lint(loaded);
+        let warnings = lint(loaded, NOW);
         assert!(warnings.problems.len() < 5, "{warnings}");
         rules
     };

@@ -5,11 +5,13 @@ mod support;
 
 use std::fs;
 use std::io::{Read, Write};
+use std::time::{Duration, UNIX_EPOCH};
 
+use sluicegate::clock::Clock;
 use support::client::{Output, curl, get, run};
 use support::frames::{Http2, get_block};
 use support::gateway::{Gateway, with_free_ports};
-use support::tls::{self, certify};
+use support::tls::{self, certify, certify_until};
 use support::wait_for;
 use tempfile::TempDir;
 
@@ -196,6 +198,56 @@ fn a_changed_certificate_is_used_and_a_broken_one_is_not() {
         Some(0),
         "the last good one is served"
     );
+}
+
+/// The program's report on the configuration of a gateway, which has to be usable.
+fn check(gateway: &Gateway) -> String {
+    let config = gateway.config_path();
+    let output = run(
+        env!("CARGO_BIN_EXE_sluicegate"),
+        &["check", config.to_str().expect("a text path")],
+    );
+    assert_eq!(output.code, Some(0), "{output}");
+    output.to_string()
+}
+
+#[test]
+fn a_certificate_that_expires_is_reported_at_start_at_a_reload_and_by_check() {
+    let names = ["first.example"];
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let day = Duration::from_secs(86_400);
+    certify_until(dir.path(), "first", &names, UNIX_EPOCH + 366 * day);
+    let gateway = start(
+        dir,
+        "listeners:
+  - { address: 127.0.0.1:0, tls: { certificates: [{ certificate: first.pem, key: first.key }] } }
+  - { address: '[::1]:0', tls: { certificates: [{ certificate: first.pem, key: first.key }] } }
+routes: [{ upstream: echo }]
+",
+    );
+    let expired = "first.pem expired on 1971-01-02 00:00 UTC: clients refuse it";
+    gateway.wait_for_log(&format!("{expired}; renew it, and replace the file"));
+    assert_eq!(gateway.log().matches(expired).count(), 1);
+    let report = check(&gateway);
+    assert_eq!(report.matches(expired).count(), 1, "{report}");
+    assert!(
+        report.contains("= key: listeners[0].tls.certificates[0].certificate"),
+        "{report}"
+    );
+
+    let now = UNIX_EPOCH + Duration::from_micros(Clock::system().now().as_micros());
+    certify_until(gateway.dir(), "first", &names, now + 20 * day);
+    gateway.wait_for_log("first.pem expires on ");
+    let report = check(&gateway);
+    assert!(report.contains("warning[certificate-expiry]"), "{report}");
+    assert!(
+        report.contains("clients refuse it from then on"),
+        "{report}"
+    );
+
+    certify_until(gateway.dir(), "first", &names, now + 40 * day);
+    let report = check(&gateway);
+    assert!(report.contains(": sound; "), "{report}");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use super::{USAGE, WRONG};
+use crate::clock::Clock;
 use crate::config::{Code, Source, compile, lint};
 use crate::proxy::build::memory_of;
 
@@ -76,7 +77,7 @@ fn said(file: &Path, against: Option<&Path>) -> Option<String> {
     let source = Source::File(file.to_owned());
     let compiled = source.load().and_then(|loaded| {
         let compiled = compile(&loaded)?;
-        Ok((compiled.rules, lint(loaded)))
+        Ok((compiled.rules, lint(loaded, Clock::system().now())))
     });
     let (rules, report) = match compiled {
         Ok((rules, warnings)) => (Some(rules), warnings),

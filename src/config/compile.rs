@@ -36,7 +36,7 @@ use tokens::KeyFiles;
 use upstreams::Upstreams;
 
 /// The largest file of certificates that is read, in bytes.
-const LARGEST: u64 = 16 << 20;
+pub(super) const LARGEST: u64 = 16 << 20;
 
 /// A configuration, in the terms of the layers that run it.
 #[derive(Debug)]

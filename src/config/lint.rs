@@ -4,6 +4,7 @@
 //! Not here: what is wrong with a setting by itself, which `validate` finds.
 
 mod answers;
+mod certificates;
 mod coverage;
 mod files;
 mod forgery;
@@ -20,9 +21,10 @@ use super::document::NodeId;
 use super::finding::Finding;
 use super::load::Loaded;
 use super::schema::{Action, Config, Limit, Mode, Policy, Route};
+use crate::clock::Timestamp;
 
-/// All that deserves attention in a configuration that has been checked.
-pub fn lint(loaded: Loaded) -> Report {
+/// Lists what deserves attention at `now` in a configuration without errors.
+pub fn lint(loaded: Loaded, now: Timestamp) -> Report {
     let config = &loaded.config;
     let places = places(config);
     let found = [
@@ -35,6 +37,7 @@ pub fn lint(loaded: Loaded) -> Report {
         forgery::borrowed_zones(&places),
         forgery::trusts_everyone(config),
         listeners::own_listeners(config),
+        certificates::expiring(&loaded, now),
         files::missing_directories(&loaded),
         room::forgotten_at_restart(config, &places),
         room::small_quotas(&places),

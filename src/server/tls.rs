@@ -24,11 +24,14 @@ use rustls_pki_types::{
     pem::{self, PemObject},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
-use tracing::warn;
 
 use super::{Protocols, connection::Version};
 use crate::files;
 use crate::http_ext::io::Socket;
+
+mod validity;
+
+pub use validity::ExpiryWarning;
 
 /// TLS 1.2 sessions that are remembered for resumption; TLS 1.3 uses tickets, which cost no memory.
 const SESSIONS: usize = 4096;
@@ -81,6 +84,8 @@ pub struct Certificate {
     certified: Arc<CertifiedKey>,
     /// Lower case.
     names: Vec<Box<str>>,
+    /// A certificate that is not valid, or not for long; it is used all the same.
+    pub expiry: Option<ExpiryWarning>,
 }
 
 /// A listener's TLS. Cheap to clone; clones share their certificates.
@@ -221,10 +226,11 @@ impl Certificate {
     /// Reads a certificate and its key.
     ///
     /// # Errors
-    /// The file that cannot be used, and why. A certificate that is not valid at `now` is used, with a warning in the log.
+    /// The file that cannot be used, and why.
     pub fn load(spec: &CertificateSpec, now: UnixTime) -> Result<Self, TlsError> {
         let certificate = &spec.certificate;
-        let chain = CertificateDer::pem_slice_iter(&read(certificate)?)
+        let pem = read(certificate)?;
+        let chain = CertificateDer::pem_slice_iter(&pem)
             .collect::<Result<Vec<_>, _>>()
             .map_err(|source| TlsError::Pem {
                 path: certificate.clone(),
@@ -240,12 +246,6 @@ impl Certificate {
             source,
         };
         let own = webpki::EndEntityCert::try_from(&own).map_err(bad)?;
-        if let Some(complaint) = validity(&own, now) {
-            warn!(
-                "certificate {} {complaint}: clients will refuse it",
-                certificate.display()
-            );
-        }
         let names = own
             .valid_dns_names()
             .map(|name| name.to_ascii_lowercase().into())
@@ -265,6 +265,7 @@ impl Certificate {
         Ok(Self {
             certified: Arc::new(certified),
             names,
+            expiry: ExpiryWarning::of_chain(&pem, now),
         })
     }
 }
@@ -292,24 +293,6 @@ fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
         path: path.to_owned(),
         source,
     })
-}
-
-/// Says what is wrong with a certificate's validity. It is the first thing that verification looks at, so
-/// that it is told without any root.
-fn validity(certificate: &webpki::EndEntityCert<'_>, now: UnixTime) -> Option<String> {
-    let usage = webpki::KeyUsage::server_auth();
-    let verified = certificate.verify_for_usage(&[], &[], &[], now, usage, None, None);
-    let days = |from: UnixTime, to: UnixTime| to.as_secs().saturating_sub(from.as_secs()) / 86_400;
-    match verified.err()? {
-        webpki::Error::CertExpired { time, not_after } => {
-            Some(format!("expired {} days ago", days(not_after, time)))
-        }
-        webpki::Error::CertNotValidYet { time, not_before } => Some(format!(
-            "becomes valid in {} days only",
-            days(time, not_before)
-        )),
-        _ => None,
-    }
 }
 
 impl TlsError {

@@ -4,7 +4,9 @@ use std::fs;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use rcgen::{CertificateParams, KeyPair};
 use rustls::crypto::aws_lc_rs;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use rustls_pki_types::pem::PemObject;
@@ -17,12 +19,27 @@ pub type Session = StreamOwned<ClientConnection, TcpStream>;
 
 /// Writes a certificate for these names, signed by itself, as NAME.pem and NAME.key.
 pub fn certify(dir: &Path, name: &str, names: &[&str]) {
+    write(dir, name, &params(names));
+}
+
+/// As [`certify`], valid from 1970 until then.
+pub fn certify_until(dir: &Path, name: &str, names: &[&str], end: SystemTime) {
+    let since_epoch = end.duration_since(UNIX_EPOCH).expect("after 1970");
+    let mut params = params(names);
+    params.not_before = rcgen::date_time_ymd(1970, 1, 1);
+    params.not_after = rcgen::date_time_ymd(1970, 1, 1) + since_epoch;
+    write(dir, name, &params);
+}
+
+fn params(names: &[&str]) -> CertificateParams {
     let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
-    let certified = rcgen::generate_simple_self_signed(names).expect("a certificate");
-    let files = [
-        ("pem", certified.cert.pem()),
-        ("key", certified.signing_key.serialize_pem()),
-    ];
+    CertificateParams::new(names).expect("names")
+}
+
+fn write(dir: &Path, name: &str, params: &CertificateParams) {
+    let key = KeyPair::generate().expect("a key");
+    let certificate = params.self_signed(&key).expect("a certificate");
+    let files = [("pem", certificate.pem()), ("key", key.serialize_pem())];
     for (kind, text) in files {
         fs::write(dir.join(format!("{name}.{kind}")), text).expect("the directory is writable");
     }

@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 
 use rustls_pki_types::UnixTime;
+use tracing::warn;
 
 use super::Compiler;
 use crate::config::diagnostic::Code;
@@ -76,6 +77,7 @@ impl Compiler<'_> {
             certificate: self.loaded.resolve(certificate.certificate.as_path()),
             key: self.loaded.resolve(certificate.key.as_path()),
         };
+        let is_first = self.files.iter().all(|file| file.path != spec.certificate);
         let files = [&spec.certificate, &spec.key].map(|path| VersionedFile::new(path.clone()));
         self.files.extend(files);
         // Both at once, where both are missing.
@@ -91,6 +93,14 @@ impl Compiler<'_> {
             return None;
         }
         let loaded = Certificate::load(&spec, UnixTime::now());
+        let expiry = loaded.as_ref().ok().and_then(|one| one.expiry.as_ref());
+        if let Some(expiry) = expiry.filter(|_| is_first) {
+            warn!(
+                "{}; {}",
+                expiry.describe(&spec.certificate),
+                expiry.advice()
+            );
+        }
         let node = match &loaded {
             Err(error) if error.file() == Some(&spec.key) => certificate.key.node,
             _ => certificate.certificate.node,

@@ -68,13 +68,15 @@ pub enum Code {
     GuessableKeys,
     /// Credentials that others can read.
     ReadableCredentials,
+    /// A certificate that has expired, is not yet valid, or expires soon.
+    CertificateExpiry,
     /// A file to write in a directory that is not there.
     MissingDirectory,
 }
 
 impl Code {
     /// Every code, in the order of the documentation.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 34] = [
         Self::Unreadable,
         Self::Syntax,
         Self::DuplicateKey,
@@ -107,11 +109,12 @@ impl Code {
         Self::SlowSync,
         Self::GuessableKeys,
         Self::ReadableCredentials,
+        Self::CertificateExpiry,
         Self::MissingDirectory,
     ];
 
     /// Those that warnings have, each with a section in docs/lints.md.
-    pub const LINTS: [Self; 20] = [
+    pub const LINTS: [Self; 21] = [
         Self::UnreachableRoute,
         Self::NeverRefuses,
         Self::AlwaysRefuses,
@@ -129,6 +132,7 @@ impl Code {
         Self::ReadableCredentials,
         Self::LargeLog,
         Self::Memory,
+        Self::CertificateExpiry,
         Self::MissingDirectory,
         Self::Unused,
         Self::NoEffect,
@@ -169,6 +173,7 @@ impl Code {
             Self::SlowSync => "slow-sync",
             Self::GuessableKeys => "guessable-keys",
             Self::ReadableCredentials => "readable-credentials",
+            Self::CertificateExpiry => "certificate-expiry",
             Self::MissingDirectory => "missing-directory",
         }
     }

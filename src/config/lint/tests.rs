@@ -6,7 +6,7 @@ fn warnings(routes: &str) -> String {
     let text = format!("upstreams: {{}}\nroutes:\n{routes}");
     let loaded = parse("test.yaml", text, &|_| None);
     let loaded = loaded.unwrap_or_else(|report| panic!("{report:?}"));
-    lint(loaded).to_string()
+    lint(loaded, Timestamp::EPOCH).to_string()
 }
 
 #[test]

@@ -283,18 +283,6 @@ fn an_expired_certificate_is_a_warning_only() {
     params.not_before = rcgen::date_time_ymd(2020, 1, 1);
     params.not_after = rcgen::date_time_ymd(2021, 1, 1);
     let spec = authority.write("old", params);
-    let der = CertificateDer::from_pem_file(&spec.certificate).expect("a certificate");
-    let certificate = webpki::EndEntityCert::try_from(&der).expect("parses");
-    let complaint = |now| validity(&certificate, UnixTime::since_unix_epoch(now));
-    let day = |n: u64| std::time::Duration::from_secs(n * 86_400);
-    assert_eq!(
-        complaint(day(18_200)).as_deref(),
-        Some("becomes valid in 62 days only")
-    );
-    assert_eq!(complaint(day(18_300)), None);
-    assert_eq!(
-        complaint(day(18_638)).as_deref(),
-        Some("expired 10 days ago")
-    );
-    load(&[spec], Protocols::Both).expect("is used");
+    let certificate = Certificate::load(&spec, now()).expect("is used");
+    assert!(certificate.expiry.is_some());
 }

@@ -1,0 +1,304 @@
+//! Validity periods of the certificates in PEM files (RFC 5280 section 4.1.2.5).
+
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, UnixTime};
+
+/// Seconds before its end from which on a certificate is reported: 30 days.
+const NOTICE: u64 = 30 * 86_400;
+
+/// The first and the last second in which a certificate is valid, since the Unix epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Validity {
+    not_before: u64,
+    not_after: u64,
+}
+
+/// A period that does not hold now, or not for long, worst first. Seconds since the Unix epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Lapse {
+    /// Since this second.
+    Expired(u64),
+    /// Until this second.
+    NotYetValid(u64),
+    /// In this second, within 30 days.
+    ExpiresSoon(u64),
+}
+
+/// A PEM file whose certificates are not valid, or not for long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExpiryWarning {
+    lapse: Lapse,
+    subject: Subject,
+}
+
+/// The certificate of a file that a warning is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Subject {
+    /// The server's own.
+    Own,
+    /// An intermediate one, counted from 1 with the server's own.
+    Intermediate { position: usize, count: usize },
+    /// The one of these trusted certificates that is valid for longest, or first.
+    Trusted { count: usize },
+}
+
+impl ExpiryWarning {
+    /// Checks a chain as a server presents it: every certificate has to be valid.
+    pub fn of_chain(pem: &[u8], now: UnixTime) -> Option<Self> {
+        let chain = certificates(pem);
+        let lapses = chain.iter().enumerate().filter_map(|(index, der)| {
+            let lapse = Validity::read(der)?.lapse(now.as_secs())?;
+            Some((lapse, index))
+        });
+        let (lapse, index) = lapses.min()?;
+        let subject = match index {
+            0 => Subject::Own,
+            index => Subject::Intermediate {
+                position: index + 1,
+                count: chain.len(),
+            },
+        };
+        Some(Self { lapse, subject })
+    }
+
+    /// Checks certificates that servers are verified against: one has to be valid.
+    pub fn of_trusted(pem: &[u8], now: UnixTime) -> Option<Self> {
+        let now = now.as_secs();
+        let periods: Vec<_> = certificates(pem)
+            .iter()
+            .filter_map(Validity::read)
+            .collect();
+        let current = periods.iter().filter(|period| period.not_before <= now);
+        let current = current.max_by_key(|period| period.not_after);
+        let next = periods.iter().filter(|period| period.not_before > now);
+        let next = next.min_by_key(|period| period.not_before);
+        let valid = current.filter(|period| now <= period.not_after);
+        let lapse = valid.or(next).or(current)?.lapse(now)?;
+        let count = periods.len();
+        let subject = Subject::Trusted { count };
+        Some(Self { lapse, subject })
+    }
+
+    /// Says which certificate of the file at `path` is meant, until when it is valid, and what follows.
+    pub fn describe(&self, path: &Path) -> String {
+        let (lapse, path) = (self.lapse, path.display());
+        let until = match lapse {
+            Lapse::Expired(_) => "",
+            Lapse::NotYetValid(_) => " until then",
+            Lapse::ExpiresSoon(_) => " from then on",
+        };
+        match self.subject {
+            Subject::Own => format!("the certificate in {path} {lapse}: clients refuse it{until}"),
+            Subject::Intermediate { position, count } => format!(
+                "certificate {position} of {count} in {path}, an intermediate one, {lapse}: \
+                 clients may refuse the chain{until}"
+            ),
+            Subject::Trusted { count: 1 } => {
+                format!("the certificate in {path}, which servers are verified against, {lapse}")
+            }
+            Subject::Trusted { count } => {
+                let which = match lapse {
+                    Lapse::NotYetValid(_) => "is valid first",
+                    _ => "is valid for longest",
+                };
+                format!("of the {count} certificates in {path} the one that {which} {lapse}")
+            }
+        }
+    }
+
+    /// Says what to do.
+    pub fn advice(&self) -> &'static str {
+        match (self.lapse, self.subject) {
+            (Lapse::NotYetValid(_), _) => {
+                "use the previous certificate until then, or correct the clock of this machine"
+            }
+            (_, Subject::Own) => "renew it, and replace the file: a running proxy reads it again",
+            (_, Subject::Intermediate { .. }) => {
+                "replace it with the intermediate certificate that the authority uses now"
+            }
+            (_, Subject::Trusted { .. }) => {
+                "add the certificate that the authority, or the server, uses now"
+            }
+        }
+    }
+}
+
+/// Reads the certificates of a PEM file, up to the first block that is damaged.
+fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
+    CertificateDer::pem_slice_iter(pem)
+        .map_while(Result::ok)
+        .collect()
+}
+
+impl Validity {
+    /// Reads the period of a certificate; `None` if it cannot be parsed, or ends before it begins.
+    ///
+    /// Verification looks at the period first, and says which bound an instant is beyond.
+    fn read(certificate: &CertificateDer<'_>) -> Option<Self> {
+        let certificate = webpki::EndEntityCert::try_from(certificate).ok()?;
+        let verified_at = |seconds| {
+            let now = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+            let usage = webpki::KeyUsage::server_auth();
+            certificate.verify_for_usage(&[], &[], &[], now, usage, None, None)
+        };
+        let not_before = match verified_at(0).err()? {
+            webpki::Error::CertNotValidYet { not_before, .. } => not_before.as_secs(),
+            _ => 0,
+        };
+        match verified_at(u64::MAX).err()? {
+            webpki::Error::CertExpired { not_after, .. } => Some(Self {
+                not_before,
+                not_after: not_after.as_secs(),
+            }),
+            _ => None,
+        }
+    }
+
+    fn lapse(&self, now: u64) -> Option<Lapse> {
+        if now > self.not_after {
+            Some(Lapse::Expired(self.not_after))
+        } else if now < self.not_before {
+            Some(Lapse::NotYetValid(self.not_before))
+        } else if self.not_after - now <= NOTICE {
+            Some(Lapse::ExpiresSoon(self.not_after))
+        } else {
+            None
+        }
+    }
+}
+
+impl fmt::Display for Lapse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (verb, second) = match *self {
+            Self::Expired(second) => ("expired on", second),
+            Self::NotYetValid(second) => ("is not valid before", second),
+            Self::ExpiresSoon(second) => ("expires on", second),
+        };
+        let second = i64::try_from(second).ok();
+        let date = second.and_then(|second| jiff::Timestamp::from_second(second).ok());
+        let date = date.unwrap_or(jiff::Timestamp::MAX);
+        write!(f, "{verb} {}", date.strftime("%Y-%m-%d %H:%M UTC"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+
+    use super::*;
+
+    type Day = (i32, u8, u8);
+
+    /// A PEM block for each period.
+    fn pem(periods: &[(Day, Day)]) -> String {
+        let certificate = |(from, to): &(Day, Day)| {
+            let key = KeyPair::generate().expect("a key");
+            let mut params = CertificateParams::new(["a.test".to_owned()]).expect("a name");
+            params.not_before = date_time_ymd(from.0, from.1, from.2);
+            params.not_after = date_time_ymd(to.0, to.1, to.2);
+            params.self_signed(&key).expect("signs").pem()
+        };
+        periods.iter().map(certificate).collect()
+    }
+
+    /// A second after the start of this day in 2026, or before.
+    fn at(month: i8, day: i8, second: i64) -> UnixTime {
+        let date = jiff::civil::date(2026, month, day);
+        let start = date.to_zoned(jiff::tz::TimeZone::UTC).expect("a day");
+        let second = u64::try_from(start.timestamp().as_second() + second).expect("after 1970");
+        UnixTime::since_unix_epoch(Duration::from_secs(second))
+    }
+
+    fn said(warning: Option<ExpiryWarning>) -> String {
+        warning.map_or_else(String::new, |one| one.describe(Path::new("a.pem")))
+    }
+
+    const LONG: (Day, Day) = ((2020, 1, 1), (2999, 1, 1));
+    const YEAR: (Day, Day) = ((2026, 1, 1), (2026, 12, 31));
+
+    #[test]
+    fn a_period_is_reported_outside_its_bounds_and_in_its_last_thirty_days() {
+        let pem = pem(&[((2026, 3, 1), (2026, 12, 31))]);
+        let said = |now| said(ExpiryWarning::of_chain(pem.as_bytes(), now));
+        let early = "the certificate in a.pem is not valid before 2026-03-01 00:00 UTC: clients refuse it until then";
+        let soon = "the certificate in a.pem expires on 2026-12-31 00:00 UTC: clients refuse it from then on";
+        let late = "the certificate in a.pem expired on 2026-12-31 00:00 UTC: clients refuse it";
+        for (now, expected) in [
+            (at(3, 1, -1), early),
+            (at(3, 1, 0), ""),
+            (at(12, 1, -1), ""),
+            (at(12, 1, 0), soon),
+            (at(12, 31, 0), soon),
+            (at(12, 31, 1), late),
+        ] {
+            assert_eq!(said(now), expected, "{now:?}");
+        }
+    }
+
+    #[test]
+    fn the_worst_certificate_of_a_chain_is_reported() {
+        let now = at(12, 20, 0);
+        for (periods, expected) in [
+            (&[LONG, LONG][..], ""),
+            (&[YEAR, LONG], "the certificate in a.pem expires"),
+            (
+                &[LONG, YEAR, LONG],
+                "certificate 2 of 3 in a.pem, an intermediate one, expires",
+            ),
+            (
+                &[YEAR, ((2020, 1, 1), (2021, 1, 1))],
+                "certificate 2 of 2 in a.pem, an intermediate one, expired on 2021-01-01",
+            ),
+        ] {
+            let said = said(ExpiryWarning::of_chain(pem(periods).as_bytes(), now));
+            assert!(said.starts_with(expected), "{said}, not {expected}");
+            assert_eq!(said.is_empty(), expected.is_empty(), "{said}");
+        }
+    }
+
+    #[test]
+    fn one_valid_certificate_is_enough_to_verify_servers() {
+        let now = at(12, 20, 0);
+        let (old, older) = (((2020, 1, 1), (2025, 1, 1)), ((2020, 1, 1), (2021, 1, 1)));
+        let (next, later) = (((2027, 1, 1), (2999, 1, 1)), ((2028, 1, 1), (2999, 1, 1)));
+        for (periods, expected) in [
+            (&[old, LONG, YEAR][..], ""),
+            (&[next, LONG], ""),
+            (&[], ""),
+            (
+                &[old],
+                "the certificate in a.pem, which servers are verified against, expired on 2025",
+            ),
+            (
+                &[older, old],
+                "of the 2 certificates in a.pem the one that is valid for longest expired on 2025",
+            ),
+            (
+                &[old, YEAR],
+                "of the 2 certificates in a.pem the one that is valid for longest expires on 2026",
+            ),
+            (
+                &[old, later, next],
+                "of the 3 certificates in a.pem the one that is valid first is not valid before 2027",
+            ),
+        ] {
+            let said = said(ExpiryWarning::of_trusted(pem(periods).as_bytes(), now));
+            assert!(said.starts_with(expected), "{said}, not {expected}");
+            assert_eq!(said.is_empty(), expected.is_empty(), "{said}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_certificate_is_not_reported() {
+        let damaged = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        for pem in ["", "no PEM", damaged, "-----BEGIN CERTIFICATE-----\n"] {
+            for check in [ExpiryWarning::of_chain, ExpiryWarning::of_trusted] {
+                assert_eq!(check(pem.as_bytes(), at(1, 1, 0)), None, "{pem}");
+            }
+        }
+    }
+}
