@@ -463,7 +463,8 @@ fn the_pictures_of_the_documentation_show_what_is_decided() {
         .output()
         .expect("python3 is installed");
     assert!(drawn.status.success(), "{}", stderr(&drawn));
-    let limits = fs::read_to_string(root.join("docs/limits.md")).expect("docs/limits.md");
+    let pages = ["README.md", "docs/limits.md"];
+    let pages = pages.map(|page| fs::read_to_string(root.join(page)).expect("the page is kept"));
     let mut count = 0;
     for picture in fs::read_dir(dir.path()).expect("the directory is ours") {
         let picture = picture.expect("the directory is ours");
@@ -472,8 +473,9 @@ fn the_pictures_of_the_documentation_show_what_is_decided() {
         let kept = fs::read(root.join("docs/pictures").join(name)).expect("the picture is kept");
         let fresh = fs::read(picture.path()).expect("the directory is ours");
         assert!(kept == fresh, "{name} is another now: run scripts/pictures");
+        let link = format!("pictures/{name})");
         assert!(
-            limits.contains(&format!("](pictures/{name})")),
+            pages.iter().any(|page| page.contains(&link)),
             "{name} is not shown"
         );
         count += 1;
