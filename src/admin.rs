@@ -9,9 +9,10 @@
 //! Anything else is 404, other methods than GET and HEAD are 405. Nothing here changes anything.
 
 pub mod health;
+mod scrape;
 
-use std::convert::Infallible;
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -21,15 +22,17 @@ use http::{
 };
 use http_body::Body;
 use http_body_util::Full;
+use tokio::task::JoinError;
 
 use self::health::Readiness;
+use self::scrape::MetricsRenderer;
 use crate::http_ext::message::{Request, Response};
 use crate::telemetry::registry::{self, Registry};
 
 /// Answers requests to the admin listener.
 #[derive(Clone)]
 pub struct Admin {
-    registry: Registry,
+    metrics: MetricsRenderer,
     readiness: Readiness,
     stores: Stores,
 }
@@ -50,7 +53,7 @@ impl Admin {
     /// Shows the metrics of `registry` and the state of `readiness`.
     pub fn new(registry: Registry, readiness: Readiness) -> Self {
         Self {
-            registry,
+            metrics: MetricsRenderer::new(registry),
             readiness,
             stores: Arc::new(StoreReport::default),
         }
@@ -65,34 +68,37 @@ impl Admin {
         }
     }
 
-    /// Answers one request; its body is not read. To HEAD, the service leaves the body out.
-    pub fn handle<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
-        let endpoint: fn(&Self) -> Response<Full<Bytes>> = match request.uri().path() {
-            "/metrics" => Self::metrics,
-            "/livez" => |_| text(StatusCode::OK, "alive\n"),
-            "/readyz" => Self::ready,
-            _ => {
-                return text(
-                    StatusCode::NOT_FOUND,
-                    "not found: try /metrics, /livez or /readyz\n",
-                );
-            }
-        };
-        if *request.method() == Method::GET || *request.method() == Method::HEAD {
-            return endpoint(self);
+    /// Answers one request. To HEAD, the service leaves the body out.
+    async fn handle(
+        &self,
+        method: &Method,
+        path: &str,
+    ) -> Result<Response<Full<Bytes>>, JoinError> {
+        if !["/metrics", "/livez", "/readyz"].contains(&path) {
+            return Ok(text(
+                StatusCode::NOT_FOUND,
+                "not found: try /metrics, /livez or /readyz\n",
+            ));
         }
-        let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
-        response
-            .headers_mut()
-            .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-        response
+        if *method != Method::GET && *method != Method::HEAD {
+            let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+            response
+                .headers_mut()
+                .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return Ok(response);
+        }
+        match path {
+            "/metrics" => self.metrics().await,
+            "/readyz" => Ok(self.ready()),
+            _ => Ok(text(StatusCode::OK, "alive\n")),
+        }
     }
 
-    fn metrics(&self) -> Response<Full<Bytes>> {
-        let mut response = text(StatusCode::OK, self.registry.render());
+    async fn metrics(&self) -> Result<Response<Full<Bytes>>, JoinError> {
+        let mut response = text(StatusCode::OK, self.metrics.render().await?);
         let content_type = HeaderValue::from_static(registry::CONTENT_TYPE);
         response.headers_mut().insert(CONTENT_TYPE, content_type);
-        response
+        Ok(response)
     }
 
     fn ready(&self) -> Response<Full<Bytes>> {
@@ -114,21 +120,25 @@ impl fmt::Debug for Admin {
     }
 }
 
-/// As the server calls it: nothing here fails.
+/// As the server calls it: only the rendering of metrics may fail. The body of the request is not read.
 impl<B> hyper::service::Service<Request<B>> for Admin {
     type Response = Response<Full<Bytes>>;
-    type Error = Infallible;
-    type Future = std::future::Ready<Result<Self::Response, Infallible>>;
+    type Error = JoinError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, JoinError>> + Send>>;
 
     fn call(&self, request: Request<B>) -> Self::Future {
-        let mut response = self.handle(&request);
-        if *request.method() == Method::HEAD {
-            let length = response.body().size_hint().exact().unwrap_or_default();
-            let headers = response.headers_mut();
-            headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
-            *response.body_mut() = Full::default();
-        }
-        std::future::ready(Ok(response))
+        let admin = self.clone();
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        Box::pin(async move {
+            let mut response = admin.handle(&method, &path).await?;
+            if method == Method::HEAD {
+                let length = response.body().size_hint().exact().unwrap_or_default();
+                let headers = response.headers_mut();
+                headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+                *response.body_mut() = Full::default();
+            }
+            Ok(response)
+        })
     }
 }
 
@@ -159,26 +169,16 @@ mod tests {
     use super::{health::State, *};
 
     fn ask(admin: &Admin, method: Method, path: &str) -> (u16, http::HeaderMap, String) {
-        let request = http::Request::builder()
-            .method(method)
-            .uri(path)
-            .body(())
-            .expect("valid");
-        let answered = http::Response::from(admin.handle(&request.into()));
-        let (head, body) = answered.into_parts();
-        let body = futures_body(body);
-        (head.status.as_u16(), head.headers, body)
-    }
-
-    fn futures_body(body: Full<Bytes>) -> String {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
             .expect("a runtime");
-        let bytes = runtime
-            .block_on(body.collect())
-            .expect("infallible")
-            .to_bytes();
-        String::from_utf8(bytes.into()).expect("text")
+        runtime.block_on(async {
+            let answered = admin.handle(&method, path).await.expect("rendered");
+            let (head, body) = http::Response::from(answered).into_parts();
+            let bytes = body.collect().await.expect("infallible").to_bytes();
+            let body = String::from_utf8(bytes.into()).expect("text");
+            (head.status.as_u16(), head.headers, body)
+        })
     }
 
     fn admin() -> (Admin, Readiness) {
@@ -206,8 +206,9 @@ mod tests {
 
     #[test]
     fn metrics_say_which_version_of_the_format_they_are() {
-        let (admin, _) = admin();
-        let _kept = crate::telemetry::metrics::build_info(&admin.registry, "1.2.3", "abc");
+        let registry = Registry::default();
+        let admin = Admin::new(registry.clone(), Readiness::default());
+        let _kept = crate::telemetry::metrics::build_info(&registry, "1.2.3", "abc");
         let (status, headers, body) = ask(&admin, Method::GET, "/metrics");
         assert_eq!(
             (status, &headers[CONTENT_TYPE]),

@@ -1,0 +1,116 @@
+//! Metrics as text, rendered on a thread of its own and once for all scrapes that wait: many scrapes keep no probe
+//! waiting, and share the memory of the text.
+
+use std::sync::Arc;
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Release},
+};
+
+use bytes::Bytes;
+use tokio::sync::Mutex;
+use tokio::task::{JoinError, spawn_blocking};
+
+use crate::telemetry::registry::Registry;
+
+/// Renders a registry, one text at a time. Clones are one.
+#[derive(Clone)]
+pub(super) struct MetricsRenderer {
+    registry: Registry,
+    /// Scrapes that ever began.
+    scrapes: Arc<AtomicU64>,
+    latest: Arc<Mutex<Rendered>>,
+}
+
+#[derive(Default)]
+struct Rendered {
+    text: Bytes,
+    /// The scrapes that had begun before the text was rendered.
+    scrapes: u64,
+}
+
+impl MetricsRenderer {
+    pub(super) fn new(registry: Registry) -> Self {
+        Self {
+            registry,
+            scrapes: Arc::default(),
+            latest: Arc::default(),
+        }
+    }
+
+    /// Returns a text that is rendered after the call.
+    ///
+    /// # Errors
+    ///
+    /// A panic of the rendering, or the end of the runtime.
+    pub(super) async fn render(&self) -> Result<Bytes, JoinError> {
+        let scrape = self.scrapes.fetch_add(1, Release);
+        let mut latest = Arc::clone(&self.latest).lock_owned().await;
+        if latest.scrapes > scrape {
+            return Ok(latest.text.clone());
+        }
+        let (registry, scrapes) = (self.registry.clone(), Arc::clone(&self.scrapes));
+        // The thread has the lock: no second text is rendered when this scrape is given up.
+        let rendering = spawn_blocking(move || {
+            let scrapes = scrapes.load(Acquire);
+            let text = Bytes::from(registry.render());
+            *latest = Rendered { text, scrapes };
+            latest.text.clone()
+        });
+        rendering.await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::time::Duration;
+
+    use tokio::task::JoinSet;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::telemetry::registry::{Family, Kind};
+
+    static FAMILY: Family = Family {
+        name: "renderings",
+        help: "Times that the series was read.",
+        kind: Kind::Gauge,
+        labels: &[],
+        hides_zero: false,
+    };
+
+    #[tokio::test]
+    async fn scrapes_that_wait_share_the_next_text() {
+        let registry = Registry::default();
+        let renderings = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&renderings);
+        let _series = registry.observe(&FAMILY, &[], move || counted.fetch_add(1, Relaxed) as f64);
+        let renderer = MetricsRenderer::new(registry);
+        let mut scrapes = JoinSet::new();
+        for _ in 0..100 {
+            let renderer = renderer.clone();
+            scrapes.spawn(async move { renderer.render().await });
+        }
+        for text in scrapes.join_all().await {
+            assert!(!text.expect("rendered").is_empty());
+        }
+        let once = renderings.load(Relaxed);
+        assert!((1..=2).contains(&once), "{once}");
+        renderer.render().await.expect("rendered");
+        assert_eq!(
+            renderings.load(Relaxed),
+            once + 1,
+            "a later scrape sees what is new"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_scrape_that_is_given_up_keeps_no_other_waiting() {
+        let renderer = MetricsRenderer::new(Registry::default());
+        for _ in 0..100 {
+            let _ = timeout(Duration::ZERO, renderer.render()).await;
+        }
+        renderer.render().await.expect("rendered");
+    }
+}
