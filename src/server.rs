@@ -7,10 +7,10 @@
 
 mod acceptor;
 mod connection;
+mod connection_table;
 pub mod drain;
 mod held;
 pub mod listener;
-mod newcomers;
 mod rarely;
 mod service;
 pub mod tls;
@@ -27,7 +27,7 @@ use std::{
 
 use tokio::sync::Semaphore;
 
-pub use self::newcomers::{Newcomers, Watched};
+pub use self::connection_table::{ConnectionTable, WatchedService};
 pub use self::service::HttpService;
 use self::{
     acceptor::Troubles,
@@ -52,21 +52,22 @@ pub struct Spec {
     pub listeners: Vec<ListenerSpec>,
     /// Bounds for clients, the same on all listeners.
     pub client: ClientSpec,
-    /// Where there are, connections without a whole head give way when there are `max_connections`. For one worker with one
-    /// listener, whose service they [watch](Newcomers::watch).
-    pub newcomers: Option<Newcomers>,
+    /// The connections of which one gives way when there are `max_connections`. For one worker with one listener of
+    /// HTTP/1, whose service the table [watches](ConnectionTable::watch).
+    pub table: Option<ConnectionTable>,
 }
 
 impl Spec {
     /// A server with one worker for operators, at `address`: clear text, and bounds that suit people
-    /// and their monitoring. Connections without a whole head, as `newcomers` knows them, give way to others.
-    pub fn admin(address: SocketAddr, newcomers: Newcomers) -> Self {
+    /// and their monitoring. Older connections, as `table` knows them, give way to new ones.
+    pub fn admin(address: SocketAddr, table: ConnectionTable) -> Self {
         Spec {
             name: "admin",
             workers: NonZeroUsize::MIN,
             listeners: vec![ListenerSpec {
                 address,
-                protocols: Protocols::Both,
+                // One answer at a time: in HTTP/2 a connection may have a hundred.
+                protocols: Protocols::Http1,
                 tls: None,
             }],
             client: ClientSpec {
@@ -79,7 +80,7 @@ impl Spec {
                 max_connections: 256,
                 half_close: HalfClose::default(),
             },
-            newcomers: Some(newcomers),
+            table: Some(table),
         }
     }
 }
@@ -226,7 +227,7 @@ impl Server {
                 index,
                 doors,
                 client: spec.client,
-                newcomers: spec.newcomers.clone(),
+                table: spec.table.clone(),
                 places: places.clone(),
                 lifetime: server.shutdown.watch(),
             };

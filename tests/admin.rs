@@ -3,9 +3,10 @@
 mod support;
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 
+use socket2::{Domain, Socket, Type};
 use support::client::{Connection, get, get_with, run};
 use support::gateway::{Gateway, with_free_ports};
 use support::wait_for;
@@ -252,6 +253,40 @@ fn clients_that_send_half_a_head_give_way_to_probes() {
         }
     };
     assert!(flood.iter_mut().any(gave_way));
+}
+
+/// A client that asks for more answers than the kernel holds, and reads none.
+fn never_reads(address: SocketAddr) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.set_recv_buffer_size(4096).expect("a socket option");
+    socket
+        .connect(&address.into())
+        .expect("the kernel has room");
+    let mut client = TcpStream::from(socket);
+    let request = "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
+    client
+        .write_all(request.repeat(1000).as_bytes())
+        .expect("sent");
+    client
+}
+
+/// Four times as many as the admin listener serves, which takes each 10 s that none gives way.
+#[test]
+fn clients_that_read_no_answer_give_way_to_probes() {
+    let gateway = Gateway::start(CONFIG);
+    let _flood: Vec<_> = (0..1024).map(|_| never_reads(gateway.admin)).collect();
+    assert_eq!(get(gateway.admin, "/livez").status, 200);
+    assert_eq!(get(gateway.admin, "/readyz").status, 200);
+    gateway.wait_for_log("max_connections reached: an older one gives way");
+}
+
+/// 256 connections of HTTP/2 may ask for 25,600 answers at once.
+#[test]
+fn the_admin_listener_speaks_http1_alone() {
+    let gateway = Gateway::start(CONFIG);
+    let mut connection = Connection::open(gateway.admin);
+    connection.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    assert_eq!(connection.receive().status, 400);
 }
 
 #[test]

@@ -30,7 +30,7 @@ use crate::http_ext::connection::Connection;
 use crate::limiter::Secret;
 use crate::proxy::build::{Built, Surroundings};
 use crate::proxy::{Gateway, Snapshot};
-use crate::server::{self, Newcomers, Server, StartError};
+use crate::server::{self, ConnectionTable, Server, StartError};
 use crate::telemetry::logging::ProcessLog;
 use crate::telemetry::metrics::{self, RequestMetrics};
 use crate::telemetry::panics;
@@ -366,9 +366,9 @@ fn start_admin(
     let gateway = Arc::clone(gateway);
     let stores = move || store_report(&gateway.snapshot());
     let admin = Admin::new(registry.clone(), readiness.clone()).with_stores(stores);
-    let newcomers = Newcomers::default();
-    let spec = server::Spec::admin(address, newcomers.clone());
-    let watched = move |connection: &Connection| newcomers.watch(connection.peer, admin.clone());
+    let table = ConnectionTable::default();
+    let spec = server::Spec::admin(address, table.clone());
+    let watched = move |connection: &Connection| table.watch(connection.peer, admin.clone());
     let server = Server::start(spec, registry, watched)?;
     for address in server.addresses() {
         tracing::info!(%address, "admin listening");

@@ -11,7 +11,7 @@ use tokio::{
 use tracing::warn;
 
 use super::{
-    HttpService, Newcomers, connection::Protocol, drain::Closing, held::Held, rarely::Rarely,
+    ConnectionTable, HttpService, connection::Protocol, drain::Closing, held::Held, rarely::Rarely,
 };
 use crate::{
     http_ext::connection::{Connection, Scheme},
@@ -30,8 +30,8 @@ pub(super) struct Acceptor<F> {
     pub(super) factory: F,
     /// Places for connections, shared by all workers and listeners.
     pub(super) places: Arc<Semaphore>,
-    /// Connections that give way where there is no place.
-    pub(super) newcomers: Option<Newcomers>,
+    /// The connections of which one gives way where there is no place.
+    pub(super) table: Option<ConnectionTable>,
     pub(super) metrics: Arc<ListenerMetrics>,
     pub(super) closing: Closing,
     pub(super) troubles: Arc<Troubles>,
@@ -80,15 +80,17 @@ where
         let place = match self.places.clone().try_acquire_owned() {
             Ok(place) => place,
             Err(_) => {
-                match &self.newcomers {
-                    Some(newcomers) if newcomers.close_oldest() => {}
-                    _ => self.log_full(),
+                match &self.table {
+                    Some(table) => {
+                        table.evict();
+                        self.log_full("an older one gives way");
+                    }
+                    None => self.log_full("new clients wait"),
                 }
                 let place = self.places.clone().acquire_owned().await;
                 place.expect("the semaphore is never closed")
             }
         };
-        let held = Held::new(&self.metrics, place, self.closing.clone());
         let connection = Connection {
             peer: SocketAddr::new(peer.ip().to_canonical(), peer.port()),
             local: self.local,
@@ -99,19 +101,23 @@ where
         };
         let (protocol, factory) = (self.protocol.clone(), self.factory.clone());
         let closing = self.closing.clone();
-        let client = connection.peer;
-        let served = protocol.serve(stream, connection, factory, held, closing);
-        match self.newcomers.clone() {
-            None => drop(spawn_local(served)),
-            Some(newcomers) => {
+        let hold = |place| Held::new(&self.metrics, place, self.closing.clone());
+        match &self.table {
+            None => {
+                let held = hold(Some(place));
+                spawn_local(protocol.serve(stream, connection, factory, held, closing));
+            }
+            Some(table) => {
                 // Before it is served: the next client may need its place at once.
-                let gives_way = newcomers.enter(client);
+                let mut membership = table.enter(connection.peer, Some(place));
+                let served = protocol.serve(stream, connection, factory, hold(None), closing);
                 spawn_local(async move {
                     tokio::select! {
-                        () = gives_way => {}
+                        // A request that is there is answered first.
+                        biased;
                         () = served => {}
+                        () = membership.ended() => {}
                     }
-                    newcomers.leave(client);
                 });
             }
         }
@@ -119,9 +125,9 @@ where
 }
 
 impl<F> Acceptor<F> {
-    fn log_full(&self) {
+    fn log_full(&self, consequence: &str) {
         if let Some(omitted) = self.troubles.full.admit() {
-            warn!(listener = %self.local, omitted, "max_connections reached: new clients wait");
+            warn!(listener = %self.local, omitted, "max_connections reached: {consequence}");
         }
     }
 

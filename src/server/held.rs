@@ -11,14 +11,15 @@ use crate::telemetry::metrics::{BadRequest, ListenerMetrics, OpenGuard};
 #[derive(Debug)]
 pub(super) struct Held {
     open: OpenGuard,
-    _place: OwnedSemaphorePermit,
+    /// `None` where a table of connections has it.
+    _place: Option<OwnedSemaphorePermit>,
     _draining: Closing,
 }
 
 impl Held {
     pub(super) fn new(
         metrics: &Arc<ListenerMetrics>,
-        place: OwnedSemaphorePermit,
+        place: Option<OwnedSemaphorePermit>,
         draining: Closing,
     ) -> Self {
         Self {

@@ -37,7 +37,7 @@ fn spec(protocols: Protocols) -> Spec {
             max_connections: 100,
             half_close: HalfClose::Grace(Duration::from_secs(1)),
         },
-        newcomers: None,
+        table: None,
     }
 }
 

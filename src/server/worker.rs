@@ -17,7 +17,7 @@ use tokio::{
 use tracing::warn;
 
 use super::{
-    ClientSpec, HttpService, Newcomers, Protocols,
+    ClientSpec, ConnectionTable, HttpService, Protocols,
     acceptor::{Acceptor, Troubles},
     connection::Protocol,
     drain::{Closer, Lifetime},
@@ -40,7 +40,7 @@ pub(super) struct Worker {
     pub(super) index: usize,
     pub(super) doors: Vec<Door>,
     pub(super) client: ClientSpec,
-    pub(super) newcomers: Option<Newcomers>,
+    pub(super) table: Option<ConnectionTable>,
     pub(super) places: Arc<Semaphore>,
     pub(super) lifetime: Lifetime,
 }
@@ -94,7 +94,7 @@ impl Worker {
                 protocol: Rc::new(Protocol::new(door.protocols, door.tls, &self.client)),
                 factory: factory.clone(),
                 places: self.places.clone(),
-                newcomers: self.newcomers.clone(),
+                table: self.table.clone(),
                 metrics: door.metrics,
                 closing: closing.clone(),
                 troubles: door.troubles,

@@ -39,7 +39,7 @@ impl Compiler<'_> {
                     value::HalfClose::Serve => HalfClose::Serve,
                 },
             },
-            newcomers: None,
+            table: None,
         }
     }
 

@@ -63,7 +63,7 @@ fn held(closing: &Closing) -> Held {
         .expect("one place");
     Held::new(
         &Arc::new(ListenerMetrics::new(&Registry::default(), "test")),
-        place,
+        Some(place),
         closing.clone(),
     )
 }
