@@ -1,6 +1,6 @@
 //! sluicegate: a rate-limiting reverse proxy.
 //!
-//! The layers below stand in one strict order; each uses only those before it. `tests/layering.rs`
+//! The layers below stand in one strict order; each uses only those before it. `tests/repository/layering.rs`
 //! reads this list. `docs/architecture.md` is the map.
 
 pub mod clock;

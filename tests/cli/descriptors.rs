@@ -1,0 +1,171 @@
+//! No file descriptor is left: who is served is served on, who comes waits, one line says so, and all goes on
+//! as soon as somebody leaves.
+
+use std::fs;
+use std::net::TcpStream;
+use std::thread;
+use std::time::Duration;
+
+use crate::support::client::{Connection, get};
+use crate::support::gateway::Gateway;
+use crate::support::origin::Origin;
+use crate::support::{now, wait_for};
+use rustix::process::{Resource, Rlimit, prlimit};
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+const ECHO: &str = "routes: [{ upstream: echo }]\n";
+
+/// Descriptors below `limit` that the proxy does not use.
+fn unused(gateway: &Gateway, limit: u64) -> u64 {
+    let pid = gateway.pid().as_raw_nonzero();
+    let files = fs::read_dir(format!("/proc/{pid}/fd")).expect("a child's files can be listed");
+    let number = |file: fs::DirEntry| file.file_name().to_str()?.parse().ok();
+    let used = files.map_while(Result::ok).filter_map(number);
+    limit - used.filter(|number: &u64| *number < limit).count() as u64
+}
+
+/// Lets the proxy open ten files more, and has clients take them all.
+fn crowd(gateway: &Gateway) -> Vec<TcpStream> {
+    let limit = (0..).find(|limit| unused(gateway, *limit) == 10);
+    let limit = limit.expect("few are used");
+    let few = Rlimit {
+        current: Some(limit),
+        maximum: Some(limit),
+    };
+    prlimit(Some(gateway.pid()), Resource::Nofile, few).expect("a child's limits can be lowered");
+    let connect = || TcpStream::connect(gateway.address()).expect("the kernel queues it");
+    let crowd = std::iter::repeat_with(connect).take(60).collect();
+    wait_for("the last descriptor", || {
+        (unused(gateway, limit) == 0).then_some(())
+    });
+    crowd
+}
+
+/// The sum of a family over all its series, asked over a connection that is open already.
+fn sum(admin: &mut Connection, family: &str) -> f64 {
+    let metrics = admin.exchange("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+    let text = metrics.text();
+    let series = text
+        .lines()
+        .filter(|line| line.starts_with(&format!("{family}{{")));
+    let values = series.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+    values.sum()
+}
+
+/// How many lines of the log say this.
+fn lines(gateway: &Gateway, text: &str) -> usize {
+    let log = gateway.log();
+    log.lines().filter(|line| line.contains(text)).count()
+}
+
+#[test]
+fn clients_beyond_the_limit_wait_and_the_others_are_served() {
+    let gateway = Gateway::start(ECHO);
+    let mut admin = Connection::open(gateway.admin);
+    let mut served = Connection::open(gateway.address());
+    assert_eq!(served.exchange(GET).status, 200);
+
+    let crowd = crowd(&gateway);
+    wait_for("failures to accept", || {
+        (sum(&mut admin, "sluicegate_accept_errors_total") > 3.0).then_some(())
+    });
+    assert_eq!(served.exchange(GET).status, 200);
+
+    // One leaves, one comes: each time a connection is accepted, and the next is not.
+    let mut crowd = crowd.into_iter();
+    for _ in 0..20 {
+        drop(crowd.next());
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(served.exchange(GET).status, 200);
+    // The admin listener may have a line of its own: Linux looks for a descriptor before it looks for a client.
+    let line = format!(
+        "Too many open files (os error 24) listener={}",
+        gateway.address()
+    );
+    assert_eq!(lines(&gateway, &line), 1, "{}", gateway.log());
+
+    let left = now();
+    drop(crowd);
+    assert_eq!(get(gateway.address(), "/").status, 200);
+    assert!(left.elapsed() < Duration::from_secs(2), "{left:?}");
+    assert_eq!(get(gateway.admin, "/livez").status, 200);
+    assert!(gateway.log().lines().count() < 10, "{}", gateway.log());
+}
+
+#[test]
+fn a_request_that_gets_no_connection_to_its_upstream_is_a_502() {
+    let origin = Origin::plain();
+    let port = origin.address().port();
+    // The C library takes a hosts file that it cannot open for one without the name.
+    for (host, reason) in [
+        ("127.0.0.1", "Too many open files"),
+        ("localhost", "the name does not resolve"),
+    ] {
+        let config = format!("routes: [{{ upstream: \"http://{host}:{port}\" }}]\n");
+        let gateway = Gateway::start(&config);
+        let mut admin = Connection::open(gateway.admin);
+        let mut served = Connection::open(gateway.address());
+        wait_for("two connections", || {
+            (sum(&mut admin, "sluicegate_connections") == 2.0).then_some(())
+        });
+        let crowd = crowd(&gateway);
+        for _ in 0..20 {
+            let asked = now();
+            assert_eq!(served.exchange(GET).status, 502);
+            assert!(asked.elapsed() < Duration::from_secs(2), "no wait");
+        }
+        gateway.wait_for_log("no response from the upstream");
+        let log = gateway.log();
+        let line = log.lines().find(|line| line.contains("no response from"));
+        let line = line.expect("it was just there");
+        assert!(line.contains(&format!("{host}:{port}")), "{line}");
+        assert!(line.contains(reason), "{line}");
+        assert!(lines(&gateway, "no response from the upstream") < 3);
+
+        drop(crowd);
+        wait_for("an answer of the origin", || {
+            (served.exchange(GET).status == 200).then_some(())
+        });
+    }
+}
+
+#[test]
+fn the_soft_limit_is_raised_and_a_hard_one_that_does_not_suffice_is_told() {
+    let gateway = Gateway::start_after("ulimit -S -n 64; ulimit -H -n 400", ECHO);
+    assert_eq!(gateway.metric("process_max_fds"), Some(400.0));
+    gateway.wait_for_log("225 clients are served at a time");
+
+    let enough = format!("client: {{ max_connections: 225 }}\n{ECHO}");
+    let gateway = Gateway::start_after("ulimit -S -n 64; ulimit -H -n 400", &enough);
+    assert!(
+        !gateway.log().contains("max_connections"),
+        "{}",
+        gateway.log()
+    );
+}
+
+#[test]
+fn clients_leave_files_for_their_upstreams() {
+    let origin = Origin::plain();
+    let config = format!("routes: [{{ upstream: \"{}\" }}]\n", origin.url());
+    let gateway = Gateway::start_after("ulimit -n 200", &config);
+    let mut admin = Connection::open(gateway.admin);
+    let mut served: Vec<_> = (0..20)
+        .map(|_| Connection::open(gateway.address()))
+        .collect();
+    wait_for("all who are to be served", || {
+        (sum(&mut admin, "sluicegate_connections") == 21.0).then_some(())
+    });
+    let connect = || TcpStream::connect(gateway.address()).expect("the kernel queues it");
+    let crowd: Vec<_> = std::iter::repeat_with(connect).take(100).collect();
+    wait_for("as many as there are files for", || {
+        (sum(&mut admin, "sluicegate_connections") == 76.0).then_some(())
+    });
+    for connection in &mut served {
+        assert_eq!(connection.exchange(GET).status, 200);
+    }
+    assert_eq!(get(gateway.admin, "/livez").status, 200);
+    drop(crowd);
+    assert_eq!(get(gateway.address(), "/").status, 200);
+}

@@ -1,0 +1,133 @@
+//! What a connection costs that is open and does nothing, or waits its turn, in memory of the real binary.
+
+use std::net::TcpStream;
+
+use crate::support::client::Connection;
+use crate::support::gateway::Gateway;
+use crate::support::wait_for;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Open at once: few enough for any limit of open files, enough to drown what else grows.
+const CONNECTIONS: usize = 400;
+
+const CONFIG: &str = "workers: 1\nroutes: [{ upstream: echo }]\n";
+
+/// How much it grows by for each of the connections that `open` opens, in bytes.
+fn growth<T>(gateway: &Gateway, open: impl Fn() -> T) -> usize {
+    growth_by(CONNECTIONS, gateway, open)
+}
+
+/// The same for so many connections.
+fn growth_by<T>(connections: usize, gateway: &Gateway, open: impl Fn() -> T) -> usize {
+    let series = format!(
+        "sluicegate_connections{{listener=\"{}\"}}",
+        gateway.address()
+    );
+    // What is needed once, whatever the connections.
+    drop(open());
+    wait_for("the end of the first", || {
+        (gateway.metric(&series) == Some(0.0)).then_some(())
+    });
+    let before = gateway.resident();
+    let _open: Vec<T> = (0..connections).map(|_| open()).collect();
+    wait_for("the connections", || {
+        (gateway.metric(&series) == Some(connections as f64)).then_some(())
+    });
+    gateway.resident().saturating_sub(before) / connections
+}
+
+/// Of a thousand one may find no room, by chance some more.
+#[test]
+fn so_many_keys_are_kept_as_max_keys_says() {
+    const KEYS: usize = 10_000;
+    let gateway = Gateway::start(&format!(
+        "policies: {{ keys: {{ key: header:x-key, quota: 2/300d, max_keys: {KEYS} }} }}
+routes: [{{ upstream: echo, limits: [keys] }}]
+"
+    ));
+    let mut connection = Connection::open(gateway.address());
+    for key in 0..KEYS {
+        let request = format!("GET / HTTP/1.1\r\nHost: a\r\nx-key: {key}\r\n\r\n");
+        assert_eq!(connection.exchange(&request).status, 200);
+    }
+    let kept = gateway.metric("sluicegate_limit_buckets{policy=\"keys\"}");
+    let kept = kept.expect("the policy has buckets");
+    assert!(kept >= 0.998 * KEYS as f64, "{kept}");
+}
+
+/// It held a buffer of 8 KiB once, and room for every protocol.
+#[test]
+fn a_connection_that_says_nothing_costs_little() {
+    let gateway = Gateway::start(CONFIG);
+    let bytes = growth(&gateway, || {
+        TcpStream::connect(gateway.address()).expect("it listens")
+    });
+    assert!(bytes < 6 * 1024, "{bytes}");
+}
+
+/// It held two buffers once, and room for a request that is served.
+#[test]
+fn a_connection_between_requests_costs_little_more() {
+    let gateway = Gateway::start(CONFIG);
+    let bytes = growth(&gateway, || {
+        let mut connection = Connection::open(gateway.address());
+        assert_eq!(
+            connection
+                .exchange("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+                .status,
+            200
+        );
+        connection
+    });
+    assert!(bytes < 7 * 1024, "{bytes}");
+}
+
+/// Of those that wait nothing is kept but their connections and requests. Many of them: where the system has huge
+/// pages, memory grows by 2 MiB at a time.
+#[test]
+fn a_request_that_waits_its_turn_costs_little() {
+    waiting_costs_little(
+        "line",
+        "policies: { line: { algorithm: leaky_bucket, quota: 10000/1h, queue: 10000, max_wait: 1h } }
+routes: [{ upstream: echo, limits: [line] }]
+",
+    );
+}
+
+/// The second request holds the only permit for an hour.
+#[test]
+fn a_request_that_waits_for_a_permit_costs_little() {
+    waiting_costs_little(
+        "slots",
+        "policies:
+  slots: { algorithm: concurrency, max: 1, queue: 10000, max_wait: 1h }
+  calm: { algorithm: leaky_bucket, quota: 1/1h, queue: 10000, max_wait: 1h }
+routes: [{ upstream: echo, limits: [slots, calm] }]
+",
+    );
+}
+
+fn waiting_costs_little(policy: &str, config: &str) {
+    let files = getrlimit(Resource::Nofile);
+    let more = Rlimit {
+        current: files.maximum,
+        ..files
+    };
+    setrlimit(Resource::Nofile, more).expect("a soft limit may be raised");
+    let connections = files
+        .maximum
+        .map_or(4_000, |most| (most / 4).min(4_000) as usize);
+    let gateway = Gateway::start(&format!("workers: 1\n{config}"));
+    let bytes = growth_by(connections, &gateway, || {
+        let mut connection = Connection::open(gateway.address());
+        connection
+            .send("GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: curl/8.5.0\r\nAccept: */*\r\n\r\n");
+        connection
+    });
+    let waiting = format!("sluicegate_limit_waiting{{policy=\"{policy}\"}}");
+    wait_for("all but few to wait", || {
+        (gateway.metric(&waiting)? > 0.9 * connections as f64).then_some(())
+    });
+    println!("{bytes} bytes for each of {connections} requests that wait");
+    assert!(bytes < 20 * 1024, "{bytes}");
+}

@@ -1,0 +1,15 @@
+//! The commands and the process: command line, admin listener, logs, descriptors, memory, shutdown, and `replay`.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod admin;
+mod command_line;
+mod descriptors;
+mod idle_memory;
+mod log_reader;
+mod recorded;
+mod replay;
+mod replay_gaps;
+mod replay_models;
+mod shutdown;

@@ -1,0 +1,123 @@
+//! The end of the process: readiness first, then no new connection, then the requests in flight, then exit 0.
+
+use std::net::TcpStream;
+use std::time::Duration;
+
+use crate::support::client::{Connection, get};
+use crate::support::gateway::Gateway;
+use crate::support::origin::{Origin, Step, ok};
+use crate::support::{now, wait_for};
+use rustix::process::Signal;
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+fn config(origin: &Origin, shutdown: &str) -> String {
+    format!(
+        "shutdown: {shutdown}\nroutes: [{{ upstream: \"{}\" }}]\n",
+        origin.url()
+    )
+}
+
+/// An origin that answers after this long.
+fn slow(pause: Duration) -> Origin {
+    Origin::start(move |_| [vec![Step::Pause(pause)], ok("late")].concat())
+}
+
+#[test]
+fn a_request_in_flight_is_finished_and_the_process_ends_well() {
+    let origin = slow(Duration::from_millis(700));
+    let mut gateway = Gateway::start(&config(&origin, "{ delay: 0s, deadline: 20s }"));
+    let mut connection = Connection::open(gateway.address());
+    let mut idle = Connection::open(gateway.address());
+    connection.send(GET);
+    wait_for("the request", || {
+        (!origin.requests().is_empty()).then_some(())
+    });
+
+    gateway.signal(Signal::TERM);
+    idle.expect_closed();
+    assert_eq!(connection.receive().text(), "late");
+    connection.expect_closed();
+    assert!(gateway.wait().success());
+}
+
+#[test]
+fn readiness_ends_first_and_clients_are_served_during_the_delay() {
+    let origin = Origin::plain();
+    let mut gateway = Gateway::start(&config(&origin, "{ delay: 2s, deadline: 20s }"));
+    gateway.signal(Signal::TERM);
+    wait_for("unreadiness", || {
+        (get(gateway.admin, "/readyz").status == 503).then_some(())
+    });
+    assert_eq!(get(gateway.admin, "/livez").status, 200, "it is alive");
+    assert_eq!(get(gateway.address(), "/").status, 200);
+    assert!(gateway.wait().success());
+    assert!(TcpStream::connect(gateway.address()).is_err());
+}
+
+#[test]
+fn what_hangs_is_cut_off_at_the_deadline() {
+    let origin = Origin::start(|_| vec![Step::Hang]);
+    let mut gateway = Gateway::start(&config(&origin, "{ delay: 0s, deadline: 500ms }"));
+    let mut connection = Connection::open(gateway.address());
+    connection.send(GET);
+    wait_for("the request", || {
+        (!origin.requests().is_empty()).then_some(())
+    });
+    let told = now();
+    gateway.signal(Signal::TERM);
+    gateway.wait();
+    let took = told.elapsed();
+    assert!(
+        (Duration::from_millis(450)..Duration::from_secs(5)).contains(&took),
+        "{took:?}"
+    );
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let origin = Origin::start(|_| vec![Step::Hang]);
+    let mut gateway = Gateway::start(&config(&origin, "{ delay: 1h, deadline: 1h }"));
+    let mut connection = Connection::open(gateway.address());
+    connection.send(GET);
+    wait_for("the request", || {
+        (!origin.requests().is_empty()).then_some(())
+    });
+    gateway.signal(Signal::TERM);
+    wait_for("unreadiness", || {
+        (get(gateway.admin, "/readyz").status == 503).then_some(())
+    });
+    assert!(gateway.is_running());
+    gateway.signal(Signal::TERM);
+    gateway.wait();
+}
+
+#[test]
+fn other_signals_that_operators_send_end_nothing() {
+    let origin = Origin::plain();
+    let mut gateway = Gateway::start(&config(&origin, "{ delay: 0s, deadline: 20s }"));
+    gateway.signal(Signal::USR2);
+    gateway.wait_for_log("SIGUSR2 is ignored");
+    gateway.signal(Signal::USR1);
+    gateway.signal(Signal::HUP);
+    wait_for("the reload", || {
+        (gateway.reloads("success") > 0).then_some(())
+    });
+    assert_eq!(get(gateway.address(), "/").status, 200);
+    gateway.signal(Signal::TERM);
+    assert!(gateway.wait().success());
+}
+
+#[test]
+fn a_quit_drains_as_it_does_with_nginx() {
+    let origin = slow(Duration::from_millis(300));
+    let mut gateway = Gateway::start(&config(&origin, "{ delay: 0s, deadline: 20s }"));
+    let mut connection = Connection::open(gateway.address());
+    connection.send(GET);
+    wait_for("the request", || {
+        (!origin.requests().is_empty()).then_some(())
+    });
+    gateway.signal(Signal::QUIT);
+    assert_eq!(connection.receive().text(), "late");
+    assert!(gateway.wait().success());
+}

@@ -1,0 +1,301 @@
+//! What `check` warns of: each warning has a section in docs/lints.md, whose example has it and whose mended example
+//! has not, and a fixture with its report; and what is said never to refuse never does.
+//! `UPDATE_EXPECTED=1` writes the reports.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use sluicegate::clock::{Clock, Timestamp};
+use sluicegate::config::{self, Code, Loaded, Report};
+use sluicegate::limiter::Secret;
+use sluicegate::proxy::build::{Built, Surroundings};
+use sluicegate::proxy::rehearsal::rehearse;
+use sluicegate::telemetry::registry::Registry;
+
+const PAGE: &str = include_str!("../../docs/lints.md");
+/// 2026-11-23T12:00:00Z, by which certificates are valid or not.
+const NOW: Timestamp = Timestamp::from_micros(1_795_435_200_000_000);
+
+/// The directory of the fixtures, where relative paths start.
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/config/lints")
+}
+
+fn lint(name: &str, text: &str) -> Report {
+    let loaded = config::parse(name, text.to_owned(), &|_| None);
+    let loaded = loaded.unwrap_or_else(|report| panic!("{report}"));
+    let directory = fixtures();
+    config::lint(
+        Loaded {
+            directory,
+            ..loaded
+        },
+        NOW,
+    )
+}
+
+fn codes(report: &Report) -> Vec<Code> {
+    let codes = report.problems.iter().map(|problem| problem.code);
+    codes.collect()
+}
+
+/// The sections of the page, each with its code.
+fn sections() -> Vec<(&'static str, &'static str)> {
+    let sections = PAGE.split("\n## ").skip(1);
+    sections
+        .map(|section| {
+            let (title, text) = section.split_once('\n').expect("a title");
+            (title.trim_matches('`'), text)
+        })
+        .collect()
+}
+
+#[test]
+fn every_lint_has_a_section_whose_example_has_it_and_whose_mend_has_not() {
+    let sections = sections();
+    let titles: Vec<_> = sections.iter().map(|(title, _)| *title).collect();
+    assert_eq!(titles, Code::LINTS.map(Code::as_str));
+    for (code, (title, text)) in Code::LINTS.into_iter().zip(sections) {
+        let parts =
+            ["**What.**", "**Why.**", "**Example**", "**Mend.**"].map(|part| text.find(part));
+        assert!(
+            parts.iter().all(Option::is_some) && parts.is_sorted(),
+            "{title}: {parts:?}"
+        );
+        let blocks: Vec<_> = text.split("```yaml\n").skip(1).collect();
+        let [example, mended] = blocks.as_slice() else {
+            panic!("{title}: {} blocks", blocks.len());
+        };
+        let found = [example, mended].map(|block| {
+            let block = block.split("```").next().expect("a block");
+            codes(&lint(title, block)).contains(&code)
+        });
+        assert_eq!(found, [true, false], "{title}");
+    }
+}
+
+#[test]
+fn every_lint_has_a_fixture_with_its_report() {
+    let directory = fixtures();
+    let mut wrong = Vec::new();
+    for code in Code::LINTS {
+        let path = directory.join(format!("{}.yaml", code.as_str()));
+        let text = std::fs::read_to_string(&path)
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let report = lint(&format!("{}.yaml", code.as_str()), &text);
+        assert!(codes(&report).contains(&code), "{report}");
+        let (expected, found) = (path.with_extension("txt"), format!("{report}\n"));
+        if std::env::var_os("UPDATE_EXPECTED").is_some() {
+            std::fs::write(&expected, found).expect("the fixtures can be written");
+        } else if std::fs::read_to_string(&expected).ok().as_ref() != Some(&found) {
+            wrong.push(found);
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Each of these looks like one of the above, and is meant.
+#[test]
+fn what_is_meant_is_not_warned_of() {
+    for text in [
+        "routes: [{ upstream: echo, limits: [{ key: client_ip, quota: 100/1m }] }]",
+        "limits: [{ quota: 10/1s }, { quota: 300/1m }]\nroutes: [{ upstream: echo }]",
+        "limits: [{ quota: 50/1s }, { key: client_ip/48, quota: 500/1s }]\nroutes: [{ upstream: echo }]",
+        "limits: [{ quota: 50/1s, when: { method: [GET] } }, { quota: 100/1s }]\nroutes: [{ upstream: echo }]",
+        "limits: [{ quota: 50/1s, mode: shadow }, { quota: 100/1s }]\nroutes: [{ upstream: echo }]",
+        "limits: [{ quota: 50/1s, on_limit: { action: tag } }, { quota: 100/1s }]\nroutes: [{ upstream: echo }]",
+        "limits: [{ quota: 50/1s, cost: 2 }, { quota: 100/1s }]\nroutes: [{ upstream: echo }]",
+        "routes: [{ upstream: echo, limits: [{ key: [route, \"path:id\"], quota: 100/1s }], match: { path: \"/{id}\" } }]",
+        "limits: [{ key: constant, quota: 100/1s }]\nroutes: [{ upstream: echo, limits: [{ key: \"query:q\", quota: 50/1s }] }]",
+    ] {
+        let report = lint("fine.yaml", text);
+        assert!(report.problems.is_empty(), "{report}");
+    }
+    let example = include_str!("../../config.example.yaml");
+    let found = codes(&lint("config.example.yaml", example));
+    assert_eq!(found, []);
+}
+
+#[test]
+fn more_memory_than_the_machine_has_is_warned_of() {
+    let text = "store: { memory: { max_size: 1024GiB } }\nroutes: [{ upstream: echo }]";
+    let report = lint("large.yaml", text);
+    assert_eq!(codes(&report), [Code::Memory], "{report}");
+    assert!(
+        report
+            .to_string()
+            .contains("MiB of memory that this machine gives"),
+        "{report}"
+    );
+}
+
+fn check(arguments: &[&str]) -> Output {
+    let binary = env!("CARGO_BIN_EXE_sluicegate");
+    let output = Command::new(binary).arg("check").args(arguments).output();
+    output.expect("the binary starts")
+}
+
+fn fixture(name: &str) -> String {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    root.join("tests/fixtures/config")
+        .join(name)
+        .display()
+        .to_string()
+}
+
+#[test]
+fn check_shows_the_code_and_the_memory_and_succeeds() {
+    let output = check(&[&fixture("lints/forgeable-key.yaml")]);
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(output.status.success());
+    assert!(err.contains("warning[forgeable-key]: "), "{err}");
+    assert!(
+        out.ends_with("usable; its buckets take up to 44 MiB\n"),
+        "{out}"
+    );
+
+    let output = check(&[&fixture("valid/smallest.yaml")]);
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && output.stderr.is_empty());
+    assert!(
+        out.contains("smallest.yaml: sound; its buckets take up to "),
+        "{out}"
+    );
+
+    let output = check(&[&fixture("invalid/names.yaml")]);
+    assert_eq!(
+        (output.status.code(), output.stdout.is_empty()),
+        (Some(1), true)
+    );
+}
+
+#[test]
+fn check_explains_every_code() {
+    for (code, text) in sections() {
+        let output = check(&["--explain", code]);
+        assert!(output.status.success());
+        let explained = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(
+            explained.trim_end(),
+            format!("`{code}`\n{}", text.trim_end())
+        );
+    }
+    assert_eq!(check(&["--explain", "nonsense"]).status.code(), Some(2));
+    assert_eq!(check(&[]).status.code(), Some(2));
+}
+
+#[test]
+fn explain_says_which_buckets_are_in_redis_and_no_password() {
+    let directory = tempfile::tempdir().expect("there is room for a directory");
+    let path = directory.path().join("sluicegate.yaml");
+    let text = "store: { redis: { url: redis://bob:hunter2@a, secret: hunter2 and some more } }\n\
+                limits: [{ quota: 100/1s, store: redis }, { quota: 500/1m }, { quota: 5000/1h, store: redis, sync: 250ms }]\nroutes: [{ upstream: echo }]\n";
+    std::fs::write(&path, text).expect("the directory is writable");
+    let output = Command::new(env!("CARGO_BIN_EXE_sluicegate"))
+        .args(["explain", "GET", "http://localhost/", "--config"])
+        .arg(&path)
+        .output()
+        .expect("the binary starts");
+    let out = String::from_utf8_lossy(&output.stdout);
+    let stores: Vec<_> = out
+        .lines()
+        .filter(|line| line.starts_with("  store"))
+        .collect();
+    let synchronised = "  store   memory, synchronised through redis every 250ms";
+    assert_eq!(stores, ["  store   redis", synchronised], "{out}");
+    assert!(!format!("{output:?}").contains("hunter2"), "{output:?}");
+    let loaded = config::load(&path).expect("it is sound");
+    let compiled = config::compile_rules(&loaded).expect("it is sound");
+    let shown = format!("{loaded:?} {compiled:?}");
+    assert!(
+        shown.contains("bob") && !shown.contains("hunter2"),
+        "{shown}"
+    );
+}
+
+const ALGORITHMS: [&str; 9] = [
+    "gcra",
+    "token_bucket",
+    "gcra, burst: 3",
+    "token_bucket, burst: 7",
+    "fixed_window",
+    "fixed_window, start: first_request",
+    "sliding_window",
+    "sliding_window, precision: 2",
+    "sliding_log",
+];
+
+/// Two policies, of which the second is often like the first, and more generous.
+fn two_policies() -> impl Strategy<Value = [String; 2]> {
+    let algorithm = || proptest::sample::select(&ALGORITHMS[..]);
+    let seconds = || proptest::sample::select(&[2_u32, 4, 6][..]);
+    let other = proptest::option::of((1..5_u32, seconds(), algorithm()));
+    let policy = |limit, seconds, algorithm| {
+        format!("{{ quota: {limit}/{seconds}s, algorithm: {algorithm} }}")
+    };
+    (1..5_u32, 0..3_u32, seconds(), algorithm(), other).prop_map(
+        move |(limit, more, seconds, algorithm, other)| {
+            let like = (limit + more, seconds, algorithm);
+            let (other_limit, other_seconds, other) = other.unwrap_or(like);
+            [
+                policy(limit, seconds, algorithm),
+                policy(other_limit, other_seconds, other),
+            ]
+        },
+    )
+}
+
+/// Whether the policy at this place refuses a request that the other admits.
+fn refuses_alone(text: &str, place: usize, gaps: &[u64]) -> bool {
+    let loaded = config::parse("test.yaml", text.to_owned(), &|_| None).expect("it is sound");
+    let rules = config::compile_rules(&loaded).expect("it is sound");
+    let surroundings = Surroundings {
+        workers: 1,
+        registry: Registry::default(),
+        clock: Arc::new(Clock::manual(Timestamp::EPOCH)),
+        secret: Secret::from_key([1, 2]),
+    };
+    let snapshot = Built::new(rules, &surroundings, None).hand_over(Timestamp::EPOCH);
+    let from: IpAddr = [127, 0, 0, 1].into();
+    let mut now = Timestamp::from_micros(1_000_000_000);
+    gaps.iter().any(|gap| {
+        now = now.saturating_add_micros(*gap);
+        let request = http::Request::builder()
+            .uri("/")
+            .header("host", "a")
+            .body(());
+        let request = request.expect("a request").into();
+        let admitted = rehearse(&snapshot, &request, from, now, None, |rehearsal| {
+            let decisions = rehearsal.decisions();
+            decisions
+                .map(|(_, decision)| decision.is_admitted())
+                .collect::<Vec<_>>()
+        });
+        let admitted = admitted.expect("it is decided");
+        !admitted[place] && admitted[1 - place]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn who_is_said_never_to_refuse_refuses_nothing_that_the_other_admits(
+        policies in two_policies(),
+        gaps in prop::collection::vec(prop_oneof![Just(0), 0..3_000_000_u64], 60),
+    ) {
+        let text = format!("limits: [{}]\nroutes: [{{ upstream: echo }}]\n", policies.join(", "));
+        let report = lint("test.yaml", &text);
+        let said = report.problems.iter().find(|problem| problem.code == Code::NeverRefuses);
+        if let Some(said) = said {
+            let place = usize::from(said.path.starts_with("limits[1]"));
+            prop_assert!(!refuses_alone(&text, place, &gaps), "{}", text);
+        }
+    }
+}

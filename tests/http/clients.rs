@@ -1,0 +1,257 @@
+//! Programs that people have: curl, h2load, wrk, ab and Python's HTTP clients meet a limit and count what they
+//! are answered.
+
+use std::fs;
+
+use crate::support::client::{Output, curl, run};
+use crate::support::gateway::{Gateway, with_free_ports};
+
+/// A proxy before the echo upstream that admits seven.
+fn seven() -> Gateway {
+    Gateway::start("routes: [{ upstream: echo, limits: [{ key: constant, quota: 7/300d }] }]\n")
+}
+
+/// The number before `unit`, as in `7 2xx`.
+#[track_caller]
+fn count(output: &Output, unit: &str) -> u64 {
+    let words: Vec<&str> = output
+        .stdout
+        .split([' ', '\n', ',', '\t'])
+        .filter(|word| !word.is_empty())
+        .collect();
+    let at = words
+        .iter()
+        .position(|word| *word == unit)
+        .unwrap_or_else(|| panic!("no {unit}: {output}"));
+    words[at - 1]
+        .parse()
+        .unwrap_or_else(|_| panic!("no number before {unit}: {output}"))
+}
+
+/// The number after `label`, as in `Complete requests: 60`; none where it is not said.
+fn labelled(output: &Output, label: &str) -> Option<u64> {
+    let after = output.stdout.split(label).nth(1)?;
+    after.split_whitespace().next()?.parse().ok()
+}
+
+#[test]
+fn h2load_in_cleartext_is_admitted_seven_times() {
+    for protocol in [&[][..], &["--h1"]] {
+        let gateway = seven();
+        let url = gateway.url("/");
+        let output = run(
+            "h2load",
+            &[
+                protocol,
+                &["-n", "60", "-c", "6", "-m", "10", "-T", "20", &url],
+            ]
+            .concat(),
+        );
+        assert_eq!(
+            (
+                count(&output, "2xx"),
+                count(&output, "4xx"),
+                count(&output, "failed")
+            ),
+            (7, 53, 53),
+            "{output}"
+        );
+    }
+}
+
+#[test]
+fn h2load_over_tls_is_admitted_seven_times() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let certified =
+        rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
+    let write = |name: &str, text: String| {
+        fs::write(dir.path().join(name), text).expect("the directory is writable")
+    };
+    write("a.pem", certified.cert.pem());
+    write("a.key", certified.signing_key.serialize_pem());
+    let config = "listeners:
+  - address: 127.0.0.1:0
+    tls: { certificates: [{ certificate: a.pem, key: a.key }] }
+routes: [{ upstream: echo, limits: [{ key: constant, quota: 7/300d }] }]
+";
+    write("sluicegate.yaml", with_free_ports(config));
+    let gateway = Gateway::start_with(dir, ["run", "--config", "sluicegate.yaml"]);
+    let url = format!("https://{}/", gateway.address());
+    let output = run(
+        "h2load",
+        &["-n", "60", "-c", "6", "-m", "10", "-T", "20", &url],
+    );
+    assert_eq!(
+        (count(&output, "2xx"), count(&output, "4xx")),
+        (7, 53),
+        "{output}"
+    );
+    assert!(
+        output.stdout.contains("Application protocol: h2"),
+        "{output}"
+    );
+}
+
+#[test]
+fn ab_is_admitted_seven_times_with_and_without_keep_alive() {
+    for keep_alive in [&[][..], &["-k"]] {
+        let gateway = seven();
+        let url = gateway.url("/");
+        let output = run(
+            "ab",
+            &[
+                keep_alive,
+                &["-q", "-l", "-s", "20", "-n", "60", "-c", "6", &url],
+            ]
+            .concat(),
+        );
+        assert_eq!(
+            labelled(&output, "Complete requests:"),
+            Some(60),
+            "{output}"
+        );
+        assert_eq!(
+            labelled(&output, "Non-2xx responses:"),
+            Some(53),
+            "{output}"
+        );
+    }
+}
+
+#[test]
+fn wrk_is_admitted_seven_times() {
+    let gateway = seven();
+    let output = run("wrk", &["-t1", "-c16", "-d1s", &gateway.url("/")]);
+    let refused =
+        labelled(&output, "Non-2xx or 3xx responses:").unwrap_or_else(|| panic!("{output}"));
+    // wrk may stop with answers under way: then it counted fewer than seven.
+    let admitted = count(&output, "requests") - refused;
+    assert!((1..=7).contains(&admitted), "{admitted}: {output}");
+    assert!(!output.stdout.contains("Socket errors"), "{output}");
+}
+
+#[test]
+fn curl_is_served_in_every_version_that_it_speaks() {
+    let gateway = Gateway::start("routes: [{ upstream: echo }]\n");
+    for (option, version) in [
+        ("--http1.0", "1"),
+        ("--http1.1", "1.1"),
+        ("--http2", ""),
+        ("--http2-prior-knowledge", "2"),
+    ] {
+        let output = curl(&[
+            option,
+            "-d",
+            "the body",
+            "-w",
+            "\n%{http_code} %{http_version}",
+            &gateway.url("/x?y=z"),
+        ]);
+        assert!(
+            output.stdout.starts_with("POST /x?y=z HTTP/1.1\n"),
+            "{option}: {output}"
+        );
+        assert!(output.stdout.contains("\nthe body"), "{option}: {output}");
+        assert!(
+            output.stdout.contains(&format!("\n200 {version}")),
+            "{option}: {output}"
+        );
+    }
+}
+
+#[test]
+fn curl_uploads_with_expect_and_obeys_retry_after() {
+    let gateway =
+        Gateway::start("routes: [{ upstream: echo, limits: [{ key: constant, quota: 1/3s }] }]\n");
+    let url = gateway.url("/");
+    let large = "x".repeat(256 << 10);
+    let file = gateway.dir().join("large");
+    fs::write(&file, &large).expect("the directory is writable");
+    let upload = format!("@{}", file.display());
+    let output = curl(&["-H", "Expect: 100-continue", "--data-binary", &upload, &url]);
+    assert!(output.stdout.ends_with(&large), "the whole body came back");
+    let output = curl(&[
+        "--retry",
+        "1",
+        "--fail",
+        "-w",
+        "%{http_code}",
+        "-o",
+        "/dev/null",
+        &url,
+    ]);
+    assert_eq!(output.stdout, "200", "{output}");
+    assert!(
+        output.stderr.contains("429"),
+        "it was refused first: {output}"
+    );
+}
+
+/// Runs a Python program with Debian's own Python, for which the clients are installed; its argument is the URL.
+fn python(gateway: &Gateway, program: &str) -> String {
+    let output = run("/usr/bin/python3", &["-c", program, &gateway.url("/")]);
+    assert_eq!(output.code, Some(0), "{output}");
+    output.stdout.trim().to_owned()
+}
+
+const REQUESTS: &str = "
+import sys, requests
+from urllib3.util.retry import Retry
+url = sys.argv[1]
+with requests.Session() as session:
+    print([session.get(url, timeout=20).status_code for _ in range(2)])
+    patient = requests.adapters.HTTPAdapter(max_retries=Retry(total=1, status_forcelist=[429]))
+    session.mount('http://', patient)
+    print(session.get(url, timeout=20).status_code)
+";
+
+#[test]
+fn python_requests_obeys_retry_after() {
+    let gateway =
+        Gateway::start("routes: [{ upstream: echo, limits: [{ key: constant, quota: 1/3s }] }]\n");
+    assert_eq!(python(&gateway, REQUESTS), "[200, 429]\n200");
+}
+
+const HTTPX: &str = "
+import sys, time, httpx
+url = sys.argv[1]
+with httpx.Client(http1=False, http2=True, timeout=20) as client:
+    answers = [client.get(url) for _ in range(2)]
+    print([(answer.status_code, answer.http_version) for answer in answers])
+    time.sleep(int(answers[1].headers['retry-after']))
+    print(client.get(url).status_code)
+";
+
+#[test]
+fn python_httpx_over_http2_obeys_retry_after() {
+    let gateway =
+        Gateway::start("routes: [{ upstream: echo, limits: [{ key: constant, quota: 1/3s }] }]\n");
+    assert_eq!(
+        python(&gateway, HTTPX),
+        "[(200, 'HTTP/2'), (429, 'HTTP/2')]\n200"
+    );
+}
+
+#[test]
+fn curl_asks_for_heads_in_every_version_and_gets_no_body() {
+    let gateway = Gateway::start(
+        "routes: [{ upstream: echo, limits: [{ key: header:a, quota: 1/300d }] }]\n",
+    );
+    let url = gateway.url("/");
+    let metrics = format!("http://{}/metrics", gateway.admin);
+    let (http1, http2) = ("--http1.1", "--http2-prior-knowledge");
+    for (version, key, url, status) in [
+        (http1, "a: 1", &url, "200"),
+        (http1, "a: 1", &url, "429"),
+        (http2, "a: 2", &url, "200"),
+        (http2, "a: 2", &url, "429"),
+        (http1, "a: 3", &metrics, "200"),
+    ] {
+        let output = curl(&[version, "--head", "-H", key, url]);
+        assert_eq!(output.code, Some(0), "{output}");
+        let length = output.stdout.to_ascii_lowercase();
+        let length = length.split("content-length: ").nth(1).expect("a length");
+        assert!(!length.starts_with('0'), "{output}");
+        assert_eq!(output.stdout.split(' ').nth(1), Some(status), "{output}");
+    }
+}

@@ -1,0 +1,353 @@
+//! HTTP/2 frame by frame: clients that try to have much done, or much kept, for little. Each attack is bounded,
+//! and while it runs somebody else is served.
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::support::client::{Connection, get};
+use crate::support::frames::{
+    ACK, CANCEL, CONTINUATION, DATA, END_HEADERS, ENHANCE_YOUR_CALM, Frame, GOAWAY, HEADERS, Http2,
+    MAX_PAYLOAD, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE, field, frame, get_block, indexed_field,
+    request,
+};
+use crate::support::gateway::Gateway;
+use crate::support::origin::{Origin, Step};
+use crate::support::{now, wait_for};
+
+/// One worker, so that the attacker and the other client meet.
+const ECHO: &str = "workers: 1\nroutes: [{ upstream: echo }]\n";
+
+/// What the proxy may hold more after an attack than before, in bytes: a fraction of what each would make it keep
+/// if frames, heads or answers were kept.
+const BOUND: f64 = 16.0 * 1024.0 * 1024.0;
+
+fn resident(gateway: &Gateway) -> f64 {
+    gateway
+        .metric("process_resident_memory_bytes")
+        .expect("Linux tells it")
+}
+
+/// Runs an attack; checks what it costs the proxy, and that another client is served meanwhile, at `/other`.
+fn attacked<T>(gateway: &Gateway, attack: impl FnOnce(SocketAddr) -> T) -> T {
+    let done = AtomicBool::new(false);
+    assert_eq!(get(gateway.address(), "/other").status, 200);
+    let before = resident(gateway);
+    let outcome = thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let mut client = Connection::open(gateway.address());
+            while !done.load(Ordering::Relaxed) {
+                let asked = now();
+                let answer = client.exchange("GET /other HTTP/1.1\r\nHost: a\r\n\r\n");
+                assert_eq!(answer.status, 200);
+                assert!(asked.elapsed() < Duration::from_secs(2), "it waits long");
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let outcome = {
+            let _done = OnDrop(&done);
+            attack(gateway.address())
+        };
+        other.join().expect("the other client is served");
+        outcome
+    });
+    let more = resident(gateway) - before;
+    assert!(more < BOUND, "{more} bytes more");
+    outcome
+}
+
+/// Sets a flag when it is dropped, also by a panic.
+struct OnDrop<'a>(&'a AtomicBool);
+
+impl Drop for OnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Sends the same many times, until the peer closes or takes no more.
+fn flood(address: SocketAddr, first: &[u8], unit: impl Fn(u32) -> Vec<u8>, count: u32) -> Ended {
+    let mut attacker = Http2::open(address);
+    attacker.wait_to_send_for(Duration::from_secs(1));
+    attacker.send(first);
+    for batch in (0..count).collect::<Vec<_>>().chunks(500) {
+        let bytes: Vec<u8> = batch.iter().flat_map(|number| unit(*number)).collect();
+        match attacker.try_send(&bytes) {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ended::Stalled,
+            Err(_) => return Ended::Closed(attacker.goaway()),
+        }
+    }
+    Ended::Sent(attacker)
+}
+
+/// What became of a flood.
+enum Ended {
+    /// The connection, with a GOAWAY that gives this reason.
+    Closed(Option<u32>),
+    /// Nothing more is read until the attacker reads, too.
+    Stalled,
+    /// All was taken, and the connection may be open.
+    Sent(Http2),
+}
+
+impl Ended {
+    #[track_caller]
+    fn expect_calm(self) {
+        let reason = match self {
+            Self::Closed(reason) => reason,
+            Self::Stalled => panic!("the connection is kept"),
+            Self::Sent(mut attacker) => attacker.goaway(),
+        };
+        assert_eq!(reason, Some(ENHANCE_YOUR_CALM));
+    }
+}
+
+/// Client's streams have odd numbers.
+fn stream(number: u32) -> u32 {
+    2 * number + 1
+}
+
+fn reset(stream: u32) -> Vec<u8> {
+    frame(RST_STREAM, 0, stream, &CANCEL.to_be_bytes())
+}
+
+/// CVE-2023-44487.
+#[test]
+fn streams_that_are_reset_at_once_end_the_connection() {
+    let gateway = Gateway::start(ECHO);
+    let rapid = |number| [request(stream(number), &get_block()), reset(stream(number))].concat();
+    attacked(&gateway, |address| {
+        for _ in 0..5 {
+            flood(address, &[], rapid, 20_000).expect_calm();
+        }
+    });
+    wait_for("the end of the connections", || {
+        let open = gateway.metric(&format!(
+            "sluicegate_connections{{listener=\"{}\"}}",
+            gateway.address()
+        ));
+        (open == Some(0.0)).then_some(())
+    });
+    assert!(gateway.log().lines().count() < 10, "{}", gateway.log());
+}
+
+/// The same, slower: each stream's request has begun when it is reset. Nothing is left of it, and it is charged.
+#[test]
+fn requests_that_are_reset_are_cancelled_and_charged() {
+    const STREAMS: u32 = 20_000;
+    const QUOTA: usize = 300;
+    let origin = Origin::start(|request| match &*request.target {
+        "/other" => crate::support::origin::ok("other"),
+        _ => vec![Step::Hang],
+    });
+    let gateway = Gateway::start(&format!(
+        "workers: 1
+upstreams: {{ origin: {{ endpoints: [\"{url}\"] }} }}
+routes:
+  - {{ match: {{ path: /other }}, upstream: origin }}
+  - {{ match: {{ path: \"/**\" }}, upstream: origin, limits: [{{ key: constant, quota: {QUOTA}/300d }}] }}
+",
+        url = origin.url()
+    ));
+    let mut attacker = attacked(&gateway, |address| {
+        let mut attacker = Http2::open(address);
+        for batch in (0..STREAMS).collect::<Vec<_>>().chunks(50) {
+            let begin = batch
+                .iter()
+                .flat_map(|number| request(stream(*number), &get_block()));
+            attacker.send(&begin.collect::<Vec<_>>());
+            attacker.ping();
+            let cancel = batch.iter().flat_map(|number| reset(stream(*number)));
+            attacker.send(&cancel.collect::<Vec<_>>());
+        }
+        attacker.ping();
+        attacker
+    });
+    assert_eq!(attacker.status_of(stream(STREAMS), &get_block()), 429);
+    let seen = origin.requests();
+    let hanging = seen.iter().filter(|request| request.target == "/").count();
+    assert!(
+        (1..=QUOTA).contains(&hanging),
+        "{hanging} reached the origin"
+    );
+}
+
+#[test]
+fn a_field_block_without_an_end_ends_the_connection() {
+    let gateway = Gateway::start(ECHO);
+    let begin = frame(HEADERS, 0, 1, &get_block());
+    for part in [
+        vec![],
+        field("a", "b"),
+        field("a", &"b".repeat(1_000)),
+        field("a", &"b".repeat(16_000)),
+    ] {
+        attacked(&gateway, |address| {
+            let more = |_| frame(CONTINUATION, 0, 1, &part);
+            flood(address, &begin, more, 5_000).expect_calm();
+        });
+    }
+}
+
+/// A client that begins a block and says no more, or little by little, holds nothing for longer than
+/// `timeouts.head`.
+#[test]
+fn a_field_block_that_does_not_end_in_time_ends_the_connection() {
+    let gateway = Gateway::start(&format!(
+        "client: {{ timeouts: {{ head: 1s, body: 1h, idle: 1h }} }}\n{ECHO}"
+    ));
+    for (first, drops) in [
+        (frame(HEADERS, 0, 3, &get_block()), true),
+        (frame(HEADERS, 0, 3, &get_block()), false),
+        (request(3, &get_block())[..12].to_vec(), false),
+        // Not even the head of the frame.
+        (request(3, &get_block())[..1].to_vec(), false),
+        (request(3, &get_block())[..8].to_vec(), false),
+    ] {
+        let mut client = Http2::open(gateway.address());
+        // Before the first request the time runs from connecting.
+        assert_eq!(client.status_of(1, &get_block()), 200);
+        client.send(&first);
+        // A block is one for all its frames: each starts no new time.
+        while drops && client.try_send(&frame(CONTINUATION, 0, 3, b"")).is_ok() {
+            thread::sleep(Duration::from_millis(250));
+        }
+        if !drops {
+            assert_eq!(client.goaway(), Some(0));
+            assert!(client.frames().all(|frame| frame.kind == PING));
+        }
+    }
+    let timeouts = format!(
+        "sluicegate_bad_requests_total{{listener=\"{}\",reason=\"timeout\"}}",
+        gateway.address()
+    );
+    assert_eq!(gateway.metric(&timeouts), Some(5.0));
+    let mut served = Http2::open(gateway.address());
+    assert_eq!(served.status_of(1, &get_block()), 200);
+}
+
+/// The first request has to come within `timeouts.head`, whatever frames come instead.
+#[test]
+fn a_client_that_never_sends_a_request_is_told_that_the_connection_ends() {
+    let gateway = Gateway::start(&format!(
+        "client: {{ timeouts: {{ head: 1s, body: 1h, idle: 1h }} }}\n{ECHO}"
+    ));
+    for pings in [false, true] {
+        let mut client = Http2::open(gateway.address());
+        while pings && client.try_send(&frame(PING, 0, 0, &[0; 8])).is_ok() {
+            thread::sleep(Duration::from_millis(100));
+        }
+        if !pings {
+            assert_eq!(client.goaway(), Some(0));
+        }
+    }
+    // Later requests have `timeouts.idle`.
+    let mut client = Http2::open(gateway.address());
+    assert_eq!(client.status_of(1, &get_block()), 200);
+    thread::sleep(Duration::from_millis(1_500));
+    assert_eq!(client.status_of(3, &get_block()), 200);
+}
+
+/// RFC 9113 section 6.8: a client that sends a request at that moment learns that it was not seen.
+#[test]
+fn an_idle_connection_is_told_that_it_ends() {
+    let gateway = Gateway::start(&format!(
+        "client: {{ timeouts: {{ idle: 300ms }} }}\n{ECHO}"
+    ));
+    let mut client = Http2::open(gateway.address());
+    assert_eq!(client.status_of(1, &get_block()), 200);
+    assert_eq!(client.goaway(), Some(0));
+    // A client that goes on is served: the first GOAWAY says that nothing was refused yet.
+    assert!(client.try_send(&request(3, &get_block())).is_ok());
+    let answer = client.frames().find(|frame| frame.kind == HEADERS);
+    assert_eq!(answer.and_then(|frame| frame.status()), Some(200));
+    assert!(
+        client
+            .frames()
+            .all(|frame| [GOAWAY, DATA, PING].contains(&frame.kind))
+    );
+}
+
+#[test]
+fn a_value_without_an_end_ends_the_connection() {
+    let gateway = Gateway::start(ECHO);
+    attacked(&gateway, |address| {
+        // A literal whose value claims 256 MiB, then as much of it as is taken.
+        let claim = [
+            &get_block()[..],
+            &[0x00, 1, b'a', 0x7f, 0x81, 0xff, 0xff, 0x7f],
+        ]
+        .concat();
+        let begin = frame(HEADERS, 0, 1, &claim);
+        let more = |_| frame(CONTINUATION, 0, 1, &[b'b'; MAX_PAYLOAD]);
+        match flood(address, &begin, more, 5_000) {
+            Ended::Closed(reason) => assert!(reason.is_some(), "it says why"),
+            _ => panic!("80 MB of one value were taken"),
+        }
+    });
+}
+
+#[test]
+fn a_head_that_is_too_large_is_answered_431_and_the_connection_goes_on() {
+    let gateway = Gateway::start(&format!("client: {{ max_head: 16KiB }}\n{ECHO}"));
+    let mut client = Http2::open(gateway.address());
+    let with = |length: usize| [get_block(), field("x-long", &"x".repeat(length))].concat();
+    assert_eq!(client.status_of(1, &with(15_000)), 200);
+    for number in 1..20 {
+        assert_eq!(client.status_of(stream(number), &with(17_000)), 431);
+    }
+    assert_eq!(client.status_of(stream(20), &with(15_000)), 200);
+}
+
+#[test]
+fn a_head_that_is_large_by_compression_only_is_bounded() {
+    let gateway = Gateway::start(ECHO);
+    attacked(&gateway, |address| {
+        let mut attacker = Http2::open(address);
+        let seed = [get_block(), indexed_field("x-bomb", &"x".repeat(3_900))].concat();
+        assert_eq!(attacker.status_of(1, &seed), 200);
+        // The dynamic table's first entry, 16,000 times: 62 MB.
+        let bomb = [get_block(), vec![0xbe; 16_000]].concat();
+        attacker.send(&request(3, &bomb));
+        let refused = |frame: &Frame| frame.status() == Some(431) || frame.kind == GOAWAY;
+        assert!(attacker.frames().any(|frame| refused(&frame)));
+    });
+}
+
+/// Frames that cost their sender nothing and ask for an answer, or for none: taken one after another, kept never.
+#[test]
+fn floods_of_frames_that_carry_nothing_are_bounded() {
+    let gateway = Gateway::start(ECHO);
+    let post = frame(
+        HEADERS,
+        END_HEADERS,
+        1,
+        &[&[0x83][..], &get_block()[1..]].concat(),
+    );
+    let floods: [(&str, Vec<u8>, Vec<u8>); 7] = [
+        ("PING", vec![], frame(PING, 0, 0, b"12345678")),
+        ("PING's answer", vec![], frame(PING, ACK, 0, b"12345678")),
+        ("SETTINGS", vec![], frame(SETTINGS, 0, 0, &[])),
+        ("PRIORITY", vec![], frame(2, 0, 1, &[0, 0, 0, 0, 1])),
+        (
+            "WINDOW_UPDATE",
+            vec![],
+            frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1]),
+        ),
+        ("DATA", post, frame(DATA, 0, 1, &[])),
+        ("unknown", vec![], frame(0x77, 0, 0, b"12345678")),
+    ];
+    for (name, first, unit) in floods {
+        // Whether the connection survives is the library's choice; its answers are not read.
+        let outcome = attacked(&gateway, |address| {
+            flood(address, &first, |_| unit.clone(), 800_000)
+        });
+        if let Ended::Closed(reason) = outcome {
+            assert_eq!(reason, Some(ENHANCE_YOUR_CALM), "{name}");
+        }
+    }
+    assert!(gateway.log().lines().count() < 10, "no line a frame");
+}

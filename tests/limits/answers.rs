@@ -1,0 +1,135 @@
+//! What clients are told at a limit, over real sockets: bodies of one's own, and answers in the terms of gRPC.
+
+use crate::support::client::{Connection, curl, get};
+use crate::support::frames::{END_STREAM, HEADERS, Http2, field, get_block, request};
+use crate::support::gateway::Gateway;
+
+#[test]
+fn values_in_a_body_are_escaped_for_its_type() {
+    let path = "/%22%3Cb%3E&'";
+    let cases = [
+        (
+            "format: json, body: '{\"path\":\"{{path}}\",\"retry\":{{retry_after}}}'",
+            "application/json",
+        ),
+        (
+            "format: html, body: '<p title=\"{{path}}\">{{retry_after}}</p>'",
+            "text/html; charset=utf-8",
+        ),
+        (
+            "headers: { content-type: text/xml }, body: '<p a=\"{{path}}\"/>'",
+            "text/xml",
+        ),
+        (
+            "format: text, body: 'no {{ path }} {{policy}}'",
+            "text/plain; charset=utf-8",
+        ),
+    ];
+    let bodies = cases.map(|(on_limit, media_type)| {
+        let gateway = Gateway::refusing(&format!("{{ {on_limit} }}"));
+        let answer = get(gateway.address(), path);
+        assert_eq!(answer.status, 429);
+        assert_eq!(answer.expect_header("content-type"), media_type);
+        answer.text()
+    });
+    let read: serde_json::Value = serde_json::from_str(&bodies[0]).expect("JSON");
+    let said = serde_json::json!({ "path": path, "retry": null });
+    assert_eq!(read, said, "{}", bodies[0]);
+    let escaped = "/%22%3Cb%3E&amp;&#39;";
+    assert_eq!(bodies[1], format!("<p title=\"{escaped}\"></p>"));
+    assert_eq!(bodies[2], format!("<p a=\"{escaped}\"/>"));
+    assert_eq!(bodies[3], format!("no {path} spam"));
+}
+
+#[test]
+fn a_body_names_what_the_answer_is_about() {
+    let body = "{{policy}}|{{policies}}|{{quota}}|{{retry_after}}|{{status}}|{{title}}|{{client_ip}}|{{method}}|{{host}}|{{route}}|{{docs_url}}";
+    let gateway = Gateway::refusing(&format!(
+        "{{ format: text, status: 503, body: '{body}', docs_url: 'https://a.example/' }}"
+    ));
+    assert_eq!(get(gateway.address(), "/few").status, 200);
+    let answer = get(gateway.address(), "/few");
+    let retry = answer.expect_header("retry-after");
+    assert_eq!(
+        answer.text(),
+        format!(
+            "few|few|1/1h|{retry}|503|Service Unavailable|127.0.0.1|GET|127.0.0.1|few|https://a.example/"
+        )
+    );
+}
+
+/// The head of the answer to a gRPC call by curl over HTTP/2, a field a line.
+fn call(gateway: &Gateway, path: &str, content_type: &str) -> String {
+    let output = curl(&[
+        "--http2-prior-knowledge",
+        "-D",
+        "-",
+        "-H",
+        &format!("content-type: {content_type}"),
+        "-H",
+        "te: trailers",
+        &gateway.url(path),
+    ]);
+    assert_eq!(output.code, Some(0), "{output}");
+    output.stdout.replace('\r', "")
+}
+
+#[test]
+fn a_grpc_call_is_refused_in_its_own_terms() {
+    let gateway = Gateway::refusing("{ status: 503, format: html, headers: { x-why: limit } }");
+    let first = call(&gateway, "/few", "application/grpc");
+    assert!(!first.contains("grpc-status"), "{first}");
+    for (asked, answered) in [
+        ("application/grpc", "application/grpc"),
+        ("application/grpc+proto", "application/grpc"),
+        ("application/grpc-web+proto", "application/grpc-web+proto"),
+    ] {
+        let answer = call(&gateway, "/few", asked);
+        assert!(answer.starts_with("HTTP/2 200"), "{answer}");
+        for line in [
+            &format!("content-type: {answered}"),
+            "grpc-status: 8",
+            "grpc-message: The limit \"few\" of 1/1h is used up.",
+            "x-why: limit",
+            "ratelimit: \"few\";r=0",
+            "retry-after: ",
+        ] {
+            assert!(answer.contains(&format!("\n{line}")), "{line}: {answer}");
+        }
+        assert!(answer.ends_with("\n\n"), "no body: {answer}");
+    }
+    let plain = call(&gateway, "/few", "application/json");
+    assert!(plain.starts_with("HTTP/2 503"), "{plain}");
+}
+
+#[test]
+fn a_refused_grpc_call_is_answered_with_one_head() {
+    let gateway = Gateway::refusing("{}");
+    let block = [get_block(), field("content-type", "application/grpc")].concat();
+    let mut client = Http2::open(gateway.address());
+    client.send(&request(1, &block));
+    let answer = client.receive().expect("an answer");
+    assert_eq!((answer.kind, answer.status()), (HEADERS, Some(200)));
+    assert_eq!(answer.flags & END_STREAM, END_STREAM, "trailers-only");
+}
+
+#[test]
+fn errors_of_the_proxy_are_told_to_grpc_clients_in_their_terms() {
+    let gateway = Gateway::start(
+        "routes:
+  - { match: { path: /dead }, upstream: \"http://127.0.0.1:1\" }
+  - { match: { path: /small }, upstream: echo, request: { max_body: 0B } }
+",
+    );
+    for (path, code) in [("/none", 12), ("/dead", 14), ("/a%2fb", 13)] {
+        let answer = call(&gateway, path, "application/grpc");
+        assert!(answer.starts_with("HTTP/2 200"), "{path}: {answer}");
+        let status = format!("\ngrpc-status: {code}\n");
+        assert!(answer.contains(&status), "{path}: {answer}");
+    }
+    let answer = Connection::open(gateway.address()).exchange(
+        "POST /small HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc\r\nContent-Length: 1\r\n\r\n1",
+    );
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.expect_header("grpc-status"), "8", "over HTTP/1 too");
+}

@@ -1,0 +1,114 @@
+//! Policies that charge refused requests, through the binary.
+
+use crate::support::client::get;
+use crate::support::gateway::Gateway;
+use crate::support::replay::{Replay, line};
+use serde_json::{Value, json};
+
+/// What a policy has left, as an answer says.
+fn left(gateway: &Gateway, policy: &str) -> String {
+    let answer = get(gateway.address(), "/");
+    let state = answer.expect_header("ratelimit");
+    let own = state
+        .split(", ")
+        .find_map(|item| item.strip_prefix(&format!("\"{policy}\";r=")));
+    let own = own.expect("the policy is told of");
+    own.split(';').next().expect("a number").to_owned()
+}
+
+#[test]
+fn a_request_that_another_policy_refuses_is_charged_too() {
+    let gateway = Gateway::start(
+        "policies: { all: { quota: 5/1h, charge_refused: true }, few: { quota: 1/1h } }
+routes: [{ upstream: echo, limits: [all, few] }]
+",
+    );
+    let counted: Vec<_> = (0..6).map(|_| left(&gateway, "all")).collect();
+    assert_eq!(counted, ["4", "3", "2", "1", "0", "0"]);
+    assert_eq!(get(gateway.address(), "/").status, 429);
+}
+
+#[test]
+fn a_request_that_overflows_elsewhere_is_charged_once() {
+    let gateway = Gateway::start(
+        "policies: { all: { quota: 9/1h, charge_refused: true }, tiers: { quota: 1/1h, overflow: { quota: 2/1h } } }
+routes: [{ upstream: echo, limits: [all, tiers] }]
+",
+    );
+    let counted: Vec<_> = (0..5).map(|_| left(&gateway, "all")).collect();
+    assert_eq!(counted, ["8", "7", "6", "5", "4"]);
+}
+
+#[test]
+fn a_reload_that_charges_refusals_keeps_the_buckets() {
+    let config =
+        |more: &str| format!("routes: [{{ upstream: echo, limits: [{{ quota: 2/1h{more} }}] }}]\n");
+    let gateway = Gateway::start(&config(""));
+    assert_eq!(get(gateway.address(), "/").status, 200);
+    gateway.reload(&config(", charge_refused: true"));
+    let statuses = [(); 3].map(|()| get(gateway.address(), "/").status);
+    assert_eq!(statuses, [200, 429, 429]);
+}
+
+/// Requests at these seconds.
+fn decided(limit: &str, times: &[u64]) -> Vec<(Value, Value)> {
+    let config = format!("routes: [{{ name: a, upstream: echo, limits: [{{ {limit} }}] }}]\n");
+    let log: String = times
+        .iter()
+        .map(|time| line(&(1_000_000 + 1_000 * time).to_string(), "/", ""))
+        .collect();
+    let decided = Replay::new(&config, log).decisions(&[]);
+    let told = decided.iter();
+    told.map(|one| (one["decision"].clone(), one["retry_after_ms"].clone()))
+        .collect()
+}
+
+#[test]
+fn replay_says_when_who_goes_on_asking_is_admitted() {
+    let admit = || (json!("admit"), Value::Null);
+    let refuse = |seconds: u64| (json!("refuse"), json!(1_000 * seconds));
+    let charging = decided(
+        "quota: 2/20s, charge_refused: true",
+        &[0, 0, 1, 6, 11, 21, 31],
+    );
+    // A unit comes back each ten seconds; what is owed is twenty seconds at most.
+    assert_eq!(
+        charging,
+        [
+            admit(),
+            admit(),
+            refuse(10),
+            refuse(10),
+            refuse(10),
+            admit(),
+            admit()
+        ]
+    );
+    let free = decided("quota: 2/20s", &[0, 0, 1, 6, 11, 21, 31]);
+    assert_eq!(
+        free,
+        [
+            admit(),
+            admit(),
+            refuse(9),
+            refuse(4),
+            admit(),
+            admit(),
+            admit()
+        ]
+    );
+}
+
+#[test]
+fn in_shadow_what_would_be_refused_is_charged_too() {
+    let log: String = [0, 1, 6, 11]
+        .map(|time| line(&(1_000_000 + 1_000 * time).to_string(), "/", ""))
+        .concat();
+    let config = "routes: [{ upstream: echo, limits: [{ quota: 1/10s, charge_refused: true, mode: shadow }] }]\n";
+    let decided = Replay::new(config, log).decisions(&[]);
+    let shadowed: Vec<_> = decided
+        .iter()
+        .map(|one| one["shadowed_by"].is_array())
+        .collect();
+    assert_eq!(shadowed, [false, true, true, true]);
+}

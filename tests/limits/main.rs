@@ -1,0 +1,27 @@
+//! What limits decide and what clients are told of it, in memory and through the binary.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod actions;
+mod answers;
+mod charge_refused;
+mod concurrency;
+mod concurrency_queue;
+mod conditions;
+mod header_waits;
+mod leaky_bucket;
+mod openai_clients;
+mod overflow;
+mod penalties;
+mod policies;
+mod policies_actions;
+mod policy_pairs;
+mod quotas;
+mod retry_after_jitter;
+mod settled_costs;
+mod settlement_metrics;
+mod snapshot;
+mod stated_costs;
+mod time_zones;
+mod tokens;

@@ -1,0 +1,292 @@
+//! Buckets that outlive the process: `store.memory.snapshot`, through the binary.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::support::client::{Connection, get};
+use crate::support::gateway::Gateway;
+use crate::support::wait_for;
+use rustix::process::Signal;
+
+const SHUTDOWN: &str = "shutdown: { delay: 0s, deadline: 5s }\n";
+
+/// One bucket for each path of these policies, which are saved as `snapshot` says.
+fn config(snapshot: &str, policies: &[&str]) -> String {
+    let route = |(place, policy): (usize, &&str)| {
+        format!(
+            "  - {{ name: r{place}, match: {{ path: /{place} }}, upstream: echo, limits: [{{ key: constant, {policy} }}] }}\n"
+        )
+    };
+    let routes: String = policies.iter().enumerate().map(route).collect();
+    format!("{SHUTDOWN}store: {{ memory: {{ snapshot: {snapshot} }} }}\nroutes:\n{routes}")
+}
+
+/// Every kind of bucket, with room for 7.
+const KINDS: [&str; 8] = [
+    "quota: 7/300d",
+    "quota: 7/300d, algorithm: token_bucket",
+    "capacity: 7, refill: 7 per 300d, algorithm: token_bucket",
+    "quota: 7/300d, algorithm: fixed_window, start: first_request",
+    "quota: 7/300d, algorithm: fixed_window, start: staggered",
+    "quota: 7/300d, algorithm: sliding_window",
+    "quota: 7/300d, algorithm: sliding_window, precision: 60",
+    "quota: 7/300d, algorithm: sliding_log",
+];
+/// Saved at the start, at the end, and where the settings change.
+const RARELY: &str = "{ path: buckets, every: 1d }";
+
+/// How many of 100 requests are admitted until one is refused.
+fn admitted(gateway: &Gateway, path: &str) -> usize {
+    let statuses = (0..100).map(|_| get(gateway.address(), path).status);
+    statuses.take_while(|status| *status == 200).count()
+}
+
+fn take(gateway: &Gateway, path: &str, units: usize) {
+    for _ in 0..units {
+        assert_eq!(get(gateway.address(), path).status, 200);
+    }
+}
+
+/// Waits until so many snapshots were saved.
+fn wait_for_saves(gateway: &Gateway, count: u64) {
+    wait_for("a snapshot", || {
+        (saves(gateway, "success") >= count).then_some(())
+    });
+}
+
+fn saves(gateway: &Gateway, result: &str) -> u64 {
+    let series = format!("sluicegate_snapshots_total{{result=\"{result}\"}}");
+    gateway.metric(&series).unwrap_or(0.0) as u64
+}
+
+fn stopped(mut gateway: Gateway, signal: Signal) -> Gateway {
+    gateway.signal(signal);
+    assert_eq!(gateway.wait().success(), signal == Signal::TERM);
+    gateway
+}
+
+#[test]
+fn a_restart_keeps_every_bucket() {
+    let mut gateway = Gateway::start(&config(RARELY, &KINDS));
+    for round in 1..=3 {
+        for place in 0..KINDS.len() {
+            take(&gateway, &format!("/{place}"), 2);
+        }
+        gateway = stopped(gateway, Signal::TERM).start_again();
+        let restored = format!("buckets={}", KINDS.len());
+        gateway.wait_for_log(&restored);
+        assert_eq!(saves(&gateway, "failure"), 0, "{round}");
+    }
+    for (place, kind) in KINDS.iter().enumerate() {
+        assert_eq!(admitted(&gateway, &format!("/{place}")), 1, "{kind}");
+    }
+    let mode = fs::metadata(gateway.dir().join("buckets"))
+        .expect("it is there")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600, "it has the secret of the keys");
+}
+
+#[test]
+fn a_kill_loses_only_what_came_after_the_last_snapshot() {
+    let gateway = Gateway::start(&config(RARELY, &KINDS));
+    wait_for_saves(&gateway, 1);
+    take(&gateway, "/0", 3);
+    take(&gateway, "/7", 4);
+    gateway.reload(&config("{ path: buckets, every: 23h }", &KINDS));
+    wait_for_saves(&gateway, 2);
+    take(&gateway, "/0", 2);
+    let gateway = stopped(gateway, Signal::KILL).start_again();
+    assert_eq!(admitted(&gateway, "/0"), 7 - 3);
+    assert_eq!(admitted(&gateway, "/7"), 7 - 4);
+    assert_eq!(admitted(&gateway, "/1"), 7);
+}
+
+#[test]
+fn buckets_are_saved_as_often_as_is_said() {
+    let gateway = Gateway::start(&config("{ path: buckets, every: 1s }", &KINDS));
+    take(&gateway, "/6", 5);
+    wait_for_saves(&gateway, saves(&gateway, "success") + 2);
+    let gateway = stopped(gateway, Signal::KILL).start_again();
+    assert_eq!(admitted(&gateway, "/6"), 2);
+    wait_for("the first save of this life", || {
+        let last = gateway.metric("sluicegate_snapshot_last_success_timestamp_seconds");
+        last.filter(|seconds| *seconds > 1.7e9)
+    });
+}
+
+#[test]
+fn a_quota_that_was_changed_meanwhile_finds_what_was_used() {
+    let gateway = Gateway::start(&config(RARELY, &KINDS));
+    for place in 0..KINDS.len() {
+        take(&gateway, &format!("/{place}"), 5);
+    }
+    let gateway = stopped(gateway, Signal::TERM);
+    let larger = KINDS.map(|kind| kind.replace('7', "9"));
+    gateway.replace_config(&config(RARELY, &larger.each_ref().map(String::as_str)));
+    let gateway = gateway.start_again();
+    for (place, kind) in KINDS.iter().enumerate() {
+        assert_eq!(admitted(&gateway, &format!("/{place}")), 4, "{kind}");
+    }
+}
+
+#[test]
+fn what_is_no_snapshot_is_set_aside_and_stops_nothing() {
+    let mut gateway = Gateway::start(&config(RARELY, &KINDS));
+    take(&gateway, "/0", 5);
+    let (path, aside) = (
+        gateway.dir().join("buckets"),
+        gateway.dir().join("buckets.unusable"),
+    );
+    gateway = stopped(gateway, Signal::TERM);
+    let good = fs::read(&path).expect("it was saved");
+    let mut flipped = good.clone();
+    *flipped.last_mut().expect("it is not empty") ^= 1;
+    let mut future = good.clone();
+    future[8] = 255;
+    for (content, reason) in [
+        (&good[..good.len() / 2], "it is damaged"),
+        (&flipped, "it is damaged"),
+        (&[], "it is damaged"),
+        (b"hello, world", "it is no snapshot"),
+        (&future, "its format is version 255"),
+    ] {
+        fs::write(&path, content).expect("the directory is writable");
+        gateway = gateway.start_again();
+        gateway.wait_for_log(reason);
+        gateway.wait_for_log("is set aside: all buckets start whole");
+        assert_eq!(admitted(&gateway, "/0"), 7);
+        gateway = stopped(gateway, Signal::TERM);
+        assert_eq!(fs::read(&aside).expect("it is set aside"), content);
+    }
+    fs::write(&path, good).expect("the directory is writable");
+    assert_eq!(admitted(&gateway.start_again(), "/0"), 2);
+}
+
+#[test]
+fn what_is_no_file_stops_nothing() {
+    let gateway = Gateway::start(&config("{ path: nowhere/buckets }", &KINDS));
+    gateway.wait_for_log("buckets cannot be saved");
+    assert_eq!(admitted(&gateway, "/0"), 7);
+    assert!(saves(&gateway, "failure") > 0);
+    gateway.reload(&config("{ path: \"/\" }", &KINDS));
+    gateway.reload(&config(RARELY, &KINDS));
+    wait_for_saves(&gateway, 1);
+    let gateway = stopped(gateway, Signal::TERM);
+    fs::remove_file(gateway.dir().join("buckets")).expect("it was saved");
+    fs::create_dir(gateway.dir().join("buckets")).expect("the directory is writable");
+    let gateway = gateway.start_again();
+    gateway.wait_for_log("cannot be read: all buckets start whole");
+    assert_eq!(admitted(&gateway, "/0"), 7);
+}
+
+/// Where a file may have 8 KiB: the system says so in the same way as of a full disk, and by a signal besides.
+#[test]
+fn a_full_disk_costs_the_snapshot_and_nothing_else() {
+    let config = |every: &str| {
+        format!(
+            "{SHUTDOWN}store: {{ memory: {{ snapshot: {{ path: buckets, every: {every} }} }} }}\n\
+             routes: [{{ upstream: echo, limits: [{{ key: header:x-key, quota: 7/300d }}] }}]\n"
+        )
+    };
+    let mut gateway = Gateway::start_after("ulimit -f 16", &config("1d"));
+    let mut connection = Connection::open(gateway.address());
+    let mut ask = |key: usize| {
+        let request = format!("GET / HTTP/1.1\r\nHost: a\r\nx-key: {key}\r\n\r\n");
+        connection.exchange(&request).status
+    };
+    assert_eq!([ask(0), ask(0)], [200, 200]);
+    gateway.reload(&config("23h"));
+    wait_for_saves(&gateway, 2);
+    let path = gateway.dir().join("buckets");
+    let before = fs::read(&path).expect("it was saved");
+
+    (1..1_000).for_each(|key| assert_eq!(ask(key), 200));
+    gateway.reload(&config("22h"));
+    gateway.wait_for_log("buckets cannot be saved; the snapshot before is what it was");
+    assert_eq!(fs::read(&path).expect("it is still there"), before);
+    assert!(
+        !gateway.dir().join("buckets.new").exists(),
+        "its room is given back"
+    );
+    assert_eq!(ask(0), 200);
+
+    gateway.signal(Signal::TERM);
+    assert!(gateway.wait().success());
+    assert_eq!(fs::read(&path).expect("it is still there"), before);
+    let gateway = gateway.start_again();
+    gateway.wait_for_log("buckets=1");
+}
+
+/// How long the next answer says that somebody is banned who has to wait for an hour at most otherwise.
+fn banned_for(gateway: &Gateway) -> Option<u64> {
+    let answer = get(gateway.address(), "/");
+    let seconds = answer.header("retry-after")?.parse().expect("seconds");
+    assert_eq!(answer.status, 429);
+    (seconds > 3_600).then_some(seconds)
+}
+
+fn bans(gateway: &Gateway) -> u64 {
+    let bans = gateway.metric("sluicegate_limit_bans_total{policy=\"few\"}");
+    bans.unwrap_or(0.0) as u64
+}
+
+fn penalty(snapshot: &str, quota: &str, lengths: &str) -> String {
+    format!(
+        "{SHUTDOWN}store: {{ memory: {{ snapshot: {snapshot} }} }}
+policies: {{ few: {{ quota: {quota}, penalty: {{ strikes: 2, within: 1h, for: {lengths} }} }} }}
+routes: [{{ upstream: echo, limits: [few] }}]
+"
+    )
+}
+
+#[test]
+fn strikes_and_bans_outlive_the_process_and_go_on_growing() {
+    let config = |quota| penalty(RARELY, quota, "[1s, 1d]");
+    let mut gateway = Gateway::start(&config("1/1h"));
+    take(&gateway, "/", 1);
+    assert_eq!(banned_for(&gateway), None, "the first strike");
+    gateway = stopped(gateway, Signal::TERM).start_again();
+    gateway.wait_for_log("bans=1");
+    assert_eq!(get(gateway.address(), "/").status, 429);
+    assert_eq!(bans(&gateway), 1, "the second strike, in another process");
+
+    gateway = stopped(gateway, Signal::TERM).start_again();
+    wait_for("the end of the ban of a second, and two strikes", || {
+        banned_for(&gateway).map(|seconds| assert!(seconds > 86_000))
+    });
+    assert_eq!(bans(&gateway), 1, "the second ban, in a third process");
+
+    gateway = stopped(gateway, Signal::TERM);
+    gateway.replace_config(&config("1000/1h"));
+    gateway = gateway.start_again();
+    let left = banned_for(&gateway).expect("the ban is not the bucket's");
+    assert!((86_000..=86_400).contains(&left), "{left}");
+    gateway = stopped(gateway, Signal::KILL).start_again();
+    assert!(banned_for(&gateway).expect("it is saved at each start") <= left);
+    assert_eq!(bans(&gateway), 0, "it was counted when it began");
+}
+
+#[test]
+fn a_kill_forgets_bans_since_the_last_save_alone() {
+    let mut gateway = Gateway::start(&penalty("{ path: buckets, every: 1s }", "1/1h", "[1d]"));
+    take(&gateway, "/", 1);
+    assert_eq!(banned_for(&gateway), None);
+    assert!(banned_for(&gateway).is_some());
+    // The next may have begun before the ban.
+    wait_for_saves(&gateway, saves(&gateway, "success") + 2);
+    gateway = stopped(gateway, Signal::KILL).start_again();
+    assert!(banned_for(&gateway).is_some());
+    // A policy that has no penalty any more has no bans, and its buckets are as they were.
+    gateway = stopped(gateway, Signal::TERM);
+    gateway.replace_config(&format!(
+        "{SHUTDOWN}store: {{ memory: {{ snapshot: {RARELY} }} }}
+policies: {{ few: {{ quota: 1/1h }} }}
+routes: [{{ upstream: echo, limits: [few] }}]
+"
+    ));
+    gateway = gateway.start_again();
+    gateway.wait_for_log("dropped=1");
+    assert_eq!(get(gateway.address(), "/").status, 429);
+    assert_eq!(banned_for(&gateway), None);
+}

@@ -1,0 +1,331 @@
+//! Days, months and years of the zone that a token names: through the store beside a plain model, and through the
+//! binary, live and on the time of a log.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::support::client::Connection;
+use crate::support::gateway::Gateway;
+use crate::support::replay::{Replay, command};
+use jiff::tz::TimeZone;
+use jsonwebtoken::{Algorithm as Signature, EncodingKey, Header, encode};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use sluicegate::clock::{Clock, Timestamp};
+use sluicegate::limiter::{
+    Algorithm, Calendar, Calendars, Fingerprint, FixedWindow, Period, WindowEnd,
+};
+use sluicegate::store::{Charge, OnFull, Table, charge_all};
+
+const ZONES: [&str; 5] = [
+    "UTC",
+    "Europe/Berlin",
+    "Pacific/Kiritimati",
+    "Pacific/Pago_Pago",
+    "Australia/Lord_Howe",
+];
+
+fn calendars(period: Period) -> Calendars {
+    let zones = ZONES.map(|name| (Arc::from(name), TimeZone::get(name).expect("a zone")));
+    Calendars::new(period, &zones)
+}
+
+fn jwt(file: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"));
+    path.join("tests/fixtures/jwt")
+        .join(file)
+        .display()
+        .to_string()
+}
+
+/// What an `authorization` field has for a token of this user with this zone, if any.
+fn bearer(user: &str, zone: &str) -> String {
+    let mut claims = json!({ "sub": user });
+    if !zone.is_empty() {
+        claims["zoneinfo"] = zone.into();
+    }
+    let secret = fs::read(jwt("secret.txt")).expect("the fixture is there");
+    let key = EncodingKey::from_secret(secret.trim_ascii_end());
+    let token = encode(&Header::new(Signature::HS256), &claims, &key);
+    format!("Bearer {}", token.expect("it is signed"))
+}
+
+/// Two units in each of the user's days.
+fn config(limit: u32) -> String {
+    format!(
+        "jwt: {{ keys: [{{ algorithm: HS256, file: {} }}] }}
+responses: {{ headers: [github] }}
+policies:
+  daily: {{ key: jwt:sub, algorithm: fixed_window, quota: {limit}/1d, time_zone: {{ from: \"jwt:zoneinfo\", default: Asia/Tokyo }} }}
+routes: [{{ upstream: echo, limits: [daily] }}]
+",
+        jwt("secret.txt")
+    )
+}
+
+proptest! {
+    /// A window ends where the zone of the request said that opened it, whatever zones the requests after that name; but
+    /// not before a period after the first charge of the window before.
+    #[test]
+    fn a_zone_is_pinned_until_the_running_window_ends(
+        limit in 1..4_u32, month: bool, strict: bool,
+        steps in prop::collection::vec((0..40_u64, 0..3_u64, prop::option::of(0..ZONES.len()), 0..3_u32), 1..80),
+    ) {
+        let period = if month { Period::Month { anchor: 31 } } else { Period::Day };
+        let calendars = calendars(period);
+        let default = Arc::new(Calendar::new(period, TimeZone::get("Europe/Berlin").unwrap()));
+        let window = FixedWindow::local(limit, default);
+        let on_full = if strict { OnFull::Strict } else { OnFull::Forget };
+        let table = Table::new("test", Algorithm::FixedWindow(window), 1_024, on_full);
+        let mut model: HashMap<u64, (Timestamp, u32, Timestamp)> = HashMap::new();
+        let nominal = Duration::from_secs(if month { 31 } else { 1 } * 24 * 3_600);
+        let mut now = Timestamp::from_micros(1_782_864_000_000_000);
+        for (gap, key, zone, cost) in steps {
+            let gap = Duration::from_secs(gap * if month { 40 * 3_600 } else { 3_600 });
+            now = now.saturating_add_micros(gap.as_micros() as u64);
+            let period = |zone| calendars.period_at(zone, now);
+            let window_end = zone.and_then(|zone| period(ZONES[zone])).map(WindowEnd::of);
+            let named = window_end.or(period("Europe/Berlin").map(WindowEnd::of)).unwrap();
+            let last = model.get(&key).copied();
+            let began = last.map(|(_, _, began)| began);
+            let began = began.filter(|began| began.saturating_add(nominal) > now);
+            let least = began.map(|began| began.saturating_add_micros(named.length));
+            let fresh = (least.map_or(named.at, |least| least.max(named.at)), 0, now);
+            let running = last.filter(|(end, ..)| *end > now);
+            let (end, count, began) = running.unwrap_or(fresh);
+            let charge = Charge { table: &table, key: Fingerprint::from_bits(key + 1), cost, window_end };
+            let peek = charge.peek(now);
+            let decision = charge_all(&[charge], now).decisions[0];
+            prop_assert_eq!((peek.outcome, peek.reset), (decision.outcome, decision.reset));
+            prop_assert_eq!(decision.is_admitted(), count + cost <= limit);
+            if decision.is_admitted() && cost > 0 {
+                model.insert(key, (end, count + cost, began));
+                prop_assert_eq!(decision.reset, end);
+            }
+        }
+    }
+}
+
+proptest! {
+    /// Whatever zones a client claims, and when, no three windows begin within a period; and a client that stays in its zone
+    /// has the windows of its calendar.
+    #[test]
+    fn no_claims_open_more_than_two_windows_within_a_period(
+        month: bool, moves: bool, first: u32,
+        steps in prop::collection::vec((1..20_000_u64, 0..ZONES.len()), 1..400),
+    ) {
+        let period = if month { Period::Month { anchor: 31 } } else { Period::Day };
+        let calendars = calendars(period);
+        let default = Arc::new(Calendar::new(period, TimeZone::get("UTC").unwrap()));
+        let window = FixedWindow::local(1_000_000, default);
+        let table = Table::new("test", Algorithm::FixedWindow(window), 1_024, OnFull::Forget);
+        // Some instant of a year or so with both changes of the clocks.
+        let mut now = Timestamp::from_micros(1_782_864_000_000_000 + u64::from(first % 31_000_000) * 1_000_000);
+        let mut begun: Vec<(Timestamp, u64)> = Vec::new();
+        for (gap, zone) in steps {
+            now = now.saturating_add_micros(gap * if month { 31 } else { 1 } * 1_000_003);
+            let zone = ZONES[if moves { zone } else { 1 }];
+            let window_end = calendars.period_at(zone, now).map(WindowEnd::of);
+            let charge = Charge { table: &table, key: Fingerprint::from_bits(1), cost: 1, window_end };
+            let decision = charge_all(&[charge], now).decisions[0];
+            let named = window_end.unwrap();
+            if !moves {
+                prop_assert_eq!(decision.reset, named.at, "as in its calendar");
+            }
+            if decision.remaining == 999_999 {
+                begun.push((now, named.length));
+            }
+        }
+        for three in begun.windows(3).filter(|_| moves) {
+            let [(first, _), (_, length), (third, _)] = three else { unreachable!("there are three") };
+            let span = third.as_micros() - first.as_micros();
+            prop_assert!(span >= *length, "{span} of {length}");
+        }
+    }
+}
+
+/// The user's midnight as seen by his requests: when his window ends, in seconds since the epoch.
+fn reset(gateway: &Gateway, authorization: &str) -> (u16, u64) {
+    let request = format!("GET / HTTP/1.1\r\nHost: a\r\nauthorization: {authorization}\r\n\r\n");
+    let answer = Connection::open(gateway.address()).exchange(&request);
+    let reset = answer.header("x-ratelimit-reset").expect("the field");
+    (answer.status, reset.parse().expect("seconds"))
+}
+
+#[test]
+fn who_changes_his_zone_keeps_his_window_also_through_a_reload() {
+    let gateway = Gateway::start(&config(2));
+    let days = calendars(Period::Day);
+    let midnight = || {
+        let end = days.end("Pacific/Kiritimati", Clock::system().now());
+        end.expect("a zone").as_micros() / 1_000_000
+    };
+    let before = midnight();
+    let (status, first) = reset(&gateway, &bearer("alice", "pacific/kiritimati"));
+    assert_eq!(status, 200);
+    assert!((before..=midnight()).contains(&first), "{before} {first}");
+    let elsewhere = bearer("alice", "Pacific/Pago_Pago");
+    assert_eq!(reset(&gateway, &elsewhere), (200, first));
+    assert_eq!(reset(&gateway, &elsewhere), (429, first));
+    gateway.reload(&config(3));
+    assert_eq!(reset(&gateway, &elsewhere), (200, first));
+    assert_eq!(reset(&gateway, &elsewhere), (429, first));
+}
+
+#[test]
+fn explain_names_the_zone_or_why_it_is_the_default() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("c.yaml");
+    fs::write(&path, config(2)).expect("the directory is writable");
+    for (zone, expected) in [
+        ("europe/berlin", "zone    Europe/Berlin, from jwt:zoneinfo"),
+        (
+            "Mars/Olympus",
+            "zone    the default: jwt:zoneinfo names none",
+        ),
+        ("", "zone    the default: jwt:zoneinfo names none"),
+    ] {
+        let field = format!("authorization: {}", bearer("alice", zone));
+        let path = path.to_str().expect("a path");
+        let explain = [
+            "explain",
+            "GET",
+            "http://a/",
+            "-H",
+            &field,
+            "--config",
+            path,
+        ];
+        let output = command(explain).output().expect("the binary starts");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains(expected), "{text}");
+    }
+}
+
+/// On the 1st of July 2026 midnight is at 22:00 UTC in Berlin, at 15:00 in Tokyo, and at 11:00 in Pago Pago.
+#[test]
+fn replay_counts_in_the_days_of_each_user() {
+    const MIDNIGHT: u64 = 1_782_864_000;
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let berlin = bearer("alice", "Europe/Berlin");
+    let steps = [
+        (&berlin, 20 * 60, "admit"),
+        (&berlin, 21 * 60, "admit"),
+        (&berlin, 21 * 60 + 59, "refuse"),
+        (&berlin, 22 * 60, "admit"),
+        // In other zones a day begins meanwhile, but not hers.
+        (&bearer("alice", "Pacific/Kiritimati"), 34 * 60 + 1, "admit"),
+        (&bearer("alice", "Pacific/Pago_Pago"), 35 * 60 + 1, "refuse"),
+        (&bearer("alice", ""), 39 * 60 + 1, "refuse"),
+        (&berlin, 46 * 60, "admit"),
+        // What is no zone is the default.
+        (&bearer("bob", "Mars/Olympus"), 62 * 60, "admit"),
+        (&bearer("bob", "../../etc/passwd"), 62 * 60 + 59, "admit"),
+        (&bearer("bob", ""), 62 * 60 + 59, "refuse"),
+        (&bearer("bob", ""), 63 * 60, "admit"),
+    ];
+    let line = |&(token, minutes, _): &(&String, u64, &str)| {
+        let headers = json!({ "authorization": token });
+        json!({ "time": (MIDNIGHT + minutes * 60) * 1_000, "client_ip": "192.0.2.1", "method": "GET", "path": "/", "headers": headers }).to_string()
+    };
+    let log: Vec<_> = steps.iter().map(line).collect();
+    fs::write(dir.path().join("log"), log.join("\n")).expect("the directory is writable");
+    fs::write(dir.path().join("c.yaml"), config(2)).expect("the directory is writable");
+    let output = command(["replay", "log", "--config", "c.yaml", "--decisions"])
+        .current_dir(dir.path())
+        .output()
+        .expect("the binary starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let found = text.lines().map(|line| {
+        let line: Value = serde_json::from_str(line).expect("a line of JSON");
+        line["decision"].as_str().expect("a decision").to_owned()
+    });
+    let found: Vec<_> = found.collect();
+    assert_eq!(found, steps.map(|(_, _, expected)| expected), "{text}");
+}
+
+#[test]
+fn an_override_has_a_zone_of_its_own_without_a_token() {
+    let config = "policies:
+  daily:
+    key: header:x-key
+    algorithm: fixed_window
+    quota: 1/1d
+    overrides:
+      - { value: tokyo, time_zone: Asia/Tokyo }
+      - { value: berlin, time_zone: Europe/Berlin, quota: 2/1d }
+routes: [{ upstream: echo, limits: [daily] }]
+";
+    let line = |time: &str, key: &str| {
+        format!(
+            r#"{{"time":"2026-11-21T{time}Z","client_ip":"192.0.2.7","method":"GET","path":"/","headers":{{"x-key":"{key}"}}}}"#
+        ) + "\n"
+    };
+    let log: String = [
+        ("14:59:59", "tokyo"),
+        ("14:59:59", "utc"),
+        ("15:00:00", "tokyo"),
+        ("15:00:00", "utc"),
+        ("22:30:00", "berlin"),
+        ("22:30:00", "berlin"),
+        ("22:59:59", "berlin"),
+        ("23:00:00", "berlin"),
+    ]
+    .map(|(time, key)| line(time, key))
+    .concat();
+    let decided = Replay::new(config, log).decisions(&[]);
+    let told: Vec<_> = decided
+        .iter()
+        .map(|one| (one["decision"].as_str(), one["retry_after_ms"].as_u64()))
+        .collect();
+    let admitted = (Some("admit"), None);
+    let refused = |seconds: u64| (Some("refuse"), Some(seconds * 1_000));
+    assert_eq!(
+        told,
+        [
+            admitted,
+            admitted,
+            admitted,
+            refused(9 * 3_600),
+            admitted,
+            admitted,
+            refused(1),
+            admitted,
+        ]
+    );
+}
+
+/// In the last second of each hour of two days a client claims the zone in which the day ends with it. It may have one request
+/// a day.
+#[test]
+fn replay_gives_a_client_that_follows_midnight_two_windows_a_day() {
+    const MIDNIGHT: u64 = 1_782_864_000;
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let line = |hour: u64| {
+        let zone = match (hour + 1) % 24 {
+            0 => "Etc/UTC".to_owned(),
+            ahead @ 13..24 => format!("Etc/GMT-{}", 24 - ahead),
+            behind => format!("Etc/GMT+{behind}"),
+        };
+        let headers = json!({ "authorization": bearer("alice", &zone) });
+        json!({ "time": (MIDNIGHT + hour * 3_600 + 3_599) * 1_000, "client_ip": "192.0.2.1", "method": "GET", "path": "/", "headers": headers }).to_string()
+    };
+    let log: Vec<_> = (0..48).map(line).collect();
+    fs::write(dir.path().join("log"), log.join("\n")).expect("the directory is writable");
+    fs::write(dir.path().join("c.yaml"), config(1)).expect("the directory is writable");
+    let output = command(["replay", "log", "--config", "c.yaml", "--decisions"])
+        .current_dir(dir.path())
+        .output()
+        .expect("the binary starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let admitted = text.lines().enumerate().filter(|(_, line)| {
+        let line: Value = serde_json::from_str(line).expect("a line of JSON");
+        line["decision"] == "admit"
+    });
+    let hours: Vec<_> = admitted.map(|(hour, _)| hour).collect();
+    assert_eq!(text.lines().count(), 48);
+    assert_eq!(hours, [0, 1, 24, 25], "two within a day");
+}

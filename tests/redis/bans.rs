@@ -1,0 +1,302 @@
+//! Bans that several of the real binary share through one redis-server, which may be gone for a while, or empty again.
+
+use std::thread;
+use std::time::Duration;
+
+use crate::support::client::{Connection, get_with};
+use crate::support::gateway::Gateway;
+use crate::support::redis::RedisServer;
+use crate::support::redis_store::command;
+use crate::support::shared::{ask, proxies, retry_after, store, wait_up};
+use crate::support::slow::Slow;
+use crate::support::{now, wait_for};
+use rustix::process::Signal;
+
+/// More than a round and what a busy machine adds.
+const ROUNDS: Duration = Duration::from_secs(1);
+
+/// A policy that admits one request, with this penalty, and these further keys.
+fn config(penalty: &str, more: &str) -> String {
+    format!(
+        "policies:
+  keys: {{ key: header:x-key, quota: 1/1h, store: redis, penalty: {penalty}, {more} }}
+routes: [{{ upstream: echo, limits: [keys] }}]
+"
+    )
+}
+
+/// Asks until it is refused, and says for how many seconds it is banned: 0 where that is no longer than the quota says.
+fn refused_at(gateway: &Gateway, path: &str) -> u64 {
+    let mut answers = (0..3).map(|_| ask(gateway, path));
+    let refused = answers.find(|answer| answer.status == 429);
+    let seconds =
+        retry_after(&refused.expect("one request is admitted, or two while nobody knows of it"));
+    if seconds > 3_600 { seconds } else { 0 }
+}
+
+fn refused(gateway: &Gateway) -> u64 {
+    refused_at(gateway, "/")
+}
+
+/// Waits until `gateway` has heard of a ban, without a strike of its own; returns how many seconds are left.
+fn heard(gateway: &Gateway) -> u64 {
+    thread::sleep(ROUNDS);
+    let seconds = refused(gateway);
+    assert!(seconds > 0, "it has not heard of the ban");
+    seconds
+}
+
+fn bans(gateways: &[Gateway]) -> u64 {
+    let bans = |gateway: &Gateway| {
+        let bans = gateway.metric("sluicegate_limit_bans_total{policy=\"keys\"}");
+        bans.unwrap_or_default() as u64
+    };
+    gateways.iter().map(bans).sum()
+}
+
+#[test]
+fn whoever_bans_all_do() {
+    let redis = RedisServer::start();
+    for more in ["on_limit: { action: reject }", "sync: 100ms"] {
+        command(&redis, &["FLUSHALL"]);
+        let gateways: [Gateway; 3] = proxies(
+            &redis,
+            &config("{ strikes: 3, within: 1h, for: [2h] }", more),
+        );
+        let answers = [(); 3].map(|()| refused(&gateways[0]));
+        assert_eq!(
+            answers,
+            [0, 0, 7_200],
+            "{more}: its own refusals ban at once"
+        );
+        for gateway in &gateways[1..] {
+            let seconds = heard(gateway);
+            assert!((7_190..=7_200).contains(&seconds), "{more}: {seconds}");
+        }
+        assert_eq!(bans(&gateways), 1, "{more}");
+        // Who starts later, too.
+        let late = Gateway::start(&format!(
+            "{}{}",
+            store(redis.address),
+            config("{ strikes: 3, within: 1h, for: [2h] }", more)
+        ));
+        wait_up(&late);
+        assert!(heard(&late) > 7_180);
+    }
+}
+
+#[test]
+fn refusals_are_counted_over_all_machines() {
+    let redis = RedisServer::start();
+    let gateways: [Gateway; 2] = proxies(
+        &redis,
+        &config(
+            "{ strikes: 4, within: 1h, for: [1s, 2h] }",
+            "overflow: { quota: 1/1h }",
+        ),
+    );
+    let strike = || {
+        for gateway in &gateways {
+            assert_eq!([(); 2].map(|()| refused(gateway)), [0, 0]);
+        }
+    };
+    strike();
+    wait_for("the first ban", || (bans(&gateways) == 1).then_some(()));
+    // It lasts a second, and the next two hours.
+    thread::sleep(ROUNDS + Duration::from_millis(500));
+    strike();
+    for gateway in &gateways {
+        assert!(heard(gateway) > 7_180);
+    }
+    assert_eq!(bans(&gateways), 2);
+    let streams = command(&redis, &["KEYS", "*:bans"]);
+    let streams: Vec<String> = redis::from_redis_value(streams).expect("names");
+    assert_eq!(streams, ["sluicegate:{keys}:bans"], "not of each bucket");
+}
+
+#[test]
+fn bans_survive_a_server_that_is_gone_and_comes_back_empty() {
+    let penalty = "{ strikes: 2, within: 3s, for: [2h] }";
+    let mut redis = RedisServer::start();
+    let gateways: [Gateway; 2] = proxies(&redis, &config(penalty, "on_store_error: local"));
+    let [one, other] = &gateways;
+    redis.kill();
+    let started = now();
+    assert_eq!([(); 2].map(|()| refused(one)), [0, 7_200]);
+    // A reload meanwhile, with another deadline as well, loses nothing that is to be told.
+    let changed = store(redis.address).replace("500ms", "400ms");
+    one.reload(&format!(
+        "{changed}{}",
+        config(penalty, "on_store_error: local")
+    ));
+    // The strikes are of no interest any more when it is back; the ban is.
+    thread::sleep(Duration::from_millis(3_500).saturating_sub(started.elapsed()));
+    assert_eq!(refused(other), 0);
+    redis.start_again();
+    gateways.iter().for_each(wait_up);
+    thread::sleep(ROUNDS);
+    let seconds = refused(other);
+    assert!((7_100..7_200).contains(&seconds), "{seconds}");
+    assert!(refused(one) < 7_200);
+    // What all have heard of is known again to a server that has forgotten it, and to who begins.
+    command(&redis, &["FLUSHALL"]);
+    thread::sleep(ROUNDS);
+    let late = Gateway::start(&format!("{changed}{}", config(penalty, "percent: 100")));
+    wait_up(&late);
+    assert!(heard(&late) < 7_200);
+}
+
+#[test]
+fn a_ban_that_is_over_when_it_is_told_is_not_followed_by_the_next() {
+    let penalty = "{ strikes: 3, within: 1h, for: [1s, 2h] }";
+    let mut redis = RedisServer::start();
+    let gateways: [Gateway; 1] = proxies(&redis, &config(penalty, "percent: 100"));
+    let [gateway] = &gateways;
+    redis.kill();
+    assert_eq!([(); 3].map(|()| refused(gateway)), [0; 3]);
+    thread::sleep(Duration::from_millis(1_100));
+    assert_eq!(refused(gateway), 0, "a strike");
+    redis.start_again();
+    wait_up(gateway);
+    thread::sleep(ROUNDS);
+    assert_eq!([(); 2].map(|()| refused(gateway)), [0, 7_200]);
+    assert_eq!(bans(&gateways), 2);
+}
+
+#[test]
+fn bans_are_shared_where_keys_are_readable_and_by_policies_of_one_name_only() {
+    let redis = RedisServer::start();
+    let config = "policies:
+  keys: { key: header:x-key, quota: 1/1h, store: redis, penalty: { strikes: 1, within: 1h, for: [2h] } }
+  others: { key: header:x-key, quota: 1/1h, store: redis, penalty: { strikes: 2, within: 1h, for: [2h] } }
+  alone: { key: header:x-key, quota: 1/1h, penalty: { strikes: 1, within: 1h, for: [2h] } }
+routes:
+  - { match: { path: /others }, upstream: echo, limits: [others] }
+  - { match: { path: /alone }, upstream: echo, limits: [alone] }
+  - { upstream: echo, limits: [keys] }
+";
+    let store = format!(
+        "store: {{ redis: {{ url: \"{}\", timeout: 500ms, readable_keys: true }} }}\n",
+        redis.url()
+    );
+    let gateways = [(); 2].map(|()| Gateway::start(&format!("{store}{config}")));
+    gateways.iter().for_each(wait_up);
+    assert_eq!(refused(&gateways[0]), 7_200);
+    assert_eq!(refused_at(&gateways[0], "/alone"), 7_200);
+    assert!(heard(&gateways[1]) > 7_190);
+    assert_eq!(refused_at(&gateways[1], "/others"), 0);
+    // Its own, at its first refusal.
+    assert_eq!(refused_at(&gateways[1], "/alone"), 7_200);
+    gateways[0].reload(&format!("{store}{}", config.replace("1/1h", "1000/1s")));
+    assert!(refused(&gateways[0]) > 7_180, "also under another quota");
+}
+
+#[test]
+fn a_name_that_is_taken_is_told_of_once_and_each_bans_by_itself() {
+    let redis = RedisServer::start();
+    command(&redis, &["SET", "sluicegate:{keys}:bans", "mine"]);
+    let gateways: [Gateway; 1] = proxies(
+        &redis,
+        &config("{ strikes: 2, within: 1h, for: [2h] }", "percent: 100"),
+    );
+    let [gateway] = &gateways;
+    wait_for("a warning", || {
+        gateway
+            .log()
+            .contains("bans cannot be shared")
+            .then_some(())
+    });
+    assert_eq!([(); 2].map(|()| refused(gateway)), [0, 7_200]);
+    thread::sleep(ROUNDS);
+    assert_eq!(gateway.log().matches("bans cannot be shared").count(), 1);
+    assert!(
+        gateway.log().contains("sluicegate:{keys}:bans") || gateway.log().contains("WRONGTYPE")
+    );
+    // What was to be told has waited.
+    command(&redis, &["DEL", "sluicegate:{keys}:bans"]);
+    let late = Gateway::start(&format!(
+        "{}{}",
+        store(redis.address),
+        config("{ strikes: 2, within: 1h, for: [2h] }", "percent: 100")
+    ));
+    wait_up(&late);
+    assert!(heard(&late) > 7_180);
+}
+
+fn keys(redis: &RedisServer, pattern: &str) -> Vec<String> {
+    redis::from_redis_value(command(redis, &["KEYS", pattern])).expect("names")
+}
+
+fn announced(redis: &RedisServer) -> usize {
+    let all = command(redis, &["XLEN", "sluicegate:{keys}:bans"]);
+    redis::from_redis_value(all).expect("a number")
+}
+
+#[test]
+fn what_is_lifted_as_the_documentation_says_stays_so_whoever_is_still_served() {
+    let redis = RedisServer::start();
+    let slow = Slow::halfway();
+    let penalty = "{ strikes: 2, within: 1h, for: [2h] }";
+    let slow_route = format!(
+        "[{{ match: {{ path: /slow }}, upstream: '{}' }}, ",
+        slow.origin.url()
+    );
+    let config =
+        config(penalty, "percent: 100").replace("routes: [", &format!("routes: {slow_route}"));
+    let with = format!("{}{config}", store(redis.address));
+    let without = with.replace(&format!("penalty: {penalty}, "), "");
+    assert_ne!(with, without);
+    let gateway = Gateway::start(&with);
+    wait_up(&gateway);
+    assert_eq!([(); 2].map(|()| refused(&gateway)), [0, 7_200]);
+    let mut served = Connection::open(gateway.address());
+    served.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(served.receive_head().status, 200);
+    wait_for("the ban to be told", || {
+        (announced(&redis) == 1).then_some(())
+    });
+    gateway.reload(&without);
+    thread::sleep(ROUNDS);
+    command(&redis, &["FLUSHALL"]);
+    thread::sleep(ROUNDS);
+    assert_eq!(keys(&redis, "*{keys}:*"), [""; 0]);
+    gateway.reload(&with);
+    assert_eq!(refused(&gateway), 0, "a strike");
+    assert_eq!(slow.gate.seen(), ["/slow"]);
+    drop(served);
+}
+
+#[test]
+fn a_server_that_a_reload_names_is_told_of_all_bans_that_hold() {
+    let [before, after] = [(); 2].map(|()| RedisServer::start());
+    let config = config("{ strikes: 1, within: 1h, for: [2h] }", "percent: 100");
+    let [gateway] = proxies(&before, &config);
+    assert_eq!(refused(&gateway), 7_200);
+    wait_for("the ban to be told", || {
+        (announced(&before) == 1).then_some(())
+    });
+    gateway.reload(&format!("{}{config}", store(after.address)));
+    wait_for("the ban to be told again", || {
+        (announced(&after) == 1).then_some(())
+    });
+    let late = Gateway::start(&format!("{}{config}", store(after.address)));
+    wait_up(&late);
+    assert!(heard(&late) > 7_180);
+}
+
+#[test]
+fn who_ends_tells_of_everybody_whom_he_has_banned() {
+    const MANY: usize = 3_000;
+    let redis = RedisServer::start();
+    let config =
+        config("{ strikes: 1, within: 1h, for: [2h] }", "percent: 100").replace("1/1h", "0/1h");
+    let end = "shutdown: { delay: 0s }\n";
+    let [mut gateway] = proxies(&redis, &format!("{end}{config}"));
+    for key in 0..MANY {
+        let refused = get_with(gateway.address(), "/", &format!("x-key: {key}\r\n"));
+        assert_eq!(refused.status, 429);
+    }
+    gateway.signal(Signal::TERM);
+    assert!(gateway.wait().success());
+    assert_eq!(announced(&redis), MANY);
+}

@@ -1,0 +1,145 @@
+//! A policy in Redis beside one of each kind in memory: what Redis refuses costs the other nothing, unless it charges refusals.
+
+use std::time::Duration;
+
+use crate::support::client::{Connection, get, get_with};
+use crate::support::gateway::Gateway;
+use crate::support::redis::RedisServer;
+use crate::support::wait_for;
+
+/// In memory, each admits 5 of a key in all.
+const KINDS: [&str; 12] = [
+    "quota: 5/300d",
+    "quota: 5/300d, algorithm: token_bucket",
+    "capacity: 5, refill: 5 per 300d, algorithm: token_bucket",
+    "quota: 5/300d, algorithm: fixed_window",
+    "quota: 5/300d, algorithm: fixed_window, start: first_request",
+    "quota: 5/300d, algorithm: fixed_window, start: staggered",
+    "quota: 5/1y, algorithm: fixed_window, time_zone: Asia/Tokyo",
+    "quota: 5/300d, algorithm: sliding_window, oldest: whole",
+    "quota: 5/300d, algorithm: sliding_window, precision: 10, oldest: whole",
+    "quota: 5/300d, algorithm: sliding_log",
+    "quota: 5/300d, overrides: [{ value: b, quota: 9/300d }]",
+    "quota: 5/300d, penalty: { strikes: 100, within: 1h, for: [1h] }",
+];
+
+/// Routes `/both` and `/here` that meet the policy `here`, and `/both` one of 2 in Redis as well.
+fn gateway(redis: &RedisServer, here: &str, there: &str) -> Gateway {
+    let gateway = Gateway::start(&format!(
+        "store: {{ redis: {{ url: \"{}\", timeout: 500ms, secret: sixteen-characters, prefix: \"{}:\" }} }}
+policies:
+  here: {{ key: \"header:x-key\", {here} }}
+  there: {{ key: \"header:x-key\", quota: 2/300d, store: redis, {there} }}
+routes:
+  - {{ match: {{ path: /both }}, upstream: echo, limits: [here, there] }}
+  - {{ match: {{ path: \"/**\" }}, upstream: echo, limits: [here] }}
+",
+        redis.url(),
+        std::ptr::from_ref(here).addr(),
+    ));
+    get_with(gateway.address(), "/both", "x-key: other\r\n");
+    wait_for("the store to be up", || {
+        let ready = get(gateway.admin, "/readyz").text();
+        ready.contains("redis: up").then_some(())
+    });
+    gateway
+}
+
+fn statuses(gateway: &Gateway, path: &str, count: usize) -> Vec<u16> {
+    let ask = |_| get_with(gateway.address(), path, "x-key: a\r\n").status;
+    (0..count).map(ask).collect()
+}
+
+#[test]
+fn what_redis_refuses_is_given_back_whatever_the_algorithm() {
+    let redis = RedisServer::start();
+    for kind in KINDS {
+        let gateway = gateway(&redis, kind, "");
+        assert_eq!(
+            statuses(&gateway, "/both", 4),
+            [200, 200, 429, 429],
+            "{kind}"
+        );
+        assert_eq!(statuses(&gateway, "/", 4), [200, 200, 200, 429], "{kind}");
+    }
+}
+
+#[test]
+fn what_charges_refusals_keeps_what_it_charged() {
+    let redis = RedisServer::start();
+    let gateway = gateway(&redis, "quota: 5/300d, charge_refused: true", "");
+    assert_eq!(statuses(&gateway, "/both", 4), [200, 200, 429, 429]);
+    let left = get_with(gateway.address(), "/", "x-key: a\r\n");
+    assert!(left.expect_header("ratelimit").contains("r=0"), "{left:?}");
+}
+
+#[test]
+fn permits_come_back_when_redis_refuses() {
+    let redis = RedisServer::start();
+    for kind in [
+        "algorithm: concurrency, max: 1",
+        "algorithm: concurrency, max: 1, queue: 5, max_wait: 10s",
+    ] {
+        let gateway = gateway(&redis, kind, "");
+        // A response may be there a moment before its permit is back.
+        let ask = |path| {
+            wait_for("the permit", || {
+                let in_use = gateway.metric("sluicegate_limit_in_use{policy=\"here\"}");
+                (in_use == Some(0.0)).then_some(())
+            });
+            get_with(gateway.address(), path, "x-key: a\r\n").status
+        };
+        let both = [(); 4].map(|()| ask("/both"));
+        assert_eq!(both, [200, 200, 429, 429], "{kind}");
+        assert_eq!([(); 3].map(|()| ask("/")), [200; 3], "{kind}");
+    }
+}
+
+#[test]
+fn who_waits_in_a_queue_has_asked_redis_before() {
+    let redis = RedisServer::start();
+    let queue = "quota: 10/1s, algorithm: leaky_bucket, queue: 100, max_wait: 1m";
+    let gateway = gateway(&redis, queue, "");
+    let started = crate::support::now();
+    let all = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..12)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut connection = Connection::open(gateway.address());
+                    let request = "GET /both HTTP/1.1\r\nHost: a\r\nx-key: a\r\n\r\n";
+                    connection.exchange(request).status
+                })
+            })
+            .collect();
+        let statuses = clients
+            .into_iter()
+            .map(|client| client.join().expect("no panic"));
+        statuses.filter(|status| *status == 200).count()
+    });
+    assert_eq!(all, 2);
+    assert!(started.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn a_policy_in_redis_that_only_watches_refuses_nobody() {
+    let redis = RedisServer::start();
+    let gateway = gateway(&redis, "quota: 5/300d", "mode: shadow");
+    assert_eq!(
+        statuses(&gateway, "/both", 6),
+        [200, 200, 200, 200, 200, 429]
+    );
+    let shadowed =
+        "sluicegate_limit_decisions_total{policy=\"there\",route=\"both\",decision=\"shadowed\"}";
+    assert_eq!(gateway.metric(shadowed), Some(3.0));
+}
+
+#[test]
+fn what_a_response_settles_is_settled_beside_redis() {
+    let redis = RedisServer::start();
+    let costs = "quota: 100/300d, cost: { response_header: x-used, reserve: 10, max: 60 }";
+    let gateway = gateway(&redis, costs, "");
+    // The echo has no such field: what was reserved stays charged, but for what Redis refused.
+    assert_eq!(statuses(&gateway, "/both", 5), [200, 200, 429, 429, 429]);
+    let left = get_with(gateway.address(), "/", "x-key: a\r\n");
+    assert!(left.expect_header("ratelimit").contains("r=70"), "{left:?}");
+}

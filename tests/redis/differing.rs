@@ -1,0 +1,179 @@
+//! Proxies that were told different things of the same policy, as while its quota is being changed on one after the other.
+
+use std::thread;
+use std::time::Duration;
+
+use crate::support::client::{Connection, get};
+use crate::support::gateway::Gateway;
+use crate::support::now;
+use crate::support::redis::RedisServer;
+use crate::support::shared::{retry_after, store, wait_up};
+use crate::support::synchronised::after_rounds;
+
+/// A policy of this name on everything.
+fn config(redis: &RedisServer, name: &str, policy: &str) -> String {
+    format!(
+        "{}policies: {{ {name}: {{ store: redis, key: constant, {policy} }} }}
+routes: [{{ upstream: echo, limits: [{name}] }}]
+",
+        store(redis.address).replace("characters", "characters, refusal_cache: 0s")
+    )
+}
+
+fn start(config: &str) -> Gateway {
+    let gateway = Gateway::start(config);
+    wait_up(&gateway);
+    gateway
+}
+
+/// How many of 100 requests at each of two proxies are admitted, one of which has a quota of 40, and the other of 60.
+fn admitted(redis: &RedisServer, name: &str, policy: &str) -> usize {
+    let quotas = [40, 60].map(|quota| format!("quota: {quota}/300d, {policy}"));
+    let gateways = quotas.map(|policy| start(&config(redis, name, &policy)));
+    let ask = |gateway: &Gateway| {
+        let mut connection = Connection::open(gateway.address());
+        let answers = (0..50).map(|_| connection.exchange("GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
+        answers.filter(|answer| answer.status == 200).count()
+    };
+    thread::scope(|scope| {
+        let twice = gateways.iter().chain(&gateways);
+        let clients: Vec<_> = twice.map(|gateway| scope.spawn(|| ask(gateway))).collect();
+        let clients = clients.into_iter();
+        clients.map(|client| client.join().expect("no panic")).sum()
+    })
+}
+
+#[test]
+fn with_different_quotas_they_admit_as_much_as_the_larger() {
+    let redis = RedisServer::start();
+    for algorithm in ["gcra", "fixed_window", "sliding_window", "sliding_log"] {
+        let policy = format!("algorithm: {algorithm}");
+        assert_eq!(admitted(&redis, algorithm, &policy), 60, "{algorithm}");
+        // Who goes on asking owes, so that it may be less.
+        let policy = format!("algorithm: {algorithm}, charge_refused: true");
+        let admitted = admitted(&redis, &format!("owing-{algorithm}"), &policy);
+        assert!((40..=60).contains(&admitted), "{algorithm}: {admitted}");
+    }
+}
+
+/// Of a window that is filled again to the same count the value is what it was.
+#[test]
+fn who_asks_them_in_turn_for_long_gets_the_difference_once_at_most() {
+    let redis = RedisServer::start();
+    for algorithm in ["fixed_window", "sliding_window", "gcra"] {
+        let policies = [3, 2].map(|quota| format!("quota: {quota}/300d, algorithm: {algorithm}"));
+        let gateways = policies.map(|policy| start(&config(&redis, algorithm, &policy)));
+        let started = now();
+        let mut admitted = 0;
+        while started.elapsed() < Duration::from_secs(2) {
+            for gateway in &gateways {
+                admitted += usize::from(get(gateway.address(), "/").status == 200);
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        assert!((3..=4).contains(&admitted), "{algorithm}: {admitted}");
+    }
+}
+
+#[test]
+fn machines_that_are_reloaded_together_agree_on_when_to_come_back() {
+    let redis = RedisServer::start();
+    let quota = |quota: &str| config(&redis, "p", &format!("quota: {quota}"));
+    let gateways = [(); 3].map(|()| start(&quota("20/1h")));
+    for _ in 0..20 {
+        assert_eq!(get(gateways[0].address(), "/").status, 200);
+    }
+    for gateway in &gateways {
+        gateway.reload(&quota("3/6s"));
+    }
+    let refused = get(gateways[0].address(), "/");
+    assert_eq!(refused.status, 429);
+    let wait = retry_after(&refused);
+    assert!((1..=2).contains(&wait), "{wait}");
+    thread::sleep(Duration::from_secs(wait));
+    // Each has met the key for the first time.
+    for gateway in gateways[1..].iter().rev() {
+        let answer = get(gateway.address(), "/");
+        if answer.status == 200 {
+            return;
+        }
+        assert_eq!(retry_after(&answer), 1, "of a part of a second");
+        thread::sleep(Duration::from_secs(1));
+    }
+    panic!("nobody admits it");
+}
+
+/// How many of `count` requests these proxies admit that get them in turn.
+fn admitted_in_turn(gateways: &[&Gateway], count: usize) -> usize {
+    let turns = gateways.iter().cycle().take(count);
+    turns
+        .filter(|gateway| get(gateway.address(), "/").status == 200)
+        .count()
+}
+
+const DIFFERENT: [&str; 2] = ["algorithm: gcra", "algorithm: fixed_window"];
+
+/// Each would take what the other wrote for a bucket that has begun anew, and nobody would ever be refused.
+#[test]
+fn with_different_algorithms_they_admit_the_two_quotas_and_say_that_they_differ() {
+    let redis = RedisServer::start();
+    let policies =
+        DIFFERENT.map(|policy| config(&redis, "p", &format!("quota: 10/300d, {policy}")));
+    let gateways = policies.map(|config| start(&config));
+    let [gcra, fixed] = &gateways;
+    assert_eq!(admitted_in_turn(&[gcra, fixed], 100), 20);
+    gcra.wait_for_log("nodes differ: policy `p` has the algorithm gcra here and fixed_window on");
+    fixed.wait_for_log("nodes differ: policy `p` has the algorithm fixed_window here and gcra on");
+    // The rolling deploy goes on.
+    gcra.reload(&config(
+        &redis,
+        "p",
+        "quota: 10/300d, algorithm: fixed_window",
+    ));
+    assert_eq!(admitted_in_turn(&[gcra, fixed], 20), 0);
+    fixed.wait_for_log("nodes agree again: policy `p` has the algorithm fixed_window");
+}
+
+#[test]
+fn a_reload_that_changes_the_algorithm_begins_anew_once() {
+    let redis = RedisServer::start();
+    let [gcra, fixed] =
+        DIFFERENT.map(|policy| config(&redis, "p", &format!("quota: 10/300d, {policy}")));
+    let gateway = start(&gcra);
+    assert_eq!(admitted_in_turn(&[&gateway], 15), 10);
+    gateway.reload(&fixed);
+    assert_eq!(admitted_in_turn(&[&gateway], 15), 10);
+    // What the first has charged is still there.
+    for config in [&gcra, &fixed] {
+        gateway.reload(config);
+        assert_eq!(admitted_in_turn(&[&gateway], 5), 0);
+    }
+    let log = gateway.log();
+    assert!(!log.contains("nodes differ"), "it is one node: {log}");
+}
+
+#[test]
+fn synchronised_with_different_algorithms_they_admit_the_two_quotas() {
+    let redis = RedisServer::start();
+    let gateways = ["gcra", "sliding_window"].map(|algorithm| {
+        let policy = format!("quota: 10/1h, sync: 20ms, algorithm: {algorithm}");
+        start(&config(&redis, "p", &policy))
+    });
+    let [gcra, sliding] = &gateways;
+    let mut admitted = 0;
+    for _ in 0..4 {
+        admitted += admitted_in_turn(&[gcra, sliding], 12);
+        gateways.iter().for_each(|gateway| after_rounds(gateway, 2));
+    }
+    assert_eq!(admitted, 20);
+    gcra.wait_for_log("nodes differ: policy `p` has the algorithm gcra here and sliding_window on");
+    // A reload here begins anew, and joins those that have the same algorithm.
+    gcra.reload(&config(
+        &redis,
+        "p",
+        "quota: 10/1h, sync: 20ms, algorithm: sliding_window",
+    ));
+    assert_eq!(admitted_in_turn(&[gcra], 1), 1, "nothing was heard yet");
+    after_rounds(gcra, 2);
+    assert_eq!(admitted_in_turn(&[gcra], 5), 0);
+}

@@ -1,0 +1,625 @@
+//! The arithmetic of the scripts beside the memory store's, step by step, with numbers as large as they come: limits up to
+//! 2^32 - 1, windows from a millisecond to a year, costs up to the limit, debts, watchers, steps back in time; and buckets that
+//! are carried over to another quota.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+use proptest::prelude::*;
+use proptest::test_runner::{TestCaseResult, TestRunner};
+use sluicegate::clock::Timestamp;
+use sluicegate::limiter::{
+    Algorithm, Calendar, Calendars, Cell, Decision, FixedWindow, Gcra, IntervalRefill, LeakyBucket,
+    Oldest, Period, Quota, Reserved, SlidingCounters, SlidingLog, SlidingWindow, Start, WindowEnd,
+};
+use sluicegate::store::redis::{Charge, Request, Settled, Settlement, Tier};
+use sluicegate::store::{self, OnFull, Refusals, Table, charge_all, charge_reserving};
+
+use crate::support::scripts::{
+    Redis, SECOND, START, SharedRedis, YEAR, at, charge, fingerprint, quota,
+};
+
+/// What clients can tell of a decision.
+fn told(
+    algorithm: &Algorithm,
+    decision: &Decision,
+    now: Timestamp,
+) -> impl PartialEq + std::fmt::Debug {
+    let Decision {
+        outcome,
+        remaining,
+        capacity,
+        reset,
+        ..
+    } = *decision;
+    (
+        outcome,
+        remaining,
+        capacity,
+        reset,
+        algorithm.more_at(decision, now),
+    )
+}
+
+/// A policy, and whether refusals are charged.
+type Drawn = (Algorithm, bool);
+
+fn limits() -> impl Strategy<Value = u32> {
+    prop_oneof![
+        1..=12_u32,
+        Just(1_000),
+        1_000_000..=2_000_000_u32,
+        u32::MAX - 3..=u32::MAX,
+        any::<u32>()
+    ]
+}
+
+fn windows() -> impl Strategy<Value = u64> {
+    let day = 86_400 * SECOND;
+    prop_oneof![
+        Just(1_000),
+        1_000..=SECOND,
+        Just(3_600 * SECOND),
+        day..=YEAR,
+        Just(YEAR),
+        // A prime, so that nothing divides it.
+        Just(31_535_999_999_999)
+    ]
+}
+
+fn quotas() -> impl Strategy<Value = Quota> {
+    (limits(), windows()).prop_map(|(limit, window)| quota(limit, window))
+}
+
+fn oldest() -> impl Strategy<Value = Oldest> {
+    prop::sample::select(vec![Oldest::Weighted, Oldest::Whole, Oldest::Ignored])
+}
+
+fn algorithms() -> impl Strategy<Value = Algorithm> {
+    let bursts = (quotas(), limits()).prop_filter_map("a burst within bounds", |(quota, burst)| {
+        Gcra::new(quota, burst).ok()
+    });
+    let refills = (limits(), limits(), windows())
+        .prop_filter_map("within bounds", |(all, some, micros)| {
+            IntervalRefill::new(all, some, Duration::from_micros(micros)).ok()
+        });
+    let lines = (quotas(), limits(), windows(), limits()).prop_filter_map(
+        "within bounds",
+        |(quota, queue, wait, free)| {
+            LeakyBucket::new(quota, queue, Duration::from_micros(wait), free).ok()
+        },
+    );
+    let starts = prop_oneof![
+        Just(Start::EPOCH),
+        Just(Start::FirstRequest),
+        Just(Start::Staggered),
+        windows().prop_map(|offset| Start::Clock {
+            offset: Duration::from_micros(offset)
+        }),
+    ];
+    let parts = prop::sample::select(vec![1_u32, 2, 7, 60, 3_600]);
+    let counters = (quotas(), parts, oldest()).prop_map(|(quota, parts, oldest)| {
+        let part = (quota.window_micros() / u64::from(parts)).max(1);
+        let quota = Quota::new(
+            quota.limit(),
+            Duration::from_micros(part * u64::from(parts)),
+        );
+        Algorithm::SlidingCounters(SlidingCounters::new(quota.unwrap(), parts, oldest).unwrap())
+    });
+    let logs = (
+        prop_oneof![1..=12_u32, Just(1_000), Just(100_000)],
+        windows(),
+    )
+        .prop_map(|(limit, window)| {
+            Algorithm::SlidingLog(SlidingLog::new(quota(limit, window)).unwrap())
+        });
+    prop_oneof![
+        3 => bursts.prop_map(Algorithm::Gcra),
+        2 => refills.prop_map(Algorithm::IntervalRefill),
+        2 => lines.prop_map(Algorithm::LeakyBucket),
+        2 => (quotas(), starts).prop_map(|(quota, start)| Algorithm::FixedWindow(FixedWindow::new(quota, start))),
+        2 => (quotas(), oldest()).prop_map(|(quota, oldest)| Algorithm::SlidingWindow(SlidingWindow::new(quota, oldest))),
+        2 => counters,
+        2 => logs,
+    ]
+}
+
+/// How a cost is drawn: nothing, one, a part of the capacity, all of it, more, anything.
+#[derive(Clone, Debug)]
+enum Cost {
+    Exactly(u32),
+    Share(u32),
+    Spare(u32),
+}
+
+impl Cost {
+    fn of(&self, capacity: u32) -> u32 {
+        match self {
+            Self::Exactly(cost) => *cost,
+            Self::Share(parts) => capacity / parts,
+            Self::Spare(less) => capacity.saturating_sub(*less),
+        }
+    }
+}
+
+fn costs() -> impl Strategy<Value = Cost> {
+    prop_oneof![
+        3 => (0..=3_u32).prop_map(Cost::Exactly),
+        3 => (2..=7_u32).prop_map(Cost::Share),
+        3 => (0..=2_u32).prop_map(Cost::Spare),
+        1 => any::<u32>().prop_map(Cost::Exactly),
+    ]
+}
+
+/// From one request to the next: not at all, a little, a part of the first policy's window; or back.
+fn gaps() -> impl Strategy<Value = (i64, i64)> {
+    prop_oneof![
+        3 => Just((0, 1)),
+        3 => (1..=3_i64).prop_map(|micros| (micros, 1)),
+        4 => (1..=9_i64).prop_map(|parts| (0, parts)),
+        1 => (-3_000..=-1_i64).prop_map(|micros| (micros, 1)),
+        1 => (-3..=-1_i64).prop_map(|parts| (0, parts)),
+    ]
+}
+
+type Step = ((i64, i64), Vec<(bool, u64, Cost)>, usize);
+
+fn histories() -> impl Strategy<Value = (Vec<Drawn>, Vec<Step>)> {
+    prop::collection::vec((algorithms(), any::<bool>()), 1..=4).prop_flat_map(|policies| {
+        let charges = prop::collection::vec(
+            (prop::bool::weighted(0.8), 0..2_u64, costs()),
+            policies.len(),
+        );
+        let steps = prop::collection::vec((gaps(), charges, 0..=policies.len()), 1..40);
+        (Just(policies), steps)
+    })
+}
+
+#[test]
+fn extremes_are_decided_and_stored_as_in_memory() {
+    let server = SharedRedis::new();
+    let mut redis = Redis::new(&server);
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(384));
+    let redis = RefCell::new(&mut redis);
+    let checked = runner.run(&histories(), |(policies, steps)| {
+        let redis = &mut *redis.borrow_mut();
+        redis.prefix = server.prefix();
+        let table = |(algorithm, owes): &Drawn| {
+            let refusals = if *owes {
+                Refusals::Charged
+            } else {
+                Refusals::Free
+            };
+            Table::new("test", algorithm.clone(), 1_024, OnFull::Forget).with_refusals(refusals)
+        };
+        let tables: Vec<_> = policies.iter().map(table).collect();
+        let windows = policies
+            .iter()
+            .map(|(algorithm, ..)| algorithm.window().expect("a window").as_micros() as i64);
+        let windows: Vec<_> = windows.collect();
+        let longest = windows.iter().max().expect("a policy");
+        let mut now = START;
+        for ((micros, parts), drawn, binding) in steps {
+            let share = if parts == 1 { 0 } else { windows[0] / parts };
+            now = now.saturating_add_signed(micros + share);
+            // As below: later instants are not exact in Redis.
+            if now.saturating_add_signed(2 * longest) >= 1 << 53 {
+                break;
+            }
+            redis.now = Some(at(now));
+            let asked: Vec<_> = drawn
+                .iter()
+                .enumerate()
+                .filter(|(_, (is_asked, ..))| *is_asked)
+                .collect();
+            let binding = binding.min(asked.len());
+            let names: Vec<_> = asked
+                .iter()
+                .map(|(policy, (_, key, _))| redis.name(&format!("{policy}:{key}")))
+                .collect();
+            let in_memory: Vec<_> = asked
+                .iter()
+                .map(|(policy, (_, key, cost))| store::Charge {
+                    table: &tables[*policy],
+                    key: fingerprint(*key),
+                    cost: cost.of(policies[*policy].0.capacity()),
+                    window_end: None,
+                })
+                .collect();
+            let in_redis: Vec<_> = in_memory
+                .iter()
+                .zip(&names)
+                .map(|(one, name)| Charge {
+                    algorithm: one.table.algorithm(),
+                    name: name.as_bytes(),
+                    key: one.key,
+                    cost: one.cost,
+                    owes: one.table.refusals().into(),
+                    settles: false,
+                    period: None,
+                    tier: Tier::First,
+                })
+                .collect();
+            let expected = store::charge_watched(&in_memory, binding, at(now));
+            let request = Request {
+                binding,
+                ..redis.request(&in_redis)
+            };
+            let verdict = redis.scripts.decide(&request, at(now)).verdict;
+            prop_assert_eq!(verdict.deciding, expected.deciding);
+            for ((one, expected), found) in in_redis
+                .iter()
+                .zip(&expected.decisions)
+                .zip(&verdict.decisions)
+            {
+                let tell = |decision| told(one.algorithm, decision, at(now));
+                prop_assert_eq!(tell(found), tell(expected), "{:?} at {}", one, now);
+                if one.algorithm.shape().is_none() {
+                    prop_assert_eq!(found.cell, expected.cell, "{:?} at {}", one, now);
+                }
+            }
+        }
+        Ok(())
+    });
+    checked.unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+/// Another quota of the same kind, or another kind.
+fn pairs() -> impl Strategy<Value = (Algorithm, Algorithm)> {
+    (algorithms(), algorithms(), limits(), any::<bool>()).prop_map(
+        |(from, other, limit, is_same_kind)| {
+            let Some([kind, _, window, one, two]) = from.recipe().filter(|_| is_same_kind) else {
+                return (from, other);
+            };
+            let limit = if kind == 7 {
+                limit % 100_000 + 1
+            } else {
+                limit
+            };
+            let to = Algorithm::from_recipe([kind, limit.into(), window, one, two]);
+            let to = to.filter(|_| kind != 4).unwrap_or_else(|| other.clone());
+            (from, to)
+        },
+    )
+}
+
+#[test]
+fn a_bucket_under_another_recipe_is_carried_over_as_in_memory() {
+    let server = SharedRedis::new();
+    let mut redis = Redis::new(&server);
+    redis.leftovers = Some(Box::leak(Box::default()));
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(256));
+    let redis = RefCell::new(&mut redis);
+    let strategy = (
+        pairs(),
+        prop::collection::vec((costs(), 0..=SECOND), 1..6),
+        costs(),
+        0..=YEAR / 50,
+        prop::collection::vec((costs(), prop_oneof![0..=SECOND, 0..=YEAR / 50]), 0..6),
+    );
+    let checked = runner.run(&strategy, |((from, to), before, cost, gap, after)| {
+        let redis = &mut *redis.borrow_mut();
+        redis.prefix = server.prefix();
+        let mut now = START;
+        let key = fingerprint(1);
+        let old = Table::new("test", from.clone(), 1_024, OnFull::Forget);
+        for (cost, gap) in before {
+            now += gap;
+            redis.now = Some(at(now));
+            let cost = cost.of(from.capacity());
+            redis.charge(&from, "a", cost);
+            store::charge_all(
+                &[store::Charge {
+                    table: &old,
+                    key,
+                    cost,
+                    window_end: None,
+                }],
+                at(now),
+            );
+        }
+        now += gap;
+        redis.now = Some(at(now));
+        let new = Arc::new(Table::new("test", to.clone(), 1_024, OnFull::Forget));
+        old.replaced_by(new.clone(), at(now));
+        let at_once = [0, cost.of(to.capacity()), 1].map(|cost| (cost, 0));
+        let after = after.iter();
+        let after = after.map(|(cost, gap)| (cost.of(to.capacity()), *gap));
+        for (cost, gap) in at_once.into_iter().chain(after) {
+            now += gap;
+            redis.now = Some(at(now));
+            let expected = store::charge_all(
+                &[store::Charge {
+                    table: &new,
+                    key,
+                    cost,
+                    window_end: None,
+                }],
+                at(now),
+            );
+            let found = redis.charge(&to, "a", cost);
+            let expected = expected.decisions[0];
+            prop_assert_eq!(
+                told(&to, &found, at(now)),
+                told(&to, &expected, at(now)),
+                "{:?} to {:?}",
+                from,
+                to
+            );
+        }
+        Ok(())
+    });
+    checked.unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+#[test]
+fn products_that_no_double_holds_are_compared_exactly() {
+    const PART: u64 = 360 * 86_400 * SECOND;
+    let server = SharedRedis::new();
+    let mut redis = Redis::new(&server);
+    let quota = quota(u32::MAX, PART);
+    let window = Algorithm::SlidingWindow(SlidingWindow::new(quota, Oldest::Weighted));
+    let start = (START / PART + 1) * PART;
+    redis.now = Some(at(start));
+    assert!(redis.charge(&window, "a", 4_287_450_748).is_admitted());
+    // What counts of that is beyond the room by 5,285,888 parts of 31,104,000,000,000: as doubles the products are the same.
+    let just_before = start + PART + 5_281_584_146_944;
+    for (now, is_admitted) in [(just_before, false), (just_before + 1, true)] {
+        redis.now = Some(at(now));
+        let decision = redis.charge(&window, "a", 735_542_907);
+        assert_eq!(decision.is_admitted(), is_admitted, "{now}");
+    }
+}
+
+/// What is read of a value at first may be less than the recipe of another algorithm is long.
+#[test]
+fn a_long_recipe_is_known_by_an_algorithm_with_a_short_one() {
+    let server = SharedRedis::new();
+    let mut redis = Redis::new(&server);
+    let line = quota(4_294_967_292, 8_342_730_217_943);
+    let longest = LeakyBucket::new(line, 1_853_335, Duration::from_secs(3_600), 1_853_334);
+    let longest = Algorithm::LeakyBucket(longest.expect("a queue"));
+    for shortest in [
+        [7, 1, 1_000, 0, 0],
+        [6, 1, 2_000, 2, 0],
+        [1, 1, 1_000, 1, 0],
+    ] {
+        let shortest = Algorithm::from_recipe(shortest).expect("an algorithm");
+        redis.prefix = server.prefix();
+        redis.charge(&longest, "a", 1);
+        assert!(
+            redis.charge(&shortest, "a", 1).is_admitted(),
+            "{shortest:?}"
+        );
+    }
+}
+
+/// Costs that are reserved, and what they turn out to be, each after a time.
+type Turn = (Cost, Cost, (i64, i64), usize);
+
+#[test]
+fn costs_are_settled_as_by_the_pure_functions() {
+    let server = SharedRedis::new();
+    let redis = RefCell::new(Redis::new(&server));
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(384));
+    let settling = algorithms().prop_filter("it settles without a ring", |one| {
+        one.can_settle() && one.shape().is_none()
+    });
+    let turns = prop::collection::vec((costs(), costs(), gaps(), 0..4_usize), 1..24);
+    let checked = runner.run(&(settling, turns), |(algorithm, turns)| {
+        let redis = &mut *redis.borrow_mut();
+        redis.prefix = server.prefix();
+        settle_in_turn(redis, &algorithm, turns)
+    });
+    checked.unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+fn settle_in_turn(redis: &mut Redis, algorithm: &Algorithm, turns: Vec<Turn>) -> TestCaseResult {
+    let window = algorithm.window().expect("a window").as_micros() as i64;
+    let name = redis.name("a");
+    let (mut now, mut cell, mut open) = (START, Cell::EMPTY, Vec::<Reserved>::new());
+    let capacity = algorithm.capacity();
+    for (cost, units, (micros, parts), which) in turns {
+        now = now.saturating_add_signed(micros + if parts == 1 { 0 } else { window / parts });
+        // Later instants are not exact in Redis: a bucket is whole a window from now, and one more if it owes.
+        if now.saturating_add_signed(2 * window) >= 1 << 53 {
+            break;
+        }
+        redis.now = Some(at(now));
+        let (cost, units) = (cost.of(capacity), units.of(capacity));
+        let charge = charge(algorithm, &name, cost);
+        let decision = redis.charge(algorithm, "a", cost);
+        let opened = algorithm.opened(cell, charge.key, at(now));
+        let expected = algorithm.decide(opened, at(now), cost);
+        prop_assert_eq!(decision.outcome, expected.outcome);
+        if decision.is_admitted() && cost > 0 {
+            cell = expected.cell;
+            let unsettled = open.iter().map(|one| u64::from(one.units)).sum();
+            open.push(Reserved {
+                cell,
+                at: at(now),
+                units: cost,
+                unsettled,
+            });
+        }
+        if which < open.len() {
+            let reserved = open.remove(which);
+            let settlement = Settlement {
+                charge,
+                reserved,
+                units,
+                since: None,
+            };
+            let settled = redis.scripts.settle(&settlement, at(now), redis.now);
+            prop_assert_eq!(settled, (units != reserved.units).then_some(Settled::Made));
+            cell = match units.checked_sub(reserved.units) {
+                Some(0) => cell,
+                Some(more) => {
+                    algorithm
+                        .owe(algorithm.opened(cell, charge.key, at(now)), at(now), more)
+                        .0
+                }
+                None => algorithm.give_back(cell, &reserved, reserved.units - units, at(now)),
+            };
+        }
+        let stored = redis.charge(algorithm, "a", 0).cell;
+        let live = |cell: Cell| {
+            if cell.is_live(at(now)) {
+                cell
+            } else {
+                Cell::EMPTY
+            }
+        };
+        prop_assert_eq!(live(stored), live(cell), "{:?} at {}", algorithm, now);
+    }
+    Ok(())
+}
+
+/// Charges that are given back as a whole, each after a time.
+#[test]
+fn logs_and_parts_are_given_back_as_in_memory() {
+    let server = SharedRedis::new();
+    let redis = RefCell::new(Redis::new(&server));
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(384));
+    let window = |limit| Quota::new(limit, Duration::from_secs(10)).expect("a quota");
+    let parts = prop::sample::select(vec![2_u32, 5, 10, 16, 40]);
+    let rings =
+        (1..20_u32, parts, any::<bool>()).prop_map(move |(limit, parts, is_log)| match is_log {
+            true => Algorithm::SlidingLog(SlidingLog::new(window(limit)).expect("a log")),
+            false => {
+                let counters = SlidingCounters::new(window(limit), parts, Oldest::Weighted);
+                Algorithm::SlidingCounters(counters.expect("parts"))
+            }
+        });
+    let turn = (1..8_u32, 0..4_000_000_i64, any::<bool>(), 0..6_usize);
+    let turns = prop::collection::vec(turn, 1..24);
+    let checked = runner.run(&(rings, turns), |(algorithm, turns)| {
+        let redis = &mut *redis.borrow_mut();
+        redis.prefix = server.prefix();
+        let name = redis.name("a");
+        let bytes = 1 << 20;
+        let table = Table::with_rings("a", algorithm.clone(), 1_024, bytes, OnFull::Forget);
+        let table = Arc::new(table);
+        let (mut now, mut open) = (START, Vec::new());
+        for (cost, gap, at_once, which) in turns {
+            now = now.saturating_add_signed(if at_once { 0 } else { gap });
+            redis.now = Some(at(now));
+            let made = charge(&algorithm, &name, cost);
+            let settled = store::Settled {
+                index: 0,
+                table: &table,
+                key: made.key,
+                cost,
+            };
+            let (verdict, mut reserved) = charge_reserving(&[settled], at(now), || {
+                let charge = store::Charge {
+                    table: &table,
+                    key: made.key,
+                    cost,
+                    window_end: None,
+                };
+                charge_all(&[charge], at(now))
+            });
+            let decision = redis.charge(&algorithm, "a", cost);
+            prop_assert_eq!(decision.outcome, verdict.decisions[0].outcome);
+            if let Some((_, reservation)) = reserved.pop() {
+                let taken = Reserved {
+                    cell: decision.cell,
+                    at: at(now),
+                    units: cost,
+                    unsettled: u64::MAX,
+                };
+                open.push((made.cost, taken, reservation));
+            }
+            if which < open.len() {
+                let (cost, reserved, reservation) = open.remove(which);
+                let charge = charge(&algorithm, &name, cost);
+                let settlement = Settlement {
+                    charge,
+                    reserved,
+                    units: 0,
+                    since: None,
+                };
+                let settled = redis.scripts.settle(&settlement, at(now), redis.now);
+                prop_assert_eq!(settled, Some(Settled::Made));
+                reservation.settle(0, at(now));
+            }
+            let (there, here) = (
+                redis.charge(&algorithm, "a", 0),
+                table.peek(made.key, 0, at(now)),
+            );
+            prop_assert_eq!(
+                there.remaining,
+                here.remaining,
+                "{:?} at {}",
+                algorithm,
+                now
+            );
+            prop_assert_eq!(there.reset, here.reset, "{:?} at {}", algorithm, now);
+        }
+        Ok(())
+    });
+    checked.unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+/// Clients that claim another zone with each request.
+#[test]
+fn windows_of_claimed_zones_end_as_in_memory() {
+    let server = SharedRedis::new();
+    let redis = RefCell::new(Redis::new(&server));
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(256));
+    let zones = [
+        "UTC",
+        "Europe/Berlin",
+        "Pacific/Kiritimati",
+        "Pacific/Pago_Pago",
+    ];
+    let zones = zones.map(|name| (Arc::from(name), TimeZone::get(name).expect("a zone")));
+    let turns = prop::collection::vec((0..20_u64, 0..=zones.len(), 0..4_u32), 1..60);
+    let checked = runner.run(
+        &(any::<bool>(), any::<u32>(), turns),
+        |(month, first, turns)| {
+            let redis = &mut *redis.borrow_mut();
+            redis.prefix = server.prefix();
+            let name = redis.name("a");
+            let period = if month {
+                Period::Month { anchor: 31 }
+            } else {
+                Period::Day
+            };
+            let calendars = Calendars::new(period, &zones);
+            let default = Arc::new(Calendar::new(period, TimeZone::UTC));
+            let algorithm = Algorithm::FixedWindow(FixedWindow::local(3, default));
+            let table = Table::new("a", algorithm.clone(), 1_024, OnFull::Forget);
+            let mut now = START + u64::from(first % 31_000_000) * SECOND + u64::from(first % 7);
+            for (gap, zone, cost) in turns {
+                now += gap * 3_600 * SECOND * if month { 31 } else { 1 };
+                redis.now = Some(at(now));
+                let zone = zones.get(zone).map(|(name, _)| name);
+                let period = zone.and_then(|zone| calendars.period_at(zone, at(now)));
+                let asked = Charge {
+                    period,
+                    ..charge(&algorithm, &name, cost)
+                };
+                let there = redis.scripts.decide(&redis.request(&[asked]), at(now));
+                let window_end = period.map(WindowEnd::of);
+                let here = store::Charge {
+                    table: &table,
+                    key: asked.key,
+                    cost,
+                    window_end,
+                };
+                let here = charge_all(&[here], at(now)).decisions[0];
+                let there = there.verdict.decisions[0];
+                prop_assert_eq!(
+                    told(&algorithm, &there, at(now)),
+                    told(&algorithm, &here, at(now))
+                );
+            }
+            Ok(())
+        },
+    );
+    checked.unwrap_or_else(|failure| panic!("{failure}"));
+}

@@ -1,0 +1,331 @@
+//! What is in flight over several real proxies, by leases in Redis: never more than `max`, and whatever becomes of requests,
+//! proxies and Redis, what was taken comes back.
+
+use std::thread;
+use std::time::Duration;
+
+use crate::support::client::{Connection, get};
+use crate::support::fault_proxy::{FaultProxy, Weather};
+use crate::support::gateway::Gateway;
+use crate::support::origin::refusing_address;
+use crate::support::redis::RedisServer;
+use crate::support::redis_store::command;
+use crate::support::shared::{proxies, store, wait_up};
+use crate::support::slow::{ALL, Slow};
+use crate::support::{now, wait_for};
+use redis::Value;
+use rustix::process::Signal;
+
+/// Far below the time of a lease.
+const SOON: Duration = Duration::from_secs(5);
+
+/// The limit `slots` before the origin.
+fn config(slow: &Slow, policy: &str) -> String {
+    format!(
+        "policies: {{ slots: {{ store: redis, key: constant, algorithm: concurrency, {policy} }} }}
+routes: [{{ name: a, upstream: '{}', limits: [slots] }}]
+",
+        slow.origin.url()
+    )
+}
+
+/// As many as are admitted at once: requests whose responses have begun, and not ended.
+fn begin<const N: usize>(gateway: &Gateway) -> [Connection; N] {
+    [(); N].map(|()| {
+        let mut connection = Connection::open(gateway.address());
+        connection.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(connection.receive_head().status, 200);
+        connection
+    })
+}
+
+fn status(gateway: &Gateway) -> u16 {
+    let mut connection = Connection::open(gateway.address());
+    connection.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    connection.receive_head().status
+}
+
+fn metric(gateway: &Gateway, series: &str) -> u64 {
+    gateway.metric(series).unwrap_or_default() as u64
+}
+
+fn in_use(gateway: &Gateway) -> u64 {
+    metric(gateway, "sluicegate_limit_in_use{policy=\"slots\"}")
+}
+
+/// The units that are lent, in all.
+fn lent(redis: &RedisServer) -> i64 {
+    let Value::Array(keys) = command(redis, &["KEYS", "*:leases"]) else {
+        return 0;
+    };
+    let units = keys.into_iter().map(|key| {
+        let key: String = redis::from_redis_value(key).expect("a name");
+        let score = command(redis, &["ZSCORE", &key, "units"]);
+        redis::from_redis_value::<Option<f64>>(score).expect("a score")
+    });
+    -units.flatten().sum::<f64>() as i64
+}
+
+/// How often proxies have noted their algorithms, which are batches of their own: nothing else here uses HSET.
+fn notes(redis: &RedisServer) -> u64 {
+    let stats: String =
+        redis::from_redis_value(command(redis, &["INFO", "commandstats"])).expect("text");
+    let calls = stats
+        .split_once("cmdstat_hset:calls=")
+        .and_then(|(_, calls)| calls.split(',').next());
+    calls.map_or(0, |calls| calls.parse().expect("a number"))
+}
+
+#[track_caller]
+fn wait_until_lent(redis: &RedisServer, units: i64) {
+    let what = format!("{units} lent");
+    wait_for(&what, || (lent(redis) == units).then_some(()));
+}
+
+#[test]
+fn of_many_over_two_proxies_exactly_as_many_as_there_are_places_are_served() {
+    let redis = RedisServer::start();
+    let slow = Slow::halfway();
+    let gateways: [Gateway; 2] = proxies(&redis, &config(&slow, "max: 20"));
+    for _ in 0..3 {
+        let before: u64 = gateways.iter().map(limited).sum();
+        let addresses = [&gateways[0], &gateways[1]].map(Gateway::address);
+        let clients: Vec<_> = (0..60)
+            .map(|client| thread::spawn(move || get(addresses[client % 2], "/").status))
+            .collect();
+        wait_for("every decision", || {
+            let all: u64 = gateways.iter().map(limited).sum();
+            (all - before == 40).then_some(())
+        });
+        assert_eq!(gateways.iter().map(in_use).sum::<u64>(), 20);
+        assert_eq!(lent(&redis), 20);
+        slow.gate.let_pass(20);
+        let statuses = clients
+            .into_iter()
+            .map(|client| client.join().expect("a status"));
+        assert_eq!(statuses.filter(|status| *status == 200).count(), 20);
+        wait_until_lent(&redis, 0);
+    }
+    assert_eq!(slow.gate.most(), 20, "never more at once");
+    assert_eq!(gateways.iter().map(in_use).sum::<u64>(), 0);
+}
+
+fn limited(gateway: &Gateway) -> u64 {
+    let series =
+        "sluicegate_limit_decisions_total{policy=\"slots\",route=\"a\",decision=\"limited\"}";
+    metric(gateway, series)
+}
+
+#[test]
+fn however_a_request_ends_its_place_comes_back() {
+    let redis = RedisServer::start();
+    let slow = Slow::halfway();
+    let [gateway] = proxies(&redis, &config(&slow, "max: 3"));
+    let [leaves, breaks, ends] = begin(&gateway);
+    assert_eq!((lent(&redis), status(&gateway)), (3, 429));
+    leaves.reset();
+    wait_until_lent(&redis, 2);
+    drop(breaks);
+    wait_until_lent(&redis, 1);
+    slow.gate.let_pass(ALL);
+    drop(ends);
+    wait_until_lent(&redis, 0);
+    // An upstream that is not there.
+    let dead = config(&slow, "max: 3").replace(
+        &slow.origin.url(),
+        &format!("http://{}", refusing_address()),
+    );
+    let [gateway] = proxies(&redis, &dead);
+    assert_eq!([(); 6].map(|()| status(&gateway)), [502; 6]);
+    wait_until_lent(&redis, 0);
+}
+
+#[test]
+fn what_is_lent_to_who_has_left_comes_back() {
+    let redis = RedisServer::start();
+    let slow = Slow::halfway();
+    let network = FaultProxy::before(redis.address);
+    let refuses = config(&slow, "max: 2, on_store_error: refuse");
+    let gateway = Gateway::start(&format!("{}{refuses}", store(network.address)));
+    wait_up(&gateway);
+    // Whoever gives something back hears of it, before the network slows down: or the store is out of use by then.
+    let series = "sluicegate_store_requests_total{op=\"batch\",result=\"ok\"}";
+    let wait_until_heard = |batches| {
+        wait_for("an answer", || {
+            (metric(&gateway, series) >= batches + notes(&redis)).then_some(())
+        });
+    };
+    drop(begin::<1>(&gateway));
+    wait_until_lent(&redis, 0);
+    wait_until_heard(1);
+    // The client leaves while Redis is asked.
+    network.set(Weather::Slow(Duration::from_millis(100)));
+    let mut leaves = Connection::open(gateway.address());
+    leaves.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    wait_for("the charge", || (lent(&redis) == 1).then_some(()));
+    leaves.reset();
+    let started = now();
+    wait_until_lent(&redis, 0);
+    wait_until_heard(2);
+    // Redis lends, and nobody hears of it in time.
+    network.set(Weather::Slow(Duration::from_millis(700)));
+    assert_eq!(status(&gateway), 503);
+    network.set(Weather::Fair);
+    wait_for("the charge that was late", || {
+        let calls = "sluicegate_store_requests_total{op=\"call\",result=\"timeout\"}";
+        (metric(&gateway, calls) > 0).then_some(())
+    });
+    wait_until_lent(&redis, 0);
+    // A round that met the slow network may have been the third time-out.
+    wait_up(&gateway);
+    let _all: [_; 2] = begin(&gateway);
+    assert!(started.elapsed() < SOON, "given back, not expired");
+}
+
+#[test]
+fn who_is_killed_loses_his_places_and_others_keep_theirs() {
+    let redis = RedisServer::start();
+    let slow = Slow::halfway();
+    let [dies, stays]: [Gateway; 2] = proxies(&redis, &config(&slow, "max: 3"));
+    let _lost: [_; 2] = begin(&dies);
+    let _kept: [_; 1] = begin(&stays);
+    assert_eq!(status(&stays), 429);
+    dies.signal(Signal::KILL);
+    assert_eq!(status(&stays), 429, "nobody knows yet");
+    let mut others = Vec::new();
+    wait_for("the leases to expire", || {
+        let mut connection = Connection::open(stays.address());
+        connection.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        if connection.receive_head().status == 200 {
+            others.push(connection);
+        }
+        (others.len() == 2).then_some(())
+    });
+    // That is longer than a lease lasts: the one in flight was renewed, and is counted still.
+    assert_eq!((status(&stays), in_use(&stays)), (429, 3));
+    assert_eq!(
+        metric(&stays, "sluicegate_store_lost_total{what=\"renewal\"}"),
+        0
+    );
+}
+
+#[test]
+fn who_is_told_to_end_gives_back_what_ends_last() {
+    let redis = RedisServer::start();
+    let slow = Slow::halfway();
+    let network = FaultProxy::before(redis.address);
+    let config = config(&slow, "max: 2");
+    let [stays] = proxies(&redis, &config);
+    let mut ends = Gateway::start(&format!(
+        "shutdown: {{ delay: 0s }}\n{}{config}",
+        store(network.address)
+    ));
+    wait_up(&ends);
+    let [mut first, mut second] = begin(&ends);
+    // It has to wait for the answer: what is on its way is lost with its connection.
+    network.set(Weather::Slow(Duration::from_millis(300)));
+    ends.signal(Signal::TERM);
+    slow.gate.let_pass(2);
+    assert_eq!(first.read_exactly(2), b"ab");
+    assert_eq!(second.read_exactly(2), b"ab");
+    assert!(ends.wait().success());
+    assert_eq!(lent(&redis), 0, "it was told before the process ended");
+    let _all: [_; 2] = begin(&stays);
+}
+
+#[test]
+fn a_redis_that_forgets_is_told_again() {
+    let mut redis = RedisServer::start();
+    let slow = Slow::halfway();
+    let refuses = config(&slow, "max: 2, on_store_error: refuse");
+    let [first, second]: [Gateway; 2] = proxies(&redis, &refuses);
+    let _held: [_; 2] = begin(&first);
+    redis.kill();
+    assert_eq!([status(&first), status(&second)], [503, 503]);
+    redis.start_again();
+    wait_until_lent(&redis, 2);
+    wait_up(&second);
+    assert_eq!(status(&second), 429);
+    slow.gate.let_pass(2);
+    wait_until_lent(&redis, 0);
+}
+
+#[test]
+fn without_redis_each_has_places_of_its_own_and_tells_of_them_afterwards() {
+    let mut redis = RedisServer::start();
+    let slow = Slow::halfway();
+    let [first, second]: [Gateway; 2] = proxies(&redis, &config(&slow, "max: 3"));
+    let _before: [_; 3] = begin(&first);
+    redis.kill();
+    let _alone: [_; 3] = begin(&first);
+    assert_eq!(status(&first), 429, "no more than it has alone");
+    let _other: [_; 3] = begin(&second);
+    assert_eq!(status(&second), 429);
+    assert_eq!((in_use(&first), in_use(&second)), (6, 3));
+    redis.start_again();
+    wait_until_lent(&redis, 9);
+    wait_up(&second);
+    assert_eq!((status(&first), status(&second)), (429, 429));
+    slow.gate.let_pass(7);
+    wait_until_lent(&redis, 2);
+    let _free: [_; 1] = begin(&second);
+    assert_eq!(status(&first), 429);
+    assert_eq!(slow.gate.most(), 9);
+}
+
+#[test]
+fn a_reload_to_another_store_gives_back_where_it_took() {
+    let redis = RedisServer::start();
+    let slow = Slow::halfway();
+    let config = format!(
+        "store: {{ redis: {{ url: \"redis://{}\", timeout: 500ms, secret: sixteen-characters }} }}\n{}",
+        redis.address,
+        config(&slow, "max: 2")
+    );
+    let gateway = Gateway::start(&config);
+    wait_up(&gateway);
+    let held: [_; 2] = begin(&gateway);
+    gateway.reload(&config.replace("characters", "characters, prefix: \"other:\""));
+    wait_up(&gateway);
+    let _new: [_; 2] = begin(&gateway);
+    assert_eq!((status(&gateway), lent(&redis)), (429, 4));
+    drop(held);
+    let started = now();
+    wait_for("the old ones", || {
+        let old = command(&redis, &["KEYS", "sluicegate:*:leases"]);
+        (old == Value::Array(Vec::new())).then_some(())
+    });
+    assert!(started.elapsed() < SOON, "given back, not expired");
+    assert_eq!(status(&gateway), 429, "the new ones are where they were");
+    slow.gate.let_pass(ALL);
+    wait_until_lent(&redis, 0);
+}
+
+#[test]
+fn what_is_in_flight_and_what_memory_charges_are_taken_both_or_neither() {
+    let redis = RedisServer::start();
+    let slow = Slow::halfway();
+    let [gateway] = proxies(
+        &redis,
+        &format!(
+            "policies:
+  slots: {{ store: redis, key: constant, algorithm: concurrency, max: 1 }}
+  here: {{ key: constant, quota: 3/1h }}
+  watch: {{ store: redis, key: constant, algorithm: concurrency, max: 1, mode: shadow }}
+  soft: {{ store: redis, key: constant, algorithm: concurrency, max: 1, on_limit: {{ action: tag }} }}
+routes: [{{ name: a, upstream: '{}', limits: [here, slots, watch, soft] }}]
+",
+            slow.origin.url()
+        ),
+    );
+    for _ in 0..3 {
+        let [held] = begin(&gateway);
+        assert_eq!(lent(&redis), 3);
+        assert_eq!([(); 5].map(|()| status(&gateway)), [429; 5]);
+        slow.gate.let_pass(1);
+        wait_until_lent(&redis, 0);
+        drop(held);
+    }
+    assert_eq!(status(&gateway), 429, "memory has given three");
+    assert_eq!(lent(&redis), 0);
+}

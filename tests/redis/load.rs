@@ -1,0 +1,94 @@
+//! The client of the Redis store under many calls at once, and with several workers.
+
+use std::sync::Arc;
+use std::thread;
+
+use crate::support::redis::RedisServer;
+use crate::support::redis_store::{SLACK, Store, TIMEOUT, command, single};
+use crate::support::{now, wait_for};
+use sluicegate::clock::Clock;
+use sluicegate::store::redis::client::{Client, FaultKind, Spec, State};
+use sluicegate::telemetry::metrics::StoreMetrics;
+use sluicegate::telemetry::registry::Registry;
+
+#[test]
+fn calls_beyond_the_bound_are_refused_at_once_and_none_waits_longer_than_it_may() {
+    let server = RedisServer::start();
+    let store = Store::at(server.address);
+    store.wait_up();
+    server.stop();
+    let started = now();
+    let calls: Vec<_> = (0..3_000)
+        .map(|_| {
+            let (client, add) = (Arc::clone(&store.client), store.add.clone());
+            let call = async move { client.call(0, &add, &["sluicegate:n"], &[1]).await };
+            store.runtime.spawn(call)
+        })
+        .collect();
+    let mut crowded = 0;
+    for call in calls {
+        let answer = store.runtime.block_on(call).expect("no call panics");
+        match answer.expect_err("the server stands still").kind {
+            FaultKind::Crowded => crowded += 1,
+            kind => assert!(
+                [FaultKind::Timeout, FaultKind::Lost].contains(&kind),
+                "{kind:?}"
+            ),
+        }
+    }
+    assert!(crowded > 0);
+    let took = started.elapsed();
+    assert!(took < TIMEOUT + SLACK, "3,000 calls took {took:?}");
+    server.go_on();
+    store.wait_up();
+}
+
+/// The connections that the server has from clients of the store.
+fn connections(server: &RedisServer) -> usize {
+    let list = command(server, &["CLIENT", "LIST"]);
+    let list: String = redis::from_redis_value(list).expect("a text");
+    list.matches("name=sluicegate").count()
+}
+
+#[test]
+fn every_worker_has_a_connection_of_its_own_and_gets_it_back() {
+    const WORKERS: usize = 4;
+    let mut server = RedisServer::start();
+    let spec = Spec {
+        timeout: TIMEOUT,
+        ..single(server.address)
+    };
+    let metrics = StoreMetrics::new(&Registry::default());
+    let client = Client::new(spec, WORKERS, Arc::new(Clock::system()), metrics);
+    let client = Arc::new(client);
+    let (stop, stopped) = tokio::sync::watch::channel(());
+    let workers: Vec<_> = (0..WORKERS)
+        .map(|worker| {
+            let (client, mut stopped) = (Arc::clone(&client), stopped.clone());
+            thread::spawn(move || {
+                let mut runtime = tokio::runtime::Builder::new_current_thread();
+                let runtime = runtime.enable_all().build().expect("a runtime");
+                runtime.block_on(async {
+                    client.start(worker);
+                    let _ = stopped.changed().await;
+                });
+            })
+        })
+        .collect();
+    let all_well = |server: &RedisServer| {
+        let is_up = client.state() == State::Up && connections(server) == WORKERS;
+        is_up.then_some(())
+    };
+    wait_for("all to be connected", || all_well(&server));
+    server.kill();
+    wait_for("that to be noticed", || {
+        matches!(client.state(), State::Down { .. }).then_some(())
+    });
+    server.start_again();
+    // Nobody calls: connections wait for the first request, not the reverse.
+    wait_for("all to be connected again", || all_well(&server));
+    drop(stop);
+    for worker in workers {
+        worker.join().expect("no worker panics");
+    }
+}

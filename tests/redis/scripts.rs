@@ -1,0 +1,611 @@
+//! What the scripts of the Redis store promise beyond `tests/redis/store_contract.rs`: how long keys last, leases, further buckets,
+//! clocks, other recipes, and keys that are not ours. `tests/redis/extremes.rs` compares the arithmetic.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+use sluicegate::limiter::{
+    Algorithm, Calendar, Concurrency, Decision, FixedWindow, IntervalRefill, LeakyBucket, Oldest,
+    Outcome, Period, Reserved, SlidingCounters, SlidingLog, SlidingWindow, Start,
+};
+use sluicegate::store::redis::{
+    Again, Ask, Charge, Lease, Lent, Owes, Procedure, Reply, Request, Settled, Settlement, Tier,
+};
+
+use crate::support::scripts::{Redis, SECOND, START, SharedRedis, YEAR, at, charge, gcra, quota};
+
+#[test]
+fn a_call_is_one_script_whatever_the_number_of_limits() {
+    let server = SharedRedis::new();
+    let mut redis = Redis::new(&server);
+    let policies: Vec<_> = (1..=9).map(|limit| gcra(limit, SECOND)).collect();
+    let names: Vec<_> = (1..=9)
+        .map(|limit| redis.name(&limit.to_string()))
+        .collect();
+    let charges: Vec<_> = policies
+        .iter()
+        .zip(&names)
+        .map(|(one, name)| charge(one, name, 1))
+        .collect();
+    assert!(redis.decide(&charges).verdict.is_admitted());
+    // The one with a single unit refuses, and no other is charged.
+    let refused = redis.decide(&charges).verdict;
+    assert_eq!((refused.is_admitted(), refused.deciding), (false, 0));
+    let remaining: Vec<_> = refused.decisions.iter().map(|one| one.remaining).collect();
+    assert_eq!(remaining, [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+    assert_eq!(redis.scripts.calls, 2);
+}
+
+#[test]
+fn what_is_still_to_be_settled_is_counted_while_a_bucket_is_not_whole() {
+    let server = SharedRedis::new();
+    let mut redis = Redis::new(&server);
+    let policy = gcra(100, 100 * SECOND);
+    let name = redis.name("a");
+    let take = |redis: &mut Redis, units| {
+        let asked = [Charge {
+            settles: true,
+            ..charge(&policy, &name, units)
+        }];
+        let told = redis.decide(&asked);
+        let reserved = Reserved {
+            cell: told.verdict.decisions[0].cell,
+            at: told.at,
+            units,
+            unsettled: told.unsettled[0].0,
+        };
+        (reserved, told.unsettled[0].1)
+    };
+    let settle = |redis: &mut Redis, (reserved, since): (Reserved, _), units| {
+        let settlement = Settlement {
+            charge: charge(&policy, &name, reserved.units),
+            reserved,
+            units,
+            since: Some(since),
+        };
+        let now = redis.now;
+        redis.scripts.settle(&settlement, reserved.at, now)
+    };
+    let left = |redis: &mut Redis| redis.charge(&policy, "a", 0).remaining;
+    let [first, second] = [10, 5].map(|units| take(&mut redis, units));
+    assert_eq!((first.0.unsettled, second.0.unsettled), (0, 10));
+    assert_eq!(settle(&mut redis, first, 3), Some(Settled::Made));
+    assert_eq!(left(&mut redis), 92);
+    let third = take(&mut redis, 1);
+    assert_eq!(third.0.unsettled, 5, "the first is settled");
+    assert_eq!(
+        settle(&mut redis, second, 5),
+        Some(Settled::Made),
+        "it is kept"
+    );
+    // In debt or not, what is settled is told.
+    let fourth = take(&mut redis, 2);
+    assert_eq!(fourth.0.unsettled, 1);
+    assert_eq!(settle(&mut redis, third, 9), Some(Settled::Made));
+    assert_eq!(left(&mut redis), 100 - 3 - 5 - 9 - 2);
+    assert_eq!(take(&mut redis, 1).0.unsettled, 2);
+    // All of it has come back, and another begins, of which nobody has anything to give back.
+    redis.now = Some(at(START + 200 * SECOND));
+    let new = take(&mut redis, 50);
+    assert_eq!(new.0.unsettled, 0);
+    assert_eq!(settle(&mut redis, fourth, 0), Some(Settled::Made));
+    assert_eq!(left(&mut redis), 50);
+    assert_eq!(take(&mut redis, 1).0.unsettled, 50);
+}
+
+#[test]
+fn requests_at_the_same_time_get_exactly_what_there_is() {
+    let server = SharedRedis::new();
+    let prefix = server.prefix();
+    let policy = gcra(100, 3_600 * SECOND);
+    let admitted: usize = thread::scope(|scope| {
+        let one = || {
+            let mut redis = Redis::new(&server);
+            (redis.now, redis.prefix) = (None, prefix.clone());
+            let charges = (0..40).map(|_| redis.charge(&policy, "a", 1));
+            charges.filter(Decision::is_admitted).count()
+        };
+        let all: Vec<_> = (0..6).map(|_| scope.spawn(one)).collect();
+        all.into_iter().map(|one| one.join().unwrap()).sum()
+    });
+    assert_eq!(admitted, 100);
+}
+
+/// One of each kind, of a window of ten seconds, or so.
+fn one_of_each() -> [Algorithm; 9] {
+    let ten = quota(10, 10 * SECOND);
+    let calendar = Arc::new(Calendar::new(Period::Year, TimeZone::UTC));
+    [
+        gcra(10, 10 * SECOND),
+        Algorithm::IntervalRefill(IntervalRefill::new(10, 1, Duration::from_secs(1)).unwrap()),
+        Algorithm::LeakyBucket(LeakyBucket::new(ten, 9, Duration::MAX, 0).unwrap()),
+        Algorithm::FixedWindow(FixedWindow::new(ten, Start::FirstRequest)),
+        Algorithm::FixedWindow(FixedWindow::new(ten, Start::Staggered)),
+        Algorithm::FixedWindow(FixedWindow::calendar(10, calendar)),
+        Algorithm::SlidingWindow(SlidingWindow::new(ten, Oldest::Weighted)),
+        Algorithm::SlidingCounters(SlidingCounters::new(ten, 10, Oldest::Whole).unwrap()),
+        Algorithm::SlidingLog(SlidingLog::new(ten).unwrap()),
+    ]
+}
+
+#[test]
+fn every_set_of_algorithms_has_a_script_that_decides_each_as_alone() {
+    let server = SharedRedis::new();
+    let mut redis = Redis::new(&server);
+    let [gcra, refill, line, window, .., sliding, counters, log] = one_of_each();
+    let permits = Algorithm::Concurrency(Concurrency::new(10, Duration::from_secs(1)));
+    let kinds = [gcra, refill, line, window, sliding, counters, log, permits];
+    let alone: Vec<_> = (0..)
+        .zip(&kinds)
+        .map(|(place, one)| redis.charge(one, &format!("alone:{place}"), 2).remaining)
+        .collect();
+    for set in 1_usize..1 << kinds.len() {
+        let is_in = |place: &usize| set >> place & 1 == 1;
+        let places: Vec<_> = (0..kinds.len()).filter(is_in).collect();
+        let names: Vec<_> = places
+            .iter()
+            .map(|place| redis.name(&format!("{set}:{place}")))
+            .collect();
+        let charges: Vec<_> = places
+            .iter()
+            .zip(&names)
+            .map(|(&place, name)| charge(&kinds[place], name, 2))
+            .collect();
+        let told = redis.decide(&charges).verdict;
+        let together = told.decisions.iter().map(|one| one.remaining);
+        let apart = places.iter().map(|&place| alone[place]);
+        assert!(together.eq(apart), "{places:?}: {told:?}");
+    }
+    let given = redis.scripts.given();
+    assert_eq!(given, (1 << kinds.len()) - 1);
+    assert!(given < Procedure::COUNT);
+}
+
+#[test]
+fn a_key_lasts_until_its_bucket_is_whole_and_no_longer_than_a_millisecond_beyond() {
+    let server = SharedRedis::new();
+    let mut redis = Redis::new(&server);
+    redis.now = None;
+    for (place, algorithm) in one_of_each().iter().enumerate() {
+        let name = redis.name(&place.to_string());
+        for cost in [3, 1, 4] {
+            let asked = [charge(algorithm, &name, cost)];
+            let told = redis.decide(&asked);
+            let whole = told.verdict.decisions[0].cell.expires;
+            let ends: u64 = redis.run(&["PEXPIRETIME", &name]);
+            assert_eq!(ends, whole.div_ceil(1_000), "{algorithm:?}");
+        }
+        // What asks only, or is refused, leaves no key and no other instant.
+        let ends: u64 = redis.run(&["PEXPIRETIME", &name]);
+        redis.charge(algorithm, &place.to_string(), 0);
+        redis.charge(algorithm, &place.to_string(), 10);
+        assert_eq!(redis.run::<u64>(&["PEXPIRETIME", &name]), ends);
+        let idle = redis.name("idle");
+        redis.charge(algorithm, "idle", 0);
+        redis.charge(algorithm, "idle", 11);
+        assert!(!redis.run::<bool>(&["EXISTS", &idle]), "{algorithm:?}");
+    }
+}
+
+#[test]
+fn a_bucket_in_debt_lasts_as_long_as_the_debt() {
+    let server = SharedRedis::new();
+    let mut redis = Redis::new(&server);
+    redis.now = None;
+    for (place, algorithm) in one_of_each().iter().enumerate() {
+        let name = redis.name(&place.to_string());
+        for cost in [10, 10, 7] {
+            let asked = [Charge {
+                owes: Owes::All,
+                ..charge(algorithm, &name, cost)
+            }];
+            redis.decide(&asked);
+            let asked = [charge(algorithm, &name, 0)];
+            let whole = redis.decide(&asked).verdict.decisions[0].cell.expires;
+            assert_eq!(
+                redis.run::<u64>(&["PEXPIRETIME", &name]),
+                whole.div_ceil(1_000)
+            );
+        }
+    }
+}
+
+#[test]
+fn keys_that_are_not_ours_are_named_and_nothing_is_charged() {
+    let server = SharedRedis::new();
+    let mut redis = Redis::new(&server);
+    let free = gcra(10, SECOND);
+    let permits = Algorithm::Concurrency(Concurrency::new(3, Duration::from_secs(1)));
+    let good = redis.name("good");
+    for (place, algorithm) in one_of_each().iter().chain([&permits]).enumerate() {
+        let name = redis.name(&place.to_string());
+        let key = if algorithm.is_permits() {
+            format!("{name}:leases")
+        } else {
+            name.clone()
+        };
+        let recipe = algorithm
+            .recipe()
+            .unwrap_or_default()
+            .map(|number| number.to_string())
+            .join(".");
+        let ours = format!("{recipe}|");
+        let mut strange: Vec<Vec<&str>> =
+            vec![vec!["HSET", &key, "a", "b"], vec!["RPUSH", &key, "7"]];
+        if !algorithm.is_permits() {
+            let broken = format!("{ours}1 2");
+            let words = format!("{ours}some words and some more of them, as long as a head is");
+            for value in ["", "7", "1.2.3|4", "a.b.c.d.e|", &ours, &broken, &words] {
+                if !value.is_empty() {
+                    redis.run::<()>(&["SET", &key, value]);
+                    let charges = [charge(&free, &good, 1), charge(algorithm, &name, 1)];
+                    let error = redis
+                        .scripts
+                        .ask(&redis.request(&charges), &Again::default())
+                        .unwrap_err();
+                    assert_eq!(
+                        error.code(),
+                        Some("SLUICEGATE"),
+                        "{algorithm:?}: {value}: {error}"
+                    );
+                    assert!(error.to_string().contains(&key), "{error}");
+                    assert_eq!(
+                        redis.run::<String>(&["GET", &key]),
+                        value,
+                        "it is left alone"
+                    );
+                }
+            }
+            redis.run::<()>(&["DEL", &key]);
+        }
+        // As leases it has no units.
+        strange.push(vec!["ZADD", &key, "1", "a"]);
+        for command in strange {
+            redis.run::<()>(&command);
+            let charges = [charge(&free, &good, 1), charge(algorithm, &name, 1)];
+            let error = redis
+                .scripts
+                .ask(&redis.request(&charges), &Again::default())
+                .unwrap_err();
+            assert_eq!(
+                error.code(),
+                Some("SLUICEGATE"),
+                "{algorithm:?}: {command:?}: {error}"
+            );
+            assert!(error.to_string().contains(&key), "{error}");
+            assert_eq!(redis.ttl(&key), -1, "it is left alone");
+            redis.run::<()>(&["DEL", &key]);
+        }
+        assert!(!redis.run::<bool>(&["EXISTS", &good]), "nothing is charged");
+    }
+}
+
+#[test]
+fn what_is_stored_and_replied_is_whole_numbers() {
+    let server = SharedRedis::new();
+    let mut redis = Redis::new(&server);
+    let odd = gcra(7, 31_535_999_999_999);
+    redis.now = Some(at((1 << 52) - 1));
+    redis.charge(&odd, "odd", 5);
+    let name = redis.name("odd");
+    let value: String = redis.run(&["GET", &name]);
+    // 22525714285713.57 microseconds after now, rounded up.
+    let expires = (1_u64 << 52) - 1 + (31_535_999_999_999 * 5_u64).div_ceil(7);
+    let added = (31_535_999_999_999 * 5_u64).div_ceil(7) * 7 - 31_535_999_999_999 * 5;
+    assert_eq!(value, format!("1.7.31535999999999.7.0|{expires} {added} 0"));
+}
+
+#[test]
+fn the_servers_time_decides_and_what_is_told_is_of_the_callers_clock() {
+    let server = SharedRedis::new();
+    let mut redis = Redis::new(&server);
+    redis.now = None;
+    let policy = gcra(2, 3_600 * SECOND);
+    redis.charge(&policy, "a", 2);
+    let name = redis.name("a");
+    let asked = [charge(&policy, &name, 2)];
+    // A clock that stands a year after the epoch.
+    let local = at(YEAR);
+    let request = redis.request(&asked);
+    let time = |redis: &mut Redis| {
+        let (seconds, micros): (u64, u64) = redis.run(&["TIME"]);
+        seconds * SECOND + micros
+    };
+    let before = time(&mut redis);
+    let told = redis.scripts.decide(&request, local);
+    assert!((before..=time(&mut redis)).contains(&told.at.as_micros()));
+    let decision = told.verdict.decisions[0];
+    let Outcome::Refuse {
+        retry_at: Some(retry_at),
+    } = decision.outcome
+    else {
+        panic!("{decision:?}");
+    };
+    let wait = retry_at.since(local);
+    assert!(
+        wait > Duration::from_secs(3_500) && wait <= Duration::from_secs(3_600),
+        "{wait:?}"
+    );
+    assert_eq!(decision.reset, retry_at);
+    assert!(
+        decision.cell.expires > YEAR + 3_600 * SECOND,
+        "cells are in the server's time"
+    );
+    assert_eq!(
+        policy.more_at(&decision, local).unwrap().since(local),
+        wait - Duration::from_secs(1_800)
+    );
+}
+
+#[test]
+fn a_further_bucket_pays_what_those_before_it_cannot() {
+    let server = SharedRedis::new();
+    let mut redis = Redis::new(&server);
+    let (first, second, other) = (gcra(1, SECOND), gcra(2, 60 * SECOND), gcra(4, SECOND));
+    let names = ["first", "second", "other"].map(|of| redis.name(of));
+    let charges = [
+        charge(&first, &names[0], 1),
+        Charge {
+            tier: Tier::Further,
+            ..charge(&second, &names[1], 1)
+        },
+        charge(&other, &names[2], 1),
+    ];
+    let paid: Vec<_> = (0..3)
+        .map(|_| redis.decide(&charges).buckets.to_vec())
+        .collect();
+    assert_eq!(paid, [[0, 2], [1, 2], [1, 2]]);
+    // None can pay: the refusal that ends first is told, and nothing is charged, not even the other limit.
+    let refused = redis.decide(&charges);
+    assert_eq!(
+        (refused.verdict.is_admitted(), refused.buckets.to_vec()),
+        (false, vec![0, 2])
+    );
+    let retry_at = Some(at(START + SECOND));
+    assert_eq!(
+        refused.verdict.decisions[0].outcome,
+        Outcome::Refuse { retry_at }
+    );
+    assert_eq!(refused.verdict.decisions[1].remaining, 1);
+    // Only who pays is charged.
+    redis.now = Some(at(START + SECOND));
+    assert_eq!(redis.decide(&charges).buckets.to_vec(), [0, 2]);
+    assert_eq!(redis.charge(&second, "second", 0).remaining, 0);
+    assert_eq!(redis.scripts.calls, 6);
+}
+
+#[test]
+fn a_calendar_that_the_caller_names_wrongly_is_asked_for_again() {
+    let server = SharedRedis::new();
+    let mut redis = Redis::new(&server);
+    let day = Arc::new(Calendar::new(Period::Day, TimeZone::UTC));
+    let zone = TimeZone::get("Asia/Tokyo").unwrap();
+    let tokyo = Calendar::new(Period::Day, zone);
+    let (utc, local) = (
+        FixedWindow::calendar(5, day.clone()),
+        FixedWindow::local(5, day.clone()),
+    );
+    let (utc, local) = (Algorithm::FixedWindow(utc), Algorithm::FixedWindow(local));
+    let names = ["utc", "local"].map(|of| redis.name(of));
+    let charges = [
+        charge(&utc, &names[0], 1),
+        Charge {
+            period: Some(tokyo.period_at(at(START))),
+            ..charge(&local, &names[1], 1)
+        },
+    ];
+    for (days, calls) in [(0, 1), (40, 2)] {
+        let around = at(START - days * 86_400 * SECOND);
+        let before = redis.scripts.calls;
+        let request = Request {
+            around,
+            ..redis.request(&charges)
+        };
+        let told = redis.scripts.decide(&request, at(START));
+        assert_eq!(told.verdict.decisions[0].reset, day.period_at(at(START)).1);
+        assert_eq!(
+            told.verdict.decisions[1].reset,
+            tokyo.period_at(at(START)).1
+        );
+        assert_eq!(
+            redis.scripts.calls - before,
+            if days == 0 { calls } else { 1 },
+            "a running window needs no end"
+        );
+    }
+    redis.now = Some(at(START + 40 * 86_400 * SECOND));
+    let charges = [charge(&utc, &names[0], 1)];
+    let before = redis.scripts.calls;
+    let request = Request {
+        leftovers: None,
+        around: at(START),
+        ..redis.request(&charges)
+    };
+    let told = redis.scripts.decide(&request, redis.now.unwrap());
+    assert_eq!(
+        (
+            redis.scripts.calls - before,
+            told.verdict.decisions[0].remaining
+        ),
+        (2, 4)
+    );
+}
+
+#[test]
+fn permits_are_leases_that_end_with_their_holder() {
+    let server = SharedRedis::new();
+    let mut redis = Redis::new(&server);
+    let three = Algorithm::Concurrency(Concurrency::new(3, Duration::from_secs(1)));
+    let name = redis.name("a");
+    let lent = |id, units| Lent {
+        name: name.as_bytes(),
+        id,
+        units,
+    };
+    let ten = Duration::from_secs(10);
+    let take = |redis: &mut Redis, id, cost| {
+        let asked = [charge(&three, &name, cost)];
+        let request = Request {
+            lease: Lease { id, lasts: ten },
+            ..redis.request(&asked)
+        };
+        let told = redis.scripts.decide(&request, redis.now.unwrap());
+        (
+            told.verdict.is_admitted(),
+            told.verdict.decisions[0].remaining,
+        )
+    };
+    assert_eq!(take(&mut redis, "1", 2), (true, 1));
+    assert_eq!(take(&mut redis, "2", 2), (false, 1));
+    assert_eq!(take(&mut redis, "3", 1), (true, 0));
+    assert_eq!(take(&mut redis, "4", 1), (false, 0));
+    // Nothing is in use twice, and nothing comes back twice.
+    let now = redis.now;
+    assert_eq!(
+        redis
+            .scripts
+            .leases(Ask::giving_back(&[lent("3", 1), lent("3", 1)], now)),
+        [true, false]
+    );
+    assert_eq!(take(&mut redis, "5", 1), (true, 0));
+    // One is renewed, the other expires.
+    redis.now = Some(at(START + 6 * SECOND));
+    assert_eq!(
+        redis
+            .scripts
+            .leases(Ask::renewal(&[lent("1", 2)], ten, redis.now)),
+        [true]
+    );
+    redis.now = Some(at(START + 10 * SECOND - 1));
+    assert_eq!(take(&mut redis, "6", 1), (false, 0));
+    redis.now = Some(at(START + 10 * SECOND));
+    assert_eq!(take(&mut redis, "7", 1), (true, 0));
+    // Who lives after all is counted again, beyond the bound.
+    assert_eq!(
+        redis
+            .scripts
+            .leases(Ask::renewal(&[lent("5", 1)], ten, redis.now)),
+        [false]
+    );
+    let all = [lent("1", 2), lent("5", 1)];
+    assert_eq!(
+        redis.scripts.leases(Ask::giving_back(&all, redis.now)),
+        [true, true]
+    );
+    assert_eq!(take(&mut redis, "8", 3), (false, 2));
+    let all = [lent("7", 1)];
+    assert_eq!(
+        redis.scripts.leases(Ask::giving_back(&all, redis.now)),
+        [true]
+    );
+    assert!(
+        !redis.run::<bool>(&["EXISTS", &format!("{name}:leases")]),
+        "nothing is left"
+    );
+}
+
+#[test]
+fn the_key_of_leases_lasts_as_long_as_the_last_of_them() {
+    let server = SharedRedis::new();
+    let mut redis = Redis::new(&server);
+    redis.now = None;
+    let three = Algorithm::Concurrency(Concurrency::new(3, Duration::from_secs(1)));
+    redis.charge(&three, "a", 1);
+    let (name, key) = (redis.name("a"), redis.name("a:leases"));
+    let within =
+        |ttl: i64, seconds: i64| (seconds * 1_000 - 500..=seconds * 1_000 + 1).contains(&ttl);
+    assert!(within(redis.ttl(&key), 10));
+    let lent = [Lent {
+        name: name.as_bytes(),
+        id: "a",
+        units: 1,
+    }];
+    redis
+        .scripts
+        .leases(Ask::renewal(&lent, Duration::from_secs(60), None));
+    assert!(within(redis.ttl(&key), 60));
+}
+
+#[test]
+fn leases_are_renewed_beside_a_key_that_is_not_ours() {
+    let server = SharedRedis::new();
+    let mut redis = Redis::new(&server);
+    redis.now = None;
+    let three = Algorithm::Concurrency(Concurrency::new(3, Duration::from_secs(1)));
+    redis.charge(&three, "a", 1);
+    redis.charge(&three, "b", 1);
+    let names = ["b", "a", "b"].map(|of| redis.name(of));
+    let lent = names.each_ref().map(|name| Lent {
+        name: name.as_bytes(),
+        id: "a",
+        units: 1,
+    });
+    let others = redis.name("b:leases");
+    redis.run::<()>(&["SET", &others, "mine"]);
+    let minute = Duration::from_secs(60);
+    let renewed = redis.scripts.leases(Ask::renewal(&lent, minute, None));
+    assert_eq!(renewed, [false, true, false]);
+    let key = redis.name("a:leases");
+    assert!(redis.ttl(&key) > 50_000, "it lasts");
+    let back = redis.scripts.leases(Ask::giving_back(&lent, None));
+    assert_eq!(back, [false, true, false]);
+    assert_eq!(redis.run::<String>(&["GET", &others]), "mine");
+}
+
+#[test]
+fn who_leaves_a_queue_gives_up_his_place_if_he_is_the_last() {
+    let server = SharedRedis::new();
+    let mut redis = Redis::new(&server);
+    let line = LeakyBucket::new(quota(3, SECOND), 9, Duration::MAX, 0).unwrap();
+    let line = Algorithm::LeakyBucket(line);
+    let first = redis.charge(&line, "a", 2);
+    let second = redis.charge(&line, "a", 3);
+    let name = redis.name("a");
+    let ask = |cost, decision: Decision, now| {
+        Ask::leave(&charge(&line, &name, cost), decision.cell, now).unwrap()
+    };
+    assert!(
+        !redis.scripts.leave(ask(2, first, redis.now)),
+        "somebody came after him"
+    );
+    redis.now = Some(at(START + 5));
+    assert!(redis.scripts.leave(ask(3, second, redis.now)));
+    assert_eq!(redis.charge(&line, "a", 0).cell, first.cell);
+    assert!(redis.scripts.leave(ask(2, first, redis.now)));
+    assert!(
+        !redis.run::<bool>(&["EXISTS", &name]),
+        "nobody is in the line"
+    );
+    assert!(
+        !redis.scripts.leave(ask(2, first, redis.now)),
+        "he has left"
+    );
+}
+
+#[test]
+fn what_was_made_of_a_bucket_counts_only_while_that_is_what_it_was() {
+    let server = SharedRedis::new();
+    let mut redis = Redis::new(&server);
+    let (old, new) = (gcra(10, 10 * SECOND), gcra(20, 10 * SECOND));
+    redis.charge(&old, "a", 4);
+    let name = redis.name("a");
+    let asked = [charge(&new, &name, 1)];
+    let request = redis.request(&asked);
+    let again = |redis: &mut Redis, again: &Again| {
+        let reply = redis.scripts.ask(&request, again).unwrap();
+        match request.read(&reply, at(START)).unwrap() {
+            Reply::Again(again) => Some(again),
+            Reply::Told(told) => {
+                assert_eq!(told.verdict.decisions[0].remaining, 14);
+                None
+            }
+        }
+    };
+    let first = again(&mut redis, &Again::default()).expect("another recipe");
+    // Somebody charges it meanwhile, who knows the old quota.
+    redis.charge(&old, "a", 1);
+    let second = again(&mut redis, &first).expect("it is no longer what it was");
+    assert!(again(&mut redis, &second).is_none());
+}

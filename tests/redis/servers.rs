@@ -1,0 +1,455 @@
+//! The client of the Redis store with servers behind TLS, with sentinels, and in a cluster.
+
+use std::fs;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use crate::support::client::{Connection, get, get_with, run};
+use crate::support::gateway::Gateway;
+use crate::support::redis::{RedisServer, free_address};
+use crate::support::redis_store::{Store, UP, command};
+use crate::support::shared::{ask, retry_after, statuses, wait_up};
+use crate::support::wait_for;
+use crate::support::watched::Watched;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use redis::Value;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::CertificateDer;
+use sluicegate::store::redis::client::{
+    Address, Fault, FaultKind, Script, Spec, State, Target, UrlError, slot,
+};
+use tempfile::TempDir;
+
+/// An authority, and a server that has a certificate for 127.0.0.1 from it.
+struct Secure {
+    _dir: TempDir,
+    server: RedisServer,
+    port: u16,
+    root: CertificateDer<'static>,
+    /// The file that has it.
+    authority: String,
+}
+
+fn secure() -> Secure {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let mut params = CertificateParams::new(Vec::new()).expect("no names");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().expect("a key");
+    let root = params.self_signed(&key).expect("a certificate");
+    let issuer = Issuer::new(params, key);
+    let key = KeyPair::generate().expect("a key");
+    let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("a name");
+    let certificate = params.signed_by(&key, &issuer).expect("a certificate");
+    let write = |name: &str, text: String| {
+        let path = dir.path().join(name);
+        fs::write(&path, text).expect("the directory is writable");
+        path.to_str().expect("a text").to_owned()
+    };
+    let (certificate, key, authority) = (
+        write("pem", certificate.pem()),
+        write("key", key.serialize_pem()),
+        write("ca", root.pem()),
+    );
+    let port = free_address().port();
+    let server = RedisServer::with_options(&[
+        "--tls-port",
+        &port.to_string(),
+        "--tls-cert-file",
+        &certificate,
+        "--tls-key-file",
+        &key,
+        "--tls-auth-clients",
+        "no",
+    ]);
+    Secure {
+        _dir: dir,
+        server,
+        port,
+        root: root.der().clone(),
+        authority,
+    }
+}
+
+fn trusting(root: &CertificateDer<'static>) -> Arc<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    roots.add(root.clone()).expect("a root");
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions");
+    Arc::new(config.with_root_certificates(roots).with_no_client_auth())
+}
+
+#[test]
+fn servers_behind_tls_are_verified() {
+    let (ours, others) = (secure(), secure());
+    let at =
+        |url: &str, root| Store::with(Spec::from_url(url, Some(trusting(root))).expect("a URL"));
+    let store = at(&format!("rediss://127.0.0.1:{}", ours.port), &ours.root);
+    store.wait_up();
+    store.said(&[UP]);
+
+    let store = at(&format!("rediss://127.0.0.1:{}", ours.port), &others.root);
+    let fault = store.wait_down(FaultKind::Tls);
+    assert!(
+        fault.to_string().contains("invalid peer certificate"),
+        "{fault}"
+    );
+
+    let store = at(&format!("rediss://localhost:{}", ours.port), &ours.root);
+    store.wait_down(FaultKind::Tls);
+
+    let plain = at(&format!("redis://127.0.0.1:{}", ours.port), &ours.root);
+    let fault = wait_for("the mistake to be noticed", || {
+        let _ = plain.call();
+        plain.fault()
+    });
+    let kinds = [FaultKind::NotRedis, FaultKind::Lost];
+    assert!(kinds.contains(&fault.kind), "{fault}");
+    let none = Spec::from_url("rediss://127.0.0.1", None).expect_err("no settings");
+    assert_eq!(none, UrlError::NoTls);
+}
+
+#[test]
+fn a_proxy_speaks_tls_as_the_user_that_it_is_told_to_be() {
+    let secure = secure();
+    let user = ["ACL", "SETUSER", "bob", "on", ">a/b@c", "~*", "+@all"];
+    command(&secure.server, &user);
+    let gateway = |store: &str| {
+        Gateway::start(&format!(
+            "store: {{ redis: {{ {store}, timeout: 500ms, secret: sixteen-characters }} }}
+policies: {{ p: {{ store: redis, key: constant, quota: 3/1h }} }}
+routes: [{{ upstream: echo, limits: [p] }}]
+"
+        ))
+    };
+    let (port, trust) = (
+        secure.port,
+        format!("tls: {{ ca: \"{}\" }}", secure.authority),
+    );
+    let in_url = gateway(&format!(
+        "url: \"rediss://bob:a%2Fb%40c@127.0.0.1:{port}\", {trust}"
+    ));
+    let beside = gateway(&format!(
+        "url: \"rediss://127.0.0.1:{port}\", user: bob, password: \"a/b@c\", {trust}"
+    ));
+    let both = [&in_url, &beside];
+    both.into_iter().for_each(wait_up);
+    let statuses = both.map(|gateway| [(); 2].map(|()| get(gateway.address(), "/").status));
+    assert_eq!(statuses, [[200, 200], [200, 429]]);
+    // Whom the system does not trust.
+    let unknown = gateway(&format!("url: \"rediss://127.0.0.1:{port}\""));
+    wait_for("the mistake to be noticed", || {
+        get(unknown.address(), "/");
+        let ready = get(unknown.admin, "/readyz").text();
+        ready.contains("fails the TLS handshake").then_some(())
+    });
+}
+
+fn address(server: &RedisServer) -> Address {
+    Address::new("127.0.0.1", server.address.port())
+}
+
+#[test]
+fn sentinels_are_followed_to_another_master() {
+    let mut watched = Watched::start();
+    let spec = |name| Spec::from_url(&watched.url(name), None).expect("a URL");
+    Store::with(spec("nobody")).wait_down(FaultKind::NoMaster);
+    // Each named as what it is not.
+    Store::at(watched.sentinel.address).wait_down(FaultKind::WrongKind);
+    let sentinels = vec![address(&watched.replica)];
+    let wrong = Target::Sentinel {
+        sentinels,
+        master: "mymaster".into(),
+        login: Default::default(),
+    };
+    Store::with(Spec::new(wrong)).wait_down(FaultKind::WrongKind);
+
+    let store = Store::with(spec("mymaster"));
+    store.wait_up();
+    let has_it = |server: &_| command(server, &["EXISTS", "sluicegate:n"]) == Value::Int(1);
+    assert!(has_it(&watched.master));
+    watched.master.kill();
+    wait_for("the other master", || {
+        (store.call().is_ok() && store.client.state() == State::Up).then_some(())
+    });
+    assert!(has_it(&watched.replica));
+    let lines = store.lines();
+    assert!(
+        lines.len() >= 3 && lines[2..].iter().any(|line| line.contains(UP)),
+        "{lines:?}"
+    );
+}
+
+fn id(server: &RedisServer) -> String {
+    let id = command(server, &["CLUSTER", "MYID"]);
+    redis::from_redis_value(id).expect("a text")
+}
+
+fn redis_cli(words: &[&str]) {
+    let output = run("redis-cli", words);
+    assert_eq!(output.code, Some(0), "{output}");
+}
+
+/// A cluster of three, each of which knows that all is well.
+fn cluster() -> Vec<RedisServer> {
+    let nodes: Vec<_> = (0..3).map(|_| node()).collect();
+    let addresses: Vec<_> = nodes.iter().map(|node| node.address.to_string()).collect();
+    let addresses: Vec<_> = addresses.iter().map(String::as_str).collect();
+    redis_cli(&[&["--cluster", "create"], &addresses[..], &["--cluster-yes"]].concat());
+    wait_for("the cluster", || {
+        let is_ok = |node: &RedisServer| {
+            let info = command(node, &["CLUSTER", "INFO"]);
+            let info: String = redis::from_redis_value(info).expect("a text");
+            info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3")
+        };
+        nodes.iter().all(is_ok).then_some(())
+    });
+    nodes
+}
+
+fn node() -> RedisServer {
+    RedisServer::with_options(&["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"])
+}
+
+#[test]
+fn a_cluster_is_followed_wherever_its_slots_go() {
+    let mut nodes = cluster();
+    Store::at(nodes[0].address).wait_down(FaultKind::WrongKind);
+    let alone = RedisServer::start();
+    let wrong = Spec::new(Target::Cluster(vec![address(&alone)]));
+    Store::with(wrong).wait_down(FaultKind::WrongKind);
+
+    // One node is enough to find the others.
+    let store = Store::with(Spec::new(Target::Cluster(vec![address(&nodes[1])])));
+    store.wait_up();
+    for n in 0..100 {
+        let key = format!("sluicegate:{n}");
+        assert_eq!(store.call_key(&key), Ok(Value::Int(1)));
+        let expected = command(&nodes[0], &["CLUSTER", "KEYSLOT", &key]);
+        assert_eq!(expected, Value::Int(slot(key.as_bytes()).into()));
+    }
+    let kind = store
+        .runtime
+        .block_on(store.client.call(0, &store.add, &["a", "b"], &[1]));
+    assert_eq!(kind.map_err(|fault| fault.kind), Err(FaultKind::CrossSlot));
+
+    // A slot moves while it is used: `foo` is in 12182, which the third node has.
+    let (from, to) = (id(&nodes[2]), id(&nodes[0]));
+    command(
+        &nodes[0],
+        &["CLUSTER", "SETSLOT", "12182", "IMPORTING", &from],
+    );
+    command(
+        &nodes[2],
+        &["CLUSTER", "SETSLOT", "12182", "MIGRATING", &to],
+    );
+    assert_eq!(store.call_key("foo"), Ok(Value::Int(1)));
+    assert_eq!(store.call_key("foo"), Ok(Value::Int(2)));
+    for node in [0, 2, 1] {
+        command(&nodes[node], &["CLUSTER", "SETSLOT", "12182", "NODE", &to]);
+    }
+    assert_eq!(store.call_key("foo"), Ok(Value::Int(3)));
+    store.said(&[UP]);
+
+    // A master dies, and a replica takes its place.
+    let replica = node();
+    let (new, old) = (replica.address.to_string(), nodes[0].address.to_string());
+    redis_cli(&[
+        "--cluster",
+        "add-node",
+        &new,
+        &old,
+        "--cluster-slave",
+        "--cluster-master-id",
+        &to,
+    ]);
+    wait_for("the replica to follow", || {
+        let role = command(&replica, &["ROLE"]);
+        format!("{role:?}").contains("connected").then_some(())
+    });
+    nodes[0].kill();
+    wait_for("the replica to take over", || {
+        let answer: Result<Value, Fault> = store.call_key("foo");
+        (answer.is_ok() && store.client.state() == State::Up).then_some(())
+    });
+    assert_eq!(command(&replica, &["EXISTS", "foo"]), Value::Int(1));
+}
+
+#[test]
+fn a_cluster_without_one_of_its_masters_is_connected() {
+    let mut nodes = cluster();
+    for node in &nodes {
+        command(
+            node,
+            &["CONFIG", "SET", "cluster-require-full-coverage", "no"],
+        );
+    }
+    let store = Store::with(Spec::new(Target::Cluster(vec![address(&nodes[1])])));
+    store.wait_up();
+    assert!(store.connects_with(&store.add));
+    // It has `foo`.
+    nodes[2].kill();
+    wait_for("the dead server to be noticed", || {
+        let answer = store.call_key("foo").map_err(|fault| fault.kind);
+        (answer == Err(FaultKind::Refused)).then_some(())
+    });
+    assert!(store.connects_with(&Script::new("return 1")));
+}
+
+#[test]
+fn a_server_that_knows_no_script_command_is_connected() {
+    let redis = RedisServer::with_options(&["--rename-command", "SCRIPT", "HIDDEN"]);
+    let store = Store::at(redis.address);
+    store.wait_up();
+    assert!(store.connects_with(&store.add));
+}
+
+#[test]
+fn a_server_that_pauses_is_given_the_scripts_after_it() {
+    let redis = RedisServer::start();
+    let store = Store::at(redis.address);
+    store.wait_up();
+    assert!(store.connects_with(&store.add));
+    // Longer than one attempt may take.
+    command(&redis, &["CLIENT", "PAUSE", "1500", "ALL"]);
+    assert!(store.connects_with(&Script::new("return 1")));
+}
+
+/// Limits whose buckets are in different slots are charged by calls of their own, all of them or none but who charges refusals.
+#[test]
+fn in_a_cluster_what_one_refuses_the_others_have_back() {
+    let nodes = cluster();
+    let addresses: Vec<_> = nodes.iter().map(|node| node.address.to_string()).collect();
+    let gateway = Gateway::start(&format!(
+        "store: {{ redis: {{ cluster: [{}], timeout: 1s, readable_keys: true, refusal_cache: 0s }} }}
+policies:
+  logs: {{ store: redis, key: \"header:x-i\", algorithm: sliding_log, quota: 9/10d }}
+  parts: {{ store: redis, key: \"header:x-j\", algorithm: sliding_window, precision: 10, quota: 9/10d }}
+  rate: {{ store: redis, key: \"header:x-e\", quota: 9/300d }}
+  steps: {{ store: redis, key: \"header:x-f\", algorithm: token_bucket, capacity: 9, refill: 9 per 300d }}
+  counts: {{ store: redis, key: \"header:x-g\", algorithm: fixed_window, quota: 9/300d }}
+  slides: {{ store: redis, key: \"header:x-h\", algorithm: sliding_window, quota: 9/300d }}
+  slots: {{ store: redis, key: \"header:x-a\", algorithm: concurrency, max: 1 }}
+  tight: {{ store: redis, key: \"header:x-b\", quota: 3/1h }}
+  owes: {{ store: redis, key: \"header:x-c\", quota: 9/1h, charge_refused: true }}
+  settles: {{ store: redis, key: \"header:x-d\", quota: 4/1h, count: [404] }}
+routes:
+  - {{ name: all, match: {{ path: /all }}, upstream: echo, limits: [logs, parts, rate, steps, counts, slides, slots, tight, owes, settles] }}
+  - {{ name: owes, match: {{ path: /owes }}, upstream: echo, limits: [owes] }}
+  - {{ name: logs, match: {{ path: /logs }}, upstream: echo, limits: [logs] }}
+  - {{ name: parts, match: {{ path: /parts }}, upstream: echo, limits: [parts] }}
+",
+        addresses.join(", ")
+    ));
+    drop(Connection::open(gateway.address()));
+    wait_for("the store to be up", || {
+        let ready = get(gateway.admin, "/readyz").text();
+        ready.contains("redis: up").then_some(())
+    });
+    let told = || {
+        let series = "sluicegate_store_requests_total{op=\"batch\",result=\"ok\"}";
+        gateway.metric(series).unwrap_or_default()
+    };
+    // The units in the buckets that are asked before the one that refuses, by their instants: each is weeks.
+    let before = |key: u32| {
+        let names = [
+            ('e', "rate"),
+            ('f', "steps"),
+            ('g', "counts"),
+            ('h', "slides"),
+        ];
+        names.map(|(letter, policy)| {
+            let pattern = format!("sluicegate:{{{letter}{key}}}{policy}:*");
+            let (node, name) = nodes.iter().find_map(|node| {
+                let names = command(node, &["KEYS", &pattern]);
+                let names: Vec<String> = redis::from_redis_value(names).expect("names");
+                Some((node, names.into_iter().next()?))
+            })?;
+            let value = command(node, &["GET", &name]);
+            let value: String = redis::from_redis_value(value).expect("a text");
+            let (_, state) = value.split_once('|')?;
+            let (instant, units) = state.split_once(' ')?;
+            let days = instant.parse::<u64>().expect("a number") / 86_400_000_000;
+            // With a rate the instant says all, but for the moment that it took.
+            Some((days, (policy != "rate").then(|| units.to_owned())))
+        })
+    };
+    for key in 0..8 {
+        let fields: String = ('a'..='j')
+            .map(|of| format!("x-{of}: {of}{key}\r\n"))
+            .collect();
+        let ask = |path| get_with(gateway.address(), path, &fields).status;
+        let mut charged = before(key);
+        let all = [(); 6].map(|()| {
+            let told_before = told();
+            let status = ask("/all");
+            if status == 200 {
+                charged = before(key);
+            }
+            // What is given back is there a moment later.
+            wait_for("what is told afterwards", || {
+                let leases = nodes
+                    .iter()
+                    .map(|node| command(node, &["KEYS", "*:leases"]));
+                let is_free = leases.eq([(); 3].map(|()| Value::Array(Vec::new())));
+                let is_back = before(key) == charged;
+                (told() > told_before && is_free && is_back).then_some(())
+            });
+            status
+        });
+        assert_eq!(all, [200, 200, 200, 429, 429, 429], "{key}");
+        assert!(charged.iter().all(Option::is_some), "{charged:?}");
+        for path in ["/logs", "/parts"] {
+            // Of the nine three were taken by who was admitted. What is given back is there a moment later.
+            let statuses = [(); 7].map(|()| ask(path));
+            assert_eq!(
+                statuses,
+                [200, 200, 200, 200, 200, 200, 429],
+                "{path} {key}"
+            );
+        }
+        let owes = [(); 4].map(|()| ask("/owes"));
+        assert_eq!(owes, [200, 200, 200, 429], "all six were charged: {key}");
+    }
+}
+
+#[test]
+fn in_a_cluster_bans_are_shared_wherever_they_are() {
+    let nodes = cluster();
+    let addresses: Vec<_> = nodes.iter().map(|node| node.address.to_string()).collect();
+    let places = 0..6;
+    let policy = |place| {
+        format!(
+            "  p{place}: {{ store: redis, key: \"header:x-key\", quota: 1/1h, \
+             penalty: {{ strikes: 2, within: 1h, for: [2h] }} }}\n"
+        )
+    };
+    let route = |place| {
+        format!("  - {{ match: {{ path: /{place} }}, upstream: echo, limits: [p{place}] }}\n")
+    };
+    let config = format!(
+        "store: {{ redis: {{ cluster: [{}], timeout: 500ms, secret: sixteen-characters }} }}
+policies:\n{}routes:\n{}",
+        addresses.join(", "),
+        places.clone().map(policy).collect::<String>(),
+        places.clone().map(route).collect::<String>(),
+    );
+    let [one, other] = [(); 2].map(|()| Gateway::start(&config));
+    wait_up(&one);
+    wait_up(&other);
+    for place in places.clone() {
+        assert_eq!(statuses(&one, &format!("/{place}")), [200, 429, 429]);
+    }
+    // More than a round of each, and what a busy machine adds.
+    thread::sleep(Duration::from_secs(1));
+    for place in places {
+        let seconds = retry_after(&ask(&other, &format!("/{place}")));
+        assert!(seconds > 7_000, "{place}: {seconds}");
+    }
+    let announced = |node: &RedisServer| command(node, &["KEYS", "*:bans"]);
+    let all: Vec<_> = nodes.iter().map(announced).collect();
+    let has_some = |keys: &&Value| matches!(keys, Value::Array(keys) if !keys.is_empty());
+    assert!(all.iter().filter(has_some).count() > 1, "{all:?}");
+}
