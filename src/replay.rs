@@ -17,7 +17,7 @@ pub use log::Format;
 pub use report::Report;
 pub use simulation::Decided;
 
-use crate::proxy::snapshot::Spec;
+use crate::proxy::ruleset::Spec;
 use http::HeaderValue;
 use log::{Lines, Raw};
 use simulation::Simulation;

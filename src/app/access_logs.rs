@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Failure;
-use crate::proxy::Snapshot;
-use crate::proxy::build::Surroundings;
+use crate::proxy::Ruleset;
+use crate::proxy::build::BuildContext;
 use crate::telemetry::access_log::{AccessLog, AccessLogSpec, Writing};
 
 /// Returns the log that `spec` asks for: the running one if it is the same, or a new one.
@@ -14,8 +14,8 @@ use crate::telemetry::access_log::{AccessLog, AccessLogSpec, Writing};
 /// When its file cannot be opened, or its thread not be started.
 pub(super) fn provide(
     spec: Option<&AccessLogSpec>,
-    surroundings: &Surroundings,
-    running: Option<&Snapshot>,
+    surroundings: &BuildContext,
+    running: Option<&Ruleset>,
 ) -> Result<Option<Arc<AccessLog>>, Failure> {
     let Some(spec) = spec else {
         return Ok(None);
@@ -35,7 +35,7 @@ pub(super) struct Writers(Vec<Writing>);
 
 impl Writers {
     /// Takes note of the log of a snapshot that now runs, and forgets the logs that have ended.
-    pub(super) fn note(&mut self, snapshot: &Snapshot) {
+    pub(super) fn note(&mut self, snapshot: &Ruleset) {
         self.0.retain(|writing| !writing.has_ended());
         let log = snapshot.access_log.as_ref();
         let unknown = log.filter(|log| !self.0.iter().any(|writing| writing.is_of(log)));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::proxy::Snapshot;
+use crate::proxy::Ruleset;
 use crate::store::redis::Store;
 use crate::store::redis::client::State;
 
@@ -51,14 +51,14 @@ impl Connections {
     }
 
     /// Has the workers connect to the store of this ruleset, which is going to run.
-    pub(super) fn begin(&self, snapshot: &Snapshot) {
+    pub(super) fn begin(&self, snapshot: &Ruleset) {
         snapshot.load_scripts();
         self.wanted.send_replace(self.wanted(snapshot));
     }
 
     /// Has the workers connect to the store of this ruleset, which is going to take the place of `running`, and waits until
     /// they have, or for its startup timeout. A store that runs already is not waited for while it is down.
-    pub(super) async fn connect(&self, snapshot: &Snapshot, running: &Snapshot) {
+    pub(super) async fn connect(&self, snapshot: &Ruleset, running: &Ruleset) {
         self.begin(snapshot);
         let Some(Wanted { store, workers }) = self.wanted(snapshot) else {
             return;
@@ -72,7 +72,7 @@ impl Connections {
     }
 
     /// Waits until the store of a ruleset that runs is connected and has been heard, or for its startup timeout.
-    pub(super) async fn ready(&self, snapshot: &Snapshot) {
+    pub(super) async fn ready(&self, snapshot: &Ruleset) {
         let Some(Wanted { store, workers }) = self.wanted(snapshot) else {
             return;
         };
@@ -86,7 +86,7 @@ impl Connections {
     }
 
     /// The thread that synchronises connects to every store, workers only to one that requests ask.
-    fn wanted(&self, snapshot: &Snapshot) -> Option<Wanted> {
+    fn wanted(&self, snapshot: &Ruleset) -> Option<Wanted> {
         let store = Arc::clone(snapshot.redis.as_ref()?);
         let first = match (snapshot.asks_redis, snapshot.is_synchronised()) {
             (true, _) => 0,
@@ -98,7 +98,7 @@ impl Connections {
     }
 }
 
-async fn wait(snapshot: &Snapshot, store: &Store, ready: impl Future<Output = ()>) {
+async fn wait(snapshot: &Ruleset, store: &Store, ready: impl Future<Output = ()>) {
     let startup_timeout = snapshot.startup_timeout;
     if timeout(startup_timeout, ready).await.is_ok() {
         return;

@@ -12,7 +12,7 @@ use super::Failure;
 use crate::clock::{Clock, Timestamp};
 use crate::config::SnapshotSpec;
 use crate::limiter::Secret;
-use crate::proxy::{Gateway, Snapshot};
+use crate::proxy::{Gateway, Ruleset};
 use crate::store::snapshot::{self, Reader, Refusal};
 use crate::telemetry::metrics::SnapshotMetrics;
 use crate::telemetry::registry::Registry;
@@ -49,7 +49,7 @@ impl Kept {
     }
 
     /// Reads the buckets into the tables of `running`.
-    pub(super) fn restore(self, running: &Snapshot, now: Timestamp) {
+    pub(super) fn restore(self, running: &Ruleset, now: Timestamp) {
         let path = self.spec.path.display();
         let tables = running.tables();
         let tables: HashMap<_, _> = tables

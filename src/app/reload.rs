@@ -13,8 +13,8 @@ use super::connections::Connections;
 use super::keeper::Keeper;
 use crate::config::{Compiled, Shutdown, SnapshotSpec, Source};
 use crate::files::VersionedFile;
-use crate::proxy::build::{Built, Surroundings};
-use crate::proxy::{Gateway, Snapshot};
+use crate::proxy::build::{PreparedRuleset, BuildContext};
+use crate::proxy::{Gateway, Ruleset};
 use crate::server::{ListenerSpec, Spec as ServerSpec};
 use crate::telemetry::metrics::ConfigMetrics;
 
@@ -22,7 +22,7 @@ use crate::telemetry::metrics::ConfigMetrics;
 #[derive(Debug)]
 pub(super) struct Reloader {
     source: Source,
-    surroundings: Surroundings,
+    surroundings: BuildContext,
     server: ServerSpec,
     admin: SocketAddr,
     shutdown: Shutdown,
@@ -37,7 +37,7 @@ impl Reloader {
     pub(super) fn new(
         source: Source,
         compiled: &Compiled,
-        surroundings: Surroundings,
+        surroundings: BuildContext,
         connections: Connections,
     ) -> Self {
         let now = seconds(&surroundings);
@@ -70,7 +70,7 @@ impl Reloader {
     }
 
     /// Takes note of what of a snapshot that now runs will have to be ended.
-    pub(super) fn follow(&mut self, snapshot: &Snapshot) {
+    pub(super) fn follow(&mut self, snapshot: &Ruleset) {
         self.access_logs.note(snapshot);
     }
 
@@ -83,7 +83,7 @@ impl Reloader {
     ///
     /// # Errors
     /// What is wrong with the configuration.
-    pub(super) async fn prepare(&self, running: Arc<Snapshot>) -> Result<Prepared, Refusal> {
+    pub(super) async fn prepare(&self, running: Arc<Ruleset>) -> Result<Prepared, Refusal> {
         let build = build(
             self.source.clone(),
             self.surroundings.clone(),
@@ -107,7 +107,7 @@ impl Reloader {
             Err(why) => return self.failed(&*why),
         };
         let clock = Arc::clone(&self.surroundings.clock);
-        match off_the_runtime(move || built.hand_over(clock.now())).await {
+        match off_the_runtime(move || built.migrate_buckets(clock.now())).await {
             Ok(snapshot) => self.apply(snapshot, rest, gateway, keeper),
             Err(panicked) => self.failed(&*panicked),
         }
@@ -120,7 +120,7 @@ impl Reloader {
 
     fn apply(
         &mut self,
-        snapshot: Arc<Snapshot>,
+        snapshot: Arc<Ruleset>,
         compiled: Rest,
         gateway: &Gateway,
         keeper: &Keeper,
@@ -169,7 +169,7 @@ impl Reloader {
 
 /// A ruleset that is ready to take over the buckets, and the rest of its configuration.
 pub(super) struct Prepared {
-    built: Built,
+    built: PreparedRuleset,
     rest: Rest,
 }
 
@@ -199,14 +199,14 @@ fn refusal(why: impl Display + 'static) -> Refusal {
 
 fn build(
     source: Source,
-    surroundings: Surroundings,
-    running: Arc<Snapshot>,
+    surroundings: BuildContext,
+    running: Arc<Ruleset>,
 ) -> impl FnOnce() -> Result<Prepared, Failure> {
     move || {
         let compiled = source.compile()?;
         let access_log = compiled.access_log.as_ref();
         let access_log = access_logs::provide(access_log, &surroundings, Some(&running))?;
-        let built = Built::new(compiled.rules, &surroundings, Some(&running)).logged_by(access_log);
+        let built = PreparedRuleset::new(compiled.rules, &surroundings, Some(&running)).logged_by(access_log);
         let rest = Rest {
             server: compiled.server,
             admin: compiled.admin,
@@ -219,6 +219,6 @@ fn build(
     }
 }
 
-fn seconds(surroundings: &Surroundings) -> i64 {
+fn seconds(surroundings: &BuildContext) -> i64 {
     (surroundings.clock.now().as_micros() / 1_000_000) as i64
 }

@@ -28,8 +28,8 @@ use crate::clock::Clock;
 use crate::config::{Report, Source};
 use crate::http_ext::connection::Connection;
 use crate::limiter::Secret;
-use crate::proxy::build::{Built, Surroundings};
-use crate::proxy::{Gateway, Snapshot};
+use crate::proxy::build::{PreparedRuleset, BuildContext};
+use crate::proxy::{Gateway, Ruleset};
 use crate::server::{self, ConnectionTable, Server, StartError};
 use crate::telemetry::logging::ProcessLog;
 use crate::telemetry::metrics::{self, RequestMetrics};
@@ -136,7 +136,7 @@ impl Process {
         let registry = Registry::default();
         let clock = Arc::new(Clock::system());
         let kept = Kept::find(compiled.snapshot.as_ref(), clock.now());
-        let surroundings = Surroundings {
+        let surroundings = BuildContext {
             workers: compiled.server.workers.get(),
             registry: registry.clone(),
             clock: Arc::clone(&clock),
@@ -146,8 +146,8 @@ impl Process {
         let connections = Connections::new(surroundings.workers);
         let mut reloader =
             Reloader::new(source, &compiled, surroundings.clone(), connections.clone());
-        let built = Built::new(compiled.rules, &surroundings, None).logged_by(access_log);
-        let snapshot = built.hand_over(clock.now());
+        let built = PreparedRuleset::new(compiled.rules, &surroundings, None).logged_by(access_log);
+        let snapshot = built.migrate_buckets(clock.now());
         if let Some(kept) = kept {
             kept.restore(&snapshot, clock.now());
         }
@@ -337,7 +337,7 @@ async fn chores(clock: Arc<Clock>, gateway: Arc<Gateway>) {
     }
 }
 
-fn store_report(snapshot: &Snapshot) -> StoreReport {
+fn store_report(snapshot: &Ruleset) -> StoreReport {
     let Some(store) = &snapshot.redis else {
         return StoreReport::default();
     };

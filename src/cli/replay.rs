@@ -11,7 +11,7 @@ use http::HeaderValue;
 use super::progress::Progress;
 use super::{USAGE, WRONG, run};
 use crate::config::compile_rules;
-use crate::proxy::snapshot::Spec;
+use crate::proxy::ruleset::Spec;
 use crate::replay::{self, Failure, Report};
 
 const EXAMPLES: &str = "\

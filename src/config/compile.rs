@@ -27,7 +27,7 @@ use super::value::LogPath;
 use super::{Report, schema, unreadable};
 use crate::files::VersionedFile;
 use crate::http_ext::client_ip::{ClientIp, Header};
-use crate::proxy::snapshot::{self, PolicySpec};
+use crate::proxy::ruleset::{self, PolicySpec};
 use crate::server::Spec as ServerSpec;
 use crate::telemetry::access_log::{AccessLogSpec, Format, Target};
 use policies::Policies;
@@ -52,7 +52,7 @@ pub struct Compiled {
     /// How the process ends.
     pub shutdown: Shutdown,
     /// Policies, routes, upstreams.
-    pub rules: snapshot::Spec,
+    pub rules: ruleset::Spec,
     /// The files beside the configuration that it was compiled from.
     pub files: Vec<VersionedFile>,
     /// Tells one content of the configuration file from another.
@@ -130,7 +130,7 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
 ///
 /// # Errors
 /// Names the policies that cannot be.
-pub fn compile_rules(loaded: &Loaded) -> Result<snapshot::Spec, Report> {
+pub fn compile_rules(loaded: &Loaded) -> Result<ruleset::Spec, Report> {
     let mut compiler = Compiler::new(loaded);
     let rules = compiler.rules(&loaded.config, Upstreams::stand_ins(), KeyFiles::Optional);
     match compiler.findings.is_empty() {
@@ -210,7 +210,7 @@ impl<'a> Compiler<'a> {
         config: &schema::Config,
         mut upstreams: Upstreams,
         key_files: KeyFiles,
-    ) -> snapshot::Spec {
+    ) -> ruleset::Spec {
         let mut policies = Policies::new(config);
         let context = routes::Context::new(config, &mut policies);
         let routes = config
@@ -227,7 +227,7 @@ impl<'a> Compiler<'a> {
         let policies = policies.into_specs();
         let is_used = |policy: &PolicySpec| policy.shared.is_some() || policy.sync.is_some();
         let is_shared = policies.iter().any(is_used);
-        snapshot::Spec {
+        ruleset::Spec {
             policies,
             upstreams: upstreams.into_specs(),
             routes,

@@ -63,7 +63,7 @@ pub struct Tarpit {
 
 /// A place in a tarpit, free again when this is dropped.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct TarpitSlot {
     delay: Duration,
     held: HeldMetrics,
 }
@@ -113,22 +113,22 @@ impl Action {
 
 impl Tarpit {
     /// A place, if one is free.
-    pub(super) fn hold(&self) -> Option<Held> {
-        self.held.enter_below(self.spec.max_held).then(|| Held {
+    pub(super) fn acquire(&self) -> Option<TarpitSlot> {
+        self.held.enter_below(self.spec.max_held).then(|| TarpitSlot {
             delay: self.spec.delay,
             held: self.held.clone(),
         })
     }
 }
 
-impl Held {
+impl TarpitSlot {
     /// Waits for as long as the request is to be held.
     pub(super) async fn pass(self) {
         tokio::time::sleep(self.delay).await;
     }
 }
 
-impl Drop for Held {
+impl Drop for TarpitSlot {
     fn drop(&mut self) {
         self.held.leave();
     }
@@ -151,37 +151,37 @@ mod tests {
     fn no_more_are_held_than_there_are_places_also_over_a_reload() {
         let registry = Registry::default();
         let before = tarpit(2, &registry);
-        let first = before.hold().expect("a place");
+        let first = before.acquire().expect("a place");
         let after = tarpit(2, &registry);
-        let second = after.hold().expect("a place");
+        let second = after.acquire().expect("a place");
         drop(before);
-        assert!(after.hold().is_none());
+        assert!(after.acquire().is_none());
         drop(first);
-        assert!(after.hold().is_some());
+        assert!(after.acquire().is_some());
         drop(second);
-        let all = [after.hold(), after.hold(), after.hold()];
+        let all = [after.acquire(), after.acquire(), after.acquire()];
         assert_eq!(all.map(|held| held.is_some()), [true, true, false]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_place_is_taken_for_as_long_as_was_said() {
         let tarpit = tarpit(1, &Registry::default());
-        let waiting = tokio::spawn(tarpit.hold().expect("a place").pass());
+        let waiting = tokio::spawn(tarpit.acquire().expect("a place").pass());
         tokio::time::sleep(Duration::from_millis(9_999)).await;
         assert!(!waiting.is_finished());
-        assert!(tarpit.hold().is_none());
+        assert!(tarpit.acquire().is_none());
         tokio::time::sleep(Duration::from_millis(2)).await;
         assert!(waiting.is_finished());
-        assert!(tarpit.hold().is_some());
+        assert!(tarpit.acquire().is_some());
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_leaves_gives_the_place_back() {
         let tarpit = tarpit(1, &Registry::default());
-        let waiting = tokio::spawn(tarpit.hold().expect("a place").pass());
+        let waiting = tokio::spawn(tarpit.acquire().expect("a place").pass());
         tokio::time::sleep(Duration::from_secs(1)).await;
         waiting.abort();
         assert!(waiting.await.is_err());
-        assert!(tarpit.hold().is_some());
+        assert!(tarpit.acquire().is_some());
     }
 }

@@ -1,8 +1,8 @@
 //! Asks every limit that a request meets, all at the same instant: all are charged, or none.
 
-mod asked;
+mod charge_set;
 mod claims;
-mod inquiry;
+mod context;
 mod remote;
 
 use std::num::NonZero;
@@ -12,11 +12,11 @@ use smallvec::SmallVec;
 
 use super::body::ResponseBody;
 use super::limit_headers::{self, Applied, Styles};
-use super::line::Stood;
-use super::rejection::Refused;
-use super::settle::{self, Answered, Due, Ended, Settling, Wanted};
-use super::snapshot::{Limit, Overflow, Route};
-use super::taken::Taken;
+use super::permit_queue::AcquiredPermits;
+use super::rejection::Refusal;
+use super::settle::{self, ResponseHead, PendingSettlement, ResponseEnd, Settling, RequestedFields};
+use super::ruleset::{Limit, Overflow, Route};
+use super::in_flight::InFlightGuard;
 use crate::clock::Timestamp;
 use crate::http_ext::headers::Headers;
 use crate::http_ext::message::Response;
@@ -24,26 +24,26 @@ use crate::limiter::{Algorithm, Decision, Outcome, Secret, Verdict};
 use crate::rules::{Head, NoNumber};
 use crate::store::redis::Turn;
 use crate::telemetry::metrics::LimitDecision;
-pub(super) use asked::{Asked, Met};
-pub(super) use inquiry::Inquiry;
+pub(super) use charge_set::{ChargeSet, MatchedLimit};
+pub(super) use context::AdmissionContext;
 pub(super) use remote::Remote;
 
 /// What the limits of a route said of one request; nothing before they were asked.
 #[derive(Debug, Default)]
 pub(super) struct Admission {
     /// The limits that applied, one for each of the decisions: those that may refuse, and then those that watch.
-    applied: SmallVec<[Met; 4]>,
+    applied: SmallVec<[MatchedLimit; 4]>,
     pub(super) verdict: Verdict,
     /// A limit that refuses requests without its key, and was given none.
     keyless: Option<u16>,
     /// By how much later than it could the client is told to come back that is refused.
     jitter: Duration,
     /// What comes back when the request ends.
-    taken: Vec<Taken>,
+    taken: Vec<InFlightGuard>,
     /// What it has waited for, which comes back as well.
-    stood: Stood,
+    stood: AcquiredPermits,
     /// What its response settles.
-    dues: Vec<Due>,
+    dues: Vec<PendingSettlement>,
     /// Its places in lines in Redis, by the places of the limits.
     pub(super) turns: Vec<(u16, Turn)>,
     now: Timestamp,
@@ -63,7 +63,7 @@ pub(super) fn admit(
     now: Timestamp,
 ) -> Result<Admission, NoNumber> {
     let mut admission = Admission::default();
-    let mut inquiry = Inquiry::new(route, secret, now, &mut admission);
+    let mut inquiry = AdmissionContext::new(route, secret, now, &mut admission);
     if inquiry.refuse_without_claims(head, None)? {
         return Ok(admission);
     }
@@ -71,7 +71,7 @@ pub(super) fn admit(
     let refused_unasked =
         |(_, decision): &(u16, LimitDecision)| *decision == LimitDecision::Shadowed;
     let is_shadowed = inquiry.noted.iter().any(refused_unasked);
-    inquiry.decide(Stood::default());
+    inquiry.decide(AcquiredPermits::default());
     admission.is_shadowed = is_shadowed;
     Ok(admission)
 }
@@ -92,7 +92,7 @@ impl Admission {
     }
 
     /// Settles what the head of the response can settle.
-    pub(super) fn settle_by_head(&mut self, answered: Answered<'_>, settling: &mut Settling<'_>) {
+    pub(super) fn settle_by_head(&mut self, answered: ResponseHead<'_>, settling: &mut Settling<'_>) {
         let route = settling.route;
         settle::by_head(&mut self.dues, &route.limits, answered, settling);
     }
@@ -101,7 +101,7 @@ impl Admission {
     pub(super) fn settle_by_piece(
         &mut self,
         piece: &[u8],
-        ended: Ended<'_>,
+        ended: ResponseEnd<'_>,
         settling: &mut Settling<'_>,
     ) {
         let route = settling.route;
@@ -109,13 +109,13 @@ impl Admission {
     }
 
     /// Settles the rest at its end.
-    pub(super) fn settle_by_body(&mut self, ended: Ended<'_>, settling: &mut Settling<'_>) {
+    pub(super) fn settle_by_body(&mut self, ended: ResponseEnd<'_>, settling: &mut Settling<'_>) {
         let route = settling.route;
         settle::by_body(&mut self.dues, &route.limits, ended, settling);
     }
 
     /// Notes what the response has to have so that it can settle all.
-    pub(super) fn note_wanted(&self, route: &Route, wanted: &mut Wanted) {
+    pub(super) fn note_wanted(&self, route: &Route, wanted: &mut RequestedFields) {
         wanted.note(&self.dues, &route.limits);
     }
 
@@ -130,7 +130,7 @@ impl Admission {
     }
 
     /// The limits that may refuse, of those that applied.
-    fn binding(&self) -> &[Met] {
+    fn binding(&self) -> &[MatchedLimit] {
         &self.applied[..self.verdict.binding()]
     }
 
@@ -236,7 +236,7 @@ impl Admission {
             }
             _ => None,
         };
-        let refused = Refused {
+        let refused = Refusal {
             head,
             route: &route.name,
             violated: &violated,

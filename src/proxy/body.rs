@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use super::caught::{self, Panicked};
+use super::catch_panic::{self, PanicCaught};
 use super::exchange::Exchange;
 use crate::http_ext::body::{RequestBody, RequestBodyError};
 use crate::upstream::{BodyError, UpstreamBody};
@@ -49,7 +49,7 @@ pub enum ResponseBodyError {
     Request(#[from] RequestBodyError),
     /// The code that passes it on has panicked.
     #[error(transparent)]
-    Panicked(#[from] Panicked),
+    Panicked(#[from] PanicCaught),
 }
 
 impl ResponseBodyError {
@@ -140,7 +140,7 @@ impl Body for ResponseBody {
             return this.content.poll(cx);
         };
         let content = &mut this.content;
-        let polled = caught::catch(exchange.metrics(), || content.poll(cx));
+        let polled = catch_panic::catch(exchange.metrics(), || content.poll(cx));
         let frame = match polled {
             Ok(polled) => ready!(polled),
             Err(panicked) => {

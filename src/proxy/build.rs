@@ -13,17 +13,17 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::action::Action;
-use super::asking::Shared;
-use super::complaints::Complaints;
+use super::redis_charge::RedisBinding;
+use super::failure_log::FailureLog;
 use super::decoy::RealAnswers;
 use super::limit_headers::Facts;
-use super::penalise::Penalties;
+use super::penalties::Penalties;
 use super::rejection::Rejection;
 use super::settle::Settlements;
-use super::snapshot::{
-    Overflow, Policy, PolicySpec, Preflight, RedisSpec, RunningUpstream, Snapshot, Spec,
+use super::ruleset::{
+    Overflow, Policy, PolicySpec, Preflight, RedisSpec, RunningUpstream, Ruleset, Spec,
 };
-use super::synchronised;
+use super::sync_recorder;
 use super::tokens::Tokens;
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::Secret;
@@ -43,7 +43,7 @@ use shared::label_of_override;
 
 /// What a snapshot needs that outlives every snapshot.
 #[derive(Clone, Debug)]
-pub struct Surroundings {
+pub struct BuildContext {
     /// How many runtimes will use it.
     pub workers: usize,
     /// Where its series are registered.
@@ -56,15 +56,15 @@ pub struct Surroundings {
 
 /// A snapshot that is ready to run, once its predecessor's buckets have been handed over.
 #[derive(Debug)]
-pub struct Built {
-    snapshot: Snapshot,
+pub struct PreparedRuleset {
+    snapshot: Ruleset,
     successions: Vec<(Arc<Table>, Arc<Table>)>,
     tracking_room: TrackingRoom,
 }
 
-impl Built {
+impl PreparedRuleset {
     /// Builds what `spec` says. `previous` is the snapshot that runs now.
-    pub fn new(spec: Spec, surroundings: &Surroundings, previous: Option<&Snapshot>) -> Self {
+    pub fn new(spec: Spec, surroundings: &BuildContext, previous: Option<&Ruleset>) -> Self {
         let mut builder = Builder {
             surroundings,
             previous,
@@ -96,10 +96,10 @@ impl Built {
             .map(|route| builder.route(route, &policies, &upstreams))
             .collect();
         let unmatched = builder.unmatched(&spec.unmatched, &policies);
-        Built {
+        PreparedRuleset {
             successions: builder.successions,
             tracking_room: builder.tracking_room,
-            snapshot: Snapshot {
+            snapshot: Ruleset {
                 router,
                 routes,
                 unmatched,
@@ -130,13 +130,13 @@ impl Built {
     }
 
     /// What is going to run.
-    pub fn snapshot(&self) -> &Snapshot {
+    pub fn snapshot(&self) -> &Ruleset {
         &self.snapshot
     }
 
     /// Moves every bucket whose policy has changed. Requests that still run under the previous
     /// snapshot follow their bucket to its new place; no charge is lost.
-    pub fn hand_over(self, now: Timestamp) -> Arc<Snapshot> {
+    pub fn migrate_buckets(self, now: Timestamp) -> Arc<Ruleset> {
         for (old, new) in self.successions {
             old.replaced_by(new, now);
         }
@@ -150,8 +150,8 @@ struct Builder<'a> {
     preflight: Preflight,
     /// The policies that run now, with overrides and further buckets, by name and key.
     known: HashMap<(&'a str, &'a str), &'a Policy>,
-    surroundings: &'a Surroundings,
-    previous: Option<&'a Snapshot>,
+    surroundings: &'a BuildContext,
+    previous: Option<&'a Ruleset>,
     successions: Vec<(Arc<Table>, Arc<Table>)>,
     refusal_cache: Duration,
     redis: Option<Arc<Store>>,
@@ -236,7 +236,7 @@ impl Builder<'_> {
                 rejections: HashMap::new(),
             };
             let mut policy = self.policy(spec, label, &mut parts);
-            let trackers = synchronised::metrics(&policy, &self.surroundings.registry);
+            let trackers = sync_recorder::metrics(&policy, &self.surroundings.registry);
             if let Some(synchronised) = &mut policy.synchronised {
                 synchronised.metrics = trackers;
             }
@@ -276,7 +276,7 @@ impl Builder<'_> {
         let algorithm = table.algorithm();
         Policy {
             synchronised: self.synchronised(&spec, &label, &table),
-            shared: spec.shared.map(|shared| Shared {
+            shared: spec.shared.map(|shared| RedisBinding {
                 label: label_of_buckets(&label, algorithm),
                 on_error: shared.on_error,
                 refusals: RefusalCache::new(
@@ -287,7 +287,7 @@ impl Builder<'_> {
                     &self.surroundings.registry,
                     &spec.name,
                 )),
-                complaints: Complaints::default(),
+                complaints: FailureLog::default(),
             }),
             facts: Facts::new(&spec.name, algorithm, spec.unit),
             penalties: self.penalties(&spec, &label),
@@ -332,7 +332,7 @@ impl Builder<'_> {
         if let Some(before) = before.filter(|before| before.is_like(&spec.client, &spec.naming)) {
             return Arc::clone(before);
         }
-        let Surroundings {
+        let BuildContext {
             workers,
             registry,
             clock,
@@ -406,7 +406,7 @@ impl Builder<'_> {
             };
             Arc::new(RunningUpstream {
                 metrics: UpstreamMetrics::new(registry, &name),
-                complaints: Complaints::default(),
+                complaints: FailureLog::default(),
                 upstream: Upstream::new(spec, self.surroundings.workers, registry, find),
             })
         });
@@ -414,7 +414,7 @@ impl Builder<'_> {
     }
 }
 
-impl Snapshot {
+impl Ruleset {
     /// Every table that is to be kept in a file, with the key of its policy: with the policy's name, what identifies it.
     ///
     /// Those that are synchronised are not: what was told of them comes back from the other side, and would count twice.
@@ -434,7 +434,7 @@ impl Snapshot {
 }
 
 /// The policies of a snapshot, by name and key.
-fn known_policies(snapshot: Option<&Snapshot>) -> HashMap<(&str, &str), &Policy> {
+fn known_policies(snapshot: Option<&Ruleset>) -> HashMap<(&str, &str), &Policy> {
     let policies = snapshot.iter().flat_map(|snapshot| &snapshot.policies);
     let all = policies.flat_map(|policy| policy.all());
     all.map(|policy| ((&*policy.name, policy.key.as_str()), policy))
@@ -442,7 +442,7 @@ fn known_policies(snapshot: Option<&Snapshot>) -> HashMap<(&str, &str), &Policy>
 }
 
 /// What is known of the real answers of a snapshot's routes, by their names.
-fn known_answers(snapshot: Option<&Snapshot>) -> HashMap<Arc<str>, Arc<RealAnswers>> {
+fn known_answers(snapshot: Option<&Ruleset>) -> HashMap<Arc<str>, Arc<RealAnswers>> {
     let routes = snapshot.iter().flat_map(|snapshot| &snapshot.routes);
     let known = routes.filter_map(|route| Some((route, route.real_answers.as_ref()?)));
     known

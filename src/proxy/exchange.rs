@@ -3,7 +3,7 @@
 //! counted too, and gives back what it took.
 
 mod logged;
-mod ruleset;
+mod ruleset_lease;
 
 use std::cell::{Cell, OnceCell};
 use std::net::IpAddr;
@@ -17,14 +17,14 @@ use http::{Method, StatusCode, Version};
 use http_body::{Body, Frame};
 
 use super::admission::Admission;
-use super::asking::Asking;
+use super::redis_charge::PendingRedisCharge;
 use super::body::{ResponseBody, ResponseBodyError};
 use super::error::Error;
 use super::gateway::Client;
 use super::respond;
-use super::settle::{Answered, Ended, Settling, Wanted};
-use super::snapshot::Route;
-use super::tag::Tagged;
+use super::settle::{ResponseHead, ResponseEnd, Settling, RequestedFields};
+use super::ruleset::Route;
+use super::tag::TagDecisions;
 use crate::clock::{Clock, Timestamp};
 use crate::http_ext::body::RequestBody;
 use crate::http_ext::forwarded::Peer;
@@ -34,7 +34,7 @@ use crate::rules::{Author, BodyEnd, CheckedToken, Head};
 use crate::telemetry::metrics::RequestMetrics;
 use crate::upstream::Fault;
 use logged::Logged;
-use ruleset::Ruleset;
+use ruleset_lease::RulesetLease;
 
 /// What is logged of a client that left before there was an answer; nginx's number for it.
 static CLIENT_CLOSED_REQUEST: LazyLock<StatusCode> =
@@ -50,7 +50,7 @@ const LONG: u64 = 1024 * 1024;
 /// The exchange of one request for one response.
 #[derive(Debug)]
 pub(super) struct Exchange {
-    begun: Begun,
+    begun: RequestContext,
     /// When its turn came; when it started unless it had to wait.
     forwarded: Timestamp,
     /// The place of the route that takes the request, once it is found.
@@ -61,7 +61,7 @@ pub(super) struct Exchange {
     admission: Admission,
     is_decided: bool,
     /// What the limits that tag made of it.
-    tagged: Tagged,
+    tagged: TagDecisions,
     status: Option<StatusCode>,
     author: Author,
     sent: u64,
@@ -77,9 +77,9 @@ pub(super) struct Exchange {
 
 /// What is known from the request's head on, and does not change.
 #[derive(Debug)]
-pub(super) struct Begun {
+pub(super) struct RequestContext {
     client: Rc<Client>,
-    pub(super) ruleset: Ruleset,
+    pub(super) ruleset: RulesetLease,
     /// Who the client is.
     pub client_ip: IpAddr,
     method: Method,
@@ -93,8 +93,8 @@ pub(super) struct Begun {
 }
 
 /// What a decision is made of.
-pub(super) struct Deciding<'a> {
-    pub begun: &'a Begun,
+pub(super) struct DecisionInputs<'a> {
+    pub begun: &'a RequestContext,
     /// The route that takes the request.
     pub route: &'a Route,
     /// When its turn came, at which it is decided on: when it started, unless it had to wait.
@@ -112,7 +112,7 @@ impl Exchange {
         let log = snapshot.access_log.as_ref();
         // It moves from future to future, and into the response's body.
         Box::new(Exchange {
-            begun: Begun {
+            begun: RequestContext {
                 client_ip: snapshot.client_ip.resolve(peer, request.headers()),
                 logged: log.map(|log| Logged::new(request, log.spec().format)),
                 method: request.method().clone(),
@@ -120,7 +120,7 @@ impl Exchange {
                 accept: request.headers().get(header::ACCEPT).map(Box::from),
                 started,
                 token: OnceCell::new(),
-                ruleset: Ruleset::new(snapshot),
+                ruleset: RulesetLease::new(snapshot),
                 client,
             },
             forwarded: started,
@@ -128,7 +128,7 @@ impl Exchange {
             line: None,
             admission: Admission::default(),
             is_decided: false,
-            tagged: Tagged::default(),
+            tagged: TagDecisions::default(),
             status: None,
             author: Author::Upstream,
             sent: 0,
@@ -140,13 +140,13 @@ impl Exchange {
     }
 
     /// What it began with.
-    pub(super) fn begun(&self) -> &Begun {
+    pub(super) fn context(&self) -> &RequestContext {
         &self.begun
     }
 
     /// What a decision is made of, once the route is found.
-    pub(super) fn deciding(&mut self) -> Deciding<'_> {
-        Deciding {
+    pub(super) fn decision_inputs(&mut self) -> DecisionInputs<'_> {
+        DecisionInputs {
             route: self.begun.ruleset.route(self.place),
             begun: &self.begun,
             now: self.forwarded,
@@ -155,7 +155,7 @@ impl Exchange {
     }
 
     /// Asks Redis what is to be asked.
-    pub(super) async fn ask(&self, asking: Box<Asking>) -> Box<Asking> {
+    pub(super) async fn ask(&self, asking: Box<PendingRedisCharge>) -> Box<PendingRedisCharge> {
         let worker = self.begun.client.connection.worker;
         match &self.begun.ruleset.whole().redis {
             Some(store) => {
@@ -223,12 +223,12 @@ impl Exchange {
     }
 
     /// Keeps what the limits that tag made of it.
-    pub(super) fn keep_tagged(&mut self, tagged: Tagged) {
+    pub(super) fn keep_tagged(&mut self, tagged: TagDecisions) {
         self.tagged = tagged;
     }
 
     /// What the limits that tag made of it.
-    pub(super) fn tagged(&self) -> &Tagged {
+    pub(super) fn tagged(&self) -> &TagDecisions {
         &self.tagged
     }
 
@@ -285,7 +285,7 @@ impl Exchange {
 
     /// Settles what the head of the response can settle.
     fn settle_by_head(&mut self, response: &Response<ResponseBody>) {
-        let answered = Answered {
+        let answered = ResponseHead {
             status: response.status(),
             author: self.author,
             headers: response.headers(),
@@ -306,15 +306,15 @@ impl Exchange {
         });
     }
 
-    fn ended_by<'b>(&self, body: BodyEnd<'b>) -> Ended<'b> {
-        Ended {
+    fn ended_by<'b>(&self, body: BodyEnd<'b>) -> ResponseEnd<'b> {
+        ResponseEnd {
             status: self.status,
             bytes: self.sent,
             body,
         }
     }
 
-    fn settle(&mut self, by: impl FnOnce(&mut Admission, &mut Tagged, &mut Settling<'_>)) {
+    fn settle(&mut self, by: impl FnOnce(&mut Admission, &mut TagDecisions, &mut Settling<'_>)) {
         if !self.has_dues() {
             return;
         }
@@ -327,8 +327,8 @@ impl Exchange {
     }
 
     /// What the upstream has to send so that its response can settle all.
-    pub(super) fn wanted(&self) -> Wanted {
-        let mut wanted = Wanted::default();
+    pub(super) fn wanted(&self) -> RequestedFields {
+        let mut wanted = RequestedFields::default();
         self.admission.note_wanted(self.route(), &mut wanted);
         self.tagged.note_wanted(self.route(), &mut wanted);
         wanted
@@ -380,7 +380,7 @@ impl Exchange {
     }
 }
 
-impl Begun {
+impl RequestContext {
     /// The client's connection.
     pub(super) fn client(&self) -> &Client {
         &self.client
@@ -419,7 +419,7 @@ impl Drop for Exchange {
         self.settle_by_body(BodyEnd::BrokenOff);
         let status = self.status.unwrap_or(*CLIENT_CLOSED_REQUEST);
         let elapsed = self.elapsed();
-        let Begun { client, method, .. } = &self.begun;
+        let RequestContext { client, method, .. } = &self.begun;
         client.gateway.metrics.record(method, status);
         self.route().metrics.record(status, elapsed);
         if let (Some(log), Some(logged)) = (self.begun.ruleset.access_log(), &self.begun.logged) {

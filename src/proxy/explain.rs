@@ -13,11 +13,11 @@ use http::StatusCode;
 use http::header::{HOST, HeaderValue};
 
 use super::action::Action;
-use super::build::{Built, Surroundings};
+use super::build::{PreparedRuleset, BuildContext};
 use super::error::Error;
-use super::meeting::Meeting;
-use super::mode::Stance;
-use super::snapshot::{Limit, Policy, PolicySpec, Route, Snapshot, Spec};
+use super::applicability::Applicability;
+use super::mode::Enforcement;
+use super::ruleset::{Limit, Policy, PolicySpec, Route, Ruleset, Spec};
 use super::target::Target;
 use crate::clock::{Clock, Timestamp};
 use crate::http_ext::message::Request;
@@ -71,7 +71,7 @@ struct Step {
     in_use: bool,
     /// How many may wait for such units, and for how long.
     line: Option<(u32, Duration)>,
-    stance: Stance,
+    stance: Enforcement,
     /// Whether its buckets are in Redis, or how often they are synchronised through it.
     home: Home,
     says: Says,
@@ -105,7 +105,7 @@ enum Says {
 pub fn explain(spec: Spec, mut request: Request<()>, from: IpAddr) -> Explanation {
     let clock = Arc::new(Clock::system());
     let now = clock.now();
-    let surroundings = Surroundings {
+    let surroundings = BuildContext {
         workers: 1,
         registry: Registry::default(),
         clock,
@@ -113,7 +113,7 @@ pub fn explain(spec: Spec, mut request: Request<()>, from: IpAddr) -> Explanatio
     };
     let homes = spec.policies.iter();
     let homes: HashMap<_, _> = homes.map(|one| (one.name.clone(), Home::of(one))).collect();
-    let snapshot = Built::new(spec, &surroundings, None).hand_over(now);
+    let snapshot = PreparedRuleset::new(spec, &surroundings, None).migrate_buckets(now);
     add_host(&mut request);
     let client_ip = snapshot.client_ip.resolve(from, request.headers());
     Explanation {
@@ -139,7 +139,7 @@ fn add_host(request: &mut Request<()>) {
     }
 }
 
-fn course(snapshot: &Snapshot, head: &Head<'_>, now: Timestamp) -> Result<Course, Error> {
+fn course(snapshot: &Ruleset, head: &Head<'_>, now: Timestamp) -> Result<Course, Error> {
     let found = snapshot.router.find(head);
     let route = snapshot.route(found);
     let checked = OnceCell::new();
@@ -172,7 +172,7 @@ fn course(snapshot: &Snapshot, head: &Head<'_>, now: Timestamp) -> Result<Course
 }
 
 fn steps(
-    snapshot: &Snapshot,
+    snapshot: &Ruleset,
     route: &Route,
     head: &Head<'_>,
     now: Timestamp,
@@ -183,10 +183,10 @@ fn steps(
 }
 
 fn step(limit: &Limit, secret: &Secret, head: &Head<'_>, now: Timestamp) -> Result<Step, Error> {
-    let meeting = limit.meet(secret, head);
-    let stance = limit.policy.mode.stance(&limit.descriptor, head);
+    let meeting = limit.evaluate(secret, head);
+    let stance = limit.policy.mode.enforcement(&limit.descriptor, head);
     let mut policy = match meeting {
-        Meeting::Bucket(_, chosen) => limit.chosen(chosen),
+        Applicability::Bucket(_, chosen) => limit.chosen(chosen),
         _ => &limit.policy,
     };
     let mut overflows = 0;
@@ -199,22 +199,22 @@ fn step(limit: &Limit, secret: &Secret, head: &Head<'_>, now: Timestamp) -> Resu
         };
         charge.peek(now)
     };
-    if let (Meeting::Bucket(key, _), Ok(cost)) = (meeting, limit.cost.of(head)) {
+    if let (Applicability::Bucket(key, _), Ok(cost)) = (meeting, limit.cost.of(head)) {
         let pays = |policy: &Policy| peek(policy, key, cost).is_admitted();
         while let Some(next) = policy.overflow.as_ref().filter(|_| !pays(policy)) {
             (policy, overflows) = (&next.policy, overflows + 1);
         }
     }
     let tags = policy.action.tag().is_some();
-    let refusable = stance == Stance::Binds && !tags;
+    let refusable = stance == Enforcement::Enforced && !tags;
     let says = match (meeting, limit.cost.of(head)) {
-        (Meeting::Bucket(key, _), Ok(cost)) => Says::Decides(peek(policy, key, cost)),
-        (Meeting::Bucket(..), Err(error)) if refusable => return Err(error.into()),
-        (Meeting::Bucket(..), Err(NoNumber)) => Says::RefusesCost,
-        (Meeting::Elsewhere, _) => Says::Elsewhere,
-        (Meeting::Exempt, _) => Says::Exempt,
-        (Meeting::Skipped, _) => Says::Skips,
-        (Meeting::Keyless, _) => Says::RefusesKeyless,
+        (Applicability::Bucket(key, _), Ok(cost)) => Says::Decides(peek(policy, key, cost)),
+        (Applicability::Bucket(..), Err(error)) if refusable => return Err(error.into()),
+        (Applicability::Bucket(..), Err(NoNumber)) => Says::RefusesCost,
+        (Applicability::Elsewhere, _) => Says::Elsewhere,
+        (Applicability::Exempt, _) => Says::Exempt,
+        (Applicability::Skipped, _) => Says::Skips,
+        (Applicability::Keyless, _) => Says::RefusesKeyless,
     };
     let line = policy.table.algorithm().queueing();
     Ok(Step {
@@ -254,7 +254,7 @@ impl Home {
 
 impl Step {
     fn refuses(&self) -> bool {
-        if self.stance == Stance::Watches {
+        if self.stance == Enforcement::Shadowed {
             return false;
         }
         match &self.says {
@@ -267,14 +267,14 @@ impl Step {
     /// When a request goes on that it delays.
     fn delayed_until(&self) -> Option<Timestamp> {
         match (&self.says, self.stance) {
-            (Says::Decides(decision), Stance::Binds) => decision.delayed_until(),
+            (Says::Decides(decision), Enforcement::Enforced) => decision.delayed_until(),
             _ => None,
         }
     }
 
     /// How many may stand in line where it would wait for what is in use, and for how long.
     fn waits(&self) -> Option<(u32, Duration)> {
-        let waits = self.stance == Stance::Binds && !self.tags && !self.refuses();
+        let waits = self.stance == Enforcement::Enforced && !self.tags && !self.refuses();
         self.line.filter(|_| waits && self.decides())
     }
 

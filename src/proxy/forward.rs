@@ -9,7 +9,7 @@ use super::body::ResponseBody;
 use super::echo::echo;
 use super::error::Error;
 use super::exchange::Exchange;
-use super::snapshot::{Rewrite, Route};
+use super::ruleset::{Rewrite, Route};
 use super::{overflow, tag};
 use crate::http_ext::body::RequestBody;
 use crate::http_ext::headers::Headers;
@@ -27,7 +27,7 @@ pub(super) async fn forward(
     request: &mut Request<RequestBody>,
     path: Option<String>,
 ) -> Result<Response<ResponseBody>, Error> {
-    let (begun, route) = (exchange.begun(), exchange.route());
+    let (begun, route) = (exchange.context(), exchange.route());
     let running = route.upstream.as_ref().ok_or(Error::NoRoute)?;
     if request.body().size_hint().lower() > route.max_body {
         return Err(Error::TooLarge);
@@ -140,7 +140,7 @@ fn rewrite_headers(request: &mut Request<RequestBody>, exchange: &Exchange, rout
         headers.append(CONNECTION, HeaderValue::from_static("upgrade"));
         headers.append(UPGRADE, HeaderValue::from_static("websocket"));
     }
-    let begun = exchange.begun();
+    let begun = exchange.context();
     let forwarding = &begun.client().forwarding;
     forwarding.write(begun.trust(), headers);
     let (via, value) = forwarded::via(version);

@@ -19,16 +19,16 @@ use hyper::service::Service;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::action::{Action, Held};
+use super::action::{Action, TarpitSlot};
 use super::admission::Admission;
-use super::asking::Asking;
+use super::redis_charge::PendingRedisCharge;
 use super::body::ResponseBody;
-use super::caught;
+use super::catch_panic;
 use super::error::Error;
-use super::exchange::{Begun, Deciding, Exchange};
-use super::line::{self, Pending, Stood};
-use super::queue::Queued;
-use super::snapshot::{Route, Snapshot};
+use super::exchange::{RequestContext, DecisionInputs, Exchange};
+use super::permit_queue::{self, Pending, AcquiredPermits};
+use super::delay::Delay;
+use super::ruleset::{Route, Ruleset};
 use super::target::Target;
 use super::{discard, forward, tag};
 use crate::clock::Clock;
@@ -44,9 +44,9 @@ use crate::telemetry::metrics::RequestMetrics;
 /// What serves requests: the running ruleset, and what outlives it.
 #[derive(Debug)]
 pub struct Gateway {
-    snapshot: ArcSwap<Snapshot>,
+    snapshot: ArcSwap<Ruleset>,
     /// Those that ran before, until nobody has them any more.
-    retired: Mutex<Vec<Arc<Snapshot>>>,
+    retired: Mutex<Vec<Arc<Ruleset>>>,
     /// Those of earlier rulesets, as long as requests know them.
     former_stores: Mutex<Vec<Weak<Store>>>,
     pub(super) clock: Arc<Clock>,
@@ -55,7 +55,7 @@ pub struct Gateway {
 
 impl Gateway {
     /// A gateway that runs `snapshot`.
-    pub fn new(snapshot: Arc<Snapshot>, clock: Arc<Clock>, metrics: Arc<RequestMetrics>) -> Self {
+    pub fn new(snapshot: Arc<Ruleset>, clock: Arc<Clock>, metrics: Arc<RequestMetrics>) -> Self {
         Gateway {
             snapshot: ArcSwap::new(snapshot),
             retired: Mutex::default(),
@@ -66,12 +66,12 @@ impl Gateway {
     }
 
     /// What runs now.
-    pub fn snapshot(&self) -> Arc<Snapshot> {
+    pub fn snapshot(&self) -> Arc<Ruleset> {
         self.snapshot.load_full()
     }
 
     /// Runs `snapshot` from the next request on.
-    pub fn swap(&self, snapshot: Arc<Snapshot>) {
+    pub fn swap(&self, snapshot: Arc<Ruleset>) {
         let before = self.snapshot.swap(snapshot);
         let mut stores = self.former_stores.lock();
         stores.retain(|store| store.strong_count() > 0);
@@ -82,7 +82,7 @@ impl Gateway {
 
     /// The snapshots that ran before and that nobody has any more. To drop one of 10,000 routes takes tens of milliseconds: a
     /// worker that did so, after its last request, would serve nobody meanwhile.
-    pub fn take_unused(&self) -> Vec<Arc<Snapshot>> {
+    pub fn take_unused(&self) -> Vec<Arc<Ruleset>> {
         let mut retired = self.retired.lock();
         let unused = retired.extract_if(.., |snapshot| Arc::strong_count(snapshot) == 1);
         unused.collect()
@@ -123,45 +123,45 @@ impl Gateway {
 /// leaves.
 ///
 /// Who is refused at once has no future: one has room for all that a request may have to wait for.
-fn handle(client: Rc<Client>, request: Request<RequestBody>) -> Answering {
+fn handle(client: Rc<Client>, request: Request<RequestBody>) -> ResponseFuture {
     let known = Rc::clone(&client);
-    let answering = caught::catch(&known.gateway.metrics, || answer(client, request));
-    answering.unwrap_or_else(|_| Answering::Now(Some(bare(Error::Panicked.status()))))
+    let answering = catch_panic::catch(&known.gateway.metrics, || answer(client, request));
+    answering.unwrap_or_else(|_| ResponseFuture::Now(Some(bare(Error::Panicked.status()))))
 }
 
-fn answer(client: Rc<Client>, mut request: Request<RequestBody>) -> Answering {
+fn answer(client: Rc<Client>, mut request: Request<RequestBody>) -> ResponseFuture {
     let gateway = Rc::clone(&client);
     let mut exchange = Exchange::begin(client, &request);
     let mut response = bare(StatusCode::OK);
-    let nothing = SoFar::Stood(Stood::default());
-    let course = caught::catch(&gateway.gateway.metrics, || {
+    let nothing = ResumeWith::Stood(AcquiredPermits::default());
+    let course = catch_panic::catch(&gateway.gateway.metrics, || {
         decide(&mut exchange, &mut request, &mut response, nothing)
     });
     match course.unwrap_or_else(|panicked| Err(panicked.into())) {
-        Ok(Course::Answered) => {}
+        Ok(Disposition::Answered) => {}
         Ok(course) => return later(exchange, request, course),
         Err(error) => response = exchange.failed(&error, request.headers()),
     }
     exchange.complete(&mut response);
-    Answering::Now(Some(response))
+    ResponseFuture::Now(Some(response))
 }
 
 /// The answer to a request of which this was decided first.
 fn later(
     mut exchange: Box<Exchange>,
     mut request: Request<RequestBody>,
-    course: Course,
-) -> Answering {
+    course: Disposition,
+) -> ResponseFuture {
     // No async function: that would have room for each of its arguments twice.
-    Answering::Later(Box::pin(async move {
-        let client = Rc::clone(exchange.begun().shared_client());
+    ResponseFuture::Later(Box::pin(async move {
+        let client = Rc::clone(exchange.context().shared_client());
         let metrics = &client.gateway.metrics;
         let served = {
             let serving = pin!(serve(&mut exchange, &mut request, course));
-            caught::catch_async(metrics, serving).await
+            catch_panic::catch_async(metrics, serving).await
         };
         let served = served.unwrap_or_else(|panicked| Err(panicked.into()));
-        let answer = caught::catch(metrics, || conclude(exchange, served, &request));
+        let answer = catch_panic::catch(metrics, || conclude(exchange, served, &request));
         answer.unwrap_or_else(|_| Ok(bare(Error::Panicked.status())))
     }))
 }
@@ -192,13 +192,13 @@ fn bare(status: StatusCode) -> Response<ResponseBody> {
 }
 
 /// The answer to a request, which is there, or is waited for.
-enum Answering {
+enum ResponseFuture {
     /// `None` once it was taken.
     Now(Option<Response<ResponseBody>>),
     Later(Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, Dropped>>>>),
 }
 
-impl Future for Answering {
+impl Future for ResponseFuture {
     type Output = Result<Response<ResponseBody>, Dropped>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -209,7 +209,7 @@ impl Future for Answering {
     }
 }
 
-impl Answer for Answering {
+impl Answer for ResponseFuture {
     fn is_there(&self) -> bool {
         matches!(self, Self::Now(_))
     }
@@ -233,18 +233,18 @@ pub(super) struct Client {
 async fn serve(
     exchange: &mut Exchange,
     request: &mut Request<RequestBody>,
-    mut course: Course,
+    mut course: Disposition,
 ) -> Result<Option<Response<ResponseBody>>, Error> {
-    if let Course::Pend(pending) = course {
+    if let Disposition::Pend(pending) = course {
         // Boxed: a request that does not wait has no room for what it would wait for.
-        let (decided, response) = Box::pin(pend(exchange, request, pending)).await?;
-        if let Course::Answered = decided {
+        let (decided, response) = Box::pin(wait(exchange, request, pending)).await?;
+        if let Disposition::Answered = decided {
             return Ok(Some(response));
         }
         course = decided;
     }
     match course {
-        Course::Forward(path, queued) => {
+        Disposition::Forward(path, queued) => {
             if let Some(queued) = queued {
                 // Boxed: a request that does not wait has no room for a timer.
                 Box::pin(queued.pass()).await;
@@ -252,52 +252,52 @@ async fn serve(
             }
             forward::forward(exchange, request, path).await.map(Some)
         }
-        Course::Hold(held) => {
+        Disposition::Hold(held) => {
             // Boxed: a request that is not held has no room for a timer.
             Box::pin(held.pass()).await;
             let target = Target::of(request)?;
-            let head = target.head(request, exchange.begun().client_ip);
+            let head = target.head(request, exchange.context().client_ip);
             let mut response = Response::new(ResponseBody::own(Bytes::new()));
             exchange.refuse_now(&head, &mut response);
             Ok(Some(response))
         }
-        Course::Drop | Course::Pend(_) | Course::Answered => Ok(None),
+        Disposition::Drop | Disposition::Pend(_) | Disposition::Answered => Ok(None),
     }
 }
 
 /// Has a request wait for one thing after the other, until it is decided on. The response is the answer where it is
 /// [answered](Course::Answered).
-async fn pend(
+async fn wait(
     exchange: &mut Exchange,
     request: &mut Request<RequestBody>,
     mut pending: Pending,
-) -> Result<(Course, Response<ResponseBody>), Error> {
+) -> Result<(Disposition, Response<ResponseBody>), Error> {
     let mut response = Response::new(ResponseBody::own(Bytes::new()));
     loop {
         let so_far = match pending {
             Pending::Line(standing) => {
-                let stood = standing.pass(exchange.begun().clock()).await;
+                let stood = standing.pass(exchange.context().clock()).await;
                 exchange.waited();
-                SoFar::Stood(stood)
+                ResumeWith::Stood(stood)
             }
-            Pending::Store(asking) => SoFar::Asked(exchange.ask(asking).await),
+            Pending::Store(asking) => ResumeWith::Asked(exchange.ask(asking).await),
         };
         match decide(exchange, request, &mut response, so_far)? {
-            Course::Pend(next) => pending = next,
+            Disposition::Pend(next) => pending = next,
             course => return Ok((course, response)),
         }
     }
 }
 
 /// What becomes of a request.
-enum Course {
+enum Disposition {
     /// It is forwarded, with a path where that is not the one that the client wrote, and after a wait where a limit
     /// delays it.
-    Forward(Option<String>, Option<Box<Queued>>),
+    Forward(Option<String>, Option<Box<Delay>>),
     /// It is refused: the response says so.
     Answered,
     /// It is refused later.
-    Hold(Held),
+    Hold(TarpitSlot),
     /// It is not answered.
     Drop,
     /// Something is to be waited for before all is decided.
@@ -305,11 +305,11 @@ enum Course {
 }
 
 /// What a request has by now that waited for something.
-enum SoFar {
+enum ResumeWith {
     /// Permits, or nothing.
-    Stood(Stood),
+    Stood(AcquiredPermits),
     /// What Redis said.
-    Asked(Box<Asking>),
+    Asked(Box<PendingRedisCharge>),
 }
 
 /// All that is decided before a request is forwarded, at one instant. Its token is counted where this looked at it first.
@@ -317,11 +317,11 @@ fn decide(
     exchange: &mut Exchange,
     request: &mut Request<RequestBody>,
     response: &mut Response<ResponseBody>,
-    so_far: SoFar,
-) -> Result<Course, Error> {
-    let was_known = exchange.begun().token.get().is_some();
+    so_far: ResumeWith,
+) -> Result<Disposition, Error> {
+    let was_known = exchange.context().token.get().is_some();
     let decided = decide_now(exchange, request, response, so_far);
-    let begun = exchange.begun();
+    let begun = exchange.context();
     if let Some(tokens) = &begun.ruleset.whole().tokens {
         tokens.note(&begun.token, was_known, begun.started);
     }
@@ -333,22 +333,22 @@ fn decide_now(
     exchange: &mut Exchange,
     request: &mut Request<RequestBody>,
     response: &mut Response<ResponseBody>,
-    so_far: SoFar,
-) -> Result<Course, Error> {
+    so_far: ResumeWith,
+) -> Result<Disposition, Error> {
     let (begun, scheme) = (
-        exchange.begun(),
-        exchange.begun().client().connection.scheme,
+        exchange.context(),
+        exchange.context().client().connection.scheme,
     );
     Target::check_scheme(request, scheme, || begun.trust())?;
     let target = Target::of(request)?;
-    let head = target.head(request, exchange.begun().client_ip);
+    let head = target.head(request, exchange.context().client_ip);
     exchange.find_route(&head);
-    let Deciding {
+    let DecisionInputs {
         begun,
         route,
         now,
         admission,
-    } = exchange.deciding();
+    } = exchange.decision_inputs();
     let snapshot = begun.ruleset.whole();
     // The token of a request that waits stays as good as it was.
     let token = snapshot.token(route, request.headers(), begun.started, &begun.token);
@@ -358,49 +358,49 @@ fn decide_now(
     };
     let (secret, store) = (&snapshot.secret, snapshot.redis.as_deref());
     let (pending, told) = match so_far {
-        SoFar::Stood(stood) => {
-            let pending = line::admit(route, secret, &head, now, stood, store, admission)?;
+        ResumeWith::Stood(stood) => {
+            let pending = permit_queue::admit(route, secret, &head, now, stood, store, admission)?;
             (pending, Vec::new())
         }
-        SoFar::Asked(asked) => (None, asked.conclude(route, secret, now, admission)?),
+        ResumeWith::Asked(asked) => (None, asked.finish(route, secret, now, admission)?),
     };
     if let Some(pending) = pending {
         if let Pending::Line(standing) = &pending {
             let policy = Arc::clone(&standing.limit(route).policy.name);
             exchange.stands(policy);
         }
-        return Ok(Course::Pend(pending));
+        return Ok(Disposition::Pend(pending));
     }
     if let Some(course) = refuse(admission, route, begun, &head, response) {
         exchange.decided();
         discard::discard(request);
         return Ok(course);
     }
-    let queued = Queued::enter(admission, route, secret, &head, begun.clock());
+    let queued = Delay::enter(admission, route, secret, &head, begun.clock());
     if !route.tags.is_empty() {
-        let tagged = tag::tagged(route, secret, &head, now, told);
+        let tagged = tag::decide_tags(route, secret, &head, now, told);
         exchange.keep_tagged(tagged);
     }
     exchange.decided();
-    Ok(Course::Forward(target.into_rewritten(), queued))
+    Ok(Disposition::Forward(target.into_rewritten(), queued))
 }
 
 /// What becomes of a request that a limit refuses; `None` where none does.
 fn refuse(
     admission: &Admission,
     route: &Route,
-    begun: &Begun,
+    begun: &RequestContext,
     head: &Head<'_>,
     response: &mut Response<ResponseBody>,
-) -> Option<Course> {
+) -> Option<Disposition> {
     let held = match &admission.refusing(route)?.policy.action {
-        Action::Drop => return Some(Course::Drop),
-        Action::Tarpit(tarpit) => tarpit.hold(),
+        Action::Drop => return Some(Disposition::Drop),
+        Action::Tarpit(tarpit) => tarpit.acquire(),
         Action::Reject | Action::Decoy | Action::Tag(_) => None,
     };
     if let Some(held) = held {
-        return Some(Course::Hold(held));
+        return Some(Disposition::Hold(held));
     }
     admission.refuse(route, &begun.ruleset.whole().styles, head, response);
-    Some(Course::Answered)
+    Some(Disposition::Answered)
 }

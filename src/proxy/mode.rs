@@ -24,11 +24,11 @@ pub struct Rollout {
 
 /// What a request is to a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stance {
+pub(super) enum Enforcement {
     /// The policy may refuse it.
-    Binds,
+    Enforced,
     /// The policy only watches.
-    Watches,
+    Shadowed,
 }
 
 impl Rollout {
@@ -59,13 +59,13 @@ impl Rollout {
 
 impl Mode {
     /// What a request with this key is to the policy.
-    pub(super) fn stance(&self, descriptor: &Descriptor, head: &Head<'_>) -> Stance {
+    pub(super) fn enforcement(&self, descriptor: &Descriptor, head: &Head<'_>) -> Enforcement {
         match self {
-            Self::Enforce => Stance::Binds,
-            Self::Shadow => Stance::Watches,
+            Self::Enforce => Enforcement::Enforced,
+            Self::Shadow => Enforcement::Shadowed,
             Self::Partly(rollout) => match rollout.takes(descriptor, head) {
-                true => Stance::Binds,
-                false => Stance::Watches,
+                true => Enforcement::Enforced,
+                false => Enforcement::Shadowed,
             },
         }
     }
@@ -95,7 +95,7 @@ mod tests {
             token: None,
         };
         let descriptor = Descriptor::new(vec![KeyPart::Header(NAME)], OnMissingKey::Refuse, 64);
-        Mode::Partly(Rollout::new(policy, percent)).stance(&descriptor, &head) == Stance::Binds
+        Mode::Partly(Rollout::new(policy, percent)).enforcement(&descriptor, &head) == Enforcement::Enforced
     }
 
     fn members(policy: &str, percent: u8) -> Vec<usize> {
@@ -142,8 +142,8 @@ mod tests {
             OnMissingKey::Value("free".into()),
         ] {
             let mode = Mode::Partly(Rollout::new("a", 100));
-            let stance = mode.stance(&descriptor(on_missing.clone()), &head);
-            assert_eq!(stance, Stance::Watches, "{on_missing:?}");
+            let stance = mode.enforcement(&descriptor(on_missing.clone()), &head);
+            assert_eq!(stance, Enforcement::Shadowed, "{on_missing:?}");
         }
     }
 

@@ -5,8 +5,8 @@
 
 use smallvec::SmallVec;
 
-use super::admission::{Admission, Asked, Met};
-use super::snapshot::Route;
+use super::admission::{Admission, ChargeSet, MatchedLimit};
+use super::ruleset::Route;
 use crate::clock::Timestamp;
 use crate::http_ext::headers::Headers;
 use crate::limiter::{Decision, Outcome, Verdict};
@@ -17,7 +17,7 @@ use crate::upstream::Dscp;
 /// refuse. Leaves in `asked` the buckets that were decided on. Refusals are what `last` says in the last try.
 pub(super) fn charge<'r>(
     route: &'r Route,
-    asked: &mut Asked<'r>,
+    asked: &mut ChargeSet<'r>,
     binding: usize,
     now: Timestamp,
     last: Refusals,
@@ -53,7 +53,7 @@ pub(super) fn charge<'r>(
 }
 
 /// Those who only watch go on to their further buckets, too.
-fn watch_on<'r>(route: &'r Route, verdict: &mut Verdict, asked: &mut Asked<'r>, now: Timestamp) {
+fn watch_on<'r>(route: &'r Route, verdict: &mut Verdict, asked: &mut ChargeSet<'r>, now: Timestamp) {
     let is_admitted = verdict.is_admitted();
     for place in verdict.binding()..verdict.decisions.len() {
         while !verdict.decisions[place].is_admitted() && asked.go_on(route, place) {
@@ -68,14 +68,14 @@ fn watch_on<'r>(route: &'r Route, verdict: &mut Verdict, asked: &mut Asked<'r>, 
 
 /// What buckets said that were given up for others.
 #[derive(Default)]
-struct GivenUp(SmallVec<[(usize, Met, Decision); 4]>);
+struct GivenUp(SmallVec<[(usize, MatchedLimit, Decision); 4]>);
 
 impl GivenUp {
     /// Has the limit at this place ask its next bucket: whether there is one.
     fn note_and_go_on<'r>(
         &mut self,
         route: &'r Route,
-        asked: &mut Asked<'r>,
+        asked: &mut ChargeSet<'r>,
         place: usize,
         decision: &Decision,
     ) -> bool {
@@ -88,7 +88,7 @@ impl GivenUp {
     }
 
     /// The verdict in which each limit of which no bucket pays says how soon one does.
-    fn shortest(self, verdict: &mut Verdict, asked: &mut Asked<'_>) {
+    fn shortest(self, verdict: &mut Verdict, asked: &mut ChargeSet<'_>) {
         let binding = verdict.binding();
         let mut decisions = std::mem::take(&mut verdict.decisions);
         for (place, met, earlier) in self.0.into_iter().rev() {

@@ -55,7 +55,7 @@ struct Prepared {
 
 /// A request that is refused, and why.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Refused<'a> {
+pub(super) struct Refusal<'a> {
     pub head: &'a Head<'a>,
     /// The name of its route; empty where none takes it.
     pub route: &'a str,
@@ -94,7 +94,7 @@ impl Rejection {
     /// Makes `response` what looks like a real answer of the route, to programs of every kind.
     pub(super) fn decoy(
         &self,
-        refused: &Refused<'_>,
+        refused: &Refusal<'_>,
         answers: Option<&RealAnswers>,
         response: &mut Response<ResponseBody>,
     ) {
@@ -113,7 +113,7 @@ impl Rejection {
     }
 
     /// Makes `response` the refusal in the form that the request prefers.
-    pub(super) fn write(&self, refused: &Refused<'_>, response: &mut Response<ResponseBody>) {
+    pub(super) fn write(&self, refused: &Refusal<'_>, response: &mut Response<ResponseBody>) {
         match grpc::answered_as(refused.head.headers) {
             Some(content_type) => *response = self.grpc(content_type),
             None => self.http(refused, response),
@@ -129,7 +129,7 @@ impl Rejection {
         response
     }
 
-    fn http(&self, refused: &Refused<'_>, response: &mut Response<ResponseBody>) {
+    fn http(&self, refused: &Refusal<'_>, response: &mut Response<ResponseBody>) {
         let (prepared, body) = self.prepared(refused);
         let mut headers = Headers::with_capacity(prepared.fields.len() + MORE_FIELDS);
         for (name, value) in &prepared.fields {
@@ -141,7 +141,7 @@ impl Rejection {
     }
 
     /// What is prepared in the form that the request prefers, and the body.
-    fn prepared(&self, refused: &Refused<'_>) -> (&Prepared, Bytes) {
+    fn prepared(&self, refused: &Refusal<'_>) -> (&Prepared, Bytes) {
         let accept = refused.head.headers.get(header::ACCEPT);
         let chosen = self.spec.formats.choose(accept);
         let prepared = self.prepared.iter().find(|one| one.format == chosen);
@@ -154,7 +154,7 @@ impl Rejection {
         (prepared, body)
     }
 
-    fn render<'a>(&'a self, template: &Template, format: Format, refused: &Refused<'a>) -> String {
+    fn render<'a>(&'a self, template: &Template, format: Format, refused: &Refusal<'a>) -> String {
         template.render(self.spec.escape(format), |placeholder| {
             let head = refused.head;
             Value::Text(match placeholder {

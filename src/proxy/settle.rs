@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use http::StatusCode;
 use http::header::{ACCEPT_ENCODING, CONNECTION, HeaderValue, TE};
 
-use super::snapshot::{Limit, Route};
+use super::ruleset::{Limit, Route};
 use crate::clock::Timestamp;
 use crate::http_ext::headers::Headers;
 use crate::rules::{Author, BodyEnd, ReportedCost, SettledBy, Settlement, UsageScan};
@@ -16,7 +16,7 @@ use crate::telemetry::registry::Registry;
 
 /// A charge that is to be settled. Dropped, it stands as it was made.
 #[derive(Debug)]
-pub(super) struct Due {
+pub(super) struct PendingSettlement {
     /// The place of the limit among those of the route that are of its kind.
     pub place: usize,
     pub reservation: Reserved,
@@ -83,7 +83,7 @@ impl Settlements {
 
 /// What settles charges: a response, as far as it is known.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Answered<'a> {
+pub(super) struct ResponseHead<'a> {
     pub status: StatusCode,
     pub author: Author,
     pub headers: &'a Headers,
@@ -93,7 +93,7 @@ pub(super) struct Answered<'a> {
 
 /// The end of a response.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ended<'a> {
+pub(super) struct ResponseEnd<'a> {
     /// `None` where there is no response.
     pub status: Option<StatusCode>,
     /// The bytes of its body.
@@ -111,17 +111,17 @@ pub(super) struct Settling<'a> {
 
 /// What an upstream has to send so that its response can state the costs.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Wanted {
+pub(super) struct RequestedFields {
     /// A body that is not compressed.
     pub plain_body: bool,
     /// Trailers.
     pub trailers: bool,
 }
 
-impl Due {
+impl PendingSettlement {
     /// A charge of the limit at this place.
     pub(super) fn new(place: usize, reservation: Reserved) -> Self {
-        Due {
+        PendingSettlement {
             place,
             reservation,
             usage: None,
@@ -129,9 +129,9 @@ impl Due {
     }
 }
 
-impl Wanted {
+impl RequestedFields {
     /// Notes what these charges of these limits want.
-    pub(super) fn note(&mut self, dues: &[Due], limits: &[Limit]) {
+    pub(super) fn note(&mut self, dues: &[PendingSettlement], limits: &[Limit]) {
         let settlements = dues.iter().map(|due| &limits[due.place].settlement);
         for settlement in settlements.flatten() {
             self.plain_body |= matches!(settlement.by, SettledBy::Json { .. });
@@ -155,9 +155,9 @@ impl Wanted {
 
 /// Settles all of `dues`, which are of these limits, that the head of a response can settle.
 pub(super) fn by_head(
-    dues: &mut Vec<Due>,
+    dues: &mut Vec<PendingSettlement>,
     limits: &[Limit],
-    answered: Answered<'_>,
+    answered: ResponseHead<'_>,
     settling: &mut Settling<'_>,
 ) {
     for mut due in std::mem::take(dues) {
@@ -185,7 +185,7 @@ fn head_cost(
     limit: &Limit,
     settlement: &Settlement,
     reserved: u32,
-    answered: Answered<'_>,
+    answered: ResponseHead<'_>,
 ) -> Option<ReportedCost> {
     let status = answered.status.as_u16();
     let cost = settlement.by_head(reserved, status, answered.author, answered.headers);
@@ -203,10 +203,10 @@ fn head_cost(
 
 /// Reads a piece of the response's body, and settles the charges of which it states the last.
 pub(super) fn by_piece(
-    dues: &mut Vec<Due>,
+    dues: &mut Vec<PendingSettlement>,
     limits: &[Limit],
     piece: &[u8],
-    ended: Ended<'_>,
+    ended: ResponseEnd<'_>,
     settling: &mut Settling<'_>,
 ) {
     let usages = dues.iter_mut().filter_map(|due| due.usage.as_mut());
@@ -216,7 +216,7 @@ pub(super) fn by_piece(
     });
     if are_complete.fold(false, |any, one| any | one) {
         let is_complete =
-            |due: &mut Due| due.usage.as_ref().is_some_and(|usage| usage.is_complete());
+            |due: &mut PendingSettlement| due.usage.as_ref().is_some_and(|usage| usage.is_complete());
         let mut complete = dues.extract_if(.., is_complete).collect();
         by_body(&mut complete, limits, ended, settling);
     }
@@ -224,9 +224,9 @@ pub(super) fn by_piece(
 
 /// Settles the others at the end of the response.
 pub(super) fn by_body(
-    dues: &mut Vec<Due>,
+    dues: &mut Vec<PendingSettlement>,
     limits: &[Limit],
-    ended: Ended<'_>,
+    ended: ResponseEnd<'_>,
     settling: &mut Settling<'_>,
 ) {
     for mut due in dues.drain(..) {
@@ -245,7 +245,7 @@ pub(super) fn by_body(
 
 impl Settling<'_> {
     /// Makes a charge what the request costs, and counts that; without a stated cost the charge stands.
-    fn settle(&mut self, due: Due, limit: &Limit, cost: ReportedCost, status: Option<StatusCode>) {
+    fn settle(&mut self, due: PendingSettlement, limit: &Limit, cost: ReportedCost, status: Option<StatusCode>) {
         let reserved = due.reservation.units();
         let (units, result) = match cost {
             ReportedCost::Units(units) => (units, SettlementResult::Settled),

@@ -5,14 +5,14 @@
 
 use crate::http_ext::headers::Headers;
 
-use super::admission::{Met, Remote, note_near};
-use super::asking::{Entry, Home};
-use super::meeting::Meeting;
-use super::mode::Stance;
-use super::settle::{self, Answered, Due, Ended, Reserved, Settling, Wanted};
-use super::snapshot::{Limit, OnStoreError, Route};
-use super::synchronised;
-use super::taken::Taken;
+use super::admission::{MatchedLimit, Remote, note_near};
+use super::redis_charge::{Entry, BucketHome};
+use super::applicability::Applicability;
+use super::mode::Enforcement;
+use super::settle::{self, ResponseHead, PendingSettlement, ResponseEnd, Reserved, Settling, RequestedFields};
+use super::ruleset::{Limit, OnStoreError, Route};
+use super::sync_recorder;
+use super::in_flight::InFlightGuard;
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Secret};
 use crate::rules::Head;
@@ -22,32 +22,32 @@ use crate::telemetry::metrics::LimitDecision;
 
 /// What the limits that tag made of a request.
 #[derive(Debug, Default)]
-pub(super) struct Tagged {
+pub(super) struct TagDecisions {
     /// Whether any of them applied.
     pub applied: bool,
     /// The places, among them, of those that it exceeds.
     exceeded: Vec<usize>,
     /// What comes back when it ends.
-    taken: Vec<Taken>,
+    taken: Vec<InFlightGuard>,
     /// What its response settles.
-    dues: Vec<Due>,
+    dues: Vec<PendingSettlement>,
 }
 
 /// What is known of one of these limits beforehand, as its bucket is in Redis.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct RedisTagDecision {
     /// Its place among them.
     pub place: usize,
-    pub said: Beforehand,
+    pub said: RedisAnswer,
     /// What comes back when the request ends.
-    pub taken: Option<Taken>,
+    pub taken: Option<InFlightGuard>,
     /// What its response settles.
     pub due: Option<redis::Reservation>,
 }
 
 /// What Redis says of a bucket.
 #[derive(Debug)]
-pub(super) enum Beforehand {
+pub(super) enum RedisAnswer {
     Decided(Decision),
     /// Nothing: this stands in for it.
     Unknown(OnStoreError),
@@ -62,31 +62,31 @@ pub(super) fn in_redis(
     now: Timestamp,
 ) -> Vec<Entry> {
     let entry = |(place, limit): (u16, &Limit)| {
-        let Meeting::Bucket(key, chosen) = limit.meet(secret, head) else {
+        let Applicability::Bucket(key, chosen) = limit.evaluate(secret, head) else {
             return None;
         };
         let policy = limit.chosen(chosen);
         Some(Entry {
-            met: Met::new((place, limit), chosen, head, key),
+            met: MatchedLimit::new((place, limit), chosen, head, key),
             key,
             cost: limit.cost.of(head).ok()?,
             window_end: policy.window_end(head, now),
-            home: Home::Redis(Remote::of((place, limit), policy, store, head, now)?.into()),
+            home: BucketHome::Redis(Remote::of((place, limit), policy, store, head, now)?.into()),
         })
     };
     (0..).zip(route.tags_of(head)).filter_map(entry).collect()
 }
 
 /// Charges the request to the limits of its route that tag, but for those of which is known what they say.
-pub(super) fn tagged(
+pub(super) fn decide_tags(
     route: &Route,
     secret: &Secret,
     head: &Head<'_>,
     now: Timestamp,
-    told: Vec<Told>,
-) -> Tagged {
-    let mut tagged = Tagged::default();
-    let mut told = told.into_iter().filter(Told::is_known).peekable();
+    told: Vec<RedisTagDecision>,
+) -> TagDecisions {
+    let mut tagged = TagDecisions::default();
+    let mut told = told.into_iter().filter(RedisTagDecision::is_known).peekable();
     for (place, limit) in route.tags_of(head).iter().enumerate() {
         let decision = match told.next_if(|told| told.place == place) {
             Some(told) => Some(tagged.keep(told, limit, head)),
@@ -103,14 +103,14 @@ pub(super) fn tagged(
     tagged
 }
 
-impl Told {
+impl RedisTagDecision {
     /// Whether memory is not to decide.
     fn is_known(&self) -> bool {
-        !matches!(self.said, Beforehand::Unknown(OnStoreError::Local))
+        !matches!(self.said, RedisAnswer::Unknown(OnStoreError::Local))
     }
 }
 
-impl Beforehand {
+impl RedisAnswer {
     fn of(&self, limit: &Limit, head: &Head<'_>) -> LimitDecision {
         match self {
             Self::Decided(decision) if decision.is_admitted() => {
@@ -123,11 +123,11 @@ impl Beforehand {
     }
 }
 
-impl Tagged {
+impl TagDecisions {
     /// Keeps what is known of a limit.
-    fn keep(&mut self, told: Told, limit: &Limit, head: &Head<'_>) -> LimitDecision {
+    fn keep(&mut self, told: RedisTagDecision, limit: &Limit, head: &Head<'_>) -> LimitDecision {
         let due = told.due.map(Reserved::InRedis);
-        let due = due.map(|due| Due::new(told.place, due));
+        let due = due.map(|due| PendingSettlement::new(told.place, due));
         self.taken.extend(told.taken);
         self.dues.extend(due);
         told.said.of(limit, head)
@@ -141,11 +141,11 @@ impl Tagged {
         head: &Head<'_>,
         now: Timestamp,
     ) -> Option<LimitDecision> {
-        let (key, chosen) = match limit.meet(secret, head) {
-            Meeting::Bucket(key, chosen) => (key, chosen),
-            Meeting::Elsewhere => return None,
-            Meeting::Exempt | Meeting::Skipped => return Some(LimitDecision::Exempt),
-            Meeting::Keyless => return Some(beyond(limit, head)),
+        let (key, chosen) = match limit.evaluate(secret, head) {
+            Applicability::Bucket(key, chosen) => (key, chosen),
+            Applicability::Elsewhere => return None,
+            Applicability::Exempt | Applicability::Skipped => return Some(LimitDecision::Exempt),
+            Applicability::Keyless => return Some(beyond(limit, head)),
         };
         let Ok(cost) = limit.cost.of(head) else {
             return Some(beyond(limit, head));
@@ -170,12 +170,12 @@ impl Tagged {
         let is_charged = decision.is_admitted() || table.refusals() == Refusals::Charged;
         let charged = is_charged.then_some((&charge, decision));
         let its = reserved.first_mut().map(|(_, its)| its);
-        synchronised::note_one((limit, chosen), head, charged, now, its);
+        sync_recorder::note_one((limit, chosen), head, charged, now, its);
         if !verdict.is_admitted() {
             return Some(beyond(limit, head));
         }
-        self.taken.extend(Taken::of(limit.chosen(chosen), &charge));
-        let due = |(_, reservation)| Due::new(place, Reserved::Here(reservation));
+        self.taken.extend(InFlightGuard::of(limit.chosen(chosen), &charge));
+        let due = |(_, reservation)| PendingSettlement::new(place, Reserved::Here(reservation));
         self.dues.extend(reserved.into_iter().map(due));
         if let Some(decision) = verdict.decision() {
             note_near(limit, decision);
@@ -184,7 +184,7 @@ impl Tagged {
     }
 
     /// Settles what the head of the response can settle.
-    pub(super) fn settle_by_head(&mut self, answered: Answered<'_>, settling: &mut Settling<'_>) {
+    pub(super) fn settle_by_head(&mut self, answered: ResponseHead<'_>, settling: &mut Settling<'_>) {
         let route = settling.route;
         settle::by_head(&mut self.dues, &route.tags, answered, settling);
     }
@@ -193,7 +193,7 @@ impl Tagged {
     pub(super) fn settle_by_piece(
         &mut self,
         piece: &[u8],
-        ended: Ended<'_>,
+        ended: ResponseEnd<'_>,
         settling: &mut Settling<'_>,
     ) {
         let route = settling.route;
@@ -201,13 +201,13 @@ impl Tagged {
     }
 
     /// Settles the rest at its end.
-    pub(super) fn settle_by_body(&mut self, ended: Ended<'_>, settling: &mut Settling<'_>) {
+    pub(super) fn settle_by_body(&mut self, ended: ResponseEnd<'_>, settling: &mut Settling<'_>) {
         let route = settling.route;
         settle::by_body(&mut self.dues, &route.tags, ended, settling);
     }
 
     /// Notes what the response has to have so that it can settle all.
-    pub(super) fn note_wanted(&self, route: &Route, wanted: &mut Wanted) {
+    pub(super) fn note_wanted(&self, route: &Route, wanted: &mut RequestedFields) {
         wanted.note(&self.dues, &route.tags);
     }
 
@@ -219,15 +219,15 @@ impl Tagged {
 
 /// What a request is beyond the quota of this limit.
 fn beyond(limit: &Limit, head: &Head<'_>) -> LimitDecision {
-    match limit.policy.mode.stance(&limit.descriptor, head) {
-        Stance::Binds => LimitDecision::Tagged,
-        Stance::Watches => LimitDecision::Shadowed,
+    match limit.policy.mode.enforcement(&limit.descriptor, head) {
+        Enforcement::Enforced => LimitDecision::Tagged,
+        Enforcement::Shadowed => LimitDecision::Shadowed,
     }
 }
 
 /// Tells the upstream which limits the request exceeds. What a client wrote in such a field goes: an upstream
 /// believes it.
-pub(super) fn write(route: &Route, tagged: &Tagged, headers: &mut Headers) {
+pub(super) fn write(route: &Route, tagged: &TagDecisions, headers: &mut Headers) {
     for tag in route
         .tags
         .iter()

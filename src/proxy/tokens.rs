@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 
-use super::complaints::Complaints;
+use super::failure_log::FailureLog;
 use crate::clock::Timestamp;
 use crate::rules::{CheckedToken, Token, TokenRejection, Verifier};
 use crate::telemetry::metrics::JwtMetrics;
@@ -14,7 +14,7 @@ pub struct Tokens {
     pub(super) verifier: Verifier,
     metrics: JwtMetrics,
     /// One for each kind of rejection that is logged, so that garbage hides no exchanged key.
-    complaints: [Complaints; LOGGED.len()],
+    complaints: [FailureLog; LOGGED.len()],
 }
 
 /// Rejections that may mean that the configuration is wrong, or a key was exchanged. Others are everyday.

@@ -11,8 +11,8 @@ use super::millis::Millis;
 use super::tally::{Counts, Keys, Noted, Tally};
 use super::warnings::{Warning, Warnings};
 use crate::clock::Timestamp;
-use crate::proxy::Snapshot;
-use crate::proxy::snapshot::{Limit, Policy, Route};
+use crate::proxy::Ruleset;
+use crate::proxy::ruleset::{Limit, Policy, Route};
 use crate::telemetry::metrics::LimitDecision;
 
 /// How many keys of a policy are told.
@@ -130,7 +130,7 @@ struct KeyReport {
 }
 
 impl Report {
-    pub(super) fn new(snapshot: &Snapshot, tally: &Tally, warnings: &Warnings) -> Self {
+    pub(super) fn new(snapshot: &Ruleset, tally: &Tally, warnings: &Warnings) -> Self {
         let latest = tally.times.map(|(_, latest)| latest);
         let answered: u64 = tally.answered.values().sum();
         let places = (0..snapshot.routes.len()).map(Some).chain([None]);

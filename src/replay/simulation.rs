@@ -11,10 +11,10 @@ use super::tally::Tally;
 use super::warnings::Warnings;
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::{Decision, Outcome, Secret};
-use crate::proxy::Snapshot;
-use crate::proxy::build::{Built, Surroundings};
-use crate::proxy::rehearsal::{Rehearsal, Response, rehearse};
-use crate::proxy::snapshot::{Limit, LimitSpec, Spec};
+use crate::proxy::Ruleset;
+use crate::proxy::build::{PreparedRuleset, BuildContext};
+use crate::proxy::dry_run::{DryRun, Response, dry_run};
+use crate::proxy::ruleset::{Limit, LimitSpec, Spec};
 use crate::telemetry::registry::Registry;
 
 /// The same in every replay, so that two of them fill tables alike: nobody aims at one.
@@ -23,7 +23,7 @@ const SECRET: Secret = Secret::from_key([0, 0]);
 /// A ruleset with buckets of its own, and what came of the requests so far.
 #[derive(Debug)]
 pub(super) struct Simulation {
-    snapshot: Arc<Snapshot>,
+    snapshot: Arc<Ruleset>,
     tally: Tally,
     warnings: Warnings,
 }
@@ -72,7 +72,7 @@ pub enum Ruling {
 impl Simulation {
     pub(super) fn new(mut rules: Spec, is_host_given: bool) -> Self {
         let left_out = leave_out_permits(&mut rules);
-        let surroundings = Surroundings {
+        let surroundings = BuildContext {
             workers: 1,
             registry: Registry::default(),
             clock: Arc::new(Clock::manual(Timestamp::EPOCH)),
@@ -80,7 +80,7 @@ impl Simulation {
         };
         let routes = rules.routes.iter().map(|route| route.matches.clone());
         let routes: Vec<_> = routes.collect();
-        let snapshot = Built::new(rules, &surroundings, None).hand_over(Timestamp::EPOCH);
+        let snapshot = PreparedRuleset::new(rules, &surroundings, None).migrate_buckets(Timestamp::EPOCH);
         Simulation {
             tally: Tally::new(&snapshot, left_out),
             warnings: Warnings::new(&snapshot, &routes, is_host_given),
@@ -105,7 +105,7 @@ impl Simulation {
             bytes: response.bytes,
             costs: &response.costs,
         });
-        let rehearsed = rehearse(snapshot, request, entry.peer, now, response, |rehearsal| {
+        let rehearsed = dry_run(snapshot, request, entry.peer, now, response, |rehearsal| {
             let decided = Decided::of(line, &rehearsal, now);
             tally.count(snapshot, &rehearsal, decided.decision, now);
             warnings.note(snapshot, rehearsal.place, &rehearsal.head);
@@ -141,7 +141,7 @@ impl Simulation {
 }
 
 impl Decided {
-    fn of(line: u64, rehearsal: &Rehearsal<'_>, now: Timestamp) -> Self {
+    fn of(line: u64, rehearsal: &DryRun<'_>, now: Timestamp) -> Self {
         let (ruling, limit, decision) = match (rehearsal.deciding(), rehearsal.delaying()) {
             (None, _) if rehearsal.is_unlimited() => (Ruling::Skip, None, None),
             // Limits that only watch or tag refuse nothing.

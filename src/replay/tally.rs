@@ -10,9 +10,9 @@ use super::simulation::Ruling;
 use super::top::Top;
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Fingerprint, Outcome};
-use crate::proxy::Snapshot;
-use crate::proxy::rehearsal::Rehearsal;
-use crate::proxy::snapshot::{Limit, Policy};
+use crate::proxy::Ruleset;
+use crate::proxy::dry_run::DryRun;
+use crate::proxy::ruleset::{Limit, Policy};
 use crate::rules::{Head, Key};
 
 /// How many lines of a kind are named; the others are counted.
@@ -82,7 +82,7 @@ pub(super) struct Span {
 }
 
 impl Tally {
-    pub(super) fn new(snapshot: &Snapshot, left_out: Vec<Arc<str>>) -> Self {
+    pub(super) fn new(snapshot: &Ruleset, left_out: Vec<Arc<str>>) -> Self {
         let names = snapshot.policies.iter().map(|policy| &policy.name);
         Tally {
             times: None,
@@ -128,8 +128,8 @@ impl Tally {
     /// Counts a request that was decided.
     pub(super) fn count(
         &mut self,
-        snapshot: &Snapshot,
-        rehearsal: &Rehearsal<'_>,
+        snapshot: &Ruleset,
+        rehearsal: &DryRun<'_>,
         ruling: Ruling,
         now: Timestamp,
     ) {

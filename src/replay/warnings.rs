@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use crate::clock::Timestamp;
 use crate::limiter::Algorithm;
-use crate::proxy::Snapshot;
-use crate::proxy::snapshot::{Limit, Policy};
+use crate::proxy::Ruleset;
+use crate::proxy::ruleset::{Limit, Policy};
 use crate::rules::{Cost, Descriptor, Head, KeyPart, OnMissingKey, RouteMatch};
 
 const SECOND: u64 = 1_000_000;
@@ -95,7 +95,7 @@ struct Times {
 
 impl Warnings {
     /// Nothing missing so far. `is_host_given` says that the user named the host of requests whose line names none.
-    pub(super) fn new(snapshot: &Snapshot, routes: &[RouteMatch], is_host_given: bool) -> Self {
+    pub(super) fn new(snapshot: &Ruleset, routes: &[RouteMatch], is_host_given: bool) -> Self {
         let places = (0..snapshot.routes.len()).map(Some).chain([None]);
         let limits = || snapshot.routes.iter().chain([&snapshot.unmatched]);
         let by_host = routes.iter().any(|route| !route.hosts.is_empty());
@@ -132,7 +132,7 @@ impl Warnings {
     }
 
     /// Notes what a request lacks of what the limits of the route at this place read.
-    pub(super) fn note(&mut self, snapshot: &Snapshot, place: Option<usize>, head: &Head<'_>) {
+    pub(super) fn note(&mut self, snapshot: &Ruleset, place: Option<usize>, head: &Head<'_>) {
         let counts = &mut self.counts;
         for part in &self.chosen_by {
             note(counts, part, &Input::new(None, Purpose::Route, part), head);
@@ -157,7 +157,7 @@ impl Warnings {
     /// What there is to doubt, by policies; `is_met` says which policies requests met with a key.
     pub(super) fn all(
         &self,
-        snapshot: &Snapshot,
+        snapshot: &Ruleset,
         is_met: impl Fn(&Policy) -> bool,
     ) -> Vec<Warning> {
         let mut all: Vec<_> = self.host.warning().into_iter().collect();

@@ -11,8 +11,8 @@ use proptest::prelude::*;
 use sluicegate::clock::{Clock, Timestamp};
 use sluicegate::config::{self, Code, Loaded, Report};
 use sluicegate::limiter::Secret;
-use sluicegate::proxy::build::{Built, Surroundings};
-use sluicegate::proxy::rehearsal::rehearse;
+use sluicegate::proxy::build::{PreparedRuleset, BuildContext};
+use sluicegate::proxy::dry_run::dry_run;
 use sluicegate::telemetry::registry::Registry;
 
 const PAGE: &str = include_str!("../../docs/lints.md");
@@ -255,13 +255,13 @@ fn two_policies() -> impl Strategy<Value = [String; 2]> {
 fn refuses_alone(text: &str, place: usize, gaps: &[u64]) -> bool {
     let loaded = config::parse("test.yaml", text.to_owned(), &|_| None).expect("it is sound");
     let rules = config::compile_rules(&loaded).expect("it is sound");
-    let surroundings = Surroundings {
+    let surroundings = BuildContext {
         workers: 1,
         registry: Registry::default(),
         clock: Arc::new(Clock::manual(Timestamp::EPOCH)),
         secret: Secret::from_key([1, 2]),
     };
-    let snapshot = Built::new(rules, &surroundings, None).hand_over(Timestamp::EPOCH);
+    let snapshot = PreparedRuleset::new(rules, &surroundings, None).migrate_buckets(Timestamp::EPOCH);
     let from: IpAddr = [127, 0, 0, 1].into();
     let mut now = Timestamp::from_micros(1_000_000_000);
     gaps.iter().any(|gap| {
@@ -271,7 +271,7 @@ fn refuses_alone(text: &str, place: usize, gaps: &[u64]) -> bool {
             .header("host", "a")
             .body(());
         let request = request.expect("a request").into();
-        let admitted = rehearse(&snapshot, &request, from, now, None, |rehearsal| {
+        let admitted = dry_run(&snapshot, &request, from, now, None, |rehearsal| {
             let decisions = rehearsal.decisions();
             decisions
                 .map(|(_, decision)| decision.is_admitted())

@@ -9,10 +9,10 @@ use http::Request;
 use sluicegate::clock::{Clock, Timestamp};
 use sluicegate::config::{self, lint};
 use sluicegate::limiter::Secret;
-use sluicegate::proxy::Snapshot;
-use sluicegate::proxy::build::{Built, Surroundings, memory_of};
-use sluicegate::proxy::rehearsal::rehearse;
-use sluicegate::proxy::succession::{Fate, compare};
+use sluicegate::proxy::Ruleset;
+use sluicegate::proxy::build::{PreparedRuleset, BuildContext, memory_of};
+use sluicegate::proxy::dry_run::dry_run;
+use sluicegate::proxy::reload_diff::{BucketOutcome, compare};
 use sluicegate::telemetry::registry::Registry;
 
 const MANY: usize = 70_000;
@@ -47,7 +47,7 @@ fn config(quota: &str) -> String {
     text
 }
 
-fn admitted(snapshot: &Snapshot, key: &str) -> usize {
+fn admitted(snapshot: &Ruleset, key: &str) -> usize {
     let request = |path: &str| {
         let request = Request::builder()
             .uri(path)
@@ -60,7 +60,7 @@ fn admitted(snapshot: &Snapshot, key: &str) -> usize {
     paths
         .take(50)
         .take_while(|path| {
-            let admits = rehearse(snapshot, &request(path), from, NOW, None, |rehearsal| {
+            let admits = dry_run(snapshot, &request(path), from, NOW, None, |rehearsal| {
                 !rehearsal.is_refused()
             });
             admits.unwrap_or(false)
@@ -82,23 +82,23 @@ fn every_override_of_very_many_has_its_own_bucket() {
     // A bucket for each, not a table.
     assert!(memory_of(&old) < 1_000 * MANY as u64, "{}", memory_of(&old));
     let fates = compare(&old, &new);
-    let rescaled = |fate: &Fate| matches!(fate, Fate::Rescaled { .. });
+    let rescaled = |fate: &BucketOutcome| matches!(fate, BucketOutcome::Rescaled { .. });
     let rescaled = fates.iter().filter(|(one, _)| rescaled(&one.fate));
     assert_eq!(rescaled.count(), MANY);
 
-    let surroundings = Surroundings {
+    let surroundings = BuildContext {
         workers: 1,
         registry: Registry::default(),
         clock: Arc::new(Clock::manual(Timestamp::EPOCH)),
         secret: Secret::from_key([1, 2]),
     };
-    let snapshot = Built::new(old, &surroundings, None).hand_over(NOW);
+    let snapshot = PreparedRuleset::new(old, &surroundings, None).migrate_buckets(NOW);
     let last = format!("customer-{}", MANY - 1);
     assert_eq!(admitted(&snapshot, "customer-0"), 7);
     assert_eq!(admitted(&snapshot, "customer-65536"), 7);
     assert_eq!(admitted(&snapshot, &last), 7);
     assert_eq!(admitted(&snapshot, &format!("customer-{MANY}")), 5);
-    let next = Built::new(new, &surroundings, Some(&snapshot)).hand_over(NOW);
+    let next = PreparedRuleset::new(new, &surroundings, Some(&snapshot)).migrate_buckets(NOW);
     assert_eq!(admitted(&next, &last), 2, "what was used stays used");
     assert_eq!(admitted(&next, "customer-1"), 9);
 }

@@ -10,7 +10,7 @@ use sluicegate::clock::{Clock, Timestamp};
 use sluicegate::config;
 use sluicegate::limiter::Secret;
 use sluicegate::proxy::Gateway;
-use sluicegate::proxy::build::{Built, Surroundings};
+use sluicegate::proxy::build::{PreparedRuleset, BuildContext};
 use sluicegate::server::Server;
 use sluicegate::telemetry::metrics::RequestMetrics;
 use sluicegate::telemetry::registry::Registry;
@@ -40,14 +40,14 @@ impl Proxy {
         // The limit makes an exception that its policy does not have.
         rules.policies[0].overrides.clear();
         let (registry, clock) = (Registry::default(), Arc::new(Clock::system()));
-        let surroundings = Surroundings {
+        let surroundings = BuildContext {
             // No worker has a pool of connections.
             workers: 0,
             registry: registry.clone(),
             clock: Arc::clone(&clock),
             secret: Secret::from_key([1, 2]),
         };
-        let snapshot = Built::new(rules, &surroundings, None).hand_over(Timestamp::EPOCH);
+        let snapshot = PreparedRuleset::new(rules, &surroundings, None).migrate_buckets(Timestamp::EPOCH);
         let metrics = Arc::new(RequestMetrics::new(&registry));
         let gateway = Arc::new(Gateway::new(snapshot, clock, metrics));
         let server = Server::start(compiled.server, &registry, move |connection| {

@@ -9,9 +9,9 @@ use proptest::prelude::*;
 use sluicegate::clock::{Clock, Timestamp};
 use sluicegate::config;
 use sluicegate::limiter::Secret;
-use sluicegate::proxy::Snapshot;
-use sluicegate::proxy::build::{Built, Surroundings};
-use sluicegate::proxy::rehearsal::rehearse;
+use sluicegate::proxy::Ruleset;
+use sluicegate::proxy::build::{PreparedRuleset, BuildContext};
+use sluicegate::proxy::dry_run::dry_run;
 use sluicegate::telemetry::registry::Registry;
 
 /// What a policy says beside its quota.
@@ -79,25 +79,25 @@ fn any_policy() -> impl Strategy<Value = String> {
     })
 }
 
-fn snapshot(policies: &[String]) -> Arc<Snapshot> {
+fn snapshot(policies: &[String]) -> Arc<Ruleset> {
     let limits = policies.join(", ");
     let text = format!("routes: [{{ upstream: echo, limits: [{limits}] }}]");
     let loaded = config::parse("test.yaml", text, &|_| None);
     let loaded = loaded.unwrap_or_else(|report| panic!("{report}"));
     let rules = config::compile_rules(&loaded).unwrap_or_else(|report| panic!("{report}"));
-    let surroundings = Surroundings {
+    let surroundings = BuildContext {
         workers: 1,
         registry: Registry::default(),
         clock: Arc::new(Clock::manual(Timestamp::EPOCH)),
         secret: Secret::from_key([1, 2]),
     };
-    Built::new(rules, &surroundings, None).hand_over(Timestamp::EPOCH)
+    PreparedRuleset::new(rules, &surroundings, None).migrate_buckets(Timestamp::EPOCH)
 }
 
 /// What became of a request: whether it was admitted, and what each policy had left, with its name.
 type Outcome = (bool, Vec<(String, bool, u32)>);
 
-fn outcome(snapshot: &Snapshot, asked: &Asked, now: Timestamp) -> Outcome {
+fn outcome(snapshot: &Ruleset, asked: &Asked, now: Timestamp) -> Outcome {
     let mut request = Request::builder()
         .method(asked.method)
         .uri("/")
@@ -107,7 +107,7 @@ fn outcome(snapshot: &Snapshot, asked: &Asked, now: Timestamp) -> Outcome {
     }
     let request = request.body(()).expect("a request").into();
     let from: IpAddr = asked.from.parse().expect("an address");
-    let outcome = rehearse(snapshot, &request, from, now, None, |rehearsal| {
+    let outcome = dry_run(snapshot, &request, from, now, None, |rehearsal| {
         let decisions = rehearsal.decisions().map(|(limit, decision)| {
             (
                 limit.policy.name.to_string(),

@@ -10,8 +10,8 @@ use sluicegate::config;
 use sluicegate::limiter::{
     Algorithm, Fingerprint, FixedWindow, Gcra, KeyParts, LeakyBucket, Quota, Secret, Start,
 };
-use sluicegate::proxy::Snapshot;
-use sluicegate::proxy::build::{Built, Surroundings};
+use sluicegate::proxy::Ruleset;
+use sluicegate::proxy::build::{PreparedRuleset, BuildContext};
 use sluicegate::store::redis::client::FaultKind;
 use sluicegate::store::redis::{Keys, Name, Naming, SYNC, Synchroniser, Tracker};
 use sluicegate::store::{Charge, OnFull, Table, charge_all};
@@ -365,13 +365,13 @@ fn in_redis_a_total_never_becomes_smaller_and_asking_leaves_nothing_behind() {
 
 #[test]
 fn a_ruleset_that_does_not_come_to_run_changes_no_interval() {
-    let surroundings = Surroundings {
+    let surroundings = BuildContext {
         workers: 1,
         registry: Registry::default(),
         clock: Arc::new(Clock::system()),
         secret: Secret::from_key([1, 2]),
     };
-    let build = |sync: &str, previous: Option<&Snapshot>| {
+    let build = |sync: &str, previous: Option<&Ruleset>| {
         let text = format!(
             "store: {{ redis: {{ url: \"redis://127.0.0.1:1\", secret: sixteen-characters }} }}
 routes: [{{ upstream: echo, limits: [{{ quota: 10/1s, key: client_ip, store: redis, sync: {sync} }}] }}]"
@@ -379,9 +379,9 @@ routes: [{{ upstream: echo, limits: [{{ quota: 10/1s, key: client_ip, store: red
         let loaded = config::parse("test.yaml", text, &|_| None);
         let loaded = loaded.unwrap_or_else(|report| panic!("{report}"));
         let rules = config::compile_rules(&loaded).unwrap_or_else(|report| panic!("{report}"));
-        Built::new(rules, &surroundings, previous)
+        PreparedRuleset::new(rules, &surroundings, previous)
     };
-    let running = build("10ms", None).hand_over(surroundings.clock.now());
+    let running = build("10ms", None).migrate_buckets(surroundings.clock.now());
     let is_synchronised = |millis| {
         let store = running.redis.as_ref().expect("a store");
         let metrics = SyncMetrics::new(&surroundings.registry);
@@ -396,6 +396,6 @@ routes: [{{ upstream: echo, limits: [{{ quota: 10/1s, key: client_ip, store: red
     );
     drop(built);
     assert!(is_synchronised(10));
-    let _runs = build("100ms", Some(&running)).hand_over(surroundings.clock.now());
+    let _runs = build("100ms", Some(&running)).migrate_buckets(surroundings.clock.now());
     assert!(!is_synchronised(10) && is_synchronised(100));
 }

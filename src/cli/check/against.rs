@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::path::Path;
 
 use crate::config::{Report, compile_rules, load};
-use crate::proxy::snapshot::Spec;
-use crate::proxy::succession::{Fate, Shrunk, Succession, compare};
+use crate::proxy::ruleset::Spec;
+use crate::proxy::reload_diff::{BucketOutcome, Shrunk, TableChange, compare};
 
 /// Says of every policy of either what becomes of its buckets when `new` takes the place of the configuration
 /// in `old`.
@@ -19,22 +19,22 @@ pub(super) fn compared(old: &Path, new: &Spec) -> Result<String, Report> {
     Ok(text)
 }
 
-fn line(succession: &Succession, shrunk: Option<&Shrunk>) -> String {
-    let Succession { name, key, fate } = succession;
+fn line(succession: &TableChange, shrunk: Option<&Shrunk>) -> String {
+    let TableChange { name, key, fate } = succession;
     let (word, mut why) = match fate {
-        Fate::Survive => ("survives", String::new()),
-        Fate::Rescaled { quotas: [old, new] } if old == new => {
+        BucketOutcome::Survive => ("survives", String::new()),
+        BucketOutcome::Rescaled { quotas: [old, new] } if old == new => {
             ("rescaled", format!("{new}, with other settings"))
         }
-        Fate::Rescaled { quotas: [old, new] } => ("rescaled", format!("{old} becomes {new}")),
-        Fate::OtherKey { key } => ("reset", format!("the key becomes {key}")),
-        Fate::OtherAlgorithm {
+        BucketOutcome::Rescaled { quotas: [old, new] } => ("rescaled", format!("{old} becomes {new}")),
+        BucketOutcome::OtherKey { key } => ("reset", format!("the key becomes {key}")),
+        BucketOutcome::OtherAlgorithm {
             algorithms: [old, new],
         } => ("reset", format!("{old} becomes {new}")),
-        Fate::OtherStore { stores: [old, new] } => ("reset", format!("{old} becomes {new}")),
-        Fate::Nothing => ("reset", "a quota of 0 has nothing to use".to_owned()),
-        Fate::End => ("ends", String::new()),
-        Fate::New => ("new", String::new()),
+        BucketOutcome::OtherStore { stores: [old, new] } => ("reset", format!("{old} becomes {new}")),
+        BucketOutcome::Nothing => ("reset", "a quota of 0 has nothing to use".to_owned()),
+        BucketOutcome::End => ("ends", String::new()),
+        BucketOutcome::New => ("new", String::new()),
     };
     if let Some(Shrunk { keys: [old, new] }) = shrunk {
         let comma = if why.is_empty() { "" } else { ", " };

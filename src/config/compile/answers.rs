@@ -9,7 +9,7 @@ use crate::config::schema::{
     Action, BodyFormat, Cors, HeaderFields, HeaderStyle, OnLimit, Responses,
 };
 use crate::proxy::limit_headers::{Exposure, Fields, Style, Styles};
-use crate::proxy::snapshot::Preflight;
+use crate::proxy::ruleset::Preflight;
 use crate::proxy::{
     ActionSpec, ContentType, DecoySpec, Format, Formats, RejectSpec, TarpitSpec, Template,
 };

@@ -16,7 +16,7 @@ use crate::config::schema::{self, Policy, RedisStore, RedisTls, StoreName};
 use crate::config::value::{SecretText, ServerAddress, Text};
 use crate::files::{self, VersionedFile};
 use crate::limiter::Secret;
-use crate::proxy::snapshot::{OnStoreError, RedisSpec, SharedSpec};
+use crate::proxy::ruleset::{OnStoreError, RedisSpec, SharedSpec};
 use crate::store::redis::client::{Address, Login, Password, Spec, Target, UrlError};
 use crate::store::redis::{Keys, Naming};
 use crate::upstream::{Roots, client_config};

@@ -13,7 +13,7 @@ use crate::config::located::Located;
 use crate::config::schema::{self, Limit, OnMissingKey, Policy, Route, TrailingSlash};
 use crate::config::value::{self, KeyPart};
 use crate::http_ext::path::comparable;
-use crate::proxy::snapshot::{LimitSpec, Rewrite, RouteSpec};
+use crate::proxy::ruleset::{LimitSpec, Rewrite, RouteSpec};
 use crate::rules::{
     self, CaseSensitivity, Descriptor, PathForm, PathPattern, RouteMatch, Router, Segment,
     Selectors,

@@ -7,15 +7,15 @@
 //! limits that need a claim would say of a request that is refused so is not known: they are not charged, not told of,
 //! and not in Retry-After.
 
-use super::inquiry::Inquiry;
+use super::context::AdmissionContext;
 use crate::limiter::Verdict;
-use crate::proxy::line::Stood;
-use crate::proxy::synchronised;
+use crate::proxy::permit_queue::AcquiredPermits;
+use crate::proxy::sync_recorder;
 use crate::rules::{Head, NoNumber};
 use crate::store::redis::Store;
 use crate::store::{Charge, Refusals};
 
-impl<'a> Inquiry<'_, 'a> {
+impl<'a> AdmissionContext<'_, 'a> {
     /// Refuses a request whose token is not known, where limits that need no claim do. Nothing is decided where
     /// this returns `false`.
     ///
@@ -43,7 +43,7 @@ impl<'a> Inquiry<'_, 'a> {
     fn recall_refusals(&mut self) -> bool {
         let is_recalled = self.asks_redis() && !self.is_banned() && self.recall();
         if is_recalled {
-            self.conclude(Vec::new(), Vec::new(), Stood::default());
+            self.conclude(Vec::new(), Vec::new(), AcquiredPermits::default());
         }
         is_recalled
     }
@@ -60,7 +60,7 @@ impl<'a> Inquiry<'_, 'a> {
             return false;
         }
         self.strike(&bans);
-        self.conclude(Vec::new(), Vec::new(), Stood::default());
+        self.conclude(Vec::new(), Vec::new(), AcquiredPermits::default());
         true
     }
 
@@ -106,7 +106,7 @@ impl<'a> Inquiry<'_, 'a> {
                 .iter_mut()
                 .map(|(index, its)| (usize::from(self.asked.applied[*index].place), its));
             let (rules, said) = ((self.route, head), (&*verdict, last));
-            synchronised::note(rules, &self.asked, said, self.now, of_limits);
+            sync_recorder::note(rules, &self.asked, said, self.now, of_limits);
         }
         true
     }

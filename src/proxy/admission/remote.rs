@@ -2,14 +2,14 @@
 
 use smallvec::SmallVec;
 
-use super::asked::{Asked, Met};
-use super::inquiry::Inquiry;
+use super::charge_set::{ChargeSet, MatchedLimit};
+use super::context::AdmissionContext;
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Verdict};
-use crate::proxy::asking::{Asking, Entry, Home, spared};
-use crate::proxy::line::Stood;
-use crate::proxy::snapshot::{Limit, Policy};
-use crate::proxy::synchronised;
+use crate::proxy::redis_charge::{PendingRedisCharge, Entry, BucketHome, spared};
+use crate::proxy::permit_queue::AcquiredPermits;
+use crate::proxy::ruleset::{Limit, Policy};
+use crate::proxy::sync_recorder;
 use crate::rules::Head;
 use crate::store::redis::{Lending, Name, Said, Store};
 use crate::store::{Charge, Refusals};
@@ -69,9 +69,9 @@ impl Remote {
     }
 }
 
-impl<'r> Inquiry<'r, '_> {
+impl<'r> AdmissionContext<'r, '_> {
     /// Charges memory, and says what is to be asked of Redis; `None` where it is decided without.
-    pub(in crate::proxy) fn ask(&mut self, stood: Stood) -> Option<Box<Asking>> {
+    pub(in crate::proxy) fn ask(&mut self, stood: AcquiredPermits) -> Option<Box<PendingRedisCharge>> {
         if self.recall() {
             self.conclude(Vec::new(), Vec::new(), stood);
             return None;
@@ -87,7 +87,7 @@ impl<'r> Inquiry<'r, '_> {
                 .iter_mut()
                 .map(|(index, its)| (usize::from(local.applied[*index].place), its));
             let (rules, said) = ((self.route, head), (&*verdict, last));
-            synchronised::note(rules, &local, said, self.now, of_limits);
+            sync_recorder::note(rules, &local, said, self.now, of_limits);
         }
         let is_refused = !verdict.is_admitted();
         let taken = local.taken(self.route, verdict);
@@ -109,11 +109,11 @@ impl<'r> Inquiry<'r, '_> {
             cost: charge.cost,
             window_end: charge.window_end,
             home: match remote.iter().position(|remote| remote.place == met.place) {
-                Some(index) => Home::Redis(remote.swap_remove(index).into()),
-                None => Home::Memory(decisions.next().expect("memory decided on all that is its")),
+                Some(index) => BucketHome::Redis(remote.swap_remove(index).into()),
+                None => BucketHome::Memory(decisions.next().expect("memory decided on all that is its")),
             },
         });
-        Some(Box::new(Asking {
+        Some(Box::new(PendingRedisCharge {
             entries: entries.collect(),
             binding: self.binding,
             tags: match is_refused {
@@ -135,7 +135,7 @@ impl<'r> Inquiry<'r, '_> {
 
     /// Of a request that memory refuses: has Redis asked by those only that charge refusals there. Whether there are any.
     fn is_owed_in_redis(&mut self) -> bool {
-        let mut kept = Asked::default();
+        let mut kept = ChargeSet::default();
         let mut binding = 0;
         let all = self.asked.applied.iter().zip(&self.asked.charges);
         for (place, (&met, &charge)) in all.enumerate() {
@@ -149,13 +149,13 @@ impl<'r> Inquiry<'r, '_> {
         applied.iter().any(|&met| self.is_remote(met))
     }
 
-    fn is_remote(&self, met: Met) -> bool {
+    fn is_remote(&self, met: MatchedLimit) -> bool {
         self.remote.iter().any(|remote| remote.place == met.place)
     }
 
     /// What is asked of memory, the places of that among all, and how many of it may refuse.
-    pub(super) fn in_memory(&self) -> (Asked<'r>, SmallVec<[usize; 4]>, usize) {
-        let mut local = Asked::default();
+    pub(super) fn in_memory(&self) -> (ChargeSet<'r>, SmallVec<[usize; 4]>, usize) {
+        let mut local = ChargeSet::default();
         let mut places = SmallVec::new();
         let mut binding = 0;
         let all = self.asked.applied.iter().zip(&self.asked.charges);
@@ -175,7 +175,7 @@ impl<'r> Inquiry<'r, '_> {
         if self.asked.charges.iter().any(Charge::is_owed) {
             return false;
         }
-        let mut recalled: SmallVec<[(Met, Decision); 1]> = SmallVec::new();
+        let mut recalled: SmallVec<[(MatchedLimit, Decision); 1]> = SmallVec::new();
         let binding = self.asked.applied[..self.binding].iter();
         for (&met, charge) in binding.zip(&self.asked.charges) {
             let its = |remote: &&Remote| remote.place == met.place;
@@ -191,14 +191,14 @@ impl<'r> Inquiry<'r, '_> {
                     .refusals
                     .recall(remote.name.key, charge.cost, self.now)?;
                 let chosen = tier;
-                Some((Met { chosen, ..met }, told))
+                Some((MatchedLimit { chosen, ..met }, told))
             });
             recalled.extend(told);
         }
         if recalled.is_empty() {
             return false;
         }
-        let mut known = Asked::default();
+        let mut known = ChargeSet::default();
         let mut decisions: SmallVec<[Decision; 4]> = SmallVec::new();
         let mut known_binding = 0;
         for (index, (&met, &charge)) in self

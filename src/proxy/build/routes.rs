@@ -8,7 +8,7 @@ use http::HeaderName;
 use super::Builder;
 use super::shared::is_synchronised;
 use crate::proxy::decoy::{Origin, RealAnswers};
-use crate::proxy::snapshot::{Limit, LimitSpec, Policy, Route, RouteSpec, RunningUpstream};
+use crate::proxy::ruleset::{Limit, LimitSpec, Policy, Route, RouteSpec, RunningUpstream};
 use crate::telemetry::metrics::{LimitMetrics, RouteMetrics};
 use crate::upstream::RunningTarget;
 

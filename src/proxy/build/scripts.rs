@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use crate::proxy::penalise::Penalties;
-use crate::proxy::snapshot::{Limit, Route, Snapshot};
+use crate::proxy::penalties::Penalties;
+use crate::proxy::ruleset::{Limit, Route, Ruleset};
 use crate::store::redis::{Kind, Kinds, Procedure};
 
-impl Snapshot {
+impl Ruleset {
     /// Has the store give its servers all scripts that requests may call, if requests call any.
     ///
     /// Conditions, exceptions and the slots of a cluster decide which limits share a call, so each set of a route's kinds has

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::Builder;
 use crate::clock::Timestamp;
 use crate::limiter::{KeyParts, Secret};
-use crate::proxy::penalise::Penalties;
-use crate::proxy::snapshot::{Limit, Policy, PolicySpec, Snapshot};
-use crate::proxy::synchronised::Synchronised;
+use crate::proxy::penalties::Penalties;
+use crate::proxy::ruleset::{Limit, Policy, PolicySpec, Ruleset};
+use crate::proxy::sync_recorder::SyncRecorder;
 use crate::store::redis::{Tracker, label_of_buckets};
 use crate::store::{Table, TrackingRoom};
 use crate::telemetry::metrics::{SyncMetrics, TrackingMetrics};
@@ -19,7 +19,7 @@ impl Builder<'_> {
         spec: &PolicySpec,
         label: &str,
         table: &Arc<Table>,
-    ) -> Option<Synchronised> {
+    ) -> Option<SyncRecorder> {
         let (store, interval) = (self.redis.as_ref()?, spec.sync?);
         let goes_on = |before: &Policy| {
             let is_its = |(old, new): &(Arc<Table>, Arc<Table>)| {
@@ -44,7 +44,7 @@ impl Builder<'_> {
         };
         let tracker = tracker.or_else(new)?;
         let metrics = SyncMetrics::new(registry);
-        Some(Synchronised {
+        Some(SyncRecorder {
             tracker,
             naming: store.naming().clone(),
             interval,
@@ -54,7 +54,7 @@ impl Builder<'_> {
     }
 }
 
-impl Snapshot {
+impl Ruleset {
     /// Has what others have charged go to the tables that hold the buckets now, and what is shared of bans be told of these alone.
     pub(super) fn follow(&self, now: Timestamp) {
         let Some(redis) = &self.redis else { return };
@@ -74,7 +74,7 @@ impl Snapshot {
     }
 }
 
-impl Snapshot {
+impl Ruleset {
     /// Bounds what each policy keeps of keys beside their buckets.
     pub(super) fn set_tracking_room(&self, room: TrackingRoom) {
         for policy in self.policies.iter().flat_map(|policy| policy.all()) {

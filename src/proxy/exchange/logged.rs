@@ -7,7 +7,7 @@ use http::header::{self, HeaderName};
 
 use super::Exchange;
 use crate::http_ext::message::Request;
-use crate::proxy::snapshot::Route;
+use crate::proxy::ruleset::Route;
 use crate::telemetry::access_log::{AccessLog, Format, Record};
 use crate::telemetry::metrics::LimitDecision;
 

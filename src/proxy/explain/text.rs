@@ -5,7 +5,7 @@ use std::fmt;
 use super::{Course, Explanation, Home, Says, Step};
 use crate::clock::Timestamp;
 use crate::limiter::Outcome;
-use crate::proxy::mode::Stance;
+use crate::proxy::mode::Enforcement;
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -95,7 +95,7 @@ impl Step {
         if let Some(zone) = &self.zone {
             writeln!(f, "  zone    {zone}")?;
         }
-        if self.stance == Stance::Watches {
+        if self.stance == Enforcement::Shadowed {
             writeln!(f, "  mode    shadow: it refuses nothing")?;
         }
         if self.overflows > 0 {

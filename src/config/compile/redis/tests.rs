@@ -3,9 +3,9 @@ use std::time::Duration;
 use super::*;
 use crate::config::{compile, compile_rules, parse};
 use crate::proxy::build::tracking_room;
-use crate::proxy::snapshot;
+use crate::proxy::ruleset;
 
-fn rules(store: &str, policy: &str) -> snapshot::Spec {
+fn rules(store: &str, policy: &str) -> ruleset::Spec {
     let text = format!(
         "store: {{ redis: {store} }}\npolicies: {{ p: {policy} }}\nroutes: [{{ upstream: echo, limits: [p] }}]\n"
     );

@@ -4,11 +4,11 @@ use smallvec::SmallVec;
 
 use crate::clock::Timestamp;
 use crate::limiter::{Fingerprint, Verdict};
-use crate::proxy::meeting::Chosen;
+use crate::proxy::applicability::PolicyChoice;
 use crate::proxy::overflow;
-use crate::proxy::settle::{Due, Reserved};
-use crate::proxy::snapshot::{Limit, Policy, Route};
-use crate::proxy::taken::Taken;
+use crate::proxy::settle::{PendingSettlement, Reserved};
+use crate::proxy::ruleset::{Limit, Policy, Route};
+use crate::proxy::in_flight::InFlightGuard;
 use crate::rules::Head;
 use crate::store::{Charge, Refusals, Reservation, Settled, charge_reserving};
 
@@ -17,24 +17,24 @@ pub(super) type Ban = (usize, Timestamp);
 
 /// A limit that applies.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::proxy) struct Met {
+pub(in crate::proxy) struct MatchedLimit {
     /// Its place in the route's list.
     pub place: u16,
     /// Which of its quotas.
-    pub chosen: Chosen,
+    pub chosen: PolicyChoice,
     /// Whom it bans, if it does.
     pub suspect: Fingerprint,
 }
 
-impl Met {
+impl MatchedLimit {
     pub(in crate::proxy) fn new(
         (place, limit): (u16, &Limit),
-        chosen: Chosen,
+        chosen: PolicyChoice,
         head: &Head<'_>,
         key: Fingerprint,
     ) -> Self {
         let penalties = limit.policy.penalties.as_ref();
-        let suspect = penalties.map(|penalties| penalties.suspect(limit, head, key));
+        let suspect = penalties.map(|penalties| penalties.ban_key(limit, head, key));
         Self {
             place,
             chosen,
@@ -55,13 +55,13 @@ impl Met {
 
 /// Limits that apply, and what they are asked.
 #[derive(Clone, Default)]
-pub(in crate::proxy) struct Asked<'r> {
-    pub(in crate::proxy) applied: SmallVec<[Met; 4]>,
+pub(in crate::proxy) struct ChargeSet<'r> {
+    pub(in crate::proxy) applied: SmallVec<[MatchedLimit; 4]>,
     pub(in crate::proxy) charges: SmallVec<[Charge<'r>; 4]>,
 }
 
-impl<'r> Asked<'r> {
-    pub(in crate::proxy) fn push(&mut self, met: Met, charge: Charge<'r>) {
+impl<'r> ChargeSet<'r> {
+    pub(in crate::proxy) fn push(&mut self, met: MatchedLimit, charge: Charge<'r>) {
         self.applied.push(met);
         self.charges.push(charge);
     }
@@ -165,7 +165,7 @@ impl<'r> Asked<'r> {
         now: Timestamp,
         last: Refusals,
         verdict: &mut Verdict,
-    ) -> Vec<Due> {
+    ) -> Vec<PendingSettlement> {
         let settled = self.settled(route, |limit| limit.settlement.is_some());
         if settled.is_empty() {
             overflow::charge(route, self, binding, now, last, verdict);
@@ -174,7 +174,7 @@ impl<'r> Asked<'r> {
         let reserved = self.charge_reserving(route, &settled, binding, now, last, verdict);
         let dues = reserved.into_iter().map(|(index, reservation)| {
             let place = usize::from(self.applied[index].place);
-            Due::new(place, Reserved::Here(reservation))
+            PendingSettlement::new(place, Reserved::Here(reservation))
         });
         dues.collect()
     }
@@ -198,14 +198,14 @@ impl<'r> Asked<'r> {
     }
 
     /// What gives back the units that were taken and do not come back with time.
-    pub(in crate::proxy) fn taken(&self, route: &Route, verdict: &Verdict) -> Vec<Taken> {
+    pub(in crate::proxy) fn taken(&self, route: &Route, verdict: &Verdict) -> Vec<InFlightGuard> {
         if !verdict.is_admitted() {
             return Vec::new();
         }
         let all = self.applied.iter().zip(&self.charges);
         let made = all.zip(&verdict.decisions);
         let made = made.filter(|(_, decision)| decision.is_admitted());
-        made.filter_map(|((met, charge), _)| Taken::of(met.policy(&route.limits), charge))
+        made.filter_map(|((met, charge), _)| InFlightGuard::of(met.policy(&route.limits), charge))
             .collect()
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::admission::Admission;
-use super::meeting::Meeting;
-use super::snapshot::{Limit, Route};
+use super::applicability::Applicability;
+use super::ruleset::{Limit, Route};
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::{Cell, Decision, Fingerprint, Secret};
 use crate::rules::Head;
@@ -14,7 +14,7 @@ use crate::telemetry::metrics::Waiting;
 
 /// A request that waits. It holds no lock.
 #[derive(Debug)]
-pub(super) struct Queued {
+pub(super) struct Delay {
     until: Timestamp,
     clock: Arc<Clock>,
     /// Given up with it.
@@ -43,7 +43,7 @@ enum Line {
     InRedis(Turn),
 }
 
-impl Queued {
+impl Delay {
     /// A request that was admitted, in the lines of all limits that delay it; `None` where none does.
     pub(super) fn enter(
         admission: &mut Admission,
@@ -69,7 +69,7 @@ impl Queued {
                     _metrics: limit.policy.metrics.waits()?.enter(),
                 })
             });
-        Some(Box::new(Queued {
+        Some(Box::new(Delay {
             until,
             _places: places.collect(),
             clock: Arc::clone(clock),
@@ -85,7 +85,7 @@ impl Queued {
 impl Line {
     fn here(limit: &Limit, secret: &Secret, head: &Head<'_>, decision: &Decision) -> Option<Self> {
         // What was asked when it was charged, and answers the same again.
-        let Meeting::Bucket(key, chosen) = limit.meet(secret, head) else {
+        let Applicability::Bucket(key, chosen) = limit.evaluate(secret, head) else {
             return None;
         };
         Some(Self::Here {

@@ -1,17 +1,17 @@
 //! Requests that policies in Redis decide on. Buckets in memory are charged first, then Redis is asked, and what memory was
 //! charged is given back if Redis refuses: all of it or none.
 
-mod conclude;
+mod finish;
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::admission::{Met, Remote};
-use super::complaints::Complaints;
-use super::line::Stood;
-use super::snapshot::{Limit, OnStoreError, Policy, Route};
-use super::taken::Taken;
+use super::admission::{MatchedLimit, Remote};
+use super::failure_log::FailureLog;
+use super::permit_queue::AcquiredPermits;
+use super::ruleset::{Limit, OnStoreError, Policy, Route};
+use super::in_flight::InFlightGuard;
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Fingerprint, WindowEnd};
 use crate::store::redis::{self, Answers, Owes, Place, Store, Tier, Unanswered};
@@ -20,7 +20,7 @@ use crate::telemetry::metrics::LimitDecision;
 
 /// What a policy in Redis has for its requests.
 #[derive(Debug)]
-pub struct Shared {
+pub struct RedisBinding {
     /// What it is called there.
     pub(super) label: Box<str>,
     /// What becomes of requests that Redis says nothing of.
@@ -28,22 +28,22 @@ pub struct Shared {
     /// What Redis has refused lately.
     pub(super) refusals: redis::RefusalCache,
     /// What it answered that nobody can use.
-    pub(super) complaints: Complaints,
+    pub(super) complaints: FailureLog,
 }
 
 /// A bucket that is asked, as it is kept while Redis is waited for.
 #[derive(Debug)]
 pub(super) struct Entry {
-    pub met: Met,
+    pub met: MatchedLimit,
     pub key: Fingerprint,
     pub cost: u32,
     pub window_end: Option<WindowEnd>,
-    pub home: Home,
+    pub home: BucketHome,
 }
 
 /// Where a bucket is.
 #[derive(Debug)]
-pub(super) enum Home {
+pub(super) enum BucketHome {
     /// In memory, which decided so.
     Memory(Decision),
     Redis(Box<Remote>),
@@ -51,7 +51,7 @@ pub(super) enum Home {
 
 /// A request that Redis is asked about. Dropped meanwhile, what memory was charged stays so.
 #[derive(Debug)]
-pub(super) struct Asking {
+pub(super) struct PendingRedisCharge {
     /// All that is asked, those first that may refuse.
     pub entries: SmallVec<[Entry; 4]>,
     pub binding: usize,
@@ -61,8 +61,8 @@ pub(super) struct Asking {
     pub is_refused: bool,
     /// What memory was charged, by the places among the entries.
     pub reserved: Vec<(usize, Reservation)>,
-    pub taken: Vec<Taken>,
-    pub stood: Stood,
+    pub taken: Vec<InFlightGuard>,
+    pub stood: AcquiredPermits,
     pub noted: SmallVec<[(u16, LimitDecision); 1]>,
     /// What is asked, and for which worker.
     pub through: Option<Through>,
@@ -81,7 +81,7 @@ pub(super) fn spared(charge: &Charge<'_>, now: Timestamp) -> Decision {
     }
 }
 
-impl Asking {
+impl PendingRedisCharge {
     /// Asks, and keeps the answer.
     pub(super) async fn pass(
         mut self: Box<Self>,
@@ -109,7 +109,7 @@ impl Asking {
             if entry.policy(limits).table.algorithm().is_permits() && entry.cost > 0 {
                 let id = lease.get_or_insert_with(|| store.new_lease());
                 let lending = entry.place(limits, store, worker).map(|it| it.lending(id));
-                if let Home::Redis(remote) = &mut entry.home {
+                if let BucketHome::Redis(remote) = &mut entry.home {
                     remote.lending = lending;
                 }
             }
@@ -129,7 +129,7 @@ impl Asking {
             entry.push_to(&mut buckets, limit, remote, settles, Owes::All);
         }
         for tag in &self.tags {
-            if let Home::Redis(remote) = &tag.home {
+            if let BucketHome::Redis(remote) = &tag.home {
                 let limit = tag.met.limit(&route.tags);
                 let settles = limit.settlement.is_some();
                 tag.push_to(&mut buckets, limit, remote, settles, Owes::Own);
@@ -142,8 +142,8 @@ impl Asking {
     fn remote(&self) -> impl Iterator<Item = (usize, &Entry, &Remote)> {
         let entries = self.entries.iter().enumerate();
         entries.filter_map(|(index, entry)| match &entry.home {
-            Home::Redis(remote) => Some((index, entry, &**remote)),
-            Home::Memory(_) => None,
+            BucketHome::Redis(remote) => Some((index, entry, &**remote)),
+            BucketHome::Memory(_) => None,
         })
     }
 }
@@ -165,7 +165,7 @@ impl Entry {
 
     /// Its bucket in Redis, if it is there.
     fn place(&self, limits: &[Limit], store: &Arc<Store>, worker: usize) -> Option<Place> {
-        let Home::Redis(remote) = &self.home else {
+        let BucketHome::Redis(remote) = &self.home else {
             return None;
         };
         Some(Place {

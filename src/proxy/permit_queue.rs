@@ -6,10 +6,10 @@
 
 use std::time::Duration;
 
-use super::admission::{Admission, Inquiry};
-use super::asking::Asking;
-use super::snapshot::{Limit, Route};
-use super::taken::Taken;
+use super::admission::{Admission, AdmissionContext};
+use super::redis_charge::PendingRedisCharge;
+use super::ruleset::{Limit, Route};
+use super::in_flight::InFlightGuard;
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::{Decision, Outcome, Secret};
 use crate::rules::{Head, NoNumber};
@@ -21,31 +21,31 @@ use crate::telemetry::metrics::{InUseMetrics, Waiting};
 #[derive(Debug)]
 pub(super) enum Pending {
     /// Its turn in a line.
-    Line(Box<Standing>),
+    Line(Box<PermitWaiter>),
     /// What Redis says.
-    Store(Box<Asking>),
+    Store(Box<PendingRedisCharge>),
 }
 
 /// What a request that stood in line has by now.
 #[derive(Debug, Default)]
-pub(super) struct Stood {
-    granted: Vec<Granted>,
+pub(super) struct AcquiredPermits {
+    granted: Vec<AcquiredPermit>,
     /// The policy for which it has waited as long as it may.
     gave_up: Option<u16>,
 }
 
 /// What was taken of the limit at this place of the route, and after which wait.
 #[derive(Debug)]
-struct Granted {
+struct AcquiredPermit {
     place: u16,
-    _taken: Taken,
+    _taken: InFlightGuard,
     waited: Option<Duration>,
 }
 
 /// A request that stands in line. Dropped there, it gives its place up.
 #[derive(Debug)]
-pub(super) struct Standing {
-    stood: Stood,
+pub(super) struct PermitWaiter {
+    stood: AcquiredPermits,
     place: u16,
     permit: Permit,
     units: u32,
@@ -65,11 +65,11 @@ pub(super) fn admit(
     secret: &Secret,
     head: &Head<'_>,
     now: Timestamp,
-    stood: Stood,
+    stood: AcquiredPermits,
     store: Option<&Store>,
     admission: &mut Admission,
 ) -> Result<Option<Pending>, NoNumber> {
-    let mut inquiry = Inquiry::new(route, secret, now, admission);
+    let mut inquiry = AdmissionContext::new(route, secret, now, admission);
     if stood.is_nothing() && inquiry.refuse_without_claims(head, store)? {
         return Ok(None);
     }
@@ -82,7 +82,7 @@ pub(super) fn admit(
 }
 
 /// Decides, or has the request wait in the first of these lines in which it has to, or for Redis.
-fn stand_in(lines: &[usize], inquiry: &mut Inquiry<'_, '_>, mut stood: Stood) -> Option<Pending> {
+fn stand_in(lines: &[usize], inquiry: &mut AdmissionContext<'_, '_>, mut stood: AcquiredPermits) -> Option<Pending> {
     stood.asks_no_more(inquiry);
     let mut is_worth_it = stood.gave_up.is_none();
     // Redis is asked when the request has its permits: nobody waits for both.
@@ -108,7 +108,7 @@ fn stand_in(lines: &[usize], inquiry: &mut Inquiry<'_, '_>, mut stood: Stood) ->
 }
 
 /// Those of the limits that have a line, in the order in which everybody enters them.
-fn lines(inquiry: &Inquiry<'_, '_>) -> Vec<usize> {
+fn lines(inquiry: &AdmissionContext<'_, '_>) -> Vec<usize> {
     let binding = &inquiry.asked.charges[..inquiry.binding];
     let queueing = |index: &usize| binding[*index].table.algorithm().queueing().is_some();
     let mut lines: Vec<_> = (0..binding.len()).filter(queueing).collect();
@@ -121,9 +121,9 @@ fn is_for_now(decision: &Decision) -> bool {
     matches!(decision.outcome, Outcome::Refuse { retry_at: Some(_) })
 }
 
-impl Stood {
+impl AcquiredPermits {
     /// What has been taken is not asked for again.
-    fn asks_no_more(&self, inquiry: &mut Inquiry<'_, '_>) {
+    fn asks_no_more(&self, inquiry: &mut AdmissionContext<'_, '_>) {
         let asked = &mut inquiry.asked;
         for (met, charge) in asked.applied.iter().zip(&mut asked.charges) {
             let mut granted = self.granted.iter();
@@ -136,9 +136,9 @@ impl Stood {
     /// Takes what is free of these lines, up to the first in which the request has to wait, or cannot.
     fn enter(
         mut self,
-        inquiry: &mut Inquiry<'_, '_>,
+        inquiry: &mut AdmissionContext<'_, '_>,
         lines: &[usize],
-    ) -> Result<Self, Box<Standing>> {
+    ) -> Result<Self, Box<PermitWaiter>> {
         for &line in lines {
             let met = inquiry.asked.applied[line];
             let charge = &mut inquiry.asked.charges[line];
@@ -151,7 +151,7 @@ impl Stood {
             };
             if permit.has_to_wait() {
                 let bound = charge.table.algorithm().queueing();
-                return Err(Box::new(Standing {
+                return Err(Box::new(PermitWaiter {
                     stood: self,
                     place: met.place,
                     permit,
@@ -162,9 +162,9 @@ impl Stood {
                     _waiting: policy.metrics.waits().map(|waits| waits.enter()),
                 }));
             }
-            self.granted.push(Granted {
+            self.granted.push(AcquiredPermit {
                 place: met.place,
-                _taken: Taken::granted(permit, in_use, charge.cost),
+                _taken: InFlightGuard::granted(permit, in_use, charge.cost),
                 waited: None,
             });
             charge.cost = 0;
@@ -197,15 +197,15 @@ impl Stood {
     }
 }
 
-impl Standing {
+impl PermitWaiter {
     /// The limit for which the request waits.
     pub(super) fn limit<'r>(&self, route: &'r Route) -> &'r Limit {
         &route.limits[usize::from(self.place)]
     }
 
     /// Waits for its turn, or as long as it may.
-    pub(super) async fn pass(self: Box<Self>, clock: &Clock) -> Stood {
-        let Standing {
+    pub(super) async fn pass(self: Box<Self>, clock: &Clock) -> AcquiredPermits {
+        let PermitWaiter {
             mut stood,
             place,
             permit,
@@ -216,9 +216,9 @@ impl Standing {
             _waiting,
         } = *self;
         match tokio::time::timeout(max_wait, permit.taken()).await {
-            Ok(()) => stood.granted.push(Granted {
+            Ok(()) => stood.granted.push(AcquiredPermit {
                 place,
-                _taken: Taken::granted(permit, &in_use, units),
+                _taken: InFlightGuard::granted(permit, &in_use, units),
                 waited: Some(clock.now().since(since)),
             }),
             Err(_) => stood.gave_up = Some(place),

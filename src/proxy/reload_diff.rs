@@ -6,24 +6,24 @@
 use std::collections::{HashMap, HashSet};
 
 use super::build::shares;
-use super::snapshot::{PolicySpec, RedisSpec, Spec};
+use super::ruleset::{PolicySpec, RedisSpec, Spec};
 use crate::limiter::{Algorithm, Inheritance, Start};
 use crate::store::redis::Naming;
 
 /// What becomes of the buckets of a policy, or of one of its overrides.
 #[derive(Debug)]
-pub struct Succession {
+pub struct TableChange {
     /// The policy's name.
     pub name: String,
     /// Its key; of an override, also for whom it is.
     pub key: String,
     /// What becomes of them.
-    pub fate: Fate,
+    pub fate: BucketOutcome,
 }
 
 /// What becomes of buckets.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum BucketOutcome {
     /// They go on as they are.
     Survive,
     /// What was used stays used, under another quota or other settings.
@@ -107,7 +107,7 @@ impl<'a> Home<'a> {
 }
 
 /// What becomes of every bucket of `old` under `new`, in the order of `new`, with what ends after it.
-pub fn compare(old: &Spec, new: &Spec) -> Vec<(Succession, Option<Shrunk>)> {
+pub fn compare(old: &Spec, new: &Spec) -> Vec<(TableChange, Option<Shrunk>)> {
     let (before, after) = (tables(old), tables(new));
     let known: HashMap<_, _> = before.iter().map(|table| (table.id(), table)).collect();
     let now: HashSet<_> = after.iter().map(Table::id).collect();
@@ -117,7 +117,7 @@ pub fn compare(old: &Spec, new: &Spec) -> Vec<(Succession, Option<Shrunk>)> {
         let shrunk = shrunk.map(|before| Shrunk {
             keys: [before.keys, table.keys],
         });
-        let fate = before.map_or(Fate::New, |before| before.becomes(table));
+        let fate = before.map_or(BucketOutcome::New, |before| before.becomes(table));
         (table.with(fate), shrunk)
     });
     let keys: HashMap<_, _> = new
@@ -157,41 +157,41 @@ impl<'a> Table<'a> {
         (&self.spec.name, &self.spec.key)
     }
 
-    fn with(&self, fate: Fate) -> Succession {
-        Succession {
+    fn with(&self, fate: BucketOutcome) -> TableChange {
+        TableChange {
             name: self.spec.name.clone(),
             key: self.spec.key.clone(),
             fate,
         }
     }
 
-    fn becomes(&self, next: &Table<'_>) -> Fate {
+    fn becomes(&self, next: &Table<'_>) -> BucketOutcome {
         if let Some(stores) = self.home.left_for(next.home, &next.spec.algorithm) {
-            return Fate::OtherStore { stores };
+            return BucketOutcome::OtherStore { stores };
         }
         let (old, new) = (&self.spec.algorithm, &next.spec.algorithm);
         match new.inheritance(old) {
-            Inheritance::Same => Fate::Survive,
-            Inheritance::Rescaled => Fate::Rescaled {
+            Inheritance::Same => BucketOutcome::Survive,
+            Inheritance::Rescaled => BucketOutcome::Rescaled {
                 quotas: [self.spec.quota.clone(), next.spec.quota.clone()],
             },
-            Inheritance::Nothing if old.kind() != new.kind() => Fate::OtherAlgorithm {
+            Inheritance::Nothing if old.kind() != new.kind() => BucketOutcome::OtherAlgorithm {
                 algorithms: [old.kind(), new.kind()],
             },
-            Inheritance::Nothing => Fate::Nothing,
+            Inheritance::Nothing => BucketOutcome::Nothing,
         }
     }
 
     /// The fate of buckets that no policy has any more, where a policy of the same name has this key.
-    fn without_successor(&self, key: Option<&str>) -> Fate {
+    fn without_successor(&self, key: Option<&str>) -> BucketOutcome {
         // An override or a further bucket that is gone leaves the policy's own key.
         let key = key.filter(|key| {
             let rest = self.spec.key.strip_prefix(*key);
             rest.is_none_or(|rest| !rest.starts_with(' '))
         });
         match key {
-            None => Fate::End,
-            Some(key) => Fate::OtherKey {
+            None => BucketOutcome::End,
+            Some(key) => BucketOutcome::OtherKey {
                 key: key.to_owned(),
             },
         }

@@ -6,19 +6,19 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::Admission;
-use super::asked::{Asked, Ban, Met};
+use super::charge_set::{ChargeSet, Ban, MatchedLimit};
 use super::remote::Remote;
 use crate::clock::Timestamp;
 use crate::limiter::Secret;
-use crate::proxy::asking::{Asking, Entry};
-use crate::proxy::line::Stood;
-use crate::proxy::meeting::Meeting;
-use crate::proxy::mode::Stance;
-use crate::proxy::settle::Due;
-use crate::proxy::snapshot::{Limit, Route};
+use crate::proxy::redis_charge::{PendingRedisCharge, Entry};
+use crate::proxy::permit_queue::AcquiredPermits;
+use crate::proxy::applicability::Applicability;
+use crate::proxy::mode::Enforcement;
+use crate::proxy::settle::PendingSettlement;
+use crate::proxy::ruleset::{Limit, Route};
 use crate::proxy::tag;
-use crate::proxy::taken::Taken;
-use crate::proxy::{jitter, synchronised};
+use crate::proxy::in_flight::InFlightGuard;
+use crate::proxy::{jitter, sync_recorder};
 use crate::rules::{Head, NoNumber};
 use crate::store::redis::Store;
 use crate::store::{Charge, Refusals};
@@ -27,9 +27,9 @@ use crate::telemetry::metrics::LimitDecision;
 /// All that a request is asked by the limits of its route, at one instant, and where what they say goes.
 ///
 /// It is large, and stays where it is made.
-pub(in crate::proxy) struct Inquiry<'r, 'a> {
+pub(in crate::proxy) struct AdmissionContext<'r, 'a> {
     pub(in crate::proxy) route: &'r Route,
-    pub(in crate::proxy) asked: Asked<'r>,
+    pub(in crate::proxy) asked: ChargeSet<'r>,
     /// How many of those that are asked, the first ones, may refuse.
     pub(in crate::proxy) binding: usize,
     pub(super) keyless: Option<u16>,
@@ -46,7 +46,7 @@ pub(in crate::proxy) struct Inquiry<'r, 'a> {
     pub(in crate::proxy) admission: &'a mut Admission,
 }
 
-impl<'r, 'a> Inquiry<'r, 'a> {
+impl<'r, 'a> AdmissionContext<'r, 'a> {
     /// One that has asked nothing yet.
     pub(in crate::proxy) fn new(
         route: &'r Route,
@@ -54,9 +54,9 @@ impl<'r, 'a> Inquiry<'r, 'a> {
         now: Timestamp,
         admission: &'a mut Admission,
     ) -> Self {
-        Inquiry {
+        AdmissionContext {
             route,
-            asked: Asked::default(),
+            asked: ChargeSet::default(),
             binding: 0,
             keyless: None,
             remote: Vec::new(),
@@ -98,9 +98,9 @@ impl<'r, 'a> Inquiry<'r, 'a> {
             if !wanted(limit) {
                 continue;
             }
-            let stance = || limit.policy.mode.stance(&limit.descriptor, head);
-            match limit.meet(self.secret, head) {
-                Meeting::Bucket(key, chosen) => {
+            let stance = || limit.policy.mode.enforcement(&limit.descriptor, head);
+            match limit.evaluate(self.secret, head) {
+                Applicability::Bucket(key, chosen) => {
                     let policy = limit.chosen(chosen);
                     if let Some(store) = store {
                         let remote = Remote::of((place, limit), policy, store, head, self.now);
@@ -112,27 +112,27 @@ impl<'r, 'a> Inquiry<'r, 'a> {
                         cost,
                         window_end: policy.window_end(head, self.now),
                     };
-                    let met = Met::new((place, limit), chosen, head, key);
+                    let met = MatchedLimit::new((place, limit), chosen, head, key);
                     match (stance(), limit.cost.of(head)) {
-                        (Stance::Binds, cost) => self.asked.push(met, charge(cost?)),
-                        (Stance::Watches, Ok(cost)) => watching.push((met, charge(cost))),
-                        (Stance::Watches, Err(NoNumber)) => {
+                        (Enforcement::Enforced, cost) => self.asked.push(met, charge(cost?)),
+                        (Enforcement::Shadowed, Ok(cost)) => watching.push((met, charge(cost))),
+                        (Enforcement::Shadowed, Err(NoNumber)) => {
                             self.noted.push((place, LimitDecision::Shadowed));
                         }
                     }
                 }
-                Meeting::Elsewhere => {}
-                Meeting::Exempt | Meeting::Skipped => {
+                Applicability::Elsewhere => {}
+                Applicability::Exempt | Applicability::Skipped => {
                     self.noted.push((place, LimitDecision::Exempt));
                 }
-                Meeting::Keyless => match stance() {
-                    Stance::Binds => self.keyless = self.keyless.or(Some(place)),
-                    Stance::Watches => self.noted.push((place, LimitDecision::Shadowed)),
+                Applicability::Keyless => match stance() {
+                    Enforcement::Enforced => self.keyless = self.keyless.or(Some(place)),
+                    Enforcement::Shadowed => self.noted.push((place, LimitDecision::Shadowed)),
                 },
             }
         }
         if self.keyless.is_some() {
-            self.asked = Asked::default();
+            self.asked = ChargeSet::default();
             self.remote.clear();
             return Ok(());
         }
@@ -157,7 +157,7 @@ impl<'r, 'a> Inquiry<'r, 'a> {
     }
 
     /// Charges all or none, for somebody who has these permits already; or says what is to be asked of Redis first.
-    pub(in crate::proxy) fn decide(&mut self, stood: Stood) -> Option<Box<Asking>> {
+    pub(in crate::proxy) fn decide(&mut self, stood: AcquiredPermits) -> Option<Box<PendingRedisCharge>> {
         let bans = self.asked.bans(self.route, self.binding, self.now);
         if bans.is_empty() && self.asks_redis() {
             return self.ask(stood);
@@ -181,13 +181,13 @@ impl<'r, 'a> Inquiry<'r, 'a> {
     }
 
     /// Keeps what memory has decided, and takes what comes back when the request ends.
-    pub(in crate::proxy) fn finish(&mut self, dues: Vec<Due>, stood: Stood) {
+    pub(in crate::proxy) fn finish(&mut self, dues: Vec<PendingSettlement>, stood: AcquiredPermits) {
         let taken = self.asked.taken(self.route, &self.admission.verdict);
         self.conclude(dues, taken, stood);
     }
 
     /// Charges them together; returns what the response is to settle.
-    pub(in crate::proxy) fn charge(&mut self, last: Refusals) -> Vec<Due> {
+    pub(in crate::proxy) fn charge(&mut self, last: Refusals) -> Vec<PendingSettlement> {
         let verdict = &mut self.admission.verdict;
         let mut dues = self
             .asked
@@ -197,7 +197,7 @@ impl<'r, 'a> Inquiry<'r, 'a> {
                 .iter_mut()
                 .filter_map(|due| Some((due.place, due.reservation.here_mut()?)));
             let (rules, said) = ((self.route, head), (&*verdict, last));
-            synchronised::note(rules, &self.asked, said, self.now, reserved);
+            sync_recorder::note(rules, &self.asked, said, self.now, reserved);
         }
         dues
     }
@@ -216,7 +216,7 @@ impl<'r, 'a> Inquiry<'r, 'a> {
     }
 
     /// Keeps what was decided, and counts it.
-    pub(in crate::proxy) fn conclude(&mut self, dues: Vec<Due>, taken: Vec<Taken>, stood: Stood) {
+    pub(in crate::proxy) fn conclude(&mut self, dues: Vec<PendingSettlement>, taken: Vec<InFlightGuard>, stood: AcquiredPermits) {
         for &(place, decision) in &self.noted {
             self.route.limits[usize::from(place)]
                 .metrics

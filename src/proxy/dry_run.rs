@@ -8,9 +8,9 @@ use http::StatusCode;
 
 use super::admission::{self, Admission};
 use super::error::Error;
-use super::settle::{Answered, Ended, Settling};
-use super::snapshot::{Limit, Route, Snapshot};
-use super::tag::{self, Tagged};
+use super::settle::{ResponseHead, ResponseEnd, Settling};
+use super::ruleset::{Limit, Route, Ruleset};
+use super::tag::{self, TagDecisions};
 use super::target::Target;
 use crate::clock::Timestamp;
 use crate::http_ext::headers::Headers;
@@ -20,14 +20,14 @@ use crate::rules::{Author, BodyEnd, Head};
 
 /// What was decided about one request.
 #[derive(Debug)]
-pub struct Rehearsal<'a> {
+pub struct DryRun<'a> {
     /// The place of the route that takes it; `None` where none does.
     pub place: Option<usize>,
     /// The request, as rules see it.
     pub head: Head<'a>,
     route: &'a Route,
     admission: Admission,
-    tagged: Tagged,
+    tagged: TagDecisions,
 }
 
 /// What is known of the response to a request, which came from the upstream.
@@ -48,13 +48,13 @@ pub struct Response<'a> {
 ///
 /// # Errors
 /// What the proxy would answer by itself, before any limit; nothing is charged then.
-pub fn rehearse<T>(
-    snapshot: &Snapshot,
+pub fn dry_run<T>(
+    snapshot: &Ruleset,
     request: &Request<()>,
     peer: IpAddr,
     now: Timestamp,
     response: Option<Response<'_>>,
-    to: impl FnOnce(Rehearsal<'_>) -> T,
+    to: impl FnOnce(DryRun<'_>) -> T,
 ) -> Result<T, Error> {
     let client_ip = snapshot.client_ip.resolve(peer, request.headers());
     let target = Target::of(request)?;
@@ -69,21 +69,21 @@ pub fn rehearse<T>(
     };
     let mut admission = admission::admit(route, &snapshot.secret, &head, now)?;
     let mut tagged = match admission.is_refused() {
-        true => Tagged::default(),
-        false => tag::tagged(route, &snapshot.secret, &head, now, Vec::new()),
+        true => TagDecisions::default(),
+        false => tag::decide_tags(route, &snapshot.secret, &head, now, Vec::new()),
     };
     let mut settling = Settling {
         route,
         now,
         stated: &mut Vec::new(),
     };
-    let mut ended = Ended {
+    let mut ended = ResponseEnd {
         status: None,
         bytes: 0,
         body: BodyEnd::Complete(None),
     };
     if let Some(response) = response {
-        let answered = Answered {
+        let answered = ResponseHead {
             status: response.status,
             author: Author::Upstream,
             headers: response.headers,
@@ -97,7 +97,7 @@ pub fn rehearse<T>(
     }
     admission.settle_by_body(ended, &mut settling);
     tagged.settle_by_body(ended, &mut settling);
-    Ok(to(Rehearsal {
+    Ok(to(DryRun {
         place,
         head,
         route,
@@ -106,7 +106,7 @@ pub fn rehearse<T>(
     }))
 }
 
-impl Rehearsal<'_> {
+impl DryRun<'_> {
     /// Whether a limit refuses the request.
     pub fn is_refused(&self) -> bool {
         self.admission.is_refused()

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::admission::Asked;
-use super::meeting::Chosen;
-use super::snapshot::{Limit, Policy, Route};
+use super::admission::ChargeSet;
+use super::applicability::PolicyChoice;
+use super::ruleset::{Limit, Policy, Route};
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Decision, Secret, Start, Verdict};
 use crate::rules::Head;
@@ -17,7 +17,7 @@ use crate::telemetry::registry::Registry;
 
 /// What a policy has whose buckets are synchronised.
 #[derive(Debug)]
-pub struct Synchronised {
+pub struct SyncRecorder {
     pub(super) tracker: Arc<Tracker>,
     pub(super) naming: Naming,
     /// How often others are told.
@@ -28,7 +28,7 @@ pub struct Synchronised {
     pub(super) metrics: Option<TrackerMetrics>,
 }
 
-impl Synchronised {
+impl SyncRecorder {
     /// What turns keys into fingerprints, where all machines have to have the same of a key.
     pub(super) fn secret(&self, algorithm: &Algorithm) -> Option<Secret> {
         let by_key = matches!(algorithm, Algorithm::FixedWindow(window)
@@ -69,7 +69,7 @@ pub(super) fn metrics(policy: &Policy, registry: &Registry) -> Option<TrackerMet
 /// so. Of a reservation, which comes with the place of its limit, the others are told when it is settled.
 pub(super) fn note<'a>(
     (route, head): (&Route, &Head<'_>),
-    asked: &Asked<'_>,
+    asked: &ChargeSet<'_>,
     (verdict, last): (&Verdict, Refusals),
     now: Timestamp,
     reserved: impl Iterator<Item = (usize, &'a mut Reservation)>,
@@ -95,7 +95,7 @@ pub(super) fn note<'a>(
 
 /// Notes what one limit has charged, if it has, or has that told when it is settled.
 pub(super) fn note_one(
-    (limit, chosen): (&Limit, Chosen),
+    (limit, chosen): (&Limit, PolicyChoice),
     head: &Head<'_>,
     charged: Option<(&Charge<'_>, &Decision)>,
     now: Timestamp,

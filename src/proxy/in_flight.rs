@@ -1,20 +1,20 @@
 //! What a request in flight has taken of a limit, and gives back when it ends, however it ends.
 
-use super::snapshot::Policy;
+use super::ruleset::Policy;
 use crate::store::redis::Lending;
 use crate::store::{Charge, Permit};
 use crate::telemetry::metrics::{InUseMetrics, UnitsInUse};
 
 /// Units that come back when this is dropped.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(super) struct InFlightGuard {
     // In this order: what is told to be free is so.
     _permit: Option<Permit>,
     _lending: Option<Lending>,
     _counted: Option<UnitsInUse>,
 }
 
-impl Taken {
+impl InFlightGuard {
     /// What gives back the units of a charge that this policy has admitted; `None` where they come back with time.
     /// To be asked for once.
     pub(super) fn of(policy: &Policy, charge: &Charge<'_>) -> Option<Self> {
@@ -24,7 +24,7 @@ impl Taken {
 
     /// What gives back so many units that this permit has taken.
     pub(super) fn granted(permit: Permit, in_use: &InUseMetrics, units: u32) -> Self {
-        Taken {
+        InFlightGuard {
             _permit: Some(permit),
             _lending: None,
             _counted: Some(in_use.take(units)),
@@ -33,7 +33,7 @@ impl Taken {
 
     /// What gives back so many units that Redis has lent; counted where they are nowhere else.
     pub(super) fn lent(lending: Lending, in_use: Option<&InUseMetrics>, units: u32) -> Self {
-        Taken {
+        InFlightGuard {
             _permit: None,
             _lending: Some(lending),
             _counted: in_use.map(|in_use| in_use.take(units)),

@@ -11,15 +11,15 @@ use http::Method;
 use http::header::{self, HeaderName, HeaderValue};
 
 use super::action::Action;
-use super::asking::Shared;
-use super::complaints::Complaints;
+use super::redis_charge::RedisBinding;
+use super::failure_log::FailureLog;
 use super::decoy::RealAnswers;
 use super::limit_headers::{Facts, Styles};
 use super::mode::Mode;
-use super::penalise::Penalties;
+use super::penalties::Penalties;
 use super::rejection::Rejection;
 use super::settle::Settlements;
-use super::synchronised::Synchronised;
+use super::sync_recorder::SyncRecorder;
 use super::tokens::Tokens;
 use crate::clock::Timestamp;
 use crate::http_ext::client_ip::ClientIp;
@@ -43,7 +43,7 @@ pub use spec::{
 
 /// The running ruleset.
 #[derive(Debug)]
-pub struct Snapshot {
+pub struct Ruleset {
     /// Finds the route of a request.
     pub router: Router,
     /// In the order of the file, at the router's indices.
@@ -74,7 +74,7 @@ pub struct Snapshot {
     pub startup_timeout: Duration,
 }
 
-impl Snapshot {
+impl Ruleset {
     /// The policies that refuse requests because Redis cannot be reached, now.
     pub fn policies_without_store(&self) -> Vec<&str> {
         let is_reachable = |store: &Arc<redis::Store>| store.is_reachable();
@@ -236,9 +236,9 @@ pub struct Policy {
     /// Its buckets in memory; of a policy in Redis those that decide while Redis does not.
     pub table: Arc<Table>,
     /// What it has in Redis, if its buckets are there.
-    pub shared: Option<Shared>,
+    pub shared: Option<RedisBinding>,
     /// What tells other machines of its charges, if its buckets in memory are synchronised.
-    pub synchronised: Option<Synchronised>,
+    pub synchronised: Option<SyncRecorder>,
     /// Where windows end, where a claim says in which zone.
     pub local: Option<LocalPeriods>,
     /// What its requests in flight have taken, where that comes back when they end.
@@ -309,5 +309,5 @@ pub struct RunningUpstream {
     /// Its counters.
     pub metrics: UpstreamMetrics,
     /// Its failures, as they are logged.
-    pub complaints: Complaints,
+    pub complaints: FailureLog,
 }

@@ -15,7 +15,7 @@ const LONGEST: u64 = 60_000_000;
 
 /// The failures of one.
 #[derive(Debug, Default)]
-pub struct Complaints {
+pub struct FailureLog {
     /// The instant from which the next one is logged, in microseconds.
     next: AtomicU64,
     /// How long it was from the last one to that, in microseconds.
@@ -23,7 +23,7 @@ pub struct Complaints {
     omitted: AtomicU64,
 }
 
-impl Complaints {
+impl FailureLog {
     /// Logs `error`, unless another was logged within the last second.
     pub(super) fn report(&self, now: Timestamp, upstream: &str, error: &Error) {
         if let Some(omitted) = self.admit(now, INTERVAL) {
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn one_a_second_is_logged_and_the_rest_counted() {
-        let complaints = Complaints::default();
+        let complaints = FailureLog::default();
         let at = |micros| complaints.admit(Timestamp::from_micros(micros), INTERVAL);
         assert_eq!(at(5_000_000), Some(0));
         assert_eq!(at(5_000_001), None);
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn what_goes_on_is_logged_more_and_more_seldom() {
-        let complaints = Complaints::default();
+        let complaints = FailureLog::default();
         let is_logged = |second: &u64| {
             let now = Timestamp::from_micros(1_000_000 * second);
             complaints.admit(now, LONGEST).is_some()

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::snapshot::Limit;
+use super::ruleset::Limit;
 use crate::clock::Timestamp;
 use crate::limiter::{Fingerprint, Penalty, Secret};
 use crate::rules::{Head, Key};
@@ -100,7 +100,7 @@ impl Penalties {
     }
 
     /// Who is banned here for a request that charges the bucket of `key`: the same on all machines that share bans.
-    pub(super) fn suspect(&self, limit: &Limit, head: &Head<'_>, key: Fingerprint) -> Fingerprint {
+    pub(super) fn ban_key(&self, limit: &Limit, head: &Head<'_>, key: Fingerprint) -> Fingerprint {
         let naming = self.naming();
         match naming.map(|naming| limit.descriptor.fingerprint(&naming.secret(), head)) {
             Some(Key::Bucket(suspect)) => suspect,

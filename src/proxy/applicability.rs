@@ -1,15 +1,15 @@
 //! What a limit makes of a request before any bucket is asked: whether it applies, whose bucket is meant, and
 //! at which of its quotas.
 
-use super::snapshot::{Limit, Overflow, Policy};
+use super::ruleset::{Limit, Overflow, Policy};
 use crate::limiter::{Fingerprint, Secret};
 use crate::rules::{Exception, Head, Key};
 
 /// A limit that a request meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Meeting {
+pub(super) enum Applicability {
     /// This bucket is to be charged.
-    Bucket(Fingerprint, Chosen),
+    Bucket(Fingerprint, PolicyChoice),
     /// The limit is for other requests.
     Elsewhere,
     /// Whoever sent it is exempt.
@@ -23,41 +23,41 @@ pub(super) enum Meeting {
 /// Which quota of a policy holds: its own, or that of the override at this place; and which of its buckets is asked,
 /// the first or one that requests overflow into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Chosen {
+pub(super) struct PolicyChoice {
     place: Option<u32>,
     tier: u8,
 }
 
 impl Limit {
     /// What the limit makes of this request.
-    pub(super) fn meet(&self, secret: &Secret, head: &Head<'_>) -> Meeting {
+    pub(super) fn evaluate(&self, secret: &Secret, head: &Head<'_>) -> Applicability {
         if self.when.as_ref().is_some_and(|when| !when.applies(head)) {
-            return Meeting::Elsewhere;
+            return Applicability::Elsewhere;
         }
         let exceptions = self.exceptions.as_ref();
         let place = match exceptions.and_then(|exceptions| exceptions.find(head)) {
             None => None,
             Some(Exception::Override(place)) => u32::try_from(place).ok(),
-            Some(Exception::Exempt) => return Meeting::Exempt,
+            Some(Exception::Exempt) => return Applicability::Exempt,
         };
-        let chosen = Chosen { place, tier: 0 };
+        let chosen = PolicyChoice { place, tier: 0 };
         let secret = self.secret.as_ref().unwrap_or(secret);
         match self.descriptor.fingerprint(secret, head) {
-            Key::Bucket(key) => Meeting::Bucket(key, chosen),
-            Key::Skip => Meeting::Skipped,
-            Key::Refuse => Meeting::Keyless,
+            Key::Bucket(key) => Applicability::Bucket(key, chosen),
+            Key::Skip => Applicability::Skipped,
+            Key::Refuse => Applicability::Keyless,
         }
     }
 
     /// The policy, or what stands in its place for whom it makes an exception of; or what that overflows into.
-    pub(super) fn chosen(&self, chosen: Chosen) -> &Policy {
+    pub(super) fn chosen(&self, chosen: PolicyChoice) -> &Policy {
         match self.overflow(chosen) {
             None => self.first(chosen),
             Some(overflow) => &overflow.policy,
         }
     }
 
-    fn first(&self, chosen: Chosen) -> &Policy {
+    fn first(&self, chosen: PolicyChoice) -> &Policy {
         match chosen.place {
             None => &self.policy,
             Some(place) => &self.policy.overrides[place as usize],
@@ -65,15 +65,15 @@ impl Limit {
     }
 
     /// The further bucket that is asked; `None` while it is the first.
-    pub(super) fn overflow(&self, chosen: Chosen) -> Option<&Overflow> {
+    pub(super) fn overflow(&self, chosen: PolicyChoice) -> Option<&Overflow> {
         let first = self.first(chosen).overflow.as_deref();
         let tiers = std::iter::successors(first, |tier| tier.policy.overflow.as_deref());
         tiers.take(chosen.tier.into()).last()
     }
 
     /// The bucket to ask after this one, if there is any.
-    pub(super) fn after(&self, chosen: Chosen) -> Option<Chosen> {
-        let next = Chosen {
+    pub(super) fn after(&self, chosen: PolicyChoice) -> Option<PolicyChoice> {
+        let next = PolicyChoice {
             tier: chosen.tier + 1,
             ..chosen
         };

@@ -2,34 +2,34 @@
 
 use smallvec::SmallVec;
 
-use super::{Asking, Entry, Home, Through, spared};
+use super::{PendingRedisCharge, Entry, BucketHome, Through, spared};
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Secret, Verdict};
-use crate::proxy::admission::{Admission, Asked, Inquiry, Remote};
+use crate::proxy::admission::{Admission, ChargeSet, AdmissionContext, Remote};
 use crate::proxy::error::Error;
-use crate::proxy::settle::{Due, Reserved};
-use crate::proxy::snapshot::{Limit, OnStoreError, Policy, Route};
-use crate::proxy::tag::{Beforehand, Told};
-use crate::proxy::taken::Taken;
+use crate::proxy::settle::{PendingSettlement, Reserved};
+use crate::proxy::ruleset::{Limit, OnStoreError, Policy, Route};
+use crate::proxy::tag::{RedisAnswer, RedisTagDecision};
+use crate::proxy::in_flight::InFlightGuard;
 use crate::store::Refusals;
 use crate::store::redis::{self, Answers, Said, Unanswered};
 use crate::telemetry::metrics::LimitDecision;
 
-impl Asking {
+impl PendingRedisCharge {
     /// Makes `admission` what came of it; returns what is known of the limits that tag.
     ///
     /// # Errors
     /// Where a limit refuses because its store does not answer.
-    pub(in crate::proxy) fn conclude(
+    pub(in crate::proxy) fn finish(
         mut self: Box<Self>,
         route: &Route,
         secret: &Secret,
         now: Timestamp,
         admission: &mut Admission,
-    ) -> Result<Vec<Told>, Error> {
+    ) -> Result<Vec<RedisTagDecision>, Error> {
         let error = match self.answer.take() {
             Some(Ok(answers)) => {
-                self.hear(route, answers, now);
+                self.apply_reply(route, answers, now);
                 None
             }
             Some(Err(error)) => {
@@ -38,9 +38,9 @@ impl Asking {
             }
             None => None,
         };
-        let mut inquiry = Inquiry::new(route, secret, now, admission);
+        let mut inquiry = AdmissionContext::new(route, secret, now, admission);
         inquiry.noted = std::mem::take(&mut self.noted);
-        let dues = self.tell(&mut inquiry);
+        let dues = self.merge(&mut inquiry);
         inquiry.strike(&[]);
         inquiry.conclude(dues, std::mem::take(&mut self.taken), self.stood);
         if admission.is_refused() {
@@ -54,8 +54,8 @@ impl Asking {
     }
 
     /// What Redis said.
-    fn hear(&mut self, route: &Route, answers: Answers, now: Timestamp) {
-        let is_remote = |entry: &&mut Entry| matches!(entry.home, Home::Redis(_));
+    fn apply_reply(&mut self, route: &Route, answers: Answers, now: Timestamp) {
+        let is_remote = |entry: &&mut Entry| matches!(entry.home, BucketHome::Redis(_));
         let entries = self.entries.iter_mut().filter(is_remote);
         let entries = entries.map(|entry| (entry, &route.limits));
         let tags = self.tags.iter_mut().map(|tag| (tag, &route.tags));
@@ -64,7 +64,7 @@ impl Asking {
                 entry.move_on(limits, said.tier);
                 entry.remember(limits, &said.decision, now);
             }
-            if let Home::Redis(remote) = &mut entry.home {
+            if let BucketHome::Redis(remote) = &mut entry.home {
                 (remote.said, remote.decision) = (said, said.map(|said| said.decision));
             }
         }
@@ -77,7 +77,7 @@ impl Asking {
         error: &Unanswered,
         now: Timestamp,
     ) -> Result<(), Error> {
-        let mut local = Asked::default();
+        let mut local = ChargeSet::default();
         let mut binding = 0;
         let mut places: SmallVec<[usize; 4]> = SmallVec::new();
         let mut is_undecided = false;
@@ -114,7 +114,7 @@ impl Asking {
         for (place, index) in places.into_iter().enumerate() {
             let entry = &mut self.entries[index];
             entry.met = local.applied[place];
-            if let Home::Redis(remote) = &mut entry.home {
+            if let BucketHome::Redis(remote) = &mut entry.home {
                 remote.decision = Some(verdict.decisions[place]);
             }
         }
@@ -123,7 +123,7 @@ impl Asking {
 
     /// Puts together what memory and Redis said, gives back what memory was charged if Redis refuses, and returns what the
     /// response is to settle.
-    fn tell(&mut self, inquiry: &mut Inquiry<'_, '_>) -> Vec<Due> {
+    fn merge(&mut self, inquiry: &mut AdmissionContext<'_, '_>) -> Vec<PendingSettlement> {
         let (route, now) = (inquiry.route, inquiry.now);
         let is_refused = self.remote().any(|(index, _, remote)| {
             let refuses = |decision: Decision| !decision.is_admitted();
@@ -139,10 +139,10 @@ impl Asking {
         for (index, entry) in self.entries.iter_mut().enumerate() {
             let charge = entry.charge(&route.limits);
             let decision = match &mut entry.home {
-                Home::Memory(decision) if is_admitted || self.is_refused => *decision,
-                Home::Memory(decision) if !decision.is_admitted() || charge.is_owed() => *decision,
-                Home::Memory(_) => spared(&charge, now),
-                Home::Redis(remote) => {
+                BucketHome::Memory(decision) if is_admitted || self.is_refused => *decision,
+                BucketHome::Memory(decision) if !decision.is_admitted() || charge.is_owed() => *decision,
+                BucketHome::Memory(_) => spared(&charge, now),
+                BucketHome::Redis(remote) => {
                     remote.end_lending();
                     let Some(decision) = remote.decision else {
                         continue;
@@ -159,14 +159,14 @@ impl Asking {
     }
 
     /// Of what memory was charged, what the response is to settle; the rest stands, or is given back.
-    fn settle_reserved(&mut self, route: &Route, is_admitted: bool, now: Timestamp) -> Vec<Due> {
+    fn settle_reserved(&mut self, route: &Route, is_admitted: bool, now: Timestamp) -> Vec<PendingSettlement> {
         let mut dues = Vec::new();
         for (index, reservation) in self.reserved.drain(..) {
             let entry = &self.entries[index];
             let place = usize::from(entry.met.place);
             match is_admitted {
                 true if route.limits[place].settlement.is_some() => {
-                    dues.push(Due::new(place, Reserved::Here(reservation)));
+                    dues.push(PendingSettlement::new(place, Reserved::Here(reservation)));
                 }
                 false if !entry.charge(&route.limits).is_owed() => reservation.give_back(now),
                 _ => {}
@@ -176,14 +176,14 @@ impl Asking {
     }
 
     /// Keeps what an admitted request has in Redis until it ends.
-    fn keep(&mut self, inquiry: &mut Inquiry<'_, '_>, dues: &mut Vec<Due>) {
+    fn keep(&mut self, inquiry: &mut AdmissionContext<'_, '_>, dues: &mut Vec<PendingSettlement>) {
         let route = inquiry.route;
         let through = self.through.take();
         for entry in &mut self.entries {
             let place = usize::from(entry.met.place);
             self.taken.extend(entry.taken(&route.limits));
             let due = entry.due(&route.limits, through.as_ref());
-            dues.extend(due.map(|due| Due::new(place, Reserved::InRedis(due))));
+            dues.extend(due.map(|due| PendingSettlement::new(place, Reserved::InRedis(due))));
             let turn = entry.turn(&route.limits, through.as_ref());
             let turn = turn.map(|turn| (entry.met.place, turn));
             inquiry.admission.turns.extend(turn);
@@ -213,7 +213,7 @@ impl Entry {
 
     /// What Redis charged, and said of that; `None` where nothing was charged there.
     fn charged(&self) -> Option<&Said> {
-        let Home::Redis(remote) = &self.home else {
+        let BucketHome::Redis(remote) = &self.home else {
             return None;
         };
         let said = remote.said.as_ref()?;
@@ -221,10 +221,10 @@ impl Entry {
     }
 
     /// The units in use of a request that is admitted, if any are lent. Where Redis has said nothing, it is told of them.
-    fn taken(&mut self, limits: &[Limit]) -> Option<Taken> {
+    fn taken(&mut self, limits: &[Limit]) -> Option<InFlightGuard> {
         let cost = self.cost;
         let policy = self.policy(limits);
-        let Home::Redis(remote) = &mut self.home else {
+        let BucketHome::Redis(remote) = &mut self.home else {
             return None;
         };
         let is_refused = remote
@@ -235,7 +235,7 @@ impl Entry {
         let mut lending = remote.lending.take_if(|_| !is_refused)?;
         lending.renew();
         let in_use = policy.in_use.as_ref().filter(|_| !is_counted);
-        Some(Taken::lent(lending, in_use, cost))
+        Some(InFlightGuard::lent(lending, in_use, cost))
     }
 
     /// What the response settles in Redis.
@@ -261,26 +261,26 @@ impl Entry {
         through: Option<&Through>,
         error: Option<&Unanswered>,
         now: Timestamp,
-    ) -> Told {
+    ) -> RedisTagDecision {
         let said = match error {
-            Some(error) => Beforehand::Unknown(on_error(self.policy(limits), error, now)),
+            Some(error) => RedisAnswer::Unknown(on_error(self.policy(limits), error, now)),
             None => match &self.home {
-                Home::Redis(remote) => remote.decision.map_or_else(
-                    || Beforehand::Unknown(OnStoreError::Admit),
-                    Beforehand::Decided,
+                BucketHome::Redis(remote) => remote.decision.map_or_else(
+                    || RedisAnswer::Unknown(OnStoreError::Admit),
+                    RedisAnswer::Decided,
                 ),
-                Home::Memory(decision) => Beforehand::Decided(*decision),
+                BucketHome::Memory(decision) => RedisAnswer::Decided(*decision),
             },
         };
         let taken = match said {
-            Beforehand::Decided(_) => self.taken(limits),
+            RedisAnswer::Decided(_) => self.taken(limits),
             // It may have been lent, and is given back.
-            Beforehand::Unknown(_) => None,
+            RedisAnswer::Unknown(_) => None,
         };
-        if let Home::Redis(remote) = &mut self.home {
+        if let BucketHome::Redis(remote) = &mut self.home {
             remote.end_lending();
         }
-        Told {
+        RedisTagDecision {
             place: self.met.place.into(),
             said,
             taken,
@@ -294,7 +294,7 @@ impl Entry {
         let table = &policy.table;
         // Units that are given back are there sooner than was said.
         let is_given_back = table.algorithm().is_permits() || table.settles();
-        if let (Some(shared), Home::Redis(remote), Refusals::Free, false) =
+        if let (Some(shared), BucketHome::Redis(remote), Refusals::Free, false) =
             (&policy.shared, &self.home, table.refusals(), is_given_back)
         {
             let key = remote.name.key;

@@ -11,19 +11,19 @@ use crate::telemetry::metrics::RequestMetrics;
 /// The code that served a request has panicked, and was counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the proxy failed: its log has a panic")]
-pub struct Panicked;
+pub struct PanicCaught;
 
-impl From<Panicked> for Error {
-    fn from(Panicked: Panicked) -> Self {
+impl From<PanicCaught> for Error {
+    fn from(PanicCaught: PanicCaught) -> Self {
         Error::Panicked
     }
 }
 
 /// Runs `serve`, which leaves nothing behind that is used after a panic but what is made to be dropped half-way.
-pub(super) fn catch<T>(metrics: &RequestMetrics, serve: impl FnOnce() -> T) -> Result<T, Panicked> {
+pub(super) fn catch<T>(metrics: &RequestMetrics, serve: impl FnOnce() -> T) -> Result<T, PanicCaught> {
     catch_unwind(AssertUnwindSafe(serve)).map_err(|_| {
         metrics.panicked();
-        Panicked
+        PanicCaught
     })
 }
 
@@ -31,7 +31,7 @@ pub(super) fn catch<T>(metrics: &RequestMetrics, serve: impl FnOnce() -> T) -> R
 pub(super) async fn catch_async<F: Future>(
     metrics: &RequestMetrics,
     mut serving: Pin<&mut F>,
-) -> Result<F::Output, Panicked> {
+) -> Result<F::Output, PanicCaught> {
     let poll = |cx: &mut Context<'_>| {
         catch(metrics, || serving.as_mut().poll(cx)).map_or_else(
             |panicked| Poll::Ready(Err(panicked)),
