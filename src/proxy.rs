@@ -1,52 +1,29 @@
-//! The life of a request: [`gateway`] is the whole of it, each stage a sibling file. Sockets are the
-//! layer above; which file the configuration came from is nobody's business here.
+//! The life of a request: [`gateway`] tells all of it, and each stage has a module of its own.
+//!
+//! Sockets belong to the layer above. No module here knows which file the configuration came from.
 
-mod action;
 mod admission;
-mod redis_charge;
+pub mod answers;
 mod body;
-pub mod build;
 mod catch_panic;
-mod failure_log;
-mod decoy;
 mod discard;
 mod echo;
-mod error;
 mod exchange;
-pub mod explain;
+mod failure_log;
 mod forward;
 pub mod gateway;
-mod grpc;
-mod jitter;
-pub mod limit_headers;
-mod permit_queue;
-mod applicability;
-mod mode;
-mod negotiate;
-mod overflow;
-mod penalties;
-mod delay;
-pub mod dry_run;
-mod rejection;
-mod respond;
-mod settle;
+pub mod inspect;
 pub mod ruleset;
-pub mod reload_diff;
-pub mod sync_recorder;
-mod tag;
-mod in_flight;
 mod target;
-mod template;
-mod tokens;
 
-pub use action::{ActionSpec, TarpitSpec};
+pub use admission::mode::{Mode, Rollout};
+pub use answers::action::{ActionSpec, TarpitSpec};
+pub use answers::decoy::{ContentType, DecoySpec};
+pub use answers::error::Error;
+pub use answers::negotiate::{Format, Formats};
+pub use answers::rejection::RejectSpec;
+pub use answers::template::{Template, TemplateError};
 pub use body::{ResponseBody, ResponseBodyError};
 pub use catch_panic::PanicCaught;
-pub use decoy::{ContentType, DecoySpec};
-pub use error::Error;
 pub use gateway::Gateway;
-pub use mode::{Mode, Rollout};
-pub use negotiate::{Format, Formats};
-pub use rejection::RejectSpec;
 pub use ruleset::Ruleset;
-pub use template::{Template, TemplateError};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Failure;
 use crate::proxy::Ruleset;
-use crate::proxy::build::BuildContext;
+use crate::proxy::ruleset::build::BuildContext;
 use crate::telemetry::access_log::{AccessLog, AccessLogSpec, Writing};
 
 /// Returns the log that `spec` asks for: the running one if it is the same, or a new one.

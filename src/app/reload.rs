@@ -13,7 +13,7 @@ use super::connections::Connections;
 use super::keeper::Keeper;
 use crate::config::{Compiled, Shutdown, SnapshotSpec, Source};
 use crate::files::VersionedFile;
-use crate::proxy::build::{PreparedRuleset, BuildContext};
+use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::{Gateway, Ruleset};
 use crate::server::{ListenerSpec, Spec as ServerSpec};
 use crate::telemetry::metrics::ConfigMetrics;
@@ -206,7 +206,8 @@ fn build(
         let compiled = source.compile()?;
         let access_log = compiled.access_log.as_ref();
         let access_log = access_logs::provide(access_log, &surroundings, Some(&running))?;
-        let built = PreparedRuleset::new(compiled.rules, &surroundings, Some(&running)).logged_by(access_log);
+        let built = PreparedRuleset::new(compiled.rules, &surroundings, Some(&running))
+            .logged_by(access_log);
         let rest = Rest {
             server: compiled.server,
             admin: compiled.admin,

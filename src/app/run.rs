@@ -28,7 +28,7 @@ use crate::clock::Clock;
 use crate::config::{Report, Source};
 use crate::http_ext::connection::Connection;
 use crate::limiter::Secret;
-use crate::proxy::build::{PreparedRuleset, BuildContext};
+use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::{Gateway, Ruleset};
 use crate::server::{self, ConnectionTable, Server, StartError};
 use crate::telemetry::logging::ProcessLog;

@@ -12,7 +12,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use super::{USAGE, WRONG};
 use crate::clock::Clock;
 use crate::config::{Code, Source, compile, lint};
-use crate::proxy::build::memory_of;
+use crate::proxy::ruleset::build::memory_of;
 
 const EXAMPLES: &str = "\
 Example:

@@ -10,7 +10,7 @@ use http::{HeaderName, HeaderValue, Method, Uri};
 
 use super::{USAGE, WRONG, run};
 use crate::http_ext::message::Request;
-use crate::proxy::explain::{self, Explanation};
+use crate::proxy::inspect::explain::{self, Explanation};
 
 const EXAMPLES: &str = "\
 Example:

@@ -1,9 +1,21 @@
 //! Asks every limit that a request meets, all at the same instant: all are charged, or none.
 
+pub(super) mod applicability;
 mod charge_set;
 mod claims;
 mod context;
+pub(super) mod delay;
+pub(super) mod in_flight;
+pub(super) mod jitter;
+pub(super) mod mode;
+pub(super) mod overflow;
+pub(super) mod penalties;
+pub(super) mod permit_queue;
+pub(super) mod redis_charge;
 mod remote;
+pub(super) mod settle;
+pub(super) mod sync_recorder;
+pub(super) mod tag;
 
 use std::num::NonZero;
 use std::time::Duration;
@@ -11,22 +23,22 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::body::ResponseBody;
-use super::limit_headers::{self, Applied, Styles};
-use super::permit_queue::AcquiredPermits;
-use super::rejection::Refusal;
-use super::settle::{self, ResponseHead, PendingSettlement, ResponseEnd, Settling, RequestedFields};
 use super::ruleset::{Limit, Overflow, Route};
-use super::in_flight::InFlightGuard;
 use crate::clock::Timestamp;
 use crate::http_ext::headers::Headers;
 use crate::http_ext::message::Response;
 use crate::limiter::{Algorithm, Decision, Outcome, Secret, Verdict};
+use crate::proxy::answers::limit_headers::{self, Applied, Styles};
+use crate::proxy::answers::rejection::Refusal;
 use crate::rules::{Head, NoNumber};
 use crate::store::redis::Turn;
 use crate::telemetry::metrics::LimitDecision;
 pub(super) use charge_set::{ChargeSet, MatchedLimit};
 pub(super) use context::AdmissionContext;
+use in_flight::InFlightGuard;
+use permit_queue::AcquiredPermits;
 pub(super) use remote::Remote;
+use settle::{PendingSettlement, RequestedFields, ResponseEnd, ResponseHead, Settling};
 
 /// What the limits of a route said of one request; nothing before they were asked.
 #[derive(Debug, Default)]
@@ -92,7 +104,11 @@ impl Admission {
     }
 
     /// Settles what the head of the response can settle.
-    pub(super) fn settle_by_head(&mut self, answered: ResponseHead<'_>, settling: &mut Settling<'_>) {
+    pub(super) fn settle_by_head(
+        &mut self,
+        answered: ResponseHead<'_>,
+        settling: &mut Settling<'_>,
+    ) {
         let route = settling.route;
         settle::by_head(&mut self.dues, &route.limits, answered, settling);
     }

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use super::error::Error;
+use crate::proxy::answers::error::Error;
 use crate::telemetry::metrics::RequestMetrics;
 
 /// The code that served a request has panicked, and was counted.
@@ -20,7 +20,10 @@ impl From<PanicCaught> for Error {
 }
 
 /// Runs `serve`, which leaves nothing behind that is used after a panic but what is made to be dropped half-way.
-pub(super) fn catch<T>(metrics: &RequestMetrics, serve: impl FnOnce() -> T) -> Result<T, PanicCaught> {
+pub(super) fn catch<T>(
+    metrics: &RequestMetrics,
+    serve: impl FnOnce() -> T,
+) -> Result<T, PanicCaught> {
     catch_unwind(AssertUnwindSafe(serve)).map_err(|_| {
         metrics.panicked();
         PanicCaught

@@ -7,15 +7,15 @@ use http_body::Body;
 
 use super::body::ResponseBody;
 use super::echo::echo;
-use super::error::Error;
 use super::exchange::Exchange;
 use super::ruleset::{Rewrite, Route};
-use super::{overflow, tag};
 use crate::http_ext::body::RequestBody;
 use crate::http_ext::headers::Headers;
 use crate::http_ext::max_forwards::Recipient;
 use crate::http_ext::message::{Request, Response};
 use crate::http_ext::{forwarded, hop_by_hop, max_forwards};
+use crate::proxy::admission::{overflow, tag};
+use crate::proxy::answers::error::Error;
 use crate::upstream::{Outbound, RunningTarget, UpstreamBody};
 
 /// Forwards the request, and answers with what the route's upstream says.

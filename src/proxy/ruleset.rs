@@ -1,7 +1,10 @@
 //! The compiled ruleset: immutable, shared by all workers, replaced as a whole. Live state (buckets,
 //! connections, metric series) is found again in the snapshot before it, by identity.
 
+pub mod build;
+pub mod reload_diff;
 mod spec;
+pub(super) mod tokens;
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -10,21 +13,20 @@ use std::time::Duration;
 use http::Method;
 use http::header::{self, HeaderName, HeaderValue};
 
-use super::action::Action;
-use super::redis_charge::RedisBinding;
 use super::failure_log::FailureLog;
-use super::decoy::RealAnswers;
-use super::limit_headers::{Facts, Styles};
-use super::mode::Mode;
-use super::penalties::Penalties;
-use super::rejection::Rejection;
-use super::settle::Settlements;
-use super::sync_recorder::SyncRecorder;
-use super::tokens::Tokens;
 use crate::clock::Timestamp;
 use crate::http_ext::client_ip::ClientIp;
 use crate::http_ext::headers::Headers;
 use crate::limiter::{Secret, WindowEnd};
+use crate::proxy::admission::mode::Mode;
+use crate::proxy::admission::penalties::Penalties;
+use crate::proxy::admission::redis_charge::RedisBinding;
+use crate::proxy::admission::settle::Settlements;
+use crate::proxy::admission::sync_recorder::SyncRecorder;
+use crate::proxy::answers::action::Action;
+use crate::proxy::answers::decoy::RealAnswers;
+use crate::proxy::answers::limit_headers::{Facts, Styles};
+use crate::proxy::answers::rejection::Rejection;
 use crate::rules::{
     CheckedToken, Condition, Cost, Descriptor, Exceptions, Head, LocalPeriods, RequestToken,
     Router, Settlement,
@@ -35,6 +37,7 @@ use crate::telemetry::metrics::{
     InUseMetrics, LimitMetrics, PolicyMetrics, RouteMetrics, UpstreamMetrics,
 };
 use crate::upstream::{Dscp, Upstream};
+use tokens::Tokens;
 
 pub use spec::{
     LimitSpec, OnStoreError, OverflowSpec, PolicySpec, RedisSpec, Rewrite, RouteSpec, SharedSpec,

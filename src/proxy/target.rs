@@ -6,11 +6,11 @@ use std::rc::Rc;
 
 use http::{Method, StatusCode, Version};
 
-use super::error::Error;
 use crate::http_ext::connection::Scheme;
 use crate::http_ext::forwarded::Peer;
 use crate::http_ext::message::Request;
 use crate::http_ext::{framing, host, path};
+use crate::proxy::answers::error::Error;
 use crate::rules::Head;
 
 /// The host and the normalised path of a request.

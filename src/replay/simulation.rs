@@ -12,8 +12,8 @@ use super::warnings::Warnings;
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::{Decision, Outcome, Secret};
 use crate::proxy::Ruleset;
-use crate::proxy::build::{PreparedRuleset, BuildContext};
-use crate::proxy::dry_run::{DryRun, Response, dry_run};
+use crate::proxy::inspect::dry_run::{DryRun, Response, dry_run};
+use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::ruleset::{Limit, LimitSpec, Spec};
 use crate::telemetry::registry::Registry;
 
@@ -80,7 +80,8 @@ impl Simulation {
         };
         let routes = rules.routes.iter().map(|route| route.matches.clone());
         let routes: Vec<_> = routes.collect();
-        let snapshot = PreparedRuleset::new(rules, &surroundings, None).migrate_buckets(Timestamp::EPOCH);
+        let snapshot =
+            PreparedRuleset::new(rules, &surroundings, None).migrate_buckets(Timestamp::EPOCH);
         Simulation {
             tally: Tally::new(&snapshot, left_out),
             warnings: Warnings::new(&snapshot, &routes, is_host_given),

@@ -11,7 +11,7 @@ use super::top::Top;
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Fingerprint, Outcome};
 use crate::proxy::Ruleset;
-use crate::proxy::dry_run::DryRun;
+use crate::proxy::inspect::dry_run::DryRun;
 use crate::proxy::ruleset::{Limit, Policy};
 use crate::rules::{Head, Key};
 

@@ -155,11 +155,7 @@ impl Warnings {
     }
 
     /// What there is to doubt, by policies; `is_met` says which policies requests met with a key.
-    pub(super) fn all(
-        &self,
-        snapshot: &Ruleset,
-        is_met: impl Fn(&Policy) -> bool,
-    ) -> Vec<Warning> {
+    pub(super) fn all(&self, snapshot: &Ruleset, is_met: impl Fn(&Policy) -> bool) -> Vec<Warning> {
         let mut all: Vec<_> = self.host.warning().into_iter().collect();
         let counts = self.counts.iter();
         all.extend(counts.filter_map(|(input, count)| input.warning(*count)));

@@ -11,8 +11,8 @@ use proptest::prelude::*;
 use sluicegate::clock::{Clock, Timestamp};
 use sluicegate::config::{self, Code, Loaded, Report};
 use sluicegate::limiter::Secret;
-use sluicegate::proxy::build::{PreparedRuleset, BuildContext};
-use sluicegate::proxy::dry_run::dry_run;
+use sluicegate::proxy::inspect::dry_run::dry_run;
+use sluicegate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use sluicegate::telemetry::registry::Registry;
 
 const PAGE: &str = include_str!("../../docs/lints.md");
@@ -261,7 +261,8 @@ fn refuses_alone(text: &str, place: usize, gaps: &[u64]) -> bool {
         clock: Arc::new(Clock::manual(Timestamp::EPOCH)),
         secret: Secret::from_key([1, 2]),
     };
-    let snapshot = PreparedRuleset::new(rules, &surroundings, None).migrate_buckets(Timestamp::EPOCH);
+    let snapshot =
+        PreparedRuleset::new(rules, &surroundings, None).migrate_buckets(Timestamp::EPOCH);
     let from: IpAddr = [127, 0, 0, 1].into();
     let mut now = Timestamp::from_micros(1_000_000_000);
     gaps.iter().any(|gap| {

@@ -10,9 +10,9 @@ use sluicegate::clock::{Clock, Timestamp};
 use sluicegate::config::{self, lint};
 use sluicegate::limiter::Secret;
 use sluicegate::proxy::Ruleset;
-use sluicegate::proxy::build::{PreparedRuleset, BuildContext, memory_of};
-use sluicegate::proxy::dry_run::dry_run;
-use sluicegate::proxy::reload_diff::{BucketOutcome, compare};
+use sluicegate::proxy::inspect::dry_run::dry_run;
+use sluicegate::proxy::ruleset::build::{BuildContext, PreparedRuleset, memory_of};
+use sluicegate::proxy::ruleset::reload_diff::{BucketOutcome, compare};
 use sluicegate::telemetry::registry::Registry;
 
 const MANY: usize = 70_000;

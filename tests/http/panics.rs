@@ -10,7 +10,7 @@ use sluicegate::clock::{Clock, Timestamp};
 use sluicegate::config;
 use sluicegate::limiter::Secret;
 use sluicegate::proxy::Gateway;
-use sluicegate::proxy::build::{PreparedRuleset, BuildContext};
+use sluicegate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use sluicegate::server::Server;
 use sluicegate::telemetry::metrics::RequestMetrics;
 use sluicegate::telemetry::registry::Registry;
@@ -47,7 +47,8 @@ impl Proxy {
             clock: Arc::clone(&clock),
             secret: Secret::from_key([1, 2]),
         };
-        let snapshot = PreparedRuleset::new(rules, &surroundings, None).migrate_buckets(Timestamp::EPOCH);
+        let snapshot =
+            PreparedRuleset::new(rules, &surroundings, None).migrate_buckets(Timestamp::EPOCH);
         let metrics = Arc::new(RequestMetrics::new(&registry));
         let gateway = Arc::new(Gateway::new(snapshot, clock, metrics));
         let server = Server::start(compiled.server, &registry, move |connection| {

@@ -10,8 +10,8 @@ use sluicegate::clock::{Clock, Timestamp};
 use sluicegate::config;
 use sluicegate::limiter::Secret;
 use sluicegate::proxy::Ruleset;
-use sluicegate::proxy::build::{PreparedRuleset, BuildContext};
-use sluicegate::proxy::dry_run::dry_run;
+use sluicegate::proxy::inspect::dry_run::dry_run;
+use sluicegate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use sluicegate::telemetry::registry::Registry;
 
 /// What a policy says beside its quota.

@@ -11,7 +11,7 @@ use sluicegate::limiter::{
     Algorithm, Fingerprint, FixedWindow, Gcra, KeyParts, LeakyBucket, Quota, Secret, Start,
 };
 use sluicegate::proxy::Ruleset;
-use sluicegate::proxy::build::{PreparedRuleset, BuildContext};
+use sluicegate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use sluicegate::store::redis::client::FaultKind;
 use sluicegate::store::redis::{Keys, Name, Naming, SYNC, Synchroniser, Tracker};
 use sluicegate::store::{Charge, OnFull, Table, charge_all};

@@ -1,4 +1,5 @@
-//! The repository itself: layers of the source and the container file.
+//! The repository itself: layers of the source, the container file, and files that docs name.
 
 mod layering;
 mod packaging;
+mod where_to_add;

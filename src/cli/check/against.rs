@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::config::{Report, compile_rules, load};
 use crate::proxy::ruleset::Spec;
-use crate::proxy::reload_diff::{BucketOutcome, Shrunk, TableChange, compare};
+use crate::proxy::ruleset::reload_diff::{BucketOutcome, Shrunk, TableChange, compare};
 
 /// Says of every policy of either what becomes of its buckets when `new` takes the place of the configuration
 /// in `old`.
@@ -26,12 +26,16 @@ fn line(succession: &TableChange, shrunk: Option<&Shrunk>) -> String {
         BucketOutcome::Rescaled { quotas: [old, new] } if old == new => {
             ("rescaled", format!("{new}, with other settings"))
         }
-        BucketOutcome::Rescaled { quotas: [old, new] } => ("rescaled", format!("{old} becomes {new}")),
+        BucketOutcome::Rescaled { quotas: [old, new] } => {
+            ("rescaled", format!("{old} becomes {new}"))
+        }
         BucketOutcome::OtherKey { key } => ("reset", format!("the key becomes {key}")),
         BucketOutcome::OtherAlgorithm {
             algorithms: [old, new],
         } => ("reset", format!("{old} becomes {new}")),
-        BucketOutcome::OtherStore { stores: [old, new] } => ("reset", format!("{old} becomes {new}")),
+        BucketOutcome::OtherStore { stores: [old, new] } => {
+            ("reset", format!("{old} becomes {new}"))
+        }
         BucketOutcome::Nothing => ("reset", "a quota of 0 has nothing to use".to_owned()),
         BucketOutcome::End => ("ends", String::new()),
         BucketOutcome::New => ("new", String::new()),

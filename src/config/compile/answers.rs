@@ -8,7 +8,7 @@ use http::{HeaderName, StatusCode};
 use crate::config::schema::{
     Action, BodyFormat, Cors, HeaderFields, HeaderStyle, OnLimit, Responses,
 };
-use crate::proxy::limit_headers::{Exposure, Fields, Style, Styles};
+use crate::proxy::answers::limit_headers::{Exposure, Fields, Style, Styles};
 use crate::proxy::ruleset::Preflight;
 use crate::proxy::{
     ActionSpec, ContentType, DecoySpec, Format, Formats, RejectSpec, TarpitSpec, Template,

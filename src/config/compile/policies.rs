@@ -15,7 +15,7 @@ use crate::config::finding::Finding;
 use crate::config::schema::{self, Policy, Selection};
 use crate::config::value::{KeyPart, all_time_zones};
 use crate::limiter::{Calendars, Penalty, Period};
-use crate::proxy::limit_headers::Unit;
+use crate::proxy::answers::limit_headers::Unit;
 use crate::proxy::ruleset::{OverflowSpec, PolicySpec};
 use crate::proxy::{Mode, Rollout};
 use crate::rules::LocalPeriods;

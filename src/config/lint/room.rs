@@ -8,7 +8,7 @@ use crate::config::diagnostic::Code;
 use crate::config::load::Loaded;
 use crate::config::schema::{Config, OnFull};
 use crate::config::value::KeyPart;
-use crate::proxy::build::memory_of;
+use crate::proxy::ruleset::build::memory_of;
 use crate::telemetry::process;
 
 /// A quota for as long as this is worth a file.

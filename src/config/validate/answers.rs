@@ -7,7 +7,7 @@ use crate::config::finding::{Finding, Findings};
 use crate::config::located::{List, Located};
 use crate::config::nearest;
 use crate::config::schema::{Action, BodyFormat, Config, HeaderFields, OnLimit};
-use crate::proxy::limit_headers::Fields;
+use crate::proxy::answers::limit_headers::Fields;
 use crate::proxy::{Template, TemplateError};
 
 /// The largest body of one's own.

@@ -2,13 +2,13 @@
 
 use smallvec::SmallVec;
 
+use super::applicability::PolicyChoice;
+use super::in_flight::InFlightGuard;
+use super::overflow;
+use super::settle::{PendingSettlement, Reserved};
 use crate::clock::Timestamp;
 use crate::limiter::{Fingerprint, Verdict};
-use crate::proxy::applicability::PolicyChoice;
-use crate::proxy::overflow;
-use crate::proxy::settle::{PendingSettlement, Reserved};
 use crate::proxy::ruleset::{Limit, Policy, Route};
-use crate::proxy::in_flight::InFlightGuard;
 use crate::rules::Head;
 use crate::store::{Charge, Refusals, Reservation, Settled, charge_reserving};
 

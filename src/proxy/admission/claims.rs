@@ -8,9 +8,9 @@
 //! and not in Retry-After.
 
 use super::context::AdmissionContext;
+use super::permit_queue::AcquiredPermits;
+use super::sync_recorder;
 use crate::limiter::Verdict;
-use crate::proxy::permit_queue::AcquiredPermits;
-use crate::proxy::sync_recorder;
 use crate::rules::{Head, NoNumber};
 use crate::store::redis::Store;
 use crate::store::{Charge, Refusals};

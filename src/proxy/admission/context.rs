@@ -6,19 +6,19 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::Admission;
-use super::charge_set::{ChargeSet, Ban, MatchedLimit};
+use super::applicability::Applicability;
+use super::charge_set::{Ban, ChargeSet, MatchedLimit};
+use super::in_flight::InFlightGuard;
+use super::mode::Enforcement;
+use super::permit_queue::AcquiredPermits;
+use super::redis_charge::{Entry, PendingRedisCharge};
 use super::remote::Remote;
+use super::settle::PendingSettlement;
+use super::tag;
+use super::{jitter, sync_recorder};
 use crate::clock::Timestamp;
 use crate::limiter::Secret;
-use crate::proxy::redis_charge::{PendingRedisCharge, Entry};
-use crate::proxy::permit_queue::AcquiredPermits;
-use crate::proxy::applicability::Applicability;
-use crate::proxy::mode::Enforcement;
-use crate::proxy::settle::PendingSettlement;
 use crate::proxy::ruleset::{Limit, Route};
-use crate::proxy::tag;
-use crate::proxy::in_flight::InFlightGuard;
-use crate::proxy::{jitter, sync_recorder};
 use crate::rules::{Head, NoNumber};
 use crate::store::redis::Store;
 use crate::store::{Charge, Refusals};
@@ -157,7 +157,10 @@ impl<'r, 'a> AdmissionContext<'r, 'a> {
     }
 
     /// Charges all or none, for somebody who has these permits already; or says what is to be asked of Redis first.
-    pub(in crate::proxy) fn decide(&mut self, stood: AcquiredPermits) -> Option<Box<PendingRedisCharge>> {
+    pub(in crate::proxy) fn decide(
+        &mut self,
+        stood: AcquiredPermits,
+    ) -> Option<Box<PendingRedisCharge>> {
         let bans = self.asked.bans(self.route, self.binding, self.now);
         if bans.is_empty() && self.asks_redis() {
             return self.ask(stood);
@@ -181,7 +184,11 @@ impl<'r, 'a> AdmissionContext<'r, 'a> {
     }
 
     /// Keeps what memory has decided, and takes what comes back when the request ends.
-    pub(in crate::proxy) fn finish(&mut self, dues: Vec<PendingSettlement>, stood: AcquiredPermits) {
+    pub(in crate::proxy) fn finish(
+        &mut self,
+        dues: Vec<PendingSettlement>,
+        stood: AcquiredPermits,
+    ) {
         let taken = self.asked.taken(self.route, &self.admission.verdict);
         self.conclude(dues, taken, stood);
     }
@@ -216,7 +223,12 @@ impl<'r, 'a> AdmissionContext<'r, 'a> {
     }
 
     /// Keeps what was decided, and counts it.
-    pub(in crate::proxy) fn conclude(&mut self, dues: Vec<PendingSettlement>, taken: Vec<InFlightGuard>, stood: AcquiredPermits) {
+    pub(in crate::proxy) fn conclude(
+        &mut self,
+        dues: Vec<PendingSettlement>,
+        taken: Vec<InFlightGuard>,
+        stood: AcquiredPermits,
+    ) {
         for &(place, decision) in &self.noted {
             self.route.limits[usize::from(place)]
                 .metrics

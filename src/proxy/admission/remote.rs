@@ -4,12 +4,12 @@ use smallvec::SmallVec;
 
 use super::charge_set::{ChargeSet, MatchedLimit};
 use super::context::AdmissionContext;
+use super::permit_queue::AcquiredPermits;
+use super::redis_charge::{BucketHome, Entry, PendingRedisCharge, spared};
+use super::sync_recorder;
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Verdict};
-use crate::proxy::redis_charge::{PendingRedisCharge, Entry, BucketHome, spared};
-use crate::proxy::permit_queue::AcquiredPermits;
 use crate::proxy::ruleset::{Limit, Policy};
-use crate::proxy::sync_recorder;
 use crate::rules::Head;
 use crate::store::redis::{Lending, Name, Said, Store};
 use crate::store::{Charge, Refusals};
@@ -71,7 +71,10 @@ impl Remote {
 
 impl<'r> AdmissionContext<'r, '_> {
     /// Charges memory, and says what is to be asked of Redis; `None` where it is decided without.
-    pub(in crate::proxy) fn ask(&mut self, stood: AcquiredPermits) -> Option<Box<PendingRedisCharge>> {
+    pub(in crate::proxy) fn ask(
+        &mut self,
+        stood: AcquiredPermits,
+    ) -> Option<Box<PendingRedisCharge>> {
         if self.recall() {
             self.conclude(Vec::new(), Vec::new(), stood);
             return None;
@@ -110,7 +113,9 @@ impl<'r> AdmissionContext<'r, '_> {
             window_end: charge.window_end,
             home: match remote.iter().position(|remote| remote.place == met.place) {
                 Some(index) => BucketHome::Redis(remote.swap_remove(index).into()),
-                None => BucketHome::Memory(decisions.next().expect("memory decided on all that is its")),
+                None => {
+                    BucketHome::Memory(decisions.next().expect("memory decided on all that is its"))
+                }
             },
         });
         Some(Box::new(PendingRedisCharge {

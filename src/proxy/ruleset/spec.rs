@@ -7,10 +7,10 @@ use http::header::{HeaderName, HeaderValue};
 use super::Preflight;
 use crate::http_ext::client_ip::ClientIp;
 use crate::limiter::{Algorithm, Penalty};
-use crate::proxy::action::ActionSpec;
-use crate::proxy::limit_headers::{Styles, Unit};
-use crate::proxy::mode::Mode;
-use crate::proxy::rejection::RejectSpec;
+use crate::proxy::admission::mode::Mode;
+use crate::proxy::answers::action::ActionSpec;
+use crate::proxy::answers::limit_headers::{Styles, Unit};
+use crate::proxy::answers::rejection::RejectSpec;
 use crate::rules::{
     Condition, Cost, Descriptor, Exceptions, KeyPart, LocalPeriods, RouteMatch, Settlement,
     Verifier,

@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::config::{compile, compile_rules, parse};
-use crate::proxy::build::tracking_room;
 use crate::proxy::ruleset;
+use crate::proxy::ruleset::build::tracking_room;
 
 fn rules(store: &str, policy: &str) -> ruleset::Spec {
     let text = format!(

@@ -1,0 +1,128 @@
+//! Requests that wait their turn: each for as long as the limits say that delay it, and no longer.
+
+use std::sync::Arc;
+
+use super::Admission;
+use super::applicability::Applicability;
+use crate::clock::{Clock, Timestamp};
+use crate::limiter::{Cell, Decision, Fingerprint, Secret};
+use crate::proxy::ruleset::{Limit, Route};
+use crate::rules::Head;
+use crate::store::redis::Turn;
+use crate::store::{self, Charge, Table};
+use crate::telemetry::metrics::Waiting;
+
+/// A request that waits. It holds no lock.
+#[derive(Debug)]
+pub(crate) struct Delay {
+    until: Timestamp,
+    clock: Arc<Clock>,
+    /// Given up with it.
+    _places: Vec<Place>,
+}
+
+/// A place in the line of one policy. Dropped before its turn, it is given back if it was the last.
+#[derive(Debug)]
+struct Place {
+    line: Option<Line>,
+    until: Timestamp,
+    clock: Arc<Clock>,
+    _metrics: Waiting,
+}
+
+/// A line, and who stands there.
+#[derive(Debug)]
+enum Line {
+    Here {
+        table: Arc<Table>,
+        key: Fingerprint,
+        cost: u32,
+        /// What the charge left.
+        charged: Cell,
+    },
+    InRedis(Turn),
+}
+
+impl Delay {
+    /// A request that was admitted, in the lines of all limits that delay it; `None` where none does.
+    pub(crate) fn enter(
+        admission: &mut Admission,
+        route: &Route,
+        secret: &Secret,
+        head: &Head<'_>,
+        clock: &Arc<Clock>,
+    ) -> Option<Box<Self>> {
+        let until = admission.delayed_until()?;
+        let mut turns = std::mem::take(&mut admission.turns);
+        let places = admission
+            .delays(route)
+            .filter_map(|(place, limit, decision)| {
+                let turn = turns.iter().position(|(other, _)| *other == place);
+                let line = match turn {
+                    Some(turn) => Line::InRedis(turns.swap_remove(turn).1),
+                    None => Line::here(limit, secret, head, decision)?,
+                };
+                Some(Place {
+                    line: Some(line),
+                    until: decision.delayed_until()?,
+                    clock: Arc::clone(clock),
+                    _metrics: limit.policy.metrics.waits()?.enter(),
+                })
+            });
+        Some(Box::new(Delay {
+            until,
+            _places: places.collect(),
+            clock: Arc::clone(clock),
+        }))
+    }
+
+    /// Waits until it is its turn in every line.
+    pub(crate) async fn pass(self: Box<Self>) {
+        tokio::time::sleep(self.until.since(self.clock.now())).await;
+    }
+}
+
+impl Line {
+    fn here(limit: &Limit, secret: &Secret, head: &Head<'_>, decision: &Decision) -> Option<Self> {
+        // What was asked when it was charged, and answers the same again.
+        let Applicability::Bucket(key, chosen) = limit.evaluate(secret, head) else {
+            return None;
+        };
+        Some(Self::Here {
+            table: Arc::clone(&limit.chosen(chosen).table),
+            key,
+            cost: limit.cost.of(head).ok()?,
+            charged: decision.cell,
+        })
+    }
+
+    /// Gives the place up, if it is the last.
+    fn leave(self, now: Timestamp) {
+        match self {
+            Self::Here {
+                table,
+                key,
+                cost,
+                charged,
+            } => {
+                let charge = Charge {
+                    table: &table,
+                    key,
+                    cost,
+                    window_end: None,
+                };
+                store::leave(&charge, charged, now);
+            }
+            Self::InRedis(turn) => turn.leave(),
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let now = self.clock.now();
+        if let Some(line) = self.line.take().filter(|_| now < self.until) {
+            line.leave(now);
+        }
+    }
+}

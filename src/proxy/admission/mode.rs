@@ -1,0 +1,164 @@
+//! Whether a policy refuses, or only watches.
+
+use crate::limiter::{KeyParts, Secret};
+use crate::rules::{Descriptor, Head, Key};
+
+/// Whether a policy refuses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// It does.
+    Enforce,
+    /// It decides and counts, and refuses nobody.
+    Shadow,
+    /// It refuses some keys, and watches the others.
+    Partly(Rollout),
+}
+
+/// For which keys a policy is enforced: the same on every node, after a restart, and under any quota.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rollout {
+    percent: u8,
+    /// No secret: everybody may know who is in.
+    hashed_by: Secret,
+}
+
+/// What a request is to a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Enforcement {
+    /// The policy may refuse it.
+    Enforced,
+    /// The policy only watches.
+    Shadowed,
+}
+
+impl Rollout {
+    /// So many percent of the keys of this policy, 0 to 100. Who is in stays in as the number grows.
+    pub fn new(policy: &str, percent: u8) -> Self {
+        let mut hasher = Secret::from_key([0, 0]).hasher();
+        hasher.part(0, policy.as_bytes());
+        Rollout {
+            percent,
+            hashed_by: Secret::from_key([hasher.finish().bits(), 0]),
+        }
+    }
+
+    /// Requests without a part of the key are in none of the hundredths, whatever stands in for the part.
+    fn takes(&self, descriptor: &Descriptor, head: &Head<'_>) -> bool {
+        if descriptor.parts().iter().any(|part| part.is_missing(head)) {
+            return false;
+        }
+        match descriptor.fingerprint(&self.hashed_by, head) {
+            Key::Bucket(key) => {
+                let hundredth = (u128::from(key.bits()) * 100) >> 64;
+                hundredth < u128::from(self.percent)
+            }
+            Key::Skip | Key::Refuse => false,
+        }
+    }
+}
+
+impl Mode {
+    /// What a request with this key is to the policy.
+    pub(crate) fn enforcement(&self, descriptor: &Descriptor, head: &Head<'_>) -> Enforcement {
+        match self {
+            Self::Enforce => Enforcement::Enforced,
+            Self::Shadow => Enforcement::Shadowed,
+            Self::Partly(rollout) => match rollout.takes(descriptor, head) {
+                true => Enforcement::Enforced,
+                false => Enforcement::Shadowed,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderName, HeaderValue, Method};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::http_ext::headers::Headers;
+    use crate::rules::{KeyPart, OnMissingKey};
+
+    const NAME: HeaderName = HeaderName::from_static("x-key");
+
+    fn is_in(policy: &str, percent: u8, key: &str) -> bool {
+        let value = HeaderValue::from_str(key).expect("a value");
+        let headers: Headers = [(NAME, value)].into_iter().collect();
+        let head = Head {
+            method: &Method::GET,
+            host: "a",
+            path: "/",
+            query: None,
+            headers: &headers,
+            client_ip: [192, 0, 2, 1].into(),
+            token: None,
+        };
+        let descriptor = Descriptor::new(vec![KeyPart::Header(NAME)], OnMissingKey::Refuse, 64);
+        Mode::Partly(Rollout::new(policy, percent)).enforcement(&descriptor, &head)
+            == Enforcement::Enforced
+    }
+
+    fn members(policy: &str, percent: u8) -> Vec<usize> {
+        let all = 0..10_000;
+        all.filter(|number| is_in(policy, percent, &format!("key-{number}")))
+            .collect()
+    }
+
+    #[test]
+    fn so_many_percent_are_in_and_others_for_another_policy() {
+        for (percent, least, most) in [
+            (0, 0, 0),
+            (10, 900, 1_100),
+            (50, 4_800, 5_200),
+            (100, 10_000, 10_000),
+        ] {
+            let count = members("a", percent).len();
+            assert!((least..=most).contains(&count), "{percent}: {count}");
+        }
+        assert_ne!(members("a", 10), members("b", 10));
+    }
+
+    #[test]
+    fn requests_without_the_key_are_in_shadow_whatever_stands_in() {
+        let descriptor = |on_missing| {
+            let parts = vec![KeyPart::Header(NAME), KeyPart::Method];
+            Descriptor::new(parts, on_missing, 64)
+        };
+        let headers = Headers::new();
+        let head = Head {
+            method: &Method::GET,
+            host: "a",
+            path: "/",
+            query: None,
+            headers: &headers,
+            client_ip: [192, 0, 2, 1].into(),
+            token: None,
+        };
+        for on_missing in [
+            OnMissingKey::Part(KeyPart::Host),
+            OnMissingKey::Skip,
+            OnMissingKey::Refuse,
+            OnMissingKey::Shared,
+            OnMissingKey::Value("free".into()),
+        ] {
+            let mode = Mode::Partly(Rollout::new("a", 100));
+            let stance = mode.enforcement(&descriptor(on_missing.clone()), &head);
+            assert_eq!(stance, Enforcement::Shadowed, "{on_missing:?}");
+        }
+    }
+
+    /// The hash must not change between versions, nor differ between nodes.
+    #[test]
+    fn who_is_in_stays_the_same_for_ever() {
+        let tenth: Vec<_> = members("per-key", 10).into_iter().take(6).collect();
+        assert_eq!(tenth, [1, 7, 18, 34, 57, 59]);
+    }
+
+    proptest! {
+        #[test]
+        fn who_is_in_stays_in_as_more_come(key in "[a-z]{1,8}", percent in 0..100_u8) {
+            prop_assert!(!is_in("a", percent, &key) || is_in("a", percent + 1, &key));
+        }
+    }
+}

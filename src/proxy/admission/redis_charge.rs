@@ -1,0 +1,214 @@
+//! Requests that policies in Redis decide on. Buckets in memory are charged first, then Redis is asked, and what memory was
+//! charged is given back if Redis refuses: all of it or none.
+
+mod finish;
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::in_flight::InFlightGuard;
+use super::permit_queue::AcquiredPermits;
+use super::{MatchedLimit, Remote};
+use crate::clock::Timestamp;
+use crate::limiter::{Decision, Fingerprint, WindowEnd};
+use crate::proxy::failure_log::FailureLog;
+use crate::proxy::ruleset::{Limit, OnStoreError, Policy, Route};
+use crate::store::redis::{self, Answers, Owes, Place, Store, Tier, Unanswered};
+use crate::store::{Charge, Refusals, Reservation};
+use crate::telemetry::metrics::LimitDecision;
+
+/// What a policy in Redis has for its requests.
+#[derive(Debug)]
+pub struct RedisBinding {
+    /// What it is called there.
+    pub(crate) label: Box<str>,
+    /// What becomes of requests that Redis says nothing of.
+    pub(crate) on_error: OnStoreError,
+    /// What Redis has refused lately.
+    pub(crate) refusals: redis::RefusalCache,
+    /// What it answered that nobody can use.
+    pub(crate) complaints: FailureLog,
+}
+
+/// A bucket that is asked, as it is kept while Redis is waited for.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub met: MatchedLimit,
+    pub key: Fingerprint,
+    pub cost: u32,
+    pub window_end: Option<WindowEnd>,
+    pub home: BucketHome,
+}
+
+/// Where a bucket is.
+#[derive(Debug)]
+pub(crate) enum BucketHome {
+    /// In memory, which decided so.
+    Memory(Decision),
+    Redis(Box<Remote>),
+}
+
+/// A request that Redis is asked about. Dropped meanwhile, what memory was charged stays so.
+#[derive(Debug)]
+pub(crate) struct PendingRedisCharge {
+    /// All that is asked, those first that may refuse.
+    pub entries: SmallVec<[Entry; 4]>,
+    pub binding: usize,
+    /// What is asked in Redis of limits that tag.
+    pub tags: Vec<Entry>,
+    /// Whether memory refuses the request: then Redis is told of it where refusals are charged, and nothing else.
+    pub is_refused: bool,
+    /// What memory was charged, by the places among the entries.
+    pub reserved: Vec<(usize, Reservation)>,
+    pub taken: Vec<InFlightGuard>,
+    pub stood: AcquiredPermits,
+    pub noted: SmallVec<[(u16, LimitDecision); 1]>,
+    /// What is asked, and for which worker.
+    pub through: Option<Through>,
+    pub answer: Option<Result<Answers, Unanswered>>,
+}
+
+/// A store, and the worker that asks it.
+type Through = (Arc<Store>, usize);
+
+/// What a bucket in memory says of a request that is refused by another.
+pub(crate) fn spared(charge: &Charge<'_>, now: Timestamp) -> Decision {
+    let decision = charge.peek(now);
+    match decision.is_admitted() {
+        true => Charge { cost: 0, ..*charge }.peek(now),
+        false => decision,
+    }
+}
+
+impl PendingRedisCharge {
+    /// Asks, and keeps the answer.
+    pub(crate) async fn pass(
+        mut self: Box<Self>,
+        store: &Arc<Store>,
+        route: &Route,
+        worker: usize,
+        now: Timestamp,
+    ) -> Box<Self> {
+        let lease = self.lend(store, route, worker);
+        let (buckets, binding) = self.buckets(route);
+        let lease = lease.as_deref().unwrap_or_default();
+        let answer = store.charge(worker, &buckets, binding, lease, now).await;
+        drop(buckets);
+        self.through = Some((Arc::clone(store), worker));
+        self.answer = Some(answer);
+        self
+    }
+
+    /// Asks for units in use under a lease, if any are: from now on they are given back if the request ends here.
+    fn lend(&mut self, store: &Arc<Store>, route: &Route, worker: usize) -> Option<Arc<str>> {
+        let mut lease = None;
+        let entries = self.entries.iter_mut().map(|entry| (entry, &route.limits));
+        let tags = self.tags.iter_mut().map(|tag| (tag, &route.tags));
+        for (entry, limits) in entries.chain(tags) {
+            if entry.policy(limits).table.algorithm().is_permits() && entry.cost > 0 {
+                let id = lease.get_or_insert_with(|| store.new_lease());
+                let lending = entry.place(limits, store, worker).map(|it| it.lending(id));
+                if let BucketHome::Redis(remote) = &mut entry.home {
+                    remote.lending = lending;
+                }
+            }
+        }
+        lease
+    }
+
+    /// The buckets of the charges in Redis, those first that may refuse, and how many charges those are.
+    fn buckets<'a>(&'a self, route: &'a Route) -> (Vec<redis::Charge<'a>>, usize) {
+        let mut buckets = Vec::new();
+        let mut binding = 0;
+        for (index, entry, remote) in self.remote() {
+            // Each by itself, if the request is refused already.
+            binding += usize::from(index < self.binding && !self.is_refused);
+            let limit = entry.met.limit(&route.limits);
+            let settles = limit.settlement.is_some() && !self.is_refused;
+            entry.push_to(&mut buckets, limit, remote, settles, Owes::All);
+        }
+        for tag in &self.tags {
+            if let BucketHome::Redis(remote) = &tag.home {
+                let limit = tag.met.limit(&route.tags);
+                let settles = limit.settlement.is_some();
+                tag.push_to(&mut buckets, limit, remote, settles, Owes::Own);
+            }
+        }
+        (buckets, binding)
+    }
+
+    /// The entries in Redis, with their places.
+    fn remote(&self) -> impl Iterator<Item = (usize, &Entry, &Remote)> {
+        let entries = self.entries.iter().enumerate();
+        entries.filter_map(|(index, entry)| match &entry.home {
+            BucketHome::Redis(remote) => Some((index, entry, &**remote)),
+            BucketHome::Memory(_) => None,
+        })
+    }
+}
+
+impl Entry {
+    fn policy<'r>(&self, limits: &'r [Limit]) -> &'r Policy {
+        self.met.policy(limits)
+    }
+
+    /// The charge in memory.
+    fn charge<'r>(&self, limits: &'r [Limit]) -> Charge<'r> {
+        Charge {
+            table: &self.policy(limits).table,
+            key: self.key,
+            cost: self.cost,
+            window_end: self.window_end,
+        }
+    }
+
+    /// Its bucket in Redis, if it is there.
+    fn place(&self, limits: &[Limit], store: &Arc<Store>, worker: usize) -> Option<Place> {
+        let BucketHome::Redis(remote) = &self.home else {
+            return None;
+        };
+        Some(Place {
+            store: Arc::clone(store),
+            worker,
+            table: Arc::clone(&self.policy(limits).table),
+            name: remote.name.bytes.clone().into(),
+            key: remote.name.key,
+            cost: self.cost,
+            period: remote.period,
+        })
+    }
+
+    /// The charge in Redis: its bucket, and those that it may overflow into. Where its policy charges refusals, these are.
+    fn push_to<'a>(
+        &self,
+        buckets: &mut Vec<redis::Charge<'a>>,
+        limit: &'a Limit,
+        remote: &'a Remote,
+        settles: bool,
+        refusals: Owes,
+    ) {
+        let mut next = Some(self.met.chosen);
+        for name in remote.names() {
+            let Some(chosen) = next else { break };
+            next = limit.after(chosen);
+            let table = &limit.chosen(chosen).table;
+            buckets.push(redis::Charge {
+                algorithm: table.algorithm(),
+                name,
+                key: remote.name.key,
+                cost: self.cost,
+                owes: match table.refusals() {
+                    Refusals::Free => Owes::Nothing,
+                    Refusals::Charged => refusals,
+                },
+                settles,
+                period: remote.period,
+                tier: match chosen == self.met.chosen {
+                    true => Tier::First,
+                    false => Tier::Further,
+                },
+            });
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! What becomes of a request once Redis has answered, or has not.
+
+use smallvec::SmallVec;
+
+use super::{BucketHome, Entry, PendingRedisCharge, Through, spared};
+use crate::clock::Timestamp;
+use crate::limiter::{Decision, Secret, Verdict};
+use crate::proxy::admission::in_flight::InFlightGuard;
+use crate::proxy::admission::settle::{PendingSettlement, Reserved};
+use crate::proxy::admission::tag::{RedisAnswer, RedisTagDecision};
+use crate::proxy::admission::{Admission, AdmissionContext, ChargeSet, Remote};
+use crate::proxy::answers::error::Error;
+use crate::proxy::ruleset::{Limit, OnStoreError, Policy, Route};
+use crate::store::Refusals;
+use crate::store::redis::{self, Answers, Said, Unanswered};
+use crate::telemetry::metrics::LimitDecision;
+
+impl PendingRedisCharge {
+    /// Makes `admission` what came of it; returns what is known of the limits that tag.
+    ///
+    /// # Errors
+    /// Where a limit refuses because its store does not answer.
+    pub(in crate::proxy) fn finish(
+        mut self: Box<Self>,
+        route: &Route,
+        secret: &Secret,
+        now: Timestamp,
+        admission: &mut Admission,
+    ) -> Result<Vec<RedisTagDecision>, Error> {
+        let error = match self.answer.take() {
+            Some(Ok(answers)) => {
+                self.apply_reply(route, answers, now);
+                None
+            }
+            Some(Err(error)) => {
+                self.decide_here(route, &error, now)?;
+                Some(error)
+            }
+            None => None,
+        };
+        let mut inquiry = AdmissionContext::new(route, secret, now, admission);
+        inquiry.noted = std::mem::take(&mut self.noted);
+        let dues = self.merge(&mut inquiry);
+        inquiry.strike(&[]);
+        inquiry.conclude(dues, std::mem::take(&mut self.taken), self.stood);
+        if admission.is_refused() {
+            // Those that tag were not charged.
+            return Ok(Vec::new());
+        }
+        let through = self.through.as_ref();
+        let tags = self.tags.into_iter();
+        let told = tags.map(|tag| tag.told(&route.tags, through, error.as_ref(), now));
+        Ok(told.collect())
+    }
+
+    /// What Redis said.
+    fn apply_reply(&mut self, route: &Route, answers: Answers, now: Timestamp) {
+        let is_remote = |entry: &&mut Entry| matches!(entry.home, BucketHome::Redis(_));
+        let entries = self.entries.iter_mut().filter(is_remote);
+        let entries = entries.map(|entry| (entry, &route.limits));
+        let tags = self.tags.iter_mut().map(|tag| (tag, &route.tags));
+        for ((entry, limits), said) in entries.chain(tags).zip(answers) {
+            if let Some(said) = said {
+                entry.move_on(limits, said.tier);
+                entry.remember(limits, &said.decision, now);
+            }
+            if let BucketHome::Redis(remote) = &mut entry.home {
+                (remote.said, remote.decision) = (said, said.map(|said| said.decision));
+            }
+        }
+    }
+
+    /// Has memory decide what Redis says nothing of.
+    fn decide_here(
+        &mut self,
+        route: &Route,
+        error: &Unanswered,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        let mut local = ChargeSet::default();
+        let mut binding = 0;
+        let mut places: SmallVec<[usize; 4]> = SmallVec::new();
+        let mut is_undecided = false;
+        for (index, entry, _) in self.remote() {
+            let is_binding = index < self.binding && !self.is_refused;
+            let limit = entry.met.limit(&route.limits);
+            match on_error(entry.policy(&route.limits), error, now) {
+                OnStoreError::Local => {
+                    places.push(index);
+                    local.push(entry.met, entry.charge(&route.limits));
+                    binding += usize::from(is_binding);
+                }
+                OnStoreError::Admit => limit.metrics.record(LimitDecision::Error),
+                OnStoreError::Refuse => {
+                    limit.metrics.record(LimitDecision::Error);
+                    is_undecided |= is_binding;
+                }
+            }
+        }
+        if is_undecided {
+            for (_, reservation) in self.reserved.drain(..) {
+                reservation.give_back(now);
+            }
+            return Err(Error::Undecided);
+        }
+        let settled = local.settled(route, |limit| limit.settlement.is_some());
+        let mut verdict = Verdict::default();
+        let last = Refusals::Charged;
+        let reserved = local.charge_reserving(route, &settled, binding, now, last, &mut verdict);
+        let reserved = reserved.into_iter();
+        self.reserved
+            .extend(reserved.map(|(place, reservation)| (places[place], reservation)));
+        self.taken.extend(local.taken(route, &verdict));
+        for (place, index) in places.into_iter().enumerate() {
+            let entry = &mut self.entries[index];
+            entry.met = local.applied[place];
+            if let BucketHome::Redis(remote) = &mut entry.home {
+                remote.decision = Some(verdict.decisions[place]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts together what memory and Redis said, gives back what memory was charged if Redis refuses, and returns what the
+    /// response is to settle.
+    fn merge(&mut self, inquiry: &mut AdmissionContext<'_, '_>) -> Vec<PendingSettlement> {
+        let (route, now) = (inquiry.route, inquiry.now);
+        let is_refused = self.remote().any(|(index, _, remote)| {
+            let refuses = |decision: Decision| !decision.is_admitted();
+            index < self.binding && remote.decision.is_some_and(refuses)
+        });
+        let is_admitted = !self.is_refused && !is_refused;
+        let mut dues = self.settle_reserved(route, is_admitted, now);
+        match is_admitted {
+            true => self.keep(inquiry, &mut dues),
+            false => self.taken.clear(),
+        }
+        let mut decisions: SmallVec<[Decision; 4]> = SmallVec::new();
+        for (index, entry) in self.entries.iter_mut().enumerate() {
+            let charge = entry.charge(&route.limits);
+            let decision = match &mut entry.home {
+                BucketHome::Memory(decision) if is_admitted || self.is_refused => *decision,
+                BucketHome::Memory(decision) if !decision.is_admitted() || charge.is_owed() => {
+                    *decision
+                }
+                BucketHome::Memory(_) => spared(&charge, now),
+                BucketHome::Redis(remote) => {
+                    remote.end_lending();
+                    let Some(decision) = remote.decision else {
+                        continue;
+                    };
+                    decision
+                }
+            };
+            inquiry.asked.push(entry.met, charge);
+            inquiry.binding += usize::from(index < self.binding);
+            decisions.push(decision);
+        }
+        inquiry.admission.verdict = Verdict::of(decisions, inquiry.binding);
+        dues
+    }
+
+    /// Of what memory was charged, what the response is to settle; the rest stands, or is given back.
+    fn settle_reserved(
+        &mut self,
+        route: &Route,
+        is_admitted: bool,
+        now: Timestamp,
+    ) -> Vec<PendingSettlement> {
+        let mut dues = Vec::new();
+        for (index, reservation) in self.reserved.drain(..) {
+            let entry = &self.entries[index];
+            let place = usize::from(entry.met.place);
+            match is_admitted {
+                true if route.limits[place].settlement.is_some() => {
+                    dues.push(PendingSettlement::new(place, Reserved::Here(reservation)));
+                }
+                false if !entry.charge(&route.limits).is_owed() => reservation.give_back(now),
+                _ => {}
+            }
+        }
+        dues
+    }
+
+    /// Keeps what an admitted request has in Redis until it ends.
+    fn keep(&mut self, inquiry: &mut AdmissionContext<'_, '_>, dues: &mut Vec<PendingSettlement>) {
+        let route = inquiry.route;
+        let through = self.through.take();
+        for entry in &mut self.entries {
+            let place = usize::from(entry.met.place);
+            self.taken.extend(entry.taken(&route.limits));
+            let due = entry.due(&route.limits, through.as_ref());
+            dues.extend(due.map(|due| PendingSettlement::new(place, Reserved::InRedis(due))));
+            let turn = entry.turn(&route.limits, through.as_ref());
+            let turn = turn.map(|turn| (entry.met.place, turn));
+            inquiry.admission.turns.extend(turn);
+        }
+        self.through = through;
+    }
+}
+
+impl Remote {
+    /// Of units that the request does not have: what Redis has refused is not lent, and anything else, which may be, is given
+    /// back.
+    fn end_lending(&mut self) {
+        if let Some(lending) = self.lending.take().filter(|_| self.said.is_some()) {
+            lending.forget();
+        }
+    }
+}
+
+impl Entry {
+    /// Goes on to the bucket that said so.
+    fn move_on(&mut self, limits: &[Limit], tier: usize) {
+        let limit = self.met.limit(limits);
+        for _ in 0..tier {
+            self.met.chosen = limit.after(self.met.chosen).unwrap_or(self.met.chosen);
+        }
+    }
+
+    /// What Redis charged, and said of that; `None` where nothing was charged there.
+    fn charged(&self) -> Option<&Said> {
+        let BucketHome::Redis(remote) = &self.home else {
+            return None;
+        };
+        let said = remote.said.as_ref()?;
+        (said.decision.is_admitted() && self.cost > 0).then_some(said)
+    }
+
+    /// The units in use of a request that is admitted, if any are lent. Where Redis has said nothing, it is told of them.
+    fn taken(&mut self, limits: &[Limit]) -> Option<InFlightGuard> {
+        let cost = self.cost;
+        let policy = self.policy(limits);
+        let BucketHome::Redis(remote) = &mut self.home else {
+            return None;
+        };
+        let is_refused = remote
+            .decision
+            .is_some_and(|decision| !decision.is_admitted());
+        // Where memory has decided, it counts them.
+        let is_counted = remote.said.is_none() && remote.decision.is_some();
+        let mut lending = remote.lending.take_if(|_| !is_refused)?;
+        lending.renew();
+        let in_use = policy.in_use.as_ref().filter(|_| !is_counted);
+        Some(InFlightGuard::lent(lending, in_use, cost))
+    }
+
+    /// What the response settles in Redis.
+    fn due(&self, limits: &[Limit], through: Option<&Through>) -> Option<redis::Reservation> {
+        self.met.limit(limits).settlement.as_ref()?;
+        let (store, worker) = through?;
+        let place = self.place(limits, store, *worker)?;
+        Some(place.reservation(self.charged()?))
+    }
+
+    /// The place in a line in Redis.
+    fn turn(&self, limits: &[Limit], through: Option<&Through>) -> Option<redis::Turn> {
+        let said = self.charged()?;
+        said.decision.delayed_until()?;
+        let (store, worker) = through?;
+        self.place(limits, store, *worker)?.turn(said)
+    }
+
+    /// What is known of a limit that tags a request that is admitted.
+    fn told(
+        mut self,
+        limits: &[Limit],
+        through: Option<&Through>,
+        error: Option<&Unanswered>,
+        now: Timestamp,
+    ) -> RedisTagDecision {
+        let said = match error {
+            Some(error) => RedisAnswer::Unknown(on_error(self.policy(limits), error, now)),
+            None => match &self.home {
+                BucketHome::Redis(remote) => remote.decision.map_or_else(
+                    || RedisAnswer::Unknown(OnStoreError::Admit),
+                    RedisAnswer::Decided,
+                ),
+                BucketHome::Memory(decision) => RedisAnswer::Decided(*decision),
+            },
+        };
+        let taken = match said {
+            RedisAnswer::Decided(_) => self.taken(limits),
+            // It may have been lent, and is given back.
+            RedisAnswer::Unknown(_) => None,
+        };
+        if let BucketHome::Redis(remote) = &mut self.home {
+            remote.end_lending();
+        }
+        RedisTagDecision {
+            place: self.met.place.into(),
+            said,
+            taken,
+            due: self.due(limits, through),
+        }
+    }
+
+    /// Remembers what Redis has refused, where that lasts. Where each refusal is charged, each has to be told.
+    fn remember(&self, limits: &[Limit], decision: &Decision, now: Timestamp) {
+        let policy = self.policy(limits);
+        let table = &policy.table;
+        // Units that are given back are there sooner than was said.
+        let is_given_back = table.algorithm().is_permits() || table.settles();
+        if let (Some(shared), BucketHome::Redis(remote), Refusals::Free, false) =
+            (&policy.shared, &self.home, table.refusals(), is_given_back)
+        {
+            let key = remote.name.key;
+            shared.refusals.note(key, self.cost, decision, now);
+        }
+    }
+}
+
+/// What becomes of the requests of this policy. What is not told of the server is told of each policy.
+fn on_error(policy: &Policy, error: &Unanswered, now: Timestamp) -> OnStoreError {
+    let Some(shared) = &policy.shared else {
+        return OnStoreError::default();
+    };
+    if !error.is_of_the_server() {
+        shared.complaints.report_undecided(now, &policy.name, error);
+    }
+    shared.on_error
+}

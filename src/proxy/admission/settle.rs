@@ -1,0 +1,307 @@
+//! Charges that the response settles: what a request took of limits before it was known what it costs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use http::StatusCode;
+use http::header::{ACCEPT_ENCODING, CONNECTION, HeaderValue, TE};
+
+use crate::clock::Timestamp;
+use crate::http_ext::headers::Headers;
+use crate::proxy::ruleset::{Limit, Route};
+use crate::rules::{Author, BodyEnd, ReportedCost, SettledBy, Settlement, UsageScan};
+use crate::store::{Reservation, redis};
+use crate::telemetry::metrics::{SettlementMetrics, SettlementResult};
+use crate::telemetry::registry::Registry;
+
+/// A charge that is to be settled. Dropped, it stands as it was made.
+#[derive(Debug)]
+pub(crate) struct PendingSettlement {
+    /// The place of the limit among those of the route that are of its kind.
+    pub place: usize,
+    pub reservation: Reserved,
+    /// The scan of the response's body, if that states the cost.
+    usage: Option<Box<UsageScan>>,
+}
+
+/// What was charged, where its bucket is.
+#[derive(Debug)]
+pub(crate) enum Reserved {
+    Here(Reservation),
+    InRedis(redis::Reservation),
+}
+
+impl Reserved {
+    /// What was charged in memory.
+    pub(crate) fn here_mut(&mut self) -> Option<&mut Reservation> {
+        match self {
+            Self::Here(reservation) => Some(reservation),
+            Self::InRedis(_) => None,
+        }
+    }
+
+    fn units(&self) -> u32 {
+        match self {
+            Self::Here(reservation) => reservation.units(),
+            Self::InRedis(reservation) => reservation.units(),
+        }
+    }
+
+    fn settle(self, units: u32, now: Timestamp) {
+        match self {
+            Self::Here(reservation) => reservation.settle(units, now),
+            // At its own time, and soon.
+            Self::InRedis(reservation) => reservation.settle(units),
+        }
+    }
+}
+
+/// Settlements of a policy, as they are counted and logged.
+#[derive(Debug)]
+pub struct Settlements {
+    metrics: SettlementMetrics,
+    /// Set by the first response that states no cost: it is the only one that is logged.
+    is_logged: AtomicBool,
+}
+
+impl Settlements {
+    /// How many costs are estimates, and how many there are.
+    pub fn estimated(&self) -> (u64, u64) {
+        let all = SettlementResult::ALL.map(|result| self.metrics.count(result));
+        let all = all.into_iter().sum();
+        (all - self.metrics.count(SettlementResult::Settled), all)
+    }
+
+    /// The settlements of the policy with this name. Policies of the same name count together.
+    pub(crate) fn new(registry: &Registry, policy: &str) -> Self {
+        Settlements {
+            metrics: SettlementMetrics::new(registry, policy),
+            is_logged: AtomicBool::new(false),
+        }
+    }
+}
+
+/// What settles charges: a response, as far as it is known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ResponseHead<'a> {
+    pub status: StatusCode,
+    pub author: Author,
+    pub headers: &'a Headers,
+    /// Costs that the response is known to have stated, by policy.
+    pub recorded: &'a [(String, u32)],
+}
+
+/// The end of a response.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ResponseEnd<'a> {
+    /// `None` where there is no response.
+    pub status: Option<StatusCode>,
+    /// The bytes of its body.
+    pub bytes: u64,
+    pub body: BodyEnd<'a>,
+}
+
+/// Settling the charges of a request.
+pub(crate) struct Settling<'a> {
+    pub route: &'a Route,
+    pub now: Timestamp,
+    /// Gets the costs that the response stated, by policy.
+    pub stated: &'a mut Vec<(Arc<str>, u32)>,
+}
+
+/// What an upstream has to send so that its response can state the costs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RequestedFields {
+    /// A body that is not compressed.
+    pub plain_body: bool,
+    /// Trailers.
+    pub trailers: bool,
+}
+
+impl PendingSettlement {
+    /// A charge of the limit at this place.
+    pub(crate) fn new(place: usize, reservation: Reserved) -> Self {
+        PendingSettlement {
+            place,
+            reservation,
+            usage: None,
+        }
+    }
+}
+
+impl RequestedFields {
+    /// Notes what these charges of these limits want.
+    pub(crate) fn note(&mut self, dues: &[PendingSettlement], limits: &[Limit]) {
+        let settlements = dues.iter().map(|due| &limits[due.place].settlement);
+        for settlement in settlements.flatten() {
+            self.plain_body |= matches!(settlement.by, SettledBy::Json { .. });
+            self.trailers |= matches!(settlement.by, SettledBy::Trailer { .. });
+        }
+    }
+
+    /// Asks the upstream for it.
+    pub(crate) fn write(self, headers: &mut Headers) {
+        if self.plain_body {
+            let identity = const { HeaderValue::from_static("identity") };
+            headers.insert(ACCEPT_ENCODING, identity);
+        }
+        // A client that takes trailers has asked for them already.
+        if self.trailers && !headers.contains(TE) {
+            headers.append(TE, const { HeaderValue::from_static("trailers") });
+            headers.append(CONNECTION, const { HeaderValue::from_static("te") });
+        }
+    }
+}
+
+/// Settles all of `dues`, which are of these limits, that the head of a response can settle.
+pub(crate) fn by_head(
+    dues: &mut Vec<PendingSettlement>,
+    limits: &[Limit],
+    answered: ResponseHead<'_>,
+    settling: &mut Settling<'_>,
+) {
+    for mut due in std::mem::take(dues) {
+        let limit = &limits[due.place];
+        let Some(settlement) = &limit.settlement else {
+            continue;
+        };
+        let cost = match head_cost(limit, settlement, due.reservation.units(), answered) {
+            Some(cost) => cost,
+            None => match settlement.usage_scan(answered.headers) {
+                Ok(usage) => {
+                    due.usage = usage.map(Box::new);
+                    dues.push(due);
+                    continue;
+                }
+                Err(cost) => cost,
+            },
+        };
+        settling.settle(due, limit, cost, Some(answered.status));
+    }
+}
+
+/// The cost of a request, as the head of its response states it.
+fn head_cost(
+    limit: &Limit,
+    settlement: &Settlement,
+    reserved: u32,
+    answered: ResponseHead<'_>,
+) -> Option<ReportedCost> {
+    let status = answered.status.as_u16();
+    let cost = settlement.by_head(reserved, status, answered.author, answered.headers);
+    if cost == Some(ReportedCost::NotCounted) {
+        return cost;
+    }
+    let name = &*limit.policy.name;
+    let mut recorded = answered.recorded.iter();
+    // A candidate's cost is that of its policy.
+    let recorded =
+        recorded.find(|(policy, _)| name.strip_suffix("/candidate").unwrap_or(name) == policy);
+    let recorded = recorded.and_then(|&(_, units)| settlement.by_record(units));
+    recorded.or(cost)
+}
+
+/// Reads a piece of the response's body, and settles the charges of which it states the last.
+pub(crate) fn by_piece(
+    dues: &mut Vec<PendingSettlement>,
+    limits: &[Limit],
+    piece: &[u8],
+    ended: ResponseEnd<'_>,
+    settling: &mut Settling<'_>,
+) {
+    let usages = dues.iter_mut().filter_map(|due| due.usage.as_mut());
+    let are_complete = usages.map(|usage| {
+        usage.feed(piece);
+        usage.is_complete()
+    });
+    if are_complete.fold(false, |any, one| any | one) {
+        let is_complete = |due: &mut PendingSettlement| {
+            due.usage.as_ref().is_some_and(|usage| usage.is_complete())
+        };
+        let mut complete = dues.extract_if(.., is_complete).collect();
+        by_body(&mut complete, limits, ended, settling);
+    }
+}
+
+/// Settles the others at the end of the response.
+pub(crate) fn by_body(
+    dues: &mut Vec<PendingSettlement>,
+    limits: &[Limit],
+    ended: ResponseEnd<'_>,
+    settling: &mut Settling<'_>,
+) {
+    for mut due in dues.drain(..) {
+        let limit = &limits[due.place];
+        if let Some(settlement) = &limit.settlement {
+            let reserved = due.reservation.units();
+            let usage = due.usage.as_deref_mut();
+            let cost = match ended.status {
+                Some(_) => settlement.by_body(reserved, usage, ended.bytes, ended.body),
+                None => ReportedCost::NoResponse { stated: 0 },
+            };
+            settling.settle(due, limit, cost, ended.status);
+        }
+    }
+}
+
+impl Settling<'_> {
+    /// Makes a charge what the request costs, and counts that; without a stated cost the charge stands.
+    fn settle(
+        &mut self,
+        due: PendingSettlement,
+        limit: &Limit,
+        cost: ReportedCost,
+        status: Option<StatusCode>,
+    ) {
+        let reserved = due.reservation.units();
+        let (units, result) = match cost {
+            ReportedCost::Units(units) => (units, SettlementResult::Settled),
+            ReportedCost::NotCounted => (0, SettlementResult::Settled),
+            ReportedCost::Missing => (reserved, SettlementResult::Missing),
+            ReportedCost::Malformed => (reserved, SettlementResult::Malformed),
+            ReportedCost::NoResponse { stated } => {
+                (stated.max(reserved), SettlementResult::NoResponse)
+            }
+        };
+        due.reservation.settle(units, self.now);
+        let is_stated = limit
+            .settlement
+            .as_ref()
+            .is_some_and(|one| one.by.is_stated());
+        let is_charged = matches!(cost, ReportedCost::Units(_)) || units > reserved;
+        if is_stated && is_charged {
+            self.stated.push((Arc::clone(&limit.policy.name), units));
+        }
+        if let Some(settlements) = &limit.policy.settlements {
+            settlements.metrics.record(result);
+            // Errors rarely state a cost: one of them would use up the only line.
+            let is_unexpected = match result {
+                SettlementResult::Missing => status.is_some_and(|status| status.is_success()),
+                SettlementResult::Malformed => true,
+                SettlementResult::Settled | SettlementResult::NoResponse => false,
+            };
+            if is_unexpected && !settlements.is_logged.swap(true, Relaxed) {
+                self.warn(limit, result, status, reserved);
+            }
+        }
+    }
+
+    fn warn(
+        &self,
+        limit: &Limit,
+        result: SettlementResult,
+        status: Option<StatusCode>,
+        reserved: u32,
+    ) {
+        tracing::warn!(
+            policy = &*limit.policy.name,
+            route = &*self.route.name,
+            status = status.map(|status| status.as_u16()),
+            result = result.as_str(),
+            source = limit.settlement.as_ref().map(|one| one.by.to_string()),
+            reserved,
+            "a response states no cost, and its estimate stays charged; \
+             further ones are only counted in sluicegate_limit_settlements_total"
+        );
+    }
+}

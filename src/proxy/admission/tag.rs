@@ -1,0 +1,252 @@
+//! Limits that refuse nothing: a request beyond their quota is forwarded with a header field that says so.
+//!
+//! They are asked after all others have admitted the request, each for itself: what one says keeps no other
+//! from being charged.
+
+use crate::http_ext::headers::Headers;
+
+use super::applicability::Applicability;
+use super::in_flight::InFlightGuard;
+use super::mode::Enforcement;
+use super::redis_charge::{BucketHome, Entry};
+use super::settle::{
+    self, PendingSettlement, RequestedFields, Reserved, ResponseEnd, ResponseHead, Settling,
+};
+use super::sync_recorder;
+use super::{MatchedLimit, Remote, note_near};
+use crate::clock::Timestamp;
+use crate::limiter::{Decision, Secret};
+use crate::proxy::ruleset::{Limit, OnStoreError, Route};
+use crate::rules::Head;
+use crate::store::redis::{self, Store};
+use crate::store::{Charge, Refusals, Settled, charge_all, charge_reserving};
+use crate::telemetry::metrics::LimitDecision;
+
+/// What the limits that tag made of a request.
+#[derive(Debug, Default)]
+pub(crate) struct TagDecisions {
+    /// Whether any of them applied.
+    pub applied: bool,
+    /// The places, among them, of those that it exceeds.
+    exceeded: Vec<usize>,
+    /// What comes back when it ends.
+    taken: Vec<InFlightGuard>,
+    /// What its response settles.
+    dues: Vec<PendingSettlement>,
+}
+
+/// What is known of one of these limits beforehand, as its bucket is in Redis.
+#[derive(Debug)]
+pub(crate) struct RedisTagDecision {
+    /// Its place among them.
+    pub place: usize,
+    pub said: RedisAnswer,
+    /// What comes back when the request ends.
+    pub taken: Option<InFlightGuard>,
+    /// What its response settles.
+    pub due: Option<redis::Reservation>,
+}
+
+/// What Redis says of a bucket.
+#[derive(Debug)]
+pub(crate) enum RedisAnswer {
+    Decided(Decision),
+    /// Nothing: this stands in for it.
+    Unknown(OnStoreError),
+}
+
+/// What is to be asked of Redis for these limits, in the same call as for all others: there they watch.
+pub(crate) fn in_redis(
+    route: &Route,
+    secret: &Secret,
+    head: &Head<'_>,
+    store: &Store,
+    now: Timestamp,
+) -> Vec<Entry> {
+    let entry = |(place, limit): (u16, &Limit)| {
+        let Applicability::Bucket(key, chosen) = limit.evaluate(secret, head) else {
+            return None;
+        };
+        let policy = limit.chosen(chosen);
+        Some(Entry {
+            met: MatchedLimit::new((place, limit), chosen, head, key),
+            key,
+            cost: limit.cost.of(head).ok()?,
+            window_end: policy.window_end(head, now),
+            home: BucketHome::Redis(Remote::of((place, limit), policy, store, head, now)?.into()),
+        })
+    };
+    (0..).zip(route.tags_of(head)).filter_map(entry).collect()
+}
+
+/// Charges the request to the limits of its route that tag, but for those of which is known what they say.
+pub(crate) fn decide_tags(
+    route: &Route,
+    secret: &Secret,
+    head: &Head<'_>,
+    now: Timestamp,
+    told: Vec<RedisTagDecision>,
+) -> TagDecisions {
+    let mut tagged = TagDecisions::default();
+    let mut told = told
+        .into_iter()
+        .filter(RedisTagDecision::is_known)
+        .peekable();
+    for (place, limit) in route.tags_of(head).iter().enumerate() {
+        let decision = match told.next_if(|told| told.place == place) {
+            Some(told) => Some(tagged.keep(told, limit, head)),
+            None => tagged.decide((place, limit), secret, head, now),
+        };
+        if let Some(decision) = decision {
+            limit.metrics.record(decision);
+            tagged.applied |= decision != LimitDecision::Exempt;
+        }
+        if decision == Some(LimitDecision::Tagged) {
+            tagged.exceeded.push(place);
+        }
+    }
+    tagged
+}
+
+impl RedisTagDecision {
+    /// Whether memory is not to decide.
+    fn is_known(&self) -> bool {
+        !matches!(self.said, RedisAnswer::Unknown(OnStoreError::Local))
+    }
+}
+
+impl RedisAnswer {
+    fn of(&self, limit: &Limit, head: &Head<'_>) -> LimitDecision {
+        match self {
+            Self::Decided(decision) if decision.is_admitted() => {
+                note_near(limit, decision);
+                LimitDecision::Allowed
+            }
+            Self::Decided(_) | Self::Unknown(OnStoreError::Refuse) => beyond(limit, head),
+            Self::Unknown(OnStoreError::Admit | OnStoreError::Local) => LimitDecision::Error,
+        }
+    }
+}
+
+impl TagDecisions {
+    /// Keeps what is known of a limit.
+    fn keep(&mut self, told: RedisTagDecision, limit: &Limit, head: &Head<'_>) -> LimitDecision {
+        let due = told.due.map(Reserved::InRedis);
+        let due = due.map(|due| PendingSettlement::new(told.place, due));
+        self.taken.extend(told.taken);
+        self.dues.extend(due);
+        told.said.of(limit, head)
+    }
+
+    /// `None` where the limit is for other requests.
+    fn decide(
+        &mut self,
+        (place, limit): (usize, &Limit),
+        secret: &Secret,
+        head: &Head<'_>,
+        now: Timestamp,
+    ) -> Option<LimitDecision> {
+        let (key, chosen) = match limit.evaluate(secret, head) {
+            Applicability::Bucket(key, chosen) => (key, chosen),
+            Applicability::Elsewhere => return None,
+            Applicability::Exempt | Applicability::Skipped => return Some(LimitDecision::Exempt),
+            Applicability::Keyless => return Some(beyond(limit, head)),
+        };
+        let Ok(cost) = limit.cost.of(head) else {
+            return Some(beyond(limit, head));
+        };
+        let policy = limit.chosen(chosen);
+        let table = &policy.table;
+        let charge = Charge {
+            table,
+            key,
+            cost,
+            window_end: policy.window_end(head, now),
+        };
+        let settled = [Settled {
+            index: 0,
+            table,
+            key,
+            cost,
+        }];
+        let settled = &settled[..usize::from(limit.settlement.is_some())];
+        let (verdict, mut reserved) = charge_reserving(settled, now, || charge_all(&[charge], now));
+        let decision = &verdict.decisions[0];
+        let is_charged = decision.is_admitted() || table.refusals() == Refusals::Charged;
+        let charged = is_charged.then_some((&charge, decision));
+        let its = reserved.first_mut().map(|(_, its)| its);
+        sync_recorder::note_one((limit, chosen), head, charged, now, its);
+        if !verdict.is_admitted() {
+            return Some(beyond(limit, head));
+        }
+        self.taken
+            .extend(InFlightGuard::of(limit.chosen(chosen), &charge));
+        let due = |(_, reservation)| PendingSettlement::new(place, Reserved::Here(reservation));
+        self.dues.extend(reserved.into_iter().map(due));
+        if let Some(decision) = verdict.decision() {
+            note_near(limit, decision);
+        }
+        Some(LimitDecision::Allowed)
+    }
+
+    /// Settles what the head of the response can settle.
+    pub(crate) fn settle_by_head(
+        &mut self,
+        answered: ResponseHead<'_>,
+        settling: &mut Settling<'_>,
+    ) {
+        let route = settling.route;
+        settle::by_head(&mut self.dues, &route.tags, answered, settling);
+    }
+
+    /// Reads a piece of its body, and settles what that settles.
+    pub(crate) fn settle_by_piece(
+        &mut self,
+        piece: &[u8],
+        ended: ResponseEnd<'_>,
+        settling: &mut Settling<'_>,
+    ) {
+        let route = settling.route;
+        settle::by_piece(&mut self.dues, &route.tags, piece, ended, settling);
+    }
+
+    /// Settles the rest at its end.
+    pub(crate) fn settle_by_body(&mut self, ended: ResponseEnd<'_>, settling: &mut Settling<'_>) {
+        let route = settling.route;
+        settle::by_body(&mut self.dues, &route.tags, ended, settling);
+    }
+
+    /// Notes what the response has to have so that it can settle all.
+    pub(crate) fn note_wanted(&self, route: &Route, wanted: &mut RequestedFields) {
+        wanted.note(&self.dues, &route.tags);
+    }
+
+    /// Whether anything is still to be settled.
+    pub(crate) fn has_dues(&self) -> bool {
+        !self.dues.is_empty()
+    }
+}
+
+/// What a request is beyond the quota of this limit.
+fn beyond(limit: &Limit, head: &Head<'_>) -> LimitDecision {
+    match limit.policy.mode.enforcement(&limit.descriptor, head) {
+        Enforcement::Enforced => LimitDecision::Tagged,
+        Enforcement::Shadowed => LimitDecision::Shadowed,
+    }
+}
+
+/// Tells the upstream which limits the request exceeds. What a client wrote in such a field goes: an upstream
+/// believes it.
+pub(crate) fn write(route: &Route, tagged: &TagDecisions, headers: &mut Headers) {
+    for tag in route
+        .tags
+        .iter()
+        .filter_map(|limit| limit.policy.action.tag())
+    {
+        headers.remove(&tag.name);
+    }
+    let exceeded = tagged.exceeded.iter().map(|&place| &route.tags[place]);
+    for tag in exceeded.filter_map(|limit| limit.policy.action.tag()) {
+        headers.append(&tag.name, tag.value.clone());
+    }
+}

@@ -1,0 +1,11 @@
+//! Answers of the proxy itself: errors, refusals and their bodies, decoys, and rate-limit fields.
+
+pub(super) mod action;
+pub(super) mod decoy;
+pub(super) mod error;
+pub(super) mod grpc;
+pub mod limit_headers;
+pub(super) mod negotiate;
+pub(super) mod rejection;
+pub(super) mod respond;
+pub(super) mod template;

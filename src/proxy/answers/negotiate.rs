@@ -1,0 +1,178 @@
+//! Which form of an answer a client reads: content negotiation (RFC 9110 section 12.5.1) among the
+//! three forms that the proxy writes.
+
+use http::HeaderValue;
+
+use crate::http_ext::headers::ascii;
+
+/// A form of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// `application/problem+json`, RFC 9457.
+    Problem,
+    /// The same as `application/json`, for clients that know nothing else. Never negotiated: whoever
+    /// accepts it gets problem+json, which is JSON.
+    Json,
+    /// `text/plain`.
+    Plain,
+    /// `text/html`.
+    Html,
+}
+
+/// Which forms may be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Formats {
+    /// The one that Accept prefers; problem+json where it does not care.
+    Accept,
+    /// Always this one.
+    Always(Format),
+}
+
+/// In the order of our own preference.
+const ALL: [Format; 3] = [Format::Problem, Format::Plain, Format::Html];
+
+impl Formats {
+    /// Every form that [`choose`](Self::choose) may return.
+    pub(crate) fn all(&self) -> &[Format] {
+        match self {
+            Self::Accept => &ALL,
+            Self::Always(format) => std::slice::from_ref(format),
+        }
+    }
+
+    /// The form for a request with this Accept.
+    pub(crate) fn choose(self, accept: Option<&[u8]>) -> Format {
+        match self {
+            Self::Always(format) => format,
+            Self::Accept => match accept.and_then(ascii) {
+                None | Some("*/*") => Format::Problem,
+                Some(accept) => preferred(accept),
+            },
+        }
+    }
+}
+
+impl Format {
+    pub(crate) fn media_type(self) -> HeaderValue {
+        HeaderValue::from_static(match self {
+            Self::Problem => "application/problem+json",
+            Self::Json => "application/json",
+            Self::Plain => "text/plain; charset=utf-8",
+            Self::Html => "text/html; charset=utf-8",
+        })
+    }
+
+    /// How well a media range names this form: 0 not at all, 3 exactly.
+    fn specificity(self, range: &str) -> u8 {
+        let (exact, also, family): (_, &[&str], _) = match self {
+            Self::Problem | Self::Json => (
+                "application/problem+json",
+                &["application/json"],
+                "application/*",
+            ),
+            Self::Plain => ("text/plain", &[], "text/*"),
+            Self::Html => ("text/html", &["application/xhtml+xml"], "text/*"),
+        };
+        let is = |name: &str| range.eq_ignore_ascii_case(name);
+        match range {
+            _ if is(exact) || also.iter().any(|name| is(name)) => 3,
+            _ if is(family) => 2,
+            "*/*" => 1,
+            _ => 0,
+        }
+    }
+
+    /// The weight from 0 to 1000 that `accept` gives this form: its most specific range counts.
+    fn weight(self, accept: &str) -> u16 {
+        accept
+            .split(',')
+            .map(|range| {
+                let mut parts = range.split(';').map(str::trim);
+                let specificity = self.specificity(parts.next().unwrap_or_default());
+                let weight = parts.find_map(|p| p.strip_prefix("q=").or(p.strip_prefix("Q=")));
+                (specificity, weight.map_or(1_000, thousandths))
+            })
+            .filter(|(specificity, _)| *specificity > 0)
+            .max()
+            .map_or(0, |(_, weight)| weight)
+    }
+}
+
+/// The form of the greatest weight; of equal ones the one that stands first in `accept`, since
+/// browsers and people write the one they mean there, else our own preference.
+fn preferred(accept: &str) -> Format {
+    let place = |format: Format| {
+        accept
+            .split(',')
+            .position(|range| {
+                format.specificity(range.split(';').next().unwrap_or_default().trim()) == 3
+            })
+            .unwrap_or(usize::MAX)
+    };
+    ALL.into_iter()
+        .rev()
+        .max_by_key(|&format| (format.weight(accept), std::cmp::Reverse(place(format))))
+        .unwrap_or(Format::Problem)
+}
+
+/// A quality value (RFC 9110 section 12.4.2), as thousandths; what is none counts as 0.
+fn thousandths(text: &str) -> u16 {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let digits = fraction.len() <= 3 && fraction.bytes().all(|byte| byte.is_ascii_digit());
+    match (whole, digits) {
+        ("1", true) => 1_000,
+        ("0", true) => format!("{fraction:0<3}").parse().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn form(accept: &'static str) -> Format {
+        Formats::Accept.choose(Some(accept.as_bytes()))
+    }
+
+    #[test]
+    fn programs_read_problem_json() {
+        assert_eq!(Formats::Accept.choose(None), Format::Problem);
+        for accept in [
+            "*/*",
+            "application/json",
+            "application/*;q=0.1",
+            "",
+            "image/png",
+            ";;,,",
+        ] {
+            assert_eq!(form(accept), Format::Problem, "{accept}");
+        }
+    }
+
+    #[test]
+    fn browsers_read_html_and_terminals_plain_text() {
+        assert_eq!(
+            form("text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"),
+            Format::Html
+        );
+        assert_eq!(form("text/plain"), Format::Plain);
+        assert_eq!(form("text/*"), Format::Plain);
+        assert_eq!(form("text/html;q=0.5, text/plain;q=0.6"), Format::Plain);
+    }
+
+    #[test]
+    fn the_most_specific_range_gives_the_weight() {
+        assert_eq!(
+            form("text/*, text/plain;q=0.1, application/json;q=0.5"),
+            Format::Html
+        );
+        assert_eq!(
+            form("application/json;q=0, text/plain;q=0.001"),
+            Format::Plain
+        );
+        assert_eq!(
+            form("text/html;q=2, application/json;q=0.2"),
+            Format::Problem
+        );
+    }
+}

@@ -1,0 +1,238 @@
+//! What a policy says to a client whose quota is used up. Its bodies are written when the ruleset is compiled, but for
+//! those that name values of the request.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use http::StatusCode;
+use http::header::{self, HeaderName, HeaderValue};
+
+use super::decoy::{Decoy, DecoySpec, RealAnswers};
+use super::grpc;
+use super::negotiate::{Format, Formats};
+use super::respond::{html, problem};
+use super::template::{Escape, Placeholder, Template, Value};
+use crate::http_ext::headers::Headers;
+use crate::http_ext::message::Response;
+use crate::proxy::body::ResponseBody;
+use crate::rules::Head;
+
+/// What a policy answers when its quota is spent.
+#[derive(Clone, Debug)]
+pub struct RejectSpec {
+    /// 429 unless configured; 400 to 599.
+    pub status: StatusCode,
+    /// In which form.
+    pub formats: Formats,
+    /// A body instead of the prepared ones; of the type that `headers` has, else of the form's.
+    pub body: Option<Template>,
+    /// More header fields.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// Where people can read about the limits: in the body, and as a `Link` with `rel="help"`.
+    pub docs_url: Option<String>,
+    /// What it says as a decoy, if it is one.
+    pub decoy: Option<DecoySpec>,
+}
+
+/// A refusal, ready to be sent.
+#[derive(Debug)]
+pub struct Rejection {
+    spec: RejectSpec,
+    name: Box<str>,
+    quota: Box<str>,
+    detail: String,
+    /// One for each form that may be asked for.
+    prepared: Vec<Prepared>,
+}
+
+#[derive(Debug)]
+struct Prepared {
+    format: Format,
+    fields: Vec<(HeaderName, HeaderValue)>,
+    /// Where one policy refuses, and there is no template.
+    body: Bytes,
+}
+
+/// A request that is refused, and why.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refusal<'a> {
+    pub head: &'a Head<'a>,
+    /// The name of its route; empty where none takes it.
+    pub route: &'a str,
+    /// The names of all policies that refuse.
+    pub violated: &'a [&'a str],
+    /// In how many seconds it is admitted, if ever.
+    pub retry_after: Option<u64>,
+}
+
+/// Room for the fields that say where the client stands, in one style.
+const MORE_FIELDS: usize = 3;
+
+impl Rejection {
+    /// Writes the answers of the policy `name`, whose quota reads `quota`, such as `100 per 1m`.
+    pub fn new(spec: &RejectSpec, name: &str, quota: &str) -> Self {
+        let detail = format!("The limit \"{name}\" of {quota} is used up.");
+        let prepare = |&format| Prepared {
+            format,
+            fields: spec.fields(format),
+            body: spec.write(format, &[name], &detail),
+        };
+        Rejection {
+            prepared: spec.formats.all().iter().map(prepare).collect(),
+            spec: spec.clone(),
+            name: name.into(),
+            quota: quota.into(),
+            detail,
+        }
+    }
+
+    /// The status of the answer.
+    pub(crate) fn status(&self) -> StatusCode {
+        self.spec.status
+    }
+
+    /// Makes `response` what looks like a real answer of the route, to programs of every kind.
+    pub(crate) fn decoy(
+        &self,
+        refused: &Refusal<'_>,
+        answers: Option<&RealAnswers>,
+        response: &mut Response<ResponseBody>,
+    ) {
+        let (Some(spec), Some(answers)) = (&self.spec.decoy, answers) else {
+            return self.http(refused, response);
+        };
+        let head = refused.head;
+        let (prepared, body) = self.prepared(refused);
+        let decoy = Decoy {
+            spec,
+            headers: &self.spec.headers,
+            content_type: prepared.format.media_type(),
+            body,
+        };
+        answers.disguise(decoy, head.method, response);
+    }
+
+    /// Makes `response` the refusal in the form that the request prefers.
+    pub(crate) fn write(&self, refused: &Refusal<'_>, response: &mut Response<ResponseBody>) {
+        match grpc::answered_as(refused.head.headers) {
+            Some(content_type) => *response = self.grpc(content_type),
+            None => self.http(refused, response),
+        }
+    }
+
+    fn grpc(&self, content_type: HeaderValue) -> Response<ResponseBody> {
+        let mut response =
+            grpc::response(content_type, grpc::Code::ResourceExhausted, &self.detail);
+        for (name, value) in &self.spec.headers {
+            response.headers_mut().insert_missing(name, value.clone());
+        }
+        response
+    }
+
+    fn http(&self, refused: &Refusal<'_>, response: &mut Response<ResponseBody>) {
+        let (prepared, body) = self.prepared(refused);
+        let mut headers = Headers::with_capacity(prepared.fields.len() + MORE_FIELDS);
+        for (name, value) in &prepared.fields {
+            headers.append(name, value.clone());
+        }
+        *response.headers_mut() = headers;
+        *response.body_mut() = ResponseBody::own(body);
+        *response.status_mut() = self.spec.status;
+    }
+
+    /// What is prepared in the form that the request prefers, and the body.
+    fn prepared(&self, refused: &Refusal<'_>) -> (&Prepared, Bytes) {
+        let accept = refused.head.headers.get(header::ACCEPT);
+        let chosen = self.spec.formats.choose(accept);
+        let prepared = self.prepared.iter().find(|one| one.format == chosen);
+        let prepared = prepared.expect("there is one for every form that can be chosen");
+        let body = match (&self.spec.body, refused.violated.len()) {
+            (Some(template), _) => Bytes::from(self.render(template, chosen, refused)),
+            (None, 0 | 1) => prepared.body.clone(),
+            (None, _) => self.spec.write(chosen, refused.violated, &self.detail),
+        };
+        (prepared, body)
+    }
+
+    fn render<'a>(&'a self, template: &Template, format: Format, refused: &Refusal<'a>) -> String {
+        template.render(self.spec.escape(format), |placeholder| {
+            let head = refused.head;
+            Value::Text(match placeholder {
+                Placeholder::RetryAfter => return Value::Number(refused.retry_after),
+                Placeholder::Status => {
+                    return Value::Number(Some(self.spec.status.as_u16().into()));
+                }
+                Placeholder::Policies => refused.violated.join(", ").into(),
+                Placeholder::ClientIp => head.client_ip.to_string().into(),
+                Placeholder::Policy => Cow::Borrowed(&*self.name),
+                Placeholder::Quota => Cow::Borrowed(&*self.quota),
+                Placeholder::Title => Cow::Borrowed(self.spec.title()),
+                Placeholder::Detail => Cow::Borrowed(&self.detail),
+                Placeholder::DocsUrl => {
+                    Cow::Borrowed(self.spec.docs_url.as_deref().unwrap_or_default())
+                }
+                Placeholder::Method => Cow::Borrowed(head.method.as_str()),
+                Placeholder::Host => Cow::Borrowed(head.host),
+                Placeholder::Path => Cow::Borrowed(head.path),
+                Placeholder::Route => Cow::Borrowed(refused.route),
+            })
+        })
+    }
+}
+
+impl RejectSpec {
+    fn title(&self) -> &'static str {
+        self.status.canonical_reason().unwrap_or("Refused")
+    }
+
+    /// How values are written in the body of one's own.
+    fn escape(&self, format: Format) -> Escape {
+        let mut headers = self.headers.iter();
+        let own = headers.find(|(name, _)| *name == header::CONTENT_TYPE);
+        match own.and_then(|(_, value)| value.to_str().ok()) {
+            Some(media_type) => Escape::of_type(media_type),
+            None => Escape::of(format),
+        }
+    }
+
+    fn write(&self, format: Format, violated: &[&str], detail: &str) -> Bytes {
+        let title = self.title();
+        Bytes::from(match format {
+            Format::Problem | Format::Json => {
+                let mut problem = problem(self.status, title, detail);
+                problem["violated-policies"] = serde_json::json!(violated);
+                if let Some(url) = &self.docs_url {
+                    problem["docs"] = serde_json::json!(url);
+                }
+                format!("{problem}\n")
+            }
+            Format::Plain => match &self.docs_url {
+                Some(url) => format!("{title}. {detail}\nSee {url}\n"),
+                None => format!("{title}. {detail}\n"),
+            },
+            Format::Html => html(self.status, title, detail, self.docs_url.as_deref()),
+        })
+    }
+
+    /// The header fields of an answer in this form.
+    fn fields(&self, format: Format) -> Vec<(HeaderName, HeaderValue)> {
+        let mut fields = self.headers.clone();
+        let has = |fields: &[(HeaderName, _)], name| fields.iter().any(|(field, _)| field == name);
+        if let Some(url) = &self.docs_url
+            && let Ok(link) = HeaderValue::try_from(format!("<{url}>; rel=\"help\""))
+        {
+            fields.push((header::LINK, link));
+        }
+        // RFC 6585 section 4: a 429 must not be stored by a cache.
+        if !has(&fields, header::CACHE_CONTROL) {
+            fields.push((header::CACHE_CONTROL, HeaderValue::from_static("no-store")));
+        }
+        if !has(&fields, header::CONTENT_TYPE) {
+            fields.push((header::CONTENT_TYPE, format.media_type()));
+        }
+        if self.formats == Formats::Accept {
+            fields.push((header::VARY, HeaderValue::from_static("accept")));
+        }
+        fields
+    }
+}

@@ -1,0 +1,67 @@
+//! The proxy's own answers to requests that met an error, and the forms that all of its answers have.
+
+use bytes::Bytes;
+use http::StatusCode;
+use http::header::{self, HeaderValue};
+
+use super::error::Error;
+use super::grpc;
+use super::negotiate::{Format, Formats};
+use super::template::html as escape;
+use crate::http_ext::headers::Headers;
+use crate::http_ext::message::Response;
+use crate::proxy::body::ResponseBody;
+
+/// The answer to a request with these header fields that met an error.
+pub(crate) fn error(
+    error: &Error,
+    accept: Option<&[u8]>,
+    request: &Headers,
+) -> Response<ResponseBody> {
+    let status = error.status();
+    if let Some(content_type) = grpc::answered_as(request) {
+        return grpc::response(content_type, grpc::Code::of(status), error.detail());
+    }
+    let title = status.canonical_reason().unwrap_or("Error");
+    let format = Formats::Accept.choose(accept);
+    let body = match format {
+        Format::Problem | Format::Json => {
+            format!("{}\n", problem(status, title, error.detail()))
+        }
+        Format::Plain => format!("{title}. {}\n", error.detail()),
+        Format::Html => html(status, title, error.detail(), None),
+    };
+    let mut response = Response::new(ResponseBody::own(Bytes::new()));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, format.media_type());
+    if let Some(after) = error.retry_after() {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs()));
+    }
+    *response.body_mut() = ResponseBody::own(Bytes::from(body));
+    response
+}
+
+/// Problem details, RFC 9457.
+pub(crate) fn problem(status: StatusCode, title: &str, detail: &str) -> serde_json::Value {
+    serde_json::json!({
+        "type": "about:blank",
+        "title": title,
+        "status": status.as_u16(),
+        "detail": detail,
+    })
+}
+
+/// A page.
+pub(crate) fn html(status: StatusCode, title: &str, detail: &str, docs: Option<&str>) -> String {
+    let link = docs.map_or_else(String::new, |url| {
+        let url = escape(url);
+        format!("<p><a rel=\"help\" href=\"{url}\">{url}</a></p>\n")
+    });
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <title>{code} {title}</title>\n<h1>{title}</h1>\n<p>{detail}</p>\n{link}</html>\n",
+        code = status.as_u16(),
+        detail = escape(detail),
+    )
+}

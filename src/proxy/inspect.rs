@@ -1,0 +1,4 @@
+//! Decisions without a request to serve: [`explain`] changes no bucket, [`dry_run`] charges them.
+
+pub mod dry_run;
+pub mod explain;

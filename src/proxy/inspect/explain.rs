@@ -1,0 +1,284 @@
+//! What becomes of one request, and why, without serving it: the same checks, routes, keys and
+//! decisions as in [`gateway`](crate::proxy::gateway), over new buckets.
+
+mod text;
+
+use std::cell::OnceCell;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use http::header::{HOST, HeaderValue};
+
+use crate::clock::{Clock, Timestamp};
+use crate::http_ext::message::Request;
+use crate::limiter::{Decision, Secret};
+use crate::proxy::admission::applicability::Applicability;
+use crate::proxy::admission::mode::Enforcement;
+use crate::proxy::answers::action::Action;
+use crate::proxy::answers::error::Error;
+use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
+use crate::proxy::ruleset::{Limit, Policy, PolicySpec, Route, Ruleset, Spec};
+use crate::proxy::target::Target;
+use crate::rules::{Described, Head, Mismatch, NoNumber, Token};
+use crate::store::Charge;
+use crate::telemetry::registry::Registry;
+
+/// The explanation of one request, to be printed.
+#[derive(Debug)]
+pub struct Explanation {
+    request: String,
+    client_ip: IpAddr,
+    /// What the path is read as, or why it is refused.
+    course: Result<Course, Error>,
+}
+
+#[derive(Debug)]
+struct Course {
+    /// What became of its token, where a limit asked for it and it is not good.
+    token: Option<String>,
+    host: String,
+    path: String,
+    /// Routes that would have been asked first, or all of them, with what they lack.
+    others: Vec<(Arc<str>, Mismatch)>,
+    route: Option<Arc<str>>,
+    upstream: Option<Arc<str>>,
+    limits: Vec<Step>,
+    now: Timestamp,
+}
+
+#[derive(Debug)]
+struct Step {
+    policy: Arc<str>,
+    algorithm: String,
+    /// What becomes of requests that it refuses.
+    action: &'static str,
+    /// With which status they are answered, if at all.
+    status: Option<StatusCode>,
+    /// Whether it refuses nothing.
+    tags: bool,
+    /// How many buckets cannot pay before the one that is told of.
+    overflows: usize,
+    key: Vec<Described>,
+    /// Whose days it counts in, where its token can say so.
+    zone: Option<String>,
+    cost: u32,
+    /// Whether the response says what it is in the end.
+    settles: bool,
+    /// Whether units come back when requests end, and not with time.
+    in_use: bool,
+    /// How many may wait for such units, and for how long.
+    line: Option<(u32, Duration)>,
+    stance: Enforcement,
+    /// Whether its buckets are in Redis, or how often they are synchronised through it.
+    home: Home,
+    says: Says,
+}
+
+/// Where buckets are.
+#[derive(Clone, Copy, Debug)]
+enum Home {
+    Memory,
+    Redis,
+    Synchronised(Duration),
+}
+
+#[derive(Debug)]
+enum Says {
+    /// The limit decides.
+    Decides(Decision),
+    /// It is for other requests.
+    Elsewhere,
+    /// It makes an exception.
+    Exempt,
+    /// It does not apply: the key is missing.
+    Skips,
+    /// It refuses, because the key is missing.
+    RefusesKeyless,
+    /// It would refuse, because the request says no cost.
+    RefusesCost,
+}
+
+/// Explains what `spec` makes of `request` from the peer at `from`.
+pub fn explain(spec: Spec, mut request: Request<()>, from: IpAddr) -> Explanation {
+    let clock = Arc::new(Clock::system());
+    let now = clock.now();
+    let surroundings = BuildContext {
+        workers: 1,
+        registry: Registry::default(),
+        clock,
+        secret: Secret::random(),
+    };
+    let homes = spec.policies.iter();
+    let homes: HashMap<_, _> = homes.map(|one| (one.name.clone(), Home::of(one))).collect();
+    let snapshot = PreparedRuleset::new(spec, &surroundings, None).migrate_buckets(now);
+    add_host(&mut request);
+    let client_ip = snapshot.client_ip.resolve(from, request.headers());
+    Explanation {
+        request: format!("{} {}", request.method(), request.uri()),
+        client_ip,
+        course: Target::of(&request)
+            .and_then(|target| course(&snapshot, &target.head(&request, client_ip), now))
+            .map(|mut course| {
+                for step in &mut course.limits {
+                    step.home = homes.get(&*step.policy).copied().unwrap_or(Home::Memory);
+                }
+                course
+            }),
+    }
+}
+
+/// What a client would send for a URL.
+fn add_host(request: &mut Request<()>) {
+    let authority = request.uri().authority();
+    let host = HeaderValue::from_str(authority.map_or("localhost", |host| host.as_str()));
+    if let Ok(host) = host {
+        request.headers_mut().insert_missing(HOST, host);
+    }
+}
+
+fn course(snapshot: &Ruleset, head: &Head<'_>, now: Timestamp) -> Result<Course, Error> {
+    let found = snapshot.router.find(head);
+    let route = snapshot.route(found);
+    let checked = OnceCell::new();
+    let token = snapshot.token(route, head.headers, now, &checked);
+    let head = &Head {
+        token: token.as_ref(),
+        ..*head
+    };
+    let others = snapshot.router.mismatches(head).into_iter();
+    let limits = steps(snapshot, route, head, now)?;
+    Ok(Course {
+        token: checked.get().and_then(|checked| match &checked.token {
+            Ok(Some(Token::Several)) => Some("several different ones: it is nobody's".to_owned()),
+            Ok(_) => None,
+            Err(why) => Some(format!("rejected, and as none: {why}")),
+        }),
+        host: head.host.to_owned(),
+        path: head.path.to_owned(),
+        others: others
+            .map(|(place, mismatch)| (Arc::clone(&snapshot.routes[place].name), mismatch))
+            .collect(),
+        route: found.map(|_| Arc::clone(&route.name)),
+        upstream: route
+            .upstream
+            .as_ref()
+            .map(|running| Arc::clone(running.upstream.name())),
+        limits,
+        now,
+    })
+}
+
+fn steps(
+    snapshot: &Ruleset,
+    route: &Route,
+    head: &Head<'_>,
+    now: Timestamp,
+) -> Result<Vec<Step>, Error> {
+    let step = |limit: &Limit| step(limit, &snapshot.secret, head, now);
+    let met = route.limits_of(head).iter().chain(route.tags_of(head));
+    met.map(step).collect()
+}
+
+fn step(limit: &Limit, secret: &Secret, head: &Head<'_>, now: Timestamp) -> Result<Step, Error> {
+    let meeting = limit.evaluate(secret, head);
+    let stance = limit.policy.mode.enforcement(&limit.descriptor, head);
+    let mut policy = match meeting {
+        Applicability::Bucket(_, chosen) => limit.chosen(chosen),
+        _ => &limit.policy,
+    };
+    let mut overflows = 0;
+    let peek = |policy: &Policy, key, cost| {
+        let charge = Charge {
+            table: &policy.table,
+            key,
+            cost,
+            window_end: policy.window_end(head, now),
+        };
+        charge.peek(now)
+    };
+    if let (Applicability::Bucket(key, _), Ok(cost)) = (meeting, limit.cost.of(head)) {
+        let pays = |policy: &Policy| peek(policy, key, cost).is_admitted();
+        while let Some(next) = policy.overflow.as_ref().filter(|_| !pays(policy)) {
+            (policy, overflows) = (&next.policy, overflows + 1);
+        }
+    }
+    let tags = policy.action.tag().is_some();
+    let refusable = stance == Enforcement::Enforced && !tags;
+    let says = match (meeting, limit.cost.of(head)) {
+        (Applicability::Bucket(key, _), Ok(cost)) => Says::Decides(peek(policy, key, cost)),
+        (Applicability::Bucket(..), Err(error)) if refusable => return Err(error.into()),
+        (Applicability::Bucket(..), Err(NoNumber)) => Says::RefusesCost,
+        (Applicability::Elsewhere, _) => Says::Elsewhere,
+        (Applicability::Exempt, _) => Says::Exempt,
+        (Applicability::Skipped, _) => Says::Skips,
+        (Applicability::Keyless, _) => Says::RefusesKeyless,
+    };
+    let line = policy.table.algorithm().queueing();
+    Ok(Step {
+        policy: Arc::clone(&policy.name),
+        algorithm: format!("{}, {}", policy.table.algorithm().kind(), policy.quota),
+        action: policy.action.name(),
+        status: match policy.action {
+            Action::Drop => None,
+            _ => Some(policy.rejection.status()),
+        },
+        tags,
+        overflows,
+        key: limit.descriptor.describe(head),
+        zone: policy.local.as_ref().map(|local| match local.zone(head) {
+            Some(zone) => format!("{zone}, from jwt:{}", local.claim),
+            None => format!("the default: jwt:{} names none", local.claim),
+        }),
+        cost: limit.cost.of(head).unwrap_or(1),
+        settles: limit.settlement.is_some(),
+        in_use: policy.table.algorithm().is_permits(),
+        line: line.map(|bound| (bound.queue(), bound.max_wait())),
+        stance,
+        home: Home::Memory,
+        says,
+    })
+}
+
+impl Home {
+    fn of(policy: &PolicySpec) -> Self {
+        match (policy.shared, policy.sync) {
+            (_, Some(interval)) => Self::Synchronised(interval),
+            (Some(_), None) => Self::Redis,
+            (None, None) => Self::Memory,
+        }
+    }
+}
+
+impl Step {
+    fn refuses(&self) -> bool {
+        if self.stance == Enforcement::Shadowed {
+            return false;
+        }
+        match &self.says {
+            Says::Decides(decision) => !decision.is_admitted(),
+            Says::Elsewhere | Says::Exempt | Says::Skips => false,
+            Says::RefusesKeyless | Says::RefusesCost => true,
+        }
+    }
+
+    /// When a request goes on that it delays.
+    fn delayed_until(&self) -> Option<Timestamp> {
+        match (&self.says, self.stance) {
+            (Says::Decides(decision), Enforcement::Enforced) => decision.delayed_until(),
+            _ => None,
+        }
+    }
+
+    /// How many may stand in line where it would wait for what is in use, and for how long.
+    fn waits(&self) -> Option<(u32, Duration)> {
+        let waits = self.stance == Enforcement::Enforced && !self.tags && !self.refuses();
+        self.line.filter(|_| waits && self.decides())
+    }
+
+    fn decides(&self) -> bool {
+        matches!(self.says, Says::Decides(_))
+    }
+}

@@ -1,0 +1,145 @@
+//! An explanation as people read it: a line a fact, its kind first.
+
+use std::fmt;
+
+use super::{Course, Explanation, Home, Says, Step};
+use crate::clock::Timestamp;
+use crate::limiter::Outcome;
+use crate::proxy::admission::mode::Enforcement;
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "request   {}", self.request)?;
+        writeln!(f, "client    {}", self.client_ip)?;
+        match &self.course {
+            Ok(course) => course.fmt(f),
+            Err(error) => {
+                let (status, detail) = (error.status(), error.detail());
+                writeln!(f, "answer    {status}: {detail}")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Course {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "host      {}", self.host)?;
+        writeln!(f, "path      {}", self.path)?;
+        for (route, mismatch) in &self.others {
+            writeln!(f, "not       {route}: {mismatch}")?;
+        }
+        match &self.route {
+            Some(route) => writeln!(f, "route     {route}")?,
+            None => writeln!(f, "route     none takes it")?,
+        }
+        if let Some(token) = &self.token {
+            writeln!(f, "token     {token}")?;
+        }
+        for step in &self.limits {
+            step.write(self.now, f)?;
+        }
+        let refused = |step: &&Step| step.refuses() && !step.tags;
+        for step in self
+            .limits
+            .iter()
+            .filter(|step| step.refuses() && step.tags)
+        {
+            writeln!(f, "tag       {}", step.policy)?;
+        }
+        // New buckets refuse for good, or not at all: of those the first speaks, unless a key is missing.
+        let mut refused = self.limits.iter().filter(refused);
+        let first = refused.clone().next();
+        let speaker = refused.find(|step| !step.decides()).or(first);
+        match (speaker, &self.upstream) {
+            (Some(step), _) => {
+                write!(f, "answer    {} by {}", step.action, step.policy)?;
+                match step.status {
+                    Some(status) => writeln!(f, ": {status}"),
+                    None => writeln!(f),
+                }
+            }
+            (None, Some(upstream)) => {
+                let waits = self.limits.iter().filter_map(Step::delayed_until);
+                match waits.max() {
+                    None => writeln!(f, "answer    admitted, and forwarded to {upstream}"),
+                    Some(until) => {
+                        let wait = until.since(self.now);
+                        writeln!(
+                            f,
+                            "answer    admitted, and forwarded to {upstream} after {wait:?}"
+                        )
+                    }
+                }
+            }
+            (None, None) => writeln!(f, "answer    404 Not Found"),
+        }
+    }
+}
+
+impl Step {
+    fn write(&self, now: Timestamp, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "limit     {} ({})", self.policy, self.algorithm)?;
+        for part in &self.key {
+            writeln!(f, "  key     {part}")?;
+        }
+        match self.home {
+            Home::Memory => {}
+            Home::Redis => writeln!(f, "  store   redis")?,
+            Home::Synchronised(interval) => {
+                writeln!(
+                    f,
+                    "  store   memory, synchronised through redis every {interval:?}"
+                )?;
+            }
+        }
+        if let Some(zone) = &self.zone {
+            writeln!(f, "  zone    {zone}")?;
+        }
+        if self.stance == Enforcement::Shadowed {
+            writeln!(f, "  mode    shadow: it refuses nothing")?;
+        }
+        if self.overflows > 0 {
+            writeln!(f, "  bucket  {}, at a lower priority", self.overflows + 1)?;
+        }
+        match (self.cost, self.settles) {
+            (1, false) => {}
+            (cost, false) => writeln!(f, "  cost    {cost}")?,
+            (cost, true) => writeln!(f, "  cost    {cost}, until the response settles it")?,
+        }
+        if let Some((places, longest)) = self.waits() {
+            write!(f, "  queue   where none is left it waits in line, ")?;
+            writeln!(f, "one of {places} at most, for {longest:?} at most")?;
+        }
+        match &self.says {
+            Says::Elsewhere => writeln!(f, "  says    does not apply: `when` is not met"),
+            Says::Exempt => writeln!(f, "  says    does not apply: exempt"),
+            Says::Skips => writeln!(f, "  says    does not apply without its key"),
+            Says::RefusesKeyless => writeln!(f, "  says    refuse: the key is missing"),
+            Says::RefusesCost => writeln!(f, "  says    refuse: the cost is no whole number"),
+            Says::Decides(decision) => match decision.outcome {
+                Outcome::Admit if self.in_use => {
+                    let left = decision.remaining;
+                    writeln!(f, "  says    admit: {left} left while it is served")
+                }
+                Outcome::Admit => {
+                    let reset = decision.reset.since(now);
+                    writeln!(
+                        f,
+                        "  says    admit: {} left, whole again in {reset:?}",
+                        decision.remaining
+                    )
+                }
+                Outcome::Delay { until } => {
+                    let (wait, left) = (until.since(now), decision.remaining);
+                    writeln!(f, "  says    delay by {wait:?}: {left} left")
+                }
+                Outcome::Refuse { retry_at: Some(at) } => {
+                    writeln!(f, "  says    refuse: admitted again in {:?}", at.since(now))
+                }
+                Outcome::Refuse { retry_at: None } => {
+                    writeln!(f, "  says    refuse: it can never be admitted")
+                }
+            },
+        }
+    }
+}

@@ -1,0 +1,457 @@
+//! Builds a snapshot from its spec, and finds again what the snapshot before it kept alive: buckets
+//! by policy name and key, connections by endpoint, metric series by name.
+//!
+//! Building starts no task and changes nothing that serves; [`PreparedRuleset::migrate_buckets`] then moves the
+//! buckets of policies whose quota or size has changed.
+
+mod routes;
+mod scripts;
+mod shared;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::tokens::Tokens;
+use super::{Overflow, Policy, PolicySpec, Preflight, RedisSpec, Ruleset, RunningUpstream, Spec};
+use crate::clock::{Clock, Timestamp};
+use crate::limiter::Secret;
+use crate::proxy::admission::penalties::Penalties;
+use crate::proxy::admission::redis_charge::RedisBinding;
+use crate::proxy::admission::settle::Settlements;
+use crate::proxy::admission::sync_recorder;
+use crate::proxy::answers::action::Action;
+use crate::proxy::answers::decoy::RealAnswers;
+use crate::proxy::answers::limit_headers::Facts;
+use crate::proxy::answers::rejection::Rejection;
+use crate::proxy::failure_log::FailureLog;
+use crate::rules::Router;
+use crate::store::redis::client::Client;
+use crate::store::redis::{RefusalCache, Store, label_of_buckets};
+use crate::store::snapshot::PolicyBans;
+use crate::store::{self, Share, Table, TrackingRoom, Wish};
+use crate::telemetry::access_log::AccessLog;
+use crate::telemetry::metrics::{
+    InUseMetrics, PolicyMetrics, StoreMetrics, TableFigures, TrackingMetrics, UpstreamMetrics,
+    WaitMetrics,
+};
+use crate::telemetry::registry::Registry;
+use crate::upstream::{self, Endpoint, EndpointSpec, Upstream};
+use shared::label_of_override;
+
+/// What a snapshot needs that outlives every snapshot.
+#[derive(Clone, Debug)]
+pub struct BuildContext {
+    /// How many runtimes will use it.
+    pub workers: usize,
+    /// Where its series are registered.
+    pub registry: Registry,
+    /// What the tables' figures are read by.
+    pub clock: Arc<Clock>,
+    /// Turns keys into fingerprints; the same for the life of the buckets.
+    pub secret: Secret,
+}
+
+/// A snapshot that is ready to run, once its predecessor's buckets have been handed over.
+#[derive(Debug)]
+pub struct PreparedRuleset {
+    snapshot: Ruleset,
+    successions: Vec<(Arc<Table>, Arc<Table>)>,
+    tracking_room: TrackingRoom,
+}
+
+impl PreparedRuleset {
+    /// Builds what `spec` says. `previous` is the snapshot that runs now.
+    pub fn new(spec: Spec, surroundings: &BuildContext, previous: Option<&Ruleset>) -> Self {
+        let mut builder = Builder {
+            surroundings,
+            previous,
+            known: known_policies(previous),
+            preflight: spec.preflight,
+            successions: Vec::new(),
+            refusal_cache: Duration::ZERO,
+            redis: None,
+            tracking_room: tracking_room(&spec.policies, spec.max_size),
+            real_answers: known_answers(previous),
+        };
+        let redis = spec.redis.as_ref();
+        let cached = redis.map_or(Duration::ZERO, |redis| redis.refusal_cache);
+        let redis = redis.map(|redis| builder.redis(redis));
+        builder.refusal_cache = cached;
+        builder.redis = redis.clone();
+        let policies = builder.policies(spec.policies, spec.max_size);
+        let asks_redis = policies.iter().any(|policy| policy.shared.is_some());
+        let upstreams = builder.upstreams(spec.upstreams);
+        let router = Router::new(
+            spec.routes
+                .iter()
+                .map(|route| route.matches.clone())
+                .collect(),
+        );
+        let routes = spec
+            .routes
+            .into_iter()
+            .map(|route| builder.route(route, &policies, &upstreams))
+            .collect();
+        let unmatched = builder.unmatched(&spec.unmatched, &policies);
+        PreparedRuleset {
+            successions: builder.successions,
+            tracking_room: builder.tracking_room,
+            snapshot: Ruleset {
+                router,
+                routes,
+                unmatched,
+                policies,
+                upstreams,
+                client_ip: spec.client_ip,
+                body_timeout: spec.body_timeout,
+                styles: spec.styles,
+                access_log: None,
+                secret: surroundings.secret,
+                tokens: spec
+                    .tokens
+                    .map(|verifier| Tokens::new(verifier, &surroundings.registry)),
+                startup_timeout: spec
+                    .redis
+                    .map_or(Duration::ZERO, |redis| redis.startup_timeout),
+                redis,
+                asks_redis,
+            },
+        }
+    }
+
+    /// Has requests logged there, if anywhere; without this they are not.
+    #[must_use]
+    pub fn logged_by(mut self, access_log: Option<Arc<AccessLog>>) -> Self {
+        self.snapshot.access_log = access_log;
+        self
+    }
+
+    /// What is going to run.
+    pub fn snapshot(&self) -> &Ruleset {
+        &self.snapshot
+    }
+
+    /// Moves every bucket whose policy has changed. Requests that still run under the previous
+    /// snapshot follow their bucket to its new place; no charge is lost.
+    pub fn migrate_buckets(self, now: Timestamp) -> Arc<Ruleset> {
+        for (old, new) in self.successions {
+            old.replaced_by(new, now);
+        }
+        self.snapshot.set_tracking_room(self.tracking_room);
+        self.snapshot.follow(now);
+        Arc::new(self.snapshot)
+    }
+}
+
+struct Builder<'a> {
+    preflight: Preflight,
+    /// The policies that run now, with overrides and further buckets, by name and key.
+    known: HashMap<(&'a str, &'a str), &'a Policy>,
+    surroundings: &'a BuildContext,
+    previous: Option<&'a Ruleset>,
+    successions: Vec<(Arc<Table>, Arc<Table>)>,
+    refusal_cache: Duration,
+    redis: Option<Arc<Store>>,
+    /// The room for each kind of what a policy keeps of keys beside their buckets.
+    tracking_room: TrackingRoom,
+    /// Of the snapshot before, by the names of routes.
+    real_answers: HashMap<Arc<str>, Arc<RealAnswers>>,
+}
+
+/// What a policy is made of beside its spec, with its further buckets and overrides.
+struct Parts {
+    name: Arc<str>,
+    /// In the order of [`PolicySpec::all`].
+    tables: std::vec::IntoIter<Arc<Table>>,
+    metrics: Arc<PolicyMetrics>,
+    /// By quota, in which alone they differ. Shared: each takes kilobytes, and overrides are many.
+    rejections: HashMap<String, Arc<Rejection>>,
+}
+
+impl Parts {
+    fn rejection(&mut self, spec: &PolicySpec) -> Arc<Rejection> {
+        if let Some(known) = self.rejections.get(&spec.quota) {
+            return Arc::clone(known);
+        }
+        let new = Arc::new(Rejection::new(&spec.reject, &spec.name, &spec.quota));
+        self.rejections.insert(spec.quota.clone(), Arc::clone(&new));
+        new
+    }
+}
+
+/// The bytes that all buckets take when every part of their tables has been touched.
+pub fn memory_of(spec: &Spec) -> u64 {
+    let shares = shares(&spec.policies, spec.max_size).into_iter();
+    let bytes = shares.map(|share| Table::bytes_for(share.keys) as u64 + share.rings);
+    bytes.sum()
+}
+
+/// What each policy is given, and after it each of its overrides.
+pub(crate) fn shares(policies: &[PolicySpec], max_size: u64) -> Vec<Share> {
+    let all = policies.iter().flat_map(PolicySpec::all);
+    let wishes: Vec<_> = all
+        .map(|spec| Wish::new(&spec.algorithm, spec.max_keys))
+        .collect();
+    store::divide(max_size, &wishes)
+}
+
+/// The room for what policies keep of keys beside their buckets: overrides for one key need next to none of it.
+pub(crate) fn tracking_room(policies: &[PolicySpec], max_size: u64) -> TrackingRoom {
+    let all = policies.iter().flat_map(PolicySpec::all);
+    let maps = all.filter(|spec| spec.max_keys != Some(1)).map(|spec| {
+        let kinds = [
+            spec.penalty.is_some(),
+            spec.shared.is_some(),
+            spec.sync.is_some(),
+        ];
+        kinds.into_iter().filter(|kind| *kind).count()
+    });
+    TrackingRoom::new(max_size, maps.sum())
+}
+
+impl Builder<'_> {
+    fn policies(&mut self, specs: Vec<PolicySpec>, max_size: u64) -> Vec<Arc<Policy>> {
+        let mut shares = shares(&specs, max_size).into_iter();
+        let known = self.known.clone();
+        // No two policies go on with the same buckets.
+        let mut taken = HashSet::new();
+        let policies = specs.into_iter().map(|spec| {
+            let tables = spec.all().into_iter().zip(&mut shares);
+            let tables = tables.map(|(spec, share)| {
+                let before = known.get(&(spec.name.as_str(), spec.key.as_str()));
+                let before = before.map(|before| &before.table);
+                let before = before.filter(|table| taken.insert(Arc::as_ptr(table)));
+                self.table(spec, share, before)
+            });
+            let tables: Vec<_> = tables.collect();
+            let metrics = Arc::new(self.policy_metrics(&spec.name, &tables));
+            let label = spec.name.as_str().into();
+            let mut parts = Parts {
+                name: spec.name.as_str().into(),
+                tables: tables.into_iter(),
+                metrics,
+                rejections: HashMap::new(),
+            };
+            let mut policy = self.policy(spec, label, &mut parts);
+            let trackers = sync_recorder::metrics(&policy, &self.surroundings.registry);
+            if let Some(synchronised) = &mut policy.synchronised {
+                synchronised.metrics = trackers;
+            }
+            Arc::new(policy)
+        });
+        policies.collect()
+    }
+
+    fn table(
+        &mut self,
+        spec: &PolicySpec,
+        share: Share,
+        before: Option<&Arc<Table>>,
+    ) -> Arc<Table> {
+        if let Some(table) = before.filter(|table| is_like(table, spec, share)) {
+            return Arc::clone(table);
+        }
+        let Share { keys, rings } = share;
+        let algorithm = spec.algorithm.clone();
+        let mut table = Table::with_rings(&*spec.name, algorithm, keys, rings, spec.on_full)
+            .with_refusals(spec.refusals);
+        if spec.settles {
+            table = table.settling();
+        }
+        let Some(old) = before else {
+            return Arc::new(table);
+        };
+        let table = Arc::new(table.in_place_of(old));
+        if table.can_succeed(old) {
+            self.successions.push((Arc::clone(old), Arc::clone(&table)));
+        }
+        table
+    }
+
+    fn policy(&self, spec: PolicySpec, label: Box<str>, parts: &mut Parts) -> Policy {
+        let table = parts.tables.next().expect("there is a table for each");
+        let algorithm = table.algorithm();
+        Policy {
+            synchronised: self.synchronised(&spec, &label, &table),
+            shared: spec.shared.map(|shared| RedisBinding {
+                label: label_of_buckets(&label, algorithm),
+                on_error: shared.on_error,
+                refusals: RefusalCache::new(
+                    self.refusal_cache,
+                    self.tracking_room.bytes(table.keys()),
+                )
+                .counting(&TrackingMetrics::new(
+                    &self.surroundings.registry,
+                    &spec.name,
+                )),
+                complaints: FailureLog::default(),
+            }),
+            facts: Facts::new(&spec.name, algorithm, spec.unit),
+            penalties: self.penalties(&spec, &label),
+            in_use: algorithm
+                .is_permits()
+                .then(|| InUseMetrics::new(&self.surroundings.registry, &spec.name)),
+            settlements: spec
+                .settles
+                .then(|| Settlements::new(&self.surroundings.registry, &spec.name)),
+            rejection: parts.rejection(&spec),
+            mode: spec.mode,
+            action: Action::new(spec.action, &spec.name, &self.surroundings.registry),
+            retry_after_jitter: spec.retry_after_jitter,
+            metrics: Arc::clone(&parts.metrics),
+            name: Arc::clone(&parts.name),
+            local: spec.local,
+            key: spec.key,
+            quota: spec.quota,
+            overflow: spec.overflow.map(|overflow| {
+                let label = format!("{label}/overflow").into();
+                Box::new(Overflow {
+                    policy: self.policy(overflow.policy, label, parts),
+                    fields: overflow.fields,
+                    dscp: overflow.dscp,
+                })
+            }),
+            overrides: spec
+                .overrides
+                .into_iter()
+                .map(|one| {
+                    let label = label_of_override(&one);
+                    self.policy(one, label, parts)
+                })
+                .collect(),
+            table,
+        }
+    }
+
+    /// The store of the snapshot before, if it is the same, with its connections.
+    fn redis(&self, spec: &RedisSpec) -> Arc<Store> {
+        let before = self.previous.and_then(|before| before.redis.as_ref());
+        if let Some(before) = before.filter(|before| before.is_like(&spec.client, &spec.naming)) {
+            return Arc::clone(before);
+        }
+        let BuildContext {
+            workers,
+            registry,
+            clock,
+            ..
+        } = self.surroundings;
+        Arc::new(Store::new(
+            Client::new(
+                spec.client.clone(),
+                // And the thread that synchronises.
+                *workers + 1,
+                Arc::clone(clock),
+                StoreMetrics::new(registry),
+            ),
+            spec.naming.clone(),
+            Arc::clone(clock),
+        ))
+    }
+
+    /// Who is banned stays so, by the policy of the same name and key. Other machines hear of it where they share the buckets.
+    fn penalties(&self, spec: &PolicySpec, label: &str) -> Option<Penalties> {
+        let rule = spec.penalty.clone()?;
+        let before = self.known.get(&(spec.name.as_str(), spec.key.as_str()));
+        let before = before.and_then(|policy| policy.penalties.as_ref());
+        let registry = &self.surroundings.registry;
+        let is_shared = spec.shared.is_some() || spec.sync.is_some();
+        let store = self.redis.as_deref().filter(|_| is_shared);
+        let name = (spec.name.as_str(), label);
+        Some(Penalties::new(rule, name, before, store, registry))
+    }
+
+    fn policy_metrics(&self, name: &str, tables: &[Arc<Table>]) -> PolicyMetrics {
+        let registry = &self.surroundings.registry;
+        let mut algorithms = tables.iter().map(|table| table.algorithm());
+        let delays = algorithms.any(|one| one.delays() || one.queueing().is_some());
+        let waits = delays.then(|| WaitMetrics::new(registry, name));
+        let tables: Vec<_> = tables.iter().map(Arc::downgrade).collect();
+        let clock = Arc::clone(&self.surroundings.clock);
+        let metrics = PolicyMetrics::new(registry, name, move || {
+            let mut figures = TableFigures::default();
+            for table in tables.iter().filter_map(Weak::upgrade) {
+                figures.buckets += table.live(clock.now()) as u64;
+                figures.evictions += table.evictions();
+                figures.unrecorded += table.unrecorded();
+            }
+            figures
+        });
+        metrics.with_waits(waits)
+    }
+
+    fn upstreams(&self, specs: Vec<upstream::Spec>) -> Vec<Arc<RunningUpstream>> {
+        let known = self
+            .previous
+            .iter()
+            .flat_map(|snapshot| &snapshot.upstreams);
+        let mut endpoints = HashMap::<_, Vec<&Arc<Endpoint>>>::new();
+        for upstream in known.map(|running| &running.upstream) {
+            for endpoint in upstream.endpoints() {
+                let place = (&**upstream.name(), &endpoint.spec().authority);
+                endpoints.entry(place).or_default().push(endpoint);
+            }
+        }
+        let registry = &self.surroundings.registry;
+        let running = specs.into_iter().map(|spec| {
+            let name = spec.name.clone();
+            let find = |wanted: &EndpointSpec| {
+                let same_place = endpoints.get(&(&*name, &wanted.authority))?;
+                let same = same_place
+                    .iter()
+                    .find(|endpoint| endpoint.spec() == wanted)?;
+                Some(Arc::clone(same))
+            };
+            Arc::new(RunningUpstream {
+                metrics: UpstreamMetrics::new(registry, &name),
+                complaints: FailureLog::default(),
+                upstream: Upstream::new(spec, self.surroundings.workers, registry, find),
+            })
+        });
+        running.collect()
+    }
+}
+
+impl Ruleset {
+    /// Every table that is to be kept in a file, with the key of its policy: with the policy's name, what identifies it.
+    ///
+    /// Those that are synchronised are not: what was told of them comes back from the other side, and would count twice.
+    pub fn tables(&self) -> impl Iterator<Item = (&str, &Table)> {
+        let all = self.policies.iter().flat_map(|policy| policy.all());
+        all.filter(|policy| policy.synchronised.is_none())
+            .map(|policy| (policy.key.as_str(), &*policy.table))
+    }
+
+    /// The strikes and bans of every policy, to be kept in a file. Shared ones are, too: Redis may be away at the next start.
+    pub fn bans(&self) -> impl Iterator<Item = PolicyBans<'_>> {
+        self.policies.iter().filter_map(|policy| {
+            let penalties = policy.penalties.as_ref()?;
+            Some(penalties.to_keep(&policy.name, &policy.key, self.secret))
+        })
+    }
+}
+
+/// The policies of a snapshot, by name and key.
+fn known_policies(snapshot: Option<&Ruleset>) -> HashMap<(&str, &str), &Policy> {
+    let policies = snapshot.iter().flat_map(|snapshot| &snapshot.policies);
+    let all = policies.flat_map(|policy| policy.all());
+    all.map(|policy| ((&*policy.name, policy.key.as_str()), policy))
+        .collect()
+}
+
+/// What is known of the real answers of a snapshot's routes, by their names.
+fn known_answers(snapshot: Option<&Ruleset>) -> HashMap<Arc<str>, Arc<RealAnswers>> {
+    let routes = snapshot.iter().flat_map(|snapshot| &snapshot.routes);
+    let known = routes.filter_map(|route| Some((route, route.real_answers.as_ref()?)));
+    known
+        .map(|(route, answers)| (Arc::clone(&route.name), Arc::clone(answers)))
+        .collect()
+}
+
+/// Whether `table` can go on as the table of `spec`.
+fn is_like(table: &Table, spec: &PolicySpec, share: Share) -> bool {
+    (table.algorithm(), table.on_full()) == (&spec.algorithm, spec.on_full)
+        && table.refusals() == spec.refusals
+        && table.settles() == spec.settles
+        && (table.keys(), table.ring_bytes()) == (share.keys, share.rings)
+}

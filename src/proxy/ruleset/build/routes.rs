@@ -1,0 +1,120 @@
+//! Routes, and the limits that their requests meet.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use http::HeaderName;
+
+use super::Builder;
+use super::shared::is_synchronised;
+use crate::proxy::answers::decoy::{Origin, RealAnswers};
+use crate::proxy::ruleset::{Limit, LimitSpec, Policy, Route, RouteSpec, RunningUpstream};
+use crate::telemetry::metrics::{LimitMetrics, RouteMetrics};
+use crate::upstream::RunningTarget;
+
+impl Builder<'_> {
+    pub(super) fn route(
+        &self,
+        spec: RouteSpec,
+        policies: &[Arc<Policy>],
+        upstreams: &[Arc<RunningUpstream>],
+    ) -> Arc<Route> {
+        let (limits, tags) = self.limits(&spec.name, &spec.limits, policies);
+        let origin = match upstreams[spec.upstream].upstream.target() {
+            RunningTarget::Echo => Origin::Echo,
+            RunningTarget::Endpoints(_) => Origin::Servers,
+        };
+        Arc::new(Route {
+            priority_fields: priority_fields(&limits),
+            is_synchronised: is_synchronised(&limits),
+            real_answers: self.real_answers(&spec.name, &limits, origin),
+            limits,
+            tags,
+            preflight: self.preflight,
+            reads_token: reads_token(&spec.limits, policies),
+            upstream: Some(Arc::clone(&upstreams[spec.upstream])),
+            rewrite: spec.rewrite,
+            max_body: spec.max_body,
+            metrics: RouteMetrics::new(&self.surroundings.registry, &spec.name),
+            name: spec.name.into(),
+        })
+    }
+
+    /// What the requests meet that no route takes.
+    pub(super) fn unmatched(&self, limits: &[LimitSpec], policies: &[Arc<Policy>]) -> Arc<Route> {
+        const NAME: &str = "";
+        let reads_token = reads_token(limits, policies);
+        let (limits, tags) = self.limits(NAME, limits, policies);
+        Arc::new(Route {
+            priority_fields: Vec::new(),
+            is_synchronised: is_synchronised(&limits),
+            limits,
+            tags,
+            preflight: self.preflight,
+            reads_token,
+            // Nobody answers there but this proxy.
+            real_answers: None,
+            upstream: None,
+            rewrite: Default::default(),
+            max_body: 0,
+            metrics: RouteMetrics::new(&self.surroundings.registry, NAME),
+            name: NAME.into(),
+        })
+    }
+
+    /// What the decoys of a route look like, if it has any: what the route of this name before knew goes on.
+    fn real_answers(
+        &self,
+        route: &str,
+        limits: &[Limit],
+        origin: Origin,
+    ) -> Option<Arc<RealAnswers>> {
+        let mut policies = limits.iter().flat_map(|limit| limit.policy.all());
+        if !policies.any(|policy| !policy.action.is_told()) {
+            return None;
+        }
+        let known = self.real_answers.get(route);
+        let known = known.filter(|known| known.is_of(origin));
+        Some(known.map_or_else(|| Arc::new(RealAnswers::new(origin)), Arc::clone))
+    }
+
+    /// The limits of a route: those that can refuse, and those that tag.
+    fn limits(
+        &self,
+        route: &str,
+        specs: &[LimitSpec],
+        policies: &[Arc<Policy>],
+    ) -> (Vec<Limit>, Vec<Limit>) {
+        let limits = specs.iter().map(|spec| {
+            let policy = Arc::clone(&policies[spec.policy]);
+            let synchronised = policy.synchronised.as_ref();
+            Limit {
+                metrics: LimitMetrics::new(&self.surroundings.registry, &policy.name, route),
+                when: spec.when.clone(),
+                reads_token: spec.reads_token() || policy.reads_token(),
+                exceptions: spec.exceptions.clone(),
+                descriptor: spec.descriptor.clone(),
+                secret: synchronised.and_then(|one| one.secret(policy.table.algorithm())),
+                cost: spec.cost.clone(),
+                settlement: spec.settlement.clone(),
+                policy,
+            }
+        });
+        limits.partition(|limit| limit.policy.action.tag().is_none())
+    }
+}
+
+/// Whether one of these limits asks what the token of a request says.
+fn reads_token(limits: &[LimitSpec], policies: &[Arc<Policy>]) -> bool {
+    let mut limits = limits.iter();
+    limits.any(|limit| limit.reads_token() || policies[limit.policy].reads_token())
+}
+
+/// The fields by which these limits tell the upstream of a lower priority.
+fn priority_fields(limits: &[Limit]) -> Vec<HeaderName> {
+    let policies = limits.iter().flat_map(|limit| limit.policy.all());
+    let overflows = policies.filter_map(|policy| policy.overflow.as_ref());
+    let fields = overflows.flat_map(|overflow| &overflow.fields);
+    let names: HashSet<_> = fields.map(|(name, _)| name.clone()).collect();
+    names.into_iter().collect()
+}

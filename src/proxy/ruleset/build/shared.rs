@@ -1,0 +1,109 @@
+//! What policies have of which other machines know: names, and what tells of their charges.
+
+use std::sync::Arc;
+
+use super::Builder;
+use crate::clock::Timestamp;
+use crate::limiter::{KeyParts, Secret};
+use crate::proxy::admission::penalties::Penalties;
+use crate::proxy::admission::sync_recorder::SyncRecorder;
+use crate::proxy::ruleset::{Limit, Policy, PolicySpec, Ruleset};
+use crate::store::redis::{Tracker, label_of_buckets};
+use crate::store::{Table, TrackingRoom};
+use crate::telemetry::metrics::{SyncMetrics, TrackingMetrics};
+
+impl Builder<'_> {
+    /// What tells other machines of the charges to this table, which goes on where the table does, or takes another's place.
+    pub(super) fn synchronised(
+        &self,
+        spec: &PolicySpec,
+        label: &str,
+        table: &Arc<Table>,
+    ) -> Option<SyncRecorder> {
+        let (store, interval) = (self.redis.as_ref()?, spec.sync?);
+        let goes_on = |before: &Policy| {
+            let is_its = |(old, new): &(Arc<Table>, Arc<Table>)| {
+                Arc::ptr_eq(old, &before.table) && Arc::ptr_eq(new, table)
+            };
+            Arc::ptr_eq(&before.table, table) || self.successions.iter().any(is_its)
+        };
+        let before = self.known.get(&(spec.name.as_str(), spec.key.as_str()));
+        let before = before.filter(|before| goes_on(before));
+        let tracker = before
+            .and_then(|before| before.synchronised.as_ref())
+            .filter(|one| one.naming == *store.naming())
+            .map(|one| Arc::clone(&one.tracker))
+            .filter(|tracker| tracker.goes_on_with(table.algorithm()));
+        let label = label_of_buckets(label, table.algorithm());
+        let registry = &self.surroundings.registry;
+        let new = || {
+            let tracker = Tracker::new(&label, Arc::clone(table))?;
+            Some(Arc::new(
+                tracker.counting(&TrackingMetrics::new(registry, &spec.name)),
+            ))
+        };
+        let tracker = tracker.or_else(new)?;
+        let metrics = SyncMetrics::new(registry);
+        Some(SyncRecorder {
+            tracker,
+            naming: store.naming().clone(),
+            interval,
+            rounds: metrics,
+            metrics: None,
+        })
+    }
+}
+
+impl Ruleset {
+    /// Has what others have charged go to the tables that hold the buckets now, and what is shared of bans be told of these alone.
+    pub(super) fn follow(&self, now: Timestamp) {
+        let Some(redis) = &self.redis else { return };
+        for policy in self.policies.iter().flat_map(|policy| policy.all()) {
+            if let Some(synchronised) = &policy.synchronised {
+                synchronised.tracker.set_table(Arc::clone(&policy.table));
+                let rounds = redis.synchroniser(synchronised.interval, &synchronised.rounds);
+                rounds.follow(&synchronised.tracker);
+            }
+        }
+        let penalties = self.policies.iter();
+        let penalties = penalties.filter_map(|policy| policy.penalties.as_ref());
+        let bans: Vec<_> = penalties.filter_map(Penalties::follow).collect();
+        redis.follow_bans(&bans);
+        redis.check_algorithms(self.policies.iter().filter_map(algorithm_in_redis));
+        redis.reloaded(now);
+    }
+}
+
+impl Ruleset {
+    /// Bounds what each policy keeps of keys beside their buckets.
+    pub(super) fn set_tracking_room(&self, room: TrackingRoom) {
+        for policy in self.policies.iter().flat_map(|policy| policy.all()) {
+            let bytes = room.bytes(policy.table.keys());
+            if let Some(synchronised) = &policy.synchronised {
+                synchronised.tracker.set_room(bytes);
+            }
+            if let Some(penalties) = &policy.penalties {
+                penalties.set_room(bytes);
+            }
+        }
+    }
+}
+
+/// The name and the algorithm of a policy that is known in Redis. Its further buckets and overrides have the same algorithm.
+fn algorithm_in_redis(policy: &Arc<Policy>) -> Option<(&str, &'static str)> {
+    let is_known = policy.shared.is_some() || policy.synchronised.is_some();
+    is_known.then(|| (&*policy.name, policy.table.algorithm().kind()))
+}
+
+/// The name of an override in Redis, where it has buckets of its own. No name of a policy has a slash.
+pub(super) fn label_of_override(spec: &PolicySpec) -> Box<str> {
+    let mut hasher = Secret::from_key([0, 0]).wide_hasher();
+    hasher.part(0, spec.key.as_bytes());
+    format!("{}/{:08x}", spec.name, hasher.finish() as u32).into()
+}
+
+/// Whether other machines are told of what some of these limits charge.
+pub(super) fn is_synchronised(limits: &[Limit]) -> bool {
+    let mut limits = limits.iter();
+    limits.any(|limit| limit.policy.synchronised.is_some())
+}
