@@ -6,11 +6,11 @@ use std::hint::black_box;
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
 use http::header::{HeaderName, HeaderValue};
 use http::{Method, Version};
-use sluicegate::http_ext::connection::{Connection, Scheme};
-use sluicegate::http_ext::forwarded::{self, Forwarding, Peer};
-use sluicegate::http_ext::headers::Headers;
-use sluicegate::http_ext::message::Request;
-use sluicegate::http_ext::{hop_by_hop, host, path};
+use sluicegate::http::connection::{Connection, Scheme};
+use sluicegate::http::forwarded::{self, Forwarding, Peer};
+use sluicegate::http::headers::Headers;
+use sluicegate::http::message::Request;
+use sluicegate::http::{hop_by_hop, host, path};
 use sluicegate::limiter::Secret;
 use sluicegate::rules::{
     Descriptor, Head, HostPattern, KeyPart, OnMissingKey, PathForm, PathPattern, RouteMatch,

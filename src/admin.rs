@@ -26,7 +26,7 @@ use tokio::task::JoinError;
 
 use self::health::Readiness;
 use self::scrape::MetricsRenderer;
-use crate::http_ext::message::{Request, Response};
+use crate::http::message::{Request, Response};
 use crate::telemetry::registry::{self, Registry};
 
 /// Answers requests to the admin listener.

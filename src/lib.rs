@@ -7,7 +7,7 @@ pub mod clock;
 pub mod files;
 pub mod limiter;
 pub mod telemetry;
-pub mod http_ext;
+pub mod http;
 pub mod rules;
 pub mod store;
 pub mod upstream;

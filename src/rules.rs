@@ -18,7 +18,7 @@ use std::net::IpAddr;
 
 use http::Method;
 
-use crate::http_ext::headers::Headers;
+use crate::http::headers::Headers;
 
 pub use condition::{Condition, PathCondition};
 pub use cost::{Cost, NoNumber};

@@ -37,7 +37,7 @@ use self::{
     worker::{Door, Worker},
 };
 use crate::{
-    http_ext::connection::Connection,
+    http::connection::Connection,
     telemetry::{metrics::ListenerMetrics, registry::Registry},
 };
 

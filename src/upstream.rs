@@ -18,7 +18,7 @@ use std::time::Duration;
 use http::header::HOST;
 use http::uri::Authority;
 
-pub use crate::http_ext::dial::Dscp;
+pub use crate::http::dial::Dscp;
 pub use balance::{Balance, Balancer, RoundRobin};
 pub use body::{BodyError, UpstreamBody};
 pub use endpoint::Endpoint;
@@ -26,9 +26,9 @@ pub use error::{Error, Fault};
 pub use http1::Invalid;
 pub use tls::{ClientTls, ClientTlsError, Roots, client_config};
 
-use crate::http_ext::body::RequestBody;
-use crate::http_ext::interim::Interim;
-use crate::http_ext::message::{Request, Response};
+use crate::http::body::RequestBody;
+use crate::http::interim::Interim;
+use crate::http::message::{Request, Response};
 use crate::telemetry::metrics::EndpointMetrics;
 use crate::telemetry::registry::Registry;
 

@@ -26,7 +26,7 @@ use crate::admin::health::{Readiness, State};
 use crate::admin::{Admin, StoreReport};
 use crate::clock::Clock;
 use crate::config::{Report, Source};
-use crate::http_ext::connection::Connection;
+use crate::http::connection::Connection;
 use crate::limiter::Secret;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::{Gateway, Ruleset};

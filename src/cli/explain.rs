@@ -9,7 +9,7 @@ use clap::Args;
 use http::{HeaderName, HeaderValue, Method, Uri};
 
 use super::{USAGE, WRONG, run};
-use crate::http_ext::message::Request;
+use crate::http::message::Request;
 use crate::proxy::inspect::explain::{self, Explanation};
 
 const EXAMPLES: &str = "\

@@ -26,7 +26,7 @@ use super::schema::{AccessLogFormat, ClientIpHeader};
 use super::value::LogPath;
 use super::{Report, schema, unreadable};
 use crate::files::VersionedFile;
-use crate::http_ext::client_ip::{ClientIp, Header};
+use crate::http::client_ip::{ClientIp, Header};
 use crate::proxy::ruleset::{self, PolicySpec};
 use crate::server::Spec as ServerSpec;
 use crate::telemetry::access_log::{AccessLogSpec, Format, Target};

@@ -11,7 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::catch_panic::{self, PanicCaught};
 use super::exchange::Exchange;
-use crate::http_ext::body::{RequestBody, RequestBodyError};
+use crate::http::body::{RequestBody, RequestBodyError};
 use crate::upstream::{BodyError, UpstreamBody};
 
 /// What the client is sent.

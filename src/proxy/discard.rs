@@ -14,8 +14,8 @@ use http_body::Body;
 use http_body_util::BodyExt;
 use tokio::time::timeout;
 
-use crate::http_ext::body::RequestBody;
-use crate::http_ext::message::Request;
+use crate::http::body::RequestBody;
+use crate::http::message::Request;
 
 /// The most bytes of a body that are read for the sake of its client.
 const MOST: u64 = 256 * 1024;

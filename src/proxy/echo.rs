@@ -5,8 +5,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 use http::header::{self, HeaderValue};
 
 use super::body::ResponseBody;
-use crate::http_ext::body::RequestBody;
-use crate::http_ext::message::{Request, Response};
+use crate::http::body::RequestBody;
+use crate::http::message::{Request, Response};
 
 /// Answers `request` with itself. Its body is taken.
 pub(super) fn echo(request: &mut Request<RequestBody>) -> Response<ResponseBody> {

@@ -15,8 +15,8 @@ use http::header::{self, HeaderName, HeaderValue};
 
 use super::failure_log::FailureLog;
 use crate::clock::Timestamp;
-use crate::http_ext::client_ip::ClientIp;
-use crate::http_ext::headers::Headers;
+use crate::http::client_ip::ClientIp;
+use crate::http::headers::Headers;
 use crate::limiter::{Secret, WindowEnd};
 use crate::proxy::admission::mode::Mode;
 use crate::proxy::admission::penalties::Penalties;

@@ -6,10 +6,10 @@ use std::rc::Rc;
 
 use http::{Method, StatusCode, Version};
 
-use crate::http_ext::connection::Scheme;
-use crate::http_ext::forwarded::Peer;
-use crate::http_ext::message::Request;
-use crate::http_ext::{framing, host, path};
+use crate::http::connection::Scheme;
+use crate::http::forwarded::Peer;
+use crate::http::message::Request;
+use crate::http::{framing, host, path};
 use crate::proxy::answers::error::Error;
 use crate::rules::Head;
 

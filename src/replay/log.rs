@@ -12,8 +12,8 @@ use http::{HeaderValue, StatusCode};
 
 use super::{DEFAULT_HOST, Options};
 use crate::clock::Timestamp;
-use crate::http_ext::headers::Headers;
-use crate::http_ext::message::Request;
+use crate::http::headers::Headers;
+use crate::http::message::Request;
 pub(super) use lines::{Lines, Raw};
 pub(super) use request::Malformed;
 

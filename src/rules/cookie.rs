@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use http::header::COOKIE;
 
 use super::Found;
-use crate::http_ext::headers::Headers;
+use crate::http::headers::Headers;
 
 /// The value of the cookie `name`. Copied only where something in it is decoded.
 pub(super) fn cookie<'a>(headers: &'a Headers, name: &str) -> Found<Cow<'a, [u8]>> {

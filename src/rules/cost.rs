@@ -56,7 +56,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::http_ext::headers::Headers;
+    use crate::http::headers::Headers;
 
     const NAME: HeaderName = HeaderName::from_static("x-cost");
 

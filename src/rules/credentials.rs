@@ -8,7 +8,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use http::header::AUTHORIZATION;
 
 use super::Found;
-use crate::http_ext::headers::Headers;
+use crate::http::headers::Headers;
 
 /// However sloppily it is written: what one upstream reads as a user must not be another here.
 const BASE64: GeneralPurpose = GeneralPurpose::new(

@@ -10,8 +10,8 @@ use http::header::HeaderName;
 
 use super::Found;
 use super::cost::whole;
-use crate::http_ext::headers::Headers;
-use crate::http_ext::json_pointer::JsonPointer;
+use crate::http::headers::Headers;
+use crate::http::json_pointer::JsonPointer;
 pub use usage::UsageScan;
 
 /// What a policy makes of responses; until then requests are charged what their [cost](super::Cost) says.

@@ -22,7 +22,7 @@ pub use self::lazy::{CheckedToken, RequestToken};
 pub use self::rejection::TokenRejection;
 use super::{Found, credentials};
 use crate::clock::Timestamp;
-use crate::http_ext::headers::Headers;
+use crate::http::headers::Headers;
 
 /// The longest token that is looked at, in bytes.
 const LONGEST: usize = 8 * 1024;

@@ -14,7 +14,7 @@ use super::{
     ConnectionTable, HttpService, connection::Protocol, drain::Closing, held::Held, rarely::Rarely,
 };
 use crate::{
-    http_ext::connection::{Connection, Scheme},
+    http::connection::{Connection, Scheme},
     telemetry::metrics::ListenerMetrics,
 };
 

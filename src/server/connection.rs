@@ -17,9 +17,9 @@ use super::{
     ClientSpec, HalfClose, HttpService, Protocols, drain::Closing, held::Held, service::BoxError,
     tls::Tls,
 };
-use crate::http_ext::connection::{Connection, Scheme};
-use crate::http_ext::interim::Interim;
-use crate::http_ext::io::Socket;
+use crate::http::connection::{Connection, Scheme};
+use crate::http::interim::Interim;
+use crate::http::io::Socket;
 
 /// What a client that speaks HTTP/2 with prior knowledge sends first (RFC 9113 section 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

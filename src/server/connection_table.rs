@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, timeout_at};
 
-use crate::http_ext::message::Response;
-use crate::http_ext::service::Answer;
+use crate::http::message::Response;
+use crate::http::service::Answer;
 
 /// The time from the whole head of a request until the kernel has taken the whole answer.
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(10);

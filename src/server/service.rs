@@ -4,9 +4,9 @@ use bytes::Bytes;
 use http_body::Body;
 use hyper::service::Service;
 
-use crate::http_ext::body::RequestBody;
-use crate::http_ext::message::{Request, Response};
-use crate::http_ext::service::Answer;
+use crate::http::body::RequestBody;
+use crate::http::message::{Request, Response};
+use crate::http::service::Answer;
 
 /// Any error.
 pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;

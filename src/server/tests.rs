@@ -11,9 +11,9 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 
 use super::*;
-use crate::http_ext::body::{RequestBody, RequestBodyError};
-use crate::http_ext::message::{Request, Response};
-use crate::http_ext::service::service_fn;
+use crate::http::body::{RequestBody, RequestBodyError};
+use crate::http::message::{Request, Response};
+use crate::http::service::service_fn;
 
 const TIMEOUTS: Timeouts = Timeouts {
     head: Duration::from_secs(10),

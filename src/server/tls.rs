@@ -27,7 +27,7 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use super::{Protocols, connection::Version};
 use crate::files;
-use crate::http_ext::io::Socket;
+use crate::http::io::Socket;
 
 mod validity;
 

@@ -23,7 +23,7 @@ use super::{
     drain::{Closer, Lifetime},
     tls::Tls,
 };
-use crate::{http_ext::connection::Connection, telemetry::metrics::ListenerMetrics};
+use crate::{http::connection::Connection, telemetry::metrics::ListenerMetrics};
 
 /// One of a worker's listening sockets, and how what comes through it is served.
 pub(super) struct Door {

@@ -12,7 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use super::Timeouts;
 use super::http1::{Failure, Invalid};
 use super::pool::Lease;
-use crate::http_ext::body::RequestBodyError;
+use crate::http::body::RequestBodyError;
 use crate::telemetry::metrics::EndpointFailure;
 
 /// The body of an upstream's response.

@@ -14,8 +14,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::Error;
-use crate::http_ext::dial::{Dscp, dial};
-use crate::http_ext::io::Socket;
+use crate::http::dial::{Dscp, dial};
+use crate::http::io::Socket;
 
 /// How long an address has to answer before the next is tried beside it (RFC 8305 section 5).
 const HEAD_START: Duration = Duration::from_millis(250);

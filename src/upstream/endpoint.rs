@@ -15,7 +15,7 @@ use super::connect::{Stream, Target};
 use super::failure_log::FailureLog;
 use super::pool::{Connection, Lease, Pools};
 use super::{EndpointSpec, Error, Outbound, Timeouts};
-use crate::http_ext::message::Response;
+use crate::http::message::Response;
 use crate::telemetry::metrics::EndpointMetrics;
 
 /// An endpoint and its pool.

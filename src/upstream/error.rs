@@ -5,7 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use super::http1::{Failure, Invalid};
-use crate::http_ext::body::RequestBodyError;
+use crate::http::body::RequestBodyError;
 use crate::telemetry::metrics::EndpointFailure;
 
 /// Why an upstream gave no response. Each names the endpoint as `host:port`.

@@ -18,10 +18,10 @@ use http::{HeaderMap, Method, StatusCode};
 use http_body::Frame;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::http_ext::body::{RequestBody, RequestBodyError};
-pub use crate::http_ext::http1::Invalid;
-use crate::http_ext::http1::{Decoded, Decoder, Framing, Outgoing, Received, Sending};
-use crate::http_ext::message::{Request, Response};
+use crate::http::body::{RequestBody, RequestBodyError};
+pub use crate::http::http1::Invalid;
+use crate::http::http1::{Decoded, Decoder, Framing, Outgoing, Received, Sending};
+use crate::http::message::{Request, Response};
 
 /// A connection to an upstream.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use super::Dscp;
 use super::connect::Stream;
 use super::http1;
-use crate::http_ext::body::Patience;
+use crate::http::body::Patience;
 use crate::telemetry::metrics::{EndpointConnection, EndpointFailure, EndpointMetrics};
 
 /// The most idle connections of an endpoint that one worker keeps.

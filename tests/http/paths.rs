@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::support::client::{Connection, Response};
 use crate::support::gateway::Gateway;
-use sluicegate::http_ext::path::{comparable, normalise};
+use sluicegate::http::path::{comparable, normalise};
 
 /// The limited path. It is limited to nothing, so that whoever reaches it is told 429.
 const LIMITED: &str = "/v1/log:in";

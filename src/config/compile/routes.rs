@@ -12,7 +12,7 @@ use crate::config::finding::Finding;
 use crate::config::located::Located;
 use crate::config::schema::{self, Limit, OnMissingKey, Policy, Route, TrailingSlash};
 use crate::config::value::{self, KeyPart};
-use crate::http_ext::path::comparable;
+use crate::http::path::comparable;
 use crate::proxy::ruleset::{LimitSpec, Rewrite, RouteSpec};
 use crate::rules::{
     self, CaseSensitivity, Descriptor, PathForm, PathPattern, RouteMatch, Router, Segment,

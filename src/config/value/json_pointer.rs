@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{TextValue, Wrong, text_value, wrong};
-use crate::http_ext::json_pointer::{JsonPointer, NotAPointer};
+use crate::http::json_pointer::{JsonPointer, NotAPointer};
 
 /// A JSON pointer (RFC 6901).
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use super::{TextValue, Wrong, text_value, wrong};
-use crate::http_ext::path;
+use crate::http::path;
 
 /// Which paths a route takes: `/a/b` this one, `/a/{name}` any one segment, `/a/**` everything
 /// below and `/a` itself.

@@ -77,7 +77,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::http_ext::headers::Headers;
+    use crate::http::headers::Headers;
     use crate::rules::{KeyPart, OnMissingKey};
 
     const NAME: HeaderName = HeaderName::from_static("x-key");

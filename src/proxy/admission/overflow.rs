@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::{Admission, ChargeSet, MatchedLimit};
 use crate::clock::Timestamp;
-use crate::http_ext::headers::Headers;
+use crate::http::headers::Headers;
 use crate::limiter::{Decision, Outcome, Verdict};
 use crate::proxy::ruleset::Route;
 use crate::store::{Refusals, charge_to, charge_watched};

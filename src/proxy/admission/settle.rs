@@ -7,7 +7,7 @@ use http::StatusCode;
 use http::header::{ACCEPT_ENCODING, CONNECTION, HeaderValue, TE};
 
 use crate::clock::Timestamp;
-use crate::http_ext::headers::Headers;
+use crate::http::headers::Headers;
 use crate::proxy::ruleset::{Limit, Route};
 use crate::rules::{Author, BodyEnd, ReportedCost, SettledBy, Settlement, UsageScan};
 use crate::store::{Reservation, redis};

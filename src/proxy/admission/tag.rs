@@ -3,7 +3,7 @@
 //! They are asked after all others have admitted the request, each for itself: what one says keeps no other
 //! from being charged.
 
-use crate::http_ext::headers::Headers;
+use crate::http::headers::Headers;
 
 use super::applicability::Applicability;
 use super::in_flight::InFlightGuard;

@@ -16,9 +16,9 @@ use http::{Method, StatusCode};
 use http_body::Body;
 
 use self::fields::Learned;
-use crate::http_ext::headers::Headers;
-use crate::http_ext::message::Response;
-use crate::http_ext::{date, forwarded};
+use crate::http::headers::Headers;
+use crate::http::message::Response;
+use crate::http::{date, forwarded};
 use crate::limiter::{KeyParts, Secret};
 use crate::proxy::body::ResponseBody;
 

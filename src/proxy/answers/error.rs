@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use crate::http_ext::body::RequestBodyError;
-use crate::http_ext::framing::FramingError;
-use crate::http_ext::host::HostError;
-use crate::http_ext::max_forwards::NoCount;
-use crate::http_ext::path::PathError;
+use crate::http::body::RequestBodyError;
+use crate::http::framing::FramingError;
+use crate::http::host::HostError;
+use crate::http::max_forwards::NoCount;
+use crate::http::path::PathError;
 use crate::rules::NoNumber;
 use crate::upstream::{self, Fault};
 

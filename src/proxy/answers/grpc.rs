@@ -9,8 +9,8 @@ use bytes::Bytes;
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 
-use crate::http_ext::headers::Headers;
-use crate::http_ext::message::Response;
+use crate::http::headers::Headers;
+use crate::http::message::Response;
 use crate::proxy::body::ResponseBody;
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");

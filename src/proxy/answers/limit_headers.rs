@@ -10,7 +10,7 @@ mod tests;
 use http::header::{HeaderName, RETRY_AFTER};
 
 use crate::clock::Timestamp;
-use crate::http_ext::headers::{FieldValue, Headers};
+use crate::http::headers::{FieldValue, Headers};
 use crate::limiter::{Algorithm, Decision, Outcome, Verdict};
 
 pub use facts::{Facts, Unit};

@@ -3,7 +3,7 @@
 
 use http::HeaderValue;
 
-use crate::http_ext::headers::ascii;
+use crate::http::headers::ascii;
 
 /// A form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use super::grpc;
 use super::negotiate::{Format, Formats};
 use super::respond::{html, problem};
 use super::template::{Escape, Placeholder, Template, Value};
-use crate::http_ext::headers::Headers;
-use crate::http_ext::message::Response;
+use crate::http::headers::Headers;
+use crate::http::message::Response;
 use crate::proxy::body::ResponseBody;
 use crate::rules::Head;
 

@@ -8,8 +8,8 @@ use super::error::Error;
 use super::grpc;
 use super::negotiate::{Format, Formats};
 use super::template::html as escape;
-use crate::http_ext::headers::Headers;
-use crate::http_ext::message::Response;
+use crate::http::headers::Headers;
+use crate::http::message::Response;
 use crate::proxy::body::ResponseBody;
 
 /// The answer to a request with these header fields that met an error.

@@ -6,7 +6,7 @@ use http::StatusCode;
 use http::header::{self, HeaderName};
 
 use super::Exchange;
-use crate::http_ext::message::Request;
+use crate::http::message::Request;
 use crate::proxy::ruleset::Route;
 use crate::telemetry::access_log::{AccessLog, Format, Record};
 use crate::telemetry::metrics::LimitDecision;

@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use http::StatusCode;
 
 use crate::clock::Timestamp;
-use crate::http_ext::headers::Headers;
-use crate::http_ext::message::Request;
+use crate::http::headers::Headers;
+use crate::http::message::Request;
 use crate::limiter::Decision;
 use crate::proxy::admission::settle::{ResponseEnd, ResponseHead, Settling};
 use crate::proxy::admission::tag::{self, TagDecisions};

@@ -13,7 +13,7 @@ use http::StatusCode;
 use http::header::{HOST, HeaderValue};
 
 use crate::clock::{Clock, Timestamp};
-use crate::http_ext::message::Request;
+use crate::http::message::Request;
 use crate::limiter::{Decision, Secret};
 use crate::proxy::admission::applicability::Applicability;
 use crate::proxy::admission::mode::Enforcement;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::header::{HeaderName, HeaderValue};
 
 use super::Preflight;
-use crate::http_ext::client_ip::ClientIp;
+use crate::http::client_ip::ClientIp;
 use crate::limiter::{Algorithm, Penalty};
 use crate::proxy::admission::mode::Mode;
 use crate::proxy::answers::action::ActionSpec;

@@ -10,8 +10,8 @@ use http::header::{HeaderValue, REFERER, USER_AGENT};
 
 use super::request::{self, Host, Malformed, RequestLine};
 use super::{Entry, Response, Unparsable, instant};
-use crate::http_ext::headers::Headers;
-use crate::http_ext::message::Request;
+use crate::http::headers::Headers;
+use crate::http::message::Request;
 
 /// What stands for an absent text.
 const ABSENT: &[u8] = b"-";

@@ -14,8 +14,8 @@ use serde_json::value::RawValue;
 use super::request::{self, Host, Malformed, RequestLine};
 use super::{Entry, Response, Unparsable, instant, shortened};
 use crate::clock::Timestamp;
-use crate::http_ext::headers::Headers;
-use crate::http_ext::message::Request;
+use crate::http::headers::Headers;
+use crate::http::message::Request;
 
 #[derive(serde::Deserialize)]
 struct Line<'a> {

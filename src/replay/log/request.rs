@@ -4,8 +4,8 @@
 use http::header::{HOST, HeaderName, HeaderValue};
 use http::{Method, Uri, Version};
 
-use crate::http_ext::headers::Headers;
-use crate::http_ext::message::Request;
+use crate::http::headers::Headers;
+use crate::http::message::Request;
 
 /// Why HTTP would not have had it: such a request is answered 400 before the proxy sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@ use std::net::IpAddr;
 use proptest::prelude::*;
 
 use super::*;
-use crate::http_ext::headers::Headers;
+use crate::http::headers::Headers;
 use crate::rules::{CaseSensitivity, Segment, TrailingSlash};
 
 const PLAN: HeaderName = HeaderName::from_static("x-plan");

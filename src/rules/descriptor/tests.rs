@@ -2,7 +2,7 @@ use http::HeaderValue;
 use proptest::prelude::*;
 
 use super::*;
-use crate::http_ext::headers::Headers;
+use crate::http::headers::Headers;
 use crate::rules::{CaseSensitivity, TrailingSlash};
 
 const SECRET: Secret = Secret::from_key([1, 2]);

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
 use super::*;
-use crate::http_ext::headers::Headers;
+use crate::http::headers::Headers;
 
 /// A route for `[METHOD[,METHOD] ][HOST]PATH[?NAME=VALUE]`; `~` in front: any case; `+`: any slash.
 fn route(text: &str) -> RouteMatch {

@@ -3,7 +3,7 @@ use http::header::{HeaderName, HeaderValue};
 use proptest::prelude::*;
 
 use super::*;
-use crate::http_ext::headers::Headers;
+use crate::http::headers::Headers;
 use crate::rules::{CaseSensitivity, PathForm, TrailingSlash};
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");

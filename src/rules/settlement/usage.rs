@@ -6,10 +6,10 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use smallvec::SmallVec;
 
 use super::ReportedCost;
-use crate::http_ext::event_stream::{EventPart, EventStream};
-use crate::http_ext::headers::Headers;
-use crate::http_ext::json_pointer::JsonPointer;
-use crate::http_ext::json_scan::{JsonScan, JsonValue};
+use crate::http::event_stream::{EventPart, EventStream};
+use crate::http::headers::Headers;
+use crate::http::json_pointer::JsonPointer;
+use crate::http::json_scan::{JsonScan, JsonValue};
 use crate::rules::cost::whole;
 
 /// A scan of a response's body for the values at some pointers, in constant memory.

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 
 use super::{Token, TokenRejection, Verifier};
 use crate::clock::Timestamp;
-use crate::http_ext::headers::Headers;
+use crate::http::headers::Headers;
 use crate::rules::Found;
 
 /// What became of a request's token.

@@ -20,9 +20,9 @@ use tokio::{
 
 use super::*;
 use crate::{
-    http_ext::body::RequestBody,
-    http_ext::message::{Request, Response},
-    http_ext::service::service_fn,
+    http::body::RequestBody,
+    http::message::{Request, Response},
+    http::service::service_fn,
     server::{Timeouts, drain::Closer},
     telemetry::{metrics::ListenerMetrics, registry::Registry},
 };

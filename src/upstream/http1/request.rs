@@ -3,10 +3,10 @@
 use http::{Method, header};
 use http_body::Body;
 
-use crate::http_ext::body::RequestBody;
-use crate::http_ext::headers::write_field;
-use crate::http_ext::http1::{Framing, Outgoing, tells_framing};
-use crate::http_ext::message::Request;
+use crate::http::body::RequestBody;
+use crate::http::headers::write_field;
+use crate::http::http1::{Framing, Outgoing, tells_framing};
+use crate::http::message::Request;
 
 /// Begins to send `request`, whose body is taken.
 pub(super) fn begin(outgoing: &mut Outgoing<RequestBody>, request: &mut Request<RequestBody>) {

@@ -4,10 +4,10 @@ use std::mem::MaybeUninit;
 
 use http::{StatusCode, Version};
 
-use crate::http_ext::framing;
-use crate::http_ext::headers::Found;
-use crate::http_ext::http1::{Decoder, Invalid, Received, content_length, found};
-use crate::http_ext::message::Response;
+use crate::http::framing;
+use crate::http::headers::Found;
+use crate::http::http1::{Decoder, Invalid, Received, content_length, found};
+use crate::http::message::Response;
 
 /// The largest head, in bytes.
 const MAX_HEAD: usize = 64 * 1024;

@@ -7,8 +7,8 @@ use hyper_util::rt::TokioIo;
 use proptest::prelude::*;
 
 use super::*;
-use crate::http_ext::headers::Headers;
-use crate::http_ext::http1::bending::{bent, cuts, pieces};
+use crate::http::headers::Headers;
+use crate::http::http1::bending::{bent, cuts, pieces};
 
 /// An upstream that says these pieces one after the other, once it is sent anything, and then closes.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! A policy's name, quota and capacity as header fields show them, written once.
 
 use super::visible;
-use crate::http_ext::headers::FieldValue;
+use crate::http::headers::FieldValue;
 use crate::limiter::Algorithm;
 
 /// The largest integer of a structured field (RFC 9651 section 3.3.1).

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, HeaderName, HeaderValue, RETRY_AFTER};
 
 use super::{RATELIMIT, RATELIMIT_POLICY, RETRY_AFTER_MS};
-use crate::http_ext::headers::Headers;
+use crate::http::headers::Headers;
 
 /// A family of header fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

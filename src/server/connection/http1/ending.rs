@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::Connection;
 use super::request::Refused;
 use super::response;
-use crate::http_ext::http1::Sending;
+use crate::http::http1::Sending;
 use crate::server::connection::Io;
 use crate::server::held::Held;
 use crate::server::service::BoxError;

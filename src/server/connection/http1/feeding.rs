@@ -9,8 +9,8 @@ use bytes::Bytes;
 use http_body::Frame;
 
 use super::{Connection, Wait};
-use crate::http_ext::body::{FedError, Wanted};
-use crate::http_ext::http1::Decoded;
+use crate::http::body::{FedError, Wanted};
+use crate::http::http1::Decoded;
 use crate::server::connection::Io;
 use crate::server::service::BoxError;
 

@@ -7,11 +7,11 @@ use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{Method, StatusCode, Uri, Version};
 
-use crate::http_ext::body::RequestBody;
-use crate::http_ext::framing::{Fields, Several};
-use crate::http_ext::headers::Found;
-use crate::http_ext::http1::{Decoder, Invalid, content_length, found, place};
-use crate::http_ext::message::Request;
+use crate::http::body::RequestBody;
+use crate::http::framing::{Fields, Several};
+use crate::http::headers::Found;
+use crate::http::http1::{Decoder, Invalid, content_length, found, place};
+use crate::http::message::Request;
 
 /// The most fields in a head.
 const MAX_FIELDS: usize = 100;
@@ -142,7 +142,7 @@ fn whole_server(uri: Uri) -> Option<Uri> {
 }
 
 /// How the body's end is found (RFC 9112 section 6.3); `None` where that is not certain: nothing on the
-/// connection is read then any more. The service says what is wrong (see [`crate::http_ext::framing`]).
+/// connection is read then any more. The service says what is wrong (see [`crate::http::framing`]).
 fn decoder(version: Version, lengths: Several<'_>, codings: Several<'_>) -> Option<Decoder> {
     match (lengths, codings) {
         (Several::None, Several::None) => Some(Decoder::Ended),

@@ -4,10 +4,10 @@ use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING, UPGRADE}
 use http::{Method, StatusCode, Version};
 use http_body::Body;
 
-use crate::http_ext::date;
-use crate::http_ext::headers::write_field;
-use crate::http_ext::http1::{Framing, tells_framing};
-use crate::http_ext::message::{Request, Response};
+use crate::http::date;
+use crate::http::headers::write_field;
+use crate::http::http1::{Framing, tells_framing};
+use crate::http::message::{Request, Response};
 
 /// What a response's head depends on besides the response.
 #[derive(Clone, Copy, Debug)]

@@ -13,10 +13,10 @@ use proptest::prelude::*;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use super::*;
-use crate::http_ext::framing;
-use crate::http_ext::http1::bending::{bent, cuts, pieces};
-use crate::http_ext::message::Request;
-use crate::http_ext::service::service_fn;
+use crate::http::framing;
+use crate::http::http1::bending::{bent, cuts, pieces};
+use crate::http::message::Request;
+use crate::http::service::service_fn;
 use crate::server::Timeouts;
 
 const CLIENT: ClientSpec = ClientSpec {

@@ -12,8 +12,8 @@ use hyper::{body::Incoming, service::Service};
 use pin_project_lite::pin_project;
 
 use super::activity::{Activity, Exchange};
-use crate::http_ext::body::RequestBody;
-use crate::http_ext::message::{Request, Response};
+use crate::http::body::RequestBody;
+use crate::http::message::{Request, Response};
 
 /// A service whose exchanges are known to the connection's [`Activity`].
 #[derive(Debug)]

@@ -18,7 +18,7 @@ use tokio_rustls::TlsConnector;
 use super::fault::{Fault, FaultKind};
 use super::script::Script;
 use super::spec::{Address, Login};
-use crate::http_ext::dial::dial;
+use crate::http::dial::dial;
 
 /// The longest that connecting may take, with TLS and everything: together with the longest pause between two tries well
 /// below a second.
@@ -331,7 +331,7 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
-    use crate::http_ext::dial::silent::Silent;
+    use crate::http::dial::silent::Silent;
 
     #[tokio::test]
     async fn dead_addresses_before_one_that_answers_do_not_use_up_the_deadline() {

@@ -1,8 +1,8 @@
 use std::net::SocketAddr;
 
 use super::*;
-use crate::http_ext::connection::Scheme;
-use crate::http_ext::headers::ascii;
+use crate::http::connection::Scheme;
+use crate::http::headers::ascii;
 
 fn forwarding(peer: &str, scheme: Scheme) -> Forwarding {
     let address = |text: &str| text.parse::<SocketAddr>().expect("an address");

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use http::header::{FORWARDED, HeaderName};
 use ipnet::IpNet;
 
-use crate::http_ext::headers::Headers;
+use crate::http::headers::Headers;
 
 /// `X-Forwarded-For`.
 pub const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use http::HeaderName;
 use http::header::InvalidHeaderName;
 
-use crate::http_ext::remembered::Remembered;
+use crate::http::remembered::Remembered;
 
 /// How many are remembered, a power of two.
 const PLACES: usize = 64;

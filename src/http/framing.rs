@@ -5,8 +5,8 @@ use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING, UPGRAD
 use http::{Method, StatusCode, Version};
 
 use super::http1::content_length;
-use crate::http_ext::headers::Headers;
-use crate::http_ext::message::Request;
+use crate::http::headers::Headers;
+use crate::http::message::Request;
 
 /// Why a head is refused, and with which status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

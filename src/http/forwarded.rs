@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use super::client_ip::{MAX_HOPS, X_FORWARDED_FOR};
 use super::connection::Connection;
-use crate::http_ext::headers::{FieldValue, Headers};
+use crate::http::headers::{FieldValue, Headers};
 
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");

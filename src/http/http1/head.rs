@@ -7,7 +7,7 @@ use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 
 use super::Invalid;
 use super::names::name;
-use crate::http_ext::headers::Found;
+use crate::http::headers::Found;
 
 /// Room for the fields of an ordinary message and for those that the proxy adds. It takes 1 KiB: allocators are fastest with
 /// powers of two.

@@ -9,7 +9,7 @@ use http::header::{self, HeaderMap, HeaderName};
 use http_body::Body;
 use tokio::io::AsyncWrite;
 
-use crate::http_ext::headers::write_field;
+use crate::http::headers::write_field;
 
 /// Parts of a body up to this many bytes are joined with what is waiting to be written.
 const JOINED: usize = 4 * 1024;

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use http::StatusCode;
 
 use super::hop_by_hop;
-use crate::http_ext::message::Response;
+use crate::http::message::Response;
 
 /// The most that wait at once. More are dropped: a client can do without each of them.
 const MOST: usize = 16;
