@@ -1,6 +1,8 @@
-//! From a YAML file to a configuration that is known to be sound, or to a report of all that is
-//! wrong with it: text -> located tree (`document`) -> types (`decode`, `schema`) -> checks
-//! (`validate`) -> what the layers below run (`compile`). `lint` looks at what is sound and probably not meant. No layer below knows these types; nothing here serves a request.
+//! Reads a YAML file into a sound configuration, or reports all that is wrong with it: text ->
+//! located tree (`document`) -> types (`decode`, `schema`) -> checks (`validate`) -> specs of the
+//! layers that run it (`compile`). `lint` warns of settings that are valid and probably not meant.
+//!
+//! No other layer but `app` knows these types, and nothing here serves a request.
 
 mod claims;
 mod compile;

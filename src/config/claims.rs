@@ -1,11 +1,11 @@
-//! The claims of tokens that keys, conditions and time zones ask for.
+//! Token claims that keys, conditions and time zones use.
 
 use super::document::NodeId;
 use super::located::Located;
 use super::schema::{Condition, Config, Limit, Policy};
 use super::value::KeyPart;
 
-/// Every claim that is asked for, where it is.
+/// Every used claim and its node.
 pub(super) fn asked(config: &Config) -> Vec<(&str, NodeId)> {
     let of_routes = config.routes.iter().flat_map(|route| route.limits.iter());
     let in_place = config.limits.iter().chain(of_routes);

@@ -1,5 +1,5 @@
-//! From what the user wrote to what the layers below run: a file a section. What cannot be known
-//! from the text alone, because it stands in another file, is found wrong here.
+//! Compiles the checked configuration to the specs of the layers that run it, one file for each
+//! section. Errors here concern other files that the configuration names.
 
 pub(super) mod algorithms;
 pub(super) mod answers;
@@ -35,7 +35,7 @@ pub(super) use routes::unreachable;
 use tokens::KeyFiles;
 use upstreams::Upstreams;
 
-/// The largest file of certificates that is read, in bytes.
+/// The largest certificate file that is read, in bytes.
 pub(super) const LARGEST: u64 = 16 << 20;
 
 /// A configuration, in the terms of the layers that run it.
@@ -43,11 +43,11 @@ pub(super) const LARGEST: u64 = 16 << 20;
 pub struct Compiled {
     /// Workers, listeners, bounds for clients.
     pub server: ServerSpec,
-    /// Where the admin listener is.
+    /// The address of the admin listener.
     pub admin: SocketAddr,
     /// The access log, unless it is disabled.
     pub access_log: Option<AccessLogSpec>,
-    /// Where buckets are saved, if anywhere.
+    /// The snapshot file; `None` if buckets are not saved.
     pub snapshot: Option<SnapshotSpec>,
     /// How the process ends.
     pub shutdown: Shutdown,
@@ -55,29 +55,29 @@ pub struct Compiled {
     pub rules: ruleset::Spec,
     /// The files beside the configuration that it was compiled from.
     pub files: Vec<VersionedFile>,
-    /// Tells one content of the configuration file from another.
+    /// A hash of the configuration file's text.
     pub hash: String,
 }
 
-/// Where buckets are saved.
+/// The snapshot file of the buckets, and its interval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotSpec {
-    /// In which file.
+    /// The path of the file.
     pub path: PathBuf,
-    /// How often, besides the end of the process.
+    /// The interval between saves; the process also saves when it ends.
     pub every: Duration,
 }
 
 /// How the process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shutdown {
-    /// How long it still accepts connections, after it has said that it is not ready.
+    /// Time for which the process still accepts connections after `/readyz` reports "not ready".
     pub delay: Duration,
-    /// How long requests in flight may then take.
+    /// Time for requests in flight to finish after that.
     pub deadline: Duration,
 }
 
-/// What is collected while the sections are compiled.
+/// State of one compilation.
 struct Compiler<'a> {
     loaded: &'a Loaded,
     findings: Vec<Finding>,
@@ -125,11 +125,11 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
     })
 }
 
-/// Compiles what decides about requests, and no more: every upstream is `echo`, and none of the files
-/// that the configuration names has to be there.
+/// Compiles only the limits: every upstream becomes `echo`, and the files that the configuration
+/// names may be missing.
 ///
 /// # Errors
-/// Names the policies that cannot be.
+/// Reports policies whose settings no algorithm can have.
 pub fn compile_rules(loaded: &Loaded) -> Result<ruleset::Spec, Report> {
     let mut compiler = Compiler::new(loaded);
     let rules = compiler.rules(&loaded.config, Upstreams::stand_ins(), KeyFiles::Optional);
@@ -148,7 +148,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Reports a file that is written to by two, or that is the configuration.
+    /// Reports a file that two writers share, or that is the configuration itself.
     fn check_written_files(&mut self, config: &schema::Config) {
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let resolved = |path: &Path| absolute(&self.loaded.resolve(path));
@@ -185,7 +185,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Reports a file of the configuration that cannot be read.
+    /// Reports a file that the configuration names and that cannot be read.
     fn unreadable(&mut self, path: &Path, node: NodeId, error: &io::Error) {
         let (message, help) = unreadable::explain(path, error);
         let finding = Finding::error(node, Code::Unreadable, message).help(help);

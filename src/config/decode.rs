@@ -1,6 +1,6 @@
-//! Reads the types of the schema from a document, by serde. Unlike most deserializers it goes on
-//! after a mistake: unknown keys, and whatever is [`Located`](super::Located) and cannot be read,
-//! are recorded and passed over, so that one run finds nearly all that is wrong.
+//! Reads the schema's types from a document with serde. Unlike most deserializers it goes on after
+//! a mistake. It records unknown keys, and values of [`Located`](super::Located) that cannot be
+//! read. One run so finds nearly all mistakes.
 
 mod access;
 mod error;
@@ -14,16 +14,16 @@ use super::nearest;
 use access::{Entries, Form, Items, LocatedParts, Word};
 use error::DecodeError;
 
-/// The name of a newtype that asks for its node beside its value.
+/// The name of the newtype that requests a value together with its node.
 pub(super) const LOCATED: &str = "$located";
-/// How top-level keys begin that are ignored: YAML anchors can stand there.
+/// The prefix of top-level keys that are ignored: a place for YAML anchors.
 pub(super) const EXTENSION: &str = "x-";
-/// The name of an enum whose variant is chosen by the form of the value: its variants are called
-/// `scalar`, `sequence` and `mapping`, and hold what is read from the same value.
+/// The name of an enum whose variant depends on the form of the value. Its variants are called
+/// `scalar`, `sequence` and `mapping`, and are read from that value.
 pub(super) const BY_FORM: &str = "$form";
 
-/// Reads a `T` from the whole document; `None` when something is wrong that nothing can stand in
-/// for, which the findings then say.
+/// Reads a `T` from the whole document. Returns `None` after an error for which no default can
+/// stand in; the findings then have it.
 pub(super) fn decode<T: for<'de> Deserialize<'de>>(findings: &Findings<'_>) -> Option<T> {
     let reader = Reader {
         findings,
@@ -59,7 +59,7 @@ impl<'a> Reader<'a> {
         self.findings.document.value(self.node)
     }
 
-    /// The value, which must be there: `key:` with nothing after it is a mistake everywhere.
+    /// The value. `key:` without a value is an error everywhere.
     fn present(self) -> Result<&'a Value, DecodeError> {
         match self.value() {
             Value::Null => Err(self.no_value()),
@@ -86,7 +86,7 @@ impl<'a> Reader<'a> {
         DecodeError::mismatch(&describe(self.value()), expected)
     }
 
-    /// Gives an error its place, unless it has one from further within.
+    /// Adds this place to an error that has none yet.
     fn place<T>(self, result: Result<T, DecodeError>) -> Result<T, DecodeError> {
         result.map_err(|error| {
             let error = match self.advice() {
@@ -97,7 +97,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// What to do about this text under this key, where its type alone does not know.
+    /// Advice that depends on the key, for texts that a type alone cannot explain.
     fn advice(self) -> Option<&'static str> {
         let Value::Scalar { text, .. } = self.value() else {
             return None;
@@ -134,13 +134,13 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Whether a key that is none of these is one of a route's `match`, which stands one level below.
+/// True for keys of a route's `match` that stand one level too high.
 fn is_of_match(key: &str, known: &[&str]) -> bool {
     const OF_MATCH: [&str; 5] = ["hosts", "path", "methods", "headers", "query"];
     known.contains(&"match") && OF_MATCH.contains(&key)
 }
 
-/// A value in a few words, for an error.
+/// A short description of a value, for errors.
 fn describe(value: &Value) -> String {
     match value {
         Value::Sequence(_) => "a list".to_owned(),
@@ -165,8 +165,8 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         })
     }
 
-    /// Scalars are taken as they are written: the key they stand under says what they mean, and
-    /// `1.10`, `no` and `12:30` are no traps.
+    /// Takes scalars as texts. The key gives them their meaning, so that `1.10`, `no` and `12:30`
+    /// are no traps.
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         if self.part == Part::Key {
             return self.place(

@@ -1,7 +1,6 @@
-//! What is wrong with a configuration, and how it is shown: severity, a stable code, the place in
-//! the file, the path of the key, the line itself and what to do. Finding problems is the business
-//! of the siblings; nothing here knows a key of the
-//! schema, but for those whose values are never shown (`mask`).
+//! Problems of a configuration and their rendering: severity, code, place, path of the key, the
+//! line, and advice. Other modules find the problems. This one knows no key of the schema except
+//! those whose values are never shown (`mask`).
 
 mod code;
 mod mask;
@@ -17,18 +16,18 @@ pub use code::Code;
 
 /// At most this many problems are printed; the rest are counted.
 const PRINTED: usize = 50;
-/// How many bytes of each end of a long message are printed.
+/// Bytes that are printed of each end of a long message.
 const KEPT: usize = 250;
 
-/// The text of a configuration and the name it is shown under.
+/// The text of a configuration and its display name.
 pub struct Source {
-    /// What stands before the line number: a path as the user gave it.
+    /// The path as the user gave it; reports print it before the line number.
     pub name: String,
     /// The whole text, without a byte order mark.
     pub text: String,
 }
 
-/// The text may hold passwords.
+/// Omits the text, which may hold passwords.
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Source")
@@ -54,7 +53,7 @@ impl Source {
     }
 }
 
-/// How grave a problem is.
+/// Severity of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// The configuration cannot be used.
@@ -63,22 +62,22 @@ pub enum Severity {
     Warning,
 }
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Clone, Debug)]
 pub struct Problem {
-    /// How grave it is.
+    /// Severity.
     pub severity: Severity,
-    /// What kind of problem it is.
+    /// The kind of problem.
     pub code: Code,
     /// One sentence, without a full stop.
     pub message: String,
     /// The path of the key, as in `routes[2].limits[0].quota`; empty for the file as a whole.
     pub path: String,
-    /// The bytes of the source that it is about; `None` for the file as a whole.
+    /// The byte range of the problem; `None` for the file as a whole.
     pub span: Option<Range<usize>>,
-    /// Other places that have to do with it, each with a few words.
+    /// Related places, each with a short label.
     pub related: Vec<(Range<usize>, String)>,
-    /// What to do about it.
+    /// Advice.
     pub help: Option<String>,
 }
 
@@ -90,7 +89,7 @@ pub struct Report {
     pub problems: Vec<Problem>,
 }
 
-/// Whether a report is printed with colours.
+/// Colours of a printed report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Colour {
     /// Plain text, for files, logs and tests.
@@ -100,7 +99,7 @@ pub enum Colour {
 }
 
 impl Report {
-    /// Orders the problems by their place in the source. What they quote of URLs is without passwords.
+    /// Sorts the problems by place, and removes passwords from URLs that they quote.
     pub fn new(source: Arc<Source>, mut problems: Vec<Problem>) -> Self {
         for problem in &mut problems {
             problem.message = mask::login(&problem.message);
@@ -110,14 +109,14 @@ impl Report {
         Self { source, problems }
     }
 
-    /// These problems and others of the same text.
+    /// Joins two reports on the same text.
     #[must_use]
     pub fn and(self, others: Self) -> Self {
         let problems = self.problems.into_iter().chain(others.problems);
         Self::new(self.source, problems.collect())
     }
 
-    /// These problems, and others that may be their cause.
+    /// Adds problems that may be the cause of these.
     #[must_use]
     pub(super) fn with(self, others: Vec<Problem>) -> Self {
         let problems = others.into_iter().chain(self.problems);
@@ -145,7 +144,7 @@ impl Report {
         }
     }
 
-    /// Whether anything forbids the use of the configuration.
+    /// True if a problem forbids the use of the configuration.
     pub fn has_errors(&self) -> bool {
         self.problems
             .iter()
@@ -165,7 +164,7 @@ impl Report {
             .map(|span| self.source.position(span.start))
     }
 
-    /// The report as text, a block a problem and a closing line that counts them.
+    /// Renders the report: a block for each problem, then a line with their number.
     pub fn render(&self, colour: Colour) -> String {
         let renderer = match colour {
             Colour::Plain => Renderer::plain(),
@@ -233,7 +232,7 @@ impl Report {
         group
     }
 
-    /// The annotated lines only: the renderer reads all it is given, and files are long.
+    /// The annotated lines only. The renderer reads the whole text it gets, and files are long.
     fn snippet<'a>(
         &'a self,
         text: &'a str,
@@ -266,7 +265,8 @@ impl Report {
     }
 }
 
-/// A text as it is, or without its middle where it is long: a message may repeat a value, which may be a whole file.
+/// Cuts the middle out of a long text. A message may repeat a value, and a value may be a whole
+/// file.
 fn shortened(text: &str) -> Cow<'_, str> {
     if text.len() <= 4 * KEPT {
         return Cow::Borrowed(text);

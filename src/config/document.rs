@@ -1,5 +1,5 @@
-//! A configuration as a tree of located values: which text stands where, under which key. The YAML
-//! parser is used here and nowhere else. What the values mean is the business of `decode`.
+//! The configuration as a tree of located values. Only this module uses the YAML parser; `decode`
+//! gives the values their meaning.
 
 mod build;
 mod syntax;
@@ -15,14 +15,15 @@ use super::finding::{Finding, Part};
 
 pub(super) use build::Environment;
 
-/// A value's place in its document. [`NodeId::ABSENT`] stands for what the user did not write.
+/// Identifies a value of the document. [`NodeId::ABSENT`] stands for values that the user did not
+/// write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(u32);
 
 impl NodeId {
-    /// The whole document.
+    /// The root of the document.
     pub const ROOT: Self = Self(0);
-    /// No place: a default, or a value made by the program.
+    /// No place: a default value, or one that the program made.
     pub const ABSENT: Self = Self(u32::MAX);
 
     pub(super) fn index(self) -> u32 {
@@ -34,13 +35,13 @@ impl NodeId {
     }
 }
 
-/// A parsed configuration; every value remembers its place.
+/// A parsed configuration whose values know their places.
 pub struct Document {
     source: Arc<Source>,
     nodes: Vec<Node>,
 }
 
-/// The values may be passwords.
+/// Omits the values, which may be passwords.
 impl fmt::Debug for Document {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Document")
@@ -56,37 +57,37 @@ struct Node {
     value: Value,
 }
 
-/// How a value is reached from the one that holds it.
+/// The step from a parent to a value.
 enum Step {
     Root,
     Key { name: Box<str>, span: Range<u32> },
     Index(u32),
 }
 
-/// A value as it was written, variables replaced.
+/// A value with its variables replaced.
 pub(super) enum Value {
-    /// A text, a number, a boolean: the key it stands under says what it means.
+    /// A text, a number or a boolean; the key gives it its meaning.
     Scalar {
         text: Box<str>,
         origin: Origin,
     },
-    /// Nothing.
+    /// No value, as after `key:`.
     Null,
     Sequence(Vec<NodeId>),
     /// The keys are with the values: see [`Document::key`].
     Mapping(Vec<NodeId>),
 }
 
-/// Whether a scalar is what stands in the file.
+/// Origin of a scalar's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     File,
-    /// Something in it came from the environment, and is never shown.
+    /// Partly from the environment; reports never show it.
     Environment,
 }
 
 impl Document {
-    /// Parses `source`. The findings are about its variables and keys.
+    /// Parses `source`. The findings concern variables and keys.
     ///
     /// # Errors
     ///
@@ -106,7 +107,7 @@ impl Document {
         &self.source.name
     }
 
-    /// A report of these findings; those about absent nodes point at the whole file.
+    /// Turns findings into a report. A finding at an absent node points at the whole file.
     pub(super) fn report(&self, findings: Vec<Finding>) -> Report {
         let problems = findings
             .into_iter()
@@ -119,7 +120,7 @@ impl Document {
         &self.node(node).value
     }
 
-    /// The key that a value stands under; `None` for items and the root.
+    /// The key of a value; `None` for items of lists and for the root.
     pub(super) fn key(&self, node: NodeId) -> Option<&str> {
         match &self.node(node).step {
             Step::Key { name, .. } => Some(name),
@@ -167,7 +168,7 @@ impl Document {
         }
     }
 
-    /// What to underline: of a mapping or a list its key, or its first line where it has none.
+    /// The bytes to underline: the key of a mapping or list, or its first line if it has no key.
     fn span(&self, node: NodeId, part: Part) -> Option<Range<usize>> {
         if node == NodeId::ABSENT {
             return None;
@@ -192,7 +193,7 @@ impl Document {
         Some(self.first_line(wanted))
     }
 
-    /// A caret under one line says enough; block scalars run on for many.
+    /// Shortens a span to its first line; block scalars are long.
     fn first_line(&self, span: Range<usize>) -> Range<usize> {
         let text = &self.source.text[span.clone()];
         let length = text.find(['\r', '\n']).unwrap_or(text.len());
@@ -204,7 +205,7 @@ impl Document {
     }
 }
 
-/// A key within a path: in quotes where it could be taken for several.
+/// A key as part of a path, in quotes if it would be ambiguous.
 fn quoted(key: &str) -> Cow<'_, str> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
     match !key.is_empty() && key.bytes().all(plain) {

@@ -1,5 +1,5 @@
-//! A problem while it is being found: about a node of the document, not yet about bytes of a file.
-//! [`Findings`] collects them, so that one mistake is reported once and hides no other.
+//! Findings: problems at nodes of the document, before they become byte ranges of a file.
+//! [`Findings`] reports one mistake once.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use super::diagnostic::{Code, Severity};
 use super::document::{Document, NodeId};
 
-/// Something wrong at a node.
+/// A problem at a node.
 #[derive(Clone, Debug)]
 pub struct Finding {
     pub(super) severity: Severity,
@@ -19,17 +19,17 @@ pub struct Finding {
     pub(super) help: Option<String>,
 }
 
-/// What of a node is meant.
+/// The part of a node that a finding points at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Part {
     /// The value, or the key where the value is a mapping or a list.
     Whole,
-    /// The key that the value stands under.
+    /// The key of the value.
     Key,
 }
 
 impl Finding {
-    /// A finding that forbids the use of the configuration.
+    /// Creates an error: the configuration cannot be used.
     pub fn error(node: NodeId, code: Code, message: impl Into<String>) -> Self {
         Self {
             severity: Severity::Error,
@@ -42,7 +42,7 @@ impl Finding {
         }
     }
 
-    /// A finding that only deserves attention.
+    /// Creates a warning.
     pub fn warning(node: NodeId, code: Code, message: impl Into<String>) -> Self {
         Self {
             severity: Severity::Warning,
@@ -50,14 +50,14 @@ impl Finding {
         }
     }
 
-    /// Says what to do.
+    /// Adds advice.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
     }
 
-    /// Points at another place that has to do with it, if it is another.
+    /// Points at a related place, unless it is the same node.
     #[must_use]
     pub fn related(mut self, node: NodeId, label: impl Into<String>) -> Self {
         if node != self.node {
@@ -74,7 +74,7 @@ impl Finding {
     }
 }
 
-/// All that was found in a document so far.
+/// The findings in a document so far.
 pub(super) struct Findings<'a> {
     pub(super) document: &'a Document,
     list: RefCell<Vec<Finding>>,
@@ -82,7 +82,7 @@ pub(super) struct Findings<'a> {
 }
 
 impl<'a> Findings<'a> {
-    /// Starts with what was found before.
+    /// Starts with earlier findings.
     pub(super) fn new(document: &'a Document, earlier: Vec<Finding>) -> Self {
         let findings = Self {
             document,
@@ -95,8 +95,8 @@ impl<'a> Findings<'a> {
         findings
     }
 
-    /// Adds a finding, unless it is a consequence: its place already has one, or is nowhere, which
-    /// is where the defaults stand that replace what could not be read.
+    /// Adds a finding, unless its place already has one or is absent. Unreadable values are
+    /// replaced by defaults, which are absent; findings there would be consequences.
     pub(super) fn add(&self, finding: Finding) {
         if finding.node != NodeId::ABSENT
             && self
@@ -108,7 +108,7 @@ impl<'a> Findings<'a> {
         }
     }
 
-    /// Whether something was found at this path, or below it.
+    /// True if a finding is at this path or below it.
     pub(super) fn has_at(&self, path: &str) -> bool {
         let below = |rest: &str| rest.is_empty() || rest.starts_with(['.', '[']);
         let list = self.list.borrow();
@@ -123,7 +123,8 @@ impl<'a> Findings<'a> {
             .any(|finding| finding.severity == Severity::Error)
     }
 
-    /// The errors, or else the warnings: beside an error, much is unused only because of it.
+    /// The errors, or the warnings if there are no errors. Beside an error, warnings of unused
+    /// items are mostly its consequences.
     pub(super) fn into_list(self) -> Vec<Finding> {
         let has_errors = self.has_errors();
         let mut list = self.list.into_inner();

@@ -1,7 +1,7 @@
-//! What can be used, and probably does not do what was meant: each lint looks at the policies that requests meet
-//! on each route. docs/lints.md has a section for each.
+//! Lints: warnings of valid settings that are probably not meant. Each lint looks at the policies
+//! that apply on each route; docs/lints.md describes them.
 //!
-//! Not here: what is wrong with a setting by itself, which `validate` finds.
+//! Not here: errors in a single setting, which `validate` finds.
 
 mod answers;
 mod certificates;
@@ -23,7 +23,7 @@ use super::load::Loaded;
 use super::schema::{Action, Config, Limit, Mode, Policy, Route};
 use crate::clock::Timestamp;
 
-/// Lists what deserves attention at `now` in a configuration without errors.
+/// Warns of an error-free configuration at the instant `now`.
 pub fn lint(loaded: Loaded, now: Timestamp) -> Report {
     let config = &loaded.config;
     let places = places(config);
@@ -49,27 +49,28 @@ pub fn lint(loaded: Loaded, now: Timestamp) -> Report {
     loaded.warnings.and(found)
 }
 
-/// Where requests meet policies: a route, or nothing that takes them.
+/// A route with the policies that apply there, or the policies of unmatched requests.
 struct Place<'a> {
-    /// `None` for the requests that no route takes.
+    /// `None` for requests without a route.
     route: Option<&'a Route>,
     node: NodeId,
     /// Top-level ones first.
     policies: Vec<Met<'a>>,
 }
 
-/// A policy that requests meet.
+/// A policy that applies on a route.
 #[derive(Clone, Copy)]
 struct Met<'a> {
     policy: &'a Policy,
-    /// Where it is defined, which tells it from others.
+    /// The node of its definition, which identifies it.
     node: NodeId,
-    /// What becomes of requests beyond it.
+    /// The action on requests beyond the limit.
     action: Action,
 }
 
 impl Met<'_> {
-    /// Whether it refuses at all: neither only watches, for all of its keys, nor only tags.
+    /// True if it refuses requests for all of its keys: no shadow mode, no `percent` below 100, no
+    /// tagging.
     fn is_enforced(&self) -> bool {
         let all = self
             .policy
@@ -79,14 +80,14 @@ impl Met<'_> {
         self.policy.mode.value == Mode::Enforce && all && self.action != Action::Tag
     }
 
-    /// The most units that can be taken at once.
+    /// The largest number of units that requests can take at once.
     fn capacity(&self) -> u32 {
         let most = self.policy.burst.as_ref().or(self.policy.capacity.as_ref());
         let quota = || self.policy.quota.as_ref().map_or(0, |quota| quota.limit());
         most.map_or_else(quota, |most| most.get())
     }
 
-    /// The quota's window, or about how long an empty bucket takes to fill.
+    /// The quota's window, or roughly the time in which an empty bucket fills.
     fn window(&self) -> Duration {
         match (&self.policy.quota, &self.policy.refill) {
             (Some(quota), _) => quota.window(),
@@ -98,14 +99,14 @@ impl Met<'_> {
         }
     }
 
-    /// Where its quota stands.
+    /// The node of its quota or capacity.
     fn quota_node(&self) -> NodeId {
         let quota = self.policy.quota.as_ref().map(|quota| quota.node);
         let capacity = self.policy.capacity.as_ref().map(|capacity| capacity.node);
         quota.or(capacity).unwrap_or(self.node)
     }
 
-    /// Where its key stands, if it is not left out.
+    /// The node of its key, or of the policy if the key is left out.
     fn key_node(&self) -> NodeId {
         match self.policy.key.node {
             NodeId::ABSENT => self.node,
@@ -114,7 +115,7 @@ impl Met<'_> {
     }
 }
 
-/// Every place, the one for requests that no route takes last.
+/// All routes, and unmatched requests last.
 fn places(config: &Config) -> Vec<Place<'_>> {
     let top_level = || {
         config
@@ -140,7 +141,7 @@ fn places(config: &Config) -> Vec<Place<'_>> {
     routes.chain([unmatched]).collect()
 }
 
-/// The policy that a limit is, unless it is disabled.
+/// Resolves a limit to its policy; `None` for disabled policies.
 fn met<'a>(config: &'a Config, node: NodeId, limit: &'a Limit) -> Option<Met<'a>> {
     let (policy, node) = match limit {
         Limit::InPlace(policy) => (&**policy, node),
@@ -157,7 +158,7 @@ fn met<'a>(config: &'a Config, node: NodeId, limit: &'a Limit) -> Option<Met<'a>
     })
 }
 
-/// Every policy that requests meet, once.
+/// Every policy that applies somewhere, once.
 fn policies<'a>(places: &[Place<'a>]) -> Vec<Met<'a>> {
     let mut seen = std::collections::HashSet::new();
     let all = places.iter().flat_map(|place| &place.policies);

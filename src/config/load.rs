@@ -21,31 +21,31 @@ const MAX_FILE: u64 = 16 << 20;
 /// A configuration without errors.
 #[derive(Debug)]
 pub struct Loaded {
-    /// What was written, checked: names refer to something, numbers are within their bounds.
+    /// The checked configuration: names resolve, numbers are within their bounds.
     pub config: Config,
-    /// Where it was written.
+    /// The document that it was read from.
     pub document: Document,
-    /// What deserves attention; no errors.
+    /// Warnings only.
     pub warnings: Report,
-    /// Where relative paths start.
+    /// The directory of relative paths.
     pub directory: PathBuf,
-    /// Tells one text from another: 16 hexadecimal digits.
+    /// A hash of the text: 16 hexadecimal digits.
     pub hash: String,
 }
 
 impl Loaded {
-    /// A report of problems that were found later, by whoever uses the configuration.
+    /// Turns later findings, for example of `compile`, into a report.
     pub fn report(&self, findings: Vec<Finding>) -> Report {
         self.document.report(findings)
     }
 
-    /// A path of the configuration as one that the process can open.
+    /// Resolves a path of the configuration against its directory.
     pub fn resolve(&self, path: &Path) -> PathBuf {
         self.directory.join(path)
     }
 }
 
-/// Reads and checks a file, with the variables of the process.
+/// Reads and checks a file. Variables come from the process environment.
 ///
 /// # Errors
 ///
@@ -60,13 +60,13 @@ pub fn load(path: &Path) -> Result<Loaded, Report> {
     })
 }
 
-/// Reads and checks a file, and reports all that was found, warnings included.
+/// Reads and checks a file, and returns all problems, warnings included.
 pub fn check(path: &Path) -> Report {
     load(path).map_or_else(|report| report, |loaded| loaded.warnings)
 }
 
-/// Checks a text. `name` is what reports call it, `environment` where variables are looked up;
-/// relative paths start at the working directory.
+/// Checks a text. Reports call it `name`, and `environment` looks up its variables. Relative paths
+/// start at the working directory.
 ///
 /// # Errors
 ///
@@ -107,8 +107,8 @@ pub fn parse(name: &str, text: String, environment: &Environment<'_>) -> Result<
     }
 }
 
-/// The routes that can never match, where there are errors: of those whose `match` has none. What limits they have,
-/// and where they lead, makes no difference.
+/// Warns of unreachable routes beside errors elsewhere. Only routes whose `match` is free of errors
+/// are compared; limits and upstreams make no difference.
 fn unreachable_beside(config: &Config, document: &Document, errors: &[Finding]) -> Vec<Finding> {
     const ELSEWHERE: [&str; 4] = [".limits", ".name", ".request", ".upstream"];
     let doubtful: HashSet<String> = errors
@@ -152,7 +152,7 @@ fn read(path: &Path, name: &str) -> Result<String, Report> {
     })
 }
 
-/// Whether a text begins with the mark of UTF-16, or with two letters of it.
+/// True if a text begins with the byte order mark of UTF-16, or with two UTF-16 letters.
 fn is_utf16(bytes: &[u8]) -> bool {
     match bytes {
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => true,

@@ -1,4 +1,4 @@
-//! A value that remembers where it was written.
+//! Values with their place in the document.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -14,25 +14,25 @@ use serde::{Serialize, Serializer};
 use super::decode::LOCATED;
 use super::document::NodeId;
 
-/// A value and its place in the document; compared by value alone.
+/// A value and its place in the document. Comparisons use the value alone.
 ///
-/// A value that cannot be read is replaced by its default, after its error has been recorded: what
-/// holds it can still be checked, and never gets as far as being used.
+/// An unreadable value is recorded as an error and replaced by its default. Its parent can still be
+/// checked, but is never used.
 #[derive(Clone, Debug)]
 pub struct Located<T> {
-    /// What was written, or the default.
+    /// The value, or its default.
     pub value: T,
-    /// Where; [`NodeId::ABSENT`] for a default.
+    /// The node; [`NodeId::ABSENT`] for a default.
     pub node: NodeId,
 }
 
-/// A list, its items located too.
+/// A list of located items.
 pub type List<T> = Located<Vec<Located<T>>>;
-/// A mapping with names of the user's own, names and values located too.
+/// A mapping with the user's own names. Names and values are located.
 pub type Table<K, V> = Located<BTreeMap<Located<K>, Located<V>>>;
 
 impl<T> From<T> for Located<T> {
-    /// A value that stands nowhere.
+    /// Wraps a value without a place.
     fn from(value: T) -> Self {
         Self {
             value,
@@ -81,7 +81,7 @@ impl<T: Ord> Ord for Located<T> {
     }
 }
 
-/// So that a map with located keys is searched by plain ones.
+/// Lets plain names look up located keys.
 impl std::borrow::Borrow<str> for Located<super::value::Name> {
     fn borrow(&self) -> &str {
         self.value.as_str()

@@ -1,6 +1,6 @@
-//! Suggestions: the known word that an unknown one was probably meant to be.
+//! Suggests known words in place of a misspelt one.
 
-/// `did you mean` with the nearest word, or else all of them after `introduction`.
+/// Returns `did you mean` with the nearest word, or `introduction` with all known words.
 pub(super) fn advice(word: &str, known: &[&str], introduction: &str) -> String {
     match nearest(word, known) {
         Some(nearest) => format!("did you mean `{nearest}`?"),
@@ -8,14 +8,15 @@ pub(super) fn advice(word: &str, known: &[&str], introduction: &str) -> String {
     }
 }
 
-/// At most this many words are compared with one: names can be tens of thousands, and wrong ones too.
+/// The largest number of words that one word is compared with. Names can be tens of thousands, and
+/// wrong ones too.
 const COMPARED: usize = 1_000;
 
 /// The known word closest to `word`, if one is close: a third of the letters may differ.
 pub(super) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let word = word.to_lowercase();
     let bound = (word.chars().count() / 3).max(1);
-    // A distance is at least the difference in length, which costs nothing.
+    // The difference in length is a lower bound of the distance, and cheap.
     let letters = word.chars().count();
     let near = |candidate: &str| candidate.chars().count().abs_diff(letters) <= bound;
     let distance = |candidate: &str| strsim::osa_distance(&word, &candidate.to_lowercase());

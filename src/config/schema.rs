@@ -1,5 +1,5 @@
-//! What the user writes: a type a section, with every key, its bounds and its default. The JSON
-//! Schema comes from these types, descriptions included. What contradicts what is said in `validate`.
+//! The configuration's types, with every key, its bounds and its default. The JSON Schema,
+//! descriptions included, comes from them. `validate` finds contradictions.
 
 mod admin;
 mod client;
@@ -57,13 +57,13 @@ const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
-/// How long something may take.
+/// A time-out.
 pub type Timeout = Duration<1, DAY>;
-/// How long to wait, at times not at all.
+/// A delay, which may be zero.
 pub type Delay = Duration<0, HOUR>;
-/// When the refused are told to come back, where nobody knows.
+/// The `Retry-After` of refusals whose end is unknown.
 pub type RetryAfter = Duration<1, DAY>;
-/// Units that can be in use at once.
+/// Units in use at once.
 pub type InUse = Whole<0, { u32::MAX }>;
 /// Units of a quota.
 pub type Units = Whole<1, { u32::MAX }>;

@@ -1,4 +1,4 @@
-//! Where a configuration comes from, so that it can be read again.
+//! The origin of a configuration, which a reload reads again.
 
 use std::path::{Path, PathBuf};
 
@@ -7,11 +7,11 @@ use super::{Compiled, Loaded, Report, compile, load, parse};
 /// A file, or a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// This file.
+    /// A file.
     File(PathBuf),
-    /// This text, which reports call by its name.
+    /// A text with the name that reports use.
     Text {
-        /// What it is called.
+        /// The name.
         name: String,
         /// The configuration.
         text: String,
@@ -19,7 +19,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Reads and checks it.
+    /// Reads and checks the configuration.
     ///
     /// # Errors
     /// Reports all that was found when some of it is an error.
@@ -32,7 +32,7 @@ impl Source {
         }
     }
 
-    /// Reads, checks and compiles it.
+    /// Reads, checks and compiles the configuration.
     ///
     /// # Errors
     /// As [`load`](Self::load), and what is wrong with the files that it names.
@@ -40,7 +40,7 @@ impl Source {
         compile(&self.load()?)
     }
 
-    /// The file, if it is one.
+    /// The path; `None` for a text.
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::File(path) => Some(path),

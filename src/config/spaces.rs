@@ -1,9 +1,9 @@
-//! Characters that look like spaces, or like nothing, where YAML has its structure: they are taken for letters, and make
-//! errors that nobody understands.
+//! Characters that look like spaces, or like nothing. YAML takes them for letters, and its errors
+//! then explain nothing.
 
 use super::diagnostic::{Code, Problem, Severity};
 
-/// The characters, with the words for them.
+/// The characters and their names.
 const KNOWN: [(char, &str); 7] = [
     ('\u{a0}', "a no-break space (U+00A0)"),
     ('\u{2007}', "a figure space (U+2007)"),
@@ -14,7 +14,8 @@ const KNOWN: [(char, &str); 7] = [
     ('\u{feff}', "a byte order mark (U+FEFF)"),
 ];
 
-/// The first of them in each line that stand before its text, or behind a `-`, `:` or `,`; to be shown beside errors.
+/// Finds the first such character of each line before its text, or after `-`, `:` or `,`. Reports
+/// show these beside other errors.
 pub(super) fn find(text: &str) -> Vec<Problem> {
     let mut at = 0;
     let mut problems = Vec::new();

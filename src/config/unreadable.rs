@@ -1,9 +1,9 @@
-//! Files that cannot be read, in words for users: what is wrong, with the absolute path, and what to do.
+//! Messages on unreadable files: the reason, the absolute path, and advice.
 
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// What is wrong, and what to do.
+/// The message and the advice.
 pub(super) fn explain(path: &Path, error: &Error) -> (String, String) {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let shown = path.display();
@@ -33,7 +33,7 @@ pub(super) fn explain(path: &Path, error: &Error) -> (String, String) {
     (format!("{shown} cannot be read: {what}"), help)
 }
 
-/// Which directory on the way to a missing file is there.
+/// Names the deepest existing directory on the way to a missing file.
 fn missing(path: &Path) -> String {
     let is_there = |directory: &PathBuf| directory.is_dir();
     let mut above = path.ancestors().skip(1).map(Path::to_owned);

@@ -1,5 +1,5 @@
-//! What types cannot say: names that refer to something, settings that fit together, nothing
-//! twice. Every check adds what it finds and goes on.
+//! Checks beyond the types: names resolve, settings fit together, nothing stands twice. Every check
+//! adds its findings and goes on.
 
 mod algorithms;
 mod answers;
@@ -58,14 +58,14 @@ fn report_repeated<T: Eq + Hash>(
     }
 }
 
-/// Reports a list that needs an item and has none.
+/// Reports an empty list.
 fn report_empty<T>(list: &Located<Vec<T>>, findings: &Findings<'_>, help: &str) {
     if list.is_empty() {
         findings.add(Finding::error(list.node, Code::NoValue, "an empty list").help(help));
     }
 }
 
-/// Fields that belong to one connection, and to whoever frames the message (RFC 9110 7.6.1).
+/// True for fields that belong to one connection or to message framing (RFC 9110, 7.6.1).
 fn is_framing(name: &http::HeaderName) -> bool {
     matches!(
         name.as_str(),

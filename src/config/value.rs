@@ -1,5 +1,5 @@
-//! The values that keys hold: durations, sizes, quotas, names, addresses, patterns. Each is parsed
-//! once, from a text, into a type that cannot be wrong; the errors say what would be right.
+//! Values of keys: durations, sizes, quotas, names, addresses, patterns. Each is parsed once, from
+//! text, into a type that has only valid values. Errors say what would be valid.
 
 mod address;
 mod claim;
@@ -46,19 +46,19 @@ pub use text::{FilePath, LogPath, Text, WebUrl};
 pub use time_zone::{TimeZone, all as all_time_zones};
 pub use url::{OriginUrl, Scheme, UpstreamRef};
 
-/// Why a text is not the value that it should be.
+/// The error for a text that is not a valid value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueError {
-    /// What is wrong, without a full stop.
+    /// The problem, without a full stop.
     pub message: String,
-    /// What would be right, as in `a duration, as in ...`.
+    /// The expected form, such as `a duration, as in ...`.
     pub expected: String,
-    /// What to do.
+    /// Advice.
     pub help: Option<String>,
 }
 
 impl ValueError {
-    /// Reads back what [`fmt::Display`] wrote, or takes any other text for the message.
+    /// Parses the output of [`fmt::Display`]. Any other text becomes the message.
     pub(super) fn from_display(text: &str) -> Self {
         let mut lines = text.splitn(3, '\n');
         let mut line = || lines.next().map(str::to_owned);
@@ -72,7 +72,7 @@ impl ValueError {
     }
 }
 
-/// Message, expectation and help, a line each: serde hands on nothing but text.
+/// Writes message, expectation and help on a line each: serde passes on only text.
 impl fmt::Display for ValueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}\n{}", self.message, self.expected)?;
@@ -82,30 +82,30 @@ impl fmt::Display for ValueError {
 
 impl std::error::Error for ValueError {}
 
-/// What is wrong with a text, and what to do about it.
+/// The problem with a text, and advice.
 type Wrong = (String, Option<String>);
 
-/// Says what is wrong and what to do.
+/// Makes such an error with advice.
 fn wrong(message: impl Into<String>, help: impl Into<String>) -> Wrong {
     (message.into(), Some(help.into()))
 }
 
-/// A value that is written as a scalar and read from its text. `text_value!` makes serde, schemars
-/// and `FromStr` use it.
+/// A value that is parsed from a scalar's text. `text_value!` implements serde, schemars and
+/// `FromStr` with it.
 trait TextValue: Sized {
-    /// A regular expression for the whole text, which may accept more than `parse`; empty for any.
+    /// A regular expression for the whole text; empty for any. It may accept more than `parse`.
     const PATTERN: &'static str;
 
-    /// What it is called in the JSON Schema.
+    /// The name in the JSON Schema.
     fn name() -> Cow<'static, str>;
 
-    /// What is expected, for errors and the JSON Schema: `a duration, as in ..`.
+    /// The expected form, for errors and the JSON Schema: `a duration, as in ..`.
     fn expected() -> Cow<'static, str>;
 
-    /// Reads it.
+    /// Parses the text.
     fn parse(text: &str) -> Result<Self, Wrong>;
 
-    /// How it stands in the JSON Schema, as a default.
+    /// The default value in the JSON Schema.
     fn to_json(&self) -> serde_json::Value
     where
         Self: fmt::Display,
@@ -113,7 +113,7 @@ trait TextValue: Sized {
         self.to_string().into()
     }
 
-    /// What an editor has to know of it, but for its description.
+    /// The JSON Schema, without its description.
     fn schema() -> serde_json::Value {
         match Self::PATTERN {
             "" => serde_json::json!({ "type": "string" }),
@@ -122,15 +122,15 @@ trait TextValue: Sized {
     }
 }
 
-/// The pattern of a value, or anything with a variable in it: nobody knows that before it is read.
+/// The pattern of a value, or of any text with a variable: its value is not known to an editor.
 fn pattern<T: TextValue>() -> String {
     format!("^({})$|{VARIABLE}", T::PATTERN)
 }
 
-/// A text that names an environment variable.
+/// A regular expression for the start of a variable.
 pub(super) const VARIABLE: &str = r"\$\{";
 
-/// Implements the traits of a [`TextValue`] that has `Display`.
+/// Implements the traits of a [`TextValue`] with `Display`.
 macro_rules! text_value {
     ($type:ty $(, [$($generics:tt)*])?) => {
         impl $(<$($generics)*>)? std::str::FromStr for $type {

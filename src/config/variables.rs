@@ -1,16 +1,16 @@
-//! `${NAME}` and `${NAME:-default}` in values; `$${` is a literal `${`. Replacement happens after
-//! parsing and once: what a variable holds is never YAML and never looked at again.
+//! Replaces `${NAME}` and `${NAME:-default}` in values; `$${` is a literal `${`. Replacement
+//! happens once, after parsing: the text of a variable is never YAML, and its own variables stay.
 
-/// Why a text cannot be completed.
+/// The error for a variable that cannot be replaced.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct VariableError {
     pub(super) message: String,
     pub(super) help: String,
 }
 
-/// The text with every variable replaced; `None` when it names none.
+/// Replaces every variable of a text; `None` if it has none.
 ///
-/// An empty variable counts as unset where a default is given, as in a shell.
+/// An empty variable counts as unset if there is a default, as in a shell.
 pub(super) fn replace(
     text: &str,
     lookup: &dyn Fn(&str) -> Option<String>,

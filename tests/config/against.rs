@@ -1,4 +1,4 @@
-//! `check NEW --against OLD`: what it says becomes of buckets is what a reload makes of them.
+//! `check NEW --against OLD` predicts the fate of buckets as a reload decides it.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use crate::support::client::get;
 use crate::support::gateway::{Gateway, with_free_ports};
 
-/// How many units were used before the reload.
+/// Units used before the reload.
 const USED: usize = 3;
 
 /// Every kind of bucket, in several forms, with room for L units.
@@ -24,7 +24,7 @@ const FORMS: [&str; 11] = [
     "quota: 0/300d",
 ];
 
-/// A policy and a route of one limit for each of these: a name, and what is said of it.
+/// A configuration with a policy and a route of one limit for each name and settings.
 fn config(policies: &[(String, String)]) -> String {
     let policy = |(name, says): &(String, String)| format!("  {name}: {{ {says} }}\n");
     let route = |(name, _): &(String, String)| {
@@ -47,7 +47,7 @@ fn check(gateway: &Gateway, new: &str) -> Output {
     output.expect("the binary starts")
 }
 
-/// What is said of each policy, in the order of the names.
+/// The verdict on each policy, in the order of the names.
 fn verdicts(output: &Output, names: &[String]) -> Vec<String> {
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -62,13 +62,13 @@ fn verdicts(output: &Output, names: &[String]) -> Vec<String> {
     names.iter().map(verdict).collect()
 }
 
-/// How many of the next requests are admitted until one is refused.
+/// The number of admitted requests before the next refusal.
 fn admitted(gateway: &Gateway, path: &str) -> usize {
     let statuses = (0..20).map(|_| get(gateway.address(), path).status);
     statuses.take_while(|status| *status == 200).count()
 }
 
-/// From every form to every other, with the same quota and with another.
+/// Tries each form against each other form, with the same quota and with another.
 #[test]
 fn what_is_said_is_what_a_reload_does() {
     let form = |form: &str, limit: usize| {
@@ -183,7 +183,7 @@ fn what_is_wrong_with_either_is_an_error() {
     assert_eq!(output.status.code(), Some(2));
 }
 
-/// What is said of the policy `p` when it is `new` instead of `old`, each with what `store.redis` says.
+/// The verdict on policy `p` when `new` replaces `old`; each is a policy and a `store.redis`.
 fn said(old: [&str; 2], new: [&str; 2]) -> String {
     let directory = tempfile::tempdir().expect("there is room for a directory");
     let file = |name: &str, [redis, policy]: [&str; 2]| {

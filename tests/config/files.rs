@@ -1,5 +1,5 @@
-//! Configurations as files: those in `valid/` load, those in `invalid/` give the report in the
-//! `.txt` beside them. A new case is a new file; `UPDATE_EXPECTED=1` writes the reports.
+//! Fixtures: files in `valid/` load, files in `invalid/` give the report in the `.txt` beside them.
+//! A new case is a new file; `UPDATE_EXPECTED=1` writes the reports.
 //!
 //! Comments at the top of a file set it up: `# env: NAME=value` sets a variable, and
 //! `# schema: rejects` says that the JSON Schema already finds the mistake.
@@ -64,7 +64,7 @@ fn the_schema_in_the_documentation_is_current() {
     );
 }
 
-/// What an editor would say of a text; `None` when it is no YAML.
+/// An editor's verdict on a text; `None` if it is not YAML.
 fn accepted_by_the_schema(text: &str) -> Option<Result<(), String>> {
     let schema = serde_json::from_str(&config::json_schema()).expect("the schema is JSON");
     let validator = jsonschema::validator_for(&schema).expect("the schema is a schema");
@@ -264,7 +264,7 @@ fn the_example_has_no_warning() {
     assert!(warnings.problems.is_empty(), "{warnings}");
 }
 
-/// A blank line ends a table: what comes behind it is shown as text.
+/// A blank line ends a table; rows after it are shown as plain text.
 #[test]
 fn no_table_of_the_documentation_is_cut() {
     let text = read(&root().join("docs/configuration.md"));
@@ -272,7 +272,7 @@ fn no_table_of_the_documentation_is_cut() {
     let is_row = |line: &str| line.starts_with("| ");
     for (index, lines) in lines.windows(4).enumerate() {
         if let [before, "", row, next] = lines {
-            // Another table begins with its titles, and a line below them.
+            // A table begins with its titles and a line below them.
             let is_cut = is_row(before) && is_row(row) && !next.starts_with("| ---");
             assert!(!is_cut, "line {}: {row}", index + 3);
         }
@@ -298,7 +298,7 @@ fn invalid_files_give_the_expected_report() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The blocks between "```yaml" and "```", with the number of their first line.
+/// The blocks of YAML with the number of their first line.
 fn yaml_blocks(text: &str) -> Vec<(usize, String)> {
     let mut blocks: Vec<(usize, String)> = Vec::new();
     let mut is_inside = false;
@@ -340,7 +340,7 @@ fn the_documentation_loads() {
     }
 }
 
-/// The example without the comment signs before keys and items: nothing in it is only a comment.
+/// The example with every commented key and item in use.
 fn uncommented_example() -> String {
     let text = read(&root().join("config.example.yaml"));
     let (header, body) = text.split_at(text.find("# workers:").expect("the first option"));
@@ -374,7 +374,7 @@ fn the_example_loads_with_every_option_in_use() {
     }
 }
 
-/// Every name of a key in the JSON Schema.
+/// Every key in the JSON Schema.
 fn keys(schema: &serde_json::Value, found: &mut std::collections::BTreeSet<String>) {
     match schema {
         serde_json::Value::Object(object) => {
@@ -433,7 +433,7 @@ fn every_code_is_documented() {
     }
 }
 
-/// Spans come from the parser and lines from us: no text may make them disagree.
+/// The parser makes the spans, we count the lines: no text may make them disagree.
 #[test]
 fn broken_texts_are_reported_and_nothing_panics() {
     let text = read(&root().join("tests/fixtures/config/valid/everything.yaml"));

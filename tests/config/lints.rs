@@ -1,5 +1,5 @@
-//! What `check` warns of: each warning has a section in docs/lints.md, whose example has it and whose mended example
-//! has not, and a fixture with its report; and what is said never to refuse never does.
+//! Lints: each has a section in docs/lints.md, whose first example triggers it and whose second
+//! does not, and a fixture with its report. Policies that "never refuse" never do.
 //! `UPDATE_EXPECTED=1` writes the reports.
 
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ use sluicegate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use sluicegate::telemetry::registry::Registry;
 
 const PAGE: &str = include_str!("../../docs/lints.md");
-/// 2026-11-23T12:00:00Z, by which certificates are valid or not.
+/// 2026-11-23T12:00:00Z, the instant of the certificate lints.
 const NOW: Timestamp = Timestamp::from_micros(1_795_435_200_000_000);
 
 /// The directory of the fixtures, where relative paths start.
@@ -97,7 +97,7 @@ fn every_lint_has_a_fixture_with_its_report() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Each of these looks like one of the above, and is meant.
+/// Each of these resembles a configuration that gets a warning, and is meant.
 #[test]
 fn what_is_meant_is_not_warned_of() {
     for text in [
@@ -231,7 +231,7 @@ const ALGORITHMS: [&str; 9] = [
     "sliding_log",
 ];
 
-/// Two policies, of which the second is often like the first, and more generous.
+/// Two policies; the second is often a more generous copy of the first.
 fn two_policies() -> impl Strategy<Value = [String; 2]> {
     let algorithm = || proptest::sample::select(&ALGORITHMS[..]);
     let seconds = || proptest::sample::select(&[2_u32, 4, 6][..]);
@@ -251,7 +251,7 @@ fn two_policies() -> impl Strategy<Value = [String; 2]> {
     )
 }
 
-/// Whether the policy at this place refuses a request that the other admits.
+/// True if the policy at this place refuses a request that the other admits.
 fn refuses_alone(text: &str, place: usize, gaps: &[u64]) -> bool {
     let loaded = config::parse("test.yaml", text.to_owned(), &|_| None).expect("it is sound");
     let rules = config::compile_rules(&loaded).expect("it is sound");

@@ -1,4 +1,4 @@
-//! Configurations: what is accepted, what is refused with which message, what `check` warns of, and reloads.
+//! The configuration: accepted and refused files, messages, warnings, and reloads.
 
 #[path = "../support/mod.rs"]
 mod support;

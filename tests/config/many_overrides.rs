@@ -1,5 +1,5 @@
-//! More overrides than 16 bits can count: each is found, and has a bucket of its own. What takes quadratic time anywhere from the
-//! text to the decision would take hours here.
+//! Policies with more overrides than 16 bits can count: each is found, and has its own bucket.
+//! Quadratic time anywhere from the text to the decision would take hours here.
 
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -18,7 +18,7 @@ use sluicegate::telemetry::registry::Registry;
 const MANY: usize = 70_000;
 const NOW: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
 
-/// A policy with so many overrides, each for a client of its own, on three routes.
+/// A policy with an override for each of [`MANY`] clients, on three routes.
 fn config(quota: &str) -> String {
     let mut text = "policies:
   keyed:
@@ -79,7 +79,7 @@ fn every_override_of_very_many_has_its_own_bucket() {
         rules
     };
     let (old, new) = (rules("7/1h"), rules("9/1h"));
-    // A bucket for each, not a table.
+    // One bucket each, not a table.
     assert!(memory_of(&old) < 1_000 * MANY as u64, "{}", memory_of(&old));
     let fates = compare(&old, &new);
     let rescaled = |fate: &BucketOutcome| matches!(fate, BucketOutcome::Rescaled { .. });

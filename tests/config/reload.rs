@@ -1,5 +1,5 @@
-//! Reload: however the file changes it is noticed, a bad one changes nothing, buckets survive, and nobody
-//! who is being served notices.
+//! Reloads: every way to change the file is noticed, a bad file changes nothing, buckets survive,
+//! and clients notice nothing.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ use crate::support::origin::{Origin, Step, ok};
 use crate::support::{DEADLINE, origin, wait_for};
 use rustix::process::Signal;
 
-/// One policy with this quota, and nothing else that changes.
+/// A configuration that differs only in its quota.
 fn with_quota(quota: &str) -> String {
     format!(
         "policies: {{ all: {{ key: constant, quota: {quota} }} }}\n\
@@ -24,7 +24,7 @@ fn with_quota(quota: &str) -> String {
     )
 }
 
-/// How many requests are admitted until one is refused.
+/// The number of admitted requests before the first refusal.
 fn admitted(gateway: &Gateway) -> usize {
     let statuses = (0..100).map(|_| get(gateway.address(), "/").status);
     statuses.take_while(|status| *status == 200).count()
@@ -46,7 +46,7 @@ fn a_changed_quota_is_felt_at_once_and_what_was_used_stays_used() {
     );
 }
 
-/// From every form of an algorithm to another of its forms, with two units more each time.
+/// Changes every form of an algorithm to its other forms, with two more units each time.
 #[test]
 fn used_units_survive_every_change_of_an_algorithms_options() {
     let families: [&[&str]; 5] = [
@@ -122,7 +122,7 @@ fn a_file_written_in_place_is_noticed() {
 #[test]
 fn the_link_swap_of_a_config_map_is_noticed() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    // As the kubelet lays it out: the file is a link into `..data`, which is a link to a version.
+    // The kubelet's layout: the file links into `..data`, which links to a version.
     let version = |name: &str, quota: &str| {
         fs::create_dir(dir.path().join(name)).expect("the directory is writable");
         let file = dir.path().join(name).join("sluicegate.yaml");
@@ -143,7 +143,7 @@ fn the_link_swap_of_a_config_map_is_noticed() {
     assert_eq!(admitted(&gateway), 2);
 }
 
-/// A reload reads the file, then waits for a Redis that says nothing, and only then watches the file.
+/// A reload reads the file, then waits for a silent Redis, and only then watches the file.
 #[test]
 fn a_new_file_that_changes_while_a_reload_waits_is_noticed() {
     let gateway = Gateway::start(&with_quota("1/300d"));
@@ -258,7 +258,7 @@ fn a_request_in_flight_ends_as_it_began() {
     );
 }
 
-/// The first request of a route ends under a ruleset that has been replaced.
+/// The first request of a route ends under a replaced ruleset.
 #[test]
 fn requests_that_end_after_a_reload_are_counted_after_their_ruleset_has_gone() {
     let (release, held) = mpsc::channel::<()>();
@@ -275,7 +275,7 @@ fn requests_that_end_after_a_reload_are_counted_after_their_ruleset_has_gone() {
             origin.url()
         )
     };
-    // The series of a route that is removed leave with the last ruleset that has it.
+    // The series of a removed route end with the last ruleset that has it.
     let removed = "  - { name: removed, match: { path: /removed }, upstream: echo }\n";
     let gateway = Gateway::start(&config(removed));
     assert_eq!(get(gateway.address(), "/removed").status, 200);
@@ -308,8 +308,8 @@ fn requests_that_end_after_a_reload_are_counted_after_their_ruleset_has_gone() {
     });
 }
 
-/// 200 reloads, each while requests run: every answer is one that both versions give, and a quota that neither
-/// changes is spent exactly once.
+/// 200 reloads during requests: every response comes from one of both versions, and a quota that
+/// neither changes is spent exactly once.
 #[test]
 fn many_reloads_under_load_fail_no_request_and_lose_no_charge() {
     const QUOTA: usize = 300;
@@ -373,7 +373,7 @@ routes:
     assert!(origin.malformed().is_empty());
 }
 
-/// A snapshot that is out of use is dropped off the workers, within about a second.
+/// A replaced ruleset is dropped outside the workers, within about a second.
 #[test]
 fn what_ran_before_is_forgotten() {
     const ROUTES: usize = 1_000;
@@ -396,21 +396,22 @@ fn what_ran_before_is_forgotten() {
     let mut client = Connection::open(gateway.address());
     let mut reload = |quota| {
         gateway.reload(&config(quota));
-        // The worker has all of it in its hands.
+        // The worker now has the newest ruleset.
         let answer = client.exchange("GET /7 HTTP/1.1\r\nHost: a\r\n\r\n");
         assert!([200, 429].contains(&answer.status));
     };
     (2..5).for_each(&mut reload);
     let before = gateway.resident();
     (5..5 + RELOADS).for_each(&mut reload);
-    // Thirty take two and a half times as much. Some are kept for a moment, and the allocator keeps some of what is given back.
+    // Thirty rulesets would take two and a half times as much. The last ones live a moment longer,
+    // and the allocator keeps some freed memory.
     wait_for("what ran before to be given back", || {
         let grown = gateway.resident().saturating_sub(before);
         (grown < before).then_some(())
     });
 }
 
-/// A WebSocket holds no more of its ruleset than its end needs.
+/// A WebSocket keeps only the parts of its ruleset that its end needs.
 #[test]
 fn what_ran_before_is_forgotten_by_websockets_too() {
     const ROUTES: usize = 1_000;
@@ -461,7 +462,7 @@ fn what_ran_before_is_forgotten_by_websockets_too() {
                 .filter(|ended| *ended == count as f64)
         })
     };
-    // A series that has begun is handed on from route to route.
+    // Series pass from route to route.
     drop(open());
     ended(1);
     let mut tunnels = Vec::new();
@@ -484,14 +485,14 @@ fn what_ran_before_is_forgotten_by_websockets_too() {
     ended(1 + count);
 }
 
-/// An access log in this format at `path`, and a route that answers itself.
+/// A configuration with an access log in this format at `path`, and a route that answers itself.
 fn with_log(format: &str, path: &str) -> String {
     format!(
         "access_log: {{ format: {format}, path: {path} }}\nroutes: [{{ upstream: echo }}]\nshutdown: {{ delay: 0s }}\n"
     )
 }
 
-/// Asks for `path`, and waits for its line in that file of the gateway's.
+/// Requests `path`, and waits for its line in that file.
 fn logged(gateway: &Gateway, path: &str, file: &str) -> String {
     get(gateway.address(), path);
     wait_for(path, || line_of(gateway, path, file))
@@ -549,8 +550,8 @@ fn an_access_log_that_cannot_be_opened_changes_nothing() {
     assert!(line.contains("200"), "the old route serves on: {line}");
 }
 
-/// A response that began under one access log and ends under another, when the process has already been told to
-/// end, is in the one that it began with.
+/// A response begins under one access log and ends under another, after SIGTERM: its line is in the
+/// first log.
 #[test]
 fn a_request_in_flight_is_logged_where_it_began() {
     let origin = Origin::start(|_| {
@@ -587,8 +588,8 @@ fn what_needs_a_restart_is_named() {
     gateway.wait_for_log("changes of admin take effect at a restart");
 }
 
-/// A policy with dots in its name beside a limit in place, and a route called as top-level limits once were: limits that
-/// once had the same name.
+/// A policy with dots in its name beside a limit in place, and a route with the former owner of
+/// top-level limits as its name. These limits once shared a name.
 #[test]
 fn limits_in_place_share_no_bucket_with_others_after_a_reload() {
     let beside_a_policy = |quota: &str| {
@@ -607,7 +608,7 @@ fn limits_in_place_share_no_bucket_with_others_after_a_reload() {
     for config in both {
         let gateway = Gateway::start(&config("5/300d"));
         assert_eq!(get(gateway.address(), "/").status, 200);
-        // The table of one that stays, and that of the other replaced.
+        // One table stays, the other is replaced.
         gateway.reload(&config("4/300d"));
         assert_eq!(admitted(&gateway), 2, "one of three was used");
         gateway.reload(&config("6/300d"));

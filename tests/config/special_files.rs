@@ -1,5 +1,5 @@
-//! Files that are none: pipes whose other end nobody has open keep neither a command nor the proxy waiting, and those
-//! with another end go on to work.
+//! Pipes as files: a pipe without another end keeps neither a command nor the proxy waiting, and
+//! one with another end works.
 
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
@@ -150,10 +150,10 @@ fn a_reload_that_names_such_a_pipe_is_refused_and_one_with_a_reader_is_written_t
     assert!(gateway.wait().success());
 }
 
-/// A pipe with a writer that is silent: reading it waits for long.
+/// A pipe with a silent writer: reads wait for long.
 fn silent_pipe(path: &Path) -> fs::File {
     pipe(path);
-    // Opened for both, it waits for nobody: fifo(7).
+    // Opening it for both directions does not wait: fifo(7).
     let both = OpenOptions::new().read(true).write(true).open(path);
     both.expect("a pipe")
 }
@@ -166,7 +166,7 @@ fn a_reload_that_waits_keeps_no_signal_from_ending_the_proxy() {
     writer.write_all(b"routes:").expect("written");
     fs::rename(&path, gateway.config_path()).expect("renamed");
     gateway.signal(Signal::HUP);
-    // Read in vain so far: the bytes are no longer in the pipe.
+    // The reader has emptied the pipe.
     wait_for("the reload to begin", || {
         (rustix::io::ioctl_fionread(&writer).expect("a pipe") == 0).then_some(())
     });

@@ -1,5 +1,5 @@
-//! Files that a configuration names and that cannot be used: all of them are reported at once, each with its absolute path and
-//! what to do.
+//! Unreadable files of a configuration: one report names all of them, with absolute paths and
+//! advice.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! From the settings of a policy to its algorithm.
+//! Compiles a policy's settings to its algorithm.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::limiter::{
     Period, Quota, QuotaError, SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
 
-/// When those are told to come back whom `concurrency` refuses, unless it is said.
+/// The default `Retry-After` of `concurrency`.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// What decides for a policy that has been checked.
+/// The algorithm of a checked policy.
 pub(in crate::config) fn algorithm(policy: &Policy) -> Result<Algorithm, QuotaError> {
     if let (Some(capacity), Some(refill)) = (&policy.capacity, &policy.refill) {
         let refill = IntervalRefill::new(capacity.get(), refill.amount(), refill.interval())?;
@@ -71,14 +71,14 @@ fn fixed_window(policy: &Policy, written: value::Quota, quota: Quota) -> FixedWi
     FixedWindow::new(quota, start)
 }
 
-/// The calendar's periods that a policy counts in, of whichever zone its requests name; `None` where they name none.
+/// The claim that names the time zone, and the calendar period; `None` without a claim.
 pub(super) fn local_period(policy: &Policy) -> Option<(&Claim, Period)> {
     let claim = policy.time_zone.as_ref()?.claim()?;
     let unit = policy.quota.as_ref()?.calendar()?;
     Some((&claim.value, period(policy, unit)))
 }
 
-/// In UTC days and weeks are as regular as hours.
+/// Days and weeks in UTC are as regular as hours, and need no calendar.
 fn calendar_window(policy: &Policy, unit: CalendarUnit, quota: Quota) -> FixedWindow {
     let written = policy.time_zone.as_ref().map(|zone| &zone.value);
     let zone = written.map_or(TimeZone::UTC, |zone| zone.fallback().get().clone());

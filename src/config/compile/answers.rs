@@ -1,4 +1,4 @@
-//! What becomes of requests beyond their quota: a policy's own `on_limit`, and what all say where it says nothing.
+//! Compiles `on_limit`, of a policy and in `responses`, and the styles of rate-limit fields.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ const TAG_HEADER: HeaderName = HeaderName::from_static("x-over-limit");
 const TARPIT_DELAY: Duration = Duration::from_secs(10);
 const TARPIT_MAX_HELD: u32 = 1_000;
 
-/// What happens where a policy has these settings.
+/// The action of a policy's `own` settings over the `general` ones.
 pub(super) fn action(own: &OnLimit, general: &OnLimit) -> ActionSpec {
     let delay = own.delay.as_ref().or(general.delay.as_ref());
     let max_held = own.max_held.as_ref().or(general.max_held.as_ref());
@@ -37,7 +37,7 @@ pub(super) fn action(own: &OnLimit, general: &OnLimit) -> ActionSpec {
     }
 }
 
-/// What the policy says of its refusals, and what all say where it says nothing.
+/// The refusal of a policy's `own` settings over the `general` ones.
 pub(super) fn reject(own: &OnLimit, general: &OnLimit) -> RejectSpec {
     let action = own.action_beside(general);
     let nothing = OnLimit::default();
@@ -63,7 +63,7 @@ pub(super) fn reject(own: &OnLimit, general: &OnLimit) -> RejectSpec {
                 _ => StatusCode::TOO_MANY_REQUESTS,
             }),
         formats: match format.map_or(BodyFormat::Auto, |format| format.value) {
-            // A decoy says what it says, to everybody.
+            // A decoy has one format for all clients.
             BodyFormat::Auto if action == Action::Decoy => Formats::Always(Format::Plain),
             BodyFormat::Auto => Formats::Accept,
             BodyFormat::Problem => Formats::Always(Format::Problem),
@@ -94,7 +94,7 @@ pub(super) fn reject(own: &OnLimit, general: &OnLimit) -> RejectSpec {
     }
 }
 
-/// The fields that tell clients where they stand.
+/// The rate-limit fields of responses.
 pub(super) fn styles(responses: &Responses) -> Styles {
     let all = responses.headers.iter().map(|item| fields(item)).collect();
     let exposure = match responses.cors.expose_headers.get() {
@@ -121,7 +121,7 @@ fn style(style: HeaderStyle) -> Style {
     }
 }
 
-/// What becomes of preflight requests.
+/// The handling of preflight requests.
 pub(super) fn preflight(cors: &Cors) -> Preflight {
     match cors.limit_preflight.get() {
         true => Preflight::Limited,

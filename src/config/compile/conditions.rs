@@ -1,11 +1,11 @@
-//! Conditions of policies, as the routes that meet them read paths.
+//! Compiles conditions of policies for the routes on which they apply.
 
 use super::routes::path_pattern;
 use crate::config::located::List;
 use crate::config::schema;
 use crate::rules::{Condition, PathCondition, PathForm};
 
-/// A condition that has been checked, on a route to which those paths are one that `form` makes one.
+/// Compiles a checked condition for a route on which `form` makes paths equal.
 pub(super) fn condition(written: &schema::Condition, form: PathForm) -> Condition {
     let mut all = Vec::new();
     if !written.method.is_empty() {

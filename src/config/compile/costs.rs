@@ -1,11 +1,11 @@
-//! What requests cost: what is charged when they are admitted, and what their responses make of that.
+//! Compiles costs of requests, and their settlement by responses.
 
 use std::sync::Arc;
 
 use crate::config::schema::{self, Policy, Reserve, ToldCost};
 use crate::rules::{Cost, Counted, OwnAnswers, SettledBy, Settlement};
 
-/// What is charged when a request is admitted.
+/// The charge at admission.
 pub(super) fn cost(written: &schema::Cost) -> Cost {
     match written {
         schema::Cost::Constant(cost) => Cost::Constant(cost.get()),
@@ -20,7 +20,7 @@ pub(super) fn cost(written: &schema::Cost) -> Cost {
     }
 }
 
-/// What is charged until the response settles it.
+/// The reservation until the response settles the cost.
 fn reserve(told: &ToldCost) -> Cost {
     match told.reserve.as_deref() {
         Some(Reserve::Told(asked)) => Cost::Header {
@@ -32,7 +32,7 @@ fn reserve(told: &ToldCost) -> Cost {
     }
 }
 
-/// What responses make of that, if anything.
+/// The settlement by responses, if any.
 pub(super) fn settlement(policy: &Policy) -> Option<Settlement> {
     let by = match &policy.cost.value {
         schema::Cost::Constant(_) => SettledBy::Reserve,

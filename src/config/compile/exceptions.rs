@@ -1,4 +1,4 @@
-//! Exceptions of policies, as the routes that meet them read keys.
+//! Compiles exceptions of policies for the routes on which they apply.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -8,20 +8,20 @@ use crate::config::schema::{Config, OnMissingKey, Policy, Selection};
 use crate::config::value::KeyPart;
 use crate::rules::{self, Exceptions, Selector, Selectors};
 
-/// The exceptions of policies. Routes that read the parts of a key alike share them.
+/// The compiled exceptions of all policies. Routes with the same compiled key parts share them.
 #[derive(Default)]
 pub(super) struct AllExceptions {
     by_policy: RefCell<HashMap<usize, OfPolicy>>,
 }
 
 struct OfPolicy {
-    /// The parts that exceptions are about.
+    /// The key parts that exceptions name.
     parts: Vec<KeyPart>,
-    /// What routes make of the parts, and the exceptions by them.
+    /// Compiled key parts, with the exceptions on them.
     known: Vec<(Vec<rules::KeyPart>, Own)>,
 }
 
-/// The exceptions that a policy makes itself.
+/// The compiled exceptions of one policy.
 #[derive(Clone, Default)]
 struct Own {
     exempt: Arc<Selectors>,
@@ -29,8 +29,8 @@ struct Own {
 }
 
 impl AllExceptions {
-    /// The exceptions of the policy at `index`, which has been checked, on a route where `part` compiles its parts, beside
-    /// those from all limits.
+    /// The exceptions of the checked policy at `index`, joined with the global exemptions. `part`
+    /// compiles key parts for the route.
     pub(super) fn of(
         &self,
         (index, policy): (usize, &Policy),
@@ -74,7 +74,7 @@ fn parts(policy: &Policy) -> Vec<KeyPart> {
     parts
 }
 
-/// The exceptions, where their parts become those beside them.
+/// Compiles the exceptions of a policy with the compiled key parts.
 fn own(policy: &Policy, parts: &[(&KeyPart, &rules::KeyPart)]) -> Own {
     let selector = |who: Selection<'_>| {
         let part = who.part_of(policy).and_then(|wanted| {
@@ -98,7 +98,7 @@ fn own(policy: &Policy, parts: &[(&KeyPart, &rules::KeyPart)]) -> Own {
     }
 }
 
-/// Whom no limit is about.
+/// The exemptions from all limits.
 pub(super) fn from_all(config: &Config, part: impl Fn(&KeyPart) -> rules::KeyPart) -> Selectors {
     let exempt = config.exempt.iter();
     let selectors = exempt.filter_map(|one| {

@@ -1,4 +1,4 @@
-//! Policies, named and in place, and the limits of routes that refer to them.
+//! Compiles policies, named and in place.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -22,11 +22,11 @@ use crate::rules::LocalPeriods;
 use crate::store;
 use crate::upstream::Dscp;
 
-/// What has one key, or none, needs the smallest table.
+/// The smallest table, for policies with one key or none.
 const ONE_KEY: usize = 1;
 
-/// Every policy of a configuration. A limit in place is a policy of its own, called after its route
-/// and its place there.
+/// All policies of a configuration. A limit in place without a name is called after its route and
+/// its position.
 pub(super) struct Policies<'a> {
     config: &'a schema::Config,
     specs: Vec<PolicySpec>,
@@ -57,13 +57,12 @@ impl<'a> Policies<'a> {
         self.specs
     }
 
-    /// The policy at `index`, as it was written.
+    /// The written policy at `index`.
     pub(super) fn get(&self, index: usize) -> &Policy {
         &self.written[index]
     }
 
-    /// The policies that a request meets because of the one at `index`: that one and its candidate, or none
-    /// if it is disabled.
+    /// The policy at `index` and its candidate; empty if the policy is disabled.
     pub(super) fn met(&self, index: usize) -> std::ops::Range<usize> {
         let policy = self.get(index);
         match policy.mode.value {
@@ -81,7 +80,7 @@ impl<'a> Policies<'a> {
     pub(super) fn add(&mut self, name: String, policy: &'a Policy) -> usize {
         let index = self.push(&name, Cow::Borrowed(policy));
         if let Some(candidate) = &policy.candidate {
-            // No name has a slash.
+            // Names have no slash.
             let name = format!("{name}/candidate");
             self.push(&name, Cow::Owned(candidate.beside(policy)));
         }
@@ -109,14 +108,14 @@ impl<'a> Policies<'a> {
             if has_one_bucket(&who, policy) {
                 spec.set_max_keys(ONE_KEY);
             }
-            // Bans are the policy's.
+            // The policy itself bans.
             spec.penalty = None;
             Some(spec)
         });
         specs.collect()
     }
 
-    /// What requests overflow into, if anything.
+    /// The overflow bucket, if any.
     fn overflow(&mut self, name: &str, key: &str, policy: &Policy) -> Option<Box<OverflowSpec>> {
         let overflow = policy.overflow.as_ref()?;
         let next = self.spec(name, format!("{key} overflow"), &overflow.beside(policy))?;
@@ -133,7 +132,7 @@ impl<'a> Policies<'a> {
         }))
     }
 
-    /// Where windows end, where a claim says in which zone.
+    /// The windows of all time zones, if a claim names the zone.
     fn local(&mut self, policy: &Policy) -> Option<LocalPeriods> {
         let (claim, period) = local_period(policy)?;
         Some(LocalPeriods {
@@ -142,7 +141,8 @@ impl<'a> Policies<'a> {
         })
     }
 
-    /// A policy without its overrides; `None`, and a finding, where there can be no such algorithm.
+    /// Compiles a policy without its overrides. Returns `None`, and adds a finding, if no algorithm
+    /// can have these settings.
     fn spec(&mut self, name: &str, key: String, policy: &Policy) -> Option<PolicySpec> {
         match algorithm(policy) {
             Ok(algorithm) => Some(PolicySpec {
@@ -157,7 +157,7 @@ impl<'a> Policies<'a> {
                     schema::Unit::Tokens => Unit::Tokens,
                 },
                 max_keys: match algorithm.is_permits() {
-                    // It has no cells.
+                    // Permits have no cells.
                     true => Some(ONE_KEY),
                     false => policy.max_keys.as_ref().map(|keys| keys.get() as usize),
                 },
@@ -195,7 +195,7 @@ impl<'a> Policies<'a> {
     }
 }
 
-/// Calendars of all zones, which are read when the first policy asks for one, and shared by all.
+/// Calendars of all time zones, read for the first policy that needs them, then shared.
 #[derive(Default)]
 struct Zones {
     all: Vec<(Arc<str>, TimeZone)>,
@@ -217,7 +217,7 @@ impl Zones {
     }
 }
 
-/// Whether all that an override is about have the same key: one value, or the address of one client.
+/// True if an override covers a single key: one value, or the address of one client.
 fn has_one_bucket(who: &Selection<'_>, policy: &Policy) -> bool {
     let [part] = policy.key.0.as_slice() else {
         return false;
@@ -231,7 +231,7 @@ fn has_one_bucket(who: &Selection<'_>, policy: &Policy) -> bool {
     }
 }
 
-/// The key as it is written: with the name, what identifies a policy's buckets.
+/// The written key. Together with the name it identifies a policy's buckets.
 fn key_text(policy: &Policy) -> String {
     let parts: Vec<_> = policy
         .key
@@ -242,7 +242,7 @@ fn key_text(policy: &Policy) -> String {
     format!("{} or {}", parts.join(", "), policy.on_missing_key.value)
 }
 
-/// The quota as it is written, or what stands in its place.
+/// The written quota, or the setting in its place.
 fn quota_text(policy: &Policy) -> String {
     if let Some(max) = &policy.max {
         return format!("{} at a time", max.get());
@@ -265,7 +265,7 @@ fn penalty_rule(written: &schema::Penalty) -> Penalty {
     )
 }
 
-/// A policy that is disabled is met by no request, whatever is said here.
+/// The mode of a policy; a disabled one applies to no request anyway.
 fn mode(name: &str, policy: &Policy) -> Mode {
     match (policy.mode.value, &policy.percent) {
         (schema::Mode::Enforce, None) => Mode::Enforce,

@@ -1,4 +1,4 @@
-//! Where Redis is, how to speak to it, and what buckets are called there.
+//! Compiles `store.redis`: addresses, connections, names of buckets.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,12 +21,12 @@ use crate::store::redis::client::{Address, Login, Password, Spec, Target, UrlErr
 use crate::store::redis::{Keys, Naming};
 use crate::upstream::{Roots, client_config};
 
-/// The ports of servers and sentinels that have none.
+/// The default port of servers.
 const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 
 impl Compiler<'_> {
-    /// Redis, if the configuration says where it is and it can be used.
+    /// The Redis store; `None` if it is not configured or, with a finding, not usable.
     pub(super) fn redis(&mut self, config: &schema::Config, files: KeyFiles) -> Option<RedisSpec> {
         let redis = config.store.redis.as_ref()?;
         let tls = match files {
@@ -50,7 +50,7 @@ impl Compiler<'_> {
         })
     }
 
-    /// How servers are verified; nothing is read where TLS is not spoken.
+    /// The TLS settings; no file is read without TLS.
     fn redis_tls(&mut self, redis: &RedisStore, node: NodeId) -> Option<Arc<ClientConfig>> {
         let says_tls = |written: &Located<SecretText>| {
             url(written, Some(unverified())).is_ok_and(|spec| spec.tls.is_some())
@@ -87,7 +87,7 @@ impl Compiler<'_> {
     }
 }
 
-/// What a policy says of its store, if that is asked about requests.
+/// The store settings of a policy that calls Redis for each request.
 pub(super) fn shared(policy: &Policy) -> Option<SharedSpec> {
     let on_error = policy.on_store_error.as_ref();
     let on_error = on_error.map_or_else(Default::default, |on_error| on_error.value);
@@ -101,16 +101,16 @@ pub(super) fn shared(policy: &Policy) -> Option<SharedSpec> {
     })
 }
 
-/// How often a policy's buckets in memory are synchronised, if they are.
+/// The synchronisation interval of a policy, if any.
 pub(super) fn sync(policy: &Policy) -> Option<Duration> {
     let interval = policy.sync.as_ref().map(|interval| interval.get());
     interval.filter(|_| policy.store.value == StoreName::Redis)
 }
 
-/// What a URL says.
+/// Parses a Redis URL.
 ///
 /// # Errors
-/// What is wrong with it, without showing it.
+/// Reports the problem with the URL, without its text.
 pub(in crate::config) fn url(
     written: &SecretText,
     tls: Option<Arc<ClientConfig>>,
@@ -118,13 +118,13 @@ pub(in crate::config) fn url(
     Spec::from_url(written.reveal(), tls)
 }
 
-/// Settings that no server satisfies, for who connects to none.
+/// TLS settings that no server satisfies, for callers that connect to none.
 pub(in crate::config) fn unverified() -> Arc<ClientConfig> {
     let builder = ClientConfig::builder().with_root_certificates(RootCertStore::empty());
     Arc::new(builder.with_no_client_auth())
 }
 
-/// The servers and who speaks to them; `None` where that was found wrong before.
+/// The client's settings; `None` after an error that a check has reported.
 fn client(redis: &RedisStore, tls: Arc<ClientConfig>) -> Option<Spec> {
     let login = login(redis.user.as_ref(), redis.password.as_ref());
     if let Some(written) = &redis.url {
@@ -158,7 +158,7 @@ fn addresses(written: &List<ServerAddress>, port: u16) -> Vec<Address> {
         .collect()
 }
 
-/// Empty ones are none, as in a URL: a variable that is empty says so.
+/// Empty texts count as absent, as in a URL: a variable may be empty.
 fn login(user: Option<&Located<Text>>, password: Option<&Located<SecretText>>) -> Login {
     let user = user.map(|user| user.as_str());
     let password = password.map(|password| password.reveal());
@@ -168,8 +168,8 @@ fn login(user: Option<&Located<Text>>, password: Option<&Located<SecretText>>) -
     }
 }
 
-/// How keys are written. Without a secret they are hashed under what the prefix makes: that keeps machines and applications
-/// apart, and no secret from whoever can read Redis.
+/// The form of keys in Redis. Without a secret they are hashed with a value derived from the
+/// prefix. That separates machines and applications, and hides nothing from a reader of Redis.
 fn keys(redis: &RedisStore) -> Keys {
     match (&redis.secret, redis.readable_keys.get()) {
         (_, true) => Keys::Readable,
@@ -178,8 +178,8 @@ fn keys(redis: &RedisStore) -> Keys {
     }
 }
 
-/// The first 128 bits of SHA-256 over what the text is and the text. All machines with the same text have the same, now and
-/// in later versions.
+/// The first 128 bits of SHA-256 over `what` and `text`: equal on all machines and in later
+/// versions.
 fn derived(what: &str, text: &str) -> Secret {
     let input = format!("sluicegate redis keys, from the {what}\0{text}");
     let hash = digest(&SHA256, input.as_bytes());

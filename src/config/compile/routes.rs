@@ -1,4 +1,4 @@
-//! Routes, and the limits that their requests meet.
+//! Compiles routes and their limits.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -19,29 +19,30 @@ use crate::rules::{
     Selectors,
 };
 
-/// Separates the owner of a limit in place from its position. Names cannot have it, so that no policy is called so, and
-/// it needs no escape in a quoted string of a header field.
+/// Separates the owner of a limit in place from its position. Names cannot contain it, so no policy
+/// has such a name. It needs no escape in a quoted string of a header field.
 const POSITION: char = '#';
-/// The owner of top-level limits in place. No route has an empty name.
+/// The owner of top-level limits in place. Names of routes are never empty.
 const TOP_LEVEL: &str = "";
-/// The route of requests that no route takes, in metrics and keys.
+/// The route of unmatched requests in metrics and keys.
 const UNMATCHED: &str = "unmatched";
 
-/// What every route is compiled with.
+/// Compiles routes.
 pub(super) struct Context<'a> {
     config: &'a schema::Config,
     /// The policies of the top-level limits, in order.
     top_level: Vec<usize>,
-    /// The exemptions from all limits; `None` where a part of them is another on each route.
+    /// The exemptions from all limits; `None` if their key parts differ between routes.
     from_all: Option<Arc<Selectors>>,
     exceptions: AllExceptions,
 }
 
-/// The names of all routes: their own, or what they match. A name that another route has gets a number.
+/// The names of all routes: the given name, or a description of the match. A number makes
+/// descriptions unique.
 pub(super) fn names(config: &schema::Config) -> Vec<String> {
     let given = config.routes.iter().filter_map(|route| route.name.as_ref());
     let mut taken: HashSet<_> = given.map(ToString::to_string).collect();
-    // The last number that was given to a description, so that the next is found at once.
+    // The last number of each description, to find the next one at once.
     let mut numbers = HashMap::<String, usize>::new();
     let names = config.routes.iter().map(|route| {
         if let Some(name) = &route.name {
@@ -63,7 +64,7 @@ pub(super) fn names(config: &schema::Config) -> Vec<String> {
     names.collect()
 }
 
-/// Warns of those of these routes whose requests are all taken by others of them.
+/// Warns of routes whose requests earlier routes all take.
 pub(in crate::config) fn unreachable<'a>(
     routes: impl Iterator<Item = &'a Located<Route>>,
 ) -> Vec<Finding> {
@@ -83,7 +84,7 @@ pub(in crate::config) fn unreachable<'a>(
     hidden.collect()
 }
 
-/// What a route without a name matches, in the characters that names have.
+/// Describes the match of an unnamed route in the characters of names.
 fn description(route: &Route) -> String {
     let methods = route.matches.methods.iter().map(ToString::to_string);
     let hosts = route.matches.hosts.iter().map(ToString::to_string);
@@ -131,12 +132,12 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The limits of requests that no route takes. A key with a captured segment has none there.
+    /// The limits of unmatched requests. A key part with a captured segment is missing there.
     pub(super) fn unmatched(&self, policies: &Policies<'_>) -> Vec<LimitSpec> {
         self.limits(&self.top_level, policies, UNMATCHED, &RouteMatch::default())
     }
 
-    /// One route.
+    /// Compiles one route.
     pub(super) fn route(
         &self,
         route: &'a Route,
@@ -150,7 +151,7 @@ impl<'a> Context<'a> {
             false => Vec::new(),
         };
         for (place, limit) in route.limits.iter().enumerate() {
-            // A policy is met once, however often it is named.
+            // A policy applies once, however often it is named.
             let policy = resolve(policies, limit, &name, place);
             met.extend(policy.filter(|policy| !met.contains(policy)));
         }
@@ -167,7 +168,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The limits that these policies are.
+    /// The limits of these policies.
     fn limits(
         &self,
         met: &[usize],
@@ -225,7 +226,7 @@ impl<'a> Context<'a> {
             KeyPart::Query(name) => rules::KeyPart::Query(name.clone()),
             KeyPart::Claim(name) => rules::KeyPart::Claim(name.clone()),
             KeyPart::BasicUser => rules::KeyPart::BasicUser,
-            // A name that the pattern does not capture is a segment that no path has.
+            // An unknown capture becomes a segment that no path has.
             KeyPart::Capture(name) => rules::KeyPart::Segment {
                 place: taken.path.capture(name).unwrap_or(usize::MAX),
                 form: taken.form,

@@ -1,4 +1,4 @@
-//! Workers, listeners and their certificates, bounds for clients.
+//! Compiles workers, listeners with their certificates, and bounds for clients.
 
 use std::num::NonZeroUsize;
 
@@ -80,7 +80,7 @@ impl Compiler<'_> {
         let is_first = self.files.iter().all(|file| file.path != spec.certificate);
         let files = [&spec.certificate, &spec.key].map(|path| VersionedFile::new(path.clone()));
         self.files.extend(files);
-        // Both at once, where both are missing.
+        // Reports both files if both are missing.
         let unreadable = spec.unreadable();
         for (path, error) in &unreadable {
             let node = match *path == spec.key {
@@ -108,7 +108,7 @@ impl Compiler<'_> {
         self.readable(node, loaded)
     }
 
-    /// What was read, or an error at this place.
+    /// The loaded value; an error becomes a finding at `node`.
     fn readable<T>(&mut self, node: NodeId, loaded: Result<T, TlsError>) -> Option<T> {
         let unreadable = |error: TlsError| {
             let finding = Finding::error(node, Code::Unreadable, error.to_string());
@@ -118,7 +118,7 @@ impl Compiler<'_> {
     }
 }
 
-/// As many as the process may use cores, unless the number is given.
+/// One worker for each core that the process may use, unless the number is given.
 fn workers(workers: Workers) -> NonZeroUsize {
     match workers {
         Workers::Auto => std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),

@@ -1,4 +1,4 @@
-//! What verifies tokens, and the files with its keys.
+//! Compiles the verifier of tokens, and lists its key files.
 
 use std::path::{Path, PathBuf};
 
@@ -11,12 +11,12 @@ use crate::config::schema::{Config, Jwt, JwtAlgorithm, JwtKey};
 
 use crate::rules::{KeyError, TokenAlgorithm, TokenKey, TokenSpec, Verifier};
 
-/// Whether files with keys have to be there.
+/// Handling of missing key files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyFiles {
-    /// They have to be there, with keys in them.
+    /// A missing or empty file is an error.
     Needed,
-    /// Where there is none, no token is verified with it.
+    /// A missing file verifies no token.
     Optional,
 }
 
@@ -77,7 +77,7 @@ impl Compiler<'_> {
     }
 }
 
-/// The files with keys that a configuration names.
+/// The key files that a configuration names.
 pub(super) fn files<'a>(
     config: &'a Config,
     resolve: impl Fn(&Path) -> PathBuf + 'a,
@@ -87,7 +87,7 @@ pub(super) fn files<'a>(
     files.map(move |file| resolve(file.as_path()))
 }
 
-/// More than that is no file of keys.
+/// The largest key file, in bytes.
 const LARGEST: u64 = 1 << 20;
 
 fn spec(jwt: &Jwt, keys: Vec<TokenKey>, config: &Config) -> TokenSpec {

@@ -1,4 +1,4 @@
-//! Upstreams, named and in place. One that several routes name is compiled once, and so is a URL.
+//! Compiles upstreams, named and in place. Each name and each URL is compiled once.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use crate::upstream::{
     Balance, ClientTls, EndpointSpec, EndpointsSpec, HostHeader, Roots, Spec, TargetSpec, Timeouts,
 };
 
-/// The upstreams met so far, by what routes call them.
+/// The compiled upstreams by name or URL.
 #[derive(Default)]
 pub(super) struct Upstreams {
     specs: Vec<Spec>,
@@ -24,7 +24,7 @@ pub(super) struct Upstreams {
 }
 
 impl Upstreams {
-    /// Makes each of them `echo`, for who forwards nothing: no file is read.
+    /// Compiles every upstream to `echo`, for callers that forward nothing. No file is read.
     pub(super) fn stand_ins() -> Self {
         Upstreams {
             are_stand_ins: true,
@@ -38,7 +38,7 @@ impl Upstreams {
 }
 
 impl Compiler<'_> {
-    /// The index of what `wanted` names.
+    /// The index of an upstream; compiles it at first use.
     pub(super) fn upstream(
         &mut self,
         config: &schema::Config,
@@ -68,7 +68,7 @@ impl Compiler<'_> {
             }
             UpstreamRef::Named(name) => match config.upstreams.get(name.as_str()) {
                 Some(upstream) => self.endpoints(upstream),
-                // Found wrong before; what is compiled beside a finding never runs.
+                // A check has reported the name; nothing compiled beside an error ever runs.
                 None => TargetSpec::Echo,
             },
         };

@@ -1,5 +1,5 @@
-//! How serde walks a document: items, entries, words, and the two names with a meaning of their
-//! own, `LOCATED` and `BY_FORM`.
+//! serde's access to a document: items, entries, words, and the special names `LOCATED` and
+//! `BY_FORM`.
 
 use serde::de::value::{StrDeserializer, U32Deserializer};
 use serde::de::{
@@ -62,7 +62,7 @@ impl<'a> Entries<'a> {
         }
     }
 
-    /// Only those with a known key: the others are reported elsewhere.
+    /// The entries with known keys. `report_unknown_keys` reports the others.
     pub(super) fn of_fields(
         reader: Reader<'a>,
         entries: &'a [NodeId],
@@ -107,8 +107,8 @@ impl<'de> MapAccess<'de> for Entries<'_> {
     }
 }
 
-/// The node of a value, then the value. An error of the value is recorded here: whoever asks for
-/// the parts goes on without it.
+/// The node of a value, then the value. An error in the value is recorded here, and the caller goes
+/// on without the value.
 pub(super) struct LocatedParts<'a> {
     reader: Reader<'a>,
     node_taken: bool,
@@ -182,7 +182,7 @@ impl<'de> VariantAccess<'de> for Word<'_> {
     }
 }
 
-/// The variant that is called as the form of the value.
+/// The variant with the name of the value's form.
 pub(super) struct Form<'a> {
     pub(super) reader: Reader<'a>,
     pub(super) form: &'static str,
@@ -228,7 +228,7 @@ impl<'de> VariantAccess<'de> for Form<'_> {
     }
 }
 
-/// A closed set of words has no variant with content; only a mistake in the schema leads here.
+/// The error for a variant with content in a set of words: a mistake in the schema.
 fn no_content() -> DecodeError {
     serde::de::Error::invalid_type(Unexpected::UnitVariant, &"a word")
 }

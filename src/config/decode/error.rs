@@ -1,4 +1,4 @@
-//! Errors of decoding, in words for users; they get their place from the reader they pass.
+//! Decoding errors in words for users. A reader adds the place.
 
 use std::fmt;
 
@@ -11,10 +11,10 @@ use crate::config::finding::{Finding, Part};
 use crate::config::nearest;
 use crate::config::value::ValueError;
 
-/// Why a value cannot be read.
+/// The error of one value.
 #[derive(Debug)]
 pub(super) enum DecodeError {
-    /// What is wrong, and what was expected instead; not yet where.
+    /// The problem and the expected form, without a place.
     Unplaced {
         code: Code,
         message: String,
@@ -54,7 +54,7 @@ impl DecodeError {
         }
     }
 
-    /// The same with this help in place of its own.
+    /// Replaces the help.
     pub(super) fn with_better_help(self, advice: &str) -> Self {
         match self {
             Self::Unplaced {
@@ -72,7 +72,7 @@ impl DecodeError {
         }
     }
 
-    /// The finding, at `reader` unless a place is known already.
+    /// Converts to a finding, at `reader` unless the place is known.
     pub(super) fn into_finding(self, reader: Reader<'_>) -> Finding {
         let (code, message, expected, help) = match self {
             Self::Placed(finding) => return *finding,
@@ -108,7 +108,7 @@ impl DecodeError {
 }
 
 impl serde::de::Error for DecodeError {
-    /// Takes what [`ValueError`] displays.
+    /// Parses the text of a [`ValueError`].
     fn custom<T: fmt::Display>(error: T) -> Self {
         let ValueError {
             message,

@@ -1,76 +1,75 @@
-//! What kinds of problems there are.
+//! Codes of problems.
 
-/// The stable names of everything that can be found; scripts may rely on them.
+/// The stable codes of all problems; scripts may rely on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Code {
-    /// The file cannot be read, or is too large, or is no text.
+    /// The file is unreadable, too large, or no text.
     Unreadable,
     /// The text is no YAML, or no YAML that is accepted here.
     Syntax,
     /// A key stands twice in one mapping.
     DuplicateKey,
-    /// A key that no one reads.
+    /// An unknown key.
     UnknownKey,
-    /// A key that has to be there is not.
+    /// A missing key.
     MissingKey,
     /// A key with nothing after it.
     NoValue,
     /// A list where a mapping is expected, and the like.
     WrongType,
-    /// A word that is none of those that are allowed.
+    /// A word outside the allowed set.
     UnknownValue,
-    /// A text that cannot be read as what the key holds (a duration, an address, a path), or is
-    /// beyond its bounds.
+    /// A text that is not a valid value (a duration, an address, a path) or is beyond its bounds.
     InvalidValue,
     /// An environment variable that is not set, or a malformed `${..}`.
     Variable,
     /// A name that refers to nothing.
     UnknownName,
-    /// Two things of one name or address.
+    /// Two items with the same name or address.
     DuplicateName,
     /// Two settings that contradict each other.
     Conflict,
-    /// A setting that has no effect where it stands.
+    /// A setting without an effect.
     NoEffect,
-    /// A route that another route always takes first.
+    /// A route whose requests another route always takes.
     UnreachableRoute,
-    /// Something is defined and never used.
+    /// An unused definition.
     Unused,
-    /// A log that takes more memory for each key than most would expect.
+    /// A sliding log with unexpectedly large memory for each key.
     LargeLog,
-    /// Buckets that take more memory than they are given.
+    /// Buckets that need more memory than they get.
     Memory,
-    /// A policy that is to refuse, and never can.
+    /// An enforced policy that can never refuse.
     NeverRefuses,
-    /// A policy that refuses whatever it is asked, or whatever of a kind.
+    /// A policy that refuses every request, or every request of a kind.
     AlwaysRefuses,
-    /// Requests that none of a route's conditions takes in.
+    /// Requests that no condition of a route's policies covers.
     UncoveredRequests,
-    /// A key that clients make up.
+    /// A key that clients choose freely.
     ForgeableKey,
-    /// A key that is read from a field by which proxies say who the client is.
+    /// A key from a forwarding field that clients can forge.
     UntrustedForwarding,
-    /// Days by the zone of a user, in buckets that are not his.
+    /// Windows in a user's time zone, in buckets that several users share.
     BorrowedZone,
-    /// Trusted proxies that are everybody.
+    /// Trusted proxies that include every address.
     TrustsEveryone,
     /// An upstream that is a listener of the proxy itself.
     OwnListener,
-    /// A quota for so long that the process will not have run through.
+    /// A quota for a window that is likely longer than the process runs.
     ForgottenAtRestart,
-    /// A quota that a flood of other keys can make forgotten.
+    /// A small quota whose bucket a flood of other keys can evict.
     SmallQuota,
-    /// A window that is hardly longer than asking for its bucket may take.
+    /// A window that is hardly longer than a call to Redis.
     ShortWindow,
-    /// Machines that hear of each other too rarely for a window.
+    /// A synchronisation interval that is too long for the window.
     SlowSync,
-    /// Keys that whoever reads their hashes can find out by trying.
+    /// Hashed keys that a reader of Redis can guess.
     GuessableKeys,
-    /// Credentials that others can read.
+    /// Credentials that a reader of Redis can see.
     ReadableCredentials,
     /// A certificate that has expired, is not yet valid, or expires soon.
     CertificateExpiry,
-    /// A file to write in a directory that is not there.
+    /// A file to write whose directory is missing.
     MissingDirectory,
 }
 
@@ -113,7 +112,7 @@ impl Code {
         Self::MissingDirectory,
     ];
 
-    /// Those that warnings have, each with a section in docs/lints.md.
+    /// The codes of lints, each with a section in docs/lints.md.
     pub const LINTS: [Self; 21] = [
         Self::UnreachableRoute,
         Self::NeverRefuses,
@@ -138,7 +137,7 @@ impl Code {
         Self::NoEffect,
     ];
 
-    /// The code as it is printed.
+    /// The code in reports.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Unreadable => "unreadable",

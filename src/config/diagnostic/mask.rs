@@ -1,11 +1,11 @@
-//! Hides what is secret in texts that are shown: works on lines, and not on what they mean, so that it also holds for files
-//! that cannot be parsed. Rather too much is hidden than too little, and every byte keeps its place.
+//! Hides secrets in texts that are shown. Works on lines, not on their meaning, so that it also
+//! works on files that cannot be parsed. Hides rather too much; every byte keeps its place.
 
-/// Keys whose values nobody is shown.
+/// Keys whose values are never shown.
 const SECRETS: [&str; 2] = ["password", "secret"];
 
-/// A configuration with stars in place of passwords, secrets, and what stands before the `@` of a URL. What names variables
-/// alone stays.
+/// Puts stars in place of passwords, secrets, and the part of a URL before `@`. Values that only
+/// name variables stay.
 pub(super) fn source(text: &str) -> String {
     let mut hidden = String::with_capacity(text.len());
     let mut below = None;
@@ -22,7 +22,8 @@ pub(super) fn source(text: &str) -> String {
     hidden
 }
 
-/// A line with stars in place of what secret keys hold, within a mapping in braces or not; if that may go on below, with the column of the key.
+/// Puts stars in place of the values of secret keys in a line. If the value may continue below,
+/// also returns the column of the key.
 fn value(line: &str, is_flow: bool) -> (String, Option<usize>) {
     let Some((key, start)) = secret_key(line) else {
         return (line.to_owned(), None);
@@ -40,7 +41,7 @@ fn value(line: &str, is_flow: bool) -> (String, Option<usize>) {
     (format!("{}{shown}{rest}", &line[..start]), below)
 }
 
-/// Where the first secret key of a line starts, and what it holds.
+/// The start of the first secret key of a line, and of its value.
 fn secret_key(line: &str) -> Option<(usize, usize)> {
     let found = SECRETS.iter().flat_map(|key| {
         line.match_indices(key).filter_map(|(at, key)| {
@@ -55,13 +56,13 @@ fn secret_key(line: &str) -> Option<(usize, usize)> {
     found.min()
 }
 
-/// The bytes of a value at the start of a line's rest, and whether it surely ends there.
+/// The bytes of a value at the start of `value`, and `true` if it surely ends there.
 fn length(value: &str, is_flow: bool) -> (usize, bool) {
     let all = value.trim_end_matches(['\r', '\n']).len();
     match value.chars().next() {
         Some(quote @ ('"' | '\'')) => {
             let closing = value[1..].find(quote).map(|at| at + 2);
-            // A quote within may be doubled, or escaped.
+            // A quote inside may be doubled or escaped.
             let rest = |at: &usize| value[*at..].trim_start();
             let ends = closing
                 .filter(|at| rest(at).is_empty() || rest(at).starts_with([',', '}', ']', '#']));
@@ -72,7 +73,7 @@ fn length(value: &str, is_flow: bool) -> (usize, bool) {
     }
 }
 
-/// Whether a value is `${NAME}`, in quotes or not, perhaps with a comment.
+/// True for `${NAME}`, with or without quotes and a comment.
 fn names_variables(value: &str) -> bool {
     let value = value.split(" #").next().unwrap_or(value).trim();
     let quoted = |quote| value.strip_prefix(quote)?.strip_suffix(quote);
@@ -83,7 +84,7 @@ fn names_variables(value: &str) -> bool {
     name.is_some_and(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'))
 }
 
-/// A text with stars in place of what stands before the `@` of a URL, line by line.
+/// Puts stars in place of the part of a URL before `@`, line by line.
 pub(super) fn login(text: &str) -> String {
     let lines = text.split_inclusive('\n');
     lines.map(login_of_line).collect()
@@ -91,7 +92,7 @@ pub(super) fn login(text: &str) -> String {
 
 fn login_of_line(line: &str) -> String {
     let start = line.find("://").map(|at| at + 3);
-    // Without a scheme, too, which may have been forgotten.
+    // Also without a scheme, which may have been forgotten.
     let start = start.or_else(|| line.find("url:").map(|at| at + 4));
     match start.zip(line.rfind('@')) {
         Some((start, end)) if start < end => {
@@ -107,7 +108,7 @@ fn login_of_line(line: &str) -> String {
     }
 }
 
-/// As many stars as a character has bytes; white space stays.
+/// One star for each byte of a character; white space stays.
 fn star(c: char) -> impl Iterator<Item = char> {
     let shown = if c.is_whitespace() { c } else { '*' };
     let count = if c.is_whitespace() { 1 } else { c.len_utf8() };

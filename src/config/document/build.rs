@@ -1,5 +1,4 @@
-//! From the parser's tree to a [`Document`]: keys and places are kept, environment variables
-//! replaced.
+//! Builds a [`Document`] from the parser's tree: keeps keys and places, replaces variables.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,11 +11,11 @@ use crate::config::diagnostic::{Code, Source};
 use crate::config::finding::Finding;
 use crate::config::variables;
 
-/// Where variables are looked up: `None` means unset.
+/// Looks up a variable; `None` means unset.
 pub(in crate::config) type Environment<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
-/// Makes a document of a tree, beside what is wrong with single values: they stay as written, so
-/// that whoever reads on finds the other problems too.
+/// Builds the document, and collects the findings on single values. Those values stay as written,
+/// so that later stages find their other problems.
 pub(super) fn document(
     source: &Arc<Source>,
     tree: Spanned<Raw>,
@@ -42,7 +41,7 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// Adds a value and all below it; the depth is bounded by the parser's budget.
+    /// Adds a value and its descendants. The parser's budget bounds the depth.
     fn add(&mut self, tree: Spanned<Raw>, parent: NodeId, step: Step) -> NodeId {
         let span = narrow(yaml::bytes(&tree.defined));
         let id = NodeId(

@@ -1,5 +1,5 @@
-//! The parser's errors in words for users: its message without its idea of a position, and advice
-//! where the cause is well known.
+//! Syntax errors in words for users: the parser's message without its position, and advice for
+//! known causes.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use serde_yaml::{Error, Location};
 
 use crate::config::diagnostic::{Code, Problem, Severity, Source};
 
-/// A part of the parser's message, and what usually helps.
+/// Parts of the parser's messages, with advice.
 const ADVICE: [(&str, &str); 10] = [
     ("tabs", "indent with spaces"),
     (
@@ -113,7 +113,7 @@ fn explain(error: &Error) -> (Code, String, Option<String>) {
     (Code::Syntax, message.to_owned(), help.map(str::to_owned))
 }
 
-/// What to do about an IPv6 address with a port that stands in no quotes, where brackets begin a list.
+/// Advice for an unquoted IPv6 address with a port: YAML reads its bracket as the start of a list.
 fn bare_address(line: &str) -> Option<String> {
     let is_host = |text: &str| {
         let letters = |c: char| c.is_ascii_hexdigit() || c == ':' || c == '.';
@@ -146,7 +146,7 @@ fn without_position(text: &str) -> &str {
     text.split(" at line ").next().unwrap_or(text)
 }
 
-/// The bytes of a location, by its line and column where the parser does not know them.
+/// The byte range of a location, from its line and column if the parser gives no bytes.
 fn bytes(location: &Location, source: &Source) -> Range<usize> {
     let span = location.span();
     if let (Some(start), Some(length)) = (span.byte_offset(), span.byte_len())

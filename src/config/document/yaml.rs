@@ -1,5 +1,5 @@
-//! From text to a tree with spans, by serde-saphyr: syntax, anchors, merge keys and budgets are
-//! its business. Scalars stay texts: what `1.10` or `no` means depends on the key it stands under.
+//! Parses text to a tree with spans, with serde-saphyr, which handles syntax, anchors, merge keys
+//! and budgets. Scalars stay texts: their key says what `1.10` or `no` means.
 
 use std::fmt;
 use std::ops::Range;
@@ -11,25 +11,26 @@ use serde_yaml::{Location, Options, Spanned};
 use super::syntax::problem;
 use crate::config::diagnostic::{Code, Problem, Severity, Source};
 
-/// Values in a file, aliases replaced: room for 10,000 routes several times over.
+/// The largest number of values with aliases expanded: several times 10,000 routes.
 const MAX_NODES: usize = 1_000_000;
-/// What aliases stand for, in events of the parser: room for 10,000 routes on one anchor, and a bound for files that are small.
+/// The largest number of parser events that aliases expand to: 10,000 routes on one anchor. The
+/// bound stops small files that expand to much.
 const MAX_REPLAYED: usize = 500_000;
 /// Nesting of lists and mappings; the schema needs eight.
 const MAX_DEPTH: usize = 32;
 
-/// What the parser says of a value.
+/// A value as the parser gives it.
 pub(super) enum Raw {
     Text(String),
-    /// A number or a boolean, whose text is in the source.
+    /// A number or a boolean; the source has its text.
     Typed,
-    /// Nothing, or a word for it.
+    /// No value, or a word for it.
     Null,
     Sequence(Vec<Spanned<Raw>>),
     Mapping(Vec<(Spanned<Raw>, Spanned<Raw>)>),
 }
 
-/// Parses one document. Duplicate keys are kept when that makes an error that can show both.
+/// Parses one document. Keeps duplicate keys, so that the error can show both.
 pub(super) fn parse(source: &Source) -> Result<Spanned<Raw>, Vec<Problem>> {
     let result =
         serde_yaml::from_str_with_options(&source.text, options(DuplicateKeyPolicy::Error));
@@ -57,7 +58,7 @@ fn options(duplicate_keys: DuplicateKeyPolicy) -> Options {
             max_depth: MAX_DEPTH,
             flow_nesting_limit: MAX_DEPTH,
             max_documents: 1,
-            // Many routes may stand on one anchor: how much they are together counts.
+            // Many routes may share one anchor; the total size is the bound.
             max_anchors: MAX_NODES,
             max_aliases: MAX_NODES,
             max_merge_keys: MAX_NODES,
@@ -76,14 +77,14 @@ fn options(duplicate_keys: DuplicateKeyPolicy) -> Options {
     }
 }
 
-/// The bytes of a location; empty at the start where the parser knows none.
+/// The byte range of a location; empty, at the start, if the parser knows none.
 pub(super) fn bytes(location: &Location) -> Range<usize> {
     let span = location.span();
     let start = span.byte_offset().unwrap_or(0) as usize;
     start..start + span.byte_len().unwrap_or(0) as usize
 }
 
-/// Every key that stands twice in one mapping, with the place of the first.
+/// Every duplicate key of a mapping, with the place of the first.
 fn duplicates(tree: &Spanned<Raw>, source: &Source) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut pending = vec![tree];
@@ -123,7 +124,7 @@ fn duplicates_of(entries: &[(Spanned<Raw>, Spanned<Raw>)], source: &Source) -> V
     problems
 }
 
-/// The text of a scalar, as the parser or, for numbers and the like, as the file has it.
+/// The text of a scalar; for numbers and the like, the source text.
 pub(super) fn scalar_text(node: &Spanned<Raw>, source: &Source) -> String {
     match &node.value {
         Raw::Text(text) => text.clone(),

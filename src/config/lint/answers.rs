@@ -1,10 +1,10 @@
-//! What is said of refusals, and told nobody.
+//! Settings of refusals that no client sees.
 
 use super::{Finding, Met, Place, policies};
 use crate::config::diagnostic::Code;
 use crate::config::schema::Action;
 
-/// A spread of what refused clients are told, where they are told nothing.
+/// Warns of a `retry_after_jitter` on refusals without a `Retry-After`.
 pub(super) fn idle_jitter(places: &[Place<'_>]) -> Vec<Finding> {
     policies(places).iter().filter_map(untold).collect()
 }

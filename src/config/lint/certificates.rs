@@ -17,7 +17,7 @@ use crate::server::tls::ExpiryWarning;
 
 type Check = fn(&[u8], UnixTime) -> Option<ExpiryWarning>;
 
-/// Warns of each file of certificates once; a file that cannot be read is an error of `compile`.
+/// Warns of each certificate file once. `compile` reports unreadable files as errors.
 pub(super) fn expiring(loaded: &Loaded, now: Timestamp) -> Vec<Finding> {
     let config = &loaded.config;
     let now = UnixTime::since_unix_epoch(Duration::from_micros(now.as_micros()));
@@ -47,7 +47,7 @@ fn finding(
     now: UnixTime,
 ) -> Option<Finding> {
     let file = loaded.resolve(path.as_path());
-    // A pipe has been read by `compile`, and gives its bytes once.
+    // `compile` has read a pipe already, and its bytes come once.
     let pem = file.is_file().then(|| files::read(&file, LARGEST))?.ok()?;
     let warning = check(&pem, now)?;
     let message = warning.describe(path.as_path());

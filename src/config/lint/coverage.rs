@@ -1,4 +1,4 @@
-//! Requests that no policy of a route is about.
+//! Requests that no policy of a route covers.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use super::{Finding, Met, Place};
 use crate::config::diagnostic::Code;
 use crate::config::schema::Condition;
 
-/// Routes with policies for several values of one claim or field, and none for other values.
+/// Warns of routes with policies for several values of a claim or field, and none for other values.
 pub(super) fn uncovered_requests(places: &[Place<'_>]) -> Vec<Finding> {
     let mut reported = HashSet::new();
     let found = places.iter().filter_map(uncovered);
@@ -47,7 +47,7 @@ fn uncovered(place: &Place<'_>) -> Option<Finding> {
     ))
 }
 
-/// The claim or the field whose one value is all that a policy's condition wants.
+/// The only claim or field that the policy's condition tests, with its value.
 fn wanted(met: &Met<'_>) -> Option<(String, String)> {
     let when = &met.policy.when.as_ref()?.value;
     let others = Condition {

@@ -1,11 +1,11 @@
-//! Files that the process is to write.
+//! Files that the process writes.
 
 use super::{Finding, NodeId};
 use crate::config::diagnostic::Code;
 use crate::config::load::Loaded;
 use crate::config::value::LogPath;
 
-/// Files whose directory is not there: the process makes files, and no directories.
+/// Warns of files in missing directories: the process creates files, but no directories.
 pub(super) fn missing_directories(loaded: &Loaded) -> Vec<Finding> {
     let config = &loaded.config;
     let log = config

@@ -1,11 +1,11 @@
-//! Who a client can pretend to be.
+//! Keys that clients can forge.
 
 use super::{Finding, Met, NodeId, Place, policies};
 use crate::config::diagnostic::Code;
 use crate::config::schema::{Config, OnMissingKey, Route};
 use crate::config::value::{HostPattern, KeyPart};
 
-/// Fields by which proxies say who the client is, and which anybody can send.
+/// Fields in which proxies name the client, and which any client can send.
 const FORWARDING: [&str; 8] = [
     "cf-connecting-ip",
     "fastly-client-ip",
@@ -17,7 +17,7 @@ const FORWARDING: [&str; 8] = [
     "x-real-ip",
 ];
 
-/// Policies whose key a client makes up, on routes that have no other limit: each made-up key is a new bucket.
+/// Warns of client-made keys on routes without another limit: each made-up key gets a new bucket.
 pub(super) fn forgeable_keys(places: &[Place<'_>]) -> Vec<Finding> {
     let mut reported = std::collections::HashSet::new();
     let mut findings = Vec::new();
@@ -30,7 +30,7 @@ pub(super) fn forgeable_keys(places: &[Place<'_>]) -> Vec<Finding> {
             let Some(part) = forgeable_part(met, place.route) else {
                 continue;
             };
-            // Another lint has more to say of these.
+            // `untrusted_forwarding` explains these better.
             if !is_forwarding(part) && reported.insert(met.node) {
                 findings.push(forgeable(met, part, place));
             }
@@ -39,7 +39,7 @@ pub(super) fn forgeable_keys(places: &[Place<'_>]) -> Vec<Finding> {
     findings
 }
 
-/// Whether no client leaves a policy, or has another bucket of it, by what it sends.
+/// True if clients cannot leave the policy, or change the bucket, with what they send.
 fn holds(met: &Met<'_>, route: Option<&Route>) -> bool {
     let policy = met.policy;
     let left_out = |part: &KeyPart| matches!(part, KeyPart::Claim(_) | KeyPart::Capture(_));
@@ -60,17 +60,17 @@ fn forgeable(met: &Met<'_>, part: &KeyPart, place: &Place<'_>) -> Finding {
     )
 }
 
-/// The first part of a policy's key that a client makes up as it likes.
+/// The first part of the key that a client chooses freely.
 fn forgeable_part<'a>(met: &Met<'a>, route: Option<&Route>) -> Option<&'a KeyPart> {
     let parts = met.policy.key.0.iter().map(|part| &part.value);
-    // A token can be left out.
+    // A client can omit the token.
     let stand_in = match &met.policy.on_missing_key.value {
         OnMissingKey::Part(part) if parts.clone().any(is_claim) => Some(part),
         _ => None,
     };
     parts.chain(stand_in).find(|part| match part {
         KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_) | KeyPart::BasicUser => true,
-        // Names below a domain are as many as one likes.
+        // A wildcard host allows any number of names.
         KeyPart::Host => route.is_none_or(|route| {
             let hosts = &route.matches.hosts;
             hosts.is_empty() || hosts.iter().any(|host| is_wildcard(host))
@@ -91,7 +91,7 @@ fn is_forwarding(part: &KeyPart) -> bool {
     matches!(part, KeyPart::Header(name) if FORWARDING.contains(&name.get().as_str()))
 }
 
-/// Keys that are read from a field that proxies write, and clients too.
+/// Warns of keys from forwarding fields, which clients can send too.
 pub(super) fn untrusted_forwarding(places: &[Place<'_>]) -> Vec<Finding> {
     let findings = policies(places).into_iter().flat_map(|met| {
         let parts = met.policy.key.0.iter();
@@ -105,8 +105,8 @@ pub(super) fn untrusted_forwarding(places: &[Place<'_>]) -> Vec<Finding> {
     findings.collect()
 }
 
-/// Policies whose windows follow a user's zone, and whose buckets are not told apart by who that is: the zone is that
-/// of whoever comes first, and who leaves his token out has another.
+/// Warns of windows in a user's time zone, in buckets that several users share. The first user sets
+/// the zone, and a request without a token gets another.
 pub(super) fn borrowed_zones(places: &[Place<'_>]) -> Vec<Finding> {
     let findings = policies(places).into_iter().filter_map(|met| {
         let claim = met.policy.time_zone.as_ref()?.claim()?;
@@ -127,7 +127,7 @@ pub(super) fn borrowed_zones(places: &[Place<'_>]) -> Vec<Finding> {
     findings.collect()
 }
 
-/// Trusted proxies that are everybody.
+/// Warns of trusted proxies that include every address.
 pub(super) fn trusts_everyone(config: &Config) -> Vec<Finding> {
     let trusted = config.client_ip.trusted_proxies.iter();
     let everybody = trusted.filter(|cidr| cidr.get().prefix_len() == 0);

@@ -1,4 +1,4 @@
-//! Upstreams that are the proxy itself.
+//! Upstreams that lead back to the proxy.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -7,7 +7,7 @@ use crate::config::diagnostic::Code;
 use crate::config::schema::Config;
 use crate::config::value::{OriginUrl, UpstreamRef};
 
-/// Endpoints that are a listener of the proxy: each request comes back until something refuses it.
+/// Warns of endpoints that are a listener of this proxy: requests loop until a limit refuses them.
 pub(super) fn own_listeners(config: &Config) -> Vec<Finding> {
     let endpoints = config
         .upstreams
@@ -36,7 +36,7 @@ pub(super) fn own_listeners(config: &Config) -> Vec<Finding> {
     findings.collect()
 }
 
-/// Whether a listener takes connections to this URL, as far as the text tells: no name is resolved but `localhost`.
+/// True if the listener accepts connections to this URL. Resolves no name but `localhost`.
 fn is_at(listener: SocketAddr, url: &OriginUrl) -> bool {
     let host = match url.host.as_str() {
         "localhost" => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),

@@ -1,4 +1,4 @@
-//! Policies whose outcome is known beforehand.
+//! Policies with a known outcome: they never refuse, or always.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,9 +7,9 @@ use crate::config::diagnostic::Code;
 use crate::config::schema::{AlgorithmName, Cost, OnMissingKey, Policy, Reserve, WindowStart};
 use crate::config::value::{KeyPart, Quota};
 
-/// The policies that requests meet, and where, so that none is looked for in all routes.
+/// Maps each policy to its routes.
 struct Index<'p, 'a> {
-    /// In the order of the file.
+    /// Positions in the file.
     order: HashMap<NodeId, usize>,
     places: HashMap<NodeId, Vec<&'p Place<'a>>>,
 }
@@ -29,13 +29,13 @@ impl<'p, 'a> Index<'p, 'a> {
         }
     }
 
-    /// The places where requests meet a policy.
+    /// The routes on which a policy applies.
     fn at(&self, met: &Met<'_>) -> &[&'p Place<'a>] {
         self.places.get(&met.node).map_or(&[], Vec::as_slice)
     }
 }
 
-/// Policies that are to refuse, and never can.
+/// Warns of enforced policies that can never refuse.
 pub(super) fn never_refuses(places: &[Place<'_>]) -> Vec<Finding> {
     let all = policies(places);
     let index = Index::of(&all, places);
@@ -52,7 +52,7 @@ fn never(node: NodeId, message: impl Into<String>) -> Finding {
     Finding::warning(node, Code::NeverRefuses, message)
 }
 
-/// It is enforced for none of its keys.
+/// Finds a `percent` of 0.
 fn nobody(met: &Met<'_>) -> Option<Finding> {
     let percent = met
         .policy
@@ -63,7 +63,7 @@ fn nobody(met: &Met<'_>) -> Option<Finding> {
     Some(finding.help("raise `percent`, or say what is meant: `mode: shadow`"))
 }
 
-/// All addresses there are.
+/// Finds exemptions of all addresses.
 fn everybody_exempt(met: &Met<'_>) -> Option<Finding> {
     let whole = |v4: bool| {
         let networks = met.policy.exempt.iter().filter_map(|one| one.cidr.as_ref());
@@ -77,7 +77,7 @@ fn everybody_exempt(met: &Met<'_>) -> Option<Finding> {
     Some(finding.help("name the networks that are meant, or remove the policy"))
 }
 
-/// Its `when` wants a method that none of its routes takes.
+/// Finds a `when` with methods that none of its routes takes.
 fn never_met(met: &Met<'_>, index: &Index<'_, '_>) -> Option<Finding> {
     let wanted = &met.policy.when.as_ref()?.method;
     let mut related = None;
@@ -93,12 +93,12 @@ fn never_met(met: &Met<'_>, index: &Index<'_, '_>) -> Option<Finding> {
     Some(finding.help("correct the methods, or remove the policy"))
 }
 
-/// Another policy, which is there wherever it is, always refuses first.
+/// Finds another policy on the same routes that always refuses first.
 fn shielded(met: &Met<'_>, index: &Index<'_, '_>) -> Option<Finding> {
     let order = |wanted: &Met<'_>| index.order.get(&wanted.node);
     let others = beside(met, index);
     let shield = others.iter().filter(|_| met.is_enforced()).find(|other| {
-        // Of two that are alike the first refuses.
+        // The first of two equal policies refuses.
         let first = !shields(met, other) || order(other) < order(met);
         first && shields(other, met)
     })?;
@@ -111,7 +111,7 @@ fn shielded(met: &Met<'_>, index: &Index<'_, '_>) -> Option<Finding> {
     )
 }
 
-/// The other policies that are met wherever this one is.
+/// The other policies that apply on every route of this one.
 fn beside<'a>(met: &Met<'_>, index: &Index<'_, 'a>) -> Vec<Met<'a>> {
     let [first, rest @ ..] = index.at(met) else {
         return Vec::new();
@@ -123,7 +123,7 @@ fn beside<'a>(met: &Met<'_>, index: &Index<'_, 'a>) -> Vec<Met<'a>> {
     first.policies.iter().filter(everywhere).copied().collect()
 }
 
-/// Whether requests that `shield` admits are always within `met`.
+/// True if every request that `shield` admits is within `met`.
 fn shields(shield: &Met<'_>, met: &Met<'_>) -> bool {
     let (one, other) = (shield.policy, met.policy);
     let unconditional = one.when.is_none() && one.exempt.is_empty() && one.overrides.is_empty();
@@ -137,7 +137,7 @@ fn shields(shield: &Met<'_>, met: &Met<'_>) -> bool {
         && is_within(shield, met)
 }
 
-/// Whether it takes units of one bucket when it admits, and does nothing else.
+/// True if admission takes units of one bucket, and does nothing else.
 fn only_counts(policy: &Policy) -> bool {
     policy.overflow.is_none()
         && policy.count.is_empty()
@@ -150,8 +150,8 @@ fn key(policy: &Policy) -> (Vec<&KeyPart>, &OnMissingKey) {
     (parts.collect(), &policy.on_missing_key.value)
 }
 
-/// Whether whatever the first admits, in any order and at any time, the second does. Only what can be said for
-/// certain: buckets that recover at a rate, and equal windows.
+/// True if `wide` admits every sequence of requests that `tight` admits. Covers only certain cases:
+/// buckets that recover at a rate, and equal windows.
 fn is_within(tight: &Met<'_>, wide: &Met<'_>) -> bool {
     use AlgorithmName::{FixedWindow, Gcra, SlidingLog, SlidingWindow, TokenBucket};
     let (one, other) = (tight.policy, wide.policy);
@@ -182,12 +182,13 @@ fn is_within(tight: &Met<'_>, wide: &Met<'_>) -> bool {
     }
 }
 
-/// The units of `quota` in a window of its own and one of `other`'s.
+/// The units of `quota` in its own window times `other`'s window.
 fn rate_times(quota: &Quota, other: &Quota) -> u128 {
     u128::from(quota.limit()) * other.window().as_micros()
 }
 
-/// Policies that refuse every request that meets them, or every one of a kind that they are meant to admit.
+/// Warns of policies that refuse every request, or every request of a kind that they are meant to
+/// admit.
 pub(super) fn always_refuses(places: &[Place<'_>]) -> Vec<Finding> {
     let enforced = || policies(places).into_iter().filter(Met::is_enforced);
     let nothing = enforced().filter_map(|met| nothing_to_take(&met));
@@ -230,7 +231,7 @@ fn costs_beyond(met: &Met<'_>) -> Option<Finding> {
     )))
 }
 
-/// A captured segment that the route's path does not have, where nothing stands in for it.
+/// Finds captures that the route's path does not have, without a stand-in.
 fn without_key(places: &[Place<'_>]) -> Vec<Finding> {
     let routes = places
         .iter()

@@ -1,12 +1,11 @@
-//! Buckets that machines share: whether asking for them takes too long, and who else can read their names.
+//! Shared buckets: calls that take too long, and readable keys.
 
 use super::{Config, Finding, Met, Place, policies};
 use crate::config::diagnostic::Code;
 use crate::config::schema::{RedisStore, StoreName};
 use crate::config::value::KeyPart;
 
-/// How many times as long as the deadline of a call, or as the interval at which it is synchronised, a window is that it makes
-/// little difference to.
+/// The least ratio of a window to the deadline of a call, or to the synchronisation interval.
 const TIMES: u32 = 10;
 
 /// Words in the names of fields and parameters that hold credentials.
@@ -23,7 +22,7 @@ const CREDENTIALS: [&str; 10] = [
     "token",
 ];
 
-/// All lints about Redis, where it is used.
+/// All lints about Redis; none without `store.redis`.
 pub(super) fn shared_buckets(config: &Config, places: &[Place<'_>]) -> Vec<Finding> {
     let Some(redis) = &config.store.redis else {
         return Vec::new();
@@ -52,7 +51,7 @@ fn guessable_keys(redis: &RedisStore) -> bool {
     redis.secret.is_none() && !redis.readable_keys.get()
 }
 
-/// A window that is about over when Redis has answered.
+/// Warns of a window that is nearly over when Redis answers.
 fn short_window(met: &Met<'_>, redis: &RedisStore) -> Option<Finding> {
     let least = redis.timeout.get() * TIMES;
     let window = Some(met.window()).filter(|window| !window.is_zero() && *window < least)?;
@@ -73,8 +72,8 @@ fn short_window(met: &Met<'_>, redis: &RedisStore) -> Option<Finding> {
     )
 }
 
-/// A window of which machines admit a large part before they hear of each other: with demand for the whole quota at each, all but
-/// one admit `interval / window` of it unheard.
+/// Warns of a window of which machines admit a large part before they hear of each other. With
+/// demand for the whole quota on each machine, all but one admit `interval / window` of it unheard.
 fn slow_sync(met: &Met<'_>) -> Option<Finding> {
     let interval = met.policy.sync.as_ref()?;
     let least = interval.get() * TIMES;
@@ -93,7 +92,7 @@ fn slow_sync(met: &Met<'_>) -> Option<Finding> {
     )
 }
 
-/// Parts of a key that are credentials, and are written as they are.
+/// Warns of credentials among readable key parts.
 fn credentials<'a>(
     met: &'a Met<'_>,
     redis: &'a RedisStore,
@@ -123,12 +122,12 @@ fn is_credential(part: &KeyPart) -> bool {
 }
 
 impl Met<'_> {
-    /// Whether what was used of its buckets is in Redis.
+    /// True if Redis has the usage of its buckets.
     pub(super) fn is_shared(&self) -> bool {
         self.policy.store.value == StoreName::Redis
     }
 
-    /// Whether its buckets are in memory, which may be full.
+    /// True if its buckets are in memory, which may be full.
     pub(super) fn is_in_memory(&self) -> bool {
         !self.is_shared() || self.policy.sync.is_some()
     }

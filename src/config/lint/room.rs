@@ -1,4 +1,4 @@
-//! What buckets take, and how long they are kept.
+//! Memory of buckets, and their lifetime.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use crate::config::value::KeyPart;
 use crate::proxy::ruleset::build::memory_of;
 use crate::telemetry::process;
 
-/// A quota for as long as this is worth a file.
+/// Quotas for at least this long deserve a snapshot file.
 const LONG: Duration = Duration::from_secs(24 * 60 * 60);
-/// In less time than this nobody fills a table to have a bucket forgotten.
+/// The shortest window in which a flood of keys could fill a table.
 const SHORT: Duration = Duration::from_secs(60);
-/// Where a single request takes a larger share than this of a quota, a flood of them is as good as many requests
-/// of one.
+/// Quotas below this many requests are small: a flood of keys that evicts the bucket gains as much
+/// as many requests.
 const FEW: u32 = 20;
 
-/// Quotas for longer than the process is likely to run, in memory that ends with it.
+/// Warns of quotas for longer than the process is likely to run, in memory without a snapshot.
 pub(super) fn forgotten_at_restart(config: &Config, places: &[Place<'_>]) -> Vec<Finding> {
     if config.store.memory.snapshot.is_some() {
         return Vec::new();
@@ -35,7 +35,7 @@ pub(super) fn forgotten_at_restart(config: &Config, places: &[Place<'_>]) -> Vec
     findings.collect()
 }
 
-/// Quotas of which a single request is a large share, in buckets that a flood of other keys displaces.
+/// Warns of quotas of a few requests, in buckets that a flood of other keys can evict.
 pub(super) fn small_quotas(places: &[Place<'_>]) -> Vec<Finding> {
     let small = policies(places).into_iter().filter(|met| {
         let displaced = met.policy.on_full.value == OnFull::Forget && has_many_keys(met);
@@ -58,7 +58,7 @@ fn has_many_keys(met: &Met<'_>) -> bool {
     met.policy.key.0.iter().any(|part| !few(part))
 }
 
-/// Tables that together take more than they may, since none can be smaller than it is.
+/// Warns of tables that together exceed `max_size`, since no table can be smaller.
 pub(super) fn memory(loaded: &Loaded) -> Vec<Finding> {
     let max_size = &loaded.config.store.memory.max_size;
     let machine = process::memory_limit();

@@ -1,7 +1,7 @@
 use super::*;
 use crate::config::parse;
 
-/// The warnings of a configuration with these routes, as they are printed.
+/// The printed warnings of a configuration with these routes.
 fn warnings(routes: &str) -> String {
     let text = format!("upstreams: {{}}\nroutes:\n{routes}");
     let loaded = parse("test.yaml", text, &|_| None);

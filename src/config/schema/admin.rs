@@ -1,4 +1,4 @@
-//! What concerns operators: the admin listener, the access log, the end of the process.
+//! Sections for operators: the admin listener, the access log, the end of the process.
 
 use std::net::SocketAddr;
 

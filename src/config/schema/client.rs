@@ -1,4 +1,4 @@
-//! What clients may do, and who they are.
+//! Bounds for clients, and the fields that name the client.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Conditions: on which requests a policy applies.
+//! `when` of a policy: the requests on which it applies.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -49,7 +49,7 @@ fn is_absent<T>(value: &Located<T>) -> bool {
 }
 
 impl Condition {
-    /// Whether it says nothing.
+    /// True without any condition.
     pub fn is_empty(&self) -> bool {
         is_absent(&self.method)
             && is_absent(&self.header)

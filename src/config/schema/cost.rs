@@ -1,4 +1,4 @@
-//! `cost` of a policy: how many units a request takes, and who says so.
+//! `cost` of a policy: the units of a request, constant or stated by the request or its response.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
@@ -29,7 +29,7 @@ impl Default for Cost {
     }
 }
 
-/// As it is written, so that the schema shows the default so.
+/// Serializes the written form, which the schema shows as the default.
 impl Serialize for Cost {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
@@ -87,7 +87,7 @@ pub enum Reserve {
 }
 
 impl ToldCost {
-    /// The most units that a request without a field of its own reserves.
+    /// Units that a request reserves if it states none itself.
     pub fn reserved(&self) -> u32 {
         match self.reserve.as_deref() {
             None => 1,
@@ -103,7 +103,7 @@ impl Default for Reserve {
     }
 }
 
-/// As it is written.
+/// Serializes the written form.
 impl Serialize for Reserve {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {

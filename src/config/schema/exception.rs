@@ -1,4 +1,4 @@
-//! Quotas beside that of a policy: for whom it makes exceptions of, and one that is only tried out.
+//! Exceptions of a policy: exemptions, overrides, and a candidate in shadow.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -88,7 +88,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// The policy in shadow that tries it out beside `policy`. It is not about those who have an override.
+    /// The policy in shadow that tries the candidate out. It exempts clients with an override.
     pub fn beside(&self, policy: &Policy) -> Policy {
         let overridden = policy.overrides.iter().map(|one| {
             let who = one.selection();
@@ -117,7 +117,7 @@ impl Candidate {
     }
 }
 
-/// What both kinds of exceptions say of whom they are about.
+/// The clients that an exception selects.
 #[derive(Clone, Copy, Debug)]
 pub struct Selection<'a> {
     /// The part, where it is named.
@@ -131,7 +131,7 @@ pub struct Selection<'a> {
 }
 
 impl Exemption {
-    /// Whom it is about.
+    /// The selected clients.
     pub fn selection(&self) -> Selection<'_> {
         Selection {
             part: self.part.as_ref(),
@@ -143,7 +143,7 @@ impl Exemption {
 }
 
 impl Override {
-    /// Whom it is about.
+    /// The selected clients.
     pub fn selection(&self) -> Selection<'_> {
         Selection {
             part: self.part.as_ref(),
@@ -153,7 +153,7 @@ impl Override {
         }
     }
 
-    /// The policy that holds for whom it is about.
+    /// The policy for the selected clients.
     pub fn applied_to(&self, policy: &Policy) -> Policy {
         let zone = self.time_zone.as_ref();
         let time_zone = zone.map(|zone| Located {
@@ -178,7 +178,7 @@ impl Override {
         }
     }
 
-    /// Whether it says how much may be taken.
+    /// True if the override has amounts.
     fn has_quota(&self) -> bool {
         let quota = self.quota.is_some() || self.burst.is_some() || self.max.is_some();
         quota || self.capacity.is_some() || self.refill.is_some()
@@ -186,8 +186,7 @@ impl Override {
 }
 
 impl Selection<'_> {
-    /// The part that `value` or `prefix` is about: the one that is named, or the only one of the key that
-    /// has values to name.
+    /// The key part of `value` or `prefix`: the named one, or the only part of the key.
     pub fn part_of<'p>(&'p self, policy: &'p Policy) -> Option<&'p KeyPart> {
         let named = self.part.map(|part| &part.value);
         let mut parts = policy.key.0.iter().map(|part| &part.value);

@@ -1,4 +1,4 @@
-//! The JSON Schema of the configuration, for editors, from the types beside this file.
+//! Generates the JSON Schema of the configuration for editors.
 
 use schemars::Schema;
 use schemars::generate::SchemaSettings;
@@ -17,13 +17,13 @@ pub fn json_schema() -> String {
     text
 }
 
-/// Takes away the default of a key that has to be there.
+/// Removes the default of a required key.
 pub(super) fn remove_default(schema: &mut Schema) {
     schema.remove("default");
 }
 
-/// What the derived schema allows and the loader does not: a key without a value, and variables in
-/// keys.
+/// Adapts the derived schema to the loader, which accepts no key without a value, and variables in
+/// values only.
 #[derive(Clone)]
 struct AsLoaded;
 

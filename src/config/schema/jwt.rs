@@ -1,4 +1,4 @@
-//! Tokens that say who a request is from.
+//! `jwt`: keys and rules that verify tokens.
 
 use http::header::AUTHORIZATION;
 use schemars::JsonSchema;
@@ -8,7 +8,7 @@ use super::{MINUTE, SECOND};
 use crate::config::located::{List, Located};
 use crate::config::value::{Duration, FieldName, FilePath, Text};
 
-/// How far clocks may be from each other.
+/// The largest difference of clocks.
 pub type Leeway = Duration<0, { 10 * MINUTE }>;
 
 /// `jwt`: how the tokens are verified whose claims are in keys and conditions.
@@ -40,7 +40,7 @@ fn minute() -> Located<Leeway> {
     Leeway::from_millis(60 * SECOND).into()
 }
 
-/// It only ever stands in for one that could not be read.
+/// A stand-in for an unreadable section.
 impl Default for Jwt {
     fn default() -> Self {
         Self {

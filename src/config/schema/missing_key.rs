@@ -1,4 +1,4 @@
-//! `on_missing_key` of a policy: what happens to requests without a part of its key.
+//! `on_missing_key` of a policy, for requests without a part of its key.
 
 use std::fmt;
 
@@ -58,7 +58,7 @@ impl From<OnMissingKeyForm> for OnMissingKey {
     }
 }
 
-/// Dropping a header frees nobody.
+/// Dropping a header so escapes no limit.
 impl Default for OnMissingKey {
     fn default() -> Self {
         Self::Part(KeyPart::ClientIp)
@@ -87,7 +87,7 @@ impl fmt::Display for OnMissingKey {
     }
 }
 
-/// As it is written.
+/// Serializes the written form.
 impl Serialize for OnMissingKey {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {

@@ -1,4 +1,4 @@
-//! Buckets for requests that the one before cannot pay.
+//! `overflow` of a policy: further buckets for requests that exceed the first.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -35,11 +35,11 @@ pub struct Overflow {
     pub overflow: Option<Located<Box<Overflow>>>,
 }
 
-/// Of Differentiated Services (RFC 2474): six bits.
+/// A code point of Differentiated Services (RFC 2474): six bits.
 pub type CodePoint = Whole<0, 63>;
 
 impl Overflow {
-    /// The policy that holds for what overflows from `policy`.
+    /// The policy of the overflow bucket.
     pub fn beside(&self, policy: &Policy) -> Policy {
         Policy {
             quota: self.quota.clone(),
@@ -48,7 +48,7 @@ impl Overflow {
             refill: self.refill.clone(),
             overrides: Vec::new().into(),
             candidate: None,
-            // Bans are the policy's.
+            // The first bucket's policy bans.
             penalty: None,
             overflow: self.overflow.clone(),
             ..policy.clone()

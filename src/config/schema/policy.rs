@@ -1,4 +1,4 @@
-//! Policies: what a limit is.
+//! Policies, and items of `limits`.
 
 use std::time;
 
@@ -180,13 +180,13 @@ pub struct Penalty {
     pub lengths: List<PenaltyTime>,
 }
 
-/// Refusals that bring a ban about.
+/// Refusals that cause a ban.
 pub type StrikeCount = Whole<1, 100>;
 
-/// How long bans are, and how long refusals count.
+/// Lengths of bans, and the time in which refusals count.
 pub type PenaltyTime = Duration<1_000, { 30 * 86_400_000 }>;
 
-/// 2^10 to 2^30.
+/// A number of keys, 2^10 to 2^30.
 pub type MaxKeys = Whole<1024, 1_073_741_824>;
 
 /// Parts of a sliding window.
@@ -195,7 +195,7 @@ pub type Precision = Whole<1, 3600>;
 /// Places in a queue.
 pub type Places = Whole<0, 1_000_000>;
 
-/// So many of a hundred.
+/// A percentage.
 pub type Percent = Whole<0, 100>;
 
 /// A day of the month.
@@ -236,7 +236,8 @@ impl From<KeyForm> for Key {
 }
 
 impl Policy {
-    /// The policy as overrides start from it. Copied once: each override with all others would take quadratic time.
+    /// The policy that overrides start from. Cloned once: a clone with all overrides for each of
+    /// them would take quadratic time.
     pub fn without_exceptions(&self) -> Self {
         let mut policy = self.clone();
         policy.exempt = Vec::new().into();
@@ -245,7 +246,8 @@ impl Policy {
         policy
     }
 
-    /// How far away the turn of a request may be: unless it is said, so far that nobody waits for more than 30 s.
+    /// The longest wait: `max_wait`, or the time in which requests beyond `delay_after` wait at
+    /// most 30 s.
     pub fn longest_wait(&self) -> time::Duration {
         if let Some(given) = &self.max_wait {
             return given.get();
@@ -357,7 +359,7 @@ pub enum Limit {
     InPlace(Box<Policy>),
 }
 
-/// It only ever stands in for a limit that could not be read.
+/// A stand-in for an unreadable limit.
 impl Default for Limit {
     fn default() -> Self {
         Self::InPlace(Box::default())

@@ -1,4 +1,4 @@
-//! Buckets that several machines share.
+//! `store.redis`, and the options of policies in Redis.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -57,13 +57,13 @@ pub struct RedisStore {
 /// The deadline of a call.
 pub type RedisTimeout = Duration<1, SECOND>;
 
-/// How long a start waits for Redis.
+/// The longest wait of a start for Redis.
 pub type StartupTimeout = Duration<0, MINUTE>;
 
-/// How often buckets in memory are synchronised.
+/// The interval between synchronisations of buckets in memory.
 pub type SyncInterval = Duration<10, SECOND>;
 
-/// How long refusals are remembered.
+/// The lifetime of remembered refusals.
 pub type RefusalCache = Duration<0, MINUTE>;
 
 /// The number of a database.

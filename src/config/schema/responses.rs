@@ -1,4 +1,4 @@
-//! What clients are told.
+//! `responses`, and `on_limit` of policies.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -173,13 +173,13 @@ impl HeaderStyle {
 }
 
 impl OnLimit {
-    /// What happens, where `general` is said of all.
+    /// The action; `general` fills in.
     pub(in crate::config) fn action_beside(&self, general: &Self) -> Action {
         let action = self.action.as_ref().or(general.action.as_ref());
         action.map_or(Action::Reject, |action| action.value)
     }
 
-    /// What is said that does not suit every action: its key, its place, and the actions that it suits.
+    /// The settings that not every action has: key, place, and their actions.
     pub(in crate::config) fn settings(
         &self,
     ) -> impl Iterator<Item = (&'static str, NodeId, &'static [Action])> {
@@ -205,7 +205,7 @@ impl OnLimit {
         settings.into_iter().filter_map(said)
     }
 
-    /// Whether what is said in `general` holds here too: a decoy must not look like a refusal, nor a
+    /// True if settings of `general` fill in here. A decoy must not look like a refusal, nor a
     /// refusal like a decoy.
     pub(in crate::config) fn inherits(&self, general: &Self) -> bool {
         let is_decoy = |action| action == Action::Decoy;

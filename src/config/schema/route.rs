@@ -1,4 +1,4 @@
-//! Routes: what is done with which requests.
+//! Routes: their matches, upstreams, limits and changes to requests.
 
 use std::fmt;
 
@@ -94,7 +94,7 @@ pub struct RequestChanges {
 }
 
 impl Route {
-    /// The name, or what it matches: `GET|POST api.example.com/v1/**`. No name looks like that.
+    /// The name, or the match: `GET|POST api.example.com/v1/**`, which no name looks like.
     pub fn title(&self) -> String {
         if let Some(name) = &self.name {
             return name.to_string();

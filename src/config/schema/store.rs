@@ -1,4 +1,4 @@
-//! Where buckets live.
+//! `store`: the memory of buckets, and Redis.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use crate::config::value::{Duration, FilePath, Size};
 /// The size of all buckets in memory.
 pub type StoreSize = Size<{ 1 << 20 }, { 1 << 40 }>;
 
-/// How often buckets are saved.
+/// The interval between saves.
 pub type SnapshotInterval = Duration<SECOND, DAY>;
 
 /// `store`: where buckets live.
@@ -48,7 +48,7 @@ pub struct Snapshot {
     pub every: Located<SnapshotInterval>,
 }
 
-/// It only ever stands in for one that could not be read.
+/// A stand-in for an unreadable section.
 impl Default for Snapshot {
     fn default() -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Upstreams: where requests go.
+//! Upstreams: endpoints, time-outs, TLS.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -52,7 +52,7 @@ pub struct Endpoint {
     pub weight: Located<Weight>,
 }
 
-/// 1 to 256.
+/// The share of an endpoint, 1 to 256.
 pub type Weight = Whole<1, 256>;
 
 #[derive(Deserialize, JsonSchema)]

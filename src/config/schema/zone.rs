@@ -1,4 +1,4 @@
-//! `time_zone` of a policy: where days, weeks, months and years begin.
+//! `time_zone` of a policy: the zone of days, weeks, months and years.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
@@ -40,7 +40,7 @@ impl Default for Zone {
 }
 
 impl Zone {
-    /// The zone where no token names another.
+    /// The zone for requests whose token names none.
     pub fn fallback(&self) -> &TimeZone {
         match self {
             Self::Named(zone) => zone,
@@ -57,7 +57,7 @@ impl Zone {
     }
 }
 
-/// As it is written.
+/// Serializes the written form.
 impl Serialize for Zone {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {

@@ -1,4 +1,4 @@
-//! What an algorithm is told: which settings it has, which go together, and whether the amounts fit.
+//! Checks of a policy's algorithm: its settings, their combinations, and its amounts.
 
 use super::concurrency;
 use crate::config::compile::algorithms::algorithm;
@@ -10,7 +10,7 @@ use crate::config::schema::{Action, AlgorithmName, Config, Cost, Policy, WindowS
 use crate::config::value::CalendarUnit;
 use crate::limiter::{Shape, SlidingLog};
 
-/// A setting that only some algorithms have.
+/// A setting of some algorithms.
 struct Setting {
     node: Option<NodeId>,
     algorithms: &'static [AlgorithmName],
@@ -136,7 +136,7 @@ fn check_settings(policy: &Policy, findings: &Findings<'_>) {
     }
 }
 
-/// A bucket is described by a quota, or by its capacity and refill.
+/// A bucket has a quota, or a capacity with a refill.
 fn check_refill(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
     let (capacity, refill) = (node_of(&policy.capacity), node_of(&policy.refill));
     let missing = match (&policy.quota, capacity, refill) {
@@ -155,7 +155,7 @@ fn check_refill(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
             return;
         }
         (Some(_), None, None) => return,
-        // What is the matter is `max`, which stands in place of a quota elsewhere.
+        // `max` in place of a quota is reported elsewhere.
         (None, None, None) if policy.max.is_some() => return,
         (None, None, None) => "quota",
         (None, Some(_), None) => "refill",
@@ -170,7 +170,7 @@ fn check_refill(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
     findings.add(Finding::error(node, Code::MissingKey, message).help(help));
 }
 
-/// Only fixed windows that start with the clock follow the calendar.
+/// Only fixed windows with `start: clock` follow the calendar.
 fn check_calendar(policy: &Policy, findings: &Findings<'_>) {
     let Some(quota) = &policy.quota else { return };
     let fixed = policy.algorithm.value == AlgorithmName::FixedWindow;
@@ -197,7 +197,7 @@ fn check_calendar(policy: &Policy, findings: &Findings<'_>) {
     }
 }
 
-/// A cost above what the bucket can ever hold is refused for ever.
+/// A cost above the bucket's capacity could never be admitted.
 fn check_amounts(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
     let quota = policy
         .quota
@@ -215,7 +215,7 @@ fn check_amounts(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
     }
 }
 
-/// A constant cost is not more than what there is, as it is said in `holder`.
+/// Reports a cost above `capacity`, which the setting at `holder` determines.
 pub(super) fn check_cost(
     policy: &Policy,
     node: NodeId,
@@ -243,7 +243,7 @@ pub(super) fn check_cost(
     }
 }
 
-/// The units that can come to a queue at once, and what says so.
+/// The largest number of units in a queue, and the setting that determines it.
 fn most_in_line(policy: &Policy) -> Option<(u32, NodeId)> {
     let quota = policy.quota.as_ref()?;
     let algorithm = algorithm(policy).ok()?;
@@ -251,7 +251,7 @@ fn most_in_line(policy: &Policy) -> Option<(u32, NodeId)> {
     (policy.algorithm.value == AlgorithmName::LeakyBucket).then(|| (algorithm.capacity(), holder))
 }
 
-/// A queue that is longer than its wait is never full, and where requests are tagged nobody waits.
+/// A queue that is longer than its longest wait never fills. Tagged requests never wait.
 fn check_queue(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     let algorithm = &policy.algorithm;
     let action = policy.on_limit.action_beside(&config.responses.on_limit);
@@ -280,7 +280,8 @@ fn check_queue(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     }
 }
 
-/// Where refused requests cannot be charged, or make no difference.
+/// Reports `charge_refused` where refused requests cannot be charged, or the charge changes
+/// nothing.
 fn check_debt(policy: &Policy, findings: &Findings<'_>) {
     let charged = &policy.charge_refused;
     if !charged.get() {
@@ -315,14 +316,14 @@ fn check_debt(policy: &Policy, findings: &Findings<'_>) {
     findings.add(finding.related(policy.algorithm.node, "the algorithm"));
 }
 
-/// Whether the counters of a sliding window can all be as large as its quota.
+/// True if each counter of a sliding window can be as large as the quota.
 pub(super) fn counts_debt(policy: &Policy) -> bool {
     let quota = policy.quota.as_ref().map_or(0, |quota| quota.limit());
     let counters = 1 + policy.precision.as_ref().map_or(1, |parts| parts.get());
     quota.checked_mul(counters).is_some()
 }
 
-/// A part is as long as any other, in whole microseconds.
+/// All parts of a window are equally long, in whole microseconds.
 fn check_parts(policy: &Policy, findings: &Findings<'_>) {
     let (Some(quota), Some(precision)) = (&policy.quota, &policy.precision) else {
         return;
@@ -336,10 +337,10 @@ fn check_parts(policy: &Policy, findings: &Findings<'_>) {
     }
 }
 
-/// More units than that in a log deserve a thought.
+/// Logs of more units get a warning.
 const LARGE_LOG: u32 = 1_000;
 
-/// A log has four bytes for each unit that counts, and each key has a log.
+/// A log takes four bytes for each unit that counts, and each key has a log.
 fn check_log(policy: &Policy, findings: &Findings<'_>) {
     let Some(quota) = policy
         .quota
@@ -360,7 +361,7 @@ fn check_log(policy: &Policy, findings: &Findings<'_>) {
     }
 }
 
-/// Not all of the named keys can have full rings in the memory that there is.
+/// Warns if the rings of `max_keys` keys exceed the memory of the store.
 fn check_rings(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     let shape = match (policy.algorithm.value, &policy.quota, &policy.precision) {
         (AlgorithmName::SlidingLog, Some(quota), _) => {

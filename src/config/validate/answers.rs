@@ -1,4 +1,4 @@
-//! What refused clients are told, and in which fields.
+//! Checks of `on_limit` and of rate-limit fields.
 
 use super::is_framing;
 use crate::config::compile::answers::fields;
@@ -10,7 +10,7 @@ use crate::config::schema::{Action, BodyFormat, Config, HeaderFields, OnLimit};
 use crate::proxy::answers::limit_headers::Fields;
 use crate::proxy::{Template, TemplateError};
 
-/// The largest body of one's own.
+/// The largest custom body, in bytes.
 const MAX_BODY: usize = 64 << 10;
 
 pub(super) fn check(config: &Config, findings: &Findings<'_>) {
@@ -18,7 +18,7 @@ pub(super) fn check(config: &Config, findings: &Findings<'_>) {
     check_policy(&config.responses.on_limit, &OnLimit::default(), findings);
 }
 
-/// No two styles write one field.
+/// Two styles must not write the same field.
 fn check_styles(styles: &List<HeaderFields>, findings: &Findings<'_>) {
     let mut seen: Vec<(&Located<HeaderFields>, Fields)> = Vec::new();
     for item in styles.iter() {
@@ -54,7 +54,7 @@ fn check_styles(styles: &List<HeaderFields>, findings: &Findings<'_>) {
     }
 }
 
-/// Checks one `on_limit`, which takes what it does not say from `general`.
+/// Checks an `on_limit`, which inherits missing settings from `general`.
 pub(super) fn check_policy(own: &OnLimit, general: &OnLimit, findings: &Findings<'_>) {
     for (name, value) in own.headers.iter() {
         if is_framing(name.get()) || *name.get() == http::header::RETRY_AFTER {
@@ -97,7 +97,7 @@ pub(super) fn check_policy(own: &OnLimit, general: &OnLimit, findings: &Findings
     }
 }
 
-/// Settings that suit what happens.
+/// Settings have to suit the action.
 fn check_action(own: &OnLimit, action: Action, findings: &Findings<'_>) {
     let (codes, such_as) = match action {
         Action::Drop | Action::Tag => (200..=599, "any will do"),
@@ -153,7 +153,7 @@ fn check_template(own: &OnLimit, findings: &Findings<'_>) {
     findings.add(Finding::error(body.node, Code::InvalidValue, error.to_string()).help(help));
 }
 
-/// `auto` goes by `Accept`, and one body cannot be of several types.
+/// A custom body needs one type: `auto` follows `Accept`.
 fn check_body(own: &OnLimit, general: &OnLimit, findings: &Findings<'_>) {
     let format = own.format.as_ref().or(general.format.as_ref());
     let is_fixed = format.is_some_and(|format| format.value != BodyFormat::Auto);

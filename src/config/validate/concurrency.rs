@@ -1,5 +1,5 @@
-//! Policies that bound what is in flight: they have a `max`, perhaps a queue, and nothing that has to do
-//! with quotas or with buckets.
+//! Checks of `concurrency` policies: a `max`, perhaps a queue, and no settings of quotas or
+//! buckets.
 
 use super::algorithms::{check_cost, node_of};
 use crate::config::diagnostic::Code;
@@ -27,7 +27,7 @@ pub(super) fn check(policy: &Policy, node: NodeId, config: &Config, findings: &F
     check_queue(policy, config, findings);
 }
 
-/// Who is tagged does not wait, and a queue in which nobody waits is none.
+/// Tagged requests never wait; a queue needs a `max_wait` above zero.
 fn check_queue(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     let queue = policy.queue.as_ref().filter(|queue| queue.get() > 0);
     let Some(queue) = queue else {
@@ -51,7 +51,7 @@ fn check_queue(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     }
 }
 
-/// What only other algorithms are told.
+/// Settings of other algorithms.
 fn of_others(policy: &Policy) -> [(&'static str, Option<NodeId>); 14] {
     [
         ("quota", node_of(&policy.quota)),

@@ -1,4 +1,4 @@
-//! Conditions of policies: that they say something, and nothing twice.
+//! Checks of conditions: not empty, and without repetitions.
 
 use super::{report_empty, report_repeated};
 use crate::config::diagnostic::Code;
@@ -6,7 +6,7 @@ use crate::config::document::NodeId;
 use crate::config::finding::{Finding, Findings};
 use crate::config::schema::Condition;
 
-/// Checks the condition that stands at `node`, and those within it.
+/// Checks the condition at `node` and those inside it.
 pub(super) fn check(condition: &Condition, node: NodeId, findings: &Findings<'_>) {
     if condition.is_empty() {
         let finding = Finding::error(node, Code::NoValue, "a condition that says nothing");

@@ -1,4 +1,4 @@
-//! What requests cost: said in one place, and settled by responses where units can be given back.
+//! Checks of costs: one source, and settlement only where units can be given back.
 
 use crate::config::diagnostic::Code;
 use crate::config::document::NodeId;
@@ -50,7 +50,7 @@ fn check_statuses(policy: &Policy, findings: &Findings<'_>) {
     }
 }
 
-/// Where it is said that responses settle what requests cost.
+/// The setting that makes responses settle the cost.
 pub(super) fn settled_at(policy: &Policy) -> Option<NodeId> {
     let counted = policy.count.iter().next().map(|status| status.node);
     let told = match &policy.cost.value {
@@ -60,7 +60,7 @@ pub(super) fn settled_at(policy: &Policy) -> Option<NodeId> {
     told.or(counted)
 }
 
-/// Where it is said by what a response states the cost.
+/// The settings that name the response's statement of the cost.
 fn in_response(told: &ToldCost) -> [Option<NodeId>; 4] {
     [
         told.response_header.as_ref().map(|name| name.node),
@@ -109,7 +109,7 @@ fn check_told(told: &ToldCost, node: NodeId, findings: &Findings<'_>) {
     }
 }
 
-/// Units that are reserved are not more than the most that counts.
+/// A reservation must not exceed `max`.
 fn check_reserved((units, node): (u32, NodeId), max: &Located<Units>, findings: &Findings<'_>) {
     if units > max.get() {
         let message = "more is reserved than ever counts";
@@ -119,7 +119,7 @@ fn check_reserved((units, node): (u32, NodeId), max: &Located<Units>, findings: 
     }
 }
 
-/// The same of an estimate that the request states.
+/// Checks a reservation that the request states.
 fn check_asked(asked: &ToldReserve, max: &Located<Units>, findings: &Findings<'_>) {
     let most = asked.max.as_ref().unwrap_or(max);
     if let Some(own) = &asked.max {
@@ -143,7 +143,7 @@ fn check_pointers(pointers: &Located<Pointers>, findings: &Findings<'_>) {
     });
 }
 
-/// Units that nobody could give back, or charge afterwards.
+/// Reports algorithms that cannot give back units, or charge them later.
 fn check_algorithm(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
     let parts = policy.precision.as_ref().map_or(1, |parts| parts.get());
     let (message, help) = match policy.algorithm.value {

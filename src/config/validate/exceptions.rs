@@ -1,4 +1,4 @@
-//! Exceptions of policies: whom they are about, and that nobody is named twice.
+//! Checks of exceptions: each selects one kind of clients, and none twice.
 
 use super::{algorithms, report_repeated};
 use crate::config::diagnostic::Code;
@@ -7,7 +7,7 @@ use crate::config::finding::{Finding, Findings};
 use crate::config::schema::{Config, Policy, Selection};
 use crate::config::value::KeyPart;
 
-/// Checks the exemptions from all limits. No key says what their values are of.
+/// Checks the exemptions from all limits, which have no key to name parts of.
 pub(super) fn check_top_level(config: &Config, findings: &Findings<'_>) {
     for exemption in config.exempt.iter() {
         let who = exemption.selection();
@@ -67,7 +67,8 @@ fn twice(who: &String) -> (String, &'static str) {
     )
 }
 
-/// Checks that one thing is named; `check_part` checks what a value or a prefix is of.
+/// Checks that an exception has one selector; `check_part` checks the key part of a value or
+/// prefix.
 fn check_selection(
     who: Selection<'_>,
     node: NodeId,
@@ -128,7 +129,7 @@ fn check_part(who: Selection<'_>, node: NodeId, policy: &Policy, findings: &Find
     }
 }
 
-/// Checks that a part can have a value that is written as a text.
+/// Checks that a part has textual values.
 fn check_value(part: &KeyPart, node: NodeId, findings: &Findings<'_>) {
     match part {
         KeyPart::ClientIp | KeyPart::ClientIpPrefix(_) => {

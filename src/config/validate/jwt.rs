@@ -1,4 +1,4 @@
-//! Tokens: that keys are named one way, and that whoever asks for claims can have them.
+//! Checks of `jwt`: keys are given in one way, and used claims have a verifier.
 
 use super::{report_empty, report_repeated};
 use crate::config::claims;

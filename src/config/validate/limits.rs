@@ -1,4 +1,4 @@
-//! Lists of limits: names that refer to policies, no policy charged twice, captures that exist.
+//! Checks of `limits`: names resolve, no policy is charged twice, captures exist.
 
 use std::collections::{HashMap, HashSet};
 
@@ -94,7 +94,7 @@ fn captures_of(route: &Route) -> impl Iterator<Item = &str> {
     route.matches.path.iter().flat_map(|path| path.captures())
 }
 
-/// A capture that the path does not have would be missing from every request.
+/// A capture without its segment in the path would be missing from every request.
 fn check_captures(
     limits: &List<Limit>,
     config: &Config,

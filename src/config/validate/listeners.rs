@@ -1,4 +1,4 @@
-//! Listeners, the admin listener among them, and who is believed about clients.
+//! Checks of listeners, the admin listener, and trusted proxies.
 
 use std::net::SocketAddr;
 
@@ -51,7 +51,7 @@ fn check_listener(listener: &Listener, findings: &Findings<'_>) {
     }
 }
 
-/// Two sockets cannot share an address, nor one address a port that another takes on all.
+/// Two listeners cannot share an address, or a port if one of them listens on all addresses.
 fn check_addresses(config: &Config, findings: &Findings<'_>) {
     let public = config.listeners.iter().map(|listener| &listener.address);
     let addresses: Vec<_> = public.chain([&config.admin.address]).collect();

@@ -1,4 +1,4 @@
-//! Further buckets of a policy: that they are like the first, and few.
+//! Checks of overflow buckets: like the first, and few.
 
 use super::algorithms;
 use super::routes::report_framing;
@@ -6,7 +6,7 @@ use crate::config::diagnostic::Code;
 use crate::config::finding::{Finding, Findings};
 use crate::config::schema::{Action, Config, Policy};
 
-/// Buckets of a policy, the first included.
+/// The most buckets of a policy, the first included.
 const TIERS: usize = 3;
 
 pub(super) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {

@@ -1,10 +1,10 @@
-//! Bans: how long they are, and that there are refusals that could bring them about.
+//! Checks of bans: their lengths, and refusals that can cause them.
 
 use crate::config::diagnostic::Code;
 use crate::config::finding::{Finding, Findings};
 use crate::config::schema::{Action, Config, Mode, Policy};
 
-/// The most lengths of bans.
+/// The largest number of ban lengths.
 const MOST: usize = 16;
 
 pub(super) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {

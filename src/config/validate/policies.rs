@@ -1,4 +1,4 @@
-//! Policies, named and in place: whether their settings fit each other.
+//! Checks of policies, named and in place: settings fit together.
 
 use std::collections::HashSet;
 
@@ -37,7 +37,7 @@ pub(super) fn check(config: &Config, findings: &Findings<'_>) {
     }
 }
 
-/// Names are what buckets are found by, so that no two limits may have one.
+/// Names identify buckets, so no two limits may share one.
 fn check_names<'a>(
     config: &'a Config,
     limits: impl Iterator<Item = &'a Located<Limit>>,
@@ -129,7 +129,7 @@ fn always_there(part: &KeyPart) -> bool {
     )
 }
 
-/// The captures that a policy's key and its fallback refer to.
+/// The captures in a policy's key and its fallback.
 pub(super) fn captures(policy: &Policy) -> impl Iterator<Item = (&str, NodeId)> {
     let fallback = policy.on_missing_key.part();
     let fallback = fallback.map(|part| (part, policy.on_missing_key.node));

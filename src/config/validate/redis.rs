@@ -1,4 +1,4 @@
-//! Buckets in Redis: that it is said where it is, once, and what cannot be kept there.
+//! Checks of `store.redis`: one address, and no policies that Redis cannot hold.
 
 use super::{costs, report_empty, report_repeated, sync};
 use crate::config::compile::redis::{unverified, url};
@@ -10,7 +10,7 @@ use crate::config::schema::{AlgorithmName, Config, Limit, Policy, RedisStore, St
 use crate::config::value::{SecretText, ServerAddress};
 use crate::store::redis::client::Spec;
 
-/// The fewest characters of a secret.
+/// The least number of characters of a secret.
 const SHORTEST_SECRET: usize = 16;
 
 pub(super) fn check(config: &Config, findings: &Findings<'_>) {
@@ -59,7 +59,7 @@ pub(super) fn its_policies(config: &Config) -> impl Iterator<Item = &Policy> {
         .filter(|policy| policy.store.value == StoreName::Redis)
 }
 
-/// What can say where Redis is.
+/// The settings that give the address of Redis.
 fn targets(redis: &RedisStore) -> Vec<(&'static str, NodeId)> {
     let places = [
         ("url", redis.url.as_ref().map(|url| url.node)),
@@ -131,7 +131,7 @@ fn check_url(written: &Located<SecretText>, redis: &RedisStore, findings: &Findi
     }
 }
 
-/// The keys that repeat what a URL says.
+/// Settings that repeat a part of the URL.
 fn said_twice(spec: &Spec, redis: &RedisStore) -> Vec<(&'static str, NodeId)> {
     let user = redis.user.as_ref().map(|user| user.node);
     let user = user.filter(|_| spec.login.user.is_some());
@@ -201,13 +201,13 @@ pub(super) fn check_policy(policy: &Policy, config: &Config, findings: &Findings
     }
 }
 
-/// What only policies in memory can have.
+/// A setting that only policies in memory can have.
 struct Only {
-    /// Where a policy has it.
+    /// The node of the setting in a policy.
     at: fn(&Policy) -> Option<NodeId>,
-    /// What keeps it from Redis.
+    /// The reason.
     why: &'static str,
-    /// What to do.
+    /// Advice.
     help: &'static str,
 }
 

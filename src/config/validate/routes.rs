@@ -1,4 +1,4 @@
-//! Routes: their names, what they match, where they lead, what they change.
+//! Checks of routes: names, matches, upstreams, changes to requests.
 
 use super::{is_framing, report_repeated};
 use crate::config::diagnostic::Code;
@@ -129,7 +129,7 @@ pub(super) fn report_framing(name: &FieldName, node: NodeId, findings: &Findings
     }
 }
 
-/// Every path that the route takes has to start with what is stripped.
+/// Every path of the route has to start with the stripped prefix.
 fn check_strip_prefix(route: &Route, findings: &Findings<'_>) {
     let Some(prefix) = &route.request.strip_prefix else {
         return;

@@ -1,4 +1,4 @@
-//! Buckets in memory that are synchronised through Redis: which can be, and what says nothing beside that.
+//! Checks of synchronised policies: suitable algorithms, and no settings without effect.
 
 use super::redis::its_policies;
 use crate::config::diagnostic::Code;
@@ -9,7 +9,7 @@ use crate::config::schema::{
     AlgorithmName, Config, Policy, RedisStore, StoreName, SyncInterval, WindowStart,
 };
 
-/// What `store.redis` says for requests that wait for it.
+/// Warns of `refusal_cache` if no policy calls Redis for requests.
 pub(super) fn check(config: &Config, redis: &RedisStore, findings: &Findings<'_>) {
     let mut policies = its_policies(config).peekable();
     let is_asked = policies.peek().is_none() || policies.any(|policy| policy.sync.is_none());

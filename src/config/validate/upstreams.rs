@@ -1,4 +1,4 @@
-//! Upstreams: their endpoints, and whether any route leads to them.
+//! Checks of upstreams: endpoints, and routes that use them.
 
 use std::collections::HashSet;
 

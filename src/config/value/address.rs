@@ -13,7 +13,7 @@ use super::{TextValue, Wrong, text_value, wrong};
 pub struct ListenAddress(SocketAddr);
 
 impl ListenAddress {
-    /// Makes one of a socket address.
+    /// Wraps a socket address.
     pub const fn new(address: SocketAddr) -> Self {
         Self(address)
     }
@@ -24,7 +24,7 @@ impl ListenAddress {
     }
 }
 
-/// Any port of the loopback address; it only ever stands in for one that could not be read.
+/// Any port of the loopback address: a stand-in for an unreadable address.
 impl Default for ListenAddress {
     fn default() -> Self {
         Self(SocketAddr::from(([127, 0, 0, 1], 0)))

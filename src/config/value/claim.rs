@@ -5,12 +5,12 @@ use std::fmt;
 
 use super::{KeyPart, TextValue, Wrong, text_value, wrong};
 
-/// A claim of a token, which has to be verified.
+/// A claim of a verified token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claim(String);
 
 impl Claim {
-    /// Its name.
+    /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
     }

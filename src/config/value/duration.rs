@@ -1,4 +1,4 @@
-//! Durations as people write them: `250ms`, `15m`, `1h30m`.
+//! Durations: `250ms`, `15m`, `1h30m`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -21,13 +21,13 @@ const UNITS: [(&str, u64); 7] = [
 pub struct Duration<const MIN: u64, const MAX: u64>(std::time::Duration);
 
 impl<const MIN: u64, const MAX: u64> Duration<MIN, MAX> {
-    /// A duration of so many milliseconds, which have to be within the bounds.
+    /// Creates a duration, whose milliseconds must be within the bounds.
     pub(in crate::config) const fn from_millis(millis: u64) -> Self {
         assert!(MIN <= millis && millis <= MAX);
         Self(std::time::Duration::from_millis(millis))
     }
 
-    /// The duration for the standard library.
+    /// The duration.
     pub const fn get(self) -> std::time::Duration {
         self.0
     }
@@ -77,7 +77,7 @@ impl<const MIN: u64, const MAX: u64> TextValue for Duration<MIN, MAX> {
     }
 }
 
-/// The microseconds of a duration; units go from large to small, each at most once.
+/// Parses a duration to microseconds. Units go from large to small, each at most once.
 pub(super) fn parse_micros(text: &str) -> Result<u64, Wrong> {
     let mut total = 0_u64;
     let mut rest = text;
@@ -101,7 +101,7 @@ pub(super) fn parse_micros(text: &str) -> Result<u64, Wrong> {
     Ok(total)
 }
 
-/// The digits at the start, the letters after them, and what follows.
+/// The leading digits, the letters after them, and the rest.
 fn leading_part(text: &str) -> (&str, &str, &str) {
     let number_end = text
         .find(|c: char| !c.is_ascii_digit())
@@ -156,7 +156,7 @@ fn unknown_unit(text: &str, unit: &str) -> Wrong {
     }
 }
 
-/// A duration in the largest unit that divides it.
+/// Formats a duration in the largest unit that divides it.
 pub(super) fn show(micros: u64) -> String {
     let divides = |&&(_, length): &&(&str, u64)| micros >= length && micros.is_multiple_of(length);
     match UNITS.iter().find(divides) {

@@ -1,19 +1,19 @@
-//! What becomes of a request whose client has ended its side of the connection.
+//! Handling of requests whose client has closed its side of the connection.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use super::{Duration, TextValue, VARIABLE, Wrong, text_value, wrong};
 
-/// The time for an answer to begin, or to go on.
+/// Time for the response to begin or to continue.
 type Grace = Duration<0, 3_600_000>;
 
-/// How long a half-closing client is waited for: a grace, or for its whole answer.
+/// The wait for the response to a half-closing client: a grace, or no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HalfClose {
-    /// The answer has to begin, or go on, within this time.
+    /// The response has to begin, or continue, within this time.
     Grace(Grace),
-    /// The answer is waited for as if the client had not ended its side.
+    /// The response is served as if the client had not closed its side.
     Serve,
 }
 

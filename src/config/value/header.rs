@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::{TextValue, Wrong, text_value, wrong};
 
-/// A field name; case makes no difference.
+/// A field name, case-insensitive.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FieldName(http::HeaderName);
 
@@ -22,7 +22,7 @@ impl From<http::HeaderName> for FieldName {
     }
 }
 
-/// It only ever stands in for a name that could not be read.
+/// A stand-in for an unreadable name.
 impl Default for FieldName {
     fn default() -> Self {
         Self(http::HeaderName::from_static("x"))
@@ -121,7 +121,7 @@ impl TextValue for FieldValue {
     }
 }
 
-/// A request method; case makes a difference.
+/// A request method, case-sensitive.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Method(http::Method);
 

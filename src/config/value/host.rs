@@ -1,4 +1,4 @@
-//! Hosts that a route takes, and names in certificates.
+//! Host patterns of routes, and server names of certificates.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,9 +8,9 @@ use super::{TextValue, Wrong, text_value, wrong};
 /// A host name in lower case or an IP address, or all names below a domain.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum HostPattern {
-    /// This name only.
+    /// This name alone.
     Exact(String),
-    /// Every name that ends with a dot and this one: `*.example.com`, at any depth.
+    /// Every name below this domain at any depth: `*.example.com`.
     Below(String),
 }
 
@@ -50,7 +50,7 @@ impl TextValue for HostPattern {
             .and_then(|rest| rest.strip_suffix(']'))
             .and_then(|address| address.parse::<std::net::Ipv6Addr>().ok());
         if let Some(address) = address {
-            // The spelling that requests are compared in.
+            // Requests are compared in this spelling.
             return Ok(Self::Exact(format!("[{address}]")));
         }
         if is_host_name(&host) {
@@ -123,7 +123,7 @@ fn is_ipv6(text: &str) -> bool {
     text.parse::<std::net::Ipv6Addr>().is_ok()
 }
 
-/// Whether a text is a DNS name or an IPv4 address: up to 253 bytes, in labels of up to 63.
+/// True for a DNS name or an IPv4 address: up to 253 bytes, labels of up to 63.
 pub(super) fn is_host_name(text: &str) -> bool {
     let letter = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
     let label = |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(letter);

@@ -18,7 +18,7 @@ impl Pointer {
     }
 }
 
-/// It only ever stands in for a pointer that could not be read.
+/// A stand-in for an unreadable pointer.
 impl Default for Pointer {
     fn default() -> Self {
         let pointer = JsonPointer::parse("/usage").expect("it begins with a slash");
@@ -61,7 +61,8 @@ impl TextValue for Pointer {
     }
 }
 
-/// The pointer that is meant by `usage.total_tokens`, `$.usage.total_tokens`, `.data[0].usage` or `#/usage`.
+/// The likely meaning of `usage.total_tokens`, `$.usage.total_tokens`, `.data[0].usage` or
+/// `#/usage`.
 fn suggestion(text: &str) -> String {
     let path = text.trim_start_matches(['$', '#', '.', '/']);
     let path = path.replace(']', "").replace(['.', '['], "/");

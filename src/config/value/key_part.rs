@@ -1,4 +1,4 @@
-//! What of a request makes up the key of a limit.
+//! Parts of a limit's key.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,10 +9,10 @@ use crate::config::nearest;
 /// One part of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum KeyPart {
-    /// The address of the client, IPv6 by its prefix; `prefix` instead of the general one.
+    /// The client's address, IPv6 by the prefix of `client_ip.ipv6_prefix`.
     #[default]
     ClientIp,
-    /// The address of the client, IPv6 by a prefix of this many bits, 1 to 128.
+    /// The client's address, IPv6 by a prefix of this many bits, 1 to 128.
     ClientIpPrefix(u8),
     /// The value of a header field.
     Header(FieldName),
@@ -20,7 +20,7 @@ pub enum KeyPart {
     Cookie(String),
     /// The value of a query parameter.
     Query(String),
-    /// A claim of the token, which has to be verified.
+    /// A claim of the verified token.
     Claim(String),
     /// The user of basic authentication.
     BasicUser,
@@ -34,11 +34,11 @@ pub enum KeyPart {
     Host,
     /// The route.
     Route,
-    /// Nothing: one bucket for all requests.
+    /// A constant: one bucket for all requests.
     Constant,
 }
 
-/// The parts without an argument, and the kinds that take one.
+/// Parts without an argument, and kinds of parts with one.
 const WORDS: [&str; 12] = [
     "client_ip",
     "header:NAME",
@@ -169,10 +169,10 @@ pub enum MissingKeyWord {
     Shared,
 }
 
-/// The words that are no part.
+/// Words that are no key part.
 const OTHERS: [&str; 3] = ["skip", "refuse", "shared"];
 
-/// Dropping a header frees nobody.
+/// Dropping a header so escapes no limit.
 impl Default for MissingKeyWord {
     fn default() -> Self {
         Self::Part(KeyPart::ClientIp)
@@ -215,7 +215,7 @@ impl TextValue for MissingKeyWord {
     }
 }
 
-/// What is wrong with a word that is no part, for the reason given.
+/// The error for a word that is no part, with its reason.
 fn unknown_word(text: &str, error: Wrong) -> Wrong {
     let message = format!("`{text}` is unknown here");
     if let Some(near) = nearest::nearest(text, &OTHERS) {
@@ -233,7 +233,7 @@ fn unknown_word(text: &str, error: Wrong) -> Wrong {
     }
 }
 
-/// A value of a part, which is not empty: empty parts are missing.
+/// A non-empty value of a part; empty parts count as missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyValue(String);
 

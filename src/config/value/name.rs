@@ -8,7 +8,8 @@ use super::{TextValue, Wrong, text_value, wrong};
 /// The longest name, in bytes.
 const MAX_LENGTH: usize = 64;
 
-/// Up to 64 of `A-Z a-z 0-9 . _ -`: safe in header fields, metric labels and log lines.
+/// A name of up to 64 characters `A-Z a-z 0-9 . _ -`: safe in header fields, metric labels and log
+/// lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(String);
 

@@ -6,12 +6,12 @@ use std::num::NonZero;
 
 use super::{TextValue, Wrong, text_value, wrong};
 
-/// A whole number between `MIN` and `MAX`, both included, in decimal digits.
+/// A decimal whole number between `MIN` and `MAX`, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Whole<const MIN: u32, const MAX: u32>(u32);
 
 impl<const MIN: u32, const MAX: u32> Whole<MIN, MAX> {
-    /// A number, which has to be within the bounds.
+    /// Creates a number, which must be within the bounds.
     pub(in crate::config) const fn new(number: u32) -> Self {
         assert!(MIN <= number && number <= MAX);
         Self(number)
@@ -85,7 +85,7 @@ impl Flag {
     /// A flag that is set.
     pub(in crate::config) const TRUE: Self = Self(true);
 
-    /// Whether it is set.
+    /// True if set.
     pub const fn get(self) -> bool {
         self.0
     }
@@ -130,13 +130,13 @@ impl TextValue for Flag {
     }
 }
 
-/// How many threads serve.
+/// The number of worker threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Workers {
     /// One for each core that the process may use.
     #[default]
     Auto,
-    /// So many, 1 to 1024.
+    /// A fixed number, 1 to 1024.
     Fixed(NonZero<u16>),
 }
 

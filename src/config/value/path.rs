@@ -6,22 +6,22 @@ use std::fmt;
 use super::{TextValue, Wrong, text_value, wrong};
 use crate::http::path;
 
-/// Which paths a route takes: `/a/b` this one, `/a/{name}` any one segment, `/a/**` everything
-/// below and `/a` itself.
+/// A path pattern: `/a/b` exactly, `/a/{name}` any one segment, `/a/**` everything below and `/a`
+/// itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathPattern {
     /// The segments, in order; a trailing slash is an empty last one.
     pub segments: Vec<Segment>,
-    /// Whether everything below is taken too.
+    /// True if the pattern ends with `/**`.
     pub rest: bool,
 }
 
 /// One segment of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Segment {
-    /// This text.
+    /// A literal segment.
     Literal(String),
-    /// Any text, which a key may refer to by this name.
+    /// Any segment; keys refer to it by this name.
     Capture(String),
 }
 
@@ -103,7 +103,7 @@ impl TextValue for PathPattern {
     }
 }
 
-/// Whether it has what regular expressions have, and paths do not.
+/// True if the text has the signs of a regular expression.
 fn is_regular_expression(text: &str) -> bool {
     const PARTS: [&str; 8] = [".*", ".+", "[^", "[0-9", "[a-z", "[A-Z", "(?", ")?"];
     text.starts_with(['^', '~'])
@@ -158,7 +158,7 @@ fn parse_segment(text: &str, segment: &str) -> Result<Segment, Wrong> {
     parse_literal(text, segment).map(|literal| Segment::Literal(literal.to_owned()))
 }
 
-/// Literals are compared with normalised paths: what those never have would never match.
+/// Rejects literals that normalised paths never contain, since they could not match.
 fn parse_literal<'a>(text: &str, segment: &'a str) -> Result<&'a str, Wrong> {
     if matches!(segment, "." | "..") {
         return Err(normalised(text, "a dot segment"));
@@ -229,7 +229,7 @@ fn normalised(text: &str, what: &str) -> Wrong {
     )
 }
 
-/// A prefix to take away from paths, in whole segments: `/v1`.
+/// A path prefix to strip, in whole segments: `/v1`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathPrefix(String);
 

@@ -1,4 +1,4 @@
-//! Quotas: how many units per window, as in `100/1m` and `3/1mo`.
+//! Quotas: units per window, as in `100/1m` and `3/1mo`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -25,12 +25,12 @@ enum Window {
     Calendar(CalendarUnit),
 }
 
-/// A window that the calendar has as well: one of these units.
+/// A window that is also a unit of the calendar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CalendarUnit {
-    /// `1d`: else 24 hours.
+    /// `1d`; 24 hours outside the calendar.
     Day,
-    /// `1w`: else 7 days.
+    /// `1w`; 7 days outside the calendar.
     Week,
     /// `1mo`, which has no length of its own.
     Month,
@@ -39,7 +39,7 @@ pub enum CalendarUnit {
 }
 
 impl CalendarUnit {
-    /// Every unit, with its symbol and its length: of months and years the longest.
+    /// Every unit with its symbol and its microseconds; the longest month and year.
     const ALL: [(Self, &'static str, u64); 4] = [
         (Self::Day, "d", 86_400_000_000),
         (Self::Week, "w", 7 * 86_400_000_000),
@@ -47,7 +47,7 @@ impl CalendarUnit {
         (Self::Year, "y", 366 * 86_400_000_000),
     ];
 
-    /// Whether a window of one unit lasts equally long always, leaving aside changes of the clock.
+    /// True if all windows of this unit are equally long, changes of the clock aside.
     pub const fn has_length(self) -> bool {
         matches!(self, Self::Day | Self::Week)
     }
@@ -59,12 +59,12 @@ impl Quota {
         self.limit
     }
 
-    /// The window, in whole microseconds: of a month or a year the longest.
+    /// The window, in whole microseconds; for a month or a year the longest one.
     pub fn window(self) -> Duration {
         Duration::from_micros(self.window_micros())
     }
 
-    /// The unit of the calendar that the window is.
+    /// The calendar unit of the window, if it is one.
     pub const fn calendar(self) -> Option<CalendarUnit> {
         match self.window {
             Window::Calendar(unit) => Some(unit),
@@ -72,7 +72,7 @@ impl Quota {
         }
     }
 
-    /// The window as a duration, which must not read like a day or a week of the calendar.
+    /// The window as a duration that does not read like a day or a week of the calendar.
     fn span(self) -> String {
         let micros = self.window_micros();
         let [(_, _, day), (_, _, week), ..] = CalendarUnit::ALL;
@@ -94,7 +94,7 @@ impl Quota {
     }
 }
 
-/// One a second; it only ever stands in for a quota that could not be read.
+/// One per second: a stand-in for an unreadable quota.
 impl Default for Quota {
     fn default() -> Self {
         Self {
@@ -182,7 +182,7 @@ fn parse_window(text: &str, window: &str) -> Result<Window, Wrong> {
     }
 }
 
-/// The microseconds of a window that has a length.
+/// Parses a window of fixed length to microseconds.
 pub(super) fn parse_span(text: &str, window: &str) -> Result<u64, Wrong> {
     let lone_unit = !window.is_empty() && window.bytes().all(|b| b.is_ascii_alphabetic());
     let micros = match (lone_unit, window) {
@@ -243,7 +243,7 @@ mod tests {
         for text in ["5/1d", "5/1w", "5/1mo", "5/1y", "5/2d"] {
             assert_eq!(Quota::parse(text).unwrap().to_string(), text);
         }
-        // As people write it elsewhere.
+        // Common spellings elsewhere.
         assert_eq!(Quota::parse("5/24h").unwrap().to_string(), "5/24h");
         assert_eq!(Quota::parse("5/7d").unwrap().to_string(), "5/7d");
     }

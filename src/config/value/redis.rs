@@ -1,4 +1,4 @@
-//! Where servers of Redis are, and what names begin with there.
+//! Addresses of Redis servers, and the prefix of names in Redis.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::net::Ipv6Addr;
 use super::host::is_host_name;
 use super::{TextValue, Wrong, text_value, wrong};
 
-/// A host with its port, if it says one: `redis-1`, `redis-1:6379`, `[2001:db8::1]:6379`.
+/// A host with an optional port: `redis-1`, `redis-1:6379`, `[2001:db8::1]:6379`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ServerAddress {
     host: String,
@@ -15,12 +15,12 @@ pub struct ServerAddress {
 }
 
 impl ServerAddress {
-    /// A name in lower case or an address, without brackets.
+    /// The name in lower case, or the address without brackets.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The port.
+    /// The port, if given.
     pub const fn port(&self) -> Option<u16> {
         self.port
     }
@@ -83,10 +83,10 @@ impl TextValue for ServerAddress {
     }
 }
 
-/// The longest prefix, in bytes: it is in every name.
+/// The longest prefix, in bytes; every name contains it.
 const MAX_PREFIX: usize = 64;
 
-/// What all names begin with in Redis.
+/// The prefix of all names in Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyPrefix(String);
 

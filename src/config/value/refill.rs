@@ -1,4 +1,4 @@
-//! Refills of a token bucket: how many tokens in which interval, as in `1 per 10ms`.
+//! Refills of a token bucket: tokens per interval, as in `1 per 10ms`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,7 +8,7 @@ use super::duration::show;
 use super::quota::{parse_limit, parse_span};
 use super::{TextValue, Wrong, text_value, wrong};
 
-/// Tokens that come back at once, and how often: 1 to 2^32 - 1 of them, each 1 ms to 366 days.
+/// Tokens that return together, and the interval: 1 to 2^32 - 1 tokens, 1 ms to 366 days.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refill {
     amount: u32,
@@ -16,18 +16,18 @@ pub struct Refill {
 }
 
 impl Refill {
-    /// The tokens that come back at once, at least one.
+    /// Tokens per interval, at least one.
     pub const fn amount(self) -> u32 {
         self.amount
     }
 
-    /// How long it is from one time to the next.
+    /// The interval.
     pub const fn interval(self) -> Duration {
         Duration::from_micros(self.interval_micros)
     }
 }
 
-/// One a second; it only ever stands in for a refill that could not be read.
+/// One per second: a stand-in for an unreadable refill.
 impl Default for Refill {
     fn default() -> Self {
         Self {

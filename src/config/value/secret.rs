@@ -1,16 +1,16 @@
-//! Texts that nobody is shown.
+//! Texts that are never shown.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use super::{TextValue, Wrong, text_value};
 
-/// A password, or something with one in it: neither `Debug` nor `Display` shows it, and no report.
+/// A password, or a text that contains one. `Debug`, `Display` and reports hide it.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct SecretText(String);
 
 impl SecretText {
-    /// The text, for whoever needs it.
+    /// The secret text.
     pub fn reveal(&self) -> &str {
         &self.0
     }

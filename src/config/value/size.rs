@@ -21,7 +21,7 @@ const UNITS: [(&str, u64); 7] = [
 pub struct Size<const MIN: u64, const MAX: u64>(u64);
 
 impl<const MIN: u64, const MAX: u64> Size<MIN, MAX> {
-    /// A size of so many bytes, which have to be within the bounds.
+    /// Creates a size, whose bytes must be within the bounds.
     pub(in crate::config) const fn from_bytes(bytes: u64) -> Self {
         assert!(MIN <= bytes && bytes <= MAX);
         Self(bytes)
@@ -128,7 +128,7 @@ fn unknown_unit(text: &str, digits: &str, unit: &str) -> Wrong {
     }
 }
 
-/// The size in the largest unit that divides it.
+/// Formats a size in the largest unit that divides it.
 fn show(bytes: u64) -> String {
     let divides = |&&(_, size): &&(&str, u64)| bytes >= size && bytes.is_multiple_of(size);
     let &(unit, size) = UNITS.iter().find(divides).unwrap_or(&("B", 1));

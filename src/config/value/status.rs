@@ -11,12 +11,12 @@ use super::{TextValue, Wrong, text_value, wrong};
 pub struct Statuses(RangeInclusive<u16>);
 
 impl Statuses {
-    /// From the lowest to the highest.
+    /// The statuses, lowest to highest.
     pub fn range(&self) -> RangeInclusive<u16> {
         self.0.clone()
     }
 
-    /// Whether these have a status in common with those.
+    /// True if both contain a common status.
     pub fn overlaps(&self, other: &Self) -> bool {
         self.0.start() <= other.0.end() && other.0.start() <= self.0.end()
     }

@@ -1,4 +1,4 @@
-//! Texts without a form of their own, paths of files, and addresses of pages.
+//! Free texts, file paths, and addresses of web pages.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{TextValue, Wrong, text_value, wrong};
 
-/// Any text; numbers and booleans are taken as they are written.
+/// Any text; numbers and booleans keep their spelling.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Text(String);
 
@@ -45,12 +45,12 @@ impl TextValue for Text {
     }
 }
 
-/// The path of a file, as written: a relative one starts at the directory of the configuration.
+/// A file path as written. A relative path starts at the directory of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilePath(PathBuf);
 
 impl FilePath {
-    /// The path as it was written.
+    /// The path as written.
     pub fn as_path(&self) -> &Path {
         &self.0
     }
@@ -83,13 +83,13 @@ impl TextValue for FilePath {
     }
 }
 
-/// Where the access log goes.
+/// The target of the access log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LogPath {
     /// Standard output.
     #[default]
     Stdout,
-    /// A file, which is appended to.
+    /// A file that lines are appended to.
     File(FilePath),
 }
 
@@ -123,12 +123,12 @@ impl TextValue for LogPath {
     }
 }
 
-/// The address of a page, `http:` or `https:`; safe inside a `Link` field, HTML and JSON.
+/// The `http:` or `https:` address of a page; safe inside a `Link` field, HTML and JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WebUrl(String);
 
 impl WebUrl {
-    /// The address as it was written.
+    /// The address as written.
     pub fn as_str(&self) -> &str {
         &self.0
     }

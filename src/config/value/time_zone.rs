@@ -8,7 +8,7 @@ use jiff::tz::{self, TimeZoneDatabase};
 
 use super::{TextValue, Wrong, text_value, wrong};
 
-/// A time zone of the system's database, or of the one in this program where the system has none.
+/// A time zone of the system's database, or of the built-in one if the system has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimeZone {
     name: String,
@@ -16,13 +16,13 @@ pub struct TimeZone {
 }
 
 impl TimeZone {
-    /// The zone with its rules.
+    /// The zone's rules.
     pub fn get(&self) -> &tz::TimeZone {
         &self.zone
     }
 }
 
-/// Every zone there is, by its name.
+/// Every known zone by name.
 pub fn all() -> Vec<(Arc<str>, tz::TimeZone)> {
     let (system, bundled) = (tz::db(), TimeZoneDatabase::bundled());
     let names = system.available().chain(bundled.available());

@@ -1,4 +1,4 @@
-//! Addresses of origins, as in `http://10.0.0.11:3000`, and what a route may name instead.
+//! Origins, as in `http://10.0.0.11:3000`, and references to upstreams.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,19 +6,19 @@ use std::fmt;
 use super::host::is_host_name;
 use super::{Name, TextValue, Wrong, text_value, wrong};
 
-/// How an origin is spoken to.
+/// The scheme of an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
-    /// In clear text; port 80 unless given.
+    /// Cleartext; port 80 unless given.
     Http,
-    /// By TLS; port 443 unless given.
+    /// TLS; port 443 unless given.
     Https,
 }
 
 /// An origin: scheme, host and port, with no path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OriginUrl {
-    /// How it is spoken to.
+    /// The scheme.
     pub scheme: Scheme,
     /// A DNS name in lower case, an IPv4 address, or an IPv6 address without brackets.
     pub host: String,
@@ -26,7 +26,7 @@ pub struct OriginUrl {
     pub port: u16,
 }
 
-/// Port 80 of this machine; it only ever stands in for a URL that could not be read.
+/// Port 80 of this machine: a stand-in for an unreadable URL.
 impl Default for OriginUrl {
     fn default() -> Self {
         Self {
@@ -122,7 +122,7 @@ fn parse_host(text: &str, host: &str) -> Result<String, Wrong> {
     }
 }
 
-/// The text may hold a password, which is not repeated.
+/// Does not repeat the text, which may hold a password.
 fn beyond_authority(text: &str, rest: &str) -> Wrong {
     match rest.as_bytes()[0] {
         b'@' => wrong(
@@ -140,15 +140,15 @@ fn beyond_authority(text: &str, rest: &str) -> Wrong {
     }
 }
 
-/// Where a route sends its requests.
+/// The upstream of a route.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum UpstreamRef {
-    /// The built-in upstream, which answers with the request it received.
+    /// The built-in upstream, which answers with the received request.
     #[default]
     Echo,
     /// One of `upstreams`.
     Named(Name),
-    /// An origin given in place, with the defaults of an upstream.
+    /// An origin in place, with the defaults of an upstream.
     Url(OriginUrl),
 }
 

@@ -88,7 +88,7 @@ fn nodes_and_sentinels_have_their_ports() {
     assert!(spec.client.tls.is_none());
 }
 
-/// Machines that run another version share the buckets.
+/// Machines with another version share the buckets.
 #[test]
 fn secrets_stay_what_they_are() {
     let of_text = hashed(&redis("{ url: redis://a, secret: 0123456789abcdef }"));
