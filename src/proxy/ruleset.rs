@@ -27,10 +27,7 @@ use crate::proxy::answers::action::Action;
 use crate::proxy::answers::decoy::RealAnswers;
 use crate::proxy::answers::limit_headers::{Facts, Styles};
 use crate::proxy::answers::rejection::Rejection;
-use crate::rules::{
-    CheckedToken, Condition, Cost, Descriptor, Exceptions, Head, LocalPeriods, RequestToken,
-    Router, Settlement,
-};
+use crate::rules::{CheckedToken, Head, LocalPeriods, RequestToken, Router};
 use crate::store::{Table, redis};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{
@@ -196,20 +193,12 @@ impl Route {
 pub struct Limit {
     /// What decides.
     pub policy: Arc<Policy>,
-    /// On which requests; on all where `None`.
-    pub when: Option<Condition>,
-    /// Whether it may ask for a claim of the request's token.
+    /// Its requests, keys and costs.
+    pub spec: LimitSpec,
+    /// The condition, the key, an exception or the policy's time zone needs a claim of the token.
     pub reads_token: bool,
-    /// Who is exempt, or has another quota; overrides are those of the policy, in their order.
-    pub exceptions: Option<Exceptions>,
-    /// Whose bucket is charged.
-    pub descriptor: Descriptor,
-    /// What turns its keys into fingerprints, where those are not the process's own.
+    /// The secret of its fingerprints, if it is not the ruleset's.
     pub secret: Option<Secret>,
-    /// With how many units.
-    pub cost: Cost,
-    /// What responses make of that.
-    pub settlement: Option<Settlement>,
     /// Its counters on this route.
     pub metrics: LimitMetrics,
 }

@@ -137,9 +137,8 @@ impl Tally {
         self.all.count(ruling);
         self.routes[place].count(ruling);
         for (limit, decision) in rehearsal.decisions() {
-            let key = limit
-                .descriptor
-                .fingerprint(&snapshot.secret, &rehearsal.head);
+            let descriptor = &limit.spec.descriptor;
+            let key = descriptor.fingerprint(&snapshot.secret, &rehearsal.head);
             if let (Key::Bucket(key), Some(keys)) = (key, self.policies.get_mut(&limit.policy.name))
             {
                 keys.count(key, || name(limit, &rehearsal.head), decision, now);
@@ -224,7 +223,7 @@ impl Span {
 
 /// A key as people read it.
 fn name(limit: &Limit, head: &Head<'_>) -> String {
-    let parts = limit.descriptor.describe(head);
+    let parts = limit.spec.descriptor.describe(head);
     let parts: Vec<_> = parts.iter().map(ToString::to_string).collect();
     parts.join(", ")
 }

@@ -100,7 +100,7 @@ impl Warnings {
         let limits = || snapshot.routes.iter().chain([&snapshot.unmatched]);
         let by_host = routes.iter().any(|route| !route.hosts.is_empty());
         let mut keys = limits().flat_map(|route| route.all_limits());
-        let has_host = |limit: &Limit| limit.descriptor.parts().contains(&KeyPart::Host);
+        let has_host = |limit: &Limit| limit.spec.descriptor.parts().contains(&KeyPart::Host);
         let headers = routes.iter().flat_map(|route| &route.headers);
         let mut chosen_by: Vec<_> = headers
             .map(|(name, _)| KeyPart::Header(name.clone()))
@@ -146,7 +146,8 @@ impl Warnings {
             for (part, input) in &inputs.when {
                 note(counts, part, input, head);
             }
-            if limit.when.as_ref().is_none_or(|when| when.applies(head)) {
+            let when = limit.spec.when.as_ref();
+            if when.is_none_or(|when| when.applies(head)) {
                 for (part, input) in &inputs.then {
                     note(counts, part, input, head);
                 }
@@ -193,15 +194,16 @@ impl LimitInputs {
             let input = Input::new(Some(Arc::clone(policy)), purpose, &part);
             (part, input)
         };
-        let when = limit.when.iter().flat_map(|when| when.fields());
-        let keys = limit.descriptor.parts().iter();
+        let when = limit.spec.when.iter().flat_map(|when| when.fields());
+        let keys = limit.spec.descriptor.parts().iter();
         let keys = keys.filter(|part| part.is_from_fields()).cloned();
-        let instead = Purpose::Key(instead(&limit.descriptor));
-        let excepted = limit.exceptions.iter().flat_map(|some| some.parts());
-        let is_other =
-            |part: &&KeyPart| part.is_from_fields() && !limit.descriptor.parts().contains(*part);
+        let instead = Purpose::Key(instead(&limit.spec.descriptor));
+        let excepted = limit.spec.exceptions.iter().flat_map(|some| some.parts());
+        let is_other = |part: &&KeyPart| {
+            part.is_from_fields() && !limit.spec.descriptor.parts().contains(*part)
+        };
         let excepted: Vec<_> = excepted.filter(is_other).cloned().collect();
-        let cost = match &limit.cost {
+        let cost = match &limit.spec.cost {
             Cost::Header { name, default, .. } => {
                 Some((KeyPart::Header(name.clone()), Purpose::Cost(*default)))
             }

@@ -31,10 +31,11 @@ pub(crate) struct PolicyChoice {
 impl Limit {
     /// What the limit makes of this request.
     pub(crate) fn evaluate(&self, secret: &Secret, head: &Head<'_>) -> Applicability {
-        if self.when.as_ref().is_some_and(|when| !when.applies(head)) {
+        let spec = &self.spec;
+        if spec.when.as_ref().is_some_and(|when| !when.applies(head)) {
             return Applicability::Elsewhere;
         }
-        let exceptions = self.exceptions.as_ref();
+        let exceptions = spec.exceptions.as_ref();
         let place = match exceptions.and_then(|exceptions| exceptions.find(head)) {
             None => None,
             Some(Exception::Override(place)) => u32::try_from(place).ok(),
@@ -42,7 +43,7 @@ impl Limit {
         };
         let chosen = PolicyChoice { place, tier: 0 };
         let secret = self.secret.as_ref().unwrap_or(secret);
-        match self.descriptor.fingerprint(secret, head) {
+        match spec.descriptor.fingerprint(secret, head) {
             Key::Bucket(key) => Applicability::Bucket(key, chosen),
             Key::Skip => Applicability::Skipped,
             Key::Refuse => Applicability::Keyless,

@@ -166,7 +166,7 @@ impl<'r> ChargeSet<'r> {
         last: Refusals,
         verdict: &mut Verdict,
     ) -> Vec<PendingSettlement> {
-        let settled = self.settled(route, |limit| limit.settlement.is_some());
+        let settled = self.settled(route, |limit| limit.spec.settlement.is_some());
         if settled.is_empty() {
             overflow::charge(route, self, binding, now, last, verdict);
             return Vec::new();

@@ -98,7 +98,7 @@ impl<'r, 'a> AdmissionContext<'r, 'a> {
             if !wanted(limit) {
                 continue;
             }
-            let stance = || limit.policy.mode.enforcement(&limit.descriptor, head);
+            let stance = || limit.policy.mode.enforcement(&limit.spec.descriptor, head);
             match limit.evaluate(self.secret, head) {
                 Applicability::Bucket(key, chosen) => {
                     let policy = limit.chosen(chosen);
@@ -113,7 +113,7 @@ impl<'r, 'a> AdmissionContext<'r, 'a> {
                         window_end: policy.window_end(head, self.now),
                     };
                     let met = MatchedLimit::new((place, limit), chosen, head, key);
-                    match (stance(), limit.cost.of(head)) {
+                    match (stance(), limit.spec.cost.of(head)) {
                         (Enforcement::Enforced, cost) => self.asked.push(met, charge(cost?)),
                         (Enforcement::Shadowed, Ok(cost)) => watching.push((met, charge(cost))),
                         (Enforcement::Shadowed, Err(NoNumber)) => {

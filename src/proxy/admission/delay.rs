@@ -91,7 +91,7 @@ impl Line {
         Some(Self::Here {
             table: Arc::clone(&limit.chosen(chosen).table),
             key,
-            cost: limit.cost.of(head).ok()?,
+            cost: limit.spec.cost.of(head).ok()?,
             charged: decision.cell,
         })
     }

@@ -102,7 +102,7 @@ impl Penalties {
     /// Who is banned here for a request that charges the bucket of `key`: the same on all machines that share bans.
     pub(crate) fn ban_key(&self, limit: &Limit, head: &Head<'_>, key: Fingerprint) -> Fingerprint {
         let naming = self.naming();
-        match naming.map(|naming| limit.descriptor.fingerprint(&naming.secret(), head)) {
+        match naming.map(|naming| limit.spec.descriptor.fingerprint(&naming.secret(), head)) {
             Some(Key::Bucket(suspect)) => suspect,
             _ => key,
         }

@@ -125,13 +125,13 @@ impl PendingRedisCharge {
             // Each by itself, if the request is refused already.
             binding += usize::from(index < self.binding && !self.is_refused);
             let limit = entry.met.limit(&route.limits);
-            let settles = limit.settlement.is_some() && !self.is_refused;
+            let settles = limit.spec.settlement.is_some() && !self.is_refused;
             entry.push_to(&mut buckets, limit, remote, settles, Owes::All);
         }
         for tag in &self.tags {
             if let BucketHome::Redis(remote) = &tag.home {
                 let limit = tag.met.limit(&route.tags);
-                let settles = limit.settlement.is_some();
+                let settles = limit.spec.settlement.is_some();
                 tag.push_to(&mut buckets, limit, remote, settles, Owes::Own);
             }
         }

@@ -43,7 +43,7 @@ impl Remote {
     ) -> Option<Self> {
         let shared = policy.shared.as_ref()?;
         let mut namer = store.naming().namer();
-        limit.descriptor.feed(head, &mut namer).ok()?;
+        limit.spec.descriptor.feed(head, &mut namer).ok()?;
         let name = namer.name(&shared.label);
         let tiers = std::iter::successors(policy.overflow.as_ref(), |tier| {
             tier.policy.overflow.as_ref()

@@ -132,7 +132,7 @@ impl PendingSettlement {
 impl RequestedFields {
     /// Notes what these charges of these limits want.
     pub(crate) fn note(&mut self, dues: &[PendingSettlement], limits: &[Limit]) {
-        let settlements = dues.iter().map(|due| &limits[due.place].settlement);
+        let settlements = dues.iter().map(|due| &limits[due.place].spec.settlement);
         for settlement in settlements.flatten() {
             self.plain_body |= matches!(settlement.by, SettledBy::Json { .. });
             self.trailers |= matches!(settlement.by, SettledBy::Trailer { .. });
@@ -162,7 +162,7 @@ pub(crate) fn by_head(
 ) {
     for mut due in std::mem::take(dues) {
         let limit = &limits[due.place];
-        let Some(settlement) = &limit.settlement else {
+        let Some(settlement) = &limit.spec.settlement else {
             continue;
         };
         let cost = match head_cost(limit, settlement, due.reservation.units(), answered) {
@@ -232,7 +232,7 @@ pub(crate) fn by_body(
 ) {
     for mut due in dues.drain(..) {
         let limit = &limits[due.place];
-        if let Some(settlement) = &limit.settlement {
+        if let Some(settlement) = &limit.spec.settlement {
             let reserved = due.reservation.units();
             let usage = due.usage.as_deref_mut();
             let cost = match ended.status {
@@ -265,6 +265,7 @@ impl Settling<'_> {
         };
         due.reservation.settle(units, self.now);
         let is_stated = limit
+            .spec
             .settlement
             .as_ref()
             .is_some_and(|one| one.by.is_stated());
@@ -298,7 +299,7 @@ impl Settling<'_> {
             route = &*self.route.name,
             status = status.map(|status| status.as_u16()),
             result = result.as_str(),
-            source = limit.settlement.as_ref().map(|one| one.by.to_string()),
+            source = limit.spec.settlement.as_ref().map(|one| one.by.to_string()),
             reserved,
             "a response states no cost, and its estimate stays charged; \
              further ones are only counted in sluicegate_limit_settlements_total"

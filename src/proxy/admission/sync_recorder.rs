@@ -40,7 +40,7 @@ impl SyncRecorder {
     fn name(&self, limit: &Limit, head: &Head<'_>) -> Name {
         let mut namer = self.naming.namer();
         // A request without a key has no bucket.
-        let _ = limit.descriptor.feed(head, &mut namer);
+        let _ = limit.spec.descriptor.feed(head, &mut namer);
         namer.name(self.tracker.label())
     }
 }

@@ -71,7 +71,7 @@ pub(crate) fn in_redis(
         Some(Entry {
             met: MatchedLimit::new((place, limit), chosen, head, key),
             key,
-            cost: limit.cost.of(head).ok()?,
+            cost: limit.spec.cost.of(head).ok()?,
             window_end: policy.window_end(head, now),
             home: BucketHome::Redis(Remote::of((place, limit), policy, store, head, now)?.into()),
         })
@@ -152,7 +152,7 @@ impl TagDecisions {
             Applicability::Exempt | Applicability::Skipped => return Some(LimitDecision::Exempt),
             Applicability::Keyless => return Some(beyond(limit, head)),
         };
-        let Ok(cost) = limit.cost.of(head) else {
+        let Ok(cost) = limit.spec.cost.of(head) else {
             return Some(beyond(limit, head));
         };
         let policy = limit.chosen(chosen);
@@ -169,7 +169,7 @@ impl TagDecisions {
             key,
             cost,
         }];
-        let settled = &settled[..usize::from(limit.settlement.is_some())];
+        let settled = &settled[..usize::from(limit.spec.settlement.is_some())];
         let (verdict, mut reserved) = charge_reserving(settled, now, || charge_all(&[charge], now));
         let decision = &verdict.decisions[0];
         let is_charged = decision.is_admitted() || table.refusals() == Refusals::Charged;
@@ -229,7 +229,7 @@ impl TagDecisions {
 
 /// What a request is beyond the quota of this limit.
 fn beyond(limit: &Limit, head: &Head<'_>) -> LimitDecision {
-    match limit.policy.mode.enforcement(&limit.descriptor, head) {
+    match limit.policy.mode.enforcement(&limit.spec.descriptor, head) {
         Enforcement::Enforced => LimitDecision::Tagged,
         Enforcement::Shadowed => LimitDecision::Shadowed,
     }

@@ -184,7 +184,7 @@ fn steps(
 
 fn step(limit: &Limit, secret: &Secret, head: &Head<'_>, now: Timestamp) -> Result<Step, Error> {
     let meeting = limit.evaluate(secret, head);
-    let stance = limit.policy.mode.enforcement(&limit.descriptor, head);
+    let stance = limit.policy.mode.enforcement(&limit.spec.descriptor, head);
     let mut policy = match meeting {
         Applicability::Bucket(_, chosen) => limit.chosen(chosen),
         _ => &limit.policy,
@@ -199,7 +199,7 @@ fn step(limit: &Limit, secret: &Secret, head: &Head<'_>, now: Timestamp) -> Resu
         };
         charge.peek(now)
     };
-    if let (Applicability::Bucket(key, _), Ok(cost)) = (meeting, limit.cost.of(head)) {
+    if let (Applicability::Bucket(key, _), Ok(cost)) = (meeting, limit.spec.cost.of(head)) {
         let pays = |policy: &Policy| peek(policy, key, cost).is_admitted();
         while let Some(next) = policy.overflow.as_ref().filter(|_| !pays(policy)) {
             (policy, overflows) = (&next.policy, overflows + 1);
@@ -207,7 +207,7 @@ fn step(limit: &Limit, secret: &Secret, head: &Head<'_>, now: Timestamp) -> Resu
     }
     let tags = policy.action.tag().is_some();
     let refusable = stance == Enforcement::Enforced && !tags;
-    let says = match (meeting, limit.cost.of(head)) {
+    let says = match (meeting, limit.spec.cost.of(head)) {
         (Applicability::Bucket(key, _), Ok(cost)) => Says::Decides(peek(policy, key, cost)),
         (Applicability::Bucket(..), Err(error)) if refusable => return Err(error.into()),
         (Applicability::Bucket(..), Err(NoNumber)) => Says::RefusesCost,
@@ -227,13 +227,13 @@ fn step(limit: &Limit, secret: &Secret, head: &Head<'_>, now: Timestamp) -> Resu
         },
         tags,
         overflows,
-        key: limit.descriptor.describe(head),
+        key: limit.spec.descriptor.describe(head),
         zone: policy.local.as_ref().map(|local| match local.zone(head) {
             Some(zone) => format!("{zone}, from jwt:{}", local.claim),
             None => format!("the default: jwt:{} names none", local.claim),
         }),
-        cost: limit.cost.of(head).unwrap_or(1),
-        settles: limit.settlement.is_some(),
+        cost: limit.spec.cost.of(head).unwrap_or(1),
+        settles: limit.spec.settlement.is_some(),
         in_use: policy.table.algorithm().is_permits(),
         line: line.map(|bound| (bound.queue(), bound.max_wait())),
         stance,

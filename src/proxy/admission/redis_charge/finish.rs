@@ -103,7 +103,7 @@ impl PendingRedisCharge {
             }
             return Err(Error::Undecided);
         }
-        let settled = local.settled(route, |limit| limit.settlement.is_some());
+        let settled = local.settled(route, |limit| limit.spec.settlement.is_some());
         let mut verdict = Verdict::default();
         let last = Refusals::Charged;
         let reserved = local.charge_reserving(route, &settled, binding, now, last, &mut verdict);
@@ -172,7 +172,7 @@ impl PendingRedisCharge {
             let entry = &self.entries[index];
             let place = usize::from(entry.met.place);
             match is_admitted {
-                true if route.limits[place].settlement.is_some() => {
+                true if route.limits[place].spec.settlement.is_some() => {
                     dues.push(PendingSettlement::new(place, Reserved::Here(reservation)));
                 }
                 false if !entry.charge(&route.limits).is_owed() => reservation.give_back(now),
@@ -247,7 +247,7 @@ impl Entry {
 
     /// What the response settles in Redis.
     fn due(&self, limits: &[Limit], through: Option<&Through>) -> Option<redis::Reservation> {
-        self.met.limit(limits).settlement.as_ref()?;
+        self.met.limit(limits).spec.settlement.as_ref()?;
         let (store, worker) = through?;
         let place = self.place(limits, store, *worker)?;
         Some(place.reservation(self.charged()?))

@@ -90,13 +90,9 @@ impl Builder<'_> {
             let synchronised = policy.synchronised.as_ref();
             Limit {
                 metrics: LimitMetrics::new(&self.surroundings.registry, &policy.name, route),
-                when: spec.when.clone(),
                 reads_token: spec.reads_token() || policy.reads_token(),
-                exceptions: spec.exceptions.clone(),
-                descriptor: spec.descriptor.clone(),
                 secret: synchronised.and_then(|one| one.secret(policy.table.algorithm())),
-                cost: spec.cost.clone(),
-                settlement: spec.settlement.clone(),
+                spec: spec.clone(),
                 policy,
             }
         });

@@ -24,7 +24,7 @@ impl Ruleset {
                     Kind::LeakyBucket => Some(Procedure::Leave),
                     _ => None,
                 });
-                let settles = limit.settlement.is_some();
+                let settles = limit.spec.settlement.is_some();
                 procedures.extend(settles.then_some(Procedure::Settle(kind)));
             }
         }
