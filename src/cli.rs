@@ -34,7 +34,7 @@ enum Command {
     Check(check::Options),
     /// Say which route a request takes, which keys its limits derive, and what would be answered
     Explain(explain::Options),
-    /// Run an access log through the limits, on its own time: who would have been refused, and by what
+    /// Run an access log through the limits, on its own time: which requests would have been limited, and by what
     Replay(replay::Options),
     /// Print the JSON Schema of the configuration
     Schema(schema::Options),

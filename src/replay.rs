@@ -15,7 +15,7 @@ use std::io::{self, Read};
 
 pub use log::Format;
 pub use report::Report;
-pub use simulation::Decided;
+pub use simulation::DecisionLine;
 
 use crate::proxy::ruleset::Spec;
 use http::HeaderValue;
@@ -60,7 +60,7 @@ pub fn replay(
     rules: Spec,
     options: &Options,
     log: impl Read,
-    mut tell: impl FnMut(&Decided) -> io::Result<()>,
+    mut tell: impl FnMut(&DecisionLine) -> io::Result<()>,
 ) -> Result<Report, Failure> {
     let mut simulation = Simulation::new(rules, options.host.is_some());
     let mut lines = Lines::new(log);

@@ -18,7 +18,7 @@ const EXAMPLES: &str = "\
 Examples:
   sluicegate replay /var/log/nginx/access.log --config sluicegate.yaml
   zcat access.log.*.gz | sluicegate replay - --config sluicegate.yaml --host api.example.com
-  sluicegate replay access.json --config sluicegate.yaml --decisions | grep '\"refuse\"'
+  sluicegate replay access.json --config sluicegate.yaml --decisions | grep '\"limited\"'
 
 Times are those of the log, and buckets are new. Certificates and upstreams that the
 configuration names need not be there.";

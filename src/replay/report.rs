@@ -29,11 +29,11 @@ pub struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     until: Option<String>,
     /// At once.
-    admitted: u64,
+    allowed: u64,
     /// Admitted after a wait; left out where there is none.
     #[serde(skip_serializing_if = "is_zero")]
     delayed: u64,
-    refused: u64,
+    limited: u64,
     /// That met no limit.
     unlimited: u64,
     /// That the proxy answers before any limit, by what it says.
@@ -77,7 +77,7 @@ struct RouteReport {
     /// `None` for requests that no route takes.
     route: Option<Arc<str>>,
     requests: u64,
-    refused: u64,
+    limited: u64,
     limits: Vec<LimitReport>,
 }
 
@@ -86,8 +86,8 @@ struct RouteReport {
 #[derive(Debug, Serialize)]
 struct LimitReport {
     policy: Arc<str>,
-    admitted: u64,
-    refused: u64,
+    allowed: u64,
+    limited: u64,
     delayed: u64,
     /// Admitted at a lower priority; left out where there is none.
     #[serde(skip_serializing_if = "is_zero")]
@@ -109,7 +109,7 @@ struct PolicyReport {
     evictions: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     longest: Option<LongestReport>,
-    most_refused: Vec<KeyReport>,
+    most_limited: Vec<KeyReport>,
     busiest: Vec<KeyReport>,
 }
 
@@ -138,9 +138,9 @@ impl Report {
             requests: tally.all.requests() + answered,
             from: tally.times.map(|(first, _)| written(first)),
             until: latest.map(written),
-            admitted: tally.all.admitted,
+            allowed: tally.all.allowed,
             delayed: tally.all.delayed,
-            refused: tally.all.refused,
+            limited: tally.all.limited,
             unlimited: tally.all.unlimited,
             answered: tally.answered.clone(),
             warnings: warnings.all(snapshot, |policy| tally.has_met(policy)),
@@ -179,7 +179,7 @@ impl RouteReport {
         RouteReport {
             route: place.map(|_| Arc::clone(&route.name)),
             requests: counts.requests(),
-            refused: counts.refused,
+            limited: counts.limited,
             limits: route.all_limits().map(LimitReport::new).collect(),
         }
     }
@@ -189,8 +189,8 @@ impl LimitReport {
     fn new(limit: &Limit) -> Self {
         LimitReport {
             policy: Arc::clone(&limit.policy.name),
-            admitted: limit.metrics.count(LimitDecision::Allowed),
-            refused: limit.metrics.count(LimitDecision::Limited),
+            allowed: limit.metrics.count(LimitDecision::Allowed),
+            limited: limit.metrics.count(LimitDecision::Limited),
             delayed: limit.metrics.count(LimitDecision::Delayed),
             overflowed: limit.metrics.count(LimitDecision::Overflowed),
             tagged: limit.metrics.count(LimitDecision::Tagged),
@@ -204,7 +204,7 @@ impl PolicyReport {
     fn new(policy: &Policy, tally: &Tally, latest: Timestamp) -> Option<Self> {
         let Keys {
             busiest,
-            refused,
+            limited,
             longest,
         } = tally.policies.get(&policy.name)?;
         let busiest: Vec<_> = busiest
@@ -212,7 +212,7 @@ impl PolicyReport {
             .iter()
             .map(|entry| KeyReport::new(&entry.value, entry.count, entry.excess))
             .collect();
-        let refused = refused
+        let limited = limited
             .most(KEYS)
             .iter()
             .map(|entry| KeyReport::new(&entry.value.name, entry.count, entry.excess));
@@ -230,7 +230,7 @@ impl PolicyReport {
                 from: written(limited.span.since),
                 limited_ms: Millis(limited.span.length(latest)),
             }),
-            most_refused: refused.collect(),
+            most_limited: limited.collect(),
             busiest,
         })
     }

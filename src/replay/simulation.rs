@@ -28,13 +28,13 @@ pub(super) struct Simulation {
     warnings: Warnings,
 }
 
-/// What was decided about the request of a line. As JSON, what does not apply is left out.
+/// The decision on the request of one line, written as JSON without the fields that do not apply.
 #[derive(Debug, Serialize)]
-pub struct Decided {
-    /// Its number, from 1.
+pub struct DecisionLine {
+    /// The line's number, from 1.
     pub line: u64,
-    /// What becomes of it.
-    pub decision: Ruling,
+    /// The decision.
+    pub decision: RequestDecision,
     /// The deciding policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     policy: Option<Arc<str>>,
@@ -44,29 +44,29 @@ pub struct Decided {
     retry_after_ms: Option<Millis>,
     #[serde(skip_serializing_if = "Option::is_none")]
     delay_ms: Option<Millis>,
-    /// Policies that admit it at a lower priority.
+    /// Policies that allow the request at a lower priority.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     overflowed: Vec<Arc<str>>,
-    /// Policies that would have refused or delayed it if they were enforced.
+    /// Policies in shadow that would have refused or delayed the request.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     shadowed_by: Vec<Arc<str>>,
-    /// What the proxy answers before any limit.
+    /// The proxy's answer before any limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'static str>,
 }
 
-/// What becomes of a request.
+/// The decision on a request, in the words of the metrics and the access log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Ruling {
-    /// All limits that apply admit it, or refuse nothing.
-    Admit,
-    /// They do, and one makes it wait.
-    Delay,
-    /// A limit refuses it.
-    Refuse,
+pub enum RequestDecision {
+    /// All enforced limits allow the request.
+    Allowed,
+    /// All enforced limits allow the request, and one delays it.
+    Delayed,
+    /// A limit refuses the request.
+    Limited,
     /// No limit applies.
-    Skip,
+    Unlimited,
 }
 
 impl Simulation {
@@ -91,7 +91,7 @@ impl Simulation {
 
     /// Decides about a request. One that is earlier than another before it is decided at the time of
     /// that, as buckets do: time never runs backwards.
-    pub(super) fn decide(&mut self, line: u64, entry: &Entry) -> Decided {
+    pub(super) fn decide(&mut self, line: u64, entry: &Entry) -> DecisionLine {
         let now = self.tally.arrive(line, entry.time);
         let request = match &entry.head {
             Ok(request) => request,
@@ -107,20 +107,20 @@ impl Simulation {
             costs: &response.costs,
         });
         let rehearsed = dry_run(snapshot, request, entry.peer, now, response, |rehearsal| {
-            let decided = Decided::of(line, &rehearsal, now);
-            tally.count(snapshot, &rehearsal, decided.decision, now);
+            let line_decision = DecisionLine::of(line, &rehearsal, now);
+            tally.count(snapshot, &rehearsal, line_decision.decision, now);
             warnings.note(snapshot, rehearsal.place, &rehearsal.head);
-            decided
+            line_decision
         });
         rehearsed.unwrap_or_else(|error| self.answered(line, error.detail()))
     }
 
     /// The proxy's own answer to a request that met no limit yet.
-    fn answered(&mut self, line: u64, reason: &'static str) -> Decided {
+    fn answered(&mut self, line: u64, reason: &'static str) -> DecisionLine {
         self.tally.answered(reason);
-        Decided {
+        DecisionLine {
             line,
-            decision: Ruling::Skip,
+            decision: RequestDecision::Unlimited,
             policy: None,
             remaining: None,
             retry_after_ms: None,
@@ -141,20 +141,20 @@ impl Simulation {
     }
 }
 
-impl Decided {
+impl DecisionLine {
     fn of(line: u64, rehearsal: &DryRun<'_>, now: Timestamp) -> Self {
         let (ruling, limit, decision) = match (rehearsal.deciding(), rehearsal.delaying()) {
-            (None, _) if rehearsal.is_unlimited() => (Ruling::Skip, None, None),
+            (None, _) if rehearsal.is_unlimited() => (RequestDecision::Unlimited, None, None),
             // Limits that only watch or tag refuse nothing.
-            (None, _) => (Ruling::Admit, None, None),
+            (None, _) => (RequestDecision::Allowed, None, None),
             (limit, None) if rehearsal.is_refused() => {
-                (Ruling::Refuse, limit, rehearsal.decision())
+                (RequestDecision::Limited, limit, rehearsal.decision())
             }
-            (limit, None) => (Ruling::Admit, limit, rehearsal.decision()),
-            (_, Some((limit, decision))) => (Ruling::Delay, Some(limit), Some(decision)),
+            (limit, None) => (RequestDecision::Allowed, limit, rehearsal.decision()),
+            (_, Some((limit, decision))) => (RequestDecision::Delayed, Some(limit), Some(decision)),
         };
         let delayed_until = decision.and_then(Decision::delayed_until);
-        Decided {
+        DecisionLine {
             line,
             decision: ruling,
             policy: limit.map(name),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::log::Unparsable;
 use super::millis::Millis;
-use super::simulation::Ruling;
+use super::simulation::RequestDecision;
 use super::top::Top;
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Fingerprint, Outcome};
@@ -40,9 +40,9 @@ pub(super) struct Tally {
 /// What became of requests.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts {
-    pub admitted: u64,
+    pub allowed: u64,
     pub delayed: u64,
-    pub refused: u64,
+    pub limited: u64,
     /// Met by no limit.
     pub unlimited: u64,
 }
@@ -60,7 +60,7 @@ pub(super) struct Keys {
     /// By requests, with what they are called.
     pub busiest: Top<String>,
     /// By refusals.
-    pub refused: Top<Limited>,
+    pub limited: Top<Limited>,
     /// Of those, the one that was limited longest.
     pub longest: Option<Limited>,
 }
@@ -130,12 +130,12 @@ impl Tally {
         &mut self,
         snapshot: &Ruleset,
         rehearsal: &DryRun<'_>,
-        ruling: Ruling,
+        decision: RequestDecision,
         now: Timestamp,
     ) {
         let place = rehearsal.place.unwrap_or(snapshot.routes.len());
-        self.all.count(ruling);
-        self.routes[place].count(ruling);
+        self.all.count(decision);
+        self.routes[place].count(decision);
         for (limit, decision) in rehearsal.decisions() {
             let descriptor = &limit.spec.descriptor;
             let key = descriptor.fingerprint(&snapshot.secret, &rehearsal.head);
@@ -148,17 +148,17 @@ impl Tally {
 }
 
 impl Counts {
-    fn count(&mut self, ruling: Ruling) {
-        *match ruling {
-            Ruling::Admit => &mut self.admitted,
-            Ruling::Delay => &mut self.delayed,
-            Ruling::Refuse => &mut self.refused,
-            Ruling::Skip => &mut self.unlimited,
+    fn count(&mut self, decision: RequestDecision) {
+        *match decision {
+            RequestDecision::Allowed => &mut self.allowed,
+            RequestDecision::Delayed => &mut self.delayed,
+            RequestDecision::Limited => &mut self.limited,
+            RequestDecision::Unlimited => &mut self.unlimited,
         } += 1;
     }
 
     pub(super) fn requests(&self) -> u64 {
-        self.admitted + self.delayed + self.refused + self.unlimited
+        self.allowed + self.delayed + self.limited + self.unlimited
     }
 }
 
@@ -183,7 +183,7 @@ impl Keys {
         let Outcome::Refuse { retry_at } = decision.outcome else {
             return;
         };
-        let limited = self.refused.hit(key, || Limited {
+        let limited = self.limited.hit(key, || Limited {
             name: name(),
             span: Span {
                 since: now,

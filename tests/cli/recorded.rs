@@ -111,7 +111,7 @@ impl Step {
             time: last + number(gap),
             key: key.to_owned(),
             units: number(units),
-            verdict: verdict.to_owned(),
+            verdict: decision_word(verdict).to_owned(),
             remaining: told(remaining),
             wait: told(wait),
         }
@@ -120,7 +120,7 @@ impl Step {
     /// Whether what the other limiter told is what was decided.
     fn agrees(&self, decided: &Value) -> bool {
         let wait = match self.verdict.as_str() {
-            "delay" => micros(&decided["delay_ms"]),
+            "delayed" => micros(&decided["delay_ms"]),
             _ => micros(&decided["retry_after_ms"]),
         };
         decided["decision"] == self.verdict
@@ -128,6 +128,16 @@ impl Step {
                 .remaining
                 .is_none_or(|left| decided["remaining"] == left)
             && self.wait.is_none_or(|told| wait == Some(told))
+    }
+}
+
+/// The word of `replay --decisions` for a verdict of a recording.
+fn decision_word(verdict: &str) -> &'static str {
+    match verdict {
+        "admit" => "allowed",
+        "delay" => "delayed",
+        "refuse" => "limited",
+        other => panic!("no verdict: {other}"),
     }
 }
 
@@ -187,10 +197,14 @@ fn by_governor(interval: u64, burst: NonZeroU32, arrivals: &[(u64, u32)]) -> Sec
         let asked = NonZeroU32::new(units).expect("units");
         let decided = limiter.check_n(asked).expect("no more than the burst");
         let (verdict, remaining, wait) = match decided {
-            Ok(left) => ("admit", Some(left.remaining_burst_capacity().into()), None),
+            Ok(left) => (
+                "allowed",
+                Some(left.remaining_burst_capacity().into()),
+                None,
+            ),
             Err(until) => {
                 let wait = until.wait_time_from(clock.now()).as_micros();
-                ("refuse", None, u64::try_from(wait).ok())
+                ("limited", None, u64::try_from(wait).ok())
             }
         };
         Step {

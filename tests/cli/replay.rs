@@ -33,13 +33,13 @@ fn a_decision_says_what_applies_and_no_more() {
         line("2000", "/a", ""),
     ];
     let output = Replay::new(TWO, log.concat()).run(&["--decisions"]);
-    let expected = r#"{"line":1,"decision":"admit","policy":"a#0","remaining":1}
-{"line":2,"decision":"admit","policy":"a#0","remaining":0}
-{"line":3,"decision":"refuse","policy":"a#0","remaining":0,"retry_after_ms":501.5}
-{"line":4,"decision":"skip"}
-{"line":5,"decision":"skip"}
-{"line":6,"decision":"skip","reason":"The path has an encoded slash, or a backslash."}
-{"line":7,"decision":"admit","policy":"a#0","remaining":1}
+    let expected = r#"{"line":1,"decision":"allowed","policy":"a#0","remaining":1}
+{"line":2,"decision":"allowed","policy":"a#0","remaining":0}
+{"line":3,"decision":"limited","policy":"a#0","remaining":0,"retry_after_ms":501.5}
+{"line":4,"decision":"unlimited"}
+{"line":5,"decision":"unlimited"}
+{"line":6,"decision":"unlimited","reason":"The path has an encoded slash, or a backslash."}
+{"line":7,"decision":"allowed","policy":"a#0","remaining":1}
 "#;
     assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
     assert_eq!(
@@ -57,13 +57,13 @@ fn a_refusal_without_a_key_and_one_for_ever_announce_nothing() {
     let log = line("1", "/a", "") + &line("2", "/b", "") + &line("9000", "/b", "");
     let replay = Replay::new(config, log);
     let expected = [
-        json!({ "line": 1, "decision": "refuse", "policy": "a#0" }),
-        json!({ "line": 2, "decision": "refuse", "policy": "b#0", "remaining": 0 }),
-        json!({ "line": 3, "decision": "refuse", "policy": "b#0", "remaining": 0 }),
+        json!({ "line": 1, "decision": "limited", "policy": "a#0" }),
+        json!({ "line": 2, "decision": "limited", "policy": "b#0", "remaining": 0 }),
+        json!({ "line": 3, "decision": "limited", "policy": "b#0", "remaining": 0 }),
     ];
     assert_eq!(replay.decisions(&[]), expected);
     let report = replay.report(&[]);
-    assert_eq!(report["routes"][0]["limits"][0]["refused"], 1);
+    assert_eq!(report["routes"][0]["limits"][0]["limited"], 1);
     assert_eq!(report["policies"][0]["longest"]["limited_ms"], 8998);
 }
 
@@ -119,23 +119,23 @@ routes:
         })
         .collect();
     let expected = [
-        "admit a#0 0",
-        "refuse a#0 0",
-        "refuse a#0 0",
-        "admit #0 1",
-        "admit #0 0",
-        "refuse #0 0",
+        "allowed a#0 0",
+        "limited a#0 0",
+        "limited a#0 0",
+        "allowed #0 1",
+        "allowed #0 0",
+        "limited #0 0",
     ];
     assert_eq!(told, expected);
     let report = replay.report(&[]);
     let limits = &report["routes"][0]["limits"];
     assert_eq!(
         limits[0],
-        json!({ "policy": "#0", "admitted": 1, "refused": 0, "delayed": 0 })
+        json!({ "policy": "#0", "allowed": 1, "limited": 0, "delayed": 0 })
     );
     assert_eq!(
         limits[1],
-        json!({ "policy": "a#0", "admitted": 1, "refused": 2, "delayed": 0 })
+        json!({ "policy": "a#0", "allowed": 1, "limited": 2, "delayed": 0 })
     );
 }
 
@@ -268,9 +268,15 @@ fn combined_logs_are_read_with_a_host_from_the_command_line() {
             .map(|told| told["decision"].to_string())
             .collect::<Vec<_>>()
     };
-    assert_eq!(ruled(&[]), ["\"skip\"", "\"skip\"", "\"skip\""]);
+    assert_eq!(
+        ruled(&[]),
+        ["\"unlimited\"", "\"unlimited\"", "\"unlimited\""]
+    );
     let options = ["--host", "api.example.com"];
-    assert_eq!(ruled(&options), ["\"admit\"", "\"skip\"", "\"skip\""]);
+    assert_eq!(
+        ruled(&options),
+        ["\"allowed\"", "\"unlimited\"", "\"unlimited\""]
+    );
     let report = replay.report(&options);
     assert_eq!(report["answered"], json!({ "The target is no URI.": 1 }));
     assert_eq!(report["from"], "2026-11-21T03:41:00Z");
@@ -305,16 +311,16 @@ fn a_summary_has_routes_policies_and_the_keys_that_are_met_most() {
     let replay = Replay::new(config, log);
     let expected = json!({
         "requests": 7, "from": "1970-01-01T00:00:00.1Z", "until": "1970-01-01T00:00:01.3Z",
-        "admitted": 3, "refused": 3, "unlimited": 1, "answered": {},
+        "allowed": 3, "limited": 3, "unlimited": 1, "answered": {},
         "routes": [
-            { "route": "a", "requests": 6, "refused": 3,
-              "limits": [{ "policy": "a#0", "admitted": 3, "refused": 3, "delayed": 0 }] },
-            { "route": null, "requests": 1, "refused": 0, "limits": [] },
+            { "route": "a", "requests": 6, "limited": 3,
+              "limits": [{ "policy": "a#0", "allowed": 3, "limited": 3, "delayed": 0 }] },
+            { "route": null, "requests": 1, "limited": 0, "limits": [] },
         ],
         "policies": [{
             "policy": "a#0", "algorithm": "fixed_window", "quota": "1/1s", "evictions": 0,
             "longest": { "key": "header:x = k1", "from": "1970-01-01T00:00:00.25Z", "limited_ms": 750 },
-            "most_refused": [
+            "most_limited": [
                 { "key": "header:x = k1", "most": 2, "least": 2 },
                 { "key": "header:x = k2", "most": 1, "least": 1 },
             ],
@@ -330,12 +336,12 @@ fn a_summary_has_routes_policies_and_the_keys_that_are_met_most() {
     assert_eq!(replay.report(&[]), expected);
     let text = replay.text();
     for part in [
-        "7 requests from 1970-01-01T00:00:00.1Z to 1970-01-01T00:00:01.3Z\n           3  admitted\n",
-        "\nroute a: 6 requests, 3 refused\n    admitted     refused     delayed  by policy\n",
+        "7 requests from 1970-01-01T00:00:00.1Z to 1970-01-01T00:00:01.3Z\n           3  allowed\n",
+        "\nroute a: 6 requests, 3 limited\n     allowed     limited     delayed  by policy\n",
         "\n           3           3           0  a#0\n",
-        "\nno route takes: 1 requests, 0 refused\n",
+        "\nno route takes: 1 requests, 0 limited\n",
         "\npolicy a#0 (fixed_window, 1/1s)\n  longest limited: 750ms from 1970-01-01T00:00:00.25Z, header:x = k1\n",
-        "\n  refused most:\n           2  header:x = k1\n",
+        "\n  limited most:\n           2  header:x = k1\n",
     ] {
         assert!(text.contains(part), "no {part:?} in\n{text}");
     }
@@ -352,7 +358,7 @@ upstreams:
 routes: [{ upstream: api, limits: [{ quota: 1/1h }] }]
 ";
     let decided = Replay::new(config, line("0", "/", "")).decisions(&[]);
-    assert_eq!(decided[0]["decision"], "admit");
+    assert_eq!(decided[0]["decision"], "allowed");
 }
 
 #[test]
@@ -443,9 +449,9 @@ fn many_lines_from_a_pipe_are_counted_to_the_last() {
     assert_eq!(stderr(&output), "", "no bar where there is no terminal");
     let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
     assert_eq!(report["requests"], LINES);
-    assert_eq!(report["admitted"], LINES / 1_000 * 2);
+    assert_eq!(report["allowed"], LINES / 1_000 * 2);
     assert_eq!(
-        report["policies"][0]["most_refused"][0]["least"],
+        report["policies"][0]["most_limited"][0]["least"],
         LINES / 1_000 * 998
     );
 }
@@ -535,9 +541,9 @@ routes:
 /// The decision that a status tells of.
 fn decision_of(status: u64) -> &'static str {
     match status {
-        200 => "admit",
-        429 => "refuse",
-        _ => "skip",
+        200 => "allowed",
+        429 => "limited",
+        _ => "unlimited",
     }
 }
 
@@ -557,7 +563,7 @@ fn the_proxys_own_json_log_is_replayed_as_it_was_decided() {
             .filter(|told| told["decision"] == decision)
             .count()
     };
-    assert_eq!(["admit", "refuse", "skip"].map(count), [3, 9, 6]);
+    assert_eq!(["allowed", "limited", "unlimited"].map(count), [3, 9, 6]);
 }
 
 #[test]
@@ -580,5 +586,5 @@ fn the_proxys_own_combined_log_is_replayed_as_it_was_decided() {
             .filter(|told| told["decision"] == decision)
             .count()
     };
-    assert_eq!(["admit", "refuse", "skip"].map(count), [2, 4, 3]);
+    assert_eq!(["allowed", "limited", "unlimited"].map(count), [2, 4, 3]);
 }

@@ -94,7 +94,7 @@ routes: [{ upstream: echo, limits: [by_key, chosen, paying, dear, agents] }]
             ),
         ]
     );
-    assert_eq!(report["refused"], 10);
+    assert_eq!(report["limited"], 10);
     let line = "  policy by_key: header:x-api-key was missing in 12 of 12 requests; counted by client_ip\n";
     assert!(replay.text().contains(line), "{}", replay.text());
     assert!(stderr(&replay.run(&["--decisions"])).contains(line));
@@ -132,7 +132,7 @@ routes: [{ upstream: echo, limits: [by_key] }]
         warnings(&report),
         [("by_key".to_owned(), message.to_owned())]
     );
-    assert_eq!(report["refused"], 1);
+    assert_eq!(report["limited"], 1);
 }
 
 #[test]
@@ -232,17 +232,13 @@ routes:
     let replay = Replay::new(config, log);
     let report = replay.report(&[]);
     assert_eq!(
-        (
-            &report["admitted"],
-            &report["refused"],
-            &report["unlimited"]
-        ),
+        (&report["allowed"], &report["limited"], &report["unlimited"]),
         (&json!(5), &json!(0), &json!(1))
     );
     let decided = replay.decisions(&[]);
     assert_eq!(
         decided[1],
-        json!({ "line": 2, "decision": "admit", "shadowed_by": ["shadow"] })
+        json!({ "line": 2, "decision": "allowed", "shadowed_by": ["shadow"] })
     );
-    assert_eq!(decided[5], json!({ "line": 6, "decision": "skip" }));
+    assert_eq!(decided[5], json!({ "line": 6, "decision": "unlimited" }));
 }

@@ -233,12 +233,12 @@ impl Policy {
             return match self.kind {
                 Kind::Leaky if wait > 0 => {
                     let delay = number(wait.div_ceil(self.limit));
-                    json!({ "decision": "delay", "remaining": remaining, "delay_ms": delay })
+                    json!({ "decision": "delayed", "remaining": remaining, "delay_ms": delay })
                 }
-                _ => json!({ "decision": "admit", "remaining": remaining }),
+                _ => json!({ "decision": "allowed", "remaining": remaining }),
             };
         }
-        let mut refused = json!({ "decision": "refuse", "remaining": available });
+        let mut refused = json!({ "decision": "limited", "remaining": available });
         if let Some(at) = self.retry_at(charges, now) {
             refused["retry_after_ms"] = number(at - now);
         }

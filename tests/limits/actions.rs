@@ -299,14 +299,14 @@ routes: [{ name: all, upstream: echo, limits: [soft, softer, hard] }]
 #[test]
 fn explain_says_what_becomes_of_a_request() {
     for (action, said) in [
-        ("reject", "refused by spam: 429 Too Many Requests"),
+        ("reject", "limited by spam: 429 Too Many Requests"),
         ("decoy", "answered with a decoy by spam: 200 OK"),
         (
             "tarpit",
-            "held, then refused by spam: 429 Too Many Requests",
+            "held, then limited by spam: 429 Too Many Requests",
         ),
         ("drop", "dropped by spam"),
-        ("tag", "admitted, and forwarded to echo"),
+        ("tag", "allowed, and forwarded to echo"),
     ] {
         let gateway = Gateway::refusing(&format!("{{ action: {action} }}"));
         let config = gateway.config_path();
@@ -346,7 +346,7 @@ fn explain_names_the_limit_that_speaks() {
     ] {
         let (answered, explained) = explain(upper, lower);
         assert_eq!(answered, status);
-        let said = format!("answer    refused by {said}");
+        let said = format!("answer    limited by {said}");
         assert!(explained.contains(&said), "{explained}");
     }
 }
@@ -370,5 +370,5 @@ routes: [{ upstream: echo, limits: [soft] }]
     let binary = env!("CARGO_BIN_EXE_sluicegate");
     let output = run(binary, &["replay", &log, "--config", &config]);
     assert!(output.stdout.contains("  soft, 2 tagged\n"), "{output}");
-    assert!(output.stdout.contains("3 requests, 0 refused"), "{output}");
+    assert!(output.stdout.contains("3 requests, 0 limited"), "{output}");
 }

@@ -65,8 +65,8 @@ fn decided(limit: &str, times: &[u64]) -> Vec<(Value, Value)> {
 
 #[test]
 fn replay_says_when_who_goes_on_asking_is_admitted() {
-    let admit = || (json!("admit"), Value::Null);
-    let refuse = |seconds: u64| (json!("refuse"), json!(1_000 * seconds));
+    let allowed = || (json!("allowed"), Value::Null);
+    let limited = |seconds: u64| (json!("limited"), json!(1_000 * seconds));
     let charging = decided(
         "quota: 2/20s, charge_refused: true",
         &[0, 0, 1, 6, 11, 21, 31],
@@ -75,26 +75,26 @@ fn replay_says_when_who_goes_on_asking_is_admitted() {
     assert_eq!(
         charging,
         [
-            admit(),
-            admit(),
-            refuse(10),
-            refuse(10),
-            refuse(10),
-            admit(),
-            admit()
+            allowed(),
+            allowed(),
+            limited(10),
+            limited(10),
+            limited(10),
+            allowed(),
+            allowed()
         ]
     );
     let free = decided("quota: 2/20s", &[0, 0, 1, 6, 11, 21, 31]);
     assert_eq!(
         free,
         [
-            admit(),
-            admit(),
-            refuse(9),
-            refuse(4),
-            admit(),
-            admit(),
-            admit()
+            allowed(),
+            allowed(),
+            limited(9),
+            limited(4),
+            allowed(),
+            allowed(),
+            allowed()
         ]
     );
 }

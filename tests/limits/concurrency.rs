@@ -458,17 +458,17 @@ routes: [{ name: a, upstream: echo, limits: [slots, none, line, hourly] }]
         "{text}"
     );
     assert!(
-        text.contains("  says    admit: 1 left while it is served\n"),
+        text.contains("  says    allowed: 1 left while it is served\n"),
         "{text}"
     );
     assert!(
-        text.contains("  says    refuse: it can never be admitted\n"),
+        text.contains("  says    shadowed: it can never be allowed\n"),
         "{text}"
     );
     let line = "  queue   where none is left it waits in line, one of 3 at most, for 90s at most\n";
     assert_eq!(text.matches("  queue ").count(), 1, "{text}");
     assert!(text.contains(line), "{text}");
-    assert!(text.contains("answer    admitted"), "{text}");
+    assert!(text.contains("answer    allowed"), "{text}");
 
     let report = replay.report(&[]);
     assert_eq!(
@@ -476,7 +476,7 @@ routes: [{ name: a, upstream: echo, limits: [slots, none, line, hourly] }]
         serde_json::json!(["slots", "none", "line"])
     );
     assert_eq!(
-        (&report["admitted"], &report["refused"]),
+        (&report["allowed"], &report["limited"]),
         (&1.into(), &1.into())
     );
     let text = replay.text();

@@ -85,7 +85,7 @@ fn explain_tells_of_a_condition_that_is_not_met() {
         "{gold}"
     );
     let free = explained(config, "http://a/", "x-plan: free");
-    assert!(free.contains("says    admit: 0 left"), "{free}");
+    assert!(free.contains("says    allowed: 0 left"), "{free}");
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn explain_tells_who_is_exempt_and_whose_quota_holds() {
     );
     let other = explained(config, "http://a/", "x-key: b");
     assert!(
-        other.contains("(gcra, 9/1h)") && other.contains("says    admit: 8 left"),
+        other.contains("(gcra, 9/1h)") && other.contains("says    allowed: 8 left"),
         "{other}"
     );
 }
@@ -270,12 +270,12 @@ routes: [{ upstream: echo, limits: [requests, units] }]
     let explain = |header| explained(config, "http://a/", header);
     let paid = explain("x-cost: 2");
     assert!(
-        paid.contains("  cost    2\n  says    admit: 3 left"),
+        paid.contains("  cost    2\n  says    allowed: 3 left"),
         "{paid}"
     );
     let never = explain("x-cost: 7");
     assert!(
-        never.contains("refuse: it can never be admitted"),
+        never.contains("limited: it can never be allowed"),
         "{never}"
     );
     let wrong = explain("x-cost: two");
@@ -368,10 +368,10 @@ fn explain_tells_what_only_watches() {
     let config = "routes: [{ upstream: echo, limits: [{ quota: 0/1h, mode: shadow }] }]";
     let shadow = explained(config, "http://a/", "x-key: a");
     assert!(
-        shadow.contains("  mode    shadow: it refuses nothing\n  says    refuse"),
+        shadow.contains("  mode    shadow: it refuses nothing\n  says    shadowed"),
         "{shadow}"
     );
-    assert!(shadow.contains("answer    admitted"), "{shadow}");
+    assert!(shadow.contains("answer    allowed"), "{shadow}");
 }
 
 #[test]
@@ -444,7 +444,7 @@ fn replay_tells_what_only_watches() {
         decisions[1]["shadowed_by"],
         serde_json::json!(["a#0/candidate"])
     );
-    assert_eq!(decisions[1]["decision"], "admit");
+    assert_eq!(decisions[1]["decision"], "allowed");
     let text = replay.text();
     assert!(text.contains("a#0/candidate, 1 shadowed\n"), "{text}");
     let limits = &replay.report(&[])["routes"][0]["limits"];

@@ -241,8 +241,8 @@ fn explain_says_how_long_a_request_has_to_wait() {
     );
     for said in [
         "limit     line (leaky_bucket, 10/1s)\n",
-        "  says    delay by 200ms: 3 left\n",
-        "answer    admitted, and forwarded to echo after 200ms\n",
+        "  says    delayed: for 200ms, 3 left\n",
+        "answer    delayed, and forwarded to echo after 200ms\n",
     ] {
         assert!(output.stdout.contains(said), "{output}");
     }
@@ -265,23 +265,23 @@ fn replay_says_who_waits_and_for_how_long() {
     assert_eq!(
         replay.decisions(&[]),
         [
-            json!({ "line": 1, "decision": "admit", "policy": "a#0", "remaining": 2 }),
-            json!({ "line": 2, "decision": "delay", "policy": "a#0", "remaining": 1, "delay_ms": 333.334 }),
-            json!({ "line": 3, "decision": "delay", "policy": "a#0", "remaining": 0, "delay_ms": 566.667 }),
-            json!({ "line": 4, "decision": "refuse", "policy": "a#0", "remaining": 0, "retry_after_ms": 233.334 }),
-            json!({ "line": 5, "decision": "admit", "policy": "a#0", "remaining": 2 }),
+            json!({ "line": 1, "decision": "allowed", "policy": "a#0", "remaining": 2 }),
+            json!({ "line": 2, "decision": "delayed", "policy": "a#0", "remaining": 1, "delay_ms": 333.334 }),
+            json!({ "line": 3, "decision": "delayed", "policy": "a#0", "remaining": 0, "delay_ms": 566.667 }),
+            json!({ "line": 4, "decision": "limited", "policy": "a#0", "remaining": 0, "retry_after_ms": 233.334 }),
+            json!({ "line": 5, "decision": "allowed", "policy": "a#0", "remaining": 2 }),
         ]
     );
     let report = replay.report(&[]);
-    let all = ["requests", "admitted", "delayed", "refused"].map(|what| report[what].clone());
+    let all = ["requests", "allowed", "delayed", "limited"].map(|what| report[what].clone());
     assert_eq!(all, [5, 2, 2, 1].map(|count| json!(count)));
     assert_eq!(
         report["routes"][0]["limits"][0],
-        json!({ "policy": "a#0", "admitted": 2, "refused": 1, "delayed": 2 })
+        json!({ "policy": "a#0", "allowed": 2, "limited": 1, "delayed": 2 })
     );
     let text = replay.text();
     assert!(
-        text.contains("           2  admitted\n           2  delayed\n"),
+        text.contains("           2  allowed\n           2  delayed\n"),
         "{text}"
     );
 }
@@ -305,11 +305,11 @@ fn of_several_delays_the_longest_holds_and_a_refusal_leaves_no_one_in_line() {
     assert_eq!(
         told,
         [
-            ("admit", &hourly, &Value::Null),
-            ("delay", &longest, &json!(500)),
-            ("delay", &longest, &json!(1_000)),
-            ("refuse", &hourly, &Value::Null),
-            ("refuse", &hourly, &Value::Null),
+            ("allowed", &hourly, &Value::Null),
+            ("delayed", &longest, &json!(500)),
+            ("delayed", &longest, &json!(1_000)),
+            ("limited", &hourly, &Value::Null),
+            ("limited", &hourly, &Value::Null),
         ]
     );
     // What was refused is in neither line: two more places than requests that were admitted.
@@ -329,6 +329,9 @@ fn in_shadow_nobody_waits() {
         .iter()
         .map(|one| (&one["decision"], one["shadowed_by"].is_array()))
         .collect();
-    let admit = json!("admit");
-    assert_eq!(told, [(&admit, false), (&admit, true), (&admit, true)]);
+    let allowed = json!("allowed");
+    assert_eq!(
+        told,
+        [(&allowed, false), (&allowed, true), (&allowed, true)]
+    );
 }

@@ -187,9 +187,9 @@ routes: [{ upstream: echo, limits: [tiers] }]
     let overflown = explain("4");
     let said = "limit     tiers (gcra, 5/1h)\n";
     assert!(overflown.contains(said), "{overflown}");
-    let said = "  bucket  2, at a lower priority\n  cost    4\n  says    admit: 1 left";
+    let said = "  bucket  2, at a lower priority\n  cost    4\n  says    overflowed: 1 left";
     assert!(overflown.contains(said), "{overflown}");
-    assert!(explain("6").contains("answer    refused by tiers"));
+    assert!(explain("6").contains("answer    limited by tiers"));
 }
 
 /// A bucket of `burst` units, one of which comes back each `period` microseconds; the units that are taken, as time.
@@ -259,11 +259,11 @@ proptest! {
                 (Some(tier), free_at) if free_at == now => {
                     tiers[tier].take(now);
                     other.take(now);
-                    expected.push(("admit", (tier > 0).then(|| json!(["a#0"])), None));
+                    expected.push(("allowed", (tier > 0).then(|| json!(["a#0"])), None));
                 }
                 (_, free_at) => {
                     let wait = free_at.max(soonest) - now;
-                    expected.push(("refuse", None, Some(wait as f64 / 1_000.0)));
+                    expected.push(("limited", None, Some(wait as f64 / 1_000.0)));
                 }
             }
         }

@@ -176,21 +176,21 @@ routes: [{ upstream: echo, limits: [keys] }]
         .iter()
         .map(|one| (one["decision"].clone(), one["retry_after_ms"].clone()))
         .collect();
-    let admit = (json!("admit"), json!(null));
-    let refuse = |wait: u64| (json!("refuse"), json!(wait));
+    let allowed = (json!("allowed"), json!(null));
+    let limited = |wait: u64| (json!("limited"), json!(wait));
     assert_eq!(
         told,
         [
-            admit.clone(),
-            refuse(9_000),
-            refuse(30_000),
-            refuse(20_000),
-            refuse(1_000),
-            admit.clone(),
-            refuse(7_000),
-            refuse(120_000),
-            refuse(1_000),
-            admit,
+            allowed.clone(),
+            limited(9_000),
+            limited(30_000),
+            limited(20_000),
+            limited(1_000),
+            allowed.clone(),
+            limited(7_000),
+            limited(120_000),
+            limited(1_000),
+            allowed,
         ]
     );
 }

@@ -78,7 +78,7 @@ routes: [{{ name: a, upstream: echo, limits: [p] }}]
         let explained = explained(&gateway, "x-key: k");
         assert!(explained.contains("mode    shadow"), "{explained}");
         assert!(
-            explained.ends_with("\nanswer    admitted, and forwarded to echo\n"),
+            explained.ends_with("\nanswer    allowed, and forwarded to echo\n"),
             "{explained}"
         );
         assert!(!explained.contains("\ntag "), "{explained}");

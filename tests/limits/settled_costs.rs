@@ -329,8 +329,8 @@ routes:
         let decided = decided.iter();
         decided.map(|decision| decision[key].to_string()).collect()
     };
-    let [admit, refuse] = ["\"admit\"", "\"refuse\""];
-    assert_eq!(told("decision"), [admit, admit, admit, refuse]);
+    let [allowed, limited] = ["\"allowed\"", "\"limited\""];
+    assert_eq!(told("decision"), [allowed, allowed, allowed, limited]);
     assert_eq!(told("policy")[3], "\"guesses\"");
     let [first, further] = ["null", "[\"work\"]"];
     assert_eq!(told("overflowed"), [first, further, further, first]);
@@ -374,23 +374,23 @@ routes:
         .iter()
         .map(|one| (one["decision"].clone(), one["remaining"].clone()))
         .collect();
-    let admit = |remaining: u32| (json!("admit"), json!(remaining));
-    let refuse = |remaining: u32| (json!("refuse"), json!(remaining));
+    let allowed = |remaining: u32| (json!("allowed"), json!(remaining));
+    let limited = |remaining: u32| (json!("limited"), json!(remaining));
     assert_eq!(
         told,
         [
-            admit(90),
-            admit(30),
-            admit(29),
-            admit(19),
-            admit(1),
-            admit(1),
-            admit(0),
-            admit(0),
-            refuse(0),
-            admit(9),
-            admit(0),
-            refuse(0),
+            allowed(90),
+            allowed(30),
+            allowed(29),
+            allowed(19),
+            allowed(1),
+            allowed(1),
+            allowed(0),
+            allowed(0),
+            limited(0),
+            allowed(9),
+            allowed(0),
+            limited(0),
         ]
     );
     let combined = "192.0.2.7 - - [01/Jan/2026:00:00:00 +0000] \"GET /login HTTP/1.1\" STATUS 12 \"-\" \"-\"\n";
@@ -398,7 +398,7 @@ routes:
         .map(|status| combined.replace("STATUS", status))
         .concat();
     let replay = Replay::new(config, log);
-    let refused = replay.report(&[])["refused"].clone();
+    let refused = replay.report(&[])["limited"].clone();
     assert_eq!(refused, json!(1));
 
     let explained = command(["explain", "GET", "http://a/tokens", "--config"])
@@ -410,7 +410,7 @@ routes:
         text.contains("  cost    10, until the response settles it\n"),
         "{text}"
     );
-    assert!(text.contains("  says    admit: 90 left"), "{text}");
+    assert!(text.contains("  says    allowed: 90 left"), "{text}");
 }
 
 #[test]

@@ -212,20 +212,28 @@ fn replay_counts_in_the_days_of_each_user() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let berlin = bearer("alice", "Europe/Berlin");
     let steps = [
-        (&berlin, 20 * 60, "admit"),
-        (&berlin, 21 * 60, "admit"),
-        (&berlin, 21 * 60 + 59, "refuse"),
-        (&berlin, 22 * 60, "admit"),
+        (&berlin, 20 * 60, "allowed"),
+        (&berlin, 21 * 60, "allowed"),
+        (&berlin, 21 * 60 + 59, "limited"),
+        (&berlin, 22 * 60, "allowed"),
         // In other zones a day begins meanwhile, but not hers.
-        (&bearer("alice", "Pacific/Kiritimati"), 34 * 60 + 1, "admit"),
-        (&bearer("alice", "Pacific/Pago_Pago"), 35 * 60 + 1, "refuse"),
-        (&bearer("alice", ""), 39 * 60 + 1, "refuse"),
-        (&berlin, 46 * 60, "admit"),
+        (
+            &bearer("alice", "Pacific/Kiritimati"),
+            34 * 60 + 1,
+            "allowed",
+        ),
+        (
+            &bearer("alice", "Pacific/Pago_Pago"),
+            35 * 60 + 1,
+            "limited",
+        ),
+        (&bearer("alice", ""), 39 * 60 + 1, "limited"),
+        (&berlin, 46 * 60, "allowed"),
         // What is no zone is the default.
-        (&bearer("bob", "Mars/Olympus"), 62 * 60, "admit"),
-        (&bearer("bob", "../../etc/passwd"), 62 * 60 + 59, "admit"),
-        (&bearer("bob", ""), 62 * 60 + 59, "refuse"),
-        (&bearer("bob", ""), 63 * 60, "admit"),
+        (&bearer("bob", "Mars/Olympus"), 62 * 60, "allowed"),
+        (&bearer("bob", "../../etc/passwd"), 62 * 60 + 59, "allowed"),
+        (&bearer("bob", ""), 62 * 60 + 59, "limited"),
+        (&bearer("bob", ""), 63 * 60, "allowed"),
     ];
     let line = |&(token, minutes, _): &(&String, u64, &str)| {
         let headers = json!({ "authorization": token });
@@ -281,8 +289,8 @@ routes: [{ upstream: echo, limits: [daily] }]
         .iter()
         .map(|one| (one["decision"].as_str(), one["retry_after_ms"].as_u64()))
         .collect();
-    let admitted = (Some("admit"), None);
-    let refused = |seconds: u64| (Some("refuse"), Some(seconds * 1_000));
+    let admitted = (Some("allowed"), None);
+    let refused = |seconds: u64| (Some("limited"), Some(seconds * 1_000));
     assert_eq!(
         told,
         [
@@ -323,7 +331,7 @@ fn replay_gives_a_client_that_follows_midnight_two_windows_a_day() {
     let text = String::from_utf8_lossy(&output.stdout);
     let admitted = text.lines().enumerate().filter(|(_, line)| {
         let line: Value = serde_json::from_str(line).expect("a line of JSON");
-        line["decision"] == "admit"
+        line["decision"] == "allowed"
     });
     let hours: Vec<_> = admitted.map(|(hour, _)| hour).collect();
     assert_eq!(text.lines().count(), 48);

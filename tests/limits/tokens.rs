@@ -429,11 +429,13 @@ fn replay_verifies_the_tokens_of_a_log() {
             line["decision"].as_str().expect("a decision").to_owned()
         })
         .collect();
-    let [admit, refuse] = ["admit", "refuse"];
+    let [allowed, limited] = ["allowed", "limited"];
     // The last three have expired, and share the bucket of the address.
     assert_eq!(
         decisions,
-        [admit, admit, admit, refuse, admit, admit, admit, refuse],
+        [
+            allowed, allowed, allowed, limited, allowed, allowed, allowed, limited
+        ],
         "{text}"
     );
 }

@@ -94,9 +94,9 @@ impl Action {
     /// What it does, in a word.
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Self::Reject => "refused",
+            Self::Reject => "limited",
             Self::Decoy => "answered with a decoy",
-            Self::Tarpit(_) => "held, then refused",
+            Self::Tarpit(_) => "held, then limited",
             Self::Drop => "dropped",
             Self::Tag(_) => "tagged",
         }

@@ -14,7 +14,7 @@ use http::header::{HOST, HeaderValue};
 
 use crate::clock::{Clock, Timestamp};
 use crate::http::message::Request;
-use crate::limiter::{Decision, Secret};
+use crate::limiter::{Decision, Outcome, Secret};
 use crate::proxy::admission::applicability::Applicability;
 use crate::proxy::admission::mode::Enforcement;
 use crate::proxy::answers::action::Action;
@@ -24,6 +24,7 @@ use crate::proxy::ruleset::{Limit, Policy, PolicySpec, Route, Ruleset, Spec};
 use crate::proxy::target::Target;
 use crate::rules::{Described, Head, Mismatch, NoNumber, Token};
 use crate::store::Charge;
+use crate::telemetry::metrics::LimitDecision;
 use crate::telemetry::registry::Registry;
 
 /// The explanation of one request, to be printed.
@@ -280,5 +281,27 @@ impl Step {
 
     fn decides(&self) -> bool {
         matches!(self.says, Says::Decides(_))
+    }
+
+    /// The decision that metrics would count for this limit if the request were served.
+    fn decision(&self) -> LimitDecision {
+        let outcome = match &self.says {
+            Says::Elsewhere | Says::Skips => LimitDecision::Allowed,
+            Says::Exempt => LimitDecision::Exempt,
+            Says::RefusesKeyless | Says::RefusesCost => LimitDecision::Limited,
+            Says::Decides(decision) => match decision.outcome {
+                Outcome::Admit if self.overflows > 0 => LimitDecision::Overflowed,
+                Outcome::Admit => LimitDecision::Allowed,
+                Outcome::Delay { .. } => LimitDecision::Delayed,
+                Outcome::Refuse { .. } => LimitDecision::Limited,
+            },
+        };
+        match (outcome, self.stance) {
+            (LimitDecision::Limited | LimitDecision::Delayed, Enforcement::Shadowed) => {
+                LimitDecision::Shadowed
+            }
+            (LimitDecision::Limited, Enforcement::Enforced) if self.tags => LimitDecision::Tagged,
+            (outcome, _) => outcome,
+        }
     }
 }

@@ -14,9 +14,9 @@ impl Display for Report {
         }
         writeln!(f)?;
         for (count, what) in [
-            (Some(self.admitted), "admitted"),
+            (Some(self.allowed), "allowed"),
             ((self.delayed > 0).then_some(self.delayed), "delayed"),
-            (Some(self.refused), "refused"),
+            (Some(self.limited), "limited"),
             (Some(self.unlimited), "met no limit"),
         ] {
             if let Some(count) = count {
@@ -91,15 +91,15 @@ impl Display for RouteReport {
             Some(route) => write!(f, "\nroute {route}: ")?,
             None => write!(f, "\nno route takes: ")?,
         }
-        writeln!(f, "{} requests, {} refused", self.requests, self.refused)?;
+        writeln!(f, "{} requests, {} limited", self.requests, self.limited)?;
         if self.limits.is_empty() {
             return Ok(());
         }
-        writeln!(f, "    admitted     refused     delayed  by policy")?;
+        writeln!(f, "     allowed     limited     delayed  by policy")?;
         for limit in &self.limits {
-            let (admitted, refused, delayed) = (limit.admitted, limit.refused, limit.delayed);
+            let (allowed, limited, delayed) = (limit.allowed, limit.limited, limit.delayed);
             let policy = &limit.policy;
-            write!(f, "{admitted:>12}{refused:>12}{delayed:>12}  {policy}")?;
+            write!(f, "{allowed:>12}{limited:>12}{delayed:>12}  {policy}")?;
             for (count, what) in [
                 (limit.overflowed, "overflowed"),
                 (limit.tagged, "tagged"),
@@ -127,7 +127,7 @@ impl Display for PolicyReport {
             let (key, from) = (&longest.key, &longest.from);
             writeln!(f, "  longest limited: {limited:?} from {from}, {key}")?;
         }
-        keys("refused most", &self.most_refused, f)?;
+        keys("limited most", &self.most_limited, f)?;
         keys("busiest", &self.busiest, f)
     }
 }

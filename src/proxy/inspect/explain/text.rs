@@ -61,12 +61,12 @@ impl fmt::Display for Course {
             (None, Some(upstream)) => {
                 let waits = self.limits.iter().filter_map(Step::delayed_until);
                 match waits.max() {
-                    None => writeln!(f, "answer    admitted, and forwarded to {upstream}"),
+                    None => writeln!(f, "answer    allowed, and forwarded to {upstream}"),
                     Some(until) => {
                         let wait = until.since(self.now);
                         writeln!(
                             f,
-                            "answer    admitted, and forwarded to {upstream} after {wait:?}"
+                            "answer    delayed, and forwarded to {upstream} after {wait:?}"
                         )
                     }
                 }
@@ -110,34 +110,36 @@ impl Step {
             write!(f, "  queue   where none is left it waits in line, ")?;
             writeln!(f, "one of {places} at most, for {longest:?} at most")?;
         }
+        let word = self.decision().as_str();
         match &self.says {
             Says::Elsewhere => writeln!(f, "  says    does not apply: `when` is not met"),
             Says::Exempt => writeln!(f, "  says    does not apply: exempt"),
             Says::Skips => writeln!(f, "  says    does not apply without its key"),
-            Says::RefusesKeyless => writeln!(f, "  says    refuse: the key is missing"),
-            Says::RefusesCost => writeln!(f, "  says    refuse: the cost is no whole number"),
+            Says::RefusesKeyless => writeln!(f, "  says    {word}: the key is missing"),
+            Says::RefusesCost => writeln!(f, "  says    {word}: the cost is no whole number"),
             Says::Decides(decision) => match decision.outcome {
                 Outcome::Admit if self.in_use => {
                     let left = decision.remaining;
-                    writeln!(f, "  says    admit: {left} left while it is served")
+                    writeln!(f, "  says    {word}: {left} left while it is served")
                 }
                 Outcome::Admit => {
                     let reset = decision.reset.since(now);
                     writeln!(
                         f,
-                        "  says    admit: {} left, whole again in {reset:?}",
+                        "  says    {word}: {} left, whole again in {reset:?}",
                         decision.remaining
                     )
                 }
                 Outcome::Delay { until } => {
                     let (wait, left) = (until.since(now), decision.remaining);
-                    writeln!(f, "  says    delay by {wait:?}: {left} left")
+                    writeln!(f, "  says    {word}: for {wait:?}, {left} left")
                 }
                 Outcome::Refuse { retry_at: Some(at) } => {
-                    writeln!(f, "  says    refuse: admitted again in {:?}", at.since(now))
+                    let wait = at.since(now);
+                    writeln!(f, "  says    {word}: allowed again in {wait:?}")
                 }
                 Outcome::Refuse { retry_at: None } => {
-                    writeln!(f, "  says    refuse: it can never be admitted")
+                    writeln!(f, "  says    {word}: it can never be allowed")
                 }
             },
         }
