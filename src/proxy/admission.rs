@@ -31,7 +31,7 @@ use crate::limiter::{Algorithm, Decision, Outcome, Secret, Verdict};
 use crate::proxy::answers::limit_headers::{self, Applied, Styles};
 use crate::proxy::answers::rejection::Refusal;
 use crate::rules::{Head, NoNumber};
-use crate::store::redis::Turn;
+use crate::store::redis::QueuePlace;
 use crate::telemetry::metrics::LimitDecision;
 pub(super) use charge_set::{ChargeSet, MatchedLimit};
 pub(super) use context::AdmissionContext;
@@ -57,7 +57,7 @@ pub(super) struct Admission {
     /// What its response settles.
     dues: Vec<PendingSettlement>,
     /// Its places in lines in Redis, by the places of the limits.
-    pub(super) turns: Vec<(u16, Turn)>,
+    pub(super) turns: Vec<(u16, QueuePlace)>,
     now: Timestamp,
     /// A limit that only watches would have refused for want of a key, or of a cost; known in a rehearsal alone.
     pub(super) is_shadowed: bool,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::clock::Timestamp;
 use crate::rules::TokenRejection;
-use crate::store::redis::Unanswered;
+use crate::store::redis::ChargeError;
 use crate::upstream::Error;
 
 /// Microseconds between two lines.
@@ -34,7 +34,7 @@ impl FailureLog {
 
     /// The same of what the store said, or did not say, of a request to this policy. As long as it goes on, there is a line after
     /// 1, 2, 4 .. seconds, and at last one a minute.
-    pub(super) fn report_undecided(&self, now: Timestamp, policy: &str, error: &Unanswered) {
+    pub(super) fn report_undecided(&self, now: Timestamp, policy: &str, error: &ChargeError) {
         if let Some(omitted) = self.admit(now, LONGEST) {
             tracing::warn!(policy, %error, omitted, "no decision from the store");
         }

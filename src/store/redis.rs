@@ -6,32 +6,34 @@
 //! that a client sees is worked out of those by the functions of [`limiter`](crate::limiter) that memory's buckets are decided by.
 //! `docs/redis.md` has the layout of keys. [`client`] keeps the connections.
 
-mod after;
+mod follow_up;
 mod algorithm_check;
-mod asked;
+mod script_call;
 mod bans;
 pub mod client;
-mod errands;
+mod outbox;
 mod guards;
-mod leftovers;
+mod config_drift;
 mod naming;
-mod parts;
-mod refusals;
+mod multi_slot;
+mod refusal_cache;
 mod script;
 mod store;
 mod sync;
-mod told;
+mod reply;
 mod value;
 
-pub use after::{Lent, Settled, Settlement, were_there};
-pub use asked::{Arguments, Ask, Charge, Lease, Owes, Request, Tier};
-pub use bans::{Announced, BanNames, Heard, SharedBans, Strikes};
-pub use guards::{Lending, Place, Reservation, Turn};
-pub use leftovers::Leftovers;
-pub use naming::{Keys, LONGEST, Name, Namer, Naming, label_of_buckets};
-pub use parts::Answers;
-pub use refusals::RefusalCache;
-pub use script::{Kind, Kinds, Procedure, SYNC};
-pub use store::{Store, Unanswered};
-pub use sync::{Synchroniser, Telling, Tracker};
-pub use told::{Again, Nonsense, Reply, Said, Told};
+pub use bans::{AnnouncedBan, BanKeys, BanReply, BanReport, SharedBans};
+pub use config_drift::ConfigDrift;
+pub use follow_up::{LeasedUnits, Settlement, SettlementReply, parse_presence};
+pub use guards::{ChargedBucket, LeaseGuard, QueuePlace, Reservation};
+pub use multi_slot::BucketReplies;
+pub use naming::{BucketName, KeyFormat, LONGEST, NameBuilder, Naming, bucket_label};
+pub use refusal_cache::RefusalCache;
+pub use reply::{BucketReply, ChargeReply, ProtocolError, RetryInputs, ScriptReply};
+pub use script::{AlgorithmKind, AlgorithmKinds, Procedure, SYNC};
+pub use script_call::{
+    Arguments, BucketCharge, ChargeRequest, ChargedRefusals, Lease, ScriptCall, Tier,
+};
+pub use store::{ChargeError, Store};
+pub use sync::{PendingReport, Synchroniser, Tracker};

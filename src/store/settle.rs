@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::bucket::{Bucket, Origin, Seat, Slots};
 use super::memory::{Charge, lock_one};
 use super::permits::{Permits, Shard};
-use super::redis::Telling;
+use super::redis::PendingReport;
 use super::rules::Rules;
 use super::table::{Refusals, Table};
 use crate::clock::Timestamp;
@@ -22,7 +22,7 @@ pub struct Reservation {
     /// That of the bucket: in a later one there is nothing of this charge.
     generation: u64,
     /// What tells other machines of it, if anything does.
-    telling: Option<Box<Telling>>,
+    telling: Option<Box<PendingReport>>,
 }
 
 /// What settling changes.
@@ -113,7 +113,7 @@ impl Reservation {
     }
 
     /// Has other machines told of the charge when it is settled, or stands: of nothing, where it is given back.
-    pub fn tell(&mut self, telling: Telling) {
+    pub fn tell(&mut self, telling: PendingReport) {
         self.telling = Some(Box::new(telling));
     }
 

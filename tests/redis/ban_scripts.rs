@@ -9,7 +9,7 @@ use proptest::test_runner::TestRunner;
 use redis::RedisResult;
 use sluicegate::clock::Timestamp;
 use sluicegate::limiter::{Fingerprint, Penalty, Strikes as Known};
-use sluicegate::store::redis::{Announced, BanNames, Heard, Keys, Naming, Strikes};
+use sluicegate::store::redis::{AnnouncedBan, BanKeys, BanReply, BanReport, KeyFormat, Naming};
 
 use crate::support::scripts::{Redis, SECOND, START, SharedRedis, at};
 
@@ -26,8 +26,8 @@ fn key(bits: u64) -> Fingerprint {
     Fingerprint::from_bits(bits)
 }
 
-fn announced(bits: u64, number: u32, seconds: i64) -> Announced {
-    Announced {
+fn announced(bits: u64, number: u32, seconds: i64) -> AnnouncedBan {
+    AnnouncedBan {
         key: key(bits),
         number,
         left: seconds * SECOND as i64,
@@ -36,7 +36,7 @@ fn announced(bits: u64, number: u32, seconds: i64) -> Announced {
     }
 }
 
-fn without_remembered(mut bans: Vec<Announced>) -> Vec<Announced> {
+fn without_remembered(mut bans: Vec<AnnouncedBan>) -> Vec<AnnouncedBan> {
     bans.iter_mut().for_each(|ban| ban.remembered = 0);
     bans
 }
@@ -54,7 +54,7 @@ impl Bans {
         Self {
             naming: Naming {
                 prefix: redis.prefix.as_str().into(),
-                keys: Keys::Readable,
+                keys: KeyFormat::Readable,
             },
             redis,
             rule,
@@ -76,9 +76,9 @@ impl Bans {
         keys: &[(Fingerprint, Known)],
         read: &[u8],
         now: u64,
-    ) -> RedisResult<Heard> {
-        let names = BanNames::new(&self.naming, "keys");
-        let told = Strikes {
+    ) -> RedisResult<BanReply> {
+        let names = BanKeys::new(&self.naming, "keys");
+        let told = BanReport {
             names: &names,
             rule: &self.rule,
             node,
@@ -88,16 +88,22 @@ impl Bans {
             now: Some(second(now)),
         };
         let reply = self.redis.scripts.call(told.ask());
-        Ok(Heard::read(&reply?).expect("a reply"))
+        Ok(BanReply::read(&reply?).expect("a reply"))
     }
 
-    fn tell(&mut self, node: u64, keys: &[(Fingerprint, Known)], read: &[u8], now: u64) -> Heard {
+    fn tell(
+        &mut self,
+        node: u64,
+        keys: &[(Fingerprint, Known)],
+        read: &[u8],
+        now: u64,
+    ) -> BanReply {
         self.try_tell(node, keys, read, now)
             .expect("the script runs")
     }
 
     /// What a node hears that tells what it knows of one key, and of nothing else.
-    fn tell_of(&mut self, node: u64, bits: u64, known: &Known, now: u64) -> Vec<Announced> {
+    fn tell_of(&mut self, node: u64, bits: u64, known: &Known, now: u64) -> Vec<AnnouncedBan> {
         let read = self.tell(0, &[], b"", now).read;
         let heard = self.tell(node, &[(key(bits), known.clone())], &read, now);
         assert_eq!(heard.failure, None);
@@ -105,7 +111,7 @@ impl Bans {
     }
 
     /// All that is announced, to who has read nothing.
-    fn all(&mut self, now: u64) -> Vec<Announced> {
+    fn all(&mut self, now: u64) -> Vec<AnnouncedBan> {
         without_remembered(self.tell(0, &[], b"", now).bans)
     }
 
@@ -191,7 +197,7 @@ fn who_brings_a_ban_about_by_what_others_have_told_is_told_so() {
     let (one, other) = (bans.struck(&[10, 12]), bans.struck(&[11]));
     assert_eq!(bans.tell_of(1, 1, &one, 12), []);
     assert_eq!(bans.tell_of(1, 1, &one, 13), [], "it is told again");
-    let own = Announced {
+    let own = AnnouncedBan {
         is_own: true,
         ..announced(1, 1, 98)
     };

@@ -14,7 +14,7 @@ use sluicegate::limiter::{
     Algorithm, Calendar, Calendars, Cell, Decision, FixedWindow, Gcra, IntervalRefill, LeakyBucket,
     Oldest, Period, Quota, Reserved, SlidingCounters, SlidingLog, SlidingWindow, Start, WindowEnd,
 };
-use sluicegate::store::redis::{Charge, Request, Settled, Settlement, Tier};
+use sluicegate::store::redis::{BucketCharge, ChargeRequest, Settlement, SettlementReply, Tier};
 use sluicegate::store::{self, OnFull, Refusals, Table, charge_all, charge_reserving};
 
 use crate::support::scripts::{
@@ -231,7 +231,7 @@ fn extremes_are_decided_and_stored_as_in_memory() {
             let in_redis: Vec<_> = in_memory
                 .iter()
                 .zip(&names)
-                .map(|(one, name)| Charge {
+                .map(|(one, name)| BucketCharge {
                     algorithm: one.table.algorithm(),
                     name: name.as_bytes(),
                     key: one.key,
@@ -243,7 +243,7 @@ fn extremes_are_decided_and_stored_as_in_memory() {
                 })
                 .collect();
             let expected = store::charge_watched(&in_memory, binding, at(now));
-            let request = Request {
+            let request = ChargeRequest {
                 binding,
                 ..redis.request(&in_redis)
             };
@@ -397,7 +397,7 @@ fn a_long_recipe_is_known_by_an_algorithm_with_a_short_one() {
 }
 
 /// Costs that are reserved, and what they turn out to be, each after a time.
-type Turn = (Cost, Cost, (i64, i64), usize);
+type QueuePlace = (Cost, Cost, (i64, i64), usize);
 
 #[test]
 fn costs_are_settled_as_by_the_pure_functions() {
@@ -416,7 +416,11 @@ fn costs_are_settled_as_by_the_pure_functions() {
     checked.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-fn settle_in_turn(redis: &mut Redis, algorithm: &Algorithm, turns: Vec<Turn>) -> TestCaseResult {
+fn settle_in_turn(
+    redis: &mut Redis,
+    algorithm: &Algorithm,
+    turns: Vec<QueuePlace>,
+) -> TestCaseResult {
     let window = algorithm.window().expect("a window").as_micros() as i64;
     let name = redis.name("a");
     let (mut now, mut cell, mut open) = (START, Cell::EMPTY, Vec::<Reserved>::new());
@@ -453,7 +457,10 @@ fn settle_in_turn(redis: &mut Redis, algorithm: &Algorithm, turns: Vec<Turn>) ->
                 since: None,
             };
             let settled = redis.scripts.settle(&settlement, at(now), redis.now);
-            prop_assert_eq!(settled, (units != reserved.units).then_some(Settled::Made));
+            prop_assert_eq!(
+                settled,
+                (units != reserved.units).then_some(SettlementReply::Settled)
+            );
             cell = match units.checked_sub(reserved.units) {
                 Some(0) => cell,
                 Some(more) => {
@@ -543,7 +550,7 @@ fn logs_and_parts_are_given_back_as_in_memory() {
                     since: None,
                 };
                 let settled = redis.scripts.settle(&settlement, at(now), redis.now);
-                prop_assert_eq!(settled, Some(Settled::Made));
+                prop_assert_eq!(settled, Some(SettlementReply::Settled));
                 reservation.settle(0, at(now));
             }
             let (there, here) = (
@@ -599,7 +606,7 @@ fn windows_of_claimed_zones_end_as_in_memory() {
                 redis.now = Some(at(now));
                 let zone = zones.get(zone).map(|(name, _)| name);
                 let period = zone.and_then(|zone| calendars.period_at(zone, at(now)));
-                let asked = Charge {
+                let asked = BucketCharge {
                     period,
                     ..charge(&algorithm, &name, cost)
                 };

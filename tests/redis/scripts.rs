@@ -11,7 +11,8 @@ use sluicegate::limiter::{
     Outcome, Period, Reserved, SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
 use sluicegate::store::redis::{
-    Again, Ask, Charge, Lease, Lent, Owes, Procedure, Reply, Request, Settled, Settlement, Tier,
+    BucketCharge, ChargeRequest, ChargedRefusals, Lease, LeasedUnits, Procedure, RetryInputs,
+    ScriptCall, ScriptReply, Settlement, SettlementReply, Tier,
 };
 
 use crate::support::scripts::{Redis, SECOND, START, SharedRedis, YEAR, at, charge, gcra, quota};
@@ -45,7 +46,7 @@ fn what_is_still_to_be_settled_is_counted_while_a_bucket_is_not_whole() {
     let policy = gcra(100, 100 * SECOND);
     let name = redis.name("a");
     let take = |redis: &mut Redis, units| {
-        let asked = [Charge {
+        let asked = [BucketCharge {
             settles: true,
             ..charge(&policy, &name, units)
         }];
@@ -71,26 +72,29 @@ fn what_is_still_to_be_settled_is_counted_while_a_bucket_is_not_whole() {
     let left = |redis: &mut Redis| redis.charge(&policy, "a", 0).remaining;
     let [first, second] = [10, 5].map(|units| take(&mut redis, units));
     assert_eq!((first.0.unsettled, second.0.unsettled), (0, 10));
-    assert_eq!(settle(&mut redis, first, 3), Some(Settled::Made));
+    assert_eq!(settle(&mut redis, first, 3), Some(SettlementReply::Settled));
     assert_eq!(left(&mut redis), 92);
     let third = take(&mut redis, 1);
     assert_eq!(third.0.unsettled, 5, "the first is settled");
     assert_eq!(
         settle(&mut redis, second, 5),
-        Some(Settled::Made),
+        Some(SettlementReply::Settled),
         "it is kept"
     );
     // In debt or not, what is settled is told.
     let fourth = take(&mut redis, 2);
     assert_eq!(fourth.0.unsettled, 1);
-    assert_eq!(settle(&mut redis, third, 9), Some(Settled::Made));
+    assert_eq!(settle(&mut redis, third, 9), Some(SettlementReply::Settled));
     assert_eq!(left(&mut redis), 100 - 3 - 5 - 9 - 2);
     assert_eq!(take(&mut redis, 1).0.unsettled, 2);
     // All of it has come back, and another begins, of which nobody has anything to give back.
     redis.now = Some(at(START + 200 * SECOND));
     let new = take(&mut redis, 50);
     assert_eq!(new.0.unsettled, 0);
-    assert_eq!(settle(&mut redis, fourth, 0), Some(Settled::Made));
+    assert_eq!(
+        settle(&mut redis, fourth, 0),
+        Some(SettlementReply::Settled)
+    );
     assert_eq!(left(&mut redis), 50);
     assert_eq!(take(&mut redis, 1).0.unsettled, 50);
 }
@@ -197,8 +201,8 @@ fn a_bucket_in_debt_lasts_as_long_as_the_debt() {
     for (place, algorithm) in one_of_each().iter().enumerate() {
         let name = redis.name(&place.to_string());
         for cost in [10, 10, 7] {
-            let asked = [Charge {
-                owes: Owes::All,
+            let asked = [BucketCharge {
+                owes: ChargedRefusals::All,
                 ..charge(algorithm, &name, cost)
             }];
             redis.decide(&asked);
@@ -243,7 +247,7 @@ fn keys_that_are_not_ours_are_named_and_nothing_is_charged() {
                     let charges = [charge(&free, &good, 1), charge(algorithm, &name, 1)];
                     let error = redis
                         .scripts
-                        .ask(&redis.request(&charges), &Again::default())
+                        .ask(&redis.request(&charges), &RetryInputs::default())
                         .unwrap_err();
                     assert_eq!(
                         error.code(),
@@ -267,7 +271,7 @@ fn keys_that_are_not_ours_are_named_and_nothing_is_charged() {
             let charges = [charge(&free, &good, 1), charge(algorithm, &name, 1)];
             let error = redis
                 .scripts
-                .ask(&redis.request(&charges), &Again::default())
+                .ask(&redis.request(&charges), &RetryInputs::default())
                 .unwrap_err();
             assert_eq!(
                 error.code(),
@@ -347,7 +351,7 @@ fn a_further_bucket_pays_what_those_before_it_cannot() {
     let names = ["first", "second", "other"].map(|of| redis.name(of));
     let charges = [
         charge(&first, &names[0], 1),
-        Charge {
+        BucketCharge {
             tier: Tier::Further,
             ..charge(&second, &names[1], 1)
         },
@@ -391,7 +395,7 @@ fn a_calendar_that_the_caller_names_wrongly_is_asked_for_again() {
     let names = ["utc", "local"].map(|of| redis.name(of));
     let charges = [
         charge(&utc, &names[0], 1),
-        Charge {
+        BucketCharge {
             period: Some(tokyo.period_at(at(START))),
             ..charge(&local, &names[1], 1)
         },
@@ -399,7 +403,7 @@ fn a_calendar_that_the_caller_names_wrongly_is_asked_for_again() {
     for (days, calls) in [(0, 1), (40, 2)] {
         let around = at(START - days * 86_400 * SECOND);
         let before = redis.scripts.calls;
-        let request = Request {
+        let request = ChargeRequest {
             around,
             ..redis.request(&charges)
         };
@@ -418,7 +422,7 @@ fn a_calendar_that_the_caller_names_wrongly_is_asked_for_again() {
     redis.now = Some(at(START + 40 * 86_400 * SECOND));
     let charges = [charge(&utc, &names[0], 1)];
     let before = redis.scripts.calls;
-    let request = Request {
+    let request = ChargeRequest {
         leftovers: None,
         around: at(START),
         ..redis.request(&charges)
@@ -439,7 +443,7 @@ fn permits_are_leases_that_end_with_their_holder() {
     let mut redis = Redis::new(&server);
     let three = Algorithm::Concurrency(Concurrency::new(3, Duration::from_secs(1)));
     let name = redis.name("a");
-    let lent = |id, units| Lent {
+    let lent = |id, units| LeasedUnits {
         name: name.as_bytes(),
         id,
         units,
@@ -447,7 +451,7 @@ fn permits_are_leases_that_end_with_their_holder() {
     let ten = Duration::from_secs(10);
     let take = |redis: &mut Redis, id, cost| {
         let asked = [charge(&three, &name, cost)];
-        let request = Request {
+        let request = ChargeRequest {
             lease: Lease { id, lasts: ten },
             ..redis.request(&asked)
         };
@@ -466,7 +470,7 @@ fn permits_are_leases_that_end_with_their_holder() {
     assert_eq!(
         redis
             .scripts
-            .leases(Ask::giving_back(&[lent("3", 1), lent("3", 1)], now)),
+            .leases(ScriptCall::giving_back(&[lent("3", 1), lent("3", 1)], now)),
         [true, false]
     );
     assert_eq!(take(&mut redis, "5", 1), (true, 0));
@@ -475,7 +479,7 @@ fn permits_are_leases_that_end_with_their_holder() {
     assert_eq!(
         redis
             .scripts
-            .leases(Ask::renewal(&[lent("1", 2)], ten, redis.now)),
+            .leases(ScriptCall::renewal(&[lent("1", 2)], ten, redis.now)),
         [true]
     );
     redis.now = Some(at(START + 10 * SECOND - 1));
@@ -486,18 +490,22 @@ fn permits_are_leases_that_end_with_their_holder() {
     assert_eq!(
         redis
             .scripts
-            .leases(Ask::renewal(&[lent("5", 1)], ten, redis.now)),
+            .leases(ScriptCall::renewal(&[lent("5", 1)], ten, redis.now)),
         [false]
     );
     let all = [lent("1", 2), lent("5", 1)];
     assert_eq!(
-        redis.scripts.leases(Ask::giving_back(&all, redis.now)),
+        redis
+            .scripts
+            .leases(ScriptCall::giving_back(&all, redis.now)),
         [true, true]
     );
     assert_eq!(take(&mut redis, "8", 3), (false, 2));
     let all = [lent("7", 1)];
     assert_eq!(
-        redis.scripts.leases(Ask::giving_back(&all, redis.now)),
+        redis
+            .scripts
+            .leases(ScriptCall::giving_back(&all, redis.now)),
         [true]
     );
     assert!(
@@ -517,14 +525,14 @@ fn the_key_of_leases_lasts_as_long_as_the_last_of_them() {
     let within =
         |ttl: i64, seconds: i64| (seconds * 1_000 - 500..=seconds * 1_000 + 1).contains(&ttl);
     assert!(within(redis.ttl(&key), 10));
-    let lent = [Lent {
+    let lent = [LeasedUnits {
         name: name.as_bytes(),
         id: "a",
         units: 1,
     }];
     redis
         .scripts
-        .leases(Ask::renewal(&lent, Duration::from_secs(60), None));
+        .leases(ScriptCall::renewal(&lent, Duration::from_secs(60), None));
     assert!(within(redis.ttl(&key), 60));
 }
 
@@ -537,7 +545,7 @@ fn leases_are_renewed_beside_a_key_that_is_not_ours() {
     redis.charge(&three, "a", 1);
     redis.charge(&three, "b", 1);
     let names = ["b", "a", "b"].map(|of| redis.name(of));
-    let lent = names.each_ref().map(|name| Lent {
+    let lent = names.each_ref().map(|name| LeasedUnits {
         name: name.as_bytes(),
         id: "a",
         units: 1,
@@ -545,11 +553,13 @@ fn leases_are_renewed_beside_a_key_that_is_not_ours() {
     let others = redis.name("b:leases");
     redis.run::<()>(&["SET", &others, "mine"]);
     let minute = Duration::from_secs(60);
-    let renewed = redis.scripts.leases(Ask::renewal(&lent, minute, None));
+    let renewed = redis
+        .scripts
+        .leases(ScriptCall::renewal(&lent, minute, None));
     assert_eq!(renewed, [false, true, false]);
     let key = redis.name("a:leases");
     assert!(redis.ttl(&key) > 50_000, "it lasts");
-    let back = redis.scripts.leases(Ask::giving_back(&lent, None));
+    let back = redis.scripts.leases(ScriptCall::giving_back(&lent, None));
     assert_eq!(back, [false, true, false]);
     assert_eq!(redis.run::<String>(&["GET", &others]), "mine");
 }
@@ -564,7 +574,7 @@ fn who_leaves_a_queue_gives_up_his_place_if_he_is_the_last() {
     let second = redis.charge(&line, "a", 3);
     let name = redis.name("a");
     let ask = |cost, decision: Decision, now| {
-        Ask::leave(&charge(&line, &name, cost), decision.cell, now).unwrap()
+        ScriptCall::leave(&charge(&line, &name, cost), decision.cell, now).unwrap()
     };
     assert!(
         !redis.scripts.leave(ask(2, first, redis.now)),
@@ -593,17 +603,17 @@ fn what_was_made_of_a_bucket_counts_only_while_that_is_what_it_was() {
     let name = redis.name("a");
     let asked = [charge(&new, &name, 1)];
     let request = redis.request(&asked);
-    let again = |redis: &mut Redis, again: &Again| {
+    let again = |redis: &mut Redis, again: &RetryInputs| {
         let reply = redis.scripts.ask(&request, again).unwrap();
         match request.read(&reply, at(START)).unwrap() {
-            Reply::Again(again) => Some(again),
-            Reply::Told(told) => {
+            ScriptReply::Retry(again) => Some(again),
+            ScriptReply::Decided(told) => {
                 assert_eq!(told.verdict.decisions[0].remaining, 14);
                 None
             }
         }
     };
-    let first = again(&mut redis, &Again::default()).expect("another recipe");
+    let first = again(&mut redis, &RetryInputs::default()).expect("another recipe");
     // Somebody charges it meanwhile, who knows the old quota.
     redis.charge(&old, "a", 1);
     let second = again(&mut redis, &first).expect("it is no longer what it was");

@@ -15,7 +15,7 @@ use sluicegate::limiter::{
     LeakyBucket, Oldest, Outcome, Period, Quota, SlidingCounters, SlidingLog, SlidingWindow, Start,
     State, Verdict, Words,
 };
-use sluicegate::store::redis::{Lease, Owes, Request, Tier};
+use sluicegate::store::redis::{ChargeRequest, ChargedRefusals, Lease, Tier};
 use sluicegate::store::{self, OnFull, Refusals, Table};
 
 use crate::support::scripts::{Scripts, SharedRedis};
@@ -103,18 +103,18 @@ impl Store for Redis {
         let asked = charges
             .iter()
             .zip(&names)
-            .map(|(charge, name)| store::redis::Charge {
+            .map(|(charge, name)| store::redis::BucketCharge {
                 algorithm: &policies[charge.policy],
                 name: name.as_bytes(),
                 key: fingerprint(charge.key),
                 cost: charge.cost,
-                owes: Owes::Nothing,
+                owes: ChargedRefusals::None,
                 settles: false,
                 period: None,
                 tier: Tier::First,
             });
         let asked: Vec<_> = asked.collect();
-        let request = Request {
+        let request = ChargeRequest {
             charges: &asked,
             binding: asked.len(),
             refusals: Refusals::Charged,

@@ -13,7 +13,7 @@ use sluicegate::limiter::{
 use sluicegate::proxy::Ruleset;
 use sluicegate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use sluicegate::store::redis::client::FaultKind;
-use sluicegate::store::redis::{Keys, Name, Naming, SYNC, Synchroniser, Tracker};
+use sluicegate::store::redis::{BucketName, KeyFormat, Naming, SYNC, Synchroniser, Tracker};
 use sluicegate::store::{Charge, OnFull, Table, charge_all};
 use sluicegate::telemetry::metrics::SyncMetrics;
 use sluicegate::telemetry::registry::Registry;
@@ -93,10 +93,10 @@ fn table(algorithm: Algorithm) -> Arc<Table> {
     Arc::new(Table::new("p", algorithm, 1_000, OnFull::Forget))
 }
 
-fn name(key: u64) -> Name {
+fn name(key: u64) -> BucketName {
     let naming = Naming {
         prefix: "sluicegate:".into(),
-        keys: Keys::Readable,
+        keys: KeyFormat::Readable,
     };
     let mut namer = naming.namer();
     namer.part(2, key.to_string().as_bytes());

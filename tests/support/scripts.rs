@@ -9,8 +9,8 @@ use sluicegate::clock::Timestamp;
 use sluicegate::limiter::{Algorithm, Decision, Fingerprint, Gcra, Quota};
 use sluicegate::store::Refusals;
 use sluicegate::store::redis::{
-    Again, Ask, Charge, Lease, Leftovers, Owes, Procedure, Reply, Request, Settled, Settlement,
-    Tier, Told, were_there,
+    BucketCharge, ChargeReply, ChargeRequest, ChargedRefusals, ConfigDrift, Lease, Procedure,
+    RetryInputs, ScriptCall, ScriptReply, Settlement, SettlementReply, Tier, parse_presence,
 };
 
 use super::redis::RedisServer;
@@ -78,32 +78,32 @@ impl Scripts {
     }
 
     /// Asks once.
-    pub fn ask(&mut self, request: &Request<'_>, again: &Again) -> RedisResult<Value> {
+    pub fn ask(&mut self, request: &ChargeRequest<'_>, again: &RetryInputs) -> RedisResult<Value> {
         self.calls += 1;
         self.call(request.ask(again))
     }
 
     /// Decides a request, asking again where that is needed; `local` is now on the caller's clock.
     #[track_caller]
-    pub fn decide(&mut self, request: &Request<'_>, local: Timestamp) -> Told {
-        let mut again = Again::default();
+    pub fn decide(&mut self, request: &ChargeRequest<'_>, local: Timestamp) -> ChargeReply {
+        let mut again = RetryInputs::default();
         for _ in 0..3 {
             let reply = self.ask(request, &again).expect("the script runs");
             match request
                 .read(&reply, local)
                 .expect("the script and the limiter agree")
             {
-                Reply::Told(told) => return told,
-                Reply::Again(this) => again = this,
+                ScriptReply::Decided(told) => return told,
+                ScriptReply::Retry(this) => again = this,
             }
         }
         panic!("asked again in vain")
     }
 
     /// Renews leases, or gives them back: whether each was there.
-    pub fn leases(&mut self, ask: Ask) -> Vec<bool> {
+    pub fn leases(&mut self, ask: ScriptCall) -> Vec<bool> {
         let reply = self.call(ask).expect("the script runs");
-        were_there(&reply).expect("a word for each lease")
+        parse_presence(&reply).expect("a word for each lease")
     }
 
     /// Settles a charge.
@@ -112,14 +112,14 @@ impl Scripts {
         settlement: &Settlement<'_>,
         around: Timestamp,
         now: Option<Timestamp>,
-    ) -> Option<Settled> {
+    ) -> Option<SettlementReply> {
         let ask = settlement.ask(around, now)?;
         let reply = self.call(ask).expect("the script runs");
         Some(settlement.read(&reply).expect("it says what became of it"))
     }
 
     /// Calls a script.
-    pub fn call(&mut self, ask: Ask) -> RedisResult<Value> {
+    pub fn call(&mut self, ask: ScriptCall) -> RedisResult<Value> {
         let mut known = self.known.iter();
         let at = known.position(|(procedure, _)| *procedure == ask.procedure());
         let at = at.unwrap_or_else(|| {
@@ -136,9 +136,9 @@ impl Scripts {
     }
 
     /// Leaves a queue: whether somebody was the last in it.
-    pub fn leave(&mut self, ask: Ask) -> bool {
+    pub fn leave(&mut self, ask: ScriptCall) -> bool {
         let reply = self.call(ask).expect("the script runs");
-        were_there(&reply).expect("a word")[0]
+        parse_presence(&reply).expect("a word")[0]
     }
 }
 
@@ -167,7 +167,7 @@ pub struct Redis {
     pub scripts: Scripts,
     pub prefix: String,
     pub now: Option<Timestamp>,
-    pub leftovers: Option<&'static Leftovers>,
+    pub leftovers: Option<&'static ConfigDrift>,
 }
 
 impl Redis {
@@ -184,8 +184,8 @@ impl Redis {
         format!("{}{of}", self.prefix)
     }
 
-    pub fn request<'a>(&self, charges: &'a [Charge<'a>]) -> Request<'a> {
-        Request {
+    pub fn request<'a>(&self, charges: &'a [BucketCharge<'a>]) -> ChargeRequest<'a> {
+        ChargeRequest {
             charges,
             binding: charges.len(),
             refusals: Refusals::Charged,
@@ -200,7 +200,7 @@ impl Redis {
     }
 
     #[track_caller]
-    pub fn decide(&mut self, charges: &[Charge<'_>]) -> Told {
+    pub fn decide(&mut self, charges: &[BucketCharge<'_>]) -> ChargeReply {
         let request = self.request(charges);
         self.scripts.decide(&request, self.now.unwrap_or(at(START)))
     }
@@ -232,13 +232,13 @@ impl Redis {
     }
 }
 
-pub fn charge<'a>(algorithm: &'a Algorithm, name: &'a str, cost: u32) -> Charge<'a> {
-    Charge {
+pub fn charge<'a>(algorithm: &'a Algorithm, name: &'a str, cost: u32) -> BucketCharge<'a> {
+    BucketCharge {
         algorithm,
         name: name.as_bytes(),
         key: fingerprint(1),
         cost,
-        owes: Owes::Nothing,
+        owes: ChargedRefusals::None,
         settles: false,
         period: None,
         tier: Tier::First,

@@ -18,7 +18,7 @@ use crate::files::{self, VersionedFile};
 use crate::limiter::Secret;
 use crate::proxy::ruleset::{OnStoreError, RedisSpec, SharedSpec};
 use crate::store::redis::client::{Address, Login, Password, Spec, Target, UrlError};
-use crate::store::redis::{Keys, Naming};
+use crate::store::redis::{KeyFormat, Naming};
 use crate::upstream::{Roots, client_config};
 
 /// The default port of servers.
@@ -170,11 +170,11 @@ fn login(user: Option<&Located<Text>>, password: Option<&Located<SecretText>>) -
 
 /// The form of keys in Redis. Without a secret they are hashed with a value derived from the
 /// prefix. That separates machines and applications, and hides nothing from a reader of Redis.
-fn keys(redis: &RedisStore) -> Keys {
+fn keys(redis: &RedisStore) -> KeyFormat {
     match (&redis.secret, redis.readable_keys.get()) {
-        (_, true) => Keys::Readable,
-        (Some(secret), false) => Keys::Hashed(derived("secret", secret.reveal())),
-        (None, false) => Keys::Hashed(derived("prefix", redis.prefix.as_str())),
+        (_, true) => KeyFormat::Readable,
+        (Some(secret), false) => KeyFormat::Hashed(derived("secret", secret.reveal())),
+        (None, false) => KeyFormat::Hashed(derived("prefix", redis.prefix.as_str())),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::limiter::{Cell, Decision, Fingerprint, Secret};
 use crate::proxy::ruleset::{Limit, Route};
 use crate::rules::Head;
-use crate::store::redis::Turn;
+use crate::store::redis::QueuePlace;
 use crate::store::{self, Charge, Table};
 use crate::telemetry::metrics::Waiting;
 
@@ -40,7 +40,7 @@ enum Line {
         /// What the charge left.
         charged: Cell,
     },
-    InRedis(Turn),
+    InRedis(QueuePlace),
 }
 
 impl Delay {

@@ -1,7 +1,7 @@
 //! What a request in flight has taken of a limit, and gives back when it ends, however it ends.
 
 use crate::proxy::ruleset::Policy;
-use crate::store::redis::Lending;
+use crate::store::redis::LeaseGuard;
 use crate::store::{Charge, Permit};
 use crate::telemetry::metrics::{InUseMetrics, UnitsInUse};
 
@@ -10,7 +10,7 @@ use crate::telemetry::metrics::{InUseMetrics, UnitsInUse};
 pub(crate) struct InFlightGuard {
     // In this order: what is told to be free is so.
     _permit: Option<Permit>,
-    _lending: Option<Lending>,
+    _lending: Option<LeaseGuard>,
     _counted: Option<UnitsInUse>,
 }
 
@@ -32,7 +32,7 @@ impl InFlightGuard {
     }
 
     /// What gives back so many units that Redis has lent; counted where they are nowhere else.
-    pub(crate) fn lent(lending: Lending, in_use: Option<&InUseMetrics>, units: u32) -> Self {
+    pub(crate) fn lent(lending: LeaseGuard, in_use: Option<&InUseMetrics>, units: u32) -> Self {
         InFlightGuard {
             _permit: None,
             _lending: Some(lending),

@@ -14,7 +14,9 @@ use crate::clock::Timestamp;
 use crate::limiter::{Decision, Fingerprint, WindowEnd};
 use crate::proxy::failure_log::FailureLog;
 use crate::proxy::ruleset::{Limit, OnStoreError, Policy, Route};
-use crate::store::redis::{self, Answers, Owes, Place, Store, Tier, Unanswered};
+use crate::store::redis::{
+    self, BucketReplies, ChargeError, ChargedBucket, ChargedRefusals, Store, Tier,
+};
 use crate::store::{Charge, Refusals, Reservation};
 use crate::telemetry::metrics::LimitDecision;
 
@@ -66,7 +68,7 @@ pub(crate) struct PendingRedisCharge {
     pub noted: SmallVec<[(u16, LimitDecision); 1]>,
     /// What is asked, and for which worker.
     pub through: Option<Through>,
-    pub answer: Option<Result<Answers, Unanswered>>,
+    pub answer: Option<Result<BucketReplies, ChargeError>>,
 }
 
 /// A store, and the worker that asks it.
@@ -118,7 +120,7 @@ impl PendingRedisCharge {
     }
 
     /// The buckets of the charges in Redis, those first that may refuse, and how many charges those are.
-    fn buckets<'a>(&'a self, route: &'a Route) -> (Vec<redis::Charge<'a>>, usize) {
+    fn buckets<'a>(&'a self, route: &'a Route) -> (Vec<redis::BucketCharge<'a>>, usize) {
         let mut buckets = Vec::new();
         let mut binding = 0;
         for (index, entry, remote) in self.remote() {
@@ -126,13 +128,13 @@ impl PendingRedisCharge {
             binding += usize::from(index < self.binding && !self.is_refused);
             let limit = entry.met.limit(&route.limits);
             let settles = limit.spec.settlement.is_some() && !self.is_refused;
-            entry.push_to(&mut buckets, limit, remote, settles, Owes::All);
+            entry.push_to(&mut buckets, limit, remote, settles, ChargedRefusals::All);
         }
         for tag in &self.tags {
             if let BucketHome::Redis(remote) = &tag.home {
                 let limit = tag.met.limit(&route.tags);
                 let settles = limit.spec.settlement.is_some();
-                tag.push_to(&mut buckets, limit, remote, settles, Owes::Own);
+                tag.push_to(&mut buckets, limit, remote, settles, ChargedRefusals::Own);
             }
         }
         (buckets, binding)
@@ -164,11 +166,11 @@ impl Entry {
     }
 
     /// Its bucket in Redis, if it is there.
-    fn place(&self, limits: &[Limit], store: &Arc<Store>, worker: usize) -> Option<Place> {
+    fn place(&self, limits: &[Limit], store: &Arc<Store>, worker: usize) -> Option<ChargedBucket> {
         let BucketHome::Redis(remote) = &self.home else {
             return None;
         };
-        Some(Place {
+        Some(ChargedBucket {
             store: Arc::clone(store),
             worker,
             table: Arc::clone(&self.policy(limits).table),
@@ -182,24 +184,24 @@ impl Entry {
     /// The charge in Redis: its bucket, and those that it may overflow into. Where its policy charges refusals, these are.
     fn push_to<'a>(
         &self,
-        buckets: &mut Vec<redis::Charge<'a>>,
+        buckets: &mut Vec<redis::BucketCharge<'a>>,
         limit: &'a Limit,
         remote: &'a Remote,
         settles: bool,
-        refusals: Owes,
+        refusals: ChargedRefusals,
     ) {
         let mut next = Some(self.met.chosen);
         for name in remote.names() {
             let Some(chosen) = next else { break };
             next = limit.after(chosen);
             let table = &limit.chosen(chosen).table;
-            buckets.push(redis::Charge {
+            buckets.push(redis::BucketCharge {
                 algorithm: table.algorithm(),
                 name,
                 key: remote.name.key,
                 cost: self.cost,
                 owes: match table.refusals() {
-                    Refusals::Free => Owes::Nothing,
+                    Refusals::Free => ChargedRefusals::None,
                     Refusals::Charged => refusals,
                 },
                 settles,

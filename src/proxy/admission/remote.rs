@@ -11,7 +11,7 @@ use crate::clock::Timestamp;
 use crate::limiter::{Decision, Verdict};
 use crate::proxy::ruleset::{Limit, Policy};
 use crate::rules::Head;
-use crate::store::redis::{Lending, Name, Said, Store};
+use crate::store::redis::{BucketName, BucketReply, LeaseGuard, Store};
 use crate::store::{Charge, Refusals};
 
 /// What is asked of Redis for one limit.
@@ -19,17 +19,17 @@ use crate::store::{Charge, Refusals};
 pub(in crate::proxy) struct Remote {
     /// The place of the limit among those of the route.
     pub place: u16,
-    pub name: Name,
+    pub name: BucketName,
     /// The names of the buckets that it may overflow into.
     further: Vec<Vec<u8>>,
     /// The period that a window is which this opens, where the request says that.
     pub period: Option<(Timestamp, Timestamp)>,
     /// What Redis said.
-    pub said: Option<Said>,
+    pub said: Option<BucketReply>,
     /// What it said, or memory in its place; `None` where nobody says anything, and the limit admits.
     pub decision: Option<Decision>,
     /// The units in use that are asked for.
-    pub lending: Option<Lending>,
+    pub lending: Option<LeaseGuard>,
 }
 
 impl Remote {

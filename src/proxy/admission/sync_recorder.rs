@@ -10,7 +10,7 @@ use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Decision, Secret, Start, Verdict};
 use crate::proxy::ruleset::{Limit, Policy, Route};
 use crate::rules::Head;
-use crate::store::redis::{Name, Naming, Telling, Tracker};
+use crate::store::redis::{BucketName, Naming, PendingReport, Tracker};
 use crate::store::{Charge, Refusals, Reservation};
 use crate::telemetry::metrics::{SyncFigures, SyncMetrics, TrackerMetrics};
 use crate::telemetry::registry::Registry;
@@ -37,7 +37,7 @@ impl SyncRecorder {
     }
 
     /// What all machines call the bucket of a request that has one.
-    fn name(&self, limit: &Limit, head: &Head<'_>) -> Name {
+    fn name(&self, limit: &Limit, head: &Head<'_>) -> BucketName {
         let mut namer = self.naming.namer();
         // A request without a key has no bucket.
         let _ = limit.spec.descriptor.feed(head, &mut namer);
@@ -107,7 +107,7 @@ pub(crate) fn note_one(
     let name = || synchronised.name(limit, head);
     let tracker = &synchronised.tracker;
     match (reservation, charged) {
-        (Some(reservation), _) => reservation.tell(Telling::new(tracker, name())),
+        (Some(reservation), _) => reservation.tell(PendingReport::new(tracker, name())),
         (None, Some((charge, decision))) => {
             tracker.note(charge.key, charge.cost, decision.cell, now, name);
         }

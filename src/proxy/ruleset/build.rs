@@ -27,7 +27,7 @@ use crate::proxy::answers::rejection::Rejection;
 use crate::proxy::failure_log::FailureLog;
 use crate::rules::Router;
 use crate::store::redis::client::Client;
-use crate::store::redis::{RefusalCache, Store, label_of_buckets};
+use crate::store::redis::{RefusalCache, Store, bucket_label};
 use crate::store::snapshot::PolicyBans;
 use crate::store::{self, Share, Table, TrackingRoom, Wish};
 use crate::telemetry::access_log::AccessLog;
@@ -275,7 +275,7 @@ impl Builder<'_> {
         Policy {
             synchronised: self.synchronised(&spec, &label, &table),
             shared: spec.shared.map(|shared| RedisBinding {
-                label: label_of_buckets(&label, algorithm),
+                label: bucket_label(&label, algorithm),
                 on_error: shared.on_error,
                 refusals: RefusalCache::new(
                     self.refusal_cache,

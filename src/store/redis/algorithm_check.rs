@@ -10,9 +10,9 @@ use parking_lot::Mutex;
 use redis::{RedisWrite, ToRedisArgs, Value};
 
 use super::client::{Client, Command, Script, Target};
+use super::reply::{fields, number};
 use super::script::ALGORITHMS;
 use super::sync::Rounds;
-use super::told::{fields, number};
 
 /// Pause between two notes of a node.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -28,20 +28,20 @@ const TOGETHER: usize = 32;
 pub(super) struct AlgorithmCheck {
     client: Arc<Client>,
     script: Script,
-    policies: Mutex<Vec<Arc<Checked>>>,
+    policies: Mutex<Vec<Arc<CheckedPolicy>>>,
 }
 
 /// One policy of this node, or a further bucket of one.
 #[derive(Debug)]
-struct Checked {
+struct CheckedPolicy {
     label: Box<str>,
     algorithm: &'static str,
-    state: Mutex<Seen>,
+    state: Mutex<CheckState>,
 }
 
 /// What notes have said so far.
 #[derive(Debug, Default)]
-struct Seen {
+struct CheckState {
     /// The server's time of this node's first note, in milliseconds: earlier notes may be those of its own past.
     since: Option<u64>,
     /// Other algorithms that nodes use, as last logged.
@@ -71,9 +71,10 @@ impl AlgorithmCheck {
     pub(super) fn follow<'a>(&self, policies: impl Iterator<Item = (&'a str, &'static str)>) {
         let mut known = self.policies.lock();
         let next = policies.map(|(label, algorithm)| {
-            let is_same = |one: &&Arc<Checked>| &*one.label == label && one.algorithm == algorithm;
+            let is_same =
+                |one: &&Arc<CheckedPolicy>| &*one.label == label && one.algorithm == algorithm;
             let new = || {
-                Arc::new(Checked {
+                Arc::new(CheckedPolicy {
                     label: label.into(),
                     algorithm,
                     state: Mutex::default(),
@@ -120,14 +121,14 @@ impl AlgorithmCheck {
         }
     }
 
-    fn command(&self, group: &[Arc<Checked>]) -> Command {
+    fn command(&self, group: &[Arc<CheckedPolicy>]) -> Command {
         let prefix = &self.client.spec().prefix;
         let keys: Vec<_> = group.iter().map(|one| one.key(prefix)).collect();
         Command::script(&self.script, &keys, &[Notes(group)])
     }
 }
 
-impl Checked {
+impl CheckedPolicy {
     fn key(&self, prefix: &str) -> String {
         format!("{prefix}{{{}}}:algorithms", self.label)
     }
@@ -176,9 +177,9 @@ impl Checked {
 
 /// The policies of which a reply says something new.
 fn changes<'a>(
-    group: &'a [Arc<Checked>],
+    group: &'a [Arc<CheckedPolicy>],
     reply: &Value,
-) -> impl Iterator<Item = (&'a Arc<Checked>, Change)> {
+) -> impl Iterator<Item = (&'a Arc<CheckedPolicy>, Change)> {
     let mut changes = Vec::new();
     if let Ok(fields) = fields(reply)
         && let [now, notes @ ..] = &*fields
@@ -199,7 +200,7 @@ fn is_name(text: &str) -> bool {
 }
 
 /// ARGV of the script.
-struct Notes<'a>(&'a [Arc<Checked>]);
+struct Notes<'a>(&'a [Arc<CheckedPolicy>]);
 
 impl ToRedisArgs for Notes<'_> {
     fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
@@ -214,8 +215,8 @@ impl ToRedisArgs for Notes<'_> {
 mod tests {
     use super::*;
 
-    fn checked() -> Checked {
-        Checked {
+    fn checked() -> CheckedPolicy {
+        CheckedPolicy {
             label: "p".into(),
             algorithm: "gcra",
             state: Mutex::default(),

@@ -3,7 +3,7 @@
 //! Each machine counts the refusals that it gives, and bans by those at once. Off the path of requests it tells Redis what it knows of
 //! those whom it has refused, which bans whom all together have refused too often (`script/bans.lua`), and hears of the bans of the others.
 
-mod asked;
+mod report;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -23,7 +23,7 @@ use crate::store::Bans;
 use crate::store::bans::Taken;
 use crate::telemetry::metrics::BanMetrics;
 
-pub use self::asked::{Announced, BanNames, Heard, Strikes};
+pub use self::report::{AnnouncedBan, BanKeys, BanReply, BanReport};
 
 /// How often machines tell and hear of each other.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -38,7 +38,7 @@ const LONGEST: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct SharedBans {
     client: Arc<Client>,
-    names: BanNames,
+    names: BanKeys,
     rule: ArcSwap<Penalty>,
     bans: Arc<Bans>,
     metrics: BanMetrics,
@@ -61,7 +61,7 @@ impl SharedBans {
     /// What tells of these keys, and asks for what others have announced since.
     fn command(&self, store: &Store, taken: &Taken<'_>, now: Timestamp) -> Command {
         let read = self.read.lock();
-        let strikes = Strikes {
+        let strikes = BanReport {
             names: &self.names,
             rule: &self.rule.load(),
             node: self.bans.node(),
@@ -83,7 +83,8 @@ impl SharedBans {
         answer: Result<Value, Fault>,
         now: Timestamp,
     ) -> Result<bool, Fault> {
-        let heard = Heard::read(&answer?).map_err(|nonsense| FaultKind::Script.with(nonsense))?;
+        let heard =
+            BanReply::read(&answer?).map_err(|nonsense| FaultKind::Script.with(nonsense))?;
         taken.are_told();
         let rule = self.rule.load();
         let read = self.read.lock().replace(heard.read.clone());
@@ -134,7 +135,7 @@ impl Store {
         }
         Arc::new(SharedBans {
             client: Arc::clone(client),
-            names: BanNames::new(self.naming(), label),
+            names: BanKeys::new(self.naming(), label),
             rule: ArcSwap::from_pointee(rule),
             bans: Arc::clone(bans),
             metrics,

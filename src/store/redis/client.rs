@@ -9,13 +9,13 @@
 
 mod batch;
 pub mod breaker;
-mod connect;
-mod connected;
+mod connection;
+mod readiness;
 pub mod fault;
-mod journal;
-mod link;
-mod map;
-mod meter;
+mod state_log;
+mod connector;
+mod server_map;
+mod call_metrics;
 mod node;
 mod script;
 mod slot;
@@ -45,11 +45,11 @@ pub use self::spec::{
 };
 pub use self::state::State;
 
-use self::connect::Dialect;
-use self::journal::Journal;
-use self::map::{Layout, Map};
-use self::meter::{Meter, Op};
-use self::node::{Node, Outlook};
+use self::call_metrics::{CallMetrics, Operation};
+use self::connection::ConnectOptions;
+use self::node::{Health, Node};
+use self::server_map::{ServerMap, Topology};
+use self::state_log::StateLog;
 use crate::clock::{Clock, Timestamp};
 use crate::telemetry::metrics::StoreMetrics;
 
@@ -64,10 +64,10 @@ pub struct Client(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     spec: Spec,
-    dialect: Dialect,
+    dialect: ConnectOptions,
     clock: Arc<Clock>,
-    meter: Meter,
-    map: ArcSwap<Map>,
+    meter: CallMetrics,
+    map: ArcSwap<ServerMap>,
     /// The map has changed.
     mapped: watch::Sender<()>,
     /// Whoever has it looks for the servers.
@@ -80,7 +80,7 @@ struct Shared {
     amiss: Notify,
     /// Why the servers cannot be found.
     blind: Mutex<Option<Fault>>,
-    journal: Mutex<Journal>,
+    journal: Mutex<StateLog>,
     /// By worker, whether its tasks run.
     started: Box<[AtomicBool]>,
     closing: CancellationToken,
@@ -90,7 +90,7 @@ struct Shared {
 impl Client {
     /// A client for so many workers. Connects nowhere yet.
     pub fn new(spec: Spec, workers: usize, clock: Arc<Clock>, metrics: StoreMetrics) -> Self {
-        let dialect = Dialect {
+        let dialect = ConnectOptions {
             login: spec.login.clone(),
             database: spec.database,
             tls: spec.tls.clone(),
@@ -101,20 +101,20 @@ impl Client {
         };
         let map = match &spec.target {
             Target::Single(address) => {
-                let layout = Layout::Single(address.clone());
-                Map::of(&layout, &Map::default(), &spec.prefix, workers)
+                let layout = Topology::Single(address.clone());
+                ServerMap::of(&layout, &ServerMap::default(), &spec.prefix, workers)
             }
-            Target::Cluster(_) | Target::Sentinel { .. } => Map::default(),
+            Target::Cluster(_) | Target::Sentinel { .. } => ServerMap::default(),
         };
         Self(Arc::new(Shared {
             spec,
             dialect,
             clock,
-            meter: Meter::new(metrics),
+            meter: CallMetrics::new(metrics),
             map: ArcSwap::from_pointee(map),
             mapped: watch::Sender::new(()),
             changes: watch::Sender::new(()),
-            scripts: watch::Sender::new([link::PROBE.clone()].into()),
+            scripts: watch::Sender::new([connector::PROBE.clone()].into()),
             looking: Semaphore::new(1),
             amiss: Notify::new(),
             blind: Mutex::default(),
@@ -132,7 +132,7 @@ impl Client {
     /// Outside a runtime, or if there are fewer workers.
     pub fn start(&self, worker: usize) {
         if !self.0.started[worker].swap(true, AcqRel) {
-            let running = Running(Arc::clone(&self.0), worker);
+            let running = WorkerTasks(Arc::clone(&self.0), worker);
             tokio::spawn(running.serve());
         }
     }
@@ -197,7 +197,7 @@ impl Client {
     pub fn is_reachable(&self) -> bool {
         let map = self.0.map.load();
         let mut nodes = map.nodes.iter();
-        nodes.any(|node| node.outlook() == Outlook::Well)
+        nodes.any(|node| node.outlook() == Health::Well)
     }
 
     /// What can be said of the store now.
@@ -213,9 +213,9 @@ impl Drop for Client {
 }
 
 /// The tasks of one worker; they end with its runtime, or with the client.
-struct Running(Arc<Shared>, usize);
+struct WorkerTasks(Arc<Shared>, usize);
 
-impl Running {
+impl WorkerTasks {
     async fn serve(self) {
         let shared = &self.0;
         let mut tasks = JoinSet::new();
@@ -227,7 +227,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for WorkerTasks {
     fn drop(&mut self) {
         self.0.started[self.1].store(false, Release);
     }
@@ -247,7 +247,7 @@ impl Shared {
                 .for_each(|(_, task)| task.abort());
             for node in &map.nodes {
                 if !links.iter().any(|(it, _)| Arc::ptr_eq(it, node)) {
-                    let link = link::keep(Arc::clone(self), Arc::clone(node), worker);
+                    let link = connector::keep(Arc::clone(self), Arc::clone(node), worker);
                     links.push((Arc::clone(node), tasks.spawn(link)));
                 }
             }
@@ -266,7 +266,7 @@ impl Shared {
         keys: &[K],
         args: &[A],
     ) -> Result<Value, Fault> {
-        let unsent = |_: &Fault| self.meter.unsent(Op::Call);
+        let unsent = |_: &Fault| self.meter.unsent(Operation::Call);
         let found = self.connection(worker, deadline, || self.route(keys)).await;
         let (mut node, mut live) = found.inspect_err(unsent)?;
         let mut is_asking = false;
@@ -285,7 +285,7 @@ impl Shared {
             let answer = timeout_at(deadline, answer)
                 .await
                 .unwrap_or(Err(FaultKind::Timeout.bare()));
-            self.learn(Op::Call, &node, started, &answer);
+            self.learn(Operation::Call, &node, started, &answer);
             let Some(redirect) = answer.as_ref().err().and_then(Fault::redirect) else {
                 return answer;
             };
@@ -310,7 +310,7 @@ impl Shared {
     }
 
     /// What an answer says of the server.
-    fn learn(&self, op: Op, node: &Node, started: Timestamp, answer: &Result<Value, Fault>) {
+    fn learn(&self, op: Operation, node: &Node, started: Timestamp, answer: &Result<Value, Fault>) {
         let now = self.clock.now();
         let fault = answer.as_ref().err();
         self.meter
@@ -336,9 +336,9 @@ impl Shared {
     }
 
     /// Takes over where the servers are.
-    fn arrange(&self, layout: &Layout) {
+    fn arrange(&self, layout: &Topology) {
         let old = self.map.load();
-        let map = Map::of(layout, &old, &self.spec.prefix, self.workers);
+        let map = ServerMap::of(layout, &old, &self.spec.prefix, self.workers);
         *self.blind.lock() = None;
         if !map.is_as(&old) {
             self.map.store(Arc::new(map));
@@ -362,9 +362,9 @@ impl Shared {
         let mut state = State::Up;
         for node in &map.nodes {
             match node.outlook() {
-                Outlook::Well => {}
-                Outlook::Starting => state = State::Starting,
-                Outlook::Faulty(fault) => {
+                Health::Well => {}
+                Health::Starting => state = State::Starting,
+                Health::Faulty(fault) => {
                     let server = Some(node.address.clone());
                     return State::Down { server, fault };
                 }

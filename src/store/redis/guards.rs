@@ -3,18 +3,18 @@
 
 use std::sync::Arc;
 
-use super::after::Settlement;
-use super::asked::{Ask, Charge, Owes, Tier};
-use super::errands::{Due, Errand, Held};
+use super::follow_up::Settlement;
+use super::outbox::{HeldLease, OutboxMessage, PendingSettlement};
+use super::reply::BucketReply;
+use super::script_call::{BucketCharge, ChargedRefusals, ScriptCall, Tier};
 use super::store::Store;
-use super::told::Said;
 use crate::clock::Timestamp;
 use crate::limiter::{Fingerprint, Reserved};
 use crate::store::Table;
 
 /// A bucket in Redis, as it was asked by a worker.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct ChargedBucket {
     /// Where it is.
     pub store: Arc<Store>,
     /// On whose connection.
@@ -36,30 +36,30 @@ pub struct Place {
 pub struct Reservation {
     store: Arc<Store>,
     worker: usize,
-    due: Option<Box<Due>>,
+    due: Option<Box<PendingSettlement>>,
 }
 
 /// A place in line. Nothing happens if it is dropped.
 #[derive(Debug)]
-pub struct Turn {
+pub struct QueuePlace {
     store: Arc<Store>,
     worker: usize,
-    leave: Ask,
+    leave: ScriptCall,
 }
 
 /// Units in use, or asked for: dropped, they are given back.
 #[derive(Debug)]
-pub struct Lending {
+pub struct LeaseGuard {
     store: Arc<Store>,
     worker: usize,
-    held: Option<Held>,
+    held: Option<HeldLease>,
     /// Under what number they are renewed, once they are.
     number: Option<u64>,
 }
 
-impl Place {
+impl ChargedBucket {
     /// What this charge has, as it was told.
-    pub fn reservation(self, said: &Said) -> Reservation {
+    pub fn reservation(self, said: &BucketReply) -> Reservation {
         let (unsettled, since) = said.unsettled;
         let reserved = Reserved {
             cell: said.decision.cell,
@@ -68,7 +68,7 @@ impl Place {
             unsettled,
         };
         Reservation {
-            due: Some(Box::new(Due {
+            due: Some(Box::new(PendingSettlement {
                 table: self.table,
                 name: self.name,
                 key: self.key,
@@ -83,28 +83,28 @@ impl Place {
     }
 
     /// What this charge has in line, as it was told; `None` where there is none.
-    pub fn turn(self, said: &Said) -> Option<Turn> {
-        let charge = Charge {
+    pub fn turn(self, said: &BucketReply) -> Option<QueuePlace> {
+        let charge = BucketCharge {
             algorithm: self.table.algorithm(),
             name: &self.name,
             key: self.key,
             cost: self.cost,
-            owes: Owes::Nothing,
+            owes: ChargedRefusals::None,
             settles: false,
             period: None,
             tier: Tier::First,
         };
-        Some(Turn {
-            leave: Ask::leave(&charge, said.decision.cell, None)?,
+        Some(QueuePlace {
+            leave: ScriptCall::leave(&charge, said.decision.cell, None)?,
             store: self.store,
             worker: self.worker,
         })
     }
 
     /// These units under this lease, which may be taken from now on.
-    pub fn lending(self, id: &Arc<str>) -> Lending {
-        Lending {
-            held: Some(Held {
+    pub fn lending(self, id: &Arc<str>) -> LeaseGuard {
+        LeaseGuard {
+            held: Some(HeldLease {
                 name: self.name.into(),
                 id: Arc::clone(id),
                 units: self.cost,
@@ -135,19 +135,20 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         if let Some(due) = self.due.take() {
             let at = due.reserved.at;
-            self.store.tell(self.worker, Errand::Settle(due, at));
+            self.store.tell(self.worker, OutboxMessage::Settle(due, at));
         }
     }
 }
 
-impl Turn {
+impl QueuePlace {
     /// Gives it up, soon, unless somebody has come after.
     pub fn leave(self) {
-        self.store.tell(self.worker, Errand::Leave(self.leave));
+        self.store
+            .tell(self.worker, OutboxMessage::Leave(self.leave));
     }
 }
 
-impl Lending {
+impl LeaseGuard {
     /// They are in use: they are renewed from now on, also where the store was not heard to lend them.
     pub fn renew(&mut self) {
         if let (Some(held), None) = (&self.held, self.number) {
@@ -162,20 +163,20 @@ impl Lending {
     }
 }
 
-impl Drop for Lending {
+impl Drop for LeaseGuard {
     fn drop(&mut self) {
         if let Some(number) = self.number {
             self.store.errands(self.worker).let_go(number);
         }
         if let Some(held) = self.held.take() {
-            self.store.tell(self.worker, Errand::GiveBack(held));
+            self.store.tell(self.worker, OutboxMessage::GiveBack(held));
         }
     }
 }
 
-impl Said {
+impl BucketReply {
     /// What gives this charge back, which is to be no charge after all; `None` where there is nothing to give back.
-    pub(super) fn reversal(&self, charge: &Charge<'_>) -> Option<Ask> {
+    pub(super) fn reversal(&self, charge: &BucketCharge<'_>) -> Option<ScriptCall> {
         // Nobody knows what is still to be settled where it is not counted: as much as there can be, so that nothing is
         // given back twice.
         let (unsettled, since) = match charge.settles {

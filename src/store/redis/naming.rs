@@ -17,12 +17,12 @@ pub struct Naming {
     /// What all names begin with.
     pub prefix: Arc<str>,
     /// How keys are written.
-    pub keys: Keys,
+    pub keys: KeyFormat,
 }
 
 /// How keys are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Keys {
+pub enum KeyFormat {
     /// As 128 bits of a keyed hash. All machines that share the buckets have the same secret.
     Hashed(Secret),
     /// As they are, but for longer ones than [`LONGEST`] bytes. The hash is under a key that everybody knows.
@@ -34,7 +34,7 @@ pub const LONGEST: usize = 200;
 
 /// The name of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Name {
+pub struct BucketName {
     /// As Redis knows it.
     pub bytes: Vec<u8>,
     /// The key, the same on all machines that share the buckets.
@@ -43,13 +43,13 @@ pub struct Name {
 
 /// The part of names that tells the buckets of a policy from those of others: its name, or that of one of its further
 /// buckets, and the algorithm.
-pub fn label_of_buckets(policy: &str, algorithm: &Algorithm) -> Box<str> {
+pub fn bucket_label(policy: &str, algorithm: &Algorithm) -> Box<str> {
     [policy, ":", algorithm.kind()].concat().into()
 }
 
 /// Takes the parts of a key, in order, and makes names of it.
 #[derive(Debug)]
-pub struct Namer<'a> {
+pub struct NameBuilder<'a> {
     prefix: &'a str,
     hasher: WideKeyHasher,
     /// Where keys are readable, and this one still is.
@@ -58,24 +58,24 @@ pub struct Namer<'a> {
 
 impl Naming {
     /// Starts a name.
-    pub fn namer(&self) -> Namer<'_> {
-        Namer {
+    pub fn namer(&self) -> NameBuilder<'_> {
+        NameBuilder {
             prefix: &self.prefix,
             hasher: self.secret().wide_hasher(),
-            readable: (self.keys == Keys::Readable).then(String::new),
+            readable: (self.keys == KeyFormat::Readable).then(String::new),
         }
     }
 
     /// What keys are hashed under, which all machines have that share the buckets.
     pub fn secret(&self) -> Secret {
         match &self.keys {
-            Keys::Hashed(secret) => *secret,
-            Keys::Readable => Secret::from_key([0, 0]),
+            KeyFormat::Hashed(secret) => *secret,
+            KeyFormat::Readable => Secret::from_key([0, 0]),
         }
     }
 }
 
-impl KeyParts for Namer<'_> {
+impl KeyParts for NameBuilder<'_> {
     fn part(&mut self, kind: u8, value: &[u8]) {
         self.hasher.part(kind, value);
         let Some(text) = &mut self.readable else {
@@ -91,9 +91,9 @@ impl KeyParts for Namer<'_> {
     }
 }
 
-impl Namer<'_> {
+impl NameBuilder<'_> {
     /// The name of the bucket with this label for the key of the parts so far.
-    pub fn name(&self, label: &str) -> Name {
+    pub fn name(&self, label: &str) -> BucketName {
         let key = self.hasher.clone().finish();
         let hashed;
         let text = match &self.readable {
@@ -104,7 +104,7 @@ impl Namer<'_> {
                 &hashed
             }
         };
-        Name {
+        BucketName {
             bytes: [self.prefix, "{", text, "}", label].concat().into_bytes(),
             key: Fingerprint::from_bits(key as u64),
         }
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
     use crate::store::redis::client::slot;
 
-    fn name(naming: &Naming, policy: &str, parts: &[(u8, &[u8])]) -> Name {
+    fn name(naming: &Naming, policy: &str, parts: &[(u8, &[u8])]) -> BucketName {
         let mut namer = naming.namer();
         for (kind, value) in parts {
             namer.part(*kind, value);
@@ -160,13 +160,13 @@ mod tests {
     fn readable() -> Naming {
         Naming {
             prefix: "sg:".into(),
-            keys: Keys::Readable,
+            keys: KeyFormat::Readable,
         }
     }
 
     fn hashed(key: [u64; 2]) -> Naming {
         Naming {
-            keys: Keys::Hashed(Secret::from_key(key)),
+            keys: KeyFormat::Hashed(Secret::from_key(key)),
             ..readable()
         }
     }

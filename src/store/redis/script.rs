@@ -14,7 +14,7 @@ pub(super) const ALGORITHMS: &str = include_str!("script/algorithms.lua");
 
 /// A kind of algorithm, as scripts know them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum AlgorithmKind {
     /// [`Gcra`](crate::limiter::Gcra), and a token bucket that refills continuously.
     Gcra,
     /// [`LeakyBucket`](crate::limiter::LeakyBucket).
@@ -33,7 +33,7 @@ pub enum Kind {
     Concurrency,
 }
 
-impl Kind {
+impl AlgorithmKind {
     /// How many there are.
     const COUNT: usize = Self::Concurrency as usize + 1;
 
@@ -68,10 +68,10 @@ impl Kind {
 
 /// A set of kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Kinds(u8);
+pub struct AlgorithmKinds(u8);
 
-impl Kinds {
-    const fn of(kinds: &[Kind]) -> Self {
+impl AlgorithmKinds {
+    const fn of(kinds: &[AlgorithmKind]) -> Self {
         let (mut set, mut at) = (0, 0);
         while at < kinds.len() {
             set |= 1 << kinds[at] as u8;
@@ -91,8 +91,8 @@ impl Kinds {
     }
 }
 
-impl FromIterator<Kind> for Kinds {
-    fn from_iter<I: IntoIterator<Item = Kind>>(kinds: I) -> Self {
+impl FromIterator<AlgorithmKind> for AlgorithmKinds {
+    fn from_iter<I: IntoIterator<Item = AlgorithmKind>>(kinds: I) -> Self {
         let set = kinds.into_iter().fold(0, |set, kind| set | 1 << kind as u8);
         Self(set)
     }
@@ -104,12 +104,12 @@ macro_rules! pieces {
     };
 }
 
-use Kind::{
+use AlgorithmKind::{
     Concurrency, FixedWindow, Gcra, IntervalRefill, LeakyBucket, SlidingCounters, SlidingLog,
     SlidingWindow,
 };
 
-const CELLS: Kinds = Kinds::of(&[
+const CELLS: AlgorithmKinds = AlgorithmKinds::of(&[
     Gcra,
     LeakyBucket,
     IntervalRefill,
@@ -124,28 +124,28 @@ const HEAD: &str = concat!(
 );
 
 /// What follows, and for which kinds: each piece may use those before it.
-const PIECES: [(&str, Kinds); 12] = pieces! {
-    "words": Kinds::of(&[SlidingCounters, SlidingLog]),
-    "room": Kinds::of(&[SlidingWindow, SlidingCounters]),
+const PIECES: [(&str, AlgorithmKinds); 12] = pieces! {
+    "words": AlgorithmKinds::of(&[SlidingCounters, SlidingLog]),
+    "room": AlgorithmKinds::of(&[SlidingWindow, SlidingCounters]),
     "cells": CELLS,
-    "rates": Kinds::of(&[Gcra, LeakyBucket]),
-    "gcra": Kinds::of(&[Gcra]),
-    "leaky_bucket": Kinds::of(&[LeakyBucket]),
-    "refill": Kinds::of(&[IntervalRefill]),
-    "window": Kinds::of(&[FixedWindow]),
-    "sliding": Kinds::of(&[SlidingWindow]),
-    "counters": Kinds::of(&[SlidingCounters]),
-    "log": Kinds::of(&[SlidingLog]),
-    "leases": Kinds::of(&[Concurrency]),
+    "rates": AlgorithmKinds::of(&[Gcra, LeakyBucket]),
+    "gcra": AlgorithmKinds::of(&[Gcra]),
+    "leaky_bucket": AlgorithmKinds::of(&[LeakyBucket]),
+    "refill": AlgorithmKinds::of(&[IntervalRefill]),
+    "window": AlgorithmKinds::of(&[FixedWindow]),
+    "sliding": AlgorithmKinds::of(&[SlidingWindow]),
+    "counters": AlgorithmKinds::of(&[SlidingCounters]),
+    "log": AlgorithmKinds::of(&[SlidingLog]),
+    "leases": AlgorithmKinds::of(&[Concurrency]),
 };
 
 /// What a script does, and with what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Procedure {
     /// Decides and charges a request to buckets of these kinds.
-    Charge(Kinds),
+    Charge(AlgorithmKinds),
     /// Settles a charge.
-    Settle(Kind),
+    Settle(AlgorithmKind),
     /// Renews leases, or gives them back.
     Lease,
     /// Leaves a queue.
@@ -157,17 +157,26 @@ pub enum Procedure {
 impl Procedure {
     /// How many there are at most: a script for each is all that servers are ever given.
     pub const COUNT: usize = Self::FURTHER + 3;
-    const CHARGES: usize = 1 << Kind::COUNT;
-    const FURTHER: usize = Self::CHARGES + Kind::COUNT;
+    const CHARGES: usize = 1 << AlgorithmKind::COUNT;
+    const FURTHER: usize = Self::CHARGES + AlgorithmKind::COUNT;
 
     /// The text of its script.
     pub fn text(self) -> String {
         let (kinds, main) = match self {
             Self::Charge(kinds) => (kinds, include_str!("script/charge.lua")),
-            Self::Settle(kind) => (Kinds::of(&[kind]), include_str!("script/settle.lua")),
-            Self::Lease => (Kinds::of(&[Concurrency]), include_str!("script/lease.lua")),
-            Self::Leave => (Kinds::of(&[LeakyBucket]), include_str!("script/leave.lua")),
-            Self::Ban => (Kinds::of(&[]), include_str!("script/bans.lua")),
+            Self::Settle(kind) => (
+                AlgorithmKinds::of(&[kind]),
+                include_str!("script/settle.lua"),
+            ),
+            Self::Lease => (
+                AlgorithmKinds::of(&[Concurrency]),
+                include_str!("script/lease.lua"),
+            ),
+            Self::Leave => (
+                AlgorithmKinds::of(&[LeakyBucket]),
+                include_str!("script/leave.lua"),
+            ),
+            Self::Ban => (AlgorithmKinds::of(&[]), include_str!("script/bans.lua")),
         };
         let needed = PIECES.iter().filter(|(_, of)| of.meets(kinds));
         let pieces = needed.map(|(piece, _)| *piece);
@@ -177,7 +186,7 @@ impl Procedure {
     /// A number of its own below [`Procedure::COUNT`].
     const fn index(self) -> usize {
         match self {
-            Self::Charge(Kinds(set)) => set as usize,
+            Self::Charge(AlgorithmKinds(set)) => set as usize,
             Self::Settle(kind) => Self::CHARGES + kind as usize,
             Self::Lease => Self::FURTHER,
             Self::Leave => Self::FURTHER + 1,

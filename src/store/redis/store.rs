@@ -13,16 +13,16 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::algorithm_check::AlgorithmCheck;
-use super::asked::{Ask, Charge, Lease, Request};
 use super::bans::SharedBans;
 use super::client::{self, Client, Command, Fault, FaultKind, Script, State, Target, slot};
-use super::errands::{self, Errands};
-use super::leftovers::Leftovers;
+use super::config_drift::ConfigDrift;
+use super::multi_slot::{BucketReplies, MultiSlotCharge, SlotGroup};
 use super::naming::Naming;
-use super::parts::{Answers, Part, Piecemeal};
+use super::outbox::{self, Outbox};
+use super::reply::{ChargeReply, ProtocolError, RetryInputs, ScriptReply};
 use super::script::{ALGORITHMS, Procedure, SYNC, Scripts};
+use super::script_call::{BucketCharge, ChargeRequest, Lease, ScriptCall};
 use super::sync::Synchroniser;
-use super::told::{Again, Nonsense, Reply, Told};
 use crate::clock::{Clock, Timestamp};
 use crate::store::Refusals;
 use crate::telemetry::metrics::SyncMetrics;
@@ -41,7 +41,7 @@ pub struct Store {
     scripts: Scripts,
     clock: Arc<Clock>,
     /// By worker.
-    errands: Box<[Arc<Errands>]>,
+    errands: Box<[Arc<Outbox>]>,
     /// What no other process has in the ids of its leases, and what no other of this one has.
     node: u64,
     leases: AtomicU64,
@@ -52,19 +52,19 @@ pub struct Store {
     bans: Mutex<Vec<Weak<SharedBans>>>,
     /// The first rounds by which buckets and bans are synchronised are over.
     has_heard: watch::Sender<bool>,
-    leftovers: Leftovers,
+    leftovers: ConfigDrift,
     algorithm_check: AlgorithmCheck,
 }
 
 /// Why nothing is known of a request.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum Unanswered {
+pub enum ChargeError {
     /// The store does not answer.
     #[error("the Redis store {0}")]
     Fault(Fault),
     /// It answers what nobody understands.
     #[error("the Redis store: {0}")]
-    Nonsense(Nonsense),
+    Protocol(ProtocolError),
     /// There was no time to carry over what is there, or it is changed by others again and again, who have other parameters for it.
     #[error(
         "the buckets that are there are under other parameters, and could not be carried over in time"
@@ -90,7 +90,7 @@ impl Store {
             synchronisers: Mutex::default(),
             bans: Mutex::default(),
             has_heard: watch::Sender::new(false),
-            leftovers: Leftovers::default(),
+            leftovers: ConfigDrift::default(),
         }
     }
 
@@ -238,7 +238,7 @@ impl Store {
         self.time_at(self.clock.now())
     }
 
-    pub(super) fn leftovers(&self) -> &Leftovers {
+    pub(super) fn leftovers(&self) -> &ConfigDrift {
         &self.leftovers
     }
 
@@ -246,7 +246,7 @@ impl Store {
         &self.client
     }
 
-    pub(super) fn errands(&self, worker: usize) -> &Arc<Errands> {
+    pub(super) fn errands(&self, worker: usize) -> &Arc<Outbox> {
         &self.errands[worker]
     }
 
@@ -256,7 +256,7 @@ impl Store {
     }
 
     /// What asks this in a batch.
-    pub(super) fn command(&self, ask: &Ask) -> Command {
+    pub(super) fn command(&self, ask: &ScriptCall) -> Command {
         let keys: Keys<'_> = ask.keys().collect();
         Command::script(self.scripts.get(ask.procedure()), &keys, &[ask.args()])
     }
@@ -310,19 +310,19 @@ impl Store {
     pub async fn charge(
         self: &Arc<Self>,
         worker: usize,
-        buckets: &[Charge<'_>],
+        buckets: &[BucketCharge<'_>],
         binding: usize,
         lease: &str,
         now: Timestamp,
-    ) -> Result<Answers, Unanswered> {
+    ) -> Result<BucketReplies, ChargeError> {
         self.start_errands(worker);
         let deadline = Instant::now() + self.client.spec().timeout;
-        let parts = Part::all(buckets, |name| self.slot_of(name));
+        let parts = SlotGroup::all(buckets, |name| self.slot_of(name));
         if parts.len() <= 1 {
             let told = self.charge_together(deadline, worker, buckets, binding, lease, now);
             return Ok(told.await?.said(buckets).map(Some).collect());
         }
-        let mut request = Piecemeal::new(buckets, binding);
+        let mut request = MultiSlotCharge::new(buckets, binding);
         for part in &parts {
             let Some(asked) = request.ask(part) else {
                 continue;
@@ -341,7 +341,7 @@ impl Store {
     }
 
     /// Sends them, for which no request waits.
-    fn give_back(self: &Arc<Self>, worker: usize, reversals: &[Ask]) {
+    fn give_back(self: &Arc<Self>, worker: usize, reversals: &[ScriptCall]) {
         if !reversals.is_empty() {
             let commands = reversals.iter().map(|ask| self.command(ask)).collect();
             let store = Arc::clone(self);
@@ -353,12 +353,12 @@ impl Store {
         &self,
         deadline: Instant,
         worker: usize,
-        charges: &[Charge<'_>],
+        charges: &[BucketCharge<'_>],
         binding: usize,
         id: &str,
         now: Timestamp,
-    ) -> Result<Told, Unanswered> {
-        let request = Request {
+    ) -> Result<ChargeReply, ChargeError> {
+        let request = ChargeRequest {
             charges,
             binding,
             refusals: Refusals::Charged,
@@ -367,34 +367,39 @@ impl Store {
             leftovers: Some(&self.leftovers),
             lease: Lease {
                 id,
-                lasts: errands::LEASE,
+                lasts: outbox::LEASE,
             },
         };
-        let mut again = Again::default();
+        let mut again = RetryInputs::default();
         // The script asks to be asked again about buckets under other parameters, which others that have those may charge in
         // between, and about the period of a calendar that has ended meanwhile.
         loop {
             let ask = request.ask(&again);
             let reply = self.call(deadline, worker, &ask).await;
-            let reply = reply.map_err(Unanswered::Fault)?;
-            match request.read(&reply, now).map_err(Unanswered::Nonsense)? {
-                Reply::Told(told) => {
+            let reply = reply.map_err(ChargeError::Fault)?;
+            match request.read(&reply, now).map_err(ChargeError::Protocol)? {
+                ScriptReply::Decided(told) => {
                     self.note_time(told.at);
                     for place in again.left() {
                         self.leftovers.wrote(&charges[place], told.at);
                     }
                     return Ok(told);
                 }
-                Reply::Again(more) => again = more,
+                ScriptReply::Retry(more) => again = more,
             }
             if Instant::now() >= deadline {
-                return Err(Unanswered::Contended);
+                return Err(ChargeError::Contended);
             }
         }
     }
 
     /// Calls the script.
-    async fn call(&self, deadline: Instant, worker: usize, ask: &Ask) -> Result<Value, Fault> {
+    async fn call(
+        &self,
+        deadline: Instant,
+        worker: usize,
+        ask: &ScriptCall,
+    ) -> Result<Value, Fault> {
         let script = self.scripts.get(ask.procedure());
         let (keys, args): (Keys<'_>, _) = (ask.keys().collect(), [ask.args()]);
         let call = self.client.call_by(deadline, worker, script, &keys, &args);
@@ -407,13 +412,13 @@ impl Store {
     }
 }
 
-impl Unanswered {
+impl ChargeError {
     /// Whether it is the server that is out of use, or the way to it, which is told in the log once and not for each request.
     pub fn is_of_the_server(&self) -> bool {
         use FaultKind::{CrossSlot, Script};
         match self {
             Self::Fault(fault) => !matches!(fault.kind, CrossSlot | Script),
-            Self::Nonsense(_) | Self::Contended => false,
+            Self::Protocol(_) | Self::Contended => false,
         }
     }
 }

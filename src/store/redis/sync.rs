@@ -5,7 +5,7 @@
 //! where nothing is left. `docs/redis.md` ("Synchronised") derives what may be admitted beyond a quota meanwhile.
 
 mod epoch;
-mod telling;
+mod pending_report;
 mod tracked;
 mod tracker;
 
@@ -18,14 +18,14 @@ use redis::{RedisWrite, ToRedisArgs, Value};
 use tokio::time::{Instant, sleep_until};
 
 use self::tracked::Totals;
-use self::tracker::{Question, SHARDS};
+use self::tracker::{SHARDS, SyncRequest};
 use super::client::{Client, Command, Fault, FaultKind, Script, Target, random};
+use super::reply::{ProtocolError, fields, number};
 use super::script::SYNC;
-use super::told::{Nonsense, fields, number};
 use crate::clock::{Clock, Timestamp};
 use crate::telemetry::metrics::{RoundResult, SyncMetrics};
 
-pub use self::telling::Telling;
+pub use self::pending_report::PendingReport;
 pub use self::tracker::Tracker;
 
 /// So many buckets are asked about at once; the worker goes on with other things in between.
@@ -176,7 +176,7 @@ impl Synchroniser {
     }
 
     /// Whether the store answers anything.
-    async fn ask(&self, worker: usize, clock: &Clock, asked: &[Asked<'_>]) -> bool {
+    async fn ask(&self, worker: usize, clock: &Clock, asked: &[PendingRequest<'_>]) -> bool {
         let Some((_, first)) = asked.first() else {
             return true;
         };
@@ -209,18 +209,23 @@ impl Synchroniser {
         are_answered
     }
 
-    fn command(&self, group: &[Asked<'_>]) -> Command {
+    fn command(&self, group: &[PendingRequest<'_>]) -> Command {
         let names: Vec<_> = group.iter().map(|(_, question)| &question.name).collect();
-        Command::script(&self.script, &names, &[Told(group)])
+        Command::script(&self.script, &names, &[SyncArguments(group)])
     }
 
     /// # Errors
     /// When not all of the reply is about buckets.
-    fn answered(&self, group: &[Asked<'_>], reply: &Value, now: Timestamp) -> Result<(), Fault> {
-        let malformed = |nonsense: Nonsense| FaultKind::Script.with(nonsense);
+    fn answered(
+        &self,
+        group: &[PendingRequest<'_>],
+        reply: &Value,
+        now: Timestamp,
+    ) -> Result<(), Fault> {
+        let malformed = |nonsense: ProtocolError| FaultKind::Script.with(nonsense);
         let fields = fields(reply).map_err(malformed)?;
         let &[units, failure] = &*fields else {
-            return Err(malformed(Nonsense::Malformed));
+            return Err(malformed(ProtocolError::Malformed));
         };
         let mut units = units.split(|byte| *byte == b' ');
         for (tracker, question) in group {
@@ -300,12 +305,12 @@ fn any_part_of(span: Duration) -> Duration {
 }
 
 /// What is asked, and who hears the answer.
-type Asked<'a> = (&'a Arc<Tracker>, Question);
+type PendingRequest<'a> = (&'a Arc<Tracker>, SyncRequest);
 
 /// What is told with the questions of one tracker: its node, for how long that is of interest, and what it has charged to each bucket.
-struct Told<'a>(&'a [Asked<'a>]);
+struct SyncArguments<'a>(&'a [PendingRequest<'a>]);
 
-impl ToRedisArgs for Told<'_> {
+impl ToRedisArgs for SyncArguments<'_> {
     fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
         let Some((tracker, _)) = self.0.first() else {
             return;
@@ -333,9 +338,9 @@ fn time(key: impl AsRef<[u8]>) -> Command {
 }
 
 /// The totals of one key: `OTHERS,OWN`.
-fn totals(units: &[u8]) -> Result<Totals, Nonsense> {
+fn totals(units: &[u8]) -> Result<Totals, ProtocolError> {
     let comma = units.iter().position(|byte| *byte == b',');
-    let (others, own) = units.split_at(comma.ok_or(Nonsense::Malformed)?);
+    let (others, own) = units.split_at(comma.ok_or(ProtocolError::Malformed)?);
     Ok(Totals {
         others: number(others)?,
         own: number(&own[1..])?,

@@ -6,14 +6,14 @@ use crate::limiter::{Algorithm, Cell, Concurrency, State, Words};
 
 /// A bucket out of Redis. Of a ring it has what a decision looks at, or all.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct StoredBucket {
     pub(super) cell: Cell,
     words: Option<Words>,
     /// How many units are still to be settled, and since when they are counted, if they are.
     pub(super) unsettled: Option<(u64, Timestamp)>,
 }
 
-impl Held {
+impl StoredBucket {
     const fn of(cell: Cell) -> Self {
         Self {
             cell,
@@ -154,7 +154,7 @@ pub(super) fn converted(algorithm: &Algorithm, value: &[u8], now: Timestamp) -> 
     let bar = value.iter().position(|byte| *byte == b'|')?;
     let (recipe_of_other, state) = (&value[..bar], &value[bar + 1..]);
     let from = Algorithm::from_recipe(numbers_between(recipe_of_other, b'.')?)?;
-    let held = Held::stored(&from, state)?;
+    let held = StoredBucket::stored(&from, state)?;
     let carried = algorithm.carry(&from, held.state(held.cell), now);
     let words = algorithm
         .shape()

@@ -20,8 +20,8 @@ fn redis(store: &str) -> RedisSpec {
 
 fn hashed(spec: &RedisSpec) -> [u64; 2] {
     match &spec.naming.keys {
-        Keys::Hashed(secret) => secret.key(),
-        Keys::Readable => panic!("{spec:?}"),
+        KeyFormat::Hashed(secret) => secret.key(),
+        KeyFormat::Readable => panic!("{spec:?}"),
     }
 }
 
@@ -107,7 +107,7 @@ fn secrets_stay_what_they_are() {
         );
     }
     let readable = redis("{ url: redis://a, readable_keys: true }");
-    assert_eq!(readable.naming.keys, Keys::Readable);
+    assert_eq!(readable.naming.keys, KeyFormat::Readable);
 }
 
 #[test]

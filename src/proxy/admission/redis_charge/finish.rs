@@ -12,7 +12,7 @@ use crate::proxy::admission::{Admission, AdmissionContext, ChargeSet, Remote};
 use crate::proxy::answers::error::Error;
 use crate::proxy::ruleset::{Limit, OnStoreError, Policy, Route};
 use crate::store::Refusals;
-use crate::store::redis::{self, Answers, Said, Unanswered};
+use crate::store::redis::{self, BucketReplies, BucketReply, ChargeError};
 use crate::telemetry::metrics::LimitDecision;
 
 impl PendingRedisCharge {
@@ -54,7 +54,7 @@ impl PendingRedisCharge {
     }
 
     /// What Redis said.
-    fn apply_reply(&mut self, route: &Route, answers: Answers, now: Timestamp) {
+    fn apply_reply(&mut self, route: &Route, answers: BucketReplies, now: Timestamp) {
         let is_remote = |entry: &&mut Entry| matches!(entry.home, BucketHome::Redis(_));
         let entries = self.entries.iter_mut().filter(is_remote);
         let entries = entries.map(|entry| (entry, &route.limits));
@@ -74,7 +74,7 @@ impl PendingRedisCharge {
     fn decide_here(
         &mut self,
         route: &Route,
-        error: &Unanswered,
+        error: &ChargeError,
         now: Timestamp,
     ) -> Result<(), Error> {
         let mut local = ChargeSet::default();
@@ -219,7 +219,7 @@ impl Entry {
     }
 
     /// What Redis charged, and said of that; `None` where nothing was charged there.
-    fn charged(&self) -> Option<&Said> {
+    fn charged(&self) -> Option<&BucketReply> {
         let BucketHome::Redis(remote) = &self.home else {
             return None;
         };
@@ -254,7 +254,7 @@ impl Entry {
     }
 
     /// The place in a line in Redis.
-    fn turn(&self, limits: &[Limit], through: Option<&Through>) -> Option<redis::Turn> {
+    fn turn(&self, limits: &[Limit], through: Option<&Through>) -> Option<redis::QueuePlace> {
         let said = self.charged()?;
         said.decision.delayed_until()?;
         let (store, worker) = through?;
@@ -266,7 +266,7 @@ impl Entry {
         mut self,
         limits: &[Limit],
         through: Option<&Through>,
-        error: Option<&Unanswered>,
+        error: Option<&ChargeError>,
         now: Timestamp,
     ) -> RedisTagDecision {
         let said = match error {
@@ -311,7 +311,7 @@ impl Entry {
 }
 
 /// What becomes of the requests of this policy. What is not told of the server is told of each policy.
-fn on_error(policy: &Policy, error: &Unanswered, now: Timestamp) -> OnStoreError {
+fn on_error(policy: &Policy, error: &ChargeError, now: Timestamp) -> OnStoreError {
     let Some(shared) = &policy.shared else {
         return OnStoreError::default();
     };

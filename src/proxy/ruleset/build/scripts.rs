@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::proxy::admission::penalties::Penalties;
 use crate::proxy::ruleset::{Limit, Route, Ruleset};
-use crate::store::redis::{Kind, Kinds, Procedure};
+use crate::store::redis::{AlgorithmKind, AlgorithmKinds, Procedure};
 
 impl Ruleset {
     /// Has the store give its servers all scripts that requests may call, if requests call any.
@@ -14,14 +14,14 @@ impl Ruleset {
     pub fn load_scripts(&self) {
         let Some(store) = &self.redis else { return };
         let routes = self.routes.iter().chain([&self.unmatched]);
-        let kinds: HashSet<Kinds> = routes.clone().map(|route| kinds_of(route)).collect();
-        let charges = kinds.into_iter().flat_map(Kinds::subsets);
+        let kinds: HashSet<AlgorithmKinds> = routes.clone().map(|route| kinds_of(route)).collect();
+        let charges = kinds.into_iter().flat_map(AlgorithmKinds::subsets);
         let mut procedures: HashSet<_> = charges.map(Procedure::Charge).collect();
         for limit in routes.flat_map(|route| route.all_limits()) {
             for kind in kinds_of_limit(limit) {
                 procedures.extend(match kind {
-                    Kind::Concurrency => Some(Procedure::Lease),
-                    Kind::LeakyBucket => Some(Procedure::Leave),
+                    AlgorithmKind::Concurrency => Some(Procedure::Lease),
+                    AlgorithmKind::LeakyBucket => Some(Procedure::Leave),
                     _ => None,
                 });
                 let settles = limit.spec.settlement.is_some();
@@ -38,13 +38,13 @@ impl Ruleset {
     }
 }
 
-fn kinds_of(route: &Route) -> Kinds {
+fn kinds_of(route: &Route) -> AlgorithmKinds {
     route.all_limits().flat_map(kinds_of_limit).collect()
 }
 
 /// The kinds of a limit's buckets in Redis: its own, those of overrides, and those that it overflows into.
-fn kinds_of_limit(limit: &Limit) -> impl Iterator<Item = Kind> {
+fn kinds_of_limit(limit: &Limit) -> impl Iterator<Item = AlgorithmKind> {
     let policies = limit.policy.all().into_iter();
     let in_redis = policies.filter(|policy| policy.shared.is_some());
-    in_redis.map(|policy| Kind::of(policy.table.algorithm()))
+    in_redis.map(|policy| AlgorithmKind::of(policy.table.algorithm()))
 }

@@ -8,7 +8,7 @@ use crate::limiter::{KeyParts, Secret};
 use crate::proxy::admission::penalties::Penalties;
 use crate::proxy::admission::sync_recorder::SyncRecorder;
 use crate::proxy::ruleset::{Limit, Policy, PolicySpec, Ruleset};
-use crate::store::redis::{Tracker, label_of_buckets};
+use crate::store::redis::{Tracker, bucket_label};
 use crate::store::{Table, TrackingRoom};
 use crate::telemetry::metrics::{SyncMetrics, TrackingMetrics};
 
@@ -34,7 +34,7 @@ impl Builder<'_> {
             .filter(|one| one.naming == *store.naming())
             .map(|one| Arc::clone(&one.tracker))
             .filter(|tracker| tracker.goes_on_with(table.algorithm()));
-        let label = label_of_buckets(label, table.algorithm());
+        let label = bucket_label(label, table.algorithm());
         let registry = &self.surroundings.registry;
         let new = || {
             let tracker = Tracker::new(&label, Arc::clone(table))?;

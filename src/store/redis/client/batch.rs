@@ -6,9 +6,9 @@ use redis::{Cmd, ToRedisArgs, Value};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::connect::Live;
+use super::call_metrics::Operation;
+use super::connection::Connection;
 use super::fault::{Fault, FaultKind};
-use super::meter::Op;
 use super::node::Node;
 use super::script::Script;
 use super::{Client, Shared};
@@ -135,7 +135,7 @@ impl Shared {
     ) -> Result<Vec<Result<Value, Fault>>, Fault> {
         let found = self.connection(worker, deadline, || Ok(Arc::clone(node)));
         let found = found.await;
-        let (_, live) = found.inspect_err(|_| self.meter.unsent(Op::Batch))?;
+        let (_, live) = found.inspect_err(|_| self.meter.unsent(Operation::Batch))?;
         let started = self.clock.now();
         let answers = timeout_at(deadline, exchange(&live, chunk))
             .await
@@ -150,7 +150,7 @@ impl Shared {
                 .cloned()
                 .unwrap_or(Ok(Value::Nil)),
         };
-        self.learn(Op::Batch, node, started, &verdict);
+        self.learn(Operation::Batch, node, started, &verdict);
         let is_moved = |answer: &Result<Value, Fault>| matches!(answer, Err(fault) if fault.kind == FaultKind::Moved);
         if answers.iter().flatten().any(is_moved) {
             self.amiss.notify_one();
@@ -161,7 +161,7 @@ impl Shared {
 
 /// Sends the commands, and those again whose script the server did not have.
 async fn exchange(
-    live: &Live,
+    live: &Connection,
     chunk: &[(usize, Command)],
 ) -> Result<Vec<Result<Value, Fault>>, Fault> {
     let mut answers = send(live, chunk.iter().map(|(_, command)| command)).await?;
@@ -187,7 +187,7 @@ async fn exchange(
 }
 
 async fn send(
-    live: &Live,
+    live: &Connection,
     commands: impl Iterator<Item = &Command>,
 ) -> Result<Vec<Result<Value, Fault>>, Fault> {
     let mut pipeline = redis::pipe();

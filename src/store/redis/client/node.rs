@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use super::breaker::Breaker;
-use super::connect::Live;
+use super::connection::Connection;
 use super::fault::{Fault, FaultKind};
 use super::random;
 use super::spec::Address;
@@ -26,7 +26,7 @@ pub(super) struct Node {
     open: watch::Sender<bool>,
     /// Whoever has it probes.
     turn: Semaphore,
-    connections: Box<[ArcSwapOption<Live>]>,
+    connections: Box<[ArcSwapOption<Connection>]>,
     /// How many of the client's scripts it has, the first ones of the list.
     scripts: AtomicUsize,
     /// Whoever has it loads scripts.
@@ -47,7 +47,7 @@ const OPEN: u8 = 2;
 
 /// What a server is good for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outlook {
+pub(super) enum Health {
     Starting,
     Well,
     Faulty(Fault),
@@ -77,7 +77,7 @@ impl Node {
     }
 
     /// The connection of this worker; why there is none.
-    pub(super) fn live(&self, worker: usize) -> Result<Arc<Live>, Fault> {
+    pub(super) fn live(&self, worker: usize) -> Result<Arc<Connection>, Fault> {
         let kind = self.glance.load(Relaxed).checked_sub(OPEN);
         if let Some(kind) = kind {
             return Err(FaultKind::ALL[usize::from(kind)].bare());
@@ -95,16 +95,16 @@ impl Node {
         self.scripts.store(count, Relaxed);
     }
 
-    pub(super) fn set_live(&self, worker: usize, connection: Option<Arc<Live>>) {
+    pub(super) fn set_live(&self, worker: usize, connection: Option<Arc<Connection>>) {
         self.connections[worker].store(connection);
     }
 
-    pub(super) fn outlook(&self) -> Outlook {
+    pub(super) fn outlook(&self) -> Health {
         let condition = self.condition.lock();
         match (&condition.fault, condition.breaker.is_open()) {
-            (_, false) => Outlook::Well,
-            (None, true) => Outlook::Starting,
-            (Some(fault), true) => Outlook::Faulty(fault.clone()),
+            (_, false) => Health::Well,
+            (None, true) => Health::Starting,
+            (Some(fault), true) => Health::Faulty(fault.clone()),
         }
     }
 

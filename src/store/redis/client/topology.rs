@@ -10,9 +10,9 @@ use redis::Value;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::connect::{Dialect, Live};
+use super::connection::{ConnectOptions, Connection};
 use super::fault::{Fault, FaultKind};
-use super::map::Layout;
+use super::server_map::Topology;
 use super::slot::SLOTS;
 use super::spec::{Address, Target};
 use super::{Shared, random};
@@ -57,8 +57,8 @@ pub(super) async fn follow(shared: Arc<Shared>) {
     }
 }
 
-async fn look(shared: &Shared, informant: &mut Option<Live>) -> Result<Layout, Fault> {
-    let question = Question::of(shared);
+async fn look(shared: &Shared, informant: &mut Option<Connection>) -> Result<Topology, Fault> {
+    let question = DiscoveryQuery::of(shared);
     if let Some(live) = informant {
         return question.put(live).await;
     }
@@ -66,7 +66,7 @@ async fn look(shared: &Shared, informant: &mut Option<Live>) -> Result<Layout, F
     for address in question.whom(shared) {
         let question = question.clone();
         asked.spawn(async move {
-            let live = Live::open(&address, &question.dialect).await?;
+            let live = Connection::open(&address, &question.dialect).await?;
             let layout = question.put(&live).await?;
             Ok((live, layout))
         });
@@ -87,17 +87,17 @@ async fn look(shared: &Shared, informant: &mut Option<Live>) -> Result<Layout, F
 
 /// What is asked, and how.
 #[derive(Clone)]
-struct Question {
-    dialect: Dialect,
+struct DiscoveryQuery {
+    dialect: ConnectOptions,
     /// The master's name; none in a cluster.
     master: Option<Arc<str>>,
 }
 
-impl Question {
+impl DiscoveryQuery {
     fn of(shared: &Shared) -> Self {
         match &shared.spec.target {
             Target::Sentinel { master, login, .. } => Self {
-                dialect: Dialect {
+                dialect: ConnectOptions {
                     login: login.clone(),
                     database: 0,
                     tls: shared.dialect.tls.clone(),
@@ -128,7 +128,7 @@ impl Question {
         known
     }
 
-    async fn put(&self, live: &Live) -> Result<Layout, Fault> {
+    async fn put(&self, live: &Connection) -> Result<Topology, Fault> {
         match &self.master {
             Some(name) => {
                 let mut question = redis::cmd("SENTINEL");
@@ -145,18 +145,18 @@ impl Question {
 }
 
 /// The answer to SENTINEL GET-MASTER-ADDR-BY-NAME.
-fn master(answer: Value) -> Result<Layout, Fault> {
+fn master(answer: Value) -> Result<Topology, Fault> {
     if answer == Value::Nil {
         return Err(FaultKind::NoMaster.bare());
     }
     let (host, port): (String, u16) =
         redis::from_redis_value(answer).map_err(|error| FaultKind::Protocol.with(error))?;
-    Ok(Layout::Single(Address::new(&host, port)))
+    Ok(Topology::Single(Address::new(&host, port)))
 }
 
 /// The answer to CLUSTER SLOTS, of which the first node of each range is its master. One without a host is the one that
 /// was asked.
-fn slots(answer: Value, asked: &str) -> Result<Layout, Fault> {
+fn slots(answer: Value, asked: &str) -> Result<Topology, Fault> {
     let Value::Array(ranges) = answer else {
         return Err(FaultKind::Protocol.bare());
     };
@@ -167,11 +167,11 @@ fn slots(answer: Value, asked: &str) -> Result<Layout, Fault> {
         .ok_or(FaultKind::Protocol.bare())?;
     match ranges.is_empty() {
         true => Err(FaultKind::ClusterDown.with("no slot is assigned")),
-        false => Ok(Layout::Cluster(ranges)),
+        false => Ok(Topology::Cluster(ranges)),
     }
 }
 
-fn slots_of_one(range: Value, asked: &str) -> Option<(super::map::Range, Address)> {
+fn slots_of_one(range: Value, asked: &str) -> Option<(super::server_map::Range, Address)> {
     let Value::Array(parts) = range else {
         return None;
     };
@@ -213,7 +213,7 @@ mod tests {
         };
         let address = Address::new("a", 1);
         let all = vec![(0..=5, address.clone()), (6..=16_383, address)];
-        assert_eq!(ranges(&[(0, 5), (6, 16_383)]), Ok(Layout::Cluster(all)));
+        assert_eq!(ranges(&[(0, 5), (6, 16_383)]), Ok(Topology::Cluster(all)));
         for wrong in [(5, 4), (0, 16_384), (-1, 5), (20_000, 20_001), (0, 65_536)] {
             assert_eq!(
                 ranges(&[(0, 4), wrong]),

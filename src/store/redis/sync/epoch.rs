@@ -23,13 +23,13 @@ pub(super) enum Epochs {
 
 /// An instant, as this machine knows it and as the server does.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Instant {
+pub(super) struct SyncInstant {
     pub(super) here: Timestamp,
     /// By how many microseconds the server's clock is ahead.
     pub(super) ahead: i64,
 }
 
-impl Instant {
+impl SyncInstant {
     pub(super) fn there(&self) -> u64 {
         self.at(self.here)
     }
@@ -58,7 +58,7 @@ impl Epochs {
     }
 
     /// The end of the epoch in which a charge is noted that left this cell; `None` where nobody knows its window.
-    pub(super) fn end(self, cell: Cell, now: Instant) -> Option<u64> {
+    pub(super) fn end(self, cell: Cell, now: SyncInstant) -> Option<u64> {
         match self {
             Self::Grid(length) => {
                 let there = now.there();
@@ -80,7 +80,7 @@ impl Epochs {
     }
 
     /// Whether `now` is in the epoch that ends then, as far as the clocks agree.
-    pub(super) fn is_running(self, end: u64, now: Instant) -> bool {
+    pub(super) fn is_running(self, end: u64, now: SyncInstant) -> bool {
         match self {
             Self::Grid(length) => {
                 let there = now.there();
@@ -91,7 +91,7 @@ impl Epochs {
     }
 
     /// Whether nothing of the epoch that ended then matters any more.
-    pub(super) fn is_over(self, end: u64, now: Instant) -> bool {
+    pub(super) fn is_over(self, end: u64, now: SyncInstant) -> bool {
         match self {
             Self::Grid(length) => now.there() >= end.saturating_add(length),
             Self::Windows(_) => now.here.as_micros() >= end.saturating_add(LINGER),
@@ -99,7 +99,7 @@ impl Epochs {
     }
 
     /// Whether what was charged in the epoch that ends then may still count.
-    pub(super) fn counts(self, end: u64, now: Instant) -> bool {
+    pub(super) fn counts(self, end: u64, now: SyncInstant) -> bool {
         match self {
             Self::Grid(_) => true,
             Self::Windows(_) => now.here.as_micros() < end,
@@ -108,7 +108,7 @@ impl Epochs {
 
     /// For how many milliseconds Redis keeps the totals of the epoch that ends then: until it has been over for as long as it
     /// lasted.
-    pub(super) fn lasts(self, end: u64, now: Instant) -> u64 {
+    pub(super) fn lasts(self, end: u64, now: SyncInstant) -> u64 {
         let (length, now) = match self {
             Self::Grid(length) => (length, now.there()),
             Self::Windows(length) => (length.max(SHORTEST), now.here.as_micros()),

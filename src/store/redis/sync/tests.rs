@@ -13,7 +13,7 @@ use crate::limiter::{
     Algorithm, Fingerprint, FixedWindow, Gcra, IntervalRefill, Oldest, Quota, SlidingCounters,
     SlidingWindow, Start,
 };
-use crate::store::redis::naming::Name;
+use crate::store::redis::naming::BucketName;
 use crate::store::{Charge, OnFull, Table, charge_all};
 
 const SECOND: u64 = 1_000_000;
@@ -25,7 +25,7 @@ const START: u64 = 1_700_000_001 * SECOND;
 struct Server(HashMap<Vec<u8>, HashMap<u64, u64>>);
 
 impl Server {
-    fn run(&mut self, node: u64, question: &Question) -> Totals {
+    fn run(&mut self, node: u64, question: &SyncRequest) -> Totals {
         let totals = self.0.entry(question.name.clone()).or_default();
         let own = totals.get(&node).copied().unwrap_or_default();
         if question.own > own {
@@ -69,7 +69,7 @@ impl Node {
         };
         let decision = charge_all(&[charge], now).decisions[0];
         if decision.is_admitted() {
-            let name = || Name {
+            let name = || BucketName {
                 bytes: format!("sg:{{{}}}p", key.bits()).into(),
                 key,
             };
@@ -79,7 +79,7 @@ impl Node {
         decision.is_admitted()
     }
 
-    fn questions(&self, now: u64) -> Vec<Question> {
+    fn questions(&self, now: u64) -> Vec<SyncRequest> {
         let (mut questions, now) = (Vec::new(), Timestamp::from_micros(now));
         self.tracker.begin_round(now);
         for shard in 0..SHARDS {
@@ -88,7 +88,7 @@ impl Node {
         questions
     }
 
-    fn answered(&self, question: &Question, totals: Totals, now: u64) {
+    fn answered(&self, question: &SyncRequest, totals: Totals, now: u64) {
         let now = Timestamp::from_micros(now);
         self.tracker.answered(question, totals, now);
     }
@@ -115,7 +115,7 @@ impl Node {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lost {
     Nothing,
-    Reply,
+    ScriptReply,
     Push,
 }
 
@@ -135,7 +135,7 @@ enum Event {
 fn events() -> impl Strategy<Value = Vec<(usize, u64, Event)>> {
     let lost = prop_oneof![
         4 => Just(Lost::Nothing),
-        1 => Just(Lost::Reply),
+        1 => Just(Lost::ScriptReply),
         1 => Just(Lost::Push),
     ];
     let event = prop_oneof![

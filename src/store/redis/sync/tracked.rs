@@ -1,6 +1,6 @@
 //! What is kept of one bucket: what was charged here in its last two epochs, and what of the others' charges it knows.
 
-use super::epoch::{Epochs, Instant};
+use super::epoch::{Epochs, SyncInstant};
 use crate::clock::Timestamp;
 use crate::limiter::Cell;
 use crate::store::bounded_map::HeapSize;
@@ -15,15 +15,15 @@ const LONGEST_UNTOLD: u64 = 8;
 #[derive(Debug)]
 pub(super) struct Tracked {
     pub(super) name: Box<[u8]>,
-    current: Term,
-    before: Option<Term>,
+    current: Epoch,
+    before: Option<Epoch>,
     /// When it was charged here first, where it was whole until then.
     whole_at: Option<Timestamp>,
 }
 
 /// What others have charged that was not known.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct News {
+pub(super) struct RemoteDelta {
     pub(super) units: u64,
     /// When they charged it, at the latest.
     pub(super) at: Timestamp,
@@ -40,11 +40,11 @@ pub(super) struct Totals {
 
 /// Units of others that a bucket was charged for, by the end of the epoch: the last two.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Heard([(u64, u64); 2]);
+pub(super) struct RemoteUnits([(u64, u64); 2]);
 
-impl Heard {
+impl RemoteUnits {
     /// Whether none of it counts any more.
-    pub(super) fn is_over(&self, epochs: Epochs, now: Instant) -> bool {
+    pub(super) fn is_over(&self, epochs: Epochs, now: SyncInstant) -> bool {
         self.0.iter().all(|(end, _)| epochs.is_over(*end, now))
     }
 
@@ -54,7 +54,7 @@ impl Heard {
     }
 }
 
-impl HeapSize for Heard {
+impl HeapSize for RemoteUnits {
     fn heap_bytes(&self) -> usize {
         0
     }
@@ -62,7 +62,7 @@ impl HeapSize for Heard {
 
 /// What is known of it in one epoch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Term {
+pub(super) struct Epoch {
     /// When the epoch ends.
     pub(super) end: u64,
     /// Units charged here, as far as they are known.
@@ -98,13 +98,13 @@ impl Tracked {
         Self {
             name: name.into(),
             whole_at,
-            current: Term::new(end),
-            before: epochs.before(end).map(Term::new),
+            current: Epoch::new(end),
+            before: epochs.before(end).map(Epoch::new),
         }
     }
 
     /// The server may know of units that were charged here before; of the others' units, those were charged here.
-    pub(super) fn expect_own_units(&mut self, heard: Option<Heard>) {
+    pub(super) fn expect_own_units(&mut self, heard: Option<RemoteUnits>) {
         let terms = self.before.iter_mut().chain(Some(&mut self.current));
         for term in terms {
             term.is_complete = false;
@@ -113,13 +113,13 @@ impl Tracked {
     }
 
     /// What is to outlast the key: the units of others that its bucket was charged for.
-    pub(super) fn heard(&self) -> Heard {
-        let of = |term: &Term| (term.end, term.seen);
-        Heard([self.before.as_ref().map_or((0, 0), of), of(&self.current)])
+    pub(super) fn heard(&self) -> RemoteUnits {
+        let of = |term: &Epoch| (term.end, term.seen);
+        RemoteUnits([self.before.as_ref().map_or((0, 0), of), of(&self.current)])
     }
 
     /// Counts a charge that left this cell.
-    pub(super) fn note(&mut self, epochs: Epochs, cost: u32, cell: Cell, now: Instant) {
+    pub(super) fn note(&mut self, epochs: Epochs, cost: u32, cell: Cell, now: SyncInstant) {
         let is_common = matches!(epochs, Epochs::Windows(_));
         if is_common || !epochs.is_running(self.current.end, now) {
             self.turn(epochs, epochs.end(cell, now));
@@ -130,7 +130,7 @@ impl Tracked {
 
     /// Goes on to the epoch that runs, where that needs no charge to be known; whether anything of the bucket may still
     /// count.
-    pub(super) fn is_in_use(&mut self, epochs: Epochs, now: Instant) -> bool {
+    pub(super) fn is_in_use(&mut self, epochs: Epochs, now: SyncInstant) -> bool {
         match epochs {
             Epochs::Grid(_) => {
                 if !epochs.is_running(self.current.end, now) {
@@ -149,9 +149,9 @@ impl Tracked {
         epochs: Epochs,
         round: u64,
         worth: u64,
-        now: Instant,
-    ) -> impl Iterator<Item = &Term> {
-        let is_due = move |term: &Term| {
+        now: SyncInstant,
+    ) -> impl Iterator<Item = &Epoch> {
+        let is_due = move |term: &Epoch| {
             let is_running = term.end == self.current.end;
             match term.own.saturating_sub(term.told) {
                 0 => round >= term.asked + term.pause && epochs.counts(term.end, now),
@@ -171,9 +171,9 @@ impl Tracked {
         (end, own): (u64, u64),
         totals: Totals,
         (round, worth): (u64, u64),
-        now: Instant,
+        now: SyncInstant,
         epochs: Epochs,
-    ) -> Option<News> {
+    ) -> Option<RemoteDelta> {
         let mut terms = self.before.iter_mut().chain(Some(&mut self.current));
         let term = terms.find(|term| term.end == end)?;
         let is_first = !term.is_known;
@@ -182,10 +182,10 @@ impl Tracked {
         let whole_at = self.whole_at.filter(|_| is_first);
         let back = whole_at.map_or(0, |whole_at| now.at(whole_at).saturating_sub(end));
         let at = now.here.saturating_sub_micros(back);
-        (units > 0 && epochs.counts(end, now)).then_some(News { units, at })
+        (units > 0 && epochs.counts(end, now)).then_some(RemoteDelta { units, at })
     }
 
-    fn terms(&self) -> impl Iterator<Item = &Term> {
+    fn terms(&self) -> impl Iterator<Item = &Epoch> {
         self.before.iter().chain(std::iter::once(&self.current))
     }
 
@@ -198,14 +198,14 @@ impl Tracked {
             // The server's clock is seen from a little further away: what has begun goes on.
             return;
         }
-        let mut last = std::mem::replace(&mut self.current, Term::new(end));
+        let mut last = std::mem::replace(&mut self.current, Epoch::new(end));
         // All the others tell the rest of it now.
         last.pause = last.pause.min(PAUSES[0]);
         self.before = match epochs.before(end) {
             // Somebody whose clock is behind may want to know.
             None => Some(last),
             Some(before) if before == last.end => Some(last),
-            Some(before) => Some(Term::new(before)),
+            Some(before) => Some(Epoch::new(before)),
         };
         if epochs.before(end).is_some() && end < last.end {
             // The clock was wrong by more than an epoch until now.
@@ -215,7 +215,7 @@ impl Tracked {
     }
 }
 
-impl Term {
+impl Epoch {
     const fn new(end: u64) -> Self {
         Self {
             end,

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
-use super::epoch::{Epochs, Instant};
-use super::tracked::{Heard, News, Totals, Tracked};
+use super::epoch::{Epochs, SyncInstant};
+use super::tracked::{RemoteDelta, RemoteUnits, Totals, Tracked};
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Cell, Fingerprint, FixedWindow, WindowEnd};
 use crate::store::bounded_map::BoundedMap;
 use crate::store::redis::client::random;
-use crate::store::redis::naming::Name;
+use crate::store::redis::naming::BucketName;
 use crate::store::{Charge, Table};
 use crate::telemetry::metrics::{TrackedKeys, TrackingMetrics};
 
@@ -47,7 +47,7 @@ pub struct Tracker {
     ahead: AtomicI64,
     keys: BoundedMap<Tracked, SHARDS>,
     /// Of keys that others charge too, also where they were forgotten.
-    heard: BoundedMap<Heard, SHARDS>,
+    heard: BoundedMap<RemoteUnits, SHARDS>,
     /// When a key may have been forgotten last, in microseconds.
     forgot: AtomicU64,
     untracked: AtomicU64,
@@ -55,7 +55,7 @@ pub struct Tracker {
 
 /// What a node tells of one bucket in one epoch, and asks about it.
 #[derive(Clone, Debug)]
-pub(super) struct Question {
+pub(super) struct SyncRequest {
     pub(super) key: Fingerprint,
     /// When the epoch ends.
     pub(super) end: u64,
@@ -122,7 +122,7 @@ impl Tracker {
         cost: u32,
         cell: Cell,
         now: Timestamp,
-        name: impl FnOnce() -> Name,
+        name: impl FnOnce() -> BucketName,
     ) {
         if cost == 0 {
             return;
@@ -152,7 +152,7 @@ impl Tracker {
     }
 
     /// Whether a key of which nothing is known may have been charged here in an epoch that counts.
-    fn may_have_forgotten(&self, now: Instant) -> bool {
+    fn may_have_forgotten(&self, now: SyncInstant) -> bool {
         let counts = self.epochs.length().saturating_mul(2);
         let forgot = self.forgot.load(Relaxed);
         forgot > 0 && now.here.as_micros() < forgot.saturating_add(counts)
@@ -164,7 +164,7 @@ impl Tracker {
         key: Fingerprint,
         cost: u32,
         (cell, at): (Cell, Timestamp),
-        name: Name,
+        name: BucketName,
     ) {
         let now = at.max(Timestamp::from_micros(self.latest.load(Relaxed)));
         let is_over = matches!(self.epochs, Epochs::Windows(_))
@@ -229,7 +229,7 @@ impl Tracker {
     }
 
     /// What there is to tell and to ask of the keys of a shard in this round. Forgets those of which nothing counts any more.
-    pub(super) fn due(&self, shard: usize, now: Timestamp, into: &mut impl Extend<Question>) {
+    pub(super) fn due(&self, shard: usize, now: Timestamp, into: &mut impl Extend<SyncRequest>) {
         let (now, round) = (self.instant(now), self.rounds.load(Relaxed));
         let worth = self.worth.load(Relaxed);
         self.heard
@@ -238,7 +238,7 @@ impl Tracker {
             let is_in_use = tracked.is_in_use(self.epochs, now);
             if is_in_use {
                 let due = tracked.due(self.epochs, round, worth, now);
-                into.extend(due.map(|term| Question {
+                into.extend(due.map(|term| SyncRequest {
                     key,
                     end: term.end,
                     name: self.name(&tracked.name, term.end),
@@ -251,8 +251,8 @@ impl Tracker {
     }
 
     /// Charges the bucket of a question for what the others have charged in all, as far as that is new.
-    pub(super) fn answered(&self, question: &Question, totals: Totals, now: Timestamp) {
-        let &Question { key, end, own, .. } = question;
+    pub(super) fn answered(&self, question: &SyncRequest, totals: Totals, now: Timestamp) {
+        let &SyncRequest { key, end, own, .. } = question;
         let (now, epochs) = (self.instant(now), self.epochs);
         let round = (self.rounds.load(Relaxed), self.worth.load(Relaxed));
         let answered = |tracked: &mut Tracked| {
@@ -260,10 +260,11 @@ impl Tracker {
             Some((news, tracked.heard()))
         };
         let mut keys = self.keys.lock(key);
-        let Some((News { units, at }, heard)) = keys.change_unused(answered).flatten() else {
+        let Some((RemoteDelta { units, at }, heard)) = keys.change_unused(answered).flatten()
+        else {
             return;
         };
-        let is_over = |heard: &Heard| heard.is_over(epochs, now);
+        let is_over = |heard: &RemoteUnits| heard.is_over(epochs, now);
         self.heard
             .lock(key)
             .change_or_insert(|| heard, is_over, |known| *known = heard);
@@ -283,8 +284,8 @@ impl Tracker {
         charge.owe_elsewhere(at, now.here);
     }
 
-    fn instant(&self, now: Timestamp) -> Instant {
-        Instant {
+    fn instant(&self, now: Timestamp) -> SyncInstant {
+        SyncInstant {
             here: now,
             ahead: self.ahead.load(Relaxed),
         }

@@ -12,7 +12,7 @@ const ROUND_TRIP: u64 = 30_000;
 #[derive(Default)]
 struct UnderWay {
     next: u64,
-    questions: Vec<Question>,
+    questions: Vec<SyncRequest>,
     runs: u64,
     answers: Option<Vec<Totals>>,
     ends: u64,
@@ -55,7 +55,7 @@ fn stampede(
                 rounds.next += INTERVAL - random(INTERVAL / 8);
             }
             if !rounds.questions.is_empty() && rounds.answers.is_none() && now >= rounds.runs {
-                let run = |question: &Question| server.run(node.id, question);
+                let run = |question: &SyncRequest| server.run(node.id, question);
                 rounds.answers = Some(rounds.questions.iter().map(run).collect());
             }
             let cost = 1 + random(2) as u32;

@@ -11,8 +11,8 @@ fn at(micros: u64) -> Timestamp {
     Timestamp::from_micros(micros)
 }
 
-fn name() -> Name {
-    Name {
+fn name() -> BucketName {
+    BucketName {
         bytes: b"sg:{k}p".to_vec(),
         key: key(1),
     }
@@ -81,7 +81,7 @@ fn a_key_that_was_forgotten_goes_on_from_what_the_server_knows() {
     assert!(!one.tracker.knows(key(1)));
     assert!(one.request(1, 5, START) && other.request(1, 3, START));
     // The first question may get through without its answer.
-    one.round(&mut server, Lost::Reply, START);
+    one.round(&mut server, Lost::ScriptReply, START);
     for _ in 0..8 {
         round(&one, &mut server);
         round(&other, &mut server);

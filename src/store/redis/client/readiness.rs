@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::connect::Live;
+use super::connection::Connection;
 use super::fault::{Fault, FaultKind};
-use super::node::{Node, Outlook};
+use super::node::{Health, Node};
 use super::script::Script;
 use super::{Client, Shared};
 
@@ -46,7 +46,7 @@ impl Shared {
     fn is_connected(&self, worker: usize) -> bool {
         let map = self.map.load();
         let scripts = self.scripts.borrow().len();
-        let is_faulty = |node: &&Arc<Node>| matches!(node.outlook(), Outlook::Faulty(_));
+        let is_faulty = |node: &&Arc<Node>| matches!(node.outlook(), Health::Faulty(_));
         let is_ready = |node: &Arc<Node>| node.live(worker).is_ok() && node.scripts() >= scripts;
         let mut nodes = map.nodes.iter().filter(|node| !is_faulty(node)).peekable();
         nodes.peek().is_some() && nodes.all(is_ready)
@@ -69,7 +69,7 @@ impl Shared {
         worker: usize,
         deadline: Instant,
         find: impl Fn() -> Result<Arc<Node>, Fault>,
-    ) -> Result<(Arc<Node>, Arc<Live>), Fault> {
+    ) -> Result<(Arc<Node>, Arc<Connection>), Fault> {
         let look = || {
             let node = find()?;
             let live = node.live(worker)?;

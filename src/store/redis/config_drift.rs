@@ -8,7 +8,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::asked::Charge;
+use super::script_call::BucketCharge;
 use super::value;
 use crate::clock::Timestamp;
 use crate::limiter::{Fingerprint, KeyParts, Secret};
@@ -25,9 +25,9 @@ const QUIET: u64 = 100_000;
 
 /// The values under other recipes that were met lately.
 #[derive(Debug)]
-pub struct Leftovers {
+pub struct ConfigDrift {
     secret: Secret,
-    met: BoundedMap<Seen>,
+    met: BoundedMap<ForeignValue>,
     /// Until then others are taken to write under other recipes.
     others_until: AtomicU64,
     /// How long that was taken for, the last time.
@@ -39,7 +39,7 @@ pub struct Leftovers {
 
 /// A value that was met.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct ForeignValue {
     /// The one that it is to have.
     recipe: Fingerprint,
     /// `None` where this machine has changed it since, under the other recipe.
@@ -52,20 +52,20 @@ struct Seen {
 
 /// What is to become of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Met {
+pub(super) struct Conversion {
     /// When it is carried over.
     pub(super) at: Timestamp,
     /// Whether it is written under the new recipe by whoever asks.
     pub(super) is_left: bool,
 }
 
-impl HeapSize for Seen {
+impl HeapSize for ForeignValue {
     fn heap_bytes(&self) -> usize {
         0
     }
 }
 
-impl Met {
+impl Conversion {
     /// One of which nothing is known.
     pub(super) const fn first(now: Timestamp) -> Self {
         Self {
@@ -75,7 +75,7 @@ impl Met {
     }
 }
 
-impl Default for Leftovers {
+impl Default for ConfigDrift {
     fn default() -> Self {
         Self {
             secret: Secret::random(),
@@ -88,7 +88,7 @@ impl Default for Leftovers {
     }
 }
 
-impl Leftovers {
+impl ConfigDrift {
     /// Recipes may be others from `now` on, in the server's time; until then what was asked before is still charged under those that were.
     pub(super) fn reloaded(&self, now: Timestamp, until: Timestamp) {
         self.differing.store(0, Relaxed);
@@ -97,10 +97,15 @@ impl Leftovers {
     }
 
     /// Notes that the bucket of a charge has a value of this digest, under another recipe; `now` is in the server's time.
-    pub(super) fn meet(&self, charge: &Charge<'_>, digest: &[u8], now: Timestamp) -> Met {
+    pub(super) fn meet(
+        &self,
+        charge: &BucketCharge<'_>,
+        digest: &[u8],
+        now: Timestamp,
+    ) -> Conversion {
         let recipe = self.recipe(charge);
         let digest = Some(self.fingerprint(digest));
-        let new = |first| Seen {
+        let new = |first| ForeignValue {
             recipe,
             digest,
             first,
@@ -111,12 +116,12 @@ impl Leftovers {
         let reloaded = Timestamp::from_micros(self.reloaded.load(Relaxed));
         let is_recent = reloaded <= now && now < reloaded.saturating_add_micros(TOGETHER);
         let first = if is_recent { reloaded } else { now };
-        let is_over = |seen: &Seen| {
+        let is_over = |seen: &ForeignValue| {
             let kept = seen.written.map_or(TOGETHER, |_| DIFFERING[1]);
             seen.last.saturating_add_micros(kept) <= now
         };
         let is_reloading = now.as_micros() < self.reload_until.load(Relaxed);
-        let meet = |seen: &mut Seen| {
+        let meet = |seen: &mut ForeignValue| {
             if seen.recipe != recipe || seen.digest.is_none() {
                 *seen = new(first);
             }
@@ -136,8 +141,8 @@ impl Leftovers {
         drop(met);
         let others_write = now.as_micros() < self.others_until.load(Relaxed);
         match others_write {
-            true => Met::first(now),
-            false => Met {
+            true => Conversion::first(now),
+            false => Conversion {
                 at: first.min(now),
                 is_left: first.saturating_add_micros(QUIET) <= now && !is_reloading,
             },
@@ -156,19 +161,19 @@ impl Leftovers {
     }
 
     /// Notes that this machine has written the value of a bucket under the recipe of a charge; `at` is in the server's time.
-    pub(super) fn wrote(&self, charge: &Charge<'_>, at: Timestamp) {
+    pub(super) fn wrote(&self, charge: &BucketCharge<'_>, at: Timestamp) {
         if self.met.keys() == 0 {
             return;
         }
         // Few are known: what it is under is asked of those alone.
-        let wrote = |seen: &mut Seen| match seen.recipe == self.recipe(charge) {
+        let wrote = |seen: &mut ForeignValue| match seen.recipe == self.recipe(charge) {
             true => (seen.written, seen.last) = (Some(at), seen.last.max(at)),
             false => seen.digest = None,
         };
         self.met.lock(self.fingerprint(charge.name)).change(wrote);
     }
 
-    fn recipe(&self, charge: &Charge<'_>) -> Fingerprint {
+    fn recipe(&self, charge: &BucketCharge<'_>) -> Fingerprint {
         let mut recipe = Vec::new();
         value::write_recipe(&mut recipe, charge.algorithm);
         self.fingerprint(&recipe)
@@ -187,41 +192,47 @@ mod tests {
 
     use super::*;
     use crate::limiter::{Algorithm, Gcra, Quota};
-    use crate::store::redis::asked::{Owes, Tier};
+    use crate::store::redis::script_call::{ChargedRefusals, Tier};
 
     fn at(millis: u64) -> Timestamp {
         Timestamp::from_micros(millis * 1_000)
     }
 
-    fn with<R>(name: &str, limit: u32, run: impl FnOnce(&Charge<'_>) -> R) -> R {
+    fn with<R>(name: &str, limit: u32, run: impl FnOnce(&BucketCharge<'_>) -> R) -> R {
         let quota = Quota::new(limit, Duration::from_secs(1)).expect("a quota");
         let algorithm = Algorithm::Gcra(Gcra::new(quota, limit).expect("a burst"));
-        run(&Charge {
+        run(&BucketCharge {
             algorithm: &algorithm,
             name: name.as_bytes(),
             key: Fingerprint::from_bits(1),
             cost: 1,
-            owes: Owes::Nothing,
+            owes: ChargedRefusals::None,
             settles: false,
             period: None,
             tier: Tier::First,
         })
     }
 
-    fn meet(leftovers: &Leftovers, name: &str, limit: u32, digest: &str, now: u64) -> (u64, bool) {
+    fn meet(
+        leftovers: &ConfigDrift,
+        name: &str,
+        limit: u32,
+        digest: &str,
+        now: u64,
+    ) -> (u64, bool) {
         let met = with(name, limit, |charge| {
             leftovers.meet(charge, digest.as_bytes(), at(now))
         });
         (met.at.as_micros() / 1_000, met.is_left)
     }
 
-    fn write(leftovers: &Leftovers, name: &str, limit: u32, now: u64) {
+    fn write(leftovers: &ConfigDrift, name: &str, limit: u32, now: u64) {
         with(name, limit, |charge| leftovers.wrote(charge, at(now)));
     }
 
     #[test]
     fn what_does_not_change_is_carried_over_when_it_was_met_first() {
-        let leftovers = Leftovers::default();
+        let leftovers = ConfigDrift::default();
         assert_eq!(meet(&leftovers, "a", 1, "x", 5_000), (5_000, false));
         assert_eq!(meet(&leftovers, "a", 1, "x", 5_099), (5_000, false));
         assert_eq!(meet(&leftovers, "a", 1, "x", 5_100), (5_000, true));
@@ -233,7 +244,7 @@ mod tests {
 
     #[test]
     fn what_is_met_soon_after_a_reload_is_carried_over_as_it_was_then() {
-        let leftovers = Leftovers::default();
+        let leftovers = ConfigDrift::default();
         leftovers.reloaded(at(4_000), at(4_100));
         assert_eq!(meet(&leftovers, "a", 1, "x", 4_099), (4_000, false));
         assert_eq!(meet(&leftovers, "a", 1, "x", 4_100), (4_000, true));
@@ -243,7 +254,7 @@ mod tests {
 
     #[test]
     fn what_others_change_is_carried_over_each_time_for_a_minute_and_longer_if_they_do_again() {
-        let leftovers = Leftovers::default();
+        let leftovers = ConfigDrift::default();
         meet(&leftovers, "a", 1, "x", 5_000);
         meet(&leftovers, "b", 1, "y", 5_000);
         assert_eq!(meet(&leftovers, "a", 1, "z", 9_000), (9_000, false));
@@ -263,7 +274,7 @@ mod tests {
     /// A window of which as many are counted as before has the digest that it had.
     #[test]
     fn what_is_as_it_was_after_it_was_written_here_was_changed_by_others() {
-        let leftovers = Leftovers::default();
+        let leftovers = ConfigDrift::default();
         meet(&leftovers, "a", 1, "x", 5_000);
         assert_eq!(meet(&leftovers, "a", 1, "x", 5_100), (5_000, true));
         write(&leftovers, "a", 1, 5_100);
@@ -273,7 +284,7 @@ mod tests {
 
     #[test]
     fn what_requests_from_before_a_reload_change_says_nothing_of_others() {
-        let leftovers = Leftovers::default();
+        let leftovers = ConfigDrift::default();
         meet(&leftovers, "a", 1, "x", 5_000);
         // Soon after it, whoever it was; and later where they say so, as settlements do.
         leftovers.reloaded(at(90_000), at(91_000));

@@ -4,17 +4,17 @@ use redis::Value;
 
 use crate::clock::Timestamp;
 use crate::limiter::{Ban, Fingerprint, Penalty, Strikes as Known};
-use crate::store::redis::asked::{Ask, micros};
 use crate::store::redis::naming::Naming;
+use crate::store::redis::reply::{ProtocolError, fields, number};
 use crate::store::redis::script::Procedure;
-use crate::store::redis::told::{Nonsense, fields, number};
+use crate::store::redis::script_call::{ScriptCall, micros};
 
 /// The most bans that one call reads of, with the last one that was read before.
 const READ_AT_ONCE: u32 = 257;
 
 /// What the bans of a policy are called, all in one slot of a cluster: they are told in one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BanNames {
+pub struct BanKeys {
     /// Where bans are announced.
     stream: Box<[u8]>,
     /// What names begin with of what is remembered of keys.
@@ -23,9 +23,9 @@ pub struct BanNames {
 
 /// What a machine tells of keys that are the same on all machines, and what it asks.
 #[derive(Clone, Copy, Debug)]
-pub struct Strikes<'a> {
+pub struct BanReport<'a> {
     /// Of what policy.
-    pub names: &'a BanNames,
+    pub names: &'a BanKeys,
     /// When it bans.
     pub rule: &'a Penalty,
     /// What no other machine has.
@@ -42,18 +42,18 @@ pub struct Strikes<'a> {
 
 /// What the server said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Heard {
+pub struct BanReply {
     /// The last announcement that was read; empty if the server has forgotten the one before.
     pub read: Vec<u8>,
     /// Why some of it could not be told.
     pub failure: Option<String>,
     /// Bans of which the machine may not know.
-    pub bans: Vec<Announced>,
+    pub bans: Vec<AnnouncedBan>,
 }
 
 /// A ban.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Announced {
+pub struct AnnouncedBan {
     /// Who is banned.
     pub key: Fingerprint,
     /// Which of his bans it is.
@@ -66,7 +66,7 @@ pub struct Announced {
     pub is_own: bool,
 }
 
-impl BanNames {
+impl BanKeys {
     /// Those of the policy that is called so.
     pub fn new(naming: &Naming, label: &str) -> Self {
         let name = [&*naming.prefix, "{", label, "}"].concat();
@@ -77,10 +77,10 @@ impl BanNames {
     }
 }
 
-impl Strikes<'_> {
+impl BanReport<'_> {
     /// What to ask of [`Procedure::Ban`].
-    pub fn ask(&self) -> Ask {
-        let mut ask = Ask::new(Procedure::Ban);
+    pub fn ask(&self) -> ScriptCall {
+        let mut ask = ScriptCall::new(Procedure::Ban);
         ask.key(&self.names.stream);
         for (key, _) in self.keys {
             let name = format!("{}{:016x}", self.names.strikes, key.bits());
@@ -104,7 +104,7 @@ impl Strikes<'_> {
         ask
     }
 
-    fn push(&self, ask: &mut Ask, key: Fingerprint, known: &Known) {
+    fn push(&self, ask: &mut ScriptCall, key: Fingerprint, known: &Known) {
         let ban = known.last_ban();
         ask.text(&format!("{:016x}", key.bits()));
         ask.number(ban.number);
@@ -119,33 +119,36 @@ impl Strikes<'_> {
     }
 }
 
-impl Heard {
+impl BanReply {
     /// Reads the reply.
     ///
     /// # Errors
     /// When it is no reply to that.
-    pub fn read(reply: &Value) -> Result<Self, Nonsense> {
+    pub fn read(reply: &Value) -> Result<Self, ProtocolError> {
         let fields = fields(reply)?;
         let [read, failure, bans @ ..] = &*fields else {
-            return Err(Nonsense::Malformed);
+            return Err(ProtocolError::Malformed);
         };
         let (bans, []) = bans.as_chunks() else {
-            return Err(Nonsense::Malformed);
+            return Err(ProtocolError::Malformed);
         };
         let failure = String::from_utf8_lossy(failure);
         Ok(Self {
             read: read.to_vec(),
             failure: (!failure.is_empty()).then(|| failure.into_owned()),
-            bans: bans.iter().map(Announced::read).collect::<Result<_, _>>()?,
+            bans: bans
+                .iter()
+                .map(AnnouncedBan::read)
+                .collect::<Result<_, _>>()?,
         })
     }
 }
 
-impl Announced {
-    fn read([key, ban, left, remembered, is_own]: &[&[u8]; 5]) -> Result<Self, Nonsense> {
-        let text = |bytes| str::from_utf8(bytes).map_err(|_| Nonsense::Malformed);
-        let key = u64::from_str_radix(text(key)?, 16).map_err(|_| Nonsense::Malformed)?;
-        let micros = |bytes| text(bytes)?.parse().map_err(|_| Nonsense::Malformed);
+impl AnnouncedBan {
+    fn read([key, ban, left, remembered, is_own]: &[&[u8]; 5]) -> Result<Self, ProtocolError> {
+        let text = |bytes| str::from_utf8(bytes).map_err(|_| ProtocolError::Malformed);
+        let key = u64::from_str_radix(text(key)?, 16).map_err(|_| ProtocolError::Malformed)?;
+        let micros = |bytes| text(bytes)?.parse().map_err(|_| ProtocolError::Malformed);
         Ok(Self {
             key: Fingerprint::from_bits(key),
             number: u32::try_from(number(ban)?).unwrap_or(u32::MAX),

@@ -12,29 +12,29 @@ use crate::telemetry::registry::Counter;
 
 /// What was asked of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Op {
+pub(super) enum Operation {
     Call,
     Batch,
     Probe,
 }
 
-impl Op {
+impl Operation {
     const ALL: [&str; 3] = ["call", "batch", "probe"];
 }
 
 /// The counters, each made when it first counts.
 #[derive(Debug)]
-pub(super) struct Meter {
+pub(super) struct CallMetrics {
     metrics: StoreMetrics,
-    answered: [OnceLock<Counter>; Op::ALL.len()],
-    faulty: [[OnceLock<Counter>; FaultKind::ALL.len()]; Op::ALL.len()],
+    answered: [OnceLock<Counter>; Operation::ALL.len()],
+    faulty: [[OnceLock<Counter>; FaultKind::ALL.len()]; Operation::ALL.len()],
     /// Calls that were not sent because the server was out of use.
-    unsent: [OnceLock<Counter>; Op::ALL.len()],
+    unsent: [OnceLock<Counter>; Operation::ALL.len()],
     /// What was not told after requests, each made when it first counts.
     lost: Mutex<HashMap<&'static str, Counter>>,
 }
 
-impl Meter {
+impl CallMetrics {
     pub(super) fn new(metrics: StoreMetrics) -> Self {
         Self {
             metrics,
@@ -46,19 +46,19 @@ impl Meter {
     }
 
     /// Counts what was sent.
-    pub(super) fn sent(&self, op: Op, fault: Option<FaultKind>, took: Duration) {
+    pub(super) fn sent(&self, op: Operation, fault: Option<FaultKind>, took: Duration) {
         let (counter, label) = match fault {
             None => (&self.answered[op as usize], "ok"),
             Some(kind) => (&self.faulty[op as usize][kind as usize], kind.label()),
         };
         self.count(op, counter, label);
-        if op == Op::Call {
+        if op == Operation::Call {
             self.metrics.record(took);
         }
     }
 
     /// Counts what was not sent.
-    pub(super) fn unsent(&self, op: Op) {
+    pub(super) fn unsent(&self, op: Operation) {
         self.count(op, &self.unsent[op as usize], "unsent");
     }
 
@@ -71,16 +71,20 @@ impl Meter {
 
     /// Counts a connection that was made and checked, or what was in the way.
     pub(super) fn probed(&self, fault: Option<&Fault>) {
-        self.sent(Op::Probe, fault.map(|fault| fault.kind), Duration::ZERO);
+        self.sent(
+            Operation::Probe,
+            fault.map(|fault| fault.kind),
+            Duration::ZERO,
+        );
     }
 
     pub(super) fn set_up(&self, is_up: bool) {
         self.metrics.set_up(is_up);
     }
 
-    fn count(&self, op: Op, counter: &OnceLock<Counter>, result: &str) {
+    fn count(&self, op: Operation, counter: &OnceLock<Counter>, result: &str) {
         counter
-            .get_or_init(|| self.metrics.requests(Op::ALL[op as usize], result))
+            .get_or_init(|| self.metrics.requests(Operation::ALL[op as usize], result))
             .increment();
     }
 }

@@ -3,22 +3,22 @@
 
 use smallvec::SmallVec;
 
-use super::asked::{Ask, Charge, Tier};
-use super::told::{Said, Told};
+use super::reply::{BucketReply, ChargeReply};
+use super::script_call::{BucketCharge, ScriptCall, Tier};
 
 /// What each of some charges was told, in their order; `None` where nothing was.
-pub type Answers = SmallVec<[Option<Said>; 4]>;
+pub type BucketReplies = SmallVec<[Option<BucketReply>; 4]>;
 
 /// The places of the buckets that one call can charge.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct SlotGroup {
     slot: u16,
     buckets: Vec<usize>,
 }
 
-impl Part {
+impl SlotGroup {
     /// Those of these buckets, in the order of their first ones.
-    pub(super) fn all(buckets: &[Charge<'_>], slot_of: impl Fn(&[u8]) -> u16) -> Vec<Self> {
+    pub(super) fn all(buckets: &[BucketCharge<'_>], slot_of: impl Fn(&[u8]) -> u16) -> Vec<Self> {
         let mut parts: Vec<Self> = Vec::new();
         for (place, bucket) in buckets.iter().enumerate() {
             let slot = slot_of(bucket.name);
@@ -36,27 +36,27 @@ impl Part {
 
 /// A request as it is asked part by part.
 #[derive(Debug)]
-pub(super) struct Piecemeal<'a> {
-    buckets: &'a [Charge<'a>],
+pub(super) struct MultiSlotCharge<'a> {
+    buckets: &'a [BucketCharge<'a>],
     binding: usize,
-    answers: Answers,
-    reversals: Vec<Ask>,
+    answers: BucketReplies,
+    reversals: Vec<ScriptCall>,
     is_refused: bool,
 }
 
 /// What is asked of a part.
 #[derive(Debug)]
-pub(super) struct Asked<'a> {
-    pub(super) buckets: Vec<Charge<'a>>,
+pub(super) struct SlotCall<'a> {
+    pub(super) buckets: Vec<BucketCharge<'a>>,
     /// How many of its charges may refuse.
     pub(super) binding: usize,
     /// The places of these charges among all.
     charges: Vec<usize>,
 }
 
-impl<'a> Piecemeal<'a> {
+impl<'a> MultiSlotCharge<'a> {
     /// A request by the charges to these buckets, of which the first `binding` may refuse.
-    pub(super) fn new(buckets: &'a [Charge<'a>], binding: usize) -> Self {
+    pub(super) fn new(buckets: &'a [BucketCharge<'a>], binding: usize) -> Self {
         Self {
             buckets,
             binding,
@@ -68,11 +68,11 @@ impl<'a> Piecemeal<'a> {
 
     /// What is to be asked of a part; once one has refused, only who charges refusals is told of it, and refuses nothing
     /// any more. `None` where that is nobody.
-    pub(super) fn ask(&self, part: &Part) -> Option<Asked<'a>> {
+    pub(super) fn ask(&self, part: &SlotGroup) -> Option<SlotCall<'a>> {
         let is_asked = |place: &&usize| !self.is_refused || self.buckets[**place].is_owed();
         let places = || part.buckets.iter().filter(is_asked);
         let buckets: Vec<_> = places()
-            .map(|&place| Charge {
+            .map(|&place| BucketCharge {
                 settles: self.buckets[place].settles && !self.is_refused,
                 ..self.buckets[place]
             })
@@ -82,7 +82,7 @@ impl<'a> Piecemeal<'a> {
             .map(|&place| heads(&self.buckets[..place]).count())
             .collect();
         let binds = |charge: &&usize| **charge < self.binding && !self.is_refused;
-        (!buckets.is_empty()).then(|| Asked {
+        (!buckets.is_empty()).then(|| SlotCall {
             binding: charges.iter().filter(binds).count(),
             buckets,
             charges,
@@ -90,7 +90,7 @@ impl<'a> Piecemeal<'a> {
     }
 
     /// Notes what was told of that.
-    pub(super) fn note(&mut self, asked: &Asked<'_>, told: &Told) {
+    pub(super) fn note(&mut self, asked: &SlotCall<'_>, told: &ChargeReply) {
         if !told.verdict.is_admitted() {
             self.is_refused = true;
             for (answer, charge) in self.answers.iter_mut().zip(heads(self.buckets)) {
@@ -111,18 +111,18 @@ impl<'a> Piecemeal<'a> {
     }
 
     /// What gives back all that was charged up to now.
-    pub(super) fn take_reversals(&mut self) -> Vec<Ask> {
+    pub(super) fn take_reversals(&mut self) -> Vec<ScriptCall> {
         std::mem::take(&mut self.reversals)
     }
 
     /// What each charge was told: nothing who was given back, or was not asked.
-    pub(super) fn into_answers(self) -> Answers {
+    pub(super) fn into_answers(self) -> BucketReplies {
         self.answers
     }
 }
 
 /// What gives back the charges that were made.
-fn reversals(charges: &[Charge<'_>], told: &Told) -> impl Iterator<Item = Ask> {
+fn reversals(charges: &[BucketCharge<'_>], told: &ChargeReply) -> impl Iterator<Item = ScriptCall> {
     let paid = told.buckets.iter().map(|&bucket| &charges[bucket]);
     let made = paid.zip(told.said(charges));
     // Units in use are given back by who has their lease.
@@ -130,13 +130,13 @@ fn reversals(charges: &[Charge<'_>], told: &Told) -> impl Iterator<Item = Ask> {
         said.decision.is_admitted() && !charge.is_owed() && !charge.algorithm.is_permits()
     });
     made.filter_map(|(charge, said)| {
-        let leave = Ask::leave(charge, said.decision.cell, None);
+        let leave = ScriptCall::leave(charge, said.decision.cell, None);
         leave.or_else(|| said.reversal(charge))
     })
 }
 
 /// The first bucket of each charge.
-fn heads<'a, 'b>(buckets: &'a [Charge<'b>]) -> impl Iterator<Item = &'a Charge<'b>> {
+fn heads<'a, 'b>(buckets: &'a [BucketCharge<'b>]) -> impl Iterator<Item = &'a BucketCharge<'b>> {
     let buckets = buckets.iter();
     buckets.filter(|bucket| bucket.tier == Tier::First)
 }
@@ -147,11 +147,11 @@ mod tests {
 
     use super::*;
     use crate::limiter::{Algorithm, Fingerprint, Gcra, Quota};
-    use crate::store::redis::Owes;
+    use crate::store::redis::ChargedRefusals;
 
     /// Two charges, the first of which may overflow, that share a slot with a third which owes nothing; a fourth is elsewhere.
-    fn buckets(algorithm: &Algorithm) -> [Charge<'_>; 5] {
-        let charge = |name, owes, tier| Charge {
+    fn buckets(algorithm: &Algorithm) -> [BucketCharge<'_>; 5] {
+        let charge = |name, owes, tier| BucketCharge {
             algorithm,
             name,
             key: Fingerprint::from_bits(1),
@@ -162,11 +162,11 @@ mod tests {
             tier,
         };
         [
-            charge(b"a1", Owes::All, Tier::First),
-            charge(b"a2", Owes::All, Tier::Further),
-            charge(b"b1", Owes::All, Tier::First),
-            charge(b"a3", Owes::Nothing, Tier::First),
-            charge(b"a4", Owes::All, Tier::First),
+            charge(b"a1", ChargedRefusals::All, Tier::First),
+            charge(b"a2", ChargedRefusals::All, Tier::Further),
+            charge(b"b1", ChargedRefusals::All, Tier::First),
+            charge(b"a3", ChargedRefusals::None, Tier::First),
+            charge(b"a4", ChargedRefusals::All, Tier::First),
         ]
     }
 
@@ -179,8 +179,8 @@ mod tests {
     fn each_charge_is_asked_of_its_slot_and_knows_its_place() {
         let algorithm = algorithm();
         let buckets = buckets(&algorithm);
-        let parts = Part::all(&buckets, |name| u16::from(name[0]));
-        let request = Piecemeal::new(&buckets, 3);
+        let parts = SlotGroup::all(&buckets, |name| u16::from(name[0]));
+        let request = MultiSlotCharge::new(&buckets, 3);
         let asked = parts.iter().map(|part| request.ask(part).expect("a call"));
         let asked: Vec<_> = asked
             .map(|asked| (asked.buckets.len(), asked.charges, asked.binding))
@@ -192,10 +192,10 @@ mod tests {
     fn after_a_refusal_only_those_are_asked_that_charge_it() {
         let algorithm = algorithm();
         let buckets = buckets(&algorithm);
-        let parts = Part::all(&buckets, |name| u16::from(name[0]));
-        let request = Piecemeal {
+        let parts = SlotGroup::all(&buckets, |name| u16::from(name[0]));
+        let request = MultiSlotCharge {
             is_refused: true,
-            ..Piecemeal::new(&buckets, 4)
+            ..MultiSlotCharge::new(&buckets, 4)
         };
         let asked = request.ask(&parts[0]).expect("a call");
         let names: Vec<_> = asked.buckets.iter().map(|bucket| bucket.name).collect();
@@ -203,16 +203,16 @@ mod tests {
         // A further bucket is no charge: a4 is the last of four.
         assert_eq!((asked.charges, asked.binding), (vec![0, 3], 0));
         assert!(asked.buckets.iter().all(|bucket| !bucket.settles));
-        let watching = Charge {
-            owes: Owes::Nothing,
+        let watching = BucketCharge {
+            owes: ChargedRefusals::None,
             ..buckets[0]
         };
         let watching = [watching, buckets[2]];
-        let request = Piecemeal {
+        let request = MultiSlotCharge {
             is_refused: true,
-            ..Piecemeal::new(&watching, 2)
+            ..MultiSlotCharge::new(&watching, 2)
         };
-        let parts = Part::all(&watching, |name| u16::from(name[0]));
+        let parts = SlotGroup::all(&watching, |name| u16::from(name[0]));
         assert!(request.ask(&parts[0]).is_none());
     }
 }

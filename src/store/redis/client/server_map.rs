@@ -9,7 +9,7 @@ use super::spec::Address;
 
 /// The servers that are there, and in a cluster the slots that each has.
 #[derive(Debug, Default)]
-pub(super) struct Map {
+pub(super) struct ServerMap {
     pub nodes: Vec<Arc<Node>>,
     /// Ascending, without overlap; none where there is no cluster.
     slots: Option<Vec<(Range, Arc<Node>)>>,
@@ -20,12 +20,12 @@ pub(super) type Range = std::ops::RangeInclusive<Slot>;
 
 /// The servers as they were found: each with its slots in a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Layout {
+pub(super) enum Topology {
     Single(Address),
     Cluster(Vec<(Range, Address)>),
 }
 
-impl Layout {
+impl Topology {
     /// A key that the server at this address has. In a cluster it is looked for among many, so in the widest of its ranges: a
     /// range of one slot takes some 16,000 looks, and a cluster may have thousands of those.
     fn probe(&self, address: &Address, prefix: &str) -> Arc<str> {
@@ -46,9 +46,9 @@ impl Layout {
     }
 }
 
-impl Map {
+impl ServerMap {
     /// The map of what was found, in which the servers of `old` stay who they are.
-    pub(super) fn of(layout: &Layout, old: &Self, prefix: &str, workers: usize) -> Self {
+    pub(super) fn of(layout: &Topology, old: &Self, prefix: &str, workers: usize) -> Self {
         let mut nodes: Vec<Arc<Node>> = Vec::new();
         let mut node = |address: &Address| {
             let is_it = |node: &&Arc<Node>| node.address == *address;
@@ -65,11 +65,11 @@ impl Map {
             node
         };
         let slots = match layout {
-            Layout::Single(address) => {
+            Topology::Single(address) => {
                 node(address);
                 None
             }
-            Layout::Cluster(ranges) => {
+            Topology::Cluster(ranges) => {
                 let mut slots: Vec<_> = ranges
                     .iter()
                     .map(|(range, address)| (range.clone(), node(address)))
@@ -126,9 +126,9 @@ impl Map {
 mod tests {
     use super::*;
 
-    fn layout() -> Layout {
+    fn layout() -> Topology {
         let at = |port| Address::new("a", port);
-        Layout::Cluster(vec![
+        Topology::Cluster(vec![
             (100..=100, at(2)),
             (8_000..=16_000, at(2)),
             (0..=99, at(1)),
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn keys_go_where_their_slot_is() {
-        let map = Map::of(&layout(), &Map::default(), "p:", 1);
+        let map = ServerMap::of(&layout(), &ServerMap::default(), "p:", 1);
         assert_eq!(map.nodes.len(), 2);
         for n in 0..2_000 {
             let key = format!("key:{n}");
@@ -160,9 +160,9 @@ mod tests {
 
     #[test]
     fn keys_of_a_call_share_a_slot() {
-        let map = Map::of(
-            &Layout::Cluster(vec![(0..=16_383, Address::new("a", 1))]),
-            &Map::default(),
+        let map = ServerMap::of(
+            &Topology::Cluster(vec![(0..=16_383, Address::new("a", 1))]),
+            &ServerMap::default(),
             "p:",
             1,
         );
@@ -175,9 +175,9 @@ mod tests {
 
     #[test]
     fn servers_stay_who_they_are() {
-        let old = Map::of(&layout(), &Map::default(), "p:", 1);
-        let new = Layout::Cluster(vec![(0..=16_383, Address::new("a", 2))]);
-        let new = Map::of(&new, &old, "p:", 1);
+        let old = ServerMap::of(&layout(), &ServerMap::default(), "p:", 1);
+        let new = Topology::Cluster(vec![(0..=16_383, Address::new("a", 2))]);
+        let new = ServerMap::of(&new, &old, "p:", 1);
         let known = old.at(&Address::new("a", 2)).expect("it was there");
         assert!(Arc::ptr_eq(known, &new.nodes[0]));
         assert_eq!(new.nodes.len(), 1);

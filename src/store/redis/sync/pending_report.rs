@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use super::tracker::Tracker;
 use crate::limiter::{Fingerprint, Reserved};
-use crate::store::redis::naming::Name;
+use crate::store::redis::naming::BucketName;
 
 /// Who is told of a charge that may still be settled, and what its bucket is called.
 #[derive(Debug)]
-pub struct Telling {
+pub struct PendingReport {
     tracker: Arc<Tracker>,
-    name: Name,
+    name: BucketName,
 }
 
-impl Telling {
+impl PendingReport {
     /// Of a charge to the table of this tracker, to the bucket that all machines call so.
-    pub fn new(tracker: &Arc<Tracker>, name: Name) -> Self {
+    pub fn new(tracker: &Arc<Tracker>, name: BucketName) -> Self {
         Self {
             tracker: Arc::clone(tracker),
             name,

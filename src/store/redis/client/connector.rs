@@ -8,7 +8,7 @@ use redis::Value;
 use tokio::time::{sleep, timeout};
 
 use super::Shared;
-use super::connect::{CONNECT_DEADLINE, Live};
+use super::connection::{CONNECT_DEADLINE, Connection};
 use super::fault::{Fault, FaultKind};
 use super::node::Node;
 use super::script::Script;
@@ -43,7 +43,7 @@ pub(super) async fn keep(shared: Arc<Shared>, node: Arc<Node>, worker: usize) {
                 node.proved(since);
                 shared.changed();
                 drop(turn);
-                let lost = watch(&shared, &node, worker, live).await == Ended::Lost;
+                let lost = watch(&shared, &node, worker, live).await == Ending::Lost;
                 let young = shared.clock.now().since(since) < YOUNG;
                 // One lost connection is no dead server: whether it can be made again will say what is wrong. Two are, or
                 // it would be made again for ever.
@@ -59,15 +59,15 @@ pub(super) async fn keep(shared: Arc<Shared>, node: Arc<Node>, worker: usize) {
     }
 }
 
-async fn connect(shared: &Shared, node: &Node) -> Result<Live, Fault> {
+async fn connect(shared: &Shared, node: &Node) -> Result<Connection, Fault> {
     let connected = probe(shared, node).await;
     shared.meter.probed(connected.as_ref().err());
     connected
 }
 
 /// Connects, gives the server the scripts that it lacks, and tries whether it is of use.
-async fn probe(shared: &Shared, node: &Node) -> Result<Live, Fault> {
-    let live = Live::open(&node.address, &shared.dialect).await?;
+async fn probe(shared: &Shared, node: &Node) -> Result<Connection, Fault> {
+    let live = Connection::open(&node.address, &shared.dialect).await?;
     load_scripts(shared, node, &live).await;
     let key = node.probe();
     let check = PROBE.by_sha(&[key.as_bytes()], &[""; 0]);
@@ -91,7 +91,7 @@ async fn in_time(
 
 /// Gives the server the scripts that it does not have yet, without which each is sent when it is called. A failure is shown by
 /// what is sent next.
-async fn load_scripts(shared: &Shared, node: &Node, live: &Live) {
+async fn load_scripts(shared: &Shared, node: &Node, live: &Connection) {
     let loading = async {
         let _turn = node.loading.acquire().await;
         let scripts = Arc::clone(&shared.scripts.borrow());
@@ -118,7 +118,7 @@ async fn load_scripts(shared: &Shared, node: &Node, live: &Live) {
 }
 
 /// Gives the server each script that calls will need from now on, again after a pause where it did not answer.
-async fn keep_scripts_loaded(shared: &Shared, node: &Node, live: &Live) -> Infallible {
+async fn keep_scripts_loaded(shared: &Shared, node: &Node, live: &Connection) -> Infallible {
     let mut scripts = shared.scripts.subscribe();
     let [mut pause, longest] = LOADING_PAUSES;
     loop {
@@ -136,19 +136,19 @@ async fn keep_scripts_loaded(shared: &Shared, node: &Node, live: &Live) -> Infal
 }
 
 #[derive(PartialEq, Eq)]
-enum Ended {
+enum Ending {
     Lost,
-    Given,
+    Abandoned,
 }
 
 /// Lends the connection to calls until it is lost, or the server is given up.
-async fn watch(shared: &Shared, node: &Node, worker: usize, live: Live) -> Ended {
+async fn watch(shared: &Shared, node: &Node, worker: usize, live: Connection) -> Ending {
     let live = Arc::new(live);
     node.set_live(worker, Some(Arc::clone(&live)));
     shared.changes.send_replace(());
     let ended = tokio::select! {
-        () = live.ended() => Ended::Lost,
-        () = node.opened() => Ended::Given,
+        () = live.ended() => Ending::Lost,
+        () = node.opened() => Ending::Abandoned,
         never = keep_scripts_loaded(shared, node, &live) => match never {},
     };
     node.set_live(worker, None);

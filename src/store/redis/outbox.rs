@@ -16,9 +16,9 @@ use redis::Value;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use super::after::{Lent, Settled, Settlement, left_alone};
-use super::asked::{Ask, Charge, Owes, Tier};
 use super::client::{Command, Fault};
+use super::follow_up::{LeasedUnits, Settlement, SettlementReply, left_alone};
+use super::script_call::{BucketCharge, ChargedRefusals, ScriptCall, Tier};
 use super::store::Store;
 use crate::clock::Timestamp;
 use crate::limiter::{Fingerprint, Reserved};
@@ -37,28 +37,28 @@ const RENEWED_AT_ONCE: usize = 64;
 
 /// What is to be told for one worker.
 #[derive(Debug, Default)]
-pub(super) struct Errands {
-    queue: Mutex<VecDeque<(Arc<Store>, Errand)>>,
+pub(super) struct Outbox {
+    queue: Mutex<VecDeque<(Arc<Store>, OutboxMessage)>>,
     wake: Notify,
     /// Whether a batch is under way.
     is_busy: AtomicBool,
     is_started: AtomicBool,
     /// The units in use that are renewed.
-    held: Mutex<HashMap<u64, Held>>,
+    held: Mutex<HashMap<u64, HeldLease>>,
     next: AtomicU64,
 }
 
 /// One thing to tell.
 #[derive(Debug)]
-pub(super) enum Errand {
-    Settle(Box<Due>, Timestamp),
-    Leave(Ask),
-    GiveBack(Held),
+pub(super) enum OutboxMessage {
+    Settle(Box<PendingSettlement>, Timestamp),
+    Leave(ScriptCall),
+    GiveBack(HeldLease),
 }
 
 /// Units in use.
 #[derive(Clone, Debug)]
-pub(super) struct Held {
+pub(super) struct HeldLease {
     pub(super) name: Arc<[u8]>,
     pub(super) id: Arc<str>,
     pub(super) units: u32,
@@ -66,7 +66,7 @@ pub(super) struct Held {
 
 /// A charge that is to be settled, as [`Settlement`] borrows it.
 #[derive(Debug)]
-pub(super) struct Due {
+pub(super) struct PendingSettlement {
     pub(super) table: Arc<Table>,
     pub(super) name: Box<[u8]>,
     pub(super) key: Fingerprint,
@@ -76,8 +76,8 @@ pub(super) struct Due {
     pub(super) units: u32,
 }
 
-impl Errands {
-    fn push(&self, store: &Arc<Store>, errand: Errand) {
+impl Outbox {
+    fn push(&self, store: &Arc<Store>, errand: OutboxMessage) {
         let mut queue = self.queue.lock();
         if queue.len() >= MOST {
             return store.lost(errand.what());
@@ -88,7 +88,7 @@ impl Errands {
     }
 
     /// Has these units renewed until they are let go; returns under what number.
-    pub(super) fn hold(&self, held: Held) -> u64 {
+    pub(super) fn hold(&self, held: HeldLease) -> u64 {
         let number = self.next.fetch_add(1, Relaxed);
         self.held.lock().insert(number, held);
         number
@@ -99,7 +99,7 @@ impl Errands {
         self.held.lock().remove(&number);
     }
 
-    fn take(&self) -> Vec<(Arc<Store>, Errand)> {
+    fn take(&self) -> Vec<(Arc<Store>, OutboxMessage)> {
         let mut queue = self.queue.lock();
         let most = queue.len().min(AT_ONCE);
         queue.drain(..most).collect()
@@ -112,7 +112,7 @@ impl Errands {
 
 impl Store {
     /// Has this told for a worker.
-    pub(super) fn tell(self: &Arc<Self>, worker: usize, errand: Errand) {
+    pub(super) fn tell(self: &Arc<Self>, worker: usize, errand: OutboxMessage) {
         self.errands(worker).push(self, errand);
     }
 
@@ -120,7 +120,7 @@ impl Store {
     pub(super) fn start_errands(self: &Arc<Self>, worker: usize) {
         let errands = self.errands(worker);
         if !errands.is_started.swap(true, AcqRel) {
-            let running = Running(Arc::clone(errands));
+            let running = OutboxTask(Arc::clone(errands));
             tokio::spawn(running.run(Arc::downgrade(self), worker));
         }
     }
@@ -138,7 +138,7 @@ impl Store {
     }
 
     /// Tells a batch of what waits; whether more does.
-    async fn run_errands(&self, errands: &Errands, worker: usize) -> bool {
+    async fn run_errands(&self, errands: &Outbox, worker: usize) -> bool {
         errands.is_busy.store(true, Relaxed);
         let (batch, commands): (Vec<_>, Vec<_>) = errands
             .take()
@@ -157,26 +157,30 @@ impl Store {
     }
 
     /// Notes what became of an errand.
-    fn note(self: &Arc<Self>, worker: usize, errand: Errand, answer: Result<Value, Fault>) {
+    fn note(self: &Arc<Self>, worker: usize, errand: OutboxMessage, answer: Result<Value, Fault>) {
         match (answer, errand) {
             (Err(_), errand) => self.lost(errand.what()),
-            (Ok(reply), Errand::Settle(due, around)) => match due.settlement().read(&reply) {
-                // In another period than was thought: once more, in the right one.
-                Ok(Settled::Again(at)) if at > around => {
-                    self.tell(worker, Errand::Settle(due, at));
+            (Ok(reply), OutboxMessage::Settle(due, around)) => {
+                match due.settlement().read(&reply) {
+                    // In another period than was thought: once more, in the right one.
+                    Ok(SettlementReply::Retry(at)) if at > around => {
+                        self.tell(worker, OutboxMessage::Settle(due, at));
+                    }
+                    Ok(SettlementReply::Settled) => {
+                        let now = self.now();
+                        self.leftovers().wrote(&due.settlement().charge, now);
+                    }
+                    Ok(SettlementReply::Unchanged | SettlementReply::Retry(_)) | Err(_) => {
+                        self.lost("settlement")
+                    }
                 }
-                Ok(Settled::Made) => {
-                    let now = self.now();
-                    self.leftovers().wrote(&due.settlement().charge, now);
-                }
-                Ok(Settled::Stands | Settled::Again(_)) | Err(_) => self.lost("settlement"),
-            },
-            (Ok(_), Errand::Leave(_) | Errand::GiveBack(_)) => {}
+            }
+            (Ok(_), OutboxMessage::Leave(_) | OutboxMessage::GiveBack(_)) => {}
         }
     }
 
     /// Renews what is in use.
-    async fn renew(&self, errands: &Errands, worker: usize) {
+    async fn renew(&self, errands: &Outbox, worker: usize) {
         let mut held: Vec<_> = errands.held.lock().values().cloned().collect();
         if held.is_empty() {
             return;
@@ -188,8 +192,8 @@ impl Store {
             .flat_map(|slot| slot.chunks(RENEWED_AT_ONCE))
             .collect();
         let commands = calls.iter().map(|held| {
-            let lent: Vec<_> = held.iter().map(Held::lent).collect();
-            self.command(&Ask::renewal(&lent, LEASE, None))
+            let lent: Vec<_> = held.iter().map(HeldLease::lent).collect();
+            self.command(&ScriptCall::renewal(&lent, LEASE, None))
         });
         let answers = self.client().batch(worker, commands.collect()).await;
         for (held, answer) in calls.into_iter().zip(answers) {
@@ -199,7 +203,7 @@ impl Store {
     }
 }
 
-impl Errand {
+impl OutboxMessage {
     /// What is lost with it, as metrics say.
     fn what(&self) -> &'static str {
         match self {
@@ -217,16 +221,16 @@ impl Errand {
             }
             Self::Leave(ask) => Some(store.command(ask)),
             Self::GiveBack(held) => {
-                let ask = Ask::giving_back(&[held.lent()], None);
+                let ask = ScriptCall::giving_back(&[held.lent()], None);
                 Some(store.command(&ask))
             }
         }
     }
 }
 
-impl Held {
-    fn lent(&self) -> Lent<'_> {
-        Lent {
+impl HeldLease {
+    fn lent(&self) -> LeasedUnits<'_> {
+        LeasedUnits {
             name: &self.name,
             id: &self.id,
             units: self.units,
@@ -234,15 +238,15 @@ impl Held {
     }
 }
 
-impl Due {
+impl PendingSettlement {
     fn settlement(&self) -> Settlement<'_> {
         Settlement {
-            charge: Charge {
+            charge: BucketCharge {
                 algorithm: self.table.algorithm(),
                 name: &self.name,
                 key: self.key,
                 cost: self.reserved.units,
-                owes: Owes::Nothing,
+                owes: ChargedRefusals::None,
                 settles: true,
                 period: self.period,
                 tier: Tier::First,
@@ -255,9 +259,9 @@ impl Due {
 }
 
 /// The errands of one worker as they are run; they end with its runtime, or with the store.
-struct Running(Arc<Errands>);
+struct OutboxTask(Arc<Outbox>);
 
-impl Running {
+impl OutboxTask {
     async fn run(self, store: Weak<Store>, worker: usize) {
         let mut next = Instant::now() + RENEWAL;
         let mut has_more = false;
@@ -276,7 +280,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for OutboxTask {
     fn drop(&mut self) {
         self.0.is_started.store(false, Release);
     }

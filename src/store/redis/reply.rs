@@ -5,9 +5,9 @@ use std::num::NonZero;
 use redis::Value;
 use smallvec::SmallVec;
 
-use super::asked::{Ask, Charge, Request, Tier};
-use super::leftovers::{Leftovers, Met};
-use super::value::{self, Held};
+use super::config_drift::{ConfigDrift, Conversion};
+use super::script_call::{BucketCharge, ChargeRequest, ScriptCall, Tier};
+use super::value::{self, StoredBucket};
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Outcome, Verdict, WindowEnd};
 
@@ -17,16 +17,16 @@ use crate::limiter::{Decision, Outcome, Verdict, WindowEnd};
     clippy::large_enum_variant,
     reason = "it is nearly always the large one, and lives as long as it takes to match it"
 )]
-pub enum Reply {
+pub enum ScriptReply {
     /// The request is decided.
-    Told(Told),
+    Decided(ChargeReply),
     /// Nothing is decided: the same request is to be asked again, of this.
-    Again(Again),
+    Retry(RetryInputs),
 }
 
 /// A request that is decided.
 #[derive(Debug)]
-pub struct Told {
+pub struct ChargeReply {
     /// Of each charge, at its place among the charges, what the bucket says that decides. Instants are those of the caller's
     /// clock, but cells are as they are stored, in the server's time.
     pub verdict: Verdict,
@@ -40,7 +40,7 @@ pub struct Told {
 
 /// What a charge was told.
 #[derive(Clone, Copy, Debug)]
-pub struct Said {
+pub struct BucketReply {
     /// By the bucket that decides.
     pub decision: Decision,
     /// Which of its buckets that is; 0 is the first.
@@ -53,13 +53,13 @@ pub struct Said {
 
 /// What the script has to be told before it decides: values of another recipe under this one, and the server's time.
 #[derive(Clone, Debug, Default)]
-pub struct Again {
+pub struct RetryInputs {
     at: Option<Timestamp>,
-    instead: Vec<Instead>,
+    instead: Vec<ConvertedValue>,
 }
 
 #[derive(Clone, Debug)]
-struct Instead {
+struct ConvertedValue {
     place: usize,
     digest: Vec<u8>,
     value: Vec<u8>,
@@ -69,7 +69,7 @@ struct Instead {
 
 /// What no script says of what was asked: another script answers, or there is a mistake in this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Nonsense {
+pub enum ProtocolError {
     /// It is not made as a reply is.
     #[error("the reply of the script is malformed")]
     Malformed,
@@ -82,14 +82,14 @@ pub enum Nonsense {
 }
 
 /// What a bucket says, and what of it was still to be settled.
-struct Decided {
+struct BucketDecision {
     decision: Decision,
     unsettled: (u64, Timestamp),
 }
 
 /// What the script did about a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Did {
+enum ChargeOutcome {
     Charged,
     Spared,
     Refused,
@@ -97,7 +97,7 @@ enum Did {
     Unasked,
 }
 
-impl Again {
+impl RetryInputs {
     /// The server's time.
     pub(super) fn at(&self) -> Option<Timestamp> {
         self.at
@@ -110,7 +110,7 @@ impl Again {
     }
 
     /// Of which buckets it is, and of each the digest of what is there, and what that is under its recipe.
-    pub(super) fn push(&self, ask: &mut Ask) {
+    pub(super) fn push(&self, ask: &mut ScriptCall) {
         ask.number(self.instead.len() as u64);
         for known in &self.instead {
             ask.number(known.place as u64);
@@ -121,38 +121,38 @@ impl Again {
     }
 }
 
-impl Request<'_> {
+impl ChargeRequest<'_> {
     /// Reads the reply to what was asked; `local` is now on the caller's clock.
     ///
     /// # Errors
     /// When it is no reply to that.
-    pub fn read(&self, reply: &Value, local: Timestamp) -> Result<Reply, Nonsense> {
+    pub fn read(&self, reply: &Value, local: Timestamp) -> Result<ScriptReply, ProtocolError> {
         let fields = fields(reply)?;
-        let (words, rest) = fields.split_first().ok_or(Nonsense::Malformed)?;
+        let (words, rest) = fields.split_first().ok_or(ProtocolError::Malformed)?;
         let mut words = words.split(|byte| *byte == b' ');
         let kind = words.next();
-        let at = number(words.next().ok_or(Nonsense::Malformed)?)?;
+        let at = number(words.next().ok_or(ProtocolError::Malformed)?)?;
         let at = Timestamp::from_micros(at);
         match kind {
-            Some(b"told") => Ok(Reply::Told(self.told(words, rest, at, local)?)),
-            Some(b"again") => Ok(Reply::Again(self.again(rest, at)?)),
-            _ => Err(Nonsense::Malformed),
+            Some(b"told") => Ok(ScriptReply::Decided(self.told(words, rest, at, local)?)),
+            Some(b"again") => Ok(ScriptReply::Retry(self.again(rest, at)?)),
+            _ => Err(ProtocolError::Malformed),
         }
     }
 
-    fn again(&self, others: &[&[u8]], at: Timestamp) -> Result<Again, Nonsense> {
+    fn again(&self, others: &[&[u8]], at: Timestamp) -> Result<RetryInputs, ProtocolError> {
         let (others, rest) = others.as_chunks::<3>();
         if !rest.is_empty() {
-            return Err(Nonsense::Malformed);
+            return Err(ProtocolError::Malformed);
         }
         let instead = |[place, digest, value]: &[&[u8]; 3]| {
             let place = number(place)? as usize;
-            let charge = self.charges.get(place).ok_or(Nonsense::Malformed)?;
-            let meet = |leftovers: &Leftovers| leftovers.meet(charge, digest, at);
-            let met = self.leftovers.map_or(Met::first(at), meet);
+            let charge = self.charges.get(place).ok_or(ProtocolError::Malformed)?;
+            let meet = |leftovers: &ConfigDrift| leftovers.meet(charge, digest, at);
+            let met = self.leftovers.map_or(Conversion::first(at), meet);
             let value =
-                value::converted(charge.algorithm, value, met.at).ok_or(Nonsense::Bucket)?;
-            Ok(Instead {
+                value::converted(charge.algorithm, value, met.at).ok_or(ProtocolError::Bucket)?;
+            Ok(ConvertedValue {
                 place,
                 digest: digest.to_vec(),
                 value,
@@ -160,7 +160,7 @@ impl Request<'_> {
             })
         };
         let instead = others.iter().map(instead).collect::<Result<_, _>>()?;
-        Ok(Again {
+        Ok(RetryInputs {
             at: Some(at),
             instead,
         })
@@ -173,17 +173,18 @@ impl Request<'_> {
         states: &[&[u8]],
         at: Timestamp,
         local: Timestamp,
-    ) -> Result<Told, Nonsense> {
+    ) -> Result<ChargeReply, ProtocolError> {
         if states.len() != self.charges.len() {
-            return Err(Nonsense::Malformed);
+            return Err(ProtocolError::Malformed);
         }
-        let mut decided: SmallVec<[(usize, Decided); 4]> = SmallVec::new();
+        let mut decided: SmallVec<[(usize, BucketDecision); 4]> = SmallVec::new();
         for (place, (charge, state)) in self.charges.iter().zip(states).enumerate() {
-            let did = Did::read(words.next().ok_or(Nonsense::Malformed)?)?;
-            if did == Did::Unasked && charge.tier == Tier::Further {
+            let did = ChargeOutcome::read(words.next().ok_or(ProtocolError::Malformed)?)?;
+            if did == ChargeOutcome::Unasked && charge.tier == Tier::Further {
                 continue;
             }
-            if let (Did::Charged | Did::Owed, Some(leftovers)) = (did, self.leftovers)
+            if let (ChargeOutcome::Charged | ChargeOutcome::Owed, Some(leftovers)) =
+                (did, self.leftovers)
                 && charge.cost > 0
             {
                 leftovers.wrote(charge, at);
@@ -199,8 +200,8 @@ impl Request<'_> {
                 _ => decided.push((place, one)),
             }
         }
-        let shifted = |(_, one): &(usize, Decided)| shifted(one.decision, at, local);
-        Ok(Told {
+        let shifted = |(_, one): &(usize, BucketDecision)| shifted(one.decision, at, local);
+        Ok(ChargeReply {
             verdict: Verdict::of(decided.iter().map(shifted), self.binding),
             buckets: decided.iter().map(|(place, _)| *place).collect(),
             unsettled: decided.iter().map(|(_, one)| one.unsettled).collect(),
@@ -209,12 +210,12 @@ impl Request<'_> {
     }
 }
 
-impl Told {
+impl ChargeReply {
     /// What each of the charges that these buckets were asked for was told.
-    pub(super) fn said(&self, asked: &[Charge<'_>]) -> impl Iterator<Item = Said> {
+    pub(super) fn said(&self, asked: &[BucketCharge<'_>]) -> impl Iterator<Item = BucketReply> {
         let all = self.buckets.iter().zip(&self.verdict.decisions);
         all.zip(&self.unsettled)
-            .map(|((&bucket, &decision), &unsettled)| Said {
+            .map(|((&bucket, &decision), &unsettled)| BucketReply {
                 decision,
                 unsettled,
                 tier: asked[..=bucket]
@@ -227,24 +228,29 @@ impl Told {
     }
 }
 
-impl Charge<'_> {
+impl BucketCharge<'_> {
     /// What the bucket says, of which the script told this.
-    fn decided(&self, did: Did, state: &[u8], now: Timestamp) -> Result<Decided, Nonsense> {
-        let held = Held::told(self.algorithm, state).ok_or(Nonsense::Bucket)?;
+    fn decided(
+        &self,
+        did: ChargeOutcome,
+        state: &[u8],
+        now: Timestamp,
+    ) -> Result<BucketDecision, ProtocolError> {
+        let held = StoredBucket::told(self.algorithm, state).ok_or(ProtocolError::Bucket)?;
         let end = self.period.map(WindowEnd::of);
         let cell = self.algorithm.opened_until(held.cell, self.key, end, now);
         let decide = |cost| self.algorithm.decide(held.state(cell), now, cost);
         let decision = decide(self.cost);
         let is_admitted = match did {
-            Did::Charged | Did::Spared => true,
-            Did::Refused | Did::Owed => false,
-            Did::Unasked => return Err(Nonsense::Malformed),
+            ChargeOutcome::Charged | ChargeOutcome::Spared => true,
+            ChargeOutcome::Refused | ChargeOutcome::Owed => false,
+            ChargeOutcome::Unasked => return Err(ProtocolError::Malformed),
         };
         if decision.is_admitted() != is_admitted {
-            return Err(Nonsense::Contradiction);
+            return Err(ProtocolError::Contradiction);
         }
         let decision = match did {
-            Did::Spared => decide(0),
+            ChargeOutcome::Spared => decide(0),
             _ => decision,
         };
         let more_at = self.algorithm.more_at(&decision, now);
@@ -252,7 +258,7 @@ impl Charge<'_> {
             more_at: more_at.and_then(|at| NonZero::new(at.as_micros())),
             ..decision
         };
-        Ok(Decided {
+        Ok(BucketDecision {
             decision,
             // Who is the first to reserve units has them counted from now on.
             unsettled: held.unsettled.unwrap_or((0, now)),
@@ -260,15 +266,15 @@ impl Charge<'_> {
     }
 }
 
-impl Did {
-    fn read(word: &[u8]) -> Result<Self, Nonsense> {
+impl ChargeOutcome {
+    fn read(word: &[u8]) -> Result<Self, ProtocolError> {
         Ok(match word {
             b"charged" => Self::Charged,
             b"spared" => Self::Spared,
             b"refused" => Self::Refused,
             b"owed" => Self::Owed,
             b"unasked" => Self::Unasked,
-            _ => return Err(Nonsense::Malformed),
+            _ => return Err(ProtocolError::Malformed),
         })
     }
 }
@@ -305,20 +311,20 @@ fn shifted(decision: Decision, at: Timestamp, local: Timestamp) -> Decision {
     }
 }
 
-pub(super) fn fields(reply: &Value) -> Result<SmallVec<[&[u8]; 8]>, Nonsense> {
-    fn text(field: &Value) -> Result<&[u8], Nonsense> {
+pub(super) fn fields(reply: &Value) -> Result<SmallVec<[&[u8]; 8]>, ProtocolError> {
+    fn text(field: &Value) -> Result<&[u8], ProtocolError> {
         match field {
             Value::BulkString(text) => Ok(text),
-            _ => Err(Nonsense::Malformed),
+            _ => Err(ProtocolError::Malformed),
         }
     }
     match reply {
         Value::Array(fields) => fields.iter().map(text).collect(),
-        _ => Err(Nonsense::Malformed),
+        _ => Err(ProtocolError::Malformed),
     }
 }
 
-pub(super) fn number(digits: &[u8]) -> Result<u64, Nonsense> {
-    let digits = str::from_utf8(digits).map_err(|_| Nonsense::Malformed)?;
-    digits.parse().map_err(|_| Nonsense::Malformed)
+pub(super) fn number(digits: &[u8]) -> Result<u64, ProtocolError> {
+    let digits = str::from_utf8(digits).map_err(|_| ProtocolError::Malformed)?;
+    digits.parse().map_err(|_| ProtocolError::Malformed)
 }

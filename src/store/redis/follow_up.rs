@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::asked::{Ask, Charge, EXACT, Lease, micros};
+use super::reply::{ProtocolError, fields, number};
 use super::script::Procedure;
-use super::told::{Nonsense, fields, number};
+use super::script_call::{BucketCharge, EXACT, Lease, ScriptCall, micros};
 use super::value;
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Cell, Reserved};
 
 /// Units in use.
 #[derive(Clone, Copy, Debug)]
-pub struct Lent<'a> {
+pub struct LeasedUnits<'a> {
     /// The bucket's name, as of the charge that took them.
     pub name: &'a [u8],
     /// The id of their lease.
@@ -22,18 +22,23 @@ pub struct Lent<'a> {
     pub units: u32,
 }
 
-impl Ask {
+impl ScriptCall {
     /// Has these leases last so long from now on ([`Procedure::Lease`]).
-    pub fn renewal(lent: &[Lent<'_>], lasts: Duration, now: Option<Timestamp>) -> Self {
+    pub fn renewal(lent: &[LeasedUnits<'_>], lasts: Duration, now: Option<Timestamp>) -> Self {
         Self::of_leases("renew", lent, lasts, now)
     }
 
     /// Gives back these units ([`Procedure::Lease`]).
-    pub fn giving_back(lent: &[Lent<'_>], now: Option<Timestamp>) -> Self {
+    pub fn giving_back(lent: &[LeasedUnits<'_>], now: Option<Timestamp>) -> Self {
         Self::of_leases("give_back", lent, Duration::ZERO, now)
     }
 
-    fn of_leases(what: &str, lent: &[Lent<'_>], lasts: Duration, now: Option<Timestamp>) -> Self {
+    fn of_leases(
+        what: &str,
+        lent: &[LeasedUnits<'_>],
+        lasts: Duration,
+        now: Option<Timestamp>,
+    ) -> Self {
         let mut ask = Self::new(Procedure::Lease);
         for one in lent {
             ask.key_of_leases(one.name);
@@ -50,7 +55,7 @@ impl Ask {
 
     /// Gives back what a charge took that made somebody wait, and left the bucket `charged`, if nobody has come after him
     /// ([`Procedure::Leave`]). `None` where nobody waits.
-    pub fn leave(charge: &Charge<'_>, charged: Cell, now: Option<Timestamp>) -> Option<Self> {
+    pub fn leave(charge: &BucketCharge<'_>, charged: Cell, now: Option<Timestamp>) -> Option<Self> {
         let Algorithm::LeakyBucket(bucket) = charge.algorithm else {
             return None;
         };
@@ -68,7 +73,7 @@ impl Ask {
 #[derive(Clone, Copy, Debug)]
 pub struct Settlement<'a> {
     /// The charge as it was made, of an algorithm that [can settle](Algorithm::can_settle).
-    pub charge: Charge<'a>,
+    pub charge: BucketCharge<'a>,
     /// What it took; its cell and its instant are those that were told with it, in the server's time.
     pub reserved: Reserved,
     /// What it is to be.
@@ -79,30 +84,30 @@ pub struct Settlement<'a> {
 
 /// What became of a settlement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Settled {
+pub enum SettlementReply {
     /// It is made.
-    Made,
+    Settled,
     /// The bucket is under another recipe by now, and the charge stands.
-    Stands,
+    Unchanged,
     /// It is to be asked again, around this instant in the server's time.
-    Again(Timestamp),
+    Retry(Timestamp),
 }
 
 impl Settlement<'_> {
     /// What to ask of [`Procedure::Settle`], around this instant in the server's time; `None` where the charge is right
     /// already, and nobody counts what is still to be settled.
-    pub fn ask(&self, around: Timestamp, now: Option<Timestamp>) -> Option<Ask> {
+    pub fn ask(&self, around: Timestamp, now: Option<Timestamp>) -> Option<ScriptCall> {
         let (what, cost) = match self.units.checked_sub(self.reserved.units) {
             Some(0) if self.since.is_none() => return None,
             Some(0) => ("keep", 0),
             Some(more) => ("owe", more),
             None => ("give_back", self.reserved.units - self.units),
         };
-        let charge = Charge {
+        let charge = BucketCharge {
             cost,
             ..self.charge
         };
-        let mut ask = Ask::new(Procedure::Settle(charge.kind()));
+        let mut ask = ScriptCall::new(Procedure::Settle(charge.kind()));
         charge.push_key(&mut ask);
         ask.instant(now);
         ask.text(what);
@@ -126,7 +131,7 @@ impl Settlement<'_> {
     }
 
     /// What the charge took, and what was unsettled then.
-    fn push_units(&self, ask: &mut Ask) {
+    fn push_units(&self, ask: &mut ScriptCall) {
         let Reserved {
             units, unsettled, ..
         } = self.reserved;
@@ -148,12 +153,14 @@ impl Settlement<'_> {
     ///
     /// # Errors
     /// When it is no reply to that.
-    pub fn read(&self, reply: &Value) -> Result<Settled, Nonsense> {
+    pub fn read(&self, reply: &Value) -> Result<SettlementReply, ProtocolError> {
         match reply {
-            Value::BulkString(word) if word == b"1" => Ok(Settled::Made),
-            Value::BulkString(word) if word == b"0" => Ok(Settled::Stands),
-            Value::BulkString(at) => Ok(Settled::Again(Timestamp::from_micros(number(at)?))),
-            _ => Err(Nonsense::Malformed),
+            Value::BulkString(word) if word == b"1" => Ok(SettlementReply::Settled),
+            Value::BulkString(word) if word == b"0" => Ok(SettlementReply::Unchanged),
+            Value::BulkString(at) => {
+                Ok(SettlementReply::Retry(Timestamp::from_micros(number(at)?)))
+            }
+            _ => Err(ProtocolError::Malformed),
         }
     }
 }
@@ -163,11 +170,11 @@ impl Settlement<'_> {
 ///
 /// # Errors
 /// When it is no such reply.
-pub fn were_there(reply: &Value) -> Result<Vec<bool>, Nonsense> {
+pub fn parse_presence(reply: &Value) -> Result<Vec<bool>, ProtocolError> {
     let word = |word: &[u8]| match word {
         b"1" => Ok(true),
         b"0" | OTHERS => Ok(false),
-        _ => Err(Nonsense::Malformed),
+        _ => Err(ProtocolError::Malformed),
     };
     match reply {
         Value::BulkString(one) => Ok(vec![word(one)?]),

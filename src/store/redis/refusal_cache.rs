@@ -12,17 +12,17 @@ use crate::telemetry::metrics::{TrackedKeys, TrackingMetrics};
 pub struct RefusalCache {
     /// For how long at most: so late a grant, a reset or a raised quota elsewhere is felt.
     longest: Duration,
-    keys: BoundedMap<Remembered>,
+    keys: BoundedMap<CachedRefusal>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Remembered {
+struct CachedRefusal {
     cost: u32,
     until: Timestamp,
     decision: Decision,
 }
 
-impl HeapSize for Remembered {
+impl HeapSize for CachedRefusal {
     fn heap_bytes(&self) -> usize {
         0
     }
@@ -67,12 +67,12 @@ impl RefusalCache {
             return;
         };
         let longest = now.saturating_add(self.longest);
-        let new = Remembered {
+        let new = CachedRefusal {
             cost,
             until: retry_at.map_or(longest, |retry_at| retry_at.min(longest)),
             decision: *decision,
         };
-        let is_over = |remembered: &Remembered| remembered.until <= now;
+        let is_over = |remembered: &CachedRefusal| remembered.until <= now;
         let mut keys = self.keys.lock(key);
         keys.change_or_insert(|| new, is_over, |remembered| *remembered = new);
     }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use redis::{RedisWrite, ToRedisArgs};
 
-use super::leftovers::Leftovers;
-use super::script::{Kind, Procedure};
-use super::told::Again;
+use super::config_drift::ConfigDrift;
+use super::reply::RetryInputs;
+use super::script::{AlgorithmKind, Procedure};
 use super::value;
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Fingerprint, FixedWindow, Gcra, Oldest, Span, Start};
@@ -15,7 +15,7 @@ use crate::store::Refusals;
 
 /// Units asked of one bucket.
 #[derive(Clone, Copy, Debug)]
-pub struct Charge<'a> {
+pub struct BucketCharge<'a> {
     /// How it is decided.
     pub algorithm: &'a Algorithm,
     /// The bucket's name, of which its key is made. Keys of one call share a slot, where there are slots.
@@ -25,7 +25,7 @@ pub struct Charge<'a> {
     /// How many units; 0 asks and charges nothing.
     pub cost: u32,
     /// Which refusals it is charged for.
-    pub owes: Owes,
+    pub owes: ChargedRefusals,
     /// Whether it is settled later what it costs, if the request is admitted.
     pub settles: bool,
     /// The period that a window is which this opens, from its start to its end, where requests say that
@@ -37,20 +37,20 @@ pub struct Charge<'a> {
 
 /// Which refusals are charged to a bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Owes {
+pub enum ChargedRefusals {
     /// None.
     #[default]
-    Nothing,
+    None,
     /// Its own, where all that may refuse the request admit it.
     Own,
     /// All.
     All,
 }
 
-impl From<Refusals> for Owes {
+impl From<Refusals> for ChargedRefusals {
     fn from(refusals: Refusals) -> Self {
         match refusals {
-            Refusals::Free => Self::Nothing,
+            Refusals::Free => Self::None,
             Refusals::Charged => Self::All,
         }
     }
@@ -77,9 +77,9 @@ pub struct Lease<'a> {
 
 /// A request, to be decided and charged at one instant.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
+pub struct ChargeRequest<'a> {
     /// Its charges, with their further buckets: those that may refuse come first. No bucket is among them twice.
-    pub charges: &'a [Charge<'a>],
+    pub charges: &'a [BucketCharge<'a>],
     /// How many of the charges may refuse; the others watch.
     pub binding: usize,
     /// Whether a refusal is the last word: else it charges nobody.
@@ -87,7 +87,7 @@ pub struct Request<'a> {
     /// The instant; the server's time if there is none.
     pub now: Option<Timestamp>,
     /// What is known of values under other recipes.
-    pub leftovers: Option<&'a Leftovers>,
+    pub leftovers: Option<&'a ConfigDrift>,
     /// The server's time as far as is known: whose period of a calendar is asked for first.
     pub around: Timestamp,
     /// For units in use.
@@ -96,7 +96,7 @@ pub struct Request<'a> {
 
 /// A script, and what it is called with, which is written one after the other: KEYS, then ARGV.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub struct ScriptCall {
     procedure: Procedure,
     words: Vec<u8>,
     /// Where each ends.
@@ -107,16 +107,16 @@ pub struct Ask {
 
 /// ARGV of what is asked.
 #[derive(Clone, Copy, Debug)]
-pub struct Arguments<'a>(&'a Ask);
+pub struct Arguments<'a>(&'a ScriptCall);
 
 /// Up to where Lua's numbers are exact.
 pub(super) const EXACT: u64 = 1 << 53;
 
-impl Request<'_> {
+impl ChargeRequest<'_> {
     /// What to ask; after an answer that was none, of that.
-    pub fn ask(&self, again: &Again) -> Ask {
-        let kinds = self.charges.iter().map(Charge::kind).collect();
-        let mut ask = Ask::new(Procedure::Charge(kinds));
+    pub fn ask(&self, again: &RetryInputs) -> ScriptCall {
+        let kinds = self.charges.iter().map(BucketCharge::kind).collect();
+        let mut ask = ScriptCall::new(Procedure::Charge(kinds));
         for charge in self.charges {
             charge.push_key(&mut ask);
         }
@@ -129,7 +129,7 @@ impl Request<'_> {
         ask
     }
 
-    fn push(&self, ask: &mut Ask, charge: &Charge<'_>, again: &Again) {
+    fn push(&self, ask: &mut ScriptCall, charge: &BucketCharge<'_>, again: &RetryInputs) {
         ask.text(charge.kind().name());
         ask.text(match charge.tier {
             Tier::First => "first",
@@ -139,17 +139,17 @@ impl Request<'_> {
         ask.text(if charge.is_hopeless() { "never" } else { "may" });
         ask.text(if charge.settles { "settles" } else { "stays" });
         ask.text(match (self.refusals, charge.owes) {
-            (Refusals::Free, _) | (_, Owes::Nothing) => "free",
-            (Refusals::Charged, Owes::Own) => "owe_own",
-            (Refusals::Charged, Owes::All) => "owe",
+            (Refusals::Free, _) | (_, ChargedRefusals::None) => "free",
+            (Refusals::Charged, ChargedRefusals::Own) => "owe_own",
+            (Refusals::Charged, ChargedRefusals::All) => "owe",
         });
         ask.recipe(charge.algorithm);
         charge.push_numbers(ask, again.at().unwrap_or(self.around), self.lease);
     }
 }
 
-impl Charge<'_> {
-    pub(super) fn push_key(&self, ask: &mut Ask) {
+impl BucketCharge<'_> {
+    pub(super) fn push_key(&self, ask: &mut ScriptCall) {
         match self.algorithm.is_permits() {
             true => ask.key_of_leases(self.name),
             false => ask.key(self.name),
@@ -158,7 +158,7 @@ impl Charge<'_> {
 
     /// Whether it is charged also if the request is refused.
     pub(super) fn is_owed(&self) -> bool {
-        self.cost > 0 && self.owes == Owes::All
+        self.cost > 0 && self.owes == ChargedRefusals::All
     }
 
     /// Whether no bucket ever holds as much.
@@ -168,11 +168,11 @@ impl Charge<'_> {
     }
 
     /// Which of the script's algorithms it is.
-    pub(super) const fn kind(&self) -> Kind {
-        Kind::of(self.algorithm)
+    pub(super) const fn kind(&self) -> AlgorithmKind {
+        AlgorithmKind::of(self.algorithm)
     }
 
-    pub(super) fn push_numbers(&self, ask: &mut Ask, around: Timestamp, lease: Lease<'_>) {
+    pub(super) fn push_numbers(&self, ask: &mut ScriptCall, around: Timestamp, lease: Lease<'_>) {
         let limit = self.algorithm.limit();
         let window = self.algorithm.window().map_or(0, micros);
         match self.algorithm {
@@ -208,7 +208,13 @@ impl Charge<'_> {
         }
     }
 
-    fn push_window(&self, ask: &mut Ask, fixed: &FixedWindow, window: u64, around: Timestamp) {
+    fn push_window(
+        &self,
+        ask: &mut ScriptCall,
+        fixed: &FixedWindow,
+        window: u64,
+        around: Timestamp,
+    ) {
         let (start, one, two) = match (fixed.start(), self.period) {
             (Start::Clock { offset }, _) => ("grid", window, micros(*offset) % window),
             (Start::Staggered, _) => ("grid", window, fixed.offset_of(self.key)),
@@ -231,7 +237,7 @@ impl Charge<'_> {
     }
 }
 
-impl Ask {
+impl ScriptCall {
     pub(super) fn new(procedure: Procedure) -> Self {
         Self {
             procedure,

@@ -39,7 +39,7 @@ const OLDEST: (u32, u32) = (6, 2);
 
 /// How to speak to servers of one kind.
 #[derive(Clone, Debug)]
-pub(super) struct Dialect {
+pub(super) struct ConnectOptions {
     pub login: Login,
     pub database: u32,
     pub tls: Option<Arc<rustls::ClientConfig>>,
@@ -49,7 +49,7 @@ pub(super) struct Dialect {
 
 /// A connection, and the task that runs it, which ends with this.
 #[derive(Debug)]
-pub(super) struct Live {
+pub(super) struct Connection {
     connection: MultiplexedConnection,
     driver: AbortHandle,
     ended: watch::Receiver<()>,
@@ -59,23 +59,23 @@ pub(super) struct Live {
 
 /// A place among the calls under way.
 #[derive(Debug)]
-pub(super) struct Place<'a>(&'a AtomicUsize);
+pub(super) struct InFlightPermit<'a>(&'a AtomicUsize);
 
-impl Drop for Place<'_> {
+impl Drop for InFlightPermit<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }
 }
 
-impl Live {
+impl Connection {
     /// A connection to a server that is of the right kind, is new enough and takes our login.
-    pub(super) async fn open(address: &Address, dialect: &Dialect) -> Result<Self, Fault> {
+    pub(super) async fn open(address: &Address, dialect: &ConnectOptions) -> Result<Self, Fault> {
         timeout(CONNECT_DEADLINE, Self::open_in_time(address, dialect))
             .await
             .unwrap_or(Err(FaultKind::Timeout.bare()))
     }
 
-    async fn open_in_time(address: &Address, dialect: &Dialect) -> Result<Self, Fault> {
+    async fn open_in_time(address: &Address, dialect: &ConnectOptions) -> Result<Self, Fault> {
         let stream = reach(address).await?;
         let live = match &dialect.tls {
             None => Self::over(address, stream).await?,
@@ -124,7 +124,7 @@ impl Live {
     }
 
     /// HELLO and SELECT.
-    async fn introduce(&self, dialect: &Dialect) -> Result<(), Fault> {
+    async fn introduce(&self, dialect: &ConnectOptions) -> Result<(), Fault> {
         let hello = self.send(&hello(&dialect.login)).await;
         let hello = Hello::of(hello.map_err(in_introduction)?)?;
         hello.check(dialect.mode)?;
@@ -200,8 +200,8 @@ impl Live {
     }
 
     /// A place for a call, if there is one.
-    pub(super) fn enter(&self) -> Result<Place<'_>, Fault> {
-        let place = Place(&self.in_flight);
+    pub(super) fn enter(&self) -> Result<InFlightPermit<'_>, Fault> {
+        let place = InFlightPermit(&self.in_flight);
         match self.in_flight.fetch_add(1, Relaxed) {
             MOST_IN_FLIGHT.. => Err(FaultKind::Crowded.bare()),
             _ => Ok(place),
@@ -221,7 +221,7 @@ impl Live {
     }
 }
 
-impl Drop for Live {
+impl Drop for Connection {
     fn drop(&mut self) {
         self.driver.abort();
     }

@@ -14,13 +14,13 @@ const SAME: Duration = Duration::from_secs(10);
 
 /// What was said last.
 #[derive(Debug, Default)]
-pub(super) struct Journal {
+pub(super) struct StateLog {
     is_said_up: Option<bool>,
     /// The fault that was told last, and when.
     told: Option<(FaultKind, Timestamp)>,
 }
 
-impl Journal {
+impl StateLog {
     /// Whether this state is to be told now. A fault that is not told yet, though it is new, is asked about again with
     /// the next probe that fails.
     pub(super) fn is_news(&mut self, now: Timestamp, state: &State) -> bool {
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_change_is_told_once() {
-        let mut journal = Journal::default();
+        let mut journal = StateLog::default();
         let refused = down(FaultKind::Refused);
         assert!(!journal.is_news(at(0), &State::Starting));
         assert!(journal.is_news(at(1), &State::Up));
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn another_fault_is_told_but_not_in_a_flood() {
-        let mut journal = Journal::default();
+        let mut journal = StateLog::default();
         assert!(journal.is_news(at(0), &down(FaultKind::Refused)));
         assert!(!journal.is_news(at(500), &down(FaultKind::Loading)));
         assert!(journal.is_news(at(1_000), &down(FaultKind::Loading)));
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_server_that_flaps_does_not_fill_the_log() {
-        let mut journal = Journal::default();
+        let mut journal = StateLog::default();
         let mut lines = 0;
         for tick in 0..6_000 {
             let fault = down(FaultKind::Permission);
