@@ -6,6 +6,7 @@ mod admission;
 pub mod answers;
 mod body;
 mod catch_panic;
+mod client;
 mod discard;
 mod echo;
 mod exchange;

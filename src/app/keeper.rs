@@ -199,7 +199,7 @@ impl Saver {
         let (Some(spec), Some(metrics)) = (&self.spec, &self.metrics) else {
             return;
         };
-        let (running, now) = (self.gateway.snapshot(), self.clock.now());
+        let (running, now) = (self.gateway.ruleset(), self.clock.now());
         let saved = snapshot::save(
             &spec.path,
             &running.secret,

@@ -29,7 +29,7 @@ use crate::config::{Report, Source};
 use crate::http::connection::Connection;
 use crate::limiter::Secret;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
-use crate::proxy::{Gateway, Ruleset};
+use crate::proxy::{Gateway, Ruleset, gateway};
 use crate::server::{self, ConnectionTable, Server, StartError};
 use crate::telemetry::logging::ProcessLog;
 use crate::telemetry::metrics::{self, RequestMetrics};
@@ -180,9 +180,9 @@ impl Process {
         let server = Server::start_with(
             spec,
             &registry,
-            move |connection| clients.client(connection),
+            move |connection| gateway::service(&clients, connection),
             beginning(&connections, &is_open),
-            move |worker| Arc::clone(&last).last_words(worker),
+            move |worker| Arc::clone(&last).flush_stores(worker),
         )?;
         Ok(Process {
             _series: (
@@ -206,7 +206,7 @@ impl Process {
     /// Accepts clients once Redis is connected, or does not answer in time.
     fn open(&self) -> impl Future<Output = ()> + use<> {
         let connections = self.connections.clone();
-        let snapshot = self.gateway.snapshot();
+        let snapshot = self.gateway.ruleset();
         let (is_open, readiness) = (self.is_open.clone(), self.readiness.clone());
         let addresses = self.server.addresses().to_vec();
         async move {
@@ -275,7 +275,7 @@ impl Process {
             }
             watch.look();
             let prepared = tokio::select! {
-                prepared = self.reloader.prepare(self.gateway.snapshot()) => prepared,
+                prepared = self.reloader.prepare(self.gateway.ruleset()) => prepared,
                 () = signals.end() => return,
             };
             self.reload(prepared, &mut watch).await;
@@ -291,7 +291,7 @@ impl Process {
 
     /// Has the access log's file opened anew.
     fn reopen(&self) {
-        if let Some(log) = &self.gateway.snapshot().access_log {
+        if let Some(log) = &self.gateway.ruleset().access_log {
             log.reopen();
         }
     }
@@ -327,7 +327,7 @@ async fn chores(clock: Arc<Clock>, gateway: Arc<Gateway>) {
     loop {
         second.tick().await;
         clock.resync();
-        for running in &gateway.snapshot().upstreams {
+        for running in &gateway.ruleset().upstreams {
             running.upstream.sweep();
         }
         let unused = gateway.take_unused();
@@ -364,7 +364,7 @@ fn start_admin(
     gateway: &Arc<Gateway>,
 ) -> Result<Server, StartError> {
     let gateway = Arc::clone(gateway);
-    let stores = move || store_report(&gateway.snapshot());
+    let stores = move || store_report(&gateway.ruleset());
     let admin = Admin::new(registry.clone(), readiness.clone()).with_stores(stores);
     let table = ConnectionTable::default();
     let spec = server::Spec::admin(address, table.clone());

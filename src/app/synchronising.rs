@@ -78,7 +78,7 @@ async fn synchronise(
     mut reloaded: UnboundedReceiver<()>,
 ) {
     loop {
-        let snapshot = gateway.snapshot();
+        let snapshot = gateway.ruleset();
         let patience = snapshot.startup_timeout;
         let store = snapshot.redis.clone();
         drop(snapshot);
@@ -93,7 +93,7 @@ async fn synchronise(
             () = rounds => {}
         }
     }
-    if let Some(store) = &gateway.snapshot().redis {
+    if let Some(store) = &gateway.ruleset().redis {
         // Whoever waits for this has a deadline, too.
         let _ = timeout(LAST, store.synchronise_once(worker, clock)).await;
     }

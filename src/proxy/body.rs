@@ -1,7 +1,4 @@
 //! The body of a response on its way to the client.
-//!
-//! It carries what must happen when the response is over: the exchange is counted and logged, whichever
-//! way it ends.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -10,50 +7,59 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
 use super::catch_panic::{self, PanicCaught};
-use super::exchange::Exchange;
 use crate::http::body::{RequestBody, RequestBodyError};
+use crate::telemetry::metrics::RequestMetrics;
 use crate::upstream::{BodyError, UpstreamBody};
 
-/// What the client is sent.
+/// The body of a response.
 #[derive(Debug)]
 pub struct ResponseBody {
     content: Content,
-    /// Counts and logs when it is dropped.
-    exchange: Option<Box<Exchange>>,
+    observer: Option<Box<dyn BodyObserver>>,
+}
+
+/// The owner of an exchange, which learns how the body goes and ends with it: when it is dropped.
+pub(super) trait BodyObserver: std::fmt::Debug {
+    /// A frame goes to the client.
+    fn sent(&mut self, frame: &Frame<Bytes>);
+    /// The body is complete.
+    fn ended(&mut self);
+    /// The body broke off.
+    fn broken(&mut self, error: &ResponseBodyError);
+    /// The metrics that count a panic of the body.
+    fn metrics(&self) -> &RequestMetrics;
 }
 
 #[derive(Debug)]
 enum Content {
-    /// Bytes of our own.
     Own(Bytes),
-    /// Bytes of our own, whose length is not told.
+    /// Bytes of the proxy without a `Content-Length`.
     Streamed(Bytes),
-    /// The upstream's.
     Upstream(UpstreamBody),
     /// The built-in origin: the head of the request as text, then its body.
     Echo {
         head: Bytes,
-        /// Boxed: responses are moved, and few are the built-in origin's.
+        /// Boxed: responses are moved, and few come from the built-in origin.
         body: Box<RequestBody>,
     },
 }
 
-/// Why a response ended before its end.
+/// The reason why a body broke off.
 #[derive(Debug, thiserror::Error)]
 pub enum ResponseBodyError {
-    /// The upstream's broke off.
+    /// The upstream's body broke off.
     #[error(transparent)]
     Upstream(#[from] BodyError),
-    /// The request's body, which was being echoed, broke off.
+    /// The request body broke off while it was echoed.
     #[error(transparent)]
     Request(#[from] RequestBodyError),
-    /// The code that passes it on has panicked.
+    /// The code that forwards the body has panicked.
     #[error(transparent)]
     Panicked(#[from] PanicCaught),
 }
 
 impl ResponseBodyError {
-    /// The word by which the access log says it.
+    /// The word for the access log.
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Upstream(error) => error.reason().map_or("request_body", |why| why.as_str()),
@@ -64,22 +70,22 @@ impl ResponseBodyError {
 }
 
 impl ResponseBody {
-    /// No bytes, or `bytes` of our own.
+    /// A body of the proxy itself.
     pub(super) fn own(bytes: Bytes) -> Self {
         Self::from(Content::Own(bytes))
     }
 
-    /// `bytes` of our own, sent as a body whose length is not known before it ends.
+    /// A body of the proxy itself, sent without a `Content-Length`.
     pub(super) fn streamed(bytes: Bytes) -> Self {
         Self::from(Content::Streamed(bytes))
     }
 
-    /// What the upstream sends.
+    /// The body of an upstream's response.
     pub(super) fn upstream(body: UpstreamBody) -> Self {
         Self::from(Content::Upstream(body))
     }
 
-    /// `head`, then `body`.
+    /// `head`, then the request's own body.
     pub(super) fn echo(head: Bytes, body: RequestBody) -> Self {
         let body = Box::new(body);
         Self::from(Content::Echo { head, body })
@@ -88,13 +94,13 @@ impl ResponseBody {
     fn from(content: Content) -> Self {
         ResponseBody {
             content,
-            exchange: None,
+            observer: None,
         }
     }
 
-    /// Lets `exchange` end with this body.
-    pub(super) fn ends(&mut self, exchange: Box<Exchange>) {
-        self.exchange = Some(exchange);
+    /// Lets `observer` follow this body to its end.
+    pub(super) fn observe(&mut self, observer: Box<dyn BodyObserver>) {
+        self.observer = Some(observer);
     }
 }
 
@@ -118,9 +124,7 @@ impl Content {
                 .map(|frame| frame.map(|frame| frame.map_err(ResponseBodyError::from))),
         }
     }
-}
 
-impl Content {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Own(bytes) | Self::Streamed(bytes) => bytes.is_empty(),
@@ -136,11 +140,11 @@ impl Body for ResponseBody {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled {
         let this = self.get_mut();
-        let Some(exchange) = &mut this.exchange else {
+        let Some(observer) = &mut this.observer else {
             return this.content.poll(cx);
         };
         let content = &mut this.content;
-        let polled = catch_panic::catch(exchange.metrics(), || content.poll(cx));
+        let polled = catch_panic::catch(observer.metrics(), || content.poll(cx));
         let frame = match polled {
             Ok(polled) => ready!(polled),
             Err(panicked) => {
@@ -150,13 +154,13 @@ impl Body for ResponseBody {
         };
         match &frame {
             Some(Ok(frame)) => {
-                exchange.sent(frame);
+                observer.sent(frame);
                 if this.content.is_end_stream() {
-                    exchange.ended();
+                    observer.ended();
                 }
             }
-            Some(Err(error)) => exchange.broken(error),
-            None => exchange.ended(),
+            Some(Err(error)) => observer.broken(error),
+            None => observer.ended(),
         }
         Poll::Ready(frame)
     }

@@ -17,8 +17,8 @@ use http::{Method, StatusCode, Version};
 use http_body::{Body, Frame};
 
 use super::admission::Admission;
-use super::body::{ResponseBody, ResponseBodyError};
-use super::gateway::Client;
+use super::body::{BodyObserver, ResponseBody, ResponseBodyError};
+use super::client::Client;
 use super::ruleset::Route;
 use crate::clock::{Clock, Timestamp};
 use crate::http::body::RequestBody;
@@ -50,7 +50,7 @@ const LONG: u64 = 1024 * 1024;
 /// The exchange of one request for one response.
 #[derive(Debug)]
 pub(super) struct Exchange {
-    begun: RequestContext,
+    context: RequestContext,
     /// When its turn came; when it started unless it had to wait.
     forwarded: Timestamp,
     /// The place of the route that takes the request, once it is found.
@@ -94,7 +94,7 @@ pub(super) struct RequestContext {
 
 /// What a decision is made of.
 pub(super) struct DecisionInputs<'a> {
-    pub begun: &'a RequestContext,
+    pub context: &'a RequestContext,
     /// The route that takes the request.
     pub route: &'a Route,
     /// When its turn came, at which it is decided on: when it started, unless it had to wait.
@@ -106,13 +106,13 @@ pub(super) struct DecisionInputs<'a> {
 impl Exchange {
     /// Begins with the head of a request. The clock is read here, once for all that is decided.
     pub(super) fn begin(client: Rc<Client>, request: &Request<RequestBody>) -> Box<Self> {
-        let snapshot = client.gateway.snapshot();
+        let snapshot = client.gateway.ruleset();
         let peer = client.connection.peer.ip();
         let started = client.gateway.clock.now();
         let log = snapshot.access_log.as_ref();
         // It moves from future to future, and into the response's body.
         Box::new(Exchange {
-            begun: RequestContext {
+            context: RequestContext {
                 client_ip: snapshot.client_ip.resolve(peer, request.headers()),
                 logged: log.map(|log| Logged::new(request, log.spec().format)),
                 method: request.method().clone(),
@@ -141,14 +141,14 @@ impl Exchange {
 
     /// What it began with.
     pub(super) fn context(&self) -> &RequestContext {
-        &self.begun
+        &self.context
     }
 
     /// What a decision is made of, once the route is found.
     pub(super) fn decision_inputs(&mut self) -> DecisionInputs<'_> {
         DecisionInputs {
-            route: self.begun.ruleset.route(self.place),
-            begun: &self.begun,
+            route: self.context.ruleset.route(self.place),
+            context: &self.context,
             now: self.forwarded,
             admission: &mut self.admission,
         }
@@ -156,8 +156,8 @@ impl Exchange {
 
     /// Asks Redis what is to be asked.
     pub(super) async fn ask(&self, asking: Box<PendingRedisCharge>) -> Box<PendingRedisCharge> {
-        let worker = self.begun.client.connection.worker;
-        match &self.begun.ruleset.whole().redis {
+        let worker = self.context.client.connection.worker;
+        match &self.context.ruleset.whole().redis {
             Some(store) => {
                 asking
                     .pass(store, self.route(), worker, self.forwarded)
@@ -184,7 +184,7 @@ impl Exchange {
 
     /// The upstream's response head is there.
     pub(super) fn answered(&mut self) {
-        let elapsed = self.begun.now().since(self.forwarded);
+        let elapsed = self.context.now().since(self.forwarded);
         if let Some(running) = &self.route().upstream {
             running.metrics.record(elapsed);
         }
@@ -198,13 +198,13 @@ impl Exchange {
         {
             running
                 .complaints
-                .report(self.begun.started, running.upstream.name(), error);
+                .report(self.context.started, running.upstream.name(), error);
         }
         self.author = Author::Proxy;
         self.error = Some(error.reason());
-        let mut response = respond::error(error, self.begun.accept.as_deref(), request);
+        let mut response = respond::error(error, self.context.accept.as_deref(), request);
         // Nobody knows for certain where a request ends that is refused for its head.
-        if matches!(error, Error::Request { .. }) && self.begun.version <= Version::HTTP_11 {
+        if matches!(error, Error::Request { .. }) && self.context.version <= Version::HTTP_11 {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);
         }
@@ -219,7 +219,7 @@ impl Exchange {
 
     /// Finds the route that takes the request.
     pub(super) fn find_route(&mut self, head: &Head<'_>) {
-        self.place = self.begun.ruleset.whole().router.find(head);
+        self.place = self.context.ruleset.whole().router.find(head);
     }
 
     /// Keeps what the limits that tag made of it.
@@ -234,14 +234,14 @@ impl Exchange {
 
     /// Makes `response` the answer of the limit that refuses, as it is now.
     pub(super) fn refuse_now(&mut self, head: &Head<'_>, response: &mut Response<ResponseBody>) {
-        self.admission.answered_at(self.begun.now());
-        let styles = &self.begun.ruleset.whole().styles;
+        self.admission.answered_at(self.context.now());
+        let styles = &self.context.ruleset.whole().styles;
         self.admission.refuse(self.route(), styles, head, response);
     }
 
     /// The request has waited, and its turn has come: what is said of its limits is said from now on.
     pub(super) fn waited(&mut self) {
-        self.forwarded = self.begun.now();
+        self.forwarded = self.context.now();
         self.admission.answered_at(self.forwarded);
     }
 
@@ -260,10 +260,10 @@ impl Exchange {
         self.status = Some(response.status());
         self.settle_by_head(response);
         if let Some(admission) = self.admission() {
-            let styles = &self.begun.ruleset.whole().styles;
+            let styles = &self.context.ruleset.whole().styles;
             admission.write_headers(self.route(), styles, response.headers_mut());
         }
-        let head_only = self.begun.method == Method::HEAD;
+        let head_only = self.context.method == Method::HEAD;
         let length = response.body().size_hint().exact();
         if let Some(length) = length.filter(|length| head_only && *length > 0) {
             let headers = response.headers_mut();
@@ -278,9 +278,9 @@ impl Exchange {
         }
         let length = response.body().size_hint().exact();
         if length.is_none_or(|length| length > LONG) {
-            self.begun.ruleset.release(self.place);
+            self.context.ruleset.release(self.place);
         }
-        response.body_mut().ends(self);
+        response.body_mut().observe(self);
     }
 
     /// Settles what the head of the response can settle.
@@ -319,8 +319,8 @@ impl Exchange {
             return;
         }
         let mut settling = Settling {
-            now: self.begun.now(),
-            route: self.begun.ruleset.route(self.place),
+            now: self.context.now(),
+            route: self.context.ruleset.route(self.place),
             stated: &mut self.stated,
         };
         by(&mut self.admission, &mut self.tagged, &mut settling);
@@ -338,8 +338,18 @@ impl Exchange {
         self.admission.has_dues() || self.tagged.has_dues()
     }
 
-    /// The next part of the body goes to the client.
-    pub(super) fn sent(&mut self, frame: &Frame<Bytes>) {
+    fn elapsed(&self) -> Duration {
+        self.context.now().since(self.context.started)
+    }
+
+    /// The route that takes the request; what it meets that none takes, also before it is found.
+    pub(super) fn route(&self) -> &Route {
+        self.context.ruleset.route(self.place)
+    }
+}
+
+impl BodyObserver for Exchange {
+    fn sent(&mut self, frame: &Frame<Bytes>) {
         let Some(data) = frame.data_ref() else {
             return self.settle_by_body(BodyEnd::Complete(frame.trailers_ref()));
         };
@@ -351,13 +361,11 @@ impl Exchange {
         });
     }
 
-    /// The body is complete.
-    pub(super) fn ended(&mut self) {
+    fn ended(&mut self) {
         self.settle_by_body(BodyEnd::Complete(None));
     }
 
-    /// The response broke off.
-    pub(super) fn broken(&mut self, error: &ResponseBodyError) {
+    fn broken(&mut self, error: &ResponseBodyError) {
         self.error = Some(error.reason());
         tracing::debug!(
             error = error as &dyn std::error::Error,
@@ -365,18 +373,8 @@ impl Exchange {
         );
     }
 
-    /// Where requests are counted.
-    pub(super) fn metrics(&self) -> &RequestMetrics {
-        &self.begun.client.gateway.metrics
-    }
-
-    fn elapsed(&self) -> Duration {
-        self.begun.now().since(self.begun.started)
-    }
-
-    /// The route that takes the request; what it meets that none takes, also before it is found.
-    pub(super) fn route(&self) -> &Route {
-        self.begun.ruleset.route(self.place)
+    fn metrics(&self) -> &RequestMetrics {
+        &self.context.client.gateway.metrics
     }
 }
 
@@ -419,10 +417,11 @@ impl Drop for Exchange {
         self.settle_by_body(BodyEnd::BrokenOff);
         let status = self.status.unwrap_or(*CLIENT_CLOSED_REQUEST);
         let elapsed = self.elapsed();
-        let RequestContext { client, method, .. } = &self.begun;
+        let RequestContext { client, method, .. } = &self.context;
         client.gateway.metrics.record(method, status);
         self.route().metrics.record(status, elapsed);
-        if let (Some(log), Some(logged)) = (self.begun.ruleset.access_log(), &self.begun.logged) {
+        if let (Some(log), Some(logged)) = (self.context.ruleset.access_log(), &self.context.logged)
+        {
             self.log(log, logged, status, elapsed);
         }
     }

@@ -27,7 +27,7 @@ pub(super) async fn forward(
     request: &mut Request<RequestBody>,
     path: Option<String>,
 ) -> Result<Response<ResponseBody>, Error> {
-    let (begun, route) = (exchange.context(), exchange.route());
+    let (context, route) = (exchange.context(), exchange.route());
     let running = route.upstream.as_ref().ok_or(Error::NoRoute)?;
     if request.body().size_hint().lower() > route.max_body {
         return Err(Error::TooLarge);
@@ -39,7 +39,7 @@ pub(super) async fn forward(
     if let Some(target) = origin_form(request.uri(), path, &route.rewrite)? {
         *request.uri_mut() = target;
     }
-    let quiet = begun.ruleset.whole().body_timeout;
+    let quiet = context.ruleset.whole().body_timeout;
     request.body_mut().bound(route.max_body, quiet);
     if route.rewrite.changes_fields() {
         request.body_mut().withhold_trailers();
@@ -51,7 +51,7 @@ pub(super) async fn forward(
             Ok(response)
         }
         RunningTarget::Endpoints(endpoints) => {
-            let connection = &begun.client().connection;
+            let connection = &context.client().connection;
             // HTTP/1.0 has no interim responses (RFC 9110 section 15.2).
             let interim = connection.interim.as_ref();
             let interim = interim.filter(|_| request.version() == Version::HTTP_11);
@@ -140,9 +140,9 @@ fn rewrite_headers(request: &mut Request<RequestBody>, exchange: &Exchange, rout
         headers.append(CONNECTION, HeaderValue::from_static("upgrade"));
         headers.append(UPGRADE, HeaderValue::from_static("websocket"));
     }
-    let begun = exchange.context();
-    let forwarding = &begun.client().forwarding;
-    forwarding.write(begun.trust(), headers);
+    let context = exchange.context();
+    let forwarding = &context.client().forwarding;
+    forwarding.write(context.trust(), headers);
     let (via, value) = forwarded::via(version);
     headers.append(via, value);
     if !route.tags.is_empty() {

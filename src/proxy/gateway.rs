@@ -1,174 +1,294 @@
 //! The life of a request, from its head to the head of the response.
 //!
 //! ```text
-//! check the head -- find the route -- admit -- forward -- respond
-//!       |                               |        |
-//!    400, 501          429, decoy, drop, wait  502, 504
+//! target -- route -- admit -- forward -- respond
+//!    |                 |         |
+//! 400, 501   429, decoy, drop  502, 504
 //! ```
+
+pub(super) mod state;
 
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::StatusCode;
 use hyper::service::Service;
-use parking_lot::Mutex;
-use tokio::time::Instant;
 
 use super::admission::Admission;
+use super::admission::delay::Delay;
+use super::admission::permit_queue::{self, AcquiredPermits, Pending};
+use super::admission::redis_charge::PendingRedisCharge;
+use super::admission::tag;
+use super::answers::action::{Action, TarpitSlot};
+use super::answers::error::Error;
 use super::body::ResponseBody;
-use super::catch_panic;
+use super::client::Client;
 use super::exchange::{DecisionInputs, Exchange, RequestContext};
-use super::ruleset::{Route, Ruleset};
+use super::ruleset::Route;
 use super::target::Target;
-use super::{discard, forward};
-use crate::clock::Clock;
+use super::{catch_panic, discard, forward};
 use crate::http::body::RequestBody;
 use crate::http::connection::Connection;
-use crate::http::forwarded::Forwarding;
 use crate::http::message::{Request, Response};
 use crate::http::service::{Answer, service_fn};
-use crate::proxy::admission::delay::Delay;
-use crate::proxy::admission::permit_queue::{self, AcquiredPermits, Pending};
-use crate::proxy::admission::redis_charge::PendingRedisCharge;
-use crate::proxy::admission::tag;
-use crate::proxy::answers::action::{Action, TarpitSlot};
-use crate::proxy::answers::error::Error;
 use crate::rules::Head;
-use crate::store::redis::Store;
-use crate::telemetry::metrics::RequestMetrics;
+pub use state::Gateway;
 
-/// What serves requests: the running ruleset, and what outlives it.
-#[derive(Debug)]
-pub struct Gateway {
-    snapshot: ArcSwap<Ruleset>,
-    /// Those that ran before, until nobody has them any more.
-    retired: Mutex<Vec<Arc<Ruleset>>>,
-    /// Those of earlier rulesets, as long as requests know them.
-    former_stores: Mutex<Vec<Weak<Store>>>,
-    pub(super) clock: Arc<Clock>,
-    pub(super) metrics: Arc<RequestMetrics>,
+/// The service of one client connection. An error closes the connection without a response.
+pub fn service(
+    gateway: &Arc<Gateway>,
+    connection: &Connection,
+) -> impl Service<
+    Request<RequestBody>,
+    Response = Response<ResponseBody>,
+    Error = Dropped,
+    Future: Answer + 'static,
+> + use<> {
+    let client = Rc::new(Client::new(Arc::clone(gateway), connection));
+    service_fn(move |request: Request<RequestBody>| handle(Rc::clone(&client), request))
 }
 
-impl Gateway {
-    /// A gateway that runs `snapshot`.
-    pub fn new(snapshot: Arc<Ruleset>, clock: Arc<Clock>, metrics: Arc<RequestMetrics>) -> Self {
-        Gateway {
-            snapshot: ArcSwap::new(snapshot),
-            retired: Mutex::default(),
-            former_stores: Mutex::default(),
-            clock,
-            metrics,
-        }
-    }
-
-    /// What runs now.
-    pub fn snapshot(&self) -> Arc<Ruleset> {
-        self.snapshot.load_full()
-    }
-
-    /// Runs `snapshot` from the next request on.
-    pub fn swap(&self, snapshot: Arc<Ruleset>) {
-        let before = self.snapshot.swap(snapshot);
-        let mut stores = self.former_stores.lock();
-        stores.retain(|store| store.strong_count() > 0);
-        stores.extend(before.redis.as_ref().map(Arc::downgrade));
-        drop(stores);
-        self.retired.lock().push(before);
-    }
-
-    /// The snapshots that ran before and that nobody has any more. To drop one of 10,000 routes takes tens of milliseconds: a
-    /// worker that did so, after its last request, would serve nobody meanwhile.
-    pub fn take_unused(&self) -> Vec<Arc<Ruleset>> {
-        let mut retired = self.retired.lock();
-        let unused = retired.extract_if(.., |snapshot| Arc::strong_count(snapshot) == 1);
-        unused.collect()
-    }
-
-    /// Waits until stores have been told of what the requests of a worker had there, which have ended; not for long.
-    pub async fn last_words(self: Arc<Self>, worker: usize) {
-        const LONGEST: Duration = Duration::from_millis(500);
-        let until = Instant::now() + LONGEST;
-        let former = self.former_stores.lock().clone();
-        let former = former.iter().filter_map(Weak::upgrade);
-        let stores: Vec<_> = former.chain(self.snapshot.load().redis.clone()).collect();
-        for store in stores {
-            store.last_words(worker, until).await;
-        }
-    }
-
-    /// The service of one connection. It fails where there is to be no answer, and the connection to be closed.
-    pub fn client(
-        self: &Arc<Self>,
-        connection: &Connection,
-    ) -> impl Service<
-        Request<RequestBody>,
-        Response = Response<ResponseBody>,
-        Error = Dropped,
-        Future: Answer + 'static,
-    > + use<> {
-        let client = Rc::new(Client {
-            gateway: Arc::clone(self),
-            forwarding: Forwarding::new(connection),
-            connection: connection.clone(),
-        });
-        service_fn(move |request: Request<RequestBody>| handle(Rc::clone(&client), request))
-    }
-}
-
-/// Answers one request. Whatever happens to it is counted and logged when its response ends, or when the client
-/// leaves.
+/// Handles one request. Its exchange counts and logs it, whether it ends or the client leaves.
 ///
-/// Who is refused at once has no future: one has room for all that a request may have to wait for.
-fn handle(client: Rc<Client>, request: Request<RequestBody>) -> ResponseFuture {
+/// A request that is limited at once has no future: a future has room for everything that it may wait for.
+fn handle(client: Rc<Client>, mut request: Request<RequestBody>) -> ResponseFuture {
     let known = Rc::clone(&client);
-    let answering = catch_panic::catch(&known.gateway.metrics, || answer(client, request));
-    answering.unwrap_or_else(|_| ResponseFuture::Now(Some(bare(Error::Panicked.status()))))
-}
-
-fn answer(client: Rc<Client>, mut request: Request<RequestBody>) -> ResponseFuture {
-    let gateway = Rc::clone(&client);
-    let mut exchange = Exchange::begin(client, &request);
-    let mut response = bare(StatusCode::OK);
-    let nothing = ResumeWith::Stood(AcquiredPermits::default());
-    let course = catch_panic::catch(&gateway.gateway.metrics, || {
-        decide(&mut exchange, &mut request, &mut response, nothing)
+    let metrics = &known.gateway.metrics;
+    let handled = catch_panic::catch(metrics, || {
+        let mut exchange = Exchange::begin(client, &request);
+        let mut response = bare(StatusCode::OK);
+        let decided = catch_panic::catch(metrics, || {
+            let target = find_route(&mut exchange, &request)?;
+            let resumed = ResumeWith::Permits(AcquiredPermits::default());
+            let decided = admit(&mut exchange, &mut request, &target, &mut response, resumed)?;
+            Ok((target, decided))
+        });
+        match decided.unwrap_or_else(|panicked| Err(panicked.into())) {
+            Ok((_, Disposition::Respond)) => {}
+            Ok((target, decided)) => return serve_later(exchange, request, target, decided),
+            Err(error) => response = exchange.failed(&error, request.headers()),
+        }
+        exchange.complete(&mut response);
+        ResponseFuture::Ready(Some(response))
     });
-    match course.unwrap_or_else(|panicked| Err(panicked.into())) {
-        Ok(Disposition::Answered) => {}
-        Ok(course) => return later(exchange, request, course),
-        Err(error) => response = exchange.failed(&error, request.headers()),
-    }
-    exchange.complete(&mut response);
-    ResponseFuture::Now(Some(response))
+    handled.unwrap_or_else(|_| ResponseFuture::Ready(Some(bare(Error::Panicked.status()))))
 }
 
-/// The answer to a request of which this was decided first.
-fn later(
+/// Checks the head, and finds the target and the route, once for the whole request.
+fn find_route(exchange: &mut Exchange, request: &Request<RequestBody>) -> Result<Target, Error> {
+    let context = exchange.context();
+    let scheme = context.client().connection.scheme;
+    Target::check_scheme(request, scheme, || context.trust())?;
+    let target = Target::of(request)?;
+    let client_ip = context.client_ip;
+    exchange.find_route(&target.head(request, client_ip));
+    Ok(target)
+}
+
+/// The outcome of admission: what happens to the request next.
+enum Disposition {
+    /// Forward it, after a delay if a limit asks for one.
+    Forward(Option<Box<Delay>>),
+    /// A limit refuses it: the response is ready.
+    Respond,
+    /// A limit refuses it after a while.
+    Tarpit(TarpitSlot),
+    /// A limit closes its connection or stream without a response.
+    Drop,
+    /// Nothing is decided before this has come.
+    Wait(Pending),
+}
+
+/// What a request that waited has obtained.
+enum ResumeWith {
+    /// Permits; none for a request that has not waited.
+    Permits(AcquiredPermits),
+    /// The answer of Redis.
+    RedisAnswer(Box<PendingRedisCharge>),
+}
+
+/// Admits the request by all limits of its route, at one instant, and counts its token if it was read here first.
+///
+/// Not async: its future would have room for everything that is looked at here.
+fn admit(
+    exchange: &mut Exchange,
+    request: &mut Request<RequestBody>,
+    target: &Target,
+    response: &mut Response<ResponseBody>,
+    resumed: ResumeWith,
+) -> Result<Disposition, Error> {
+    let was_known = exchange.context().token.get().is_some();
+    let decided = decide(exchange, request, target, response, resumed);
+    let context = exchange.context();
+    if let Some(tokens) = &context.ruleset.whole().tokens {
+        tokens.note(&context.token, was_known, context.started);
+    }
+    let decided = decided?;
+    if matches!(
+        decided,
+        Disposition::Respond | Disposition::Tarpit(_) | Disposition::Drop
+    ) {
+        discard::discard(request);
+    }
+    Ok(decided)
+}
+
+fn decide(
+    exchange: &mut Exchange,
+    request: &Request<RequestBody>,
+    target: &Target,
+    response: &mut Response<ResponseBody>,
+    resumed: ResumeWith,
+) -> Result<Disposition, Error> {
+    let DecisionInputs {
+        context,
+        route,
+        now,
+        admission,
+    } = exchange.decision_inputs();
+    let ruleset = context.ruleset.whole();
+    // The token of a request that waits stays as valid as it was when the request began.
+    let token = ruleset.token(route, request.headers(), context.started, &context.token);
+    let head = Head {
+        token: token.as_ref(),
+        ..target.head(request, context.client_ip)
+    };
+    let (secret, store) = (&ruleset.secret, ruleset.redis.as_deref());
+    let (pending, redis_tags) = match resumed {
+        ResumeWith::Permits(permits) => {
+            let pending =
+                permit_queue::admit(route, secret, &head, now, permits, store, admission)?;
+            (pending, Vec::new())
+        }
+        ResumeWith::RedisAnswer(charge) => (None, charge.finish(route, secret, now, admission)?),
+    };
+    if let Some(pending) = pending {
+        if let Pending::Line(waiter) = &pending {
+            let policy = Arc::clone(&waiter.limit(route).policy.name);
+            exchange.stands(policy);
+        }
+        return Ok(Disposition::Wait(pending));
+    }
+    if let Some(refused) = refuse(admission, route, context, &head, response) {
+        exchange.decided();
+        return Ok(refused);
+    }
+    let delay = Delay::enter(admission, route, secret, &head, context.clock());
+    if !route.tags.is_empty() {
+        let tags = tag::decide_tags(route, secret, &head, now, redis_tags);
+        exchange.keep_tagged(tags);
+    }
+    exchange.decided();
+    Ok(Disposition::Forward(delay))
+}
+
+/// The disposition of a request that a limit refuses; `None` if none does.
+fn refuse(
+    admission: &Admission,
+    route: &Route,
+    context: &RequestContext,
+    head: &Head<'_>,
+    response: &mut Response<ResponseBody>,
+) -> Option<Disposition> {
+    let slot = match &admission.refusing(route)?.policy.action {
+        Action::Drop => return Some(Disposition::Drop),
+        Action::Tarpit(tarpit) => tarpit.acquire(),
+        Action::Reject | Action::Decoy | Action::Tag(_) => None,
+    };
+    if let Some(slot) = slot {
+        return Some(Disposition::Tarpit(slot));
+    }
+    admission.refuse(route, &context.ruleset.whole().styles, head, response);
+    Some(Disposition::Respond)
+}
+
+/// Serves a request that is forwarded or has to wait.
+fn serve_later(
     mut exchange: Box<Exchange>,
     mut request: Request<RequestBody>,
-    course: Disposition,
+    target: Target,
+    decided: Disposition,
 ) -> ResponseFuture {
-    // No async function: that would have room for each of its arguments twice.
-    ResponseFuture::Later(Box::pin(async move {
+    // Not an async function: that would have room for each of its arguments twice.
+    ResponseFuture::Pending(Box::pin(async move {
         let client = Rc::clone(exchange.context().shared_client());
         let metrics = &client.gateway.metrics;
         let served = {
-            let serving = pin!(serve(&mut exchange, &mut request, course));
+            let serving = pin!(serve(&mut exchange, &mut request, target, decided));
             catch_panic::catch_async(metrics, serving).await
         };
         let served = served.unwrap_or_else(|panicked| Err(panicked.into()));
-        let answer = catch_panic::catch(metrics, || conclude(exchange, served, &request));
-        answer.unwrap_or_else(|_| Ok(bare(Error::Panicked.status())))
+        let response = catch_panic::catch(metrics, || respond(exchange, served, &request));
+        response.unwrap_or_else(|_| Ok(bare(Error::Panicked.status())))
     }))
 }
 
-/// Makes an answer of what came of a request.
-fn conclude(
+/// Waits for what admission needs, then forwards or refuses; `None` if there is to be no response.
+///
+/// The exchange is borrowed: it is large, and each owner would move it.
+async fn serve(
+    exchange: &mut Exchange,
+    request: &mut Request<RequestBody>,
+    target: Target,
+    mut decided: Disposition,
+) -> Result<Option<Response<ResponseBody>>, Error> {
+    // What only some requests wait for is boxed, so that the others have no room for it.
+    if let Disposition::Wait(pending) = decided {
+        let mut response = bare(StatusCode::OK);
+        decided = Box::pin(wait(exchange, request, &target, &mut response, pending)).await?;
+        if let Disposition::Respond = decided {
+            return Ok(Some(response));
+        }
+    }
+    match decided {
+        Disposition::Forward(delay) => {
+            if let Some(delay) = delay {
+                Box::pin(delay.pass()).await;
+                exchange.waited();
+            }
+            let path = target.into_rewritten();
+            forward::forward(exchange, request, path).await.map(Some)
+        }
+        Disposition::Tarpit(slot) => {
+            Box::pin(slot.pass()).await;
+            let mut response = bare(StatusCode::OK);
+            let head = target.head(request, exchange.context().client_ip);
+            exchange.refuse_now(&head, &mut response);
+            Ok(Some(response))
+        }
+        Disposition::Drop | Disposition::Wait(_) | Disposition::Respond => Ok(None),
+    }
+}
+
+/// Waits for permits and for Redis, one after the other, until the request is decided.
+async fn wait(
+    exchange: &mut Exchange,
+    request: &mut Request<RequestBody>,
+    target: &Target,
+    response: &mut Response<ResponseBody>,
+    mut pending: Pending,
+) -> Result<Disposition, Error> {
+    loop {
+        let resumed = match pending {
+            Pending::Line(waiter) => {
+                let permits = waiter.pass(exchange.context().clock()).await;
+                exchange.waited();
+                ResumeWith::Permits(permits)
+            }
+            Pending::Store(charge) => ResumeWith::RedisAnswer(exchange.ask(charge).await),
+        };
+        match admit(exchange, request, target, response, resumed)? {
+            Disposition::Wait(next) => pending = next,
+            decided => return Ok(decided),
+        }
+    }
+}
+
+/// Completes the exchange with its response, or with an error page.
+fn respond(
     mut exchange: Box<Exchange>,
     served: Result<Option<Response<ResponseBody>>, Error>,
     request: &Request<RequestBody>,
@@ -185,18 +305,18 @@ fn conclude(
     Ok(response)
 }
 
-/// An answer without fields and body.
+/// A response without fields and body.
 fn bare(status: StatusCode) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::own(Bytes::new()));
     *response.status_mut() = status;
     response
 }
 
-/// The answer to a request, which is there, or is waited for.
+/// The response to a request: ready, or still to come.
 enum ResponseFuture {
     /// `None` once it was taken.
-    Now(Option<Response<ResponseBody>>),
-    Later(Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, Dropped>>>>),
+    Ready(Option<Response<ResponseBody>>),
+    Pending(Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, Dropped>>>>),
 }
 
 impl Future for ResponseFuture {
@@ -204,204 +324,19 @@ impl Future for ResponseFuture {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.get_mut() {
-            Self::Now(response) => Poll::Ready(response.take().ok_or(Dropped)),
-            Self::Later(answering) => answering.as_mut().poll(cx),
+            Self::Ready(response) => Poll::Ready(response.take().ok_or(Dropped)),
+            Self::Pending(response) => response.as_mut().poll(cx),
         }
     }
 }
 
 impl Answer for ResponseFuture {
     fn is_there(&self) -> bool {
-        matches!(self, Self::Now(_))
+        matches!(self, Self::Ready(_))
     }
 }
 
-/// A request that gets no answer.
+/// The error of a request that a limit drops: it gets no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a limit drops the request")]
 pub struct Dropped;
-
-/// A client's connection, and what is the same for all its requests.
-#[derive(Debug)]
-pub(super) struct Client {
-    pub gateway: Arc<Gateway>,
-    pub connection: Connection,
-    pub forwarding: Forwarding,
-}
-
-/// Serves a request of which this was decided first; `None` where there is to be no response. It is lent: it is large,
-/// and each hand that took it would move it.
-async fn serve(
-    exchange: &mut Exchange,
-    request: &mut Request<RequestBody>,
-    mut course: Disposition,
-) -> Result<Option<Response<ResponseBody>>, Error> {
-    if let Disposition::Pend(pending) = course {
-        // Boxed: a request that does not wait has no room for what it would wait for.
-        let (decided, response) = Box::pin(wait(exchange, request, pending)).await?;
-        if let Disposition::Answered = decided {
-            return Ok(Some(response));
-        }
-        course = decided;
-    }
-    match course {
-        Disposition::Forward(path, queued) => {
-            if let Some(queued) = queued {
-                // Boxed: a request that does not wait has no room for a timer.
-                Box::pin(queued.pass()).await;
-                exchange.waited();
-            }
-            forward::forward(exchange, request, path).await.map(Some)
-        }
-        Disposition::Hold(held) => {
-            // Boxed: a request that is not held has no room for a timer.
-            Box::pin(held.pass()).await;
-            let target = Target::of(request)?;
-            let head = target.head(request, exchange.context().client_ip);
-            let mut response = Response::new(ResponseBody::own(Bytes::new()));
-            exchange.refuse_now(&head, &mut response);
-            Ok(Some(response))
-        }
-        Disposition::Drop | Disposition::Pend(_) | Disposition::Answered => Ok(None),
-    }
-}
-
-/// Has a request wait for one thing after the other, until it is decided on. The response is the answer where it is
-/// [answered](Course::Answered).
-async fn wait(
-    exchange: &mut Exchange,
-    request: &mut Request<RequestBody>,
-    mut pending: Pending,
-) -> Result<(Disposition, Response<ResponseBody>), Error> {
-    let mut response = Response::new(ResponseBody::own(Bytes::new()));
-    loop {
-        let so_far = match pending {
-            Pending::Line(standing) => {
-                let stood = standing.pass(exchange.context().clock()).await;
-                exchange.waited();
-                ResumeWith::Stood(stood)
-            }
-            Pending::Store(asking) => ResumeWith::Asked(exchange.ask(asking).await),
-        };
-        match decide(exchange, request, &mut response, so_far)? {
-            Disposition::Pend(next) => pending = next,
-            course => return Ok((course, response)),
-        }
-    }
-}
-
-/// What becomes of a request.
-enum Disposition {
-    /// It is forwarded, with a path where that is not the one that the client wrote, and after a wait where a limit
-    /// delays it.
-    Forward(Option<String>, Option<Box<Delay>>),
-    /// It is refused: the response says so.
-    Answered,
-    /// It is refused later.
-    Hold(TarpitSlot),
-    /// It is not answered.
-    Drop,
-    /// Something is to be waited for before all is decided.
-    Pend(Pending),
-}
-
-/// What a request has by now that waited for something.
-enum ResumeWith {
-    /// Permits, or nothing.
-    Stood(AcquiredPermits),
-    /// What Redis said.
-    Asked(Box<PendingRedisCharge>),
-}
-
-/// All that is decided before a request is forwarded, at one instant. Its token is counted where this looked at it first.
-fn decide(
-    exchange: &mut Exchange,
-    request: &mut Request<RequestBody>,
-    response: &mut Response<ResponseBody>,
-    so_far: ResumeWith,
-) -> Result<Disposition, Error> {
-    let was_known = exchange.context().token.get().is_some();
-    let decided = decide_now(exchange, request, response, so_far);
-    let begun = exchange.context();
-    if let Some(tokens) = &begun.ruleset.whole().tokens {
-        tokens.note(&begun.token, was_known, begun.started);
-    }
-    decided
-}
-
-/// The decision alone. No future, which would have to have room for all that is looked at here.
-fn decide_now(
-    exchange: &mut Exchange,
-    request: &mut Request<RequestBody>,
-    response: &mut Response<ResponseBody>,
-    so_far: ResumeWith,
-) -> Result<Disposition, Error> {
-    let (begun, scheme) = (
-        exchange.context(),
-        exchange.context().client().connection.scheme,
-    );
-    Target::check_scheme(request, scheme, || begun.trust())?;
-    let target = Target::of(request)?;
-    let head = target.head(request, exchange.context().client_ip);
-    exchange.find_route(&head);
-    let DecisionInputs {
-        begun,
-        route,
-        now,
-        admission,
-    } = exchange.decision_inputs();
-    let snapshot = begun.ruleset.whole();
-    // The token of a request that waits stays as good as it was.
-    let token = snapshot.token(route, request.headers(), begun.started, &begun.token);
-    let head = Head {
-        token: token.as_ref(),
-        ..head
-    };
-    let (secret, store) = (&snapshot.secret, snapshot.redis.as_deref());
-    let (pending, told) = match so_far {
-        ResumeWith::Stood(stood) => {
-            let pending = permit_queue::admit(route, secret, &head, now, stood, store, admission)?;
-            (pending, Vec::new())
-        }
-        ResumeWith::Asked(asked) => (None, asked.finish(route, secret, now, admission)?),
-    };
-    if let Some(pending) = pending {
-        if let Pending::Line(standing) = &pending {
-            let policy = Arc::clone(&standing.limit(route).policy.name);
-            exchange.stands(policy);
-        }
-        return Ok(Disposition::Pend(pending));
-    }
-    if let Some(course) = refuse(admission, route, begun, &head, response) {
-        exchange.decided();
-        discard::discard(request);
-        return Ok(course);
-    }
-    let queued = Delay::enter(admission, route, secret, &head, begun.clock());
-    if !route.tags.is_empty() {
-        let tagged = tag::decide_tags(route, secret, &head, now, told);
-        exchange.keep_tagged(tagged);
-    }
-    exchange.decided();
-    Ok(Disposition::Forward(target.into_rewritten(), queued))
-}
-
-/// What becomes of a request that a limit refuses; `None` where none does.
-fn refuse(
-    admission: &Admission,
-    route: &Route,
-    begun: &RequestContext,
-    head: &Head<'_>,
-    response: &mut Response<ResponseBody>,
-) -> Option<Disposition> {
-    let held = match &admission.refusing(route)?.policy.action {
-        Action::Drop => return Some(Disposition::Drop),
-        Action::Tarpit(tarpit) => tarpit.acquire(),
-        Action::Reject | Action::Decoy | Action::Tag(_) => None,
-    };
-    if let Some(held) = held {
-        return Some(Disposition::Hold(held));
-    }
-    admission.refuse(route, &begun.ruleset.whole().styles, head, response);
-    Some(Disposition::Answered)
-}

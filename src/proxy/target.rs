@@ -15,19 +15,20 @@ use crate::rules::Head;
 
 /// The host and the normalised path of a request.
 #[derive(Debug)]
-pub(super) struct Target<'a> {
+pub(super) struct Target {
     host: Rc<str>,
-    path: Cow<'a, str>,
-    /// The path as it is compared and counted, where that is not how it is forwarded.
+    /// The normalised path, if it differs from the path of the request.
+    path: Option<String>,
+    /// The path to compare and count, if it differs from the path to forward.
     compared: Option<String>,
 }
 
-impl<'a> Target<'a> {
+impl Target {
     /// Checks the head, and finds what it asks for.
     ///
     /// # Errors
     /// A 4xx or 501 for a head that is ambiguous, or whose path cannot be normalised safely.
-    pub(super) fn of<B>(request: &'a Request<B>) -> Result<Self, Error> {
+    pub(super) fn of<B>(request: &Request<B>) -> Result<Self, Error> {
         framing::check(request)?;
         let host = host::effective(request)?;
         let path = match (request.method(), request.uri().path()) {
@@ -41,7 +42,10 @@ impl<'a> Target<'a> {
         };
         Ok(Target {
             host,
-            path,
+            path: match path {
+                Cow::Borrowed(_) => None,
+                Cow::Owned(path) => Some(path),
+            },
             compared,
         })
     }
@@ -69,10 +73,11 @@ impl<'a> Target<'a> {
 
     /// The request as the rules see it.
     pub(super) fn head<'h, B>(&'h self, request: &'h Request<B>, client_ip: IpAddr) -> Head<'h> {
+        let compared = self.compared.as_deref().or(self.path.as_deref());
         Head {
             method: request.method(),
             host: &self.host,
-            path: self.compared.as_deref().unwrap_or(&self.path),
+            path: compared.unwrap_or(request.uri().path()),
             query: request.uri().query(),
             headers: request.headers(),
             client_ip,
@@ -80,11 +85,8 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// The path that was matched, to be forwarded, where it is not the one that the client wrote.
+    /// The normalised path to forward, if it differs from the path of the request.
     pub(super) fn into_rewritten(self) -> Option<String> {
-        match self.path {
-            Cow::Borrowed(_) => None,
-            Cow::Owned(path) => Some(path),
-        }
+        self.path
     }
 }

@@ -96,12 +96,12 @@ impl Exchange {
         let (upstream, endpoint) = self.sent_to(route).unwrap_or_default();
         let [target, host, referer, user_agent, request_id] = logged.texts();
         let record = Record {
-            time: self.begun.started,
-            client_ip: self.begun.client_ip,
-            method: self.begun.method.as_str().as_bytes(),
+            time: self.context.started,
+            client_ip: self.context.client_ip,
+            method: self.context.method.as_str().as_bytes(),
             host,
             path: target,
-            version: self.begun.version,
+            version: self.context.version,
             status,
             bytes: self.sent,
             duration,
@@ -118,7 +118,7 @@ impl Exchange {
             user_agent,
             request_id,
         };
-        log.record(self.begun.client.connection.worker, &record);
+        log.record(self.context.client.connection.worker, &record);
     }
 
     /// The upstream that it was sent to, and its endpoint.
@@ -149,6 +149,6 @@ impl Exchange {
             None if self.line.is_some() => self.forwarded,
             until => until?,
         };
-        Some(until.since(self.begun.started))
+        Some(until.since(self.context.started))
     }
 }

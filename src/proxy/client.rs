@@ -1,0 +1,25 @@
+//! The client's connection, as its requests see it.
+
+use std::sync::Arc;
+
+use super::gateway::state::Gateway;
+use crate::http::connection::Connection;
+use crate::http::forwarded::Forwarding;
+
+/// A client's connection, and what all its requests share.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub gateway: Arc<Gateway>,
+    pub connection: Connection,
+    pub forwarding: Forwarding,
+}
+
+impl Client {
+    pub(super) fn new(gateway: Arc<Gateway>, connection: &Connection) -> Self {
+        Client {
+            gateway,
+            forwarding: Forwarding::new(connection),
+            connection: connection.clone(),
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! State that outlives requests: the ruleset in force, earlier ones, the clock and the metrics.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::clock::Clock;
+use crate::proxy::ruleset::Ruleset;
+use crate::store::redis::Store;
+use crate::telemetry::metrics::RequestMetrics;
+
+/// The server of requests, shared by all workers.
+#[derive(Debug)]
+pub struct Gateway {
+    ruleset: ArcSwap<Ruleset>,
+    /// Earlier rulesets that requests may still use.
+    retired: Mutex<Vec<Arc<Ruleset>>>,
+    /// Redis clients of earlier rulesets that requests may still use.
+    former_stores: Mutex<Vec<Weak<Store>>>,
+    pub(in crate::proxy) clock: Arc<Clock>,
+    pub(in crate::proxy) metrics: Arc<RequestMetrics>,
+}
+
+impl Gateway {
+    /// A gateway with `ruleset` in force.
+    pub fn new(ruleset: Arc<Ruleset>, clock: Arc<Clock>, metrics: Arc<RequestMetrics>) -> Self {
+        Gateway {
+            ruleset: ArcSwap::new(ruleset),
+            retired: Mutex::default(),
+            former_stores: Mutex::default(),
+            clock,
+            metrics,
+        }
+    }
+
+    /// The ruleset in force.
+    pub fn ruleset(&self) -> Arc<Ruleset> {
+        self.ruleset.load_full()
+    }
+
+    /// Puts `ruleset` in force for all later requests.
+    pub fn swap(&self, ruleset: Arc<Ruleset>) {
+        let before = self.ruleset.swap(ruleset);
+        let mut stores = self.former_stores.lock();
+        stores.retain(|store| store.strong_count() > 0);
+        stores.extend(before.redis.as_ref().map(Arc::downgrade));
+        drop(stores);
+        self.retired.lock().push(before);
+    }
+
+    /// Takes the earlier rulesets that no request uses any more, so that the caller drops them.
+    ///
+    /// A ruleset of 10,000 routes takes tens of milliseconds to drop. A worker that dropped it after its last
+    /// request would serve no client meanwhile.
+    pub fn take_unused(&self) -> Vec<Arc<Ruleset>> {
+        let mut retired = self.retired.lock();
+        let unused = retired.extract_if(.., |ruleset| Arc::strong_count(ruleset) == 1);
+        unused.collect()
+    }
+
+    /// Waits until Redis has been sent what the worker's finished requests owe it, for at most 500 ms.
+    pub async fn flush_stores(self: Arc<Self>, worker: usize) {
+        const LONGEST: Duration = Duration::from_millis(500);
+        let until = Instant::now() + LONGEST;
+        let former = self.former_stores.lock().clone();
+        let former = former.iter().filter_map(Weak::upgrade);
+        let stores: Vec<_> = former.chain(self.ruleset.load().redis.clone()).collect();
+        for store in stores {
+            store.last_words(worker, until).await;
+        }
+    }
+}
