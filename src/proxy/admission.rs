@@ -1,5 +1,6 @@
 //! Asks every limit that a request meets, all at the same instant: all are charged, or none.
 
+pub(super) mod acquired_permits;
 pub(super) mod applicability;
 mod charge_set;
 mod claims;
@@ -8,13 +9,13 @@ pub(super) mod delay;
 pub(super) mod in_flight;
 pub(super) mod jitter;
 pub(super) mod mode;
-pub(super) mod overflow;
 pub(super) mod penalties;
 pub(super) mod permit_queue;
+pub(super) mod priority;
 pub(super) mod redis_charge;
 mod remote;
 pub(super) mod settle;
-pub(super) mod sync_recorder;
+mod sync_charges;
 pub(super) mod tag;
 
 use std::num::NonZero;
@@ -27,16 +28,16 @@ use super::ruleset::{Limit, Overflow, Route};
 use crate::clock::Timestamp;
 use crate::http::headers::Headers;
 use crate::http::message::Response;
-use crate::limiter::{Algorithm, Decision, Outcome, Secret, Verdict};
+use crate::limiter::{Algorithm, Decision, Outcome, Verdict};
 use crate::proxy::answers::limit_headers::{self, Applied, Styles};
 use crate::proxy::answers::rejection::Refusal;
-use crate::rules::{Head, NoNumber};
+use crate::rules::Head;
 use crate::store::redis::QueuePlace;
 use crate::telemetry::metrics::LimitDecision;
+use acquired_permits::AcquiredPermits;
 pub(super) use charge_set::{ChargeSet, MatchedLimit};
-pub(super) use context::AdmissionContext;
+pub(super) use context::{AdmissionContext, admit};
 use in_flight::InFlightGuard;
-use permit_queue::AcquiredPermits;
 pub(super) use remote::Remote;
 use settle::{PendingSettlement, RequestedFields, ResponseEnd, ResponseHead, Settling};
 
@@ -53,7 +54,7 @@ pub(super) struct Admission {
     /// What comes back when the request ends.
     taken: Vec<InFlightGuard>,
     /// What it has waited for, which comes back as well.
-    stood: AcquiredPermits,
+    acquired: AcquiredPermits,
     /// What its response settles.
     dues: Vec<PendingSettlement>,
     /// Its places in lines in Redis, by the places of the limits.
@@ -61,31 +62,6 @@ pub(super) struct Admission {
     now: Timestamp,
     /// A limit that only watches would have refused for want of a key, or of a cost; known in a rehearsal alone.
     pub(super) is_shadowed: bool,
-}
-
-/// Charges the request to all limits of its route, or to none, without waiting for any, and in memory, wherever they
-/// have their buckets.
-///
-/// # Errors
-/// When a limit that may refuse asks the request for its cost, and is told no number. Nothing is charged then.
-pub(super) fn admit(
-    route: &Route,
-    secret: &Secret,
-    head: &Head<'_>,
-    now: Timestamp,
-) -> Result<Admission, NoNumber> {
-    let mut admission = Admission::default();
-    let mut inquiry = AdmissionContext::new(route, secret, now, &mut admission);
-    if inquiry.refuse_without_claims(head, None)? {
-        return Ok(admission);
-    }
-    inquiry.meet(head, None)?;
-    let refused_unasked =
-        |(_, decision): &(u16, LimitDecision)| *decision == LimitDecision::Shadowed;
-    let is_shadowed = inquiry.noted.iter().any(refused_unasked);
-    inquiry.decide(AcquiredPermits::default());
-    admission.is_shadowed = is_shadowed;
-    Ok(admission)
 }
 
 impl Admission {
@@ -169,7 +145,7 @@ impl Admission {
         let delays = |(_, decision): &(_, &Decision)| decision.delayed_until().is_some();
         binding
             .filter(move |(_, said)| delays(said))
-            .map(|(met, (limit, decision))| (met.place, limit, decision))
+            .map(|(matched, (limit, decision))| (matched.place, limit, decision))
     }
 
     /// The limits that admit the request at a lower priority, and how.
@@ -181,9 +157,9 @@ impl Admission {
             true => &[],
             false => self.binding(),
         };
-        binding.iter().filter_map(|met| {
-            let limit = met.limit(&route.limits);
-            Some((limit, limit.overflow(met.chosen)?))
+        binding.iter().filter_map(|matched| {
+            let limit = matched.limit(&route.limits);
+            Some((limit, limit.overflow(matched.chosen)?))
         })
     }
 
@@ -213,7 +189,7 @@ impl Admission {
             (self.deciding(route), LimitDecision::Limited)
         } else if let Some((limit, _)) = self.delaying(route) {
             (Some(limit), LimitDecision::Delayed)
-        } else if let Some(limit) = self.stood.longest(route) {
+        } else if let Some(limit) = self.acquired.longest_wait(route) {
             (Some(limit), LimitDecision::Delayed)
         } else if let Some((limit, _)) = self.lowered(route).next() {
             (Some(limit), LimitDecision::Overflowed)
@@ -243,7 +219,7 @@ impl Admission {
             .map(|(limit, _)| &*limit.policy.name)
             .collect();
         let policy = match self.binding().get(self.verdict.deciding) {
-            Some(met) => limit.chosen(met.chosen),
+            Some(matched) => limit.chosen(matched.chosen),
             None => &limit.policy,
         };
         let retry_at = match self.verdict.decision().map(|decision| decision.outcome) {
@@ -271,7 +247,7 @@ impl Admission {
     /// Tells the client where it stands with the limits that it may know of.
     pub(super) fn write_headers(&self, route: &Route, styles: &Styles, headers: &mut Headers) {
         let binding = self.binding();
-        let policies = binding.iter().map(|met| met.policy(&route.limits));
+        let policies = binding.iter().map(|matched| matched.policy(&route.limits));
         let told: SmallVec<[Decision; 4]>;
         let decisions = match self.jitter.is_zero() {
             true => &self.verdict.decisions,
@@ -326,11 +302,11 @@ impl Admission {
         let admitted = self.verdict.is_admitted();
         let binding = self.verdict.binding();
         for (place, (limit, decision)) in self.decisions(route).enumerate() {
-            let met = self.applied[place];
-            let overflows = limit.overflow(met.chosen).is_some();
+            let matched = self.applied[place];
+            let overflows = limit.overflow(matched.chosen).is_some();
             let wait = match decision.outcome {
                 Outcome::Delay { until } => Some(until.since(self.now)),
-                Outcome::Admit | Outcome::Refuse { .. } => self.stood.waited(met.place),
+                Outcome::Admit | Outcome::Refuse { .. } => self.acquired.waited(matched.place),
             };
             match (decision.outcome, wait) {
                 (Outcome::Refuse { .. }, _) if place >= binding => {
@@ -368,7 +344,7 @@ impl Admission {
         route: &'r Route,
     ) -> impl Iterator<Item = (&'r Limit, &Decision)> {
         let applied = self.applied.iter();
-        let limits = applied.map(|met| met.limit(&route.limits));
+        let limits = applied.map(|matched| matched.limit(&route.limits));
         limits.zip(&self.verdict.decisions)
     }
 }

@@ -14,7 +14,7 @@ use crate::http::headers::Headers;
 use crate::http::max_forwards::Recipient;
 use crate::http::message::{Request, Response};
 use crate::http::{forwarded, hop_by_hop, max_forwards};
-use crate::proxy::admission::{overflow, tag};
+use crate::proxy::admission::{priority, tag};
 use crate::proxy::answers::error::Error;
 use crate::upstream::{Outbound, RunningTarget, UpstreamBody};
 
@@ -55,7 +55,7 @@ pub(super) async fn forward(
             // HTTP/1.0 has no interim responses (RFC 9110 section 15.2).
             let interim = connection.interim.as_ref();
             let interim = interim.filter(|_| request.version() == Version::HTTP_11);
-            let dscp = overflow::dscp(route, exchange.admission());
+            let dscp = priority::dscp(route, exchange.admission());
             let mut outbound = Outbound {
                 worker: connection.worker,
                 request,
@@ -149,7 +149,7 @@ fn rewrite_headers(request: &mut Request<RequestBody>, exchange: &Exchange, rout
         tag::write(route, exchange.tagged(), headers);
     }
     if !route.priority_fields.is_empty() {
-        overflow::write(route, exchange.admission(), headers);
+        priority::write(route, exchange.admission(), headers);
     }
     if !is_tunnel {
         exchange.wanted().write(headers);

@@ -18,8 +18,9 @@ use http::StatusCode;
 use hyper::service::Service;
 
 use super::admission::Admission;
+use super::admission::acquired_permits::AcquiredPermits;
 use super::admission::delay::Delay;
-use super::admission::permit_queue::{self, AcquiredPermits, Pending};
+use super::admission::permit_queue::{self, Pending};
 use super::admission::redis_charge::PendingRedisCharge;
 use super::admission::tag;
 use super::answers::action::{Action, TarpitSlot};
@@ -166,7 +167,7 @@ fn decide(
         ResumeWith::RedisAnswer(charge) => (None, charge.finish(route, secret, now, admission)?),
     };
     if let Some(pending) = pending {
-        if let Pending::Line(waiter) = &pending {
+        if let Pending::Permit(waiter) = &pending {
             let policy = Arc::clone(&waiter.limit(route).policy.name);
             exchange.stands(policy);
         }
@@ -273,12 +274,12 @@ async fn wait(
 ) -> Result<Disposition, Error> {
     loop {
         let resumed = match pending {
-            Pending::Line(waiter) => {
-                let permits = waiter.pass(exchange.context().clock()).await;
+            Pending::Permit(waiter) => {
+                let permits = waiter.wait(exchange.context().clock()).await;
                 exchange.waited();
                 ResumeWith::Permits(permits)
             }
-            Pending::Store(charge) => ResumeWith::RedisAnswer(exchange.ask(charge).await),
+            Pending::Redis(charge) => ResumeWith::RedisAnswer(exchange.ask(charge).await),
         };
         match admit(exchange, request, target, response, resumed)? {
             Disposition::Wait(next) => pending = next,

@@ -3,7 +3,10 @@
 
 pub mod build;
 pub mod reload_diff;
+mod redis_binding;
+mod settlements;
 mod spec;
+mod sync_recorder;
 pub(super) mod tokens;
 
 use std::cell::OnceCell;
@@ -20,9 +23,6 @@ use crate::http::headers::Headers;
 use crate::limiter::{Secret, WindowEnd};
 use crate::proxy::admission::mode::Mode;
 use crate::proxy::admission::penalties::Penalties;
-use crate::proxy::admission::redis_charge::RedisBinding;
-use crate::proxy::admission::settle::Settlements;
-use crate::proxy::admission::sync_recorder::SyncRecorder;
 use crate::proxy::answers::action::Action;
 use crate::proxy::answers::decoy::RealAnswers;
 use crate::proxy::answers::limit_headers::{Facts, Styles};
@@ -34,8 +34,11 @@ use crate::telemetry::metrics::{
     InUseMetrics, LimitMetrics, PolicyMetrics, RouteMetrics, UpstreamMetrics,
 };
 use crate::upstream::{Dscp, Upstream};
+use settlements::Settlements;
+use sync_recorder::SyncRecorder;
 use tokens::Tokens;
 
+pub use redis_binding::RedisBinding;
 pub use spec::{
     LimitSpec, OnStoreError, OverflowSpec, PolicySpec, RedisSpec, Rewrite, RouteSpec, SharedSpec,
     Spec,

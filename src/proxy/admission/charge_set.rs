@@ -4,13 +4,14 @@ use smallvec::SmallVec;
 
 use super::applicability::PolicyChoice;
 use super::in_flight::InFlightGuard;
-use super::overflow;
 use super::settle::{PendingSettlement, Reserved};
 use crate::clock::Timestamp;
-use crate::limiter::{Fingerprint, Verdict};
+use crate::limiter::{Decision, Fingerprint, Outcome, Verdict};
 use crate::proxy::ruleset::{Limit, Policy, Route};
 use crate::rules::Head;
-use crate::store::{Charge, Refusals, Reservation, Settled, charge_reserving};
+use crate::store::{
+    Charge, Refusals, Reservation, Settled, charge_reserving, charge_to, charge_watched,
+};
 
 /// A place among those that are asked, and the end of the ban there.
 pub(super) type Ban = (usize, Timestamp);
@@ -34,7 +35,8 @@ impl MatchedLimit {
         key: Fingerprint,
     ) -> Self {
         let penalties = limit.policy.penalties.as_ref();
-        let suspect = penalties.map(|penalties| penalties.ban_key(limit, head, key));
+        let suspect =
+            penalties.map(|penalties| penalties.ban_key(&limit.spec.descriptor, head, key));
         Self {
             place,
             chosen,
@@ -61,8 +63,8 @@ pub(in crate::proxy) struct ChargeSet<'r> {
 }
 
 impl<'r> ChargeSet<'r> {
-    pub(in crate::proxy) fn push(&mut self, met: MatchedLimit, charge: Charge<'r>) {
-        self.applied.push(met);
+    pub(in crate::proxy) fn push(&mut self, matched: MatchedLimit, charge: Charge<'r>) {
+        self.applied.push(matched);
         self.charges.push(charge);
     }
 
@@ -70,9 +72,9 @@ impl<'r> ChargeSet<'r> {
     pub(super) fn bans(&self, route: &Route, binding: usize, now: Timestamp) -> SmallVec<[Ban; 1]> {
         let binding = self.applied[..binding].iter().enumerate();
         binding
-            .filter_map(|(index, met)| {
-                let penalties = met.limit(&route.limits).policy.penalties.as_ref()?;
-                Some((index, penalties.banned_until(met.suspect, now)?))
+            .filter_map(|(index, matched)| {
+                let penalties = matched.limit(&route.limits).policy.penalties.as_ref()?;
+                Some((index, penalties.banned_until(matched.suspect, now)?))
             })
             .collect()
     }
@@ -109,9 +111,9 @@ impl<'r> ChargeSet<'r> {
             if !refuses || bans.iter().any(|(banned, _)| *banned == index) {
                 continue;
             }
-            let met = &self.applied[index];
-            if let Some(penalties) = &met.limit(&route.limits).policy.penalties
-                && let Some(until) = penalties.strike(met.suspect, now)
+            let matched = &self.applied[index];
+            if let Some(penalties) = &matched.limit(&route.limits).policy.penalties
+                && let Some(until) = penalties.strike(matched.suspect, now)
             {
                 verdict.refuse_until(index, until);
             }
@@ -125,9 +127,9 @@ impl<'r> ChargeSet<'r> {
         of: impl Fn(&Limit) -> bool,
     ) -> SmallVec<[Settled<'r>; 2]> {
         let all = self.applied.iter().zip(&self.charges).enumerate();
-        let all = all.filter_map(|(index, (met, charge))| {
-            let table = &met.policy(&route.limits).table;
-            let is_one = of(met.limit(&route.limits)) && !table.algorithm().is_permits();
+        let all = all.filter_map(|(index, (matched, charge))| {
+            let table = &matched.policy(&route.limits).table;
+            let is_one = of(matched.limit(&route.limits)) && !table.algorithm().is_permits();
             is_one.then_some(Settled {
                 index,
                 table,
@@ -150,7 +152,7 @@ impl<'r> ChargeSet<'r> {
     ) -> Vec<(usize, Reservation)> {
         let (charged, reserved) = charge_reserving(settled, now, || {
             let mut verdict = Verdict::default();
-            overflow::charge(route, self, binding, now, last, &mut verdict);
+            charge_first_that_pays(route, self, binding, now, last, &mut verdict);
             verdict
         });
         *verdict = charged;
@@ -168,7 +170,7 @@ impl<'r> ChargeSet<'r> {
     ) -> Vec<PendingSettlement> {
         let settled = self.settled(route, |limit| limit.spec.settlement.is_some());
         if settled.is_empty() {
-            overflow::charge(route, self, binding, now, last, verdict);
+            charge_first_that_pays(route, self, binding, now, last, verdict);
             return Vec::new();
         }
         let reserved = self.charge_reserving(route, &settled, binding, now, last, verdict);
@@ -182,16 +184,16 @@ impl<'r> ChargeSet<'r> {
     /// Whether one of the first `binding` limits has a bucket after the one that is asked.
     pub(in crate::proxy) fn overflows(&self, route: &Route, binding: usize) -> bool {
         let mut limits = self.applied[..binding].iter();
-        limits.any(|met| met.limit(&route.limits).after(met.chosen).is_some())
+        limits.any(|matched| matched.limit(&route.limits).after(matched.chosen).is_some())
     }
 
     /// Asks the next bucket of the limit at this place: whether there is one.
     pub(in crate::proxy) fn go_on(&mut self, route: &'r Route, place: usize) -> bool {
-        let met = &mut self.applied[place];
-        let limit = met.limit(&route.limits);
-        let next = limit.after(met.chosen);
+        let matched = &mut self.applied[place];
+        let limit = matched.limit(&route.limits);
+        let next = limit.after(matched.chosen);
         if let Some(next) = next {
-            met.chosen = next;
+            matched.chosen = next;
             self.charges[place].table = &limit.chosen(next).table;
         }
         next.is_some()
@@ -205,7 +207,111 @@ impl<'r> ChargeSet<'r> {
         let all = self.applied.iter().zip(&self.charges);
         let made = all.zip(&verdict.decisions);
         let made = made.filter(|(_, decision)| decision.is_admitted());
-        made.filter_map(|((met, charge), _)| InFlightGuard::of(met.policy(&route.limits), charge))
-            .collect()
+        made.filter_map(|((matched, charge), _)| {
+            InFlightGuard::of(matched.policy(&route.limits), charge)
+        })
+        .collect()
+    }
+}
+
+/// Charges each of these limits to the first of its buckets that can pay, or none of them; the first `binding` may
+/// refuse. Leaves in `asked` the buckets that were decided on. Refusals are what `last` says in the last try.
+fn charge_first_that_pays<'r>(
+    route: &'r Route,
+    asked: &mut ChargeSet<'r>,
+    binding: usize,
+    now: Timestamp,
+    last: Refusals,
+    verdict: &mut Verdict,
+) {
+    if !asked.overflows(route, binding) {
+        charge_to(verdict, &asked.charges, binding, last, now);
+        return watch_on(route, verdict, asked, now);
+    }
+    let attempt = Refusals::Free;
+    charge_to(verdict, &asked.charges, binding, attempt, now);
+    let mut given_up = GivenUp::default();
+    while !verdict.is_admitted() {
+        let refused = verdict.decisions[..binding].iter().enumerate();
+        let refused = refused.filter(|(_, decision)| !decision.is_admitted());
+        let mut goes_on = false;
+        for (place, decision) in refused {
+            goes_on |= given_up.note_and_go_on(route, asked, place, decision);
+        }
+        if !goes_on {
+            break;
+        }
+        charge_to(verdict, &asked.charges, binding, attempt, now);
+    }
+    if !verdict.is_admitted() {
+        // The last word: policies that charge refusals do so now, once.
+        charge_to(verdict, &asked.charges, binding, last, now);
+    }
+    if !verdict.is_admitted() {
+        given_up.shortest(verdict, asked);
+    }
+    watch_on(route, verdict, asked, now);
+}
+
+/// Those who only watch go on to their further buckets, too.
+fn watch_on<'r>(
+    route: &'r Route,
+    verdict: &mut Verdict,
+    asked: &mut ChargeSet<'r>,
+    now: Timestamp,
+) {
+    let is_admitted = verdict.is_admitted();
+    for place in verdict.binding()..verdict.decisions.len() {
+        while !verdict.decisions[place].is_admitted() && asked.go_on(route, place) {
+            let charge = asked.charges[place];
+            verdict.decisions[place] = match is_admitted {
+                true => charge_watched(&[charge], 0, now).decisions[0],
+                false => charge.peek(now),
+            };
+        }
+    }
+}
+
+/// What buckets said that were given up for others.
+#[derive(Default)]
+struct GivenUp(SmallVec<[(usize, MatchedLimit, Decision); 4]>);
+
+impl GivenUp {
+    /// Has the limit at this place ask its next bucket: whether there is one.
+    fn note_and_go_on<'r>(
+        &mut self,
+        route: &'r Route,
+        asked: &mut ChargeSet<'r>,
+        place: usize,
+        decision: &Decision,
+    ) -> bool {
+        let matched = asked.applied[place];
+        let goes_on = asked.go_on(route, place);
+        if goes_on {
+            self.0.push((place, matched, *decision));
+        }
+        goes_on
+    }
+
+    /// The verdict in which each limit of which no bucket pays says how soon one does.
+    fn shortest(self, verdict: &mut Verdict, asked: &mut ChargeSet<'_>) {
+        let binding = verdict.binding();
+        let mut decisions = std::mem::take(&mut verdict.decisions);
+        for (place, matched, earlier) in self.0.into_iter().rev() {
+            let one = &mut decisions[place];
+            if !one.is_admitted() && wait(&earlier) <= wait(one) {
+                *one = earlier;
+                asked.applied[place] = matched;
+            }
+        }
+        *verdict = Verdict::of(decisions, binding);
+    }
+}
+
+/// Orders refusals by how long they last; never is the longest.
+fn wait(decision: &Decision) -> (bool, Option<Timestamp>) {
+    match decision.outcome {
+        Outcome::Refuse { retry_at } => (retry_at.is_none(), retry_at),
+        Outcome::Admit | Outcome::Delay { .. } => (false, None),
     }
 }

@@ -7,9 +7,9 @@
 //! limits that need a claim would say of a request that is refused so is not known: they are not charged, not told of,
 //! and not in Retry-After.
 
+use super::acquired_permits::AcquiredPermits;
 use super::context::AdmissionContext;
-use super::permit_queue::AcquiredPermits;
-use super::sync_recorder;
+use super::sync_charges;
 use crate::limiter::Verdict;
 use crate::rules::{Head, NoNumber};
 use crate::store::redis::Store;
@@ -20,7 +20,7 @@ impl<'a> AdmissionContext<'_, 'a> {
     /// this returns `false`.
     ///
     /// # Errors
-    /// As [`admit`](super::admit).
+    /// As [`admit`](super::context::admit).
     pub(in crate::proxy) fn refuse_without_claims(
         &mut self,
         head: &'a Head<'a>,
@@ -31,7 +31,7 @@ impl<'a> AdmissionContext<'_, 'a> {
         {
             return Ok(false);
         }
-        self.meet_those(head, store, |limit| !limit.reads_token)?;
+        self.evaluate_limits(head, store, |limit| !limit.reads_token)?;
         let is_refused = self.recall_refusals() || self.refuse_from_memory();
         if !is_refused {
             self.forget();
@@ -69,9 +69,9 @@ impl<'a> AdmissionContext<'_, 'a> {
         let mut binding = self.asked.applied[..self.binding]
             .iter()
             .zip(&self.asked.charges);
-        binding.any(|(met, charge)| {
-            let limit = met.limit(&self.route.limits);
-            let mut tiers = std::iter::successors(Some(met.chosen), |tier| limit.after(*tier));
+        binding.any(|(matched, charge)| {
+            let limit = matched.limit(&self.route.limits);
+            let mut tiers = std::iter::successors(Some(matched.chosen), |tier| limit.after(*tier));
             tiers.all(|tier| {
                 let table = &limit.chosen(tier).table;
                 let charge = Charge { table, ..*charge };
@@ -106,7 +106,7 @@ impl<'a> AdmissionContext<'_, 'a> {
                 .iter_mut()
                 .map(|(index, its)| (usize::from(self.asked.applied[*index].place), its));
             let (rules, said) = ((self.route, head), (&*verdict, last));
-            sync_recorder::note(rules, &self.asked, said, self.now, of_limits);
+            sync_charges::record(rules, &self.asked, said, self.now, of_limits);
         }
         true
     }

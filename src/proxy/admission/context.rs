@@ -6,16 +6,15 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::Admission;
+use super::acquired_permits::AcquiredPermits;
 use super::applicability::Applicability;
 use super::charge_set::{Ban, ChargeSet, MatchedLimit};
 use super::in_flight::InFlightGuard;
 use super::mode::Enforcement;
-use super::permit_queue::AcquiredPermits;
-use super::redis_charge::{Entry, PendingRedisCharge};
+use super::redis_charge::{Entry, PendingRedisCharge, tag_entries};
 use super::remote::Remote;
 use super::settle::PendingSettlement;
-use super::tag;
-use super::{jitter, sync_recorder};
+use super::{jitter, sync_charges};
 use crate::clock::Timestamp;
 use crate::limiter::Secret;
 use crate::proxy::ruleset::{Limit, Route};
@@ -46,6 +45,30 @@ pub(in crate::proxy) struct AdmissionContext<'r, 'a> {
     pub(in crate::proxy) admission: &'a mut Admission,
 }
 
+/// Charges the request to all limits of its route or to none, in memory and without waiting.
+///
+/// # Errors
+/// The request states no number where an enforced limit reads its cost. Nothing is charged then.
+pub(in crate::proxy) fn admit(
+    route: &Route,
+    secret: &Secret,
+    head: &Head<'_>,
+    now: Timestamp,
+) -> Result<Admission, NoNumber> {
+    let mut admission = Admission::default();
+    let mut context = AdmissionContext::new(route, secret, now, &mut admission);
+    if context.refuse_without_claims(head, None)? {
+        return Ok(admission);
+    }
+    context.evaluate(head, None)?;
+    let refused_unasked =
+        |(_, decision): &(u16, LimitDecision)| *decision == LimitDecision::Shadowed;
+    let is_shadowed = context.noted.iter().any(refused_unasked);
+    context.decide(AcquiredPermits::default());
+    admission.is_shadowed = is_shadowed;
+    Ok(admission)
+}
+
 impl<'r, 'a> AdmissionContext<'r, 'a> {
     /// One that has asked nothing yet.
     pub(in crate::proxy) fn new(
@@ -72,21 +95,21 @@ impl<'r, 'a> AdmissionContext<'r, 'a> {
     /// What this request meets; in memory alone, where there is no `store`.
     ///
     /// # Errors
-    /// As [`admit`](super::admit).
-    pub(in crate::proxy) fn meet(
+    /// As [`admit`].
+    pub(in crate::proxy) fn evaluate(
         &mut self,
         head: &'a Head<'a>,
         store: Option<&Store>,
     ) -> Result<(), NoNumber> {
-        self.meet_those(head, store, |_| true)?;
+        self.evaluate_limits(head, store, |_| true)?;
         if let Some(store) = store.filter(|_| self.keyless.is_none()) {
-            self.tags = tag::in_redis(self.route, self.secret, head, store, self.now);
+            self.tags = tag_entries(self.route, self.secret, head, store, self.now);
         }
         Ok(())
     }
 
     /// What this request meets of the limits that are `wanted`.
-    pub(super) fn meet_those(
+    pub(super) fn evaluate_limits(
         &mut self,
         head: &'a Head<'a>,
         store: Option<&Store>,
@@ -112,10 +135,10 @@ impl<'r, 'a> AdmissionContext<'r, 'a> {
                         cost,
                         window_end: policy.window_end(head, self.now),
                     };
-                    let met = MatchedLimit::new((place, limit), chosen, head, key);
+                    let matched = MatchedLimit::new((place, limit), chosen, head, key);
                     match (stance(), limit.spec.cost.of(head)) {
-                        (Enforcement::Enforced, cost) => self.asked.push(met, charge(cost?)),
-                        (Enforcement::Shadowed, Ok(cost)) => watching.push((met, charge(cost))),
+                        (Enforcement::Enforced, cost) => self.asked.push(matched, charge(cost?)),
+                        (Enforcement::Shadowed, Ok(cost)) => watching.push((matched, charge(cost))),
                         (Enforcement::Shadowed, Err(NoNumber)) => {
                             self.noted.push((place, LimitDecision::Shadowed));
                         }
@@ -137,8 +160,8 @@ impl<'r, 'a> AdmissionContext<'r, 'a> {
             return Ok(());
         }
         self.binding = self.asked.charges.len();
-        for (met, charge) in watching {
-            self.asked.push(met, charge);
+        for (matched, charge) in watching {
+            self.asked.push(matched, charge);
         }
         Ok(())
     }
@@ -159,11 +182,11 @@ impl<'r, 'a> AdmissionContext<'r, 'a> {
     /// Charges all or none, for somebody who has these permits already; or says what is to be asked of Redis first.
     pub(in crate::proxy) fn decide(
         &mut self,
-        stood: AcquiredPermits,
+        acquired: AcquiredPermits,
     ) -> Option<Box<PendingRedisCharge>> {
         let bans = self.asked.bans(self.route, self.binding, self.now);
         if bans.is_empty() && self.asks_redis() {
-            return self.ask(stood);
+            return self.ask(acquired);
         }
         let dues = match bans.is_empty() {
             true => self.charge(Refusals::Charged),
@@ -173,7 +196,7 @@ impl<'r, 'a> AdmissionContext<'r, 'a> {
             }
         };
         self.strike(&bans);
-        self.finish(dues, stood);
+        self.finish(dues, acquired);
         None
     }
 
@@ -187,10 +210,10 @@ impl<'r, 'a> AdmissionContext<'r, 'a> {
     pub(in crate::proxy) fn finish(
         &mut self,
         dues: Vec<PendingSettlement>,
-        stood: AcquiredPermits,
+        acquired: AcquiredPermits,
     ) {
         let taken = self.asked.taken(self.route, &self.admission.verdict);
-        self.conclude(dues, taken, stood);
+        self.conclude(dues, taken, acquired);
     }
 
     /// Charges them together; returns what the response is to settle.
@@ -204,7 +227,7 @@ impl<'r, 'a> AdmissionContext<'r, 'a> {
                 .iter_mut()
                 .filter_map(|due| Some((due.place, due.reservation.here_mut()?)));
             let (rules, said) = ((self.route, head), (&*verdict, last));
-            sync_recorder::note(rules, &self.asked, said, self.now, reserved);
+            sync_charges::record(rules, &self.asked, said, self.now, reserved);
         }
         dues
     }
@@ -214,8 +237,8 @@ impl<'r, 'a> AdmissionContext<'r, 'a> {
         let verdict = &self.admission.verdict;
         let mut asked = self.asked.applied.iter().zip(&self.asked.charges);
         match asked.nth(verdict.deciding) {
-            Some((met, charge)) if !verdict.is_admitted() => {
-                let policy = met.policy(&self.route.limits);
+            Some((matched, charge)) if !verdict.is_admitted() => {
+                let policy = matched.policy(&self.route.limits);
                 jitter::of(policy.retry_after_jitter, self.secret, charge.key, self.now)
             }
             _ => Duration::ZERO,
@@ -227,7 +250,7 @@ impl<'r, 'a> AdmissionContext<'r, 'a> {
         &mut self,
         dues: Vec<PendingSettlement>,
         taken: Vec<InFlightGuard>,
-        stood: AcquiredPermits,
+        acquired: AcquiredPermits,
     ) {
         for &(place, decision) in &self.noted {
             self.route.limits[usize::from(place)]
@@ -239,12 +262,12 @@ impl<'r, 'a> AdmissionContext<'r, 'a> {
         admission.taken = taken;
         admission.dues = dues;
         admission.jitter = jitter;
-        admission.stood = stood;
+        admission.acquired = acquired;
         admission.applied = mem::take(&mut self.asked.applied);
         admission.keyless = self.keyless;
         admission.now = self.now;
         if admission.is_refused() {
-            admission.stood.give_back();
+            admission.acquired.give_back();
         }
         admission.count(self.route);
     }

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use crate::clock::Timestamp;
 use crate::limiter::{Fingerprint, Penalty, Secret};
-use crate::proxy::ruleset::Limit;
-use crate::rules::{Head, Key};
+use crate::rules::{Descriptor, Head, Key};
 use crate::store::Bans;
 use crate::store::redis::{Naming, SharedBans, Store};
 use crate::store::snapshot::PolicyBans;
@@ -99,11 +98,16 @@ impl Penalties {
         Some(shared)
     }
 
-    /// Who is banned here for a request that charges the bucket of `key`: the same on all machines that share bans.
-    pub(crate) fn ban_key(&self, limit: &Limit, head: &Head<'_>, key: Fingerprint) -> Fingerprint {
+    /// The key that is banned for a request that charges `key`: the same on all machines that share bans.
+    pub(crate) fn ban_key(
+        &self,
+        descriptor: &Descriptor,
+        head: &Head<'_>,
+        key: Fingerprint,
+    ) -> Fingerprint {
         let naming = self.naming();
-        match naming.map(|naming| limit.spec.descriptor.fingerprint(&naming.secret(), head)) {
-            Some(Key::Bucket(suspect)) => suspect,
+        match naming.map(|naming| descriptor.fingerprint(&naming.secret(), head)) {
+            Some(Key::Bucket(ban_key)) => ban_key,
             _ => key,
         }
     }

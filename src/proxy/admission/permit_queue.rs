@@ -1,11 +1,13 @@
-//! Requests that stand in line for what those in flight have taken (`concurrency` with a `queue`). Who stands there has
-//! been charged nothing, and all limits are asked again when his turn comes.
+//! Requests that wait for permits of requests in flight (`concurrency` with a `queue`).
 //!
-//! Who needs several permits takes them in the order of the policies' names, on all routes the same, so that nobody waits
-//! for somebody who waits for him. Lines are the store's ([`Permit`]).
+//! A waiting request has been charged nothing. All its limits decide again when its turn comes.
+//!
+//! A request that needs several permits acquires them in the order of the policies' names, the same on all
+//! routes, so that no two requests wait for each other. The queues are the store's ([`Permit`]).
 
 use std::time::Duration;
 
+use super::acquired_permits::AcquiredPermits;
 use super::in_flight::InFlightGuard;
 use super::redis_charge::PendingRedisCharge;
 use super::{Admission, AdmissionContext};
@@ -17,35 +19,19 @@ use crate::store::redis::Store;
 use crate::store::{Permit, Refusals};
 use crate::telemetry::metrics::{InUseMetrics, Waiting};
 
-/// What is to be waited for before a request is decided.
+/// The thing that a request waits for before it is decided.
 #[derive(Debug)]
 pub(crate) enum Pending {
-    /// Its turn in a line.
-    Line(Box<PermitWaiter>),
-    /// What Redis says.
-    Store(Box<PendingRedisCharge>),
+    /// Its turn in a queue.
+    Permit(Box<PermitWaiter>),
+    /// The answer of Redis.
+    Redis(Box<PendingRedisCharge>),
 }
 
-/// What a request that stood in line has by now.
-#[derive(Debug, Default)]
-pub(crate) struct AcquiredPermits {
-    granted: Vec<AcquiredPermit>,
-    /// The policy for which it has waited as long as it may.
-    gave_up: Option<u16>,
-}
-
-/// What was taken of the limit at this place of the route, and after which wait.
-#[derive(Debug)]
-struct AcquiredPermit {
-    place: u16,
-    _taken: InFlightGuard,
-    waited: Option<Duration>,
-}
-
-/// A request that stands in line. Dropped there, it gives its place up.
+/// A request in a queue. It leaves the queue when this is dropped.
 #[derive(Debug)]
 pub(crate) struct PermitWaiter {
-    stood: AcquiredPermits,
+    acquired: AcquiredPermits,
     place: u16,
     permit: Permit,
     units: u32,
@@ -55,162 +41,131 @@ pub(crate) struct PermitWaiter {
     _waiting: Option<Waiting>,
 }
 
-/// Charges the request to all limits of its route or to none, unless something is to be waited for first. What they say
-/// goes to `admission`.
+/// Charges the request to all limits of its route or to none, unless it has to wait first. The decisions go to
+/// `admission`.
 ///
 /// # Errors
-/// As [`admit`](super::admit).
+/// As [`admit`](super::context::admit).
 pub(crate) fn admit(
     route: &Route,
     secret: &Secret,
     head: &Head<'_>,
     now: Timestamp,
-    stood: AcquiredPermits,
+    acquired: AcquiredPermits,
     store: Option<&Store>,
     admission: &mut Admission,
 ) -> Result<Option<Pending>, NoNumber> {
-    let mut inquiry = AdmissionContext::new(route, secret, now, admission);
-    if stood.is_nothing() && inquiry.refuse_without_claims(head, store)? {
+    let mut context = AdmissionContext::new(route, secret, now, admission);
+    if acquired.is_empty() && context.refuse_without_claims(head, store)? {
         return Ok(None);
     }
-    inquiry.meet(head, store)?;
-    let lines = lines(&inquiry);
-    if lines.is_empty() || inquiry.is_banned() {
-        return Ok(inquiry.decide(stood).map(Pending::Store));
+    context.evaluate(head, store)?;
+    let queues = queues(&context);
+    if queues.is_empty() || context.is_banned() {
+        return Ok(context.decide(acquired).map(Pending::Redis));
     }
-    Ok(stand_in(&lines, &mut inquiry, stood))
+    Ok(decide_or_queue(&queues, &mut context, acquired))
 }
 
-/// Decides, or has the request wait in the first of these lines in which it has to, or for Redis.
-fn stand_in(
-    lines: &[usize],
-    inquiry: &mut AdmissionContext<'_, '_>,
-    mut stood: AcquiredPermits,
+/// Decides, or lets the request wait in the first queue that has no free permit, or for Redis.
+fn decide_or_queue(
+    queues: &[usize],
+    context: &mut AdmissionContext<'_, '_>,
+    mut acquired: AcquiredPermits,
 ) -> Option<Pending> {
-    stood.asks_no_more(inquiry);
-    let mut is_worth_it = stood.gave_up.is_none();
-    // Redis is asked when the request has its permits: nobody waits for both.
-    if is_worth_it && !inquiry.asks_redis() {
-        let first = inquiry.asked.clone();
-        let dues = inquiry.charge(Refusals::Free);
-        let verdict = &inquiry.admission.verdict;
+    charge_no_permit_twice(&acquired, context);
+    let mut is_worth_waiting = !acquired.has_timed_out();
+    // Redis is asked after the permits are there: a request never holds up both.
+    if is_worth_waiting && !context.asks_redis() {
+        let uncharged = context.asked.clone();
+        let dues = context.charge(Refusals::Free);
+        let verdict = &context.admission.verdict;
         if verdict.is_admitted() {
-            inquiry.finish(dues, stood);
+            context.finish(dues, acquired);
             return None;
         }
-        let mut refused = lines.iter().map(|&line| &verdict.decisions[line]);
-        is_worth_it = refused.any(is_for_now);
-        inquiry.asked = first;
+        let mut refused = queues.iter().map(|&queue| &verdict.decisions[queue]);
+        is_worth_waiting = refused.any(is_refused_for_now);
+        context.asked = uncharged;
     }
-    if is_worth_it {
-        match stood.enter(inquiry, lines) {
-            Ok(entered) => stood = entered,
-            Err(standing) => return Some(Pending::Line(standing)),
+    if is_worth_waiting {
+        match acquire(acquired, context, queues) {
+            Ok(all) => acquired = all,
+            Err(waiter) => return Some(Pending::Permit(waiter)),
         }
     }
-    inquiry.decide(stood).map(Pending::Store)
+    context.decide(acquired).map(Pending::Redis)
 }
 
-/// Those of the limits that have a line, in the order in which everybody enters them.
-fn lines(inquiry: &AdmissionContext<'_, '_>) -> Vec<usize> {
-    let binding = &inquiry.asked.charges[..inquiry.binding];
-    let queueing = |index: &usize| binding[*index].table.algorithm().queueing().is_some();
-    let mut lines: Vec<_> = (0..binding.len()).filter(queueing).collect();
-    lines.sort_unstable_by_key(|&index| binding[index].table.policy());
-    lines
+/// The enforced limits with a queue, by the names of their policies.
+fn queues(context: &AdmissionContext<'_, '_>) -> Vec<usize> {
+    let binding = &context.asked.charges[..context.binding];
+    let has_queue = |index: &usize| binding[*index].table.algorithm().queueing().is_some();
+    let mut queues: Vec<_> = (0..binding.len()).filter(has_queue).collect();
+    queues.sort_unstable_by_key(|&index| binding[index].table.policy());
+    queues
 }
 
-/// Whether it refuses what it can admit later.
-fn is_for_now(decision: &Decision) -> bool {
+fn is_refused_for_now(decision: &Decision) -> bool {
     matches!(decision.outcome, Outcome::Refuse { retry_at: Some(_) })
 }
 
-impl AcquiredPermits {
-    /// What has been taken is not asked for again.
-    fn asks_no_more(&self, inquiry: &mut AdmissionContext<'_, '_>) {
-        let asked = &mut inquiry.asked;
-        for (met, charge) in asked.applied.iter().zip(&mut asked.charges) {
-            let mut granted = self.granted.iter();
-            if granted.any(|granted| granted.place == met.place) {
-                charge.cost = 0;
-            }
-        }
-    }
-
-    /// Takes what is free of these lines, up to the first in which the request has to wait, or cannot.
-    fn enter(
-        mut self,
-        inquiry: &mut AdmissionContext<'_, '_>,
-        lines: &[usize],
-    ) -> Result<Self, Box<PermitWaiter>> {
-        for &line in lines {
-            let met = inquiry.asked.applied[line];
-            let charge = &mut inquiry.asked.charges[line];
-            if charge.cost == 0 {
-                continue;
-            }
-            let policy = met.policy(&inquiry.route.limits);
-            let (Some(permit), Some(in_use)) = (charge.enter(), &policy.in_use) else {
-                break;
-            };
-            if permit.has_to_wait() {
-                let bound = charge.table.algorithm().queueing();
-                return Err(Box::new(PermitWaiter {
-                    stood: self,
-                    place: met.place,
-                    permit,
-                    units: charge.cost,
-                    in_use: in_use.clone(),
-                    max_wait: bound.map_or(Duration::ZERO, |bound| bound.max_wait()),
-                    since: inquiry.now,
-                    _waiting: policy.metrics.waits().map(|waits| waits.enter()),
-                }));
-            }
-            self.granted.push(AcquiredPermit {
-                place: met.place,
-                _taken: InFlightGuard::granted(permit, in_use, charge.cost),
-                waited: None,
-            });
+/// Sets the cost of permits that the request has already to 0.
+fn charge_no_permit_twice(acquired: &AcquiredPermits, context: &mut AdmissionContext<'_, '_>) {
+    let asked = &mut context.asked;
+    for (limit, charge) in asked.applied.iter().zip(&mut asked.charges) {
+        if acquired.includes(limit.place) {
             charge.cost = 0;
         }
-        Ok(self)
-    }
-
-    /// For how long the request stood in the line of the limit at this place, if it did.
-    pub(crate) fn waited(&self, place: u16) -> Option<Duration> {
-        let mut granted = self.granted.iter();
-        granted.find(|granted| granted.place == place)?.waited
-    }
-
-    /// The limit for which it waited longest.
-    pub(crate) fn longest<'r>(&self, route: &'r Route) -> Option<&'r Limit> {
-        let waits = self.granted.iter();
-        let waits = waits.filter_map(|granted| Some((granted.waited?, granted.place)));
-        let (_, place) = waits.max()?;
-        Some(&route.limits[usize::from(place)])
-    }
-
-    /// Whether it has waited for nothing.
-    fn is_nothing(&self) -> bool {
-        self.granted.is_empty() && self.gave_up.is_none()
-    }
-
-    /// Gives back all that was taken.
-    pub(crate) fn give_back(&mut self) {
-        self.granted.clear();
     }
 }
 
+/// Acquires the free permits of these queues, up to the first queue in which the request has to wait.
+fn acquire(
+    mut acquired: AcquiredPermits,
+    context: &mut AdmissionContext<'_, '_>,
+    queues: &[usize],
+) -> Result<AcquiredPermits, Box<PermitWaiter>> {
+    for &queue in queues {
+        let limit = context.asked.applied[queue];
+        let charge = &mut context.asked.charges[queue];
+        if charge.cost == 0 {
+            continue;
+        }
+        let policy = limit.policy(&context.route.limits);
+        let (Some(permit), Some(in_use)) = (charge.enter(), &policy.in_use) else {
+            break;
+        };
+        if permit.has_to_wait() {
+            let bound = charge.table.algorithm().queueing();
+            return Err(Box::new(PermitWaiter {
+                acquired,
+                place: limit.place,
+                permit,
+                units: charge.cost,
+                in_use: in_use.clone(),
+                max_wait: bound.map_or(Duration::ZERO, |bound| bound.max_wait()),
+                since: context.now,
+                _waiting: policy.metrics.waits().map(|waits| waits.enter()),
+            }));
+        }
+        let guard = InFlightGuard::granted(permit, in_use, charge.cost);
+        acquired.push(limit.place, guard, None);
+        charge.cost = 0;
+    }
+    Ok(acquired)
+}
+
 impl PermitWaiter {
-    /// The limit for which the request waits.
+    /// The limit that the request waits for.
     pub(crate) fn limit<'r>(&self, route: &'r Route) -> &'r Limit {
         &route.limits[usize::from(self.place)]
     }
 
-    /// Waits for its turn, or as long as it may.
-    pub(crate) async fn pass(self: Box<Self>, clock: &Clock) -> AcquiredPermits {
+    /// Waits for the permit, for at most `max_wait`.
+    pub(crate) async fn wait(self: Box<Self>, clock: &Clock) -> AcquiredPermits {
         let PermitWaiter {
-            mut stood,
+            mut acquired,
             place,
             permit,
             units,
@@ -220,13 +175,12 @@ impl PermitWaiter {
             _waiting,
         } = *self;
         match tokio::time::timeout(max_wait, permit.taken()).await {
-            Ok(()) => stood.granted.push(AcquiredPermit {
-                place,
-                _taken: InFlightGuard::granted(permit, &in_use, units),
-                waited: Some(clock.now().since(since)),
-            }),
-            Err(_) => stood.gave_up = Some(place),
+            Ok(()) => {
+                let guard = InFlightGuard::granted(permit, &in_use, units);
+                acquired.push(place, guard, Some(clock.now().since(since)));
+            }
+            Err(_) => acquired.time_out(place),
         }
-        stood
+        acquired
     }
 }

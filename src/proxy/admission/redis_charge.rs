@@ -2,41 +2,30 @@
 //! charged is given back if Redis refuses: all of it or none.
 
 mod finish;
+mod start;
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::acquired_permits::AcquiredPermits;
+use super::applicability::Applicability;
 use super::in_flight::InFlightGuard;
-use super::permit_queue::AcquiredPermits;
 use super::{MatchedLimit, Remote};
 use crate::clock::Timestamp;
-use crate::limiter::{Decision, Fingerprint, WindowEnd};
-use crate::proxy::failure_log::FailureLog;
-use crate::proxy::ruleset::{Limit, OnStoreError, Policy, Route};
+use crate::limiter::{Decision, Fingerprint, Secret, WindowEnd};
+use crate::proxy::ruleset::{Limit, Policy, Route};
+use crate::rules::Head;
 use crate::store::redis::{
     self, BucketReplies, ChargeError, ChargedBucket, ChargedRefusals, Store, Tier,
 };
 use crate::store::{Charge, Refusals, Reservation};
 use crate::telemetry::metrics::LimitDecision;
 
-/// What a policy in Redis has for its requests.
-#[derive(Debug)]
-pub struct RedisBinding {
-    /// What it is called there.
-    pub(crate) label: Box<str>,
-    /// What becomes of requests that Redis says nothing of.
-    pub(crate) on_error: OnStoreError,
-    /// What Redis has refused lately.
-    pub(crate) refusals: redis::RefusalCache,
-    /// What it answered that nobody can use.
-    pub(crate) complaints: FailureLog,
-}
-
 /// A bucket that is asked, as it is kept while Redis is waited for.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    pub met: MatchedLimit,
+    pub matched: MatchedLimit,
     pub key: Fingerprint,
     pub cost: u32,
     pub window_end: Option<WindowEnd>,
@@ -64,7 +53,7 @@ pub(crate) struct PendingRedisCharge {
     /// What memory was charged, by the places among the entries.
     pub reserved: Vec<(usize, Reservation)>,
     pub taken: Vec<InFlightGuard>,
-    pub stood: AcquiredPermits,
+    pub acquired: AcquiredPermits,
     pub noted: SmallVec<[(u16, LimitDecision); 1]>,
     /// What is asked, and for which worker.
     pub through: Option<Through>,
@@ -73,6 +62,30 @@ pub(crate) struct PendingRedisCharge {
 
 /// A store, and the worker that asks it.
 type Through = (Arc<Store>, usize);
+
+/// The entries of limits that tag, for the same Redis call as all others: there they only watch.
+pub(super) fn tag_entries(
+    route: &Route,
+    secret: &Secret,
+    head: &Head<'_>,
+    store: &Store,
+    now: Timestamp,
+) -> Vec<Entry> {
+    let entry = |(place, limit): (u16, &Limit)| {
+        let Applicability::Bucket(key, chosen) = limit.evaluate(secret, head) else {
+            return None;
+        };
+        let policy = limit.chosen(chosen);
+        Some(Entry {
+            matched: MatchedLimit::new((place, limit), chosen, head, key),
+            key,
+            cost: limit.spec.cost.of(head).ok()?,
+            window_end: policy.window_end(head, now),
+            home: BucketHome::Redis(Remote::of((place, limit), policy, store, head, now)?.into()),
+        })
+    };
+    (0..).zip(route.tags_of(head)).filter_map(entry).collect()
+}
 
 /// What a bucket in memory says of a request that is refused by another.
 pub(crate) fn spared(charge: &Charge<'_>, now: Timestamp) -> Decision {
@@ -126,13 +139,13 @@ impl PendingRedisCharge {
         for (index, entry, remote) in self.remote() {
             // Each by itself, if the request is refused already.
             binding += usize::from(index < self.binding && !self.is_refused);
-            let limit = entry.met.limit(&route.limits);
+            let limit = entry.matched.limit(&route.limits);
             let settles = limit.spec.settlement.is_some() && !self.is_refused;
             entry.push_to(&mut buckets, limit, remote, settles, ChargedRefusals::All);
         }
         for tag in &self.tags {
             if let BucketHome::Redis(remote) = &tag.home {
-                let limit = tag.met.limit(&route.tags);
+                let limit = tag.matched.limit(&route.tags);
                 let settles = limit.spec.settlement.is_some();
                 tag.push_to(&mut buckets, limit, remote, settles, ChargedRefusals::Own);
             }
@@ -152,7 +165,7 @@ impl PendingRedisCharge {
 
 impl Entry {
     fn policy<'r>(&self, limits: &'r [Limit]) -> &'r Policy {
-        self.met.policy(limits)
+        self.matched.policy(limits)
     }
 
     /// The charge in memory.
@@ -190,7 +203,7 @@ impl Entry {
         settles: bool,
         refusals: ChargedRefusals,
     ) {
-        let mut next = Some(self.met.chosen);
+        let mut next = Some(self.matched.chosen);
         for name in remote.names() {
             let Some(chosen) = next else { break };
             next = limit.after(chosen);
@@ -206,7 +219,7 @@ impl Entry {
                 },
                 settles,
                 period: remote.period,
-                tier: match chosen == self.met.chosen {
+                tier: match chosen == self.matched.chosen {
                     true => Tier::First,
                     false => Tier::Further,
                 },

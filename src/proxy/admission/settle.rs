@@ -1,7 +1,6 @@
 //! Charges that the response settles: what a request took of limits before it was known what it costs.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use http::StatusCode;
 use http::header::{ACCEPT_ENCODING, CONNECTION, HeaderValue, TE};
@@ -11,8 +10,7 @@ use crate::http::headers::Headers;
 use crate::proxy::ruleset::{Limit, Route};
 use crate::rules::{Author, BodyEnd, ReportedCost, SettledBy, Settlement, UsageScan};
 use crate::store::{Reservation, redis};
-use crate::telemetry::metrics::{SettlementMetrics, SettlementResult};
-use crate::telemetry::registry::Registry;
+use crate::telemetry::metrics::SettlementResult;
 
 /// A charge that is to be settled. Dropped, it stands as it was made.
 #[derive(Debug)]
@@ -52,31 +50,6 @@ impl Reserved {
             Self::Here(reservation) => reservation.settle(units, now),
             // At its own time, and soon.
             Self::InRedis(reservation) => reservation.settle(units),
-        }
-    }
-}
-
-/// Settlements of a policy, as they are counted and logged.
-#[derive(Debug)]
-pub struct Settlements {
-    metrics: SettlementMetrics,
-    /// Set by the first response that states no cost: it is the only one that is logged.
-    is_logged: AtomicBool,
-}
-
-impl Settlements {
-    /// How many costs are estimates, and how many there are.
-    pub fn estimated(&self) -> (u64, u64) {
-        let all = SettlementResult::ALL.map(|result| self.metrics.count(result));
-        let all = all.into_iter().sum();
-        (all - self.metrics.count(SettlementResult::Settled), all)
-    }
-
-    /// The settlements of the policy with this name. Policies of the same name count together.
-    pub(crate) fn new(registry: &Registry, policy: &str) -> Self {
-        Settlements {
-            metrics: SettlementMetrics::new(registry, policy),
-            is_logged: AtomicBool::new(false),
         }
     }
 }
@@ -274,14 +247,14 @@ impl Settling<'_> {
             self.stated.push((Arc::clone(&limit.policy.name), units));
         }
         if let Some(settlements) = &limit.policy.settlements {
-            settlements.metrics.record(result);
+            settlements.record(result);
             // Errors rarely state a cost: one of them would use up the only line.
             let is_unexpected = match result {
                 SettlementResult::Missing => status.is_some_and(|status| status.is_success()),
                 SettlementResult::Malformed => true,
                 SettlementResult::Settled | SettlementResult::NoResponse => false,
             };
-            if is_unexpected && !settlements.is_logged.swap(true, Relaxed) {
+            if is_unexpected && settlements.is_first_to_log() {
                 self.warn(limit, result, status, reserved);
             }
         }

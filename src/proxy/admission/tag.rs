@@ -8,17 +8,16 @@ use crate::http::headers::Headers;
 use super::applicability::Applicability;
 use super::in_flight::InFlightGuard;
 use super::mode::Enforcement;
-use super::redis_charge::{BucketHome, Entry};
+use super::note_near;
 use super::settle::{
     self, PendingSettlement, RequestedFields, Reserved, ResponseEnd, ResponseHead, Settling,
 };
-use super::sync_recorder;
-use super::{MatchedLimit, Remote, note_near};
+use super::sync_charges;
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Secret};
 use crate::proxy::ruleset::{Limit, OnStoreError, Route};
 use crate::rules::Head;
-use crate::store::redis::{self, Store};
+use crate::store::redis;
 use crate::store::{Charge, Refusals, Settled, charge_all, charge_reserving};
 use crate::telemetry::metrics::LimitDecision;
 
@@ -53,30 +52,6 @@ pub(crate) enum RedisAnswer {
     Decided(Decision),
     /// Nothing: this stands in for it.
     Unknown(OnStoreError),
-}
-
-/// What is to be asked of Redis for these limits, in the same call as for all others: there they watch.
-pub(crate) fn in_redis(
-    route: &Route,
-    secret: &Secret,
-    head: &Head<'_>,
-    store: &Store,
-    now: Timestamp,
-) -> Vec<Entry> {
-    let entry = |(place, limit): (u16, &Limit)| {
-        let Applicability::Bucket(key, chosen) = limit.evaluate(secret, head) else {
-            return None;
-        };
-        let policy = limit.chosen(chosen);
-        Some(Entry {
-            met: MatchedLimit::new((place, limit), chosen, head, key),
-            key,
-            cost: limit.spec.cost.of(head).ok()?,
-            window_end: policy.window_end(head, now),
-            home: BucketHome::Redis(Remote::of((place, limit), policy, store, head, now)?.into()),
-        })
-    };
-    (0..).zip(route.tags_of(head)).filter_map(entry).collect()
 }
 
 /// Charges the request to the limits of its route that tag, but for those of which is known what they say.
@@ -175,7 +150,7 @@ impl TagDecisions {
         let is_charged = decision.is_admitted() || table.refusals() == Refusals::Charged;
         let charged = is_charged.then_some((&charge, decision));
         let its = reserved.first_mut().map(|(_, its)| its);
-        sync_recorder::note_one((limit, chosen), head, charged, now, its);
+        sync_charges::record_one((limit, chosen), head, charged, now, its);
         if !verdict.is_admitted() {
             return Some(beyond(limit, head));
         }

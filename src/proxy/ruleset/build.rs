@@ -17,14 +17,13 @@ use super::{Overflow, Policy, PolicySpec, Preflight, RedisSpec, Ruleset, Running
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::Secret;
 use crate::proxy::admission::penalties::Penalties;
-use crate::proxy::admission::redis_charge::RedisBinding;
-use crate::proxy::admission::settle::Settlements;
-use crate::proxy::admission::sync_recorder;
 use crate::proxy::answers::action::Action;
 use crate::proxy::answers::decoy::RealAnswers;
 use crate::proxy::answers::limit_headers::Facts;
 use crate::proxy::answers::rejection::Rejection;
 use crate::proxy::failure_log::FailureLog;
+use crate::proxy::ruleset::redis_binding::RedisBinding;
+use crate::proxy::ruleset::settlements::Settlements;
 use crate::rules::Router;
 use crate::store::redis::client::Client;
 use crate::store::redis::{RefusalCache, Store, bucket_label};
@@ -234,7 +233,7 @@ impl Builder<'_> {
                 rejections: HashMap::new(),
             };
             let mut policy = self.policy(spec, label, &mut parts);
-            let trackers = sync_recorder::metrics(&policy, &self.surroundings.registry);
+            let trackers = shared::tracker_metrics(&policy, &self.surroundings.registry);
             if let Some(synchronised) = &mut policy.synchronised {
                 synchronised.metrics = trackers;
             }

@@ -38,11 +38,11 @@ impl PendingRedisCharge {
             }
             None => None,
         };
-        let mut inquiry = AdmissionContext::new(route, secret, now, admission);
-        inquiry.noted = std::mem::take(&mut self.noted);
-        let dues = self.merge(&mut inquiry);
-        inquiry.strike(&[]);
-        inquiry.conclude(dues, std::mem::take(&mut self.taken), self.stood);
+        let mut context = AdmissionContext::new(route, secret, now, admission);
+        context.noted = std::mem::take(&mut self.noted);
+        let dues = self.merge(&mut context);
+        context.strike(&[]);
+        context.conclude(dues, std::mem::take(&mut self.taken), self.acquired);
         if admission.is_refused() {
             // Those that tag were not charged.
             return Ok(Vec::new());
@@ -83,11 +83,11 @@ impl PendingRedisCharge {
         let mut is_undecided = false;
         for (index, entry, _) in self.remote() {
             let is_binding = index < self.binding && !self.is_refused;
-            let limit = entry.met.limit(&route.limits);
+            let limit = entry.matched.limit(&route.limits);
             match on_error(entry.policy(&route.limits), error, now) {
                 OnStoreError::Local => {
                     places.push(index);
-                    local.push(entry.met, entry.charge(&route.limits));
+                    local.push(entry.matched, entry.charge(&route.limits));
                     binding += usize::from(is_binding);
                 }
                 OnStoreError::Admit => limit.metrics.record(LimitDecision::Error),
@@ -113,7 +113,7 @@ impl PendingRedisCharge {
         self.taken.extend(local.taken(route, &verdict));
         for (place, index) in places.into_iter().enumerate() {
             let entry = &mut self.entries[index];
-            entry.met = local.applied[place];
+            entry.matched = local.applied[place];
             if let BucketHome::Redis(remote) = &mut entry.home {
                 remote.decision = Some(verdict.decisions[place]);
             }
@@ -123,8 +123,8 @@ impl PendingRedisCharge {
 
     /// Puts together what memory and Redis said, gives back what memory was charged if Redis refuses, and returns what the
     /// response is to settle.
-    fn merge(&mut self, inquiry: &mut AdmissionContext<'_, '_>) -> Vec<PendingSettlement> {
-        let (route, now) = (inquiry.route, inquiry.now);
+    fn merge(&mut self, context: &mut AdmissionContext<'_, '_>) -> Vec<PendingSettlement> {
+        let (route, now) = (context.route, context.now);
         let is_refused = self.remote().any(|(index, _, remote)| {
             let refuses = |decision: Decision| !decision.is_admitted();
             index < self.binding && remote.decision.is_some_and(refuses)
@@ -132,7 +132,7 @@ impl PendingRedisCharge {
         let is_admitted = !self.is_refused && !is_refused;
         let mut dues = self.settle_reserved(route, is_admitted, now);
         match is_admitted {
-            true => self.keep(inquiry, &mut dues),
+            true => self.keep(context, &mut dues),
             false => self.taken.clear(),
         }
         let mut decisions: SmallVec<[Decision; 4]> = SmallVec::new();
@@ -152,11 +152,11 @@ impl PendingRedisCharge {
                     decision
                 }
             };
-            inquiry.asked.push(entry.met, charge);
-            inquiry.binding += usize::from(index < self.binding);
+            context.asked.push(entry.matched, charge);
+            context.binding += usize::from(index < self.binding);
             decisions.push(decision);
         }
-        inquiry.admission.verdict = Verdict::of(decisions, inquiry.binding);
+        context.admission.verdict = Verdict::of(decisions, context.binding);
         dues
     }
 
@@ -170,7 +170,7 @@ impl PendingRedisCharge {
         let mut dues = Vec::new();
         for (index, reservation) in self.reserved.drain(..) {
             let entry = &self.entries[index];
-            let place = usize::from(entry.met.place);
+            let place = usize::from(entry.matched.place);
             match is_admitted {
                 true if route.limits[place].spec.settlement.is_some() => {
                     dues.push(PendingSettlement::new(place, Reserved::Here(reservation)));
@@ -183,17 +183,17 @@ impl PendingRedisCharge {
     }
 
     /// Keeps what an admitted request has in Redis until it ends.
-    fn keep(&mut self, inquiry: &mut AdmissionContext<'_, '_>, dues: &mut Vec<PendingSettlement>) {
-        let route = inquiry.route;
+    fn keep(&mut self, context: &mut AdmissionContext<'_, '_>, dues: &mut Vec<PendingSettlement>) {
+        let route = context.route;
         let through = self.through.take();
         for entry in &mut self.entries {
-            let place = usize::from(entry.met.place);
+            let place = usize::from(entry.matched.place);
             self.taken.extend(entry.taken(&route.limits));
             let due = entry.due(&route.limits, through.as_ref());
             dues.extend(due.map(|due| PendingSettlement::new(place, Reserved::InRedis(due))));
             let turn = entry.turn(&route.limits, through.as_ref());
-            let turn = turn.map(|turn| (entry.met.place, turn));
-            inquiry.admission.turns.extend(turn);
+            let turn = turn.map(|turn| (entry.matched.place, turn));
+            context.admission.turns.extend(turn);
         }
         self.through = through;
     }
@@ -212,9 +212,11 @@ impl Remote {
 impl Entry {
     /// Goes on to the bucket that said so.
     fn move_on(&mut self, limits: &[Limit], tier: usize) {
-        let limit = self.met.limit(limits);
+        let limit = self.matched.limit(limits);
         for _ in 0..tier {
-            self.met.chosen = limit.after(self.met.chosen).unwrap_or(self.met.chosen);
+            self.matched.chosen = limit
+                .after(self.matched.chosen)
+                .unwrap_or(self.matched.chosen);
         }
     }
 
@@ -247,7 +249,7 @@ impl Entry {
 
     /// What the response settles in Redis.
     fn due(&self, limits: &[Limit], through: Option<&Through>) -> Option<redis::Reservation> {
-        self.met.limit(limits).spec.settlement.as_ref()?;
+        self.matched.limit(limits).spec.settlement.as_ref()?;
         let (store, worker) = through?;
         let place = self.place(limits, store, *worker)?;
         Some(place.reservation(self.charged()?))
@@ -288,7 +290,7 @@ impl Entry {
             remote.end_lending();
         }
         RedisTagDecision {
-            place: self.met.place.into(),
+            place: self.matched.place.into(),
             said,
             taken,
             due: self.due(limits, through),

@@ -6,11 +6,12 @@ use super::Builder;
 use crate::clock::Timestamp;
 use crate::limiter::{KeyParts, Secret};
 use crate::proxy::admission::penalties::Penalties;
-use crate::proxy::admission::sync_recorder::SyncRecorder;
+use crate::proxy::ruleset::sync_recorder::SyncRecorder;
 use crate::proxy::ruleset::{Limit, Policy, PolicySpec, Ruleset};
 use crate::store::redis::{Tracker, bucket_label};
 use crate::store::{Table, TrackingRoom};
-use crate::telemetry::metrics::{SyncMetrics, TrackingMetrics};
+use crate::telemetry::metrics::{SyncFigures, SyncMetrics, TrackerMetrics, TrackingMetrics};
+use crate::telemetry::registry::Registry;
 
 impl Builder<'_> {
     /// What tells other machines of the charges to this table, which goes on where the table does, or takes another's place.
@@ -106,4 +107,24 @@ pub(super) fn label_of_override(spec: &PolicySpec) -> Box<str> {
 pub(super) fn is_synchronised(limits: &[Limit]) -> bool {
     let mut limits = limits.iter();
     limits.any(|limit| limit.policy.synchronised.is_some())
+}
+
+/// Exports the number of keys in the trackers of a policy and of all policies with its name.
+pub(super) fn tracker_metrics(policy: &Policy, registry: &Registry) -> Option<TrackerMetrics> {
+    let all = policy.all().into_iter();
+    let synchronised = all.filter_map(|one| one.synchronised.as_ref());
+    let trackers: Vec<_> = synchronised
+        .map(|one| Arc::downgrade(&one.tracker))
+        .collect();
+    if trackers.is_empty() {
+        return None;
+    }
+    Some(TrackerMetrics::new(registry, &policy.name, move || {
+        let mut figures = SyncFigures::default();
+        for tracker in trackers.iter().filter_map(std::sync::Weak::upgrade) {
+            figures.keys += tracker.keys() as u64;
+            figures.untracked += tracker.untracked();
+        }
+        figures
+    }))
 }

@@ -1,0 +1,70 @@
+//! Permits that a request has acquired so far, and the time that it waited for them.
+
+use std::time::Duration;
+
+use super::in_flight::InFlightGuard;
+use crate::proxy::ruleset::{Limit, Route};
+
+/// The permits of a request. They are returned when this is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct AcquiredPermits {
+    acquired: Vec<AcquiredPermit>,
+    /// The place of the limit for which the request has waited as long as it may.
+    timed_out: Option<u16>,
+}
+
+/// The permits of one limit.
+#[derive(Debug)]
+struct AcquiredPermit {
+    /// The limit's place in the route.
+    place: u16,
+    _guard: InFlightGuard,
+    waited: Option<Duration>,
+}
+
+impl AcquiredPermits {
+    pub(super) fn push(&mut self, place: u16, guard: InFlightGuard, waited: Option<Duration>) {
+        self.acquired.push(AcquiredPermit {
+            place,
+            _guard: guard,
+            waited,
+        });
+    }
+
+    /// Ends the wait for the limit at `place`: no permit came in time.
+    pub(super) fn time_out(&mut self, place: u16) {
+        self.timed_out = Some(place);
+    }
+
+    pub(super) fn has_timed_out(&self) -> bool {
+        self.timed_out.is_some()
+    }
+
+    /// True before the request has waited or acquired anything.
+    pub(super) fn is_empty(&self) -> bool {
+        self.acquired.is_empty() && self.timed_out.is_none()
+    }
+
+    pub(super) fn includes(&self, place: u16) -> bool {
+        self.acquired.iter().any(|permit| permit.place == place)
+    }
+
+    /// The time that the request waited for the limit at `place`, if it did.
+    pub(crate) fn waited(&self, place: u16) -> Option<Duration> {
+        let mut acquired = self.acquired.iter();
+        acquired.find(|permit| permit.place == place)?.waited
+    }
+
+    /// The limit for which the request waited longest.
+    pub(crate) fn longest_wait<'r>(&self, route: &'r Route) -> Option<&'r Limit> {
+        let waits = self.acquired.iter();
+        let waits = waits.filter_map(|permit| Some((permit.waited?, permit.place)));
+        let (_, place) = waits.max()?;
+        Some(&route.limits[usize::from(place)])
+    }
+
+    /// Returns all permits.
+    pub(crate) fn give_back(&mut self) {
+        self.acquired.clear();
+    }
+}

@@ -1,0 +1,182 @@
+//! Memory is charged, and the rest is prepared for Redis.
+
+use smallvec::SmallVec;
+
+use super::{BucketHome, Entry, PendingRedisCharge, spared};
+use crate::limiter::{Decision, Verdict};
+use crate::proxy::admission::acquired_permits::AcquiredPermits;
+use crate::proxy::admission::charge_set::{ChargeSet, MatchedLimit};
+use crate::proxy::admission::context::AdmissionContext;
+use crate::proxy::admission::remote::Remote;
+use crate::proxy::admission::sync_charges;
+use crate::store::{Charge, Refusals};
+
+impl<'r> AdmissionContext<'r, '_> {
+    /// Charges memory, and says what is to be asked of Redis; `None` where it is decided without.
+    pub(in crate::proxy) fn ask(
+        &mut self,
+        acquired: AcquiredPermits,
+    ) -> Option<Box<PendingRedisCharge>> {
+        if self.recall() {
+            self.conclude(Vec::new(), Vec::new(), acquired);
+            return None;
+        }
+        let (mut local, places, binding) = self.in_memory();
+        let settled = local.settled(self.route, |_| true);
+        let verdict = &mut self.admission.verdict;
+        let last = Refusals::Charged;
+        let mut reserved =
+            local.charge_reserving(self.route, &settled, binding, self.now, last, verdict);
+        if let Some(head) = self.head.filter(|_| self.route.is_synchronised) {
+            let of_limits = reserved
+                .iter_mut()
+                .map(|(index, its)| (usize::from(local.applied[*index].place), its));
+            let (rules, said) = ((self.route, head), (&*verdict, last));
+            sync_charges::record(rules, &local, said, self.now, of_limits);
+        }
+        let is_refused = !verdict.is_admitted();
+        let taken = local.taken(self.route, verdict);
+        for (index, &place) in places.iter().enumerate() {
+            self.asked.applied[place] = local.applied[index];
+        }
+        if is_refused && !self.is_owed_in_redis() {
+            (self.asked, self.binding) = (local, binding);
+            self.strike(&[]);
+            self.conclude(Vec::new(), Vec::new(), acquired);
+            return None;
+        }
+        let mut decisions = self.admission.verdict.decisions.drain(..);
+        let mut remote = std::mem::take(&mut self.remote);
+        let entries = self.asked.applied.iter().zip(&self.asked.charges);
+        let entries = entries.map(|(&matched, charge)| Entry {
+            matched,
+            key: charge.key,
+            cost: charge.cost,
+            window_end: charge.window_end,
+            home: match remote
+                .iter()
+                .position(|remote| remote.place == matched.place)
+            {
+                Some(index) => BucketHome::Redis(remote.swap_remove(index).into()),
+                None => {
+                    BucketHome::Memory(decisions.next().expect("memory decided on all that is its"))
+                }
+            },
+        });
+        Some(Box::new(PendingRedisCharge {
+            entries: entries.collect(),
+            binding: self.binding,
+            tags: match is_refused {
+                true => Vec::new(),
+                false => std::mem::take(&mut self.tags),
+            },
+            is_refused,
+            reserved: reserved
+                .into_iter()
+                .map(|(index, reservation)| (places[index], reservation))
+                .collect(),
+            taken,
+            acquired,
+            noted: std::mem::take(&mut self.noted),
+            through: None,
+            answer: None,
+        }))
+    }
+
+    /// Of a request that memory refuses: has Redis asked by those only that charge refusals there. Whether there are any.
+    fn is_owed_in_redis(&mut self) -> bool {
+        let mut kept = ChargeSet::default();
+        let mut binding = 0;
+        let all = self.asked.applied.iter().zip(&self.asked.charges);
+        for (place, (&matched, &charge)) in all.enumerate() {
+            if !self.is_remote(matched) || charge.is_owed() {
+                kept.push(matched, charge);
+                binding += usize::from(place < self.binding);
+            }
+        }
+        (self.asked, self.binding) = (kept, binding);
+        let applied = &self.asked.applied;
+        applied.iter().any(|&matched| self.is_remote(matched))
+    }
+
+    fn is_remote(&self, matched: MatchedLimit) -> bool {
+        self.remote
+            .iter()
+            .any(|remote| remote.place == matched.place)
+    }
+
+    /// What is asked of memory, the places of that among all, and how many of it may refuse.
+    pub(in crate::proxy::admission) fn in_memory(
+        &self,
+    ) -> (ChargeSet<'r>, SmallVec<[usize; 4]>, usize) {
+        let mut local = ChargeSet::default();
+        let mut places = SmallVec::new();
+        let mut binding = 0;
+        let all = self.asked.applied.iter().zip(&self.asked.charges);
+        for (place, (&matched, &charge)) in all.enumerate() {
+            if !self.is_remote(matched) {
+                local.push(matched, charge);
+                places.push(place);
+                binding += usize::from(place < self.binding);
+            }
+        }
+        (local, places, binding)
+    }
+
+    /// Whether Redis has refused as much lately, for which nothing is charged, and nobody is asked. What others have
+    /// remaining in Redis is not said then. Where refusals are charged, each is.
+    pub(in crate::proxy::admission) fn recall(&mut self) -> bool {
+        if self.asked.charges.iter().any(Charge::is_owed) {
+            return false;
+        }
+        let mut recalled: SmallVec<[(MatchedLimit, Decision); 1]> = SmallVec::new();
+        let binding = self.asked.applied[..self.binding].iter();
+        for (&matched, charge) in binding.zip(&self.asked.charges) {
+            let its = |remote: &&Remote| remote.place == matched.place;
+            let Some(remote) = self.remote.iter().find(its) else {
+                continue;
+            };
+            let limit = matched.limit(&self.route.limits);
+            // By the one of its buckets that said so.
+            let mut tiers = std::iter::successors(Some(matched.chosen), |tier| limit.after(*tier));
+            let told = tiers.find_map(|tier| {
+                let shared = limit.chosen(tier).shared.as_ref()?;
+                let told = shared
+                    .refusals
+                    .recall(remote.name.key, charge.cost, self.now)?;
+                let chosen = tier;
+                Some((MatchedLimit { chosen, ..matched }, told))
+            });
+            recalled.extend(told);
+        }
+        if recalled.is_empty() {
+            return false;
+        }
+        let mut known = ChargeSet::default();
+        let mut decisions: SmallVec<[Decision; 4]> = SmallVec::new();
+        let mut known_binding = 0;
+        for (index, (&matched, &charge)) in self
+            .asked
+            .applied
+            .iter()
+            .zip(&self.asked.charges)
+            .enumerate()
+        {
+            let told = recalled
+                .iter()
+                .find(|(told, _)| told.place == matched.place);
+            let (matched, decision) = match told {
+                Some(told) => *told,
+                None if self.is_remote(matched) => continue,
+                None => (matched, spared(&charge, self.now)),
+            };
+            known.push(matched, charge);
+            decisions.push(decision);
+            known_binding += usize::from(index < self.binding);
+        }
+        self.admission.verdict = Verdict::of(decisions, known_binding);
+        (self.asked, self.binding) = (known, known_binding);
+        self.strike(&[]);
+        true
+    }
+}

@@ -1,0 +1,40 @@
+//! Settlements of a policy, counted and logged.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use crate::telemetry::metrics::{SettlementMetrics, SettlementResult};
+use crate::telemetry::registry::Registry;
+
+/// Settlements of a policy. Policies of one name count together.
+#[derive(Debug)]
+pub struct Settlements {
+    metrics: SettlementMetrics,
+    /// Set by the first response without a cost: the log has only this one.
+    is_logged: AtomicBool,
+}
+
+impl Settlements {
+    pub(crate) fn new(registry: &Registry, policy: &str) -> Self {
+        Settlements {
+            metrics: SettlementMetrics::new(registry, policy),
+            is_logged: AtomicBool::new(false),
+        }
+    }
+
+    /// The number of estimated costs, and of all costs.
+    pub fn estimated(&self) -> (u64, u64) {
+        let all = SettlementResult::ALL.map(|result| self.metrics.count(result));
+        let all = all.into_iter().sum();
+        (all - self.metrics.count(SettlementResult::Settled), all)
+    }
+
+    /// Counts one settlement.
+    pub(crate) fn record(&self, result: SettlementResult) {
+        self.metrics.record(result);
+    }
+
+    /// True for the first caller, which logs.
+    pub(crate) fn is_first_to_log(&self) -> bool {
+        !self.is_logged.swap(true, Relaxed)
+    }
+}
