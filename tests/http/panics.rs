@@ -9,8 +9,8 @@ use crate::support::frames::{DATA, END_HEADERS, END_STREAM, Frame, HEADERS, Http
 use sluicegate::clock::{Clock, Timestamp};
 use sluicegate::config;
 use sluicegate::limiter::Secret;
-use sluicegate::proxy::Gateway;
 use sluicegate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
+use sluicegate::proxy::{Gateway, gateway};
 use sluicegate::server::Server;
 use sluicegate::telemetry::metrics::RequestMetrics;
 use sluicegate::telemetry::registry::Registry;
@@ -52,7 +52,7 @@ impl Proxy {
         let metrics = Arc::new(RequestMetrics::new(&registry));
         let gateway = Arc::new(Gateway::new(snapshot, clock, metrics));
         let server = Server::start(compiled.server, &registry, move |connection| {
-            gateway.client(connection)
+            gateway::service(&gateway, connection)
         });
         Proxy {
             server: Some(server.expect("a free port")),
