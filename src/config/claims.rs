@@ -6,7 +6,7 @@ use super::schema::{Condition, Config, Limit, Policy};
 use super::value::KeyPart;
 
 /// Every used claim and its node.
-pub(super) fn asked(config: &Config) -> Vec<(&str, NodeId)> {
+pub(super) fn used(config: &Config) -> Vec<(&str, NodeId)> {
     let of_routes = config.routes.iter().flat_map(|route| route.limits.iter());
     let in_place = config.limits.iter().chain(of_routes);
     let in_place = in_place.filter_map(|limit| match &limit.value {

@@ -23,8 +23,8 @@ use super::document::NodeId;
 use super::finding::Finding;
 use super::load::Loaded;
 use super::schema::{AccessLogFormat, ClientIpHeader};
-use super::value::LogPath;
-use super::{Report, schema, unreadable};
+use super::value::LogTarget;
+use super::{Report, file_errors, schema};
 use crate::files::VersionedFile;
 use crate::http::client_ip::{ClientIp, Header};
 use crate::proxy::ruleset::{self, PolicySpec};
@@ -36,7 +36,7 @@ use tokens::KeyFiles;
 use upstreams::Upstreams;
 
 /// The largest certificate file that is read, in bytes.
-pub(super) const LARGEST: u64 = 16 << 20;
+pub(super) const MAX_CERTIFICATE_FILE: u64 = 16 << 20;
 
 /// A configuration, in the terms of the layers that run it.
 #[derive(Debug)]
@@ -156,8 +156,8 @@ impl<'a> Compiler<'a> {
             .access_log
             .as_ref()
             .and_then(|log| match &log.path.value {
-                LogPath::File(path) => Some((resolved(path.as_path()), log.path.node)),
-                LogPath::Stdout => None,
+                LogTarget::File(path) => Some((resolved(path.as_path()), log.path.node)),
+                LogTarget::Stdout => None,
             });
         let snapshot = config.store.memory.snapshot.as_ref();
         let snapshot = snapshot.map(|one| (resolved(one.path.as_path()), one.path.node));
@@ -187,7 +187,7 @@ impl<'a> Compiler<'a> {
 
     /// Reports a file that the configuration names and that cannot be read.
     fn unreadable(&mut self, path: &Path, node: NodeId, error: &io::Error) {
-        let (message, help) = unreadable::explain(path, error);
+        let (message, help) = file_errors::explain(path, error);
         let finding = Finding::error(node, Code::Unreadable, message).help(help);
         self.findings.push(finding);
     }
@@ -199,8 +199,8 @@ impl<'a> Compiler<'a> {
             AccessLogFormat::Disabled => return None,
         };
         let target = match &log.path.value {
-            LogPath::Stdout => Target::Stdout,
-            LogPath::File(path) => Target::File(self.loaded.resolve(path.as_path())),
+            LogTarget::Stdout => Target::Stdout,
+            LogTarget::File(path) => Target::File(self.loaded.resolve(path.as_path())),
         };
         Some(AccessLogSpec { format, target })
     }
@@ -212,7 +212,7 @@ impl<'a> Compiler<'a> {
         key_files: KeyFiles,
     ) -> ruleset::Spec {
         let mut policies = Policies::new(config);
-        let context = routes::Context::new(config, &mut policies);
+        let context = routes::RouteCompiler::new(config, &mut policies);
         let routes = config
             .routes
             .iter()

@@ -15,9 +15,9 @@ use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 pub use code::Code;
 
 /// At most this many problems are printed; the rest are counted.
-const PRINTED: usize = 50;
+const MAX_PRINTED: usize = 50;
 /// Bytes that are printed of each end of a long message.
-const KEPT: usize = 250;
+const ENDS: usize = 250;
 
 /// The text of a configuration and its display name.
 pub struct Source {
@@ -171,14 +171,14 @@ impl Report {
             Colour::Ansi => Renderer::styled(),
         };
         let (mut text, shown) = (String::new(), mask::source(&self.source.text));
-        for problem in self.problems.iter().take(PRINTED) {
+        for problem in self.problems.iter().take(MAX_PRINTED) {
             text.push_str(&renderer.render(&[self.group(problem, &shown)]));
             text.push_str("\n\n");
         }
         if let Some(more) = self
             .problems
             .len()
-            .checked_sub(PRINTED)
+            .checked_sub(MAX_PRINTED)
             .filter(|&more| more > 0)
         {
             text.push_str(&format!("... and {more} more\n\n"));
@@ -268,12 +268,12 @@ impl Report {
 /// Cuts the middle out of a long text. A message may repeat a value, and a value may be a whole
 /// file.
 fn shortened(text: &str) -> Cow<'_, str> {
-    if text.len() <= 4 * KEPT {
+    if text.len() <= 4 * ENDS {
         return Cow::Borrowed(text);
     }
     let (start, end) = (
-        text.floor_char_boundary(KEPT),
-        text.ceil_char_boundary(text.len() - KEPT),
+        text.floor_char_boundary(ENDS),
+        text.ceil_char_boundary(text.len() - ENDS),
     );
     Cow::Owned(format!("{}[...]{}", &text[..start], &text[end..]))
 }

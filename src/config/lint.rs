@@ -26,7 +26,7 @@ use crate::clock::Timestamp;
 /// Warns of an error-free configuration at the instant `now`.
 pub fn lint(loaded: Loaded, now: Timestamp) -> Report {
     let config = &loaded.config;
-    let places = places(config);
+    let places = all_route_limits(config);
     let found = [
         unreachable(config.routes.iter()),
         outcome::never_refuses(&places),
@@ -50,17 +50,17 @@ pub fn lint(loaded: Loaded, now: Timestamp) -> Report {
 }
 
 /// A route with the policies that apply there, or the policies of unmatched requests.
-struct Place<'a> {
+struct RouteLimits<'a> {
     /// `None` for requests without a route.
     route: Option<&'a Route>,
     node: NodeId,
     /// Top-level ones first.
-    policies: Vec<Met<'a>>,
+    policies: Vec<AppliedPolicy<'a>>,
 }
 
 /// A policy that applies on a route.
 #[derive(Clone, Copy)]
-struct Met<'a> {
+struct AppliedPolicy<'a> {
     policy: &'a Policy,
     /// The node of its definition, which identifies it.
     node: NodeId,
@@ -68,7 +68,7 @@ struct Met<'a> {
     action: Action,
 }
 
-impl Met<'_> {
+impl AppliedPolicy<'_> {
     /// True if it refuses requests for all of its keys: no shadow mode, no `percent` below 100, no
     /// tagging.
     fn is_enforced(&self) -> bool {
@@ -116,24 +116,24 @@ impl Met<'_> {
 }
 
 /// All routes, and unmatched requests last.
-fn places(config: &Config) -> Vec<Place<'_>> {
+fn all_route_limits(config: &Config) -> Vec<RouteLimits<'_>> {
     let top_level = || {
         config
             .limits
             .iter()
-            .filter_map(|limit| met(config, limit.node, limit))
+            .filter_map(|limit| resolve(config, limit.node, limit))
     };
     let routes = config.routes.iter().map(|route| {
         let own = route.limits.iter();
-        let own = own.filter_map(|limit| met(config, limit.node, limit));
+        let own = own.filter_map(|limit| resolve(config, limit.node, limit));
         let inherited = top_level().filter(|_| route.inherit.get());
-        Place {
+        RouteLimits {
             route: Some(&route.value),
             node: route.node,
             policies: inherited.chain(own).collect(),
         }
     });
-    let unmatched = Place {
+    let unmatched = RouteLimits {
         route: None,
         node: config.limits.node,
         policies: top_level().collect(),
@@ -142,7 +142,7 @@ fn places(config: &Config) -> Vec<Place<'_>> {
 }
 
 /// Resolves a limit to its policy; `None` for disabled policies.
-fn met<'a>(config: &'a Config, node: NodeId, limit: &'a Limit) -> Option<Met<'a>> {
+fn resolve<'a>(config: &'a Config, node: NodeId, limit: &'a Limit) -> Option<AppliedPolicy<'a>> {
     let (policy, node) = match limit {
         Limit::InPlace(policy) => (&**policy, node),
         Limit::Named(name) => {
@@ -150,8 +150,8 @@ fn met<'a>(config: &'a Config, node: NodeId, limit: &'a Limit) -> Option<Met<'a>
             (&policy.value, policy.node)
         }
     };
-    let action = policy.on_limit.action_beside(&config.responses.on_limit);
-    (policy.mode.value != Mode::Disabled).then_some(Met {
+    let action = policy.on_limit.action_over(&config.responses.on_limit);
+    (policy.mode.value != Mode::Disabled).then_some(AppliedPolicy {
         policy,
         node,
         action,
@@ -159,10 +159,12 @@ fn met<'a>(config: &'a Config, node: NodeId, limit: &'a Limit) -> Option<Met<'a>
 }
 
 /// Every policy that applies somewhere, once.
-fn policies<'a>(places: &[Place<'a>]) -> Vec<Met<'a>> {
+fn policies<'a>(places: &[RouteLimits<'a>]) -> Vec<AppliedPolicy<'a>> {
     let mut seen = std::collections::HashSet::new();
     let all = places.iter().flat_map(|place| &place.policies);
-    all.filter(|met| seen.insert(met.node)).copied().collect()
+    all.filter(|applied| seen.insert(applied.node))
+        .copied()
+        .collect()
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use super::diagnostic::{Report, Source};
 use super::document::{Document, Environment};
 use super::finding::{Finding, Findings};
 use super::schema::Config;
-use super::{spaces, unreadable, validate};
+use super::{file_errors, odd_spaces, validate};
 use crate::files;
 
 /// The largest file that is read.
@@ -81,7 +81,7 @@ pub fn parse(name: &str, text: String, environment: &Environment<'_>) -> Result<
         name: name.to_owned(),
         text,
     };
-    let odd_spaces = spaces::find(&source.text);
+    let odd_spaces = odd_spaces::find(&source.text);
     let shown = |report: Report| report.with(odd_spaces.clone());
     let (document, earlier) = Document::parse(source, environment).map_err(shown)?;
     let findings = Findings::new(&document, earlier);
@@ -100,7 +100,7 @@ pub fn parse(name: &str, text: String, environment: &Environment<'_>) -> Result<
             hash,
         }),
         config => {
-            let hidden = config.map(|config| unreachable_beside(&config, &document, &list));
+            let hidden = config.map(|config| unreachable_among_errors(&config, &document, &list));
             list.extend(hidden.unwrap_or_default());
             Err(shown(document.report(list)))
         }
@@ -109,7 +109,11 @@ pub fn parse(name: &str, text: String, environment: &Environment<'_>) -> Result<
 
 /// Warns of unreachable routes beside errors elsewhere. Only routes whose `match` is free of errors
 /// are compared; limits and upstreams make no difference.
-fn unreachable_beside(config: &Config, document: &Document, errors: &[Finding]) -> Vec<Finding> {
+fn unreachable_among_errors(
+    config: &Config,
+    document: &Document,
+    errors: &[Finding],
+) -> Vec<Finding> {
     const ELSEWHERE: [&str; 4] = [".limits", ".name", ".request", ".upstream"];
     let doubtful: HashSet<String> = errors
         .iter()
@@ -132,7 +136,7 @@ fn read(path: &Path, name: &str) -> Result<String, Report> {
             "is it the right file?",
         ),
         _ => {
-            let (message, help) = unreadable::explain(path, &error);
+            let (message, help) = file_errors::explain(path, &error);
             fail(message, &help)
         }
     })?;

@@ -10,7 +10,7 @@ pub(super) fn advice(word: &str, known: &[&str], introduction: &str) -> String {
 
 /// The largest number of words that one word is compared with. Names can be tens of thousands, and
 /// wrong ones too.
-const COMPARED: usize = 1_000;
+const MAX_COMPARED: usize = 1_000;
 
 /// The known word closest to `word`, if one is close: a third of the letters may differ.
 pub(super) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
@@ -23,7 +23,7 @@ pub(super) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let by_distance = known
         .iter()
         .filter(|candidate| near(candidate))
-        .take(COMPARED)
+        .take(MAX_COMPARED)
         .map(|&candidate| (distance(candidate), candidate));
     by_distance
         .filter(|&(distance, _)| distance <= bound)
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn suggests_what_is_close_and_lists_what_is_not() {
+    fn suggests_a_close_word_or_lists_all() {
         let known = ["limits", "upstream", "match"];
         assert_eq!(advice("limts", &known, "known"), "did you mean `limits`?");
         assert_eq!(

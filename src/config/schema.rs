@@ -28,7 +28,7 @@ use super::value::{Duration, Name, Whole, Workers};
 pub use admin::{AccessLog, AccessLogFormat, Admin, Shutdown};
 pub use client::{BodySize, Client, ClientIp, ClientIpHeader, ClientTimeouts, HeadSize};
 pub use condition::Condition;
-pub use cost::{Cost, Pointers, Reserve, ToldCost, ToldReserve, UnitSize};
+pub use cost::{Cost, Pointers, Reserve, StatedCost, StatedReserve, UnitSize};
 pub use exception::{Candidate, Exemption, Override, Selection};
 pub use json::json_schema;
 pub use jwt::{Jwt, JwtAlgorithm, JwtKey, Leeway};
@@ -44,12 +44,12 @@ pub use redis::{
     StartupTimeout, StoreName, SyncInterval,
 };
 pub use responses::{
-    Action, BodyFormat, Cors, HeaderFields, HeaderStyle, Held, OnLimit, Responses,
+    Action, BodyFormat, Cors, HeaderFields, HeaderStyle, HoldTime, OnLimit, Responses,
 };
 pub use route::{Match, RequestChanges, Route, TrailingSlash};
 pub use store::{MemoryStore, Snapshot, SnapshotInterval, Store, StoreSize};
 pub use upstream::{Balance, Endpoint, Upstream, UpstreamTimeouts, UpstreamTls, Weight};
-pub use zone::{ToldZone, Zone};
+pub use zone::{ClaimedZone, Zone};
 
 /// Milliseconds.
 const SECOND: u64 = 1_000;

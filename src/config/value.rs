@@ -42,7 +42,7 @@ pub use refill::Refill;
 pub use secret::SecretText;
 pub use size::Size;
 pub use status::Statuses;
-pub use text::{FilePath, LogPath, Text, WebUrl};
+pub use text::{FilePath, LogTarget, Text, WebUrl};
 pub use time_zone::{TimeZone, all as all_time_zones};
 pub use url::{OriginUrl, Scheme, UpstreamRef};
 
@@ -83,10 +83,10 @@ impl fmt::Display for ValueError {
 impl std::error::Error for ValueError {}
 
 /// The problem with a text, and advice.
-type Wrong = (String, Option<String>);
+type ParseFailure = (String, Option<String>);
 
 /// Makes such an error with advice.
-fn wrong(message: impl Into<String>, help: impl Into<String>) -> Wrong {
+fn failure(message: impl Into<String>, help: impl Into<String>) -> ParseFailure {
     (message.into(), Some(help.into()))
 }
 
@@ -103,7 +103,7 @@ trait TextValue: Sized {
     fn expected() -> Cow<'static, str>;
 
     /// Parses the text.
-    fn parse(text: &str) -> Result<Self, Wrong>;
+    fn parse(text: &str) -> Result<Self, ParseFailure>;
 
     /// The default value in the JSON Schema.
     fn to_json(&self) -> serde_json::Value

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_unset_unclosed_or_no_name() {
+    fn refuses_unset_unclosed_and_unnamed_variables() {
         assert_eq!(
             replaced("${NONE}"),
             Err("the environment variable `NONE` is not set".to_owned())

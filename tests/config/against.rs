@@ -70,7 +70,7 @@ fn admitted(gateway: &Gateway, path: &str) -> usize {
 
 /// Tries each form against each other form, with the same quota and with another.
 #[test]
-fn what_is_said_is_what_a_reload_does() {
+fn the_prediction_is_what_a_reload_does() {
     let form = |form: &str, limit: usize| {
         format!("key: constant, {}", form.replace('L', &limit.to_string()))
     };
@@ -155,7 +155,7 @@ routes:
 }
 
 #[test]
-fn less_room_is_said() {
+fn a_smaller_table_is_reported() {
     let with_size = |size: &str| {
         format!(
             "store: {{ memory: {{ max_size: {size} }} }}\npolicies: {{ all: {{ quota: 500/1s }} }}\nroutes: [{{ upstream: echo, limits: [all] }}]\n"
@@ -168,7 +168,7 @@ fn less_room_is_said() {
 }
 
 #[test]
-fn what_is_wrong_with_either_is_an_error() {
+fn an_error_in_either_file_is_reported() {
     let gateway = Gateway::start("routes: [{ upstream: echo }]\n");
     let output = check(&gateway, "routes: [{ upstream: nowhere }]\n");
     assert_eq!(output.status.code(), Some(1));
@@ -184,7 +184,7 @@ fn what_is_wrong_with_either_is_an_error() {
 }
 
 /// The verdict on policy `p` when `new` replaces `old`; each is a policy and a `store.redis`.
-fn said(old: [&str; 2], new: [&str; 2]) -> String {
+fn predict(old: [&str; 2], new: [&str; 2]) -> String {
     let directory = tempfile::tempdir().expect("there is room for a directory");
     let file = |name: &str, [redis, policy]: [&str; 2]| {
         let path = directory.path().join(name);
@@ -214,10 +214,10 @@ fn said(old: [&str; 2], new: [&str; 2]) -> String {
 }
 
 #[test]
-fn buckets_elsewhere_start_anew() {
+fn buckets_in_another_store_start_anew() {
     let secret = "secret: sixteen characters";
     let (memory, redis) = ("store: memory", "store: redis");
-    let told = "store: redis, sync: 10ms";
+    let synchronised = "store: redis, sync: 10ms";
     let staggered = "store: redis, sync: 10ms, algorithm: fixed_window, start: staggered";
     for (old, new, verdict) in [
         (
@@ -242,16 +242,20 @@ fn buckets_elsewhere_start_anew() {
             ["readable_keys: true", redis],
             "reset redis becomes redis with other names",
         ),
-        ([secret, memory], [secret, told], "survives"),
+        ([secret, memory], [secret, synchronised], "survives"),
         (
-            [secret, told],
+            [secret, synchronised],
             [secret, "store: redis, sync: 1s"],
             "survives",
         ),
-        ([secret, told], ["prefix: x", told], "survives"),
+        (
+            [secret, synchronised],
+            ["prefix: x", synchronised],
+            "survives",
+        ),
         (
             [secret, redis],
-            [secret, told],
+            [secret, synchronised],
             "reset redis becomes synchronised memory",
         ),
         (
@@ -265,6 +269,6 @@ fn buckets_elsewhere_start_anew() {
             "reset synchronised memory becomes the same with other names",
         ),
     ] {
-        assert_eq!(said(old, new), verdict);
+        assert_eq!(predict(old, new), verdict);
     }
 }

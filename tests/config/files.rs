@@ -78,7 +78,7 @@ fn accepted_by_the_schema(text: &str) -> Option<Result<(), String>> {
 }
 
 #[test]
-fn the_schema_accepts_what_loads() {
+fn the_schema_accepts_every_valid_file() {
     for path in fixtures("valid")
         .into_iter()
         .chain([root().join("config.example.yaml")])
@@ -89,7 +89,7 @@ fn the_schema_accepts_what_loads() {
 }
 
 #[test]
-fn the_schema_rejects_what_it_can_see() {
+fn the_schema_rejects_mistakes_that_it_can_express() {
     let mut wrong = Vec::new();
     for path in fixtures("invalid") {
         let text = read(&path);
@@ -109,7 +109,7 @@ fn the_schema_rejects_what_it_can_see() {
 }
 
 #[test]
-fn what_is_no_text_is_reported() {
+fn a_file_that_is_no_text_is_reported() {
     let directory = tempfile::tempdir().expect("there is room for a directory");
     let file = |name: &str, content: &[u8]| {
         let path = directory.path().join(name);
@@ -184,7 +184,7 @@ fn colours_are_for_terminals_only() {
 }
 
 #[test]
-fn routes_that_are_none_are_one_problem() {
+fn malformed_routes_are_one_problem() {
     for routes in ["echo", "{ upstream: echo }", "~", "[]", "[1]", "5"] {
         let text = format!("routes: {routes}\n");
         let report = config::parse("x.yaml", text, &|_| None).expect_err("it is wrong");

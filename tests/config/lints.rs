@@ -54,7 +54,7 @@ fn sections() -> Vec<(&'static str, &'static str)> {
 }
 
 #[test]
-fn every_lint_has_a_section_whose_example_has_it_and_whose_mend_has_not() {
+fn every_lint_has_a_section_with_an_example_and_its_mend() {
     let sections = sections();
     let titles: Vec<_> = sections.iter().map(|(title, _)| *title).collect();
     assert_eq!(titles, Code::LINTS.map(Code::as_str));
@@ -99,7 +99,7 @@ fn every_lint_has_a_fixture_with_its_report() {
 
 /// Each of these resembles a configuration that gets a warning, and is meant.
 #[test]
-fn what_is_meant_is_not_warned_of() {
+fn intended_settings_get_no_warning() {
     for text in [
         "routes: [{ upstream: echo, limits: [{ key: client_ip, quota: 100/1m }] }]",
         "limits: [{ quota: 10/1s }, { quota: 300/1m }]\nroutes: [{ upstream: echo }]",
@@ -287,7 +287,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn who_is_said_never_to_refuse_refuses_nothing_that_the_other_admits(
+    fn a_policy_that_never_refuses_admits_every_request_that_the_other_admits(
         policies in two_policies(),
         gaps in prop::collection::vec(prop_oneof![Just(0), 0..3_000_000_u64], 60),
     ) {

@@ -31,7 +31,7 @@ fn admitted(gateway: &Gateway) -> usize {
 }
 
 #[test]
-fn a_changed_quota_is_felt_at_once_and_what_was_used_stays_used() {
+fn a_changed_quota_takes_effect_at_once_and_keeps_used_units() {
     let gateway = Gateway::start(&with_quota("2/300d"));
     assert_eq!(admitted(&gateway), 2);
     gateway.reload(&with_quota("5/300d"));
@@ -260,7 +260,7 @@ fn a_request_in_flight_ends_as_it_began() {
 
 /// The first request of a route ends under a replaced ruleset.
 #[test]
-fn requests_that_end_after_a_reload_are_counted_after_their_ruleset_has_gone() {
+fn requests_that_end_after_a_reload_are_counted_without_their_ruleset() {
     let (release, held) = mpsc::channel::<()>();
     let held = Mutex::new(held);
     let origin = Origin::start(move |_| {
@@ -375,7 +375,7 @@ routes:
 
 /// A replaced ruleset is dropped outside the workers, within about a second.
 #[test]
-fn what_ran_before_is_forgotten() {
+fn a_replaced_ruleset_is_dropped() {
     const ROUTES: usize = 1_000;
     const RELOADS: usize = 30;
     let config = |quota: usize| {
@@ -413,7 +413,7 @@ fn what_ran_before_is_forgotten() {
 
 /// A WebSocket keeps only the parts of its ruleset that its end needs.
 #[test]
-fn what_ran_before_is_forgotten_by_websockets_too() {
+fn a_websocket_does_not_keep_a_replaced_ruleset() {
     const ROUTES: usize = 1_000;
     const RELOADS: usize = 20;
     let origin = Origin::raw(|mut stream| {
@@ -553,7 +553,7 @@ fn an_access_log_that_cannot_be_opened_changes_nothing() {
 /// A response begins under one access log and ends under another, after SIGTERM: its line is in the
 /// first log.
 #[test]
-fn a_request_in_flight_is_logged_where_it_began() {
+fn a_request_in_flight_is_logged_in_the_log_it_began_with() {
     let origin = Origin::start(|_| {
         let mut steps = vec![Step::Pause(std::time::Duration::from_millis(600))];
         steps.extend(ok("late"));
@@ -575,7 +575,7 @@ fn a_request_in_flight_is_logged_where_it_began() {
 }
 
 #[test]
-fn what_needs_a_restart_is_named() {
+fn settings_that_need_a_restart_are_named() {
     let gateway = Gateway::start("workers: 1\nroutes: [{ upstream: echo }]\n");
     gateway.reload("workers: 1\nroutes: [{ upstream: echo }, { upstream: echo }]\n");
     assert!(!gateway.log().contains("restart"), "{}", gateway.log());

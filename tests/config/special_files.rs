@@ -91,7 +91,7 @@ fn a_log_is_replayed_from_a_pipe_however_it_is_named() {
 }
 
 #[test]
-fn other_files_of_a_configuration_may_not_be_such_pipes() {
+fn other_files_may_not_be_pipes_without_a_writer() {
     for config in [
         "listeners: [{ address: \"127.0.0.1:0\", tls: { certificates: [{ certificate: pipe, key: pipe }] } }]
 routes: [{ upstream: echo }]\n",
@@ -123,7 +123,7 @@ fn an_access_log_in_a_pipe_that_nobody_reads_stops_the_start_with_the_reason() {
 }
 
 #[test]
-fn a_reload_that_names_such_a_pipe_is_refused_and_one_with_a_reader_is_written_to() {
+fn a_reload_refuses_a_log_pipe_without_a_reader_and_writes_to_one_with_a_reader() {
     let mut gateway = Gateway::start(ECHO);
     let path = gateway.dir().join("pipe");
     pipe(&path);

@@ -22,7 +22,7 @@ const TARPIT_MAX_HELD: u32 = 1_000;
 pub(super) fn action(own: &OnLimit, general: &OnLimit) -> ActionSpec {
     let delay = own.delay.as_ref().or(general.delay.as_ref());
     let max_held = own.max_held.as_ref().or(general.max_held.as_ref());
-    match own.action_beside(general) {
+    match own.action_over(general) {
         Action::Reject => ActionSpec::Reject,
         Action::Decoy => ActionSpec::Decoy,
         Action::Tarpit => ActionSpec::Tarpit(TarpitSpec {
@@ -39,7 +39,7 @@ pub(super) fn action(own: &OnLimit, general: &OnLimit) -> ActionSpec {
 
 /// The refusal of a policy's `own` settings over the `general` ones.
 pub(super) fn reject(own: &OnLimit, general: &OnLimit) -> RejectSpec {
-    let action = own.action_beside(general);
+    let action = own.action_over(general);
     let nothing = OnLimit::default();
     let general = match own.inherits(general) {
         true => general,

@@ -2,33 +2,33 @@
 
 use std::sync::Arc;
 
-use crate::config::schema::{self, Policy, Reserve, ToldCost};
+use crate::config::schema::{self, Policy, Reserve, StatedCost};
 use crate::rules::{Cost, Counted, OwnAnswers, SettledBy, Settlement};
 
 /// The charge at admission.
 pub(super) fn cost(written: &schema::Cost) -> Cost {
     match written {
         schema::Cost::Constant(cost) => Cost::Constant(cost.get()),
-        schema::Cost::Told(told) => match &told.header {
+        schema::Cost::Stated(stated) => match &stated.header {
             Some(header) => Cost::Header {
                 name: header.get().clone(),
                 default: 1,
-                max: told.max.get(),
+                max: stated.max.get(),
             },
-            None => reserve(told),
+            None => reserve(stated),
         },
     }
 }
 
 /// The reservation until the response settles the cost.
-fn reserve(told: &ToldCost) -> Cost {
-    match told.reserve.as_deref() {
-        Some(Reserve::Told(asked)) => Cost::Header {
-            name: asked.header.get().clone(),
-            default: asked.default.get(),
-            max: asked.max.as_ref().unwrap_or(&told.max).get(),
+fn reserve(stated: &StatedCost) -> Cost {
+    match stated.reserve.as_deref() {
+        Some(Reserve::Stated(reserve)) => Cost::Header {
+            name: reserve.header.get().clone(),
+            default: reserve.default.get(),
+            max: reserve.max.as_ref().unwrap_or(&stated.max).get(),
         },
-        _ => Cost::Constant(told.reserved()),
+        _ => Cost::Constant(stated.reserved()),
     }
 }
 
@@ -36,7 +36,7 @@ fn reserve(told: &ToldCost) -> Cost {
 pub(super) fn settlement(policy: &Policy) -> Option<Settlement> {
     let by = match &policy.cost.value {
         schema::Cost::Constant(_) => SettledBy::Reserve,
-        schema::Cost::Told(told) => settled_by(told),
+        schema::Cost::Stated(stated) => settled_by(stated),
     };
     let statuses: Vec<_> = policy
         .count
@@ -54,19 +54,19 @@ pub(super) fn settlement(policy: &Policy) -> Option<Settlement> {
     settles.then_some(Settlement { counted, by })
 }
 
-fn settled_by(told: &ToldCost) -> SettledBy {
-    let max = told.max.get();
-    if let Some(name) = &told.response_header {
+fn settled_by(stated: &StatedCost) -> SettledBy {
+    let max = stated.max.get();
+    if let Some(name) = &stated.response_header {
         let name = name.get().clone();
         SettledBy::Header { name, max }
-    } else if let Some(name) = &told.response_trailer {
+    } else if let Some(name) = &stated.response_trailer {
         let name = name.get().clone();
         SettledBy::Trailer { name, max }
-    } else if let Some(pointers) = &told.response_json {
+    } else if let Some(pointers) = &stated.response_json {
         let pointers = pointers.0.iter().map(|pointer| Arc::clone(pointer.get()));
         let pointers = pointers.collect();
         SettledBy::Json { pointers, max }
-    } else if let Some(unit) = &told.response_bytes {
+    } else if let Some(unit) = &stated.response_bytes {
         let unit = unit.bytes();
         SettledBy::Bytes { unit, max }
     } else {

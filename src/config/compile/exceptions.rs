@@ -10,25 +10,25 @@ use crate::rules::{self, Exceptions, Selector, Selectors};
 
 /// The compiled exceptions of all policies. Routes with the same compiled key parts share them.
 #[derive(Default)]
-pub(super) struct AllExceptions {
-    by_policy: RefCell<HashMap<usize, OfPolicy>>,
+pub(super) struct ExceptionCache {
+    by_policy: RefCell<HashMap<usize, PolicyExceptions>>,
 }
 
-struct OfPolicy {
+struct PolicyExceptions {
     /// The key parts that exceptions name.
     parts: Vec<KeyPart>,
     /// Compiled key parts, with the exceptions on them.
-    known: Vec<(Vec<rules::KeyPart>, Own)>,
+    known: Vec<(Vec<rules::KeyPart>, CompiledExceptions)>,
 }
 
 /// The compiled exceptions of one policy.
 #[derive(Clone, Default)]
-struct Own {
+struct CompiledExceptions {
     exempt: Arc<Selectors>,
     overrides: Arc<Selectors>,
 }
 
-impl AllExceptions {
+impl ExceptionCache {
     /// The exceptions of the checked policy at `index`, joined with the global exemptions. `part`
     /// compiles key parts for the route.
     pub(super) fn of(
@@ -37,16 +37,21 @@ impl AllExceptions {
         from_all: &Arc<Selectors>,
         part: impl Fn(&KeyPart) -> rules::KeyPart,
     ) -> Option<Exceptions> {
-        let Own { exempt, overrides } = self.own(index, policy, part);
+        let CompiledExceptions { exempt, overrides } = self.own(index, policy, part);
         Exceptions::new(Arc::clone(from_all), exempt, overrides)
     }
 
-    fn own(&self, index: usize, policy: &Policy, part: impl Fn(&KeyPart) -> rules::KeyPart) -> Own {
+    fn own(
+        &self,
+        index: usize,
+        policy: &Policy,
+        part: impl Fn(&KeyPart) -> rules::KeyPart,
+    ) -> CompiledExceptions {
         if policy.exempt.is_empty() && policy.overrides.is_empty() {
-            return Own::default();
+            return CompiledExceptions::default();
         }
         let mut by_policy = self.by_policy.borrow_mut();
-        let of_policy = by_policy.entry(index).or_insert_with(|| OfPolicy {
+        let of_policy = by_policy.entry(index).or_insert_with(|| PolicyExceptions {
             parts: parts(policy),
             known: Vec::new(),
         });
@@ -66,8 +71,11 @@ fn parts(policy: &Policy) -> Vec<KeyPart> {
     let exempt = policy.exempt.iter().map(|one| one.selection());
     let overrides = policy.overrides.iter().map(|one| one.selection());
     let mut parts = Vec::new();
-    for who in exempt.chain(overrides) {
-        if let Some(part) = who.part_of(policy).filter(|part| !parts.contains(*part)) {
+    for selection in exempt.chain(overrides) {
+        if let Some(part) = selection
+            .part_of(policy)
+            .filter(|part| !parts.contains(*part))
+        {
             parts.push(part.clone());
         }
     }
@@ -75,13 +83,13 @@ fn parts(policy: &Policy) -> Vec<KeyPart> {
 }
 
 /// Compiles the exceptions of a policy with the compiled key parts.
-fn own(policy: &Policy, parts: &[(&KeyPart, &rules::KeyPart)]) -> Own {
-    let selector = |who: Selection<'_>| {
-        let part = who.part_of(policy).and_then(|wanted| {
+fn own(policy: &Policy, parts: &[(&KeyPart, &rules::KeyPart)]) -> CompiledExceptions {
+    let selector = |selection: Selection<'_>| {
+        let part = selection.part_of(policy).and_then(|wanted| {
             let (_, part) = parts.iter().find(|(part, _)| *part == wanted)?;
             Some(rules::KeyPart::clone(part))
         });
-        selector(who, part)
+        selector(selection, part)
     };
     let exempt = policy.exempt.iter();
     let overrides = policy.overrides.iter();
@@ -92,14 +100,17 @@ fn own(policy: &Policy, parts: &[(&KeyPart, &rules::KeyPart)]) -> Own {
         _ => None,
     };
     let selectors = |list| Arc::new(Selectors::new(list).with_stand_in(stand_in));
-    Own {
+    CompiledExceptions {
         exempt: selectors(exempt.collect()),
         overrides: selectors(overrides.collect()),
     }
 }
 
 /// The exemptions from all limits.
-pub(super) fn from_all(config: &Config, part: impl Fn(&KeyPart) -> rules::KeyPart) -> Selectors {
+pub(super) fn global_exemptions(
+    config: &Config,
+    part: impl Fn(&KeyPart) -> rules::KeyPart,
+) -> Selectors {
     let exempt = config.exempt.iter();
     let selectors = exempt.filter_map(|one| {
         let named = one.part.as_ref().map(|named| part(&named.value));
@@ -108,11 +119,11 @@ pub(super) fn from_all(config: &Config, part: impl Fn(&KeyPart) -> rules::KeyPar
     Selectors::new(selectors.collect())
 }
 
-fn selector(who: Selection<'_>, part: Option<rules::KeyPart>) -> Option<Selector> {
-    if let Some(cidr) = who.cidr {
+fn selector(selection: Selection<'_>, part: Option<rules::KeyPart>) -> Option<Selector> {
+    if let Some(cidr) = selection.cidr {
         return Some(Selector::Network(cidr.get()));
     }
-    match (who.value, who.prefix) {
+    match (selection.value, selection.prefix) {
         (Some(value), _) => Some(Selector::Value(part?, value.as_str().to_owned())),
         (None, Some(prefix)) => Some(Selector::Prefix(part?, prefix.as_str().to_owned())),
         (None, None) => None,

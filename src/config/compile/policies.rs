@@ -63,7 +63,7 @@ impl<'a> Policies<'a> {
     }
 
     /// The policy at `index` and its candidate; empty if the policy is disabled.
-    pub(super) fn met(&self, index: usize) -> std::ops::Range<usize> {
+    pub(super) fn applied(&self, index: usize) -> std::ops::Range<usize> {
         let policy = self.get(index);
         match policy.mode.value {
             schema::Mode::Disabled => index..index,
@@ -82,7 +82,7 @@ impl<'a> Policies<'a> {
         if let Some(candidate) = &policy.candidate {
             // Names have no slash.
             let name = format!("{name}/candidate");
-            self.push(&name, Cow::Owned(candidate.beside(policy)));
+            self.push(&name, Cow::Owned(candidate.applied_to(policy)));
         }
         index
     }
@@ -102,10 +102,10 @@ impl<'a> Policies<'a> {
     fn overrides(&mut self, name: &str, key: &str, policy: &Policy) -> Vec<PolicySpec> {
         let base = policy.without_exceptions();
         let specs = policy.overrides.iter().filter_map(|one| {
-            let who = one.selection();
-            let key = format!("{key} where {who}");
+            let selection = one.selection();
+            let key = format!("{key} where {selection}");
             let mut spec = self.spec(name, key, &one.applied_to(&base))?;
-            if has_one_bucket(&who, policy) {
+            if has_one_bucket(&selection, policy) {
                 spec.set_max_keys(ONE_KEY);
             }
             // The policy itself bans.
@@ -118,7 +118,11 @@ impl<'a> Policies<'a> {
     /// The overflow bucket, if any.
     fn overflow(&mut self, name: &str, key: &str, policy: &Policy) -> Option<Box<OverflowSpec>> {
         let overflow = policy.overflow.as_ref()?;
-        let next = self.spec(name, format!("{key} overflow"), &overflow.beside(policy))?;
+        let next = self.spec(
+            name,
+            format!("{key} overflow"),
+            &overflow.applied_to(policy),
+        )?;
         let fields = overflow.priority_header.iter();
         Some(Box::new(OverflowSpec {
             policy: next,
@@ -218,11 +222,11 @@ impl Zones {
 }
 
 /// True if an override covers a single key: one value, or the address of one client.
-fn has_one_bucket(who: &Selection<'_>, policy: &Policy) -> bool {
+fn has_one_bucket(selection: &Selection<'_>, policy: &Policy) -> bool {
     let [part] = policy.key.0.as_slice() else {
         return false;
     };
-    match (who.value, who.cidr, &part.value) {
+    match (selection.value, selection.cidr, &part.value) {
         (Some(_), ..) => true,
         (None, Some(cidr), KeyPart::ClientIp | KeyPart::ClientIpPrefix(_)) => {
             cidr.get().prefix_len() == cidr.get().max_prefix_len()

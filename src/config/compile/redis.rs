@@ -66,7 +66,7 @@ impl Compiler<'_> {
             Some(ca) => {
                 let path = self.loaded.resolve(ca.as_path());
                 self.files.push(VersionedFile::new(path.clone()));
-                match files::read(&path, super::LARGEST) {
+                match files::read(&path, super::MAX_CERTIFICATE_FILE) {
                     Ok(content) => Roots::Pem { path, content },
                     Err(error) => {
                         self.unreadable(&path, ca.node, &error);

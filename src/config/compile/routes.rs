@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::conditions::condition;
 use super::costs;
-use super::exceptions::{AllExceptions, from_all};
+use super::exceptions::{ExceptionCache, global_exemptions};
 use super::policies::Policies;
 use crate::config::diagnostic::Code;
 use crate::config::finding::Finding;
@@ -28,13 +28,13 @@ const TOP_LEVEL: &str = "";
 const UNMATCHED: &str = "unmatched";
 
 /// Compiles routes.
-pub(super) struct Context<'a> {
+pub(super) struct RouteCompiler<'a> {
     config: &'a schema::Config,
     /// The policies of the top-level limits, in order.
     top_level: Vec<usize>,
     /// The exemptions from all limits; `None` if their key parts differ between routes.
     from_all: Option<Arc<Selectors>>,
-    exceptions: AllExceptions,
+    exceptions: ExceptionCache,
 }
 
 /// The names of all routes: the given name, or a description of the match. A number makes
@@ -102,7 +102,7 @@ fn description(route: &Route) -> String {
     }
 }
 
-impl<'a> Context<'a> {
+impl<'a> RouteCompiler<'a> {
     pub(super) fn new(config: &'a schema::Config, policies: &mut Policies<'a>) -> Self {
         let mut top_level = Vec::new();
         for (place, limit) in config.limits.iter().enumerate() {
@@ -112,11 +112,11 @@ impl<'a> Context<'a> {
         let parts = config.exempt.iter().filter_map(|one| one.part.as_ref());
         let mut parts = parts.map(|part| &part.value);
         let is_of_a_route = parts.any(|part| matches!(part, KeyPart::Path | KeyPart::Route));
-        let mut context = Context {
+        let mut context = RouteCompiler {
             config,
             top_level,
             from_all: None,
-            exceptions: AllExceptions::default(),
+            exceptions: ExceptionCache::default(),
         };
         if !is_of_a_route {
             context.from_all = Some(context.exempt_from_all(UNMATCHED, &RouteMatch::default()));
@@ -128,7 +128,7 @@ impl<'a> Context<'a> {
         let part = |part: &KeyPart| self.part(part, route, taken);
         match &self.from_all {
             Some(same) => Arc::clone(same),
-            None => Arc::new(from_all(self.config, part)),
+            None => Arc::new(global_exemptions(self.config, part)),
         }
     }
 
@@ -146,17 +146,17 @@ impl<'a> Context<'a> {
         upstream: usize,
     ) -> RouteSpec {
         let matches = matches(route);
-        let mut met = match route.inherit.get() {
+        let mut applied = match route.inherit.get() {
             true => self.top_level.clone(),
             false => Vec::new(),
         };
         for (place, limit) in route.limits.iter().enumerate() {
             // A policy applies once, however often it is named.
             let policy = resolve(policies, limit, &name, place);
-            met.extend(policy.filter(|policy| !met.contains(policy)));
+            applied.extend(policy.filter(|policy| !applied.contains(policy)));
         }
         RouteSpec {
-            limits: self.limits(&met, policies, &name, &matches),
+            limits: self.limits(&applied, policies, &name, &matches),
             upstream,
             rewrite: rewrite(&route.request),
             max_body: match &route.request.max_body {
@@ -171,15 +171,16 @@ impl<'a> Context<'a> {
     /// The limits of these policies.
     fn limits(
         &self,
-        met: &[usize],
+        applied: &[usize],
         policies: &Policies<'_>,
         route: &str,
         taken: &RouteMatch,
     ) -> Vec<LimitSpec> {
         let from_all = self.exempt_from_all(route, taken);
-        let met = met.iter().flat_map(|&policy| policies.met(policy));
-        let met = met.map(|policy| (policy, policies.get(policy)));
-        met.map(|policy| self.limit(policy, &from_all, route, taken))
+        let applied = applied.iter().flat_map(|&policy| policies.applied(policy));
+        let applied = applied.map(|policy| (policy, policies.get(policy)));
+        applied
+            .map(|policy| self.limit(policy, &from_all, route, taken))
             .collect()
     }
 

@@ -35,7 +35,7 @@ impl Compiler<'_> {
             }
             (None, None) => return Vec::new(),
         };
-        let content = match crate::files::read(&file, LARGEST) {
+        let content = match crate::files::read(&file, MAX_KEY_FILE) {
             Ok(content) => content,
             Err(error) => {
                 if files == KeyFiles::Needed {
@@ -88,10 +88,10 @@ pub(super) fn files<'a>(
 }
 
 /// The largest key file, in bytes.
-const LARGEST: u64 = 1 << 20;
+const MAX_KEY_FILE: u64 = 1 << 20;
 
 fn spec(jwt: &Jwt, keys: Vec<TokenKey>, config: &Config) -> TokenSpec {
-    let mut claims: Vec<_> = claims::asked(config)
+    let mut claims: Vec<_> = claims::used(config)
         .into_iter()
         .map(|(name, _)| name.to_owned())
         .collect();

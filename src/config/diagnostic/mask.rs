@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_secret_stays() {
+    fn other_values_stay() {
         for text in [
             "password: ${REDIS_PASSWORD}\n",
             "{ secret: \"${SECRET}\", a: b }",

@@ -1,24 +1,27 @@
 //! Settings of refusals that no client sees.
 
-use super::{Finding, Met, Place, policies};
+use super::{AppliedPolicy, Finding, RouteLimits, policies};
 use crate::config::diagnostic::Code;
 use crate::config::schema::Action;
 
 /// Warns of a `retry_after_jitter` on refusals without a `Retry-After`.
-pub(super) fn idle_jitter(places: &[Place<'_>]) -> Vec<Finding> {
-    policies(places).iter().filter_map(untold).collect()
+pub(super) fn idle_jitter(places: &[RouteLimits<'_>]) -> Vec<Finding> {
+    policies(places)
+        .iter()
+        .filter_map(jitter_without_effect)
+        .collect()
 }
 
-fn untold(met: &Met<'_>) -> Option<Finding> {
-    let jitter = met.policy.retry_after_jitter.as_ref()?;
-    let message = match met.action {
+fn jitter_without_effect(applied: &AppliedPolicy<'_>) -> Option<Finding> {
+    let jitter = applied.policy.retry_after_jitter.as_ref()?;
+    let message = match applied.action {
         Action::Reject | Action::Tarpit => return None,
         Action::Decoy => "who gets a decoy is not told when to come back",
         Action::Drop => "who gets no answer is not told when to come back",
         Action::Tag => "who is admitted all the same is not told when to come back",
     };
     let finding = Finding::warning(jitter.node, Code::NoEffect, message);
-    let action = met.policy.on_limit.action.as_ref();
+    let action = applied.policy.on_limit.action.as_ref();
     let finding = match action {
         Some(action) => finding.related(action.node, "what becomes of requests beyond it"),
         None => finding,

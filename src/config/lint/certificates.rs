@@ -7,7 +7,7 @@ use rustls_pki_types::UnixTime;
 
 use super::Finding;
 use crate::clock::Timestamp;
-use crate::config::compile::LARGEST;
+use crate::config::compile::MAX_CERTIFICATE_FILE;
 use crate::config::diagnostic::Code;
 use crate::config::load::Loaded;
 use crate::config::located::Located;
@@ -48,7 +48,10 @@ fn finding(
 ) -> Option<Finding> {
     let file = loaded.resolve(path.as_path());
     // `compile` has read a pipe already, and its bytes come once.
-    let pem = file.is_file().then(|| files::read(&file, LARGEST))?.ok()?;
+    let pem = file
+        .is_file()
+        .then(|| files::read(&file, MAX_CERTIFICATE_FILE))?
+        .ok()?;
     let warning = check(&pem, now)?;
     let message = warning.describe(path.as_path());
     let finding = Finding::warning(path.node, Code::CertificateExpiry, message);

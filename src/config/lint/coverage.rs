@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 
-use super::{Finding, Met, Place};
+use super::{AppliedPolicy, Finding, RouteLimits};
 use crate::config::diagnostic::Code;
 use crate::config::schema::Condition;
 
 /// Warns of routes with policies for several values of a claim or field, and none for other values.
-pub(super) fn uncovered_requests(places: &[Place<'_>]) -> Vec<Finding> {
+pub(super) fn uncovered_requests(places: &[RouteLimits<'_>]) -> Vec<Finding> {
     let mut reported = HashSet::new();
     let found = places.iter().filter_map(uncovered);
     found
@@ -15,13 +15,13 @@ pub(super) fn uncovered_requests(places: &[Place<'_>]) -> Vec<Finding> {
         .collect()
 }
 
-fn uncovered(place: &Place<'_>) -> Option<Finding> {
+fn uncovered(place: &RouteLimits<'_>) -> Option<Finding> {
     let enforced: Vec<_> = place
         .policies
         .iter()
-        .filter(|met| met.is_enforced())
+        .filter(|applied| applied.is_enforced())
         .collect();
-    let conditions: Option<Vec<_>> = enforced.iter().map(|met| wanted(met)).collect();
+    let conditions: Option<Vec<_>> = enforced.iter().map(|applied| wanted(applied)).collect();
     let conditions = conditions?;
     let [first, others @ ..] = conditions.as_slice() else {
         return None;
@@ -48,8 +48,8 @@ fn uncovered(place: &Place<'_>) -> Option<Finding> {
 }
 
 /// The only claim or field that the policy's condition tests, with its value.
-fn wanted(met: &Met<'_>) -> Option<(String, String)> {
-    let when = &met.policy.when.as_ref()?.value;
+fn wanted(applied: &AppliedPolicy<'_>) -> Option<(String, String)> {
+    let when = &applied.policy.when.as_ref()?.value;
     let others = Condition {
         jwt: Default::default(),
         header: Default::default(),

@@ -3,7 +3,7 @@
 use super::{Finding, NodeId};
 use crate::config::diagnostic::Code;
 use crate::config::load::Loaded;
-use crate::config::value::LogPath;
+use crate::config::value::LogTarget;
 
 /// Warns of files in missing directories: the process creates files, but no directories.
 pub(super) fn missing_directories(loaded: &Loaded) -> Vec<Finding> {
@@ -12,8 +12,8 @@ pub(super) fn missing_directories(loaded: &Loaded) -> Vec<Finding> {
         .access_log
         .as_ref()
         .and_then(|log| match &log.path.value {
-            LogPath::File(path) => Some((path.as_path(), log.path.node)),
-            LogPath::Stdout => None,
+            LogTarget::File(path) => Some((path.as_path(), log.path.node)),
+            LogTarget::Stdout => None,
         });
     let snapshot = config.store.memory.snapshot.as_ref();
     let snapshot = snapshot.map(|snapshot| (snapshot.path.as_path(), snapshot.path.node));

@@ -1,6 +1,6 @@
 //! Keys that clients can forge.
 
-use super::{Finding, Met, NodeId, Place, policies};
+use super::{AppliedPolicy, Finding, NodeId, RouteLimits, policies};
 use crate::config::diagnostic::Code;
 use crate::config::schema::{Config, OnMissingKey, Route};
 use crate::config::value::{HostPattern, KeyPart};
@@ -18,21 +18,26 @@ const FORWARDING: [&str; 8] = [
 ];
 
 /// Warns of client-made keys on routes without another limit: each made-up key gets a new bucket.
-pub(super) fn forgeable_keys(places: &[Place<'_>]) -> Vec<Finding> {
+pub(super) fn forgeable_keys(places: &[RouteLimits<'_>]) -> Vec<Finding> {
     let mut reported = std::collections::HashSet::new();
     let mut findings = Vec::new();
     for place in places {
-        let enforced = || place.policies.iter().filter(|met| met.is_enforced());
-        if enforced().any(|met| holds(met, place.route)) {
+        let enforced = || {
+            place
+                .policies
+                .iter()
+                .filter(|applied| applied.is_enforced())
+        };
+        if enforced().any(|applied| is_inescapable(applied, place.route)) {
             continue;
         }
-        for met in enforced() {
-            let Some(part) = forgeable_part(met, place.route) else {
+        for applied in enforced() {
+            let Some(part) = forgeable_part(applied, place.route) else {
                 continue;
             };
             // `untrusted_forwarding` explains these better.
-            if !is_forwarding(part) && reported.insert(met.node) {
-                findings.push(forgeable(met, part, place));
+            if !is_forwarding(part) && reported.insert(applied.node) {
+                findings.push(forgeable(applied, part, place));
             }
         }
     }
@@ -40,17 +45,17 @@ pub(super) fn forgeable_keys(places: &[Place<'_>]) -> Vec<Finding> {
 }
 
 /// True if clients cannot leave the policy, or change the bucket, with what they send.
-fn holds(met: &Met<'_>, route: Option<&Route>) -> bool {
-    let policy = met.policy;
+fn is_inescapable(applied: &AppliedPolicy<'_>, route: Option<&Route>) -> bool {
+    let policy = applied.policy;
     let left_out = |part: &KeyPart| matches!(part, KeyPart::Claim(_) | KeyPart::Capture(_));
     let skips = policy.on_missing_key.value == OnMissingKey::Skip
         && policy.key.0.iter().any(|part| left_out(part));
-    policy.when.is_none() && !skips && forgeable_part(met, route).is_none()
+    policy.when.is_none() && !skips && forgeable_part(applied, route).is_none()
 }
 
-fn forgeable(met: &Met<'_>, part: &KeyPart, place: &Place<'_>) -> Finding {
+fn forgeable(applied: &AppliedPolicy<'_>, part: &KeyPart, place: &RouteLimits<'_>) -> Finding {
     let message = format!("who sends another `{part}` each time is never refused");
-    let finding = Finding::warning(met.key_node(), Code::ForgeableKey, message);
+    let finding = Finding::warning(applied.key_node(), Code::ForgeableKey, message);
     let finding = match place.node {
         NodeId::ABSENT => finding,
         node => finding.related(node, "nothing else limits these requests"),
@@ -61,10 +66,10 @@ fn forgeable(met: &Met<'_>, part: &KeyPart, place: &Place<'_>) -> Finding {
 }
 
 /// The first part of the key that a client chooses freely.
-fn forgeable_part<'a>(met: &Met<'a>, route: Option<&Route>) -> Option<&'a KeyPart> {
-    let parts = met.policy.key.0.iter().map(|part| &part.value);
+fn forgeable_part<'a>(applied: &AppliedPolicy<'a>, route: Option<&Route>) -> Option<&'a KeyPart> {
+    let parts = applied.policy.key.0.iter().map(|part| &part.value);
     // A client can omit the token.
-    let stand_in = match &met.policy.on_missing_key.value {
+    let stand_in = match &applied.policy.on_missing_key.value {
         OnMissingKey::Part(part) if parts.clone().any(is_claim) => Some(part),
         _ => None,
     };
@@ -92,9 +97,9 @@ fn is_forwarding(part: &KeyPart) -> bool {
 }
 
 /// Warns of keys from forwarding fields, which clients can send too.
-pub(super) fn untrusted_forwarding(places: &[Place<'_>]) -> Vec<Finding> {
-    let findings = policies(places).into_iter().flat_map(|met| {
-        let parts = met.policy.key.0.iter();
+pub(super) fn untrusted_forwarding(places: &[RouteLimits<'_>]) -> Vec<Finding> {
+    let findings = policies(places).into_iter().flat_map(|applied| {
+        let parts = applied.policy.key.0.iter();
         parts.filter(|part| is_forwarding(part)).map(|part| {
             let message = format!("`{}` is whatever the client sends", part.value);
             Finding::warning(part.node, Code::UntrustedForwarding, message).help(
@@ -107,10 +112,10 @@ pub(super) fn untrusted_forwarding(places: &[Place<'_>]) -> Vec<Finding> {
 
 /// Warns of windows in a user's time zone, in buckets that several users share. The first user sets
 /// the zone, and a request without a token gets another.
-pub(super) fn borrowed_zones(places: &[Place<'_>]) -> Vec<Finding> {
-    let findings = policies(places).into_iter().filter_map(|met| {
-        let claim = met.policy.time_zone.as_ref()?.claim()?;
-        let parts = &met.policy.key.0;
+pub(super) fn borrowed_zones(places: &[RouteLimits<'_>]) -> Vec<Finding> {
+    let findings = policies(places).into_iter().filter_map(|applied| {
+        let claim = applied.policy.time_zone.as_ref()?.claim()?;
+        let parts = &applied.policy.key.0;
         let of_a_user = parts
             .iter()
             .any(|part| matches!(part.value, KeyPart::Claim(_)));
@@ -119,7 +124,7 @@ pub(super) fn borrowed_zones(places: &[Place<'_>]) -> Vec<Finding> {
             claim = claim.value
         );
         let finding = Finding::warning(claim.node, Code::BorrowedZone, message);
-        let finding = finding.related(met.key_node(), "a bucket is not that of a token's user");
+        let finding = finding.related(applied.key_node(), "a bucket is not that of a token's user");
         (!of_a_user).then(|| {
             finding.help("use a key that the same token has verified, as in `key: jwt:sub`")
         })

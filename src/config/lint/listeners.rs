@@ -23,7 +23,7 @@ pub(super) fn own_listeners(config: &Config) -> Vec<Finding> {
         });
     let findings = endpoints.chain(in_place).filter_map(|(url, node)| {
         let mut listeners = config.listeners.iter();
-        let own = listeners.find(|listener| is_at(listener.address.get(), url))?;
+        let own = listeners.find(|listener| accepts(listener.address.get(), url))?;
         let address = &own.address;
         let message = format!("requests come back to the listener on `{}`", address.value);
         let finding = Finding::warning(node, Code::OwnListener, message);
@@ -37,7 +37,7 @@ pub(super) fn own_listeners(config: &Config) -> Vec<Finding> {
 }
 
 /// True if the listener accepts connections to this URL. Resolves no name but `localhost`.
-fn is_at(listener: SocketAddr, url: &OriginUrl) -> bool {
+fn accepts(listener: SocketAddr, url: &OriginUrl) -> bool {
     let host = match url.host.as_str() {
         "localhost" => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         host => host.parse::<IpAddr>().ok(),

@@ -2,108 +2,123 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Finding, Met, NodeId, Place, policies};
+use super::{AppliedPolicy, Finding, NodeId, RouteLimits, policies};
 use crate::config::diagnostic::Code;
 use crate::config::schema::{AlgorithmName, Cost, OnMissingKey, Policy, Reserve, WindowStart};
 use crate::config::value::{KeyPart, Quota};
 
 /// Maps each policy to its routes.
-struct Index<'p, 'a> {
+struct PolicyIndex<'p, 'a> {
     /// Positions in the file.
     order: HashMap<NodeId, usize>,
-    places: HashMap<NodeId, Vec<&'p Place<'a>>>,
+    places: HashMap<NodeId, Vec<&'p RouteLimits<'a>>>,
 }
 
-impl<'p, 'a> Index<'p, 'a> {
-    fn of(all: &[Met<'a>], places: &'p [Place<'a>]) -> Self {
+impl<'p, 'a> PolicyIndex<'p, 'a> {
+    fn of(all: &[AppliedPolicy<'a>], places: &'p [RouteLimits<'a>]) -> Self {
         let mut by_policy = HashMap::<_, Vec<_>>::new();
         for place in places {
             let mut seen = HashSet::new();
-            for met in place.policies.iter().filter(|met| seen.insert(met.node)) {
-                by_policy.entry(met.node).or_default().push(place);
+            for applied in place
+                .policies
+                .iter()
+                .filter(|applied| seen.insert(applied.node))
+            {
+                by_policy.entry(applied.node).or_default().push(place);
             }
         }
-        Index {
-            order: all.iter().map(|met| met.node).zip(0..).collect(),
+        PolicyIndex {
+            order: all.iter().map(|applied| applied.node).zip(0..).collect(),
             places: by_policy,
         }
     }
 
     /// The routes on which a policy applies.
-    fn at(&self, met: &Met<'_>) -> &[&'p Place<'a>] {
-        self.places.get(&met.node).map_or(&[], Vec::as_slice)
+    fn at(&self, applied: &AppliedPolicy<'_>) -> &[&'p RouteLimits<'a>] {
+        self.places.get(&applied.node).map_or(&[], Vec::as_slice)
     }
 }
 
 /// Warns of enforced policies that can never refuse.
-pub(super) fn never_refuses(places: &[Place<'_>]) -> Vec<Finding> {
+pub(super) fn never_refuses(places: &[RouteLimits<'_>]) -> Vec<Finding> {
     let all = policies(places);
-    let index = Index::of(&all, places);
-    let why = |met: &Met<'_>| {
-        nobody(met)
-            .or_else(|| everybody_exempt(met))
-            .or_else(|| never_met(met, &index))
-            .or_else(|| shielded(met, &index))
+    let index = PolicyIndex::of(&all, places);
+    let why = |applied: &AppliedPolicy<'_>| {
+        enforced_for_no_key(applied)
+            .or_else(|| all_addresses_exempt(applied))
+            .or_else(|| methods_never_match(applied, &index))
+            .or_else(|| shielded(applied, &index))
     };
     all.iter().filter_map(why).collect()
 }
 
-fn never(node: NodeId, message: impl Into<String>) -> Finding {
+fn never_refuses_warning(node: NodeId, message: impl Into<String>) -> Finding {
     Finding::warning(node, Code::NeverRefuses, message)
 }
 
 /// Finds a `percent` of 0.
-fn nobody(met: &Met<'_>) -> Option<Finding> {
-    let percent = met
+fn enforced_for_no_key(applied: &AppliedPolicy<'_>) -> Option<Finding> {
+    let percent = applied
         .policy
         .percent
         .as_ref()
         .filter(|percent| percent.get() == 0)?;
-    let finding = never(percent.node, "it is enforced for none of its keys");
+    let finding = never_refuses_warning(percent.node, "it is enforced for none of its keys");
     Some(finding.help("raise `percent`, or say what is meant: `mode: shadow`"))
 }
 
 /// Finds exemptions of all addresses.
-fn everybody_exempt(met: &Met<'_>) -> Option<Finding> {
+fn all_addresses_exempt(applied: &AppliedPolicy<'_>) -> Option<Finding> {
     let whole = |v4: bool| {
-        let networks = met.policy.exempt.iter().filter_map(|one| one.cidr.as_ref());
+        let networks = applied
+            .policy
+            .exempt
+            .iter()
+            .filter_map(|one| one.cidr.as_ref());
         let mut networks = networks.filter(move |cidr| cidr.get().prefix_len() == 0);
         networks
             .find(|cidr| cidr.get().addr().is_ipv4() == v4)
             .map(|cidr| cidr.node)
     };
     let (first, second) = (whole(true)?, whole(false)?);
-    let finding = never(first, "everybody is exempt").related(second, "and all other addresses");
+    let finding = never_refuses_warning(first, "everybody is exempt")
+        .related(second, "and all other addresses");
     Some(finding.help("name the networks that are meant, or remove the policy"))
 }
 
 /// Finds a `when` with methods that none of its routes takes.
-fn never_met(met: &Met<'_>, index: &Index<'_, '_>) -> Option<Finding> {
-    let wanted = &met.policy.when.as_ref()?.method;
+fn methods_never_match(
+    applied: &AppliedPolicy<'_>,
+    index: &PolicyIndex<'_, '_>,
+) -> Option<Finding> {
+    let wanted = &applied.policy.when.as_ref()?.method;
     let mut related = None;
-    for place in index.at(met) {
+    for place in index.at(applied) {
         let taken = &place.route?.matches.methods;
         if taken.is_empty() || wanted.is_empty() || taken.iter().any(|one| wanted.contains(one)) {
             return None;
         }
         related = Some(taken.node);
     }
-    let finding = never(wanted.node, "none of its routes takes these methods");
+    let finding = never_refuses_warning(wanted.node, "none of its routes takes these methods");
     let finding = finding.related(related?, "the methods that a route takes");
     Some(finding.help("correct the methods, or remove the policy"))
 }
 
 /// Finds another policy on the same routes that always refuses first.
-fn shielded(met: &Met<'_>, index: &Index<'_, '_>) -> Option<Finding> {
-    let order = |wanted: &Met<'_>| index.order.get(&wanted.node);
-    let others = beside(met, index);
-    let shield = others.iter().filter(|_| met.is_enforced()).find(|other| {
-        // The first of two equal policies refuses.
-        let first = !shields(met, other) || order(other) < order(met);
-        first && shields(other, met)
-    })?;
+fn shielded(applied: &AppliedPolicy<'_>, index: &PolicyIndex<'_, '_>) -> Option<Finding> {
+    let order = |wanted: &AppliedPolicy<'_>| index.order.get(&wanted.node);
+    let others = other_policies(applied, index);
+    let shield = others
+        .iter()
+        .filter(|_| applied.is_enforced())
+        .find(|other| {
+            // The first of two equal policies refuses.
+            let first = !shields(applied, other) || order(other) < order(applied);
+            first && shields(other, applied)
+        })?;
     let message = "another policy with the same key always refuses first";
-    let finding = never(met.quota_node(), message);
+    let finding = never_refuses_warning(applied.quota_node(), message);
     Some(
         finding
             .related(shield.quota_node(), "which is never more generous")
@@ -112,20 +127,24 @@ fn shielded(met: &Met<'_>, index: &Index<'_, '_>) -> Option<Finding> {
 }
 
 /// The other policies that apply on every route of this one.
-fn beside<'a>(met: &Met<'_>, index: &Index<'_, 'a>) -> Vec<Met<'a>> {
-    let [first, rest @ ..] = index.at(met) else {
+fn other_policies<'a>(
+    applied: &AppliedPolicy<'_>,
+    index: &PolicyIndex<'_, 'a>,
+) -> Vec<AppliedPolicy<'a>> {
+    let [first, rest @ ..] = index.at(applied) else {
         return Vec::new();
     };
-    let everywhere = |other: &&Met<'_>| {
-        let there = |place: &&Place<'a>| place.policies.iter().any(|one| one.node == other.node);
-        other.node != met.node && rest.iter().all(there)
+    let everywhere = |other: &&AppliedPolicy<'_>| {
+        let there =
+            |place: &&RouteLimits<'a>| place.policies.iter().any(|one| one.node == other.node);
+        other.node != applied.node && rest.iter().all(there)
     };
     first.policies.iter().filter(everywhere).copied().collect()
 }
 
-/// True if every request that `shield` admits is within `met`.
-fn shields(shield: &Met<'_>, met: &Met<'_>) -> bool {
-    let (one, other) = (shield.policy, met.policy);
+/// True if every request that `shield` admits is within `applied`.
+fn shields(shield: &AppliedPolicy<'_>, applied: &AppliedPolicy<'_>) -> bool {
+    let (one, other) = (shield.policy, applied.policy);
     let unconditional = one.when.is_none() && one.exempt.is_empty() && one.overrides.is_empty();
     shield.is_enforced()
         && unconditional
@@ -134,7 +153,7 @@ fn shields(shield: &Met<'_>, met: &Met<'_>) -> bool {
         && key(one) == key(other)
         && matches!((&one.cost.value, &other.cost.value), (Cost::Constant(one), Cost::Constant(other)) if one == other)
         && shield.capacity() > 0
-        && is_within(shield, met)
+        && is_within(shield, applied)
 }
 
 /// True if admission takes units of one bucket, and does nothing else.
@@ -152,7 +171,7 @@ fn key(policy: &Policy) -> (Vec<&KeyPart>, &OnMissingKey) {
 
 /// True if `wide` admits every sequence of requests that `tight` admits. Covers only certain cases:
 /// buckets that recover at a rate, and equal windows.
-fn is_within(tight: &Met<'_>, wide: &Met<'_>) -> bool {
+fn is_within(tight: &AppliedPolicy<'_>, wide: &AppliedPolicy<'_>) -> bool {
     use AlgorithmName::{FixedWindow, Gcra, SlidingLog, SlidingWindow, TokenBucket};
     let (one, other) = (tight.policy, wide.policy);
     let (Some(a), Some(b)) = (&one.quota, &other.quota) else {
@@ -189,10 +208,14 @@ fn rate_times(quota: &Quota, other: &Quota) -> u128 {
 
 /// Warns of policies that refuse every request, or every request of a kind that they are meant to
 /// admit.
-pub(super) fn always_refuses(places: &[Place<'_>]) -> Vec<Finding> {
-    let enforced = || policies(places).into_iter().filter(Met::is_enforced);
-    let nothing = enforced().filter_map(|met| nothing_to_take(&met));
-    let costs = enforced().filter_map(|met| costs_beyond(&met));
+pub(super) fn always_refuses(places: &[RouteLimits<'_>]) -> Vec<Finding> {
+    let enforced = || {
+        policies(places)
+            .into_iter()
+            .filter(AppliedPolicy::is_enforced)
+    };
+    let nothing = enforced().filter_map(|applied| nothing_to_take(&applied));
+    let costs = enforced().filter_map(|applied| costs_beyond(&applied));
     nothing.chain(costs).chain(without_key(places)).collect()
 }
 
@@ -200,8 +223,8 @@ fn always(node: NodeId, message: impl Into<String>) -> Finding {
     Finding::warning(node, Code::AlwaysRefuses, message)
 }
 
-fn nothing_to_take(met: &Met<'_>) -> Option<Finding> {
-    let policy = met.policy;
+fn nothing_to_take(applied: &AppliedPolicy<'_>) -> Option<Finding> {
+    let policy = applied.policy;
     let all = policy.when.is_none() && policy.exempt.is_empty() && policy.overrides.is_empty();
     let quota = policy
         .quota
@@ -211,36 +234,36 @@ fn nothing_to_take(met: &Met<'_>) -> Option<Finding> {
     Some(finding.help("raise it, or say for whom it is: `when`, `exempt`, `overrides`"))
 }
 
-fn costs_beyond(met: &Met<'_>) -> Option<Finding> {
-    let Cost::Told(cost) = &met.policy.cost.value else {
+fn costs_beyond(applied: &AppliedPolicy<'_>) -> Option<Finding> {
+    let Cost::Stated(cost) = &applied.policy.cost.value else {
         return None;
     };
     let most = match (&cost.header, cost.reserve.as_deref()) {
         (Some(_), _) => &cost.max,
-        (None, Some(Reserve::Told(asked))) => asked.max.as_ref().unwrap_or(&cost.max),
+        (None, Some(Reserve::Stated(reserve))) => reserve.max.as_ref().unwrap_or(&cost.max),
         (None, _) => return None,
     };
-    let (at, most, capacity) = (most.node, most.get(), met.capacity());
+    let (at, most, capacity) = (most.node, most.get(), applied.capacity());
     if capacity == 0 || most <= capacity {
         return None;
     }
     let message = format!("requests that say more than {capacity} are refused for ever");
-    let finding = always(at, message).related(met.quota_node(), "what the bucket holds");
+    let finding = always(at, message).related(applied.quota_node(), "what the bucket holds");
     Some(finding.help(format!(
         "use `max: {capacity}`, so that they count as that, or raise the quota or its burst"
     )))
 }
 
 /// Finds captures that the route's path does not have, without a stand-in.
-fn without_key(places: &[Place<'_>]) -> Vec<Finding> {
+fn without_key(places: &[RouteLimits<'_>]) -> Vec<Finding> {
     let routes = places
         .iter()
         .filter_map(|place| Some((place, place.route?)));
     let findings = routes.flat_map(|(place, route)| {
         let path = route.matches.path.as_ref();
         let has = move |name: &str| path.is_some_and(|path| path.captures().any(|one| one == name));
-        place.policies.iter().filter(|met| met.is_enforced()).filter_map(move |met| {
-            let policy = met.policy;
+        place.policies.iter().filter(|applied| applied.is_enforced()).filter_map(move |applied| {
+            let policy = applied.policy;
             let refuses = policy.on_missing_key.value == OnMissingKey::Refuse && policy.when.is_none();
             let lacks = |part: &&super::super::Located<KeyPart>| {
                 matches!(&part.value, KeyPart::Capture(name) if !has(name))

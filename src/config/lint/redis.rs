@@ -1,12 +1,12 @@
 //! Shared buckets: calls that take too long, and readable keys.
 
-use super::{Config, Finding, Met, Place, policies};
+use super::{AppliedPolicy, Config, Finding, RouteLimits, policies};
 use crate::config::diagnostic::Code;
 use crate::config::schema::{RedisStore, StoreName};
 use crate::config::value::KeyPart;
 
 /// The least ratio of a window to the deadline of a call, or to the synchronisation interval.
-const TIMES: u32 = 10;
+const LEAST_RATIO: u32 = 10;
 
 /// Words in the names of fields and parameters that hold credentials.
 const CREDENTIALS: [&str; 10] = [
@@ -23,12 +23,12 @@ const CREDENTIALS: [&str; 10] = [
 ];
 
 /// All lints about Redis; none without `store.redis`.
-pub(super) fn shared_buckets(config: &Config, places: &[Place<'_>]) -> Vec<Finding> {
+pub(super) fn shared_buckets(config: &Config, places: &[RouteLimits<'_>]) -> Vec<Finding> {
     let Some(redis) = &config.store.redis else {
         return Vec::new();
     };
     let all = policies(places);
-    let shared: Vec<_> = all.into_iter().filter(Met::is_shared).collect();
+    let shared: Vec<_> = all.into_iter().filter(AppliedPolicy::is_shared).collect();
     let guessable = guessable_keys(redis) && !shared.is_empty();
     let guessable = guessable.then(|| {
         let message = "whoever can read Redis can find out keys by trying";
@@ -36,9 +36,13 @@ pub(super) fn shared_buckets(config: &Config, places: &[Place<'_>]) -> Vec<Findi
             .at_key()
             .help("hash them under a secret, the same on all machines: `secret: ${SLUICEGATE_SECRET}`")
     });
-    let short = shared.iter().filter_map(|met| short_window(met, redis));
+    let short = shared
+        .iter()
+        .filter_map(|applied| short_window(applied, redis));
     let slow = shared.iter().filter_map(slow_sync);
-    let credentials = shared.iter().flat_map(|met| credentials(met, redis));
+    let credentials = shared
+        .iter()
+        .flat_map(|applied| credentials(applied, redis));
     guessable
         .into_iter()
         .chain(short)
@@ -52,17 +56,17 @@ fn guessable_keys(redis: &RedisStore) -> bool {
 }
 
 /// Warns of a window that is nearly over when Redis answers.
-fn short_window(met: &Met<'_>, redis: &RedisStore) -> Option<Finding> {
-    let least = redis.timeout.get() * TIMES;
-    let window = Some(met.window()).filter(|window| !window.is_zero() && *window < least)?;
-    if met.policy.sync.is_some() {
+fn short_window(applied: &AppliedPolicy<'_>, redis: &RedisStore) -> Option<Finding> {
+    let least = redis.timeout.get() * LEAST_RATIO;
+    let window = Some(applied.window()).filter(|window| !window.is_zero() && *window < least)?;
+    if applied.policy.sync.is_some() {
         return None;
     }
     let message = format!(
         "Redis may take up to {:?} to answer, a large part of {window:?}",
         redis.timeout.get()
     );
-    let finding = Finding::warning(met.quota_node(), Code::ShortWindow, message);
+    let finding = Finding::warning(applied.quota_node(), Code::ShortWindow, message);
     Some(
         finding
             .related(redis.timeout.node, "the longest that it may take")
@@ -74,10 +78,10 @@ fn short_window(met: &Met<'_>, redis: &RedisStore) -> Option<Finding> {
 
 /// Warns of a window of which machines admit a large part before they hear of each other. With
 /// demand for the whole quota on each machine, all but one admit `interval / window` of it unheard.
-fn slow_sync(met: &Met<'_>) -> Option<Finding> {
-    let interval = met.policy.sync.as_ref()?;
-    let least = interval.get() * TIMES;
-    let window = Some(met.window()).filter(|window| !window.is_zero() && *window < least)?;
+fn slow_sync(applied: &AppliedPolicy<'_>) -> Option<Finding> {
+    let interval = applied.policy.sync.as_ref()?;
+    let least = interval.get() * LEAST_RATIO;
+    let window = Some(applied.window()).filter(|window| !window.is_zero() && *window < least)?;
     let message = format!(
         "machines hear of each other every {:?} only, a large part of {window:?}",
         interval.get()
@@ -85,7 +89,7 @@ fn slow_sync(met: &Met<'_>) -> Option<Finding> {
     let finding = Finding::warning(interval.node, Code::SlowSync, message);
     Some(
         finding
-            .related(met.quota_node(), "the window")
+            .related(applied.quota_node(), "the window")
             .help(format!(
                 "synchronise more often, use a window of {least:?} or longer, or remove `sync`"
             )),
@@ -94,10 +98,10 @@ fn slow_sync(met: &Met<'_>) -> Option<Finding> {
 
 /// Warns of credentials among readable key parts.
 fn credentials<'a>(
-    met: &'a Met<'_>,
+    applied: &'a AppliedPolicy<'_>,
     redis: &'a RedisStore,
 ) -> impl Iterator<Item = Finding> + use<'a> {
-    let parts = met.policy.key.0.iter();
+    let parts = applied.policy.key.0.iter();
     let secret = parts.filter(|part| redis.readable_keys.get() && is_credential(part));
     secret.map(|part| {
         let message = format!("whoever can read Redis can read `{}`", part.value);
@@ -121,7 +125,7 @@ fn is_credential(part: &KeyPart) -> bool {
     }
 }
 
-impl Met<'_> {
+impl AppliedPolicy<'_> {
     /// True if Redis has the usage of its buckets.
     pub(super) fn is_shared(&self) -> bool {
         self.policy.store.value == StoreName::Redis

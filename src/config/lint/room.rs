@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Finding, Met, NodeId, Place, policies};
+use super::{AppliedPolicy, Finding, NodeId, RouteLimits, policies};
 use crate::config::compile::compile_rules;
 use crate::config::diagnostic::Code;
 use crate::config::load::Loaded;
@@ -12,50 +12,50 @@ use crate::proxy::ruleset::build::memory_of;
 use crate::telemetry::process;
 
 /// Quotas for at least this long deserve a snapshot file.
-const LONG: Duration = Duration::from_secs(24 * 60 * 60);
+const LONG_WINDOW: Duration = Duration::from_secs(24 * 60 * 60);
 /// The shortest window in which a flood of keys could fill a table.
-const SHORT: Duration = Duration::from_secs(60);
+const SHORT_WINDOW: Duration = Duration::from_secs(60);
 /// Quotas below this many requests are small: a flood of keys that evicts the bucket gains as much
 /// as many requests.
-const FEW: u32 = 20;
+const SMALL_QUOTA: u32 = 20;
 
 /// Warns of quotas for longer than the process is likely to run, in memory without a snapshot.
-pub(super) fn forgotten_at_restart(config: &Config, places: &[Place<'_>]) -> Vec<Finding> {
+pub(super) fn forgotten_at_restart(config: &Config, places: &[RouteLimits<'_>]) -> Vec<Finding> {
     if config.store.memory.snapshot.is_some() {
         return Vec::new();
     }
     let long = policies(places)
         .into_iter()
-        .filter(|met| met.window() >= LONG && !met.is_shared());
-    let findings = long.map(|met| {
+        .filter(|applied| applied.window() >= LONG_WINDOW && !applied.is_shared());
+    let findings = long.map(|applied| {
         let message = "a restart forgets what was used of it";
-        Finding::warning(met.quota_node(), Code::ForgottenAtRestart, message)
+        Finding::warning(applied.quota_node(), Code::ForgottenAtRestart, message)
             .help("keep buckets in a file: `store: { memory: { snapshot: { path: buckets } } }`")
     });
     findings.collect()
 }
 
 /// Warns of quotas of a few requests, in buckets that a flood of other keys can evict.
-pub(super) fn small_quotas(places: &[Place<'_>]) -> Vec<Finding> {
-    let small = policies(places).into_iter().filter(|met| {
-        let displaced = met.policy.on_full.value == OnFull::Forget && has_many_keys(met);
+pub(super) fn small_quotas(places: &[RouteLimits<'_>]) -> Vec<Finding> {
+    let small = policies(places).into_iter().filter(|applied| {
+        let displaced = applied.policy.on_full.value == OnFull::Forget && has_many_keys(applied);
         displaced
-            && met.is_enforced()
-            && met.is_in_memory()
-            && (1..FEW).contains(&met.capacity())
-            && met.window() >= SHORT
+            && applied.is_enforced()
+            && applied.is_in_memory()
+            && (1..SMALL_QUOTA).contains(&applied.capacity())
+            && applied.window() >= SHORT_WINDOW
     });
-    let findings = small.map(|met| {
+    let findings = small.map(|applied| {
         let message = "when memory is full, a flood of new keys can make it forget a key that is nearly spent";
-        Finding::warning(met.quota_node(), Code::SmallQuota, message)
+        Finding::warning(applied.quota_node(), Code::SmallQuota, message)
             .help("say `on_full: strict`: then no key ever exceeds its quota")
     });
     findings.collect()
 }
 
-fn has_many_keys(met: &Met<'_>) -> bool {
+fn has_many_keys(applied: &AppliedPolicy<'_>) -> bool {
     let few = |part: &KeyPart| matches!(part, KeyPart::Constant | KeyPart::Route | KeyPart::Method);
-    met.policy.key.0.iter().any(|part| !few(part))
+    applied.policy.key.0.iter().any(|part| !few(part))
 }
 
 /// Warns of tables that together exceed `max_size`, since no table can be smaller.

@@ -10,7 +10,7 @@ fn warnings(routes: &str) -> String {
 }
 
 #[test]
-fn a_route_behind_one_that_takes_all_of_it_is_shown_with_it() {
+fn an_unreachable_route_is_reported_with_the_route_before_it() {
     let shown = warnings(
         "  - { name: all, match: { path: '/a/{id}', methods: [GET, POST] }, upstream: echo }\n\
          \x20 - { name: some, match: { path: '/a/{name}', methods: [POST] }, upstream: echo }\n",
@@ -24,7 +24,7 @@ fn a_route_behind_one_that_takes_all_of_it_is_shown_with_it() {
 }
 
 #[test]
-fn a_route_that_is_never_reached_is_shown_beside_errors_elsewhere() {
+fn unreachable_routes_are_reported_beside_errors_elsewhere() {
     let routes = "routes:
   - { name: a, match: { path: /a }, upstream: echo }
   - { name: b, match: { path: /a }, upstream: nowhere, limits: [{ quota: 1 }] }
@@ -42,7 +42,7 @@ fn a_route_that_is_never_reached_is_shown_beside_errors_elsewhere() {
 }
 
 #[test]
-fn routes_that_differ_are_not_warned_of() {
+fn different_routes_get_no_warning() {
     let shown = warnings(
         "  - { match: { path: /a, methods: [GET] }, upstream: echo }\n\
          \x20 - { match: { path: /a }, upstream: echo }\n\

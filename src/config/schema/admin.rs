@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Delay, SECOND};
 use crate::config::located::Located;
-use crate::config::value::{ListenAddress, LogPath};
+use crate::config::value::{ListenAddress, LogTarget};
 
 /// `admin`: the listener for `/metrics`, `/livez` and `/readyz`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -34,7 +34,7 @@ pub struct AccessLog {
     /// How a line looks; `disabled` writes none.
     pub format: Located<AccessLogFormat>,
     /// `stdout`, or a file, which SIGUSR1 reopens.
-    pub path: Located<LogPath>,
+    pub path: Located<LogTarget>,
 }
 
 /// How a line of the access log looks.

@@ -20,7 +20,7 @@ pub enum Cost {
     Constant(Units),
     /// What the request or its response says.
     #[serde(rename = "mapping")]
-    Told(Box<ToldCost>),
+    Stated(Box<StatedCost>),
 }
 
 impl Default for Cost {
@@ -34,7 +34,7 @@ impl Serialize for Cost {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Constant(units) => units.serialize(serializer),
-            Self::Told(cost) => cost.serialize(serializer),
+            Self::Stated(cost) => cost.serialize(serializer),
         }
     }
 }
@@ -42,8 +42,9 @@ impl Serialize for Cost {
 /// The cost of a request, as it says itself, or as its response does.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "ToldCost")]
 #[schemars(extend("oneOf" = [{ "required": ["header"] }, { "required": ["response_header"] }, { "required": ["response_trailer"] }, { "required": ["response_json"] }, { "required": ["response_bytes"] }]))]
-pub struct ToldCost {
+pub struct StatedCost {
     /// The request's field with a whole number of units; without it a request takes 1, and with anything else it
     /// is answered 400.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -83,16 +84,16 @@ pub enum Reserve {
     Constant(Units),
     /// What the request says.
     #[serde(rename = "mapping")]
-    Told(ToldReserve),
+    Stated(StatedReserve),
 }
 
-impl ToldCost {
+impl StatedCost {
     /// Units that a request reserves if it states none itself.
     pub fn reserved(&self) -> u32 {
         match self.reserve.as_deref() {
             None => 1,
             Some(Reserve::Constant(units)) => units.get(),
-            Some(Reserve::Told(told)) => told.default.get(),
+            Some(Reserve::Stated(stated)) => stated.default.get(),
         }
     }
 }
@@ -108,7 +109,7 @@ impl Serialize for Reserve {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Constant(units) => units.serialize(serializer),
-            Self::Told(told) => told.serialize(serializer),
+            Self::Stated(stated) => stated.serialize(serializer),
         }
     }
 }
@@ -116,7 +117,8 @@ impl Serialize for Reserve {
 /// Units that a request reserves, as it says itself.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ToldReserve {
+#[schemars(rename = "ToldReserve")]
+pub struct StatedReserve {
     /// The request's field with a whole number of units; with anything else the request is answered 400.
     pub header: Located<FieldName>,
     /// Units that a request without the field reserves, 1 to 4294967295; 1 unless given.

@@ -89,14 +89,14 @@ pub struct Candidate {
 
 impl Candidate {
     /// The policy in shadow that tries the candidate out. It exempts clients with an override.
-    pub fn beside(&self, policy: &Policy) -> Policy {
+    pub fn applied_to(&self, policy: &Policy) -> Policy {
         let overridden = policy.overrides.iter().map(|one| {
-            let who = one.selection();
+            let selection = one.selection();
             Located::from(Exemption {
-                part: who.part.cloned(),
-                value: who.value.cloned(),
-                prefix: who.prefix.cloned(),
-                cidr: who.cidr.cloned(),
+                part: selection.part.cloned(),
+                value: selection.value.cloned(),
+                prefix: selection.prefix.cloned(),
+                cidr: selection.cidr.cloned(),
             })
         });
         let exempt = policy.exempt.iter().cloned().chain(overridden);

@@ -40,7 +40,7 @@ pub type CodePoint = Whole<0, 63>;
 
 impl Overflow {
     /// The policy of the overflow bucket.
-    pub fn beside(&self, policy: &Policy) -> Policy {
+    pub fn applied_to(&self, policy: &Policy) -> Policy {
         Policy {
             quota: self.quota.clone(),
             burst: self.burst.clone(),

@@ -147,7 +147,7 @@ pub struct OnLimit {
     /// How long a request is held before it is refused, `1ms` to `5m`; `10s` unless given. For
     /// `tarpit` only.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub delay: Option<Located<Held>>,
+    pub delay: Option<Located<HoldTime>>,
     /// Requests that are held at a time, 1 to 1000000, 1000 unless given; further ones are refused at
     /// once. For `tarpit` only.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -174,7 +174,7 @@ impl HeaderStyle {
 
 impl OnLimit {
     /// The action; `general` fills in.
-    pub(in crate::config) fn action_beside(&self, general: &Self) -> Action {
+    pub(in crate::config) fn action_over(&self, general: &Self) -> Action {
         let action = self.action.as_ref().or(general.action.as_ref());
         action.map_or(Action::Reject, |action| action.value)
     }
@@ -209,12 +209,12 @@ impl OnLimit {
     /// refusal like a decoy.
     pub(in crate::config) fn inherits(&self, general: &Self) -> bool {
         let is_decoy = |action| action == Action::Decoy;
-        is_decoy(self.action_beside(general)) == is_decoy(general.action_beside(&Self::default()))
+        is_decoy(self.action_over(general)) == is_decoy(general.action_over(&Self::default()))
     }
 }
 
 /// How long a request is held.
-pub type Held = Duration<1, { 5 * MINUTE }>;
+pub type HoldTime = Duration<1, { 5 * MINUTE }>;
 
 /// What happens to a request beyond the quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]

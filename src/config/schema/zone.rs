@@ -19,13 +19,14 @@ pub enum Zone {
     Named(TimeZone),
     /// The one that the token of a request names.
     #[serde(rename = "mapping")]
-    Told(ToldZone),
+    Claimed(ClaimedZone),
 }
 
 /// The zone that the token of a request names.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ToldZone {
+#[schemars(rename = "ToldZone")]
+pub struct ClaimedZone {
     /// The claim with its IANA name: `jwt:zoneinfo`. It holds for windows that begin from then on.
     pub from: Located<Claim>,
     /// The zone of those without the claim, or with one that names no zone.
@@ -44,7 +45,7 @@ impl Zone {
     pub fn fallback(&self) -> &TimeZone {
         match self {
             Self::Named(zone) => zone,
-            Self::Told(told) => &told.default,
+            Self::Claimed(claimed) => &claimed.default,
         }
     }
 
@@ -52,7 +53,7 @@ impl Zone {
     pub fn claim(&self) -> Option<&Located<Claim>> {
         match self {
             Self::Named(_) => None,
-            Self::Told(told) => Some(&told.from),
+            Self::Claimed(claimed) => Some(&claimed.from),
         }
     }
 }
@@ -62,7 +63,7 @@ impl Serialize for Zone {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Named(zone) => zone.serialize(serializer),
-            Self::Told(told) => told.serialize(serializer),
+            Self::Claimed(claimed) => claimed.serialize(serializer),
         }
     }
 }

@@ -210,7 +210,7 @@ fn check_amounts(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
     }
     let most = policy.burst.as_ref().or(policy.capacity.as_ref());
     let most = most.map(|most| (most.get(), most.node));
-    if let Some(most) = most.or(most_in_line(policy)).or(quota) {
+    if let Some(most) = most.or(largest_queue(policy)).or(quota) {
         check_cost(policy, node, most, findings);
     }
 }
@@ -224,7 +224,7 @@ pub(super) fn check_cost(
 ) {
     let cost = match &policy.cost.value {
         Cost::Constant(cost) => cost.get(),
-        Cost::Told(told) => told.reserved(),
+        Cost::Stated(stated) => stated.reserved(),
     };
     if capacity > 0 && cost > capacity {
         let message =
@@ -244,7 +244,7 @@ pub(super) fn check_cost(
 }
 
 /// The largest number of units in a queue, and the setting that determines it.
-fn most_in_line(policy: &Policy) -> Option<(u32, NodeId)> {
+fn largest_queue(policy: &Policy) -> Option<(u32, NodeId)> {
     let quota = policy.quota.as_ref()?;
     let algorithm = algorithm(policy).ok()?;
     let holder = node_of(&policy.queue).unwrap_or(quota.node);
@@ -254,13 +254,13 @@ fn most_in_line(policy: &Policy) -> Option<(u32, NodeId)> {
 /// A queue that is longer than its longest wait never fills. Tagged requests never wait.
 fn check_queue(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     let algorithm = &policy.algorithm;
-    let action = policy.on_limit.action_beside(&config.responses.on_limit);
+    let action = policy.on_limit.action_over(&config.responses.on_limit);
     if algorithm.value == AlgorithmName::LeakyBucket && action == Action::Tag {
         let message = "a policy that tags makes no request wait";
         let finding = Finding::error(algorithm.node, Code::Conflict, message);
         findings.add(finding.help("use another `algorithm`, or another `action`"));
     }
-    let (Some(queue), Some((most, _))) = (&policy.queue, most_in_line(policy)) else {
+    let (Some(queue), Some((most, _))) = (&policy.queue, largest_queue(policy)) else {
         return;
     };
     let places = most.saturating_sub(1);

@@ -90,7 +90,7 @@ pub(super) fn check_policy(own: &OnLimit, general: &OnLimit, findings: &Findings
         findings.add(finding.help("choose another name, as in `x-over-limit`"));
     }
     check_template(own, findings);
-    check_action(own, own.action_beside(general), findings);
+    check_action(own, own.action_over(general), findings);
     match own.inherits(general) {
         true => check_body(own, general, findings),
         false => check_body(own, &OnLimit::default(), findings),

@@ -38,7 +38,7 @@ fn check_queue(policy: &Policy, config: &Config, findings: &Findings<'_>) {
         }
         return;
     };
-    if policy.on_limit.action_beside(&config.responses.on_limit) == Action::Tag {
+    if policy.on_limit.action_over(&config.responses.on_limit) == Action::Tag {
         let message = "a policy that tags makes no request wait";
         let finding = Finding::error(queue.node, Code::Conflict, message);
         findings.add(finding.help("remove `queue`, or use another `action`"));

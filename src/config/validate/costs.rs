@@ -5,14 +5,14 @@ use crate::config::document::NodeId;
 use crate::config::finding::{Finding, Findings};
 use crate::config::located::Located;
 use crate::config::schema::{
-    AlgorithmName, Cost, Pointers, Policy, Reserve, ToldCost, ToldReserve, Units,
+    AlgorithmName, Cost, Pointers, Policy, Reserve, StatedCost, StatedReserve, Units,
 };
 
 use super::{algorithms, report_repeated};
 
 pub(super) fn check(policy: &Policy, findings: &Findings<'_>) {
-    if let Cost::Told(told) = &policy.cost.value {
-        check_told(told, policy.cost.node, findings);
+    if let Cost::Stated(stated) = &policy.cost.value {
+        check_stated(stated, policy.cost.node, findings);
     }
     check_statuses(policy, findings);
     if policy.count.is_empty() && policy.count_own.get() {
@@ -20,13 +20,13 @@ pub(super) fn check(policy: &Policy, findings: &Findings<'_>) {
         let finding = Finding::error(policy.count_own.node, Code::NoEffect, message);
         findings.add(finding.help("say which statuses are charged: `count: [401, 403]`"));
     }
-    if let (Some(node), Some(overflow)) = (settled_at(policy), &policy.overflow) {
+    if let (Some(node), Some(overflow)) = (settlement_node(policy), &policy.overflow) {
         let message = "what a response settles is charged to one bucket";
         let finding =
             Finding::error(node, Code::Conflict, message).help("remove it, or `overflow`");
         findings.add(finding.related(overflow.node, "the further bucket"));
     }
-    if let Some(node) = settled_at(policy) {
+    if let Some(node) = settlement_node(policy) {
         check_algorithm(policy, node, findings);
     }
 }
@@ -51,28 +51,28 @@ fn check_statuses(policy: &Policy, findings: &Findings<'_>) {
 }
 
 /// The setting that makes responses settle the cost.
-pub(super) fn settled_at(policy: &Policy) -> Option<NodeId> {
+pub(super) fn settlement_node(policy: &Policy) -> Option<NodeId> {
     let counted = policy.count.iter().next().map(|status| status.node);
-    let told = match &policy.cost.value {
+    let stated = match &policy.cost.value {
         Cost::Constant(_) => None,
-        Cost::Told(told) => in_response(told).into_iter().flatten().next(),
+        Cost::Stated(stated) => response_sources(stated).into_iter().flatten().next(),
     };
-    told.or(counted)
+    stated.or(counted)
 }
 
 /// The settings that name the response's statement of the cost.
-fn in_response(told: &ToldCost) -> [Option<NodeId>; 4] {
+fn response_sources(stated: &StatedCost) -> [Option<NodeId>; 4] {
     [
-        told.response_header.as_ref().map(|name| name.node),
-        told.response_trailer.as_ref().map(|name| name.node),
-        told.response_json.as_ref().map(|pointers| pointers.node),
-        told.response_bytes.as_ref().map(|unit| unit.node),
+        stated.response_header.as_ref().map(|name| name.node),
+        stated.response_trailer.as_ref().map(|name| name.node),
+        stated.response_json.as_ref().map(|pointers| pointers.node),
+        stated.response_bytes.as_ref().map(|unit| unit.node),
     ]
 }
 
-fn check_told(told: &ToldCost, node: NodeId, findings: &Findings<'_>) {
-    let in_request = told.header.as_ref().map(|name| name.node);
-    let places = [in_request].into_iter().chain(in_response(told));
+fn check_stated(stated: &StatedCost, node: NodeId, findings: &Findings<'_>) {
+    let in_request = stated.header.as_ref().map(|name| name.node);
+    let places = [in_request].into_iter().chain(response_sources(stated));
     let given: Vec<_> = places.flatten().collect();
     match given.as_slice() {
         [] => {
@@ -90,11 +90,13 @@ fn check_told(told: &ToldCost, node: NodeId, findings: &Findings<'_>) {
             }
         }
     }
-    if let Some(pointers) = &told.response_json {
+    if let Some(pointers) = &stated.response_json {
         check_pointers(pointers, findings);
     }
-    let Some(reserve) = &told.reserve else { return };
-    if let Some(header) = &told.header {
+    let Some(reserve) = &stated.reserve else {
+        return;
+    };
+    if let Some(header) = &stated.header {
         let message = "nothing is reserved where the request says what it costs";
         let finding =
             Finding::error(reserve.node, Code::NoEffect, message).help("remove `reserve`");
@@ -103,9 +105,9 @@ fn check_told(told: &ToldCost, node: NodeId, findings: &Findings<'_>) {
     }
     match &reserve.value {
         Reserve::Constant(units) => {
-            check_reserved((units.get(), reserve.node), &told.max, findings);
+            check_reserved((units.get(), reserve.node), &stated.max, findings);
         }
-        Reserve::Told(asked) => check_asked(asked, &told.max, findings),
+        Reserve::Stated(reserve) => check_stated_reserve(reserve, &stated.max, findings),
     }
 }
 
@@ -120,12 +122,16 @@ fn check_reserved((units, node): (u32, NodeId), max: &Located<Units>, findings: 
 }
 
 /// Checks a reservation that the request states.
-fn check_asked(asked: &ToldReserve, max: &Located<Units>, findings: &Findings<'_>) {
-    let most = asked.max.as_ref().unwrap_or(max);
-    if let Some(own) = &asked.max {
+fn check_stated_reserve(reserve: &StatedReserve, max: &Located<Units>, findings: &Findings<'_>) {
+    let most = reserve.max.as_ref().unwrap_or(max);
+    if let Some(own) = &reserve.max {
         check_reserved((own.get(), own.node), max, findings);
     }
-    check_reserved((asked.default.get(), asked.default.node), most, findings);
+    check_reserved(
+        (reserve.default.get(), reserve.default.node),
+        most,
+        findings,
+    );
 }
 
 fn check_pointers(pointers: &Located<Pointers>, findings: &Findings<'_>) {

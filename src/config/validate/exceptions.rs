@@ -10,9 +10,9 @@ use crate::config::value::KeyPart;
 /// Checks the exemptions from all limits, which have no key to name parts of.
 pub(super) fn check_top_level(config: &Config, findings: &Findings<'_>) {
     for exemption in config.exempt.iter() {
-        let who = exemption.selection();
-        check_selection(who, exemption.node, findings, || {
-            match who.part.map(|part| (part, &part.value)) {
+        let selection = exemption.selection();
+        check_selection(selection, exemption.node, findings, || {
+            match selection.part.map(|part| (part, &part.value)) {
                 Some((part, KeyPart::Capture(_))) => {
                     let message = "a captured segment is of one route's path";
                     let finding = Finding::error(part.node, Code::Conflict, message);
@@ -34,23 +34,28 @@ pub(super) fn check_top_level(config: &Config, findings: &Findings<'_>) {
 
 pub(super) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     for exemption in policy.exempt.iter() {
-        let who = exemption.selection();
-        check_selection(who, exemption.node, findings, || {
-            check_part(who, exemption.node, policy, findings);
+        let selection = exemption.selection();
+        check_selection(selection, exemption.node, findings, || {
+            check_part(selection, exemption.node, policy, findings);
         });
     }
     if !policy.overrides.is_empty() {
         let base = policy.without_exceptions();
         for one in policy.overrides.iter() {
-            let who = one.selection();
-            check_selection(who, one.node, findings, || {
-                check_part(who, one.node, policy, findings);
+            let selection = one.selection();
+            check_selection(selection, one.node, findings, || {
+                check_part(selection, one.node, policy, findings);
             });
             algorithms::check(&one.applied_to(&base), one.node, config, findings);
         }
     }
     if let Some(candidate) = &policy.candidate {
-        algorithms::check(&candidate.beside(policy), candidate.node, config, findings);
+        algorithms::check(
+            &candidate.applied_to(policy),
+            candidate.node,
+            config,
+            findings,
+        );
     }
     let exempt = policy.exempt.iter();
     let exempt = exempt.map(|one| (one.selection().to_string(), one.node));
@@ -60,9 +65,9 @@ pub(super) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     report_repeated(overrides, findings, twice);
 }
 
-fn twice(who: &String) -> (String, &'static str) {
+fn twice(selection: &String) -> (String, &'static str) {
     (
-        format!("an exception of `{who}` twice"),
+        format!("an exception of `{selection}` twice"),
         "remove one of them",
     )
 }
@@ -70,15 +75,15 @@ fn twice(who: &String) -> (String, &'static str) {
 /// Checks that an exception has one selector; `check_part` checks the key part of a value or
 /// prefix.
 fn check_selection(
-    who: Selection<'_>,
+    selection: Selection<'_>,
     node: NodeId,
     findings: &Findings<'_>,
     check_part: impl FnOnce(),
 ) {
     let kinds = [
-        who.value.map(|value| value.node),
-        who.prefix.map(|prefix| prefix.node),
-        who.cidr.map(|cidr| cidr.node),
+        selection.value.map(|value| value.node),
+        selection.prefix.map(|prefix| prefix.node),
+        selection.cidr.map(|cidr| cidr.node),
     ];
     let given: Vec<_> = kinds.into_iter().flatten().collect();
     match given.as_slice() {
@@ -86,8 +91,8 @@ fn check_selection(
             let finding = Finding::error(node, Code::MissingKey, "nobody is named");
             findings.add(finding.help("say who: `value`, `prefix` or `cidr`"));
         }
-        [_] if who.cidr.is_some() => {
-            if let Some(part) = who.part {
+        [_] if selection.cidr.is_some() => {
+            if let Some(part) = selection.part {
                 let message =
                     "a network is about the client's address, and about no part of the key";
                 let finding = Finding::error(part.node, Code::NoEffect, message);
@@ -109,8 +114,8 @@ fn check_selection(
     }
 }
 
-fn check_part(who: Selection<'_>, node: NodeId, policy: &Policy, findings: &Findings<'_>) {
-    match (who.part_of(policy), who.part) {
+fn check_part(selection: Selection<'_>, node: NodeId, policy: &Policy, findings: &Findings<'_>) {
+    match (selection.part_of(policy), selection.part) {
         (Some(part), _) => check_value(part, node, findings),
         (None, Some(part)) => {
             let message = format!("`{part}` is no part of this key");

@@ -8,9 +8,9 @@ use crate::config::finding::{Finding, Findings};
 use crate::config::schema::{Config, JwtKey};
 
 pub(super) fn check(config: &Config, findings: &Findings<'_>) {
-    let asked = claims::asked(config);
+    let used = claims::used(config);
     let Some(jwt) = &config.jwt else {
-        for (name, node) in asked {
+        for (name, node) in used {
             let message = format!("nothing verifies the tokens that say `{name}`");
             let finding = Finding::error(node, Code::MissingKey, message);
             findings.add(
@@ -19,7 +19,7 @@ pub(super) fn check(config: &Config, findings: &Findings<'_>) {
         }
         return;
     };
-    if asked.is_empty() {
+    if used.is_empty() {
         let finding = Finding::warning(
             jwt.node,
             Code::Unused,

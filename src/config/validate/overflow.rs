@@ -7,10 +7,10 @@ use crate::config::finding::{Finding, Findings};
 use crate::config::schema::{Action, Config, Policy};
 
 /// The most buckets of a policy, the first included.
-const TIERS: usize = 3;
+const MAX_TIERS: usize = 3;
 
 pub(super) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
-    let action = policy.on_limit.action_beside(&config.responses.on_limit);
+    let action = policy.on_limit.action_over(&config.responses.on_limit);
     if let (Some(overflow), Action::Tag) = (&policy.overflow, action) {
         let message = "a policy that tags refuses nothing that could overflow";
         let finding = Finding::error(overflow.node, Code::Conflict, message);
@@ -23,15 +23,15 @@ fn check_tiers(policy: &Policy, above: usize, config: &Config, findings: &Findin
     let Some(overflow) = &policy.overflow else {
         return;
     };
-    if above >= TIERS {
-        let message = format!("a policy has {TIERS} buckets at most");
+    if above >= MAX_TIERS {
+        let message = format!("a policy has {MAX_TIERS} buckets at most");
         let finding = Finding::error(overflow.node, Code::Conflict, message).at_key();
         return findings.add(finding.help("remove this one"));
     }
     for (name, _) in overflow.priority_header.iter() {
         report_framing(&name.value, name.node, findings);
     }
-    let next = overflow.beside(policy);
+    let next = overflow.applied_to(policy);
     algorithms::check(&next, overflow.node, config, findings);
     check_tiers(&next, above + 1, config, findings);
 }

@@ -5,15 +5,15 @@ use crate::config::finding::{Finding, Findings};
 use crate::config::schema::{Action, Config, Mode, Policy};
 
 /// The largest number of ban lengths.
-const MOST: usize = 16;
+const MAX_LENGTHS: usize = 16;
 
 pub(super) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     let Some(penalty) = &policy.penalty else {
         return;
     };
     let lengths = &penalty.lengths;
-    if lengths.is_empty() || lengths.len() > MOST {
-        let message = format!("a penalty has 1 to {MOST} lengths of bans");
+    if lengths.is_empty() || lengths.len() > MAX_LENGTHS {
+        let message = format!("a penalty has 1 to {MAX_LENGTHS} lengths of bans");
         let finding = Finding::error(lengths.node, Code::NoValue, message);
         findings
             .add(finding.help("say how long the first is, and those after it: `for: [2m, 10m]`"));

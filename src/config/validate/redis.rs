@@ -17,7 +17,7 @@ pub(super) fn check(config: &Config, findings: &Findings<'_>) {
     let Some(redis) = &config.store.redis else {
         return;
     };
-    if its_policies(config).next().is_none() {
+    if redis_policies(config).next().is_none() {
         let finding = Finding::warning(redis.node, Code::Unused, "no policy is in Redis").at_key();
         findings.add(finding.help("say `store: redis` of one, or remove the section"));
     }
@@ -46,7 +46,7 @@ pub(super) fn check(config: &Config, findings: &Findings<'_>) {
 }
 
 /// The policies with `store: redis`, named and in place.
-pub(super) fn its_policies(config: &Config) -> impl Iterator<Item = &Policy> {
+pub(super) fn redis_policies(config: &Config) -> impl Iterator<Item = &Policy> {
     let of_routes = config.routes.iter().flat_map(|route| route.limits.iter());
     let in_place = config.limits.iter().chain(of_routes);
     let in_place = in_place.filter_map(|limit| match &limit.value {
@@ -111,7 +111,7 @@ fn check_url(written: &Located<SecretText>, redis: &RedisStore, findings: &Findi
             );
         }
     };
-    for (key, node) in said_twice(&spec, redis) {
+    for (key, node) in repeated_settings(&spec, redis) {
         let message = format!("`{key}` beside a URL that says it");
         let finding = Finding::error(node, Code::Conflict, message).at_key();
         findings.add(
@@ -132,7 +132,7 @@ fn check_url(written: &Located<SecretText>, redis: &RedisStore, findings: &Findi
 }
 
 /// Settings that repeat a part of the URL.
-fn said_twice(spec: &Spec, redis: &RedisStore) -> Vec<(&'static str, NodeId)> {
+fn repeated_settings(spec: &Spec, redis: &RedisStore) -> Vec<(&'static str, NodeId)> {
     let user = redis.user.as_ref().map(|user| user.node);
     let user = user.filter(|_| spec.login.user.is_some());
     let password = redis.password.as_ref().map(|password| password.node);
@@ -232,7 +232,7 @@ const IN_MEMORY_ONLY: [Only; 2] = [
                 AlgorithmName::SlidingWindow => is_cut,
                 _ => false,
             };
-            costs::settled_at(policy).filter(|_| is_ring)
+            costs::settlement_node(policy).filter(|_| is_ring)
         },
         why: "what a response settles is not taken back out of many counters, or a log",
         help: "use another `algorithm`, no `precision`, `store: memory`, or a cost that is known beforehand",

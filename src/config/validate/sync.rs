@@ -1,6 +1,6 @@
 //! Checks of synchronised policies: suitable algorithms, and no settings without effect.
 
-use super::redis::its_policies;
+use super::redis::redis_policies;
 use crate::config::diagnostic::Code;
 use crate::config::document::NodeId;
 use crate::config::finding::{Finding, Findings};
@@ -11,7 +11,7 @@ use crate::config::schema::{
 
 /// Warns of `refusal_cache` if no policy calls Redis for requests.
 pub(super) fn check(config: &Config, redis: &RedisStore, findings: &Findings<'_>) {
-    let mut policies = its_policies(config).peekable();
+    let mut policies = redis_policies(config).peekable();
     let is_asked = policies.peek().is_none() || policies.any(|policy| policy.sync.is_none());
     if redis.refusal_cache.node == NodeId::ABSENT || is_asked {
         return;

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 
-use super::{TextValue, Wrong, text_value, wrong};
+use super::{ParseFailure, TextValue, failure, text_value};
 
 /// An IP address and a port; port 0 takes any free one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,9 +50,9 @@ impl TextValue for ListenAddress {
         "an IP address with a port, as in `0.0.0.0:8080` or `[::]:8080`".into()
     }
 
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
         text.parse().map(Self).map_err(|_| {
-            wrong(
+            failure(
                 format!("`{text}` is no address to listen on"),
                 listen_help(text),
             )
@@ -111,19 +111,19 @@ impl TextValue for Cidr {
         "a network or an address, as in `10.0.0.0/8` or `2001:db8::1`".into()
     }
 
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
         if let Ok(address) = text.parse::<IpAddr>() {
             return Ok(Self(IpNet::from(address)));
         }
         let network: IpNet = text.parse().map_err(|_| {
-            wrong(
+            failure(
                 format!("`{text}` is no network"),
                 "write `10.0.0.0/8`, `2001:db8::/32` or a single address",
             )
         })?;
         match network.trunc() == network {
             true => Ok(Self(network)),
-            false => Err(wrong(
+            false => Err(failure(
                 format!("`{text}` has bits set beyond its prefix"),
                 format!(
                     "the network is `{}`, the single address `{}`",
@@ -162,7 +162,10 @@ mod tests {
         ] {
             assert_eq!(
                 ListenAddress::parse(text),
-                Err(wrong(format!("`{text}` is no address to listen on"), help))
+                Err(failure(
+                    format!("`{text}` is no address to listen on"),
+                    help
+                ))
             );
         }
     }
@@ -179,7 +182,7 @@ mod tests {
         );
         assert_eq!(
             Cidr::parse("10.0.0.1/8"),
-            Err(wrong(
+            Err(failure(
                 "`10.0.0.1/8` has bits set beyond its prefix",
                 "the network is `10.0.0.0/8`, the single address `10.0.0.1`"
             ))

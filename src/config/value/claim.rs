@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use super::{KeyPart, TextValue, Wrong, text_value, wrong};
+use super::{KeyPart, ParseFailure, TextValue, failure, text_value};
 
 /// A claim of a verified token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,11 +35,11 @@ impl TextValue for Claim {
         "a claim of a verified token, as in `jwt:zoneinfo`".into()
     }
 
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
         match KeyPart::parse(text) {
             Ok(KeyPart::Claim(name)) => Ok(Self(name)),
             Err(error) if text.starts_with("jwt") => Err(error),
-            _ => Err(wrong(
+            _ => Err(failure(
                 format!("`{text}` is no claim"),
                 "name one of a verified token, which nobody makes up: `jwt:zoneinfo`",
             )),

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use super::{TextValue, Wrong, text_value, wrong};
+use super::{ParseFailure, TextValue, failure, text_value};
 
 /// The units, largest first, with their microseconds.
 const UNITS: [(&str, u64); 7] = [
@@ -64,13 +64,13 @@ impl<const MIN: u64, const MAX: u64> TextValue for Duration<MIN, MAX> {
         .into()
     }
 
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
         let micros = parse_micros(text)?;
         if (MIN * 1000..=MAX * 1000).contains(&micros) {
             return Ok(Self(std::time::Duration::from_micros(micros)));
         }
         let bounds = format!("from `{}` to `{}`", show(MIN * 1000), show(MAX * 1000));
-        Err(wrong(
+        Err(failure(
             format!("`{text}` is out of bounds"),
             format!("it can be {bounds}"),
         ))
@@ -78,7 +78,7 @@ impl<const MIN: u64, const MAX: u64> TextValue for Duration<MIN, MAX> {
 }
 
 /// Parses a duration to microseconds. Units go from large to small, each at most once.
-pub(super) fn parse_micros(text: &str) -> Result<u64, Wrong> {
+pub(super) fn parse_micros(text: &str) -> Result<u64, ParseFailure> {
     let mut total = 0_u64;
     let mut rest = text;
     let mut units = UNITS.as_slice();
@@ -114,9 +114,9 @@ fn leading_part(text: &str) -> (&str, &str, &str) {
     (digits, unit, rest)
 }
 
-fn malformed(text: &str, digits: &str) -> Wrong {
+fn malformed(text: &str, digits: &str) -> ParseFailure {
     match digits {
-        "" => wrong(
+        "" => failure(
             format!("`{text}` is no duration"),
             "write whole numbers with a unit each: `250ms`, `15m`, `1h30m`",
         ),
@@ -124,32 +124,32 @@ fn malformed(text: &str, digits: &str) -> Wrong {
     }
 }
 
-fn too_long(text: &str) -> Wrong {
-    wrong(
+fn too_long(text: &str) -> ParseFailure {
+    failure(
         format!("`{text}` is too long a time"),
         "no key takes as much",
     )
 }
 
-fn unknown_unit(text: &str, unit: &str) -> Wrong {
+fn unknown_unit(text: &str, unit: &str) -> ParseFailure {
     match unit {
-        "" => wrong(
+        "" => failure(
             format!("`{text}` has no unit"),
             format!("say which is meant: `{text}ms`, `{text}s`, `{text}m`, `{text}h`"),
         ),
-        "mo" | "y" => wrong(
+        "mo" | "y" => failure(
             format!("`{text}`: months and years differ in length"),
             "use days, as in `30d`",
         ),
-        _ if UNITS.iter().any(|&(name, _)| name == unit) => wrong(
+        _ if UNITS.iter().any(|&(name, _)| name == unit) => failure(
             format!("`{text}` has its units out of order"),
             "from large to small, each once: `1h30m`",
         ),
-        _ if unit.starts_with('.') => wrong(
+        _ if unit.starts_with('.') => failure(
             format!("`{text}` has a fraction"),
             "use the next smaller unit: `1500ms` for 1.5 seconds",
         ),
-        _ => wrong(
+        _ => failure(
             format!("`{text}` has an unknown unit"),
             "units are `us`, `ms`, `s`, `m` (minutes), `h`, `d` and `w`",
         ),
@@ -176,7 +176,7 @@ mod tests {
     type Any = Duration<0, 1_000_000_000_000>;
 
     #[test]
-    fn reads_what_people_write() {
+    fn reads_common_spellings() {
         for (text, micros) in [
             ("250ms", 250_000),
             ("15m", 900_000_000),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn shows_what_it_reads() {
+    fn round_trips_through_text() {
         for text in ["0s", "250ms", "90m", "1w", "75s", "7us"] {
             assert_eq!(
                 text.parse::<Any>().map(|duration| duration.to_string()),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong() {
+    fn errors_say_what_is_wrong() {
         for (text, message) in [
             ("5", "`5` has no unit"),
             ("", "`` is no duration"),

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use super::{Duration, TextValue, VARIABLE, Wrong, text_value, wrong};
+use super::{Duration, ParseFailure, TextValue, VARIABLE, failure, text_value};
 
 /// Time for the response to begin or to continue.
 type Grace = Duration<0, 3_600_000>;
@@ -45,11 +45,11 @@ impl TextValue for HalfClose {
         "`serve`, or a duration from `0s` to `1h`, as in `250ms`, `1s`".into()
     }
 
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
         let looks_like_a_word = text.starts_with(|c: char| c.is_ascii_alphabetic());
         match text {
             "serve" => Ok(Self::Serve),
-            _ if looks_like_a_word => Err(wrong(
+            _ if looks_like_a_word => Err(failure(
                 format!("`{text}` is neither `serve` nor a duration"),
                 "write `serve`, or a duration as in `0s`, `1s`",
             )),
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_it_shows() {
+    fn round_trips_through_text() {
         for text in ["serve", "0s", "250ms", "1h"] {
             let value: Result<HalfClose, _> = text.parse();
             assert_eq!(value.map(|value| value.to_string()), Ok(text.to_owned()));
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong() {
+    fn errors_say_what_is_wrong() {
         for (text, message) in [
             ("forever", "`forever` is neither `serve` nor a duration"),
             ("1", "`1` has no unit"),

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use super::{TextValue, Wrong, text_value, wrong};
+use super::{ParseFailure, TextValue, failure, text_value};
 
 /// A field name, case-insensitive.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -60,10 +60,10 @@ impl TextValue for FieldName {
         "the name of a header field, as in `x-api-key`".into()
     }
 
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
         text.parse().map(Self).map_err(|_| {
             let help = "use letters, digits and `-`, without a colon: `x-api-key`";
-            wrong(format!("`{text}` is no name of a header field"), help)
+            failure(format!("`{text}` is no name of a header field"), help)
         })
     }
 }
@@ -104,12 +104,12 @@ impl TextValue for FieldValue {
         "the value of a header field: printable ASCII".into()
     }
 
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
         let trimmed = text.trim_matches([' ', '\t']).len() == text.len();
         let printable = |b: u8| matches!(b, b' ' | b'\t' | 0x21..=0x7e);
         match http::HeaderValue::from_str(text) {
             Ok(value) if trimmed && text.bytes().all(printable) => Ok(Self(value)),
-            _ => Err(wrong(
+            _ => Err(failure(
                 format!("`{}` is no value of a header field", text.escape_debug()),
                 "use printable ASCII, without line breaks and without spaces at its ends",
             )),
@@ -151,18 +151,18 @@ impl TextValue for Method {
         "a request method in capitals, as in `GET`".into()
     }
 
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
         let capital =
             |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_');
         let well_formed =
             text.starts_with(|c: char| c.is_ascii_uppercase()) && text.bytes().all(capital);
         match http::Method::from_bytes(text.as_bytes()) {
             Ok(method) if well_formed => Ok(Self(method)),
-            _ if text.bytes().all(|b| b.is_ascii_alphabetic()) && !text.is_empty() => Err(wrong(
+            _ if text.bytes().all(|b| b.is_ascii_alphabetic()) && !text.is_empty() => Err(failure(
                 format!("`{text}` is not in capitals"),
                 format!("did you mean `{}`?", text.to_uppercase()),
             )),
-            _ => Err(wrong(
+            _ => Err(failure(
                 format!("`{text}` is no request method"),
                 "as in `GET` or `POST`; leave `methods` out to take all",
             )),

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use super::{TextValue, Wrong, text_value, wrong};
+use super::{ParseFailure, TextValue, failure, text_value};
 
 /// A host name in lower case or an IP address, or all names below a domain.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -43,7 +43,7 @@ impl TextValue for HostPattern {
         "a host without a port, as in `api.example.com` or `*.example.com`".into()
     }
 
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
         let host = text.to_ascii_lowercase();
         let address = host
             .strip_prefix('[')
@@ -58,7 +58,7 @@ impl TextValue for HostPattern {
         }
         match host.strip_prefix("*.") {
             Some(domain) if is_host_name(domain) => Ok(Self::Below(domain.to_owned())),
-            _ => Err(wrong(format!("`{text}` is no host"), host_help(&host))),
+            _ => Err(failure(format!("`{text}` is no host"), host_help(&host))),
         }
     }
 }
@@ -93,10 +93,10 @@ impl TextValue for ServerName {
         "a name in a certificate, as in `api.internal`".into()
     }
 
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
         match is_host_name(text) || is_ipv6(text) {
             true => Ok(Self(text.to_ascii_lowercase())),
-            false => Err(wrong(
+            false => Err(failure(
                 format!("`{text}` is no name of a server"),
                 "write a name without a port: `api.internal`",
             )),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong() {
+    fn errors_say_what_is_wrong() {
         for (text, help) in [
             ("*", "leave `hosts` out to take every host"),
             (
@@ -175,7 +175,7 @@ mod tests {
         ] {
             assert_eq!(
                 HostPattern::parse(text),
-                Err(wrong(format!("`{text}` is no host"), help))
+                Err(failure(format!("`{text}` is no host"), help))
             );
         }
     }

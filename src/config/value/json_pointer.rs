@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use super::{TextValue, Wrong, text_value, wrong};
+use super::{ParseFailure, TextValue, failure, text_value};
 use crate::http::json_pointer::{JsonPointer, NotAPointer};
 
 /// A JSON pointer (RFC 6901).
@@ -45,15 +45,15 @@ impl TextValue for Pointer {
         "a JSON pointer (RFC 6901), as in `/usage/total_tokens`".into()
     }
 
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
         JsonPointer::parse(text)
             .map(|pointer| Self(Arc::new(pointer)))
             .map_err(|reason| match reason {
-                NotAPointer::NoSlash => wrong(
+                NotAPointer::NoSlash => failure(
                     format!("`{text}` is no JSON pointer: it does not start with a slash"),
                     format!("did you mean `{}`?", suggestion(text)),
                 ),
-                NotAPointer::Whole | NotAPointer::Tilde => wrong(
+                NotAPointer::Whole | NotAPointer::Tilde => failure(
                     format!("`{text}` is no JSON pointer: {reason}"),
                     "write the names of the members from the root on: `/usage/total_tokens`",
                 ),

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use super::{FieldName, TextValue, Wrong, text_value, wrong};
+use super::{FieldName, ParseFailure, TextValue, failure, text_value};
 use crate::config::nearest;
 
 /// One part of a key.
@@ -88,7 +88,7 @@ impl TextValue for KeyPart {
         `query:NAME`, `jwt:NAME` (a claim), `basic_user`, `path:NAME` (a captured segment), `path`, `method`, `host`, `route` or `constant`".into()
     }
 
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
         if let Some(bits) = text.strip_prefix("client_ip/") {
             return parse_prefix(text, bits);
         }
@@ -103,7 +103,7 @@ impl TextValue for KeyPart {
             "host" => Ok(Self::Host),
             "route" => Ok(Self::Route),
             "constant" => Ok(Self::Constant),
-            "header" | "cookie" | "query" | "jwt" => Err(wrong(
+            "header" | "cookie" | "query" | "jwt" => Err(failure(
                 format!("`{text}` needs a name"),
                 format!("say which: `{text}:NAME`"),
             )),
@@ -112,24 +112,24 @@ impl TextValue for KeyPart {
     }
 }
 
-fn parse_prefix(text: &str, bits: &str) -> Result<KeyPart, Wrong> {
+fn parse_prefix(text: &str, bits: &str) -> Result<KeyPart, ParseFailure> {
     match bits.parse() {
         Ok(bits @ 1..=128) => Ok(KeyPart::ClientIpPrefix(bits)),
-        _ => Err(wrong(
+        _ => Err(failure(
             format!("`{text}` has no valid prefix"),
             "an IPv6 prefix has 1 to 128 bits: `client_ip/56`",
         )),
     }
 }
 
-fn parse_named(text: &str, kind: &str, name: &str) -> Result<KeyPart, Wrong> {
+fn parse_named(text: &str, kind: &str, name: &str) -> Result<KeyPart, ParseFailure> {
     let token = !name.is_empty()
         && name
             .bytes()
             .all(|b| b.is_ascii_graphic() && !matches!(b, b';' | b',' | b'=' | b'"'));
     let name = || match token {
         true => Ok(name.to_owned()),
-        false => Err(wrong(
+        false => Err(failure(
             format!("`{text}` has no valid name"),
             format!("as in `{kind}:id`"),
         )),
@@ -147,13 +147,13 @@ fn parse_named(text: &str, kind: &str, name: &str) -> Result<KeyPart, Wrong> {
     }
 }
 
-fn unknown(text: &str, word: &str) -> Wrong {
+fn unknown(text: &str, word: &str) -> ParseFailure {
     let bare = WORDS.map(|word| word.trim_end_matches(":NAME"));
     let help = match nearest::nearest(word, &bare) {
         Some(near) => format!("did you mean `{}`?", text.replacen(word, near, 1)),
         None => format!("known parts: {}", nearest::list(&WORDS)),
     };
-    wrong(format!("`{text}` is no part of a key"), help)
+    failure(format!("`{text}` is no part of a key"), help)
 }
 
 /// `on_missing_key` where it is one word.
@@ -170,7 +170,7 @@ pub enum MissingKeyWord {
 }
 
 /// Words that are no key part.
-const OTHERS: [&str; 3] = ["skip", "refuse", "shared"];
+const OTHER_WORDS: [&str; 3] = ["skip", "refuse", "shared"];
 
 /// Dropping a header so escapes no limit.
 impl Default for MissingKeyWord {
@@ -203,7 +203,7 @@ impl TextValue for MissingKeyWord {
         "`skip`, `refuse`, `shared`, or a part that stands in, as `client_ip`".into()
     }
 
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
         match text {
             "skip" => Ok(Self::Skip),
             "refuse" => Ok(Self::Refuse),
@@ -216,15 +216,15 @@ impl TextValue for MissingKeyWord {
 }
 
 /// The error for a word that is no part, with its reason.
-fn unknown_word(text: &str, error: Wrong) -> Wrong {
+fn unknown_word(text: &str, error: ParseFailure) -> ParseFailure {
     let message = format!("`{text}` is unknown here");
-    if let Some(near) = nearest::nearest(text, &OTHERS) {
-        return wrong(message, format!("did you mean `{near}`?"));
+    if let Some(near) = nearest::nearest(text, &OTHER_WORDS) {
+        return failure(message, format!("did you mean `{near}`?"));
     }
     let bare = WORDS.map(|word| word.trim_end_matches(":NAME"));
     match text.contains([':', '/']) || nearest::nearest(text, &bare).is_some() {
         true => error,
-        false => wrong(
+        false => failure(
             message,
             format!(
                 "a constant value is written `{{ value: {text} }}`; else it is `skip`, `refuse`, `shared`, or a part of a request"
@@ -263,9 +263,9 @@ impl TextValue for KeyValue {
         "a text that is not empty".into()
     }
 
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
         match text.is_empty() {
-            true => Err(wrong(
+            true => Err(failure(
                 "a part that is empty is missing, so that no request has this value",
                 "name another, as in `{ value: free }`, or use `shared`",
             )),
@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shows_what_it_reads() {
+    fn round_trips_through_text() {
         for text in [
             "client_ip",
             "client_ip/56",

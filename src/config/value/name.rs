@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use super::{TextValue, Wrong, text_value, wrong};
+use super::{ParseFailure, TextValue, failure, text_value};
 
 /// The longest name, in bytes.
 const MAX_LENGTH: usize = 64;
@@ -39,7 +39,7 @@ impl TextValue for Name {
         "a name: up to 64 letters, digits, `.`, `_` and `-`".into()
     }
 
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         if !text.is_empty() && text.len() <= MAX_LENGTH && text.chars().all(allowed) {
             return Ok(Self(text.to_owned()));
@@ -49,7 +49,7 @@ impl TextValue for Name {
             length if length > MAX_LENGTH => format!("it has {length} bytes; {MAX_LENGTH} are allowed"),
             _ => "use letters, digits, `.`, `_` and `-` only: names appear in header fields and metrics".to_owned(),
         };
-        Err(wrong(format!("`{text}` is no name"), help))
+        Err(failure(format!("`{text}` is no name"), help))
     }
 }
 
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_what_is_safe_in_fields_and_labels() {
+    fn accepts_characters_that_are_safe_in_fields_and_labels() {
         for name in ["login", "per-key", "v1.2_x", "404"] {
             assert!(Name::parse(name).is_ok(), "{name}");
         }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::num::NonZero;
 
-use super::{TextValue, Wrong, text_value, wrong};
+use super::{ParseFailure, TextValue, failure, text_value};
 
 /// A decimal whole number between `MIN` and `MAX`, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,15 +48,15 @@ impl<const MIN: u32, const MAX: u32> TextValue for Whole<MIN, MAX> {
         format!("a whole number from {MIN} to {MAX}").into()
     }
 
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
         let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
         match text.parse() {
             Ok(number) if digits && (MIN..=MAX).contains(&number) => Ok(Self(number)),
-            _ if digits => Err(wrong(
+            _ if digits => Err(failure(
                 format!("`{text}` is out of bounds"),
                 format!("it can be from {MIN} to {MAX}"),
             )),
-            _ => Err(wrong(
+            _ => Err(failure(
                 format!("`{text}` is no whole number"),
                 format!("write a number from {MIN} to {MAX}, in digits"),
             )),
@@ -110,11 +110,11 @@ impl TextValue for Flag {
         "`true` or `false`".into()
     }
 
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
         match text {
             "true" => Ok(Self(true)),
             "false" => Ok(Self(false)),
-            _ => Err(wrong(
+            _ => Err(failure(
                 format!("`{text}` is neither `true` nor `false`"),
                 "write `true` or `false`",
             )),
@@ -162,11 +162,11 @@ impl TextValue for Workers {
         "`auto`, or a whole number from 1 to 1024".into()
     }
 
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
         match (text, text.parse::<NonZero<u16>>()) {
             ("auto", _) => Ok(Self::Auto),
             (_, Ok(number)) if number.get() <= 1024 => Ok(Self::Fixed(number)),
-            _ => Err(wrong(
+            _ => Err(failure(
                 format!("`{text}` is no number of threads"),
                 "write `auto`, or a number from 1 to 1024",
             )),

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use super::{TextValue, Wrong, text_value, wrong};
+use super::{ParseFailure, TextValue, failure, text_value};
 use crate::http::path;
 
 /// A path pattern: `/a/b` exactly, `/a/{name}` any one segment, `/a/**` everything below and `/a`
@@ -64,15 +64,15 @@ impl TextValue for PathPattern {
         "a path, as in `/v1/login`, `/v1/users/{id}` or `/v1/**`".into()
     }
 
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
         if is_regular_expression(text) {
-            return Err(wrong(
+            return Err(failure(
                 format!("`{text}` looks like a regular expression, which paths are not"),
                 "write segments: `/users/{id}` takes any one segment, `/api/**` everything below",
             ));
         }
         let path = text.strip_prefix('/').ok_or_else(|| {
-            wrong(
+            failure(
                 format!("`{text}` does not start with a slash"),
                 format!("did you mean `/{text}`?"),
             )
@@ -113,12 +113,12 @@ fn is_regular_expression(text: &str) -> bool {
 }
 
 impl PathPattern {
-    fn push(&mut self, text: &str, segment: &str) -> Result<(), Wrong> {
+    fn push(&mut self, text: &str, segment: &str) -> Result<(), ParseFailure> {
         let segment = parse_segment(text, segment)?;
         if let Segment::Capture(name) = &segment
             && self.captures().any(|other| other == name)
         {
-            return Err(wrong(
+            return Err(failure(
                 format!("`{text}` captures `{name}` twice"),
                 "give each captured segment a name of its own",
             ));
@@ -128,7 +128,7 @@ impl PathPattern {
     }
 }
 
-fn parse_segment(text: &str, segment: &str) -> Result<Segment, Wrong> {
+fn parse_segment(text: &str, segment: &str) -> Result<Segment, ParseFailure> {
     if let Some(name) = segment
         .strip_prefix('{')
         .and_then(|rest| rest.strip_suffix('}'))
@@ -136,7 +136,7 @@ fn parse_segment(text: &str, segment: &str) -> Result<Segment, Wrong> {
         let letter = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
         return match !name.is_empty() && name.bytes().all(letter) {
             true => Ok(Segment::Capture(name.to_owned())),
-            false => Err(wrong(
+            false => Err(failure(
                 format!("`{text}` captures a segment without a valid name"),
                 "use letters, digits, `_` and `-`: `{id}`",
             )),
@@ -150,7 +150,7 @@ fn parse_segment(text: &str, segment: &str) -> Result<Segment, Wrong> {
             None => "a capture is a whole segment, `/users/{id}`; `/**` stands at the end only"
                 .to_owned(),
         };
-        return Err(wrong(
+        return Err(failure(
             format!("`{text}` has a wildcard within a segment"),
             help,
         ));
@@ -159,7 +159,7 @@ fn parse_segment(text: &str, segment: &str) -> Result<Segment, Wrong> {
 }
 
 /// Rejects literals that normalised paths never contain, since they could not match.
-fn parse_literal<'a>(text: &str, segment: &'a str) -> Result<&'a str, Wrong> {
+fn parse_literal<'a>(text: &str, segment: &'a str) -> Result<&'a str, ParseFailure> {
     if matches!(segment, "." | "..") {
         return Err(normalised(text, "a dot segment"));
     }
@@ -172,7 +172,7 @@ fn parse_literal<'a>(text: &str, segment: &'a str) -> Result<&'a str, Wrong> {
             '#' => "fragments are not sent to servers",
             _ => "percent-encode it",
         };
-        return Err(wrong(
+        return Err(failure(
             format!(
                 "`{text}` has a character that no path has: `{}`",
                 c.escape_debug()
@@ -181,7 +181,7 @@ fn parse_literal<'a>(text: &str, segment: &'a str) -> Result<&'a str, Wrong> {
         ));
     }
     if !segment.is_ascii() {
-        return Err(wrong(
+        return Err(failure(
             format!("`{text}` is not ASCII"),
             "write the percent-encoded form that clients send, as in `%C3%A9`",
         ));
@@ -189,13 +189,13 @@ fn parse_literal<'a>(text: &str, segment: &'a str) -> Result<&'a str, Wrong> {
     check_encodings(text, segment).map(|()| segment)
 }
 
-fn check_encodings(text: &str, segment: &str) -> Result<(), Wrong> {
+fn check_encodings(text: &str, segment: &str) -> Result<(), ParseFailure> {
     for encoded in segment.split('%').skip(1) {
         let digits = encoded
             .get(..2)
             .filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
         let Some(byte) = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) else {
-            return Err(wrong(
+            return Err(failure(
                 format!("`{text}` has a `%` without two hexadecimal digits"),
                 "write `%25` for a percent sign",
             ));
@@ -211,19 +211,19 @@ fn check_encodings(text: &str, segment: &str) -> Result<(), Wrong> {
     let path = format!("/{segment}");
     match path::normalise(&path) {
         Ok(normal) if normal == path => Ok(()),
-        Ok(normal) => Err(wrong(
+        Ok(normal) => Err(failure(
             format!("`{text}` has a character that paths have in encoded form only"),
             format!("write `{normal}`"),
         )),
-        Err(error) => Err(wrong(
+        Err(error) => Err(failure(
             format!("`{text}` would never match: {error}"),
             "such requests are refused",
         )),
     }
 }
 
-fn normalised(text: &str, what: &str) -> Wrong {
-    wrong(
+fn normalised(text: &str, what: &str) -> ParseFailure {
+    failure(
         format!("`{text}` has {what}"),
         "paths are normalised before they are matched, so that it would never match",
     )
@@ -259,7 +259,7 @@ impl TextValue for PathPrefix {
         "a prefix of paths, as in `/v1`".into()
     }
 
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
         let pattern = PathPattern::parse(text)?;
         let literal = pattern
             .segments
@@ -267,7 +267,7 @@ impl TextValue for PathPrefix {
             .all(|segment| matches!(segment, Segment::Literal(text) if !text.is_empty()));
         match literal && !pattern.rest {
             true => Ok(Self(text.to_owned())),
-            false => Err(wrong(
+            false => Err(failure(
                 format!("`{text}` is no prefix to strip"),
                 "name whole segments, without wildcards and without a slash at the end: `/v1`",
             )),
@@ -280,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_back_what_it_shows() {
+    fn round_trips_through_text() {
         for text in [
             "/",
             "/a/b",
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_could_never_match() {
+    fn refuses_patterns_that_could_never_match() {
         for (text, message) in [
             ("v1", "`v1` does not start with a slash"),
             ("/a//b", "`/a//b` has an empty segment"),

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::duration::{parse_micros, show};
-use super::{TextValue, Wrong, text_value, wrong};
+use super::{ParseFailure, TextValue, failure, text_value};
 
 /// The longest window: a year of 366 days.
 const MAX_WINDOW: u64 = 366 * 86_400_000_000;
@@ -130,7 +130,7 @@ impl TextValue for Quota {
         "a quota: units per window, as in `10/s`, `100/1m`, `5000/1h`, `3/1mo`".into()
     }
 
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
         let Some((limit, window)) = text.split_once('/') else {
             let number = if text.bytes().all(|b| b.is_ascii_digit()) && !text.is_empty() {
                 text
@@ -139,7 +139,7 @@ impl TextValue for Quota {
             };
             let help =
                 format!("say how many in which time: `{number}/s`, `{number}/1m`, `{number}/1h`");
-            return Err(wrong(format!("`{text}` has no window"), help));
+            return Err(failure(format!("`{text}` has no window"), help));
         };
         Ok(Self {
             limit: parse_limit(text, limit)?,
@@ -148,22 +148,22 @@ impl TextValue for Quota {
     }
 }
 
-pub(super) fn parse_limit(text: &str, limit: &str) -> Result<u32, Wrong> {
+pub(super) fn parse_limit(text: &str, limit: &str) -> Result<u32, ParseFailure> {
     if limit.is_empty() || !limit.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(wrong(
+        return Err(failure(
             format!("`{text}` does not start with a whole number"),
             "as in `100/1m`: a hundred a minute",
         ));
     }
     limit.parse().map_err(|_| {
-        wrong(
+        failure(
             format!("`{text}` is more than 4294967295"),
             "write the same rate for a shorter window: `1000000/1s` is `3600000000/1h`",
         )
     })
 }
 
-fn parse_window(text: &str, window: &str) -> Result<Window, Wrong> {
+fn parse_window(text: &str, window: &str) -> Result<Window, ParseFailure> {
     let number_end = window.len()
         - window
             .trim_start_matches(|c: char| c.is_ascii_digit())
@@ -174,7 +174,7 @@ fn parse_window(text: &str, window: &str) -> Result<Window, Wrong> {
         .find(|(_, known, _)| *known == symbol);
     match (number, unit) {
         ("" | "1", Some((unit, ..))) => Ok(Window::Calendar(*unit)),
-        (_, Some((unit, ..))) if !unit.has_length() => Err(wrong(
+        (_, Some((unit, ..))) if !unit.has_length() => Err(failure(
             format!("`{window}`: months and years differ in length"),
             format!("a quota is for one of them, `1{symbol}`, or for days, as in `30d`"),
         )),
@@ -183,7 +183,7 @@ fn parse_window(text: &str, window: &str) -> Result<Window, Wrong> {
 }
 
 /// Parses a window of fixed length to microseconds.
-pub(super) fn parse_span(text: &str, window: &str) -> Result<u64, Wrong> {
+pub(super) fn parse_span(text: &str, window: &str) -> Result<u64, ParseFailure> {
     let lone_unit = !window.is_empty() && window.bytes().all(|b| b.is_ascii_alphabetic());
     let micros = match (lone_unit, window) {
         (true, "sec" | "second") => return Err(window_unit(text, window, "s")),
@@ -195,15 +195,15 @@ pub(super) fn parse_span(text: &str, window: &str) -> Result<u64, Wrong> {
     };
     match micros {
         MIN_WINDOW..=MAX_WINDOW => Ok(micros),
-        _ => Err(wrong(
+        _ => Err(failure(
             format!("the window of `{text}` is out of bounds"),
             "it can be from `1ms` to `366d`",
         )),
     }
 }
 
-fn window_unit(text: &str, window: &str, unit: &str) -> Wrong {
-    wrong(
+fn window_unit(text: &str, window: &str, unit: &str) -> ParseFailure {
+    failure(
         format!("`{text}` has an unknown unit `{window}`"),
         format!("did you mean `{}{unit}`?", text.trim_end_matches(window)),
     )
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong() {
+    fn errors_say_what_is_wrong() {
         for (text, message) in [
             ("100", "`100` has no window"),
             ("100/60", "`60` has no unit"),

@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::Ipv6Addr;
 
 use super::host::is_host_name;
-use super::{TextValue, Wrong, text_value, wrong};
+use super::{ParseFailure, TextValue, failure, text_value};
 
 /// A host with an optional port: `redis-1`, `redis-1:6379`, `[2001:db8::1]:6379`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -49,9 +49,9 @@ impl TextValue for ServerAddress {
         "a host and its port, as in `redis-1:6379`".into()
     }
 
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
         if text.contains(['/', '@']) {
-            return Err(wrong(
+            return Err(failure(
                 "a server is named by host and port alone",
                 "user and password have keys of their own: `user`, `password`",
             ));
@@ -71,11 +71,11 @@ impl TextValue for ServerAddress {
                 host,
                 port: Some(port),
             }),
-            (Some(_), Some(_)) => Err(wrong(
+            (Some(_), Some(_)) => Err(failure(
                 format!("`{text}` has no valid port"),
                 "ports are from 1 to 65535; an IPv6 address has brackets: `[::1]:6379`",
             )),
-            _ => Err(wrong(
+            _ => Err(failure(
                 format!("`{text}` is no server"),
                 "as in `redis-1:6379`, `10.0.0.11:6379` or `[::1]:6379`",
             )),
@@ -122,7 +122,7 @@ impl TextValue for KeyPrefix {
         "a prefix: up to 64 letters, digits, `.`, `_`, `:`, `/` and `-`, as in `sluicegate:`".into()
     }
 
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
         let allowed = |c: char| c.is_ascii_alphanumeric() || "._:/-".contains(c);
         if (1..=MAX_PREFIX).contains(&text.len()) && text.chars().all(allowed) {
             return Ok(Self(text.to_owned()));
@@ -138,7 +138,7 @@ impl TextValue for KeyPrefix {
             }
             _ => "use letters, digits, `.`, `_`, `:`, `/` and `-` only".to_owned(),
         };
-        Err(wrong(format!("`{text}` is no prefix of names"), help))
+        Err(failure(format!("`{text}` is no prefix of names"), help))
     }
 }
 

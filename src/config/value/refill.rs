@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::duration::show;
 use super::quota::{parse_limit, parse_span};
-use super::{TextValue, Wrong, text_value, wrong};
+use super::{ParseFailure, TextValue, failure, text_value};
 
 /// Tokens that return together, and the interval: 1 to 2^32 - 1 tokens, 1 ms to 366 days.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,17 +57,17 @@ impl TextValue for Refill {
         "a refill: tokens per interval, as in `1 per 10ms`, `100 per 1h`".into()
     }
 
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
         let words: Vec<_> = text.split_ascii_whitespace().collect();
         let [amount, "per", interval] = words[..] else {
-            return Err(wrong(
+            return Err(failure(
                 format!("`{text}` is no refill"),
                 "say how many tokens come back how often: `1 per 10ms`",
             ));
         };
         let amount = parse_limit(text, amount)?;
         if amount == 0 {
-            return Err(wrong(
+            return Err(failure(
                 format!("`{text}` gives nothing back"),
                 "one token at least; `quota: 0/1s` is what refuses always",
             ));
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong() {
+    fn errors_say_what_is_wrong() {
         for (text, message) in [
             ("1/10ms", "`1/10ms` is no refill"),
             ("0 per 1s", "`0 per 1s` gives nothing back"),

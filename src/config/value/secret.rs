@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use super::{TextValue, Wrong, text_value};
+use super::{ParseFailure, TextValue, text_value};
 
 /// A password, or a text that contains one. `Debug`, `Display` and reports hide it.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl TextValue for SecretText {
         "a text that is never shown".into()
     }
 
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
         Ok(Self(text.to_owned()))
     }
 
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_shown_it() {
+    fn is_never_shown() {
         let secret = SecretText::parse("hunter2").expect("any text will do");
         assert_eq!(secret.reveal(), "hunter2");
         let json = serde_json::to_string(&secret).expect("a text");

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use super::{TextValue, Wrong, text_value, wrong};
+use super::{ParseFailure, TextValue, failure, text_value};
 
 /// The units with their bytes, largest first.
 const UNITS: [(&str, u64); 7] = [
@@ -63,26 +63,26 @@ impl<const MIN: u64, const MAX: u64> TextValue for Size<MIN, MAX> {
         .into()
     }
 
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
         let bytes = parse_bytes(text)?;
         if (MIN..=MAX).contains(&bytes) {
             return Ok(Self(bytes));
         }
-        Err(wrong(
+        Err(failure(
             format!("`{text}` is out of bounds"),
             format!("it can be from `{}` to `{}`", show(MIN), show(MAX)),
         ))
     }
 }
 
-fn parse_bytes(text: &str) -> Result<u64, Wrong> {
+fn parse_bytes(text: &str) -> Result<u64, ParseFailure> {
     let end = text
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
     let unit = match (digits, unit) {
         ("", _) => {
-            return Err(wrong(
+            return Err(failure(
                 format!("`{text}` is no size"),
                 "write a whole number with a unit: `64KiB`, `10MB`",
             ));
@@ -96,32 +96,32 @@ fn parse_bytes(text: &str) -> Result<u64, Wrong> {
     number
         .and_then(|number| number.checked_mul(bytes))
         .ok_or_else(|| {
-            wrong(
+            failure(
                 format!("`{text}` is too large a size"),
                 "no key takes as much",
             )
         })
 }
 
-fn unknown_unit(text: &str, digits: &str, unit: &str) -> Wrong {
+fn unknown_unit(text: &str, digits: &str, unit: &str) -> ParseFailure {
     if unit.is_empty() {
         let help =
             format!("say which is meant: `{digits}B`, `{digits}KiB`, `{digits}MiB`, `{digits}GiB`");
-        return wrong(format!("`{text}` has no unit"), help);
+        return failure(format!("`{text}` has no unit"), help);
     }
     match UNITS
         .iter()
         .find(|(name, _)| name.eq_ignore_ascii_case(unit))
     {
-        Some((name, _)) => wrong(
+        Some((name, _)) => failure(
             format!("`{text}` has an unknown unit"),
             format!("did you mean `{digits}{name}`?"),
         ),
-        None if unit.starts_with('.') => wrong(
+        None if unit.starts_with('.') => failure(
             format!("`{text}` has a fraction"),
             "use the next smaller unit: `1536KiB` for 1.5 MiB",
         ),
-        None => wrong(
+        None => failure(
             format!("`{text}` has an unknown unit"),
             "units are `B`, `kB`, `MB`, `GB` (powers of 1000) and `KiB`, `MiB`, `GiB` (powers of 1024)",
         ),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong() {
+    fn errors_say_what_is_wrong() {
         for (text, message, help) in [
             (
                 "64",
@@ -182,7 +182,7 @@ mod tests {
                 "no key takes as much",
             ),
         ] {
-            assert_eq!(parse_bytes(text), Err(wrong(message, help)));
+            assert_eq!(parse_bytes(text), Err(failure(message, help)));
         }
     }
 

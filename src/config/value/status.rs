@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use super::{TextValue, Wrong, text_value, wrong};
+use super::{ParseFailure, TextValue, failure, text_value};
 
 /// A status (`404`), or a class of them (`4xx`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -51,7 +51,7 @@ impl TextValue for Statuses {
         "a status from 100 to 599, or a class of them: `4xx`".into()
     }
 
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
         let first = text
             .bytes()
             .next()
@@ -61,7 +61,7 @@ impl TextValue for Statuses {
         match (low, text.parse::<u16>()) {
             (Some(low), _) if is_class => Ok(Self(low..=low + 99)),
             (Some(_), Ok(status)) if text.len() == 3 => Ok(Self(status..=status)),
-            _ => Err(wrong(
+            _ => Err(failure(
                 format!("`{text}` is no status"),
                 "write a status from 100 to 599, or a class of them: `1xx`, `2xx`, `3xx`, `4xx`, `5xx`",
             )),

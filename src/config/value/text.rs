@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::{TextValue, Wrong, text_value, wrong};
+use super::{ParseFailure, TextValue, failure, text_value};
 
 /// Any text; numbers and booleans keep their spelling.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,7 +36,7 @@ impl TextValue for Text {
         "a text".into()
     }
 
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
         Ok(Self(text.to_owned()))
     }
 
@@ -75,9 +75,9 @@ impl TextValue for FilePath {
         "the path of a file; relative ones start at the directory of the configuration".into()
     }
 
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
         match text.is_empty() || text.contains('\0') {
-            true => Err(wrong("an empty path", "name a file")),
+            true => Err(failure("an empty path", "name a file")),
             false => Ok(Self(PathBuf::from(text))),
         }
     }
@@ -85,7 +85,7 @@ impl TextValue for FilePath {
 
 /// The target of the access log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum LogPath {
+pub enum LogTarget {
     /// Standard output.
     #[default]
     Stdout,
@@ -93,7 +93,7 @@ pub enum LogPath {
     File(FilePath),
 }
 
-impl fmt::Display for LogPath {
+impl fmt::Display for LogTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stdout => f.write_str("stdout"),
@@ -102,9 +102,9 @@ impl fmt::Display for LogPath {
     }
 }
 
-text_value!(LogPath);
+text_value!(LogTarget);
 
-impl TextValue for LogPath {
+impl TextValue for LogTarget {
     const PATTERN: &'static str = ".+";
 
     fn name() -> Cow<'static, str> {
@@ -115,7 +115,7 @@ impl TextValue for LogPath {
         "`stdout`, or the path of a file".into()
     }
 
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
         match text {
             "stdout" => Ok(Self::Stdout),
             text => FilePath::parse(text).map(Self::File),
@@ -153,7 +153,7 @@ impl TextValue for WebUrl {
         "the address of a page, as in `https://api.example.com/docs/limits`".into()
     }
 
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
         let rest = text
             .strip_prefix("https://")
             .or_else(|| text.strip_prefix("http://"));
@@ -165,15 +165,15 @@ impl TextValue for WebUrl {
                 )
         };
         match rest {
-            None => Err(wrong(
+            None => Err(failure(
                 format!("`{text}` is no address of a page"),
                 "start with `https://` or `http://`",
             )),
-            Some("") => Err(wrong(
+            Some("") => Err(failure(
                 format!("`{text}` names no host"),
                 "as in `https://api.example.com/docs/limits`",
             )),
-            Some(rest) if !rest.chars().all(printable) => Err(wrong(
+            Some(rest) if !rest.chars().all(printable) => Err(failure(
                 format!("`{text}` has a character that no URL may have"),
                 "percent-encode it",
             )),

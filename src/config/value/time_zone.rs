@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use jiff::tz::{self, TimeZoneDatabase};
 
-use super::{TextValue, Wrong, text_value, wrong};
+use super::{ParseFailure, TextValue, failure, text_value};
 
 /// A time zone of the system's database, or of the built-in one if the system has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl TextValue for TimeZone {
         "the name of a time zone, as in `Europe/Berlin`, `America/New_York`, `UTC`".into()
     }
 
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
         if text.eq_ignore_ascii_case("utc") {
             return Ok(Self::default());
         }
@@ -75,7 +75,7 @@ impl TextValue for TimeZone {
                 name: zone.iana_name().unwrap_or(text).to_owned(),
                 zone,
             }),
-            Err(_) => Err(wrong(
+            Err(_) => Err(failure(
                 format!("`{text}` is no time zone"),
                 "use a name of the IANA database, with its region: `Europe/Berlin`",
             )),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn abbreviations_and_cities_are_none() {
+    fn abbreviations_and_cities_are_no_zones() {
         for name in ["CEST", "Berlin", "", "Europe/Atlantis", "+02:00"] {
             let read = TimeZone::parse(name).map_err(|(message, _)| message);
             assert_eq!(read, Err(format!("`{name}` is no time zone")));

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use super::host::is_host_name;
-use super::{Name, TextValue, Wrong, text_value, wrong};
+use super::{Name, ParseFailure, TextValue, failure, text_value};
 
 /// The scheme of an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,12 +68,12 @@ impl TextValue for OriginUrl {
         "the URL of an origin without a path, as in `http://10.0.0.11:3000`".into()
     }
 
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
         let (scheme, default_port, rest) = match text.split_once("://") {
             Some(("http", rest)) => (Scheme::Http, 80, rest),
             Some(("https", rest)) => (Scheme::Https, 443, rest),
             _ => {
-                return Err(wrong(
+                return Err(failure(
                     format!("`{text}` is no URL of an origin"),
                     "start with `http://` or `https://`",
                 ));
@@ -87,7 +87,7 @@ impl TextValue for OriginUrl {
         let port = match port {
             None => default_port,
             Some(port) => port.parse().ok().filter(|&port| port > 0).ok_or_else(|| {
-                wrong(
+                failure(
                     format!("`{text}` has no valid port"),
                     "ports are from 1 to 65535",
                 )
@@ -108,14 +108,14 @@ fn split_port(authority: &str) -> (&str, Option<&str>) {
     }
 }
 
-fn parse_host(text: &str, host: &str) -> Result<String, Wrong> {
+fn parse_host(text: &str, host: &str) -> Result<String, ParseFailure> {
     let v6 = host
         .strip_prefix('[')
         .and_then(|rest| rest.strip_suffix(']'));
     match v6.map(str::parse::<std::net::Ipv6Addr>) {
         Some(Ok(address)) => Ok(address.to_string()),
         None if is_host_name(host) => Ok(host.to_ascii_lowercase()),
-        _ => Err(wrong(
+        _ => Err(failure(
             format!("`{text}` has no valid host"),
             "as in `http://10.0.0.11:3000`, `http://[::1]:3000` or `https://api.internal`",
         )),
@@ -123,17 +123,17 @@ fn parse_host(text: &str, host: &str) -> Result<String, Wrong> {
 }
 
 /// Does not repeat the text, which may hold a password.
-fn beyond_authority(text: &str, rest: &str) -> Wrong {
+fn beyond_authority(text: &str, rest: &str) -> ParseFailure {
     match rest.as_bytes()[0] {
-        b'@' => wrong(
+        b'@' => failure(
             "a URL of an origin has no user name or password",
             "set the `authorization` field with `request: { set_headers: .. }`",
         ),
-        b'/' => wrong(
+        b'/' => failure(
             format!("`{text}` has a path"),
             "requests are forwarded under their own path; `strip_prefix` shortens it",
         ),
-        _ => wrong(
+        _ => failure(
             format!("`{text}` has a query or a fragment"),
             "give scheme, host and port only",
         ),
@@ -176,7 +176,7 @@ impl TextValue for UpstreamRef {
         "the name of an upstream, a URL as in `http://10.0.0.11:3000`, or `echo`".into()
     }
 
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    fn parse(text: &str) -> Result<Self, ParseFailure> {
         match text {
             "echo" => Ok(Self::Echo),
             url if url.contains([':', '/']) => OriginUrl::parse(url).map(Self::Url),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong() {
+    fn errors_say_what_is_wrong() {
         for (text, message) in [
             ("10.0.0.1:80", "`10.0.0.1:80` is no URL of an origin"),
             ("ftp://x", "`ftp://x` is no URL of an origin"),

@@ -90,7 +90,7 @@ fn nodes_and_sentinels_have_their_ports() {
 
 /// Machines with another version share the buckets.
 #[test]
-fn secrets_stay_what_they_are() {
+fn derived_secrets_never_change() {
     let of_text = hashed(&redis("{ url: redis://a, secret: 0123456789abcdef }"));
     let of_prefix = hashed(&redis("{ url: redis://b }"));
     assert_eq!(of_text, [0xd283_18df_30a9_3d75, 0xbb8e_a9aa_73f7_8c0e]);
@@ -111,7 +111,7 @@ fn secrets_stay_what_they_are() {
 }
 
 #[test]
-fn overrides_and_candidates_are_where_their_policy_is() {
+fn overrides_and_candidates_share_the_store_of_their_policy() {
     let policy = "{ key: header:x, quota: 100/1m, store: redis, on_store_error: refuse, \
                   overrides: [{ value: a, quota: 200/1m }], candidate: { quota: 300/1m } }";
     let rules = rules("{ url: redis://a }", policy);
@@ -128,7 +128,7 @@ fn overrides_and_candidates_are_where_their_policy_is() {
 }
 
 #[test]
-fn overrides_of_one_value_leave_the_room_for_keys_to_their_policy() {
+fn overrides_of_one_value_take_no_room_from_their_policy() {
     let overrides: Vec<_> = (0..64)
         .map(|value| format!("{{ value: v{value}, quota: 9/1m }}"))
         .collect();
@@ -144,14 +144,14 @@ fn overrides_of_one_value_leave_the_room_for_keys_to_their_policy() {
 }
 
 #[test]
-fn nothing_is_connected_to_that_no_policy_uses() {
+fn redis_that_no_policy_uses_is_not_connected() {
     let rules = rules("{ url: redis://a }", "{ quota: 100/1m }");
     assert!(rules.redis.is_none());
     assert!(rules.policies.iter().all(|policy| policy.shared.is_none()));
 }
 
 #[test]
-fn files_of_authorities_have_to_be_there() {
+fn missing_authority_files_are_errors() {
     let text = "store: { redis: { url: rediss://a, tls: { ca: no-such.pem } } }\n\
                 limits: [{ quota: 100/1m, store: redis }]\nroutes: [{ upstream: echo }]\n";
     let loaded = parse("test.yaml", text.to_owned(), &|_| None);
