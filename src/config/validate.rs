@@ -3,6 +3,7 @@
 
 mod algorithms;
 mod answers;
+mod applicability;
 mod concurrency;
 mod conditions;
 mod costs;
@@ -15,7 +16,6 @@ mod penalties;
 mod policies;
 mod redis;
 mod routes;
-mod sync;
 mod upstreams;
 
 use std::collections::HashMap;

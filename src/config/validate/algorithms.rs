@@ -1,6 +1,6 @@
 //! Checks of a policy's algorithm: its settings, their combinations, and its amounts.
 
-use super::concurrency;
+use super::{applicability, concurrency};
 use crate::config::compile::algorithms::algorithm;
 use crate::config::diagnostic::Code;
 use crate::config::document::NodeId;
@@ -10,19 +10,11 @@ use crate::config::schema::{Action, AlgorithmName, Config, Cost, Policy, WindowS
 use crate::config::value::CalendarUnit;
 use crate::limiter::{Shape, SlidingLog};
 
-/// A setting of some algorithms.
-struct Setting {
-    node: Option<NodeId>,
-    algorithms: &'static [AlgorithmName],
-    message: &'static str,
-    help: &'static str,
-}
-
 pub(super) fn check(policy: &Policy, node: NodeId, config: &Config, findings: &Findings<'_>) {
+    applicability::check_algorithm(policy, findings);
     if policy.algorithm.value == AlgorithmName::Concurrency {
         return concurrency::check(policy, node, config, findings);
     }
-    check_settings(policy, findings);
     check_refill(policy, node, findings);
     check_calendar(policy, findings);
     check_amounts(policy, node, findings);
@@ -35,105 +27,6 @@ pub(super) fn check(policy: &Policy, node: NodeId, config: &Config, findings: &F
 
 pub(super) fn node_of<T>(value: &Option<Located<T>>) -> Option<NodeId> {
     value.as_ref().map(|value| value.node)
-}
-
-fn settings(policy: &Policy) -> [Setting; 12] {
-    use AlgorithmName::{Concurrency, FixedWindow, Gcra, LeakyBucket, SlidingWindow, TokenBucket};
-    const WAITS: &str = "only a leaky bucket makes requests wait, and a limit of what is in flight";
-    const LEAKY: &str = "remove it, or use `algorithm: leaky_bucket` or `concurrency`";
-    [
-        Setting {
-            node: node_of(&policy.burst),
-            algorithms: &[Gcra, TokenBucket],
-            message: match policy.algorithm.value {
-                LeakyBucket => "a queue has no burst: it moves at the quota's rate",
-                _ => "a window has no burst: it holds the quota and no more",
-            },
-            help: match policy.algorithm.value {
-                LeakyBucket => {
-                    "say how many may wait with `queue`, and how many of them need not with `delay_after`"
-                }
-                _ => "raise the quota, or use `gcra` or `token_bucket`",
-            },
-        },
-        Setting {
-            node: node_of(&policy.overflow),
-            algorithms: &[Gcra, TokenBucket],
-            message: "only tokens overflow into another bucket",
-            help: "remove `overflow`, or use `gcra` or `token_bucket`",
-        },
-        Setting {
-            node: node_of(&policy.queue),
-            algorithms: &[LeakyBucket, Concurrency],
-            message: WAITS,
-            help: LEAKY,
-        },
-        Setting {
-            node: node_of(&policy.max_wait),
-            algorithms: &[LeakyBucket, Concurrency],
-            message: WAITS,
-            help: LEAKY,
-        },
-        Setting {
-            node: node_of(&policy.delay_after),
-            algorithms: &[LeakyBucket],
-            message: "only in a leaky bucket some go on at once",
-            help: "remove it, or use `algorithm: leaky_bucket`",
-        },
-        Setting {
-            node: node_of(&policy.capacity),
-            algorithms: &[TokenBucket],
-            message: "only a token bucket has a capacity",
-            help: "use `quota` and `burst`, or `algorithm: token_bucket`",
-        },
-        Setting {
-            node: node_of(&policy.refill),
-            algorithms: &[TokenBucket],
-            message: "only a token bucket is refilled",
-            help: "use `quota`, or `algorithm: token_bucket`",
-        },
-        Setting {
-            node: node_of(&policy.start),
-            algorithms: &[FixedWindow],
-            message: "only a fixed window has a start",
-            help: "remove `start`, or use `algorithm: fixed_window`",
-        },
-        Setting {
-            node: node_of(&policy.oldest),
-            algorithms: &[SlidingWindow],
-            message: "only a sliding window counts an older one",
-            help: "remove `oldest`, or use `algorithm: sliding_window`",
-        },
-        Setting {
-            node: node_of(&policy.precision),
-            algorithms: &[SlidingWindow],
-            message: "only a sliding window is cut in parts",
-            help: "remove `precision`, or use `algorithm: sliding_window`",
-        },
-        Setting {
-            node: node_of(&policy.max),
-            algorithms: &[Concurrency],
-            message: "only a limit of what is in flight has a `max`",
-            help: "use `quota`, or `algorithm: concurrency`",
-        },
-        Setting {
-            node: node_of(&policy.retry_after),
-            algorithms: &[Concurrency],
-            message: "when to come back is known, and told exactly",
-            help: "remove `retry_after`, or use `algorithm: concurrency`",
-        },
-    ]
-}
-
-fn check_settings(policy: &Policy, findings: &Findings<'_>) {
-    let algorithm = &policy.algorithm;
-    for setting in settings(policy) {
-        let misplaced = |_: &NodeId| !setting.algorithms.contains(&algorithm.value);
-        if let Some(node) = setting.node.filter(misplaced) {
-            let finding = Finding::error(node, Code::NoEffect, setting.message).help(setting.help);
-            findings.add(finding.related(algorithm.node, "the algorithm"));
-        }
-    }
 }
 
 /// A bucket has a quota, or a capacity with a refill.

@@ -3,8 +3,7 @@
 use std::collections::HashSet;
 
 use super::{
-    algorithms, answers, conditions, costs, exceptions, overflow, penalties, redis,
-    report_repeated, sync,
+    algorithms, answers, conditions, costs, exceptions, overflow, penalties, redis, report_repeated,
 };
 use crate::config::diagnostic::Code;
 use crate::config::document::NodeId;
@@ -75,7 +74,6 @@ fn check_policy(policy: &Policy, node: NodeId, config: &Config, findings: &Findi
     costs::check(policy, findings);
     penalties::check(policy, config, findings);
     redis::check_policy(policy, config, findings);
-    sync::check_policy(policy, findings);
     check_percent(policy, findings);
     exceptions::check(policy, config, findings);
     answers::check_policy(&policy.on_limit, &config.responses.on_limit, findings);

@@ -1,12 +1,12 @@
 //! Checks of `store.redis`: one address, and no policies that Redis cannot hold.
 
-use super::{costs, report_empty, report_repeated, sync};
+use super::{applicability, report_empty, report_repeated};
 use crate::config::compile::redis::{unverified, url};
 use crate::config::diagnostic::Code;
 use crate::config::document::NodeId;
 use crate::config::finding::{Finding, Findings};
 use crate::config::located::{List, Located};
-use crate::config::schema::{AlgorithmName, Config, Limit, Policy, RedisStore, StoreName};
+use crate::config::schema::{Config, Limit, Policy, RedisStore, StoreName};
 use crate::config::value::{SecretText, ServerAddress};
 use crate::store::redis::client::Spec;
 
@@ -42,11 +42,11 @@ pub(super) fn check(config: &Config, findings: &Findings<'_>) {
     }
     check_database(redis, findings);
     check_secret(redis, findings);
-    sync::check(config, redis, findings);
+    check_refusal_cache(config, redis, findings);
 }
 
 /// The policies with `store: redis`, named and in place.
-pub(super) fn redis_policies(config: &Config) -> impl Iterator<Item = &Policy> {
+fn redis_policies(config: &Config) -> impl Iterator<Item = &Policy> {
     let of_routes = config.routes.iter().flat_map(|route| route.limits.iter());
     let in_place = config.limits.iter().chain(of_routes);
     let in_place = in_place.filter_map(|limit| match &limit.value {
@@ -175,66 +175,22 @@ fn check_secret(redis: &RedisStore, findings: &Findings<'_>) {
 }
 
 pub(super) fn check_policy(policy: &Policy, config: &Config, findings: &Findings<'_>) {
-    if policy.store.value == StoreName::Memory {
-        if let Some(on_error) = &policy.on_store_error {
-            let message = "the memory of this process does not fail";
-            let finding = Finding::error(on_error.node, Code::NoEffect, message);
-            findings.add(finding.help("remove `on_store_error`, or say `store: redis`"));
-        }
-        return;
-    }
-    if config.store.redis.is_none() {
+    if policy.store.value == StoreName::Redis && config.store.redis.is_none() {
         let message = "nothing says where Redis is";
         let finding = Finding::error(policy.store.node, Code::MissingKey, message);
         findings.add(finding.help("say it: `store: { redis: { url: redis://redis:6379 } }`"));
     }
-    if policy.sync.is_some() {
+    applicability::check_store(policy, findings);
+}
+
+/// Warns of `refusal_cache` if no policy calls Redis for requests.
+fn check_refusal_cache(config: &Config, redis: &RedisStore, findings: &Findings<'_>) {
+    let mut policies = redis_policies(config).peekable();
+    let is_called = policies.peek().is_none() || policies.any(|policy| policy.sync.is_none());
+    if redis.refusal_cache.node == NodeId::ABSENT || is_called {
         return;
     }
-    for Only { at, why, help } in &IN_MEMORY_ONLY {
-        let Some(node) = at(policy) else {
-            continue;
-        };
-        let message = format!("{why}: not with `store: redis`");
-        let finding = Finding::error(node, Code::Conflict, message).help(*help);
-        findings.add(finding.related(policy.store.node, "the store"));
-    }
+    let message = "no policy asks Redis about requests: all are synchronised";
+    let finding = Finding::warning(redis.refusal_cache.node, Code::NoEffect, message);
+    findings.add(finding.help("remove `refusal_cache`"));
 }
-
-/// A setting that only policies in memory can have.
-struct Only {
-    /// The node of the setting in a policy.
-    at: fn(&Policy) -> Option<NodeId>,
-    /// The reason.
-    why: &'static str,
-    /// Advice.
-    help: &'static str,
-}
-
-const IN_MEMORY_ONLY: [Only; 2] = [
-    Only {
-        at: |policy| {
-            let queue = policy.queue.as_ref().filter(|queue| queue.get() > 0);
-            let is_of_permits = policy.algorithm.value == AlgorithmName::Concurrency;
-            queue.filter(|_| is_of_permits).map(|queue| queue.node)
-        },
-        why: "nobody knows who of all machines came first for what is in flight",
-        help: "remove `queue`, or use `store: memory` with a `max` for each machine",
-    },
-    Only {
-        at: |policy| {
-            let is_cut = policy
-                .precision
-                .as_ref()
-                .is_some_and(|parts| parts.get() > 1);
-            let is_ring = match policy.algorithm.value {
-                AlgorithmName::SlidingLog => true,
-                AlgorithmName::SlidingWindow => is_cut,
-                _ => false,
-            };
-            costs::settlement_node(policy).filter(|_| is_ring)
-        },
-        why: "what a response settles is not taken back out of many counters, or a log",
-        help: "use another `algorithm`, no `precision`, `store: memory`, or a cost that is known beforehand",
-    },
-];
