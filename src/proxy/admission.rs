@@ -1,4 +1,5 @@
-//! Asks every limit that a request meets, all at the same instant: all are charged, or none.
+//! Admission: all limits of a route decide at one instant, and charge the request all together or
+//! not at all.
 
 pub(super) mod acquired_permits;
 pub(super) mod applicability;
@@ -41,31 +42,31 @@ use in_flight::InFlightGuard;
 pub(super) use remote::Remote;
 use settle::{PendingSettlement, RequestedFields, ResponseEnd, ResponseHead, Settling};
 
-/// What the limits of a route said of one request; nothing before they were asked.
+/// The decisions of a route's limits on one request; empty before they decide.
 #[derive(Debug, Default)]
 pub(super) struct Admission {
-    /// The limits that applied, one for each of the decisions: those that may refuse, and then those that watch.
+    /// The limits that apply, one for each decision: enforced ones first, then shadowed ones.
     applied: SmallVec<[MatchedLimit; 4]>,
     pub(super) verdict: Verdict,
-    /// A limit that refuses requests without its key, and was given none.
+    /// The limit that refuses because the request lacks its key.
     keyless: Option<u16>,
-    /// By how much later than it could the client is told to come back that is refused.
+    /// The random addition to `Retry-After` of a refused request.
     jitter: Duration,
-    /// What comes back when the request ends.
+    /// Units in use, returned when the request ends.
     taken: Vec<InFlightGuard>,
-    /// What it has waited for, which comes back as well.
+    /// Permits that the request waited for, returned when it ends.
     acquired: AcquiredPermits,
-    /// What its response settles.
+    /// Charges that the response settles.
     dues: Vec<PendingSettlement>,
-    /// Its places in lines in Redis, by the places of the limits.
+    /// Places in queues in Redis, by the places of the limits.
     pub(super) turns: Vec<(u16, QueuePlace)>,
     now: Timestamp,
-    /// A limit that only watches would have refused for want of a key, or of a cost; known in a rehearsal alone.
+    /// True if a shadowed limit lacked its key or cost; only a dry run reads this.
     pub(super) is_shadowed: bool,
 }
 
 impl Admission {
-    /// The limit that made the decision, if any applied.
+    /// The limit whose decision became the verdict, if any limit applied.
     pub(super) fn deciding<'r>(&self, route: &'r Route) -> Option<&'r Limit> {
         let place = match self.keyless {
             Some(place) => place,
@@ -74,12 +75,12 @@ impl Admission {
         Some(&route.limits[usize::from(place)])
     }
 
-    /// The limit that refuses the request, if one does.
+    /// The limit that refuses the request, if any.
     pub(super) fn refusing<'r>(&self, route: &'r Route) -> Option<&'r Limit> {
         self.deciding(route).filter(|_| self.is_refused())
     }
 
-    /// Settles what the head of the response can settle.
+    /// Settles the charges whose cost the response head states.
     pub(super) fn settle_by_head(
         &mut self,
         answered: ResponseHead<'_>,
@@ -89,7 +90,7 @@ impl Admission {
         settle::by_head(&mut self.dues, &route.limits, answered, settling);
     }
 
-    /// Reads a piece of its body, and settles what that settles.
+    /// Scans a piece of the body, and settles the charges whose cost it states.
     pub(super) fn settle_by_piece(
         &mut self,
         piece: &[u8],
@@ -100,43 +101,41 @@ impl Admission {
         settle::by_piece(&mut self.dues, &route.limits, piece, ended, settling);
     }
 
-    /// Settles the rest at its end.
+    /// Settles the remaining charges at the end of the response.
     pub(super) fn settle_by_body(&mut self, ended: ResponseEnd<'_>, settling: &mut Settling<'_>) {
         let route = settling.route;
         settle::by_body(&mut self.dues, &route.limits, ended, settling);
     }
 
-    /// Notes what the response has to have so that it can settle all.
+    /// Notes the fields that the upstream must send so that the response can settle all charges.
     pub(super) fn note_wanted(&self, route: &Route, wanted: &mut RequestedFields) {
         wanted.note(&self.dues, &route.limits);
     }
 
-    /// Whether anything is still to be settled.
     pub(super) fn has_dues(&self) -> bool {
         !self.dues.is_empty()
     }
 
-    /// Says from here on what is so at `now`, a while after it was decided.
+    /// Moves the decisions on to `now`, because the request has waited since.
     pub(super) fn answered_at(&mut self, now: Timestamp) {
         self.now = now;
     }
 
-    /// The limits that may refuse, of those that applied.
     fn binding(&self) -> &[MatchedLimit] {
         &self.applied[..self.verdict.binding()]
     }
 
-    /// When an admitted request goes on that has to wait.
+    /// The end of the longest delay of an admitted request.
     pub(super) fn delayed_until(&self) -> Option<Timestamp> {
         self.verdict.decisions[self.verdict.delaying()?].delayed_until()
     }
 
-    /// The limit for which a request waits longest that is admitted and has to wait, with what it said.
+    /// The limit with the longest delay of an admitted request, and its decision.
     pub(super) fn delaying<'r>(&self, route: &'r Route) -> Option<(&'r Limit, &Decision)> {
         self.decisions(route).nth(self.verdict.delaying()?)
     }
 
-    /// All limits that delay the request, with what they said.
+    /// All limits that delay the request, and their decisions.
     pub(super) fn delays<'r>(
         &self,
         route: &'r Route,
@@ -148,7 +147,7 @@ impl Admission {
             .map(|(matched, (limit, decision))| (matched.place, limit, decision))
     }
 
-    /// The limits that admit the request at a lower priority, and how.
+    /// The limits that admit the request at a lower priority, and their overflow buckets.
     pub(super) fn lowered<'r>(
         &self,
         route: &'r Route,
@@ -163,14 +162,14 @@ impl Admission {
         })
     }
 
-    /// The limits that would have refused or delayed the request if they did not only watch.
+    /// The shadowed limits that would have refused or delayed the request.
     pub(super) fn shadowing<'r>(&self, route: &'r Route) -> impl Iterator<Item = &'r Limit> {
         self.watching(route)
             .filter(|(_, decision)| decision.outcome != Outcome::Admit)
             .map(|(limit, _)| limit)
     }
 
-    /// The limits that applied and only watch, with what they said.
+    /// The shadowed limits that apply, and their decisions.
     pub(super) fn watching<'r>(
         &self,
         route: &'r Route,
@@ -178,12 +177,11 @@ impl Admission {
         self.decisions(route).skip(self.verdict.binding())
     }
 
-    /// Whether a limit refuses the request.
     pub(super) fn is_refused(&self) -> bool {
         self.keyless.is_some() || !self.verdict.is_admitted()
     }
 
-    /// What the access log says: a policy, and what it decided.
+    /// The policy and the decision for the access log.
     pub(super) fn logged<'r>(&self, route: &'r Route) -> (&'r str, LimitDecision) {
         let (limit, decision) = if self.is_refused() {
             (self.deciding(route), LimitDecision::Limited)
@@ -201,7 +199,7 @@ impl Admission {
         (limit.map_or("", |limit| &*limit.policy.name), decision)
     }
 
-    /// Makes `response` the answer of the limit that refuses, if one does.
+    /// Turns `response` into the answer of the limit that refuses, if any.
     pub(super) fn refuse(
         &self,
         route: &Route,
@@ -244,7 +242,7 @@ impl Admission {
         }
     }
 
-    /// Tells the client where it stands with the limits that it may know of.
+    /// Writes the rate-limit fields of the limits that clients may know of.
     pub(super) fn write_headers(&self, route: &Route, styles: &Styles, headers: &mut Headers) {
         let binding = self.binding();
         let policies = binding.iter().map(|matched| matched.policy(&route.limits));
@@ -275,7 +273,7 @@ impl Admission {
         limit_headers::write(styles, &applied, deciding, self.now, headers);
     }
 
-    /// What a client is told of a decision: a refusal to last longer than it does.
+    /// The decision as clients see it: a refusal lasts longer by the jitter.
     fn told(&self, algorithm: &Algorithm, decision: &Decision) -> Decision {
         let Outcome::Refuse { retry_at } = decision.outcome else {
             return *decision;
@@ -292,7 +290,7 @@ impl Admission {
         }
     }
 
-    /// A refused request is counted only where it was refused: the others charged nothing.
+    /// A refused request is counted only by the limit that refuses: the others charged nothing.
     fn count(&self, route: &Route) {
         if let Some(place) = self.keyless {
             route.limits[usize::from(place)]
@@ -333,12 +331,13 @@ impl Admission {
         }
     }
 
-    /// What the deciding limit said; `None` where none applied, or one refuses for want of a key.
+    /// The deciding limit's decision; `None` if no limit applied, or one refuses a request without
+    /// its key.
     pub(super) fn decision(&self) -> Option<&Decision> {
         self.verdict.decision()
     }
 
-    /// Every limit that applied, with what it said.
+    /// All limits that apply, and their decisions.
     pub(super) fn decisions<'r>(
         &self,
         route: &'r Route,

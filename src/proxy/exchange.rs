@@ -1,6 +1,6 @@
-//! One request and its response, from the first byte of the one to the last of the other: what is
-//! counted and logged of it, and what limits get back. It ends when it is dropped, so that a client that leaves is
-//! counted too, and gives back what it took.
+//! One request and its response, from the first byte to the last: metrics, access log, settlement.
+//! The exchange ends when it is dropped, so that a client that leaves is counted and returns its
+//! permits.
 
 mod logged;
 mod ruleset_lease;
@@ -36,81 +36,79 @@ use crate::upstream::Fault;
 use logged::Logged;
 use ruleset_lease::RulesetLease;
 
-/// What is logged of a client that left before there was an answer; nginx's number for it.
+/// The logged status if the client leaves before the response; nginx has the same number.
 static CLIENT_CLOSED_REQUEST: LazyLock<StatusCode> =
     LazyLock::new(|| StatusCode::from_u16(499).expect("a number from 100 to 999"));
 
-/// What is logged of a request that gets no answer; nginx's number for it.
+/// The logged status of a request without a response; nginx has the same number.
 static NO_RESPONSE: LazyLock<StatusCode> =
     LazyLock::new(|| StatusCode::from_u16(444).expect("a number from 100 to 999"));
 
-/// A response of more bytes may take long, as one whose length is not known: it holds no ruleset.
+/// A response with more bytes, or of unknown length, may take long: its exchange releases the
+/// ruleset.
 const LONG: u64 = 1024 * 1024;
 
 /// The exchange of one request for one response.
 #[derive(Debug)]
 pub(super) struct Exchange {
     context: RequestContext,
-    /// When its turn came; when it started unless it had to wait.
+    /// The instant of the last wait's end, or of the start.
     forwarded: Timestamp,
-    /// The place of the route that takes the request, once it is found.
+    /// The matched route, once it is found.
     place: Option<usize>,
-    /// The policy for whose permits it stands in line, or stood there last.
+    /// The policy whose permits the request waits for, or waited for last.
     line: Option<Arc<str>>,
-    /// What its limits said: it is large, and stays where it is from the first of them on.
+    /// The limits' decisions. This is large, and is never moved.
     admission: Admission,
     is_decided: bool,
-    /// What the limits that tag made of it.
     tagged: TagDecisions,
     status: Option<StatusCode>,
     author: Author,
     sent: u64,
     /// Costs that the response stated, by policy.
     stated: Vec<(Arc<str>, u32)>,
-    /// From the request's head, or its turn, to the upstream's response head.
+    /// The time from the start, or the last wait's end, to the upstream's response head.
     upstream: Option<Duration>,
-    /// The number of the endpoint that it was sent to last.
+    /// The number of the last endpoint.
     endpoint: Cell<Option<usize>>,
-    /// Why there is no response of the upstream's, or not all of it.
+    /// The reason for a missing or incomplete response.
     error: Option<&'static str>,
 }
 
-/// What is known from the request's head on, and does not change.
+/// Facts of the request that do not change.
 #[derive(Debug)]
 pub(super) struct RequestContext {
     client: Rc<Client>,
     pub(super) ruleset: RulesetLease,
-    /// Who the client is.
     pub client_ip: IpAddr,
     method: Method,
     version: Version,
     accept: Option<Box<[u8]>>,
-    /// The instant at which everything about this request is decided, unless it has to wait.
+    /// The instant of all decisions, unless the request waits.
     pub started: Timestamp,
-    /// What became of its token, once a limit has asked for a claim.
+    /// The verified token, once a limit has read a claim.
     pub token: OnceCell<CheckedToken>,
     logged: Option<Logged>,
 }
 
-/// What a decision is made of.
+/// The inputs of a decision.
 pub(super) struct DecisionInputs<'a> {
     pub context: &'a RequestContext,
-    /// The route that takes the request.
     pub route: &'a Route,
-    /// When its turn came, at which it is decided on: when it started, unless it had to wait.
+    /// The instant of the decision: the last wait's end, or the start.
     pub now: Timestamp,
-    /// Where what its limits say goes.
+    /// The place for the decisions.
     pub admission: &'a mut Admission,
 }
 
 impl Exchange {
-    /// Begins with the head of a request. The clock is read here, once for all that is decided.
+    /// Begins an exchange. All decisions use the time that is read here.
     pub(super) fn begin(client: Rc<Client>, request: &Request<RequestBody>) -> Box<Self> {
         let snapshot = client.gateway.ruleset();
         let peer = client.connection.peer.ip();
         let started = client.gateway.clock.now();
         let log = snapshot.access_log.as_ref();
-        // It moves from future to future, and into the response's body.
+        // Boxed: it moves from future to future, and into the response body.
         Box::new(Exchange {
             context: RequestContext {
                 client_ip: snapshot.client_ip.resolve(peer, request.headers()),
@@ -139,12 +137,11 @@ impl Exchange {
         })
     }
 
-    /// What it began with.
     pub(super) fn context(&self) -> &RequestContext {
         &self.context
     }
 
-    /// What a decision is made of, once the route is found.
+    /// The inputs of a decision, once the route is found.
     pub(super) fn decision_inputs(&mut self) -> DecisionInputs<'_> {
         DecisionInputs {
             route: self.context.ruleset.route(self.place),
@@ -154,7 +151,7 @@ impl Exchange {
         }
     }
 
-    /// Asks Redis what is to be asked.
+    /// Calls Redis.
     pub(super) async fn ask(&self, asking: Box<PendingRedisCharge>) -> Box<PendingRedisCharge> {
         let worker = self.context.client.connection.worker;
         match &self.context.ruleset.whole().redis {
@@ -167,22 +164,22 @@ impl Exchange {
         }
     }
 
-    /// It is decided: what the limits said is for the header fields of whatever answer follows.
+    /// Marks the decision as final: the response gets its rate-limit fields.
     pub(super) fn decided(&mut self) {
         self.is_decided = true;
     }
 
-    /// It stands in the line of this policy.
+    /// Notes that the request waits for the permits of `policy`.
     pub(super) fn stands(&mut self, policy: Arc<str>) {
         self.line = Some(policy);
     }
 
-    /// Where the number of the endpoint goes that it is sent to.
+    /// The place for the number of the endpoint.
     pub(super) fn endpoint(&self) -> &Cell<Option<usize>> {
         &self.endpoint
     }
 
-    /// The upstream's response head is there.
+    /// Notes that the upstream's response head has arrived.
     pub(super) fn answered(&mut self) {
         let elapsed = self.context.now().since(self.forwarded);
         if let Some(running) = &self.route().upstream {
@@ -191,7 +188,7 @@ impl Exchange {
         self.upstream = Some(elapsed);
     }
 
-    /// The answer to a request with these header fields that met `error`.
+    /// The response to a request that met `error`.
     pub(super) fn failed(&mut self, error: &Error, request: &Headers) -> Response<ResponseBody> {
         if let (Error::Upstream(error), Some(running)) = (error, &self.route().upstream)
             && error.fault() != Fault::Client
@@ -203,7 +200,7 @@ impl Exchange {
         self.author = Author::Proxy;
         self.error = Some(error.reason());
         let mut response = respond::error(error, self.context.accept.as_deref(), request);
-        // Nobody knows for certain where a request ends that is refused for its head.
+        // The end of a request with an ambiguous head is unknown.
         if matches!(error, Error::Request { .. }) && self.context.version <= Version::HTTP_11 {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);
@@ -211,51 +208,51 @@ impl Exchange {
         response
     }
 
-    /// The answer to a request that is for this proxy, and asks nothing more than whether it is there.
+    /// The response to a request that ends at this proxy (`Max-Forwards: 0`).
     pub(super) fn answered_here(&mut self) -> Response<ResponseBody> {
         self.author = Author::Proxy;
         Response::new(ResponseBody::own(Bytes::new()))
     }
 
-    /// Finds the route that takes the request.
+    /// Finds the matched route.
     pub(super) fn find_route(&mut self, head: &Head<'_>) {
         self.place = self.context.ruleset.whole().router.find(head);
     }
 
-    /// Keeps what the limits that tag made of it.
+    /// Keeps the decisions of the limits that tag.
     pub(super) fn keep_tagged(&mut self, tagged: TagDecisions) {
         self.tagged = tagged;
     }
 
-    /// What the limits that tag made of it.
+    /// The decisions of the limits that tag.
     pub(super) fn tagged(&self) -> &TagDecisions {
         &self.tagged
     }
 
-    /// Makes `response` the answer of the limit that refuses, as it is now.
+    /// Turns `response` into the refusal, with the times of this instant.
     pub(super) fn refuse_now(&mut self, head: &Head<'_>, response: &mut Response<ResponseBody>) {
         self.admission.answered_at(self.context.now());
         let styles = &self.context.ruleset.whole().styles;
         self.admission.refuse(self.route(), styles, head, response);
     }
 
-    /// The request has waited, and its turn has come: what is said of its limits is said from now on.
+    /// Notes that the request has waited: decisions and their times count from now.
     pub(super) fn waited(&mut self) {
         self.forwarded = self.context.now();
         self.admission.answered_at(self.forwarded);
     }
 
-    /// What its limits said, once they were asked.
+    /// The limits' decisions, once they are final.
     pub(super) fn admission(&self) -> Option<&Admission> {
         self.is_decided.then_some(&self.admission)
     }
 
-    /// Ends with no answer at all.
+    /// Ends the exchange without a response.
     pub(super) fn unanswered(mut self: Box<Self>) {
         self.status = Some(*NO_RESPONSE);
     }
 
-    /// Makes `response` the answer of this exchange, which ends with its body.
+    /// Completes `response`, and lets the exchange end with its body.
     pub(super) fn complete(mut self: Box<Self>, response: &mut Response<ResponseBody>) {
         self.status = Some(response.status());
         self.settle_by_head(response);
@@ -269,7 +266,7 @@ impl Exchange {
             let headers = response.headers_mut();
             headers.insert_missing(header::CONTENT_LENGTH, length);
         }
-        // HTTP/1 would leave the body out by itself, HTTP/2 would break its rules and send it.
+        // HTTP/1 would leave the body out by itself; HTTP/2 would send it against its rules.
         if head_only {
             *response.body_mut() = ResponseBody::own(Bytes::new());
         }
@@ -283,7 +280,7 @@ impl Exchange {
         response.body_mut().observe(self);
     }
 
-    /// Settles what the head of the response can settle.
+    /// Settles the charges whose cost the response head states.
     fn settle_by_head(&mut self, response: &Response<ResponseBody>) {
         let answered = ResponseHead {
             status: response.status(),
@@ -297,7 +294,8 @@ impl Exchange {
         });
     }
 
-    /// Settles the rest at the end of the response's body; without a response all stays as it was charged.
+    /// Settles the remaining charges at the end of the body. Without a response, reserved charges
+    /// stay.
     fn settle_by_body(&mut self, body: BodyEnd<'_>) {
         let ended = self.ended_by(body);
         self.settle(|admission, tagged, settling| {
@@ -326,7 +324,7 @@ impl Exchange {
         by(&mut self.admission, &mut self.tagged, &mut settling);
     }
 
-    /// What the upstream has to send so that its response can settle all.
+    /// Requirements on the upstream's response, so that it can settle all charges.
     pub(super) fn wanted(&self) -> RequestedFields {
         let mut wanted = RequestedFields::default();
         self.admission.note_wanted(self.route(), &mut wanted);
@@ -342,7 +340,7 @@ impl Exchange {
         self.context.now().since(self.context.started)
     }
 
-    /// The route that takes the request; what it meets that none takes, also before it is found.
+    /// The matched route, or the default route.
     pub(super) fn route(&self) -> &Route {
         self.context.ruleset.route(self.place)
     }
@@ -384,12 +382,12 @@ impl RequestContext {
         &self.client
     }
 
-    /// The same, to be kept.
+    /// The client's connection, to be kept.
     pub(super) fn shared_client(&self) -> &Rc<Client> {
         &self.client
     }
 
-    /// The clock by which everything about this request is decided, and by which it waits.
+    /// The clock of all decisions and waits.
     pub(super) fn clock(&self) -> &Arc<Clock> {
         &self.client.gateway.clock
     }
@@ -398,7 +396,7 @@ impl RequestContext {
         self.clock().now()
     }
 
-    /// Whether what the peer says of the client is believed.
+    /// Trusted if the peer may name the client in forwarding fields.
     pub(super) fn trust(&self) -> Peer {
         match self
             .ruleset

@@ -1,4 +1,4 @@
-//! Sends an admitted request to its upstream, and takes the head of the response.
+//! Forwarding: the request goes to its upstream, and the response head comes back.
 
 use http::header::{CONNECTION, COOKIE, EXPECT, HOST, HeaderValue, UPGRADE};
 use http::uri::{PathAndQuery, Uri};
@@ -18,10 +18,10 @@ use crate::proxy::admission::{priority, tag};
 use crate::proxy::answers::error::Error;
 use crate::upstream::{Outbound, RunningTarget, UpstreamBody};
 
-/// Forwards the request, and answers with what the route's upstream says.
+/// Forwards the request to the route's upstream.
 ///
 /// # Errors
-/// Where no response comes: no route, a body that is too large, an upstream that fails.
+/// There is no response: no route, a body that is too large, an upstream that fails.
 pub(super) async fn forward(
     exchange: &mut Exchange,
     request: &mut Request<RequestBody>,
@@ -63,7 +63,7 @@ pub(super) async fn forward(
                 dscp,
                 endpoint: exchange.endpoint(),
             };
-            // Awaited where it is made: a future that has a name takes its room twice.
+            // Awaited where it is made: a named future takes its room twice.
             let response = endpoints.send(&mut outbound).await?;
             exchange.answered();
             let response = forwarded_response(response);
@@ -73,7 +73,7 @@ pub(super) async fn forward(
     }
 }
 
-/// Learns what real answers look like, where decoys are to look so.
+/// Teaches decoys the look of real responses.
 fn learn(route: &Route, request: &Request<RequestBody>, response: &Response<ResponseBody>) {
     if let Some(answers) = &route.real_answers {
         answers.learn(request.method(), response);
@@ -88,11 +88,10 @@ fn forwarded_response(mut response: Response<UpstreamBody>) -> Response<Response
     response.map(ResponseBody::upstream)
 }
 
-/// The target as an origin server is sent it: the path that was matched, and the query. `None` where it is what the
-/// client wrote.
+/// The target in origin form: the matched path and the query. `None` if it is the client's target.
 fn origin_form(uri: &Uri, path: Option<String>, rewrite: &Rewrite) -> Result<Option<Uri>, Error> {
     let same = uri.path_and_query().filter(|target| {
-        // `http://host?query` has a path that is not written.
+        // `http://host?query` has no explicit path.
         path.is_none() && rewrite.strip == 0 && !target.as_str().starts_with('?')
     });
     if let Some(same) = same {
@@ -116,8 +115,8 @@ fn without_first(count: usize, path: &str) -> &str {
     slashes.nth(count).map_or("/", |at| &path[at..])
 }
 
-/// The fields that the upstream is sent. The client's for this hop go before ours are added, so that
-/// nobody removes ours by naming them in Connection.
+/// Rewrites the fields for the upstream. The client's hop-by-hop fields are removed first, so that
+/// its Connection field cannot name fields of the proxy.
 fn rewrite_headers(request: &mut Request<RequestBody>, exchange: &Exchange, route: &Route) {
     let rewrite = &route.rewrite;
     let version = request.version();
@@ -128,7 +127,7 @@ fn rewrite_headers(request: &mut Request<RequestBody>, exchange: &Exchange, rout
     let is_tunnel = request.body().is_tunnel();
     let headers = request.headers_mut();
     hop_by_hop::remove(headers);
-    // The proxy invites the body itself, when the upstream takes it.
+    // The proxy asks for the body itself when the upstream takes it.
     headers.remove(EXPECT);
     if let Some(host) = host {
         headers.insert_missing(HOST, host);
@@ -162,7 +161,7 @@ fn rewrite_headers(request: &mut Request<RequestBody>, exchange: &Exchange, rout
     }
 }
 
-/// HTTP/2 may split cookies into several fields, HTTP/1.1 may not (RFC 9113 section 8.2.3).
+/// HTTP/2 may split cookies into several fields; HTTP/1.1 may not (RFC 9113 section 8.2.3).
 fn join_cookies(headers: &mut Headers) {
     let cookies: Vec<_> = headers.get_all(COOKIE).collect();
     if cookies.len() > 1

@@ -103,7 +103,7 @@ enum Disposition {
     Wait(Pending),
 }
 
-/// What a request that waited has obtained.
+/// The result of a wait.
 enum ResumeWith {
     /// Permits; none for a request that has not waited.
     Permits(AcquiredPermits),

@@ -1,27 +1,27 @@
-//! What a limit makes of a request before any bucket is asked: whether it applies, whose bucket is meant, and
-//! at which of its quotas.
+//! Applicability of a limit to a request: whether it applies, to which bucket, and at which quota.
 
 use crate::limiter::{Fingerprint, Secret};
 use crate::proxy::ruleset::{Limit, Overflow, Policy};
 use crate::rules::{Exception, Head, Key};
 
-/// A limit that a request meets.
+/// The result of matching a request against a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Applicability {
-    /// This bucket is to be charged.
+    /// The limit applies, and charges this bucket.
     Bucket(Fingerprint, PolicyChoice),
-    /// The limit is for other requests.
+    /// The limit's conditions exclude the request.
     Elsewhere,
-    /// Whoever sent it is exempt.
+    /// The client or value is exempt.
     Exempt,
-    /// It does not apply without its key.
+    /// The request lacks the key, and the limit skips such requests.
     Skipped,
-    /// It refuses: its key is missing, or given with different values.
+    /// The request lacks the key or states different values for it, and the limit refuses such
+    /// requests.
     Keyless,
 }
 
-/// Which quota of a policy holds: its own, or that of the override at this place; and which of its buckets is asked,
-/// the first or one that requests overflow into.
+/// The quota that holds (the policy's own, or that of an override), and which of its buckets
+/// decides: the first, or an overflow bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PolicyChoice {
     place: Option<u32>,
@@ -29,7 +29,7 @@ pub(crate) struct PolicyChoice {
 }
 
 impl Limit {
-    /// What the limit makes of this request.
+    /// Matches the request against this limit.
     pub(crate) fn evaluate(&self, secret: &Secret, head: &Head<'_>) -> Applicability {
         let spec = &self.spec;
         if spec.when.as_ref().is_some_and(|when| !when.applies(head)) {
@@ -50,7 +50,7 @@ impl Limit {
         }
     }
 
-    /// The policy, or what stands in its place for whom it makes an exception of; or what that overflows into.
+    /// The policy, the override, or the overflow tier that decides.
     pub(crate) fn chosen(&self, chosen: PolicyChoice) -> &Policy {
         match self.overflow(chosen) {
             None => self.first(chosen),
@@ -65,14 +65,14 @@ impl Limit {
         }
     }
 
-    /// The further bucket that is asked; `None` while it is the first.
+    /// The overflow tier; `None` for the first bucket.
     pub(crate) fn overflow(&self, chosen: PolicyChoice) -> Option<&Overflow> {
         let first = self.first(chosen).overflow.as_deref();
         let tiers = std::iter::successors(first, |tier| tier.policy.overflow.as_deref());
         tiers.take(chosen.tier.into()).last()
     }
 
-    /// The bucket to ask after this one, if there is any.
+    /// The next overflow tier, if there is one.
     pub(crate) fn after(&self, chosen: PolicyChoice) -> Option<PolicyChoice> {
         let next = PolicyChoice {
             tier: chosen.tier + 1,

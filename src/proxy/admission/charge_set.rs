@@ -1,4 +1,4 @@
-//! The buckets that a request is charged to, all or none.
+//! The set of buckets that a request charges, all or none.
 
 use smallvec::SmallVec;
 
@@ -13,17 +13,16 @@ use crate::store::{
     Charge, Refusals, Reservation, Settled, charge_reserving, charge_to, charge_watched,
 };
 
-/// A place among those that are asked, and the end of the ban there.
+/// The index of a banned key in the charge set, and the end of its ban.
 pub(super) type Ban = (usize, Timestamp);
 
-/// A limit that applies.
+/// A limit that applies to the request.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::proxy) struct MatchedLimit {
-    /// Its place in the route's list.
+    /// The limit's place in the route's list.
     pub place: u16,
-    /// Which of its quotas.
     pub chosen: PolicyChoice,
-    /// Whom it bans, if it does.
+    /// The key that this limit bans; the bucket's key without a penalty.
     pub suspect: Fingerprint,
 }
 
@@ -44,18 +43,18 @@ impl MatchedLimit {
         }
     }
 
-    /// The limit, of those of its route.
+    /// The limit, out of its route's list.
     pub(in crate::proxy) fn limit<'r>(&self, limits: &'r [Limit]) -> &'r Limit {
         &limits[usize::from(self.place)]
     }
 
-    /// What of it decides.
+    /// The policy that decides, out of its route's list.
     pub(in crate::proxy) fn policy<'r>(&self, limits: &'r [Limit]) -> &'r Policy {
         self.limit(limits).chosen(self.chosen)
     }
 }
 
-/// Limits that apply, and what they are asked.
+/// Limits that apply, and the charge of each.
 #[derive(Clone, Default)]
 pub(in crate::proxy) struct ChargeSet<'r> {
     pub(in crate::proxy) applied: SmallVec<[MatchedLimit; 4]>,
@@ -68,7 +67,7 @@ impl<'r> ChargeSet<'r> {
         self.charges.push(charge);
     }
 
-    /// Who is banned by which of those that may refuse, and until when.
+    /// The bans among the enforced limits.
     pub(super) fn bans(&self, route: &Route, binding: usize, now: Timestamp) -> SmallVec<[Ban; 1]> {
         let binding = self.applied[..binding].iter().enumerate();
         binding
@@ -79,7 +78,7 @@ impl<'r> ChargeSet<'r> {
             .collect()
     }
 
-    /// What they say of a request of somebody who is banned: nothing is charged.
+    /// The verdict on a request with a banned key. Nothing is charged.
     pub(super) fn banned(&self, bans: &[Ban], binding: usize, now: Timestamp) -> Verdict {
         let mut verdict = Verdict::default();
         for (index, charge) in self.charges.iter().enumerate() {
@@ -95,7 +94,7 @@ impl<'r> ChargeSet<'r> {
         verdict
     }
 
-    /// Counts the refusals of those who may ban for it, and are not about to.
+    /// Counts strikes for refusals, except of keys that are banned already.
     pub(super) fn strike(
         &self,
         route: &Route,
@@ -120,7 +119,7 @@ impl<'r> ChargeSet<'r> {
         }
     }
 
-    /// What can be given back of the charges of these limits: what is in use comes back by itself.
+    /// The charges that can be given back. Units in use return by themselves.
     pub(in crate::proxy) fn settled(
         &self,
         route: &'r Route,
@@ -140,7 +139,7 @@ impl<'r> ChargeSet<'r> {
         all.collect()
     }
 
-    /// Charges them together, to the verdict; returns what can be given back of those that are `settled`, with their places.
+    /// Charges the set, and returns reservations for the charges in `settled`, with their indices.
     pub(in crate::proxy) fn charge_reserving(
         &mut self,
         route: &'r Route,
@@ -159,7 +158,7 @@ impl<'r> ChargeSet<'r> {
         reserved
     }
 
-    /// Charges them together, to the verdict; returns what the response is to settle.
+    /// Charges the set, and returns the charges that the response settles.
     pub(super) fn charge(
         &mut self,
         route: &'r Route,
@@ -181,13 +180,13 @@ impl<'r> ChargeSet<'r> {
         dues.collect()
     }
 
-    /// Whether one of the first `binding` limits has a bucket after the one that is asked.
+    /// True if one of the first `binding` limits has a further overflow tier.
     pub(in crate::proxy) fn overflows(&self, route: &Route, binding: usize) -> bool {
         let mut limits = self.applied[..binding].iter();
         limits.any(|matched| matched.limit(&route.limits).after(matched.chosen).is_some())
     }
 
-    /// Asks the next bucket of the limit at this place: whether there is one.
+    /// Moves the charge at `place` on to the next overflow tier; false if there is none.
     pub(in crate::proxy) fn go_on(&mut self, route: &'r Route, place: usize) -> bool {
         let matched = &mut self.applied[place];
         let limit = matched.limit(&route.limits);
@@ -199,7 +198,7 @@ impl<'r> ChargeSet<'r> {
         next.is_some()
     }
 
-    /// What gives back the units that were taken and do not come back with time.
+    /// Guards for the units in use, which time does not return.
     pub(in crate::proxy) fn taken(&self, route: &Route, verdict: &Verdict) -> Vec<InFlightGuard> {
         if !verdict.is_admitted() {
             return Vec::new();
@@ -214,8 +213,11 @@ impl<'r> ChargeSet<'r> {
     }
 }
 
-/// Charges each of these limits to the first of its buckets that can pay, or none of them; the first `binding` may
-/// refuse. Leaves in `asked` the buckets that were decided on. Refusals are what `last` says in the last try.
+/// Charges each limit's first bucket that can pay, or none. The first `binding` limits are
+/// enforced.
+///
+/// The set is left with the buckets that decided. `last` says whether the last attempt charges
+/// refusals.
 fn charge_first_that_pays<'r>(
     route: &'r Route,
     asked: &mut ChargeSet<'r>,
@@ -244,7 +246,7 @@ fn charge_first_that_pays<'r>(
         charge_to(verdict, &asked.charges, binding, attempt, now);
     }
     if !verdict.is_admitted() {
-        // The last word: policies that charge refusals do so now, once.
+        // The final attempt: policies that charge refusals do so now, once.
         charge_to(verdict, &asked.charges, binding, last, now);
     }
     if !verdict.is_admitted() {
@@ -253,7 +255,7 @@ fn charge_first_that_pays<'r>(
     watch_on(route, verdict, asked, now);
 }
 
-/// Those who only watch go on to their further buckets, too.
+/// Moves shadowed limits on to their overflow tiers, too.
 fn watch_on<'r>(
     route: &'r Route,
     verdict: &mut Verdict,
@@ -272,12 +274,12 @@ fn watch_on<'r>(
     }
 }
 
-/// What buckets said that were given up for others.
+/// Decisions of buckets that overflowed into others.
 #[derive(Default)]
 struct GivenUp(SmallVec<[(usize, MatchedLimit, Decision); 4]>);
 
 impl GivenUp {
-    /// Has the limit at this place ask its next bucket: whether there is one.
+    /// Moves the limit at `place` on to its next overflow tier; false if there is none.
     fn note_and_go_on<'r>(
         &mut self,
         route: &'r Route,
@@ -293,7 +295,7 @@ impl GivenUp {
         goes_on
     }
 
-    /// The verdict in which each limit of which no bucket pays says how soon one does.
+    /// Rewrites the verdict: a limit that no bucket can pay tells its shortest wait.
     fn shortest(self, verdict: &mut Verdict, asked: &mut ChargeSet<'_>) {
         let binding = verdict.binding();
         let mut decisions = std::mem::take(&mut verdict.decisions);
@@ -308,7 +310,7 @@ impl GivenUp {
     }
 }
 
-/// Orders refusals by how long they last; never is the longest.
+/// Orders refusals by their length; a refusal without end is the longest.
 fn wait(decision: &Decision) -> (bool, Option<Timestamp>) {
     match decision.outcome {
         Outcome::Refuse { retry_at } => (retry_at.is_none(), retry_at),

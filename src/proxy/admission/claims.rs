@@ -1,11 +1,11 @@
-//! Limits in memory that need no claim come first: where one of them refuses, no token is verified.
+//! Limits in memory that read no claim decide first: if one of them refuses, no token is verified.
 //!
-//! Limits in Redis do not: Redis is asked once, after the token is verified. A refusal of Redis that this process
-//! remembers comes first, unless a limit that needs no claim charges refusals.
+//! Limits in Redis decide after the token is verified, in one call. Only a refusal of Redis that
+//! this process remembers decides earlier, unless a limit without claims charges refusals.
 //!
-//! They are looked at without being charged, and only where the token of the request is not remembered. What the
-//! limits that need a claim would say of a request that is refused so is not known: they are not charged, not told of,
-//! and not in Retry-After.
+//! These limits are peeked at, not charged, and only if the request's token is not in the cache.
+//! Limits with claims have no decision on a request that is refused this way: they are not charged,
+//! and neither header fields nor Retry-After speak of them.
 
 use super::acquired_permits::AcquiredPermits;
 use super::context::AdmissionContext;
@@ -16,8 +16,8 @@ use crate::store::redis::Store;
 use crate::store::{Charge, Refusals};
 
 impl<'a> AdmissionContext<'_, 'a> {
-    /// Refuses a request whose token is not known, where limits that need no claim do. Nothing is decided where
-    /// this returns `false`.
+    /// Refuses a request with an unknown token if limits without claims refuse it. Returns `false`
+    /// if nothing is decided.
     ///
     /// # Errors
     /// As [`admit`](super::context::admit).
@@ -39,7 +39,7 @@ impl<'a> AdmissionContext<'_, 'a> {
         Ok(is_refused)
     }
 
-    /// Whether Redis has refused as much lately.
+    /// Refuses by a cached refusal of Redis.
     fn recall_refusals(&mut self) -> bool {
         let is_recalled = self.asks_redis() && !self.is_banned() && self.recall();
         if is_recalled {
@@ -48,7 +48,7 @@ impl<'a> AdmissionContext<'_, 'a> {
         is_recalled
     }
 
-    /// Whether limits whose buckets are in memory refuse. Charges what refusals are charged.
+    /// Refuses by limits in memory, and charges refusals to policies that ask for it.
     fn refuse_from_memory(&mut self) -> bool {
         let (local, _, binding) = self.in_memory();
         (self.asked, self.binding) = (local, binding);
@@ -64,7 +64,7 @@ impl<'a> AdmissionContext<'_, 'a> {
         true
     }
 
-    /// Whether one of the limits refuses by each of its buckets, and lets nobody wait.
+    /// True if one limit refuses by each of its buckets and lets no request wait.
     fn is_sure_to_refuse(&self) -> bool {
         let mut binding = self.asked.applied[..self.binding]
             .iter()
@@ -80,8 +80,8 @@ impl<'a> AdmissionContext<'_, 'a> {
         })
     }
 
-    /// Decides by these limits, which were about to refuse. Gives everything back where they admit after all, as
-    /// units came back meanwhile: then it returns `false`.
+    /// Decides by the limits that were about to refuse. If units came back meanwhile and they
+    /// admit, gives everything back and returns `false`.
     fn charge_refusal(&mut self) -> bool {
         let settled = self.asked.settled(self.route, |_| true);
         let verdict = &mut self.admission.verdict;
@@ -111,7 +111,7 @@ impl<'a> AdmissionContext<'_, 'a> {
         true
     }
 
-    /// As if it had asked nothing.
+    /// Resets the context to its state before the first limit.
     fn forget(&mut self) {
         (self.asked, self.binding) = Default::default();
         self.keyless = None;

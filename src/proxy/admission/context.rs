@@ -1,4 +1,5 @@
-//! What a request meets, and how that is decided at one instant.
+//! The context of one admission: the limits that apply, their charges, and the decision at one
+//! instant.
 
 use std::mem;
 use std::time::Duration;
@@ -23,22 +24,20 @@ use crate::store::redis::Store;
 use crate::store::{Charge, Refusals};
 use crate::telemetry::metrics::LimitDecision;
 
-/// All that a request is asked by the limits of its route, at one instant, and where what they say goes.
-///
-/// It is large, and stays where it is made.
+/// The admission of one request at one instant. It is large, and is never moved.
 pub(in crate::proxy) struct AdmissionContext<'r, 'a> {
     pub(in crate::proxy) route: &'r Route,
     pub(in crate::proxy) asked: ChargeSet<'r>,
-    /// How many of those that are asked, the first ones, may refuse.
+    /// The number of enforced limits; they come first in the charge set.
     pub(in crate::proxy) binding: usize,
     pub(super) keyless: Option<u16>,
-    /// What is asked of Redis.
+    /// The charges that go to Redis.
     pub(in crate::proxy) remote: Vec<Remote>,
-    /// What is asked of Redis for limits that tag.
+    /// The charges of limits that tag, for the same call to Redis.
     pub(super) tags: Vec<Entry>,
-    /// What is counted of limits that are not asked.
+    /// Decisions without a charge, for the metrics.
     pub(in crate::proxy) noted: SmallVec<[(u16, LimitDecision); 1]>,
-    /// The request, once it has been looked at.
+    /// The request, once its limits were matched.
     pub(in crate::proxy) head: Option<&'a Head<'a>>,
     secret: &'r Secret,
     pub(in crate::proxy) now: Timestamp,
@@ -70,7 +69,6 @@ pub(in crate::proxy) fn admit(
 }
 
 impl<'r, 'a> AdmissionContext<'r, 'a> {
-    /// One that has asked nothing yet.
     pub(in crate::proxy) fn new(
         route: &'r Route,
         secret: &'r Secret,
@@ -92,7 +90,7 @@ impl<'r, 'a> AdmissionContext<'r, 'a> {
         }
     }
 
-    /// What this request meets; in memory alone, where there is no `store`.
+    /// Matches the request against all limits of its route; without a `store`, in memory alone.
     ///
     /// # Errors
     /// As [`admit`].
@@ -108,7 +106,7 @@ impl<'r, 'a> AdmissionContext<'r, 'a> {
         Ok(())
     }
 
-    /// What this request meets of the limits that are `wanted`.
+    /// Matches the request against the limits that are `wanted`.
     pub(super) fn evaluate_limits(
         &mut self,
         head: &'a Head<'a>,
@@ -166,12 +164,12 @@ impl<'r, 'a> AdmissionContext<'r, 'a> {
         Ok(())
     }
 
-    /// Whether a limit has its bucket in Redis.
+    /// True if a limit has its bucket in Redis.
     pub(in crate::proxy) fn asks_redis(&self) -> bool {
         !self.remote.is_empty() || !self.tags.is_empty()
     }
 
-    /// Whether one of the limits that may refuse has banned the key.
+    /// True if an enforced limit has banned the key.
     pub(in crate::proxy) fn is_banned(&self) -> bool {
         !self
             .asked
@@ -179,7 +177,8 @@ impl<'r, 'a> AdmissionContext<'r, 'a> {
             .is_empty()
     }
 
-    /// Charges all or none, for somebody who has these permits already; or says what is to be asked of Redis first.
+    /// Charges all or none with the permits that the request holds; or returns the charge that
+    /// Redis decides on.
     pub(in crate::proxy) fn decide(
         &mut self,
         acquired: AcquiredPermits,
@@ -200,13 +199,13 @@ impl<'r, 'a> AdmissionContext<'r, 'a> {
         None
     }
 
-    /// Counts the refusals of those who may ban for it, and are not about to.
+    /// Counts strikes for refusals, except of keys in `bans`.
     pub(in crate::proxy) fn strike(&mut self, bans: &[Ban]) {
         let verdict = &mut self.admission.verdict;
         self.asked.strike(self.route, bans, verdict, self.now);
     }
 
-    /// Keeps what memory has decided, and takes what comes back when the request ends.
+    /// Finishes a decision of memory, and keeps the units in use until the request ends.
     pub(in crate::proxy) fn finish(
         &mut self,
         dues: Vec<PendingSettlement>,
@@ -216,7 +215,7 @@ impl<'r, 'a> AdmissionContext<'r, 'a> {
         self.conclude(dues, taken, acquired);
     }
 
-    /// Charges them together; returns what the response is to settle.
+    /// Charges the set, and returns the charges that the response settles.
     pub(in crate::proxy) fn charge(&mut self, last: Refusals) -> Vec<PendingSettlement> {
         let verdict = &mut self.admission.verdict;
         let mut dues = self
@@ -232,7 +231,7 @@ impl<'r, 'a> AdmissionContext<'r, 'a> {
         dues
     }
 
-    /// By how much later the client of a refused request is told to come back: by the policy that decides.
+    /// The jitter of a refusal, by the policy that decides.
     fn jitter(&self) -> Duration {
         let verdict = &self.admission.verdict;
         let mut asked = self.asked.applied.iter().zip(&self.asked.charges);
@@ -245,7 +244,7 @@ impl<'r, 'a> AdmissionContext<'r, 'a> {
         }
     }
 
-    /// Keeps what was decided, and counts it.
+    /// Stores the decision in the admission, and counts it.
     pub(in crate::proxy) fn conclude(
         &mut self,
         dues: Vec<PendingSettlement>,

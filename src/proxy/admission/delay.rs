@@ -1,4 +1,4 @@
-//! Requests that wait their turn: each for as long as the limits say that delay it, and no longer.
+//! Delays of admitted requests: each lasts until the limits' queues reach the request.
 
 use std::sync::Arc;
 
@@ -12,16 +12,17 @@ use crate::store::redis::QueuePlace;
 use crate::store::{self, Charge, Table};
 use crate::telemetry::metrics::Waiting;
 
-/// A request that waits. It holds no lock.
+/// A delayed request. It holds no lock.
 #[derive(Debug)]
 pub(crate) struct Delay {
     until: Timestamp,
     clock: Arc<Clock>,
-    /// Given up with it.
+    /// Released together with the delay.
     _places: Vec<Place>,
 }
 
-/// A place in the line of one policy. Dropped before its turn, it is given back if it was the last.
+/// A place in one policy's queue. Dropped before its turn, it is given back if it is the last
+/// place.
 #[derive(Debug)]
 struct Place {
     line: Option<Line>,
@@ -30,21 +31,21 @@ struct Place {
     _metrics: Waiting,
 }
 
-/// A line, and who stands there.
+/// A queue, and the charge that entered it.
 #[derive(Debug)]
 enum Line {
     Here {
         table: Arc<Table>,
         key: Fingerprint,
         cost: u32,
-        /// What the charge left.
+        /// The bucket's state after the charge.
         charged: Cell,
     },
     InRedis(QueuePlace),
 }
 
 impl Delay {
-    /// A request that was admitted, in the lines of all limits that delay it; `None` where none does.
+    /// Enters the queues of all limits that delay the request; `None` if none does.
     pub(crate) fn enter(
         admission: &mut Admission,
         route: &Route,
@@ -76,7 +77,7 @@ impl Delay {
         }))
     }
 
-    /// Waits until it is its turn in every line.
+    /// Waits for the turn in every queue.
     pub(crate) async fn pass(self: Box<Self>) {
         tokio::time::sleep(self.until.since(self.clock.now())).await;
     }
@@ -84,7 +85,7 @@ impl Delay {
 
 impl Line {
     fn here(limit: &Limit, secret: &Secret, head: &Head<'_>, decision: &Decision) -> Option<Self> {
-        // What was asked when it was charged, and answers the same again.
+        // The same evaluation as before the charge, with the same result.
         let Applicability::Bucket(key, chosen) = limit.evaluate(secret, head) else {
             return None;
         };
@@ -96,7 +97,7 @@ impl Line {
         })
     }
 
-    /// Gives the place up, if it is the last.
+    /// Gives the place back if it is the last of the queue.
     fn leave(self, now: Timestamp) {
         match self {
             Self::Here {

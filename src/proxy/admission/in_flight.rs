@@ -1,28 +1,28 @@
-//! What a request in flight has taken of a limit, and gives back when it ends, however it ends.
+//! Units in use by a request in flight. They return when the request ends, however it ends.
 
 use crate::proxy::ruleset::Policy;
 use crate::store::redis::LeaseGuard;
 use crate::store::{Charge, Permit};
 use crate::telemetry::metrics::{InUseMetrics, UnitsInUse};
 
-/// Units that come back when this is dropped.
+/// Units in use, returned on drop.
 #[derive(Debug)]
 pub(crate) struct InFlightGuard {
-    // In this order: what is told to be free is so.
+    // In this order: the units are free before waiters learn of it.
     _permit: Option<Permit>,
     _lending: Option<LeaseGuard>,
     _counted: Option<UnitsInUse>,
 }
 
 impl InFlightGuard {
-    /// What gives back the units of a charge that this policy has admitted; `None` where they come back with time.
-    /// To be asked for once.
+    /// The guard of an admitted charge; `None` if time returns its units. To be called once for a
+    /// charge.
     pub(crate) fn of(policy: &Policy, charge: &Charge<'_>) -> Option<Self> {
         let in_use = policy.in_use.as_ref()?;
         Some(Self::granted(charge.permit()?, in_use, charge.cost))
     }
 
-    /// What gives back so many units that this permit has taken.
+    /// The guard of a permit's units.
     pub(crate) fn granted(permit: Permit, in_use: &InUseMetrics, units: u32) -> Self {
         InFlightGuard {
             _permit: Some(permit),
@@ -31,7 +31,7 @@ impl InFlightGuard {
         }
     }
 
-    /// What gives back so many units that Redis has lent; counted where they are nowhere else.
+    /// The guard of units under a lease in Redis, counted by `in_use` if no table counts them.
     pub(crate) fn lent(lending: LeaseGuard, in_use: Option<&InUseMetrics>, units: u32) -> Self {
         InFlightGuard {
             _permit: None,

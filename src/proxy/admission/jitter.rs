@@ -1,12 +1,12 @@
-//! How much later than it is so a refused client is told to come back, so that not all come back at once.
+//! Jitter of `Retry-After`, so that refused clients do not return all at once.
 
 use std::time::Duration;
 
 use crate::clock::Timestamp;
 use crate::limiter::{Fingerprint, KeyParts, Secret};
 
-/// From nothing up to `most`, to the microsecond: another for each key and instant, which nobody can foresee who does not
-/// know the secret.
+/// A duration from 0 to `most`, in microseconds, different for each key and instant. Clients cannot
+/// predict it without the secret.
 pub(crate) fn of(most: Duration, secret: &Secret, key: Fingerprint, now: Timestamp) -> Duration {
     if most.is_zero() {
         return Duration::ZERO;

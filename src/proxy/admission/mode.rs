@@ -1,38 +1,40 @@
-//! Whether a policy refuses, or only watches.
+//! Modes: whether a policy is enforced or only shadows.
 
 use crate::limiter::{KeyParts, Secret};
 use crate::rules::{Descriptor, Head, Key};
 
-/// Whether a policy refuses.
+/// The mode of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// It does.
+    /// The policy refuses requests.
     Enforce,
-    /// It decides and counts, and refuses nobody.
+    /// The policy decides and counts, and refuses no request.
     Shadow,
-    /// It refuses some keys, and watches the others.
+    /// The policy refuses requests of some keys, and shadows the others.
     Partly(Rollout),
 }
 
-/// For which keys a policy is enforced: the same on every node, after a restart, and under any quota.
+/// The share of keys for which a policy is enforced: the same on every node, after a restart, and
+/// under any quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rollout {
     percent: u8,
-    /// No secret: everybody may know who is in.
+    /// The seed of the hash. It is no secret: clients may know which keys are in.
     hashed_by: Secret,
 }
 
-/// What a request is to a policy.
+/// The effect of a policy's decision on one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Enforcement {
-    /// The policy may refuse it.
+    /// The decision can refuse the request.
     Enforced,
-    /// The policy only watches.
+    /// The decision is only counted.
     Shadowed,
 }
 
 impl Rollout {
-    /// So many percent of the keys of this policy, 0 to 100. Who is in stays in as the number grows.
+    /// A rollout to `percent` of the policy's keys, 0 to 100. Keys that are in stay in while the
+    /// number grows.
     pub fn new(policy: &str, percent: u8) -> Self {
         let mut hasher = Secret::from_key([0, 0]).hasher();
         hasher.part(0, policy.as_bytes());
@@ -42,7 +44,7 @@ impl Rollout {
         }
     }
 
-    /// Requests without a part of the key are in none of the hundredths, whatever stands in for the part.
+    /// Requests without a part of the key are never in, whatever replaces the part.
     fn takes(&self, descriptor: &Descriptor, head: &Head<'_>) -> bool {
         if descriptor.parts().iter().any(|part| part.is_missing(head)) {
             return false;
@@ -58,7 +60,7 @@ impl Rollout {
 }
 
 impl Mode {
-    /// What a request with this key is to the policy.
+    /// The effect on a request with this key.
     pub(crate) fn enforcement(&self, descriptor: &Descriptor, head: &Head<'_>) -> Enforcement {
         match self {
             Self::Enforce => Enforcement::Enforced,
@@ -148,7 +150,7 @@ mod tests {
         }
     }
 
-    /// The hash must not change between versions, nor differ between nodes.
+    /// The hash must not change between versions or differ between nodes.
     #[test]
     fn who_is_in_stays_the_same_for_ever() {
         let tenth: Vec<_> = members("per-key", 10).into_iter().take(6).collect();

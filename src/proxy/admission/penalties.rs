@@ -1,4 +1,4 @@
-//! Bans of keys that go on asking though they are refused.
+//! Bans of keys that keep asking after refusals.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use crate::store::snapshot::PolicyBans;
 use crate::telemetry::metrics::{BanMetrics, TrackingMetrics};
 use crate::telemetry::registry::Registry;
 
-/// What a policy does to keys that it has refused too often.
+/// A policy's penalty, its strikes and its bans.
 #[derive(Debug)]
 pub struct Penalties {
     rule: Penalty,
-    /// Found again at a reload, as long as keys are called the same.
+    /// Handed on by a reload while keys have the same names.
     bans: Arc<Bans>,
     shared: Option<Shared>,
     metrics: BanMetrics,
 }
 
-/// Where other machines hear of them.
+/// The bans shared with other machines.
 #[derive(Debug)]
 struct Shared {
     bans: Arc<SharedBans>,
@@ -29,7 +29,8 @@ struct Shared {
 }
 
 impl Penalties {
-    /// By this rule, with the bans of the policy before; shared with the machines that call it so in that store.
+    /// Builds the penalty of a policy. Bans of the earlier ruleset stay; with a store, bans are
+    /// shared under the policy's label.
     pub(crate) fn new(
         rule: Penalty,
         (policy, label): (&str, &str),
@@ -60,7 +61,7 @@ impl Penalties {
         }
     }
 
-    /// Has room for so many bytes of strikes and bans.
+    /// Bounds the memory of strikes and bans, in bytes.
     pub(crate) fn set_room(&self, bytes: usize) {
         self.bans.set_room(bytes);
     }
@@ -69,13 +70,13 @@ impl Penalties {
         self.shared.as_ref().map(|shared| &shared.naming)
     }
 
-    /// What other machines are told of and hear of, if they do.
+    /// The bans shared with other machines, if they are.
     pub(crate) fn shared(&self) -> Option<&Arc<SharedBans>> {
         Some(&self.shared.as_ref()?.bans)
     }
 
-    /// The strikes and bans, to be saved or restored, of the policy with this name and key. Keys are turned into
-    /// fingerprints with `secret` unless other machines hear of its bans.
+    /// Strikes and bans for the snapshot file. Keys are fingerprints under `secret`, unless bans
+    /// are shared.
     pub(crate) fn to_keep<'a>(
         &'a self,
         policy: &'a str,
@@ -91,14 +92,15 @@ impl Penalties {
         }
     }
 
-    /// Has other machines' bans be counted by this rule from now on. Returns what they are told of, if anything.
+    /// Applies this penalty to bans of other machines from now on. Returns the shared bans, if
+    /// there are any.
     pub(crate) fn follow(&self) -> Option<&Arc<SharedBans>> {
         let shared = self.shared()?;
         shared.set_rule(self.rule.clone());
         Some(shared)
     }
 
-    /// The key that is banned for a request that charges `key`: the same on all machines that share bans.
+    /// The key to ban for a request that charges `key`: the same on all machines that share bans.
     pub(crate) fn ban_key(
         &self,
         descriptor: &Descriptor,
@@ -112,12 +114,13 @@ impl Penalties {
         }
     }
 
-    /// The end of the ban of this key, if it is banned.
+    /// The end of the key's ban, if it is banned.
     pub(crate) fn banned_until(&self, key: Fingerprint, now: Timestamp) -> Option<Timestamp> {
         self.bans.banned_until(&self.rule, key, now)
     }
 
-    /// Counts a refusal of this key; the end of the ban that it brings about, or another request has since.
+    /// Counts a refusal of this key. Returns the end of the ban that results, or that another
+    /// request caused since.
     pub(crate) fn strike(&self, key: Fingerprint, now: Timestamp) -> Option<Timestamp> {
         let until = self.bans.strike(&self.rule, key, now);
         if until.is_some() {

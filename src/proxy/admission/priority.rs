@@ -5,8 +5,8 @@ use crate::http::headers::Headers;
 use crate::proxy::ruleset::Route;
 use crate::upstream::Dscp;
 
-/// Tells the upstream at what priority the request is admitted. What a client wrote in such a field goes: an
-/// upstream believes it.
+/// Writes the priority fields for the upstream. Fields of the client are removed: an upstream
+/// believes them.
 pub(crate) fn write(route: &Route, admission: Option<&Admission>, headers: &mut Headers) {
     for name in &route.priority_fields {
         headers.remove(name);
@@ -17,7 +17,7 @@ pub(crate) fn write(route: &Route, admission: Option<&Admission>, headers: &mut 
     }
 }
 
-/// The code point with which the request is sent: that of the first limit that lowers its priority and names one.
+/// The code point of the first limit that lowers the priority and names one.
 pub(crate) fn dscp(route: &Route, admission: Option<&Admission>) -> Option<Dscp> {
     let mut lowered = admission?.lowered(route);
     lowered.find_map(|(_, overflow)| overflow.dscp)

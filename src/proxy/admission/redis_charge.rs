@@ -1,5 +1,5 @@
-//! Requests that policies in Redis decide on. Buckets in memory are charged first, then Redis is asked, and what memory was
-//! charged is given back if Redis refuses: all of it or none.
+//! Charges in Redis. Memory is charged first, then Redis decides; if Redis refuses, the charges in
+//! memory are given back.
 
 mod finish;
 mod start;
@@ -22,7 +22,7 @@ use crate::store::redis::{
 use crate::store::{Charge, Refusals, Reservation};
 use crate::telemetry::metrics::LimitDecision;
 
-/// A bucket that is asked, as it is kept while Redis is waited for.
+/// A charge, kept until Redis answers.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub matched: MatchedLimit,
@@ -32,30 +32,29 @@ pub(crate) struct Entry {
     pub home: BucketHome,
 }
 
-/// Where a bucket is.
 #[derive(Debug)]
 pub(crate) enum BucketHome {
-    /// In memory, which decided so.
+    /// A bucket in memory, with its decision.
     Memory(Decision),
     Redis(Box<Remote>),
 }
 
-/// A request that Redis is asked about. Dropped meanwhile, what memory was charged stays so.
+/// A request that waits for Redis. If it is dropped, the charges in memory stay.
 #[derive(Debug)]
 pub(crate) struct PendingRedisCharge {
-    /// All that is asked, those first that may refuse.
+    /// All charges; enforced limits come first.
     pub entries: SmallVec<[Entry; 4]>,
     pub binding: usize,
-    /// What is asked in Redis of limits that tag.
+    /// The charges of limits that tag.
     pub tags: Vec<Entry>,
-    /// Whether memory refuses the request: then Redis is told of it where refusals are charged, and nothing else.
+    /// True if memory refuses the request. Redis then only charges refusals.
     pub is_refused: bool,
-    /// What memory was charged, by the places among the entries.
+    /// Reservations in memory, by the indices of the entries.
     pub reserved: Vec<(usize, Reservation)>,
     pub taken: Vec<InFlightGuard>,
     pub acquired: AcquiredPermits,
     pub noted: SmallVec<[(u16, LimitDecision); 1]>,
-    /// What is asked, and for which worker.
+    /// The store and the worker that are asked.
     pub through: Option<Through>,
     pub answer: Option<Result<BucketReplies, ChargeError>>,
 }
@@ -63,7 +62,7 @@ pub(crate) struct PendingRedisCharge {
 /// A store, and the worker that asks it.
 type Through = (Arc<Store>, usize);
 
-/// The entries of limits that tag, for the same Redis call as all others: there they only watch.
+/// Builds the entries of limits that tag. The same Redis call has them as shadowed limits.
 pub(super) fn tag_entries(
     route: &Route,
     secret: &Secret,
@@ -87,7 +86,7 @@ pub(super) fn tag_entries(
     (0..).zip(route.tags_of(head)).filter_map(entry).collect()
 }
 
-/// What a bucket in memory says of a request that is refused by another.
+/// The decision of a bucket in memory that another bucket's refusal spares.
 pub(crate) fn spared(charge: &Charge<'_>, now: Timestamp) -> Decision {
     let decision = charge.peek(now);
     match decision.is_admitted() {
@@ -97,7 +96,7 @@ pub(crate) fn spared(charge: &Charge<'_>, now: Timestamp) -> Decision {
 }
 
 impl PendingRedisCharge {
-    /// Asks, and keeps the answer.
+    /// Calls Redis, and keeps the answer.
     pub(crate) async fn pass(
         mut self: Box<Self>,
         store: &Arc<Store>,
@@ -115,7 +114,7 @@ impl PendingRedisCharge {
         self
     }
 
-    /// Asks for units in use under a lease, if any are: from now on they are given back if the request ends here.
+    /// Takes leases for the units in use. If the request ends now, they are given back.
     fn lend(&mut self, store: &Arc<Store>, route: &Route, worker: usize) -> Option<Arc<str>> {
         let mut lease = None;
         let entries = self.entries.iter_mut().map(|entry| (entry, &route.limits));
@@ -132,12 +131,12 @@ impl PendingRedisCharge {
         lease
     }
 
-    /// The buckets of the charges in Redis, those first that may refuse, and how many charges those are.
+    /// The charges for Redis, enforced ones first, and the number of enforced ones.
     fn buckets<'a>(&'a self, route: &'a Route) -> (Vec<redis::BucketCharge<'a>>, usize) {
         let mut buckets = Vec::new();
         let mut binding = 0;
         for (index, entry, remote) in self.remote() {
-            // Each by itself, if the request is refused already.
+            // Charges of a refused request are independent of each other.
             binding += usize::from(index < self.binding && !self.is_refused);
             let limit = entry.matched.limit(&route.limits);
             let settles = limit.spec.settlement.is_some() && !self.is_refused;
@@ -153,7 +152,7 @@ impl PendingRedisCharge {
         (buckets, binding)
     }
 
-    /// The entries in Redis, with their places.
+    /// The entries in Redis, with their indices.
     fn remote(&self) -> impl Iterator<Item = (usize, &Entry, &Remote)> {
         let entries = self.entries.iter().enumerate();
         entries.filter_map(|(index, entry)| match &entry.home {
@@ -178,7 +177,7 @@ impl Entry {
         }
     }
 
-    /// Its bucket in Redis, if it is there.
+    /// The bucket in Redis, if it is there.
     fn place(&self, limits: &[Limit], store: &Arc<Store>, worker: usize) -> Option<ChargedBucket> {
         let BucketHome::Redis(remote) = &self.home else {
             return None;
@@ -194,7 +193,8 @@ impl Entry {
         })
     }
 
-    /// The charge in Redis: its bucket, and those that it may overflow into. Where its policy charges refusals, these are.
+    /// Adds the charge in Redis: its bucket, then its overflow buckets. Refusals are charged if the
+    /// policy says so.
     fn push_to<'a>(
         &self,
         buckets: &mut Vec<redis::BucketCharge<'a>>,

@@ -1,4 +1,4 @@
-//! What of an inquiry is asked of Redis.
+//! The part of a charge that only Redis needs.
 
 use crate::clock::Timestamp;
 use crate::limiter::Decision;
@@ -6,26 +6,27 @@ use crate::proxy::ruleset::{Limit, Policy};
 use crate::rules::Head;
 use crate::store::redis::{BucketName, BucketReply, LeaseGuard, Store};
 
-/// What is asked of Redis for one limit.
+/// One limit's charge in Redis.
 #[derive(Debug)]
 pub(in crate::proxy) struct Remote {
-    /// The place of the limit among those of the route.
+    /// The limit's place in the route.
     pub place: u16,
     pub name: BucketName,
-    /// The names of the buckets that it may overflow into.
+    /// The names of the overflow buckets.
     further: Vec<Vec<u8>>,
-    /// The period that a window is which this opens, where the request says that.
+    /// The calendar period of the window that this charge may open.
     pub period: Option<(Timestamp, Timestamp)>,
-    /// What Redis said.
+    /// The reply of Redis.
     pub said: Option<BucketReply>,
-    /// What it said, or memory in its place; `None` where nobody says anything, and the limit admits.
+    /// The decision of Redis, or of memory in its place; `None` if neither decides and the limit
+    /// admits.
     pub decision: Option<Decision>,
-    /// The units in use that are asked for.
+    /// The lease for the units in use.
     pub lending: Option<LeaseGuard>,
 }
 
 impl Remote {
-    /// What this limit asks of the store for a request that it meets; `None` where its buckets are in memory.
+    /// The charge of this limit in Redis; `None` if its buckets are in memory.
     pub(in crate::proxy) fn of(
         (place, limit): (u16, &Limit),
         policy: &Policy,
@@ -54,7 +55,7 @@ impl Remote {
         })
     }
 
-    /// The names of its bucket, and of those that it may overflow into.
+    /// The names of its bucket and of its overflow buckets.
     pub(in crate::proxy) fn names(&self) -> impl Iterator<Item = &[u8]> {
         let further = self.further.iter().map(Vec::as_slice);
         std::iter::once(self.name.bytes.as_slice()).chain(further)

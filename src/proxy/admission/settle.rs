@@ -1,4 +1,5 @@
-//! Charges that the response settles: what a request took of limits before it was known what it costs.
+//! Settlement: the response states what a request costs, and corrects the charges that were
+//! reserved.
 
 use std::sync::Arc;
 
@@ -12,17 +13,17 @@ use crate::rules::{Author, BodyEnd, ReportedCost, SettledBy, Settlement, UsageSc
 use crate::store::{Reservation, redis};
 use crate::telemetry::metrics::SettlementResult;
 
-/// A charge that is to be settled. Dropped, it stands as it was made.
+/// A charge to settle. Dropped, the reserved charge stays.
 #[derive(Debug)]
 pub(crate) struct PendingSettlement {
-    /// The place of the limit among those of the route that are of its kind.
+    /// The limit's place in the route's list of limits, or of limits that tag.
     pub place: usize,
     pub reservation: Reserved,
-    /// The scan of the response's body, if that states the cost.
+    /// The body scan, if the body states the cost.
     usage: Option<Box<UsageScan>>,
 }
 
-/// What was charged, where its bucket is.
+/// A reservation, in memory or in Redis.
 #[derive(Debug)]
 pub(crate) enum Reserved {
     Here(Reservation),
@@ -30,7 +31,7 @@ pub(crate) enum Reserved {
 }
 
 impl Reserved {
-    /// What was charged in memory.
+    /// The reservation in memory.
     pub(crate) fn here_mut(&mut self) -> Option<&mut Reservation> {
         match self {
             Self::Here(reservation) => Some(reservation),
@@ -48,51 +49,51 @@ impl Reserved {
     fn settle(self, units: u32, now: Timestamp) {
         match self {
             Self::Here(reservation) => reservation.settle(units, now),
-            // At its own time, and soon.
+            // Redis settles at its own time, soon.
             Self::InRedis(reservation) => reservation.settle(units),
         }
     }
 }
 
-/// What settles charges: a response, as far as it is known.
+/// The head of the response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResponseHead<'a> {
     pub status: StatusCode,
     pub author: Author,
     pub headers: &'a Headers,
-    /// Costs that the response is known to have stated, by policy.
+    /// Costs that a log line states, by policy.
     pub recorded: &'a [(String, u32)],
 }
 
-/// The end of a response.
+/// The end of the response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResponseEnd<'a> {
-    /// `None` where there is no response.
+    /// `None` without a response.
     pub status: Option<StatusCode>,
-    /// The bytes of its body.
+    /// The number of body bytes.
     pub bytes: u64,
     pub body: BodyEnd<'a>,
 }
 
-/// Settling the charges of a request.
+/// The settlement of one exchange.
 pub(crate) struct Settling<'a> {
     pub route: &'a Route,
     pub now: Timestamp,
-    /// Gets the costs that the response stated, by policy.
+    /// Collects the costs that the response states, by policy.
     pub stated: &'a mut Vec<(Arc<str>, u32)>,
 }
 
-/// What an upstream has to send so that its response can state the costs.
+/// Requirements on the upstream's response, so that it can state the costs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RequestedFields {
-    /// A body that is not compressed.
+    /// An uncompressed body.
     pub plain_body: bool,
     /// Trailers.
     pub trailers: bool,
 }
 
 impl PendingSettlement {
-    /// A charge of the limit at this place.
+    /// A charge of the limit at `place`.
     pub(crate) fn new(place: usize, reservation: Reserved) -> Self {
         PendingSettlement {
             place,
@@ -103,7 +104,7 @@ impl PendingSettlement {
 }
 
 impl RequestedFields {
-    /// Notes what these charges of these limits want.
+    /// Adds the requirements of these charges.
     pub(crate) fn note(&mut self, dues: &[PendingSettlement], limits: &[Limit]) {
         let settlements = dues.iter().map(|due| &limits[due.place].spec.settlement);
         for settlement in settlements.flatten() {
@@ -112,13 +113,13 @@ impl RequestedFields {
         }
     }
 
-    /// Asks the upstream for it.
+    /// Writes the requirements into the request's fields.
     pub(crate) fn write(self, headers: &mut Headers) {
         if self.plain_body {
             let identity = const { HeaderValue::from_static("identity") };
             headers.insert(ACCEPT_ENCODING, identity);
         }
-        // A client that takes trailers has asked for them already.
+        // A client that takes trailers has already sent this.
         if self.trailers && !headers.contains(TE) {
             headers.append(TE, const { HeaderValue::from_static("trailers") });
             headers.append(CONNECTION, const { HeaderValue::from_static("te") });
@@ -126,7 +127,7 @@ impl RequestedFields {
     }
 }
 
-/// Settles all of `dues`, which are of these limits, that the head of a response can settle.
+/// Settles the charges whose cost the head states.
 pub(crate) fn by_head(
     dues: &mut Vec<PendingSettlement>,
     limits: &[Limit],
@@ -153,7 +154,7 @@ pub(crate) fn by_head(
     }
 }
 
-/// The cost of a request, as the head of its response states it.
+/// The cost that the head states.
 fn head_cost(
     limit: &Limit,
     settlement: &Settlement,
@@ -167,14 +168,14 @@ fn head_cost(
     }
     let name = &*limit.policy.name;
     let mut recorded = answered.recorded.iter();
-    // A candidate's cost is that of its policy.
+    // A candidate has the cost of its policy.
     let recorded =
         recorded.find(|(policy, _)| name.strip_suffix("/candidate").unwrap_or(name) == policy);
     let recorded = recorded.and_then(|&(_, units)| settlement.by_record(units));
     recorded.or(cost)
 }
 
-/// Reads a piece of the response's body, and settles the charges of which it states the last.
+/// Scans a piece of the body, and settles the charges whose last cost it states.
 pub(crate) fn by_piece(
     dues: &mut Vec<PendingSettlement>,
     limits: &[Limit],
@@ -196,7 +197,7 @@ pub(crate) fn by_piece(
     }
 }
 
-/// Settles the others at the end of the response.
+/// Settles the remaining charges at the end.
 pub(crate) fn by_body(
     dues: &mut Vec<PendingSettlement>,
     limits: &[Limit],
@@ -218,7 +219,8 @@ pub(crate) fn by_body(
 }
 
 impl Settling<'_> {
-    /// Makes a charge what the request costs, and counts that; without a stated cost the charge stands.
+    /// Replaces the reserved charge by the stated cost, and counts it. Without a cost, the charge
+    /// stays.
     fn settle(
         &mut self,
         due: PendingSettlement,
@@ -248,7 +250,7 @@ impl Settling<'_> {
         }
         if let Some(settlements) = &limit.policy.settlements {
             settlements.record(result);
-            // Errors rarely state a cost: one of them would use up the only line.
+            // Error responses rarely state a cost: one of them would use up the only line.
             let is_unexpected = match result {
                 SettlementResult::Missing => status.is_some_and(|status| status.is_success()),
                 SettlementResult::Malformed => true,

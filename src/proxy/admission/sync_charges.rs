@@ -9,8 +9,8 @@ use crate::rules::Head;
 use crate::store::redis::PendingReport;
 use crate::store::{Charge, Refusals, Reservation};
 
-/// Notes what the limits of a route have charged that were asked together: refusals where both the table and `last` say
-/// so. Of a reservation, which comes with the place of its limit, the others are told when it is settled.
+/// Records the charges of one decision. Refusals are charged if both the table and `last` say so; a
+/// reservation is reported when it is settled.
 pub(crate) fn record<'a>(
     (route, head): (&Route, &Head<'_>),
     asked: &ChargeSet<'_>,
@@ -37,7 +37,7 @@ pub(crate) fn record<'a>(
     }
 }
 
-/// Notes what one limit has charged, if it has, or has that told when it is settled.
+/// Records the charge of one limit, or lets its reservation report it.
 pub(crate) fn record_one(
     (limit, chosen): (&Limit, PolicyChoice),
     head: &Head<'_>,

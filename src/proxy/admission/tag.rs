@@ -1,7 +1,6 @@
-//! Limits that refuse nothing: a request beyond their quota is forwarded with a header field that says so.
+//! Limits that tag: a request beyond their quota is forwarded with a header field that says so.
 //!
-//! They are asked after all others have admitted the request, each for itself: what one says keeps no other
-//! from being charged.
+//! They decide after the other limits have admitted the request, independently of each other.
 
 use crate::http::headers::Headers;
 
@@ -21,40 +20,38 @@ use crate::store::redis;
 use crate::store::{Charge, Refusals, Settled, charge_all, charge_reserving};
 use crate::telemetry::metrics::LimitDecision;
 
-/// What the limits that tag made of a request.
+/// The decisions of the limits that tag.
 #[derive(Debug, Default)]
 pub(crate) struct TagDecisions {
-    /// Whether any of them applied.
+    /// True if one of them applied.
     pub applied: bool,
-    /// The places, among them, of those that it exceeds.
+    /// The places of the limits that the request exceeds.
     exceeded: Vec<usize>,
-    /// What comes back when it ends.
+    /// Units in use, returned when the request ends.
     taken: Vec<InFlightGuard>,
-    /// What its response settles.
+    /// Charges that the response settles.
     dues: Vec<PendingSettlement>,
 }
 
-/// What is known of one of these limits beforehand, as its bucket is in Redis.
+/// The decision of a limit with its bucket in Redis.
 #[derive(Debug)]
 pub(crate) struct RedisTagDecision {
-    /// Its place among them.
     pub place: usize,
     pub said: RedisAnswer,
-    /// What comes back when the request ends.
+    /// Units in use, returned when the request ends.
     pub taken: Option<InFlightGuard>,
-    /// What its response settles.
+    /// The charge that the response settles.
     pub due: Option<redis::Reservation>,
 }
 
-/// What Redis says of a bucket.
 #[derive(Debug)]
 pub(crate) enum RedisAnswer {
     Decided(Decision),
-    /// Nothing: this stands in for it.
+    /// Redis did not answer; the policy's `on_store_error` decides.
     Unknown(OnStoreError),
 }
 
-/// Charges the request to the limits of its route that tag, but for those of which is known what they say.
+/// Charges the limits that tag, except those that Redis has decided on.
 pub(crate) fn decide_tags(
     route: &Route,
     secret: &Secret,
@@ -84,7 +81,7 @@ pub(crate) fn decide_tags(
 }
 
 impl RedisTagDecision {
-    /// Whether memory is not to decide.
+    /// False if memory decides in place of Redis.
     fn is_known(&self) -> bool {
         !matches!(self.said, RedisAnswer::Unknown(OnStoreError::Local))
     }
@@ -104,7 +101,7 @@ impl RedisAnswer {
 }
 
 impl TagDecisions {
-    /// Keeps what is known of a limit.
+    /// Applies the decision of Redis.
     fn keep(&mut self, told: RedisTagDecision, limit: &Limit, head: &Head<'_>) -> LimitDecision {
         let due = told.due.map(Reserved::InRedis);
         let due = due.map(|due| PendingSettlement::new(told.place, due));
@@ -113,7 +110,7 @@ impl TagDecisions {
         told.said.of(limit, head)
     }
 
-    /// `None` where the limit is for other requests.
+    /// `None` if the limit does not apply to the request.
     fn decide(
         &mut self,
         (place, limit): (usize, &Limit),
@@ -164,7 +161,7 @@ impl TagDecisions {
         Some(LimitDecision::Allowed)
     }
 
-    /// Settles what the head of the response can settle.
+    /// Settles the charges whose cost the response head states.
     pub(crate) fn settle_by_head(
         &mut self,
         answered: ResponseHead<'_>,
@@ -174,7 +171,7 @@ impl TagDecisions {
         settle::by_head(&mut self.dues, &route.tags, answered, settling);
     }
 
-    /// Reads a piece of its body, and settles what that settles.
+    /// Scans a piece of the body, and settles the charges whose cost it states.
     pub(crate) fn settle_by_piece(
         &mut self,
         piece: &[u8],
@@ -185,24 +182,23 @@ impl TagDecisions {
         settle::by_piece(&mut self.dues, &route.tags, piece, ended, settling);
     }
 
-    /// Settles the rest at its end.
+    /// Settles the remaining charges at the end of the response.
     pub(crate) fn settle_by_body(&mut self, ended: ResponseEnd<'_>, settling: &mut Settling<'_>) {
         let route = settling.route;
         settle::by_body(&mut self.dues, &route.tags, ended, settling);
     }
 
-    /// Notes what the response has to have so that it can settle all.
+    /// Notes the fields that the upstream must send so that the response can settle all charges.
     pub(crate) fn note_wanted(&self, route: &Route, wanted: &mut RequestedFields) {
         wanted.note(&self.dues, &route.tags);
     }
 
-    /// Whether anything is still to be settled.
     pub(crate) fn has_dues(&self) -> bool {
         !self.dues.is_empty()
     }
 }
 
-/// What a request is beyond the quota of this limit.
+/// The decision on a request beyond the quota.
 fn beyond(limit: &Limit, head: &Head<'_>) -> LimitDecision {
     match limit.policy.mode.enforcement(&limit.spec.descriptor, head) {
         Enforcement::Enforced => LimitDecision::Tagged,
@@ -210,8 +206,7 @@ fn beyond(limit: &Limit, head: &Head<'_>) -> LimitDecision {
     }
 }
 
-/// Tells the upstream which limits the request exceeds. What a client wrote in such a field goes: an upstream
-/// believes it.
+/// Writes the tags for the upstream. Fields of the client are removed: an upstream believes them.
 pub(crate) fn write(route: &Route, tagged: &TagDecisions, headers: &mut Headers) {
     for tag in route
         .tags

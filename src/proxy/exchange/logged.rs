@@ -1,4 +1,4 @@
-//! What the access log says of an exchange.
+//! The access-log line of an exchange.
 
 use std::time::Duration;
 
@@ -13,25 +13,24 @@ use crate::telemetry::metrics::LimitDecision;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// What the access log wants to know of a request, and the request itself no longer has at its end.
-///
-/// Copies in one place: they cost less than to share what the head was read into, which stays no longer than needed.
+/// Copies of the request's texts for its access-log line. One copy costs less than sharing the
+/// buffer of the head, which would live longer.
 #[derive(Debug)]
 pub(super) struct Logged {
     texts: Box<[u8]>,
     lengths: [u32; TEXTS],
 }
 
-/// Target, host, referer, user agent, request id.
+/// The offsets of target, host, referer, user agent and request id.
 const TEXTS: usize = 5;
 
 impl Logged {
-    /// What a log in this format says of a request.
+    /// Copies the texts that lines of `format` have.
     pub(super) fn new<B>(request: &Request<B>, format: Format) -> Self {
         let is_told = format.tells_all();
         let target = request.uri().path_and_query();
         let (mut host, mut referer, mut user_agent, mut request_id) = (None, None, None, None);
-        // In one pass: looking each up would cost more, and so would what is not said.
+        // One pass: a look-up for each field would cost more.
         for (name, value) in request.headers().iter() {
             let place = match *name {
                 header::REFERER => &mut referer,
@@ -42,7 +41,7 @@ impl Logged {
             };
             place.get_or_insert(value);
         }
-        // HTTP/2 has it in the target.
+        // HTTP/2 has the host in the target.
         let authority = || {
             request
                 .uri()
@@ -63,12 +62,12 @@ impl Logged {
         }
         Logged {
             texts: all.into(),
-            // Heads are read up to a bound far below 4 GiB.
+            // Heads are bounded far below 4 GiB.
             lengths: texts.map(|text| text.len() as u32),
         }
     }
 
-    /// The texts; empty where a field is absent.
+    /// The texts; empty if a field is absent.
     fn texts(&self) -> [&[u8]; TEXTS] {
         let mut rest = &*self.texts;
         self.lengths.map(|length| {
@@ -121,18 +120,18 @@ impl Exchange {
         log.record(self.context.client.connection.worker, &record);
     }
 
-    /// The upstream that it was sent to, and its endpoint.
+    /// The upstream and the endpoint.
     fn sent_to<'a>(&self, route: &'a Route) -> Option<(&'a str, &'a str)> {
         let upstream = &route.upstream.as_ref()?.upstream;
         let endpoint = upstream.endpoints().get(self.endpoint.get()?)?;
         Some((upstream.name(), endpoint.label()))
     }
 
-    /// The policy that decided, and what it said.
+    /// The deciding policy and its decision.
     fn said<'a>(&'a self, route: &'a Route) -> (&'a str, LimitDecision) {
         match self.admission() {
             Some(admission) => admission.logged(route),
-            // It has left before its turn.
+            // The client left while the request waited.
             None => match &self.line {
                 Some(policy) => (policy, LimitDecision::Delayed),
                 None => ("", LimitDecision::Allowed),
@@ -140,7 +139,7 @@ impl Exchange {
         }
     }
 
-    /// For how long it had to wait, if it had to.
+    /// The time that the request waited, if it did.
     fn delay(&self, duration: Duration) -> Option<Duration> {
         let Some(admission) = self.admission() else {
             return self.line.as_ref().map(|_| duration);

@@ -1,19 +1,20 @@
-//! What an exchange holds of the ruleset that it began under: all of it until its response begins, then as much as a long
-//! response needs at its end. A WebSocket outlives many rulesets, and would keep each in memory.
+//! The lease of an exchange on its ruleset: all of it until the response begins, then only the
+//! parts that the end of a long response needs. A WebSocket outlives many rulesets, and would keep
+//! each in memory.
 
 use std::sync::Arc;
 
 use crate::proxy::ruleset::{Route, Ruleset};
 use crate::telemetry::access_log::AccessLog;
 
-/// The ruleset of one exchange, whatever is loaded meanwhile.
+/// The ruleset of one exchange, unchanged by reloads.
 #[derive(Debug)]
 pub(in crate::proxy) struct RulesetLease(Extent);
 
 #[derive(Debug)]
 enum Extent {
     Whole(Arc<Ruleset>),
-    /// What counts and logs the end.
+    /// The parts that count and log the end.
     End {
         route: Arc<Route>,
         access_log: Option<Arc<AccessLog>>,
@@ -25,10 +26,10 @@ impl RulesetLease {
         RulesetLease(Extent::Whole(snapshot))
     }
 
-    /// All of it.
+    /// The whole ruleset.
     ///
     /// # Panics
-    /// After [`Ruleset::release`].
+    /// After [`RulesetLease::release`].
     pub(in crate::proxy) fn whole(&self) -> &Ruleset {
         match &self.0 {
             Extent::Whole(snapshot) => snapshot,
@@ -36,7 +37,7 @@ impl RulesetLease {
         }
     }
 
-    /// The route at this place, or what a request meets that no route takes.
+    /// The route at `place`, or the default route.
     pub(super) fn route(&self, place: Option<usize>) -> &Route {
         match &self.0 {
             Extent::Whole(snapshot) => snapshot.route(place),
@@ -51,7 +52,7 @@ impl RulesetLease {
         }
     }
 
-    /// Lets go of all but what the end of an exchange on this route needs.
+    /// Releases all but the parts that the end of an exchange on this route needs.
     pub(super) fn release(&mut self, place: Option<usize>) {
         if let Extent::Whole(snapshot) = &self.0 {
             self.0 = Extent::End {

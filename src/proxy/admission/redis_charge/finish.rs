@@ -1,4 +1,4 @@
-//! What becomes of a request once Redis has answered, or has not.
+//! The decision after Redis has answered, or has not.
 
 use smallvec::SmallVec;
 
@@ -16,10 +16,10 @@ use crate::store::redis::{self, BucketReplies, BucketReply, ChargeError};
 use crate::telemetry::metrics::LimitDecision;
 
 impl PendingRedisCharge {
-    /// Makes `admission` what came of it; returns what is known of the limits that tag.
+    /// Stores the decision in `admission`; returns the decisions of limits that tag.
     ///
     /// # Errors
-    /// Where a limit refuses because its store does not answer.
+    /// A limit refuses because its store does not answer.
     pub(in crate::proxy) fn finish(
         mut self: Box<Self>,
         route: &Route,
@@ -44,7 +44,7 @@ impl PendingRedisCharge {
         context.strike(&[]);
         context.conclude(dues, std::mem::take(&mut self.taken), self.acquired);
         if admission.is_refused() {
-            // Those that tag were not charged.
+            // Limits that tag were not charged.
             return Ok(Vec::new());
         }
         let through = self.through.as_ref();
@@ -53,7 +53,7 @@ impl PendingRedisCharge {
         Ok(told.collect())
     }
 
-    /// What Redis said.
+    /// Applies the replies of Redis.
     fn apply_reply(&mut self, route: &Route, answers: BucketReplies, now: Timestamp) {
         let is_remote = |entry: &&mut Entry| matches!(entry.home, BucketHome::Redis(_));
         let entries = self.entries.iter_mut().filter(is_remote);
@@ -70,7 +70,7 @@ impl PendingRedisCharge {
         }
     }
 
-    /// Has memory decide what Redis says nothing of.
+    /// Decides in memory for the limits without a reply.
     fn decide_here(
         &mut self,
         route: &Route,
@@ -121,8 +121,8 @@ impl PendingRedisCharge {
         Ok(())
     }
 
-    /// Puts together what memory and Redis said, gives back what memory was charged if Redis refuses, and returns what the
-    /// response is to settle.
+    /// Merges the decisions of memory and Redis. If Redis refuses, gives the charges in memory
+    /// back. Returns the charges that the response settles.
     fn merge(&mut self, context: &mut AdmissionContext<'_, '_>) -> Vec<PendingSettlement> {
         let (route, now) = (context.route, context.now);
         let is_refused = self.remote().any(|(index, _, remote)| {
@@ -160,7 +160,7 @@ impl PendingRedisCharge {
         dues
     }
 
-    /// Of what memory was charged, what the response is to settle; the rest stands, or is given back.
+    /// The reservations in memory that the response settles. The others stay, or are given back.
     fn settle_reserved(
         &mut self,
         route: &Route,
@@ -182,7 +182,7 @@ impl PendingRedisCharge {
         dues
     }
 
-    /// Keeps what an admitted request has in Redis until it ends.
+    /// Keeps what an admitted request holds in Redis until it ends.
     fn keep(&mut self, context: &mut AdmissionContext<'_, '_>, dues: &mut Vec<PendingSettlement>) {
         let route = context.route;
         let through = self.through.take();
@@ -200,8 +200,8 @@ impl PendingRedisCharge {
 }
 
 impl Remote {
-    /// Of units that the request does not have: what Redis has refused is not lent, and anything else, which may be, is given
-    /// back.
+    /// Ends the leases of a refused request: a refused lease holds nothing; any other may hold
+    /// units, and is given back.
     fn end_lending(&mut self) {
         if let Some(lending) = self.lending.take().filter(|_| self.said.is_some()) {
             lending.forget();
@@ -210,7 +210,7 @@ impl Remote {
 }
 
 impl Entry {
-    /// Goes on to the bucket that said so.
+    /// Moves on to the overflow bucket that replied.
     fn move_on(&mut self, limits: &[Limit], tier: usize) {
         let limit = self.matched.limit(limits);
         for _ in 0..tier {
@@ -220,7 +220,7 @@ impl Entry {
         }
     }
 
-    /// What Redis charged, and said of that; `None` where nothing was charged there.
+    /// The reply of a bucket that Redis charged.
     fn charged(&self) -> Option<&BucketReply> {
         let BucketHome::Redis(remote) = &self.home else {
             return None;
@@ -229,7 +229,8 @@ impl Entry {
         (said.decision.is_admitted() && self.cost > 0).then_some(said)
     }
 
-    /// The units in use of a request that is admitted, if any are lent. Where Redis has said nothing, it is told of them.
+    /// The guard of an admitted request's leased units. If Redis has not answered, it is still told
+    /// of them.
     fn taken(&mut self, limits: &[Limit]) -> Option<InFlightGuard> {
         let cost = self.cost;
         let policy = self.policy(limits);
@@ -239,7 +240,7 @@ impl Entry {
         let is_refused = remote
             .decision
             .is_some_and(|decision| !decision.is_admitted());
-        // Where memory has decided, it counts them.
+        // If memory decided, it counts the units.
         let is_counted = remote.said.is_none() && remote.decision.is_some();
         let mut lending = remote.lending.take_if(|_| !is_refused)?;
         lending.renew();
@@ -247,7 +248,7 @@ impl Entry {
         Some(InFlightGuard::lent(lending, in_use, cost))
     }
 
-    /// What the response settles in Redis.
+    /// The reservation in Redis that the response settles.
     fn due(&self, limits: &[Limit], through: Option<&Through>) -> Option<redis::Reservation> {
         self.matched.limit(limits).spec.settlement.as_ref()?;
         let (store, worker) = through?;
@@ -255,7 +256,7 @@ impl Entry {
         Some(place.reservation(self.charged()?))
     }
 
-    /// The place in a line in Redis.
+    /// The place in a queue in Redis.
     fn turn(&self, limits: &[Limit], through: Option<&Through>) -> Option<redis::QueuePlace> {
         let said = self.charged()?;
         said.decision.delayed_until()?;
@@ -263,7 +264,7 @@ impl Entry {
         self.place(limits, store, *worker)?.turn(said)
     }
 
-    /// What is known of a limit that tags a request that is admitted.
+    /// The decision on a limit that tags an admitted request.
     fn told(
         mut self,
         limits: &[Limit],
@@ -283,7 +284,7 @@ impl Entry {
         };
         let taken = match said {
             RedisAnswer::Decided(_) => self.taken(limits),
-            // It may have been lent, and is given back.
+            // The lease may exist, and is given back.
             RedisAnswer::Unknown(_) => None,
         };
         if let BucketHome::Redis(remote) = &mut self.home {
@@ -297,11 +298,11 @@ impl Entry {
         }
     }
 
-    /// Remembers what Redis has refused, where that lasts. Where each refusal is charged, each has to be told.
+    /// Remembers a refusal of Redis that lasts, unless Redis has to charge each refusal.
     fn remember(&self, limits: &[Limit], decision: &Decision, now: Timestamp) {
         let policy = self.policy(limits);
         let table = &policy.table;
-        // Units that are given back are there sooner than was said.
+        // Units that are given back arrive earlier than the refusal said.
         let is_given_back = table.algorithm().is_permits() || table.settles();
         if let (Some(shared), BucketHome::Redis(remote), Refusals::Free, false) =
             (&policy.shared, &self.home, table.refusals(), is_given_back)
@@ -312,7 +313,8 @@ impl Entry {
     }
 }
 
-/// What becomes of the requests of this policy. What is not told of the server is told of each policy.
+/// The decision for the policy without Redis. Errors that do not concern the whole server are
+/// logged for each policy.
 fn on_error(policy: &Policy, error: &ChargeError, now: Timestamp) -> OnStoreError {
     let Some(shared) = &policy.shared else {
         return OnStoreError::default();

@@ -12,7 +12,7 @@ use crate::proxy::admission::sync_charges;
 use crate::store::{Charge, Refusals};
 
 impl<'r> AdmissionContext<'r, '_> {
-    /// Charges memory, and says what is to be asked of Redis; `None` where it is decided without.
+    /// Charges memory, and returns the charge for Redis; `None` if the request is decided.
     pub(in crate::proxy) fn ask(
         &mut self,
         acquired: AcquiredPermits,
@@ -83,7 +83,8 @@ impl<'r> AdmissionContext<'r, '_> {
         }))
     }
 
-    /// Of a request that memory refuses: has Redis asked by those only that charge refusals there. Whether there are any.
+    /// Keeps only the limits that charge refusals in Redis, for a request that memory refuses.
+    /// False if there are none.
     fn is_owed_in_redis(&mut self) -> bool {
         let mut kept = ChargeSet::default();
         let mut binding = 0;
@@ -105,7 +106,7 @@ impl<'r> AdmissionContext<'r, '_> {
             .any(|remote| remote.place == matched.place)
     }
 
-    /// What is asked of memory, the places of that among all, and how many of it may refuse.
+    /// The charges in memory, their indices in the whole set, and the number of enforced ones.
     pub(in crate::proxy::admission) fn in_memory(
         &self,
     ) -> (ChargeSet<'r>, SmallVec<[usize; 4]>, usize) {
@@ -123,8 +124,8 @@ impl<'r> AdmissionContext<'r, '_> {
         (local, places, binding)
     }
 
-    /// Whether Redis has refused as much lately, for which nothing is charged, and nobody is asked. What others have
-    /// remaining in Redis is not said then. Where refusals are charged, each is.
+    /// Refuses by a cached refusal of Redis: nothing is charged, and other limits in Redis tell no
+    /// remaining units. Limits that charge refusals always call Redis.
     pub(in crate::proxy::admission) fn recall(&mut self) -> bool {
         if self.asked.charges.iter().any(Charge::is_owed) {
             return false;
@@ -137,7 +138,7 @@ impl<'r> AdmissionContext<'r, '_> {
                 continue;
             };
             let limit = matched.limit(&self.route.limits);
-            // By the one of its buckets that said so.
+            // The cached refusal is of one of its buckets.
             let mut tiers = std::iter::successors(Some(matched.chosen), |tier| limit.after(*tier));
             let told = tiers.find_map(|tier| {
                 let shared = limit.chosen(tier).shared.as_ref()?;
