@@ -1,17 +1,5 @@
-//! Compiles the checked configuration to the specs of the layers that run it, one file for each
-//! section. Errors here concern other files that the configuration names.
-
-pub(super) mod algorithms;
-pub(super) mod answers;
-mod conditions;
-mod costs;
-mod exceptions;
-mod policies;
-pub(super) mod redis;
-mod routes;
-mod server;
-mod tokens;
-mod upstreams;
+//! Compiles the checked configuration to the specs of the layers that run it, with the sections'
+//! `compile`. Errors here concern other files that the configuration names.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,6 +11,10 @@ use super::document::NodeId;
 use super::finding::Finding;
 use super::load::Loaded;
 use super::schema::{AccessLogFormat, ClientIpHeader};
+use super::sections::jwt::KeyFiles;
+use super::sections::policy::Policies;
+use super::sections::upstream::Upstreams;
+use super::sections::{jwt, responses, route};
 use super::value::LogTarget;
 use super::{Report, file_errors, schema};
 use crate::files::VersionedFile;
@@ -30,10 +22,6 @@ use crate::http::client_ip::{ClientIp, Header};
 use crate::proxy::ruleset::{self, PolicySpec};
 use crate::server::Spec as ServerSpec;
 use crate::telemetry::access_log::{AccessLogSpec, Format, Target};
-use policies::Policies;
-pub(super) use routes::unreachable;
-use tokens::KeyFiles;
-use upstreams::Upstreams;
 
 /// The largest certificate file that is read, in bytes.
 pub(super) const MAX_CERTIFICATE_FILE: u64 = 16 << 20;
@@ -78,10 +66,10 @@ pub struct Shutdown {
 }
 
 /// State of one compilation.
-struct Compiler<'a> {
-    loaded: &'a Loaded,
-    findings: Vec<Finding>,
-    files: Vec<VersionedFile>,
+pub(super) struct Compiler<'a> {
+    pub(super) loaded: &'a Loaded,
+    pub(super) findings: Vec<Finding>,
+    pub(super) files: Vec<VersionedFile>,
 }
 
 /// Compiles a configuration that has been checked.
@@ -92,7 +80,7 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
     let mut compiler = Compiler::new(loaded);
     let config = &loaded.config;
     let server = compiler.server(config);
-    let key_files = tokens::files(config, |path| loaded.resolve(path));
+    let key_files = jwt::files(config, |path| loaded.resolve(path));
     compiler.files.extend(key_files.map(VersionedFile::new));
     let rules = compiler.rules(config, Upstreams::default(), KeyFiles::Needed);
     compiler.check_written_files(config);
@@ -186,7 +174,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Reports a file that the configuration names and that cannot be read.
-    fn unreadable(&mut self, path: &Path, node: NodeId, error: &io::Error) {
+    pub(super) fn unreadable(&mut self, path: &Path, node: NodeId, error: &io::Error) {
         let (message, help) = file_errors::explain(path, error);
         let finding = Finding::error(node, Code::Unreadable, message).help(help);
         self.findings.push(finding);
@@ -212,17 +200,17 @@ impl<'a> Compiler<'a> {
         key_files: KeyFiles,
     ) -> ruleset::Spec {
         let mut policies = Policies::new(config);
-        let context = routes::RouteCompiler::new(config, &mut policies);
+        let route_compiler = route::RouteCompiler::new(config, &mut policies);
         let routes = config
             .routes
             .iter()
-            .zip(routes::names(config))
+            .zip(route::names(config))
             .map(|(route, name)| {
                 let upstream = self.upstream(config, &mut upstreams, &route.upstream);
-                context.route(route, name, &mut policies, upstream)
+                route_compiler.route(route, name, &mut policies, upstream)
             });
         let routes = routes.collect();
-        let unmatched = context.unmatched(&policies);
+        let unmatched = route_compiler.unmatched(&policies);
         self.findings.append(&mut policies.findings);
         let policies = policies.into_specs();
         let is_used = |policy: &PolicySpec| policy.shared.is_some() || policy.sync.is_some();
@@ -234,8 +222,8 @@ impl<'a> Compiler<'a> {
             unmatched,
             client_ip: client_ip(&config.client_ip),
             body_timeout: config.client.timeouts.body.get(),
-            styles: answers::styles(&config.responses),
-            preflight: answers::preflight(&config.responses.cors),
+            styles: responses::styles(&config.responses),
+            preflight: responses::preflight(&config.responses.cors),
             max_size: config.store.memory.max_size.bytes(),
             tokens: self.tokens(config, key_files),
             redis: self.redis(config, key_files).filter(|_| is_shared),

@@ -16,11 +16,11 @@ mod room;
 use std::time::Duration;
 
 use super::Report;
-use super::compile::unreachable;
 use super::document::NodeId;
 use super::finding::Finding;
 use super::load::Loaded;
 use super::schema::{Action, Config, Limit, Mode, Policy, Route};
+use super::sections::route::unreachable;
 use crate::clock::Timestamp;
 
 /// Warns of an error-free configuration at the instant `now`.

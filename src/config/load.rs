@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use siphasher::sip::SipHasher13;
 
-use super::compile::unreachable;
 use super::decode;
 use super::diagnostic::{Report, Source};
 use super::document::{Document, Environment};
 use super::finding::{Finding, Findings};
 use super::schema::Config;
+use super::sections::route::unreachable;
 use super::{file_errors, odd_spaces, validate};
 use crate::files;
 

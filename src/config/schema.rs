@@ -1,23 +1,7 @@
 //! The configuration's types, with every key, its bounds and its default. The JSON Schema,
 //! descriptions included, comes from them. `validate` finds contradictions.
 
-mod admin;
-mod client;
-mod condition;
-mod cost;
-mod exception;
 mod json;
-mod jwt;
-mod listener;
-mod missing_key;
-mod overflow;
-mod policy;
-mod redis;
-mod responses;
-mod route;
-mod store;
-mod upstream;
-mod zone;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,37 +9,41 @@ use serde::{Deserialize, Serialize};
 use super::located::{List, Located, Table};
 use super::value::{Duration, Name, Whole, Workers};
 
-pub use admin::{AccessLog, AccessLogFormat, Admin, Shutdown};
-pub use client::{BodySize, Client, ClientIp, ClientIpHeader, ClientTimeouts, HeadSize};
-pub use condition::Condition;
-pub use cost::{Cost, Pointers, Reserve, StatedCost, StatedReserve, UnitSize};
-pub use exception::{Candidate, Exemption, Override, Selection};
-pub use json::json_schema;
-pub use jwt::{Jwt, JwtAlgorithm, JwtKey, Leeway};
-pub use listener::{Certificate, Listener, Protocol, Tls, TlsVersion};
-pub use missing_key::OnMissingKey;
-pub use overflow::{CodePoint, Overflow};
-pub use policy::{
+pub use super::sections::admin::{AccessLog, AccessLogFormat, Admin, Shutdown};
+pub use super::sections::client::{
+    BodySize, Client, ClientIp, ClientIpHeader, ClientTimeouts, HeadSize,
+};
+pub use super::sections::condition::Condition;
+pub use super::sections::cost::{Cost, Pointers, Reserve, StatedCost, StatedReserve, UnitSize};
+pub use super::sections::exception::{Candidate, Exemption, Override, Selection};
+pub use super::sections::jwt::{Jwt, JwtAlgorithm, JwtKey, Leeway};
+pub use super::sections::listener::{Certificate, Listener, Protocol, Tls, TlsVersion};
+pub use super::sections::missing_key::OnMissingKey;
+pub use super::sections::overflow::{CodePoint, Overflow};
+pub use super::sections::policy::{
     AlgorithmName, DayOfMonth, Key, Limit, MaxKeys, Mode, OldestWindow, OnFull, Penalty,
     PenaltyTime, Percent, Places, Policy, Precision, StrikeCount, Unit, WindowStart,
 };
-pub use redis::{
+pub use super::sections::redis::{
     OnStoreError, RedisDatabase, RedisStore, RedisTimeout, RedisTls, RefusalCache, Sentinel,
     StartupTimeout, StoreName, SyncInterval,
 };
-pub use responses::{
+pub use super::sections::responses::{
     Action, BodyFormat, Cors, HeaderFields, HeaderStyle, HoldTime, OnLimit, Responses,
 };
-pub use route::{Match, RequestChanges, Route, TrailingSlash};
-pub use store::{MemoryStore, Snapshot, SnapshotInterval, Store, StoreSize};
-pub use upstream::{Balance, Endpoint, Upstream, UpstreamTimeouts, UpstreamTls, Weight};
-pub use zone::{ClaimedZone, Zone};
+pub use super::sections::route::{Match, RequestChanges, Route, TrailingSlash};
+pub use super::sections::store::{MemoryStore, Snapshot, SnapshotInterval, Store, StoreSize};
+pub use super::sections::upstream::{
+    Balance, Endpoint, Upstream, UpstreamTimeouts, UpstreamTls, Weight,
+};
+pub use super::sections::zone::{ClaimedZone, Zone};
+pub use json::json_schema;
 
 /// Milliseconds.
-const SECOND: u64 = 1_000;
-const MINUTE: u64 = 60 * SECOND;
-const HOUR: u64 = 60 * MINUTE;
-const DAY: u64 = 24 * HOUR;
+pub(super) const SECOND: u64 = 1_000;
+pub(super) const MINUTE: u64 = 60 * SECOND;
+pub(super) const HOUR: u64 = 60 * MINUTE;
+pub(super) const DAY: u64 = 24 * HOUR;
 
 /// A time-out.
 pub type Timeout = Duration<1, DAY>;

@@ -1,23 +1,6 @@
 //! Checks beyond the types: names resolve, settings fit together, nothing stands twice. Every check
 //! adds its findings and goes on.
 
-mod algorithms;
-mod answers;
-mod applicability;
-mod concurrency;
-mod conditions;
-mod costs;
-mod exceptions;
-mod jwt;
-mod limits;
-mod listeners;
-mod overflow;
-mod penalties;
-mod policies;
-mod redis;
-mod routes;
-mod upstreams;
-
 use std::collections::HashMap;
 use std::hash::Hash;
 
@@ -26,22 +9,23 @@ use super::document::NodeId;
 use super::finding::{Finding, Findings};
 use super::located::Located;
 use super::schema::Config;
+use super::sections::{exception, jwt, listener, policy, redis, responses, route, upstream};
 
 /// Checks a whole configuration.
 pub(super) fn validate(config: &Config, findings: &Findings<'_>) {
-    listeners::check(config, findings);
-    upstreams::check(config, findings);
+    listener::check(config, findings);
+    upstream::check(config, findings);
     jwt::check(config, findings);
     redis::check(config, findings);
-    policies::check(config, findings);
-    exceptions::check_top_level(config, findings);
-    limits::check(config, findings);
-    routes::check(config, findings);
-    answers::check(config, findings);
+    policy::check(config, findings);
+    exception::check_top_level(config, findings);
+    route::check_limits(config, findings);
+    route::check(config, findings);
+    responses::check(config, findings);
 }
 
 /// Reports every item that equals an earlier one.
-fn report_repeated<T: Eq + Hash>(
+pub(super) fn report_repeated<T: Eq + Hash>(
     items: impl IntoIterator<Item = (T, NodeId)>,
     findings: &Findings<'_>,
     describe: impl Fn(&T) -> (String, &'static str),
@@ -59,14 +43,14 @@ fn report_repeated<T: Eq + Hash>(
 }
 
 /// Reports an empty list.
-fn report_empty<T>(list: &Located<Vec<T>>, findings: &Findings<'_>, help: &str) {
+pub(super) fn report_empty<T>(list: &Located<Vec<T>>, findings: &Findings<'_>, help: &str) {
     if list.is_empty() {
         findings.add(Finding::error(list.node, Code::NoValue, "an empty list").help(help));
     }
 }
 
 /// True for fields that belong to one connection or to message framing (RFC 9110, 7.6.1).
-fn is_framing(name: &http::HeaderName) -> bool {
+pub(super) fn is_framing(name: &http::HeaderName) -> bool {
     matches!(
         name.as_str(),
         "connection"

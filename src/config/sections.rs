@@ -1,0 +1,20 @@
+//! The sections of the configuration: schema, checks and compilation of each.
+
+pub(super) mod admin;
+pub(super) mod algorithm;
+pub(super) mod client;
+pub(super) mod condition;
+pub(super) mod cost;
+pub(super) mod exception;
+pub(super) mod jwt;
+pub(super) mod listener;
+pub(super) mod missing_key;
+pub(super) mod overflow;
+pub(super) mod penalty;
+pub(super) mod policy;
+pub(super) mod redis;
+pub(super) mod responses;
+pub(super) mod route;
+pub(super) mod store;
+pub(super) mod upstream;
+pub(super) mod zone;

@@ -1,0 +1,71 @@
+//! Sections for operators: the admin listener, the access log, the end of the process.
+
+use std::net::SocketAddr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::config::located::Located;
+use crate::config::schema::{Delay, SECOND};
+use crate::config::value::{ListenAddress, LogTarget};
+
+/// `admin`: the listener for `/metrics`, `/livez` and `/readyz`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Admin {
+    /// The IP address and port to listen on; keep it away from clients.
+    pub address: Located<ListenAddress>,
+}
+
+impl Default for Admin {
+    fn default() -> Self {
+        let address = SocketAddr::from(([127, 0, 0, 1], 9980));
+        Self {
+            address: ListenAddress::new(address).into(),
+        }
+    }
+}
+
+/// `access_log`: a line a request, written in batches; lines that cannot be written in time are
+/// dropped and counted.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct AccessLog {
+    /// How a line looks; `disabled` writes none.
+    pub format: Located<AccessLogFormat>,
+    /// `stdout`, or a file, which SIGUSR1 reopens.
+    pub path: Located<LogTarget>,
+}
+
+/// How a line of the access log looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AccessLogFormat {
+    /// An object a line.
+    #[default]
+    Json,
+    /// The format of that name, as Apache and nginx have it.
+    Combined,
+    /// No log.
+    Disabled,
+}
+
+/// `shutdown`: what happens between SIGTERM and the end.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Shutdown {
+    /// How long to go on serving while `/readyz` already says no, so that load balancers notice;
+    /// `0s` to `1h`.
+    pub delay: Located<Delay>,
+    /// How long requests may take to finish after that, `0s` to `1h`; then they are cut off.
+    pub deadline: Located<Delay>,
+}
+
+impl Default for Shutdown {
+    fn default() -> Self {
+        Self {
+            delay: Delay::from_millis(5 * SECOND).into(),
+            deadline: Delay::from_millis(25 * SECOND).into(),
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! `algorithm` of a policy and its options: checks and compilation.
+
+mod applicability;
+mod check;
+mod compile;
+mod concurrency;
+
+pub(in crate::config) use applicability::*;
+pub(in crate::config) use check::*;
+pub(in crate::config) use compile::*;

@@ -1,0 +1,288 @@
+//! Checks of a policy's algorithm: its settings, their combinations, and its amounts.
+
+use super::algorithm;
+use crate::config::diagnostic::Code;
+use crate::config::document::NodeId;
+use crate::config::finding::{Finding, Findings};
+use crate::config::located::Located;
+use crate::config::schema::{Action, AlgorithmName, Config, Cost, Policy, WindowStart};
+use crate::config::value::CalendarUnit;
+use crate::limiter::{Shape, SlidingLog};
+
+pub(in crate::config) fn check(
+    policy: &Policy,
+    node: NodeId,
+    config: &Config,
+    findings: &Findings<'_>,
+) {
+    super::check_algorithm(policy, findings);
+    if policy.algorithm.value == AlgorithmName::Concurrency {
+        return super::concurrency::check(policy, node, config, findings);
+    }
+    check_refill(policy, node, findings);
+    check_calendar(policy, findings);
+    check_amounts(policy, node, findings);
+    check_queue(policy, config, findings);
+    check_debt(policy, findings);
+    check_parts(policy, findings);
+    check_log(policy, findings);
+    check_rings(policy, config, findings);
+}
+
+pub(in crate::config) fn node_of<T>(value: &Option<Located<T>>) -> Option<NodeId> {
+    value.as_ref().map(|value| value.node)
+}
+
+/// A bucket has a quota, or a capacity with a refill.
+fn check_refill(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
+    let (capacity, refill) = (node_of(&policy.capacity), node_of(&policy.refill));
+    let missing = match (&policy.quota, capacity, refill) {
+        (Some(quota), Some(other), _) | (Some(quota), None, Some(other)) => {
+            let message = "a quota says what `capacity` and `refill` say";
+            let finding = Finding::error(other, Code::Conflict, message)
+                .help("use `quota` and `burst`, or `capacity` and `refill`");
+            return findings.add(finding.related(quota.node, "the quota"));
+        }
+        (None, Some(_), Some(_)) => {
+            if let Some(burst) = node_of(&policy.burst) {
+                let message = "the capacity is all that can be taken at once";
+                let finding = Finding::error(burst, Code::Conflict, message);
+                findings.add(finding.help("remove `burst`, and raise `capacity`"));
+            }
+            return;
+        }
+        (Some(_), None, None) => return,
+        // `max` in place of a quota is reported elsewhere.
+        (None, None, None) if policy.max.is_some() => return,
+        (None, None, None) => "quota",
+        (None, Some(_), None) => "refill",
+        (None, None, Some(_)) => "capacity",
+    };
+    let help = match missing {
+        "quota" => "say how many in which time: `quota: 100/1m`",
+        "refill" => "say how many tokens come back how often: `refill: 1 per 10ms`",
+        _ => "say how many tokens there are: `capacity: 500`",
+    };
+    let message = format!("the key `{missing}` is missing");
+    findings.add(Finding::error(node, Code::MissingKey, message).help(help));
+}
+
+/// Only fixed windows with `start: clock` follow the calendar.
+fn check_calendar(policy: &Policy, findings: &Findings<'_>) {
+    let Some(quota) = &policy.quota else { return };
+    let fixed = policy.algorithm.value == AlgorithmName::FixedWindow;
+    let start = policy.start.as_ref().map(|start| start.value);
+    let by_clock = matches!(start, None | Some(WindowStart::Clock));
+    let unit = quota.calendar();
+    if unit.is_some_and(|unit| !unit.has_length()) && !(fixed && by_clock) {
+        let message =
+            "only a fixed window that starts with the clock is as long as a month or a year";
+        let help = "use days, as in `30d`, or `algorithm: fixed_window` and `start: clock`";
+        findings.add(Finding::error(quota.node, Code::Conflict, message).help(help));
+    }
+    let followed = unit.filter(|_| fixed && by_clock);
+    if let Some(zone) = policy.time_zone.as_ref().filter(|_| followed.is_none()) {
+        let message = "only days, weeks, months and years of a fixed window begin by a time zone";
+        let help = "remove `time_zone`, or use `algorithm: fixed_window`, `start: clock`, and a quota for `1d`, `1w`, `1mo` or `1y`";
+        findings.add(Finding::error(zone.node, Code::NoEffect, message).help(help));
+    }
+    let month = followed == Some(CalendarUnit::Month);
+    if let Some(anchor) = policy.anchor.as_ref().filter(|_| !month) {
+        let message = "only the months of a fixed window begin on a day of your choice";
+        let help = "remove `anchor`, or use a quota for `1mo`";
+        findings.add(Finding::error(anchor.node, Code::NoEffect, message).help(help));
+    }
+}
+
+/// A cost above the bucket's capacity could never be admitted.
+fn check_amounts(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
+    let quota = policy
+        .quota
+        .as_ref()
+        .map(|quota| (quota.limit(), quota.node));
+    if let (Some((0, quota)), Some(burst)) = (quota, &policy.burst) {
+        let message = "a quota of 0 refuses always, and has no burst";
+        let finding = Finding::error(burst.node, Code::Conflict, message).help("remove `burst`");
+        return findings.add(finding.related(quota, "the quota"));
+    }
+    let most = policy.burst.as_ref().or(policy.capacity.as_ref());
+    let most = most.map(|most| (most.get(), most.node));
+    if let Some(most) = most.or(largest_queue(policy)).or(quota) {
+        check_cost(policy, node, most, findings);
+    }
+}
+
+/// Reports a cost above `capacity`, which the setting at `holder` determines.
+pub(in crate::config) fn check_cost(
+    policy: &Policy,
+    node: NodeId,
+    (capacity, holder): (u32, NodeId),
+    findings: &Findings<'_>,
+) {
+    let cost = match &policy.cost.value {
+        Cost::Constant(cost) => cost.get(),
+        Cost::Stated(stated) => stated.reserved(),
+    };
+    if capacity > 0 && cost > capacity {
+        let message =
+            format!("a cost of {cost} can never be paid: the bucket holds {capacity} at most");
+        let at = if policy.cost.node == NodeId::ABSENT {
+            node
+        } else {
+            policy.cost.node
+        };
+        let finding =
+            Finding::error(at, Code::Conflict, message).help(match policy.algorithm.value {
+                AlgorithmName::LeakyBucket => "lower the cost, or raise `queue` or `max_wait`",
+                _ => "lower the cost, or raise the quota or its burst",
+            });
+        findings.add(finding.related(holder, "what it holds"));
+    }
+}
+
+/// The largest number of units in a queue, and the setting that determines it.
+fn largest_queue(policy: &Policy) -> Option<(u32, NodeId)> {
+    let quota = policy.quota.as_ref()?;
+    let algorithm = algorithm(policy).ok()?;
+    let holder = node_of(&policy.queue).unwrap_or(quota.node);
+    (policy.algorithm.value == AlgorithmName::LeakyBucket).then(|| (algorithm.capacity(), holder))
+}
+
+/// A queue that is longer than its longest wait never fills. Tagged requests never wait.
+fn check_queue(policy: &Policy, config: &Config, findings: &Findings<'_>) {
+    let algorithm = &policy.algorithm;
+    let action = policy.on_limit.action_over(&config.responses.on_limit);
+    if algorithm.value == AlgorithmName::LeakyBucket && action == Action::Tag {
+        let message = "a policy that tags makes no request wait";
+        let finding = Finding::error(algorithm.node, Code::Conflict, message);
+        findings.add(finding.help("use another `algorithm`, or another `action`"));
+    }
+    let (Some(queue), Some((most, _))) = (&policy.queue, largest_queue(policy)) else {
+        return;
+    };
+    let places = most.saturating_sub(1);
+    if most > 0 && places < queue.get() {
+        let wait = policy.longest_wait();
+        let message = format!(
+            "only {places} of {} places are ever taken: whose turn is further away than {wait:?} is refused",
+            queue.get()
+        );
+        let finding = Finding::warning(queue.node, Code::NoEffect, message)
+            .help("shorten the queue, or raise `max_wait`");
+        let wait = policy.max_wait.as_ref();
+        findings.add(match wait {
+            Some(wait) => finding.related(wait.node, "the longest wait"),
+            None => finding,
+        });
+    }
+}
+
+/// Reports `charge_refused` where refused requests cannot be charged, or the charge changes
+/// nothing.
+fn check_debt(policy: &Policy, findings: &Findings<'_>) {
+    let charged = &policy.charge_refused;
+    if !charged.get() {
+        return;
+    }
+    let constant = matches!(&policy.cost.value, Cost::Constant(cost) if cost.get() == 1);
+    let finding = match policy.algorithm.value {
+        _ if policy.overflow.is_some() => Finding::error(
+            charged.node,
+            Code::Conflict,
+            "a request that overflows was not refused",
+        )
+        .help("remove `charge_refused`, or `overflow`"),
+        AlgorithmName::LeakyBucket => {
+            let message = "who is refused stands in no line that could be charged";
+            Finding::error(charged.node, Code::NoEffect, message)
+                .help("remove `charge_refused`, or use another `algorithm`")
+        }
+        AlgorithmName::SlidingWindow if !counts_debt(policy) => {
+            let message = "so many counters of so large a quota cannot be charged beyond it";
+            Finding::error(charged.node, Code::Conflict, message)
+                .help("count in a coarser unit, or lower `precision`")
+        }
+        AlgorithmName::FixedWindow if constant => {
+            let message =
+                "a spent window has nothing left that could be charged, and ends when it ends";
+            Finding::warning(charged.node, Code::NoEffect, message)
+                .help("remove `charge_refused`, or use another `algorithm`")
+        }
+        _ => return,
+    };
+    findings.add(finding.related(policy.algorithm.node, "the algorithm"));
+}
+
+/// True if each counter of a sliding window can be as large as the quota.
+pub(in crate::config) fn counts_debt(policy: &Policy) -> bool {
+    let quota = policy.quota.as_ref().map_or(0, |quota| quota.limit());
+    let counters = 1 + policy.precision.as_ref().map_or(1, |parts| parts.get());
+    quota.checked_mul(counters).is_some()
+}
+
+/// All parts of a window are equally long, in whole microseconds.
+fn check_parts(policy: &Policy, findings: &Findings<'_>) {
+    let (Some(quota), Some(precision)) = (&policy.quota, &policy.precision) else {
+        return;
+    };
+    let (micros, parts) = (quota.window().as_micros(), precision.get());
+    if !micros.is_multiple_of(u128::from(parts)) {
+        let message = format!("a window cannot be cut in {parts} parts of whole microseconds");
+        let finding = Finding::error(precision.node, Code::Conflict, message);
+        let help = "use a number that divides the window, as in 60 for `1h`";
+        findings.add(finding.help(help).related(quota.node, "the window"));
+    }
+}
+
+/// Logs of more units get a warning.
+const LARGE_LOG: u32 = 1_000;
+
+/// A log takes four bytes for each unit that counts, and each key has a log.
+fn check_log(policy: &Policy, findings: &Findings<'_>) {
+    let Some(quota) = policy
+        .quota
+        .as_ref()
+        .filter(|_| policy.algorithm.value == AlgorithmName::SlidingLog)
+    else {
+        return;
+    };
+    let limit = quota.limit();
+    let help = "count them in parts: `algorithm: sliding_window`, `precision: 60`, `oldest: whole`";
+    if limit > SlidingLog::MOST {
+        let message = format!("a log has at most {} units", SlidingLog::MOST);
+        findings.add(Finding::error(quota.node, Code::Conflict, message).help(help));
+    } else if limit > LARGE_LOG {
+        let kib = (ring_bytes(Shape::new(limit)) / 1024).max(1);
+        let message = format!("a log of {limit} units takes up to {kib} KiB for each key");
+        findings.add(Finding::warning(quota.node, Code::LargeLog, message).help(help));
+    }
+}
+
+/// Warns if the rings of `max_keys` keys exceed the memory of the store.
+fn check_rings(policy: &Policy, config: &Config, findings: &Findings<'_>) {
+    let shape = match (policy.algorithm.value, &policy.quota, &policy.precision) {
+        (AlgorithmName::SlidingLog, Some(quota), _) => {
+            Shape::new(quota.limit().min(SlidingLog::MOST))
+        }
+        (AlgorithmName::SlidingWindow, Some(quota), Some(parts)) if parts.get() > 1 => {
+            Shape::of_counters(parts.get() + 1, quota.limit())
+        }
+        _ => return,
+    };
+    let Some(keys) = &policy.max_keys else { return };
+    let (most, needed) = (
+        config.store.memory.max_size.bytes(),
+        u64::from(keys.get()) * ring_bytes(shape),
+    );
+    if needed > most {
+        let mib = needed.div_ceil(1 << 20);
+        let message = format!("so many keys may need {mib} MiB for what they count");
+        let help = "raise `store.memory.max_size`; where it is full, those who have used least are forgotten";
+        let finding = Finding::warning(keys.node, Code::Memory, message).help(help);
+        findings.add(finding.related(config.store.memory.max_size.node, "all that there is"));
+    }
+}
+
+fn ring_bytes(shape: Shape) -> u64 {
+    u64::from(shape.most_chunks()) * shape.chunk_bytes() as u64
+}

@@ -1,0 +1,113 @@
+//! Compiles a policy's settings to its algorithm.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+
+use crate::config::located::Located;
+use crate::config::schema::{AlgorithmName, OldestWindow, Places, Policy, WindowStart};
+use crate::config::value::{self, CalendarUnit, Claim};
+use crate::limiter::{
+    Algorithm, Calendar, Concurrency, FixedWindow, Gcra, IntervalRefill, LeakyBucket, Oldest,
+    Period, Quota, QuotaError, SlidingCounters, SlidingLog, SlidingWindow, Start,
+};
+
+/// The default `Retry-After` of `concurrency`.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// The algorithm of a checked policy.
+pub(in crate::config) fn algorithm(policy: &Policy) -> Result<Algorithm, QuotaError> {
+    if let (Some(capacity), Some(refill)) = (&policy.capacity, &policy.refill) {
+        let refill = IntervalRefill::new(capacity.get(), refill.amount(), refill.interval())?;
+        return Ok(Algorithm::IntervalRefill(refill));
+    }
+    let written = policy.quota.as_ref().map(|quota| quota.value);
+    let written = written.unwrap_or_default();
+    let quota = Quota::new(written.limit(), written.window())?;
+    let burst = policy
+        .burst
+        .as_ref()
+        .map_or(quota.limit(), |burst| burst.get());
+    Ok(match policy.algorithm.value {
+        AlgorithmName::Gcra => Algorithm::Gcra(Gcra::new(quota, burst)?),
+        AlgorithmName::TokenBucket => Algorithm::TokenBucket(Gcra::new(quota, burst)?),
+        AlgorithmName::FixedWindow => Algorithm::FixedWindow(fixed_window(policy, written, quota)),
+        AlgorithmName::SlidingWindow => match policy.precision.as_ref().map(|parts| parts.get()) {
+            None | Some(1) => Algorithm::SlidingWindow(SlidingWindow::new(quota, oldest(policy))),
+            Some(parts) => {
+                Algorithm::SlidingCounters(SlidingCounters::new(quota, parts, oldest(policy))?)
+            }
+        },
+        AlgorithmName::LeakyBucket => Algorithm::LeakyBucket(leaky_bucket(policy, quota)?),
+        AlgorithmName::SlidingLog => Algorithm::SlidingLog(SlidingLog::new(quota)?),
+        AlgorithmName::Concurrency => Algorithm::Concurrency(concurrency(policy)),
+    })
+}
+
+fn leaky_bucket(policy: &Policy, quota: Quota) -> Result<LeakyBucket, QuotaError> {
+    let places = |given: &Option<Located<Places>>| given.as_ref().map_or(0, |places| places.get());
+    let (queue, delay_after) = (places(&policy.queue), places(&policy.delay_after));
+    LeakyBucket::new(quota, queue, policy.longest_wait(), delay_after)
+}
+
+fn concurrency(policy: &Policy) -> Concurrency {
+    let max = policy.max.as_ref().map_or(0, |max| max.get());
+    let retry_after = policy.retry_after.as_ref();
+    let retry_after = retry_after.map_or(RETRY_AFTER, |retry_after| retry_after.get());
+    let queue = policy.queue.as_ref().map_or(0, |places| places.get());
+    Concurrency::new(max, retry_after).with_queue(queue, policy.longest_wait())
+}
+
+fn fixed_window(policy: &Policy, written: value::Quota, quota: Quota) -> FixedWindow {
+    let start = match policy.start.as_ref().map(|start| start.value) {
+        Some(WindowStart::FirstRequest) => Start::FirstRequest,
+        Some(WindowStart::Staggered) => Start::Staggered,
+        Some(WindowStart::Clock) | None => match written.calendar() {
+            None => Start::EPOCH,
+            Some(unit) => return calendar_window(policy, unit, quota),
+        },
+    };
+    FixedWindow::new(quota, start)
+}
+
+/// The claim that names the time zone, and the calendar period; `None` without a claim.
+pub(in crate::config) fn local_period(policy: &Policy) -> Option<(&Claim, Period)> {
+    let claim = policy.time_zone.as_ref()?.claim()?;
+    let unit = policy.quota.as_ref()?.calendar()?;
+    Some((&claim.value, period(policy, unit)))
+}
+
+/// Days and weeks in UTC are as regular as hours, and need no calendar.
+fn calendar_window(policy: &Policy, unit: CalendarUnit, quota: Quota) -> FixedWindow {
+    let written = policy.time_zone.as_ref().map(|zone| &zone.value);
+    let zone = written.map_or(TimeZone::UTC, |zone| zone.fallback().get().clone());
+    let calendar = |zone| Arc::new(Calendar::new(period(policy, unit), zone));
+    if written.is_some_and(|zone| zone.claim().is_some()) {
+        return FixedWindow::local(quota.limit(), calendar(zone));
+    }
+    match unit {
+        CalendarUnit::Day if zone == TimeZone::UTC => FixedWindow::new(quota, Start::EPOCH),
+        CalendarUnit::Week if zone == TimeZone::UTC => FixedWindow::new(quota, Start::MONDAY),
+        _ => FixedWindow::calendar(quota.limit(), calendar(zone)),
+    }
+}
+
+fn period(policy: &Policy, unit: CalendarUnit) -> Period {
+    match unit {
+        CalendarUnit::Day => Period::Day,
+        CalendarUnit::Week => Period::Week,
+        CalendarUnit::Month => Period::Month {
+            anchor: policy.anchor.as_ref().map_or(1, |day| day.get() as i8),
+        },
+        CalendarUnit::Year => Period::Year,
+    }
+}
+
+fn oldest(policy: &Policy) -> Oldest {
+    match policy.oldest.as_ref().map(|oldest| oldest.value) {
+        Some(OldestWindow::Weighted) | None => Oldest::Weighted,
+        Some(OldestWindow::Whole) => Oldest::Whole,
+        Some(OldestWindow::Ignored) => Oldest::Ignored,
+    }
+}

@@ -1,0 +1,9 @@
+//! `cost` of a policy, and its settlement.
+
+mod check;
+mod compile;
+mod schema;
+
+pub(in crate::config) use check::*;
+pub(in crate::config) use compile::*;
+pub use schema::*;

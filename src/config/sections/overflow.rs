@@ -1,0 +1,7 @@
+//! `overflow` of a policy.
+
+mod check;
+mod schema;
+
+pub(in crate::config) use check::*;
+pub use schema::*;

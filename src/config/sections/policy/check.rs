@@ -1,0 +1,144 @@
+//! Checks of policies, named and in place: settings fit together.
+
+use std::collections::HashSet;
+
+use crate::config::diagnostic::Code;
+use crate::config::document::NodeId;
+use crate::config::finding::{Finding, Findings};
+use crate::config::located::Located;
+use crate::config::schema::{Config, Limit, Mode, Policy};
+use crate::config::sections::{
+    algorithm, condition, cost, exception, overflow, penalty, redis, responses,
+};
+use crate::config::validate::report_repeated;
+use crate::config::value::KeyPart;
+
+pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
+    let of_routes = config.routes.iter().flat_map(|route| route.limits.iter());
+    let limits = || config.limits.iter().chain(of_routes.clone());
+    let used: HashSet<_> = limits()
+        .filter_map(|limit| match &limit.value {
+            Limit::Named(name) => Some(name),
+            Limit::InPlace(_) => None,
+        })
+        .collect();
+    check_names(config, limits(), findings);
+    for (name, policy) in config.policies.iter() {
+        check_policy(policy, policy.node, config, findings);
+        if !used.contains(&name.value) {
+            let message = format!("no limit uses the policy `{}`", name.value);
+            findings.add(Finding::warning(policy.node, Code::Unused, message).at_key());
+        }
+    }
+    for limit in limits() {
+        if let Limit::InPlace(policy) = &limit.value {
+            check_policy(policy, limit.node, config, findings);
+        }
+    }
+}
+
+/// Names identify buckets, so no two limits may share one.
+fn check_names<'a>(
+    config: &'a Config,
+    limits: impl Iterator<Item = &'a Located<Limit>>,
+    findings: &Findings<'_>,
+) {
+    for (name, policy) in config.policies.iter() {
+        if let Some(own) = &policy.name {
+            let message = format!("the policy `{name}` has another name here");
+            let finding = Finding::error(own.node, Code::NoEffect, message);
+            findings.add(finding.help("remove it: the key in `policies` is a policy's name"));
+        }
+    }
+    let named = config.policies.iter();
+    let named = named.map(|(name, policy)| (name.value.clone(), policy.node));
+    let in_place = limits.filter_map(|limit| match &limit.value {
+        Limit::InPlace(policy) => policy.name.as_ref(),
+        Limit::Named(_) => None,
+    });
+    let in_place = in_place.map(|name| (name.value.clone(), name.node));
+    report_repeated(named.chain(in_place), findings, |name| {
+        (
+            format!("two limits have the name `{name}`"),
+            "choose another name; to share the buckets, put the limit under `policies`, and name it here",
+        )
+    });
+}
+
+fn check_policy(policy: &Policy, node: NodeId, config: &Config, findings: &Findings<'_>) {
+    check_key(policy, findings);
+    if let Some(when) = &policy.when {
+        condition::check(when, when.node, findings);
+    }
+    algorithm::check(policy, node, config, findings);
+    overflow::check(policy, config, findings);
+    cost::check(policy, findings);
+    penalty::check(policy, config, findings);
+    redis::check_policy(policy, config, findings);
+    check_percent(policy, findings);
+    exception::check(policy, config, findings);
+    responses::check_policy(&policy.on_limit, &config.responses.on_limit, findings);
+}
+
+fn check_percent(policy: &Policy, findings: &Findings<'_>) {
+    if let Some(percent) = &policy.percent
+        && policy.mode.value != Mode::Enforce
+    {
+        let message = "only a policy that is enforced is so for a part of its keys";
+        let finding = Finding::error(percent.node, Code::NoEffect, message);
+        findings.add(
+            finding
+                .help("remove `percent`, or use `mode: enforce`")
+                .related(policy.mode.node, "the mode"),
+        );
+    }
+}
+
+fn check_key(policy: &Policy, findings: &Findings<'_>) {
+    let parts = &policy.key.0;
+    if parts.is_empty() {
+        let finding = Finding::error(policy.key.node, Code::NoValue, "a key without parts");
+        findings
+            .add(finding.help("name one part at least; `constant` is one bucket for all requests"));
+    }
+    let shown = parts.iter().map(|part| (part.to_string(), part.node));
+    report_repeated(shown, findings, |part| {
+        (format!("`{part}` twice in one key"), "remove one of them")
+    });
+    let fallback = &policy.on_missing_key;
+    if fallback.node != NodeId::ABSENT && parts.iter().all(|part| always_there(part)) {
+        let finding = Finding::warning(
+            fallback.node,
+            Code::NoEffect,
+            "no part of this key is ever missing",
+        );
+        findings.add(finding.help("remove `on_missing_key`"));
+    }
+}
+
+fn always_there(part: &KeyPart) -> bool {
+    !matches!(
+        part,
+        KeyPart::Header(_)
+            | KeyPart::Cookie(_)
+            | KeyPart::Query(_)
+            | KeyPart::Capture(_)
+            | KeyPart::Claim(_)
+            | KeyPart::BasicUser
+    )
+}
+
+/// The captures in a policy's key and its fallback.
+pub(in crate::config) fn captures(policy: &Policy) -> impl Iterator<Item = (&str, NodeId)> {
+    let fallback = policy.on_missing_key.part();
+    let fallback = fallback.map(|part| (part, policy.on_missing_key.node));
+    let parts = policy
+        .key
+        .0
+        .iter()
+        .map(|Located { value, node }| (value, *node));
+    parts.chain(fallback).filter_map(|(part, node)| match part {
+        KeyPart::Capture(name) => Some((name.as_str(), node)),
+        _ => None,
+    })
+}

@@ -1,0 +1,281 @@
+//! Compiles policies, named and in place.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+
+use crate::config::diagnostic::Code;
+use crate::config::document::NodeId;
+use crate::config::finding::Finding;
+use crate::config::schema::{self, Policy, Selection};
+use crate::config::sections::algorithm::{algorithm, local_period};
+use crate::config::sections::{cost, redis, responses};
+use crate::config::value::{KeyPart, all_time_zones};
+use crate::limiter::{Calendars, Penalty, Period};
+use crate::proxy::answers::limit_headers::Unit;
+use crate::proxy::ruleset::{OverflowSpec, PolicySpec};
+use crate::proxy::{Mode, Rollout};
+use crate::rules::LocalPeriods;
+use crate::store;
+use crate::upstream::Dscp;
+
+/// The smallest table, for policies with one key or none.
+const ONE_KEY: usize = 1;
+
+/// All policies of a configuration. A limit in place without a name is called after its route and
+/// its position.
+pub(in crate::config) struct Policies<'a> {
+    config: &'a schema::Config,
+    specs: Vec<PolicySpec>,
+    written: Vec<Cow<'a, Policy>>,
+    names: HashMap<&'a str, usize>,
+    zones: Zones,
+    pub(in crate::config) findings: Vec<Finding>,
+}
+
+impl<'a> Policies<'a> {
+    pub(in crate::config) fn new(config: &'a schema::Config) -> Self {
+        let mut policies = Policies {
+            config,
+            specs: Vec::new(),
+            written: Vec::new(),
+            names: HashMap::new(),
+            zones: Zones::default(),
+            findings: Vec::new(),
+        };
+        for (name, policy) in config.policies.iter() {
+            let index = policies.add(name.as_str().to_owned(), policy);
+            policies.names.insert(name.as_str(), index);
+        }
+        policies
+    }
+
+    pub(in crate::config) fn into_specs(self) -> Vec<PolicySpec> {
+        self.specs
+    }
+
+    /// The written policy at `index`.
+    pub(in crate::config) fn get(&self, index: usize) -> &Policy {
+        &self.written[index]
+    }
+
+    /// The policy at `index` and its candidate; empty if the policy is disabled.
+    pub(in crate::config) fn applied(&self, index: usize) -> std::ops::Range<usize> {
+        let policy = self.get(index);
+        match policy.mode.value {
+            schema::Mode::Disabled => index..index,
+            _ => index..index + 1 + usize::from(policy.candidate.is_some()),
+        }
+    }
+
+    /// The index of the policy that has this name.
+    pub(in crate::config) fn named(&self, name: &str) -> Option<usize> {
+        self.names.get(name).copied()
+    }
+
+    /// Adds a policy, and returns its index. Its candidate has the next.
+    pub(in crate::config) fn add(&mut self, name: String, policy: &'a Policy) -> usize {
+        let index = self.push(&name, Cow::Borrowed(policy));
+        if let Some(candidate) = &policy.candidate {
+            // Names have no slash.
+            let name = format!("{name}/candidate");
+            self.push(&name, Cow::Owned(candidate.applied_to(policy)));
+        }
+        index
+    }
+
+    fn push(&mut self, name: &str, policy: Cow<'a, Policy>) -> usize {
+        let key = key_text(&policy);
+        if let Some(mut spec) = self.spec(name, key.clone(), &policy) {
+            if !policy.overrides.is_empty() {
+                spec.overrides = self.overrides(name, &key, &policy);
+            }
+            self.specs.push(spec);
+        }
+        self.written.push(policy);
+        self.written.len() - 1
+    }
+
+    fn overrides(&mut self, name: &str, key: &str, policy: &Policy) -> Vec<PolicySpec> {
+        let base = policy.without_exceptions();
+        let specs = policy.overrides.iter().filter_map(|one| {
+            let selection = one.selection();
+            let key = format!("{key} where {selection}");
+            let mut spec = self.spec(name, key, &one.applied_to(&base))?;
+            if has_one_bucket(&selection, policy) {
+                spec.set_max_keys(ONE_KEY);
+            }
+            // The policy itself bans.
+            spec.penalty = None;
+            Some(spec)
+        });
+        specs.collect()
+    }
+
+    /// The overflow bucket, if any.
+    fn overflow(&mut self, name: &str, key: &str, policy: &Policy) -> Option<Box<OverflowSpec>> {
+        let overflow = policy.overflow.as_ref()?;
+        let next = self.spec(
+            name,
+            format!("{key} overflow"),
+            &overflow.applied_to(policy),
+        )?;
+        let fields = overflow.priority_header.iter();
+        Some(Box::new(OverflowSpec {
+            policy: next,
+            fields: fields
+                .map(|(name, value)| (name.get().clone(), value.get().clone()))
+                .collect(),
+            dscp: overflow
+                .dscp
+                .as_ref()
+                .map(|dscp| Dscp::new(dscp.get() as u8)),
+        }))
+    }
+
+    /// The windows of all time zones, if a claim names the zone.
+    fn local(&mut self, policy: &Policy) -> Option<LocalPeriods> {
+        let (claim, period) = local_period(policy)?;
+        Some(LocalPeriods {
+            claim: claim.as_str().to_owned(),
+            calendars: self.zones.calendars(period),
+        })
+    }
+
+    /// Compiles a policy without its overrides. Returns `None`, and adds a finding, if no algorithm
+    /// can have these settings.
+    fn spec(&mut self, name: &str, key: String, policy: &Policy) -> Option<PolicySpec> {
+        match algorithm(policy) {
+            Ok(algorithm) => Some(PolicySpec {
+                shared: redis::shared(policy),
+                sync: redis::sync(policy),
+                name: name.to_owned(),
+                overflow: self.overflow(name, &key, policy),
+                key,
+                quota: quota_text(policy),
+                unit: match policy.unit.value {
+                    schema::Unit::Requests => Unit::Requests,
+                    schema::Unit::Tokens => Unit::Tokens,
+                },
+                max_keys: match algorithm.is_permits() {
+                    // Permits have no cells.
+                    true => Some(ONE_KEY),
+                    false => policy.max_keys.as_ref().map(|keys| keys.get() as usize),
+                },
+                algorithm,
+                local: self.local(policy),
+                on_full: match policy.on_full.value {
+                    schema::OnFull::Forget => store::OnFull::Forget,
+                    schema::OnFull::Strict => store::OnFull::Strict,
+                },
+                refusals: match policy.charge_refused.get() {
+                    false => store::Refusals::Free,
+                    true => store::Refusals::Charged,
+                },
+                penalty: policy.penalty.as_ref().map(|penalty| penalty_rule(penalty)),
+                settles: cost::settlement(policy).is_some(),
+                mode: mode(name, policy),
+                action: responses::action(&policy.on_limit, &self.config.responses.on_limit),
+                reject: responses::reject(&policy.on_limit, &self.config.responses.on_limit),
+                retry_after_jitter: policy
+                    .retry_after_jitter
+                    .as_ref()
+                    .map_or(Duration::ZERO, |jitter| jitter.get()),
+                overrides: Vec::new(),
+            }),
+            Err(error) => {
+                let burst = policy.burst.as_ref().map(|burst| burst.node);
+                let refill = policy.refill.as_ref().map(|refill| refill.node);
+                let quota = policy.quota.as_ref().map(|quota| quota.node);
+                let node = burst.or(refill).or(quota).unwrap_or(NodeId::ABSENT);
+                self.findings
+                    .push(Finding::error(node, Code::InvalidValue, error.to_string()));
+                None
+            }
+        }
+    }
+}
+
+/// Calendars of all time zones, read for the first policy that needs them, then shared.
+#[derive(Default)]
+struct Zones {
+    all: Vec<(Arc<str>, TimeZone)>,
+    calendars: Vec<Arc<Calendars>>,
+}
+
+impl Zones {
+    fn calendars(&mut self, period: Period) -> Arc<Calendars> {
+        let mut known = self.calendars.iter();
+        if let Some(known) = known.find(|known| known.period() == period) {
+            return Arc::clone(known);
+        }
+        if self.all.is_empty() {
+            self.all = all_time_zones();
+        }
+        let new = Arc::new(Calendars::new(period, &self.all));
+        self.calendars.push(Arc::clone(&new));
+        new
+    }
+}
+
+/// True if an override covers a single key: one value, or the address of one client.
+fn has_one_bucket(selection: &Selection<'_>, policy: &Policy) -> bool {
+    let [part] = policy.key.0.as_slice() else {
+        return false;
+    };
+    match (selection.value, selection.cidr, &part.value) {
+        (Some(_), ..) => true,
+        (None, Some(cidr), KeyPart::ClientIp | KeyPart::ClientIpPrefix(_)) => {
+            cidr.get().prefix_len() == cidr.get().max_prefix_len()
+        }
+        _ => false,
+    }
+}
+
+/// The written key. Together with the name it identifies a policy's buckets.
+fn key_text(policy: &Policy) -> String {
+    let parts: Vec<_> = policy
+        .key
+        .0
+        .iter()
+        .map(|part| part.value.to_string())
+        .collect();
+    format!("{} or {}", parts.join(", "), policy.on_missing_key.value)
+}
+
+/// The written quota, or the setting in its place.
+fn quota_text(policy: &Policy) -> String {
+    if let Some(max) = &policy.max {
+        return format!("{} at a time", max.get());
+    }
+    match (&policy.quota, &policy.capacity, &policy.refill) {
+        (Some(quota), ..) => quota.value.to_string(),
+        (None, Some(capacity), Some(refill)) => {
+            format!("{}, {}", capacity.get(), refill.value)
+        }
+        _ => String::new(),
+    }
+}
+
+fn penalty_rule(written: &schema::Penalty) -> Penalty {
+    let lengths = written.lengths.iter().map(|length| length.get());
+    Penalty::new(
+        written.strikes.get(),
+        written.within.get(),
+        lengths.collect(),
+    )
+}
+
+/// The mode of a policy; a disabled one applies to no request anyway.
+fn mode(name: &str, policy: &Policy) -> Mode {
+    match (policy.mode.value, &policy.percent) {
+        (schema::Mode::Enforce, None) => Mode::Enforce,
+        (schema::Mode::Enforce, Some(percent)) => {
+            Mode::Partly(Rollout::new(name, percent.get() as u8))
+        }
+        (schema::Mode::Shadow | schema::Mode::Disabled, _) => Mode::Shadow,
+    }
+}

@@ -1,0 +1,367 @@
+//! Policies, and items of `limits`.
+
+use std::time;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::config::located::{List, Located};
+use crate::config::schema::{
+    Candidate, Condition, Cost, Delay, Exemption, InUse, OnLimit, OnMissingKey, OnStoreError,
+    Overflow, Override, RetryAfter, StoreName, SyncInterval, Units, Zone,
+};
+use crate::config::value::{Duration, Flag, KeyPart, Name, Quota, Refill, Statuses, Whole};
+
+/// A policy under its name in `policies`, or a limit in place.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("anyOf" = [{ "required": ["quota"] }, { "required": ["capacity", "refill"] }, { "required": ["max"] }]))]
+pub struct Policy {
+    /// The name of a limit in place, in header fields, metrics and logs; with the key, what its buckets are found
+    /// again by. Policies are named by their key in `policies` instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<Located<Name>>,
+    /// What tells buckets apart: a part of the request, or a list of parts. `client_ip` unless
+    /// given.
+    #[serde(default)]
+    pub key: Located<Key>,
+    /// What happens to a request without one of the parts: another part stands in for it
+    /// (`client_ip` where that is missing too), the policy does not apply (`skip`), the request
+    /// is refused (`refuse`), all such requests share one bucket (`shared`), or the part has a
+    /// constant value, as if the request had sent it (`{ value: free }`).
+    #[serde(default)]
+    pub on_missing_key: Located<OnMissingKey>,
+    /// On which requests the policy applies; on all of them unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<Located<Condition>>,
+    /// To whom the policy does not apply.
+    #[serde(default)]
+    pub exempt: List<Exemption>,
+    /// Who has another quota.
+    #[serde(default)]
+    pub overrides: List<Override>,
+    /// How units are counted.
+    #[serde(default)]
+    pub algorithm: Located<AlgorithmName>,
+    /// Units per window: up to 4294967295, per `1ms` to `366d`, or per `1mo` or `1y`; 0 refuses always.
+    /// Needed unless `capacity` and `refill` are given, or `max`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<Located<Quota>>,
+    /// Units that can be taken at once, 1 to 4294967295; as many as the quota has unless given.
+    /// For `gcra` and `token_bucket` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst: Option<Located<Units>>,
+    /// Tokens in a full bucket, 1 to 4294967295. For `token_bucket` with a `refill`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<Located<Units>>,
+    /// Tokens that come back at once, and how often, from the instant at which the bucket stopped
+    /// being full: `1 per 10ms`. For `token_bucket` with a `capacity`, in place of a `quota`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refill: Option<Located<Refill>>,
+    /// A second bucket, for requests that the first cannot pay: they are admitted at a lower priority. For `gcra`
+    /// and `token_bucket` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overflow: Option<Located<Box<Overflow>>>,
+    /// How many requests of a key may wait their turn, 0 to 1000000; 0 unless given. Further ones are refused.
+    /// For `leaky_bucket` and `concurrency` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<Located<Places>>,
+    /// How long a request's turn may be away, `0s` to `1h`; unless given 30s, and as long again as those do not wait that
+    /// `delay_after` lets go on. One whose turn is further away is refused at once; with `concurrency`, where nobody can
+    /// know that, when it has waited for so long. For `leaky_bucket` and `concurrency` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_wait: Option<Located<Delay>>,
+    /// How many of those that would wait go on at once, 0 to 1000000; 0 unless given. The others wait for so many
+    /// turns less. For `leaky_bucket` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_after: Option<Located<Places>>,
+    /// Units that requests in flight can have taken at once, up to 4294967295; 0 refuses always. For `concurrency`,
+    /// in place of a `quota`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<Located<InUse>>,
+    /// When those whom `concurrency` refuses are told to come back, `1ms` to `1d`: nobody can know when a request
+    /// ends. `1s` unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<Located<RetryAfter>>,
+    /// By how much at most refused clients are told to come back later than they could, `0s` to `1h`, each by another part of
+    /// it: so that not all come back at once. Nothing unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_jitter: Option<Located<Delay>>,
+    /// When a window starts: with the clock (`clock`, the default), with the clock but at another
+    /// time for each key (`staggered`), or with the first request after the last window
+    /// (`first_request`). For `fixed_window` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<Located<WindowStart>>,
+    /// Where days, weeks, months and years begin: the IANA name of a time zone, or the claim that has it; `UTC` unless
+    /// given. For a `fixed_window` of `1d`, `1w`, `1mo` or `1y` that starts with the clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_zone: Option<Located<Zone>>,
+    /// The day on which months begin, 1 to 31 (the last one of shorter months); 1 unless given.
+    /// For a `fixed_window` of `1mo` that starts with the clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub anchor: Option<Located<DayOfMonth>>,
+    /// How many equal parts a sliding window is cut in, each with a counter: 1 to 3600, 1 unless given. For
+    /// `sliding_window` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<Located<Precision>>,
+    /// How the oldest part counts, which a sliding window covers only partly; for `sliding_window` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oldest: Option<Located<OldestWindow>>,
+    /// The unit of the quota in header fields.
+    #[serde(default)]
+    pub unit: Located<Unit>,
+    /// Units that a request takes, 1 to 4294967295; or where the request or its response says so, and the most
+    /// that counts.
+    #[serde(default)]
+    pub cost: Located<Cost>,
+    /// Whether requests that are refused, by this policy or another, are charged to it all the same: who goes on asking is
+    /// not admitted again. Not for `leaky_bucket`, nor with an `overflow`.
+    #[serde(default)]
+    pub charge_refused: Located<Flag>,
+    /// Which responses are charged, by their status or its class: `[401, 5xx]`. A request is charged when it is admitted, and
+    /// given that back with any other status. All of them unless given.
+    #[serde(default)]
+    pub count: List<Statuses>,
+    /// Whether `count` is about answers of the proxy's own, too: its 502 and 504, for instance.
+    #[serde(default)]
+    pub count_own: Located<Flag>,
+    /// Whether the policy refuses (`enforce`), decides and counts without refusing (`shadow`), or is met by
+    /// no request (`disabled`).
+    #[serde(default)]
+    pub mode: Located<Mode>,
+    /// For how many percent of its keys the policy refuses, 0 to 100; for the others it is in shadow. A key
+    /// that is in stays in as the number grows. All of them unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub percent: Option<Located<Percent>>,
+    /// Another quota, which is tried out in shadow beside the policy's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub candidate: Option<Located<Candidate>>,
+    /// What becomes of keys that go on asking though they are refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub penalty: Option<Located<Penalty>>,
+    /// Where its buckets are: in the memory of each process (`memory`, the default), or in Redis (`redis`), where all
+    /// machines share them.
+    #[serde(default)]
+    pub store: Located<StoreName>,
+    /// How often its buckets, which then are in the memory of each process, are synchronised through Redis with those of other
+    /// machines, `10ms` to `1s`: no request waits for Redis, and what others admit meanwhile is not known. With `store: redis`
+    /// only; not for `sliding_log`, `leaky_bucket`, `concurrency` and `start: first_request`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync: Option<Located<SyncInterval>>,
+    /// What becomes of requests while Redis does not answer: each process decides by buckets of its own (`local`, unless
+    /// given), or the policy admits (`admit`) or refuses them (`refuse`). With `store: redis` only, and without `sync`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_store_error: Option<Located<OnStoreError>>,
+    /// Buckets that memory is kept for, 1024 to 1073741824; an equal share of
+    /// `store.memory.max_size` unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_keys: Option<Located<MaxKeys>>,
+    /// What happens when memory for buckets is full: the least used is forgotten (`forget`), or
+    /// new keys inherit what it had used (`strict`: no key ever exceeds its limit).
+    #[serde(default)]
+    pub on_full: Located<OnFull>,
+    /// What refused clients are told; what is not said here is taken from `responses.on_limit`.
+    #[serde(default)]
+    pub on_limit: Located<OnLimit>,
+}
+
+/// `penalty` of a policy: bans of keys that it has refused too often.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Penalty {
+    /// How many refusals bring a ban about, 1 to 100. Those during a ban do not count.
+    pub strikes: Located<StrikeCount>,
+    /// Within which time, `1s` to `30d`.
+    pub within: Located<PenaltyTime>,
+    /// How long the bans are, one after the other, each `1s` to `30d`: the first, the second, and the last again and
+    /// again. The first is back after `within` and the last ban without a refusal that counts.
+    #[serde(rename = "for")]
+    #[schemars(length(min = 1, max = 16))]
+    pub lengths: List<PenaltyTime>,
+}
+
+/// Refusals that cause a ban.
+pub type StrikeCount = Whole<1, 100>;
+
+/// Lengths of bans, and the time in which refusals count.
+pub type PenaltyTime = Duration<1_000, { 30 * 86_400_000 }>;
+
+/// A number of keys, 2^10 to 2^30.
+pub type MaxKeys = Whole<1024, 1_073_741_824>;
+
+/// Parts of a sliding window.
+pub type Precision = Whole<1, 3600>;
+
+/// Places in a queue.
+pub type Places = Whole<0, 1_000_000>;
+
+/// A percentage.
+pub type Percent = Whole<0, 100>;
+
+/// A day of the month.
+pub type DayOfMonth = Whole<1, 31>;
+
+/// The parts of a key, in order; one at least.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(from = "KeyForm")]
+pub struct Key(pub Vec<Located<KeyPart>>);
+
+impl Default for Key {
+    fn default() -> Self {
+        Self(vec![KeyPart::ClientIp.into()])
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(
+    rename = "$form",
+    rename_all = "snake_case",
+    expecting = "a part of the request, or a list of parts: `[client_ip, header:x-api-key]`"
+)]
+#[schemars(rename = "Key", untagged)]
+enum KeyForm {
+    /// One part.
+    Scalar(Located<KeyPart>),
+    /// Several parts: each combination of values has a bucket.
+    Sequence(#[schemars(length(min = 1))] Vec<Located<KeyPart>>),
+}
+
+impl From<KeyForm> for Key {
+    fn from(form: KeyForm) -> Self {
+        match form {
+            KeyForm::Scalar(part) => Self(vec![part]),
+            KeyForm::Sequence(parts) => Self(parts),
+        }
+    }
+}
+
+impl Policy {
+    /// The policy that overrides start from. Cloned once: a clone with all overrides for each of
+    /// them would take quadratic time.
+    pub fn without_exceptions(&self) -> Self {
+        let mut policy = self.clone();
+        policy.exempt = Vec::new().into();
+        policy.overrides = Vec::new().into();
+        policy.candidate = None;
+        policy
+    }
+
+    /// The longest wait: `max_wait`, or the time in which requests beyond `delay_after` wait at
+    /// most 30 s.
+    pub fn longest_wait(&self) -> time::Duration {
+        if let Some(given) = &self.max_wait {
+            return given.get();
+        }
+        let skipped = self.delay_after.as_ref().map_or(0, |places| places.get());
+        let turns = self.quota.as_ref().map_or(time::Duration::ZERO, |quota| {
+            quota.window() * skipped / quota.limit().max(1)
+        });
+        time::Duration::from_secs(30) + turns
+    }
+}
+
+/// How units are counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AlgorithmName {
+    /// Evenly spaced, with a burst (generic cell rate algorithm).
+    #[default]
+    Gcra,
+    /// Tokens that come back one by one, or so many at regular intervals.
+    TokenBucket,
+    /// So many in each window; all come back at once.
+    FixedWindow,
+    /// The running window and, in proportion, the one before; or the parts of a window, and the one
+    /// before in proportion.
+    SlidingWindow,
+    /// The instant of each unit: never more than the quota in any window, in memory that grows with it.
+    SlidingLog,
+    /// A queue that moves at the quota's rate: requests wait their turn.
+    LeakyBucket,
+    /// Requests in flight: what each takes comes back when its response has ended, however it ends.
+    Concurrency,
+}
+
+/// The unit of a quota.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Requests.
+    #[default]
+    Requests,
+    /// Tokens of a language model, as costs say how many.
+    Tokens,
+}
+
+/// When a fixed window starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WindowStart {
+    /// With the clock, the same for all keys.
+    #[default]
+    Clock,
+    /// With the clock, but at another time for each key.
+    Staggered,
+    /// With the first request of a key after its last window.
+    FirstRequest,
+}
+
+/// How the oldest part of a sliding window counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OldestWindow {
+    /// In proportion to what the window still covers of it.
+    #[default]
+    Weighted,
+    /// As a whole: never more than the limit in any window.
+    Whole,
+    /// Not at all.
+    Ignored,
+}
+
+/// Whether a policy refuses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// It does.
+    #[default]
+    Enforce,
+    /// It decides and counts, and refuses nobody.
+    Shadow,
+    /// No request meets it.
+    Disabled,
+}
+
+/// What happens when memory for buckets is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnFull {
+    /// The least used bucket is forgotten.
+    #[default]
+    Forget,
+    /// The newcomer inherits the used share of the bucket it replaces.
+    Strict,
+}
+
+/// An item of `limits`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(
+    rename = "$form",
+    expecting = "the name of a policy, or a limit in place: `{ key: client_ip, quota: 100/1m }`"
+)]
+#[schemars(rename = "Limit", untagged)]
+pub enum Limit {
+    /// One of `policies`.
+    #[serde(rename = "scalar")]
+    Named(Name),
+    /// A policy of this place alone.
+    #[serde(rename = "mapping")]
+    InPlace(Box<Policy>),
+}
+
+/// A stand-in for an unreadable limit.
+impl Default for Limit {
+    fn default() -> Self {
+        Self::InPlace(Box::default())
+    }
+}

@@ -1,0 +1,197 @@
+//! Checks of `store.redis`: one address, and no policies that Redis cannot hold.
+
+use super::{unverified, url};
+use crate::config::diagnostic::Code;
+use crate::config::document::NodeId;
+use crate::config::finding::{Finding, Findings};
+use crate::config::located::{List, Located};
+use crate::config::schema::{Config, Limit, Policy, RedisStore, StoreName};
+use crate::config::sections::algorithm;
+use crate::config::validate::{report_empty, report_repeated};
+use crate::config::value::{SecretText, ServerAddress};
+use crate::store::redis::client::Spec;
+
+/// The least number of characters of a secret.
+const SHORTEST_SECRET: usize = 16;
+
+pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
+    let Some(redis) = &config.store.redis else {
+        return;
+    };
+    if redis_policies(config).next().is_none() {
+        let finding = Finding::warning(redis.node, Code::Unused, "no policy is in Redis").at_key();
+        findings.add(finding.help("say `store: redis` of one, or remove the section"));
+    }
+    check_target(redis, redis.node, findings);
+    if let Some(cluster) = &redis.cluster {
+        check_addresses(cluster, "name a node at least: `[redis-1:6379]`", findings);
+    }
+    if let Some(sentinel) = &redis.sentinel {
+        let help = "name a sentinel at least: `[sentinel-1:26379]`";
+        check_addresses(&sentinel.addresses, help, findings);
+        if sentinel.master.as_str().is_empty() {
+            let finding = Finding::error(
+                sentinel.master.node,
+                Code::NoValue,
+                "a master without a name",
+            );
+            findings.add(finding.help("say what the sentinels call it: `master: mymaster`"));
+        }
+    }
+    if let Some(url) = &redis.url {
+        check_url(url, redis, findings);
+    }
+    check_database(redis, findings);
+    check_secret(redis, findings);
+    check_refusal_cache(config, redis, findings);
+}
+
+/// The policies with `store: redis`, named and in place.
+fn redis_policies(config: &Config) -> impl Iterator<Item = &Policy> {
+    let of_routes = config.routes.iter().flat_map(|route| route.limits.iter());
+    let in_place = config.limits.iter().chain(of_routes);
+    let in_place = in_place.filter_map(|limit| match &limit.value {
+        Limit::InPlace(policy) => Some(&**policy),
+        Limit::Named(_) => None,
+    });
+    let named = config.policies.values().map(|policy| &policy.value);
+    named
+        .chain(in_place)
+        .filter(|policy| policy.store.value == StoreName::Redis)
+}
+
+/// The settings that give the address of Redis.
+fn targets(redis: &RedisStore) -> Vec<(&'static str, NodeId)> {
+    let places = [
+        ("url", redis.url.as_ref().map(|url| url.node)),
+        ("cluster", redis.cluster.as_ref().map(|nodes| nodes.node)),
+        (
+            "sentinel",
+            redis.sentinel.as_ref().map(|sentinel| sentinel.node),
+        ),
+    ];
+    let given = places.into_iter();
+    given.filter_map(|(key, node)| Some((key, node?))).collect()
+}
+
+fn check_target(redis: &RedisStore, node: NodeId, findings: &Findings<'_>) {
+    match targets(redis).as_slice() {
+        [] => {
+            let message = "nothing says where Redis is";
+            let finding = Finding::error(node, Code::MissingKey, message);
+            findings.add(finding.help(
+                "name one server (`url: redis://redis:6379`), nodes of a `cluster`, or a `sentinel`",
+            ));
+        }
+        [_] => {}
+        [(first, at), others @ ..] => {
+            for (other, node) in others {
+                let message = format!("`{other}` beside `{first}`: there is one Redis");
+                let finding = Finding::error(*node, Code::Conflict, message).at_key();
+                findings.add(finding.related(*at, "the other").help("keep one of them"));
+            }
+        }
+    }
+}
+
+fn check_addresses(list: &List<ServerAddress>, help: &str, findings: &Findings<'_>) {
+    report_empty(list, findings, help);
+    let addresses = list.iter().map(|one| (one.value.to_string(), one.node));
+    report_repeated(addresses, findings, |one| {
+        (format!("`{one}` twice"), "remove one of them")
+    });
+}
+
+fn check_url(written: &Located<SecretText>, redis: &RedisStore, findings: &Findings<'_>) {
+    let spec = match url(written, Some(unverified())) {
+        Ok(spec) => spec,
+        Err(error) => {
+            let finding = Finding::error(written.node, Code::InvalidValue, error.to_string());
+            return findings.add(
+                finding.help("as in `redis://redis:6379/0`, or `rediss://redis:6380/0` with TLS"),
+            );
+        }
+    };
+    for (key, node) in repeated_settings(&spec, redis) {
+        let message = format!("`{key}` beside a URL that says it");
+        let finding = Finding::error(node, Code::Conflict, message).at_key();
+        findings.add(
+            finding
+                .related(written.node, "the URL")
+                .help("say it in one place"),
+        );
+    }
+    if let Some(tls) = redis.tls.as_ref().filter(|_| spec.tls.is_none()) {
+        let message = "`tls` beside a URL without TLS";
+        let finding = Finding::error(tls.node, Code::NoEffect, message).at_key();
+        findings.add(
+            finding
+                .related(written.node, "the URL")
+                .help("write the URL with `rediss://`, or remove `tls`"),
+        );
+    }
+}
+
+/// Settings that repeat a part of the URL.
+fn repeated_settings(spec: &Spec, redis: &RedisStore) -> Vec<(&'static str, NodeId)> {
+    let user = redis.user.as_ref().map(|user| user.node);
+    let user = user.filter(|_| spec.login.user.is_some());
+    let password = redis.password.as_ref().map(|password| password.node);
+    let password = password.filter(|_| spec.login.password.is_some());
+    let both = [("user", user), ("password", password)].into_iter();
+    both.filter_map(|(key, node)| Some((key, node?))).collect()
+}
+
+fn check_database(redis: &RedisStore, findings: &Findings<'_>) {
+    let Some(database) = &redis.database else {
+        return;
+    };
+    let (message, help) = match targets(redis).as_slice() {
+        [("url", _)] => (
+            "a URL has the number of its database in its path",
+            "write it there, as in `redis://redis:6379/2`, and remove `database`",
+        ),
+        [("cluster", _)] => ("a cluster has one database", "remove `database`"),
+        _ => return,
+    };
+    let finding = Finding::error(database.node, Code::Conflict, message).at_key();
+    findings.add(finding.help(help));
+}
+
+fn check_secret(redis: &RedisStore, findings: &Findings<'_>) {
+    let Some(secret) = &redis.secret else { return };
+    if secret.reveal().chars().count() < SHORTEST_SECRET {
+        let message = format!("a secret has {SHORTEST_SECRET} characters at least");
+        let finding = Finding::error(secret.node, Code::InvalidValue, message);
+        findings.add(finding.help("make one with `openssl rand -base64 24`"));
+    } else if redis.readable_keys.get() {
+        let message = "a secret is for keys that are hashed, and these are readable";
+        let finding = Finding::error(secret.node, Code::Conflict, message);
+        findings.add(
+            finding
+                .related(redis.readable_keys.node, "they are written as they are")
+                .help("remove `secret`, or `readable_keys`"),
+        );
+    }
+}
+
+pub(in crate::config) fn check_policy(policy: &Policy, config: &Config, findings: &Findings<'_>) {
+    if policy.store.value == StoreName::Redis && config.store.redis.is_none() {
+        let message = "nothing says where Redis is";
+        let finding = Finding::error(policy.store.node, Code::MissingKey, message);
+        findings.add(finding.help("say it: `store: { redis: { url: redis://redis:6379 } }`"));
+    }
+    algorithm::check_store(policy, findings);
+}
+
+/// Warns of `refusal_cache` if no policy calls Redis for requests.
+fn check_refusal_cache(config: &Config, redis: &RedisStore, findings: &Findings<'_>) {
+    let mut policies = redis_policies(config).peekable();
+    let is_called = policies.peek().is_none() || policies.any(|policy| policy.sync.is_none());
+    if redis.refusal_cache.node == NodeId::ABSENT || is_called {
+        return;
+    }
+    let message = "no policy asks Redis about requests: all are synchronised";
+    let finding = Finding::warning(redis.refusal_cache.node, Code::NoEffect, message);
+    findings.add(finding.help("remove `refusal_cache`"));
+}

@@ -1,0 +1,198 @@
+//! Compiles `store.redis`: addresses, connections, names of buckets.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use rustls::{ClientConfig, RootCertStore};
+
+use crate::config::compile::{Compiler, MAX_CERTIFICATE_FILE};
+use crate::config::diagnostic::Code;
+use crate::config::document::NodeId;
+use crate::config::finding::Finding;
+use crate::config::located::{List, Located};
+use crate::config::schema::{self, Policy, RedisStore, RedisTls, StoreName};
+use crate::config::sections::jwt::KeyFiles;
+use crate::config::value::{SecretText, ServerAddress, Text};
+use crate::files::{self, VersionedFile};
+use crate::limiter::Secret;
+use crate::proxy::ruleset::{OnStoreError, RedisSpec, SharedSpec};
+use crate::store::redis::client::{Address, Login, Password, Spec, Target, UrlError};
+use crate::store::redis::{KeyFormat, Naming};
+use crate::upstream::{Roots, client_config};
+
+/// The default port of servers.
+const PORT: u16 = 6379;
+const SENTINEL_PORT: u16 = 26379;
+
+impl Compiler<'_> {
+    /// The Redis store; `None` if it is not configured or, with a finding, not usable.
+    pub(in crate::config) fn redis(
+        &mut self,
+        config: &schema::Config,
+        files: KeyFiles,
+    ) -> Option<RedisSpec> {
+        let redis = config.store.redis.as_ref()?;
+        let tls = match files {
+            KeyFiles::Needed => self.redis_tls(redis, redis.node)?,
+            KeyFiles::Optional => unverified(),
+        };
+        let prefix: Arc<str> = redis.prefix.as_str().into();
+        let client = Spec {
+            timeout: redis.timeout.get(),
+            prefix: Arc::clone(&prefix),
+            ..client(redis, tls)?
+        };
+        Some(RedisSpec {
+            client,
+            naming: Naming {
+                keys: keys(redis),
+                prefix,
+            },
+            refusal_cache: redis.refusal_cache.get(),
+            startup_timeout: redis.startup_timeout.get(),
+        })
+    }
+
+    /// The TLS settings; no file is read without TLS.
+    fn redis_tls(&mut self, redis: &RedisStore, node: NodeId) -> Option<Arc<ClientConfig>> {
+        let says_tls = |written: &Located<SecretText>| {
+            url(written, Some(unverified())).is_ok_and(|spec| spec.tls.is_some())
+        };
+        let speaks_tls = redis.tls.is_some() || redis.url.as_ref().is_some_and(says_tls);
+        if !speaks_tls {
+            return Some(unverified());
+        }
+        let default = RedisTls::default();
+        let tls = redis.tls.as_ref().map_or(&default, |tls| &tls.value);
+        let roots = match &tls.ca {
+            None => Roots::System,
+            Some(ca) => {
+                let path = self.loaded.resolve(ca.as_path());
+                self.files.push(VersionedFile::new(path.clone()));
+                match files::read(&path, MAX_CERTIFICATE_FILE) {
+                    Ok(content) => Roots::Pem { path, content },
+                    Err(error) => {
+                        self.unreadable(&path, ca.node, &error);
+                        return None;
+                    }
+                }
+            }
+        };
+        let name = tls.server_name.as_ref().map(|name| name.as_str());
+        client_config(&roots, name)
+            .map_err(|error| {
+                let node = tls.ca.as_ref().map_or(node, |ca| ca.node);
+                let finding = Finding::error(node, Code::InvalidValue, error.to_string());
+                self.findings.push(finding);
+            })
+            .ok()
+            .map(Arc::new)
+    }
+}
+
+/// The store settings of a policy that calls Redis for each request.
+pub(in crate::config) fn shared(policy: &Policy) -> Option<SharedSpec> {
+    let on_error = policy.on_store_error.as_ref();
+    let on_error = on_error.map_or_else(Default::default, |on_error| on_error.value);
+    let asks = policy.store.value == StoreName::Redis && policy.sync.is_none();
+    asks.then_some(SharedSpec {
+        on_error: match on_error {
+            schema::OnStoreError::Local => OnStoreError::Local,
+            schema::OnStoreError::Admit => OnStoreError::Admit,
+            schema::OnStoreError::Refuse => OnStoreError::Refuse,
+        },
+    })
+}
+
+/// The synchronisation interval of a policy, if any.
+pub(in crate::config) fn sync(policy: &Policy) -> Option<Duration> {
+    let interval = policy.sync.as_ref().map(|interval| interval.get());
+    interval.filter(|_| policy.store.value == StoreName::Redis)
+}
+
+/// Parses a Redis URL.
+///
+/// # Errors
+/// Reports the problem with the URL, without its text.
+pub(in crate::config) fn url(
+    written: &SecretText,
+    tls: Option<Arc<ClientConfig>>,
+) -> Result<Spec, UrlError> {
+    Spec::from_url(written.reveal(), tls)
+}
+
+/// TLS settings that no server satisfies, for callers that connect to none.
+pub(in crate::config) fn unverified() -> Arc<ClientConfig> {
+    let builder = ClientConfig::builder().with_root_certificates(RootCertStore::empty());
+    Arc::new(builder.with_no_client_auth())
+}
+
+/// The client's settings; `None` after an error that a check has reported.
+fn client(redis: &RedisStore, tls: Arc<ClientConfig>) -> Option<Spec> {
+    let login = login(redis.user.as_ref(), redis.password.as_ref());
+    if let Some(written) = &redis.url {
+        let spec = url(written, Some(tls)).ok()?;
+        let login = Login {
+            user: spec.login.user.clone().or(login.user),
+            password: spec.login.password.clone().or(login.password),
+        };
+        return Some(Spec { login, ..spec });
+    }
+    let target = match (&redis.cluster, &redis.sentinel) {
+        (Some(nodes), _) => Target::Cluster(addresses(nodes, PORT)),
+        (None, Some(sentinel)) => Target::Sentinel {
+            sentinels: addresses(&sentinel.addresses, SENTINEL_PORT),
+            master: sentinel.master.as_str().into(),
+            login: self::login(sentinel.user.as_ref(), sentinel.password.as_ref()),
+        },
+        (None, None) => return None,
+    };
+    Some(Spec {
+        login,
+        database: redis.database.as_ref().map_or(0, |number| number.get()),
+        tls: redis.tls.as_ref().map(|_| tls),
+        ..Spec::new(target)
+    })
+}
+
+fn addresses(written: &List<ServerAddress>, port: u16) -> Vec<Address> {
+    let all = written.iter();
+    all.map(|one| Address::new(one.host(), one.port().unwrap_or(port)))
+        .collect()
+}
+
+/// Empty texts count as absent, as in a URL: a variable may be empty.
+fn login(user: Option<&Located<Text>>, password: Option<&Located<SecretText>>) -> Login {
+    let user = user.map(|user| user.as_str());
+    let password = password.map(|password| password.reveal());
+    Login {
+        user: user.filter(|user| !user.is_empty()).map(Into::into),
+        password: password.filter(|one| !one.is_empty()).map(Password::new),
+    }
+}
+
+/// The form of keys in Redis. Without a secret they are hashed with a value derived from the
+/// prefix. That separates machines and applications, and hides nothing from a reader of Redis.
+fn keys(redis: &RedisStore) -> KeyFormat {
+    match (&redis.secret, redis.readable_keys.get()) {
+        (_, true) => KeyFormat::Readable,
+        (Some(secret), false) => KeyFormat::Hashed(derived("secret", secret.reveal())),
+        (None, false) => KeyFormat::Hashed(derived("prefix", redis.prefix.as_str())),
+    }
+}
+
+/// The first 128 bits of SHA-256 over `what` and `text`: equal on all machines and in later
+/// versions.
+fn derived(what: &str, text: &str) -> Secret {
+    let input = format!("sluicegate redis keys, from the {what}\0{text}");
+    let hash = digest(&SHA256, input.as_bytes());
+    let half = |at: usize| {
+        let bytes = hash.as_ref()[at..at + 8].try_into();
+        u64::from_le_bytes(bytes.expect("it has 32 bytes"))
+    };
+    Secret::from_key([half(0), half(8)])
+}
+
+#[cfg(test)]
+mod tests;

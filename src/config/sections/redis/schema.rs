@@ -1,0 +1,143 @@
+//! `store.redis`, and the options of policies in Redis.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::config::located::{List, Located};
+use crate::config::schema::{MINUTE, SECOND};
+use crate::config::value::{
+    Duration, FilePath, Flag, KeyPrefix, SecretText, ServerAddress, ServerName, Text, Whole,
+};
+
+/// `store.redis`: where Redis, or Valkey, is, and what things are called there.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("oneOf" = [{ "required": ["url"] }, { "required": ["cluster"] }, { "required": ["sentinel"] }]))]
+pub struct RedisStore {
+    /// One server: `redis://user:password@host:6379/0`, or `rediss://` with TLS. User and password are percent-encoded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<Located<SecretText>>,
+    /// Some nodes of a cluster, which know the others; port 6379 unless given.
+    #[schemars(length(min = 1))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<List<ServerAddress>>,
+    /// Sentinels, which know the master.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sentinel: Option<Located<Sentinel>>,
+    /// As whom to speak to servers, where `url` does not say it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<Located<Text>>,
+    /// The password, where `url` does not say it; none where it is empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub password: Option<Located<SecretText>>,
+    /// The number of the database, with `sentinel`; `url` has it in its path, and a cluster has one alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub database: Option<Located<RedisDatabase>>,
+    /// TLS towards servers, and sentinels too. With `cluster` and `sentinel` `tls: {}` turns it on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Located<RedisTls>>,
+    /// The longest that a request waits for Redis, `1ms` to `1s`.
+    pub timeout: Located<RedisTimeout>,
+    /// The longest that a start waits until Redis is connected, and a reload that names another Redis, `0s` to `1m`. After that
+    /// `on_store_error` decides.
+    pub startup_timeout: Located<StartupTimeout>,
+    /// What all names begin with.
+    pub prefix: Located<KeyPrefix>,
+    /// What keys are hashed under, 16 characters at least and the same on all machines. Without it whoever can read Redis
+    /// can find keys out by trying.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret: Option<Located<SecretText>>,
+    /// Whether keys are written as they are, instead of hashed.
+    pub readable_keys: Located<Flag>,
+    /// For how long a refusal is remembered here, without asking again, `0s` to `1m`: a larger quota or a bucket that was
+    /// reset elsewhere is felt after that at the latest.
+    pub refusal_cache: Located<RefusalCache>,
+}
+
+/// The deadline of a call.
+pub type RedisTimeout = Duration<1, SECOND>;
+
+/// The longest wait of a start for Redis.
+pub type StartupTimeout = Duration<0, MINUTE>;
+
+/// The interval between synchronisations of buckets in memory.
+pub type SyncInterval = Duration<10, SECOND>;
+
+/// The lifetime of remembered refusals.
+pub type RefusalCache = Duration<0, MINUTE>;
+
+/// The number of a database.
+pub type RedisDatabase = Whole<0, 1_000_000>;
+
+impl Default for RedisStore {
+    fn default() -> Self {
+        Self {
+            url: None,
+            cluster: None,
+            sentinel: None,
+            user: None,
+            password: None,
+            database: None,
+            tls: None,
+            timeout: RedisTimeout::from_millis(100).into(),
+            startup_timeout: StartupTimeout::from_millis(3 * SECOND).into(),
+            prefix: Located::default(),
+            secret: None,
+            readable_keys: Located::default(),
+            refusal_cache: RefusalCache::from_millis(SECOND).into(),
+        }
+    }
+}
+
+/// `store.redis.sentinel`: who knows where the master is.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Sentinel {
+    /// Some sentinels; port 26379 unless given.
+    #[schemars(length(min = 1))]
+    pub addresses: List<ServerAddress>,
+    /// What they call the master.
+    pub master: Located<Text>,
+    /// As whom to ask them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<Located<Text>>,
+    /// The sentinels' password, which is not that of the servers; none where it is empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password: Option<Located<SecretText>>,
+}
+
+/// `store.redis.tls`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RedisTls {
+    /// A file with the certificates (PEM) that servers are verified against, instead of the system's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca: Option<Located<FilePath>>,
+    /// The name that certificates are verified by, of all servers, instead of the host of each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_name: Option<Located<ServerName>>,
+}
+
+/// `store` of a policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StoreName {
+    /// The memory of this process.
+    #[default]
+    Memory,
+    /// Redis, as `store.redis` says.
+    Redis,
+}
+
+/// `on_store_error` of a policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnStoreError {
+    /// Each process decides by buckets of its own.
+    #[default]
+    Local,
+    /// The policy admits all requests.
+    Admit,
+    /// The policy refuses all requests.
+    Refuse,
+}

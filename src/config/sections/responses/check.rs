@@ -1,0 +1,178 @@
+//! Checks of `on_limit` and of rate-limit fields.
+
+use super::fields;
+use crate::config::diagnostic::Code;
+use crate::config::finding::{Finding, Findings};
+use crate::config::located::{List, Located};
+use crate::config::nearest;
+use crate::config::schema::{Action, BodyFormat, Config, HeaderFields, OnLimit};
+use crate::config::validate::is_framing;
+use crate::proxy::answers::limit_headers::Fields;
+use crate::proxy::{Template, TemplateError};
+
+/// The largest custom body, in bytes.
+const MAX_BODY: usize = 64 << 10;
+
+pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
+    check_styles(&config.responses.headers, findings);
+    check_policy(&config.responses.on_limit, &OnLimit::default(), findings);
+}
+
+/// Two styles must not write the same field.
+fn check_styles(styles: &List<HeaderFields>, findings: &Findings<'_>) {
+    let mut seen: Vec<(&Located<HeaderFields>, Fields)> = Vec::new();
+    for item in styles.iter() {
+        let fields = fields(item);
+        if let (None, Some(prefix)) = (fields.style().prefix(), &item.prefix) {
+            let message = "the names of this style's fields are fixed";
+            let finding = Finding::error(prefix.node, Code::NoEffect, message);
+            findings.add(finding.help("remove the `prefix`, or choose another style"));
+        }
+        let shares = |(_, other): &&(_, Fields)| {
+            let names = other.names();
+            fields.names().iter().any(|name| names.contains(name))
+        };
+        if let Some((first, _)) = seen.iter().rev().find(shares) {
+            let finding = match first.style == item.style {
+                true => Finding::error(item.node, Code::DuplicateName, "the same style twice")
+                    .related(first.node, "it stands here first")
+                    .help("remove one of them, or give one a `prefix` of its own"),
+                false => {
+                    let [first_style, style] =
+                        [&first.style, &item.style].map(|style| style.as_str());
+                    let message = format!(
+                        "`{first_style}` and `{style}` write the same fields with different meanings"
+                    );
+                    Finding::error(item.node, Code::Conflict, message)
+                        .related(first.node, "the other style")
+                        .help("choose one; most can have a `prefix` of their own: `{ style: github, prefix: x-github }`")
+                }
+            };
+            findings.add(finding);
+        }
+        seen.push((item, fields));
+    }
+}
+
+/// Checks an `on_limit`, which inherits missing settings from `general`.
+pub(in crate::config) fn check_policy(own: &OnLimit, general: &OnLimit, findings: &Findings<'_>) {
+    for (name, value) in own.headers.iter() {
+        if is_framing(name.get()) || *name.get() == http::header::RETRY_AFTER {
+            let finding = Finding::error(
+                value.node,
+                Code::Conflict,
+                format!("`{}` is written by the proxy", name.value),
+            );
+            findings.add(finding.help("remove it"));
+        }
+    }
+    if let Some(body) = own
+        .body
+        .as_ref()
+        .filter(|body| body.as_str().len() > MAX_BODY)
+    {
+        let message = format!(
+            "the body has {} bytes; {MAX_BODY} are allowed",
+            body.as_str().len()
+        );
+        findings.add(
+            Finding::error(body.node, Code::InvalidValue, message)
+                .help("link to a page instead, with `docs_url`"),
+        );
+    }
+    if let Some(name) = own
+        .tag_header
+        .as_ref()
+        .filter(|name| is_framing(name.get()))
+    {
+        let message = format!("`{}` is written by the proxy", name.value);
+        let finding = Finding::error(name.node, Code::Conflict, message);
+        findings.add(finding.help("choose another name, as in `x-over-limit`"));
+    }
+    check_template(own, findings);
+    check_action(own, own.action_over(general), findings);
+    match own.inherits(general) {
+        true => check_body(own, general, findings),
+        false => check_body(own, &OnLimit::default(), findings),
+    }
+}
+
+/// Settings have to suit the action.
+fn check_action(own: &OnLimit, action: Action, findings: &Findings<'_>) {
+    let (codes, such_as) = match action {
+        Action::Drop | Action::Tag => (200..=599, "any will do"),
+        Action::Decoy => (
+            200..=399,
+            "a decoy has a status from 200 to 399, as a success has",
+        ),
+        _ => (400..=599, "a refusal has a status from 400 to 599"),
+    };
+    if let Some(status) = own
+        .status
+        .as_ref()
+        .filter(|code| !codes.contains(&code.get()))
+    {
+        let message = format!("{} does not fit: {such_as}", status.get());
+        let help = "leave it out, or choose another `action`";
+        findings.add(Finding::error(status.node, Code::Conflict, message).help(help));
+    }
+    let bodiless = own
+        .status
+        .as_ref()
+        .filter(|code| [204, 205, 304].contains(&code.get()));
+    if let (Some(status), Some(body)) = (bodiless, &own.body) {
+        let message = format!("an answer with status {} has no body", status.get());
+        let finding = Finding::error(body.node, Code::Conflict, message);
+        findings.add(
+            finding
+                .related(status.node, "the status")
+                .help("leave one of them out"),
+        );
+    }
+    for (key, node, actions) in own.settings() {
+        if !actions.contains(&action) {
+            let suited: Vec<_> = actions.iter().map(|action| action.as_str()).collect();
+            let message = format!("`{key}` says nothing to `action: {}`", action.as_str());
+            let finding = Finding::error(node, Code::NoEffect, message);
+            findings.add(finding.help(format!("it is for {}", nearest::list(&suited))));
+        }
+    }
+}
+
+fn check_template(own: &OnLimit, findings: &Findings<'_>) {
+    let Some(body) = &own.body else { return };
+    let Err(error) = Template::parse(body.as_str()) else {
+        return;
+    };
+    let help = match &error {
+        TemplateError::Unclosed => "write `{{{{` for two braces that are no placeholder".to_owned(),
+        TemplateError::Unknown(name) => {
+            nearest::advice(name, &Template::NAMES, "known placeholders")
+        }
+    };
+    findings.add(Finding::error(body.node, Code::InvalidValue, error.to_string()).help(help));
+}
+
+/// A custom body needs one type: `auto` follows `Accept`.
+fn check_body(own: &OnLimit, general: &OnLimit, findings: &Findings<'_>) {
+    let format = own.format.as_ref().or(general.format.as_ref());
+    let is_fixed = format.is_some_and(|format| format.value != BodyFormat::Auto);
+    let mut headers = own.headers.iter().chain(general.headers.iter());
+    let content_type = headers.find(|(name, _)| *name.get() == http::header::CONTENT_TYPE);
+    let body = own.body.as_ref().or(general.body.as_ref());
+    match (body, content_type) {
+        (Some(_), Some(_)) => {}
+        (Some(body), None) if !is_fixed => {
+            let node = own.format.as_ref().map_or(body.node, |format| format.node);
+            let finding = Finding::error(node, Code::Conflict, "a body without a type")
+                .related(body.node, "the body");
+            findings.add(finding.help("say what it is: `format: text`, `html`, `json` or `problem`, or a `content-type` under `headers`"));
+        }
+        (None, Some((_, value))) => {
+            let finding =
+                Finding::error(value.node, Code::Conflict, "a content type without a body");
+            findings.add(finding.help("give a `body`, or choose a `format`"));
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,264 @@
+//! `responses`, and `on_limit` of policies.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::config::document::NodeId;
+use crate::config::located::{List, Located, Table};
+use crate::config::schema::MINUTE;
+use crate::config::value::{Duration, FieldName, FieldValue, Flag, Text, WebUrl, Whole};
+
+/// `responses`: what clients are told.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Responses {
+    /// Styles of rate-limit fields, in every answer that a limit had a say in; `[]` for none.
+    pub headers: List<HeaderFields>,
+    /// What scripts of other origins may do.
+    pub cors: Located<Cors>,
+    /// What refused clients are told, where their policy does not say otherwise.
+    pub on_limit: Located<OnLimit>,
+}
+
+impl Default for Responses {
+    fn default() -> Self {
+        Self {
+            headers: vec![HeaderFields::default().into()].into(),
+            cors: Located::default(),
+            on_limit: Located::default(),
+        }
+    }
+}
+
+/// An item of `responses.headers`: a style, or a style with a prefix.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(from = "HeaderFieldsForm")]
+#[schemars(with = "HeaderFieldsForm")]
+pub struct HeaderFields {
+    /// What is told, and in which form.
+    pub style: Located<HeaderStyle>,
+    /// What the names of the fields begin with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<Located<FieldName>>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(
+    rename = "$form",
+    rename_all = "snake_case",
+    expecting = "a style, or a mapping: `{ style: x-ratelimit, prefix: x-acme }`"
+)]
+#[schemars(rename = "HeaderFields", untagged)]
+enum HeaderFieldsForm {
+    /// A style under its customary names.
+    Scalar(Located<HeaderStyle>),
+    /// A style with names of your own.
+    Mapping(PrefixedStyle),
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct PrefixedStyle {
+    /// What is told, and in which form.
+    style: Located<HeaderStyle>,
+    /// What the names of the fields begin with, in place of `x-ratelimit` (of `ratelimit` in `draft-6`).
+    #[serde(default)]
+    prefix: Option<Located<FieldName>>,
+}
+
+impl From<HeaderFieldsForm> for HeaderFields {
+    fn from(form: HeaderFieldsForm) -> Self {
+        match form {
+            HeaderFieldsForm::Scalar(style) => Self {
+                style,
+                prefix: None,
+            },
+            HeaderFieldsForm::Mapping(PrefixedStyle { style, prefix }) => Self { style, prefix },
+        }
+    }
+}
+
+/// `responses.cors`: what scripts of other origins may do (CORS). Who may ask at all is the upstream's to say.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Cors {
+    /// Whether `Access-Control-Expose-Headers` names `Retry-After` and the rate-limit fields.
+    pub expose_headers: Located<Flag>,
+    /// Whether preflight requests meet limits.
+    pub limit_preflight: Located<Flag>,
+}
+
+impl Default for Cors {
+    fn default() -> Self {
+        Self {
+            expose_headers: Located::default(),
+            limit_preflight: Flag::TRUE.into(),
+        }
+    }
+}
+
+/// A style of rate-limit fields.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum HeaderStyle {
+    /// `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-11).
+    #[default]
+    Ietf,
+    /// `RateLimit-Limit`, `-Remaining`, `-Reset` in seconds from now (the draft up to -06).
+    #[serde(rename = "draft-6")]
+    Draft6,
+    /// `RateLimit-Policy: 100;w=60` and `RateLimit: limit=100, remaining=50, reset=30` (the draft's -07).
+    #[serde(rename = "draft-7")]
+    Draft7,
+    /// `X-RateLimit-Limit`, `-Remaining`, `-Reset` in seconds from now.
+    XRatelimit,
+    /// The same with `-Used`, `-Resource` and `-Reset` in seconds since the epoch.
+    Github,
+    /// `x-ratelimit-limit-requests`, `-remaining-requests`, `-reset-requests` as a duration, and
+    /// `retry-after-ms`.
+    Openai,
+}
+
+/// `on_limit`: what refused clients are told. A policy's own goes before `responses.on_limit`, key
+/// by key.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct OnLimit {
+    /// What happens to a request beyond the quota; `reject` unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub action: Option<Located<Action>>,
+    /// The status code: 400 to 599, and 429 unless given; for `decoy` 200 to 399, and that of
+    /// the route's real answers, or 200, unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<Located<Whole<200, 599>>>,
+    /// The form of the body: `auto` (the default) goes by `Accept`; `problem` is RFC 9457, `json`
+    /// the same under `application/json`, and `text` and `html` are what they say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub format: Option<Located<BodyFormat>>,
+    /// A body of your own, up to 64 KiB; `format` then says what it is. `{{retry_after}}` and other
+    /// placeholders stand for values, escaped for that format.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub body: Option<Located<Text>>,
+    /// Further fields.
+    pub headers: Table<FieldName, FieldValue>,
+    /// A page about the limits, for the body and a `Link` field.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub docs_url: Option<Located<WebUrl>>,
+    /// How long a request is held before it is refused, `1ms` to `5m`; `10s` unless given. For
+    /// `tarpit` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Located<HoldTime>>,
+    /// Requests that are held at a time, 1 to 1000000, 1000 unless given; further ones are refused at
+    /// once. For `tarpit` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_held: Option<Located<Whole<1, 1_000_000>>>,
+    /// The field that tells the upstream which policies a request exceeds; `x-over-limit` unless given.
+    /// For `tag` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tag_header: Option<Located<FieldName>>,
+}
+
+impl HeaderStyle {
+    /// As it is written.
+    pub(in crate::config) fn as_str(self) -> &'static str {
+        match self {
+            Self::Ietf => "ietf",
+            Self::Draft6 => "draft-6",
+            Self::Draft7 => "draft-7",
+            Self::XRatelimit => "x-ratelimit",
+            Self::Github => "github",
+            Self::Openai => "openai",
+        }
+    }
+}
+
+impl OnLimit {
+    /// The action; `general` fills in.
+    pub(in crate::config) fn action_over(&self, general: &Self) -> Action {
+        let action = self.action.as_ref().or(general.action.as_ref());
+        action.map_or(Action::Reject, |action| action.value)
+    }
+
+    /// The settings that not every action has: key, place, and their actions.
+    pub(in crate::config) fn settings(
+        &self,
+    ) -> impl Iterator<Item = (&'static str, NodeId, &'static [Action])> {
+        const TELLING: &[Action] = &[Action::Reject, Action::Tarpit];
+        const ANSWERING: &[Action] = &[Action::Reject, Action::Decoy, Action::Tarpit];
+        const HOLDING: &[Action] = &[Action::Tarpit];
+        const TAGGING: &[Action] = &[Action::Tag];
+        fn node<T>(setting: &Option<Located<T>>) -> Option<NodeId> {
+            setting.as_ref().map(|setting| setting.node)
+        }
+        let headers = (!self.headers.is_empty()).then_some(self.headers.node);
+        let settings = [
+            ("status", node(&self.status), ANSWERING),
+            ("format", node(&self.format), ANSWERING),
+            ("body", node(&self.body), ANSWERING),
+            ("headers", headers, ANSWERING),
+            ("docs_url", node(&self.docs_url), TELLING),
+            ("delay", node(&self.delay), HOLDING),
+            ("max_held", node(&self.max_held), HOLDING),
+            ("tag_header", node(&self.tag_header), TAGGING),
+        ];
+        let said = |(key, node, actions): (_, Option<_>, _)| Some((key, node?, actions));
+        settings.into_iter().filter_map(said)
+    }
+
+    /// True if settings of `general` fill in here. A decoy must not look like a refusal, nor a
+    /// refusal like a decoy.
+    pub(in crate::config) fn inherits(&self, general: &Self) -> bool {
+        let is_decoy = |action| action == Action::Decoy;
+        is_decoy(self.action_over(general)) == is_decoy(general.action_over(&Self::default()))
+    }
+}
+
+/// How long a request is held.
+pub type HoldTime = Duration<1, { 5 * MINUTE }>;
+
+/// What happens to a request beyond the quota.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// It is answered with an error.
+    #[default]
+    Reject,
+    /// It is answered with what looks like success, and never reaches the upstream.
+    Decoy,
+    /// It is answered with an error, after a while.
+    Tarpit,
+    /// It is not answered: the connection is closed, the stream of HTTP/2 reset.
+    Drop,
+    /// It is forwarded, with a header field that says so.
+    Tag,
+}
+
+impl Action {
+    /// As it is written.
+    pub(in crate::config) fn as_str(self) -> &'static str {
+        match self {
+            Self::Reject => "reject",
+            Self::Decoy => "decoy",
+            Self::Tarpit => "tarpit",
+            Self::Drop => "drop",
+            Self::Tag => "tag",
+        }
+    }
+}
+
+/// The form of a refusal's body.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BodyFormat {
+    /// As the client's `Accept` asks: problem, plain text or HTML.
+    #[default]
+    Auto,
+    /// `application/problem+json` (RFC 9457).
+    Problem,
+    /// `application/json`, with the members of `problem`.
+    Json,
+    /// `text/plain`.
+    Text,
+    /// `text/html`.
+    Html,
+}

@@ -1,0 +1,11 @@
+//! Routes and their limits.
+
+mod check;
+mod compile;
+mod limits;
+mod schema;
+
+pub(in crate::config) use check::*;
+pub(in crate::config) use compile::*;
+pub(in crate::config) use limits::*;
+pub use schema::*;

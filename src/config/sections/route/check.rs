@@ -1,0 +1,162 @@
+//! Checks of routes: names, matches, upstreams, changes to requests.
+
+use crate::config::diagnostic::Code;
+use crate::config::document::NodeId;
+use crate::config::finding::{Finding, Findings};
+use crate::config::nearest;
+use crate::config::schema::{Config, RequestChanges, Route};
+use crate::config::validate::{is_framing, report_repeated};
+use crate::config::value::{FieldName, PathPattern, PathPrefix, Segment, UpstreamRef};
+
+pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
+    if config.routes.is_empty() && !findings.has_at("routes") {
+        let finding = Finding::error(
+            NodeId::ROOT,
+            Code::MissingKey,
+            "there are no routes, so that nothing would be served",
+        );
+        findings.add(finding.help("the smallest ones are `routes: [{ upstream: echo }]`"));
+    }
+    let names = config.routes.iter().filter_map(|route| route.name.as_ref());
+    report_repeated(
+        names.map(|name| (&name.value, name.node)),
+        findings,
+        |name| {
+            (
+                format!("two routes are called `{name}`"),
+                "give each a name of its own, or none",
+            )
+        },
+    );
+    for route in config.routes.iter() {
+        check_match(route, findings);
+        check_upstream(route, config, findings);
+        check_changes(&route.request, findings);
+        check_strip_prefix(route, findings);
+    }
+}
+
+fn check_match(route: &Route, findings: &Findings<'_>) {
+    let matches = &route.matches;
+    let hosts = matches.hosts.iter().map(|host| (&host.value, host.node));
+    report_repeated(hosts, findings, |host| {
+        (format!("`{host}` twice"), "remove one of them")
+    });
+    let methods = matches
+        .methods
+        .iter()
+        .map(|method| (&method.value, method.node));
+    report_repeated(methods, findings, |method| {
+        (format!("`{method}` twice"), "remove one of them")
+    });
+    let about_paths = [route.case_sensitive.node, route.trailing_slash.node];
+    let without_path = about_paths
+        .into_iter()
+        .filter(|&node| matches.path.is_none() && node != NodeId::ABSENT);
+    for node in without_path {
+        let finding = Finding::warning(node, Code::NoEffect, "the route takes every path");
+        findings.add(finding.help("remove it, or give `match` a `path`"));
+    }
+}
+
+fn check_upstream(route: &Route, config: &Config, findings: &Findings<'_>) {
+    let UpstreamRef::Named(name) = &route.upstream.value else {
+        return;
+    };
+    if config.upstreams.contains_key(name.as_str()) {
+        return;
+    }
+    let known: Vec<_> = config
+        .upstreams
+        .keys()
+        .map(|name| name.as_str())
+        .chain(["echo"])
+        .collect();
+    let help = match nearest::nearest(name.as_str(), &known) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!(
+            "define it under `upstreams`, or name a URL; known are {}",
+            nearest::list(&known)
+        ),
+    };
+    let message = format!("there is no upstream `{name}`");
+    findings.add(Finding::error(route.upstream.node, Code::UnknownName, message).help(help));
+}
+
+fn check_changes(request: &RequestChanges, findings: &Findings<'_>) {
+    let set = request
+        .set_headers
+        .iter()
+        .map(|(name, value)| (&name.value, value.node));
+    let removed = request
+        .remove_headers
+        .iter()
+        .map(|name| (&name.value, name.node));
+    for (name, node) in set.clone() {
+        report_framing(name, node, findings);
+    }
+    for (name, node) in removed.clone() {
+        report_framing(name, node, findings);
+        if let Some((_, other)) = set.clone().find(|(set, _)| *set == name) {
+            let finding =
+                Finding::error(node, Code::Conflict, format!("`{name}` is set and removed"));
+            findings.add(
+                finding
+                    .related(other, "set here")
+                    .help("setting a field replaces what the client sent"),
+            );
+        }
+    }
+    report_repeated(removed, findings, |name| {
+        (format!("`{name}` twice"), "remove one of them")
+    });
+}
+
+pub(in crate::config) fn report_framing(name: &FieldName, node: NodeId, findings: &Findings<'_>) {
+    if is_framing(name.get()) {
+        let finding = Finding::error(
+            node,
+            Code::Conflict,
+            format!("`{name}` is not for configurations to change"),
+        );
+        let help = match name.get().as_str() {
+            "host" => {
+                "it is what the client sent, or with `preserve_host: false` the host of the endpoint"
+            }
+            _ => "it belongs to the connection, and the proxy writes it",
+        };
+        findings.add(finding.help(help));
+    }
+}
+
+/// Every path of the route has to start with the stripped prefix.
+fn check_strip_prefix(route: &Route, findings: &Findings<'_>) {
+    let Some(prefix) = &route.request.strip_prefix else {
+        return;
+    };
+    let covered = route
+        .matches
+        .path
+        .as_ref()
+        .is_some_and(|path| starts_with(path, prefix));
+    if !covered {
+        let message = format!(
+            "not every path of this route starts with `{}`",
+            prefix.value
+        );
+        let finding = Finding::error(prefix.node, Code::Conflict, message);
+        let finding = match &route.matches.path {
+            Some(path) => finding.related(path.node, "the paths that it takes"),
+            None => finding,
+        };
+        findings.add(finding.help(format!("match paths below it: `path: {}/**`", prefix.value)));
+    }
+}
+
+fn starts_with(path: &PathPattern, prefix: &PathPrefix) -> bool {
+    let wanted = prefix.as_str().split('/').skip(1);
+    let mut segments = path.segments.iter();
+    wanted
+        .into_iter()
+        .all(|wanted| matches!(segments.next(), Some(Segment::Literal(text)) if text == wanted))
+}

@@ -1,0 +1,361 @@
+//! Compiles routes and their limits.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::config::diagnostic::Code;
+use crate::config::finding::Finding;
+use crate::config::located::Located;
+use crate::config::schema::{self, Limit, OnMissingKey, Policy, Route, TrailingSlash};
+use crate::config::sections::condition::condition;
+use crate::config::sections::cost;
+use crate::config::sections::exception::{ExceptionCache, global_exemptions};
+use crate::config::sections::policy::Policies;
+use crate::config::value::{self, KeyPart};
+use crate::http::path::comparable;
+use crate::proxy::ruleset::{LimitSpec, Rewrite, RouteSpec};
+use crate::rules::{
+    self, CaseSensitivity, Descriptor, PathForm, PathPattern, RouteMatch, Router, Segment,
+    Selectors,
+};
+
+/// Separates the owner of a limit in place from its position. Names cannot contain it, so no policy
+/// has such a name. It needs no escape in a quoted string of a header field.
+const POSITION: char = '#';
+/// The owner of top-level limits in place. Names of routes are never empty.
+const TOP_LEVEL: &str = "";
+/// The route of unmatched requests in metrics and keys.
+const UNMATCHED: &str = "unmatched";
+
+/// Compiles routes.
+pub(in crate::config) struct RouteCompiler<'a> {
+    config: &'a schema::Config,
+    /// The policies of the top-level limits, in order.
+    top_level: Vec<usize>,
+    /// The exemptions from all limits; `None` if their key parts differ between routes.
+    from_all: Option<Arc<Selectors>>,
+    exceptions: ExceptionCache,
+}
+
+/// The names of all routes: the given name, or a description of the match. A number makes
+/// descriptions unique.
+pub(in crate::config) fn names(config: &schema::Config) -> Vec<String> {
+    let given = config.routes.iter().filter_map(|route| route.name.as_ref());
+    let mut taken: HashSet<_> = given.map(ToString::to_string).collect();
+    // The last number of each description, to find the next one at once.
+    let mut numbers = HashMap::<String, usize>::new();
+    let names = config.routes.iter().map(|route| {
+        if let Some(name) = &route.name {
+            return name.to_string();
+        }
+        let wanted = description(route);
+        let number = numbers.entry(wanted.clone()).or_default();
+        loop {
+            *number += 1;
+            let name = match *number {
+                1 => wanted.clone(),
+                number => format!("{wanted}-{number}"),
+            };
+            if taken.insert(name.clone()) {
+                return name;
+            }
+        }
+    });
+    names.collect()
+}
+
+/// Warns of routes whose requests earlier routes all take.
+pub(in crate::config) fn unreachable<'a>(
+    routes: impl Iterator<Item = &'a Located<Route>>,
+) -> Vec<Finding> {
+    let routes: Vec<_> = routes.collect();
+    let router = Router::new(routes.iter().map(|route| matches(route)).collect());
+    let hidden = router.unreachable().into_iter().map(|(hidden, taker)| {
+        let [hidden, taker] = [hidden, taker].map(|place| routes[place]);
+        let message = format!(
+            "`{}` never takes a request: `{}` is asked first, and takes them all",
+            hidden.title(),
+            taker.title()
+        );
+        Finding::warning(hidden.node, Code::UnreachableRoute, message)
+            .related(taker.node, "the route that takes them")
+            .help("remove it, add a condition to it, or put it first")
+    });
+    hidden.collect()
+}
+
+/// Describes the match of an unnamed route in the characters of names.
+fn description(route: &Route) -> String {
+    let methods = route.matches.methods.iter().map(ToString::to_string);
+    let hosts = route.matches.hosts.iter().map(ToString::to_string);
+    let path = route.matches.path.iter().map(ToString::to_string);
+    let words = methods.chain(hosts).chain(path).flat_map(|word| {
+        let safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        word.split(|c| !safe(c))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    });
+    let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+    match words.as_slice() {
+        [] => "any".to_owned(),
+        words => words.join("-"),
+    }
+}
+
+impl<'a> RouteCompiler<'a> {
+    pub(in crate::config) fn new(config: &'a schema::Config, policies: &mut Policies<'a>) -> Self {
+        let mut top_level = Vec::new();
+        for (place, limit) in config.limits.iter().enumerate() {
+            let policy = resolve(policies, limit, TOP_LEVEL, place);
+            top_level.extend(policy.filter(|policy| !top_level.contains(policy)));
+        }
+        let parts = config.exempt.iter().filter_map(|one| one.part.as_ref());
+        let mut parts = parts.map(|part| &part.value);
+        let is_of_a_route = parts.any(|part| matches!(part, KeyPart::Path | KeyPart::Route));
+        let mut context = RouteCompiler {
+            config,
+            top_level,
+            from_all: None,
+            exceptions: ExceptionCache::default(),
+        };
+        if !is_of_a_route {
+            context.from_all = Some(context.exempt_from_all(UNMATCHED, &RouteMatch::default()));
+        }
+        context
+    }
+
+    fn exempt_from_all(&self, route: &str, taken: &RouteMatch) -> Arc<Selectors> {
+        let part = |part: &KeyPart| self.part(part, route, taken);
+        match &self.from_all {
+            Some(same) => Arc::clone(same),
+            None => Arc::new(global_exemptions(self.config, part)),
+        }
+    }
+
+    /// The limits of unmatched requests. A key part with a captured segment is missing there.
+    pub(in crate::config) fn unmatched(&self, policies: &Policies<'_>) -> Vec<LimitSpec> {
+        self.limits(&self.top_level, policies, UNMATCHED, &RouteMatch::default())
+    }
+
+    /// Compiles one route.
+    pub(in crate::config) fn route(
+        &self,
+        route: &'a Route,
+        name: String,
+        policies: &mut Policies<'a>,
+        upstream: usize,
+    ) -> RouteSpec {
+        let matches = matches(route);
+        let mut applied = match route.inherit.get() {
+            true => self.top_level.clone(),
+            false => Vec::new(),
+        };
+        for (place, limit) in route.limits.iter().enumerate() {
+            // A policy applies once, however often it is named.
+            let policy = resolve(policies, limit, &name, place);
+            applied.extend(policy.filter(|policy| !applied.contains(policy)));
+        }
+        RouteSpec {
+            limits: self.limits(&applied, policies, &name, &matches),
+            upstream,
+            rewrite: rewrite(&route.request),
+            max_body: match &route.request.max_body {
+                Some(size) => size.bytes(),
+                None => self.config.client.max_body.bytes(),
+            },
+            name,
+            matches,
+        }
+    }
+
+    /// The limits of these policies.
+    fn limits(
+        &self,
+        applied: &[usize],
+        policies: &Policies<'_>,
+        route: &str,
+        taken: &RouteMatch,
+    ) -> Vec<LimitSpec> {
+        let from_all = self.exempt_from_all(route, taken);
+        let applied = applied.iter().flat_map(|&policy| policies.applied(policy));
+        let applied = applied.map(|policy| (policy, policies.get(policy)));
+        applied
+            .map(|policy| self.limit(policy, &from_all, route, taken))
+            .collect()
+    }
+
+    fn limit(
+        &self,
+        (index, policy): (usize, &Policy),
+        from_all: &Arc<Selectors>,
+        route: &str,
+        taken: &RouteMatch,
+    ) -> LimitSpec {
+        let part = |part: &KeyPart| self.part(part, route, taken);
+        let prefix = self.config.client_ip.ipv6_prefix.get() as u8;
+        let on_missing = match &policy.on_missing_key.value {
+            OnMissingKey::Part(other) => rules::OnMissingKey::Part(part(other)),
+            OnMissingKey::Skip => rules::OnMissingKey::Skip,
+            OnMissingKey::Refuse => rules::OnMissingKey::Refuse,
+            OnMissingKey::Shared => rules::OnMissingKey::Shared,
+            OnMissingKey::Value(value) => rules::OnMissingKey::Value(value.as_str().into()),
+        };
+        let parts = policy
+            .key
+            .0
+            .iter()
+            .map(|located| part(&located.value))
+            .collect();
+        LimitSpec {
+            policy: index,
+            when: policy.when.as_ref().map(|when| condition(when, taken.form)),
+            exceptions: self.exceptions.of((index, policy), from_all, part),
+            descriptor: Descriptor::new(parts, on_missing, prefix),
+            cost: cost::cost(&policy.cost),
+            settlement: cost::settlement(policy),
+        }
+    }
+
+    fn part(&self, part: &KeyPart, route: &str, taken: &RouteMatch) -> rules::KeyPart {
+        match part {
+            KeyPart::ClientIp => rules::KeyPart::ClientIp {
+                ipv6_prefix: self.config.client_ip.ipv6_prefix.get() as u8,
+            },
+            KeyPart::ClientIpPrefix(bits) => rules::KeyPart::ClientIp { ipv6_prefix: *bits },
+            KeyPart::Header(name) => rules::KeyPart::Header(name.get().clone()),
+            KeyPart::Cookie(name) => rules::KeyPart::Cookie(name.clone()),
+            KeyPart::Query(name) => rules::KeyPart::Query(name.clone()),
+            KeyPart::Claim(name) => rules::KeyPart::Claim(name.clone()),
+            KeyPart::BasicUser => rules::KeyPart::BasicUser,
+            // An unknown capture becomes a segment that no path has.
+            KeyPart::Capture(name) => rules::KeyPart::Segment {
+                place: taken.path.capture(name).unwrap_or(usize::MAX),
+                form: taken.form,
+            },
+            KeyPart::Path => rules::KeyPart::Path(taken.form),
+            KeyPart::Method => rules::KeyPart::Method,
+            KeyPart::Host => rules::KeyPart::Host,
+            KeyPart::Route => rules::KeyPart::Route(Arc::from(route)),
+            KeyPart::Constant => rules::KeyPart::Constant,
+        }
+    }
+}
+
+fn resolve<'a>(
+    policies: &mut Policies<'a>,
+    limit: &'a Limit,
+    owner: &str,
+    place: usize,
+) -> Option<usize> {
+    match limit {
+        Limit::Named(name) => policies.named(name.as_str()),
+        Limit::InPlace(policy) => {
+            let name = match &policy.name {
+                Some(name) => name.to_string(),
+                None => format!("{owner}{POSITION}{place}"),
+            };
+            Some(policies.add(name, policy))
+        }
+    }
+}
+
+fn matches(route: &Route) -> RouteMatch {
+    let matches = &route.matches;
+    RouteMatch {
+        hosts: matches
+            .hosts
+            .iter()
+            .map(|host| host_pattern(&host.value))
+            .collect(),
+        path: matches
+            .path
+            .as_ref()
+            .map(|path| path_pattern(path))
+            .unwrap_or_default(),
+        methods: matches
+            .methods
+            .iter()
+            .map(|method| method.get().clone())
+            .collect(),
+        headers: matches
+            .headers
+            .iter()
+            .map(|(name, value)| (name.get().clone(), value.get().clone()))
+            .collect(),
+        query: matches
+            .query
+            .iter()
+            .map(|(name, value)| (name.as_str().to_owned(), value.as_str().to_owned()))
+            .collect(),
+        form: PathForm {
+            case: match route.case_sensitive.get() {
+                true => CaseSensitivity::Sensitive,
+                false => CaseSensitivity::Insensitive,
+            },
+            trailing_slash: match route.trailing_slash.value {
+                TrailingSlash::Strict => rules::TrailingSlash::Strict,
+                TrailingSlash::Ignore => rules::TrailingSlash::Ignore,
+            },
+        },
+    }
+}
+
+fn host_pattern(host: &value::HostPattern) -> rules::HostPattern {
+    match host {
+        value::HostPattern::Exact(host) => rules::HostPattern::Exact(host.clone()),
+        value::HostPattern::Below(domain) => rules::HostPattern::Below(domain.clone()),
+    }
+}
+
+pub(in crate::config) fn path_pattern(path: &value::PathPattern) -> PathPattern {
+    let segments = path.segments.iter().map(|segment| match segment {
+        value::Segment::Literal(text) => Segment::Literal(comparable(text).into_owned()),
+        value::Segment::Capture(name) => Segment::Capture(name.clone()),
+    });
+    PathPattern {
+        segments: segments.collect(),
+        rest: path.rest,
+    }
+}
+
+fn rewrite(changes: &schema::RequestChanges) -> Rewrite {
+    Rewrite {
+        set_headers: changes
+            .set_headers
+            .iter()
+            .map(|(name, value)| (name.get().clone(), value.get().clone()))
+            .collect(),
+        remove_headers: changes
+            .remove_headers
+            .iter()
+            .map(|name| name.get().clone())
+            .collect(),
+        strip: changes
+            .strip_prefix
+            .as_ref()
+            .map_or(0, |prefix| prefix.as_str().matches('/').count()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_description_that_is_taken_gets_a_number() {
+        let text = "routes:
+            - { match: { path: /api }, upstream: echo }
+            - { match: { path: /api, methods: [GET] }, name: api, upstream: echo }
+            - { match: { hosts: [a.b] }, upstream: echo }
+            - { match: { hosts: [A.B] }, upstream: echo }
+            - { match: { path: /a.b }, upstream: echo }
+            - { name: a.b-2, upstream: echo }
+            - { match: { path: \"/**\" }, upstream: echo }\n";
+        let loaded = crate::config::parse("test.yaml", text.to_owned(), &|_| None);
+        let loaded = loaded.unwrap_or_else(|report| panic!("{report}"));
+        assert_eq!(
+            names(&loaded.config),
+            ["api-2", "api", "a.b", "a.b-3", "a.b-4", "a.b-2", "any"]
+        );
+    }
+}

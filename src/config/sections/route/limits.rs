@@ -1,0 +1,137 @@
+//! Checks of `limits`: names resolve, no policy is charged twice, captures exist.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::config::diagnostic::Code;
+use crate::config::document::NodeId;
+use crate::config::finding::{Finding, Findings};
+use crate::config::located::List;
+use crate::config::nearest;
+use crate::config::schema::{Config, Limit, Policy, Route};
+use crate::config::sections::policy::captures;
+use crate::config::validate::report_repeated;
+use crate::config::value::Name;
+
+pub(in crate::config) fn check_limits(config: &Config, findings: &Findings<'_>) {
+    let everywhere: HashSet<_> = config
+        .routes
+        .iter()
+        .flat_map(|route| captures_of(route))
+        .collect();
+    check_list(&config.limits, config, findings);
+    check_captures(&config.limits, config, &everywhere, findings);
+    let inherited: HashMap<_, _> = names(&config.limits).collect();
+    for route in config.routes.iter() {
+        check_list(&route.limits, config, findings);
+        check_captures(
+            &route.limits,
+            config,
+            &captures_of(route).collect(),
+            findings,
+        );
+        if route.inherit.get() {
+            check_inherited(route, &inherited, findings);
+        } else if config.limits.is_empty() {
+            let finding = Finding::warning(
+                route.inherit.node,
+                Code::NoEffect,
+                "there are no top-level limits to leave out",
+            );
+            findings.add(finding.help("remove `inherit`"));
+        }
+    }
+}
+
+fn names(limits: &List<Limit>) -> impl Iterator<Item = (&Name, NodeId)> {
+    limits.iter().filter_map(|limit| match &limit.value {
+        Limit::Named(name) => Some((name, limit.node)),
+        Limit::InPlace(_) => None,
+    })
+}
+
+fn check_list(limits: &List<Limit>, config: &Config, findings: &Findings<'_>) {
+    for (name, node) in names(limits) {
+        if config.policies.contains_key(name.as_str()) {
+            continue;
+        }
+        let known: Vec<_> = config.policies.keys().map(|name| name.as_str()).collect();
+        let help = match known.is_empty() {
+            true => {
+                format!("define it: `policies: {{ {name}: {{ key: client_ip, quota: 100/1m }} }}`")
+            }
+            false => nearest::advice(name.as_str(), &known, "known policies"),
+        };
+        findings.add(
+            Finding::error(
+                node,
+                Code::UnknownName,
+                format!("there is no policy `{name}`"),
+            )
+            .help(help),
+        );
+    }
+    report_repeated(names(limits), findings, |name| {
+        (
+            format!("`{name}` twice in one list would be charged twice"),
+            "remove one of them",
+        )
+    });
+}
+
+fn check_inherited(route: &Route, inherited: &HashMap<&Name, NodeId>, findings: &Findings<'_>) {
+    for (name, node) in names(&route.limits) {
+        if let Some(&above) = inherited.get(name) {
+            let message =
+                format!("`{name}` would be charged twice: it is a limit of every request already");
+            let finding = Finding::error(node, Code::DuplicateName, message)
+                .related(above, "the top-level limit");
+            findings.add(finding.help("remove one of them, or say `inherit: false`"));
+        }
+    }
+}
+
+fn captures_of(route: &Route) -> impl Iterator<Item = &str> {
+    route.matches.path.iter().flat_map(|path| path.captures())
+}
+
+/// A capture without its segment in the path would be missing from every request.
+fn check_captures(
+    limits: &List<Limit>,
+    config: &Config,
+    known: &HashSet<&str>,
+    findings: &Findings<'_>,
+) {
+    for limit in limits.iter() {
+        let policy: Option<&Policy> = match &limit.value {
+            Limit::InPlace(policy) => Some(policy),
+            Limit::Named(name) => config
+                .policies
+                .get(name.as_str())
+                .map(|policy| &policy.value),
+        };
+        for (capture, part) in policy
+            .into_iter()
+            .flat_map(captures)
+            .filter(|(capture, _)| !known.contains(capture))
+        {
+            let message = format!("the path captures no segment `{capture}`");
+            let finding = match &limit.value {
+                Limit::InPlace(_) => Finding::error(part, Code::UnknownName, message),
+                Limit::Named(_) => Finding::error(limit.node, Code::UnknownName, message)
+                    .related(part, "the key that wants it"),
+            };
+            findings.add(finding.help(capture_help(capture, known)));
+        }
+    }
+}
+
+fn capture_help(capture: &str, known: &HashSet<&str>) -> String {
+    let mut known: Vec<_> = known.iter().copied().collect();
+    known.sort_unstable();
+    match known.is_empty() {
+        true => {
+            format!("write the path with a segment `{{{capture}}}`, as in `/users/{{{capture}}}`")
+        }
+        false => nearest::advice(capture, &known, "captured segments"),
+    }
+}

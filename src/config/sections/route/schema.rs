@@ -1,0 +1,129 @@
+//! Routes: their matches, upstreams, limits and changes to requests.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::config::located::{List, Located, Table};
+use crate::config::schema::Limit;
+use crate::config::sections::client::BodySize;
+use crate::config::value::{
+    FieldName, FieldValue, Flag, HostPattern, Method, Name, PathPattern, PathPrefix, Text,
+    UpstreamRef,
+};
+
+/// An item of `routes`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Route {
+    /// What it is called in logs, metrics and limits; what it matches, unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<Located<Name>>,
+    /// Which requests it takes: those that meet every condition; all of them without any.
+    #[serde(default, rename = "match")]
+    pub matches: Located<Match>,
+    /// Whether `/Login` is another path than `/login`.
+    #[serde(default = "yes")]
+    pub case_sensitive: Located<Flag>,
+    /// Whether `/login/` is another path than `/login` (`strict`), or the same (`ignore`).
+    #[serde(default)]
+    pub trailing_slash: Located<TrailingSlash>,
+    /// Limits, in order: names of policies, or limits in place.
+    #[serde(default)]
+    pub limits: List<Limit>,
+    /// Whether the top-level `limits` apply too.
+    #[serde(default = "yes")]
+    pub inherit: Located<Flag>,
+    /// Where requests go: the name of an upstream, a URL, or `echo`, which answers with the
+    /// request it received.
+    pub upstream: Located<UpstreamRef>,
+    /// What is changed in requests before they are forwarded.
+    #[serde(default)]
+    pub request: Located<RequestChanges>,
+}
+
+fn yes() -> Located<Flag> {
+    Flag::TRUE.into()
+}
+
+/// `match` of a route.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Match {
+    /// Hosts, any of them: `api.example.com`, or `*.example.com` for all names below. Every host
+    /// without it.
+    pub hosts: List<HostPattern>,
+    /// The path: `/a/b` exactly, `/a/{name}` any one segment, `/a/**` everything below and `/a`
+    /// itself. Every path without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<Located<PathPattern>>,
+    /// Methods, any of them. `GET` does not include `HEAD`. Every method without it.
+    pub methods: List<Method>,
+    /// Fields with their exact values, all of them.
+    pub headers: Table<FieldName, FieldValue>,
+    /// Query parameters with their exact values, all of them.
+    pub query: Table<Text, Text>,
+}
+
+/// Whether a slash at the end of a path makes a difference.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TrailingSlash {
+    /// It does.
+    #[default]
+    Strict,
+    /// It does not.
+    Ignore,
+}
+
+/// `request` of a route.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RequestChanges {
+    /// Fields to set, in place of those that the client sent.
+    pub set_headers: Table<FieldName, FieldValue>,
+    /// Fields to remove.
+    pub remove_headers: List<FieldName>,
+    /// A prefix to take away from the path, in whole segments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strip_prefix: Option<Located<PathPrefix>>,
+    /// The largest request body, `0B` to `1024GiB`, instead of `client.max_body`; 413 beyond.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_body: Option<Located<BodySize>>,
+}
+
+impl Route {
+    /// The name, or the match: `GET|POST api.example.com/v1/**`, which no name looks like.
+    pub fn title(&self) -> String {
+        if let Some(name) = &self.name {
+            return name.to_string();
+        }
+        let Match {
+            hosts,
+            path,
+            methods,
+            headers,
+            query,
+        } = &self.matches.value;
+        let mut title = join(methods, "|");
+        title.push_str(if title.is_empty() { "" } else { " " });
+        title.push_str(&join(hosts, "|"));
+        match path {
+            Some(path) => title.push_str(&path.to_string()),
+            None => title.push_str("/**"),
+        }
+        for (name, value) in query.iter() {
+            title.push_str(&format!(" ?{}={}", name.value, value.value));
+        }
+        for (name, value) in headers.iter() {
+            title.push_str(&format!(" {}:{}", name.value, value.value));
+        }
+        title
+    }
+}
+
+fn join<T: fmt::Display>(items: &[Located<T>], separator: &str) -> String {
+    let shown: Vec<_> = items.iter().map(|item| item.value.to_string()).collect();
+    shown.join(separator)
+}

@@ -1,0 +1,72 @@
+//! `store`: the memory of buckets, and Redis.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::config::located::Located;
+use crate::config::schema::{DAY, RedisStore, SECOND};
+use crate::config::value::{Duration, FilePath, Size};
+
+/// The size of all buckets in memory.
+pub type StoreSize = Size<{ 1 << 20 }, { 1 << 40 }>;
+
+/// The interval between saves.
+pub type SnapshotInterval = Duration<SECOND, DAY>;
+
+/// `store`: where buckets live.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Store {
+    /// In the memory of this process.
+    pub memory: Located<MemoryStore>,
+    /// In Redis, exact over all machines that share it, for policies that say `store: redis`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redis: Option<Located<RedisStore>>,
+}
+
+/// `store.memory`: exact on this machine, and bounded.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct MemoryStore {
+    /// What all buckets together may take, `1MiB` to `1024GiB`; policies share it equally, but
+    /// for those with `max_keys`.
+    pub max_size: Located<StoreSize>,
+    /// A file that buckets outlive the process in; without it they end with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<Located<Snapshot>>,
+}
+
+/// `store.memory.snapshot`: buckets are saved there every so often and at the end, and restored from there at
+/// the start.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Snapshot {
+    /// The file, replaced as a whole; its directory has to be writable.
+    pub path: Located<FilePath>,
+    /// How often, `1s` to `1d`: so much a crash forgets at most.
+    #[serde(default = "default_interval")]
+    pub every: Located<SnapshotInterval>,
+}
+
+/// A stand-in for an unreadable section.
+impl Default for Snapshot {
+    fn default() -> Self {
+        Self {
+            path: Located::default(),
+            every: default_interval(),
+        }
+    }
+}
+
+fn default_interval() -> Located<SnapshotInterval> {
+    SnapshotInterval::from_millis(30 * SECOND).into()
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self {
+            max_size: StoreSize::from_bytes(64 << 20).into(),
+            snapshot: None,
+        }
+    }
+}
