@@ -7,6 +7,7 @@ pub mod clock;
 pub mod files;
 pub mod limiter;
 pub mod telemetry;
+pub mod net;
 pub mod http;
 pub mod rules;
 pub mod store;

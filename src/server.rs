@@ -10,7 +10,6 @@ mod connection;
 mod connection_table;
 pub mod drain;
 mod held;
-pub mod listener;
 mod rarely;
 mod service;
 pub mod tls;
@@ -32,12 +31,12 @@ pub use self::service::HttpService;
 use self::{
     acceptor::Troubles,
     drain::Shutdown,
-    listener::BindError,
     tls::Tls,
     worker::{Door, Worker},
 };
 use crate::{
     http::connection::Connection,
+    net::listener::{self, BindError},
     telemetry::{metrics::ListenerMetrics, registry::Registry},
 };
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 use http::header::HOST;
 use http::uri::Authority;
 
-pub use crate::http::dial::Dscp;
+pub use crate::net::dial::Dscp;
 pub use balance::{Balance, Balancer, RoundRobin};
 pub use body::{BodyError, UpstreamBody};
 pub use endpoint::Endpoint;

@@ -4,19 +4,18 @@
 mod fed;
 
 use std::fmt;
-use std::future::Future;
-use std::pin::{Pin, pin};
-use std::task::{Context, Poll, Waker, ready};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use tokio::task::coop::unconstrained;
-use tokio::time::{Instant, Sleep, sleep_until};
 
 pub use fed::FedError;
 pub(crate) use fed::{FedBody, Feeder, Wanted, fed};
+
+use crate::net::idle_timer::IdleTimer;
 
 /// A request body that stops with an error once the client has sent more than it may, or nothing
 /// for too long.
@@ -24,7 +23,7 @@ pub(crate) use fed::{FedBody, Feeder, Wanted, fed};
 pub struct RequestBody {
     inner: Option<Inner>,
     remaining: u64,
-    patience: Patience,
+    idle: IdleTimer,
     withholds_trailers: bool,
 }
 
@@ -59,7 +58,7 @@ impl RequestBody {
         RequestBody {
             inner: None,
             remaining: 0,
-            patience: Patience::new(Duration::ZERO),
+            idle: IdleTimer::new(Duration::ZERO),
             withholds_trailers: false,
         }
     }
@@ -67,7 +66,7 @@ impl RequestBody {
     /// Lets it have `limit` more bytes, and be quiet for at most `quiet` between two frames.
     pub fn bound(&mut self, limit: u64, quiet: Duration) {
         self.remaining = limit;
-        self.patience.renew_with(quiet);
+        self.idle.reset_to(quiet);
     }
 
     /// Leaves its trailers out.
@@ -167,10 +166,10 @@ impl Body for RequestBody {
             return frame.map_err(RequestBodyError::Client);
         }
         let Poll::Ready(frame) = frame else {
-            ready!(this.patience.poll_exhausted(cx));
-            return Poll::Ready(Some(Err(RequestBodyError::Quiet(this.patience.limit))));
+            ready!(this.idle.poll_expired(cx));
+            return Poll::Ready(Some(Err(RequestBodyError::Quiet(this.idle.limit()))));
         };
-        this.patience.renew();
+        this.idle.reset();
         Poll::Ready(match frame {
             None => None,
             Some(Err(error)) => Some(Err(RequestBodyError::Client(error))),
@@ -232,90 +231,6 @@ impl std::error::Error for RequestBodyError {
         match self {
             Self::Client(source) => Some(source),
             Self::TooLarge | Self::Quiet(_) | Self::Incomplete => None,
-        }
-    }
-}
-
-/// How long to wait for the next of several events.
-///
-/// A timer exists only once an event was late, so that a body that is there at once costs none; and it
-/// is armed anew only when it fires too early, so that many short waits cost one timer.
-#[derive(Debug)]
-pub struct Patience {
-    limit: Duration,
-    /// Set while something is missing.
-    deadline: Option<Instant>,
-    timer: Option<Pin<Box<Sleep>>>,
-    /// The task that the timer wakes.
-    woken: Option<Waker>,
-}
-
-impl Patience {
-    /// Waits `limit` for each event.
-    pub fn new(limit: Duration) -> Self {
-        Patience {
-            limit,
-            deadline: None,
-            timer: None,
-            woken: None,
-        }
-    }
-
-    /// Waits until `deadline` for the first event, and `limit` for each other.
-    pub fn until(deadline: Instant, limit: Duration) -> Self {
-        Patience {
-            deadline: Some(deadline),
-            ..Patience::new(limit)
-        }
-    }
-
-    /// How long it waits.
-    pub fn limit(&self) -> Duration {
-        self.limit
-    }
-
-    /// An event came: the wait for the next starts when it is found missing.
-    pub fn renew(&mut self) {
-        self.deadline = None;
-    }
-
-    /// The same, and the next event may take `limit`.
-    pub fn renew_with(&mut self, limit: Duration) {
-        self.limit = limit;
-        self.renew();
-    }
-
-    /// Ready once the event has been missing for the whole limit.
-    pub fn poll_exhausted(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let limit = self.limit;
-        // The runtime's own clock, which tests may pause.
-        let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + limit);
-        let timer = self
-            .timer
-            .get_or_insert_with(|| Box::pin(sleep_until(deadline)));
-        if deadline < timer.deadline() {
-            timer.as_mut().reset(deadline);
-            self.woken = None;
-        }
-        // A task that the timer will wake is not noted again: that takes locked instructions.
-        let is_noted = |task: &Waker| task.will_wake(cx.waker());
-        if self.woken.as_ref().is_some_and(is_noted) && !timer.is_elapsed() {
-            return Poll::Pending;
-        }
-        loop {
-            // Unconstrained: who sends so much that the task never waits is bounded, too.
-            if pin!(unconstrained(timer.as_mut())).poll(cx).is_pending() {
-                match &mut self.woken {
-                    Some(task) => task.clone_from(cx.waker()),
-                    None => self.woken = Some(cx.waker().clone()),
-                }
-                return Poll::Pending;
-            }
-            self.woken = None;
-            if deadline <= timer.deadline() {
-                return Poll::Ready(());
-            }
-            timer.as_mut().reset(deadline);
         }
     }
 }

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::http::connection::{Connection, Scheme};
 use crate::http::interim::Interim;
-use crate::http::io::Socket;
+use crate::net::socket::Socket;
 
 /// What a client that speaks HTTP/2 with prior knowledge sends first (RFC 9113 section 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

@@ -27,7 +27,7 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use super::{Protocols, connection::Version};
 use crate::files;
-use crate::http::io::Socket;
+use crate::net::socket::Socket;
 
 mod validity;
 

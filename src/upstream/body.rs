@@ -71,7 +71,7 @@ impl UpstreamBody {
     }
 
     fn bounded(mut lease: Lease, idle: Duration, half_closed: Option<Duration>) -> Self {
-        lease.connection.patience.renew_with(idle);
+        lease.connection.idle_timer.reset_to(idle);
         let mut body = UpstreamBody {
             written: lease.connection.http.written(),
             lease: Some(lease),
@@ -116,20 +116,20 @@ impl Body for UpstreamBody {
         let Poll::Ready(frame) = connection.http.poll_frame(cx) else {
             let written = connection.http.written();
             if std::mem::replace(&mut this.written, written) != written {
-                connection.patience.renew();
+                connection.idle_timer.reset();
             }
             if let Some(silence) = this
                 .half_closed
                 .take_if(|_| connection.http.is_half_closed())
             {
-                connection.patience.renew_with(silence);
+                connection.idle_timer.reset_to(silence);
             }
-            ready!(connection.patience.poll_exhausted(cx));
-            let quiet = BodyError::Quiet(connection.patience.limit());
+            ready!(connection.idle_timer.poll_expired(cx));
+            let quiet = BodyError::Quiet(connection.idle_timer.limit());
             this.fail(quiet, cx);
             return Poll::Pending;
         };
-        connection.patience.renew();
+        connection.idle_timer.reset();
         match frame {
             Some(Ok(frame)) => {
                 this.release_at_end();

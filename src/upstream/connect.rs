@@ -14,8 +14,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::Error;
-use crate::http::dial::{Dscp, dial};
-use crate::http::io::Socket;
+use crate::net::dial::{DialError, Dscp, dial_host};
+use crate::net::socket::Socket;
 
 /// How long an address has to answer before the next is tried beside it (RFC 8305 section 5).
 const HEAD_START: Duration = Duration::from_millis(250);
@@ -61,7 +61,7 @@ impl Target {
     }
 
     async fn open(&self, dscp: Option<Dscp>) -> Result<Stream, Error> {
-        let stream = self.reach(dscp).await?;
+        let stream = self.dial(dscp).await?;
         let Some((config, name)) = &self.tls else {
             return Ok(Stream::Plain(stream));
         };
@@ -75,27 +75,19 @@ impl Target {
         }
     }
 
-    /// Tries the addresses of the name in the resolver's order.
-    async fn reach(&self, dscp: Option<Dscp>) -> Result<Socket, Error> {
-        let resolve = |source| Error::Resolve {
-            endpoint: self.label.clone(),
-            source,
-        };
-        let addresses = tokio::net::lookup_host((self.host.as_str(), self.port))
-            .await
-            .map_err(resolve)?;
-        match dial(addresses, HEAD_START, dscp).await {
-            Ok(stream) => {
-                // Only latency depends on it: a system that refuses it still works.
-                let _ = stream.set_nodelay(true);
-                Ok(Socket(stream))
-            }
-            Err(Some(source)) => Err(Error::Connect {
-                endpoint: self.label.clone(),
+    async fn dial(&self, dscp: Option<Dscp>) -> Result<Socket, Error> {
+        let endpoint = || self.label.clone();
+        let dialled = dial_host(&self.host, self.port, HEAD_START, dscp).await;
+        dialled.map(Socket).map_err(|error| match error {
+            DialError::Resolve(source) => Error::Resolve {
+                endpoint: endpoint(),
                 source,
-            }),
-            Err(None) => Err(resolve(io::Error::other("no address"))),
-        }
+            },
+            DialError::Connect(source) => Error::Connect {
+                endpoint: endpoint(),
+                source,
+            },
+        })
     }
 }
 

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use super::Dscp;
 use super::connect::Stream;
 use super::http1;
-use crate::http::body::Patience;
+use crate::net::idle_timer::IdleTimer;
 use crate::telemetry::metrics::{EndpointConnection, EndpointFailure, EndpointMetrics};
 
 /// The most idle connections of an endpoint that one worker keeps.
@@ -81,7 +81,7 @@ struct Idle {
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) http: http1::Connection<Stream>,
-    pub(super) patience: Patience,
+    pub(super) idle_timer: IdleTimer,
     _open: EndpointConnection,
 }
 
@@ -117,7 +117,7 @@ impl Pool {
     pub(super) fn open(self: &Arc<Self>, worker: usize, stream: Stream) -> Lease {
         let connection = Connection {
             http: http1::Connection::new(stream),
-            patience: Patience::new(Duration::ZERO),
+            idle_timer: IdleTimer::new(Duration::ZERO),
             _open: self.metrics.connection(),
         };
         self.lease(worker, Box::new(connection))

@@ -7,6 +7,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::*;
 
@@ -142,30 +143,4 @@ async fn no_body_is_empty_and_may_be_sent_again() {
         assert_eq!(body.size_hint().exact(), Some(0));
         assert!(data(&mut body).await.is_none());
     }
-}
-
-/// Notes that it was woken.
-#[derive(Default)]
-struct Woken(std::sync::atomic::AtomicBool);
-
-impl std::task::Wake for Woken {
-    fn wake(self: std::sync::Arc<Self>) {
-        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_task_that_asked_last_is_woken() {
-    let mut patience = Patience::new(QUIET);
-    let tasks: [std::sync::Arc<Woken>; 3] = Default::default();
-    for task in &tasks {
-        let waker = Waker::from(task.clone());
-        for _ in 0..2 {
-            let mut cx = Context::from_waker(&waker);
-            assert!(patience.poll_exhausted(&mut cx).is_pending());
-        }
-    }
-    tokio::time::sleep(QUIET + Duration::from_millis(2)).await;
-    let woken = tasks.map(|task| task.0.load(std::sync::atomic::Ordering::Relaxed));
-    assert_eq!(woken, [false, false, true]);
 }

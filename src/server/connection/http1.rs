@@ -19,13 +19,14 @@ use http::header::CONNECTION;
 use http::{StatusCode, Version};
 
 use super::{ClientSpec, HalfClose, Io, Opened, Protocol, Served};
-use crate::http::body::{Feeder, Patience, RequestBody, fed};
+use crate::http::body::{Feeder, RequestBody, fed};
 use crate::http::framing::Fields;
 use crate::http::headers::Headers;
 use crate::http::http1::{Decoder, Framing, Outgoing, Received};
 use crate::http::interim::Interim;
 use crate::http::message::Response;
 use crate::http::service::Answer;
+use crate::net::idle_timer::IdleTimer;
 use crate::server::drain::{Closing, DRAIN_GRACE, until_drained};
 use crate::server::held::Held;
 use crate::server::service::{BoxError, HttpService};
@@ -53,7 +54,7 @@ impl Protocol {
         let draining = Cell::new(false);
         let Served { service, interim } = served;
         let mut connection = Connection::new(io, first, &self.client, interim, &draining);
-        connection.patience = Patience::until(opened.first_head, self.client.timeouts.head);
+        connection.idle_timer = IdleTimer::until(opened.first_head, self.client.timeouts.head);
         let end = until_drained(connection.serve(&service), closing, &draining).await;
         Box::pin(connection.end(end, &held)).await
     }
@@ -81,7 +82,7 @@ struct Connection<'a, T, B> {
     /// What had been written when the client ended its side, or when the request began that came before that.
     ended: Option<u64>,
     wait: Wait,
-    patience: Patience,
+    idle_timer: IdleTimer,
 }
 
 /// An answer that is waited for, and to what. Boxed: a connection that waits for a request has no room for one.
@@ -166,7 +167,7 @@ where
             keep_alive: true,
             ended: None,
             wait: Wait::FirstByte,
-            patience: Patience::new(client.timeouts.head),
+            idle_timer: IdleTimer::new(client.timeouts.head),
         }
     }
 
@@ -217,7 +218,7 @@ where
                 self.wait_for(Wait::LastRequest);
             }
         }
-        ready!(self.patience.poll_exhausted(cx));
+        ready!(self.idle_timer.poll_expired(cx));
         let reason = "the head did not arrive in time";
         Poll::Ready(match self.wait {
             Wait::Head => Err(End::Refused(
@@ -363,7 +364,7 @@ where
                 return self.poll_client(cx).map(Err);
             }
             self.wait_for(Wait::Reader);
-            ready!(self.patience.poll_exhausted(cx));
+            ready!(self.idle_timer.poll_expired(cx));
             return Poll::Ready(Err(End::broken("the client stopped reading")));
         }
     }
@@ -385,7 +386,7 @@ where
             && let HalfClose::Grace(grace) = self.client.half_close
         {
             self.wait_for(Wait::Gone(grace));
-            ready!(self.patience.poll_exhausted(cx));
+            ready!(self.idle_timer.poll_expired(cx));
             return Poll::Ready(End::broken("the client left before its answer"));
         }
         Poll::Pending
@@ -410,7 +411,7 @@ where
             return;
         }
         let timeouts = &self.client.timeouts;
-        self.patience.renew_with(match wait {
+        self.idle_timer.reset_to(match wait {
             Wait::Service => return,
             Wait::FirstByte | Wait::Head => timeouts.head,
             Wait::NextRequest => timeouts.idle,

@@ -128,7 +128,7 @@ where
                 Some(_) => Wait::Discarded,
                 None => Wait::Rest,
             });
-            ready!(self.patience.poll_exhausted(cx));
+            ready!(self.idle_timer.poll_expired(cx));
             (self.feeder, self.discards) = (None, None);
         }
         self.keep_alive &= self.decoder.has_ended();

@@ -1,6 +1,5 @@
 //! Making a connection: name, TCP, TLS, and who is there. Trying again is not here.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -9,7 +8,6 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo, Value};
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
@@ -18,7 +16,7 @@ use tokio_rustls::TlsConnector;
 use super::fault::{Fault, FaultKind};
 use super::script::Script;
 use super::spec::{Address, Login};
-use crate::http::dial::dial;
+use crate::net::dial::{DialError, dial_host};
 
 /// The longest that connecting may take, with TLS and everything: together with the longest pause between two tries well
 /// below a second.
@@ -76,7 +74,11 @@ impl Connection {
     }
 
     async fn open_in_time(address: &Address, dialect: &ConnectOptions) -> Result<Self, Fault> {
-        let stream = reach(address).await?;
+        let stream = dial_host(&address.host, address.port, HEAD_START, None).await;
+        let stream = stream.map_err(|error| match error {
+            DialError::Resolve(error) => FaultKind::Name.with(error),
+            DialError::Connect(error) => Fault::of_connecting(&error),
+        })?;
         let live = match &dialect.tls {
             None => Self::over(address, stream).await?,
             Some(config) => {
@@ -235,24 +237,6 @@ fn checked(answer: redis::RedisResult<Value>) -> Result<Value, Fault> {
     }
 }
 
-/// Connects to the first address of the name that answers.
-async fn reach(address: &Address) -> Result<TcpStream, Fault> {
-    let found = tokio::net::lookup_host((&*address.host, address.port)).await;
-    connect_to(found.map_err(|error| FaultKind::Name.with(error))?).await
-}
-
-async fn connect_to(addresses: impl IntoIterator<Item = SocketAddr>) -> Result<TcpStream, Fault> {
-    match dial(addresses, HEAD_START, None).await {
-        Ok(stream) => {
-            // Only latency depends on it: a system that refuses it still works.
-            let _ = stream.set_nodelay(true);
-            Ok(stream)
-        }
-        Err(Some(error)) => Err(Fault::of_connecting(&error)),
-        Err(None) => Err(FaultKind::Name.with("no address")),
-    }
-}
-
 fn hello(login: &Login) -> Cmd {
     let mut hello = redis::cmd("HELLO");
     hello.arg(2);
@@ -331,7 +315,8 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
-    use crate::http::dial::silent::Silent;
+    use crate::net::dial::dial;
+    use crate::net::dial::silent::Silent;
 
     #[tokio::test]
     async fn dead_addresses_before_one_that_answers_do_not_use_up_the_deadline() {
@@ -341,11 +326,9 @@ mod tests {
         let addresses = dead.iter().map(|one| one.address).chain([good]);
         assert!(HEAD_START * 4 < CONNECT_DEADLINE);
         // A system gives up a dead address after minutes.
-        let reached = timeout(Duration::from_secs(10), connect_to(addresses)).await;
+        let reached = timeout(Duration::from_secs(10), dial(addresses, HEAD_START, None)).await;
         let stream = reached.expect("in time").expect("one answers");
         assert_eq!(stream.peer_addr().expect("it is connected"), good);
-        let none = connect_to([]).await.expect_err("there is none");
-        assert_eq!(none.kind, FaultKind::Name);
     }
 
     fn hello(version: &str, mode: &str) -> Hello {

@@ -1,11 +1,11 @@
-//! The first of several addresses that takes a connection.
+//! Connections to a host and port: name, addresses, TCP ("happy eyeballs", RFC 8305).
 
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use socket2::SockRef;
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::{TcpSocket, TcpStream, lookup_host};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -19,7 +19,7 @@ impl Dscp {
         Dscp(number & 63)
     }
 
-    /// A connection whose every packet has it, the first included.
+    /// Connects with the code point in every packet, the first included.
     async fn connect(self, address: SocketAddr) -> io::Result<TcpStream> {
         // The two bits below are those of congestion notification.
         let class = u32::from(self.0) << 2;
@@ -35,20 +35,45 @@ impl Dscp {
     }
 }
 
-/// Connects to the addresses in their order, the next as soon as one has failed or has not answered for `head_start`, until
-/// one has taken the connection ("happy eyeballs", RFC 8305 section 5). With this code point if any.
+/// Reasons why no address of a host took the connection.
+#[derive(Debug)]
+pub(crate) enum DialError {
+    /// The name has no address, or cannot be resolved.
+    Resolve(io::Error),
+    /// The failure of the last address.
+    Connect(io::Error),
+}
+
+/// Connects to a host, in the order of the resolver's addresses, as [`dial`] does.
 ///
 /// # Errors
-/// The last failure, when all have failed; `None` without an address.
+/// Those of the resolver and of [`dial`].
+pub(crate) async fn dial_host(
+    host: &str,
+    port: u16,
+    head_start: Duration,
+    dscp: Option<Dscp>,
+) -> Result<TcpStream, DialError> {
+    let addresses = lookup_host((host, port))
+        .await
+        .map_err(DialError::Resolve)?;
+    dial(addresses, head_start, dscp).await
+}
+
+/// Connects to the first address that answers. The next address is tried once one has failed, or has
+/// not answered for `head_start` (RFC 8305 section 5). The stream sends small writes at once.
+///
+/// # Errors
+/// The last failure, when all have failed; [`DialError::Resolve`] without an address.
 pub(crate) async fn dial(
     addresses: impl IntoIterator<Item = SocketAddr>,
     head_start: Duration,
     dscp: Option<Dscp>,
-) -> Result<TcpStream, Option<io::Error>> {
+) -> Result<TcpStream, DialError> {
     let mut addresses = addresses.into_iter();
     let mut next = addresses.next();
     let mut attempts = JoinSet::new();
-    let mut failure = None;
+    let mut failure = DialError::Resolve(io::Error::other("no address"));
     loop {
         if let Some(address) = next.take() {
             attempts.spawn(connect(address, dscp));
@@ -56,9 +81,13 @@ pub(crate) async fn dial(
         }
         tokio::select! {
             attempt = attempts.join_next() => match attempt {
-                Some(Ok(Ok(stream))) => return Ok(stream),
-                Some(Ok(Err(error))) => failure = Some(error),
-                Some(Err(lost)) => failure = Some(lost.into()),
+                Some(Ok(Ok(stream))) => {
+                    // Only latency depends on it: a system that refuses it still works.
+                    let _ = stream.set_nodelay(true);
+                    return Ok(stream);
+                }
+                Some(Ok(Err(error))) => failure = DialError::Connect(error),
+                Some(Err(lost)) => failure = DialError::Connect(lost.into()),
                 None => return Err(failure),
             },
             () = sleep(head_start), if next.is_some() => {}
@@ -126,16 +155,15 @@ mod tests {
         listener.local_addr().expect("it listens")
     }
 
-    async fn reached(addresses: &[SocketAddr]) -> Result<SocketAddr, Option<io::ErrorKind>> {
+    async fn reached(addresses: &[SocketAddr]) -> Result<SocketAddr, DialError> {
         let dialled = dial(addresses.iter().copied(), HEAD_START, None);
         let dialled = timeout(Duration::from_secs(10), dialled).await;
-        let stream = dialled.expect("in time");
-        let stream = stream.map_err(|error| error.map(|error| error.kind()))?;
+        let stream = dialled.expect("in time")?;
         Ok(stream.peer_addr().expect("it is connected"))
     }
 
     #[tokio::test]
-    async fn the_first_address_that_answers_is_taken() {
+    async fn the_first_address_that_answers_is_used() {
         let (silent, other) = (Silent::new(), Silent::new());
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let good = listener.local_addr().expect("it listens");
@@ -145,15 +173,18 @@ mod tests {
             &[silent.address],
             &[silent.address, refusing(), other.address],
         ] {
-            assert_eq!(reached(&[before, &[good]].concat()).await, Ok(good));
+            let reached = reached(&[before, &[good]].concat()).await;
+            assert_eq!(reached.expect("one answers"), good);
         }
-        assert_eq!(reached(&[good, silent.address]).await, Ok(good));
+        let reached = reached(&[good, silent.address]).await;
+        assert_eq!(reached.expect("one answers"), good);
     }
 
     #[tokio::test]
-    async fn where_none_answers_the_failure_is_told() {
-        let refused = Err(Some(io::ErrorKind::ConnectionRefused));
-        assert_eq!(reached(&[refusing(), refusing()]).await, refused);
-        assert_eq!(reached(&[]).await, Err(None));
+    async fn the_failure_is_returned_when_no_address_answers() {
+        let refused = reached(&[refusing(), refusing()]).await;
+        let is_refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+        assert!(matches!(refused, Err(DialError::Connect(error)) if is_refused(&error)));
+        assert!(matches!(reached(&[]).await, Err(DialError::Resolve(_))));
     }
 }

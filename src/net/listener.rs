@@ -20,7 +20,7 @@ const BACKLOG: i32 = 4096;
 /// # Errors
 ///
 /// Whatever binding says, with the address, and what to do about it where that is known.
-pub(super) fn bind(address: SocketAddr, count: usize) -> Result<Vec<TcpListener>, BindError> {
+pub(crate) fn bind(address: SocketAddr, count: usize) -> Result<Vec<TcpListener>, BindError> {
     let failed = |source| BindError { address, source };
     let first = open(address).map_err(failed)?;
     first.bind(&address.into()).map_err(failed)?;

@@ -1,0 +1,7 @@
+//! TCP below HTTP: dialling, listening sockets, and how bytes are written to a socket.
+//! Knows no HTTP, no Redis and no TLS.
+
+pub mod dial;
+pub mod idle_timer;
+pub mod listener;
+pub mod socket;
