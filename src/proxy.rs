@@ -10,7 +10,6 @@ mod client;
 mod discard;
 mod echo;
 mod exchange;
-mod failure_log;
 mod forward;
 pub mod gateway;
 pub mod inspect;

@@ -10,7 +10,6 @@ mod connection;
 mod connection_table;
 pub mod drain;
 mod held;
-mod rarely;
 mod service;
 pub mod tls;
 mod worker;
@@ -29,10 +28,10 @@ use tokio::sync::Semaphore;
 pub use self::connection_table::{ConnectionTable, WatchedService};
 pub use self::service::HttpService;
 use self::{
-    acceptor::Troubles,
+    acceptor::AcceptWarnings,
     drain::Shutdown,
     tls::Tls,
-    worker::{Door, Worker},
+    worker::{BoundListener, Worker},
 };
 use crate::{
     http::connection::Connection,
@@ -210,7 +209,7 @@ impl Server {
         E: Fn(usize) -> W + Clone + Send + 'static,
         W: Future<Output = ()> + 'static,
     {
-        let (addresses, doors) = bind(&spec, registry)?;
+        let (addresses, listeners) = bind(&spec, registry)?;
         let places = Semaphore::new(spec.client.max_connections.min(Semaphore::MAX_PERMITS));
         let places = Arc::new(places);
         let mut server = Self {
@@ -219,12 +218,12 @@ impl Server {
             threads: Vec::new(),
         };
         let (started, starts) = mpsc::channel();
-        for (index, doors) in doors.into_iter().enumerate() {
+        for (index, listeners) in listeners.into_iter().enumerate() {
             let (started, factory) = (started.clone(), factory.clone());
             let (beginning, ending) = (beginning.clone(), ending.clone());
             let worker = Worker {
                 index,
-                doors,
+                listeners,
                 client: spec.client,
                 table: spec.table.clone(),
                 places: places.clone(),
@@ -274,10 +273,13 @@ impl Drop for Server {
 }
 
 /// Binds all listeners: the addresses, and each worker's sockets.
-fn bind(spec: &Spec, registry: &Registry) -> Result<(Vec<SocketAddr>, Vec<Vec<Door>>), BindError> {
+fn bind(
+    spec: &Spec,
+    registry: &Registry,
+) -> Result<(Vec<SocketAddr>, Vec<Vec<BoundListener>>), BindError> {
     let workers = spec.workers.get();
     let mut addresses = Vec::new();
-    let mut doors: Vec<_> = std::iter::repeat_with(Vec::new).take(workers).collect();
+    let mut by_worker: Vec<_> = std::iter::repeat_with(Vec::new).take(workers).collect();
     for listener in &spec.listeners {
         let sockets = listener::bind(listener.address, workers)?;
         let failed = |source| BindError {
@@ -287,19 +289,19 @@ fn bind(spec: &Spec, registry: &Registry) -> Result<(Vec<SocketAddr>, Vec<Vec<Do
         let local = sockets[0].local_addr().map_err(failed)?;
         addresses.push(local);
         let metrics = Arc::new(ListenerMetrics::new(registry, &local.to_string()));
-        let troubles = Arc::new(Troubles::default());
-        for (doors, socket) in doors.iter_mut().zip(sockets) {
-            doors.push(Door {
+        let warnings = Arc::new(AcceptWarnings::new());
+        for (listeners, socket) in by_worker.iter_mut().zip(sockets) {
+            listeners.push(BoundListener {
                 local,
                 socket,
                 protocols: listener.protocols,
                 tls: listener.tls.clone(),
                 metrics: metrics.clone(),
-                troubles: troubles.clone(),
+                warnings: warnings.clone(),
             });
         }
     }
-    Ok((addresses, doors))
+    Ok((addresses, by_worker))
 }
 
 /// Why a server does not start.

@@ -193,9 +193,7 @@ impl Exchange {
         if let (Error::Upstream(error), Some(running)) = (error, &self.route().upstream)
             && error.fault() != Fault::Client
         {
-            running
-                .complaints
-                .report(self.context.started, running.upstream.name(), error);
+            running.log_failure(error, self.context.started);
         }
         self.author = Author::Proxy;
         self.error = Some(error.reason());

@@ -16,7 +16,6 @@ use std::time::Duration;
 use http::Method;
 use http::header::{self, HeaderName, HeaderValue};
 
-use super::failure_log::FailureLog;
 use crate::clock::Timestamp;
 use crate::http::client_ip::ClientIp;
 use crate::http::headers::Headers;
@@ -30,10 +29,11 @@ use crate::proxy::answers::rejection::Rejection;
 use crate::rules::{CheckedToken, Head, LocalPeriods, RequestToken, Router};
 use crate::store::{Table, redis};
 use crate::telemetry::access_log::AccessLog;
+use crate::telemetry::log_throttle::LogThrottle;
 use crate::telemetry::metrics::{
     InUseMetrics, LimitMetrics, PolicyMetrics, RouteMetrics, UpstreamMetrics,
 };
-use crate::upstream::{Dscp, Upstream};
+use crate::upstream::{self, Dscp, Upstream};
 use settlements::Settlements;
 use sync_recorder::SyncRecorder;
 use tokens::Tokens;
@@ -303,6 +303,21 @@ pub struct RunningUpstream {
     pub upstream: Upstream,
     /// Its counters.
     pub metrics: UpstreamMetrics,
-    /// Its failures, as they are logged.
-    pub complaints: FailureLog,
+    /// Bounds the log lines about its failures.
+    pub failure_log: LogThrottle,
+}
+
+impl RunningUpstream {
+    /// Logs that a request got no response: at most once a second.
+    pub(crate) fn log_failure(&self, error: &upstream::Error, now: Timestamp) {
+        if let Some(omitted) = self.failure_log.admit(now) {
+            let (upstream, error) = (self.upstream.name(), error as &dyn std::error::Error);
+            tracing::warn!(
+                upstream = &**upstream,
+                error,
+                omitted,
+                "no response from the upstream"
+            );
+        }
+    }
 }

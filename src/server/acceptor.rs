@@ -10,17 +10,17 @@ use tokio::{
 };
 use tracing::warn;
 
-use super::{
-    ConnectionTable, HttpService, connection::Protocol, drain::Closing, held::Held, rarely::Rarely,
-};
+use super::{ConnectionTable, HttpService, connection::Protocol, drain::Closing, held::Held};
 use crate::{
     http::connection::{Connection, Scheme},
-    telemetry::metrics::ListenerMetrics,
+    telemetry::{log_throttle::LogThrottle, metrics::ListenerMetrics},
 };
 
 /// How long to wait after a failure to accept for want of resources. Nobody tells when there are some
 /// again; asking so often costs nothing.
 const PAUSE: Duration = Duration::from_millis(50);
+
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Accepts connections and starts serving them.
 pub(super) struct Acceptor<F> {
@@ -34,14 +34,23 @@ pub(super) struct Acceptor<F> {
     pub(super) table: Option<ConnectionTable>,
     pub(super) metrics: Arc<ListenerMetrics>,
     pub(super) closing: Closing,
-    pub(super) troubles: Arc<Troubles>,
+    pub(super) warnings: Arc<AcceptWarnings>,
 }
 
-/// What keeps clients of one listener waiting, and is logged for all workers together.
-#[derive(Debug, Default)]
-pub(super) struct Troubles {
-    failing: Rarely,
-    full: Rarely,
+/// Bounds the log lines about clients that wait to be accepted by one listener, over all its workers.
+#[derive(Debug)]
+pub(super) struct AcceptWarnings {
+    accept_error: LogThrottle,
+    max_connections: LogThrottle,
+}
+
+impl AcceptWarnings {
+    pub(super) fn new() -> Self {
+        Self {
+            accept_error: LogThrottle::new(WARNING_INTERVAL),
+            max_connections: LogThrottle::new(WARNING_INTERVAL),
+        }
+    }
 }
 
 impl<F, S> Acceptor<F>
@@ -126,7 +135,7 @@ where
 
 impl<F> Acceptor<F> {
     fn log_full(&self, consequence: &str) {
-        if let Some(omitted) = self.troubles.full.admit() {
+        if let Some(omitted) = self.warnings.max_connections.admit_now() {
             warn!(listener = %self.local, omitted, "max_connections reached: {consequence}");
         }
     }
@@ -137,7 +146,7 @@ impl<F> Acceptor<F> {
         if is_of_one_connection(error) {
             return yield_now().await;
         }
-        if let Some(omitted) = self.troubles.failing.admit() {
+        if let Some(omitted) = self.warnings.accept_error.admit_now() {
             warn!(listener = %self.local, omitted, "cannot accept connections, new clients wait: {error}");
         }
         sleep(PAUSE).await;

@@ -18,7 +18,7 @@ use tracing::warn;
 
 use super::{
     ClientSpec, ConnectionTable, HttpService, Protocols,
-    acceptor::{Acceptor, Troubles},
+    acceptor::{AcceptWarnings, Acceptor},
     connection::Protocol,
     drain::{Closer, Lifetime},
     tls::Tls,
@@ -26,19 +26,19 @@ use super::{
 use crate::{http::connection::Connection, telemetry::metrics::ListenerMetrics};
 
 /// One of a worker's listening sockets, and how what comes through it is served.
-pub(super) struct Door {
+pub(super) struct BoundListener {
     pub(super) local: SocketAddr,
     pub(super) socket: StdListener,
     pub(super) protocols: Protocols,
     pub(super) tls: Option<Tls>,
     pub(super) metrics: Arc<ListenerMetrics>,
-    pub(super) troubles: Arc<Troubles>,
+    pub(super) warnings: Arc<AcceptWarnings>,
 }
 
 /// What a worker's thread is given.
 pub(super) struct Worker {
     pub(super) index: usize,
-    pub(super) doors: Vec<Door>,
+    pub(super) listeners: Vec<BoundListener>,
     pub(super) client: ClientSpec,
     pub(super) table: Option<ConnectionTable>,
     pub(super) places: Arc<Semaphore>,
@@ -83,23 +83,27 @@ impl Worker {
     {
         let (closer, closing) = Closer::new();
         let mut acceptors = Vec::new();
-        for door in self.doors.drain(..) {
-            let listener = match TcpListener::from_std(door.socket) {
-                Ok(listener) => listener,
+        for listener in self.listeners.drain(..) {
+            let socket = match TcpListener::from_std(listener.socket) {
+                Ok(socket) => socket,
                 Err(error) => return drop(started.send(Err(error))),
             };
             let acceptor = Acceptor {
                 worker: self.index,
-                local: door.local,
-                protocol: Rc::new(Protocol::new(door.protocols, door.tls, &self.client)),
+                local: listener.local,
+                protocol: Rc::new(Protocol::new(
+                    listener.protocols,
+                    listener.tls,
+                    &self.client,
+                )),
                 factory: factory.clone(),
                 places: self.places.clone(),
                 table: self.table.clone(),
-                metrics: door.metrics,
+                metrics: listener.metrics,
                 closing: closing.clone(),
-                troubles: door.troubles,
+                warnings: listener.warnings,
             };
-            acceptors.push(acceptor.run(listener));
+            acceptors.push(acceptor.run(socket));
         }
         drop(closing);
         // The server may have been dropped already: then `lifetime` tells so next.

@@ -56,7 +56,7 @@ impl Endpoint {
             spec,
             pools: Pools::new(workers, &metrics),
             metrics,
-            failures: FailureLog::default(),
+            failures: FailureLog::new(),
         }
     }
 
@@ -96,7 +96,7 @@ impl Endpoint {
     }
 
     fn answered(&self) {
-        if let Some(failures) = self.failures.answered() {
+        if let Some(failures) = self.failures.record_answer() {
             let (upstream, endpoint) = (self.metrics.upstream(), self.label());
             tracing::info!(upstream, endpoint, failures, "the endpoint answers again");
         }
@@ -107,7 +107,7 @@ impl Endpoint {
             return;
         };
         self.metrics.failure(reason);
-        if self.failures.failed() {
+        if self.failures.record_failure() {
             let (upstream, endpoint) = (self.metrics.upstream(), self.label());
             let (reason, error) = (reason.as_str(), error as &dyn std::error::Error);
             tracing::warn!(upstream, endpoint, reason, error, "the endpoint fails");
@@ -158,9 +158,11 @@ impl Endpoint {
         timeouts: &Timeouts,
     ) -> Result<Response<UpstreamBody>, Failure> {
         let (request, interim) = (&mut *outbound.request, outbound.interim);
-        let Connection { http, patience, .. } = &mut *lease.connection;
+        let Connection {
+            http, idle_timer, ..
+        } = &mut *lease.connection;
         http.begin(request);
-        patience.renew_with(timeouts.response);
+        idle_timer.reset_to(timeouts.response);
         let mut written = http.written();
         let response = |cx: &mut Context<'_>| {
             loop {
@@ -176,11 +178,11 @@ impl Endpoint {
             // client takes its time for is bounded by its own.
             let before = mem::replace(&mut written, http.written());
             if before != written || http.waits_for_client() {
-                patience.renew();
+                idle_timer.reset();
             }
             match http.waits_for_client() {
                 true => Poll::Pending,
-                false => patience.poll_exhausted(cx).map(|()| None),
+                false => idle_timer.poll_expired(cx).map(|()| None),
             }
         };
         let failure = match poll_fn(response).await {

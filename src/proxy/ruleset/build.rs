@@ -21,7 +21,6 @@ use crate::proxy::answers::action::Action;
 use crate::proxy::answers::decoy::RealAnswers;
 use crate::proxy::answers::limit_headers::Facts;
 use crate::proxy::answers::rejection::Rejection;
-use crate::proxy::failure_log::FailureLog;
 use crate::proxy::ruleset::redis_binding::RedisBinding;
 use crate::proxy::ruleset::settlements::Settlements;
 use crate::rules::Router;
@@ -30,6 +29,7 @@ use crate::store::redis::{RefusalCache, Store, bucket_label};
 use crate::store::snapshot::PolicyBans;
 use crate::store::{self, Share, Table, TrackingRoom, Wish};
 use crate::telemetry::access_log::AccessLog;
+use crate::telemetry::log_throttle::LogThrottle;
 use crate::telemetry::metrics::{
     InUseMetrics, PolicyMetrics, StoreMetrics, TableFigures, TrackingMetrics, UpstreamMetrics,
     WaitMetrics,
@@ -284,7 +284,10 @@ impl Builder<'_> {
                     &self.surroundings.registry,
                     &spec.name,
                 )),
-                complaints: FailureLog::default(),
+                undecided_log: LogThrottle::with_backoff(
+                    Duration::from_secs(1),
+                    Duration::from_secs(60),
+                ),
             }),
             facts: Facts::new(&spec.name, algorithm, spec.unit),
             penalties: self.penalties(&spec, &label),
@@ -403,7 +406,7 @@ impl Builder<'_> {
             };
             Arc::new(RunningUpstream {
                 metrics: UpstreamMetrics::new(registry, &name),
-                complaints: FailureLog::default(),
+                failure_log: LogThrottle::new(Duration::from_secs(1)),
                 upstream: Upstream::new(spec, self.surroundings.workers, registry, find),
             })
         });

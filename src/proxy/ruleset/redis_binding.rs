@@ -1,8 +1,8 @@
 //! The connection of a policy to its buckets in Redis.
 
 use super::OnStoreError;
-use crate::proxy::failure_log::FailureLog;
 use crate::store::redis::RefusalCache;
+use crate::telemetry::log_throttle::LogThrottle;
 
 /// A policy's part in Redis.
 #[derive(Debug)]
@@ -13,6 +13,6 @@ pub struct RedisBinding {
     pub(crate) on_error: OnStoreError,
     /// Recent refusals of Redis.
     pub(crate) refusals: RefusalCache,
-    /// Answers that cannot be used.
-    pub(crate) complaints: FailureLog,
+    /// Bounds the log lines about requests that Redis did not decide.
+    pub(crate) undecided_log: LogThrottle,
 }

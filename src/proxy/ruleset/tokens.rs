@@ -1,10 +1,11 @@
 //! The verifier of a ruleset, and what is counted and logged of the tokens of requests.
 
 use std::cell::OnceCell;
+use std::time::Duration;
 
 use crate::clock::Timestamp;
-use crate::proxy::failure_log::FailureLog;
 use crate::rules::{CheckedToken, Token, TokenRejection, Verifier};
+use crate::telemetry::log_throttle::LogThrottle;
 use crate::telemetry::metrics::JwtMetrics;
 use crate::telemetry::registry::Registry;
 
@@ -14,7 +15,7 @@ pub struct Tokens {
     pub(crate) verifier: Verifier,
     metrics: JwtMetrics,
     /// One for each kind of rejection that is logged, so that garbage hides no exchanged key.
-    complaints: [FailureLog; LOGGED.len()],
+    rejection_logs: [LogThrottle; LOGGED.len()],
 }
 
 /// Rejections that may mean that the configuration is wrong, or a key was exchanged. Others are everyday.
@@ -25,12 +26,17 @@ const LOGGED: [TokenRejection; 4] = [
     TokenRejection::WrongAudience,
 ];
 
+/// Pauses between log lines about rejections of one kind.
+const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
 impl Tokens {
     pub(crate) fn new(verifier: Verifier, registry: &Registry) -> Self {
         Self {
             verifier,
             metrics: JwtMetrics::new(registry),
-            complaints: Default::default(),
+            rejection_logs: [const { LogThrottle::with_backoff(SHORTEST_PAUSE, LONGEST_PAUSE) };
+                LOGGED.len()],
         }
     }
 
@@ -47,8 +53,8 @@ impl Tokens {
             Err(why) => {
                 self.metrics.count(why.name());
                 let place = LOGGED.iter().position(|logged| logged == why);
-                if let Some(place) = place {
-                    self.complaints[place].report_token(now, *why);
+                if let Some(omitted) = place.and_then(|at| self.rejection_logs[at].admit(now)) {
+                    tracing::warn!(reason = %why, omitted, "a token was rejected: the request counts as without one");
                 }
             }
         }

@@ -319,8 +319,10 @@ fn on_error(policy: &Policy, error: &ChargeError, now: Timestamp) -> OnStoreErro
     let Some(shared) = &policy.shared else {
         return OnStoreError::default();
     };
-    if !error.is_of_the_server() {
-        shared.complaints.report_undecided(now, &policy.name, error);
+    if !error.is_of_the_server()
+        && let Some(omitted) = shared.undecided_log.admit(now)
+    {
+        tracing::warn!(policy = &*policy.name, %error, omitted, "no decision from the store");
     }
     shared.on_error
 }
