@@ -9,7 +9,7 @@ mod acceptor;
 mod connection;
 mod connection_table;
 pub mod drain;
-mod held;
+mod connection_guard;
 mod service;
 pub mod tls;
 mod worker;

@@ -27,7 +27,7 @@ pub use http1::Invalid;
 pub use tls::{ClientTls, ClientTlsError, Roots, client_config};
 
 use crate::http::body::RequestBody;
-use crate::http::interim::Interim;
+use crate::http::informational::InformationalQueue;
 use crate::http::message::{Request, Response};
 use crate::telemetry::metrics::EndpointMetrics;
 use crate::telemetry::registry::Registry;
@@ -103,7 +103,7 @@ pub struct Outbound<'a> {
     /// The request, whose body is taken.
     pub request: &'a mut Request<RequestBody>,
     /// Where interim responses go.
-    pub interim: Option<&'a Interim>,
+    pub interim: Option<&'a InformationalQueue>,
     /// The runtime that sends it, whose connections it uses.
     pub worker: usize,
     /// The code point of the packets that carry it. With one it goes over connections of that alone.

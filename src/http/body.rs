@@ -1,7 +1,7 @@
 //! The body of a request on its way to an upstream: bounded in bytes, and in the time that a quiet
 //! client may take. Nothing is buffered: back-pressure reaches the client.
 
-mod fed;
+mod channel;
 
 use std::fmt;
 use std::pin::Pin;
@@ -12,8 +12,8 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
-pub use fed::FedError;
-pub(crate) use fed::{FedBody, Feeder, Wanted, fed};
+pub use channel::ReceiveError;
+pub(crate) use channel::{BodyReceiver, BodySender, Demand, body_channel};
 
 use crate::net::idle_timer::IdleTimer;
 
@@ -30,11 +30,11 @@ pub struct RequestBody {
 /// Where a body comes from.
 #[derive(Debug)]
 enum Inner {
-    Http1(FedBody),
+    Http1(BodyReceiver),
     Http2(Incoming),
     /// What a client sends behind a request that has no body, once the upstream goes on with another protocol.
     Tunnel {
-        body: FedBody,
+        body: BodyReceiver,
         is_open: bool,
     },
 }
@@ -47,7 +47,7 @@ pub enum RequestBodyError {
     /// No byte for as long as `client.timeouts.body`.
     Quiet(Duration),
     /// The client went away, reset the stream, or framed its body wrongly.
-    Client(BrokenOff),
+    Client(ClientBodyError),
     /// Fewer bytes than were announced.
     Incomplete,
 }
@@ -88,7 +88,7 @@ impl RequestBody {
     }
 
     /// No body, and a way to go on behind it with another protocol.
-    pub(crate) fn tunnel(body: FedBody) -> Self {
+    pub(crate) fn tunnel(body: BodyReceiver) -> Self {
         RequestBody {
             inner: Some(Inner::Tunnel {
                 body,
@@ -122,8 +122,8 @@ impl From<Incoming> for RequestBody {
 }
 
 /// A body that may have no byte until [`bound`](RequestBody::bound) allows some.
-impl From<FedBody> for RequestBody {
-    fn from(inner: FedBody) -> Self {
+impl From<BodyReceiver> for RequestBody {
+    fn from(inner: BodyReceiver) -> Self {
         RequestBody {
             inner: Some(Inner::Http1(inner)),
             ..RequestBody::empty()
@@ -135,12 +135,18 @@ impl Inner {
     fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, ClientBodyError>>> {
         match self {
-            Self::Http1(body) => Pin::new(body).poll_frame(cx).map_err(BrokenOff::Http1),
-            Self::Http2(body) => Pin::new(body).poll_frame(cx).map_err(BrokenOff::Http2),
+            Self::Http1(body) => Pin::new(body)
+                .poll_frame(cx)
+                .map_err(ClientBodyError::Http1),
+            Self::Http2(body) => Pin::new(body)
+                .poll_frame(cx)
+                .map_err(ClientBodyError::Http2),
             Self::Tunnel { is_open: false, .. } => Poll::Ready(None),
-            Self::Tunnel { body, .. } => Pin::new(body).poll_frame(cx).map_err(BrokenOff::Http1),
+            Self::Tunnel { body, .. } => Pin::new(body)
+                .poll_frame(cx)
+                .map_err(ClientBodyError::Http1),
         }
     }
 
@@ -206,10 +212,10 @@ impl Body for RequestBody {
 
 /// How a client broke off a body.
 #[derive(Debug, thiserror::Error)]
-pub enum BrokenOff {
+pub enum ClientBodyError {
     /// In HTTP/1.
     #[error(transparent)]
-    Http1(FedError),
+    Http1(ReceiveError),
     /// In HTTP/2.
     #[error(transparent)]
     Http2(hyper::Error),

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use super::interim::Interim;
+use super::informational::InformationalQueue;
 
 /// A client's connection, the same for all requests on it.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ pub struct Connection {
     /// Which worker serves it, from 0.
     pub worker: usize,
     /// Where it takes interim responses, if it does.
-    pub interim: Option<Interim>,
+    pub interim: Option<InformationalQueue>,
 }
 
 /// How requests arrive.

@@ -23,9 +23,9 @@ const fn wrong(status: StatusCode, reason: &'static str) -> Result<(), FramingEr
 
 /// The fields of a head that say where its message ends, and what becomes of the connection.
 #[derive(Debug, Default)]
-pub(crate) struct Fields<'a> {
-    pub(crate) lengths: Several<'a>,
-    pub(crate) codings: Several<'a>,
+pub(crate) struct FramingFields<'a> {
+    pub(crate) lengths: Occurrence<'a>,
+    pub(crate) codings: Occurrence<'a>,
     pub(crate) expects_continue: bool,
     expects_another: bool,
     /// The options of `Connection`.
@@ -38,18 +38,18 @@ pub(crate) struct Fields<'a> {
 
 /// The values of a field that is to have one at most.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) enum Several<'a> {
+pub(crate) enum Occurrence<'a> {
     #[default]
     None,
     One(&'a [u8]),
-    More,
+    Many,
 }
 
-impl<'a> Several<'a> {
+impl<'a> Occurrence<'a> {
     fn add(&mut self, value: &'a [u8]) {
         *self = match self {
             Self::None => Self::One(value),
-            Self::One(_) | Self::More => Self::More,
+            Self::One(_) | Self::Many => Self::Many,
         };
     }
 
@@ -61,15 +61,15 @@ impl<'a> Several<'a> {
     pub(crate) fn one(self) -> Option<&'a [u8]> {
         match self {
             Self::One(value) => Some(value),
-            Self::None | Self::More => None,
+            Self::None | Self::Many => None,
         }
     }
 }
 
-impl<'a> Fields<'a> {
+impl<'a> FramingFields<'a> {
     /// Finds them in one pass: looking each up would cost more.
     pub(crate) fn of(headers: &'a Headers) -> Self {
-        let mut fields = Fields::default();
+        let mut fields = FramingFields::default();
         for (name, value) in headers.iter() {
             match *name {
                 CONTENT_LENGTH => fields.lengths.add(value),
@@ -129,7 +129,7 @@ impl<'a> Fields<'a> {
 /// With the status that tells the client.
 pub fn check<B>(request: &Request<B>) -> Result<(), FramingError> {
     check_method(request.method())?;
-    let fields = Fields::of(request.headers());
+    let fields = FramingFields::of(request.headers());
     check_transfer_encoding(request.version(), &fields)?;
     check_content_length(fields.lengths)?;
     match fields.expects_another {
@@ -141,14 +141,14 @@ pub fn check<B>(request: &Request<B>) -> Result<(), FramingError> {
     }
 }
 
-fn check_content_length(lengths: Several<'_>) -> Result<(), FramingError> {
+fn check_content_length(lengths: Occurrence<'_>) -> Result<(), FramingError> {
     match lengths {
-        Several::One(length) if content_length(length).is_err() => wrong(
+        Occurrence::One(length) if content_length(length).is_err() => wrong(
             StatusCode::BAD_REQUEST,
             "The request's Content-Length is not a number.",
         ),
-        Several::None | Several::One(_) => Ok(()),
-        Several::More => wrong(
+        Occurrence::None | Occurrence::One(_) => Ok(()),
+        Occurrence::Many => wrong(
             StatusCode::BAD_REQUEST,
             "The request has more than one Content-Length.",
         ),
@@ -173,7 +173,10 @@ fn check_method(method: &Method) -> Result<(), FramingError> {
 }
 
 /// Chunked alone, in HTTP/1.1, and without a Content-Length (RFC 9112 sections 6.1 and 6.3).
-fn check_transfer_encoding(version: Version, fields: &Fields<'_>) -> Result<(), FramingError> {
+fn check_transfer_encoding(
+    version: Version,
+    fields: &FramingFields<'_>,
+) -> Result<(), FramingError> {
     if fields.codings.is_none() {
         return Ok(());
     }
@@ -198,8 +201,8 @@ fn check_transfer_encoding(version: Version, fields: &Fields<'_>) -> Result<(), 
     }
 }
 
-fn is_chunked_alone(codings: Several<'_>) -> bool {
-    matches!(codings, Several::One(value) if value.eq_ignore_ascii_case(b"chunked"))
+fn is_chunked_alone(codings: Occurrence<'_>) -> bool {
+    matches!(codings, Occurrence::One(value) if value.eq_ignore_ascii_case(b"chunked"))
 }
 
 /// Checks the head of an upstream's final response to a request of this proxy's, which never asks for another
@@ -207,11 +210,11 @@ fn is_chunked_alone(codings: Several<'_>) -> bool {
 ///
 /// # Errors
 /// Says why it cannot be passed on: its end, or its content, would be another to the client.
-pub(crate) fn check_response(fields: &Fields<'_>) -> Result<(), &'static str> {
+pub(crate) fn check_response(fields: &FramingFields<'_>) -> Result<(), &'static str> {
     let has_length = match fields.lengths {
-        Several::None => false,
-        Several::One(length) if !length.contains(&b',') => true,
-        Several::One(_) | Several::More => {
+        Occurrence::None => false,
+        Occurrence::One(length) if !length.contains(&b',') => true,
+        Occurrence::One(_) | Occurrence::Many => {
             return Err("the response has more than one Content-Length");
         }
     };
@@ -347,7 +350,7 @@ mod tests {
                 (name, HeaderValue::from_static(value))
             };
             let headers: Headers = fields.iter().map(field).collect();
-            Fields::of(&headers).upgrades_to_websocket()
+            FramingFields::of(&headers).upgrades_to_websocket()
         };
         assert!(upgrades(&[
             ("connection", "keep-alive, Upgrade"),
@@ -369,7 +372,7 @@ mod tests {
                 (name, HeaderValue::from_static(value))
             };
             let headers: Headers = fields.iter().map(field).collect();
-            check_response(&Fields::of(&headers)).is_ok()
+            check_response(&FramingFields::of(&headers)).is_ok()
         };
         let (length, chunked) = (("content-length", "5"), ("transfer-encoding", "chunked"));
         assert!(response(&[]));

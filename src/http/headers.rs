@@ -34,12 +34,12 @@ struct Field {
 
 /// Fields that were found in a text.
 #[derive(Debug)]
-pub(crate) struct Found(Vec<Field>);
+pub(crate) struct ParsedFields(Vec<Field>);
 
-impl Found {
+impl ParsedFields {
     /// Nothing yet, with room for some.
     pub(crate) fn with_capacity(fields: usize) -> Self {
-        Found(Vec::with_capacity(fields))
+        ParsedFields(Vec::with_capacity(fields))
     }
 
     /// Where a value is, which is valid as such.

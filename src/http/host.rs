@@ -11,7 +11,7 @@ use http::header::HOST;
 use http::{Uri, Version};
 
 use crate::http::message::Request;
-use crate::http::remembered::Remembered;
+use crate::http::parse_cache::ParseCache;
 
 /// The longest name that DNS has, with its trailing dot (RFC 1035 section 2.3.4).
 const MAX_LENGTH: usize = 254;
@@ -23,7 +23,7 @@ const PLACES: usize = 64;
 const LONGEST_REMEMBERED: usize = 64;
 
 thread_local! {
-    static AUTHORITIES: RefCell<Remembered<Authority, PLACES>> = const { RefCell::new(Remembered::new()) };
+    static AUTHORITIES: RefCell<ParseCache<Authority, PLACES>> = const { RefCell::new(ParseCache::new()) };
 }
 
 /// Why it cannot be told. Each is the client's doing: 400.

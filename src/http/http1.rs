@@ -5,17 +5,17 @@
 //! compare what both make of the same bytes.
 
 #[cfg(test)]
-pub(crate) mod bending;
+pub(crate) mod test_mutations;
 mod decoder;
 mod head;
 mod names;
-mod outgoing;
-mod received;
+mod message_writer;
+mod read_buffer;
 
 pub(crate) use decoder::{Decoded, Decoder, content_length};
-pub(crate) use head::{found, place, tells_framing};
-pub(crate) use outgoing::{Framing, Outgoing, Sending};
-pub(crate) use received::Received;
+pub(crate) use head::{is_framing_field, parsed_fields, range_in};
+pub(crate) use message_writer::{Framing, MessageWriter, SendError};
+pub(crate) use read_buffer::ReadBuffer;
 
 /// Why bytes are no message that can be passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

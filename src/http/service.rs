@@ -8,19 +8,19 @@ use hyper::service::Service;
 /// An answer that comes, or is there.
 pub trait Answer: Future + Unpin {
     /// Whether nobody has to wait for it. To be found out by asking for it would mean to keep it somewhere.
-    fn is_there(&self) -> bool;
+    fn is_ready(&self) -> bool;
 }
 
 /// One that is worked at.
 impl<F: Future + ?Sized> Answer for Pin<Box<F>> {
-    fn is_there(&self) -> bool {
+    fn is_ready(&self) -> bool {
         false
     }
 }
 
 /// One that was there from the beginning.
 impl<T> Answer for Ready<T> {
-    fn is_there(&self) -> bool {
+    fn is_ready(&self) -> bool {
         true
     }
 }

@@ -332,7 +332,7 @@ impl Future for ResponseFuture {
 }
 
 impl Answer for ResponseFuture {
-    fn is_there(&self) -> bool {
+    fn is_ready(&self) -> bool {
         matches!(self, Self::Ready(_))
     }
 }

@@ -10,7 +10,10 @@ use tokio::{
 };
 use tracing::warn;
 
-use super::{ConnectionTable, HttpService, connection::Protocol, drain::Closing, held::Held};
+use super::{
+    ConnectionTable, HttpService, connection::Protocol, connection_guard::ConnectionGuard,
+    drain::Closing,
+};
 use crate::{
     http::connection::{Connection, Scheme},
     telemetry::{log_throttle::LogThrottle, metrics::ListenerMetrics},
@@ -110,7 +113,7 @@ where
         };
         let (protocol, factory) = (self.protocol.clone(), self.factory.clone());
         let closing = self.closing.clone();
-        let hold = |place| Held::new(&self.metrics, place, self.closing.clone());
+        let hold = |place| ConnectionGuard::new(&self.metrics, place, self.closing.clone());
         match &self.table {
             None => {
                 let held = hold(Some(place));

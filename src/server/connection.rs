@@ -14,11 +14,11 @@ use tokio::{
 use tracing::debug;
 
 use super::{
-    ClientSpec, HalfClose, HttpService, Protocols, drain::Closing, held::Held, service::BoxError,
-    tls::Tls,
+    ClientSpec, HalfClose, HttpService, Protocols, connection_guard::ConnectionGuard,
+    drain::Closing, service::BoxError, tls::Tls,
 };
 use crate::http::connection::{Connection, Scheme};
-use crate::http::interim::Interim;
+use crate::http::informational::InformationalQueue;
 use crate::net::socket::Socket;
 
 /// What a client that speaks HTTP/2 with prior knowledge sends first (RFC 9113 section 3.4).
@@ -56,7 +56,7 @@ impl Protocol {
         stream: TcpStream,
         connection: Connection,
         factory: F,
-        held: Held,
+        held: ConnectionGuard,
         closing: Closing,
     ) where
         F: Fn(&Connection) -> S,
@@ -82,7 +82,7 @@ impl Protocol {
         socket: Socket,
         mut connection: Connection,
         factory: impl Fn(&Connection) -> S,
-        held: Held,
+        held: ConnectionGuard,
         closing: Closing,
     ) -> io::Result<Speaking<'_>>
     where
@@ -111,7 +111,7 @@ impl Protocol {
         socket: Socket,
         mut connection: Connection,
         factory: impl Fn(&Connection) -> S,
-        held: Held,
+        held: ConnectionGuard,
         closing: Closing,
     ) -> io::Result<Speaking<'_>>
     where
@@ -156,7 +156,7 @@ impl Protocol {
         version: Version,
         opened: Opened<T>,
         served: Served<S>,
-        held: Held,
+        held: ConnectionGuard,
         closing: Closing,
     ) -> Speaking<'_>
     where
@@ -201,7 +201,7 @@ impl Version {
         connection: &mut Connection,
         factory: impl Fn(&Connection) -> S,
     ) -> Served<S> {
-        let interim = Interim::default();
+        let interim = InformationalQueue::default();
         // hyper has no way to send them in HTTP/2.
         connection.interim = (self == Self::Http1).then(|| interim.clone());
         Served {
@@ -214,7 +214,7 @@ impl Version {
 /// A service, and the interim responses that it sends.
 struct Served<S> {
     service: S,
-    interim: Interim,
+    interim: InformationalQueue,
 }
 
 /// Runs what comes before the first request: bounded in time, and given up when the server drains while

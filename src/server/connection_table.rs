@@ -254,8 +254,8 @@ impl<F, B, E> Answer for WatchedAnswer<F>
 where
     F: Answer<Output = Result<Response<B>, E>>,
 {
-    fn is_there(&self) -> bool {
-        self.answer.is_there()
+    fn is_ready(&self) -> bool {
+        self.answer.is_ready()
     }
 }
 

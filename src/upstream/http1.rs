@@ -20,15 +20,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::http::body::{RequestBody, RequestBodyError};
 pub use crate::http::http1::Invalid;
-use crate::http::http1::{Decoded, Decoder, Framing, Outgoing, Received, Sending};
+use crate::http::http1::{Decoded, Decoder, Framing, MessageWriter, ReadBuffer, SendError};
 use crate::http::message::{Request, Response};
 
 /// A connection to an upstream.
 #[derive(Debug)]
 pub(super) struct Connection<T> {
     io: T,
-    received: Received,
-    outgoing: Outgoing<RequestBody>,
+    received: ReadBuffer,
+    outgoing: MessageWriter<RequestBody>,
     decoder: Decoder,
     /// Whether both sides let it serve another request.
     keep_alive: bool,
@@ -54,8 +54,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
     pub(super) fn new(io: T) -> Self {
         Connection {
             io,
-            received: Received::new(BytesMut::new()),
-            outgoing: Outgoing::default(),
+            received: ReadBuffer::new(BytesMut::new()),
+            outgoing: MessageWriter::default(),
             decoder: Decoder::Ended,
             keep_alive: true,
             is_head: false,
@@ -223,12 +223,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
     fn send(&mut self, cx: &mut Context<'_>) -> Result<Option<io::Error>, Failure> {
         match self.outgoing.poll_send(&mut self.io, cx) {
             Poll::Pending | Poll::Ready(Ok(())) => Ok(None),
-            Poll::Ready(Err(Sending::Io(error))) => Ok(Some(error)),
-            Poll::Ready(Err(Sending::Body(error))) => Err(Failure::RequestBody(error)),
-            Poll::Ready(Err(Sending::TooLong)) => {
+            Poll::Ready(Err(SendError::Io(error))) => Ok(Some(error)),
+            Poll::Ready(Err(SendError::Body(error))) => Err(Failure::RequestBody(error)),
+            Poll::Ready(Err(SendError::TooLong)) => {
                 Err(Failure::RequestBody(RequestBodyError::TooLarge))
             }
-            Poll::Ready(Err(Sending::TooShort)) => {
+            Poll::Ready(Err(SendError::TooShort)) => {
                 Err(Failure::RequestBody(RequestBodyError::Incomplete))
             }
         }

@@ -2,7 +2,7 @@ use http::header::{ACCEPT, COOKIE, FROM, HOST, REFERER, VIA};
 use proptest::prelude::*;
 
 use super::*;
-use crate::http::http1::found;
+use crate::http::http1::parsed_fields;
 
 fn value(text: &str) -> HeaderValue {
     HeaderValue::from_str(text).expect("a value")
@@ -14,7 +14,7 @@ fn read(head: &str) -> Headers {
     let httparse::Status::Complete((_, fields)) = parsed else {
         panic!("{head:?} has no end");
     };
-    let found = found(fields, head.as_bytes()).expect("names");
+    let found = parsed_fields(fields, head.as_bytes()).expect("names");
     found.of(Bytes::copy_from_slice(head.as_bytes()))
 }
 

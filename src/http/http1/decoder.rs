@@ -4,7 +4,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::Frame;
 
-use super::{Invalid, found};
+use super::{Invalid, parsed_fields};
 
 /// The largest trailers, in bytes.
 const MAX_TRAILERS: usize = 16 * 1024;
@@ -175,7 +175,7 @@ fn trailers(received: &mut BytesMut) -> Result<Option<HeaderMap>, Invalid> {
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     match httparse::parse_headers(&text, &mut fields)? {
         httparse::Status::Complete((_, fields)) => {
-            let trailers = found(fields, &text)?.of(text.clone());
+            let trailers = parsed_fields(fields, &text)?.of(text.clone());
             Ok(Some(trailers.into()))
         }
         httparse::Status::Partial => Err(Invalid::Meaning("its trailers are incomplete")),

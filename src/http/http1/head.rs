@@ -7,7 +7,7 @@ use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 
 use super::Invalid;
 use super::names::name;
-use crate::http::headers::Found;
+use crate::http::headers::ParsedFields;
 
 /// Room for the fields of an ordinary message and for those that the proxy adds. It takes 1 KiB: allocators are fastest with
 /// powers of two.
@@ -17,23 +17,26 @@ const ROOM: usize = 14;
 ///
 /// # Errors
 /// When a name is none.
-pub(crate) fn found(fields: &[httparse::Header<'_>], text: &[u8]) -> Result<Found, Invalid> {
-    let mut found = Found::with_capacity(fields.len().max(ROOM));
+pub(crate) fn parsed_fields(
+    fields: &[httparse::Header<'_>],
+    text: &[u8],
+) -> Result<ParsedFields, Invalid> {
+    let mut found = ParsedFields::with_capacity(fields.len().max(ROOM));
     for field in fields {
         let name = name(field.name.as_bytes()).map_err(|_| httparse::Error::HeaderName)?;
-        found.push(name, place(field.value, text));
+        found.push(name, range_in(field.value, text));
     }
     Ok(found)
 }
 
 /// Where a part of `text` is in it.
-pub(crate) fn place(part: &[u8], text: &[u8]) -> Range<usize> {
+pub(crate) fn range_in(part: &[u8], text: &[u8]) -> Range<usize> {
     let from = part.as_ptr().addr() - text.as_ptr().addr();
     from..from + part.len()
 }
 
 /// Whether a field says where the body ends: written by who writes the body, and by nobody else.
-pub(crate) fn tells_framing(name: &HeaderName) -> bool {
+pub(crate) fn is_framing_field(name: &HeaderName) -> bool {
     *name == CONTENT_LENGTH || *name == TRANSFER_ENCODING
 }
 
@@ -63,7 +66,7 @@ mod tests {
         for head in ["x:\r\n\r\n", "x: \t\r\n\r\n", "x:\n\n"] {
             let mut fields = [httparse::EMPTY_HEADER; 1];
             httparse::parse_headers(head.as_bytes(), &mut fields).expect("a head");
-            let place = place(fields[0].value, head.as_bytes());
+            let place = range_in(fields[0].value, head.as_bytes());
             assert!(place.is_empty() && place.end <= head.len(), "{place:?}");
         }
     }

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use http::HeaderName;
 use http::header::InvalidHeaderName;
 
-use crate::http::remembered::Remembered;
+use crate::http::parse_cache::ParseCache;
 
 /// How many are remembered, a power of two.
 const PLACES: usize = 64;
@@ -14,7 +14,7 @@ const PLACES: usize = 64;
 const LONGEST: usize = 32;
 
 thread_local! {
-    static NAMES: RefCell<Remembered<HeaderName, PLACES>> = const { RefCell::new(Remembered::new()) };
+    static NAMES: RefCell<ParseCache<HeaderName, PLACES>> = const { RefCell::new(ParseCache::new()) };
 }
 
 /// The name that is spelled like this.

@@ -2,8 +2,8 @@
 //!
 //! Not hyper's server: docs/architecture.md says why, and docs/performance.md what that is worth.
 
-pub(super) mod ending;
-mod feeding;
+pub(super) mod lingering_close;
+mod request_body;
 mod request;
 mod response;
 
@@ -19,21 +19,21 @@ use http::header::CONNECTION;
 use http::{StatusCode, Version};
 
 use super::{ClientSpec, HalfClose, Io, Opened, Protocol, Served};
-use crate::http::body::{Feeder, RequestBody, fed};
-use crate::http::framing::Fields;
+use crate::http::body::{BodySender, RequestBody, body_channel};
+use crate::http::framing::FramingFields;
 use crate::http::headers::Headers;
-use crate::http::http1::{Decoder, Framing, Outgoing, Received};
-use crate::http::interim::Interim;
+use crate::http::http1::{Decoder, Framing, MessageWriter, ReadBuffer};
+use crate::http::informational::InformationalQueue;
 use crate::http::message::Response;
 use crate::http::service::Answer;
 use crate::net::idle_timer::IdleTimer;
+use crate::server::connection_guard::ConnectionGuard;
 use crate::server::drain::{Closing, DRAIN_GRACE, until_drained};
-use crate::server::held::Held;
 use crate::server::service::{BoxError, HttpService};
 use crate::telemetry::metrics::BadRequest;
-use ending::End;
-use request::{Head, Parsed};
-use response::Asked;
+use lingering_close::CloseReason;
+use request::{ParsedHead, RequestHead};
+use response::Asked as RequestTraits;
 
 /// What a client may send beyond the request that is being served, in bytes.
 const MOST_AHEAD: usize = 8 * 1024;
@@ -43,7 +43,7 @@ impl Protocol {
         &self,
         opened: Opened<T>,
         served: Served<S>,
-        held: Held,
+        held: ConnectionGuard,
         closing: Closing,
     ) -> Result<(), BoxError>
     where
@@ -53,7 +53,7 @@ impl Protocol {
         let (io, first) = (opened.io, opened.first);
         let draining = Cell::new(false);
         let Served { service, interim } = served;
-        let mut connection = Connection::new(io, first, &self.client, interim, &draining);
+        let mut connection = Http1Connection::new(io, first, &self.client, interim, &draining);
         connection.idle_timer = IdleTimer::until(opened.first_head, self.client.timeouts.head);
         let end = until_drained(connection.serve(&service), closing, &draining).await;
         Box::pin(connection.end(end, &held)).await
@@ -61,19 +61,19 @@ impl Protocol {
 }
 
 /// A client's connection, which carries one request at a time.
-struct Connection<'a, T, B> {
+struct Http1Connection<'a, T, B> {
     io: T,
     client: &'a ClientSpec,
     draining: &'a Cell<bool>,
-    interim: Interim,
-    received: Received,
-    outgoing: Outgoing<B>,
+    interim: InformationalQueue,
+    received: ReadBuffer,
+    outgoing: MessageWriter<B>,
     /// Where in the body of the request.
     decoder: Decoder,
     /// While somebody reads that body.
-    feeder: Option<Feeder>,
+    feeder: Option<BodySender>,
     /// Feeds whoever answers with another protocol what the client sends from there on.
-    tunnel: Option<Feeder>,
+    tunnel: Option<BodySender>,
     /// How many bytes of that body may still be thrown away, once nobody reads it.
     discards: Option<u64>,
     /// Whether the client waits to be told to send it.
@@ -86,7 +86,7 @@ struct Connection<'a, T, B> {
 }
 
 /// An answer that is waited for, and to what. Boxed: a connection that waits for a request has no room for one.
-type Waiting<F> = (Asked, Pin<Box<F>>);
+type Waiting<F> = (RequestTraits, Pin<Box<F>>);
 
 /// Whom a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +117,7 @@ impl Protocol {
         &self,
         opened: Opened<T>,
         served: Served<S>,
-        held: Held,
+        held: ConnectionGuard,
     ) -> Result<(), BoxError>
     where
         T: Io,
@@ -130,8 +130,8 @@ impl Protocol {
         let draining = Cell::new(false);
         let (io, first, interim) = (opened.io, opened.first, served.interim);
         let mut connection =
-            Connection::<_, S::Body>::new(io, first, &self.client, interim, &draining);
-        let refused = End::Refused(
+            Http1Connection::<_, S::Body>::new(io, first, &self.client, interim, &draining);
+        let refused = CloseReason::Refused(
             StatusCode::HTTP_VERSION_NOT_SUPPORTED,
             BadRequest::Malformed,
             "this listener speaks HTTP/2 only".to_owned(),
@@ -140,7 +140,7 @@ impl Protocol {
     }
 }
 
-impl<'a, T, B> Connection<'a, T, B>
+impl<'a, T, B> Http1Connection<'a, T, B>
 where
     T: Io,
     B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
@@ -149,16 +149,16 @@ where
         io: T,
         first: BytesMut,
         client: &'a ClientSpec,
-        interim: Interim,
+        interim: InformationalQueue,
         draining: &'a Cell<bool>,
     ) -> Self {
-        Connection {
+        Http1Connection {
             io,
             client,
             draining,
             interim,
-            received: Received::new(first),
-            outgoing: Outgoing::default(),
+            received: ReadBuffer::new(first),
+            outgoing: MessageWriter::default(),
             decoder: Decoder::Ended,
             feeder: None,
             tunnel: None,
@@ -172,7 +172,7 @@ where
     }
 
     /// Serves requests until the last.
-    async fn serve<S>(&mut self, service: &S) -> Result<(), End>
+    async fn serve<S>(&mut self, service: &S) -> Result<(), CloseReason>
     where
         S: HttpService<Body = B>,
     {
@@ -187,7 +187,10 @@ where
     }
 
     /// The next head, with its text; `None` if there will be none.
-    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<(Parsed, Bytes)>, End>> {
+    fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<(ParsedHead, Bytes)>, CloseReason>> {
         loop {
             // An old client may send one after a request: no head has begun by that.
             self.received.skip_empty_lines();
@@ -208,7 +211,7 @@ where
     }
 
     /// Nothing came: ready when it is too late.
-    fn poll_late<N>(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<N>, End>> {
+    fn poll_late<N>(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<N>, CloseReason>> {
         if !self.received.is_empty() {
             // From its first byte on, also where it comes in drops.
             self.wait_for(Wait::Head);
@@ -221,7 +224,7 @@ where
         ready!(self.idle_timer.poll_expired(cx));
         let reason = "the head did not arrive in time";
         Poll::Ready(match self.wait {
-            Wait::Head => Err(End::Refused(
+            Wait::Head => Err(CloseReason::Refused(
                 StatusCode::REQUEST_TIMEOUT,
                 BadRequest::Timeout,
                 reason.to_owned(),
@@ -231,7 +234,12 @@ where
     }
 
     /// Serves one request.
-    async fn exchange<S>(&mut self, service: &S, head: Parsed, text: Bytes) -> Result<(), End>
+    async fn exchange<S>(
+        &mut self,
+        service: &S,
+        head: ParsedHead,
+        text: Bytes,
+    ) -> Result<(), CloseReason>
     where
         S: HttpService<Body = B>,
     {
@@ -244,11 +252,15 @@ where
     }
 
     /// Begins to serve a request, and to answer it where the answer is there; else what is to be waited for.
-    fn begin<S>(&mut self, service: &S, mut head: Head) -> Result<Option<Waiting<S::Future>>, End>
+    fn begin<S>(
+        &mut self,
+        service: &S,
+        mut head: RequestHead,
+    ) -> Result<Option<Waiting<S::Future>>, CloseReason>
     where
         S: HttpService<Body = B>,
     {
-        let asked = Asked::by(&head.request);
+        let asked = RequestTraits::by(&head.request);
         self.wait_for(Wait::Service);
         // Each answer has the grace of a half-closing client.
         if let Some(written) = &mut self.ended {
@@ -258,21 +270,21 @@ where
         self.expects_continue = head.expects_continue;
         self.decoder = head.decoder;
         if head.upgrades {
-            let (feeder, body) = fed(None);
+            let (feeder, body) = body_channel(None);
             self.tunnel = Some(feeder);
             *head.request.body_mut() = RequestBody::tunnel(body);
         } else if !self.decoder.has_ended() {
-            let (feeder, body) = fed(self.decoder.remaining());
+            let (feeder, body) = body_channel(self.decoder.remaining());
             self.feeder = Some(feeder);
             *head.request.body_mut() = RequestBody::from(body);
         }
         let mut answering = service.call(head.request);
         // Nobody has to be woken for what is there.
         let mut cx = Context::from_waker(Waker::noop());
-        if answering.is_there()
+        if answering.is_ready()
             && let Poll::Ready(response) = Pin::new(&mut answering).poll(&mut cx)
         {
-            self.answer(asked, response.map_err(End::broken)?);
+            self.answer(asked, response.map_err(CloseReason::broken)?);
             return Ok(None);
         }
         Ok(Some((asked, Box::pin(answering))))
@@ -283,14 +295,14 @@ where
         &mut self,
         mut answering: Pin<&mut F>,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Response<B>, End>>
+    ) -> Poll<Result<Response<B>, CloseReason>>
     where
         F: Future<Output = Result<Response<B>, E>>,
         E: Into<BoxError>,
     {
         loop {
             if let Poll::Ready(response) = answering.as_mut().poll(cx) {
-                return Poll::Ready(response.map_err(End::broken));
+                return Poll::Ready(response.map_err(CloseReason::broken));
             }
             if !self.poll_feed(cx) {
                 break;
@@ -316,7 +328,7 @@ where
     }
 
     /// Begins to answer.
-    fn answer(&mut self, asked: Asked, response: Response<B>) {
+    fn answer(&mut self, asked: RequestTraits, response: Response<B>) {
         self.write_interim();
         // What was not taken in time belongs to no other answer.
         self.interim.clear();
@@ -334,7 +346,7 @@ where
             && keeps_alive(head.headers())
             && (self.decoder.has_ended()
                 || may_discard
-                || self.feeder.as_ref().is_some_and(Feeder::is_read));
+                || self.feeder.as_ref().is_some_and(BodySender::is_read));
         if may_discard && self.keep_alive {
             self.feeder = None;
             self.discard();
@@ -346,7 +358,7 @@ where
     }
 
     /// Sends the response; and what is left of the request goes on being read, for whoever reads it.
-    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), CloseReason>> {
         loop {
             let before = self.outgoing.written();
             let is_sent = self.outgoing.poll_send(&mut self.io, cx)?.is_ready();
@@ -365,12 +377,12 @@ where
             }
             self.wait_for(Wait::Reader);
             ready!(self.idle_timer.poll_expired(cx));
-            return Poll::Ready(Err(End::broken("the client stopped reading")));
+            return Poll::Ready(Err(CloseReason::broken("the client stopped reading")));
         }
     }
 
     /// Ready when nobody waits for the answer any more.
-    fn poll_client(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+    fn poll_client(&mut self, cx: &mut Context<'_>) -> Poll<CloseReason> {
         while self.feeder.is_none()
             && self.ended.is_none()
             && self.received.bytes.len() < MOST_AHEAD
@@ -387,13 +399,14 @@ where
         {
             self.wait_for(Wait::Gone(grace));
             ready!(self.idle_timer.poll_expired(cx));
-            return Poll::Ready(End::broken("the client left before its answer"));
+            return Poll::Ready(CloseReason::broken("the client left before its answer"));
         }
         Poll::Pending
     }
 
-    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, End>> {
-        let read = ready!(self.received.poll_read(&mut self.io, cx)).map_err(End::broken)?;
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, CloseReason>> {
+        let read =
+            ready!(self.received.poll_read(&mut self.io, cx)).map_err(CloseReason::broken)?;
         if read == 0 {
             self.ended = Some(self.outgoing.written());
         }
@@ -417,7 +430,7 @@ where
             Wait::NextRequest => timeouts.idle,
             Wait::LastRequest => DRAIN_GRACE,
             Wait::Reader | Wait::Rest => timeouts.body,
-            Wait::Discarded => feeding::DISCARDING,
+            Wait::Discarded => request_body::DISCARDING,
             Wait::Gone(grace) => grace,
         });
     }
@@ -426,7 +439,7 @@ where
 /// Whether the service lets the connection serve on.
 fn keeps_alive(headers: &Headers) -> bool {
     // Looked up first: few responses have it.
-    !headers.contains(CONNECTION) || Fields::of(headers).keeps_alive(Version::HTTP_11)
+    !headers.contains(CONNECTION) || FramingFields::of(headers).keeps_alive(Version::HTTP_11)
 }
 
 #[cfg(test)]

@@ -18,7 +18,9 @@ use self::{
 };
 use super::{Io, Opened, Protocol};
 use crate::server::drain::{Closing, DRAIN_GRACE};
-use crate::server::{ClientSpec, HttpService, held::Held, service::BoxError};
+use crate::server::{
+    ClientSpec, HttpService, connection_guard::ConnectionGuard, service::BoxError,
+};
 use crate::telemetry::metrics::BadRequest;
 
 /// What hyper buffers of a body in each direction: larger costs memory and latency (p99 of large bodies
@@ -55,7 +57,7 @@ impl Protocol {
         &self,
         opened: Opened<T>,
         service: S,
-        held: Held,
+        held: ConnectionGuard,
         mut closing: Closing,
     ) -> Result<(), BoxError>
     where

@@ -57,11 +57,11 @@ struct Client {
     working: Arc<()>,
 }
 
-fn held(closing: &Closing) -> Held {
+fn held(closing: &Closing) -> ConnectionGuard {
     let place = Arc::new(Semaphore::new(1))
         .try_acquire_owned()
         .expect("one place");
-    Held::new(
+    ConnectionGuard::new(
         &Arc::new(ListenerMetrics::new(&Registry::default(), "test")),
         Some(place),
         closing.clone(),
@@ -89,7 +89,7 @@ fn connect_as(version: Version, client: ClientSpec) -> Client {
         };
         let served = Served {
             service,
-            interim: Interim::default(),
+            interim: InformationalQueue::default(),
         };
         let served = protocol.speak(version, opened, served, held, closing).await;
         served.map_err(|error| error.to_string())
@@ -476,7 +476,7 @@ async fn a_body_that_nobody_reads_and_that_stays_out_does_not_hold_its_connectio
             client.read_until("unread").await;
             assert_at(
                 client.end().await.1,
-                Duration::from_secs(2) + http1::ending::LINGER,
+                Duration::from_secs(2) + http1::lingering_close::LINGER,
             );
         }
     })
@@ -527,7 +527,7 @@ async fn what_may_not_come_or_is_too_much_is_not_waited_for() {
                 .await;
             let answer = client.read_until("unread").await;
             assert!(answer.contains("connection: close\r\n"), "{answer}");
-            assert_at(client.end().await.1, http1::ending::LINGER);
+            assert_at(client.end().await.1, http1::lingering_close::LINGER);
         }
         let mut client = connect(Version::Http1);
         let head = "POST /unread HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
@@ -565,7 +565,7 @@ async fn lingering_is_bounded() {
             .send("POST /unread HTTP/1.1\r\nhost: x\r\ncontent-length: 500000\r\n\r\n")
             .await;
         let (_, at) = client.end().await;
-        assert_at(at, super::http1::ending::LINGER);
+        assert_at(at, super::http1::lingering_close::LINGER);
     })
     .await;
 }

@@ -5,11 +5,11 @@ use http_body::Body;
 
 use crate::http::body::RequestBody;
 use crate::http::headers::write_field;
-use crate::http::http1::{Framing, Outgoing, tells_framing};
+use crate::http::http1::{Framing, MessageWriter, is_framing_field};
 use crate::http::message::Request;
 
 /// Begins to send `request`, whose body is taken.
-pub(super) fn begin(outgoing: &mut Outgoing<RequestBody>, request: &mut Request<RequestBody>) {
+pub(super) fn begin(outgoing: &mut MessageWriter<RequestBody>, request: &mut Request<RequestBody>) {
     let body = std::mem::replace(request.body_mut(), RequestBody::empty());
     let framing = match (body.is_empty(), body.size_hint().exact()) {
         (true, _) => Framing::Ended,
@@ -30,7 +30,7 @@ fn write_head(request: &Request<RequestBody>, framing: Framing, buffer: &mut Vec
         buffer.extend_from_slice(part.as_bytes());
     }
     for (name, value) in request.headers().iter() {
-        if !tells_framing(name) {
+        if !is_framing_field(name) {
             write_field(name, value, buffer);
         }
     }

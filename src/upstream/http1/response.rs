@@ -5,8 +5,8 @@ use std::mem::MaybeUninit;
 use http::{StatusCode, Version};
 
 use crate::http::framing;
-use crate::http::headers::Found;
-use crate::http::http1::{Decoder, Invalid, Received, content_length, found};
+use crate::http::headers::ParsedFields;
+use crate::http::http1::{Decoder, Invalid, ReadBuffer, content_length, parsed_fields};
 use crate::http::message::Response;
 
 /// The largest head, in bytes.
@@ -15,13 +15,13 @@ const MAX_HEAD: usize = 64 * 1024;
 const MAX_FIELDS: usize = 256;
 
 /// What a head says.
-type Parsed = (StatusCode, Version, Found);
+type Parsed = (StatusCode, Version, ParsedFields);
 
 /// Takes a head from the beginning of what was received, once it is there whole.
 ///
 /// # Errors
 /// When it is malformed, or larger than is read.
-pub(super) fn head(received: &mut Received) -> Result<Option<Response<()>>, Invalid> {
+pub(super) fn head(received: &mut ReadBuffer) -> Result<Option<Response<()>>, Invalid> {
     // httparse would skip them itself, each time that it is asked.
     received.skip_empty_lines();
     let head = received.take_head(MAX_HEAD, parse)?;
@@ -51,13 +51,13 @@ fn parse(text: &[u8]) -> Result<Option<(Parsed, usize)>, Invalid> {
         0 => Version::HTTP_10,
         _ => Version::HTTP_11,
     };
-    let fields = found(parsed.headers, text)?;
+    let fields = parsed_fields(parsed.headers, text)?;
     Ok(Some(((status, version, fields), length)))
 }
 
 /// Whether the upstream goes on with WebSocket, as it was asked to.
 pub(super) fn upgrades(response: &Response<()>) -> bool {
-    framing::Fields::of(response.headers()).upgrades_to_websocket()
+    framing::FramingFields::of(response.headers()).upgrades_to_websocket()
 }
 
 /// How the body's end is found (RFC 9112 section 6.3), and whether the connection serves on after it.
@@ -66,7 +66,7 @@ pub(super) fn upgrades(response: &Response<()>) -> bool {
 /// Where the client might find another end.
 pub(super) fn body(response: &Response<()>, is_head: bool) -> Result<(Decoder, bool), Invalid> {
     let status = response.status();
-    let fields = framing::Fields::of(response.headers());
+    let fields = framing::FramingFields::of(response.headers());
     framing::check_response(&fields).map_err(Invalid::Meaning)?;
     let is_chunked = !fields.codings.is_none();
     if is_chunked && response.version() == Version::HTTP_10 {

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::http::headers::Headers;
-use crate::http::http1::bending::{bent, cuts, pieces};
+use crate::http::http1::test_mutations::{cuts, mutated, pieces};
 
 /// An upstream that says these pieces one after the other, once it is sent anything, and then closes.
 #[derive(Debug)]
@@ -388,7 +388,7 @@ proptest! {
 
     /// What is taken here is taken by hyper, and read as the same.
     #[test]
-    fn nothing_is_read_otherwise_than_hyper_reads_it(method in any_method(), text in bent(seed())) {
+    fn nothing_is_read_otherwise_than_hyper_reads_it(method in any_method(), text in mutated(seed())) {
         run(async {
             if let Ok((ours, _)) = receive(&method, [&text[..]]).await {
                 let theirs = receive_by_hyper(&method, &text).await;
@@ -400,7 +400,7 @@ proptest! {
 
     /// However a response is cut into pieces, it is the same.
     #[test]
-    fn pieces_make_no_difference(text in bent(seed()), cuts in cuts()) {
+    fn pieces_make_no_difference(text in mutated(seed()), cuts in cuts()) {
         let at_once = run(receive(&Method::GET, [&text[..]]));
         let in_pieces = run(receive(&Method::GET, pieces(&text, &cuts)));
         let drops = run(receive(&Method::GET, text.chunks(1)));

@@ -8,9 +8,9 @@ use http::uri::PathAndQuery;
 use http::{Method, StatusCode, Uri, Version};
 
 use crate::http::body::RequestBody;
-use crate::http::framing::{Fields, Several};
-use crate::http::headers::Found;
-use crate::http::http1::{Decoder, Invalid, content_length, found, place};
+use crate::http::framing::{FramingFields, Occurrence};
+use crate::http::headers::ParsedFields;
+use crate::http::http1::{Decoder, Invalid, content_length, parsed_fields, range_in};
 use crate::http::message::Request;
 
 /// The most fields in a head.
@@ -20,7 +20,7 @@ const MAX_TARGET: usize = 65_534;
 
 /// A request as it begins.
 #[derive(Debug)]
-pub(super) struct Head {
+pub(super) struct RequestHead {
     /// With its body to come.
     pub(super) request: Request<RequestBody>,
     /// How its body is found.
@@ -36,7 +36,7 @@ pub(super) struct Head {
 
 /// Why what came is no request.
 #[derive(Debug)]
-pub(super) struct Refused {
+pub(super) struct InvalidRequest {
     /// What tells the client.
     pub(super) status: StatusCode,
     pub(super) reason: Invalid,
@@ -44,18 +44,18 @@ pub(super) struct Refused {
 
 /// What a head says, and where in its text.
 #[derive(Debug)]
-pub(super) struct Parsed {
+pub(super) struct ParsedHead {
     method: Method,
     target: Range<usize>,
     version: Version,
-    fields: Found,
+    fields: ParsedFields,
 }
 
 /// Parses a head at the beginning of `text`; with where it ends, if it does.
 ///
 /// # Errors
 /// When it does not parse.
-pub(super) fn parse(text: &[u8]) -> Result<Option<(Parsed, usize)>, Refused> {
+pub(super) fn parse(text: &[u8]) -> Result<Option<(ParsedHead, usize)>, InvalidRequest> {
     let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut parsed = httparse::Request::new(&mut []);
     let status = parsed
@@ -69,30 +69,30 @@ pub(super) fn parse(text: &[u8]) -> Result<Option<(Parsed, usize)>, Refused> {
         return Err(Invalid::Meaning("its head is incomplete").into());
     };
     if target.len() > MAX_TARGET {
-        return Err(Refused {
+        return Err(InvalidRequest {
             status: StatusCode::URI_TOO_LONG,
             reason: Invalid::TooLarge("its target is too long"),
         });
     }
-    let head = Parsed {
+    let head = ParsedHead {
         method: Method::from_bytes(method.as_bytes())
             .map_err(|_| Invalid::Meaning("its method is no token"))?,
-        target: place(target.as_bytes(), text),
+        target: range_in(target.as_bytes(), text),
         version: match version {
             0 => Version::HTTP_10,
             _ => Version::HTTP_11,
         },
-        fields: found(parsed.headers, text)?,
+        fields: parsed_fields(parsed.headers, text)?,
     };
     Ok(Some((head, length)))
 }
 
-impl Parsed {
+impl ParsedHead {
     /// The head of this text.
     ///
     /// # Errors
     /// When its target is none.
-    pub(super) fn of(self, text: Bytes) -> Result<Head, Refused> {
+    pub(super) fn of(self, text: Bytes) -> Result<RequestHead, InvalidRequest> {
         // Copied: to share the text costs more.
         let target = &text[self.target];
         let no_uri = Invalid::Meaning("its target is no URI");
@@ -103,11 +103,11 @@ impl Parsed {
             uri => uri,
         };
         let (version, headers) = (self.version, self.fields.of(text));
-        let fields = Fields::of(&headers);
+        let fields = FramingFields::of(&headers);
         let decoder = decoder(version, fields.lengths, fields.codings);
         let has_body = !matches!(decoder, Some(Decoder::Ended));
         let understands = version == Version::HTTP_11;
-        Ok(Head {
+        Ok(RequestHead {
             upgrades: fields.upgrades_to_websocket() && !has_body && understands,
             keep_alive: decoder.is_some() && fields.keeps_alive(version),
             decoder: decoder.unwrap_or(Decoder::Ended),
@@ -117,7 +117,7 @@ impl Parsed {
     }
 }
 
-impl From<Invalid> for Refused {
+impl From<Invalid> for InvalidRequest {
     fn from(reason: Invalid) -> Self {
         let status = match reason {
             Invalid::TooLarge(_) | Invalid::Syntax(httparse::Error::TooManyHeaders) => {
@@ -125,7 +125,7 @@ impl From<Invalid> for Refused {
             }
             Invalid::Syntax(_) | Invalid::Meaning(_) => StatusCode::BAD_REQUEST,
         };
-        Refused { status, reason }
+        InvalidRequest { status, reason }
     }
 }
 
@@ -143,14 +143,14 @@ fn whole_server(uri: Uri) -> Option<Uri> {
 
 /// How the body's end is found (RFC 9112 section 6.3); `None` where that is not certain: nothing on the
 /// connection is read then any more. The service says what is wrong (see [`crate::http::framing`]).
-fn decoder(version: Version, lengths: Several<'_>, codings: Several<'_>) -> Option<Decoder> {
+fn decoder(version: Version, lengths: Occurrence<'_>, codings: Occurrence<'_>) -> Option<Decoder> {
     match (lengths, codings) {
-        (Several::None, Several::None) => Some(Decoder::Ended),
-        (Several::One(length), Several::None) => match content_length(length).ok()? {
+        (Occurrence::None, Occurrence::None) => Some(Decoder::Ended),
+        (Occurrence::One(length), Occurrence::None) => match content_length(length).ok()? {
             0 => Some(Decoder::Ended),
             length => Some(Decoder::Length(length)),
         },
-        (Several::None, Several::One(coding)) => {
+        (Occurrence::None, Occurrence::One(coding)) => {
             let is_known = version == Version::HTTP_11 && coding.eq_ignore_ascii_case(b"chunked");
             is_known.then_some(Decoder::ChunkSize)
         }

@@ -6,7 +6,7 @@ use http_body::Body;
 
 use crate::http::date;
 use crate::http::headers::write_field;
-use crate::http::http1::{Framing, tells_framing};
+use crate::http::http1::{Framing, is_framing_field};
 use crate::http::message::{Request, Response};
 
 /// What a response's head depends on besides the response.
@@ -56,7 +56,7 @@ impl Asked {
         for (name, value) in head.headers().iter() {
             has_date |= *name == DATE;
             // To HEAD, and in a 304, a length is that of the body which is not sent.
-            let is_told = tells_framing(name) && !(says_length && *name == CONTENT_LENGTH);
+            let is_told = is_framing_field(name) && !(says_length && *name == CONTENT_LENGTH);
             if !is_told && *name != CONNECTION {
                 write_field(name, value, buffer);
             }
@@ -89,7 +89,7 @@ impl Asked {
 pub(super) fn write_interim(response: &Response<()>, buffer: &mut Vec<u8>) {
     write_status_line(response.status(), buffer);
     for (name, value) in response.headers().iter() {
-        if !tells_framing(name) {
+        if !is_framing_field(name) {
             write_field(name, value, buffer);
         }
     }

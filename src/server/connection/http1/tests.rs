@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use super::*;
 use crate::http::framing;
-use crate::http::http1::bending::{bent, cuts, pieces};
+use crate::http::http1::test_mutations::{cuts, mutated, pieces};
 use crate::http::message::Request;
 use crate::http::service::service_fn;
 use crate::server::Timeouts;
@@ -134,15 +134,15 @@ fn receive<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Seen>, String
     });
     let draining = Cell::new(false);
     run(async {
-        let mut connection = Connection::new(
+        let mut connection = Http1Connection::new(
             script,
             BytesMut::new(),
             &CLIENT,
-            Interim::default(),
+            InformationalQueue::default(),
             &draining,
         );
         let end = connection.serve(&service).await;
-        if let Err(End::Refused(status, _, reason)) = end {
+        if let Err(CloseReason::Refused(status, _, reason)) = end {
             let answer = response::refusal(status, &reason);
             connection.close(answer.as_bytes(), true).await;
         }
@@ -269,7 +269,7 @@ fn a_body_is_asked_for_only_when_it_is_waited_for() {
 /// A pipe that holds no more than a part of the first keeps the second waiting until the answer.
 #[test]
 fn an_interim_response_that_waits_too_long_is_part_of_no_later_answer() {
-    let interim = Interim::default();
+    let interim = InformationalQueue::default();
     let hints = interim.clone();
     let service = service_fn(move |request: Request<RequestBody>| {
         let hints = hints.clone();
@@ -291,7 +291,7 @@ fn an_interim_response_that_waits_too_long_is_part_of_no_later_answer() {
             ["/hints", "/"].map(|path| format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n"));
         let first = BytesMut::from(requests.concat().as_bytes());
         let draining = Cell::new(false);
-        let mut connection = Connection::new(ours, first, &CLIENT, interim, &draining);
+        let mut connection = Http1Connection::new(ours, first, &CLIENT, interim, &draining);
         let client = async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             theirs.shutdown().await.expect("an open pipe");
@@ -347,7 +347,7 @@ proptest! {
 
     /// What is served here is served by hyper, and read as the same, in the same order.
     #[test]
-    fn nothing_is_read_otherwise_than_hyper_reads_it(text in bent(seed())) {
+    fn nothing_is_read_otherwise_than_hyper_reads_it(text in mutated(seed())) {
         let (ours, _) = receive([&text[..]]);
         let theirs = receive_by_hyper(&text);
         prop_assert!(theirs.starts_with(&ours), "{:?}\n{ours:?}\n{theirs:?}", String::from_utf8_lossy(&text));
@@ -355,7 +355,7 @@ proptest! {
 
     /// However requests are cut into pieces, they are the same.
     #[test]
-    fn pieces_make_no_difference(text in bent(seed()), cuts in cuts()) {
+    fn pieces_make_no_difference(text in mutated(seed()), cuts in cuts()) {
         let (at_once, _) = receive([&text[..]]);
         let (in_pieces, _) = receive(pieces(&text, &cuts));
         let (drops, _) = receive(text.chunks(1));

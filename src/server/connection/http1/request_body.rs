@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::Frame;
 
-use super::{Connection, Wait};
-use crate::http::body::{FedError, Wanted};
+use super::{Http1Connection, Wait};
+use crate::http::body::{Demand, ReceiveError};
 use crate::http::http1::Decoded;
 use crate::server::connection::Io;
 use crate::server::service::BoxError;
@@ -19,7 +19,7 @@ const MOST_DISCARDED: u64 = 256 * 1024;
 /// How long that may take once the response is sent.
 pub(super) const DISCARDING: Duration = Duration::from_secs(2);
 
-impl<T, B> Connection<'_, T, B>
+impl<T, B> Http1Connection<'_, T, B>
 where
     T: Io,
     B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
@@ -57,21 +57,21 @@ where
             self.poll_discard(cx);
             return false;
         }
-        let wanted = self.feeder.as_mut().map(|feeder| feeder.wanted(cx));
+        let wanted = self.feeder.as_mut().map(|feeder| feeder.demand(cx));
         match wanted {
-            None | Some(Wanted::NotYet) => return false,
-            Some(Wanted::Never) => {
+            None | Some(Demand::NotYet) => return false,
+            Some(Demand::Never) => {
                 self.feeder = None;
                 return false;
             }
-            Some(Wanted::Now) => {}
+            Some(Demand::Now) => {}
         }
         let Poll::Ready(part) = self.poll_part(cx) else {
             return false;
         };
         let is_last = !matches!(part, Some(Ok(_))) || self.decoder.has_ended();
         if let Some(feeder) = &mut self.feeder {
-            feeder.feed(part, cx);
+            feeder.send(part, cx);
         }
         if is_last {
             self.feeder = None;
@@ -80,7 +80,10 @@ where
     }
 
     /// The next part of the body.
-    fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, FedError>>> {
+    fn poll_part(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, ReceiveError>>> {
         loop {
             match self.decoder.decode(&mut self.received.bytes) {
                 Ok(Decoded::Frame(frame)) => return Poll::Ready(Some(Ok(frame))),
@@ -115,8 +118,8 @@ where
     /// The error that ends a body. Where it ends is not certain: nothing behind it is read.
     fn broken_off(
         &mut self,
-        error: impl Into<FedError>,
-    ) -> Poll<Option<Result<Frame<Bytes>, FedError>>> {
+        error: impl Into<ReceiveError>,
+    ) -> Poll<Option<Result<Frame<Bytes>, ReceiveError>>> {
         self.keep_alive = false;
         Poll::Ready(Some(Err(error.into())))
     }

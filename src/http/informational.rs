@@ -15,9 +15,9 @@ const MOST: usize = 16;
 /// Where a connection takes the interim responses of the request that it carries. Both ends are in one
 /// task, which asks this one after the other: nobody is woken.
 #[derive(Clone, Debug, Default)]
-pub struct Interim(Rc<RefCell<Vec<Response<()>>>>);
+pub struct InformationalQueue(Rc<RefCell<Vec<Response<()>>>>);
 
-impl Interim {
+impl InformationalQueue {
     /// Sends one to the client, without the fields for one hop. `100 Continue` stays here: the proxy sends
     /// its own.
     pub fn send(&self, mut response: Response<()>) {
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn a_bounded_number_waits_without_fields_for_one_hop() {
-        let interim = Interim::default();
+        let interim = InformationalQueue::default();
         assert!(interim.take().is_empty());
         let hints = || {
             let mut hints = Response::new(());

@@ -9,14 +9,14 @@ use crate::telemetry::metrics::{BadRequest, ListenerMetrics, OpenGuard};
 
 /// What a connection occupies until its socket is closed.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct ConnectionGuard {
     open: OpenGuard,
     /// `None` where a table of connections has it.
     _place: Option<OwnedSemaphorePermit>,
     _draining: Closing,
 }
 
-impl Held {
+impl ConnectionGuard {
     pub(super) fn new(
         metrics: &Arc<ListenerMetrics>,
         place: Option<OwnedSemaphorePermit>,

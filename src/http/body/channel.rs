@@ -13,7 +13,7 @@ use http_body::{Body, Frame, SizeHint};
 
 /// Why a fed body broke off.
 #[derive(Debug, thiserror::Error)]
-pub enum FedError {
+pub enum ReceiveError {
     /// The connection broke, or ended before the body did.
     #[error(transparent)]
     Closed(#[from] io::Error),
@@ -23,12 +23,12 @@ pub enum FedError {
 }
 
 /// A body of `length` bytes, where that is known, and what feeds it.
-pub(crate) fn fed(length: Option<u64>) -> (Feeder, FedBody) {
+pub(crate) fn body_channel(length: Option<u64>) -> (BodySender, BodyReceiver) {
     let shared = Arc::new(Shared::default());
-    let feeder = Feeder {
+    let feeder = BodySender {
         shared: Arc::clone(&shared),
     };
-    let body = FedBody {
+    let body = BodyReceiver {
         shared,
         remaining: length,
         has_ended: false,
@@ -43,7 +43,7 @@ struct Shared(Mutex<Slot>);
 #[derive(Debug, Default)]
 struct Slot {
     /// What comes next, once it was asked for and is there.
-    next: Option<Option<Result<Frame<Bytes>, FedError>>>,
+    next: Option<Option<Result<Frame<Bytes>, ReceiveError>>>,
     is_wanted: bool,
     reader: Option<Waker>,
     feeder: Option<Waker>,
@@ -59,7 +59,7 @@ impl Shared {
 
 /// Whether the reader of a body waits for more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum Demand {
     Now,
     NotYet,
     /// There is no reader any more.
@@ -68,22 +68,22 @@ pub(crate) enum Wanted {
 
 /// The connection's side of a body.
 #[derive(Debug)]
-pub(crate) struct Feeder {
+pub(crate) struct BodySender {
     shared: Arc<Shared>,
 }
 
-impl Feeder {
+impl BodySender {
     /// Whether the next part is to be fed. The task is woken when that changes.
-    pub(crate) fn wanted(&mut self, cx: &Context<'_>) -> Wanted {
+    pub(crate) fn demand(&mut self, cx: &Context<'_>) -> Demand {
         let mut slot = self.shared.lock();
         if slot.is_abandoned {
-            return Wanted::Never;
+            return Demand::Never;
         }
         // Also when it is wanted now: what is fed may be long in coming, and the reader may leave.
         keep(&mut slot.feeder, cx);
         match slot.is_wanted {
-            true => Wanted::Now,
-            false => Wanted::NotYet,
+            true => Demand::Now,
+            false => Demand::NotYet,
         }
     }
 
@@ -93,7 +93,11 @@ impl Feeder {
     }
 
     /// Gives what comes next: `None` at the end.
-    pub(crate) fn feed(&mut self, next: Option<Result<Frame<Bytes>, FedError>>, cx: &Context<'_>) {
+    pub(crate) fn send(
+        &mut self,
+        next: Option<Result<Frame<Bytes>, ReceiveError>>,
+        cx: &Context<'_>,
+    ) {
         let mut slot = self.shared.lock();
         slot.next = Some(next);
         slot.is_wanted = false;
@@ -103,7 +107,7 @@ impl Feeder {
     }
 }
 
-impl Drop for Feeder {
+impl Drop for BodySender {
     fn drop(&mut self) {
         let mut slot = self.shared.lock();
         slot.is_abandoned = true;
@@ -115,29 +119,29 @@ impl Drop for Feeder {
 
 /// The reader's side of a body.
 #[derive(Debug)]
-pub(crate) struct FedBody {
+pub(crate) struct BodyReceiver {
     shared: Arc<Shared>,
     remaining: Option<u64>,
     has_ended: bool,
 }
 
-impl Body for FedBody {
+impl Body for BodyReceiver {
     type Data = Bytes;
-    type Error = FedError;
+    type Error = ReceiveError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, FedError>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, ReceiveError>>> {
         if self.has_ended {
             return Poll::Ready(None);
         }
         let mut slot = self.shared.lock();
         let next = match slot.next.take() {
             Some(next) => next,
-            None if slot.is_abandoned => {
-                Some(Err(FedError::Closed(io::ErrorKind::UnexpectedEof.into())))
-            }
+            None if slot.is_abandoned => Some(Err(ReceiveError::Closed(
+                io::ErrorKind::UnexpectedEof.into(),
+            ))),
             None => {
                 slot.is_wanted = true;
                 keep(&mut slot.reader, cx);
@@ -172,7 +176,7 @@ impl Body for FedBody {
     }
 }
 
-impl Drop for FedBody {
+impl Drop for BodyReceiver {
     fn drop(&mut self) {
         let mut slot = self.shared.lock();
         slot.is_abandoned = true;

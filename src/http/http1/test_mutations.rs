@@ -4,18 +4,18 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 /// A message with a few bytes changed.
-pub(crate) fn bent(whole: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
-    let change = (any::<Index>(), 0..4_u8, telling_byte());
+pub(crate) fn mutated(whole: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
+    let change = (any::<Index>(), 0..4_u8, significant_byte());
     (whole, prop::collection::vec(change, 0..4)).prop_map(|(mut text, changes)| {
         for change in changes {
-            bend(&mut text, change);
+            mutate(&mut text, change);
         }
         text
     })
 }
 
 /// A change of one byte: another, one more, one less, or the end.
-fn bend(text: &mut Vec<u8>, (place, how, byte): (Index, u8, u8)) {
+fn mutate(text: &mut Vec<u8>, (place, how, byte): (Index, u8, u8)) {
     if text.is_empty() {
         return;
     }
@@ -29,7 +29,7 @@ fn bend(text: &mut Vec<u8>, (place, how, byte): (Index, u8, u8)) {
 }
 
 /// Bytes that mean something in HTTP, and any other.
-fn telling_byte() -> impl Strategy<Value = u8> {
+fn significant_byte() -> impl Strategy<Value = u8> {
     let telling = b"\r\n :;,0159aAfF\t\0\x7f\xff+-\"".to_vec();
     prop_oneof![prop::sample::select(telling), any::<u8>()]
 }

@@ -9,12 +9,12 @@ use http::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::Connection;
-use super::request::Refused;
+use super::Http1Connection;
+use super::request::InvalidRequest;
 use super::response;
-use crate::http::http1::Sending;
+use crate::http::http1::SendError;
 use crate::server::connection::Io;
-use crate::server::held::Held;
+use crate::server::connection_guard::ConnectionGuard;
 use crate::server::service::BoxError;
 use crate::telemetry::metrics::BadRequest;
 
@@ -25,32 +25,36 @@ const LINGER_BYTES: u64 = 1024 * 1024;
 
 /// Why a connection ends before both sides are done.
 #[derive(Debug)]
-pub(super) enum End {
+pub(super) enum CloseReason {
     /// What came is no request: the connection answers it itself.
     Refused(StatusCode, BadRequest, String),
     Broken(BoxError),
 }
 
-impl<T, B> Connection<'_, T, B>
+impl<T, B> Http1Connection<'_, T, B>
 where
     T: Io,
     B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
 {
     /// Ends the connection so that the client sees its last answer.
-    pub(super) async fn end(&mut self, end: Result<(), End>, held: &Held) -> Result<(), BoxError> {
+    pub(super) async fn end(
+        &mut self,
+        end: Result<(), CloseReason>,
+        held: &ConnectionGuard,
+    ) -> Result<(), BoxError> {
         match end {
             Ok(()) => {
                 let is_read = self.decoder.has_ended() && self.is_silent();
                 self.close(b"", !is_read).await;
                 Ok(())
             }
-            Err(End::Refused(status, kind, reason)) => {
+            Err(CloseReason::Refused(status, kind, reason)) => {
                 held.bad_request(kind);
                 let answer = response::refusal(status, &reason);
                 self.close(answer.as_bytes(), true).await;
                 Err(reason.into())
             }
-            Err(End::Broken(error)) => Err(error),
+            Err(CloseReason::Broken(error)) => Err(error),
         }
     }
 
@@ -77,14 +81,14 @@ where
     }
 }
 
-impl End {
+impl CloseReason {
     pub(super) fn broken(error: impl Into<BoxError>) -> Self {
         Self::Broken(error.into())
     }
 }
 
-impl From<Refused> for End {
-    fn from(Refused { status, reason }: Refused) -> Self {
+impl From<InvalidRequest> for CloseReason {
+    fn from(InvalidRequest { status, reason }: InvalidRequest) -> Self {
         let kind = match status {
             StatusCode::BAD_REQUEST => BadRequest::Malformed,
             _ => BadRequest::HeadTooLarge,
@@ -93,13 +97,13 @@ impl From<Refused> for End {
     }
 }
 
-impl<E: Into<BoxError>> From<Sending<E>> for End {
-    fn from(sending: Sending<E>) -> Self {
+impl<E: Into<BoxError>> From<SendError<E>> for CloseReason {
+    fn from(sending: SendError<E>) -> Self {
         match sending {
-            Sending::Io(error) => Self::broken(error),
-            Sending::Body(error) => Self::broken(error),
-            Sending::TooLong => Self::broken("the response is longer than was announced"),
-            Sending::TooShort => Self::broken("the response is shorter than was announced"),
+            SendError::Io(error) => Self::broken(error),
+            SendError::Body(error) => Self::broken(error),
+            SendError::TooLong => Self::broken("the response is longer than was announced"),
+            SendError::TooShort => Self::broken("the response is shorter than was announced"),
         }
     }
 }

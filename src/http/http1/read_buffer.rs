@@ -17,17 +17,17 @@ const LARGEST_READ: usize = 64 * 1024;
 
 /// A buffer that is as large as what is in it: a quiet connection holds none.
 #[derive(Debug)]
-pub(crate) struct Received {
+pub(crate) struct ReadBuffer {
     pub(crate) bytes: BytesMut,
     /// How much of `bytes` is known to hold no end of a head; 0 before anything of one was looked at.
     searched: usize,
     next_read: usize,
 }
 
-impl Received {
+impl ReadBuffer {
     /// A buffer with what was read before it.
     pub(crate) fn new(first: BytesMut) -> Self {
-        Received {
+        ReadBuffer {
             bytes: first,
             searched: 0,
             next_read: FIRST_READ,

@@ -5,12 +5,12 @@
 /// Each has one place: a text takes it from the one that had it before. Texts that take turns in one are read as
 /// if nothing were remembered.
 #[derive(Debug)]
-pub(super) struct Remembered<T, const PLACES: usize>([Option<(Box<[u8]>, T)>; PLACES]);
+pub(super) struct ParseCache<T, const PLACES: usize>([Option<(Box<[u8]>, T)>; PLACES]);
 
-impl<T: Clone, const PLACES: usize> Remembered<T, PLACES> {
+impl<T: Clone, const PLACES: usize> ParseCache<T, PLACES> {
     /// Nothing yet.
     pub(super) const fn new() -> Self {
-        Remembered([const { None }; PLACES])
+        ParseCache([const { None }; PLACES])
     }
 
     /// What `text` is read as. Its place may be any number, and is best another for each text; who remembers bounds
@@ -47,7 +47,7 @@ mod tests {
         fn what_is_read_is_the_same_whatever_is_remembered(
             texts in prop::collection::vec(("[a-c]{0,3}", 0..3_usize), 0..200),
         ) {
-            let mut remembered = Remembered::<usize, 2>::new();
+            let mut remembered = ParseCache::<usize, 2>::new();
             for (text, place) in texts {
                 let read = |text: &[u8]| (!text.is_empty()).then_some(text.len()).ok_or(());
                 let (text, fresh) = (text.as_bytes(), read(text.as_bytes()));

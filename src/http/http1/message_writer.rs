@@ -20,7 +20,7 @@ const USUAL_HEAD: usize = 768;
 /// What of a message is still to be written: of `buffer` what was not `taken`, `data` and `tail`, then what comes of
 /// `body`.
 #[derive(Debug)]
-pub(crate) struct Outgoing<B> {
+pub(crate) struct MessageWriter<B> {
     buffer: Vec<u8>,
     taken: usize,
     /// A large part of the body, and what ends it.
@@ -72,7 +72,7 @@ enum Progress {
 
 /// What keeps a message from being sent.
 #[derive(Debug)]
-pub(crate) enum Sending<E> {
+pub(crate) enum SendError<E> {
     Io(io::Error),
     Body(E),
     /// The body is longer than was announced.
@@ -81,9 +81,9 @@ pub(crate) enum Sending<E> {
     TooShort,
 }
 
-impl<B> Default for Outgoing<B> {
+impl<B> Default for MessageWriter<B> {
     fn default() -> Self {
-        Outgoing {
+        MessageWriter {
             buffer: Vec::new(),
             taken: 0,
             data: Bytes::new(),
@@ -98,7 +98,7 @@ impl<B> Default for Outgoing<B> {
     }
 }
 
-impl<B: Body<Data = Bytes> + Unpin> Outgoing<B> {
+impl<B: Body<Data = Bytes> + Unpin> MessageWriter<B> {
     /// Begins with a message whose head `write_head` writes.
     pub(crate) fn begin(
         &mut self,
@@ -163,7 +163,7 @@ impl<B: Body<Data = Bytes> + Unpin> Outgoing<B> {
         &mut self,
         io: &mut T,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<(), Sending<B::Error>>> {
+    ) -> Poll<Result<(), SendError<B::Error>>> {
         while !matches!(self.progress, Progress::Sent | Progress::Broken) {
             let waits_for_body = match self.fill(cx) {
                 Ok(waits) => waits,
@@ -186,15 +186,15 @@ impl<B: Body<Data = Bytes> + Unpin> Outgoing<B> {
                 if self.progress == Progress::Begun {
                     self.progress = Progress::Broken;
                 }
-                return Poll::Ready(Err(Sending::Io(error)));
+                return Poll::Ready(Err(SendError::Io(error)));
             }
             if is_written && self.half_close == HalfClose::Due {
                 self.half_close = HalfClose::Done;
             }
             if is_written && self.framing == Framing::Ended {
-                *self = Outgoing {
+                *self = MessageWriter {
                     written: self.written,
-                    ..Outgoing::default()
+                    ..MessageWriter::default()
                 };
             } else if is_written && waits_for_body {
                 return Poll::Pending;
@@ -213,7 +213,7 @@ impl<B: Body<Data = Bytes> + Unpin> Outgoing<B> {
     }
 
     /// Adds parts of the body while they come and are small; whether the next is waited for.
-    fn fill(&mut self, cx: &mut Context<'_>) -> Result<bool, Sending<B::Error>> {
+    fn fill(&mut self, cx: &mut Context<'_>) -> Result<bool, SendError<B::Error>> {
         while self.framing != Framing::Ended
             && self.tail.is_empty()
             && self.data.is_empty()
@@ -226,7 +226,7 @@ impl<B: Body<Data = Bytes> + Unpin> Outgoing<B> {
                 return Ok(true);
             };
             self.progress = Progress::Begun;
-            let frame = frame.transpose().map_err(Sending::Body)?;
+            let frame = frame.transpose().map_err(SendError::Body)?;
             match frame.map(http_body::Frame::into_data) {
                 Some(Ok(data)) => self.add(data)?,
                 Some(Err(_)) if self.framing == Framing::Tunnel => self.half_close(),
@@ -237,12 +237,12 @@ impl<B: Body<Data = Bytes> + Unpin> Outgoing<B> {
         Ok(false)
     }
 
-    fn add(&mut self, data: Bytes) -> Result<(), Sending<B::Error>> {
+    fn add(&mut self, data: Bytes) -> Result<(), SendError<B::Error>> {
         match &mut self.framing {
             Framing::Length(remaining) => {
                 *remaining = remaining
                     .checked_sub(data.len() as u64)
-                    .ok_or(Sending::TooLong)?;
+                    .ok_or(SendError::TooLong)?;
                 let is_last = *remaining == 0;
                 self.add_data(data, b"");
                 if is_last {
@@ -270,10 +270,10 @@ impl<B: Body<Data = Bytes> + Unpin> Outgoing<B> {
     }
 
     /// The body has ended: with fewer bytes than were announced it would look whole to nobody.
-    fn end(&mut self, trailers: Option<&HeaderMap>) -> Result<(), Sending<B::Error>> {
+    fn end(&mut self, trailers: Option<&HeaderMap>) -> Result<(), SendError<B::Error>> {
         match self.framing {
             Framing::Chunked => write_last_chunk(trailers, &mut self.buffer),
-            Framing::Length(1..) => return Err(Sending::TooShort),
+            Framing::Length(1..) => return Err(SendError::TooShort),
             Framing::Tunnel => self.half_close(),
             Framing::Length(0) | Framing::UntilClose | Framing::Ended => {}
         }
@@ -442,7 +442,7 @@ mod tests {
         ) {
             prop_assume!(takes.iter().any(|takes| *takes > 0));
             let mut io = Narrow { takes, turn: 0, taken: Vec::new() };
-            let mut outgoing = Outgoing::default();
+            let mut outgoing = MessageWriter::default();
             let body = Parts(parts.iter().cloned().collect());
             outgoing.begin(body, Framing::Chunked, |buffer| buffer.extend_from_slice(b"head"));
             let mut context = Context::from_waker(Waker::noop());
