@@ -6,7 +6,7 @@ use std::hint::black_box;
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
 use http::header::{HeaderName, HeaderValue};
 use http::{Method, Version};
-use sluicegate::http::connection::{Connection, Scheme};
+use sluicegate::http::connection::{ClientConnection, Scheme};
 use sluicegate::http::forwarded::{self, Forwarding, Peer};
 use sluicegate::http::headers::Headers;
 use sluicegate::http::message::Request;
@@ -110,13 +110,13 @@ fn target(c: &mut Criterion) {
 }
 
 fn forwarding(c: &mut Criterion) {
-    let forwarding = Forwarding::new(&Connection {
+    let forwarding = Forwarding::new(&ClientConnection {
         peer: ([192, 0, 2, 1], 5000).into(),
         local: ([127, 0, 0, 1], 8080).into(),
         scheme: Scheme::Http,
         server_name: None,
         worker: 0,
-        interim: None,
+        informational: None,
     });
     let plain = fields();
     let mut proxied = fields();

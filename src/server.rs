@@ -34,7 +34,7 @@ use self::{
     worker::{BoundListener, Worker},
 };
 use crate::{
-    http::connection::Connection,
+    http::connection::ClientConnection,
     net::listener::{self, BindError},
     telemetry::{metrics::ListenerMetrics, registry::Registry},
 };
@@ -181,7 +181,7 @@ impl Server {
     /// An address that cannot be bound, or threads that cannot be started; then nothing runs.
     pub fn start<F, S>(spec: Spec, registry: &Registry, factory: F) -> Result<Self, StartError>
     where
-        F: Fn(&Connection) -> S + Clone + Send + 'static,
+        F: Fn(&ClientConnection) -> S + Clone + Send + 'static,
         S: HttpService,
     {
         let nothing = |_| std::future::ready(());
@@ -202,7 +202,7 @@ impl Server {
         ending: E,
     ) -> Result<Self, StartError>
     where
-        F: Fn(&Connection) -> S + Clone + Send + 'static,
+        F: Fn(&ClientConnection) -> S + Clone + Send + 'static,
         S: HttpService,
         B: Fn(usize) -> V + Clone + Send + 'static,
         V: Future<Output = ()> + 'static,
@@ -226,7 +226,7 @@ impl Server {
                 listeners,
                 client: spec.client,
                 table: spec.table.clone(),
-                places: places.clone(),
+                permits: places.clone(),
                 lifetime: server.shutdown.watch(),
             };
             let thread = ThreadBuilder::new().name(format!("{}-{index}", spec.name));

@@ -23,7 +23,7 @@ pub use balance::{Balance, Balancer, RoundRobin};
 pub use body::{BodyError, UpstreamBody};
 pub use endpoint::Endpoint;
 pub use error::{Error, Fault};
-pub use http1::Invalid;
+pub use http1::InvalidMessage;
 pub use tls::{ClientTls, ClientTlsError, Roots, client_config};
 
 use crate::http::body::RequestBody;
@@ -99,11 +99,11 @@ pub struct Timeouts {
 ///
 /// Lent as one: what each future takes for itself has room in all around it.
 #[derive(Debug)]
-pub struct Outbound<'a> {
+pub struct OutboundRequest<'a> {
     /// The request, whose body is taken.
     pub request: &'a mut Request<RequestBody>,
     /// Where interim responses go.
-    pub interim: Option<&'a InformationalQueue>,
+    pub informational: Option<&'a InformationalQueue>,
     /// The runtime that sends it, whose connections it uses.
     pub worker: usize,
     /// The code point of the packets that carry it. With one it goes over connections of that alone.
@@ -205,7 +205,10 @@ impl Endpoints {
     ///
     /// # Errors
     /// The last endpoint's; none that would let a request be processed twice is retried.
-    pub async fn send(&self, outbound: &mut Outbound<'_>) -> Result<Response<UpstreamBody>, Error> {
+    pub async fn send(
+        &self,
+        outbound: &mut OutboundRequest<'_>,
+    ) -> Result<Response<UpstreamBody>, Error> {
         let first = self.balancer.first();
         // HTTP/1.0 may come without a Host, and HTTP/1.1 may not go without.
         let own_host =

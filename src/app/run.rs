@@ -26,7 +26,7 @@ use crate::admin::health::{Readiness, State};
 use crate::admin::{Admin, StoreReport};
 use crate::clock::Clock;
 use crate::config::{Report, Source};
-use crate::http::connection::Connection;
+use crate::http::connection::ClientConnection;
 use crate::limiter::Secret;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::{Gateway, Ruleset, gateway};
@@ -368,7 +368,7 @@ fn start_admin(
     let admin = Admin::new(registry.clone(), readiness.clone()).with_stores(stores);
     let table = ConnectionTable::default();
     let spec = server::Spec::admin(address, table.clone());
-    let watched = move |connection: &Connection| table.watch(connection.peer, admin.clone());
+    let watched = move |connection: &ClientConnection| table.watch(connection.peer, admin.clone());
     let server = Server::start(spec, registry, watched)?;
     for address in server.addresses() {
         tracing::info!(%address, "admin listening");

@@ -6,7 +6,7 @@ use super::informational::InformationalQueue;
 
 /// A client's connection, the same for all requests on it.
 #[derive(Clone, Debug)]
-pub struct Connection {
+pub struct ClientConnection {
     /// The other end; an IPv4 address mapped into IPv6 stands here as IPv4.
     pub peer: SocketAddr,
     /// The address of the listener that accepted it.
@@ -18,7 +18,7 @@ pub struct Connection {
     /// Which worker serves it, from 0.
     pub worker: usize,
     /// Where it takes interim responses, if it does.
-    pub interim: Option<InformationalQueue>,
+    pub informational: Option<InformationalQueue>,
 }
 
 /// How requests arrive.

@@ -11,7 +11,7 @@ use http::header::{FORWARDED, HOST, HeaderName, HeaderValue, VIA};
 use smallvec::SmallVec;
 
 use super::client_ip::{MAX_HOPS, X_FORWARDED_FOR};
-use super::connection::Connection;
+use super::connection::ClientConnection;
 use crate::http::headers::{FieldValue, Headers};
 
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -39,7 +39,7 @@ pub struct Forwarding {
 
 impl Forwarding {
     /// The values of this connection.
-    pub fn new(connection: &Connection) -> Self {
+    pub fn new(connection: &ClientConnection) -> Self {
         let address = connection.peer.ip();
         let proto = connection.scheme.as_str();
         let element = match address {

@@ -27,7 +27,7 @@ pub(crate) struct FramingFields<'a> {
     pub(crate) lengths: Occurrence<'a>,
     pub(crate) codings: Occurrence<'a>,
     pub(crate) expects_continue: bool,
-    expects_another: bool,
+    expects_unknown: bool,
     /// The options of `Connection`.
     says_close: bool,
     says_keep_alive: bool,
@@ -89,7 +89,7 @@ impl<'a> FramingFields<'a> {
         for expectation in expectations.map(<[u8]>::trim_ascii) {
             match expectation.eq_ignore_ascii_case(b"100-continue") {
                 true => self.expects_continue = true,
-                false => self.expects_another |= !expectation.is_empty(),
+                false => self.expects_unknown |= !expectation.is_empty(),
             }
         }
     }
@@ -132,7 +132,7 @@ pub fn check<B>(request: &Request<B>) -> Result<(), FramingError> {
     let fields = FramingFields::of(request.headers());
     check_transfer_encoding(request.version(), &fields)?;
     check_content_length(fields.lengths)?;
-    match fields.expects_another {
+    match fields.expects_unknown {
         false => Ok(()),
         true => wrong(
             StatusCode::EXPECTATION_FAILED,

@@ -22,7 +22,7 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
 
 /// What frames or routes a message, and by what proxies say whom they speak for: nobody has it removed by
 /// naming it in `Connection`, not even through a trusted proxy that passes `Connection` on.
-static KEPT: [HeaderName; 9] = [
+static PROTECTED: [HeaderName; 9] = [
     header::HOST,
     header::CONTENT_LENGTH,
     TE,
@@ -65,7 +65,7 @@ fn remove_named(headers: &mut Headers) {
         .map(<[u8]>::trim_ascii)
         .filter(|option| !is_plain(option))
         .filter_map(|option| HeaderName::from_bytes(option).ok())
-        .filter(|name| !KEPT.contains(name))
+        .filter(|name| !PROTECTED.contains(name))
         .collect();
     // Sorted: a client may name thousands.
     named.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));

@@ -19,7 +19,7 @@ pub(crate) use read_buffer::ReadBuffer;
 
 /// Why bytes are no message that can be passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Invalid {
+pub enum InvalidMessage {
     /// The head, or the trailers, do not parse.
     #[error("it is not valid HTTP: {0}")]
     Syntax(httparse::Error),
@@ -32,7 +32,7 @@ pub enum Invalid {
 }
 
 /// Not `#[from]`, which makes it the source as well: chains of errors would say it twice.
-impl From<httparse::Error> for Invalid {
+impl From<httparse::Error> for InvalidMessage {
     fn from(error: httparse::Error) -> Self {
         Self::Syntax(error)
     }

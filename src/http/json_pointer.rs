@@ -11,7 +11,7 @@ pub struct JsonPointer {
 
 /// Reasons why a text is no pointer to a part of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotAPointer {
+pub enum JsonPointerError {
     /// The empty pointer is the whole document.
     #[error("the empty pointer is the whole document")]
     Whole,
@@ -28,15 +28,15 @@ impl JsonPointer {
     ///
     /// # Errors
     /// For the empty pointer, and for what RFC 6901 does not allow.
-    pub fn parse(text: &str) -> Result<Self, NotAPointer> {
+    pub fn parse(text: &str) -> Result<Self, JsonPointerError> {
         let mut tokens = text.split('/');
         match tokens.next() {
-            Some("") if text.is_empty() => return Err(NotAPointer::Whole),
+            Some("") if text.is_empty() => return Err(JsonPointerError::Whole),
             Some("") => {}
-            _ => return Err(NotAPointer::NoSlash),
+            _ => return Err(JsonPointerError::NoSlash),
         }
         let tokens = tokens.map(unescape).collect::<Option<_>>();
-        let tokens = tokens.ok_or(NotAPointer::Tilde)?;
+        let tokens = tokens.ok_or(JsonPointerError::Tilde)?;
         Ok(JsonPointer { tokens })
     }
 
@@ -94,11 +94,11 @@ mod tests {
             assert_eq!(tokens(text), expected, "{text}");
         }
         for (text, reason) in [
-            ("", NotAPointer::Whole),
-            ("usage.total", NotAPointer::NoSlash),
-            ("#/a", NotAPointer::NoSlash),
-            ("/a~", NotAPointer::Tilde),
-            ("/a~2", NotAPointer::Tilde),
+            ("", JsonPointerError::Whole),
+            ("usage.total", JsonPointerError::NoSlash),
+            ("#/a", JsonPointerError::NoSlash),
+            ("/a~", JsonPointerError::Tilde),
+            ("/a~2", JsonPointerError::Tilde),
         ] {
             assert_eq!(JsonPointer::parse(text), Err(reason), "{text}");
         }

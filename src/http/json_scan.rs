@@ -43,7 +43,7 @@ pub enum JsonValue {
 /// The input is no JSON, not a whole document, or larger than [`LARGEST_DOCUMENT`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no JSON document, not all of one, or one of more than 256 MiB")]
-pub struct BrokenJson;
+pub struct InvalidJson;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -115,7 +115,7 @@ impl JsonScan {
     ///
     /// # Errors
     /// When a document is not whole, or the input is none.
-    pub fn finish(&mut self) -> Result<Option<JsonValue>, BrokenJson> {
+    pub fn finish(&mut self) -> Result<Option<JsonValue>, InvalidJson> {
         if let State::Scalar { role } = self.state {
             self.end_scalar(role);
         }
@@ -124,7 +124,7 @@ impl JsonScan {
         *self = JsonScan::new(Arc::clone(&self.pointer));
         match is_whole {
             true => Ok(found),
-            false => Err(BrokenJson),
+            false => Err(InvalidJson),
         }
     }
 

@@ -6,20 +6,20 @@ use std::pin::Pin;
 use hyper::service::Service;
 
 /// An answer that comes, or is there.
-pub trait Answer: Future + Unpin {
+pub trait ServiceFuture: Future + Unpin {
     /// Whether nobody has to wait for it. To be found out by asking for it would mean to keep it somewhere.
     fn is_ready(&self) -> bool;
 }
 
 /// One that is worked at.
-impl<F: Future + ?Sized> Answer for Pin<Box<F>> {
+impl<F: Future + ?Sized> ServiceFuture for Pin<Box<F>> {
     fn is_ready(&self) -> bool {
         false
     }
 }
 
 /// One that was there from the beginning.
-impl<T> Answer for Ready<T> {
+impl<T> ServiceFuture for Ready<T> {
     fn is_ready(&self) -> bool {
         true
     }

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use super::gateway::state::Gateway;
-use crate::http::connection::Connection;
+use crate::http::connection::ClientConnection;
 use crate::http::forwarded::Forwarding;
 
 /// A client's connection, and what all its requests share.
 #[derive(Debug)]
 pub(super) struct Client {
     pub gateway: Arc<Gateway>,
-    pub connection: Connection,
+    pub connection: ClientConnection,
     pub forwarding: Forwarding,
 }
 
 impl Client {
-    pub(super) fn new(gateway: Arc<Gateway>, connection: &Connection) -> Self {
+    pub(super) fn new(gateway: Arc<Gateway>, connection: &ClientConnection) -> Self {
         Client {
             gateway,
             forwarding: Forwarding::new(connection),

@@ -16,7 +16,7 @@ use crate::http::message::{Request, Response};
 use crate::http::{forwarded, hop_by_hop, max_forwards};
 use crate::proxy::admission::{priority, tag};
 use crate::proxy::answers::error::Error;
-use crate::upstream::{Outbound, RunningTarget, UpstreamBody};
+use crate::upstream::{OutboundRequest, RunningTarget, UpstreamBody};
 
 /// Forwards the request to the route's upstream.
 ///
@@ -53,13 +53,13 @@ pub(super) async fn forward(
         RunningTarget::Endpoints(endpoints) => {
             let connection = &context.client().connection;
             // HTTP/1.0 has no interim responses (RFC 9110 section 15.2).
-            let interim = connection.interim.as_ref();
+            let interim = connection.informational.as_ref();
             let interim = interim.filter(|_| request.version() == Version::HTTP_11);
             let dscp = priority::dscp(route, exchange.admission());
-            let mut outbound = Outbound {
+            let mut outbound = OutboundRequest {
                 worker: connection.worker,
                 request,
-                interim,
+                informational: interim,
                 dscp,
                 endpoint: exchange.endpoint(),
             };

@@ -32,21 +32,21 @@ use super::ruleset::Route;
 use super::target::Target;
 use super::{catch_panic, discard, forward};
 use crate::http::body::RequestBody;
-use crate::http::connection::Connection;
+use crate::http::connection::ClientConnection;
 use crate::http::message::{Request, Response};
-use crate::http::service::{Answer, service_fn};
+use crate::http::service::{ServiceFuture, service_fn};
 use crate::rules::Head;
 pub use state::Gateway;
 
 /// The service of one client connection. An error closes the connection without a response.
 pub fn service(
     gateway: &Arc<Gateway>,
-    connection: &Connection,
+    connection: &ClientConnection,
 ) -> impl Service<
     Request<RequestBody>,
     Response = Response<ResponseBody>,
     Error = Dropped,
-    Future: Answer + 'static,
+    Future: ServiceFuture + 'static,
 > + use<> {
     let client = Rc::new(Client::new(Arc::clone(gateway), connection));
     service_fn(move |request: Request<RequestBody>| handle(Rc::clone(&client), request))
@@ -331,7 +331,7 @@ impl Future for ResponseFuture {
     }
 }
 
-impl Answer for ResponseFuture {
+impl ServiceFuture for ResponseFuture {
     fn is_ready(&self) -> bool {
         matches!(self, Self::Ready(_))
     }

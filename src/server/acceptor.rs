@@ -11,11 +11,11 @@ use tokio::{
 use tracing::warn;
 
 use super::{
-    ConnectionTable, HttpService, connection::Protocol, connection_guard::ConnectionGuard,
-    drain::Closing,
+    ConnectionTable, HttpService, connection::ConnectionHandler, connection_guard::ConnectionGuard,
+    drain::DrainWatcher,
 };
 use crate::{
-    http::connection::{Connection, Scheme},
+    http::connection::{ClientConnection, Scheme},
     telemetry::{log_throttle::LogThrottle, metrics::ListenerMetrics},
 };
 
@@ -29,14 +29,14 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 pub(super) struct Acceptor<F> {
     pub(super) worker: usize,
     pub(super) local: SocketAddr,
-    pub(super) protocol: Rc<Protocol>,
+    pub(super) protocol: Rc<ConnectionHandler>,
     pub(super) factory: F,
     /// Places for connections, shared by all workers and listeners.
-    pub(super) places: Arc<Semaphore>,
+    pub(super) permits: Arc<Semaphore>,
     /// The connections of which one gives way where there is no place.
     pub(super) table: Option<ConnectionTable>,
     pub(super) metrics: Arc<ListenerMetrics>,
-    pub(super) closing: Closing,
+    pub(super) closing: DrainWatcher,
     pub(super) warnings: Arc<AcceptWarnings>,
 }
 
@@ -58,7 +58,7 @@ impl AcceptWarnings {
 
 impl<F, S> Acceptor<F>
 where
-    F: Fn(&Connection) -> S + Clone + 'static,
+    F: Fn(&ClientConnection) -> S + Clone + 'static,
     S: HttpService,
 {
     /// Accepts until the server drains, then serves what the kernel has accepted already.
@@ -89,7 +89,7 @@ where
     /// Starts serving one connection as soon as there is a place for it. While there is none, and no other gives way, this
     /// one waits unread, and those behind it in the kernel.
     async fn serve(&self, stream: TcpStream, peer: SocketAddr) {
-        let place = match self.places.clone().try_acquire_owned() {
+        let place = match self.permits.clone().try_acquire_owned() {
             Ok(place) => place,
             Err(_) => {
                 match &self.table {
@@ -99,17 +99,17 @@ where
                     }
                     None => self.log_full("new clients wait"),
                 }
-                let place = self.places.clone().acquire_owned().await;
+                let place = self.permits.clone().acquire_owned().await;
                 place.expect("the semaphore is never closed")
             }
         };
-        let connection = Connection {
+        let connection = ClientConnection {
             peer: SocketAddr::new(peer.ip().to_canonical(), peer.port()),
             local: self.local,
             scheme: Scheme::Http,
             server_name: None,
             worker: self.worker,
-            interim: None,
+            informational: None,
         };
         let (protocol, factory) = (self.protocol.clone(), self.factory.clone());
         let closing = self.closing.clone();

@@ -15,9 +15,9 @@ use tracing::debug;
 
 use super::{
     ClientSpec, HalfClose, HttpService, Protocols, connection_guard::ConnectionGuard,
-    drain::Closing, service::BoxError, tls::Tls,
+    drain::DrainWatcher, service::BoxError, tls::Tls,
 };
-use crate::http::connection::{Connection, Scheme};
+use crate::http::connection::{ClientConnection, Scheme};
 use crate::http::informational::InformationalQueue;
 use crate::net::socket::Socket;
 
@@ -33,14 +33,14 @@ trait Io: AsyncRead + AsyncWrite + Unpin + 'static {}
 impl<T: AsyncRead + AsyncWrite + Unpin + 'static> Io for T {}
 
 /// How connections of one listener are served by one worker.
-pub(super) struct Protocol {
+pub(super) struct ConnectionHandler {
     http2: hyper::server::conn::http2::Builder<http2::LocalExecutor>,
     protocols: Protocols,
     client: ClientSpec,
     tls: Option<Tls>,
 }
 
-impl Protocol {
+impl ConnectionHandler {
     pub(super) fn new(protocols: Protocols, tls: Option<Tls>, client: &ClientSpec) -> Self {
         Self {
             http2: http2::builder(client),
@@ -54,19 +54,21 @@ impl Protocol {
     pub(super) async fn serve<F, S>(
         self: Rc<Self>,
         stream: TcpStream,
-        connection: Connection,
+        connection: ClientConnection,
         factory: F,
         held: ConnectionGuard,
-        closing: Closing,
+        closing: DrainWatcher,
     ) where
-        F: Fn(&Connection) -> S,
+        F: Fn(&ClientConnection) -> S,
         S: HttpService,
     {
         let peer = connection.peer;
         let socket = Socket(stream);
-        let opening: Opening<'_> = match &self.tls {
-            None => Box::pin(self.clear_text(socket, connection, factory, held, closing)),
-            Some(tls) => Box::pin(self.encrypted(tls, socket, connection, factory, held, closing)),
+        let opening: Negotiation<'_> = match &self.tls {
+            None => Box::pin(self.negotiate_clear_text(socket, connection, factory, held, closing)),
+            Some(tls) => {
+                Box::pin(self.negotiate_tls(tls, socket, connection, factory, held, closing))
+            }
         };
         let result = match opening.await {
             Ok(speaking) => speaking.await,
@@ -77,14 +79,14 @@ impl Protocol {
         }
     }
 
-    async fn clear_text<S>(
+    async fn negotiate_clear_text<S>(
         &self,
         socket: Socket,
-        mut connection: Connection,
-        factory: impl Fn(&Connection) -> S,
+        mut connection: ClientConnection,
+        factory: impl Fn(&ClientConnection) -> S,
         held: ConnectionGuard,
-        closing: Closing,
-    ) -> io::Result<Speaking<'_>>
+        closing: DrainWatcher,
+    ) -> io::Result<Serving<'_>>
     where
         S: HttpService,
     {
@@ -93,32 +95,32 @@ impl Protocol {
             // Without a buffer, so that a quiet connection holds none. Not `readable`: tokio takes a socket that was
             // just accepted for readable.
             socket.0.peek(&mut [0]).await?;
-            sniff(socket, self.protocols).await
+            detect_version(socket, self.protocols).await
         };
-        let (version, io, first) = until(first_head, closing.clone(), opening).await?;
+        let (version, io, first) = within_deadline(first_head, closing.clone(), opening).await?;
         let service = version.service(&mut connection, factory);
-        let opened = Opened {
+        let opened = NegotiatedConnection {
             io,
             first,
             first_head,
         };
-        Ok(self.speak(version, opened, service, held, closing))
+        Ok(self.serve_requests(version, opened, service, held, closing))
     }
 
-    async fn encrypted<S>(
+    async fn negotiate_tls<S>(
         &self,
         tls: &Tls,
         socket: Socket,
-        mut connection: Connection,
-        factory: impl Fn(&Connection) -> S,
+        mut connection: ClientConnection,
+        factory: impl Fn(&ClientConnection) -> S,
         held: ConnectionGuard,
-        closing: Closing,
-    ) -> io::Result<Speaking<'_>>
+        closing: DrainWatcher,
+    ) -> io::Result<Serving<'_>>
     where
         S: HttpService,
     {
         let first_head = self.first_head();
-        let accepted = until(first_head, closing.clone(), tls.accept(socket))
+        let accepted = within_deadline(first_head, closing.clone(), tls.accept(socket))
             .await
             .inspect_err(|_| held.handshake_failed())?;
         connection.scheme = Scheme::Https;
@@ -127,22 +129,22 @@ impl Protocol {
             (Some(version), _) => (version, accepted.stream, BytesMut::new()),
             // Without ALPN, HTTP/2 is for clients that know beforehand, as in clear text.
             (None, Protocols::Http2) => {
-                until(
+                within_deadline(
                     first_head,
                     closing.clone(),
-                    sniff(accepted.stream, self.protocols),
+                    detect_version(accepted.stream, self.protocols),
                 )
                 .await?
             }
             (None, _) => (Version::Http1, accepted.stream, BytesMut::new()),
         };
         let service = version.service(&mut connection, factory);
-        let opened = Opened {
+        let opened = NegotiatedConnection {
             io,
             first,
             first_head,
         };
-        Ok(self.speak(version, opened, service, held, closing))
+        Ok(self.serve_requests(version, opened, service, held, closing))
     }
 
     /// When the first head of a connection that begins now has to be there.
@@ -151,14 +153,14 @@ impl Protocol {
     }
 
     /// Serves requests.
-    fn speak<T, S>(
+    fn serve_requests<T, S>(
         &self,
         version: Version,
-        opened: Opened<T>,
-        served: Served<S>,
+        opened: NegotiatedConnection<T>,
+        served: ConnectionService<S>,
         held: ConnectionGuard,
-        closing: Closing,
-    ) -> Speaking<'_>
+        closing: DrainWatcher,
+    ) -> Serving<'_>
     where
         T: Io,
         S: HttpService,
@@ -166,13 +168,13 @@ impl Protocol {
         match version {
             Version::Http1 => Box::pin(self.http1(opened, served, held, closing)),
             Version::Http2 => Box::pin(self.http2(opened, served.service, held, closing)),
-            Version::NotHttp2 => Box::pin(self.refuse_http1(opened, served, held)),
+            Version::Unsupported => Box::pin(self.refuse_http1(opened, served, held)),
         }
     }
 }
 
 /// A connection whose protocol is known.
-struct Opened<T> {
+struct NegotiatedConnection<T> {
     io: T,
     /// What was read to find out.
     first: BytesMut,
@@ -182,8 +184,8 @@ struct Opened<T> {
 
 /// The stages of a connection: until its protocol is known, and until its end. Each has a box of its own, so
 /// that an idle connection has room for what it speaks, not for what it might, nor for its handshake.
-type Opening<'a> = Pin<Box<dyn Future<Output = io::Result<Speaking<'a>>> + 'a>>;
-type Speaking<'a> = Pin<Box<dyn Future<Output = Result<(), BoxError>> + 'a>>;
+type Negotiation<'a> = Pin<Box<dyn Future<Output = io::Result<Serving<'a>>> + 'a>>;
+type Serving<'a> = Pin<Box<dyn Future<Output = Result<(), BoxError>> + 'a>>;
 
 /// The version of HTTP that a connection speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,37 +193,37 @@ pub(super) enum Version {
     Http1,
     Http2,
     /// None that this listener speaks, which is HTTP/2.
-    NotHttp2,
+    Unsupported,
 }
 
 impl Version {
     /// What serves a connection that speaks it.
     fn service<S>(
         self,
-        connection: &mut Connection,
-        factory: impl Fn(&Connection) -> S,
-    ) -> Served<S> {
-        let interim = InformationalQueue::default();
+        connection: &mut ClientConnection,
+        factory: impl Fn(&ClientConnection) -> S,
+    ) -> ConnectionService<S> {
+        let informational = InformationalQueue::default();
         // hyper has no way to send them in HTTP/2.
-        connection.interim = (self == Self::Http1).then(|| interim.clone());
-        Served {
+        connection.informational = (self == Self::Http1).then(|| informational.clone());
+        ConnectionService {
             service: factory(connection),
-            interim,
+            interim: informational,
         }
     }
 }
 
 /// A service, and the interim responses that it sends.
-struct Served<S> {
+struct ConnectionService<S> {
     service: S,
     interim: InformationalQueue,
 }
 
 /// Runs what comes before the first request: bounded in time, and given up when the server drains while
 /// the client sends nothing.
-async fn until<T>(
+async fn within_deadline<T>(
     deadline: Instant,
-    mut closing: Closing,
+    mut closing: DrainWatcher,
     work: impl Future<Output = io::Result<T>>,
 ) -> io::Result<T> {
     let late = || {
@@ -238,10 +240,13 @@ async fn until<T>(
 }
 
 /// Reads until the protocol is known: of HTTP/2 its preface, of HTTP/1 what differs from that.
-async fn sniff<T: Io>(mut io: T, protocols: Protocols) -> io::Result<(Version, T, BytesMut)> {
+async fn detect_version<T: Io>(
+    mut io: T,
+    protocols: Protocols,
+) -> io::Result<(Version, T, BytesMut)> {
     let otherwise = match protocols {
         Protocols::Http1 => return Ok((Version::Http1, io, BytesMut::new())),
-        Protocols::Http2 => Version::NotHttp2,
+        Protocols::Http2 => Version::Unsupported,
         Protocols::Both => Version::Http1,
     };
     let mut first = BytesMut::with_capacity(FIRST_READ);

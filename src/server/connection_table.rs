@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, timeout_at};
 
 use crate::http::message::Response;
-use crate::http::service::Answer;
+use crate::http::service::ServiceFuture;
 
 /// The time from the whole head of a request until the kernel has taken the whole answer.
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -211,15 +211,15 @@ pub struct WatchedService<S> {
 
 impl<S, Q, B> Service<Q> for WatchedService<S>
 where
-    S: Service<Q, Response = Response<B>, Future: Answer>,
+    S: Service<Q, Response = Response<B>, Future: ServiceFuture>,
 {
     type Response = Response<WatchedBody<B>>;
     type Error = S::Error;
-    type Future = WatchedAnswer<S::Future>;
+    type Future = WatchedFuture<S::Future>;
 
     fn call(&self, request: Q) -> Self::Future {
         let exchange = self.id.map(|id| Exchange::begin(self.table.clone(), id));
-        WatchedAnswer {
+        WatchedFuture {
             exchange,
             answer: self.service.call(request),
         }
@@ -228,13 +228,13 @@ where
 
 /// The answer of a [`WatchedService`].
 #[derive(Debug)]
-pub struct WatchedAnswer<F> {
+pub struct WatchedFuture<F> {
     answer: F,
     /// Until it is the body's.
     exchange: Option<Exchange>,
 }
 
-impl<F, B, E> Future for WatchedAnswer<F>
+impl<F, B, E> Future for WatchedFuture<F>
 where
     F: Future<Output = Result<Response<B>, E>> + Unpin,
 {
@@ -250,9 +250,9 @@ where
     }
 }
 
-impl<F, B, E> Answer for WatchedAnswer<F>
+impl<F, B, E> ServiceFuture for WatchedFuture<F>
 where
-    F: Answer<Output = Result<Response<B>, E>>,
+    F: ServiceFuture<Output = Result<Response<B>, E>>,
 {
     fn is_ready(&self) -> bool {
         self.answer.is_ready()

@@ -53,8 +53,8 @@ impl Shutdown {
         self.stage.send_replace(Stage::Ended);
     }
 
-    pub(super) fn watch(&self) -> Lifetime {
-        Lifetime {
+    pub(super) fn watch(&self) -> ShutdownWatcher {
+        ShutdownWatcher {
             stage: self.stage.subscribe(),
         }
     }
@@ -62,11 +62,11 @@ impl Shutdown {
 
 /// A worker's view of its server's life.
 #[derive(Debug)]
-pub(super) struct Lifetime {
+pub(super) struct ShutdownWatcher {
     stage: watch::Receiver<Stage>,
 }
 
-impl Lifetime {
+impl ShutdownWatcher {
     /// Waits until the server drains; returns when connections have to be finished.
     pub(super) async fn draining(&mut self) -> Instant {
         match self
@@ -89,12 +89,12 @@ impl Lifetime {
 
 /// One worker's connections and acceptors: tells them to close, and knows when all have.
 #[derive(Debug)]
-pub(super) struct Closer(watch::Sender<bool>);
+pub(super) struct DrainController(watch::Sender<bool>);
 
-impl Closer {
-    pub(super) fn new() -> (Self, Closing) {
+impl DrainController {
+    pub(super) fn new() -> (Self, DrainWatcher) {
         let (sender, receiver) = watch::channel(false);
-        (Self(sender), Closing(receiver))
+        (Self(sender), DrainWatcher(receiver))
     }
 
     /// Tells every holder of a [`Closing`] to finish.
@@ -111,9 +111,9 @@ impl Closer {
 /// Held by everything that a worker waits for when it drains. Local to a worker: no line of memory is
 /// shared between cores when a connection looks at it.
 #[derive(Clone, Debug)]
-pub(super) struct Closing(watch::Receiver<bool>);
+pub(super) struct DrainWatcher(watch::Receiver<bool>);
 
-impl Closing {
+impl DrainWatcher {
     /// Whether the worker drains, which one that has waited for it no longer tells. Takes no lock: it is asked at each request.
     pub(super) fn has_started(&self) -> bool {
         self.0.has_changed().unwrap_or(true)
@@ -135,7 +135,7 @@ impl Closing {
 /// Runs `serving` to its end; sets `draining` meanwhile when the worker drains.
 pub(super) async fn until_drained<T>(
     serving: impl Future<Output = T>,
-    closing: Closing,
+    closing: DrainWatcher,
     draining: &Cell<bool>,
 ) -> T {
     let mut waiting = closing.clone();

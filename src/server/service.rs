@@ -6,7 +6,7 @@ use hyper::service::Service;
 
 use crate::http::body::RequestBody;
 use crate::http::message::{Request, Response};
-use crate::http::service::Answer;
+use crate::http::service::ServiceFuture;
 
 /// Any error.
 pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -18,7 +18,7 @@ pub trait HttpService:
         Request<RequestBody>,
         Response = Response<<Self as HttpService>::Body>,
         Error: Into<BoxError>,
-        Future: Answer + 'static,
+        Future: ServiceFuture + 'static,
     > + 'static
 {
     /// The body of its responses.
@@ -31,7 +31,7 @@ where
             Request<RequestBody>,
             Response = Response<B>,
             Error: Into<BoxError>,
-            Future: Answer + 'static,
+            Future: ServiceFuture + 'static,
         > + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin + 'static,
 {

@@ -43,7 +43,7 @@ fn spec(protocols: Protocols) -> Spec {
 
 /// Answers `/slow` late, and everything with the scheme and the body's length.
 async fn answer(
-    connection: Connection,
+    connection: ClientConnection,
     request: Request<RequestBody>,
 ) -> Result<Response<Full<Bytes>>, RequestBodyError> {
     let path = request.uri().path().to_owned();
@@ -58,7 +58,7 @@ async fn answer(
 }
 
 fn start_in(registry: &Registry, spec: Spec) -> Server {
-    let factory = |connection: &Connection| {
+    let factory = |connection: &ClientConnection| {
         let connection = connection.clone();
         service_fn(move |request| Box::pin(answer(connection.clone(), request)))
     };
@@ -115,7 +115,7 @@ fn wait_for(what: &str, condition: impl Fn() -> bool) {
 #[test]
 fn serves_http1_on_every_worker() {
     let (sender, workers) = mpsc::channel();
-    let factory = move |connection: &Connection| {
+    let factory = move |connection: &ClientConnection| {
         sender.send(connection.worker).expect("the test listens");
         let connection = connection.clone();
         service_fn(move |request| Box::pin(answer(connection.clone(), request)))
@@ -173,7 +173,7 @@ fn serves_http2_to_clients_with_prior_knowledge() {
 #[test]
 fn a_mapped_address_is_the_clients_own() {
     let (sender, peers) = mpsc::channel();
-    let factory = move |connection: &Connection| {
+    let factory = move |connection: &ClientConnection| {
         sender.send(connection.peer.ip()).expect("the test listens");
         let connection = connection.clone();
         service_fn(move |request| Box::pin(answer(connection.clone(), request)))
@@ -290,7 +290,7 @@ fn an_address_in_use_starts_nothing() {
     let mut second = spec(Protocols::Both);
     second.listeners.push(second.listeners[0].clone());
     second.listeners[1].address = server.addresses()[0];
-    let factory = |connection: &Connection| {
+    let factory = |connection: &ClientConnection| {
         let connection = connection.clone();
         service_fn(move |request| Box::pin(answer(connection.clone(), request)))
     };

@@ -19,11 +19,11 @@ use tracing::warn;
 use super::{
     ClientSpec, ConnectionTable, HttpService, Protocols,
     acceptor::{AcceptWarnings, Acceptor},
-    connection::Protocol,
-    drain::{Closer, Lifetime},
+    connection::ConnectionHandler,
+    drain::{DrainController, ShutdownWatcher},
     tls::Tls,
 };
-use crate::{http::connection::Connection, telemetry::metrics::ListenerMetrics};
+use crate::{http::connection::ClientConnection, telemetry::metrics::ListenerMetrics};
 
 /// One of a worker's listening sockets, and how what comes through it is served.
 pub(super) struct BoundListener {
@@ -41,8 +41,8 @@ pub(super) struct Worker {
     pub(super) listeners: Vec<BoundListener>,
     pub(super) client: ClientSpec,
     pub(super) table: Option<ConnectionTable>,
-    pub(super) places: Arc<Semaphore>,
-    pub(super) lifetime: Lifetime,
+    pub(super) permits: Arc<Semaphore>,
+    pub(super) lifetime: ShutdownWatcher,
 }
 
 impl Worker {
@@ -54,7 +54,7 @@ impl Worker {
         ending: E,
         started: &mpsc::Sender<io::Result<()>>,
     ) where
-        F: Fn(&Connection) -> S + Clone + 'static,
+        F: Fn(&ClientConnection) -> S + Clone + 'static,
         S: HttpService,
         B: Fn(usize) -> V,
         V: Future<Output = ()>,
@@ -78,10 +78,10 @@ impl Worker {
         beginning: impl Future<Output = ()>,
         started: &mpsc::Sender<io::Result<()>>,
     ) where
-        F: Fn(&Connection) -> S + Clone + 'static,
+        F: Fn(&ClientConnection) -> S + Clone + 'static,
         S: HttpService,
     {
-        let (closer, closing) = Closer::new();
+        let (closer, closing) = DrainController::new();
         let mut acceptors = Vec::new();
         for listener in self.listeners.drain(..) {
             let socket = match TcpListener::from_std(listener.socket) {
@@ -91,13 +91,13 @@ impl Worker {
             let acceptor = Acceptor {
                 worker: self.index,
                 local: listener.local,
-                protocol: Rc::new(Protocol::new(
+                protocol: Rc::new(ConnectionHandler::new(
                     listener.protocols,
                     listener.tls,
                     &self.client,
                 )),
                 factory: factory.clone(),
-                places: self.places.clone(),
+                permits: self.permits.clone(),
                 table: self.table.clone(),
                 metrics: listener.metrics,
                 closing: closing.clone(),

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
 use super::Timeouts;
-use super::http1::{Failure, Invalid};
+use super::http1::{ExchangeError, InvalidMessage};
 use super::pool::Lease;
 use crate::http::body::RequestBodyError;
 use crate::telemetry::metrics::EndpointFailure;
@@ -36,7 +36,7 @@ pub enum BodyError {
     Closed(#[source] io::Error),
     /// The framing, or the trailers.
     #[error("the upstream's response is not valid HTTP")]
-    Invalid(#[source] Invalid),
+    Invalid(#[source] InvalidMessage),
     /// Nothing came, nor was taken, for as long as `timeouts.idle`; or `timeouts.tunnel` in a tunnel that is open both
     /// ways.
     #[error("nothing was sent for {0:?} (timeouts.idle, or timeouts.tunnel of a WebSocket)")]
@@ -162,12 +162,12 @@ impl Body for UpstreamBody {
     }
 }
 
-impl From<Failure> for BodyError {
-    fn from(failure: Failure) -> Self {
+impl From<ExchangeError> for BodyError {
+    fn from(failure: ExchangeError) -> Self {
         match failure {
-            Failure::Closed(error) => Self::Closed(error),
-            Failure::Invalid(invalid) => Self::Invalid(invalid),
-            Failure::RequestBody(error) => Self::Request(error),
+            ExchangeError::Closed(error) => Self::Closed(error),
+            ExchangeError::Invalid(invalid) => Self::Invalid(invalid),
+            ExchangeError::RequestBody(error) => Self::Request(error),
         }
     }
 }

@@ -13,8 +13,8 @@ use super::Dscp;
 use super::body::UpstreamBody;
 use super::connect::{Stream, Target};
 use super::failure_log::FailureLog;
-use super::pool::{Connection, Lease, Pools};
-use super::{EndpointSpec, Error, Outbound, Timeouts};
+use super::pool::{Lease, PooledConnection, Pools};
+use super::{EndpointSpec, Error, OutboundRequest, Timeouts};
 use crate::http::message::Response;
 use crate::telemetry::metrics::EndpointMetrics;
 
@@ -31,7 +31,7 @@ pub struct Endpoint {
 
 /// Why there is no response.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct SendError {
     pub error: Error,
     /// Whether the upstream saw nothing of the request, which is where it was, so that another endpoint
     /// may be tried.
@@ -83,9 +83,9 @@ impl Endpoint {
     /// the first that is answered after that.
     pub(super) async fn send(
         &self,
-        outbound: &mut Outbound<'_>,
+        outbound: &mut OutboundRequest<'_>,
         timeouts: &Timeouts,
-    ) -> Result<Response<UpstreamBody>, Failure> {
+    ) -> Result<Response<UpstreamBody>, SendError> {
         self.metrics.request();
         let sent = self.try_send(outbound, timeouts).await;
         match &sent {
@@ -121,17 +121,17 @@ impl Endpoint {
     /// again, over a new connection: others that were kept may be closed as well.
     async fn try_send(
         &self,
-        outbound: &mut Outbound<'_>,
+        outbound: &mut OutboundRequest<'_>,
         timeouts: &Timeouts,
-    ) -> Result<Response<UpstreamBody>, Failure> {
-        let Outbound { worker, dscp, .. } = *outbound;
-        let marked = dscp.map(|dscp| self.pools.marked(dscp));
+    ) -> Result<Response<UpstreamBody>, SendError> {
+        let OutboundRequest { worker, dscp, .. } = *outbound;
+        let marked = dscp.map(|dscp| self.pools.by_dscp(dscp));
         let pool = marked.as_ref().unwrap_or(self.pools.plain());
         let request = &outbound.request;
         let is_repeatable = request.method().is_idempotent() && request.body().is_empty();
         if let Some(lease) = pool.take(worker) {
             match self.exchange(lease, outbound, timeouts).await {
-                Err(Failure {
+                Err(SendError {
                     error: Error::Closed { .. },
                     unsent,
                 }) if unsent || is_repeatable => {}
@@ -142,10 +142,10 @@ impl Endpoint {
         self.exchange(lease, outbound, timeouts).await
     }
 
-    async fn connect(&self, timeouts: &Timeouts, dscp: Option<Dscp>) -> Result<Stream, Failure> {
+    async fn connect(&self, timeouts: &Timeouts, dscp: Option<Dscp>) -> Result<Stream, SendError> {
         // Boxed: a handshake is large, and every request would have room for it.
         let stream = Box::pin(self.target.connect(timeouts.connect, dscp)).await;
-        stream.map_err(|error| Failure {
+        stream.map_err(|error| SendError {
             error,
             unsent: true,
         })
@@ -154,11 +154,11 @@ impl Endpoint {
     async fn exchange(
         &self,
         mut lease: Lease,
-        outbound: &mut Outbound<'_>,
+        outbound: &mut OutboundRequest<'_>,
         timeouts: &Timeouts,
-    ) -> Result<Response<UpstreamBody>, Failure> {
-        let (request, interim) = (&mut *outbound.request, outbound.interim);
-        let Connection {
+    ) -> Result<Response<UpstreamBody>, SendError> {
+        let (request, interim) = (&mut *outbound.request, outbound.informational);
+        let PooledConnection {
             http, idle_timer, ..
         } = &mut *lease.connection;
         http.begin(request);
@@ -195,7 +195,7 @@ impl Endpoint {
             }
             Some(Err(failure)) => failure,
             None => {
-                return Err(Failure {
+                return Err(SendError {
                     error: Error::ResponseTimeout {
                         endpoint: self.target.label.clone(),
                         after: timeouts.response,
@@ -208,7 +208,7 @@ impl Endpoint {
         if let Some(tunnel) = http.take_tunnel() {
             *request.body_mut() = tunnel;
         }
-        Err(Failure {
+        Err(SendError {
             error: Error::exchange(&self.target.label, failure),
             unsent: unsent.is_some(),
         })

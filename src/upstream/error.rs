@@ -4,7 +4,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::http1::{Failure, Invalid};
+use super::http1::{ExchangeError, InvalidMessage};
 use crate::http::body::RequestBodyError;
 use crate::telemetry::metrics::EndpointFailure;
 
@@ -57,7 +57,7 @@ pub enum Error {
         /// The endpoint.
         endpoint: String,
         /// Why not.
-        source: Invalid,
+        source: InvalidMessage,
     },
     /// No response head within `timeouts.response`.
     #[error("{endpoint}: no response within {after:?} (timeouts.response)")]
@@ -85,12 +85,12 @@ pub enum Fault {
 
 impl Error {
     /// What broke off an exchange with `endpoint`.
-    pub(super) fn exchange(endpoint: &str, failure: Failure) -> Self {
+    pub(super) fn exchange(endpoint: &str, failure: ExchangeError) -> Self {
         let endpoint = endpoint.to_owned();
         match failure {
-            Failure::Closed(source) => Self::Closed { endpoint, source },
-            Failure::Invalid(source) => Self::Invalid { endpoint, source },
-            Failure::RequestBody(source) => Self::RequestBody(source),
+            ExchangeError::Closed(source) => Self::Closed { endpoint, source },
+            ExchangeError::Invalid(source) => Self::Invalid { endpoint, source },
+            ExchangeError::RequestBody(source) => Self::RequestBody(source),
         }
     }
 

@@ -19,7 +19,7 @@ use http_body::Frame;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::http::body::{RequestBody, RequestBodyError};
-pub use crate::http::http1::Invalid;
+pub use crate::http::http1::InvalidMessage;
 use crate::http::http1::{Decoded, Decoder, Framing, MessageWriter, ReadBuffer, SendError};
 use crate::http::message::{Request, Response};
 
@@ -27,8 +27,8 @@ use crate::http::message::{Request, Response};
 #[derive(Debug)]
 pub(super) struct Connection<T> {
     io: T,
-    received: ReadBuffer,
-    outgoing: MessageWriter<RequestBody>,
+    read_buffer: ReadBuffer,
+    writer: MessageWriter<RequestBody>,
     decoder: Decoder,
     /// Whether both sides let it serve another request.
     keep_alive: bool,
@@ -40,11 +40,11 @@ pub(super) struct Connection<T> {
 
 /// Why an exchange broke off.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum ExchangeError {
     /// The connection broke, or ended before the response did.
     Closed(io::Error),
     /// What came is not HTTP.
-    Invalid(Invalid),
+    Invalid(InvalidMessage),
     /// The client's request body.
     RequestBody(RequestBodyError),
 }
@@ -54,8 +54,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
     pub(super) fn new(io: T) -> Self {
         Connection {
             io,
-            received: ReadBuffer::new(BytesMut::new()),
-            outgoing: MessageWriter::default(),
+            read_buffer: ReadBuffer::new(BytesMut::new()),
+            writer: MessageWriter::default(),
             decoder: Decoder::Ended,
             keep_alive: true,
             is_head: false,
@@ -75,22 +75,22 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
 
     /// Whether it may serve another request: all was sent, all was read, and nobody said that it is the last.
     pub(super) fn is_reusable(&self) -> bool {
-        self.keep_alive && self.outgoing.is_sent() && self.has_ended() && self.received.is_empty()
+        self.keep_alive && self.writer.is_sent() && self.has_ended() && self.read_buffer.is_empty()
     }
 
     /// Gives back what an idle connection needs not hold.
     pub(super) fn release(&mut self) {
-        self.received.release();
+        self.read_buffer.release();
     }
 
     /// Whether the response has been read to its end; of a tunnel, whether both directions have ended.
     pub(super) fn has_ended(&self) -> bool {
-        self.decoder.has_ended() && (!self.outgoing.is_tunnel() || self.outgoing.is_broken())
+        self.decoder.has_ended() && (!self.writer.is_tunnel() || self.writer.is_broken())
     }
 
     /// Whether one direction of a tunnel has ended, and the other has not.
     pub(super) fn is_half_closed(&self) -> bool {
-        self.decoder.has_ended() == self.outgoing.is_tunnel()
+        self.decoder.has_ended() == self.writer.is_tunnel()
     }
 
     /// How many bytes of the response's body are to come, where that is known.
@@ -105,23 +105,23 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             let tunnel = std::mem::replace(request.body_mut(), RequestBody::empty());
             self.tunnel = Some(Box::new(tunnel));
         }
-        request::begin(&mut self.outgoing, request);
+        request::begin(&mut self.writer, request);
     }
 
     /// Whether the request has not been sent whole, and it is the client who is waited for.
     pub(super) fn waits_for_client(&self) -> bool {
-        let outgoing = &self.outgoing;
+        let outgoing = &self.writer;
         !outgoing.is_sent() && !outgoing.is_broken() && !outgoing.is_blocked()
     }
 
     /// How many bytes were ever written.
     pub(super) fn written(&self) -> u64 {
-        self.outgoing.written()
+        self.writer.written()
     }
 
     /// Takes the body back of a request that the upstream has seen nothing of; `None` if it has.
     pub(super) fn take_unsent(&mut self) -> Option<RequestBody> {
-        self.outgoing.take_unsent()
+        self.writer.take_unsent()
     }
 
     /// Takes back what would have gone through a tunnel.
@@ -134,48 +134,48 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
     pub(super) fn poll_response(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Response<()>, Failure>> {
+    ) -> Poll<Result<Response<()>, ExchangeError>> {
         let broken = self.send(cx)?;
         loop {
-            let head = response::head(&mut self.received);
-            if let Some(head) = head.map_err(Failure::Invalid)? {
+            let head = response::head(&mut self.read_buffer);
+            if let Some(head) = head.map_err(ExchangeError::Invalid)? {
                 let status = head.status();
                 return Poll::Ready(match status.is_informational() {
                     true if status != StatusCode::SWITCHING_PROTOCOLS => Ok(head),
                     _ => self.accept(head),
                 });
             }
-            let read = ready!(self.received.poll_read(&mut self.io, cx));
+            let read = ready!(self.read_buffer.poll_read(&mut self.io, cx));
             if !matches!(read, Ok(1..)) {
                 let end = || io::Error::from(io::ErrorKind::UnexpectedEof);
                 let error = read.err().or(broken).unwrap_or_else(end);
-                return Poll::Ready(Err(Failure::Closed(error)));
+                return Poll::Ready(Err(ExchangeError::Closed(error)));
             }
         }
     }
 
-    fn accept(&mut self, head: Response<()>) -> Result<Response<()>, Failure> {
+    fn accept(&mut self, head: Response<()>) -> Result<Response<()>, ExchangeError> {
         if head.status() == StatusCode::SWITCHING_PROTOCOLS {
             return self.switch(head);
         }
         self.tunnel = None;
         let (decoder, keep_alive) =
-            response::body(&head, self.is_head).map_err(Failure::Invalid)?;
+            response::body(&head, self.is_head).map_err(ExchangeError::Invalid)?;
         self.decoder = decoder;
-        self.keep_alive &= keep_alive && !self.outgoing.is_broken();
+        self.keep_alive &= keep_alive && !self.writer.is_broken();
         Ok(head)
     }
 
     /// Goes on with another protocol: both sides send until the connection ends.
-    fn switch(&mut self, head: Response<()>) -> Result<Response<()>, Failure> {
-        let is_sent = self.outgoing.is_sent();
+    fn switch(&mut self, head: Response<()>) -> Result<Response<()>, ExchangeError> {
+        let is_sent = self.writer.is_sent();
         let tunnel = self.tunnel.take();
         let Some(mut tunnel) = tunnel.filter(|_| is_sent && response::upgrades(&head)) else {
             let what = "the response switches protocols unasked";
-            return Err(Failure::Invalid(Invalid::Meaning(what)));
+            return Err(ExchangeError::Invalid(InvalidMessage::Meaning(what)));
         };
         tunnel.open_tunnel();
-        self.outgoing.begin(*tunnel, Framing::Tunnel, |_| {});
+        self.writer.begin(*tunnel, Framing::Tunnel, |_| {});
         self.decoder = Decoder::UntilClose;
         self.keep_alive = false;
         Ok(head)
@@ -188,19 +188,19 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
     pub(super) fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Failure>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, ExchangeError>>> {
         self.send(cx)?;
         loop {
-            match self.decoder.decode(&mut self.received.bytes) {
+            match self.decoder.decode(&mut self.read_buffer.bytes) {
                 Ok(Decoded::Frame(frame)) => return Poll::Ready(Some(Ok(frame))),
                 // Of a tunnel, the other direction goes on.
                 Ok(Decoded::End) if !self.has_ended() => return Poll::Pending,
                 Ok(Decoded::End) => return Poll::Ready(None),
                 Ok(Decoded::More) => {}
-                Err(invalid) => return Poll::Ready(Some(Err(Failure::Invalid(invalid)))),
+                Err(invalid) => return Poll::Ready(Some(Err(ExchangeError::Invalid(invalid)))),
             }
-            match ready!(self.received.poll_read(&mut self.io, cx)) {
-                Ok(0) if self.outgoing.is_tunnel() => {
+            match ready!(self.read_buffer.poll_read(&mut self.io, cx)) {
+                Ok(0) if self.writer.is_tunnel() => {
                     self.decoder = Decoder::Ended;
                     return Poll::Ready(Some(Ok(Frame::trailers(HeaderMap::new()))));
                 }
@@ -210,26 +210,26 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
                 }
                 Ok(0) => {
                     let end = io::Error::from(io::ErrorKind::UnexpectedEof);
-                    return Poll::Ready(Some(Err(Failure::Closed(end))));
+                    return Poll::Ready(Some(Err(ExchangeError::Closed(end))));
                 }
                 Ok(_) => {}
-                Err(error) => return Poll::Ready(Some(Err(Failure::Closed(error)))),
+                Err(error) => return Poll::Ready(Some(Err(ExchangeError::Closed(error)))),
             }
         }
     }
 
     /// Sends as much as goes. A connection that takes no more may still have an answer to be read: the
     /// error is returned only in case that there is none.
-    fn send(&mut self, cx: &mut Context<'_>) -> Result<Option<io::Error>, Failure> {
-        match self.outgoing.poll_send(&mut self.io, cx) {
+    fn send(&mut self, cx: &mut Context<'_>) -> Result<Option<io::Error>, ExchangeError> {
+        match self.writer.poll_send(&mut self.io, cx) {
             Poll::Pending | Poll::Ready(Ok(())) => Ok(None),
             Poll::Ready(Err(SendError::Io(error))) => Ok(Some(error)),
-            Poll::Ready(Err(SendError::Body(error))) => Err(Failure::RequestBody(error)),
+            Poll::Ready(Err(SendError::Body(error))) => Err(ExchangeError::RequestBody(error)),
             Poll::Ready(Err(SendError::TooLong)) => {
-                Err(Failure::RequestBody(RequestBodyError::TooLarge))
+                Err(ExchangeError::RequestBody(RequestBodyError::TooLarge))
             }
             Poll::Ready(Err(SendError::TooShort)) => {
-                Err(Failure::RequestBody(RequestBodyError::Incomplete))
+                Err(ExchangeError::RequestBody(RequestBodyError::Incomplete))
             }
         }
     }

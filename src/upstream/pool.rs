@@ -42,7 +42,7 @@ impl Pools {
     }
 
     /// The pool for requests that are sent with this code point, made on first use.
-    pub(super) fn marked(&self, dscp: Dscp) -> Arc<Pool> {
+    pub(super) fn by_dscp(&self, dscp: Dscp) -> Arc<Pool> {
         let mut marked = self.marked.lock();
         if let Some((_, pool)) = marked.iter().find(|(other, _)| *other == dscp) {
             return Arc::clone(pool);
@@ -73,13 +73,13 @@ pub(super) struct Pool {
 
 #[derive(Debug)]
 struct Idle {
-    connection: Box<Connection>,
+    connection: Box<PooledConnection>,
     since: u32,
 }
 
 /// A connection, and how long its upstream is waited for.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct PooledConnection {
     pub(super) http: http1::Connection<Stream>,
     pub(super) idle_timer: IdleTimer,
     _open: EndpointConnection,
@@ -89,7 +89,7 @@ pub(super) struct Connection {
 /// is dropped instead, the connection closes: nobody else may read the rest of that response.
 #[derive(Debug)]
 pub(super) struct Lease {
-    pub(super) connection: Box<Connection>,
+    pub(super) connection: Box<PooledConnection>,
     pool: Arc<Pool>,
     worker: usize,
 }
@@ -115,7 +115,7 @@ impl Pool {
 
     /// A lease on a new connection over `stream`.
     pub(super) fn open(self: &Arc<Self>, worker: usize, stream: Stream) -> Lease {
-        let connection = Connection {
+        let connection = PooledConnection {
             http: http1::Connection::new(stream),
             idle_timer: IdleTimer::new(Duration::ZERO),
             _open: self.metrics.connection(),
@@ -123,7 +123,7 @@ impl Pool {
         self.lease(worker, Box::new(connection))
     }
 
-    fn lease(self: &Arc<Self>, worker: usize, connection: Box<Connection>) -> Lease {
+    fn lease(self: &Arc<Self>, worker: usize, connection: Box<PooledConnection>) -> Lease {
         Lease {
             connection,
             pool: Arc::clone(self),

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{ParseFailure, TextValue, failure, text_value};
-use crate::http::json_pointer::{JsonPointer, NotAPointer};
+use crate::http::json_pointer::{JsonPointer, JsonPointerError};
 
 /// A JSON pointer (RFC 6901).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,11 +49,11 @@ impl TextValue for Pointer {
         JsonPointer::parse(text)
             .map(|pointer| Self(Arc::new(pointer)))
             .map_err(|reason| match reason {
-                NotAPointer::NoSlash => failure(
+                JsonPointerError::NoSlash => failure(
                     format!("`{text}` is no JSON pointer: it does not start with a slash"),
                     format!("did you mean `{}`?", suggestion(text)),
                 ),
-                NotAPointer::Whole | NotAPointer::Tilde => failure(
+                JsonPointerError::Whole | JsonPointerError::Tilde => failure(
                     format!("`{text}` is no JSON pointer: {reason}"),
                     "write the names of the members from the root on: `/usage/total_tokens`",
                 ),

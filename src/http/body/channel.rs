@@ -19,7 +19,7 @@ pub enum ReceiveError {
     Closed(#[from] io::Error),
     /// The framing, or the trailers.
     #[error(transparent)]
-    Invalid(#[from] crate::http::http1::Invalid),
+    Invalid(#[from] crate::http::http1::InvalidMessage),
 }
 
 /// A body of `length` bytes, where that is known, and what feeds it.

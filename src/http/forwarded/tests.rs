@@ -6,13 +6,13 @@ use crate::http::headers::ascii;
 
 fn forwarding(peer: &str, scheme: Scheme) -> Forwarding {
     let address = |text: &str| text.parse::<SocketAddr>().expect("an address");
-    Forwarding::new(&Connection {
+    Forwarding::new(&ClientConnection {
         peer: address(peer),
         local: address("127.0.0.1:8443"),
         scheme,
         server_name: None,
         worker: 0,
-        interim: None,
+        informational: None,
     })
 }
 

@@ -4,7 +4,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::Frame;
 
-use super::{Invalid, parsed_fields};
+use super::{InvalidMessage, parsed_fields};
 
 /// The largest trailers, in bytes.
 const MAX_TRAILERS: usize = 16 * 1024;
@@ -17,10 +17,10 @@ const MAX_CHUNK_LINE: usize = 4 * 1024;
 ///
 /// # Errors
 /// When it is anything but digits, or beyond 64 bits.
-pub(crate) fn content_length(value: &[u8]) -> Result<u64, Invalid> {
+pub(crate) fn content_length(value: &[u8]) -> Result<u64, InvalidMessage> {
     let digits = value.iter().all(u8::is_ascii_digit).then_some(value);
     let length = digits.and_then(|digits| str::from_utf8(digits).ok()?.parse().ok());
-    length.ok_or(Invalid::Meaning("its Content-Length is no number"))
+    length.ok_or(InvalidMessage::Meaning("its Content-Length is no number"))
 }
 
 /// Where in its body a message is.
@@ -69,7 +69,7 @@ impl Decoder {
     }
 
     /// Takes the next part of the body from the beginning of `received`.
-    pub(crate) fn decode(&mut self, received: &mut BytesMut) -> Result<Decoded, Invalid> {
+    pub(crate) fn decode(&mut self, received: &mut BytesMut) -> Result<Decoded, InvalidMessage> {
         loop {
             match self {
                 Self::Ended | Self::Length(0) => return Ok(Decoded::End),
@@ -95,7 +95,7 @@ impl Decoder {
                     }
                     [b'\r'] => return Ok(Decoded::More),
                     _ => {
-                        return Err(Invalid::Meaning(
+                        return Err(InvalidMessage::Meaning(
                             "it has a chunk that is longer than its size",
                         ));
                     }
@@ -122,8 +122,8 @@ fn data(received: &mut BytesMut, most: u64, remaining: &mut u64) -> Decoded {
 }
 
 /// The size of the next chunk, once its line is there whole.
-fn chunk_size(received: &mut BytesMut) -> Result<Option<u64>, Invalid> {
-    let invalid = Invalid::Meaning("it has a chunk without a valid size");
+fn chunk_size(received: &mut BytesMut) -> Result<Option<u64>, InvalidMessage> {
+    let invalid = InvalidMessage::Meaning("it has a chunk without a valid size");
     // httparse would take no digits for 0.
     if !received.first().is_some_and(u8::is_ascii_hexdigit) {
         return Err(invalid);
@@ -142,7 +142,7 @@ fn chunk_size(received: &mut BytesMut) -> Result<Option<u64>, Invalid> {
                 .any(|&byte| byte != b'\t' && byte.is_ascii_control())
             {
                 let what = "it has a chunk extension with a control character";
-                return Err(Invalid::Meaning(what));
+                return Err(InvalidMessage::Meaning(what));
             }
             received.advance(length);
             Ok(Some(size))
@@ -153,7 +153,7 @@ fn chunk_size(received: &mut BytesMut) -> Result<Option<u64>, Invalid> {
 }
 
 /// The trailers, once they are there whole.
-fn trailers(received: &mut BytesMut) -> Result<Option<HeaderMap>, Invalid> {
+fn trailers(received: &mut BytesMut) -> Result<Option<HeaderMap>, InvalidMessage> {
     if received.starts_with(b"\r\n") {
         received.advance(2);
         return Ok(Some(HeaderMap::new()));
@@ -161,7 +161,9 @@ fn trailers(received: &mut BytesMut) -> Result<Option<HeaderMap>, Invalid> {
     // Found before it is parsed: trailers that come in drops are parsed once.
     let end = memchr::memmem::find(received, b"\r\n\r\n").map(|at| at + 4);
     if end.unwrap_or(received.len()) > MAX_TRAILERS {
-        return Err(Invalid::TooLarge("its trailers are larger than 16 KiB"));
+        return Err(InvalidMessage::TooLarge(
+            "its trailers are larger than 16 KiB",
+        ));
     }
     let Some(end) = end else {
         return Ok(None);
@@ -178,6 +180,6 @@ fn trailers(received: &mut BytesMut) -> Result<Option<HeaderMap>, Invalid> {
             let trailers = parsed_fields(fields, &text)?.of(text.clone());
             Ok(Some(trailers.into()))
         }
-        httparse::Status::Partial => Err(Invalid::Meaning("its trailers are incomplete")),
+        httparse::Status::Partial => Err(InvalidMessage::Meaning("its trailers are incomplete")),
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use http::HeaderName;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 
-use super::Invalid;
+use super::InvalidMessage;
 use super::names::name;
 use crate::http::headers::ParsedFields;
 
@@ -20,7 +20,7 @@ const ROOM: usize = 14;
 pub(crate) fn parsed_fields(
     fields: &[httparse::Header<'_>],
     text: &[u8],
-) -> Result<ParsedFields, Invalid> {
+) -> Result<ParsedFields, InvalidMessage> {
     let mut found = ParsedFields::with_capacity(fields.len().max(ROOM));
     for field in fields {
         let name = name(field.name.as_bytes()).map_err(|_| httparse::Error::HeaderName)?;

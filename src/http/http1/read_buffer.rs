@@ -9,7 +9,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
-use super::Invalid;
+use super::InvalidMessage;
 
 /// What is read at once, at first and at most: large bodies come in large pieces.
 const FIRST_READ: usize = 8 * 1024;
@@ -113,7 +113,7 @@ impl ReadBuffer {
     ///
     /// # Errors
     /// Those of `parse`, and when the head is larger than `most` bytes.
-    pub(crate) fn take_head<T, E: From<Invalid>>(
+    pub(crate) fn take_head<T, E: From<InvalidMessage>>(
         &mut self,
         most: usize,
         parse: impl FnOnce(&[u8]) -> Result<Option<(T, usize)>, E>,
@@ -131,7 +131,7 @@ impl ReadBuffer {
             None => (None, self.bytes.len()),
         };
         if length > most {
-            return Err(Invalid::TooLarge("its head is too large").into());
+            return Err(InvalidMessage::TooLarge("its head is too large").into());
         }
         self.searched = match head {
             Some(_) => 0,

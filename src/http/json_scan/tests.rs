@@ -7,13 +7,13 @@ fn pointer(text: &str) -> Arc<JsonPointer> {
     Arc::new(JsonPointer::parse(text).expect("a pointer"))
 }
 
-fn scan(path: &str, pieces: &[&[u8]]) -> Result<Option<JsonValue>, BrokenJson> {
+fn scan(path: &str, pieces: &[&[u8]]) -> Result<Option<JsonValue>, InvalidJson> {
     let mut scan = JsonScan::new(pointer(path));
     pieces.iter().for_each(|piece| scan.feed(piece));
     scan.finish()
 }
 
-fn number(text: &str) -> Result<Option<JsonValue>, BrokenJson> {
+fn number(text: &str) -> Result<Option<JsonValue>, InvalidJson> {
     Ok(Some(JsonValue::Number(text.into())))
 }
 
@@ -75,16 +75,16 @@ fn finds_the_number_at_the_pointer_and_no_other() {
         ("/", "{\"\":8}", number("8")),
         ("/😀é", "{\"\\ud83d\\ude00\\u00e9\":8}", number("8")),
         (usage, "", Ok(None)),
-        (usage, "<html>", Err(BrokenJson)),
-        (usage, "[DONE]", Err(BrokenJson)),
-        (usage, r#"{"usage":{"total_tokens":57"#, Err(BrokenJson)),
-        (usage, r#"{"usage":{"total_tokens":57}"#, Err(BrokenJson)),
-        (usage, r#"{"usage":"#, Err(BrokenJson)),
-        (usage, r#"{"usage":{"total_tokens":57}}}"#, Err(BrokenJson)),
+        (usage, "<html>", Err(InvalidJson)),
+        (usage, "[DONE]", Err(InvalidJson)),
+        (usage, r#"{"usage":{"total_tokens":57"#, Err(InvalidJson)),
+        (usage, r#"{"usage":{"total_tokens":57}"#, Err(InvalidJson)),
+        (usage, r#"{"usage":"#, Err(InvalidJson)),
+        (usage, r#"{"usage":{"total_tokens":57}}}"#, Err(InvalidJson)),
         (
             usage,
             r#"{"usage":{"total_tokens":57}, "open"#,
-            Err(BrokenJson),
+            Err(InvalidJson),
         ),
     ] {
         assert_eq!(scan(path, &[text.as_bytes()]), expected, "{path} in {text}");
@@ -140,7 +140,7 @@ fn a_document_beyond_the_bound_is_not_read() {
         scan.feed(&megabyte);
     }
     scan.feed(b"\",\"a\":1}");
-    assert_eq!(scan.finish(), Err(BrokenJson));
+    assert_eq!(scan.finish(), Err(InvalidJson));
 }
 
 fn documents() -> impl Strategy<Value = Value> {

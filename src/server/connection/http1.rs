@@ -18,33 +18,35 @@ use bytes::{Bytes, BytesMut};
 use http::header::CONNECTION;
 use http::{StatusCode, Version};
 
-use super::{ClientSpec, HalfClose, Io, Opened, Protocol, Served};
+use super::{
+    ClientSpec, ConnectionHandler, ConnectionService, HalfClose, Io, NegotiatedConnection,
+};
 use crate::http::body::{BodySender, RequestBody, body_channel};
 use crate::http::framing::FramingFields;
 use crate::http::headers::Headers;
 use crate::http::http1::{Decoder, Framing, MessageWriter, ReadBuffer};
 use crate::http::informational::InformationalQueue;
 use crate::http::message::Response;
-use crate::http::service::Answer;
+use crate::http::service::ServiceFuture;
 use crate::net::idle_timer::IdleTimer;
 use crate::server::connection_guard::ConnectionGuard;
-use crate::server::drain::{Closing, DRAIN_GRACE, until_drained};
+use crate::server::drain::{DRAIN_GRACE, DrainWatcher, until_drained};
 use crate::server::service::{BoxError, HttpService};
 use crate::telemetry::metrics::BadRequest;
 use lingering_close::CloseReason;
 use request::{ParsedHead, RequestHead};
-use response::Asked as RequestTraits;
+use response::RequestTraits;
 
 /// What a client may send beyond the request that is being served, in bytes.
 const MOST_AHEAD: usize = 8 * 1024;
 
-impl Protocol {
+impl ConnectionHandler {
     pub(super) async fn http1<T, S>(
         &self,
-        opened: Opened<T>,
-        served: Served<S>,
+        opened: NegotiatedConnection<T>,
+        served: ConnectionService<S>,
         held: ConnectionGuard,
-        closing: Closing,
+        closing: DrainWatcher,
     ) -> Result<(), BoxError>
     where
         T: Io,
@@ -52,7 +54,7 @@ impl Protocol {
     {
         let (io, first) = (opened.io, opened.first);
         let draining = Cell::new(false);
-        let Served { service, interim } = served;
+        let ConnectionService { service, interim } = served;
         let mut connection = Http1Connection::new(io, first, &self.client, interim, &draining);
         connection.idle_timer = IdleTimer::until(opened.first_head, self.client.timeouts.head);
         let end = until_drained(connection.serve(&service), closing, &draining).await;
@@ -65,22 +67,22 @@ struct Http1Connection<'a, T, B> {
     io: T,
     client: &'a ClientSpec,
     draining: &'a Cell<bool>,
-    interim: InformationalQueue,
-    received: ReadBuffer,
-    outgoing: MessageWriter<B>,
+    informational: InformationalQueue,
+    read_buffer: ReadBuffer,
+    writer: MessageWriter<B>,
     /// Where in the body of the request.
     decoder: Decoder,
     /// While somebody reads that body.
-    feeder: Option<BodySender>,
+    body_sender: Option<BodySender>,
     /// Feeds whoever answers with another protocol what the client sends from there on.
-    tunnel: Option<BodySender>,
+    tunnel_sender: Option<BodySender>,
     /// How many bytes of that body may still be thrown away, once nobody reads it.
-    discards: Option<u64>,
+    discard_budget: Option<u64>,
     /// Whether the client waits to be told to send it.
     expects_continue: bool,
     keep_alive: bool,
     /// What had been written when the client ended its side, or when the request began that came before that.
-    ended: Option<u64>,
+    written_at_eof: Option<u64>,
     wait: Wait,
     idle_timer: IdleTimer,
 }
@@ -111,12 +113,12 @@ enum Wait {
     Service,
 }
 
-impl Protocol {
+impl ConnectionHandler {
     /// Answers HTTP/1 on a listener of HTTP/2 alone.
     pub(super) async fn refuse_http1<T, S>(
         &self,
-        opened: Opened<T>,
-        served: Served<S>,
+        opened: NegotiatedConnection<T>,
+        served: ConnectionService<S>,
         held: ConnectionGuard,
     ) -> Result<(), BoxError>
     where
@@ -156,16 +158,16 @@ where
             io,
             client,
             draining,
-            interim,
-            received: ReadBuffer::new(first),
-            outgoing: MessageWriter::default(),
+            informational: interim,
+            read_buffer: ReadBuffer::new(first),
+            writer: MessageWriter::default(),
             decoder: Decoder::Ended,
-            feeder: None,
-            tunnel: None,
-            discards: None,
+            body_sender: None,
+            tunnel_sender: None,
+            discard_budget: None,
             expects_continue: false,
             keep_alive: true,
-            ended: None,
+            written_at_eof: None,
             wait: Wait::FirstByte,
             idle_timer: IdleTimer::new(client.timeouts.head),
         }
@@ -177,7 +179,7 @@ where
         S: HttpService<Body = B>,
     {
         while let Some((head, text)) = poll_fn(|cx| self.poll_head(cx)).await? {
-            self.exchange(service, head, text).await?;
+            self.serve_one(service, head, text).await?;
             if !self.keep_alive {
                 break;
             }
@@ -193,14 +195,14 @@ where
     ) -> Poll<Result<Option<(ParsedHead, Bytes)>, CloseReason>> {
         loop {
             // An old client may send one after a request: no head has begun by that.
-            self.received.skip_empty_lines();
+            self.read_buffer.skip_empty_lines();
             let head = self
-                .received
+                .read_buffer
                 .take_head(self.client.max_head, request::parse);
             if let Some(head) = head? {
                 return Poll::Ready(Ok(Some(head)));
             }
-            if self.ended.is_some() {
+            if self.written_at_eof.is_some() {
                 return Poll::Ready(Ok(None));
             }
             match self.poll_read(cx)? {
@@ -212,11 +214,11 @@ where
 
     /// Nothing came: ready when it is too late.
     fn poll_late<N>(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<N>, CloseReason>> {
-        if !self.received.is_empty() {
+        if !self.read_buffer.is_empty() {
             // From its first byte on, also where it comes in drops.
             self.wait_for(Wait::Head);
         } else {
-            self.received.release();
+            self.read_buffer.release();
             if self.draining.get() && self.wait != Wait::Head {
                 self.wait_for(Wait::LastRequest);
             }
@@ -234,7 +236,7 @@ where
     }
 
     /// Serves one request.
-    async fn exchange<S>(
+    async fn serve_one<S>(
         &mut self,
         service: &S,
         head: ParsedHead,
@@ -243,16 +245,16 @@ where
     where
         S: HttpService<Body = B>,
     {
-        let begun = self.begin(service, head.of(text)?)?;
+        let begun = self.start_request(service, head.of(text)?)?;
         if let Some((asked, mut answering)) = begun {
             let response = poll_fn(|cx| self.poll_answer(answering.as_mut(), cx)).await?;
-            self.answer(asked, response);
+            self.start_response(asked, response);
         }
         poll_fn(|cx| self.poll_send(cx)).await
     }
 
     /// Begins to serve a request, and to answer it where the answer is there; else what is to be waited for.
-    fn begin<S>(
+    fn start_request<S>(
         &mut self,
         service: &S,
         mut head: RequestHead,
@@ -263,19 +265,19 @@ where
         let asked = RequestTraits::by(&head.request);
         self.wait_for(Wait::Service);
         // Each answer has the grace of a half-closing client.
-        if let Some(written) = &mut self.ended {
-            *written = self.outgoing.written();
+        if let Some(written) = &mut self.written_at_eof {
+            *written = self.writer.written();
         }
         self.keep_alive = head.keep_alive;
         self.expects_continue = head.expects_continue;
         self.decoder = head.decoder;
         if head.upgrades {
             let (feeder, body) = body_channel(None);
-            self.tunnel = Some(feeder);
+            self.tunnel_sender = Some(feeder);
             *head.request.body_mut() = RequestBody::tunnel(body);
         } else if !self.decoder.has_ended() {
             let (feeder, body) = body_channel(self.decoder.remaining());
-            self.feeder = Some(feeder);
+            self.body_sender = Some(feeder);
             *head.request.body_mut() = RequestBody::from(body);
         }
         let mut answering = service.call(head.request);
@@ -284,7 +286,7 @@ where
         if answering.is_ready()
             && let Poll::Ready(response) = Pin::new(&mut answering).poll(&mut cx)
         {
-            self.answer(asked, response.map_err(CloseReason::broken)?);
+            self.start_response(asked, response.map_err(CloseReason::broken)?);
             return Ok(None);
         }
         Ok(Some((asked, Box::pin(answering))))
@@ -304,12 +306,12 @@ where
             if let Poll::Ready(response) = answering.as_mut().poll(cx) {
                 return Poll::Ready(response.map_err(CloseReason::broken));
             }
-            if !self.poll_feed(cx) {
+            if !self.poll_send_body(cx) {
                 break;
             }
         }
         self.write_interim();
-        if let Poll::Ready(Err(error)) = self.outgoing.poll_send(&mut self.io, cx) {
+        if let Poll::Ready(Err(error)) = self.writer.poll_send(&mut self.io, cx) {
             return Poll::Ready(Err(error.into()));
         }
         self.poll_client(cx).map(Err)
@@ -318,24 +320,24 @@ where
     /// Writes what the service says before it answers. What a client does not take in time is dropped
     /// where it waits.
     fn write_interim(&mut self) {
-        if self.interim.is_empty() || !self.outgoing.is_sent() {
+        if self.informational.is_empty() || !self.writer.is_sent() {
             return;
         }
-        for response in self.interim.take() {
-            self.outgoing
+        for response in self.informational.take() {
+            self.writer
                 .interim(|buffer| response::write_interim(&response, buffer));
         }
     }
 
     /// Begins to answer.
-    fn answer(&mut self, asked: RequestTraits, response: Response<B>) {
+    fn start_response(&mut self, asked: RequestTraits, response: Response<B>) {
         self.write_interim();
         // What was not taken in time belongs to no other answer.
-        self.interim.clear();
+        self.informational.clear();
         let (head, body) = response.into_parts();
-        let tunnel = self.tunnel.take();
+        let tunnel = self.tunnel_sender.take();
         if head.status() == StatusCode::SWITCHING_PROTOCOLS {
-            self.feeder = tunnel;
+            self.body_sender = tunnel;
             self.decoder = Decoder::UntilClose;
         }
         let framing = asked.framing(head.status(), &body);
@@ -346,13 +348,13 @@ where
             && keeps_alive(head.headers())
             && (self.decoder.has_ended()
                 || may_discard
-                || self.feeder.as_ref().is_some_and(BodySender::is_read));
+                || self.body_sender.as_ref().is_some_and(BodySender::is_read));
         if may_discard && self.keep_alive {
-            self.feeder = None;
+            self.body_sender = None;
             self.discard();
         }
         let keep_alive = self.keep_alive;
-        self.outgoing.begin(body, framing, |buffer| {
+        self.writer.begin(body, framing, |buffer| {
             asked.write_head(&head, framing, keep_alive, buffer);
         });
     }
@@ -360,19 +362,19 @@ where
     /// Sends the response; and what is left of the request goes on being read, for whoever reads it.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), CloseReason>> {
         loop {
-            let before = self.outgoing.written();
-            let is_sent = self.outgoing.poll_send(&mut self.io, cx)?.is_ready();
-            if self.outgoing.written() != before {
+            let before = self.writer.written();
+            let is_sent = self.writer.poll_send(&mut self.io, cx)?.is_ready();
+            if self.writer.written() != before {
                 self.wait_for(Wait::Service);
             }
-            if self.poll_feed(cx) {
+            if self.poll_send_body(cx) {
                 self.wait_for(Wait::Service);
                 continue;
             }
             if is_sent {
-                return self.poll_rest(cx).map(Ok);
+                return self.poll_request_end(cx).map(Ok);
             }
-            if !self.outgoing.is_blocked() {
+            if !self.writer.is_blocked() {
                 return self.poll_client(cx).map(Err);
             }
             self.wait_for(Wait::Reader);
@@ -383,9 +385,9 @@ where
 
     /// Ready when nobody waits for the answer any more.
     fn poll_client(&mut self, cx: &mut Context<'_>) -> Poll<CloseReason> {
-        while self.feeder.is_none()
-            && self.ended.is_none()
-            && self.received.bytes.len() < MOST_AHEAD
+        while self.body_sender.is_none()
+            && self.written_at_eof.is_none()
+            && self.read_buffer.bytes.len() < MOST_AHEAD
         {
             match self.poll_read(cx) {
                 Poll::Ready(Ok(_)) => {}
@@ -393,8 +395,8 @@ where
                 Poll::Pending => return Poll::Pending,
             }
         }
-        if self.ended == Some(self.outgoing.written())
-            && !self.outgoing.is_tunnel()
+        if self.written_at_eof == Some(self.writer.written())
+            && !self.writer.is_tunnel()
             && let HalfClose::Grace(grace) = self.client.half_close
         {
             self.wait_for(Wait::Gone(grace));
@@ -406,9 +408,9 @@ where
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, CloseReason>> {
         let read =
-            ready!(self.received.poll_read(&mut self.io, cx)).map_err(CloseReason::broken)?;
+            ready!(self.read_buffer.poll_read(&mut self.io, cx)).map_err(CloseReason::broken)?;
         if read == 0 {
-            self.ended = Some(self.outgoing.written());
+            self.written_at_eof = Some(self.writer.written());
         }
         Poll::Ready(Ok(read))
     }

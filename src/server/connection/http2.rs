@@ -2,8 +2,8 @@
 
 mod activity;
 mod header_blocks;
-mod streams;
-mod tracked;
+mod tracked_service;
+mod tracked_io;
 
 use std::{future::Future, pin::pin, rc::Rc, time::Duration};
 
@@ -12,12 +12,12 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::time::timeout;
 
 use self::{
-    activity::{Activity, Late, Wait, Watchdog},
-    streams::Streams,
-    tracked::Tracked,
+    activity::{Activity, Overdue, Wait, Watchdog},
+    tracked_io::TrackedIo,
+    tracked_service::TrackedService,
 };
-use super::{Io, Opened, Protocol};
-use crate::server::drain::{Closing, DRAIN_GRACE};
+use super::{ConnectionHandler, Io, NegotiatedConnection};
+use crate::server::drain::{DRAIN_GRACE, DrainWatcher};
 use crate::server::{
     ClientSpec, HttpService, connection_guard::ConnectionGuard, service::BoxError,
 };
@@ -52,21 +52,21 @@ pub(super) fn builder(client: &ClientSpec) -> Builder<LocalExecutor> {
     builder
 }
 
-impl Protocol {
+impl ConnectionHandler {
     pub(super) async fn http2<T, S>(
         &self,
-        opened: Opened<T>,
+        opened: NegotiatedConnection<T>,
         service: S,
         held: ConnectionGuard,
-        mut closing: Closing,
+        mut closing: DrainWatcher,
     ) -> Result<(), BoxError>
     where
         T: Io,
         S: HttpService,
     {
         let activity = Rc::new(Activity::default());
-        let io = Tracked::new(opened.io, opened.first, activity.clone());
-        let service = Streams::new(service, activity.clone());
+        let io = TrackedIo::new(opened.io, opened.first, activity.clone());
+        let service = TrackedService::new(service, activity.clone());
         let mut connection = pin!(self.http2.serve_connection(TokioIo::new(io), service));
         let mut watchdog = Watchdog::new(activity.clone(), self.client.timeouts, opened.first_head);
         let mut draining = false;
@@ -78,17 +78,17 @@ impl Protocol {
                 late = &mut watchdog => match late {
                     // A request may be on its way: it is served, or the client is told that it was not (RFC 9113
                     // section 6.8).
-                    Late::Wait(Wait::FirstRequest | Wait::NextRequest { .. }) if !draining => {}
-                    Late::Wait(
+                    Overdue::Wait(Wait::FirstRequest | Wait::NextRequest { .. }) if !draining => {}
+                    Overdue::Wait(
                         Wait::Preface
                         | Wait::FirstRequest
                         | Wait::NextRequest { .. }
                         | Wait::Service,
                     ) => return Ok(()),
-                    Late::Wait(Wait::Reader { .. } | Wait::Window { .. }) => {
+                    Overdue::Wait(Wait::Reader { .. } | Wait::Window { .. }) => {
                         return Err("the client stopped reading".into());
                     }
-                    Late::HeaderBlock => {
+                    Overdue::HeaderBlock => {
                         held.bad_request(BadRequest::Timeout);
                         connection.as_mut().graceful_shutdown();
                         let _ = timeout(DRAIN_GRACE, connection).await;

@@ -23,7 +23,7 @@ use crate::{
     http::body::RequestBody,
     http::message::{Request, Response},
     http::service::service_fn,
-    server::{Timeouts, drain::Closer},
+    server::{Timeouts, drain::DrainController},
     telemetry::{metrics::ListenerMetrics, registry::Registry},
 };
 
@@ -50,14 +50,14 @@ const CLIENT: ClientSpec = ClientSpec {
 /// A client's end of a connection that is being served.
 struct Client {
     io: DuplexStream,
-    closer: Closer,
+    closer: DrainController,
     served: JoinHandle<Result<(), String>>,
     started: Instant,
     /// Held by every request that is being answered.
     working: Arc<()>,
 }
 
-fn held(closing: &Closing) -> ConnectionGuard {
+fn held(closing: &DrainWatcher) -> ConnectionGuard {
     let place = Arc::new(Semaphore::new(1))
         .try_acquire_owned()
         .expect("one place");
@@ -75,23 +75,25 @@ fn connect(version: Version) -> Client {
 fn connect_as(version: Version, client: ClientSpec) -> Client {
     // As much as a socket takes before its writer has to wait.
     let (io, theirs) = duplex(64 * 1024);
-    let (closer, closing) = Closer::new();
+    let (closer, closing) = DrainController::new();
     let working = Arc::new(());
     let works = working.clone();
     let service = service_fn(move |request| Box::pin(answer(works.clone(), request)));
     let served = spawn_local(async move {
-        let protocol = Protocol::new(Protocols::Both, None, &client);
+        let protocol = ConnectionHandler::new(Protocols::Both, None, &client);
         let held = held(&closing);
-        let opened = Opened {
+        let opened = NegotiatedConnection {
             io: theirs,
             first: BytesMut::new(),
             first_head: protocol.first_head(),
         };
-        let served = Served {
+        let served = ConnectionService {
             service,
             interim: InformationalQueue::default(),
         };
-        let served = protocol.speak(version, opened, served, held, closing).await;
+        let served = protocol
+            .serve_requests(version, opened, served, held, closing)
+            .await;
         served.map_err(|error| error.to_string())
     });
     Client {
@@ -642,7 +644,7 @@ async fn the_preface_tells_http2_from_everything_else() {
             }
             client.shutdown().await.expect("ends");
         };
-        let (sniffed, ()) = tokio::join!(sniff(Socket(socket), Protocols::Both), send);
+        let (sniffed, ()) = tokio::join!(detect_version(Socket(socket), Protocols::Both), send);
         let (version, _, first) = sniffed.expect("reads");
         (version, first)
     };

@@ -6,7 +6,7 @@ use http::{StatusCode, Version};
 
 use crate::http::framing;
 use crate::http::headers::ParsedFields;
-use crate::http::http1::{Decoder, Invalid, ReadBuffer, content_length, parsed_fields};
+use crate::http::http1::{Decoder, InvalidMessage, ReadBuffer, content_length, parsed_fields};
 use crate::http::message::Response;
 
 /// The largest head, in bytes.
@@ -21,7 +21,7 @@ type Parsed = (StatusCode, Version, ParsedFields);
 ///
 /// # Errors
 /// When it is malformed, or larger than is read.
-pub(super) fn head(received: &mut ReadBuffer) -> Result<Option<Response<()>>, Invalid> {
+pub(super) fn head(received: &mut ReadBuffer) -> Result<Option<Response<()>>, InvalidMessage> {
     // httparse would skip them itself, each time that it is asked.
     received.skip_empty_lines();
     let head = received.take_head(MAX_HEAD, parse)?;
@@ -31,7 +31,7 @@ pub(super) fn head(received: &mut ReadBuffer) -> Result<Option<Response<()>>, In
 }
 
 /// Parses a head at the beginning of `text`; with where it ends, if it does.
-fn parse(text: &[u8]) -> Result<Option<(Parsed, usize)>, Invalid> {
+fn parse(text: &[u8]) -> Result<Option<(Parsed, usize)>, InvalidMessage> {
     let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut parsed = httparse::Response::new(&mut []);
     let status = httparse::ParserConfig::default().parse_response_with_uninit_headers(
@@ -43,10 +43,10 @@ fn parse(text: &[u8]) -> Result<Option<(Parsed, usize)>, Invalid> {
         return Ok(None);
     };
     let (Some(version), Some(code)) = (parsed.version, parsed.code) else {
-        return Err(Invalid::Meaning("its head is incomplete"));
+        return Err(InvalidMessage::Meaning("its head is incomplete"));
     };
     let status = StatusCode::from_u16(code)
-        .map_err(|_| Invalid::Meaning("its status is not a number from 100 to 999"))?;
+        .map_err(|_| InvalidMessage::Meaning("its status is not a number from 100 to 999"))?;
     let version = match version {
         0 => Version::HTTP_10,
         _ => Version::HTTP_11,
@@ -64,14 +64,17 @@ pub(super) fn upgrades(response: &Response<()>) -> bool {
 ///
 /// # Errors
 /// Where the client might find another end.
-pub(super) fn body(response: &Response<()>, is_head: bool) -> Result<(Decoder, bool), Invalid> {
+pub(super) fn body(
+    response: &Response<()>,
+    is_head: bool,
+) -> Result<(Decoder, bool), InvalidMessage> {
     let status = response.status();
     let fields = framing::FramingFields::of(response.headers());
-    framing::check_response(&fields).map_err(Invalid::Meaning)?;
+    framing::check_response(&fields).map_err(InvalidMessage::Meaning)?;
     let is_chunked = !fields.codings.is_none();
     if is_chunked && response.version() == Version::HTTP_10 {
         let what = "it has a Transfer-Encoding in HTTP/1.0";
-        return Err(Invalid::Meaning(what));
+        return Err(InvalidMessage::Meaning(what));
     }
     let length = fields.lengths.one().map(content_length).transpose()?;
     let never_has_body = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);

@@ -96,7 +96,7 @@ fn request(method: &Method) -> Request<RequestBody> {
 async fn receive<'a>(
     method: &Method,
     pieces: impl IntoIterator<Item = &'a [u8]>,
-) -> Result<(Seen, bool), Failure> {
+) -> Result<(Seen, bool), ExchangeError> {
     let mut connection = Connection::new(Script::new(pieces));
     connection.begin(&mut request(method));
     let response = loop {
@@ -150,7 +150,7 @@ fn run<T>(future: impl Future<Output = T>) -> T {
     runtime.expect("a runtime").block_on(future)
 }
 
-fn get(text: &str) -> Result<(Seen, bool), Failure> {
+fn get(text: &str) -> Result<(Seen, bool), ExchangeError> {
     run(receive(&Method::GET, [text.as_bytes()]))
 }
 
@@ -227,7 +227,7 @@ fn what_ends_too_early_is_an_error() {
     ] {
         let failure = get(text).expect_err(text);
         assert!(
-            matches!(failure, Failure::Closed(_)),
+            matches!(failure, ExchangeError::Closed(_)),
             "{text:?}: {failure:?}"
         );
     }
@@ -271,7 +271,7 @@ fn what_two_readers_might_read_otherwise_is_an_error() {
     ] {
         let failure = get(&text).expect_err(&text);
         assert!(
-            matches!(failure, Failure::Invalid(_)),
+            matches!(failure, ExchangeError::Invalid(_)),
             "{text:.80}: {failure:?}"
         );
     }

@@ -61,8 +61,8 @@ where
     /// Whether the client has said nothing beyond the last request: nothing received, nothing on its way.
     fn is_silent(&mut self) -> bool {
         let mut context = Context::from_waker(Waker::noop());
-        let read = self.received.poll_read(&mut self.io, &mut context);
-        !matches!(read, Poll::Ready(Ok(1..))) && self.received.is_empty()
+        let read = self.read_buffer.poll_read(&mut self.io, &mut context);
+        !matches!(read, Poll::Ready(Ok(1..))) && self.read_buffer.is_empty()
     }
 
     /// Sends what is left to say, and ends this side; then reads and discards what the client still sends if

@@ -10,7 +10,7 @@ use http::{Method, StatusCode, Uri, Version};
 use crate::http::body::RequestBody;
 use crate::http::framing::{FramingFields, Occurrence};
 use crate::http::headers::ParsedFields;
-use crate::http::http1::{Decoder, Invalid, content_length, parsed_fields, range_in};
+use crate::http::http1::{Decoder, InvalidMessage, content_length, parsed_fields, range_in};
 use crate::http::message::Request;
 
 /// The most fields in a head.
@@ -39,7 +39,7 @@ pub(super) struct RequestHead {
 pub(super) struct InvalidRequest {
     /// What tells the client.
     pub(super) status: StatusCode,
-    pub(super) reason: Invalid,
+    pub(super) reason: InvalidMessage,
 }
 
 /// What a head says, and where in its text.
@@ -60,23 +60,23 @@ pub(super) fn parse(text: &[u8]) -> Result<Option<(ParsedHead, usize)>, InvalidR
     let mut parsed = httparse::Request::new(&mut []);
     let status = parsed
         .parse_with_uninit_headers(text, &mut fields)
-        .map_err(Invalid::from)?;
+        .map_err(InvalidMessage::from)?;
     let httparse::Status::Complete(length) = status else {
         return Ok(None);
     };
     let (Some(method), Some(target), Some(version)) = (parsed.method, parsed.path, parsed.version)
     else {
-        return Err(Invalid::Meaning("its head is incomplete").into());
+        return Err(InvalidMessage::Meaning("its head is incomplete").into());
     };
     if target.len() > MAX_TARGET {
         return Err(InvalidRequest {
             status: StatusCode::URI_TOO_LONG,
-            reason: Invalid::TooLarge("its target is too long"),
+            reason: InvalidMessage::TooLarge("its target is too long"),
         });
     }
     let head = ParsedHead {
         method: Method::from_bytes(method.as_bytes())
-            .map_err(|_| Invalid::Meaning("its method is no token"))?,
+            .map_err(|_| InvalidMessage::Meaning("its method is no token"))?,
         target: range_in(target.as_bytes(), text),
         version: match version {
             0 => Version::HTTP_10,
@@ -95,7 +95,7 @@ impl ParsedHead {
     pub(super) fn of(self, text: Bytes) -> Result<RequestHead, InvalidRequest> {
         // Copied: to share the text costs more.
         let target = &text[self.target];
-        let no_uri = Invalid::Meaning("its target is no URI");
+        let no_uri = InvalidMessage::Meaning("its target is no URI");
         let uri = match Uri::try_from(target).map_err(|_| no_uri)? {
             uri if self.method == Method::OPTIONS && is_whole_server(&uri, target) => {
                 whole_server(uri).ok_or(no_uri)?
@@ -117,13 +117,14 @@ impl ParsedHead {
     }
 }
 
-impl From<Invalid> for InvalidRequest {
-    fn from(reason: Invalid) -> Self {
+impl From<InvalidMessage> for InvalidRequest {
+    fn from(reason: InvalidMessage) -> Self {
         let status = match reason {
-            Invalid::TooLarge(_) | Invalid::Syntax(httparse::Error::TooManyHeaders) => {
+            InvalidMessage::TooLarge(_)
+            | InvalidMessage::Syntax(httparse::Error::TooManyHeaders) => {
                 StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
             }
-            Invalid::Syntax(_) | Invalid::Meaning(_) => StatusCode::BAD_REQUEST,
+            InvalidMessage::Syntax(_) | InvalidMessage::Meaning(_) => StatusCode::BAD_REQUEST,
         };
         InvalidRequest { status, reason }
     }

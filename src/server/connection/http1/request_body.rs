@@ -29,22 +29,25 @@ where
     pub(super) fn may_discard(&self) -> bool {
         !self.expects_continue
             && self.decoder.remaining().unwrap_or_default() <= MOST_DISCARDED
-            && self.feeder.as_ref().is_none_or(|feeder| !feeder.is_read())
+            && self
+                .body_sender
+                .as_ref()
+                .is_none_or(|feeder| !feeder.is_read())
     }
 
     /// Throws the rest of a body away once nobody reads it.
     pub(super) fn discard(&mut self) {
-        self.discards = Some(MOST_DISCARDED);
+        self.discard_budget = Some(MOST_DISCARDED);
     }
 
     fn poll_discard(&mut self, cx: &mut Context<'_>) {
-        while let Some(left) = self.discards {
-            let Poll::Ready(part) = self.poll_part(cx) else {
+        while let Some(left) = self.discard_budget {
+            let Poll::Ready(part) = self.poll_body_frame(cx) else {
                 return;
             };
             let frame = part.and_then(Result::ok).map(Frame::into_data);
             let length = frame.and_then(Result::ok).map(|data| data.len() as u64);
-            self.discards = match (length, self.decoder.has_ended()) {
+            self.discard_budget = match (length, self.decoder.has_ended()) {
                 (Some(length), false) => left.checked_sub(length),
                 _ => None,
             };
@@ -52,71 +55,71 @@ where
     }
 
     /// Feeds whoever reads the body the next part of it, once that is there; whether it did.
-    pub(super) fn poll_feed(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.discards.is_some() {
+    pub(super) fn poll_send_body(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.discard_budget.is_some() {
             self.poll_discard(cx);
             return false;
         }
-        let wanted = self.feeder.as_mut().map(|feeder| feeder.demand(cx));
+        let wanted = self.body_sender.as_mut().map(|feeder| feeder.demand(cx));
         match wanted {
             None | Some(Demand::NotYet) => return false,
             Some(Demand::Never) => {
-                self.feeder = None;
+                self.body_sender = None;
                 return false;
             }
             Some(Demand::Now) => {}
         }
-        let Poll::Ready(part) = self.poll_part(cx) else {
+        let Poll::Ready(part) = self.poll_body_frame(cx) else {
             return false;
         };
         let is_last = !matches!(part, Some(Ok(_))) || self.decoder.has_ended();
-        if let Some(feeder) = &mut self.feeder {
+        if let Some(feeder) = &mut self.body_sender {
             feeder.send(part, cx);
         }
         if is_last {
-            self.feeder = None;
+            self.body_sender = None;
         }
         true
     }
 
     /// The next part of the body.
-    fn poll_part(
+    fn poll_body_frame(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ReceiveError>>> {
         loop {
-            match self.decoder.decode(&mut self.received.bytes) {
+            match self.decoder.decode(&mut self.read_buffer.bytes) {
                 Ok(Decoded::Frame(frame)) => return Poll::Ready(Some(Ok(frame))),
                 Ok(Decoded::End) => return Poll::Ready(None),
                 Ok(Decoded::More) => {}
-                Err(invalid) => return self.broken_off(invalid),
+                Err(invalid) => return self.fail_body(invalid),
             }
             // A client that has begun to send needs not be told (RFC 9110 section 10.1.1).
-            if std::mem::take(&mut self.expects_continue) && self.received.is_empty() {
-                self.outgoing
+            if std::mem::take(&mut self.expects_continue) && self.read_buffer.is_empty() {
+                self.writer
                     .interim(|buffer| buffer.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n"));
             }
-            let read = match self.ended {
+            let read = match self.written_at_eof {
                 Some(_) => Ok(0),
-                None => ready!(self.received.poll_read(&mut self.io, cx)),
+                None => ready!(self.read_buffer.poll_read(&mut self.io, cx)),
             };
             match read {
                 Ok(0) => {
-                    self.ended.get_or_insert(self.outgoing.written());
+                    self.written_at_eof.get_or_insert(self.writer.written());
                     if self.decoder.ends_with_connection() {
                         return Poll::Ready(None);
                     }
                     let end = io::Error::from(io::ErrorKind::UnexpectedEof);
-                    return self.broken_off(end);
+                    return self.fail_body(end);
                 }
                 Ok(_) => {}
-                Err(error) => return self.broken_off(error),
+                Err(error) => return self.fail_body(error),
             }
         }
     }
 
     /// The error that ends a body. Where it ends is not certain: nothing behind it is read.
-    fn broken_off(
+    fn fail_body(
         &mut self,
         error: impl Into<ReceiveError>,
     ) -> Poll<Option<Result<Frame<Bytes>, ReceiveError>>> {
@@ -125,14 +128,14 @@ where
     }
 
     /// Waits for the end of a request that has its answer already, as long as it is read or thrown away.
-    pub(super) fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.feeder.is_some() || self.discards.is_some() {
-            self.wait_for(match self.discards {
+    pub(super) fn poll_request_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.body_sender.is_some() || self.discard_budget.is_some() {
+            self.wait_for(match self.discard_budget {
                 Some(_) => Wait::Discarded,
                 None => Wait::Rest,
             });
             ready!(self.idle_timer.poll_expired(cx));
-            (self.feeder, self.discards) = (None, None);
+            (self.body_sender, self.discard_budget) = (None, None);
         }
         self.keep_alive &= self.decoder.has_ended();
         Poll::Ready(())

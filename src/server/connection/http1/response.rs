@@ -11,16 +11,16 @@ use crate::http::message::{Request, Response};
 
 /// What a response's head depends on besides the response.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct RequestTraits {
     /// The request's version, which says what framing the client understands.
     pub(super) version: Version,
     /// Whether it asks for a head only.
     pub(super) is_head: bool,
 }
 
-impl Asked {
+impl RequestTraits {
     pub(super) fn by<B>(request: &Request<B>) -> Self {
-        Asked {
+        RequestTraits {
             version: request.version(),
             is_head: request.method() == Method::HEAD,
         }

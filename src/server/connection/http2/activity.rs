@@ -103,7 +103,7 @@ fn add(counter: &Cell<u32>, more: u32) {
 
 /// Why a connection has waited too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Late {
+pub(super) enum Overdue {
     /// For what the connection waits for.
     Wait(Wait),
     /// For the end of a header block or of a frame's head, whatever else goes on.
@@ -145,7 +145,7 @@ impl Exchange {
     }
 
     /// Notes that the body is asked for more.
-    pub(super) fn asked(&mut self) {
+    pub(super) fn polled(&mut self) {
         if self.owed {
             self.owed = false;
             add(&self.activity.owed, u32::MAX);
@@ -155,7 +155,7 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        self.asked();
+        self.polled();
         add(&self.activity.in_flight, u32::MAX);
     }
 }
@@ -242,18 +242,18 @@ impl Watchdog {
     }
 
     /// What is too late first, and when.
-    fn earliest(&self) -> Option<(Late, Instant)> {
-        let wait = self.deadline.map(|at| (Late::Wait(self.wait), at));
-        let block = self.header_block.map(|(_, at)| (Late::HeaderBlock, at));
+    fn earliest(&self) -> Option<(Overdue, Instant)> {
+        let wait = self.deadline.map(|at| (Overdue::Wait(self.wait), at));
+        let block = self.header_block.map(|(_, at)| (Overdue::HeaderBlock, at));
         // The first of equals: a head that has begun is what is missing.
         block.into_iter().chain(wait).min_by_key(|(_, at)| *at)
     }
 }
 
 impl Future for Watchdog {
-    type Output = Late;
+    type Output = Overdue;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Late> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Overdue> {
         self.update();
         loop {
             ready!(self.timer.as_mut().poll(cx));

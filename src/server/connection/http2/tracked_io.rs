@@ -13,14 +13,14 @@ use super::header_blocks::HeaderBlocks;
 
 /// A stream that reports to its connection's [`Activity`], and first gives what was read before it.
 #[derive(Debug)]
-pub(super) struct Tracked<T> {
+pub(super) struct TrackedIo<T> {
     inner: T,
     first: BytesMut,
     blocks: HeaderBlocks,
     activity: Rc<Activity>,
 }
 
-impl<T> Tracked<T> {
+impl<T> TrackedIo<T> {
     pub(super) fn new(inner: T, first: BytesMut, activity: Rc<Activity>) -> Self {
         Self {
             inner,
@@ -31,7 +31,7 @@ impl<T> Tracked<T> {
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Tracked<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for TrackedIo<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -52,7 +52,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Tracked<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Tracked<T> {
+impl<T: AsyncWrite + Unpin> AsyncWrite for TrackedIo<T> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -17,28 +17,28 @@ use crate::http::message::{Request, Response};
 
 /// A service whose exchanges are known to the connection's [`Activity`].
 #[derive(Debug)]
-pub(super) struct Streams<S> {
+pub(super) struct TrackedService<S> {
     inner: S,
     activity: Rc<Activity>,
 }
 
-impl<S> Streams<S> {
+impl<S> TrackedService<S> {
     pub(super) fn new(inner: S, activity: Rc<Activity>) -> Self {
         Self { inner, activity }
     }
 }
 
-impl<S, B> Service<hyper::Request<Incoming>> for Streams<S>
+impl<S, B> Service<hyper::Request<Incoming>> for TrackedService<S>
 where
     S: Service<Request<RequestBody>, Response = Response<B>>,
 {
-    type Response = hyper::Response<Counted<B>>;
+    type Response = hyper::Response<TrackedBody<B>>;
     type Error = S::Error;
-    type Future = Answering<S::Future>;
+    type Future = TrackedFuture<S::Future>;
 
     fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
         let exchange = self.activity.begin();
-        Answering {
+        TrackedFuture {
             inner: self
                 .inner
                 .call(Request::from(request).map(RequestBody::from)),
@@ -49,18 +49,18 @@ where
 
 pin_project! {
     /// A response to come.
-    pub(super) struct Answering<F> {
+    pub(super) struct TrackedFuture<F> {
         #[pin]
         inner: F,
         exchange: Option<Exchange>,
     }
 }
 
-impl<F, B, E> Future for Answering<F>
+impl<F, B, E> Future for TrackedFuture<F>
 where
     F: Future<Output = Result<Response<B>, E>>,
 {
-    type Output = Result<hyper::Response<Counted<B>>, E>;
+    type Output = Result<hyper::Response<TrackedBody<B>>, E>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
@@ -69,21 +69,21 @@ where
             .exchange
             .take()
             .expect("a future is not polled after its end");
-        let response = response.map(|inner| Counted { inner, exchange });
+        let response = response.map(|inner| TrackedBody { inner, exchange });
         Poll::Ready(Ok(response.into()))
     }
 }
 
 pin_project! {
     /// A response's body, whose end is the exchange's.
-    pub(super) struct Counted<B> {
+    pub(super) struct TrackedBody<B> {
         #[pin]
         inner: B,
         exchange: Exchange,
     }
 }
 
-impl<B: Body> Body for Counted<B> {
+impl<B: Body> Body for TrackedBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -92,7 +92,7 @@ impl<B: Body> Body for Counted<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let this = self.project();
-        this.exchange.asked();
+        this.exchange.polled();
         let frame = ready!(this.inner.poll_frame(cx));
         this.exchange.gave_frame();
         Poll::Ready(frame)
