@@ -14,7 +14,7 @@ pub(super) mod penalties;
 pub(super) mod permit_queue;
 pub(super) mod priority;
 pub(super) mod redis_charge;
-mod remote;
+mod remote_bucket;
 pub(super) mod settle;
 mod sync_charges;
 pub(super) mod tag;
@@ -39,8 +39,8 @@ use acquired_permits::AcquiredPermits;
 pub(super) use charge_set::{ChargeSet, MatchedLimit};
 pub(super) use context::{AdmissionContext, admit};
 use in_flight::InFlightGuard;
-pub(super) use remote::Remote;
-use settle::{PendingSettlement, RequestedFields, ResponseEnd, ResponseHead, Settling};
+pub(super) use remote_bucket::RemoteBucket;
+use settle::{RequestedFields, ReservedCharge, ResponseEnd, ResponseHead, Settling};
 
 /// The decisions of a route's limits on one request; empty before they decide.
 #[derive(Debug, Default)]
@@ -57,9 +57,9 @@ pub(super) struct Admission {
     /// Permits that the request waited for, returned when it ends.
     acquired: AcquiredPermits,
     /// Charges that the response settles.
-    dues: Vec<PendingSettlement>,
+    reserved_charges: Vec<ReservedCharge>,
     /// Places in queues in Redis, by the places of the limits.
-    pub(super) turns: Vec<(u16, QueuePlace)>,
+    pub(super) queue_places: Vec<(u16, QueuePlace)>,
     now: Timestamp,
     /// True if a shadowed limit lacked its key or cost; only a dry run reads this.
     pub(super) is_shadowed: bool,
@@ -87,7 +87,12 @@ impl Admission {
         settling: &mut Settling<'_>,
     ) {
         let route = settling.route;
-        settle::by_head(&mut self.dues, &route.limits, answered, settling);
+        settle::settle_head(
+            &mut self.reserved_charges,
+            &route.limits,
+            answered,
+            settling,
+        );
     }
 
     /// Scans a piece of the body, and settles the charges whose cost it states.
@@ -98,22 +103,28 @@ impl Admission {
         settling: &mut Settling<'_>,
     ) {
         let route = settling.route;
-        settle::by_piece(&mut self.dues, &route.limits, piece, ended, settling);
+        settle::settle_piece(
+            &mut self.reserved_charges,
+            &route.limits,
+            piece,
+            ended,
+            settling,
+        );
     }
 
     /// Settles the remaining charges at the end of the response.
     pub(super) fn settle_by_body(&mut self, ended: ResponseEnd<'_>, settling: &mut Settling<'_>) {
         let route = settling.route;
-        settle::by_body(&mut self.dues, &route.limits, ended, settling);
+        settle::settle_end(&mut self.reserved_charges, &route.limits, ended, settling);
     }
 
     /// Notes the fields that the upstream must send so that the response can settle all charges.
-    pub(super) fn note_wanted(&self, route: &Route, wanted: &mut RequestedFields) {
-        wanted.note(&self.dues, &route.limits);
+    pub(super) fn note_requested_fields(&self, route: &Route, wanted: &mut RequestedFields) {
+        wanted.note(&self.reserved_charges, &route.limits);
     }
 
-    pub(super) fn has_dues(&self) -> bool {
-        !self.dues.is_empty()
+    pub(super) fn has_reserved_charges(&self) -> bool {
+        !self.reserved_charges.is_empty()
     }
 
     /// Moves the decisions on to `now`, because the request has waited since.

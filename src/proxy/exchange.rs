@@ -33,7 +33,7 @@ use crate::proxy::answers::respond;
 use crate::rules::{Author, BodyEnd, CheckedToken, Head};
 use crate::telemetry::metrics::RequestMetrics;
 use crate::upstream::Fault;
-use logged::Logged;
+use logged::LoggedRequest;
 use ruleset_lease::RulesetLease;
 
 /// The logged status if the client leaves before the response; nginx has the same number.
@@ -88,7 +88,7 @@ pub(super) struct RequestContext {
     pub started: Timestamp,
     /// The verified token, once a limit has read a claim.
     pub token: OnceCell<CheckedToken>,
-    logged: Option<Logged>,
+    logged: Option<LoggedRequest>,
 }
 
 /// The inputs of a decision.
@@ -112,7 +112,7 @@ impl Exchange {
         Box::new(Exchange {
             context: RequestContext {
                 client_ip: snapshot.client_ip.resolve(peer, request.headers()),
-                logged: log.map(|log| Logged::new(request, log.spec().format)),
+                logged: log.map(|log| LoggedRequest::new(request, log.spec().format)),
                 method: request.method().clone(),
                 version: request.version(),
                 accept: request.headers().get(header::ACCEPT).map(Box::from),
@@ -157,7 +157,7 @@ impl Exchange {
         match &self.context.ruleset.whole().redis {
             Some(store) => {
                 asking
-                    .pass(store, self.route(), worker, self.forwarded)
+                    .call(store, self.route(), worker, self.forwarded)
                     .await
             }
             None => asking,
@@ -165,12 +165,12 @@ impl Exchange {
     }
 
     /// Marks the decision as final: the response gets its rate-limit fields.
-    pub(super) fn decided(&mut self) {
+    pub(super) fn set_decided(&mut self) {
         self.is_decided = true;
     }
 
     /// Notes that the request waits for the permits of `policy`.
-    pub(super) fn stands(&mut self, policy: Arc<str>) {
+    pub(super) fn note_wait(&mut self, policy: Arc<str>) {
         self.line = Some(policy);
     }
 
@@ -180,7 +180,7 @@ impl Exchange {
     }
 
     /// Notes that the upstream's response head has arrived.
-    pub(super) fn answered(&mut self) {
+    pub(super) fn response_arrived(&mut self) {
         let elapsed = self.context.now().since(self.forwarded);
         if let Some(running) = &self.route().upstream {
             running.metrics.record(elapsed);
@@ -189,7 +189,11 @@ impl Exchange {
     }
 
     /// The response to a request that met `error`.
-    pub(super) fn failed(&mut self, error: &Error, request: &Headers) -> Response<ResponseBody> {
+    pub(super) fn error_response(
+        &mut self,
+        error: &Error,
+        request: &Headers,
+    ) -> Response<ResponseBody> {
         if let (Error::Upstream(error), Some(running)) = (error, &self.route().upstream)
             && error.fault() != Fault::Client
         {
@@ -207,7 +211,7 @@ impl Exchange {
     }
 
     /// The response to a request that ends at this proxy (`Max-Forwards: 0`).
-    pub(super) fn answered_here(&mut self) -> Response<ResponseBody> {
+    pub(super) fn own_response(&mut self) -> Response<ResponseBody> {
         self.author = Author::Proxy;
         Response::new(ResponseBody::own(Bytes::new()))
     }
@@ -218,7 +222,7 @@ impl Exchange {
     }
 
     /// Keeps the decisions of the limits that tag.
-    pub(super) fn keep_tagged(&mut self, tagged: TagDecisions) {
+    pub(super) fn set_tags(&mut self, tagged: TagDecisions) {
         self.tagged = tagged;
     }
 
@@ -235,7 +239,7 @@ impl Exchange {
     }
 
     /// Notes that the request has waited: decisions and their times count from now.
-    pub(super) fn waited(&mut self) {
+    pub(super) fn resume(&mut self) {
         self.forwarded = self.context.now();
         self.admission.answered_at(self.forwarded);
     }
@@ -246,7 +250,7 @@ impl Exchange {
     }
 
     /// Ends the exchange without a response.
-    pub(super) fn unanswered(mut self: Box<Self>) {
+    pub(super) fn end_without_response(mut self: Box<Self>) {
         self.status = Some(*NO_RESPONSE);
     }
 
@@ -295,14 +299,14 @@ impl Exchange {
     /// Settles the remaining charges at the end of the body. Without a response, reserved charges
     /// stay.
     fn settle_by_body(&mut self, body: BodyEnd<'_>) {
-        let ended = self.ended_by(body);
+        let ended = self.response_end(body);
         self.settle(|admission, tagged, settling| {
             admission.settle_by_body(ended, settling);
             tagged.settle_by_body(ended, settling);
         });
     }
 
-    fn ended_by<'b>(&self, body: BodyEnd<'b>) -> ResponseEnd<'b> {
+    fn response_end<'b>(&self, body: BodyEnd<'b>) -> ResponseEnd<'b> {
         ResponseEnd {
             status: self.status,
             bytes: self.sent,
@@ -323,15 +327,16 @@ impl Exchange {
     }
 
     /// Requirements on the upstream's response, so that it can settle all charges.
-    pub(super) fn wanted(&self) -> RequestedFields {
+    pub(super) fn requested_fields(&self) -> RequestedFields {
         let mut wanted = RequestedFields::default();
-        self.admission.note_wanted(self.route(), &mut wanted);
-        self.tagged.note_wanted(self.route(), &mut wanted);
+        self.admission
+            .note_requested_fields(self.route(), &mut wanted);
+        self.tagged.note_requested_fields(self.route(), &mut wanted);
         wanted
     }
 
     fn has_dues(&self) -> bool {
-        self.admission.has_dues() || self.tagged.has_dues()
+        self.admission.has_reserved_charges() || self.tagged.has_reserved_charges()
     }
 
     fn elapsed(&self) -> Duration {
@@ -350,7 +355,7 @@ impl BodyObserver for Exchange {
             return self.settle_by_body(BodyEnd::Complete(frame.trailers_ref()));
         };
         self.sent += data.len() as u64;
-        let ended = self.ended_by(BodyEnd::Complete(None));
+        let ended = self.response_end(BodyEnd::Complete(None));
         self.settle(|admission, tagged, settling| {
             admission.settle_by_piece(data, ended, settling);
             tagged.settle_by_piece(data, ended, settling);

@@ -33,7 +33,7 @@ pub(super) async fn forward(
         return Err(Error::TooLarge);
     }
     if max_forwards::count_down(request)? == Recipient::Here {
-        return Ok(exchange.answered_here());
+        return Ok(exchange.own_response());
     }
     rewrite_headers(request, exchange, route);
     if let Some(target) = origin_form(request.uri(), path, &route.rewrite)? {
@@ -65,7 +65,7 @@ pub(super) async fn forward(
             };
             // Awaited where it is made: a named future takes its room twice.
             let response = endpoints.send(&mut outbound).await?;
-            exchange.answered();
+            exchange.response_arrived();
             let response = forwarded_response(response);
             learn(exchange.route(), request, &response);
             Ok(response)
@@ -151,7 +151,7 @@ fn rewrite_headers(request: &mut Request<RequestBody>, exchange: &Exchange, rout
         priority::write(route, exchange.admission(), headers);
     }
     if !is_tunnel {
-        exchange.wanted().write(headers);
+        exchange.requested_fields().write(headers);
     }
     for name in &rewrite.remove_headers {
         headers.remove(name);

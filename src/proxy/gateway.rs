@@ -29,7 +29,7 @@ use super::body::ResponseBody;
 use super::client::Client;
 use super::exchange::{DecisionInputs, Exchange, RequestContext};
 use super::ruleset::Route;
-use super::target::Target;
+use super::target::RequestTarget;
 use super::{catch_panic, discard, forward};
 use crate::http::body::RequestBody;
 use crate::http::connection::ClientConnection;
@@ -70,7 +70,7 @@ fn handle(client: Rc<Client>, mut request: Request<RequestBody>) -> ResponseFutu
         match decided.unwrap_or_else(|panicked| Err(panicked.into())) {
             Ok((_, Disposition::Respond)) => {}
             Ok((target, decided)) => return serve_later(exchange, request, target, decided),
-            Err(error) => response = exchange.failed(&error, request.headers()),
+            Err(error) => response = exchange.error_response(&error, request.headers()),
         }
         exchange.complete(&mut response);
         ResponseFuture::Ready(Some(response))
@@ -79,11 +79,14 @@ fn handle(client: Rc<Client>, mut request: Request<RequestBody>) -> ResponseFutu
 }
 
 /// Checks the head, and finds the target and the route, once for the whole request.
-fn find_route(exchange: &mut Exchange, request: &Request<RequestBody>) -> Result<Target, Error> {
+fn find_route(
+    exchange: &mut Exchange,
+    request: &Request<RequestBody>,
+) -> Result<RequestTarget, Error> {
     let context = exchange.context();
     let scheme = context.client().connection.scheme;
-    Target::check_scheme(request, scheme, || context.trust())?;
-    let target = Target::of(request)?;
+    RequestTarget::check_scheme(request, scheme, || context.trust())?;
+    let target = RequestTarget::of(request)?;
     let client_ip = context.client_ip;
     exchange.find_route(&target.head(request, client_ip));
     Ok(target)
@@ -117,7 +120,7 @@ enum ResumeWith {
 fn admit(
     exchange: &mut Exchange,
     request: &mut Request<RequestBody>,
-    target: &Target,
+    target: &RequestTarget,
     response: &mut Response<ResponseBody>,
     resumed: ResumeWith,
 ) -> Result<Disposition, Error> {
@@ -140,7 +143,7 @@ fn admit(
 fn decide(
     exchange: &mut Exchange,
     request: &Request<RequestBody>,
-    target: &Target,
+    target: &RequestTarget,
     response: &mut Response<ResponseBody>,
     resumed: ResumeWith,
 ) -> Result<Disposition, Error> {
@@ -169,20 +172,20 @@ fn decide(
     if let Some(pending) = pending {
         if let Pending::Permit(waiter) = &pending {
             let policy = Arc::clone(&waiter.limit(route).policy.name);
-            exchange.stands(policy);
+            exchange.note_wait(policy);
         }
         return Ok(Disposition::Wait(pending));
     }
     if let Some(refused) = refuse(admission, route, context, &head, response) {
-        exchange.decided();
+        exchange.set_decided();
         return Ok(refused);
     }
     let delay = Delay::enter(admission, route, secret, &head, context.clock());
     if !route.tags.is_empty() {
         let tags = tag::decide_tags(route, secret, &head, now, redis_tags);
-        exchange.keep_tagged(tags);
+        exchange.set_tags(tags);
     }
-    exchange.decided();
+    exchange.set_decided();
     Ok(Disposition::Forward(delay))
 }
 
@@ -210,7 +213,7 @@ fn refuse(
 fn serve_later(
     mut exchange: Box<Exchange>,
     mut request: Request<RequestBody>,
-    target: Target,
+    target: RequestTarget,
     decided: Disposition,
 ) -> ResponseFuture {
     // Not an async function: that would have room for each of its arguments twice.
@@ -233,7 +236,7 @@ fn serve_later(
 async fn serve(
     exchange: &mut Exchange,
     request: &mut Request<RequestBody>,
-    target: Target,
+    target: RequestTarget,
     mut decided: Disposition,
 ) -> Result<Option<Response<ResponseBody>>, Error> {
     // What only some requests wait for is boxed, so that the others have no room for it.
@@ -247,8 +250,8 @@ async fn serve(
     match decided {
         Disposition::Forward(delay) => {
             if let Some(delay) = delay {
-                Box::pin(delay.pass()).await;
-                exchange.waited();
+                Box::pin(delay.wait()).await;
+                exchange.resume();
             }
             let path = target.into_rewritten();
             forward::forward(exchange, request, path).await.map(Some)
@@ -268,7 +271,7 @@ async fn serve(
 async fn wait(
     exchange: &mut Exchange,
     request: &mut Request<RequestBody>,
-    target: &Target,
+    target: &RequestTarget,
     response: &mut Response<ResponseBody>,
     mut pending: Pending,
 ) -> Result<Disposition, Error> {
@@ -276,7 +279,7 @@ async fn wait(
         let resumed = match pending {
             Pending::Permit(waiter) => {
                 let permits = waiter.wait(exchange.context().clock()).await;
-                exchange.waited();
+                exchange.resume();
                 ResumeWith::Permits(permits)
             }
             Pending::Redis(charge) => ResumeWith::RedisAnswer(exchange.ask(charge).await),
@@ -297,10 +300,10 @@ fn respond(
     let mut response = match served {
         Ok(Some(response)) => response,
         Ok(None) => {
-            exchange.unanswered();
+            exchange.end_without_response();
             return Err(Dropped);
         }
-        Err(error) => exchange.failed(&error, request.headers()),
+        Err(error) => exchange.error_response(&error, request.headers()),
     };
     exchange.complete(&mut response);
     Ok(response)

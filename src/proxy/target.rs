@@ -15,7 +15,7 @@ use crate::rules::Head;
 
 /// The host and the normalised path of a request.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(super) struct RequestTarget {
     host: Rc<str>,
     /// The normalised path, if it differs from the path of the request.
     path: Option<String>,
@@ -23,7 +23,7 @@ pub(super) struct Target {
     compared: Option<String>,
 }
 
-impl Target {
+impl RequestTarget {
     /// Checks the head, and finds what it asks for.
     ///
     /// # Errors
@@ -40,7 +40,7 @@ impl Target {
             Cow::Borrowed(_) => None,
             Cow::Owned(compared) => Some(compared),
         };
-        Ok(Target {
+        Ok(RequestTarget {
             host,
             path: match path {
                 Cow::Borrowed(_) => None,

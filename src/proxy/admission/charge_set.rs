@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::applicability::PolicyChoice;
 use super::in_flight::InFlightGuard;
-use super::settle::{PendingSettlement, Reserved};
+use super::settle::{AnyReservation, ReservedCharge};
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Fingerprint, Outcome, Verdict};
 use crate::proxy::ruleset::{Limit, Policy, Route};
@@ -57,19 +57,19 @@ impl MatchedLimit {
 /// Limits that apply, and the charge of each.
 #[derive(Clone, Default)]
 pub(in crate::proxy) struct ChargeSet<'r> {
-    pub(in crate::proxy) applied: SmallVec<[MatchedLimit; 4]>,
+    pub(in crate::proxy) limits: SmallVec<[MatchedLimit; 4]>,
     pub(in crate::proxy) charges: SmallVec<[Charge<'r>; 4]>,
 }
 
 impl<'r> ChargeSet<'r> {
     pub(in crate::proxy) fn push(&mut self, matched: MatchedLimit, charge: Charge<'r>) {
-        self.applied.push(matched);
+        self.limits.push(matched);
         self.charges.push(charge);
     }
 
     /// The bans among the enforced limits.
     pub(super) fn bans(&self, route: &Route, binding: usize, now: Timestamp) -> SmallVec<[Ban; 1]> {
-        let binding = self.applied[..binding].iter().enumerate();
+        let binding = self.limits[..binding].iter().enumerate();
         binding
             .filter_map(|(index, matched)| {
                 let penalties = matched.limit(&route.limits).policy.penalties.as_ref()?;
@@ -110,7 +110,7 @@ impl<'r> ChargeSet<'r> {
             if !refuses || bans.iter().any(|(banned, _)| *banned == index) {
                 continue;
             }
-            let matched = &self.applied[index];
+            let matched = &self.limits[index];
             if let Some(penalties) = &matched.limit(&route.limits).policy.penalties
                 && let Some(until) = penalties.strike(matched.suspect, now)
             {
@@ -120,12 +120,12 @@ impl<'r> ChargeSet<'r> {
     }
 
     /// The charges that can be given back. Units in use return by themselves.
-    pub(in crate::proxy) fn settled(
+    pub(in crate::proxy) fn settleable(
         &self,
         route: &'r Route,
         of: impl Fn(&Limit) -> bool,
     ) -> SmallVec<[Settled<'r>; 2]> {
-        let all = self.applied.iter().zip(&self.charges).enumerate();
+        let all = self.limits.iter().zip(&self.charges).enumerate();
         let all = all.filter_map(|(index, (matched, charge))| {
             let table = &matched.policy(&route.limits).table;
             let is_one = of(matched.limit(&route.limits)) && !table.algorithm().is_permits();
@@ -166,29 +166,29 @@ impl<'r> ChargeSet<'r> {
         now: Timestamp,
         last: Refusals,
         verdict: &mut Verdict,
-    ) -> Vec<PendingSettlement> {
-        let settled = self.settled(route, |limit| limit.spec.settlement.is_some());
+    ) -> Vec<ReservedCharge> {
+        let settled = self.settleable(route, |limit| limit.spec.settlement.is_some());
         if settled.is_empty() {
             charge_first_that_pays(route, self, binding, now, last, verdict);
             return Vec::new();
         }
         let reserved = self.charge_reserving(route, &settled, binding, now, last, verdict);
-        let dues = reserved.into_iter().map(|(index, reservation)| {
-            let place = usize::from(self.applied[index].place);
-            PendingSettlement::new(place, Reserved::Here(reservation))
+        let reserved_charges = reserved.into_iter().map(|(index, reservation)| {
+            let place = usize::from(self.limits[index].place);
+            ReservedCharge::new(place, AnyReservation::Here(reservation))
         });
-        dues.collect()
+        reserved_charges.collect()
     }
 
     /// True if one of the first `binding` limits has a further overflow tier.
-    pub(in crate::proxy) fn overflows(&self, route: &Route, binding: usize) -> bool {
-        let mut limits = self.applied[..binding].iter();
+    pub(in crate::proxy) fn has_next_tier(&self, route: &Route, binding: usize) -> bool {
+        let mut limits = self.limits[..binding].iter();
         limits.any(|matched| matched.limit(&route.limits).after(matched.chosen).is_some())
     }
 
     /// Moves the charge at `place` on to the next overflow tier; false if there is none.
-    pub(in crate::proxy) fn go_on(&mut self, route: &'r Route, place: usize) -> bool {
-        let matched = &mut self.applied[place];
+    pub(in crate::proxy) fn move_to_next_tier(&mut self, route: &'r Route, place: usize) -> bool {
+        let matched = &mut self.limits[place];
         let limit = matched.limit(&route.limits);
         let next = limit.after(matched.chosen);
         if let Some(next) = next {
@@ -199,11 +199,15 @@ impl<'r> ChargeSet<'r> {
     }
 
     /// Guards for the units in use, which time does not return.
-    pub(in crate::proxy) fn taken(&self, route: &Route, verdict: &Verdict) -> Vec<InFlightGuard> {
+    pub(in crate::proxy) fn in_flight_guards(
+        &self,
+        route: &Route,
+        verdict: &Verdict,
+    ) -> Vec<InFlightGuard> {
         if !verdict.is_admitted() {
             return Vec::new();
         }
-        let all = self.applied.iter().zip(&self.charges);
+        let all = self.limits.iter().zip(&self.charges);
         let made = all.zip(&verdict.decisions);
         let made = made.filter(|(_, decision)| decision.is_admitted());
         made.filter_map(|((matched, charge), _)| {
@@ -220,52 +224,53 @@ impl<'r> ChargeSet<'r> {
 /// refusals.
 fn charge_first_that_pays<'r>(
     route: &'r Route,
-    asked: &mut ChargeSet<'r>,
+    charge_set: &mut ChargeSet<'r>,
     binding: usize,
     now: Timestamp,
     last: Refusals,
     verdict: &mut Verdict,
 ) {
-    if !asked.overflows(route, binding) {
-        charge_to(verdict, &asked.charges, binding, last, now);
-        return watch_on(route, verdict, asked, now);
+    if !charge_set.has_next_tier(route, binding) {
+        charge_to(verdict, &charge_set.charges, binding, last, now);
+        return overflow_shadowed(route, verdict, charge_set, now);
     }
     let attempt = Refusals::Free;
-    charge_to(verdict, &asked.charges, binding, attempt, now);
-    let mut given_up = GivenUp::default();
+    charge_to(verdict, &charge_set.charges, binding, attempt, now);
+    let mut given_up = OverflowedDecisions::default();
     while !verdict.is_admitted() {
         let refused = verdict.decisions[..binding].iter().enumerate();
         let refused = refused.filter(|(_, decision)| !decision.is_admitted());
         let mut goes_on = false;
         for (place, decision) in refused {
-            goes_on |= given_up.note_and_go_on(route, asked, place, decision);
+            goes_on |= given_up.note_and_overflow(route, charge_set, place, decision);
         }
         if !goes_on {
             break;
         }
-        charge_to(verdict, &asked.charges, binding, attempt, now);
+        charge_to(verdict, &charge_set.charges, binding, attempt, now);
     }
     if !verdict.is_admitted() {
         // The final attempt: policies that charge refusals do so now, once.
-        charge_to(verdict, &asked.charges, binding, last, now);
+        charge_to(verdict, &charge_set.charges, binding, last, now);
     }
     if !verdict.is_admitted() {
-        given_up.shortest(verdict, asked);
+        given_up.shortest(verdict, charge_set);
     }
-    watch_on(route, verdict, asked, now);
+    overflow_shadowed(route, verdict, charge_set, now);
 }
 
 /// Moves shadowed limits on to their overflow tiers, too.
-fn watch_on<'r>(
+fn overflow_shadowed<'r>(
     route: &'r Route,
     verdict: &mut Verdict,
-    asked: &mut ChargeSet<'r>,
+    charge_set: &mut ChargeSet<'r>,
     now: Timestamp,
 ) {
     let is_admitted = verdict.is_admitted();
     for place in verdict.binding()..verdict.decisions.len() {
-        while !verdict.decisions[place].is_admitted() && asked.go_on(route, place) {
-            let charge = asked.charges[place];
+        while !verdict.decisions[place].is_admitted() && charge_set.move_to_next_tier(route, place)
+        {
+            let charge = charge_set.charges[place];
             verdict.decisions[place] = match is_admitted {
                 true => charge_watched(&[charge], 0, now).decisions[0],
                 false => charge.peek(now),
@@ -276,19 +281,19 @@ fn watch_on<'r>(
 
 /// Decisions of buckets that overflowed into others.
 #[derive(Default)]
-struct GivenUp(SmallVec<[(usize, MatchedLimit, Decision); 4]>);
+struct OverflowedDecisions(SmallVec<[(usize, MatchedLimit, Decision); 4]>);
 
-impl GivenUp {
+impl OverflowedDecisions {
     /// Moves the limit at `place` on to its next overflow tier; false if there is none.
-    fn note_and_go_on<'r>(
+    fn note_and_overflow<'r>(
         &mut self,
         route: &'r Route,
-        asked: &mut ChargeSet<'r>,
+        charge_set: &mut ChargeSet<'r>,
         place: usize,
         decision: &Decision,
     ) -> bool {
-        let matched = asked.applied[place];
-        let goes_on = asked.go_on(route, place);
+        let matched = charge_set.limits[place];
+        let goes_on = charge_set.move_to_next_tier(route, place);
         if goes_on {
             self.0.push((place, matched, *decision));
         }
@@ -296,14 +301,14 @@ impl GivenUp {
     }
 
     /// Rewrites the verdict: a limit that no bucket can pay tells its shortest wait.
-    fn shortest(self, verdict: &mut Verdict, asked: &mut ChargeSet<'_>) {
+    fn shortest(self, verdict: &mut Verdict, charge_set: &mut ChargeSet<'_>) {
         let binding = verdict.binding();
         let mut decisions = std::mem::take(&mut verdict.decisions);
         for (place, matched, earlier) in self.0.into_iter().rev() {
             let one = &mut decisions[place];
             if !one.is_admitted() && wait(&earlier) <= wait(one) {
                 *one = earlier;
-                asked.applied[place] = matched;
+                charge_set.limits[place] = matched;
             }
         }
         *verdict = Verdict::of(decisions, binding);

@@ -43,7 +43,7 @@ impl<'a> AdmissionContext<'_, 'a> {
     fn recall_refusals(&mut self) -> bool {
         let is_recalled = self.asks_redis() && !self.is_banned() && self.recall();
         if is_recalled {
-            self.conclude(Vec::new(), Vec::new(), AcquiredPermits::default());
+            self.store_decision(Vec::new(), Vec::new(), AcquiredPermits::default());
         }
         is_recalled
     }
@@ -51,24 +51,26 @@ impl<'a> AdmissionContext<'_, 'a> {
     /// Refuses by limits in memory, and charges refusals to policies that ask for it.
     fn refuse_from_memory(&mut self) -> bool {
         let (local, _, binding) = self.in_memory();
-        (self.asked, self.binding) = (local, binding);
+        (self.charge_set, self.binding) = (local, binding);
         self.remote.clear();
-        let bans = self.asked.bans(self.route, self.binding, self.now);
+        let bans = self.charge_set.bans(self.route, self.binding, self.now);
         if !bans.is_empty() {
-            self.admission.verdict = self.asked.banned(&bans, self.binding, self.now);
-        } else if self.keyless.is_none() && !(self.is_sure_to_refuse() && self.charge_refusal()) {
+            self.admission.verdict = self.charge_set.banned(&bans, self.binding, self.now);
+        } else if self.limit_without_key.is_none()
+            && !(self.is_sure_to_refuse() && self.charge_refusal())
+        {
             return false;
         }
         self.strike(&bans);
-        self.conclude(Vec::new(), Vec::new(), AcquiredPermits::default());
+        self.store_decision(Vec::new(), Vec::new(), AcquiredPermits::default());
         true
     }
 
     /// True if one limit refuses by each of its buckets and lets no request wait.
     fn is_sure_to_refuse(&self) -> bool {
-        let mut binding = self.asked.applied[..self.binding]
+        let mut binding = self.charge_set.limits[..self.binding]
             .iter()
-            .zip(&self.asked.charges);
+            .zip(&self.charge_set.charges);
         binding.any(|(matched, charge)| {
             let limit = matched.limit(&self.route.limits);
             let mut tiers = std::iter::successors(Some(matched.chosen), |tier| limit.after(*tier));
@@ -83,10 +85,10 @@ impl<'a> AdmissionContext<'_, 'a> {
     /// Decides by the limits that were about to refuse. If units came back meanwhile and they
     /// admit, gives everything back and returns `false`.
     fn charge_refusal(&mut self) -> bool {
-        let settled = self.asked.settled(self.route, |_| true);
+        let settled = self.charge_set.settleable(self.route, |_| true);
         let verdict = &mut self.admission.verdict;
         let last = Refusals::Charged;
-        let mut reserved = self.asked.charge_reserving(
+        let mut reserved = self.charge_set.charge_reserving(
             self.route,
             &settled,
             self.binding,
@@ -95,7 +97,7 @@ impl<'a> AdmissionContext<'_, 'a> {
             verdict,
         );
         if verdict.is_admitted() {
-            drop(self.asked.taken(self.route, verdict));
+            drop(self.charge_set.in_flight_guards(self.route, verdict));
             for (_, reservation) in reserved {
                 reservation.give_back(self.now);
             }
@@ -104,19 +106,19 @@ impl<'a> AdmissionContext<'_, 'a> {
         if let Some(head) = self.head.filter(|_| self.route.is_synchronised) {
             let of_limits = reserved
                 .iter_mut()
-                .map(|(index, its)| (usize::from(self.asked.applied[*index].place), its));
+                .map(|(index, its)| (usize::from(self.charge_set.limits[*index].place), its));
             let (rules, said) = ((self.route, head), (&*verdict, last));
-            sync_charges::record(rules, &self.asked, said, self.now, of_limits);
+            sync_charges::record(rules, &self.charge_set, said, self.now, of_limits);
         }
         true
     }
 
     /// Resets the context to its state before the first limit.
     fn forget(&mut self) {
-        (self.asked, self.binding) = Default::default();
-        self.keyless = None;
+        (self.charge_set, self.binding) = Default::default();
+        self.limit_without_key = None;
         self.remote.clear();
-        self.noted.clear();
+        self.uncharged.clear();
         self.admission.verdict = Verdict::default();
     }
 }

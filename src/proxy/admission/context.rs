@@ -12,9 +12,9 @@ use super::applicability::Applicability;
 use super::charge_set::{Ban, ChargeSet, MatchedLimit};
 use super::in_flight::InFlightGuard;
 use super::mode::Enforcement;
-use super::redis_charge::{Entry, PendingRedisCharge, tag_entries};
-use super::remote::Remote;
-use super::settle::PendingSettlement;
+use super::redis_charge::{PendingCharge, PendingRedisCharge, pending_tag_charges};
+use super::remote_bucket::RemoteBucket;
+use super::settle::ReservedCharge;
 use super::{jitter, sync_charges};
 use crate::clock::Timestamp;
 use crate::limiter::Secret;
@@ -27,16 +27,16 @@ use crate::telemetry::metrics::LimitDecision;
 /// The admission of one request at one instant. It is large, and is never moved.
 pub(in crate::proxy) struct AdmissionContext<'r, 'a> {
     pub(in crate::proxy) route: &'r Route,
-    pub(in crate::proxy) asked: ChargeSet<'r>,
+    pub(in crate::proxy) charge_set: ChargeSet<'r>,
     /// The number of enforced limits; they come first in the charge set.
     pub(in crate::proxy) binding: usize,
-    pub(super) keyless: Option<u16>,
+    pub(super) limit_without_key: Option<u16>,
     /// The charges that go to Redis.
-    pub(in crate::proxy) remote: Vec<Remote>,
+    pub(in crate::proxy) remote: Vec<RemoteBucket>,
     /// The charges of limits that tag, for the same call to Redis.
-    pub(super) tags: Vec<Entry>,
+    pub(super) tags: Vec<PendingCharge>,
     /// Decisions without a charge, for the metrics.
-    pub(in crate::proxy) noted: SmallVec<[(u16, LimitDecision); 1]>,
+    pub(in crate::proxy) uncharged: SmallVec<[(u16, LimitDecision); 1]>,
     /// The request, once its limits were matched.
     pub(in crate::proxy) head: Option<&'a Head<'a>>,
     secret: &'r Secret,
@@ -62,7 +62,7 @@ pub(in crate::proxy) fn admit(
     context.evaluate(head, None)?;
     let refused_unasked =
         |(_, decision): &(u16, LimitDecision)| *decision == LimitDecision::Shadowed;
-    let is_shadowed = context.noted.iter().any(refused_unasked);
+    let is_shadowed = context.uncharged.iter().any(refused_unasked);
     context.decide(AcquiredPermits::default());
     admission.is_shadowed = is_shadowed;
     Ok(admission)
@@ -77,12 +77,12 @@ impl<'r, 'a> AdmissionContext<'r, 'a> {
     ) -> Self {
         AdmissionContext {
             route,
-            asked: ChargeSet::default(),
+            charge_set: ChargeSet::default(),
             binding: 0,
-            keyless: None,
+            limit_without_key: None,
             remote: Vec::new(),
             tags: Vec::new(),
-            noted: SmallVec::new(),
+            uncharged: SmallVec::new(),
             head: None,
             secret,
             now,
@@ -100,8 +100,8 @@ impl<'r, 'a> AdmissionContext<'r, 'a> {
         store: Option<&Store>,
     ) -> Result<(), NoNumber> {
         self.evaluate_limits(head, store, |_| true)?;
-        if let Some(store) = store.filter(|_| self.keyless.is_none()) {
-            self.tags = tag_entries(self.route, self.secret, head, store, self.now);
+        if let Some(store) = store.filter(|_| self.limit_without_key.is_none()) {
+            self.tags = pending_tag_charges(self.route, self.secret, head, store, self.now);
         }
         Ok(())
     }
@@ -124,7 +124,8 @@ impl<'r, 'a> AdmissionContext<'r, 'a> {
                 Applicability::Bucket(key, chosen) => {
                     let policy = limit.chosen(chosen);
                     if let Some(store) = store {
-                        let remote = Remote::of((place, limit), policy, store, head, self.now);
+                        let remote =
+                            RemoteBucket::of((place, limit), policy, store, head, self.now);
                         self.remote.extend(remote);
                     }
                     let charge = |cost| Charge {
@@ -135,31 +136,35 @@ impl<'r, 'a> AdmissionContext<'r, 'a> {
                     };
                     let matched = MatchedLimit::new((place, limit), chosen, head, key);
                     match (stance(), limit.spec.cost.of(head)) {
-                        (Enforcement::Enforced, cost) => self.asked.push(matched, charge(cost?)),
+                        (Enforcement::Enforced, cost) => {
+                            self.charge_set.push(matched, charge(cost?))
+                        }
                         (Enforcement::Shadowed, Ok(cost)) => watching.push((matched, charge(cost))),
                         (Enforcement::Shadowed, Err(NoNumber)) => {
-                            self.noted.push((place, LimitDecision::Shadowed));
+                            self.uncharged.push((place, LimitDecision::Shadowed));
                         }
                     }
                 }
                 Applicability::Elsewhere => {}
                 Applicability::Exempt | Applicability::Skipped => {
-                    self.noted.push((place, LimitDecision::Exempt));
+                    self.uncharged.push((place, LimitDecision::Exempt));
                 }
                 Applicability::Keyless => match stance() {
-                    Enforcement::Enforced => self.keyless = self.keyless.or(Some(place)),
-                    Enforcement::Shadowed => self.noted.push((place, LimitDecision::Shadowed)),
+                    Enforcement::Enforced => {
+                        self.limit_without_key = self.limit_without_key.or(Some(place))
+                    }
+                    Enforcement::Shadowed => self.uncharged.push((place, LimitDecision::Shadowed)),
                 },
             }
         }
-        if self.keyless.is_some() {
-            self.asked = ChargeSet::default();
+        if self.limit_without_key.is_some() {
+            self.charge_set = ChargeSet::default();
             self.remote.clear();
             return Ok(());
         }
-        self.binding = self.asked.charges.len();
+        self.binding = self.charge_set.charges.len();
         for (matched, charge) in watching {
-            self.asked.push(matched, charge);
+            self.charge_set.push(matched, charge);
         }
         Ok(())
     }
@@ -172,7 +177,7 @@ impl<'r, 'a> AdmissionContext<'r, 'a> {
     /// True if an enforced limit has banned the key.
     pub(in crate::proxy) fn is_banned(&self) -> bool {
         !self
-            .asked
+            .charge_set
             .bans(self.route, self.binding, self.now)
             .is_empty()
     }
@@ -183,58 +188,60 @@ impl<'r, 'a> AdmissionContext<'r, 'a> {
         &mut self,
         acquired: AcquiredPermits,
     ) -> Option<Box<PendingRedisCharge>> {
-        let bans = self.asked.bans(self.route, self.binding, self.now);
+        let bans = self.charge_set.bans(self.route, self.binding, self.now);
         if bans.is_empty() && self.asks_redis() {
             return self.ask(acquired);
         }
-        let dues = match bans.is_empty() {
+        let reserved_charges = match bans.is_empty() {
             true => self.charge(Refusals::Charged),
             false => {
-                self.admission.verdict = self.asked.banned(&bans, self.binding, self.now);
+                self.admission.verdict = self.charge_set.banned(&bans, self.binding, self.now);
                 Vec::new()
             }
         };
         self.strike(&bans);
-        self.finish(dues, acquired);
+        self.finish(reserved_charges, acquired);
         None
     }
 
     /// Counts strikes for refusals, except of keys in `bans`.
     pub(in crate::proxy) fn strike(&mut self, bans: &[Ban]) {
         let verdict = &mut self.admission.verdict;
-        self.asked.strike(self.route, bans, verdict, self.now);
+        self.charge_set.strike(self.route, bans, verdict, self.now);
     }
 
     /// Finishes a decision of memory, and keeps the units in use until the request ends.
     pub(in crate::proxy) fn finish(
         &mut self,
-        dues: Vec<PendingSettlement>,
+        reserved_charges: Vec<ReservedCharge>,
         acquired: AcquiredPermits,
     ) {
-        let taken = self.asked.taken(self.route, &self.admission.verdict);
-        self.conclude(dues, taken, acquired);
+        let taken = self
+            .charge_set
+            .in_flight_guards(self.route, &self.admission.verdict);
+        self.store_decision(reserved_charges, taken, acquired);
     }
 
     /// Charges the set, and returns the charges that the response settles.
-    pub(in crate::proxy) fn charge(&mut self, last: Refusals) -> Vec<PendingSettlement> {
+    pub(in crate::proxy) fn charge(&mut self, last: Refusals) -> Vec<ReservedCharge> {
         let verdict = &mut self.admission.verdict;
-        let mut dues = self
-            .asked
-            .charge(self.route, self.binding, self.now, last, verdict);
+        let mut reserved_charges =
+            self.charge_set
+                .charge(self.route, self.binding, self.now, last, verdict);
         if let Some(head) = self.head.filter(|_| self.route.is_synchronised) {
-            let reserved = dues
+            let reserved = reserved_charges
                 .iter_mut()
                 .filter_map(|due| Some((due.place, due.reservation.here_mut()?)));
             let (rules, said) = ((self.route, head), (&*verdict, last));
-            sync_charges::record(rules, &self.asked, said, self.now, reserved);
+            sync_charges::record(rules, &self.charge_set, said, self.now, reserved);
         }
-        dues
+        reserved_charges
     }
 
     /// The jitter of a refusal, by the policy that decides.
     fn jitter(&self) -> Duration {
         let verdict = &self.admission.verdict;
-        let mut asked = self.asked.applied.iter().zip(&self.asked.charges);
+        let mut asked = self.charge_set.limits.iter().zip(&self.charge_set.charges);
         match asked.nth(verdict.deciding) {
             Some((matched, charge)) if !verdict.is_admitted() => {
                 let policy = matched.policy(&self.route.limits);
@@ -245,13 +252,13 @@ impl<'r, 'a> AdmissionContext<'r, 'a> {
     }
 
     /// Stores the decision in the admission, and counts it.
-    pub(in crate::proxy) fn conclude(
+    pub(in crate::proxy) fn store_decision(
         &mut self,
-        dues: Vec<PendingSettlement>,
+        reserved_charges: Vec<ReservedCharge>,
         taken: Vec<InFlightGuard>,
         acquired: AcquiredPermits,
     ) {
-        for &(place, decision) in &self.noted {
+        for &(place, decision) in &self.uncharged {
             self.route.limits[usize::from(place)]
                 .metrics
                 .record(decision);
@@ -259,11 +266,11 @@ impl<'r, 'a> AdmissionContext<'r, 'a> {
         let jitter = self.jitter();
         let admission = &mut *self.admission;
         admission.taken = taken;
-        admission.dues = dues;
+        admission.reserved_charges = reserved_charges;
         admission.jitter = jitter;
         admission.acquired = acquired;
-        admission.applied = mem::take(&mut self.asked.applied);
-        admission.keyless = self.keyless;
+        admission.applied = mem::take(&mut self.charge_set.limits);
+        admission.keyless = self.limit_without_key;
         admission.now = self.now;
         if admission.is_refused() {
             admission.acquired.give_back();

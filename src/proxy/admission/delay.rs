@@ -25,7 +25,7 @@ pub(crate) struct Delay {
 /// place.
 #[derive(Debug)]
 struct Place {
-    line: Option<Line>,
+    line: Option<Queue>,
     until: Timestamp,
     clock: Arc<Clock>,
     _metrics: Waiting,
@@ -33,7 +33,7 @@ struct Place {
 
 /// A queue, and the charge that entered it.
 #[derive(Debug)]
-enum Line {
+enum Queue {
     Here {
         table: Arc<Table>,
         key: Fingerprint,
@@ -54,14 +54,14 @@ impl Delay {
         clock: &Arc<Clock>,
     ) -> Option<Box<Self>> {
         let until = admission.delayed_until()?;
-        let mut turns = std::mem::take(&mut admission.turns);
+        let mut turns = std::mem::take(&mut admission.queue_places);
         let places = admission
             .delays(route)
             .filter_map(|(place, limit, decision)| {
                 let turn = turns.iter().position(|(other, _)| *other == place);
                 let line = match turn {
-                    Some(turn) => Line::InRedis(turns.swap_remove(turn).1),
-                    None => Line::here(limit, secret, head, decision)?,
+                    Some(turn) => Queue::InRedis(turns.swap_remove(turn).1),
+                    None => Queue::here(limit, secret, head, decision)?,
                 };
                 Some(Place {
                     line: Some(line),
@@ -78,12 +78,12 @@ impl Delay {
     }
 
     /// Waits for the turn in every queue.
-    pub(crate) async fn pass(self: Box<Self>) {
+    pub(crate) async fn wait(self: Box<Self>) {
         tokio::time::sleep(self.until.since(self.clock.now())).await;
     }
 }
 
-impl Line {
+impl Queue {
     fn here(limit: &Limit, secret: &Secret, head: &Head<'_>, decision: &Decision) -> Option<Self> {
         // The same evaluation as before the charge, with the same result.
         let Applicability::Bucket(key, chosen) = limit.evaluate(secret, head) else {

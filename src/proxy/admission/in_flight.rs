@@ -19,11 +19,11 @@ impl InFlightGuard {
     /// charge.
     pub(crate) fn of(policy: &Policy, charge: &Charge<'_>) -> Option<Self> {
         let in_use = policy.in_use.as_ref()?;
-        Some(Self::granted(charge.permit()?, in_use, charge.cost))
+        Some(Self::of_permit(charge.permit()?, in_use, charge.cost))
     }
 
     /// The guard of a permit's units.
-    pub(crate) fn granted(permit: Permit, in_use: &InUseMetrics, units: u32) -> Self {
+    pub(crate) fn of_permit(permit: Permit, in_use: &InUseMetrics, units: u32) -> Self {
         InFlightGuard {
             _permit: Some(permit),
             _lending: None,
@@ -32,7 +32,7 @@ impl InFlightGuard {
     }
 
     /// The guard of units under a lease in Redis, counted by `in_use` if no table counts them.
-    pub(crate) fn lent(lending: LeaseGuard, in_use: Option<&InUseMetrics>, units: u32) -> Self {
+    pub(crate) fn of_lease(lending: LeaseGuard, in_use: Option<&InUseMetrics>, units: u32) -> Self {
         InFlightGuard {
             _permit: None,
             _lending: Some(lending),

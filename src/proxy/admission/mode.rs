@@ -45,7 +45,7 @@ impl Rollout {
     }
 
     /// Requests without a part of the key are never in, whatever replaces the part.
-    fn takes(&self, descriptor: &Descriptor, head: &Head<'_>) -> bool {
+    fn includes(&self, descriptor: &Descriptor, head: &Head<'_>) -> bool {
         if descriptor.parts().iter().any(|part| part.is_missing(head)) {
             return false;
         }
@@ -65,7 +65,7 @@ impl Mode {
         match self {
             Self::Enforce => Enforcement::Enforced,
             Self::Shadow => Enforcement::Shadowed,
-            Self::Partly(rollout) => match rollout.takes(descriptor, head) {
+            Self::Partly(rollout) => match rollout.includes(descriptor, head) {
                 true => Enforcement::Enforced,
                 false => Enforcement::Shadowed,
             },

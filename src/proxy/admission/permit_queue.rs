@@ -77,16 +77,16 @@ fn decide_or_queue(
     let mut is_worth_waiting = !acquired.has_timed_out();
     // Redis is asked after the permits are there: a request never holds up both.
     if is_worth_waiting && !context.asks_redis() {
-        let uncharged = context.asked.clone();
-        let dues = context.charge(Refusals::Free);
+        let uncharged = context.charge_set.clone();
+        let reserved_charges = context.charge(Refusals::Free);
         let verdict = &context.admission.verdict;
         if verdict.is_admitted() {
-            context.finish(dues, acquired);
+            context.finish(reserved_charges, acquired);
             return None;
         }
         let mut refused = queues.iter().map(|&queue| &verdict.decisions[queue]);
         is_worth_waiting = refused.any(is_refused_for_now);
-        context.asked = uncharged;
+        context.charge_set = uncharged;
     }
     if is_worth_waiting {
         match acquire(acquired, context, queues) {
@@ -99,7 +99,7 @@ fn decide_or_queue(
 
 /// The enforced limits with a queue, by the names of their policies.
 fn queues(context: &AdmissionContext<'_, '_>) -> Vec<usize> {
-    let binding = &context.asked.charges[..context.binding];
+    let binding = &context.charge_set.charges[..context.binding];
     let has_queue = |index: &usize| binding[*index].table.algorithm().queueing().is_some();
     let mut queues: Vec<_> = (0..binding.len()).filter(has_queue).collect();
     queues.sort_unstable_by_key(|&index| binding[index].table.policy());
@@ -112,8 +112,8 @@ fn is_refused_for_now(decision: &Decision) -> bool {
 
 /// Sets the cost of permits that the request has already to 0.
 fn charge_no_permit_twice(acquired: &AcquiredPermits, context: &mut AdmissionContext<'_, '_>) {
-    let asked = &mut context.asked;
-    for (limit, charge) in asked.applied.iter().zip(&mut asked.charges) {
+    let asked = &mut context.charge_set;
+    for (limit, charge) in asked.limits.iter().zip(&mut asked.charges) {
         if acquired.includes(limit.place) {
             charge.cost = 0;
         }
@@ -127,8 +127,8 @@ fn acquire(
     queues: &[usize],
 ) -> Result<AcquiredPermits, Box<PermitWaiter>> {
     for &queue in queues {
-        let limit = context.asked.applied[queue];
-        let charge = &mut context.asked.charges[queue];
+        let limit = context.charge_set.limits[queue];
+        let charge = &mut context.charge_set.charges[queue];
         if charge.cost == 0 {
             continue;
         }
@@ -149,7 +149,7 @@ fn acquire(
                 _waiting: policy.metrics.waits().map(|waits| waits.enter()),
             }));
         }
-        let guard = InFlightGuard::granted(permit, in_use, charge.cost);
+        let guard = InFlightGuard::of_permit(permit, in_use, charge.cost);
         acquired.push(limit.place, guard, None);
         charge.cost = 0;
     }
@@ -176,7 +176,7 @@ impl PermitWaiter {
         } = *self;
         match tokio::time::timeout(max_wait, permit.taken()).await {
             Ok(()) => {
-                let guard = InFlightGuard::granted(permit, &in_use, units);
+                let guard = InFlightGuard::of_permit(permit, &in_use, units);
                 acquired.push(place, guard, Some(clock.now().since(since)));
             }
             Err(_) => acquired.time_out(place),

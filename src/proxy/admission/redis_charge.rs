@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::acquired_permits::AcquiredPermits;
 use super::applicability::Applicability;
 use super::in_flight::InFlightGuard;
-use super::{MatchedLimit, Remote};
+use super::{MatchedLimit, RemoteBucket};
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Fingerprint, Secret, WindowEnd};
 use crate::proxy::ruleset::{Limit, Policy, Route};
@@ -24,7 +24,7 @@ use crate::telemetry::metrics::LimitDecision;
 
 /// A charge, kept until Redis answers.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct PendingCharge {
     pub matched: MatchedLimit,
     pub key: Fingerprint,
     pub cost: u32,
@@ -36,17 +36,17 @@ pub(crate) struct Entry {
 pub(crate) enum BucketHome {
     /// A bucket in memory, with its decision.
     Memory(Decision),
-    Redis(Box<Remote>),
+    Redis(Box<RemoteBucket>),
 }
 
 /// A request that waits for Redis. If it is dropped, the charges in memory stay.
 #[derive(Debug)]
 pub(crate) struct PendingRedisCharge {
     /// All charges; enforced limits come first.
-    pub entries: SmallVec<[Entry; 4]>,
+    pub entries: SmallVec<[PendingCharge; 4]>,
     pub binding: usize,
     /// The charges of limits that tag.
-    pub tags: Vec<Entry>,
+    pub tags: Vec<PendingCharge>,
     /// True if memory refuses the request. Redis then only charges refusals.
     pub is_refused: bool,
     /// Reservations in memory, by the indices of the entries.
@@ -63,31 +63,33 @@ pub(crate) struct PendingRedisCharge {
 type Through = (Arc<Store>, usize);
 
 /// Builds the entries of limits that tag. The same Redis call has them as shadowed limits.
-pub(super) fn tag_entries(
+pub(super) fn pending_tag_charges(
     route: &Route,
     secret: &Secret,
     head: &Head<'_>,
     store: &Store,
     now: Timestamp,
-) -> Vec<Entry> {
+) -> Vec<PendingCharge> {
     let entry = |(place, limit): (u16, &Limit)| {
         let Applicability::Bucket(key, chosen) = limit.evaluate(secret, head) else {
             return None;
         };
         let policy = limit.chosen(chosen);
-        Some(Entry {
+        Some(PendingCharge {
             matched: MatchedLimit::new((place, limit), chosen, head, key),
             key,
             cost: limit.spec.cost.of(head).ok()?,
             window_end: policy.window_end(head, now),
-            home: BucketHome::Redis(Remote::of((place, limit), policy, store, head, now)?.into()),
+            home: BucketHome::Redis(
+                RemoteBucket::of((place, limit), policy, store, head, now)?.into(),
+            ),
         })
     };
     (0..).zip(route.tags_of(head)).filter_map(entry).collect()
 }
 
 /// The decision of a bucket in memory that another bucket's refusal spares.
-pub(crate) fn spared(charge: &Charge<'_>, now: Timestamp) -> Decision {
+pub(crate) fn peek_spared(charge: &Charge<'_>, now: Timestamp) -> Decision {
     let decision = charge.peek(now);
     match decision.is_admitted() {
         true => Charge { cost: 0, ..*charge }.peek(now),
@@ -97,14 +99,14 @@ pub(crate) fn spared(charge: &Charge<'_>, now: Timestamp) -> Decision {
 
 impl PendingRedisCharge {
     /// Calls Redis, and keeps the answer.
-    pub(crate) async fn pass(
+    pub(crate) async fn call(
         mut self: Box<Self>,
         store: &Arc<Store>,
         route: &Route,
         worker: usize,
         now: Timestamp,
     ) -> Box<Self> {
-        let lease = self.lend(store, route, worker);
+        let lease = self.take_leases(store, route, worker);
         let (buckets, binding) = self.buckets(route);
         let lease = lease.as_deref().unwrap_or_default();
         let answer = store.charge(worker, &buckets, binding, lease, now).await;
@@ -115,7 +117,12 @@ impl PendingRedisCharge {
     }
 
     /// Takes leases for the units in use. If the request ends now, they are given back.
-    fn lend(&mut self, store: &Arc<Store>, route: &Route, worker: usize) -> Option<Arc<str>> {
+    fn take_leases(
+        &mut self,
+        store: &Arc<Store>,
+        route: &Route,
+        worker: usize,
+    ) -> Option<Arc<str>> {
         let mut lease = None;
         let entries = self.entries.iter_mut().map(|entry| (entry, &route.limits));
         let tags = self.tags.iter_mut().map(|tag| (tag, &route.tags));
@@ -140,20 +147,20 @@ impl PendingRedisCharge {
             binding += usize::from(index < self.binding && !self.is_refused);
             let limit = entry.matched.limit(&route.limits);
             let settles = limit.spec.settlement.is_some() && !self.is_refused;
-            entry.push_to(&mut buckets, limit, remote, settles, ChargedRefusals::All);
+            entry.push_charges(&mut buckets, limit, remote, settles, ChargedRefusals::All);
         }
         for tag in &self.tags {
             if let BucketHome::Redis(remote) = &tag.home {
                 let limit = tag.matched.limit(&route.tags);
                 let settles = limit.spec.settlement.is_some();
-                tag.push_to(&mut buckets, limit, remote, settles, ChargedRefusals::Own);
+                tag.push_charges(&mut buckets, limit, remote, settles, ChargedRefusals::Own);
             }
         }
         (buckets, binding)
     }
 
     /// The entries in Redis, with their indices.
-    fn remote(&self) -> impl Iterator<Item = (usize, &Entry, &Remote)> {
+    fn remote(&self) -> impl Iterator<Item = (usize, &PendingCharge, &RemoteBucket)> {
         let entries = self.entries.iter().enumerate();
         entries.filter_map(|(index, entry)| match &entry.home {
             BucketHome::Redis(remote) => Some((index, entry, &**remote)),
@@ -162,7 +169,7 @@ impl PendingRedisCharge {
     }
 }
 
-impl Entry {
+impl PendingCharge {
     fn policy<'r>(&self, limits: &'r [Limit]) -> &'r Policy {
         self.matched.policy(limits)
     }
@@ -195,11 +202,11 @@ impl Entry {
 
     /// Adds the charge in Redis: its bucket, then its overflow buckets. Refusals are charged if the
     /// policy says so.
-    fn push_to<'a>(
+    fn push_charges<'a>(
         &self,
         buckets: &mut Vec<redis::BucketCharge<'a>>,
         limit: &'a Limit,
-        remote: &'a Remote,
+        remote: &'a RemoteBucket,
         settles: bool,
         refusals: ChargedRefusals,
     ) {

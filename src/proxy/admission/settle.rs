@@ -15,22 +15,22 @@ use crate::telemetry::metrics::SettlementResult;
 
 /// A charge to settle. Dropped, the reserved charge stays.
 #[derive(Debug)]
-pub(crate) struct PendingSettlement {
+pub(crate) struct ReservedCharge {
     /// The limit's place in the route's list of limits, or of limits that tag.
     pub place: usize,
-    pub reservation: Reserved,
+    pub reservation: AnyReservation,
     /// The body scan, if the body states the cost.
     usage: Option<Box<UsageScan>>,
 }
 
 /// A reservation, in memory or in Redis.
 #[derive(Debug)]
-pub(crate) enum Reserved {
+pub(crate) enum AnyReservation {
     Here(Reservation),
     InRedis(redis::Reservation),
 }
 
-impl Reserved {
+impl AnyReservation {
     /// The reservation in memory.
     pub(crate) fn here_mut(&mut self) -> Option<&mut Reservation> {
         match self {
@@ -92,10 +92,10 @@ pub(crate) struct RequestedFields {
     pub trailers: bool,
 }
 
-impl PendingSettlement {
+impl ReservedCharge {
     /// A charge of the limit at `place`.
-    pub(crate) fn new(place: usize, reservation: Reserved) -> Self {
-        PendingSettlement {
+    pub(crate) fn new(place: usize, reservation: AnyReservation) -> Self {
+        ReservedCharge {
             place,
             reservation,
             usage: None,
@@ -105,8 +105,10 @@ impl PendingSettlement {
 
 impl RequestedFields {
     /// Adds the requirements of these charges.
-    pub(crate) fn note(&mut self, dues: &[PendingSettlement], limits: &[Limit]) {
-        let settlements = dues.iter().map(|due| &limits[due.place].spec.settlement);
+    pub(crate) fn note(&mut self, reserved_charges: &[ReservedCharge], limits: &[Limit]) {
+        let settlements = reserved_charges
+            .iter()
+            .map(|charge| &limits[charge.place].spec.settlement);
         for settlement in settlements.flatten() {
             self.plain_body |= matches!(settlement.by, SettledBy::Json { .. });
             self.trailers |= matches!(settlement.by, SettledBy::Trailer { .. });
@@ -128,29 +130,29 @@ impl RequestedFields {
 }
 
 /// Settles the charges whose cost the head states.
-pub(crate) fn by_head(
-    dues: &mut Vec<PendingSettlement>,
+pub(crate) fn settle_head(
+    reserved_charges: &mut Vec<ReservedCharge>,
     limits: &[Limit],
     answered: ResponseHead<'_>,
     settling: &mut Settling<'_>,
 ) {
-    for mut due in std::mem::take(dues) {
-        let limit = &limits[due.place];
+    for mut charge in std::mem::take(reserved_charges) {
+        let limit = &limits[charge.place];
         let Some(settlement) = &limit.spec.settlement else {
             continue;
         };
-        let cost = match head_cost(limit, settlement, due.reservation.units(), answered) {
+        let cost = match head_cost(limit, settlement, charge.reservation.units(), answered) {
             Some(cost) => cost,
             None => match settlement.usage_scan(answered.headers) {
                 Ok(usage) => {
-                    due.usage = usage.map(Box::new);
-                    dues.push(due);
+                    charge.usage = usage.map(Box::new);
+                    reserved_charges.push(charge);
                     continue;
                 }
                 Err(cost) => cost,
             },
         };
-        settling.settle(due, limit, cost, Some(answered.status));
+        settling.settle(charge, limit, cost, Some(answered.status));
     }
 }
 
@@ -176,44 +178,49 @@ fn head_cost(
 }
 
 /// Scans a piece of the body, and settles the charges whose last cost it states.
-pub(crate) fn by_piece(
-    dues: &mut Vec<PendingSettlement>,
+pub(crate) fn settle_piece(
+    reserved_charges: &mut Vec<ReservedCharge>,
     limits: &[Limit],
     piece: &[u8],
     ended: ResponseEnd<'_>,
     settling: &mut Settling<'_>,
 ) {
-    let usages = dues.iter_mut().filter_map(|due| due.usage.as_mut());
+    let usages = reserved_charges
+        .iter_mut()
+        .filter_map(|charge| charge.usage.as_mut());
     let are_complete = usages.map(|usage| {
         usage.feed(piece);
         usage.is_complete()
     });
     if are_complete.fold(false, |any, one| any | one) {
-        let is_complete = |due: &mut PendingSettlement| {
-            due.usage.as_ref().is_some_and(|usage| usage.is_complete())
+        let is_complete = |charge: &mut ReservedCharge| {
+            charge
+                .usage
+                .as_ref()
+                .is_some_and(|usage| usage.is_complete())
         };
-        let mut complete = dues.extract_if(.., is_complete).collect();
-        by_body(&mut complete, limits, ended, settling);
+        let mut complete = reserved_charges.extract_if(.., is_complete).collect();
+        settle_end(&mut complete, limits, ended, settling);
     }
 }
 
 /// Settles the remaining charges at the end.
-pub(crate) fn by_body(
-    dues: &mut Vec<PendingSettlement>,
+pub(crate) fn settle_end(
+    reserved_charges: &mut Vec<ReservedCharge>,
     limits: &[Limit],
     ended: ResponseEnd<'_>,
     settling: &mut Settling<'_>,
 ) {
-    for mut due in dues.drain(..) {
-        let limit = &limits[due.place];
+    for mut charge in reserved_charges.drain(..) {
+        let limit = &limits[charge.place];
         if let Some(settlement) = &limit.spec.settlement {
-            let reserved = due.reservation.units();
-            let usage = due.usage.as_deref_mut();
+            let reserved = charge.reservation.units();
+            let usage = charge.usage.as_deref_mut();
             let cost = match ended.status {
                 Some(_) => settlement.by_body(reserved, usage, ended.bytes, ended.body),
                 None => ReportedCost::NoResponse { stated: 0 },
             };
-            settling.settle(due, limit, cost, ended.status);
+            settling.settle(charge, limit, cost, ended.status);
         }
     }
 }
@@ -223,12 +230,12 @@ impl Settling<'_> {
     /// stays.
     fn settle(
         &mut self,
-        due: PendingSettlement,
+        charge: ReservedCharge,
         limit: &Limit,
         cost: ReportedCost,
         status: Option<StatusCode>,
     ) {
-        let reserved = due.reservation.units();
+        let reserved = charge.reservation.units();
         let (units, result) = match cost {
             ReportedCost::Units(units) => (units, SettlementResult::Settled),
             ReportedCost::NotCounted => (0, SettlementResult::Settled),
@@ -238,7 +245,7 @@ impl Settling<'_> {
                 (stated.max(reserved), SettlementResult::NoResponse)
             }
         };
-        due.reservation.settle(units, self.now);
+        charge.reservation.settle(units, self.now);
         let is_stated = limit
             .spec
             .settlement

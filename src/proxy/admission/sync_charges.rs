@@ -13,13 +13,13 @@ use crate::store::{Charge, Refusals, Reservation};
 /// reservation is reported when it is settled.
 pub(crate) fn record<'a>(
     (route, head): (&Route, &Head<'_>),
-    asked: &ChargeSet<'_>,
+    charge_set: &ChargeSet<'_>,
     (verdict, last): (&Verdict, Refusals),
     now: Timestamp,
     reserved: impl Iterator<Item = (usize, &'a mut Reservation)>,
 ) {
     let mut reserved: Vec<_> = reserved.collect();
-    let all = asked.applied.iter().zip(&asked.charges);
+    let all = charge_set.limits.iter().zip(&charge_set.charges);
     for ((matched, charge), decision) in all.zip(&verdict.decisions) {
         let mut reserved = reserved.iter_mut();
         let its = reserved.find(|(its, _)| *its == usize::from(matched.place));

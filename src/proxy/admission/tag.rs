@@ -9,7 +9,7 @@ use super::in_flight::InFlightGuard;
 use super::mode::Enforcement;
 use super::note_near;
 use super::settle::{
-    self, PendingSettlement, RequestedFields, Reserved, ResponseEnd, ResponseHead, Settling,
+    self, AnyReservation, RequestedFields, ReservedCharge, ResponseEnd, ResponseHead, Settling,
 };
 use super::sync_charges;
 use crate::clock::Timestamp;
@@ -30,7 +30,7 @@ pub(crate) struct TagDecisions {
     /// Units in use, returned when the request ends.
     taken: Vec<InFlightGuard>,
     /// Charges that the response settles.
-    dues: Vec<PendingSettlement>,
+    reserved_charges: Vec<ReservedCharge>,
 }
 
 /// The decision of a limit with its bucket in Redis.
@@ -103,10 +103,10 @@ impl RedisAnswer {
 impl TagDecisions {
     /// Applies the decision of Redis.
     fn keep(&mut self, told: RedisTagDecision, limit: &Limit, head: &Head<'_>) -> LimitDecision {
-        let due = told.due.map(Reserved::InRedis);
-        let due = due.map(|due| PendingSettlement::new(told.place, due));
+        let due = told.due.map(AnyReservation::InRedis);
+        let due = due.map(|due| ReservedCharge::new(told.place, due));
         self.taken.extend(told.taken);
-        self.dues.extend(due);
+        self.reserved_charges.extend(due);
         told.said.of(limit, head)
     }
 
@@ -153,8 +153,8 @@ impl TagDecisions {
         }
         self.taken
             .extend(InFlightGuard::of(limit.chosen(chosen), &charge));
-        let due = |(_, reservation)| PendingSettlement::new(place, Reserved::Here(reservation));
-        self.dues.extend(reserved.into_iter().map(due));
+        let due = |(_, reservation)| ReservedCharge::new(place, AnyReservation::Here(reservation));
+        self.reserved_charges.extend(reserved.into_iter().map(due));
         if let Some(decision) = verdict.decision() {
             note_near(limit, decision);
         }
@@ -168,7 +168,7 @@ impl TagDecisions {
         settling: &mut Settling<'_>,
     ) {
         let route = settling.route;
-        settle::by_head(&mut self.dues, &route.tags, answered, settling);
+        settle::settle_head(&mut self.reserved_charges, &route.tags, answered, settling);
     }
 
     /// Scans a piece of the body, and settles the charges whose cost it states.
@@ -179,22 +179,28 @@ impl TagDecisions {
         settling: &mut Settling<'_>,
     ) {
         let route = settling.route;
-        settle::by_piece(&mut self.dues, &route.tags, piece, ended, settling);
+        settle::settle_piece(
+            &mut self.reserved_charges,
+            &route.tags,
+            piece,
+            ended,
+            settling,
+        );
     }
 
     /// Settles the remaining charges at the end of the response.
     pub(crate) fn settle_by_body(&mut self, ended: ResponseEnd<'_>, settling: &mut Settling<'_>) {
         let route = settling.route;
-        settle::by_body(&mut self.dues, &route.tags, ended, settling);
+        settle::settle_end(&mut self.reserved_charges, &route.tags, ended, settling);
     }
 
     /// Notes the fields that the upstream must send so that the response can settle all charges.
-    pub(crate) fn note_wanted(&self, route: &Route, wanted: &mut RequestedFields) {
-        wanted.note(&self.dues, &route.tags);
+    pub(crate) fn note_requested_fields(&self, route: &Route, wanted: &mut RequestedFields) {
+        wanted.note(&self.reserved_charges, &route.tags);
     }
 
-    pub(crate) fn has_dues(&self) -> bool {
-        !self.dues.is_empty()
+    pub(crate) fn has_reserved_charges(&self) -> bool {
+        !self.reserved_charges.is_empty()
     }
 }
 

@@ -16,7 +16,7 @@ const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Copies of the request's texts for its access-log line. One copy costs less than sharing the
 /// buffer of the head, which would live longer.
 #[derive(Debug)]
-pub(super) struct Logged {
+pub(super) struct LoggedRequest {
     texts: Box<[u8]>,
     lengths: [u32; TEXTS],
 }
@@ -24,7 +24,7 @@ pub(super) struct Logged {
 /// The offsets of target, host, referer, user agent and request id.
 const TEXTS: usize = 5;
 
-impl Logged {
+impl LoggedRequest {
     /// Copies the texts that lines of `format` have.
     pub(super) fn new<B>(request: &Request<B>, format: Format) -> Self {
         let is_told = format.tells_all();
@@ -60,7 +60,7 @@ impl Logged {
         for text in texts.into_iter().filter(|text| !text.is_empty()) {
             all.extend_from_slice(text);
         }
-        Logged {
+        LoggedRequest {
             texts: all.into(),
             // Heads are bounded far below 4 GiB.
             lengths: texts.map(|text| text.len() as u32),
@@ -82,7 +82,7 @@ impl Exchange {
     pub(super) fn log(
         &self,
         log: &AccessLog,
-        logged: &Logged,
+        logged: &LoggedRequest,
         status: StatusCode,
         duration: Duration,
     ) {

@@ -15,7 +15,7 @@ use crate::proxy::admission::tag::{self, TagDecisions};
 use crate::proxy::admission::{self, Admission};
 use crate::proxy::answers::error::Error;
 use crate::proxy::ruleset::{Limit, Route, Ruleset};
-use crate::proxy::target::Target;
+use crate::proxy::target::RequestTarget;
 use crate::rules::{Author, BodyEnd, Head};
 
 /// What was decided about one request.
@@ -57,7 +57,7 @@ pub fn dry_run<T>(
     to: impl FnOnce(DryRun<'_>) -> T,
 ) -> Result<T, Error> {
     let client_ip = snapshot.client_ip.resolve(peer, request.headers());
-    let target = Target::of(request)?;
+    let target = RequestTarget::of(request)?;
     let head = target.head(request, client_ip);
     let place = snapshot.router.find(&head);
     let route = snapshot.route(place);

@@ -21,7 +21,7 @@ use crate::proxy::answers::action::Action;
 use crate::proxy::answers::error::Error;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::ruleset::{Limit, Policy, PolicySpec, Route, Ruleset, Spec};
-use crate::proxy::target::Target;
+use crate::proxy::target::RequestTarget;
 use crate::rules::{Described, Head, Mismatch, NoNumber, Token};
 use crate::store::Charge;
 use crate::telemetry::metrics::LimitDecision;
@@ -120,7 +120,7 @@ pub fn explain(spec: Spec, mut request: Request<()>, from: IpAddr) -> Explanatio
     Explanation {
         request: format!("{} {}", request.method(), request.uri()),
         client_ip,
-        course: Target::of(&request)
+        course: RequestTarget::of(&request)
             .and_then(|target| course(&snapshot, &target.head(&request, client_ip), now))
             .map(|mut course| {
                 for step in &mut course.limits {

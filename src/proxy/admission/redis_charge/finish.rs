@@ -2,13 +2,13 @@
 
 use smallvec::SmallVec;
 
-use super::{BucketHome, Entry, PendingRedisCharge, Through, spared};
+use super::{BucketHome, PendingCharge, PendingRedisCharge, Through, peek_spared};
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Secret, Verdict};
 use crate::proxy::admission::in_flight::InFlightGuard;
-use crate::proxy::admission::settle::{PendingSettlement, Reserved};
+use crate::proxy::admission::settle::{AnyReservation, ReservedCharge};
 use crate::proxy::admission::tag::{RedisAnswer, RedisTagDecision};
-use crate::proxy::admission::{Admission, AdmissionContext, ChargeSet, Remote};
+use crate::proxy::admission::{Admission, AdmissionContext, ChargeSet, RemoteBucket};
 use crate::proxy::answers::error::Error;
 use crate::proxy::ruleset::{Limit, OnStoreError, Policy, Route};
 use crate::store::Refusals;
@@ -39,10 +39,14 @@ impl PendingRedisCharge {
             None => None,
         };
         let mut context = AdmissionContext::new(route, secret, now, admission);
-        context.noted = std::mem::take(&mut self.noted);
-        let dues = self.merge(&mut context);
+        context.uncharged = std::mem::take(&mut self.noted);
+        let reserved_charges = self.merge(&mut context);
         context.strike(&[]);
-        context.conclude(dues, std::mem::take(&mut self.taken), self.acquired);
+        context.store_decision(
+            reserved_charges,
+            std::mem::take(&mut self.taken),
+            self.acquired,
+        );
         if admission.is_refused() {
             // Limits that tag were not charged.
             return Ok(Vec::new());
@@ -55,7 +59,7 @@ impl PendingRedisCharge {
 
     /// Applies the replies of Redis.
     fn apply_reply(&mut self, route: &Route, answers: BucketReplies, now: Timestamp) {
-        let is_remote = |entry: &&mut Entry| matches!(entry.home, BucketHome::Redis(_));
+        let is_remote = |entry: &&mut PendingCharge| matches!(entry.home, BucketHome::Redis(_));
         let entries = self.entries.iter_mut().filter(is_remote);
         let entries = entries.map(|entry| (entry, &route.limits));
         let tags = self.tags.iter_mut().map(|tag| (tag, &route.tags));
@@ -103,17 +107,17 @@ impl PendingRedisCharge {
             }
             return Err(Error::Undecided);
         }
-        let settled = local.settled(route, |limit| limit.spec.settlement.is_some());
+        let settled = local.settleable(route, |limit| limit.spec.settlement.is_some());
         let mut verdict = Verdict::default();
         let last = Refusals::Charged;
         let reserved = local.charge_reserving(route, &settled, binding, now, last, &mut verdict);
         let reserved = reserved.into_iter();
         self.reserved
             .extend(reserved.map(|(place, reservation)| (places[place], reservation)));
-        self.taken.extend(local.taken(route, &verdict));
+        self.taken.extend(local.in_flight_guards(route, &verdict));
         for (place, index) in places.into_iter().enumerate() {
             let entry = &mut self.entries[index];
-            entry.matched = local.applied[place];
+            entry.matched = local.limits[place];
             if let BucketHome::Redis(remote) = &mut entry.home {
                 remote.decision = Some(verdict.decisions[place]);
             }
@@ -123,16 +127,16 @@ impl PendingRedisCharge {
 
     /// Merges the decisions of memory and Redis. If Redis refuses, gives the charges in memory
     /// back. Returns the charges that the response settles.
-    fn merge(&mut self, context: &mut AdmissionContext<'_, '_>) -> Vec<PendingSettlement> {
+    fn merge(&mut self, context: &mut AdmissionContext<'_, '_>) -> Vec<ReservedCharge> {
         let (route, now) = (context.route, context.now);
         let is_refused = self.remote().any(|(index, _, remote)| {
             let refuses = |decision: Decision| !decision.is_admitted();
             index < self.binding && remote.decision.is_some_and(refuses)
         });
         let is_admitted = !self.is_refused && !is_refused;
-        let mut dues = self.settle_reserved(route, is_admitted, now);
+        let mut reserved_charges = self.settle_reserved(route, is_admitted, now);
         match is_admitted {
-            true => self.keep(context, &mut dues),
+            true => self.keep(context, &mut reserved_charges),
             false => self.taken.clear(),
         }
         let mut decisions: SmallVec<[Decision; 4]> = SmallVec::new();
@@ -143,7 +147,7 @@ impl PendingRedisCharge {
                 BucketHome::Memory(decision) if !decision.is_admitted() || charge.is_owed() => {
                     *decision
                 }
-                BucketHome::Memory(_) => spared(&charge, now),
+                BucketHome::Memory(_) => peek_spared(&charge, now),
                 BucketHome::Redis(remote) => {
                     remote.end_lending();
                     let Some(decision) = remote.decision else {
@@ -152,12 +156,12 @@ impl PendingRedisCharge {
                     decision
                 }
             };
-            context.asked.push(entry.matched, charge);
+            context.charge_set.push(entry.matched, charge);
             context.binding += usize::from(index < self.binding);
             decisions.push(decision);
         }
         context.admission.verdict = Verdict::of(decisions, context.binding);
-        dues
+        reserved_charges
     }
 
     /// The reservations in memory that the response settles. The others stay, or are given back.
@@ -166,40 +170,48 @@ impl PendingRedisCharge {
         route: &Route,
         is_admitted: bool,
         now: Timestamp,
-    ) -> Vec<PendingSettlement> {
-        let mut dues = Vec::new();
+    ) -> Vec<ReservedCharge> {
+        let mut reserved_charges = Vec::new();
         for (index, reservation) in self.reserved.drain(..) {
             let entry = &self.entries[index];
             let place = usize::from(entry.matched.place);
             match is_admitted {
                 true if route.limits[place].spec.settlement.is_some() => {
-                    dues.push(PendingSettlement::new(place, Reserved::Here(reservation)));
+                    reserved_charges.push(ReservedCharge::new(
+                        place,
+                        AnyReservation::Here(reservation),
+                    ));
                 }
                 false if !entry.charge(&route.limits).is_owed() => reservation.give_back(now),
                 _ => {}
             }
         }
-        dues
+        reserved_charges
     }
 
     /// Keeps what an admitted request holds in Redis until it ends.
-    fn keep(&mut self, context: &mut AdmissionContext<'_, '_>, dues: &mut Vec<PendingSettlement>) {
+    fn keep(
+        &mut self,
+        context: &mut AdmissionContext<'_, '_>,
+        reserved_charges: &mut Vec<ReservedCharge>,
+    ) {
         let route = context.route;
         let through = self.through.take();
         for entry in &mut self.entries {
             let place = usize::from(entry.matched.place);
             self.taken.extend(entry.taken(&route.limits));
             let due = entry.due(&route.limits, through.as_ref());
-            dues.extend(due.map(|due| PendingSettlement::new(place, Reserved::InRedis(due))));
+            reserved_charges
+                .extend(due.map(|due| ReservedCharge::new(place, AnyReservation::InRedis(due))));
             let turn = entry.turn(&route.limits, through.as_ref());
             let turn = turn.map(|turn| (entry.matched.place, turn));
-            context.admission.turns.extend(turn);
+            context.admission.queue_places.extend(turn);
         }
         self.through = through;
     }
 }
 
-impl Remote {
+impl RemoteBucket {
     /// Ends the leases of a refused request: a refused lease holds nothing; any other may hold
     /// units, and is given back.
     fn end_lending(&mut self) {
@@ -209,7 +221,7 @@ impl Remote {
     }
 }
 
-impl Entry {
+impl PendingCharge {
     /// Moves on to the overflow bucket that replied.
     fn move_on(&mut self, limits: &[Limit], tier: usize) {
         let limit = self.matched.limit(limits);
@@ -245,7 +257,7 @@ impl Entry {
         let mut lending = remote.lending.take_if(|_| !is_refused)?;
         lending.renew();
         let in_use = policy.in_use.as_ref().filter(|_| !is_counted);
-        Some(InFlightGuard::lent(lending, in_use, cost))
+        Some(InFlightGuard::of_lease(lending, in_use, cost))
     }
 
     /// The reservation in Redis that the response settles.

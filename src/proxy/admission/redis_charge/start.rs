@@ -2,12 +2,12 @@
 
 use smallvec::SmallVec;
 
-use super::{BucketHome, Entry, PendingRedisCharge, spared};
+use super::{BucketHome, PendingCharge, PendingRedisCharge, peek_spared};
 use crate::limiter::{Decision, Verdict};
 use crate::proxy::admission::acquired_permits::AcquiredPermits;
 use crate::proxy::admission::charge_set::{ChargeSet, MatchedLimit};
 use crate::proxy::admission::context::AdmissionContext;
-use crate::proxy::admission::remote::Remote;
+use crate::proxy::admission::remote_bucket::RemoteBucket;
 use crate::proxy::admission::sync_charges;
 use crate::store::{Charge, Refusals};
 
@@ -18,11 +18,11 @@ impl<'r> AdmissionContext<'r, '_> {
         acquired: AcquiredPermits,
     ) -> Option<Box<PendingRedisCharge>> {
         if self.recall() {
-            self.conclude(Vec::new(), Vec::new(), acquired);
+            self.store_decision(Vec::new(), Vec::new(), acquired);
             return None;
         }
         let (mut local, places, binding) = self.in_memory();
-        let settled = local.settled(self.route, |_| true);
+        let settled = local.settleable(self.route, |_| true);
         let verdict = &mut self.admission.verdict;
         let last = Refusals::Charged;
         let mut reserved =
@@ -30,25 +30,25 @@ impl<'r> AdmissionContext<'r, '_> {
         if let Some(head) = self.head.filter(|_| self.route.is_synchronised) {
             let of_limits = reserved
                 .iter_mut()
-                .map(|(index, its)| (usize::from(local.applied[*index].place), its));
+                .map(|(index, its)| (usize::from(local.limits[*index].place), its));
             let (rules, said) = ((self.route, head), (&*verdict, last));
             sync_charges::record(rules, &local, said, self.now, of_limits);
         }
         let is_refused = !verdict.is_admitted();
-        let taken = local.taken(self.route, verdict);
+        let taken = local.in_flight_guards(self.route, verdict);
         for (index, &place) in places.iter().enumerate() {
-            self.asked.applied[place] = local.applied[index];
+            self.charge_set.limits[place] = local.limits[index];
         }
         if is_refused && !self.is_owed_in_redis() {
-            (self.asked, self.binding) = (local, binding);
+            (self.charge_set, self.binding) = (local, binding);
             self.strike(&[]);
-            self.conclude(Vec::new(), Vec::new(), acquired);
+            self.store_decision(Vec::new(), Vec::new(), acquired);
             return None;
         }
         let mut decisions = self.admission.verdict.decisions.drain(..);
         let mut remote = std::mem::take(&mut self.remote);
-        let entries = self.asked.applied.iter().zip(&self.asked.charges);
-        let entries = entries.map(|(&matched, charge)| Entry {
+        let entries = self.charge_set.limits.iter().zip(&self.charge_set.charges);
+        let entries = entries.map(|(&matched, charge)| PendingCharge {
             matched,
             key: charge.key,
             cost: charge.cost,
@@ -77,7 +77,7 @@ impl<'r> AdmissionContext<'r, '_> {
                 .collect(),
             taken,
             acquired,
-            noted: std::mem::take(&mut self.noted),
+            noted: std::mem::take(&mut self.uncharged),
             through: None,
             answer: None,
         }))
@@ -88,15 +88,15 @@ impl<'r> AdmissionContext<'r, '_> {
     fn is_owed_in_redis(&mut self) -> bool {
         let mut kept = ChargeSet::default();
         let mut binding = 0;
-        let all = self.asked.applied.iter().zip(&self.asked.charges);
+        let all = self.charge_set.limits.iter().zip(&self.charge_set.charges);
         for (place, (&matched, &charge)) in all.enumerate() {
             if !self.is_remote(matched) || charge.is_owed() {
                 kept.push(matched, charge);
                 binding += usize::from(place < self.binding);
             }
         }
-        (self.asked, self.binding) = (kept, binding);
-        let applied = &self.asked.applied;
+        (self.charge_set, self.binding) = (kept, binding);
+        let applied = &self.charge_set.limits;
         applied.iter().any(|&matched| self.is_remote(matched))
     }
 
@@ -113,7 +113,7 @@ impl<'r> AdmissionContext<'r, '_> {
         let mut local = ChargeSet::default();
         let mut places = SmallVec::new();
         let mut binding = 0;
-        let all = self.asked.applied.iter().zip(&self.asked.charges);
+        let all = self.charge_set.limits.iter().zip(&self.charge_set.charges);
         for (place, (&matched, &charge)) in all.enumerate() {
             if !self.is_remote(matched) {
                 local.push(matched, charge);
@@ -127,13 +127,13 @@ impl<'r> AdmissionContext<'r, '_> {
     /// Refuses by a cached refusal of Redis: nothing is charged, and other limits in Redis tell no
     /// remaining units. Limits that charge refusals always call Redis.
     pub(in crate::proxy::admission) fn recall(&mut self) -> bool {
-        if self.asked.charges.iter().any(Charge::is_owed) {
+        if self.charge_set.charges.iter().any(Charge::is_owed) {
             return false;
         }
         let mut recalled: SmallVec<[(MatchedLimit, Decision); 1]> = SmallVec::new();
-        let binding = self.asked.applied[..self.binding].iter();
-        for (&matched, charge) in binding.zip(&self.asked.charges) {
-            let its = |remote: &&Remote| remote.place == matched.place;
+        let binding = self.charge_set.limits[..self.binding].iter();
+        for (&matched, charge) in binding.zip(&self.charge_set.charges) {
+            let its = |remote: &&RemoteBucket| remote.place == matched.place;
             let Some(remote) = self.remote.iter().find(its) else {
                 continue;
             };
@@ -157,10 +157,10 @@ impl<'r> AdmissionContext<'r, '_> {
         let mut decisions: SmallVec<[Decision; 4]> = SmallVec::new();
         let mut known_binding = 0;
         for (index, (&matched, &charge)) in self
-            .asked
-            .applied
+            .charge_set
+            .limits
             .iter()
-            .zip(&self.asked.charges)
+            .zip(&self.charge_set.charges)
             .enumerate()
         {
             let told = recalled
@@ -169,14 +169,14 @@ impl<'r> AdmissionContext<'r, '_> {
             let (matched, decision) = match told {
                 Some(told) => *told,
                 None if self.is_remote(matched) => continue,
-                None => (matched, spared(&charge, self.now)),
+                None => (matched, peek_spared(&charge, self.now)),
             };
             known.push(matched, charge);
             decisions.push(decision);
             known_binding += usize::from(index < self.binding);
         }
         self.admission.verdict = Verdict::of(decisions, known_binding);
-        (self.asked, self.binding) = (known, known_binding);
+        (self.charge_set, self.binding) = (known, known_binding);
         self.strike(&[]);
         true
     }

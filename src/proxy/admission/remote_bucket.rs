@@ -8,7 +8,7 @@ use crate::store::redis::{BucketName, BucketReply, LeaseGuard, Store};
 
 /// One limit's charge in Redis.
 #[derive(Debug)]
-pub(in crate::proxy) struct Remote {
+pub(in crate::proxy) struct RemoteBucket {
     /// The limit's place in the route.
     pub place: u16,
     pub name: BucketName,
@@ -25,7 +25,7 @@ pub(in crate::proxy) struct Remote {
     pub lending: Option<LeaseGuard>,
 }
 
-impl Remote {
+impl RemoteBucket {
     /// The charge of this limit in Redis; `None` if its buckets are in memory.
     pub(in crate::proxy) fn of(
         (place, limit): (u16, &Limit),
