@@ -1,10 +1,13 @@
-//! Buckets in Redis: decided and charged there by one script, in the same integers as in memory.
+//! Buckets in Redis: one script decides and charges a request there, with the integers of the
+//! memory store.
 //!
-//! `asked` has what the script is asked about a request, `told` what it says, `after` what is asked when requests end, `value`
-//! what keys hold. `sync` is for buckets in memory that many machines charge, and `bans` for their bans. The scripts decide
-//! whether a request is admitted, and write what becomes of its buckets; they reply the buckets as they were, and every number
-//! that a client sees is worked out of those by the functions of [`limiter`](crate::limiter) that memory's buckets are decided by.
-//! `docs/redis.md` has the layout of keys. [`client`] keeps the connections.
+//! `script_call` writes a script's arguments, `reply` reads its answer, `follow_up` has the calls
+//! after a charge, `value` the stored values. The scripts decide admission and write the buckets.
+//! They reply each bucket's earlier state, and the functions of [`limiter`](crate::limiter) derive
+//! from it every number that a client sees.
+//!
+//! `sync` synchronises memory buckets between machines, `bans` shares bans, [`client`] keeps the
+//! connections. `docs/redis.md` has the layout of keys.
 
 mod follow_up;
 mod algorithm_check;
@@ -28,7 +31,7 @@ pub use config_drift::ConfigDrift;
 pub use follow_up::{LeasedUnits, Settlement, SettlementReply, parse_presence};
 pub use guards::{ChargedBucket, LeaseGuard, QueuePlace, Reservation};
 pub use multi_slot::BucketReplies;
-pub use naming::{BucketName, KeyFormat, LONGEST, NameBuilder, Naming, bucket_label};
+pub use naming::{BucketName, KeyFormat, MAX_READABLE_KEY, NameBuilder, Naming, bucket_label};
 pub use refusal_cache::RefusalCache;
 pub use reply::{BucketReply, ChargeReply, ProtocolError, RetryInputs, ScriptReply};
 pub use script::{AlgorithmKind, AlgorithmKinds, Procedure, SYNC};

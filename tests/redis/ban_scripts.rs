@@ -87,7 +87,7 @@ impl Bans {
             here: second(now),
             now: Some(second(now)),
         };
-        let reply = self.redis.scripts.call(told.ask());
+        let reply = self.redis.scripts.call(told.script_call());
         Ok(BanReply::read(&reply?).expect("a reply"))
     }
 

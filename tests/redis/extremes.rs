@@ -186,8 +186,8 @@ fn extremes_are_decided_and_stored_as_in_memory() {
     let checked = runner.run(&histories(), |(policies, steps)| {
         let redis = &mut *redis.borrow_mut();
         redis.prefix = server.prefix();
-        let table = |(algorithm, owes): &Drawn| {
-            let refusals = if *owes {
+        let table = |(algorithm, charged_refusals): &Drawn| {
+            let refusals = if *charged_refusals {
                 Refusals::Charged
             } else {
                 Refusals::Free
@@ -201,7 +201,7 @@ fn extremes_are_decided_and_stored_as_in_memory() {
         let windows: Vec<_> = windows.collect();
         let longest = windows.iter().max().expect("a policy");
         let mut now = START;
-        for ((micros, parts), drawn, binding) in steps {
+        for ((micros, parts), drawn, enforced) in steps {
             let share = if parts == 1 { 0 } else { windows[0] / parts };
             now = now.saturating_add_signed(micros + share);
             // As below: later instants are not exact in Redis.
@@ -214,7 +214,7 @@ fn extremes_are_decided_and_stored_as_in_memory() {
                 .enumerate()
                 .filter(|(_, (is_asked, ..))| *is_asked)
                 .collect();
-            let binding = binding.min(asked.len());
+            let enforced = enforced.min(asked.len());
             let names: Vec<_> = asked
                 .iter()
                 .map(|(policy, (_, key, _))| redis.name(&format!("{policy}:{key}")))
@@ -236,15 +236,15 @@ fn extremes_are_decided_and_stored_as_in_memory() {
                     name: name.as_bytes(),
                     key: one.key,
                     cost: one.cost,
-                    owes: one.table.refusals().into(),
+                    charged_refusals: one.table.refusals().into(),
                     settles: false,
                     period: None,
                     tier: Tier::First,
                 })
                 .collect();
-            let expected = store::charge_watched(&in_memory, binding, at(now));
+            let expected = store::charge_watched(&in_memory, enforced, at(now));
             let request = ChargeRequest {
-                binding,
+                enforced,
                 ..redis.request(&in_redis)
             };
             let verdict = redis.scripts.decide(&request, at(now)).verdict;
@@ -289,7 +289,7 @@ fn pairs() -> impl Strategy<Value = (Algorithm, Algorithm)> {
 fn a_bucket_under_another_recipe_is_carried_over_as_in_memory() {
     let server = SharedRedis::new();
     let mut redis = Redis::new(&server);
-    redis.leftovers = Some(Box::leak(Box::default()));
+    redis.drift = Some(Box::leak(Box::default()));
     let mut runner = TestRunner::new(ProptestConfig::with_cases(256));
     let redis = RefCell::new(&mut redis);
     let strategy = (

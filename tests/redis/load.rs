@@ -75,18 +75,18 @@ fn every_worker_has_a_connection_of_its_own_and_gets_it_back() {
             })
         })
         .collect();
-    let all_well = |server: &RedisServer| {
+    let is_up = |server: &RedisServer| {
         let is_up = client.state() == State::Up && connections(server) == WORKERS;
         is_up.then_some(())
     };
-    wait_for("all to be connected", || all_well(&server));
+    wait_for("all to be connected", || is_up(&server));
     server.kill();
     wait_for("that to be noticed", || {
         matches!(client.state(), State::Down { .. }).then_some(())
     });
     server.start_again();
     // Nobody calls: connections wait for the first request, not the reverse.
-    wait_for("all to be connected again", || all_well(&server));
+    wait_for("all to be connected again", || is_up(&server));
     drop(stop);
     for worker in workers {
         worker.join().expect("no worker panics");

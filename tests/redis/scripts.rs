@@ -202,7 +202,7 @@ fn a_bucket_in_debt_lasts_as_long_as_the_debt() {
         let name = redis.name(&place.to_string());
         for cost in [10, 10, 7] {
             let asked = [BucketCharge {
-                owes: ChargedRefusals::All,
+                charged_refusals: ChargedRefusals::All,
                 ..charge(algorithm, &name, cost)
             }];
             redis.decide(&asked);
@@ -401,10 +401,10 @@ fn a_calendar_that_the_caller_names_wrongly_is_asked_for_again() {
         },
     ];
     for (days, calls) in [(0, 1), (40, 2)] {
-        let around = at(START - days * 86_400 * SECOND);
+        let estimated_now = at(START - days * 86_400 * SECOND);
         let before = redis.scripts.calls;
         let request = ChargeRequest {
-            around,
+            estimated_now,
             ..redis.request(&charges)
         };
         let told = redis.scripts.decide(&request, at(START));
@@ -423,8 +423,8 @@ fn a_calendar_that_the_caller_names_wrongly_is_asked_for_again() {
     let charges = [charge(&utc, &names[0], 1)];
     let before = redis.scripts.calls;
     let request = ChargeRequest {
-        leftovers: None,
-        around: at(START),
+        drift: None,
+        estimated_now: at(START),
         ..redis.request(&charges)
     };
     let told = redis.scripts.decide(&request, redis.now.unwrap());
@@ -452,7 +452,7 @@ fn permits_are_leases_that_end_with_their_holder() {
     let take = |redis: &mut Redis, id, cost| {
         let asked = [charge(&three, &name, cost)];
         let request = ChargeRequest {
-            lease: Lease { id, lasts: ten },
+            lease: Lease { id, duration: ten },
             ..redis.request(&asked)
         };
         let told = redis.scripts.decide(&request, redis.now.unwrap());
@@ -468,9 +468,10 @@ fn permits_are_leases_that_end_with_their_holder() {
     // Nothing is in use twice, and nothing comes back twice.
     let now = redis.now;
     assert_eq!(
-        redis
-            .scripts
-            .leases(ScriptCall::giving_back(&[lent("3", 1), lent("3", 1)], now)),
+        redis.scripts.leases(ScriptCall::release_leases(
+            &[lent("3", 1), lent("3", 1)],
+            now
+        )),
         [true, false]
     );
     assert_eq!(take(&mut redis, "5", 1), (true, 0));
@@ -479,7 +480,7 @@ fn permits_are_leases_that_end_with_their_holder() {
     assert_eq!(
         redis
             .scripts
-            .leases(ScriptCall::renewal(&[lent("1", 2)], ten, redis.now)),
+            .leases(ScriptCall::renew_leases(&[lent("1", 2)], ten, redis.now)),
         [true]
     );
     redis.now = Some(at(START + 10 * SECOND - 1));
@@ -490,14 +491,14 @@ fn permits_are_leases_that_end_with_their_holder() {
     assert_eq!(
         redis
             .scripts
-            .leases(ScriptCall::renewal(&[lent("5", 1)], ten, redis.now)),
+            .leases(ScriptCall::renew_leases(&[lent("5", 1)], ten, redis.now)),
         [false]
     );
     let all = [lent("1", 2), lent("5", 1)];
     assert_eq!(
         redis
             .scripts
-            .leases(ScriptCall::giving_back(&all, redis.now)),
+            .leases(ScriptCall::release_leases(&all, redis.now)),
         [true, true]
     );
     assert_eq!(take(&mut redis, "8", 3), (false, 2));
@@ -505,7 +506,7 @@ fn permits_are_leases_that_end_with_their_holder() {
     assert_eq!(
         redis
             .scripts
-            .leases(ScriptCall::giving_back(&all, redis.now)),
+            .leases(ScriptCall::release_leases(&all, redis.now)),
         [true]
     );
     assert!(
@@ -530,9 +531,11 @@ fn the_key_of_leases_lasts_as_long_as_the_last_of_them() {
         id: "a",
         units: 1,
     }];
-    redis
-        .scripts
-        .leases(ScriptCall::renewal(&lent, Duration::from_secs(60), None));
+    redis.scripts.leases(ScriptCall::renew_leases(
+        &lent,
+        Duration::from_secs(60),
+        None,
+    ));
     assert!(within(redis.ttl(&key), 60));
 }
 
@@ -555,11 +558,13 @@ fn leases_are_renewed_beside_a_key_that_is_not_ours() {
     let minute = Duration::from_secs(60);
     let renewed = redis
         .scripts
-        .leases(ScriptCall::renewal(&lent, minute, None));
+        .leases(ScriptCall::renew_leases(&lent, minute, None));
     assert_eq!(renewed, [false, true, false]);
     let key = redis.name("a:leases");
     assert!(redis.ttl(&key) > 50_000, "it lasts");
-    let back = redis.scripts.leases(ScriptCall::giving_back(&lent, None));
+    let back = redis
+        .scripts
+        .leases(ScriptCall::release_leases(&lent, None));
     assert_eq!(back, [false, true, false]);
     assert_eq!(redis.run::<String>(&["GET", &others]), "mine");
 }
@@ -574,7 +579,7 @@ fn who_leaves_a_queue_gives_up_his_place_if_he_is_the_last() {
     let second = redis.charge(&line, "a", 3);
     let name = redis.name("a");
     let ask = |cost, decision: Decision, now| {
-        ScriptCall::leave(&charge(&line, &name, cost), decision.cell, now).unwrap()
+        ScriptCall::leave_queue(&charge(&line, &name, cost), decision.cell, now).unwrap()
     };
     assert!(
         !redis.scripts.leave(ask(2, first, redis.now)),

@@ -108,7 +108,7 @@ impl Store for Redis {
                 name: name.as_bytes(),
                 key: fingerprint(charge.key),
                 cost: charge.cost,
-                owes: ChargedRefusals::None,
+                charged_refusals: ChargedRefusals::None,
                 settles: false,
                 period: None,
                 tier: Tier::First,
@@ -116,15 +116,15 @@ impl Store for Redis {
         let asked: Vec<_> = asked.collect();
         let request = ChargeRequest {
             charges: &asked,
-            binding: asked.len(),
+            enforced: asked.len(),
             refusals: Refusals::Charged,
             now: Some(now),
             // As if the server's clock were another than was known.
-            leftovers: None,
-            around: now.saturating_sub_micros(86_400_000_000),
+            drift: None,
+            estimated_now: now.saturating_sub_micros(86_400_000_000),
             lease: Lease {
                 id: "none",
-                lasts: Duration::from_secs(1),
+                duration: Duration::from_secs(1),
             },
         };
         self.scripts.decide(&request, now).verdict

@@ -98,7 +98,7 @@ fn name(key: u64) -> BucketName {
         prefix: "sluicegate:".into(),
         keys: KeyFormat::Readable,
     };
-    let mut namer = naming.namer();
+    let mut namer = naming.name_builder();
     namer.part(2, key.to_string().as_bytes());
     namer.name("p")
 }
@@ -247,7 +247,7 @@ fn what_takes_a_tables_place_goes_on_with_what_is_known() {
     let successor = table(counting(MOST - 1));
     let replaced = std::mem::replace(&mut reloaded.table, Arc::clone(&successor));
     replaced.replaced_by(Arc::clone(&successor), reloaded.clock.now());
-    assert!(reloaded.tracker.goes_on_with(successor.algorithm()));
+    assert!(reloaded.tracker.can_continue_with(successor.algorithm()));
     reloaded.tracker.set_table(successor);
     assert!(reloaded.request(1, 5));
     assert!(nodes[1].request(1, 5));
@@ -280,11 +280,11 @@ fn epochs_are_those_of_windows_of_one_length_and_some_have_none() {
     let fixed = |hours, start| Algorithm::FixedWindow(FixedWindow::new(quota(5, hours), start));
     let tracked = |algorithm| Tracker::new("p", table(algorithm));
     let tracker = tracked(fixed(1, Start::EPOCH)).expect("it can be synchronised");
-    assert!(tracker.goes_on_with(&fixed(1, Start::Staggered)));
-    assert!(!tracker.goes_on_with(&fixed(2, Start::EPOCH)));
+    assert!(tracker.can_continue_with(&fixed(1, Start::Staggered)));
+    assert!(!tracker.can_continue_with(&fixed(2, Start::EPOCH)));
     let queue = LeakyBucket::new(quota(5, 1), 5, Duration::MAX, 0).expect("a queue");
     let queue = Algorithm::LeakyBucket(queue);
-    assert!(!tracker.goes_on_with(&queue));
+    assert!(!tracker.can_continue_with(&queue));
     assert!(tracked(queue).is_none());
     assert!(tracked(fixed(1, Start::FirstRequest)).is_none());
 }

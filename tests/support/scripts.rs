@@ -80,7 +80,7 @@ impl Scripts {
     /// Asks once.
     pub fn ask(&mut self, request: &ChargeRequest<'_>, again: &RetryInputs) -> RedisResult<Value> {
         self.calls += 1;
-        self.call(request.ask(again))
+        self.call(request.script_call(again))
     }
 
     /// Decides a request, asking again where that is needed; `local` is now on the caller's clock.
@@ -110,10 +110,10 @@ impl Scripts {
     pub fn settle(
         &mut self,
         settlement: &Settlement<'_>,
-        around: Timestamp,
+        estimated_now: Timestamp,
         now: Option<Timestamp>,
     ) -> Option<SettlementReply> {
-        let ask = settlement.ask(around, now)?;
+        let ask = settlement.script_call(estimated_now, now)?;
         let reply = self.call(ask).expect("the script runs");
         Some(settlement.read(&reply).expect("it says what became of it"))
     }
@@ -167,7 +167,7 @@ pub struct Redis {
     pub scripts: Scripts,
     pub prefix: String,
     pub now: Option<Timestamp>,
-    pub leftovers: Option<&'static ConfigDrift>,
+    pub drift: Option<&'static ConfigDrift>,
 }
 
 impl Redis {
@@ -176,7 +176,7 @@ impl Redis {
             scripts: Scripts::new(server),
             prefix: server.prefix(),
             now: Some(at(START)),
-            leftovers: None,
+            drift: None,
         }
     }
 
@@ -187,14 +187,14 @@ impl Redis {
     pub fn request<'a>(&self, charges: &'a [BucketCharge<'a>]) -> ChargeRequest<'a> {
         ChargeRequest {
             charges,
-            binding: charges.len(),
+            enforced: charges.len(),
             refusals: Refusals::Charged,
             now: self.now,
-            leftovers: self.leftovers,
-            around: self.now.unwrap_or(at(START)),
+            drift: self.drift,
+            estimated_now: self.now.unwrap_or(at(START)),
             lease: Lease {
                 id: "a",
-                lasts: Duration::from_secs(10),
+                duration: Duration::from_secs(10),
             },
         }
     }
@@ -238,7 +238,7 @@ pub fn charge<'a>(algorithm: &'a Algorithm, name: &'a str, cost: u32) -> BucketC
         name: name.as_bytes(),
         key: fingerprint(1),
         cost,
-        owes: ChargedRefusals::None,
+        charged_refusals: ChargedRefusals::None,
         settles: false,
         period: None,
         tier: Tier::First,

@@ -129,7 +129,7 @@ impl PendingRedisCharge {
         for (entry, limits) in entries.chain(tags) {
             if entry.policy(limits).table.algorithm().is_permits() && entry.cost > 0 {
                 let id = lease.get_or_insert_with(|| store.new_lease());
-                let lending = entry.place(limits, store, worker).map(|it| it.lending(id));
+                let lending = entry.place(limits, store, worker).map(|it| it.lease(id));
                 if let BucketHome::Redis(remote) = &mut entry.home {
                     remote.lending = lending;
                 }
@@ -220,7 +220,7 @@ impl PendingCharge {
                 name,
                 key: remote.name.key,
                 cost: self.cost,
-                owes: match table.refusals() {
+                charged_refusals: match table.refusals() {
                     Refusals::Free => ChargedRefusals::None,
                     Refusals::Charged => refusals,
                 },

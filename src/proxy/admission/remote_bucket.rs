@@ -35,7 +35,7 @@ impl RemoteBucket {
         now: Timestamp,
     ) -> Option<Self> {
         let shared = policy.shared.as_ref()?;
-        let mut namer = store.naming().namer();
+        let mut namer = store.naming().name_builder();
         limit.spec.descriptor.feed(head, &mut namer).ok()?;
         let name = namer.name(&shared.label);
         let tiers = std::iter::successors(policy.overflow.as_ref(), |tier| {
@@ -48,7 +48,7 @@ impl RemoteBucket {
                 .map(|shared| namer.name(&shared.label).bytes)
                 .collect(),
             name,
-            period: policy.period(head, store.time_at(now)),
+            period: policy.period(head, store.server_time_at(now)),
             said: None,
             decision: None,
             lending: None,

@@ -69,7 +69,7 @@ impl Gateway {
         let former = former.iter().filter_map(Weak::upgrade);
         let stores: Vec<_> = former.chain(self.ruleset.load().redis.clone()).collect();
         for store in stores {
-            store.last_words(worker, until).await;
+            store.flush_outbox(worker, until).await;
         }
     }
 }

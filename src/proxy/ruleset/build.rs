@@ -329,7 +329,8 @@ impl Builder<'_> {
     /// The store of the snapshot before, if it is the same, with its connections.
     fn redis(&self, spec: &RedisSpec) -> Arc<Store> {
         let before = self.previous.and_then(|before| before.redis.as_ref());
-        if let Some(before) = before.filter(|before| before.is_like(&spec.client, &spec.naming)) {
+        if let Some(before) = before.filter(|before| before.is_same_as(&spec.client, &spec.naming))
+        {
             return Arc::clone(before);
         }
         let BuildContext {

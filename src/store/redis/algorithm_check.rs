@@ -1,7 +1,7 @@
 //! Detection of nodes that run another algorithm under the same policy name.
 //!
-//! The algorithm is part of a bucket's name, so such nodes share no bucket, and each group of them admits a quota of its own.
-//! Nodes note their algorithms in Redis (`script/algorithms.lua`), off the path of requests, and log a difference.
+//! The algorithm is part of a bucket's name, so such nodes share no bucket, and each group of them
+//! admits a quota of its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,11 +17,11 @@ use super::sync::Rounds;
 /// Pause between two notes of a node.
 const INTERVAL: Duration = Duration::from_secs(5);
 /// Age in milliseconds beyond which a note of another algorithm no longer counts: that of three missed notes.
-const STALE: u64 = 15_000;
+const STALE_AFTER: u64 = 15_000;
 /// Time to live of a policy's notes, in milliseconds.
-const LASTS: u64 = 60_000;
+const NOTE_TTL: u64 = 60_000;
 /// Policies in one call of the script, where all keys are on one server.
-const TOGETHER: usize = 32;
+const POLICIES_PER_CALL: usize = 32;
 
 /// The algorithms that this node uses, and those that other nodes have noted.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ struct CheckedPolicy {
     state: Mutex<CheckState>,
 }
 
-/// What notes have said so far.
+/// The result of earlier rounds.
 #[derive(Debug, Default)]
 struct CheckState {
     /// The server's time of this node's first note, in milliseconds: earlier notes may be those of its own past.
@@ -67,7 +67,7 @@ impl AlgorithmCheck {
         }
     }
 
-    /// Checks these policies from the next round on, and no others.
+    /// Checks these policies, and no others, from the next round on.
     pub(super) fn follow<'a>(&self, policies: impl Iterator<Item = (&'a str, &'static str)>) {
         let mut known = self.policies.lock();
         let next = policies.map(|(label, algorithm)| {
@@ -86,12 +86,12 @@ impl AlgorithmCheck {
         *known = next;
     }
 
-    /// Whether there is nothing to check.
+    /// True without policies to check.
     pub(super) fn is_empty(&self) -> bool {
         self.policies.lock().is_empty()
     }
 
-    /// Notes and compares every [`INTERVAL`], on this worker's connection.
+    /// Records and compares every [`INTERVAL`], on this worker's connection.
     ///
     /// # Panics
     /// As [`Client::start`].
@@ -103,12 +103,12 @@ impl AlgorithmCheck {
         }
     }
 
-    /// Notes this node's algorithms once, and logs which policies have others elsewhere.
+    /// Records this node's algorithms once, and logs policies that have others elsewhere.
     async fn compare(&self, worker: usize) {
         let policies = self.policies.lock().clone();
         let together = match self.client.spec().target {
             Target::Cluster(_) => 1,
-            Target::Single(_) | Target::Sentinel { .. } => TOGETHER,
+            Target::Single(_) | Target::Sentinel { .. } => POLICIES_PER_CALL,
         };
         let groups = || policies.chunks(together);
         let commands = groups().map(|group| self.command(group)).collect();
@@ -133,15 +133,15 @@ impl CheckedPolicy {
         format!("{prefix}{{{}}}:algorithms", self.label)
     }
 
-    /// Takes in the notes of all nodes that were there at `now`, in the server's milliseconds.
-    fn hear(&self, now: u64, notes: &str) -> Option<Change> {
+    /// Compares with the notes that all nodes had left at `now`, in the server's milliseconds.
+    fn apply_notes(&self, now: u64, notes: &str) -> Option<Change> {
         let mut state = self.state.lock();
         let since = *state.since.get_or_insert(now);
         let mut words = notes.split(' ');
         let mut others = Vec::new();
         while let (Some(algorithm), Some(at)) = (words.next(), words.next()) {
             let at: u64 = at.parse().unwrap_or(0);
-            let is_recent = at > since && at.saturating_add(STALE) > now;
+            let is_recent = at > since && at.saturating_add(STALE_AFTER) > now;
             if is_recent && algorithm != self.algorithm && is_name(algorithm) {
                 others.push(algorithm.to_owned());
             }
@@ -175,7 +175,7 @@ impl CheckedPolicy {
     }
 }
 
-/// The policies of which a reply says something new.
+/// The policies whose comparison has changed.
 fn changes<'a>(
     group: &'a [Arc<CheckedPolicy>],
     reply: &Value,
@@ -186,14 +186,14 @@ fn changes<'a>(
         && let Ok(now) = number(now)
     {
         for (policy, notes) in group.iter().zip(notes) {
-            let change = policy.hear(now, &String::from_utf8_lossy(notes));
+            let change = policy.apply_notes(now, &String::from_utf8_lossy(notes));
             changes.extend(change.map(|change| (policy, change)));
         }
     }
     changes.into_iter()
 }
 
-/// A name of an algorithm, also of one that this version does not know.
+/// True for the name of an algorithm, also of another version's.
 fn is_name(text: &str) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
     (1..=32).contains(&text.len()) && text.bytes().all(is_letter)
@@ -204,7 +204,7 @@ struct Notes<'a>(&'a [Arc<CheckedPolicy>]);
 
 impl ToRedisArgs for Notes<'_> {
     fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
-        LASTS.write_redis_args(out);
+        NOTE_TTL.write_redis_args(out);
         for one in self.0 {
             one.algorithm.write_redis_args(out);
         }
@@ -232,31 +232,43 @@ mod tests {
     #[test]
     fn a_difference_is_said_once_and_once_when_it_is_over() {
         let policy = checked();
-        assert_eq!(policy.hear(1_000, ""), None);
-        assert_eq!(policy.hear(6_000, "gcra 1000"), None);
+        assert_eq!(policy.apply_notes(1_000, ""), None);
+        assert_eq!(policy.apply_notes(6_000, "gcra 1000"), None);
         let notes = "gcra 6000 fixed_window 7000";
-        assert_eq!(policy.hear(11_000, notes), differs(&["fixed_window"]));
-        assert_eq!(policy.hear(16_000, "gcra 11000 fixed_window 12000"), None);
+        assert_eq!(
+            policy.apply_notes(11_000, notes),
+            differs(&["fixed_window"])
+        );
+        assert_eq!(
+            policy.apply_notes(16_000, "gcra 11000 fixed_window 12000"),
+            None
+        );
         let notes = "sliding_log 20999 gcra 16000 fixed_window 12000";
         let both = differs(&["fixed_window", "sliding_log"]);
-        assert_eq!(policy.hear(21_000, notes), both);
-        assert_eq!(policy.hear(60_000, notes), Some(Change::Agrees));
+        assert_eq!(policy.apply_notes(21_000, notes), both);
+        assert_eq!(policy.apply_notes(60_000, notes), Some(Change::Agrees));
     }
 
     #[test]
     fn notes_from_before_the_first_own_one_are_those_of_an_earlier_run() {
         let policy = checked();
-        assert_eq!(policy.hear(6_000, "fixed_window 5000"), None);
-        assert_eq!(policy.hear(11_000, "fixed_window 6000 gcra 6000"), None);
+        assert_eq!(policy.apply_notes(6_000, "fixed_window 5000"), None);
+        assert_eq!(
+            policy.apply_notes(11_000, "fixed_window 6000 gcra 6000"),
+            None
+        );
         let notes = "fixed_window 6001";
-        assert_eq!(policy.hear(11_000, notes), differs(&["fixed_window"]));
+        assert_eq!(
+            policy.apply_notes(11_000, notes),
+            differs(&["fixed_window"])
+        );
     }
 
     #[test]
     fn foreign_text_is_not_logged() {
         let policy = checked();
-        assert_eq!(policy.hear(1_000, ""), None);
+        assert_eq!(policy.apply_notes(1_000, ""), None);
         let notes = "a\nb 2000 X1 2000 fixed_window";
-        assert_eq!(policy.hear(2_000, notes), None);
+        assert_eq!(policy.apply_notes(2_000, notes), None);
     }
 }

@@ -1,7 +1,8 @@
 //! Bans that many machines share.
 //!
-//! Each machine counts the refusals that it gives, and bans by those at once. Off the path of requests it tells Redis what it knows of
-//! those whom it has refused, which bans whom all together have refused too often (`script/bans.lua`), and hears of the bans of the others.
+//! Each machine counts its own refusals, and bans by them at once. Off the path of requests it
+//! reports refused keys to Redis, which bans keys that all machines together refused too often
+//! (`script/bans.lua`). It also reads the bans of other machines.
 
 mod report;
 
@@ -25,16 +26,16 @@ use crate::telemetry::metrics::BanMetrics;
 
 pub use self::report::{AnnouncedBan, BanKeys, BanReply, BanReport};
 
-/// How often machines tell and hear of each other.
+/// The interval of rounds.
 const INTERVAL: Duration = Duration::from_millis(250);
-/// The most keys of a policy that one call tells of: the server serves others in between.
-const AT_ONCE: usize = 32;
-/// The most calls that a round makes for a policy: so much of the server a flood of refusals can take.
-const CALLS: usize = 8;
-/// A round that takes longer than this is left to the next.
-const LONGEST: Duration = Duration::from_secs(1);
+/// The most keys of a policy in one call: the server serves other clients in between.
+const KEYS_PER_CALL: usize = 32;
+/// The most calls of a round for a policy: the bound of the server's load in a flood of refusals.
+const MAX_CALLS: usize = 8;
+/// The longest round; the rest waits for the next.
+const LONGEST_ROUND: Duration = Duration::from_secs(1);
 
-/// The bans of one policy, which all machines share that call it so.
+/// The bans of one policy, shared by all machines under its name.
 #[derive(Debug)]
 pub struct SharedBans {
     client: Arc<Client>,
@@ -42,9 +43,9 @@ pub struct SharedBans {
     rule: ArcSwap<Penalty>,
     bans: Arc<Bans>,
     metrics: BanMetrics,
-    /// The last announcement that was read, once the server has been heard.
+    /// The last announcement read; `None` before the first answer.
     read: Mutex<Option<Vec<u8>>>,
-    has_complained: AtomicBool,
+    has_warned: AtomicBool,
 }
 
 impl SharedBans {
@@ -53,15 +54,15 @@ impl SharedBans {
         self.rule.store(Arc::new(rule));
     }
 
-    /// The next keys of which others are to be told.
-    fn take(&self, now: Timestamp) -> Taken<'_> {
-        self.bans.take(&self.rule.load(), now, AT_ONCE)
+    /// The next keys to report.
+    fn next_report(&self, now: Timestamp) -> Taken<'_> {
+        self.bans.take(&self.rule.load(), now, KEYS_PER_CALL)
     }
 
-    /// What tells of these keys, and asks for what others have announced since.
+    /// The call that reports these keys and reads new announcements.
     fn command(&self, store: &Store, taken: &Taken<'_>, now: Timestamp) -> Command {
         let read = self.read.lock();
-        let strikes = BanReport {
+        let report = BanReport {
             names: &self.names,
             rule: &self.rule.load(),
             node: self.bans.node(),
@@ -70,45 +71,45 @@ impl SharedBans {
             here: now,
             now: None,
         };
-        store.command(&strikes.ask())
+        store.command(&report.script_call())
     }
 
-    /// Takes in what came back for these; whether there is more to hear or to tell.
+    /// Applies the answer; returns true if there is more to read or to report.
     ///
     /// # Errors
-    /// When they are not told, or not all of them.
-    fn answered(
+    /// If the report failed, or a part of it.
+    fn apply_reply(
         &self,
         taken: Taken<'_>,
         answer: Result<Value, Fault>,
         now: Timestamp,
     ) -> Result<bool, Fault> {
-        let heard =
+        let reply =
             BanReply::read(&answer?).map_err(|nonsense| FaultKind::Script.with(nonsense))?;
         taken.are_told();
         let rule = self.rule.load();
-        let read = self.read.lock().replace(heard.read.clone());
-        let has_forgotten = |read: &Vec<u8>| heard.read.is_empty() && !read.is_empty();
-        // It may never have known of those that are known already.
+        let read = self.read.lock().replace(reply.read.clone());
+        let has_forgotten = |read: &Vec<u8>| reply.read.is_empty() && !read.is_empty();
+        // The server may never have known the bans that this machine reported before.
         if read.as_ref().is_none_or(has_forgotten) {
             self.bans.tell_again(&rule, now);
         }
-        for one in &heard.bans {
+        for one in &reply.bans {
             let ban = one.ban(now);
             if self.bans.hear(&rule, one.key, ban, now) && one.is_own {
                 self.metrics.banned();
             }
         }
-        if let Some(failure) = heard.failure {
+        if let Some(failure) = reply.failure {
             return Err(FaultKind::Script.with(failure));
         }
-        self.has_complained.store(false, Relaxed);
-        Ok(Some(heard.read) != read || self.bans.untold() > 0)
+        self.has_warned.store(false, Relaxed);
+        Ok(Some(reply.read) != read || self.bans.untold() > 0)
     }
 
-    /// Faults of the server are told of by the client; keys that are not ours, once.
-    fn complain(&self, fault: &Fault) {
-        if fault.kind == FaultKind::Script && !self.has_complained.swap(true, Relaxed) {
+    /// Warns once about keys of other programs. The client logs faults of the server.
+    fn warn_once(&self, fault: &Fault) {
+        if fault.kind == FaultKind::Script && !self.has_warned.swap(true, Relaxed) {
             let advice = fault.kind.advice();
             tracing::warn!(advice, "bans cannot be shared: the Redis store {fault}");
         }
@@ -116,8 +117,9 @@ impl SharedBans {
 }
 
 impl Store {
-    /// The bans of a policy that is called so, to be [followed](Self::follow_bans): `before`, if they are the same, which keep their rule until
-    /// [another is set](SharedBans::set_rule).
+    /// The shared bans of the policy with this label, to be [followed](Self::follow_bans). If
+    /// `before` has the same bans, it is returned and keeps its rule until [another is
+    /// set](SharedBans::set_rule).
     pub fn share_bans(
         &self,
         before: Option<&Arc<SharedBans>>,
@@ -140,27 +142,27 @@ impl Store {
             bans: Arc::clone(bans),
             metrics,
             read: Mutex::default(),
-            has_complained: AtomicBool::new(false),
+            has_warned: AtomicBool::new(false),
         })
     }
 
-    /// Tells and hears of bans every [`INTERVAL`].
-    pub(super) async fn share_bans_for_ever(&self, worker: usize, clock: &Clock) {
+    /// Runs a round every [`INTERVAL`].
+    pub(super) async fn run_ban_rounds(&self, worker: usize, clock: &Clock) {
         let mut rounds = Rounds::every(INTERVAL);
         loop {
             rounds.begin().await;
-            self.share_bans_once(worker, clock).await;
+            self.run_ban_round(worker, clock).await;
         }
     }
 
-    /// Tells of all bans and strikes that were not told yet: to be called when the process ends.
+    /// Reports all remaining bans and strikes at the end of the process.
     ///
     /// # Panics
     /// As [`Client::start`].
-    pub(super) async fn tell_last_bans(&self, worker: usize, clock: &Clock) {
+    pub(super) async fn report_remaining_bans(&self, worker: usize, clock: &Clock) {
         let mut before = usize::MAX;
         loop {
-            self.share_bans_once(worker, clock).await;
+            self.run_ban_round(worker, clock).await;
             let followed = self.followed_bans();
             let untold = followed.iter().map(|one| one.bans.untold()).sum();
             if untold == 0 || untold >= before {
@@ -170,27 +172,27 @@ impl Store {
         }
     }
 
-    /// Tells and hears of bans once.
+    /// Runs one round: reports strikes, and reads bans.
     ///
     /// # Panics
     /// As [`Client::start`].
-    pub(super) async fn share_bans_once(&self, worker: usize, clock: &Clock) {
+    pub(super) async fn run_ban_round(&self, worker: usize, clock: &Clock) {
         let started = Instant::now();
         let mut left = self.followed_bans();
-        for _ in 0..CALLS {
-            if left.is_empty() || started.elapsed() > LONGEST {
+        for _ in 0..MAX_CALLS {
+            if left.is_empty() || started.elapsed() > LONGEST_ROUND {
                 return;
             }
             let now = clock.now();
-            let taken: Vec<_> = left.iter().map(|one| one.take(now)).collect();
+            let taken: Vec<_> = left.iter().map(|one| one.next_report(now)).collect();
             let commands = left.iter().zip(&taken);
             let commands = commands.map(|(one, taken)| one.command(self, taken, now));
             let answers = self.client().batch(worker, commands.collect()).await;
             let now = clock.now();
             let all = left.iter().zip(taken).zip(answers);
             let has_more = all.map(|((one, taken), answer)| {
-                let has_more = one.answered(taken, answer, now);
-                let has_more = has_more.inspect_err(|fault| one.complain(fault));
+                let has_more = one.apply_reply(taken, answer, now);
+                let has_more = has_more.inspect_err(|fault| one.warn_once(fault));
                 has_more.unwrap_or(false).then(|| Arc::clone(one))
             });
             let has_more: Vec<_> = has_more.flatten().collect();

@@ -1,11 +1,11 @@
-//! The long-lived client: scripts run on servers that may be slow, gone, or not what they should be.
+//! The long-lived client: it runs scripts on servers that may be slow, gone, or wrongly configured.
 //!
-//! No call ever connects, waits beyond its deadline, or is sent to a server that is known to be of no use. What the
-//! scripts decide, and what becomes of a request without an answer, is not here.
+//! No call connects, waits beyond its deadline, or goes to a server that is known to be out of use.
+//! What the scripts decide, and requests without an answer, are not here.
 //!
-//! Each worker has a connection of its own to each server, so that a call never changes threads; a task of the worker
-//! makes it and makes it again (`link`). Whether a server is of use is known to all (`node`, [`breaker`]). Which
-//! servers there are is found by one task of one worker (`topology`).
+//! Each worker has a connection of its own to each server, so that a call never changes threads. A
+//! task of the worker makes it, and replaces it (`connector`). All workers share a server's state
+//! (`node`, [`breaker`]). One task of one worker finds the servers (`topology`).
 
 mod batch;
 pub mod breaker;
@@ -53,44 +53,44 @@ use self::state_log::StateLog;
 use crate::clock::{Clock, Timestamp};
 use crate::telemetry::metrics::StoreMetrics;
 
-/// So often a call follows a slot to another server.
-const HOPS: u32 = 2;
+/// The most redirects that a call follows.
+const MAX_REDIRECTS: u32 = 2;
 
-/// The client of one store, for all workers. Its connections end with it.
+/// The client of one store, for all workers. A drop closes its connections.
 #[derive(Debug)]
 pub struct Client(Arc<Shared>);
 
-/// What the client's tasks have in common.
+/// The state shared by the client's tasks.
 #[derive(Debug)]
 struct Shared {
     spec: Spec,
-    dialect: ConnectOptions,
+    options: ConnectOptions,
     clock: Arc<Clock>,
-    meter: CallMetrics,
+    metrics: CallMetrics,
     map: ArcSwap<ServerMap>,
-    /// The map has changed.
-    mapped: watch::Sender<()>,
-    /// Whoever has it looks for the servers.
-    looking: Semaphore,
-    /// A connection was made, or the state of a server has changed.
+    /// Signals a changed map.
+    map_changed: watch::Sender<()>,
+    /// The right to look for servers.
+    discovery_permit: Semaphore,
+    /// Signals a new connection, or a changed state of a server.
     changes: watch::Sender<()>,
-    /// The scripts that every server is given before calls are sent to it: a list that only grows.
+    /// The scripts that every server gets before calls: a list that only grows.
     scripts: watch::Sender<Arc<[Script]>>,
-    /// Something is not where it was.
-    amiss: Notify,
-    /// Why the servers cannot be found.
-    blind: Mutex<Option<Fault>>,
-    journal: Mutex<StateLog>,
-    /// By worker, whether its tasks run.
+    /// Signals that servers or slots may have moved.
+    topology_changed: Notify,
+    /// The reason why discovery fails.
+    discovery_error: Mutex<Option<Fault>>,
+    state_log: Mutex<StateLog>,
+    /// True for each worker whose tasks run.
     started: Box<[AtomicBool]>,
     closing: CancellationToken,
     workers: usize,
 }
 
 impl Client {
-    /// A client for so many workers. Connects nowhere yet.
+    /// A client for this number of workers. Connects nowhere yet.
     pub fn new(spec: Spec, workers: usize, clock: Arc<Clock>, metrics: StoreMetrics) -> Self {
-        let dialect = ConnectOptions {
+        let options = ConnectOptions {
             login: spec.login.clone(),
             database: spec.database,
             tls: spec.tls.clone(),
@@ -101,32 +101,32 @@ impl Client {
         };
         let map = match &spec.target {
             Target::Single(address) => {
-                let layout = Topology::Single(address.clone());
-                ServerMap::of(&layout, &ServerMap::default(), &spec.prefix, workers)
+                let topology = Topology::Single(address.clone());
+                ServerMap::new(&topology, &ServerMap::default(), &spec.prefix, workers)
             }
             Target::Cluster(_) | Target::Sentinel { .. } => ServerMap::default(),
         };
         Self(Arc::new(Shared {
             spec,
-            dialect,
+            options,
             clock,
-            meter: CallMetrics::new(metrics),
+            metrics: CallMetrics::new(metrics),
             map: ArcSwap::from_pointee(map),
-            mapped: watch::Sender::new(()),
+            map_changed: watch::Sender::new(()),
             changes: watch::Sender::new(()),
             scripts: watch::Sender::new([connector::PROBE.clone()].into()),
-            looking: Semaphore::new(1),
-            amiss: Notify::new(),
-            blind: Mutex::default(),
-            journal: Mutex::default(),
+            discovery_permit: Semaphore::new(1),
+            topology_changed: Notify::new(),
+            discovery_error: Mutex::default(),
+            state_log: Mutex::default(),
             started: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             closing: CancellationToken::new(),
             workers,
         }))
     }
 
-    /// Begins to connect for this worker, on the runtime of the caller; to be called when the worker starts, so that its
-    /// first request finds a connection. Does nothing a second time.
+    /// Starts connecting for this worker, on the caller's runtime. Call it when the worker starts,
+    /// so that its first request finds a connection. A second call does nothing.
     ///
     /// # Panics
     /// Outside a runtime, or if there are fewer workers.
@@ -137,14 +137,14 @@ impl Client {
         }
     }
 
-    /// Runs the script with these keys and arguments, on the server that has the keys, and returns its answer, within
+    /// Runs the script on the server that has these keys, and returns its answer, within
     /// [`Spec::timeout`]. In a cluster all keys share a slot.
     ///
-    /// The script runs at most once unless the server says that it has not run it. After [`FaultKind::Timeout`] and
-    /// [`FaultKind::Lost`] nobody knows whether it ran.
+    /// The script runs at most once, unless the server reports that it has not run it. After
+    /// [`FaultKind::Timeout`] and [`FaultKind::Lost`] it may have run.
     ///
     /// # Errors
-    /// Why there is no answer: at once where the server is known to be of no use.
+    /// The reason for the missing answer, at once if the server is known to be out of use.
     ///
     /// # Panics
     /// As [`Client::start`].
@@ -159,7 +159,7 @@ impl Client {
         self.call_by(deadline, worker, script, keys, args).await
     }
 
-    /// The same within a deadline of the caller's.
+    /// Like [`Client::call`], within the caller's deadline.
     ///
     /// # Errors
     /// As [`Client::call`].
@@ -178,29 +178,29 @@ impl Client {
         self.0.call(worker, deadline, script, keys, args).await
     }
 
-    /// What it knows.
+    /// The client's specification.
     pub fn spec(&self) -> &Spec {
         &self.0.spec
     }
 
-    /// For how many workers it is.
+    /// The number of workers.
     pub fn workers(&self) -> usize {
         self.0.workers
     }
 
-    /// Counts that this was not told to the store: one of those that the metrics' documentation lists.
-    pub(super) fn lost(&self, what: &'static str) {
-        self.0.meter.lost(what);
+    /// Counts a lost message, by a label that the metrics' documentation lists.
+    pub(super) fn count_lost(&self, what: &'static str) {
+        self.0.metrics.count_lost(what);
     }
 
-    /// Whether some server is in use: without one no call is answered.
+    /// True if at least one server is in use. Otherwise no call is answered.
     pub fn is_reachable(&self) -> bool {
         let map = self.0.map.load();
         let mut nodes = map.nodes.iter();
-        nodes.any(|node| node.outlook() == Health::Well)
+        nodes.any(|node| node.health() == Health::Healthy)
     }
 
-    /// What can be said of the store now.
+    /// The state of the store.
     pub fn state(&self) -> State {
         self.0.state()
     }
@@ -212,7 +212,7 @@ impl Drop for Client {
     }
 }
 
-/// The tasks of one worker; they end with its runtime, or with the client.
+/// The tasks of one worker. They end with its runtime, or with the client.
 struct WorkerTasks(Arc<Shared>, usize);
 
 impl WorkerTasks {
@@ -220,7 +220,7 @@ impl WorkerTasks {
         let shared = &self.0;
         let mut tasks = JoinSet::new();
         if !matches!(shared.spec.target, Target::Single(_)) {
-            tasks.spawn(topology::follow(Arc::clone(shared)));
+            tasks.spawn(topology::keep_discovering(Arc::clone(shared)));
         }
         let links = shared.keep_links(self.1, &mut tasks);
         shared.closing.run_until_cancelled(links).await;
@@ -236,10 +236,10 @@ impl Drop for WorkerTasks {
 impl Shared {
     /// Keeps a task for each server of the map.
     async fn keep_links(self: &Arc<Self>, worker: usize, tasks: &mut JoinSet<()>) {
-        let mut mapped = self.mapped.subscribe();
+        let mut map_changed = self.map_changed.subscribe();
         let mut links = Vec::<(Arc<Node>, tokio::task::AbortHandle)>::new();
         loop {
-            mapped.mark_unchanged();
+            map_changed.mark_unchanged();
             let map = self.map.load_full();
             let is_there = |node: &Arc<Node>| map.nodes.iter().any(|it| Arc::ptr_eq(it, node));
             links
@@ -247,12 +247,12 @@ impl Shared {
                 .for_each(|(_, task)| task.abort());
             for node in &map.nodes {
                 if !links.iter().any(|(it, _)| Arc::ptr_eq(it, node)) {
-                    let link = connector::keep(Arc::clone(self), Arc::clone(node), worker);
+                    let link = connector::maintain(Arc::clone(self), Arc::clone(node), worker);
                     links.push((Arc::clone(node), tasks.spawn(link)));
                 }
             }
             while tasks.try_join_next().is_some() {}
-            if mapped.changed().await.is_err() {
+            if map_changed.changed().await.is_err() {
                 return;
             }
         }
@@ -266,30 +266,30 @@ impl Shared {
         keys: &[K],
         args: &[A],
     ) -> Result<Value, Fault> {
-        let unsent = |_: &Fault| self.meter.unsent(Operation::Call);
+        let unsent = |_: &Fault| self.metrics.count_unsent(Operation::Call);
         let found = self.connection(worker, deadline, || self.route(keys)).await;
-        let (mut node, mut live) = found.inspect_err(unsent)?;
+        let (mut node, mut connection) = found.inspect_err(unsent)?;
         let mut is_asking = false;
-        for hop in 0..=HOPS {
+        for hop in 0..=MAX_REDIRECTS {
             if hop > 0 {
-                live = node.live(worker).inspect_err(unsent)?;
+                connection = node.connection(worker).inspect_err(unsent)?;
             }
-            let _place = live.enter().inspect_err(unsent)?;
+            let _place = connection.begin_call().inspect_err(unsent)?;
             let started = self.clock.now();
             let answer = async {
                 match is_asking {
-                    false => live.run(script, keys, args).await,
-                    true => live.ask(script, keys, args).await,
+                    false => connection.run(script, keys, args).await,
+                    true => connection.run_after_asking(script, keys, args).await,
                 }
             };
             let answer = timeout_at(deadline, answer)
                 .await
-                .unwrap_or(Err(FaultKind::Timeout.bare()));
-            self.learn(Operation::Call, &node, started, &answer);
+                .unwrap_or(Err(FaultKind::Timeout.fault()));
+            self.record_outcome(Operation::Call, &node, started, &answer);
             let Some(redirect) = answer.as_ref().err().and_then(Fault::redirect) else {
                 return answer;
             };
-            self.amiss.notify_one();
+            self.topology_changed.notify_one();
             let next = self.map.load().at(&redirect.to).cloned();
             match next {
                 Some(next) => node = next,
@@ -297,63 +297,70 @@ impl Shared {
             }
             is_asking = redirect.is_asking;
         }
-        Err(FaultKind::Moved.bare())
+        Err(FaultKind::Moved.fault())
     }
 
-    /// The server that has these keys. Where none is known, because nobody says which there are, that is why.
+    /// The server that has these keys. If no server is known because discovery fails, its error is
+    /// returned.
     fn route<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Arc<Node>, Fault> {
         let map = self.map.load();
         map.route(keys).cloned().map_err(|fault| match fault.kind {
-            FaultKind::Connecting => self.blind.lock().clone().unwrap_or(fault),
+            FaultKind::Connecting => self.discovery_error.lock().clone().unwrap_or(fault),
             _ => fault,
         })
     }
 
-    /// What an answer says of the server.
-    fn learn(&self, op: Operation, node: &Node, started: Timestamp, answer: &Result<Value, Fault>) {
+    /// Updates metrics and breaker by an answer.
+    fn record_outcome(
+        &self,
+        op: Operation,
+        node: &Node,
+        started: Timestamp,
+        answer: &Result<Value, Fault>,
+    ) {
         let now = self.clock.now();
         let fault = answer.as_ref().err();
-        self.meter
-            .sent(op, fault.map(|fault| fault.kind), now.since(started));
+        self.metrics
+            .count_sent(op, fault.map(|fault| fault.kind), now.since(started));
         match fault {
-            None => node.answered(),
+            None => node.record_answer(),
             Some(fault) if fault.kind == FaultKind::Timeout => {
-                node.timed_out(started, now);
-                self.changed();
+                node.record_time_out(started, now);
+                self.publish_state();
             }
-            Some(fault) if fault.kind.is_of_the_server() => {
-                self.failed(node, started, fault.clone());
+            Some(fault) if fault.kind.is_server_fault() => {
+                self.record_failure(node, started, fault.clone());
             }
-            // The connection's own task sees that it is gone.
+            // The connection's own task notices its end.
             Some(fault) if fault.kind == FaultKind::Lost => {}
-            Some(_) => node.answered(),
+            Some(_) => node.record_answer(),
         }
     }
 
-    fn failed(&self, node: &Node, started: Timestamp, fault: Fault) {
-        node.failed(started, self.clock.now(), fault);
-        self.changed();
+    fn record_failure(&self, node: &Node, started: Timestamp, fault: Fault) {
+        node.record_failure(started, self.clock.now(), fault);
+        self.publish_state();
     }
 
-    /// Takes over where the servers are.
-    fn arrange(&self, layout: &Topology) {
+    /// Applies a newly found topology.
+    fn apply_topology(&self, topology: &Topology) {
         let old = self.map.load();
-        let map = ServerMap::of(layout, &old, &self.spec.prefix, self.workers);
-        *self.blind.lock() = None;
-        if !map.is_as(&old) {
+        let map = ServerMap::new(topology, &old, &self.spec.prefix, self.workers);
+        *self.discovery_error.lock() = None;
+        if !map.is_same(&old) {
             self.map.store(Arc::new(map));
-            self.mapped.send_replace(());
+            self.map_changed.send_replace(());
         }
-        self.changed();
+        self.publish_state();
     }
 
-    /// Nobody says where the servers are. Those that are known go on.
-    fn lost_sight(&self, fault: Fault) {
-        *self.blind.lock() = Some(fault);
-        self.changed();
+    /// Records that discovery failed. Known servers stay in use.
+    fn discovery_failed(&self, fault: Fault) {
+        *self.discovery_error.lock() = Some(fault);
+        self.publish_state();
     }
 
-    fn all_well(&self) -> bool {
+    fn is_up(&self) -> bool {
         self.state() == State::Up
     }
 
@@ -361,8 +368,8 @@ impl Shared {
         let map = self.map.load();
         let mut state = State::Up;
         for node in &map.nodes {
-            match node.outlook() {
-                Health::Well => {}
+            match node.health() {
+                Health::Healthy => {}
                 Health::Starting => state = State::Starting,
                 Health::Faulty(fault) => {
                     let server = Some(node.address.clone());
@@ -370,8 +377,8 @@ impl Shared {
                 }
             }
         }
-        let blind = self.blind.lock().clone();
-        match (map.nodes.is_empty(), blind) {
+        let discovery_error = self.discovery_error.lock().clone();
+        match (map.nodes.is_empty(), discovery_error) {
             (true, None) => State::Starting,
             (true, Some(fault)) => State::Down {
                 server: None,
@@ -381,16 +388,16 @@ impl Shared {
         }
     }
 
-    /// Tells whoever has to know how things are now.
-    fn changed(&self) {
+    /// Publishes the state to waiting tasks, metrics and log.
+    fn publish_state(&self) {
         self.changes.send_replace(());
-        let mut journal = self.journal.lock();
+        let mut state_log = self.state_log.lock();
         let state = self.state();
-        self.meter.set_up(state == State::Up);
+        self.metrics.set_up(state == State::Up);
         if matches!(state, State::Down { .. }) {
-            self.amiss.notify_one();
+            self.topology_changed.notify_one();
         }
-        if !journal.is_news(self.clock.now(), &state) {
+        if !state_log.should_log(self.clock.now(), &state) {
             return;
         }
         let target = &self.spec.target;
@@ -406,7 +413,7 @@ impl Shared {
     }
 }
 
-/// A number that nobody foresees.
+/// An unpredictable number.
 pub(super) fn random() -> u64 {
     RandomState::new().hash_one(0)
 }

@@ -1,10 +1,15 @@
-//! Values under other recipes than a policy's: what an earlier quota has left, or what machines write that still have that.
+//! Values under other recipes than a policy's: leftovers of an earlier quota, or values of machines
+//! that still have it.
 //!
-//! What is left is carried over once: as it was at the reload, as in memory, or when it was met first, if that is long after; from
-//! then on it is what the new quota makes of it. While others charge a bucket under their recipe it is carried over each time, and only who
-//! charges it writes it under his: a smaller quota has no room for all that was used of a larger one, and what it forgets would
-//! be admitted again elsewhere. Which of the two it is shows when a value changes under another recipe that this machine has not
-//! changed, or is under another again that this machine has written.
+//! A leftover is converted once: as of the reload, as in memory, or as of the first sight, if that
+//! is long after. Then the new quota's value replaces it.
+//!
+//! Other machines may still charge the bucket under their recipe. It is then converted for each
+//! call, and only a charge writes it under the caller's recipe. A smaller quota has no room for all
+//! that was used of a larger one, and forgotten units would be admitted again elsewhere.
+//!
+//! A value belongs to other machines if it changes under the other recipe without this machine, or
+//! returns to that recipe after this machine has written it.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -14,49 +19,50 @@ use crate::clock::Timestamp;
 use crate::limiter::{Fingerprint, KeyParts, Secret};
 use crate::store::bounded_map::{BoundedMap, HeapSize};
 
-/// Who has changed a value under another recipe may do so again for so long, in microseconds: at first, and at last.
-const DIFFERING: [u64; 2] = [60_000_000, 86_400_000_000];
-/// Machines that are reloaded together are so within this, in microseconds.
-const TOGETHER: u64 = 60_000_000;
-/// Bytes for what is known of values, some 180 for each.
-const ROOM: usize = 8 << 20;
-/// What has not changed for so long is left over, in microseconds.
-const QUIET: u64 = 100_000;
+/// The first and the longest time, in microseconds, for which other machines count as active after
+/// a change.
+const ACTIVITY_SPANS: [u64; 2] = [60_000_000, 86_400_000_000];
+/// Machines reload together if they do so within this time, in microseconds.
+const RELOAD_SPREAD: u64 = 60_000_000;
+/// Bytes for observed values, some 180 for each.
+const MEMORY: usize = 8 << 20;
+/// A value without a change for this long is a leftover, in microseconds.
+const LEFTOVER_AFTER: u64 = 100_000;
 
-/// The values under other recipes that were met lately.
+/// Recent values under other recipes.
 #[derive(Debug)]
 pub struct ConfigDrift {
     secret: Secret,
-    met: BoundedMap<ForeignValue>,
-    /// Until then others are taken to write under other recipes.
-    others_until: AtomicU64,
-    /// How long that was taken for, the last time.
-    differing: AtomicU64,
-    /// When the recipes became what they are, and until when requests from before that may write under those that were.
-    reloaded: AtomicU64,
+    values: BoundedMap<ForeignValue>,
+    /// Until then, other machines count as writing under other recipes, in microseconds.
+    others_active_until: AtomicU64,
+    /// The last length of that time.
+    activity_span: AtomicU64,
+    /// The instant of the last reload, and the end of requests from before it, in microseconds.
+    record_reload: AtomicU64,
     reload_until: AtomicU64,
 }
 
-/// A value that was met.
+/// An observed value.
 #[derive(Clone, Copy, Debug)]
 struct ForeignValue {
-    /// The one that it is to have.
+    /// The recipe of the policy.
     recipe: Fingerprint,
-    /// `None` where this machine has changed it since, under the other recipe.
+    /// `None` if this machine has changed it since, under the other recipe.
     digest: Option<Fingerprint>,
     first: Timestamp,
     last: Timestamp,
-    /// When this machine wrote it under the recipe that it is to have.
+    /// When this machine wrote it under the policy's recipe.
     written: Option<Timestamp>,
 }
 
-/// What is to become of a value.
+/// The conversion of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Conversion {
-    /// When it is carried over.
+    /// The instant as of which it is converted.
     pub(super) at: Timestamp,
-    /// Whether it is written under the new recipe by whoever asks.
-    pub(super) is_left: bool,
+    /// True if any call writes the converted value, also without a charge.
+    pub(super) replaces_value: bool,
 }
 
 impl HeapSize for ForeignValue {
@@ -66,11 +72,11 @@ impl HeapSize for ForeignValue {
 }
 
 impl Conversion {
-    /// One of which nothing is known.
+    /// The conversion of a value without history.
     pub(super) const fn first(now: Timestamp) -> Self {
         Self {
             at: now,
-            is_left: false,
+            replaces_value: false,
         }
     }
 }
@@ -79,25 +85,27 @@ impl Default for ConfigDrift {
     fn default() -> Self {
         Self {
             secret: Secret::random(),
-            met: BoundedMap::new(ROOM),
-            others_until: AtomicU64::new(0),
-            differing: AtomicU64::new(0),
-            reloaded: AtomicU64::new(u64::MAX),
+            values: BoundedMap::new(MEMORY),
+            others_active_until: AtomicU64::new(0),
+            activity_span: AtomicU64::new(0),
+            record_reload: AtomicU64::new(u64::MAX),
             reload_until: AtomicU64::new(0),
         }
     }
 }
 
 impl ConfigDrift {
-    /// Recipes may be others from `now` on, in the server's time; until then what was asked before is still charged under those that were.
-    pub(super) fn reloaded(&self, now: Timestamp, until: Timestamp) {
-        self.differing.store(0, Relaxed);
-        self.reloaded.store(now.as_micros(), Relaxed);
+    /// Records a reload at `now`, in the server's time. Until `until`, requests from before still
+    /// charge under the earlier recipes.
+    pub(super) fn record_reload(&self, now: Timestamp, until: Timestamp) {
+        self.activity_span.store(0, Relaxed);
+        self.record_reload.store(now.as_micros(), Relaxed);
         self.reload_until.fetch_max(until.as_micros(), Relaxed);
     }
 
-    /// Notes that the bucket of a charge has a value of this digest, under another recipe; `now` is in the server's time.
-    pub(super) fn meet(
+    /// Observes that a charge's bucket has a value with this digest under another recipe; `now` is
+    /// in the server's time.
+    pub(super) fn observe(
         &self,
         charge: &BucketCharge<'_>,
         digest: &[u8],
@@ -113,22 +121,23 @@ impl ConfigDrift {
             written: None,
         };
         // As of the reload, as in memory, and as on all machines that were reloaded then.
-        let reloaded = Timestamp::from_micros(self.reloaded.load(Relaxed));
-        let is_recent = reloaded <= now && now < reloaded.saturating_add_micros(TOGETHER);
-        let first = if is_recent { reloaded } else { now };
+        let record_reload = Timestamp::from_micros(self.record_reload.load(Relaxed));
+        let is_recent =
+            record_reload <= now && now < record_reload.saturating_add_micros(RELOAD_SPREAD);
+        let first = if is_recent { record_reload } else { now };
         let is_over = |seen: &ForeignValue| {
-            let kept = seen.written.map_or(TOGETHER, |_| DIFFERING[1]);
+            let kept = seen.written.map_or(RELOAD_SPREAD, |_| ACTIVITY_SPANS[1]);
             seen.last.saturating_add_micros(kept) <= now
         };
         let is_reloading = now.as_micros() < self.reload_until.load(Relaxed);
-        let meet = |seen: &mut ForeignValue| {
+        let observe = |seen: &mut ForeignValue| {
             if seen.recipe != recipe || seen.digest.is_none() {
                 *seen = new(first);
             }
             let is_undone = seen.written.is_some_and(|written| written < now);
             if is_undone || seen.digest != digest {
                 if !is_reloading {
-                    self.others_write(now);
+                    self.extend_others_activity(now);
                 }
                 *seen = new(now);
             }
@@ -136,41 +145,46 @@ impl ConfigDrift {
             seen.first
         };
         let bucket = self.fingerprint(charge.name);
-        let mut met = self.met.lock(bucket);
-        let first = met.change_or_insert(|| new(first), is_over, meet);
-        drop(met);
-        let others_write = now.as_micros() < self.others_until.load(Relaxed);
-        match others_write {
+        let mut values = self.values.lock(bucket);
+        let first = values.change_or_insert(|| new(first), is_over, observe);
+        drop(values);
+        let extend_others_activity = now.as_micros() < self.others_active_until.load(Relaxed);
+        match extend_others_activity {
             true => Conversion::first(now),
             false => Conversion {
                 at: first.min(now),
-                is_left: first.saturating_add_micros(QUIET) <= now && !is_reloading,
+                replaces_value: first.saturating_add_micros(LEFTOVER_AFTER) <= now && !is_reloading,
             },
         }
     }
 
-    /// Others are taken to write under other recipes for a minute, and for twice as long each time that they do so again after that.
-    fn others_write(&self, now: Timestamp) {
-        if self.others_until.load(Relaxed) <= now.as_micros() {
-            let [first, longest] = DIFFERING;
-            let next = self.differing.load(Relaxed).saturating_mul(2);
-            self.differing.store(next.clamp(first, longest), Relaxed);
+    /// Counts other machines as active for a minute, and for twice as long with each later change.
+    fn extend_others_activity(&self, now: Timestamp) {
+        if self.others_active_until.load(Relaxed) <= now.as_micros() {
+            let [first, longest] = ACTIVITY_SPANS;
+            let next = self.activity_span.load(Relaxed).saturating_mul(2);
+            self.activity_span
+                .store(next.clamp(first, longest), Relaxed);
         }
-        let until = now.saturating_add_micros(self.differing.load(Relaxed));
-        self.others_until.fetch_max(until.as_micros(), Relaxed);
+        let until = now.saturating_add_micros(self.activity_span.load(Relaxed));
+        self.others_active_until
+            .fetch_max(until.as_micros(), Relaxed);
     }
 
-    /// Notes that this machine has written the value of a bucket under the recipe of a charge; `at` is in the server's time.
-    pub(super) fn wrote(&self, charge: &BucketCharge<'_>, at: Timestamp) {
-        if self.met.keys() == 0 {
+    /// Records that this machine has written a bucket under a charge's recipe; `at` is in the
+    /// server's time.
+    pub(super) fn record_write(&self, charge: &BucketCharge<'_>, at: Timestamp) {
+        if self.values.keys() == 0 {
             return;
         }
-        // Few are known: what it is under is asked of those alone.
-        let wrote = |seen: &mut ForeignValue| match seen.recipe == self.recipe(charge) {
+        // Few buckets are known, and only these need their recipe compared.
+        let record_write = |seen: &mut ForeignValue| match seen.recipe == self.recipe(charge) {
             true => (seen.written, seen.last) = (Some(at), seen.last.max(at)),
             false => seen.digest = None,
         };
-        self.met.lock(self.fingerprint(charge.name)).change(wrote);
+        self.values
+            .lock(self.fingerprint(charge.name))
+            .change(record_write);
     }
 
     fn recipe(&self, charge: &BucketCharge<'_>) -> Fingerprint {
@@ -206,99 +220,94 @@ mod tests {
             name: name.as_bytes(),
             key: Fingerprint::from_bits(1),
             cost: 1,
-            owes: ChargedRefusals::None,
+            charged_refusals: ChargedRefusals::None,
             settles: false,
             period: None,
             tier: Tier::First,
         })
     }
 
-    fn meet(
-        leftovers: &ConfigDrift,
-        name: &str,
-        limit: u32,
-        digest: &str,
-        now: u64,
-    ) -> (u64, bool) {
-        let met = with(name, limit, |charge| {
-            leftovers.meet(charge, digest.as_bytes(), at(now))
+    fn observe(drift: &ConfigDrift, name: &str, limit: u32, digest: &str, now: u64) -> (u64, bool) {
+        let values = with(name, limit, |charge| {
+            drift.observe(charge, digest.as_bytes(), at(now))
         });
-        (met.at.as_micros() / 1_000, met.is_left)
+        (values.at.as_micros() / 1_000, values.replaces_value)
     }
 
-    fn write(leftovers: &ConfigDrift, name: &str, limit: u32, now: u64) {
-        with(name, limit, |charge| leftovers.wrote(charge, at(now)));
+    fn write(drift: &ConfigDrift, name: &str, limit: u32, now: u64) {
+        with(name, limit, |charge| drift.record_write(charge, at(now)));
     }
 
     #[test]
     fn what_does_not_change_is_carried_over_when_it_was_met_first() {
-        let leftovers = ConfigDrift::default();
-        assert_eq!(meet(&leftovers, "a", 1, "x", 5_000), (5_000, false));
-        assert_eq!(meet(&leftovers, "a", 1, "x", 5_099), (5_000, false));
-        assert_eq!(meet(&leftovers, "a", 1, "x", 5_100), (5_000, true));
-        assert_eq!(meet(&leftovers, "a", 1, "x", 900_000), (5_000, true));
+        let drift = ConfigDrift::default();
+        assert_eq!(observe(&drift, "a", 1, "x", 5_000), (5_000, false));
+        assert_eq!(observe(&drift, "a", 1, "x", 5_099), (5_000, false));
+        assert_eq!(observe(&drift, "a", 1, "x", 5_100), (5_000, true));
+        assert_eq!(observe(&drift, "a", 1, "x", 900_000), (5_000, true));
         // Each bucket by itself, and anew for another quota.
-        assert_eq!(meet(&leftovers, "b", 1, "x", 7_000), (7_000, false));
-        assert_eq!(meet(&leftovers, "a", 2, "x", 8_000), (8_000, false));
+        assert_eq!(observe(&drift, "b", 1, "x", 7_000), (7_000, false));
+        assert_eq!(observe(&drift, "a", 2, "x", 8_000), (8_000, false));
     }
 
     #[test]
     fn what_is_met_soon_after_a_reload_is_carried_over_as_it_was_then() {
-        let leftovers = ConfigDrift::default();
-        leftovers.reloaded(at(4_000), at(4_100));
-        assert_eq!(meet(&leftovers, "a", 1, "x", 4_099), (4_000, false));
-        assert_eq!(meet(&leftovers, "a", 1, "x", 4_100), (4_000, true));
-        assert_eq!(meet(&leftovers, "b", 1, "x", 63_999), (4_000, true));
-        assert_eq!(meet(&leftovers, "c", 1, "x", 64_000), (64_000, false));
+        let drift = ConfigDrift::default();
+        drift.record_reload(at(4_000), at(4_100));
+        assert_eq!(observe(&drift, "a", 1, "x", 4_099), (4_000, false));
+        assert_eq!(observe(&drift, "a", 1, "x", 4_100), (4_000, true));
+        assert_eq!(observe(&drift, "b", 1, "x", 63_999), (4_000, true));
+        assert_eq!(observe(&drift, "c", 1, "x", 64_000), (64_000, false));
     }
 
     #[test]
     fn what_others_change_is_carried_over_each_time_for_a_minute_and_longer_if_they_do_again() {
-        let leftovers = ConfigDrift::default();
-        meet(&leftovers, "a", 1, "x", 5_000);
-        meet(&leftovers, "b", 1, "y", 5_000);
-        assert_eq!(meet(&leftovers, "a", 1, "z", 9_000), (9_000, false));
-        assert_eq!(meet(&leftovers, "a", 1, "z", 68_999), (68_999, false));
-        assert_eq!(meet(&leftovers, "b", 1, "y", 68_999), (68_999, false));
-        assert_eq!(meet(&leftovers, "a", 1, "z", 69_000), (9_000, true));
-        assert_eq!(meet(&leftovers, "b", 1, "y", 69_000), (5_000, true));
-        // However long ago that was.
-        assert_eq!(meet(&leftovers, "b", 1, "w", 900_000), (900_000, false));
-        assert_eq!(meet(&leftovers, "a", 1, "z", 1_019_999), (1_019_999, false));
-        assert_eq!(meet(&leftovers, "a", 1, "z", 1_020_000), (9_000, true));
-        leftovers.reloaded(at(2_000_000), at(2_000_000));
-        assert_eq!(meet(&leftovers, "b", 1, "v", 2_100_000), (2_100_000, false));
-        assert_eq!(meet(&leftovers, "b", 1, "v", 2_160_000), (2_100_000, true));
+        let drift = ConfigDrift::default();
+        observe(&drift, "a", 1, "x", 5_000);
+        observe(&drift, "b", 1, "y", 5_000);
+        assert_eq!(observe(&drift, "a", 1, "z", 9_000), (9_000, false));
+        assert_eq!(observe(&drift, "a", 1, "z", 68_999), (68_999, false));
+        assert_eq!(observe(&drift, "b", 1, "y", 68_999), (68_999, false));
+        assert_eq!(observe(&drift, "a", 1, "z", 69_000), (9_000, true));
+        assert_eq!(observe(&drift, "b", 1, "y", 69_000), (5_000, true));
+        // However long ago the last change was.
+        assert_eq!(observe(&drift, "b", 1, "w", 900_000), (900_000, false));
+        assert_eq!(observe(&drift, "a", 1, "z", 1_019_999), (1_019_999, false));
+        assert_eq!(observe(&drift, "a", 1, "z", 1_020_000), (9_000, true));
+        drift.record_reload(at(2_000_000), at(2_000_000));
+        assert_eq!(observe(&drift, "b", 1, "v", 2_100_000), (2_100_000, false));
+        assert_eq!(observe(&drift, "b", 1, "v", 2_160_000), (2_100_000, true));
     }
 
-    /// A window of which as many are counted as before has the digest that it had.
+    /// A window with the same count as before has the same digest.
     #[test]
     fn what_is_as_it_was_after_it_was_written_here_was_changed_by_others() {
-        let leftovers = ConfigDrift::default();
-        meet(&leftovers, "a", 1, "x", 5_000);
-        assert_eq!(meet(&leftovers, "a", 1, "x", 5_100), (5_000, true));
-        write(&leftovers, "a", 1, 5_100);
-        assert_eq!(meet(&leftovers, "a", 1, "x", 6_000), (6_000, false));
-        assert_eq!(meet(&leftovers, "a", 1, "x", 6_200), (6_200, false));
+        let drift = ConfigDrift::default();
+        observe(&drift, "a", 1, "x", 5_000);
+        assert_eq!(observe(&drift, "a", 1, "x", 5_100), (5_000, true));
+        write(&drift, "a", 1, 5_100);
+        assert_eq!(observe(&drift, "a", 1, "x", 6_000), (6_000, false));
+        assert_eq!(observe(&drift, "a", 1, "x", 6_200), (6_200, false));
     }
 
     #[test]
     fn what_requests_from_before_a_reload_change_says_nothing_of_others() {
-        let leftovers = ConfigDrift::default();
-        meet(&leftovers, "a", 1, "x", 5_000);
-        // Soon after it, whoever it was; and later where they say so, as settlements do.
-        leftovers.reloaded(at(90_000), at(91_000));
-        assert_eq!(meet(&leftovers, "a", 1, "z", 90_500), (90_500, false));
-        write(&leftovers, "a", 2, 95_000);
-        assert_eq!(meet(&leftovers, "a", 1, "v", 95_000), (90_000, true));
-        assert_eq!(meet(&leftovers, "a", 1, "v", 95_100), (90_000, true));
-        // There and back.
-        write(&leftovers, "a", 1, 95_100);
-        leftovers.reloaded(at(96_000), at(96_000));
-        assert_eq!(meet(&leftovers, "a", 2, "w", 96_000), (96_000, false));
-        write(&leftovers, "a", 2, 96_100);
-        leftovers.reloaded(at(97_000), at(97_000));
-        assert_eq!(meet(&leftovers, "a", 1, "u", 97_000), (97_000, false));
-        assert_eq!(meet(&leftovers, "a", 1, "u", 97_100), (97_000, true));
+        let drift = ConfigDrift::default();
+        observe(&drift, "a", 1, "x", 5_000);
+        // Right after the reload any change counts as the earlier policy's; later only writes that
+        // this machine records, as settlements do.
+        drift.record_reload(at(90_000), at(91_000));
+        assert_eq!(observe(&drift, "a", 1, "z", 90_500), (90_500, false));
+        write(&drift, "a", 2, 95_000);
+        assert_eq!(observe(&drift, "a", 1, "v", 95_000), (90_000, true));
+        assert_eq!(observe(&drift, "a", 1, "v", 95_100), (90_000, true));
+        // Back to the first quota.
+        write(&drift, "a", 1, 95_100);
+        drift.record_reload(at(96_000), at(96_000));
+        assert_eq!(observe(&drift, "a", 2, "w", 96_000), (96_000, false));
+        write(&drift, "a", 2, 96_100);
+        drift.record_reload(at(97_000), at(97_000));
+        assert_eq!(observe(&drift, "a", 1, "u", 97_000), (97_000, false));
+        assert_eq!(observe(&drift, "a", 1, "u", 97_100), (97_000, true));
     }
 }

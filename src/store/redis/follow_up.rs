@@ -1,4 +1,4 @@
-//! What is asked after a charge: leases are renewed and given back, who waits leaves, and costs are settled.
+//! Calls that follow a charge: they renew and return leases, leave a queue, and settle costs.
 
 use std::time::Duration;
 
@@ -6,97 +6,111 @@ use redis::Value;
 
 use super::reply::{ProtocolError, fields, number};
 use super::script::Procedure;
-use super::script_call::{BucketCharge, EXACT, Lease, ScriptCall, micros};
+use super::script_call::{BucketCharge, Lease, MAX_EXACT_INTEGER, ScriptCall, micros};
 use super::value;
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Cell, Reserved};
 
-/// Units in use.
+/// Units in use under a lease.
 #[derive(Clone, Copy, Debug)]
 pub struct LeasedUnits<'a> {
-    /// The bucket's name, as of the charge that took them.
+    /// The bucket's name, as in the charge that took them.
     pub name: &'a [u8],
-    /// The id of their lease.
+    /// The id of the lease.
     pub id: &'a str,
-    /// How many.
+    /// The number of units.
     pub units: u32,
 }
 
 impl ScriptCall {
-    /// Has these leases last so long from now on ([`Procedure::Lease`]).
-    pub fn renewal(lent: &[LeasedUnits<'_>], lasts: Duration, now: Option<Timestamp>) -> Self {
-        Self::of_leases("renew", lent, lasts, now)
-    }
-
-    /// Gives back these units ([`Procedure::Lease`]).
-    pub fn giving_back(lent: &[LeasedUnits<'_>], now: Option<Timestamp>) -> Self {
-        Self::of_leases("give_back", lent, Duration::ZERO, now)
-    }
-
-    fn of_leases(
-        what: &str,
-        lent: &[LeasedUnits<'_>],
-        lasts: Duration,
+    /// Extends these leases by `duration` from now on ([`Procedure::Lease`]).
+    pub fn renew_leases(
+        leases: &[LeasedUnits<'_>],
+        duration: Duration,
         now: Option<Timestamp>,
     ) -> Self {
-        let mut ask = Self::new(Procedure::Lease);
-        for one in lent {
-            ask.key_of_leases(one.name);
-        }
-        ask.instant(now);
-        ask.text(what);
-        ask.number(micros(lasts));
-        for one in lent {
-            ask.text(one.id);
-            ask.number(one.units);
-        }
-        ask
+        Self::lease_call("renew", leases, duration, now)
     }
 
-    /// Gives back what a charge took that made somebody wait, and left the bucket `charged`, if nobody has come after him
-    /// ([`Procedure::Leave`]). `None` where nobody waits.
-    pub fn leave(charge: &BucketCharge<'_>, charged: Cell, now: Option<Timestamp>) -> Option<Self> {
+    /// Returns these units ([`Procedure::Lease`]).
+    pub fn release_leases(leases: &[LeasedUnits<'_>], now: Option<Timestamp>) -> Self {
+        Self::lease_call("give_back", leases, Duration::ZERO, now)
+    }
+
+    fn lease_call(
+        what: &str,
+        leases: &[LeasedUnits<'_>],
+        duration: Duration,
+        now: Option<Timestamp>,
+    ) -> Self {
+        let mut call = Self::new(Procedure::Lease);
+        for one in leases {
+            call.lease_key(one.name);
+        }
+        call.instant(now);
+        call.text(what);
+        call.number(micros(duration));
+        for one in leases {
+            call.text(one.id);
+            call.number(one.units);
+        }
+        call
+    }
+
+    /// Leaves a queue ([`Procedure::Leave`]): gives back a delayed charge that left the bucket at
+    /// `charged`, unless a later request has queued behind it. `None` for algorithms without a
+    /// queue.
+    pub fn leave_queue(
+        charge: &BucketCharge<'_>,
+        charged: Cell,
+        now: Option<Timestamp>,
+    ) -> Option<Self> {
         let Algorithm::LeakyBucket(bucket) = charge.algorithm else {
             return None;
         };
-        let mut ask = Self::new(Procedure::Leave);
-        charge.push_key(&mut ask);
-        ask.instant(now);
-        ask.recipe(charge.algorithm);
-        ask.text(&value::cell_text(charged));
-        ask.spans(bucket.line(), charge.cost);
-        Some(ask)
+        let mut call = Self::new(Procedure::Leave);
+        charge.push_key(&mut call);
+        call.instant(now);
+        call.recipe(charge.algorithm);
+        call.text(&value::cell_text(charged));
+        call.spans(bucket.line(), charge.cost);
+        Some(call)
     }
 }
 
-/// A charge that is settled once it is known what the request costs.
+/// The settlement of a charge, once the cost of the request is known.
 #[derive(Clone, Copy, Debug)]
 pub struct Settlement<'a> {
-    /// The charge as it was made, of an algorithm that [can settle](Algorithm::can_settle).
+    /// The charge as it was made, under an algorithm that [can settle](Algorithm::can_settle).
     pub charge: BucketCharge<'a>,
-    /// What it took; its cell and its instant are those that were told with it, in the server's time.
+    /// The reserved units; cell and instant come from the charge's reply, in the server's time.
     pub reserved: Reserved,
-    /// What it is to be.
+    /// The actual cost.
     pub units: u32,
-    /// Since when the units of its bucket are counted that are still to be settled, as it was told; `None` where they are not.
+    /// The start of the bucket's count of unsettled units, from the charge's reply; `None` if they
+    /// are not counted.
     pub since: Option<Timestamp>,
 }
 
-/// What became of a settlement.
+/// The result of a settlement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettlementReply {
-    /// It is made.
+    /// The charge now has the actual cost.
     Settled,
-    /// The bucket is under another recipe by now, and the charge stands.
+    /// The bucket has another recipe by now: the charge stays as it was made.
     Unchanged,
-    /// It is to be asked again, around this instant in the server's time.
+    /// Call again with this instant, in the server's time.
     Retry(Timestamp),
 }
 
 impl Settlement<'_> {
-    /// What to ask of [`Procedure::Settle`], around this instant in the server's time; `None` where the charge is right
-    /// already, and nobody counts what is still to be settled.
-    pub fn ask(&self, around: Timestamp, now: Option<Timestamp>) -> Option<ScriptCall> {
+    /// The call of [`Procedure::Settle`] at `estimated_now`, in the server's time. `None` if the
+    /// charge has the actual cost already and the bucket counts no unsettled units.
+    pub fn script_call(
+        &self,
+        estimated_now: Timestamp,
+        now: Option<Timestamp>,
+    ) -> Option<ScriptCall> {
         let (what, cost) = match self.units.checked_sub(self.reserved.units) {
             Some(0) if self.since.is_none() => return None,
             Some(0) => ("keep", 0),
@@ -107,44 +121,44 @@ impl Settlement<'_> {
             cost,
             ..self.charge
         };
-        let mut ask = ScriptCall::new(Procedure::Settle(charge.kind()));
-        charge.push_key(&mut ask);
-        ask.instant(now);
-        ask.text(what);
-        ask.number(cost);
-        ask.text(charge.kind().name());
-        ask.recipe(charge.algorithm);
-        ask.number(self.reserved.units);
-        ask.instant(self.since);
+        let mut call = ScriptCall::new(Procedure::Settle(charge.kind()));
+        charge.push_key(&mut call);
+        call.instant(now);
+        call.text(what);
+        call.number(cost);
+        call.text(charge.kind().name());
+        call.recipe(charge.algorithm);
+        call.number(self.reserved.units);
+        call.instant(self.since);
         let Cell { expires, a, b } = self.reserved.cell;
-        ask.number(expires);
-        ask.number(a);
-        ask.number(b);
-        ask.number(self.reserved.at.as_micros());
-        self.push_units(&mut ask);
+        call.number(expires);
+        call.number(a);
+        call.number(b);
+        call.number(self.reserved.at.as_micros());
+        self.push_units(&mut call);
         let none = Lease {
             id: "",
-            lasts: Duration::ZERO,
+            duration: Duration::ZERO,
         };
-        charge.push_numbers(&mut ask, around, none);
-        Some(ask)
+        charge.push_numbers(&mut call, estimated_now, none);
+        Some(call)
     }
 
-    /// What the charge took, and what was unsettled then.
-    fn push_units(&self, ask: &mut ScriptCall) {
+    /// Adds the units of the charge, and those that were unsettled before it.
+    fn push_units(&self, call: &mut ScriptCall) {
         let Reserved {
             units, unsettled, ..
         } = self.reserved;
         match self.charge.algorithm {
             Algorithm::Gcra(gcra) | Algorithm::TokenBucket(gcra) => {
-                ask.span(gcra.step(units));
-                ask.span(gcra.step(u32::try_from(unsettled).unwrap_or(u32::MAX)));
+                call.span(gcra.step(units));
+                call.span(gcra.step(u32::try_from(unsettled).unwrap_or(u32::MAX)));
             }
             _ => {
-                ask.number(units);
-                ask.number(0_u32);
-                ask.number(unsettled.min(EXACT));
-                ask.number(0_u32);
+                call.number(units);
+                call.number(0_u32);
+                call.number(unsettled.min(MAX_EXACT_INTEGER));
+                call.number(0_u32);
             }
         }
     }
@@ -152,7 +166,7 @@ impl Settlement<'_> {
     /// Reads the reply.
     ///
     /// # Errors
-    /// When it is no reply to that.
+    /// If it is no reply to this call.
     pub fn read(&self, reply: &Value) -> Result<SettlementReply, ProtocolError> {
         match reply {
             Value::BulkString(word) if word == b"1" => Ok(SettlementReply::Settled),
@@ -165,15 +179,15 @@ impl Settlement<'_> {
     }
 }
 
-/// Reads what [`Procedure::Lease`] or [`Procedure::Leave`] replied: of each whether it was there. In a key that is not ours there
-/// is none.
+/// Reads the reply of [`Procedure::Lease`] or [`Procedure::Leave`]: for each lease or place, true
+/// if it existed. A key of another program has none.
 ///
 /// # Errors
-/// When it is no such reply.
+/// If it is no such reply.
 pub fn parse_presence(reply: &Value) -> Result<Vec<bool>, ProtocolError> {
     let word = |word: &[u8]| match word {
         b"1" => Ok(true),
-        b"0" | OTHERS => Ok(false),
+        b"0" | FOREIGN_KEY => Ok(false),
         _ => Err(ProtocolError::Malformed),
     };
     match reply {
@@ -182,11 +196,14 @@ pub fn parse_presence(reply: &Value) -> Result<Vec<bool>, ProtocolError> {
     }
 }
 
-/// What [`Procedure::Lease`] replies of a key that is not ours.
-const OTHERS: &[u8] = b"-";
+/// The reply of [`Procedure::Lease`] for a key of another program.
+const FOREIGN_KEY: &[u8] = b"-";
 
-/// For how many leases [`Procedure::Lease`] could do nothing, as it replied.
-pub(super) fn left_alone(reply: &Value) -> usize {
+/// The number of leases whose keys belong to another program.
+pub(super) fn count_foreign_keys(reply: &Value) -> usize {
     let words = fields(reply).unwrap_or_default();
-    words.into_iter().filter(|word| *word == OTHERS).count()
+    words
+        .into_iter()
+        .filter(|word| *word == FOREIGN_KEY)
+        .count()
 }

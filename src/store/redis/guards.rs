@@ -1,5 +1,5 @@
-//! What a request has of buckets in Redis until it ends: a charge that is to be settled, a place in line, units in use. They
-//! know their store, whatever is loaded meanwhile.
+//! Handles of a request in Redis until it ends: a charge to settle, a queue place, units in use.
+//! Each keeps its store, whatever a reload brings.
 
 use std::sync::Arc;
 
@@ -12,34 +12,34 @@ use crate::clock::Timestamp;
 use crate::limiter::{Fingerprint, Reserved};
 use crate::store::Table;
 
-/// A bucket in Redis, as it was asked by a worker.
+/// A bucket in Redis that a worker has charged.
 #[derive(Clone, Debug)]
 pub struct ChargedBucket {
-    /// Where it is.
+    /// The store of the bucket.
     pub store: Arc<Store>,
-    /// On whose connection.
+    /// The worker whose connection is used.
     pub worker: usize,
-    /// How it is decided.
+    /// The table with the bucket's algorithm.
     pub table: Arc<Table>,
-    /// Its name.
+    /// The bucket's name.
     pub name: Box<[u8]>,
-    /// Whose it is.
+    /// The bucket's key.
     pub key: Fingerprint,
-    /// How many units were asked.
+    /// The units of the charge.
     pub cost: u32,
-    /// The period of a window, where requests say that.
+    /// The start and end of a window, if the request decides them.
     pub period: Option<(Timestamp, Timestamp)>,
 }
 
-/// A charge that is still to be settled. Dropped, it stands as it was made.
+/// A charge whose cost is still unknown. Dropped, it stands as it was made.
 #[derive(Debug)]
 pub struct Reservation {
     store: Arc<Store>,
     worker: usize,
-    due: Option<Box<PendingSettlement>>,
+    settlement: Option<Box<PendingSettlement>>,
 }
 
-/// A place in line. Nothing happens if it is dropped.
+/// A place in a queue. A drop leaves the queue unchanged.
 #[derive(Debug)]
 pub struct QueuePlace {
     store: Arc<Store>,
@@ -47,28 +47,28 @@ pub struct QueuePlace {
     leave: ScriptCall,
 }
 
-/// Units in use, or asked for: dropped, they are given back.
+/// Units in use, or requested. A drop returns them.
 #[derive(Debug)]
 pub struct LeaseGuard {
     store: Arc<Store>,
     worker: usize,
-    held: Option<HeldLease>,
-    /// Under what number they are renewed, once they are.
+    lease: Option<HeldLease>,
+    /// The number of their renewal, once it has begun.
     number: Option<u64>,
 }
 
 impl ChargedBucket {
-    /// What this charge has, as it was told.
-    pub fn reservation(self, said: &BucketReply) -> Reservation {
-        let (unsettled, since) = said.unsettled;
+    /// The reservation of this charge, from its reply.
+    pub fn reservation(self, reply: &BucketReply) -> Reservation {
+        let (unsettled, since) = reply.unsettled;
         let reserved = Reserved {
-            cell: said.decision.cell,
-            at: said.at,
+            cell: reply.decision.cell,
+            at: reply.at,
             units: self.cost,
             unsettled,
         };
         Reservation {
-            due: Some(Box::new(PendingSettlement {
+            settlement: Some(Box::new(PendingSettlement {
                 table: self.table,
                 name: self.name,
                 key: self.key,
@@ -82,29 +82,29 @@ impl ChargedBucket {
         }
     }
 
-    /// What this charge has in line, as it was told; `None` where there is none.
-    pub fn turn(self, said: &BucketReply) -> Option<QueuePlace> {
+    /// The queue place of this charge, from its reply; `None` for algorithms without a queue.
+    pub fn queue_place(self, reply: &BucketReply) -> Option<QueuePlace> {
         let charge = BucketCharge {
             algorithm: self.table.algorithm(),
             name: &self.name,
             key: self.key,
             cost: self.cost,
-            owes: ChargedRefusals::None,
+            charged_refusals: ChargedRefusals::None,
             settles: false,
             period: None,
             tier: Tier::First,
         };
         Some(QueuePlace {
-            leave: ScriptCall::leave(&charge, said.decision.cell, None)?,
+            leave: ScriptCall::leave_queue(&charge, reply.decision.cell, None)?,
             store: self.store,
             worker: self.worker,
         })
     }
 
-    /// These units under this lease, which may be taken from now on.
-    pub fn lending(self, id: &Arc<str>) -> LeaseGuard {
+    /// These units under this lease, from before the charge is sent.
+    pub fn lease(self, id: &Arc<str>) -> LeaseGuard {
         LeaseGuard {
-            held: Some(HeldLease {
+            lease: Some(HeldLease {
                 name: self.name.into(),
                 id: Arc::clone(id),
                 units: self.cost,
@@ -117,67 +117,71 @@ impl ChargedBucket {
 }
 
 impl Reservation {
-    /// How many units were charged.
+    /// The units charged.
     pub fn units(&self) -> u32 {
-        self.due.as_ref().map_or(0, |due| due.reserved.units)
+        self.settlement
+            .as_ref()
+            .map_or(0, |settlement| settlement.reserved.units)
     }
 
-    /// Has the charge made one of `units`, soon: the rest is charged, whether it is there or not, or what was too much is given
-    /// back, as far as it has not come back with time.
+    /// Queues the settlement at `units`. Missing units are charged even into debt; excess units are
+    /// given back, except those that would have been refilled meanwhile.
     pub fn settle(mut self, units: u32) {
-        if let Some(due) = &mut self.due {
-            due.units = units;
+        if let Some(settlement) = &mut self.settlement {
+            settlement.units = units;
         }
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        if let Some(due) = self.due.take() {
-            let at = due.reserved.at;
-            self.store.tell(self.worker, OutboxMessage::Settle(due, at));
+        if let Some(settlement) = self.settlement.take() {
+            let at = settlement.reserved.at;
+            self.store
+                .enqueue(self.worker, OutboxMessage::Settle(settlement, at));
         }
     }
 }
 
 impl QueuePlace {
-    /// Gives it up, soon, unless somebody has come after.
+    /// Queues the departure. It has no effect if a later request has queued behind.
     pub fn leave(self) {
         self.store
-            .tell(self.worker, OutboxMessage::Leave(self.leave));
+            .enqueue(self.worker, OutboxMessage::Leave(self.leave));
     }
 }
 
 impl LeaseGuard {
-    /// They are in use: they are renewed from now on, also where the store was not heard to lend them.
+    /// Starts renewing the lease, also if the store's reply was lost.
     pub fn renew(&mut self) {
-        if let (Some(held), None) = (&self.held, self.number) {
-            let errands = self.store.errands(self.worker);
-            self.number = Some(errands.hold(held.clone()));
+        if let (Some(lease), None) = (&self.lease, self.number) {
+            let outbox = self.store.outbox(self.worker);
+            self.number = Some(outbox.start_renewing(lease.clone()));
         }
     }
 
-    /// They were not lent.
+    /// Ends the guard without a return: Redis refused the units.
     pub fn forget(mut self) {
-        self.held = None;
+        self.lease = None;
     }
 }
 
 impl Drop for LeaseGuard {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            self.store.errands(self.worker).let_go(number);
+            self.store.outbox(self.worker).stop_renewing(number);
         }
-        if let Some(held) = self.held.take() {
-            self.store.tell(self.worker, OutboxMessage::GiveBack(held));
+        if let Some(lease) = self.lease.take() {
+            self.store
+                .enqueue(self.worker, OutboxMessage::GiveBack(lease));
         }
     }
 }
 
 impl BucketReply {
-    /// What gives this charge back, which is to be no charge after all; `None` where there is nothing to give back.
-    pub(super) fn reversal(&self, charge: &BucketCharge<'_>) -> Option<ScriptCall> {
-        // Nobody knows what is still to be settled where it is not counted: as much as there can be, so that nothing is
+    /// The call that gives this charge back completely; `None` if there is nothing to give back.
+    pub(super) fn reversal_call(&self, charge: &BucketCharge<'_>) -> Option<ScriptCall> {
+        // Without a count, all other units may be unsettled: assume the most, so that no unit is
         // given back twice.
         let (unsettled, since) = match charge.settles {
             true => (self.unsettled.0, Some(self.unsettled.1)),
@@ -195,6 +199,6 @@ impl BucketReply {
             units: 0,
             since,
         };
-        settlement.ask(self.at, None)
+        settlement.script_call(self.at, None)
     }
 }

@@ -1,15 +1,15 @@
-//! A request whose buckets are in several slots of a cluster: one call for each, one after the other, and what is given back of
-//! those before once one refuses. Nothing is sent here.
+//! A request with buckets in several slots of a cluster: one call for each slot, in turn. After a
+//! refusal the earlier charges are given back. This file does no I/O.
 
 use smallvec::SmallVec;
 
 use super::reply::{BucketReply, ChargeReply};
 use super::script_call::{BucketCharge, ScriptCall, Tier};
 
-/// What each of some charges was told, in their order; `None` where nothing was.
+/// The reply to each charge of a request; `None` if the charge was given back, or not sent.
 pub type BucketReplies = SmallVec<[Option<BucketReply>; 4]>;
 
-/// The places of the buckets that one call can charge.
+/// The places of the buckets in one slot.
 #[derive(Debug)]
 pub(super) struct SlotGroup {
     slot: u16,
@@ -17,60 +17,60 @@ pub(super) struct SlotGroup {
 }
 
 impl SlotGroup {
-    /// Those of these buckets, in the order of their first ones.
-    pub(super) fn all(buckets: &[BucketCharge<'_>], slot_of: impl Fn(&[u8]) -> u16) -> Vec<Self> {
-        let mut parts: Vec<Self> = Vec::new();
+    /// Groups these buckets by slot, in the order of each group's first bucket.
+    pub(super) fn group(buckets: &[BucketCharge<'_>], slot_of: impl Fn(&[u8]) -> u16) -> Vec<Self> {
+        let mut groups: Vec<Self> = Vec::new();
         for (place, bucket) in buckets.iter().enumerate() {
             let slot = slot_of(bucket.name);
-            match parts.iter_mut().find(|part| part.slot == slot) {
-                Some(part) => part.buckets.push(place),
-                None => parts.push(Self {
+            match groups.iter_mut().find(|group| group.slot == slot) {
+                Some(group) => group.buckets.push(place),
+                None => groups.push(Self {
                     slot,
                     buckets: vec![place],
                 }),
             }
         }
-        parts
+        groups
     }
 }
 
-/// A request as it is asked part by part.
+/// The state of a request between its calls.
 #[derive(Debug)]
 pub(super) struct MultiSlotCharge<'a> {
     buckets: &'a [BucketCharge<'a>],
-    binding: usize,
-    answers: BucketReplies,
+    enforced: usize,
+    replies: BucketReplies,
     reversals: Vec<ScriptCall>,
     is_refused: bool,
 }
 
-/// What is asked of a part.
+/// The call for one slot.
 #[derive(Debug)]
 pub(super) struct SlotCall<'a> {
     pub(super) buckets: Vec<BucketCharge<'a>>,
-    /// How many of its charges may refuse.
-    pub(super) binding: usize,
-    /// The places of these charges among all.
+    /// The number of its enforced charges.
+    pub(super) enforced: usize,
+    /// The places of its charges among all.
     charges: Vec<usize>,
 }
 
 impl<'a> MultiSlotCharge<'a> {
-    /// A request by the charges to these buckets, of which the first `binding` may refuse.
-    pub(super) fn new(buckets: &'a [BucketCharge<'a>], binding: usize) -> Self {
+    /// A request with these charges, of which the first `enforced` may refuse.
+    pub(super) fn new(buckets: &'a [BucketCharge<'a>], enforced: usize) -> Self {
         Self {
             buckets,
-            binding,
-            answers: heads(buckets).map(|_| None).collect(),
+            enforced,
+            replies: first_buckets(buckets).map(|_| None).collect(),
             reversals: Vec::new(),
             is_refused: false,
         }
     }
 
-    /// What is to be asked of a part; once one has refused, only who charges refusals is told of it, and refuses nothing
-    /// any more. `None` where that is nobody.
-    pub(super) fn ask(&self, part: &SlotGroup) -> Option<SlotCall<'a>> {
-        let is_asked = |place: &&usize| !self.is_refused || self.buckets[**place].is_owed();
-        let places = || part.buckets.iter().filter(is_asked);
+    /// The call for a slot. After a refusal it has only the charges that count refusals, none of
+    /// them enforced; `None` if there are none.
+    pub(super) fn call_for(&self, group: &SlotGroup) -> Option<SlotCall<'a>> {
+        let is_included = |place: &&usize| !self.is_refused || self.buckets[**place].is_owed();
+        let places = || group.buckets.iter().filter(is_included);
         let buckets: Vec<_> = places()
             .map(|&place| BucketCharge {
                 settles: self.buckets[place].settles && !self.is_refused,
@@ -79,64 +79,67 @@ impl<'a> MultiSlotCharge<'a> {
             .collect();
         let charges: Vec<_> = places()
             .filter(|place| self.buckets[**place].tier == Tier::First)
-            .map(|&place| heads(&self.buckets[..place]).count())
+            .map(|&place| first_buckets(&self.buckets[..place]).count())
             .collect();
-        let binds = |charge: &&usize| **charge < self.binding && !self.is_refused;
+        let binds = |charge: &&usize| **charge < self.enforced && !self.is_refused;
         (!buckets.is_empty()).then(|| SlotCall {
-            binding: charges.iter().filter(binds).count(),
+            enforced: charges.iter().filter(binds).count(),
             buckets,
             charges,
         })
     }
 
-    /// Notes what was told of that.
-    pub(super) fn note(&mut self, asked: &SlotCall<'_>, told: &ChargeReply) {
-        if !told.verdict.is_admitted() {
+    pub(super) fn apply_reply(&mut self, call: &SlotCall<'_>, reply: &ChargeReply) {
+        if !reply.verdict.is_admitted() {
             self.is_refused = true;
-            for (answer, charge) in self.answers.iter_mut().zip(heads(self.buckets)) {
+            for (answer, charge) in self.replies.iter_mut().zip(first_buckets(self.buckets)) {
                 *answer = answer.filter(|_| charge.is_owed());
             }
         }
-        for (&charge, said) in asked.charges.iter().zip(told.said(&asked.buckets)) {
-            self.answers[charge] = Some(said);
+        for (&charge, reply) in call.charges.iter().zip(reply.bucket_replies(&call.buckets)) {
+            self.replies[charge] = Some(reply);
         }
         if !self.is_refused {
-            self.reversals.extend(reversals(&asked.buckets, told));
+            self.reversals.extend(reversals(&call.buckets, reply));
         }
     }
 
-    /// Whether a part has refused.
+    /// True if a slot has refused.
     pub(super) fn is_refused(&self) -> bool {
         self.is_refused
     }
 
-    /// What gives back all that was charged up to now.
+    /// The calls that give back all charges so far.
     pub(super) fn take_reversals(&mut self) -> Vec<ScriptCall> {
         std::mem::take(&mut self.reversals)
     }
 
-    /// What each charge was told: nothing who was given back, or was not asked.
-    pub(super) fn into_answers(self) -> BucketReplies {
-        self.answers
+    pub(super) fn into_replies(self) -> BucketReplies {
+        self.replies
     }
 }
 
-/// What gives back the charges that were made.
-fn reversals(charges: &[BucketCharge<'_>], told: &ChargeReply) -> impl Iterator<Item = ScriptCall> {
-    let paid = told.buckets.iter().map(|&bucket| &charges[bucket]);
-    let made = paid.zip(told.said(charges));
-    // Units in use are given back by who has their lease.
-    let made = made.filter(|(charge, said)| {
-        said.decision.is_admitted() && !charge.is_owed() && !charge.algorithm.is_permits()
+/// The calls that give back the charges of one reply.
+fn reversals(
+    charges: &[BucketCharge<'_>],
+    reply: &ChargeReply,
+) -> impl Iterator<Item = ScriptCall> {
+    let paid = reply.buckets.iter().map(|&bucket| &charges[bucket]);
+    let made = paid.zip(reply.bucket_replies(charges));
+    // Units in use return with their lease guard.
+    let made = made.filter(|(charge, reply)| {
+        reply.decision.is_admitted() && !charge.is_owed() && !charge.algorithm.is_permits()
     });
-    made.filter_map(|(charge, said)| {
-        let leave = ScriptCall::leave(charge, said.decision.cell, None);
-        leave.or_else(|| said.reversal(charge))
+    made.filter_map(|(charge, reply)| {
+        let leave = ScriptCall::leave_queue(charge, reply.decision.cell, None);
+        leave.or_else(|| reply.reversal_call(charge))
     })
 }
 
 /// The first bucket of each charge.
-fn heads<'a, 'b>(buckets: &'a [BucketCharge<'b>]) -> impl Iterator<Item = &'a BucketCharge<'b>> {
+fn first_buckets<'a, 'b>(
+    buckets: &'a [BucketCharge<'b>],
+) -> impl Iterator<Item = &'a BucketCharge<'b>> {
     let buckets = buckets.iter();
     buckets.filter(|bucket| bucket.tier == Tier::First)
 }
@@ -149,14 +152,15 @@ mod tests {
     use crate::limiter::{Algorithm, Fingerprint, Gcra, Quota};
     use crate::store::redis::ChargedRefusals;
 
-    /// Two charges, the first of which may overflow, that share a slot with a third which owes nothing; a fourth is elsewhere.
+    /// Three charges in slot `a`, the first with an overflow bucket and the second free of
+    /// refusals, and one in slot `b`.
     fn buckets(algorithm: &Algorithm) -> [BucketCharge<'_>; 5] {
-        let charge = |name, owes, tier| BucketCharge {
+        let charge = |name, charged_refusals, tier| BucketCharge {
             algorithm,
             name,
             key: Fingerprint::from_bits(1),
             cost: 1,
-            owes,
+            charged_refusals,
             settles: true,
             period: None,
             tier,
@@ -179,32 +183,34 @@ mod tests {
     fn each_charge_is_asked_of_its_slot_and_knows_its_place() {
         let algorithm = algorithm();
         let buckets = buckets(&algorithm);
-        let parts = SlotGroup::all(&buckets, |name| u16::from(name[0]));
+        let groups = SlotGroup::group(&buckets, |name| u16::from(name[0]));
         let request = MultiSlotCharge::new(&buckets, 3);
-        let asked = parts.iter().map(|part| request.ask(part).expect("a call"));
-        let asked: Vec<_> = asked
-            .map(|asked| (asked.buckets.len(), asked.charges, asked.binding))
+        let call = groups
+            .iter()
+            .map(|group| request.call_for(group).expect("a call"));
+        let call: Vec<_> = call
+            .map(|call| (call.buckets.len(), call.charges, call.enforced))
             .collect();
-        assert_eq!(asked, [(4, vec![0, 2, 3], 2), (1, vec![1], 1)]);
+        assert_eq!(call, [(4, vec![0, 2, 3], 2), (1, vec![1], 1)]);
     }
 
     #[test]
     fn after_a_refusal_only_those_are_asked_that_charge_it() {
         let algorithm = algorithm();
         let buckets = buckets(&algorithm);
-        let parts = SlotGroup::all(&buckets, |name| u16::from(name[0]));
+        let groups = SlotGroup::group(&buckets, |name| u16::from(name[0]));
         let request = MultiSlotCharge {
             is_refused: true,
             ..MultiSlotCharge::new(&buckets, 4)
         };
-        let asked = request.ask(&parts[0]).expect("a call");
-        let names: Vec<_> = asked.buckets.iter().map(|bucket| bucket.name).collect();
+        let call = request.call_for(&groups[0]).expect("a call");
+        let names: Vec<_> = call.buckets.iter().map(|bucket| bucket.name).collect();
         assert_eq!(names, [b"a1", b"a2", b"a4"]);
-        // A further bucket is no charge: a4 is the last of four.
-        assert_eq!((asked.charges, asked.binding), (vec![0, 3], 0));
-        assert!(asked.buckets.iter().all(|bucket| !bucket.settles));
+        // An overflow bucket is no charge: a4 is the last of four.
+        assert_eq!((call.charges, call.enforced), (vec![0, 3], 0));
+        assert!(call.buckets.iter().all(|bucket| !bucket.settles));
         let watching = BucketCharge {
-            owes: ChargedRefusals::None,
+            charged_refusals: ChargedRefusals::None,
             ..buckets[0]
         };
         let watching = [watching, buckets[2]];
@@ -212,7 +218,7 @@ mod tests {
             is_refused: true,
             ..MultiSlotCharge::new(&watching, 2)
         };
-        let parts = SlotGroup::all(&watching, |name| u16::from(name[0]));
-        assert!(request.ask(&parts[0]).is_none());
+        let groups = SlotGroup::group(&watching, |name| u16::from(name[0]));
+        assert!(request.call_for(&groups[0]).is_none());
     }
 }

@@ -1,7 +1,8 @@
 //! Names of buckets in Redis: `PREFIX{KEY}POLICY:ALGORITHM`.
 //!
-//! The braces make the key alone tell in which slot of a cluster a bucket is, so that policies with the same key are charged
-//! by one call. The algorithm makes nodes that differ in it charge buckets apart: neither can read those of the other.
+//! The braces make the key alone decide the cluster slot: one call charges all policies with the
+//! same key. The algorithm separates nodes that differ in it, since neither can read the other's
+//! buckets.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,54 +12,53 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::limiter::{Algorithm, Fingerprint, KeyParts, Secret, WideKeyHasher};
 
-/// What tells the buckets of one store apart.
+/// The naming of one store's buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Naming {
-    /// What all names begin with.
+    /// The prefix of all names.
     pub prefix: Arc<str>,
-    /// How keys are written.
+    /// The form of keys in names.
     pub keys: KeyFormat,
 }
 
-/// How keys are written.
+/// The form of keys in names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyFormat {
-    /// As 128 bits of a keyed hash. All machines that share the buckets have the same secret.
+    /// 128 bits of a keyed hash. All machines that share the buckets have the same secret.
     Hashed(Secret),
-    /// As they are, but for longer ones than [`LONGEST`] bytes. The hash is under a key that everybody knows.
+    /// Plain text. Keys longer than [`MAX_READABLE_KEY`] bytes are hashed under a public key.
     Readable,
 }
 
-/// The most bytes of a readable key.
-pub const LONGEST: usize = 200;
+/// The longest readable key, in bytes.
+pub const MAX_READABLE_KEY: usize = 200;
 
 /// The name of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BucketName {
-    /// As Redis knows it.
+    /// The Redis key.
     pub bytes: Vec<u8>,
-    /// The key, the same on all machines that share the buckets.
+    /// The fingerprint of the limit's key, equal on all machines that share the buckets.
     pub key: Fingerprint,
 }
 
-/// The part of names that tells the buckets of a policy from those of others: its name, or that of one of its further
-/// buckets, and the algorithm.
+/// The part of a name that identifies a policy, or one of its overflow buckets: name and algorithm.
 pub fn bucket_label(policy: &str, algorithm: &Algorithm) -> Box<str> {
     [policy, ":", algorithm.kind()].concat().into()
 }
 
-/// Takes the parts of a key, in order, and makes names of it.
+/// Builds names from the parts of a key, in order.
 #[derive(Debug)]
 pub struct NameBuilder<'a> {
     prefix: &'a str,
     hasher: WideKeyHasher,
-    /// Where keys are readable, and this one still is.
+    /// The readable key, while it is short enough.
     readable: Option<String>,
 }
 
 impl Naming {
     /// Starts a name.
-    pub fn namer(&self) -> NameBuilder<'_> {
+    pub fn name_builder(&self) -> NameBuilder<'_> {
         NameBuilder {
             prefix: &self.prefix,
             hasher: self.secret().wide_hasher(),
@@ -66,7 +66,7 @@ impl Naming {
         }
     }
 
-    /// What keys are hashed under, which all machines have that share the buckets.
+    /// The secret of hashed keys, equal on all machines that share the buckets.
     pub fn secret(&self) -> Secret {
         match &self.keys {
             KeyFormat::Hashed(secret) => *secret,
@@ -85,19 +85,19 @@ impl KeyParts for NameBuilder<'_> {
             text.push(',');
         }
         write_part(kind, value, text);
-        if text.len() > LONGEST {
+        if text.len() > MAX_READABLE_KEY {
             self.readable = None;
         }
     }
 }
 
 impl NameBuilder<'_> {
-    /// The name of the bucket with this label for the key of the parts so far.
+    /// The bucket's name: this label, and the key of the parts so far.
     pub fn name(&self, label: &str) -> BucketName {
         let key = self.hasher.clone().finish();
         let hashed;
         let text = match &self.readable {
-            // Nothing else is empty: braces around nothing would not count.
+            // Empty braces would not count as a hash tag.
             Some(text) if !text.is_empty() => text,
             _ => {
                 hashed = URL_SAFE_NO_PAD.encode(key.to_be_bytes());
@@ -111,8 +111,9 @@ impl NameBuilder<'_> {
     }
 }
 
-/// A part as people read it: no two parts of one kind read alike. Percent signs escape what is not printable, or has a
-/// meaning of its own; a number and a colon come before a part that stands in for another.
+/// Writes a part as readable text. No two parts of one kind have the same text. Percent signs
+/// escape unprintable and reserved bytes; a number and a colon precede a part that stands in for
+/// another.
 fn write_part(kind: u8, value: &[u8], text: &mut String) {
     use std::fmt::Write;
     const ADDRESS: u8 = 1;
@@ -146,11 +147,11 @@ mod tests {
     use crate::store::redis::client::slot;
 
     fn name(naming: &Naming, policy: &str, parts: &[(u8, &[u8])]) -> BucketName {
-        let mut namer = naming.namer();
+        let mut builder = naming.name_builder();
         for (kind, value) in parts {
-            namer.part(*kind, value);
+            builder.part(*kind, value);
         }
-        namer.name(policy)
+        builder.name(policy)
     }
 
     fn text(parts: &[(u8, &[u8])]) -> String {

@@ -1,8 +1,9 @@
-//! What Redis is told off the path of requests: what they cost in the end, places in line that are given up, and units in use,
-//! which are renewed as long as they are in use, and given back.
+//! Messages to Redis off the path of requests: settlements, abandoned queue places, and leases of
+//! units in use, which are renewed and returned.
 //!
-//! Each worker runs its own, one batch after the other, so that what is told of a request comes after what it has asked.
-//! Nothing is tried again: what is lost is counted, and stands as it was charged, or expires.
+//! Each worker sends its own messages, one batch after the other, so that a request's messages
+//! follow its charge. Nothing is retried. Lost messages are counted; their charges stand as made,
+//! or expire.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{
@@ -17,38 +18,38 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use super::client::{Command, Fault};
-use super::follow_up::{LeasedUnits, Settlement, SettlementReply, left_alone};
+use super::follow_up::{LeasedUnits, Settlement, SettlementReply, count_foreign_keys};
 use super::script_call::{BucketCharge, ChargedRefusals, ScriptCall, Tier};
 use super::store::Store;
 use crate::clock::Timestamp;
 use crate::limiter::{Fingerprint, Reserved};
 use crate::store::Table;
 
-/// For how long units in use stay taken that nobody renews: so long those of a proxy are lost that is killed.
-pub(super) const LEASE: Duration = Duration::from_secs(10);
-/// How often leases are renewed: three times may fail before one expires.
-const RENEWAL: Duration = Duration::from_millis(2_500);
-/// The most errands of a worker that wait. What comes beyond is lost.
-const MOST: usize = 16_384;
-/// The most of a batch.
-const AT_ONCE: usize = 256;
+/// The lease of units in use without renewal. Units of a killed proxy stay taken that long.
+pub(super) const LEASE_DURATION: Duration = Duration::from_secs(10);
+/// The interval of renewals: three may fail before a lease expires.
+const RENEWAL_INTERVAL: Duration = Duration::from_millis(2_500);
+/// The most messages of a worker that wait. Further ones are lost.
+const CAPACITY: usize = 16_384;
+/// The most messages of a batch.
+const BATCH_SIZE: usize = 256;
 /// The most leases that one call renews.
-const RENEWED_AT_ONCE: usize = 64;
+const LEASES_PER_CALL: usize = 64;
 
-/// What is to be told for one worker.
+/// The queue of one worker.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     queue: Mutex<VecDeque<(Arc<Store>, OutboxMessage)>>,
     wake: Notify,
-    /// Whether a batch is under way.
+    /// True while a batch is under way.
     is_busy: AtomicBool,
     is_started: AtomicBool,
-    /// The units in use that are renewed.
-    held: Mutex<HashMap<u64, HeldLease>>,
+    /// Leases that are renewed, by a number of their own.
+    leases: Mutex<HashMap<u64, HeldLease>>,
     next: AtomicU64,
 }
 
-/// One thing to tell.
+/// A message; a settlement has the server's estimated time with it.
 #[derive(Debug)]
 pub(super) enum OutboxMessage {
     Settle(Box<PendingSettlement>, Timestamp),
@@ -56,7 +57,7 @@ pub(super) enum OutboxMessage {
     GiveBack(HeldLease),
 }
 
-/// Units in use.
+/// Units in use under a lease.
 #[derive(Clone, Debug)]
 pub(super) struct HeldLease {
     pub(super) name: Arc<[u8]>,
@@ -64,7 +65,7 @@ pub(super) struct HeldLease {
     pub(super) units: u32,
 }
 
-/// A charge that is to be settled, as [`Settlement`] borrows it.
+/// A settlement that waits; [`Settlement`] borrows from it.
 #[derive(Debug)]
 pub(super) struct PendingSettlement {
     pub(super) table: Arc<Table>,
@@ -77,31 +78,30 @@ pub(super) struct PendingSettlement {
 }
 
 impl Outbox {
-    fn push(&self, store: &Arc<Store>, errand: OutboxMessage) {
+    fn push(&self, store: &Arc<Store>, message: OutboxMessage) {
         let mut queue = self.queue.lock();
-        if queue.len() >= MOST {
-            return store.lost(errand.what());
+        if queue.len() >= CAPACITY {
+            return store.count_lost(message.label());
         }
-        queue.push_back((Arc::clone(store), errand));
+        queue.push_back((Arc::clone(store), message));
         drop(queue);
         self.wake.notify_one();
     }
 
-    /// Has these units renewed until they are let go; returns under what number.
-    pub(super) fn hold(&self, held: HeldLease) -> u64 {
+    /// Renews this lease until [`Outbox::stop_renewing`] with the returned number.
+    pub(super) fn start_renewing(&self, lease: HeldLease) -> u64 {
         let number = self.next.fetch_add(1, Relaxed);
-        self.held.lock().insert(number, held);
+        self.leases.lock().insert(number, lease);
         number
     }
 
-    /// Renews them no more.
-    pub(super) fn let_go(&self, number: u64) {
-        self.held.lock().remove(&number);
+    pub(super) fn stop_renewing(&self, number: u64) {
+        self.leases.lock().remove(&number);
     }
 
     fn take(&self) -> Vec<(Arc<Store>, OutboxMessage)> {
         let mut queue = self.queue.lock();
-        let most = queue.len().min(AT_ONCE);
+        let most = queue.len().min(BATCH_SIZE);
         queue.drain(..most).collect()
     }
 
@@ -111,36 +111,36 @@ impl Outbox {
 }
 
 impl Store {
-    /// Has this told for a worker.
-    pub(super) fn tell(self: &Arc<Self>, worker: usize, errand: OutboxMessage) {
-        self.errands(worker).push(self, errand);
+    /// Queues a message of a worker.
+    pub(super) fn enqueue(self: &Arc<Self>, worker: usize, message: OutboxMessage) {
+        self.outbox(worker).push(self, message);
     }
 
-    /// Begins to run the errands of a worker, on its runtime. Does nothing a second time.
-    pub(super) fn start_errands(self: &Arc<Self>, worker: usize) {
-        let errands = self.errands(worker);
-        if !errands.is_started.swap(true, AcqRel) {
-            let running = OutboxTask(Arc::clone(errands));
+    /// Starts sending a worker's messages on its runtime. A second call does nothing.
+    pub(super) fn start_outbox(self: &Arc<Self>, worker: usize) {
+        let outbox = self.outbox(worker);
+        if !outbox.is_started.swap(true, AcqRel) {
+            let running = OutboxTask(Arc::clone(outbox));
             tokio::spawn(running.run(Arc::downgrade(self), worker));
         }
     }
 
-    /// Waits until all is told of a worker, or this instant.
-    pub async fn last_words(&self, worker: usize, until: Instant) {
-        const LOOKS: Duration = Duration::from_millis(1);
-        let errands = self.errands(worker);
-        let told = async {
-            while !errands.is_idle() {
-                tokio::time::sleep(LOOKS).await;
+    /// Waits until a worker's messages are sent, or until this instant.
+    pub async fn flush_outbox(&self, worker: usize, until: Instant) {
+        const POLL_INTERVAL: Duration = Duration::from_millis(1);
+        let outbox = self.outbox(worker);
+        let flushed = async {
+            while !outbox.is_idle() {
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
         };
-        let _ = timeout_at(until, told).await;
+        let _ = timeout_at(until, flushed).await;
     }
 
-    /// Tells a batch of what waits; whether more does.
-    async fn run_errands(&self, errands: &Outbox, worker: usize) -> bool {
-        errands.is_busy.store(true, Relaxed);
-        let (batch, commands): (Vec<_>, Vec<_>) = errands
+    /// Sends one batch; returns true if more messages wait.
+    async fn send_batch(&self, outbox: &Outbox, worker: usize) -> bool {
+        outbox.is_busy.store(true, Relaxed);
+        let (batch, commands): (Vec<_>, Vec<_>) = outbox
             .take()
             .into_iter()
             .filter_map(|one| Some((one.1.command(self)?, one)))
@@ -148,30 +148,34 @@ impl Store {
             .unzip();
         if !batch.is_empty() {
             let answers = self.client().batch(worker, commands).await;
-            for ((store, errand), answer) in batch.into_iter().zip(answers) {
-                store.note(worker, errand, answer);
+            for ((store, message), answer) in batch.into_iter().zip(answers) {
+                store.apply_answer(worker, message, answer);
             }
         }
-        errands.is_busy.store(false, Relaxed);
-        !errands.is_idle()
+        outbox.is_busy.store(false, Relaxed);
+        !outbox.is_idle()
     }
 
-    /// Notes what became of an errand.
-    fn note(self: &Arc<Self>, worker: usize, errand: OutboxMessage, answer: Result<Value, Fault>) {
-        match (answer, errand) {
-            (Err(_), errand) => self.lost(errand.what()),
-            (Ok(reply), OutboxMessage::Settle(due, around)) => {
-                match due.settlement().read(&reply) {
-                    // In another period than was thought: once more, in the right one.
-                    Ok(SettlementReply::Retry(at)) if at > around => {
-                        self.tell(worker, OutboxMessage::Settle(due, at));
+    fn apply_answer(
+        self: &Arc<Self>,
+        worker: usize,
+        message: OutboxMessage,
+        answer: Result<Value, Fault>,
+    ) {
+        match (answer, message) {
+            (Err(_), message) => self.count_lost(message.label()),
+            (Ok(reply), OutboxMessage::Settle(pending, estimated_now)) => {
+                match pending.settlement().read(&reply) {
+                    // The calendar period was wrong: once more with the server's.
+                    Ok(SettlementReply::Retry(at)) if at > estimated_now => {
+                        self.enqueue(worker, OutboxMessage::Settle(pending, at));
                     }
                     Ok(SettlementReply::Settled) => {
                         let now = self.now();
-                        self.leftovers().wrote(&due.settlement().charge, now);
+                        self.drift().record_write(&pending.settlement().charge, now);
                     }
                     Ok(SettlementReply::Unchanged | SettlementReply::Retry(_)) | Err(_) => {
-                        self.lost("settlement")
+                        self.count_lost("settlement")
                     }
                 }
             }
@@ -179,33 +183,32 @@ impl Store {
         }
     }
 
-    /// Renews what is in use.
-    async fn renew(&self, errands: &Outbox, worker: usize) {
-        let mut held: Vec<_> = errands.held.lock().values().cloned().collect();
-        if held.is_empty() {
+    async fn renew(&self, outbox: &Outbox, worker: usize) {
+        let mut lease: Vec<_> = outbox.leases.lock().values().cloned().collect();
+        if lease.is_empty() {
             return;
         }
-        // Those of one call share a slot.
-        held.sort_by_cached_key(|held| self.slot_of(&held.name));
-        let calls = held.chunk_by(|one, next| self.slot_of(&one.name) == self.slot_of(&next.name));
+        // The keys of one call share a slot.
+        lease.sort_by_cached_key(|lease| self.slot_of(&lease.name));
+        let calls = lease.chunk_by(|one, next| self.slot_of(&one.name) == self.slot_of(&next.name));
         let calls: Vec<_> = calls
-            .flat_map(|slot| slot.chunks(RENEWED_AT_ONCE))
+            .flat_map(|slot| slot.chunks(LEASES_PER_CALL))
             .collect();
-        let commands = calls.iter().map(|held| {
-            let lent: Vec<_> = held.iter().map(HeldLease::lent).collect();
-            self.command(&ScriptCall::renewal(&lent, LEASE, None))
+        let commands = calls.iter().map(|lease| {
+            let leases: Vec<_> = lease.iter().map(HeldLease::units).collect();
+            self.command(&ScriptCall::renew_leases(&leases, LEASE_DURATION, None))
         });
         let answers = self.client().batch(worker, commands.collect()).await;
-        for (held, answer) in calls.into_iter().zip(answers) {
-            let lost = answer.map_or(held.len(), |reply| left_alone(&reply));
-            (0..lost).for_each(|_| self.lost("renewal"));
+        for (lease, answer) in calls.into_iter().zip(answers) {
+            let lost = answer.map_or(lease.len(), |reply| count_foreign_keys(&reply));
+            (0..lost).for_each(|_| self.count_lost("renewal"));
         }
     }
 }
 
 impl OutboxMessage {
-    /// What is lost with it, as metrics say.
-    fn what(&self) -> &'static str {
+    /// The label of its loss in the metrics.
+    fn label(&self) -> &'static str {
         match self {
             Self::Settle(..) => "settlement",
             Self::Leave(_) => "place",
@@ -215,21 +218,21 @@ impl OutboxMessage {
 
     fn command(&self, store: &Store) -> Option<Command> {
         match self {
-            Self::Settle(due, around) => {
-                let ask = due.settlement().ask(*around, None)?;
-                Some(store.command(&ask))
+            Self::Settle(pending, estimated_now) => {
+                let call = pending.settlement().script_call(*estimated_now, None)?;
+                Some(store.command(&call))
             }
-            Self::Leave(ask) => Some(store.command(ask)),
-            Self::GiveBack(held) => {
-                let ask = ScriptCall::giving_back(&[held.lent()], None);
-                Some(store.command(&ask))
+            Self::Leave(call) => Some(store.command(call)),
+            Self::GiveBack(lease) => {
+                let call = ScriptCall::release_leases(&[lease.units()], None);
+                Some(store.command(&call))
             }
         }
     }
 }
 
 impl HeldLease {
-    fn lent(&self) -> LeasedUnits<'_> {
+    fn units(&self) -> LeasedUnits<'_> {
         LeasedUnits {
             name: &self.name,
             id: &self.id,
@@ -246,7 +249,7 @@ impl PendingSettlement {
                 name: &self.name,
                 key: self.key,
                 cost: self.reserved.units,
-                owes: ChargedRefusals::None,
+                charged_refusals: ChargedRefusals::None,
                 settles: true,
                 period: self.period,
                 tier: Tier::First,
@@ -258,23 +261,23 @@ impl PendingSettlement {
     }
 }
 
-/// The errands of one worker as they are run; they end with its runtime, or with the store.
+/// The sending task of one worker. It ends with the runtime, or with the store.
 struct OutboxTask(Arc<Outbox>);
 
 impl OutboxTask {
     async fn run(self, store: Weak<Store>, worker: usize) {
-        let mut next = Instant::now() + RENEWAL;
+        let mut next = Instant::now() + RENEWAL_INTERVAL;
         let mut has_more = false;
         loop {
             if !has_more {
                 let _ = timeout_at(next, self.0.wake.notified()).await;
             }
             let Some(store) = store.upgrade() else { return };
-            has_more = store.run_errands(&self.0, worker).await;
-            // However much there is to tell.
+            has_more = store.send_batch(&self.0, worker).await;
+            // Renewals are on time however many messages wait.
             if Instant::now() >= next {
                 store.renew(&self.0, worker).await;
-                next = Instant::now() + RENEWAL;
+                next = Instant::now() + RENEWAL_INTERVAL;
             }
         }
     }

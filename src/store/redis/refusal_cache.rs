@@ -1,4 +1,4 @@
-//! Refusals that are remembered here, so that a client that hammers costs the store nothing.
+//! A local cache of refusals: clients that keep asking cost the store nothing.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use crate::limiter::{Decision, Fingerprint, Outcome};
 use crate::store::bounded_map::{BoundedMap, HeapSize};
 use crate::telemetry::metrics::{TrackedKeys, TrackingMetrics};
 
-/// The refusals of one policy, of some 210 bytes each. Where room is full, those that were recalled least are forgotten.
+/// The refusals of one policy, some 210 bytes each. A full cache evicts the least-used keys.
 #[derive(Debug)]
 pub struct RefusalCache {
-    /// For how long at most: so late a grant, a reset or a raised quota elsewhere is felt.
-    longest: Duration,
+    /// The longest life of an entry.
+    max_age: Duration,
     keys: BoundedMap<CachedRefusal>,
 }
 
@@ -29,47 +29,47 @@ impl HeapSize for CachedRefusal {
 }
 
 impl RefusalCache {
-    /// Remembers nothing yet, in so many bytes; nothing ever where `longest` is zero.
-    pub fn new(longest: Duration, bytes: usize) -> Self {
+    /// An empty cache of at most `bytes`. With a zero `max_age` it stays empty.
+    pub fn new(max_age: Duration, bytes: usize) -> Self {
         Self {
-            longest,
+            max_age,
             keys: BoundedMap::new(bytes),
         }
     }
 
-    /// Counts keys there that are forgotten for want of room.
+    /// Counts evicted keys in these metrics.
     #[must_use]
     pub fn counting(mut self, metrics: &TrackingMetrics) -> Self {
         self.keys = self.keys.counting(metrics.evictions(TrackedKeys::Refusals));
         self
     }
 
-    /// For how long refusals are remembered at most.
-    pub fn longest(&self) -> Duration {
-        self.longest
+    /// The longest life of an entry.
+    pub fn max_age(&self) -> Duration {
+        self.max_age
     }
 
-    /// What `key` was told lately, if that says the same of a request of `cost` units: it was refused as many or fewer, and
-    /// is not to come back yet.
-    pub fn recall(&self, key: Fingerprint, cost: u32, now: Timestamp) -> Option<Decision> {
+    /// The last refusal of `key`, if it still holds for `cost` units: it was for as many or fewer,
+    /// and may not be retried yet.
+    pub fn get(&self, key: Fingerprint, cost: u32, now: Timestamp) -> Option<Decision> {
         self.keys.read(key, |remembered| {
             let is_refused = remembered.cost <= cost && now < remembered.until;
             is_refused.then_some(remembered.decision)
         })
     }
 
-    /// Notes what the store said at `now` of a request of `cost` units.
+    /// Caches a refusal that the store gave at `now` for `cost` units.
     pub fn note(&self, key: Fingerprint, cost: u32, decision: &Decision, now: Timestamp) {
-        if self.longest.is_zero() {
+        if self.max_age.is_zero() {
             return;
         }
         let Outcome::Refuse { retry_at } = decision.outcome else {
             return;
         };
-        let longest = now.saturating_add(self.longest);
+        let max_age = now.saturating_add(self.max_age);
         let new = CachedRefusal {
             cost,
-            until: retry_at.map_or(longest, |retry_at| retry_at.min(longest)),
+            until: retry_at.map_or(max_age, |retry_at| retry_at.min(max_age)),
             decision: *decision,
         };
         let is_over = |remembered: &CachedRefusal| remembered.until <= now;
@@ -109,26 +109,26 @@ mod tests {
         let cache = RefusalCache::new(Duration::from_secs(5), 1 << 20);
         let decision = refused(Some(13));
         cache.note(key(1), 2, &decision, at(10));
-        assert_eq!(cache.recall(key(1), 2, at(12)), Some(decision));
-        assert_eq!(cache.recall(key(1), 3, at(12)), Some(decision));
-        assert_eq!(cache.recall(key(1), 1, at(12)), None, "less may be there");
-        assert_eq!(cache.recall(key(2), 2, at(12)), None);
-        assert_eq!(cache.recall(key(1), 2, at(13)), None, "it may come back");
+        assert_eq!(cache.get(key(1), 2, at(12)), Some(decision));
+        assert_eq!(cache.get(key(1), 3, at(12)), Some(decision));
+        assert_eq!(cache.get(key(1), 1, at(12)), None, "less may be there");
+        assert_eq!(cache.get(key(2), 2, at(12)), None);
+        assert_eq!(cache.get(key(1), 2, at(13)), None, "it may come back");
         cache.note(key(1), 2, &refused(Some(60)), at(20));
-        assert!(cache.recall(key(1), 2, at(24)).is_some());
-        assert_eq!(cache.recall(key(1), 2, at(25)), None, "too old");
+        assert!(cache.get(key(1), 2, at(24)).is_some());
+        assert_eq!(cache.get(key(1), 2, at(25)), None, "too old");
     }
 
     #[test]
     fn what_never_ends_is_remembered_as_long_as_anything_is_and_nothing_for_no_time() {
         let cache = RefusalCache::new(Duration::from_secs(5), 1 << 20);
         cache.note(key(1), 2, &refused(None), at(10));
-        assert_eq!(cache.recall(key(1), 2, at(14)), Some(refused(None)));
-        assert_eq!(cache.recall(key(1), 1, at(14)), None, "less may be there");
-        assert_eq!(cache.recall(key(1), 2, at(15)), None);
+        assert_eq!(cache.get(key(1), 2, at(14)), Some(refused(None)));
+        assert_eq!(cache.get(key(1), 1, at(14)), None, "less may be there");
+        assert_eq!(cache.get(key(1), 2, at(15)), None);
         let none = RefusalCache::new(Duration::ZERO, 1 << 20);
         none.note(key(1), 2, &refused(Some(60)), at(10));
-        assert_eq!(none.recall(key(1), 2, at(10)), None);
+        assert_eq!(none.get(key(1), 2, at(10)), None);
     }
 
     #[test]
@@ -136,7 +136,7 @@ mod tests {
         let cache = RefusalCache::new(Duration::from_secs(5), 1 << 20);
         for bits in 1..=100_000 {
             cache.note(key(bits), 1, &refused(Some(100)), at(10));
-            assert!(cache.recall(key(bits), 1, at(10)).is_some());
+            assert!(cache.get(key(bits), 1, at(10)).is_some());
         }
         let kept = cache.keys.keys();
         assert!((5_000..10_000).contains(&kept), "{kept} in a megabyte");

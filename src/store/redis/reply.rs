@@ -1,4 +1,4 @@
-//! What the script says, and the verdict in it.
+//! The replies of the charge script, and the decisions derived from them.
 
 use std::num::NonZero;
 
@@ -11,7 +11,7 @@ use super::value::{self, StoredBucket};
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Outcome, Verdict, WindowEnd};
 
-/// What is to be done after a call.
+/// The reply to one call.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -20,38 +20,40 @@ use crate::limiter::{Decision, Outcome, Verdict, WindowEnd};
 pub enum ScriptReply {
     /// The request is decided.
     Decided(ChargeReply),
-    /// Nothing is decided: the same request is to be asked again, of this.
+    /// Nothing is decided yet: call again with these inputs.
     Retry(RetryInputs),
 }
 
-/// A request that is decided.
+/// The decision on a request.
 #[derive(Debug)]
 pub struct ChargeReply {
-    /// Of each charge, at its place among the charges, what the bucket says that decides. Instants are those of the caller's
-    /// clock, but cells are as they are stored, in the server's time.
+    /// One decision for each charge, by its deciding bucket. Instants are on the caller's clock;
+    /// cells are as stored, in the server's time.
     pub verdict: Verdict,
-    /// The places of those buckets among all that were asked.
+    /// The place of each deciding bucket among all buckets of the call.
     pub buckets: SmallVec<[usize; 4]>,
-    /// How many units of each of those buckets were still to be settled before, and since when they are counted.
+    /// For each deciding bucket, the units that were unsettled before, and the start of their
+    /// count.
     pub unsettled: SmallVec<[(u64, Timestamp); 4]>,
-    /// The instant at which it was decided, in the server's time.
+    /// The instant of the decision, in the server's time.
     pub at: Timestamp,
 }
 
-/// What a charge was told.
+/// The decision on one charge.
 #[derive(Clone, Copy, Debug)]
 pub struct BucketReply {
-    /// By the bucket that decides.
+    /// The decision of the deciding bucket.
     pub decision: Decision,
-    /// Which of its buckets that is; 0 is the first.
+    /// The place of that bucket in the overflow chain; 0 is the first.
     pub tier: usize,
-    /// When, in the server's time.
+    /// The instant of the decision, in the server's time.
     pub at: Timestamp,
-    /// How many units of that bucket were still to be settled before, and since when they are counted.
+    /// The bucket's units that were unsettled before, and the start of their count.
     pub unsettled: (u64, Timestamp),
 }
 
-/// What the script has to be told before it decides: values of another recipe under this one, and the server's time.
+/// Inputs that the script needs before it decides: the server's time, and values of other recipes,
+/// converted.
 #[derive(Clone, Debug, Default)]
 pub struct RetryInputs {
     at: Option<Timestamp>,
@@ -63,31 +65,30 @@ struct ConvertedValue {
     place: usize,
     digest: Vec<u8>,
     value: Vec<u8>,
-    /// Whether it takes the other's place, whatever is decided.
-    is_left: bool,
+    /// True if this value replaces the stored one even without a charge.
+    replaces_value: bool,
 }
 
-/// What no script says of what was asked: another script answers, or there is a mistake in this one.
+/// A reply that this version's script cannot have given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
-    /// It is not made as a reply is.
+    /// The reply has another structure.
     #[error("the reply of the script is malformed")]
     Malformed,
-    /// A bucket cannot be read, or not under the recipe that it has.
+    /// A bucket's state cannot be read under its recipe.
     #[error("the script replied a bucket that cannot be read")]
     Bucket,
-    /// The state of a bucket does not say what the script did.
+    /// The script and the limiter decide differently on the same state.
     #[error("the script decided otherwise than the state says that it replied")]
     Contradiction,
 }
 
-/// What a bucket says, and what of it was still to be settled.
 struct BucketDecision {
     decision: Decision,
     unsettled: (u64, Timestamp),
 }
 
-/// What the script did about a bucket.
+/// The script's treatment of a bucket, in its own words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ChargeOutcome {
     Charged,
@@ -98,34 +99,32 @@ enum ChargeOutcome {
 }
 
 impl RetryInputs {
-    /// The server's time.
     pub(super) fn at(&self) -> Option<Timestamp> {
         self.at
     }
 
-    /// The places of what took the other's place.
-    pub(super) fn left(&self) -> impl Iterator<Item = usize> {
-        let left = self.instead.iter().filter(|one| one.is_left);
+    pub(super) fn replaced_places(&self) -> impl Iterator<Item = usize> {
+        let left = self.instead.iter().filter(|one| one.replaces_value);
         left.map(|one| one.place)
     }
 
-    /// Of which buckets it is, and of each the digest of what is there, and what that is under its recipe.
-    pub(super) fn push(&self, ask: &mut ScriptCall) {
-        ask.number(self.instead.len() as u64);
+    /// Writes the place, the digest and the converted value of each foreign bucket.
+    pub(super) fn push(&self, call: &mut ScriptCall) {
+        call.number(self.instead.len() as u64);
         for known in &self.instead {
-            ask.number(known.place as u64);
-            ask.bytes(&known.digest);
-            ask.bytes(&known.value);
-            ask.text(if known.is_left { "left" } else { "" });
+            call.number(known.place as u64);
+            call.bytes(&known.digest);
+            call.bytes(&known.value);
+            call.text(if known.replaces_value { "left" } else { "" });
         }
     }
 }
 
 impl ChargeRequest<'_> {
-    /// Reads the reply to what was asked; `local` is now on the caller's clock.
+    /// Reads the reply to this request; `local` is now on the caller's clock.
     ///
     /// # Errors
-    /// When it is no reply to that.
+    /// If it is no reply to this request.
     pub fn read(&self, reply: &Value, local: Timestamp) -> Result<ScriptReply, ProtocolError> {
         let fields = fields(reply)?;
         let (words, rest) = fields.split_first().ok_or(ProtocolError::Malformed)?;
@@ -134,13 +133,15 @@ impl ChargeRequest<'_> {
         let at = number(words.next().ok_or(ProtocolError::Malformed)?)?;
         let at = Timestamp::from_micros(at);
         match kind {
-            Some(b"told") => Ok(ScriptReply::Decided(self.told(words, rest, at, local)?)),
-            Some(b"again") => Ok(ScriptReply::Retry(self.again(rest, at)?)),
+            Some(b"told") => Ok(ScriptReply::Decided(
+                self.parse_decisions(words, rest, at, local)?,
+            )),
+            Some(b"again") => Ok(ScriptReply::Retry(self.parse_retry(rest, at)?)),
             _ => Err(ProtocolError::Malformed),
         }
     }
 
-    fn again(&self, others: &[&[u8]], at: Timestamp) -> Result<RetryInputs, ProtocolError> {
+    fn parse_retry(&self, others: &[&[u8]], at: Timestamp) -> Result<RetryInputs, ProtocolError> {
         let (others, rest) = others.as_chunks::<3>();
         if !rest.is_empty() {
             return Err(ProtocolError::Malformed);
@@ -148,15 +149,15 @@ impl ChargeRequest<'_> {
         let instead = |[place, digest, value]: &[&[u8]; 3]| {
             let place = number(place)? as usize;
             let charge = self.charges.get(place).ok_or(ProtocolError::Malformed)?;
-            let meet = |leftovers: &ConfigDrift| leftovers.meet(charge, digest, at);
-            let met = self.leftovers.map_or(Conversion::first(at), meet);
+            let observe = |drift: &ConfigDrift| drift.observe(charge, digest, at);
+            let met = self.drift.map_or(Conversion::first(at), observe);
             let value =
-                value::converted(charge.algorithm, value, met.at).ok_or(ProtocolError::Bucket)?;
+                value::convert(charge.algorithm, value, met.at).ok_or(ProtocolError::Bucket)?;
             Ok(ConvertedValue {
                 place,
                 digest: digest.to_vec(),
                 value,
-                is_left: met.is_left,
+                replaces_value: met.replaces_value,
             })
         };
         let instead = others.iter().map(instead).collect::<Result<_, _>>()?;
@@ -166,8 +167,8 @@ impl ChargeRequest<'_> {
         })
     }
 
-    /// What was done is in the words, one for each state.
-    fn told<'a>(
+    /// Reads the decision: `words` has an outcome for each state.
+    fn parse_decisions<'a>(
         &self,
         mut words: impl Iterator<Item = &'a [u8]>,
         states: &[&[u8]],
@@ -179,30 +180,31 @@ impl ChargeRequest<'_> {
         }
         let mut decided: SmallVec<[(usize, BucketDecision); 4]> = SmallVec::new();
         for (place, (charge, state)) in self.charges.iter().zip(states).enumerate() {
-            let did = ChargeOutcome::read(words.next().ok_or(ProtocolError::Malformed)?)?;
-            if did == ChargeOutcome::Unasked && charge.tier == Tier::Further {
+            let outcome = ChargeOutcome::read(words.next().ok_or(ProtocolError::Malformed)?)?;
+            if outcome == ChargeOutcome::Unasked && charge.tier == Tier::Further {
                 continue;
             }
-            if let (ChargeOutcome::Charged | ChargeOutcome::Owed, Some(leftovers)) =
-                (did, self.leftovers)
+            if let (ChargeOutcome::Charged | ChargeOutcome::Owed, Some(drift)) =
+                (outcome, self.drift)
                 && charge.cost > 0
             {
-                leftovers.wrote(charge, at);
+                drift.record_write(charge, at);
             }
-            let one = charge.decided(did, state, at)?;
-            let is_watching = decided.len() > self.binding;
+            let one = charge.decided(outcome, state, at)?;
+            let is_watching = decided.len() > self.enforced;
             match (charge.tier, decided.last_mut()) {
                 (Tier::Further, Some(before)) => {
-                    if is_watching || comes_sooner(&one.decision, &before.1.decision) {
+                    if is_watching || is_sooner(&one.decision, &before.1.decision) {
                         *before = (place, one);
                     }
                 }
                 _ => decided.push((place, one)),
             }
         }
-        let shifted = |(_, one): &(usize, BucketDecision)| shifted(one.decision, at, local);
+        let to_local_clock =
+            |(_, one): &(usize, BucketDecision)| to_local_clock(one.decision, at, local);
         Ok(ChargeReply {
-            verdict: Verdict::of(decided.iter().map(shifted), self.binding),
+            verdict: Verdict::of(decided.iter().map(to_local_clock), self.enforced),
             buckets: decided.iter().map(|(place, _)| *place).collect(),
             unsettled: decided.iter().map(|(_, one)| one.unsettled).collect(),
             at,
@@ -211,8 +213,11 @@ impl ChargeRequest<'_> {
 }
 
 impl ChargeReply {
-    /// What each of the charges that these buckets were asked for was told.
-    pub(super) fn said(&self, asked: &[BucketCharge<'_>]) -> impl Iterator<Item = BucketReply> {
+    /// The reply to each charge of this call.
+    pub(super) fn bucket_replies(
+        &self,
+        asked: &[BucketCharge<'_>],
+    ) -> impl Iterator<Item = BucketReply> {
         let all = self.buckets.iter().zip(&self.verdict.decisions);
         all.zip(&self.unsettled)
             .map(|((&bucket, &decision), &unsettled)| BucketReply {
@@ -229,19 +234,19 @@ impl ChargeReply {
 }
 
 impl BucketCharge<'_> {
-    /// What the bucket says, of which the script told this.
     fn decided(
         &self,
-        did: ChargeOutcome,
+        outcome: ChargeOutcome,
         state: &[u8],
         now: Timestamp,
     ) -> Result<BucketDecision, ProtocolError> {
-        let held = StoredBucket::told(self.algorithm, state).ok_or(ProtocolError::Bucket)?;
+        let bucket =
+            StoredBucket::from_reply(self.algorithm, state).ok_or(ProtocolError::Bucket)?;
         let end = self.period.map(WindowEnd::of);
-        let cell = self.algorithm.opened_until(held.cell, self.key, end, now);
-        let decide = |cost| self.algorithm.decide(held.state(cell), now, cost);
+        let cell = self.algorithm.opened_until(bucket.cell, self.key, end, now);
+        let decide = |cost| self.algorithm.decide(bucket.state(cell), now, cost);
         let decision = decide(self.cost);
-        let is_admitted = match did {
+        let is_admitted = match outcome {
             ChargeOutcome::Charged | ChargeOutcome::Spared => true,
             ChargeOutcome::Refused | ChargeOutcome::Owed => false,
             ChargeOutcome::Unasked => return Err(ProtocolError::Malformed),
@@ -249,7 +254,7 @@ impl BucketCharge<'_> {
         if decision.is_admitted() != is_admitted {
             return Err(ProtocolError::Contradiction);
         }
-        let decision = match did {
+        let decision = match outcome {
             ChargeOutcome::Spared => decide(0),
             _ => decision,
         };
@@ -260,8 +265,8 @@ impl BucketCharge<'_> {
         };
         Ok(BucketDecision {
             decision,
-            // Who is the first to reserve units has them counted from now on.
-            unsettled: held.unsettled.unwrap_or((0, now)),
+            // The first reservation starts the count.
+            unsettled: bucket.unsettled.unwrap_or((0, now)),
         })
     }
 }
@@ -279,8 +284,8 @@ impl ChargeOutcome {
     }
 }
 
-/// Whether a further bucket says better than those before it: it admits, or its refusal ends sooner.
-fn comes_sooner(further: &Decision, before: &Decision) -> bool {
+/// True if the overflow bucket admits, or its refusal ends sooner.
+fn is_sooner(further: &Decision, before: &Decision) -> bool {
     let wait = |decision: &Decision| match decision.outcome {
         Outcome::Refuse { retry_at } => (retry_at.is_none(), retry_at),
         Outcome::Admit | Outcome::Delay { .. } => (false, None),
@@ -288,8 +293,8 @@ fn comes_sooner(further: &Decision, before: &Decision) -> bool {
     wait(further) < wait(before)
 }
 
-/// The decision as the caller's clock sees it.
-fn shifted(decision: Decision, at: Timestamp, local: Timestamp) -> Decision {
+/// Moves a decision's instants to the caller's clock.
+fn to_local_clock(decision: Decision, at: Timestamp, local: Timestamp) -> Decision {
     let shift = |instant: Timestamp| match instant.as_micros().checked_sub(at.as_micros()) {
         Some(ahead) => local.saturating_add_micros(ahead),
         None => local.saturating_sub_micros(at.as_micros() - instant.as_micros()),

@@ -1,18 +1,18 @@
-//! The scripts: what each does, and the pieces of text that it is made of, which are those that its algorithms need. A server
-//! runs the whole text of a script at each call, also what defines functions that the call has no use for.
+//! The scripts, and the pieces of text that each is made of: those that its algorithms need. A
+//! server runs the whole text at each call, also definitions that the call does not use.
 
 use std::sync::OnceLock;
 
 use super::client::Script;
 use crate::limiter::Algorithm;
 
-/// Tells the others what a node has charged, and the node what they have.
+/// The script that exchanges the charges of a node with those of the others.
 pub const SYNC: &str = include_str!("script/sync.lua");
 
-/// Notes the algorithms of a node's policies, and tells those of other nodes.
+/// The script that records the algorithms of a node's policies, and replies those of other nodes.
 pub(super) const ALGORITHMS: &str = include_str!("script/algorithms.lua");
 
-/// A kind of algorithm, as scripts know them.
+/// A kind of algorithm, in the scripts' terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AlgorithmKind {
     /// [`Gcra`](crate::limiter::Gcra), and a token bucket that refills continuously.
@@ -34,7 +34,6 @@ pub enum AlgorithmKind {
 }
 
 impl AlgorithmKind {
-    /// How many there are.
     const COUNT: usize = Self::Concurrency as usize + 1;
 
     /// The kind of this algorithm.
@@ -51,7 +50,7 @@ impl AlgorithmKind {
         }
     }
 
-    /// What scripts call it.
+    /// The kind's name in the scripts.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Gcra => "gcra",
@@ -117,13 +116,13 @@ const CELLS: AlgorithmKinds = AlgorithmKinds::of(&[
     SlidingWindow,
 ]);
 
-/// What scripts begin with.
+/// The beginning of each script.
 const HEAD: &str = concat!(
     include_str!("script/numbers.lua"),
     include_str!("script/buckets.lua"),
 );
 
-/// What follows, and for which kinds: each piece may use those before it.
+/// The further pieces, each with the kinds that need it. A piece may use those before it.
 const PIECES: [(&str, AlgorithmKinds); 12] = pieces! {
     "words": AlgorithmKinds::of(&[SlidingCounters, SlidingLog]),
     "room": AlgorithmKinds::of(&[SlidingWindow, SlidingCounters]),
@@ -139,23 +138,23 @@ const PIECES: [(&str, AlgorithmKinds); 12] = pieces! {
     "leases": AlgorithmKinds::of(&[Concurrency]),
 };
 
-/// What a script does, and with what.
+/// The job of a script, and the kinds of algorithms in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Procedure {
     /// Decides and charges a request to buckets of these kinds.
     Charge(AlgorithmKinds),
     /// Settles a charge.
     Settle(AlgorithmKind),
-    /// Renews leases, or gives them back.
+    /// Renews leases, or returns them.
     Lease,
     /// Leaves a queue.
     Leave,
-    /// Counts strikes, and tells of bans.
+    /// Counts strikes, and announces bans.
     Ban,
 }
 
 impl Procedure {
-    /// How many there are at most: a script for each is all that servers are ever given.
+    /// The number of all possible scripts, and so the most that servers ever load.
     pub const COUNT: usize = Self::FURTHER + 3;
     const CHARGES: usize = 1 << AlgorithmKind::COUNT;
     const FURTHER: usize = Self::CHARGES + AlgorithmKind::COUNT;
@@ -183,7 +182,7 @@ impl Procedure {
         [HEAD].into_iter().chain(pieces).chain([main]).collect()
     }
 
-    /// A number of its own below [`Procedure::COUNT`].
+    /// A number below [`Procedure::COUNT`], different for each procedure.
     const fn index(self) -> usize {
         match self {
             Self::Charge(AlgorithmKinds(set)) => set as usize,
@@ -195,7 +194,7 @@ impl Procedure {
     }
 }
 
-/// The scripts of a store, each made when it is first needed.
+/// The scripts of a store, each made at its first use.
 #[derive(Debug)]
 pub(super) struct Scripts(Box<[OnceLock<Script>]>);
 

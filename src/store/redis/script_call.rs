@@ -1,4 +1,5 @@
-//! What the script is asked: a request's charges as keys and arguments. `script/charge.lua` says what each of them is.
+//! Calls of the scripts: a request's charges as keys and arguments. `script/charge.lua` documents
+//! each argument.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -13,35 +14,36 @@ use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Fingerprint, FixedWindow, Gcra, Oldest, Span, Start};
 use crate::store::Refusals;
 
-/// Units asked of one bucket.
+/// A charge to one bucket.
 #[derive(Clone, Copy, Debug)]
 pub struct BucketCharge<'a> {
-    /// How it is decided.
+    /// The bucket's algorithm.
     pub algorithm: &'a Algorithm,
-    /// The bucket's name, of which its key is made. Keys of one call share a slot, where there are slots.
+    /// The bucket's name, from which its key is made. In a cluster, the keys of one call share a
+    /// slot.
     pub name: &'a [u8],
-    /// Whose bucket it is: windows may start at an instant of the key's own.
+    /// The key of the bucket; staggered windows start at an offset derived from it.
     pub key: Fingerprint,
-    /// How many units; 0 asks and charges nothing.
+    /// The units to charge; 0 only asks.
     pub cost: u32,
-    /// Which refusals it is charged for.
-    pub owes: ChargedRefusals,
-    /// Whether it is settled later what it costs, if the request is admitted.
+    /// The refusals that are charged, too.
+    pub charged_refusals: ChargedRefusals,
+    /// True if the cost of an admitted request is settled later.
     pub settles: bool,
-    /// The period that a window is which this opens, from its start to its end, where requests say that
+    /// The start and end of the window that this charge opens, if the request decides them
     /// ([`Start::Local`]).
     pub period: Option<(Timestamp, Timestamp)>,
-    /// Whether it begins a charge.
+    /// The place in the overflow chain.
     pub tier: Tier,
 }
 
-/// Which refusals are charged to a bucket.
+/// The refusals that are charged to a bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChargedRefusals {
     /// None.
     #[default]
     None,
-    /// Its own, where all that may refuse the request admit it.
+    /// Its own, if all enforced limits admit the request.
     Own,
     /// All.
     All,
@@ -56,164 +58,172 @@ impl From<Refusals> for ChargedRefusals {
     }
 }
 
-/// The place of a bucket among those of a charge.
+/// The place of a bucket in an overflow chain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tier {
-    /// It is tried first.
+    /// The first bucket.
     #[default]
     First,
-    /// It is tried where none of those before it can pay.
+    /// A bucket that is tried if none before it can pay.
     Further,
 }
 
-/// How long units in use stay taken if nobody renews them, and under what name.
+/// The lease of units in use: its name, and its time to live without renewal.
 #[derive(Clone, Copy, Debug)]
 pub struct Lease<'a> {
-    /// No two requests have the same.
+    /// An id that no other request has.
     pub id: &'a str,
-    /// From the instant of the charge on.
-    pub lasts: Duration,
+    /// The time to live from the charge on.
+    pub duration: Duration,
 }
 
-/// A request, to be decided and charged at one instant.
+/// A request that is decided and charged at one instant.
 #[derive(Clone, Copy, Debug)]
 pub struct ChargeRequest<'a> {
-    /// Its charges, with their further buckets: those that may refuse come first. No bucket is among them twice.
+    /// The charges with their overflow buckets; enforced charges come first. No bucket is in it
+    /// twice.
     pub charges: &'a [BucketCharge<'a>],
-    /// How many of the charges may refuse; the others watch.
-    pub binding: usize,
-    /// Whether a refusal is the last word: else it charges nobody.
+    /// The number of enforced charges; the others are in shadow.
+    pub enforced: usize,
+    /// [`Refusals::Charged`] if a refusal is final; otherwise a refusal charges nothing.
     pub refusals: Refusals,
-    /// The instant; the server's time if there is none.
+    /// The instant of the decision; `None` is the server's time.
     pub now: Option<Timestamp>,
-    /// What is known of values under other recipes.
-    pub leftovers: Option<&'a ConfigDrift>,
-    /// The server's time as far as is known: whose period of a calendar is asked for first.
-    pub around: Timestamp,
-    /// For units in use.
+    /// Values under other recipes, as observed so far.
+    pub drift: Option<&'a ConfigDrift>,
+    /// The server's estimated time, which selects the calendar period of the first try.
+    pub estimated_now: Timestamp,
+    /// The lease for units in use.
     pub lease: Lease<'a>,
 }
 
-/// A script, and what it is called with, which is written one after the other: KEYS, then ARGV.
+/// A script with KEYS and ARGV, stored one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptCall {
     procedure: Procedure,
     words: Vec<u8>,
-    /// Where each ends.
+    /// The end of each word.
     ends: Vec<usize>,
-    /// How many are keys.
+    /// The number of keys.
     keys: usize,
 }
 
-/// ARGV of what is asked.
+/// ARGV of a call.
 #[derive(Clone, Copy, Debug)]
 pub struct Arguments<'a>(&'a ScriptCall);
 
-/// Up to where Lua's numbers are exact.
-pub(super) const EXACT: u64 = 1 << 53;
+/// The bound of exact integers in Lua's doubles.
+pub(super) const MAX_EXACT_INTEGER: u64 = 1 << 53;
 
 impl ChargeRequest<'_> {
-    /// What to ask; after an answer that was none, of that.
-    pub fn ask(&self, again: &RetryInputs) -> ScriptCall {
+    /// The call of the script, with what an earlier reply asked for.
+    pub fn script_call(&self, retry: &RetryInputs) -> ScriptCall {
         let kinds = self.charges.iter().map(BucketCharge::kind).collect();
-        let mut ask = ScriptCall::new(Procedure::Charge(kinds));
+        let mut call = ScriptCall::new(Procedure::Charge(kinds));
         for charge in self.charges {
-            charge.push_key(&mut ask);
+            charge.push_key(&mut call);
         }
-        ask.instant(self.now);
-        ask.number(self.binding as u64);
-        again.push(&mut ask);
+        call.instant(self.now);
+        call.number(self.enforced as u64);
+        retry.push(&mut call);
         for charge in self.charges {
-            self.push(&mut ask, charge, again);
+            self.push(&mut call, charge, retry);
         }
-        ask
+        call
     }
 
-    fn push(&self, ask: &mut ScriptCall, charge: &BucketCharge<'_>, again: &RetryInputs) {
-        ask.text(charge.kind().name());
-        ask.text(match charge.tier {
+    fn push(&self, call: &mut ScriptCall, charge: &BucketCharge<'_>, retry: &RetryInputs) {
+        call.text(charge.kind().name());
+        call.text(match charge.tier {
             Tier::First => "first",
             Tier::Further => "further",
         });
-        ask.number(charge.cost);
-        ask.text(if charge.is_hopeless() { "never" } else { "may" });
-        ask.text(if charge.settles { "settles" } else { "stays" });
-        ask.text(match (self.refusals, charge.owes) {
+        call.number(charge.cost);
+        call.text(if charge.exceeds_capacity() {
+            "never"
+        } else {
+            "may"
+        });
+        call.text(if charge.settles { "settles" } else { "stays" });
+        call.text(match (self.refusals, charge.charged_refusals) {
             (Refusals::Free, _) | (_, ChargedRefusals::None) => "free",
             (Refusals::Charged, ChargedRefusals::Own) => "owe_own",
             (Refusals::Charged, ChargedRefusals::All) => "owe",
         });
-        ask.recipe(charge.algorithm);
-        charge.push_numbers(ask, again.at().unwrap_or(self.around), self.lease);
+        call.recipe(charge.algorithm);
+        charge.push_numbers(call, retry.at().unwrap_or(self.estimated_now), self.lease);
     }
 }
 
 impl BucketCharge<'_> {
-    pub(super) fn push_key(&self, ask: &mut ScriptCall) {
+    pub(super) fn push_key(&self, call: &mut ScriptCall) {
         match self.algorithm.is_permits() {
-            true => ask.key_of_leases(self.name),
-            false => ask.key(self.name),
+            true => call.lease_key(self.name),
+            false => call.key(self.name),
         }
     }
 
-    /// Whether it is charged also if the request is refused.
     pub(super) fn is_owed(&self) -> bool {
-        self.cost > 0 && self.owes == ChargedRefusals::All
+        self.cost > 0 && self.charged_refusals == ChargedRefusals::All
     }
 
-    /// Whether no bucket ever holds as much.
-    fn is_hopeless(&self) -> bool {
+    /// True if even a full bucket holds fewer units.
+    fn exceeds_capacity(&self) -> bool {
         let capacity = self.algorithm.capacity();
         self.cost > capacity || capacity == 0 && !self.algorithm.is_permits()
     }
 
-    /// Which of the script's algorithms it is.
     pub(super) const fn kind(&self) -> AlgorithmKind {
         AlgorithmKind::of(self.algorithm)
     }
 
-    pub(super) fn push_numbers(&self, ask: &mut ScriptCall, around: Timestamp, lease: Lease<'_>) {
+    pub(super) fn push_numbers(
+        &self,
+        call: &mut ScriptCall,
+        estimated_now: Timestamp,
+        lease: Lease<'_>,
+    ) {
         let limit = self.algorithm.limit();
         let window = self.algorithm.window().map_or(0, micros);
         match self.algorithm {
-            Algorithm::Gcra(gcra) | Algorithm::TokenBucket(gcra) => ask.spans(gcra, self.cost),
-            Algorithm::LeakyBucket(bucket) => ask.spans(bucket.line(), self.cost),
+            Algorithm::Gcra(gcra) | Algorithm::TokenBucket(gcra) => call.spans(gcra, self.cost),
+            Algorithm::LeakyBucket(bucket) => call.spans(bucket.line(), self.cost),
             Algorithm::IntervalRefill(bucket) => {
                 let (amount, interval) = bucket.refill();
-                ask.number(limit);
-                ask.number(amount);
-                ask.number(interval);
-                ask.number(window);
+                call.number(limit);
+                call.number(amount);
+                call.number(interval);
+                call.number(window);
             }
-            Algorithm::FixedWindow(fixed) => self.push_window(ask, fixed, window, around),
+            Algorithm::FixedWindow(fixed) => self.push_window(call, fixed, window, estimated_now),
             Algorithm::SlidingWindow(sliding) => {
-                ask.parts(limit, window, 1, sliding.oldest());
+                call.parts(limit, window, 1, sliding.oldest());
             }
             Algorithm::SlidingCounters(counters) => {
                 let (parts, oldest) = counters.parts();
-                ask.parts(limit, window / u64::from(parts), parts, oldest);
-                ask.number(parts);
+                call.parts(limit, window / u64::from(parts), parts, oldest);
+                call.number(parts);
             }
             Algorithm::SlidingLog(log) => {
                 let (tick, span) = log.ticks();
-                ask.number(limit);
-                ask.number(tick);
-                ask.number(span);
+                call.number(limit);
+                call.number(tick);
+                call.number(span);
             }
             Algorithm::Concurrency(bound) => {
-                ask.number(bound.max());
-                ask.number(micros(lease.lasts));
-                ask.text(lease.id);
+                call.number(bound.max());
+                call.number(micros(lease.duration));
+                call.text(lease.id);
             }
         }
     }
 
     fn push_window(
         &self,
-        ask: &mut ScriptCall,
+        call: &mut ScriptCall,
         fixed: &FixedWindow,
         window: u64,
-        around: Timestamp,
+        estimated_now: Timestamp,
     ) {
         let (start, one, two) = match (fixed.start(), self.period) {
             (Start::Clock { offset }, _) => ("grid", window, micros(*offset) % window),
@@ -221,19 +231,19 @@ impl BucketCharge<'_> {
             (Start::FirstRequest, _) => ("first", window, 0),
             (Start::Local(_), Some((start, end))) => ("local", start.as_micros(), end.as_micros()),
             (Start::Local(calendar), None) => {
-                let (start, end) = calendar.period_at(around);
+                let (start, end) = calendar.period_at(estimated_now);
                 ("local", start.as_micros(), end.as_micros())
             }
             (Start::Calendar(calendar), _) => {
-                let (start, end) = calendar.period_at(around);
+                let (start, end) = calendar.period_at(estimated_now);
                 ("span", start.as_micros(), end.as_micros())
             }
         };
-        ask.text(start);
-        ask.number(self.algorithm.limit());
-        ask.number(one);
-        ask.number(two.min(EXACT));
-        ask.number(window);
+        call.text(start);
+        call.number(self.algorithm.limit());
+        call.number(one);
+        call.number(two.min(MAX_EXACT_INTEGER));
+        call.number(window);
     }
 }
 
@@ -247,7 +257,7 @@ impl ScriptCall {
         }
     }
 
-    /// Which script.
+    /// The procedure to run.
     pub fn procedure(&self) -> Procedure {
         self.procedure
     }
@@ -273,20 +283,21 @@ impl ScriptCall {
         })
     }
 
-    /// A key: these come before all arguments.
+    /// Adds a key. Keys come before all arguments.
     pub(super) fn key(&mut self, name: &[u8]) {
         debug_assert_eq!(self.keys, self.ends.len(), "an argument came before");
         self.bytes(name);
         self.keys = self.ends.len();
     }
 
-    /// The key of the leases of a bucket. They never meet values in a key, also if a policy becomes one of the other kind.
-    pub(super) fn key_of_leases(&mut self, name: &[u8]) {
+    /// Adds the key of a bucket's leases. The suffix keeps them apart from values if a policy
+    /// changes its kind.
+    pub(super) fn lease_key(&mut self, name: &[u8]) {
         self.words.extend_from_slice(name);
         self.key(b":leases");
     }
 
-    /// An instant that may be missing.
+    /// Adds an instant, or an empty word.
     pub(super) fn instant(&mut self, instant: Option<Timestamp>) {
         match instant {
             Some(instant) => self.number(instant.as_micros()),
@@ -303,7 +314,7 @@ impl ScriptCall {
         self.bytes(text.as_bytes());
     }
 
-    /// The recipe as values begin with it.
+    /// Adds the recipe in the form that begins a stored value.
     pub(super) fn recipe(&mut self, algorithm: &Algorithm) {
         value::write_recipe(&mut self.words, algorithm);
         self.ends.push(self.words.len());
@@ -320,11 +331,11 @@ impl ScriptCall {
         self.span(gcra.most());
     }
 
-    /// What is beyond all that a bucket can owe is as much as that.
+    /// Adds a span; it saturates at the largest integer that Lua represents exactly.
     pub(super) fn span(&mut self, span: Span) {
         let Span { micros, rest } = span;
-        self.number(micros.min(EXACT));
-        self.number(if micros < EXACT { rest } else { 0 });
+        self.number(micros.min(MAX_EXACT_INTEGER));
+        self.number(if micros < MAX_EXACT_INTEGER { rest } else { 0 });
     }
 
     fn parts(&mut self, limit: u32, part: u64, parts: u32, oldest: Oldest) {
@@ -340,13 +351,13 @@ impl ScriptCall {
 }
 
 pub(super) fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(EXACT)
+    u64::try_from(duration.as_micros()).unwrap_or(MAX_EXACT_INTEGER)
 }
 
 impl ToRedisArgs for Arguments<'_> {
     fn write_redis_args<W: RedisWrite + ?Sized>(&self, out: &mut W) {
-        let Self(ask) = self;
-        for word in ask.words(ask.keys..ask.ends.len()) {
+        let Self(call) = self;
+        for word in call.words(call.keys..call.ends.len()) {
             out.write_arg(word);
         }
     }

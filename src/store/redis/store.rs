@@ -1,4 +1,4 @@
-//! The buckets of one Redis store, as all workers charge them.
+//! The buckets of one Redis store, shared by all workers.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -27,45 +27,45 @@ use crate::clock::{Clock, Timestamp};
 use crate::store::Refusals;
 use crate::telemetry::metrics::SyncMetrics;
 
-/// How long requests may still begin by the policies before, when others take their place.
-const HAND_OVER: Duration = Duration::from_millis(50);
+/// The time after a reload in which requests may still begin under the earlier policies.
+const RELOAD_OVERLAP: Duration = Duration::from_millis(50);
 
-/// The keys of a call.
 type Keys<'a> = SmallVec<[&'a [u8]; 4]>;
 
-/// The buckets of one store.
+/// One Redis store and its background work.
 #[derive(Debug)]
 pub struct Store {
     client: Arc<Client>,
     naming: Naming,
     scripts: Scripts,
     clock: Arc<Clock>,
-    /// By worker.
-    errands: Box<[Arc<Outbox>]>,
-    /// What no other process has in the ids of its leases, and what no other of this one has.
+    /// One for each worker.
+    outbox: Box<[Arc<Outbox>]>,
+    /// Makes lease ids unique among processes, with `leases` unique within this one.
     node: u64,
     leases: AtomicU64,
-    /// By how many microseconds its clock was ahead of this one at the last answer.
-    ahead: AtomicI64,
-    /// One for each interval at which buckets in memory are synchronised.
+    /// How far the server's clock is ahead of the local clock, in microseconds, at the last answer.
+    clock_offset: AtomicI64,
+    /// One for each synchronisation interval.
     synchronisers: Mutex<Vec<Arc<Synchroniser>>>,
     bans: Mutex<Vec<Weak<SharedBans>>>,
-    /// The first rounds by which buckets and bans are synchronised are over.
-    has_heard: watch::Sender<bool>,
-    leftovers: ConfigDrift,
+    /// The first round of synchronisation and of bans is over.
+    first_round_over: watch::Sender<bool>,
+    drift: ConfigDrift,
     algorithm_check: AlgorithmCheck,
 }
 
-/// Why nothing is known of a request.
+/// The reason why a request has no decision.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ChargeError {
-    /// The store does not answer.
+    /// The store gives no answer.
     #[error("the Redis store {0}")]
     Fault(Fault),
-    /// It answers what nobody understands.
+    /// The answer is not one of the script's.
     #[error("the Redis store: {0}")]
     Protocol(ProtocolError),
-    /// There was no time to carry over what is there, or it is changed by others again and again, who have other parameters for it.
+    /// The deadline passed while buckets under other parameters were converted, or other machines
+    /// kept changing them.
     #[error(
         "the buckets that are there are under other parameters, and could not be carried over in time"
     )]
@@ -73,12 +73,12 @@ pub enum ChargeError {
 }
 
 impl Store {
-    /// A store that is reached by this client.
+    /// A store behind this client.
     pub fn new(client: Client, naming: Naming, clock: Arc<Clock>) -> Self {
         let workers = 0..client.workers();
         let client = Arc::new(client);
         Self {
-            errands: workers.map(|_| Arc::default()).collect(),
+            outbox: workers.map(|_| Arc::default()).collect(),
             algorithm_check: AlgorithmCheck::new(Arc::clone(&client)),
             client,
             naming,
@@ -86,15 +86,15 @@ impl Store {
             node: client::random(),
             leases: AtomicU64::new(0),
             clock,
-            ahead: AtomicI64::new(0),
+            clock_offset: AtomicI64::new(0),
             synchronisers: Mutex::default(),
             bans: Mutex::default(),
-            has_heard: watch::Sender::new(false),
-            leftovers: ConfigDrift::default(),
+            first_round_over: watch::Sender::new(false),
+            drift: ConfigDrift::default(),
         }
     }
 
-    /// What synchronises buckets in memory so often.
+    /// The synchroniser of memory buckets for this interval.
     pub fn synchroniser(&self, interval: Duration, metrics: &SyncMetrics) -> Arc<Synchroniser> {
         let mut synchronisers = self.synchronisers.lock();
         let mut known = synchronisers.iter();
@@ -107,8 +107,9 @@ impl Store {
         new
     }
 
-    /// Synchronises buckets, shares bans and compares algorithms for ever; to be called on one worker, and again when policies
-    /// are others. The first rounds begin once the worker is connected, or after `patience`.
+    /// Synchronises buckets, shares bans and compares algorithms, without end. Call it on one
+    /// worker, and again after a reload. The first rounds begin once the worker is connected, or
+    /// after `patience`.
     ///
     /// # Panics
     /// As [`Client::start`].
@@ -122,17 +123,17 @@ impl Store {
         if !has_rounds && self.algorithm_check.is_empty() {
             return;
         }
-        if !*self.has_heard.borrow() {
+        if !*self.first_round_over.borrow() {
             self.client.start(worker);
             let connected = self.client.connected(worker..worker + 1);
             let _ = timeout(patience, connected).await;
             self.first_rounds(worker, clock).await;
-            self.has_heard.send_replace(true);
+            self.first_round_over.send_replace(true);
         }
         let mut running = JoinSet::new();
         if !self.followed_bans().is_empty() {
             let (store, clock) = (Arc::clone(self), Arc::clone(clock));
-            running.spawn(async move { store.share_bans_for_ever(worker, &clock).await });
+            running.spawn(async move { store.run_ban_rounds(worker, &clock).await });
         }
         if !self.algorithm_check.is_empty() {
             let store = Arc::clone(self);
@@ -152,17 +153,21 @@ impl Store {
             rounds.spawn(async move { synchroniser.round(worker, &clock).await });
         }
         let (store, clock) = (Arc::clone(self), Arc::clone(clock));
-        rounds.spawn(async move { store.share_bans_once(worker, &clock).await });
+        rounds.spawn(async move { store.run_ban_round(worker, &clock).await });
         while rounds.join_next().await.is_some() {}
     }
 
-    /// Waits until the other machines' totals and bans have been heard for the first time, or asked for in vain.
+    /// Waits for the first round with the other machines, whether it succeeds or fails.
     pub async fn heard(&self) {
         // The sender lives as long as the store.
-        let _ = self.has_heard.subscribe().wait_for(|heard| *heard).await;
+        let _ = self
+            .first_round_over
+            .subscribe()
+            .wait_for(|heard| *heard)
+            .await;
     }
 
-    /// The same once.
+    /// Reports the last charges and bans at the end of the process.
     ///
     /// # Panics
     /// As [`Client::start`].
@@ -170,98 +175,96 @@ impl Store {
         for synchroniser in self.synchronisers() {
             synchroniser.last_round(worker, clock).await;
         }
-        self.tell_last_bans(worker, clock).await;
+        self.report_remaining_bans(worker, clock).await;
     }
 
-    /// All that synchronise anything by now.
     fn synchronisers(&self) -> Vec<Arc<Synchroniser>> {
         let mut synchronisers = self.synchronisers.lock();
         synchronisers.retain(|synchroniser| synchroniser.is_in_use());
         synchronisers.clone()
     }
 
-    /// Begins to connect for a worker, on whose thread this is called.
+    /// Starts connecting for a worker. Call it on that worker's thread.
     pub fn start(self: &Arc<Self>, worker: usize) {
         self.client.start(worker);
-        self.start_errands(worker);
+        self.start_outbox(worker);
     }
 
-    /// Waits until each of these workers is connected to every server in use, and every such server has the scripts.
+    /// Waits until each of these workers is connected to every healthy server, and each such server
+    /// has the scripts.
     pub async fn connected(&self, workers: Range<usize>) {
         self.client.connected(workers).await;
     }
 
-    /// Gives servers the scripts of these procedures, and those of the rounds, before they are called.
+    /// Loads the scripts of these procedures, and of synchronisation, into the servers.
     pub fn load_scripts(&self, procedures: impl Iterator<Item = Procedure>) {
         let scripts = procedures.map(|procedure| self.scripts.get(procedure).clone());
         let scripts: Vec<_> = scripts.chain([SYNC, ALGORITHMS].map(Script::new)).collect();
         self.client.load_scripts(&scripts);
     }
 
-    /// Policies may be others for requests that begin from `now` on.
+    /// Records that requests may meet other policies from `now` on.
     pub fn reloaded(&self, now: Timestamp) {
-        let longest = self.client.spec().timeout + HAND_OVER;
-        let now = self.time_at(now);
-        self.leftovers.reloaded(now, now.saturating_add(longest));
+        let longest = self.client.spec().timeout + RELOAD_OVERLAP;
+        let now = self.server_time_at(now);
+        self.drift.record_reload(now, now.saturating_add(longest));
     }
 
-    /// The id of a lease that nobody else has.
+    /// A lease id that no other request has.
     pub fn new_lease(&self) -> Arc<str> {
         let number = self.leases.fetch_add(1, Relaxed);
         format!("{:016x}{number:x}", self.node).into()
     }
 
-    /// Tells and hears of these from the next round on, as long as somebody has them, and of no others: what requests of an
-    /// earlier ruleset still do to its own is nobody else's business.
+    /// Shares these bans, and no others, from the next round on, while somebody else still holds
+    /// them. The bans of an earlier ruleset are no longer shared.
     pub fn follow_bans(&self, bans: &[&Arc<SharedBans>]) {
         *self.bans.lock() = bans.iter().copied().map(Arc::downgrade).collect();
     }
 
-    /// Compares the algorithms of these policies, each with what all nodes call it, with those of other nodes.
+    /// Compares the algorithms of these policies with other nodes, each by the label that all nodes
+    /// use.
     pub fn check_algorithms<'a>(&self, policies: impl Iterator<Item = (&'a str, &'static str)>) {
         self.algorithm_check.follow(policies);
     }
 
-    /// Those who are still there.
     pub(super) fn followed_bans(&self) -> Vec<Arc<SharedBans>> {
         let bans = self.bans.lock();
         bans.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// What no other process has, nor another store of this one.
+    /// An id that no other process and no other store of this process has.
     pub fn node(&self) -> u64 {
         self.node
     }
 
-    /// What its clock says now, as far as is known.
     pub(super) fn now(&self) -> Timestamp {
-        self.time_at(self.clock.now())
+        self.server_time_at(self.clock.now())
     }
 
-    pub(super) fn leftovers(&self) -> &ConfigDrift {
-        &self.leftovers
+    pub(super) fn drift(&self) -> &ConfigDrift {
+        &self.drift
     }
 
     pub(super) fn client(&self) -> &Arc<Client> {
         &self.client
     }
 
-    pub(super) fn errands(&self, worker: usize) -> &Arc<Outbox> {
-        &self.errands[worker]
+    pub(super) fn outbox(&self, worker: usize) -> &Arc<Outbox> {
+        &self.outbox[worker]
     }
 
-    /// Counts what could not be told.
-    pub(super) fn lost(&self, what: &'static str) {
-        self.client.lost(what);
+    /// Counts a follow-up that could not be sent.
+    pub(super) fn count_lost(&self, what: &'static str) {
+        self.client.count_lost(what);
     }
 
-    /// What asks this in a batch.
-    pub(super) fn command(&self, ask: &ScriptCall) -> Command {
-        let keys: Keys<'_> = ask.keys().collect();
-        Command::script(self.scripts.get(ask.procedure()), &keys, &[ask.args()])
+    pub(super) fn command(&self, call: &ScriptCall) -> Command {
+        let keys: Keys<'_> = call.keys().collect();
+        Command::script(self.scripts.get(call.procedure()), &keys, &[call.args()])
     }
 
-    /// The slot of a bucket; one where there are none.
+    /// The cluster slot of a bucket; always 0 outside a cluster.
     pub(super) fn slot_of(&self, name: &[u8]) -> u16 {
         match self.client.spec().target {
             Target::Cluster(_) => slot(name),
@@ -269,41 +272,43 @@ impl Store {
         }
     }
 
-    /// Whether it is reached like this, and its buckets are called so.
-    pub fn is_like(&self, client: &client::Spec, naming: &Naming) -> bool {
-        self.client.spec().is_like(client) && self.naming == *naming
+    /// True if the store has this client specification and this naming.
+    pub fn is_same_as(&self, client: &client::Spec, naming: &Naming) -> bool {
+        self.client.spec().is_same_as(client) && self.naming == *naming
     }
 
-    /// What its buckets are called.
+    /// The naming of its buckets.
     pub fn naming(&self) -> &Naming {
         &self.naming
     }
 
-    /// Whether some server is in use.
+    /// True if at least one server is in use.
     pub fn is_reachable(&self) -> bool {
         self.client.is_reachable()
     }
 
-    /// How the store is.
+    /// The state of the store.
     pub fn state(&self) -> State {
         self.client.state()
     }
 
-    /// What its clock says when this one says `now`, as far as is known.
-    pub fn time_at(&self, now: Timestamp) -> Timestamp {
-        now.saturating_add_signed(self.ahead.load(Relaxed))
+    /// The server's time at the local instant `now`, estimated from the last answer.
+    pub fn server_time_at(&self, now: Timestamp) -> Timestamp {
+        now.saturating_add_signed(self.clock_offset.load(Relaxed))
     }
 
-    /// Decides a request by all these charges, of which the first `binding` may refuse, and makes all of them or none;
-    /// returns what each was told. The instants are told as if it had been decided at `now` on this machine's clock.
+    /// Decides a request by all these charges, of which the first `enforced` may refuse, and makes
+    /// all of them or none. The reply has one entry for each charge, with instants of the local
+    /// clock, as if decided at `now`.
     ///
-    /// In a cluster it is one call for each slot, one after the other. What was charged is given back once one refuses, and
-    /// nobody is told of it, nor of those that were not asked any more: `None`. Where refusals are charged, all are asked.
-    /// Units in use are taken under this lease, and stay taken then.
+    /// In a cluster each slot takes a call of its own, one after the other. After a refusal the
+    /// earlier charges are given back, and the later slots are not called: their entries are
+    /// `None`. Charges that count refusals are made in all slots. Units in use are taken under
+    /// `lease`, and stay taken after a refusal elsewhere.
     ///
     /// # Errors
-    /// When the store does not say what it decided within its deadline, which is one for all calls. It may have charged all
-    /// the same.
+    /// If the store does not answer within the deadline, which covers all calls. The charge may
+    /// have been made anyway.
     ///
     /// # Panics
     /// Outside a runtime, or if there is no such worker.
@@ -311,81 +316,80 @@ impl Store {
         self: &Arc<Self>,
         worker: usize,
         buckets: &[BucketCharge<'_>],
-        binding: usize,
+        enforced: usize,
         lease: &str,
         now: Timestamp,
     ) -> Result<BucketReplies, ChargeError> {
-        self.start_errands(worker);
+        self.start_outbox(worker);
         let deadline = Instant::now() + self.client.spec().timeout;
-        let parts = SlotGroup::all(buckets, |name| self.slot_of(name));
-        if parts.len() <= 1 {
-            let told = self.charge_together(deadline, worker, buckets, binding, lease, now);
-            return Ok(told.await?.said(buckets).map(Some).collect());
+        let groups = SlotGroup::group(buckets, |name| self.slot_of(name));
+        if groups.len() <= 1 {
+            let reply = self.charge_in_one_call(deadline, worker, buckets, enforced, lease, now);
+            return Ok(reply.await?.bucket_replies(buckets).map(Some).collect());
         }
-        let mut request = MultiSlotCharge::new(buckets, binding);
-        for part in &parts {
-            let Some(asked) = request.ask(part) else {
+        let mut request = MultiSlotCharge::new(buckets, enforced);
+        for group in &groups {
+            let Some(slot_call) = request.call_for(group) else {
                 continue;
             };
-            let (buckets, binding) = (&asked.buckets, asked.binding);
-            let told = self.charge_together(deadline, worker, buckets, binding, lease, now);
-            let told = told
+            let (buckets, enforced) = (&slot_call.buckets, slot_call.enforced);
+            let reply = self.charge_in_one_call(deadline, worker, buckets, enforced, lease, now);
+            let reply = reply
                 .await
                 .inspect_err(|_| self.give_back(worker, &request.take_reversals()))?;
-            request.note(&asked, &told);
+            request.apply_reply(&slot_call, &reply);
             if request.is_refused() {
                 self.give_back(worker, &request.take_reversals());
             }
         }
-        Ok(request.into_answers())
+        Ok(request.into_replies())
     }
 
-    /// Sends them, for which no request waits.
     fn give_back(self: &Arc<Self>, worker: usize, reversals: &[ScriptCall]) {
         if !reversals.is_empty() {
-            let commands = reversals.iter().map(|ask| self.command(ask)).collect();
+            let commands = reversals.iter().map(|call| self.command(call)).collect();
             let store = Arc::clone(self);
             tokio::spawn(async move { store.client.batch(worker, commands).await });
         }
     }
 
-    async fn charge_together(
+    async fn charge_in_one_call(
         &self,
         deadline: Instant,
         worker: usize,
         charges: &[BucketCharge<'_>],
-        binding: usize,
+        enforced: usize,
         id: &str,
         now: Timestamp,
     ) -> Result<ChargeReply, ChargeError> {
         let request = ChargeRequest {
             charges,
-            binding,
+            enforced,
             refusals: Refusals::Charged,
             now: None,
-            around: self.time_at(now),
-            leftovers: Some(&self.leftovers),
+            estimated_now: self.server_time_at(now),
+            drift: Some(&self.drift),
             lease: Lease {
                 id,
-                lasts: outbox::LEASE,
+                duration: outbox::LEASE_DURATION,
             },
         };
-        let mut again = RetryInputs::default();
-        // The script asks to be asked again about buckets under other parameters, which others that have those may charge in
-        // between, and about the period of a calendar that has ended meanwhile.
+        let mut retry = RetryInputs::default();
+        // The script asks for a retry if a bucket is under other parameters, which machines that
+        // have those may charge in between, and if the calendar period has ended meanwhile.
         loop {
-            let ask = request.ask(&again);
-            let reply = self.call(deadline, worker, &ask).await;
+            let call = request.script_call(&retry);
+            let reply = self.call(deadline, worker, &call).await;
             let reply = reply.map_err(ChargeError::Fault)?;
             match request.read(&reply, now).map_err(ChargeError::Protocol)? {
-                ScriptReply::Decided(told) => {
-                    self.note_time(told.at);
-                    for place in again.left() {
-                        self.leftovers.wrote(&charges[place], told.at);
+                ScriptReply::Decided(reply) => {
+                    self.record_server_time(reply.at);
+                    for place in retry.replaced_places() {
+                        self.drift.record_write(&charges[place], reply.at);
                     }
-                    return Ok(told);
+                    return Ok(reply);
                 }
-                ScriptReply::Retry(more) => again = more,
+                ScriptReply::Retry(more) => retry = more,
             }
             if Instant::now() >= deadline {
                 return Err(ChargeError::Contended);
@@ -393,28 +397,28 @@ impl Store {
         }
     }
 
-    /// Calls the script.
     async fn call(
         &self,
         deadline: Instant,
         worker: usize,
-        ask: &ScriptCall,
+        call: &ScriptCall,
     ) -> Result<Value, Fault> {
-        let script = self.scripts.get(ask.procedure());
-        let (keys, args): (Keys<'_>, _) = (ask.keys().collect(), [ask.args()]);
+        let script = self.scripts.get(call.procedure());
+        let (keys, args): (Keys<'_>, _) = (call.keys().collect(), [call.args()]);
         let call = self.client.call_by(deadline, worker, script, &keys, &args);
         call.await
     }
 
-    fn note_time(&self, at: Timestamp) {
-        let ahead = at.signed_micros_since(self.clock.now());
-        self.ahead.store(ahead, Relaxed);
+    fn record_server_time(&self, at: Timestamp) {
+        let clock_offset = at.signed_micros_since(self.clock.now());
+        self.clock_offset.store(clock_offset, Relaxed);
     }
 }
 
 impl ChargeError {
-    /// Whether it is the server that is out of use, or the way to it, which is told in the log once and not for each request.
-    pub fn is_of_the_server(&self) -> bool {
+    /// True if the server or its network is at fault. The client logs that once, not for each
+    /// request.
+    pub fn is_server_fault(&self) -> bool {
         use FaultKind::{CrossSlot, Script};
         match self {
             Self::Fault(fault) => !matches!(fault.kind, CrossSlot | Script),

@@ -1,8 +1,10 @@
-//! Buckets in memory that many machines charge: decided here, and synchronised through Redis off the path of requests.
+//! Memory buckets that many machines charge: decided locally, and synchronised through Redis off
+//! the path of requests.
 //!
-//! Each node tells what it has charged to a bucket in all since an epoch began (`epoch`), so that whoever is told twice, or
-//! has not answered, counts nothing twice. What the others have charged is charged here as soon as it is known, into debt
-//! where nothing is left. `docs/redis.md` ("Synchronised") derives what may be admitted beyond a quota meanwhile.
+//! Each node reports its total charge to a bucket since the start of an epoch (`epoch`). A repeated
+//! or lost report therefore counts nothing twice. Charges of the others are charged locally as soon
+//! as they are known, into debt if nothing is left. `docs/redis.md` ("Synchronised") derives the
+//! units that may be admitted beyond a quota meanwhile.
 
 mod epoch;
 mod pending_report;
@@ -28,34 +30,34 @@ use crate::telemetry::metrics::{RoundResult, SyncMetrics};
 pub use self::pending_report::PendingReport;
 pub use self::tracker::Tracker;
 
-/// So many buckets are asked about at once; the worker goes on with other things in between.
-const AT_ONCE: usize = 512;
-/// So many are told of in one script, where all keys are on one server: it serves others in between.
-const TOGETHER: usize = 32;
-/// So many shards are looked through at once.
-const LOOKS: usize = 8;
-/// A round that takes longer than this is left, and the next begins where it ended.
-const LONGEST: Duration = Duration::from_secs(1);
+/// Buckets in one exchange; the worker does other work in between.
+const BUCKETS_PER_EXCHANGE: usize = 512;
+/// Buckets in one script, if all keys are on one server: it serves other clients in between.
+const BUCKETS_PER_CALL: usize = 32;
+/// Shards scanned without yielding.
+const SHARDS_PER_YIELD: usize = 8;
+/// The longest round. The next begins where it ended.
+const LONGEST_ROUND: Duration = Duration::from_secs(1);
 
-/// Synchronises the buckets of many policies with those of other machines, all of them so often.
+/// Synchronises the buckets of many policies with other machines, at one interval.
 #[derive(Debug)]
 pub struct Synchroniser {
     client: Arc<Client>,
     script: Script,
     interval: Duration,
     metrics: SyncMetrics,
-    /// By how many microseconds the server's clock was ahead at the last answer.
-    ahead: AtomicI64,
+    /// How far the server's clock is ahead, in microseconds, at the last answer.
+    clock_offset: AtomicI64,
     knows_time: AtomicBool,
-    /// Whether a message about keys that are not ours was written.
-    has_complained: AtomicBool,
+    /// True once the warning about keys of other programs was logged.
+    has_warned: AtomicBool,
     trackers: Mutex<Vec<Weak<Tracker>>>,
-    /// The shard that the next round begins with.
-    hand: AtomicUsize,
+    /// The first shard of the next round.
+    next_shard: AtomicUsize,
 }
 
 impl Synchroniser {
-    /// The longest interval: in an epoch there are a few.
+    /// The longest interval: an epoch has a few of them.
     pub const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
 
     /// Synchronises every `interval`, at most [`Synchroniser::LONGEST_INTERVAL`].
@@ -65,19 +67,20 @@ impl Synchroniser {
             script: Script::new(SYNC),
             interval: interval.clamp(Duration::from_millis(1), Self::LONGEST_INTERVAL),
             metrics,
-            ahead: AtomicI64::new(0),
+            clock_offset: AtomicI64::new(0),
             knows_time: AtomicBool::new(false),
-            has_complained: AtomicBool::new(false),
+            has_warned: AtomicBool::new(false),
             trackers: Mutex::default(),
-            hand: AtomicUsize::new(0),
+            next_shard: AtomicUsize::new(0),
         }
     }
 
-    /// Tells what this tracker notes from the next round on, as long as somebody has it. Nobody else does so any more.
+    /// Reports this tracker's charges from the next round on, while somebody else holds it. It
+    /// leaves any other synchroniser.
     pub fn follow(&self, tracker: &Arc<Tracker>) {
         tracker.set_interval(self.interval);
         if self.knows_time.load(Relaxed) {
-            tracker.set_ahead(self.ahead.load(Relaxed));
+            tracker.set_clock_offset(self.clock_offset.load(Relaxed));
         }
         let mut trackers = self.trackers.lock();
         let known = Arc::downgrade(tracker);
@@ -86,17 +89,17 @@ impl Synchroniser {
         }
     }
 
-    /// How often it does.
+    /// The interval of rounds.
     pub fn interval(&self) -> Duration {
         self.interval
     }
 
-    /// Whether it follows anybody.
+    /// True if it has a tracker.
     pub fn is_in_use(&self) -> bool {
         !self.followed().is_empty()
     }
 
-    /// Those who are still there, and are not followed by another.
+    /// Its trackers that are still alive, and have not gone to another synchroniser.
     fn followed(&self) -> Vec<Arc<Tracker>> {
         let mut followed = Vec::new();
         self.trackers.lock().retain(|tracker| {
@@ -108,7 +111,8 @@ impl Synchroniser {
         followed
     }
 
-    /// Synchronises for ever, on this worker's connection; to be spawned once, on its runtime.
+    /// Runs rounds without end, on this worker's connection. Spawn it once, on the worker's
+    /// runtime.
     ///
     /// # Panics
     /// As [`Client::start`].
@@ -120,73 +124,74 @@ impl Synchroniser {
         }
     }
 
-    /// Tells all that was not told yet: to be called when the process ends, and nothing is charged any more.
+    /// Reports all remaining charges at the end of the process, when nothing is charged any more.
     ///
     /// # Panics
     /// As [`Client::start`].
     pub async fn last_round(&self, worker: usize, clock: &Clock) {
         for tracker in self.followed() {
-            tracker.tell_all();
+            tracker.report_all();
         }
         self.round(worker, clock).await;
     }
 
-    /// Tells and asks once all that is due, within about a second and the deadline of a batch.
+    /// Runs one round: reports and reads all that is due, within about a second and the deadline of
+    /// a batch.
     ///
     /// # Panics
     /// As [`Client::start`].
     pub async fn round(&self, worker: usize, clock: &Clock) {
         let started = Instant::now();
-        let result = self.look_around(worker, clock, started).await;
+        let result = self.run_round(worker, clock, started).await;
         self.metrics.record(result, started.elapsed());
     }
 
-    async fn look_around(&self, worker: usize, clock: &Clock, started: Instant) -> RoundResult {
+    async fn run_round(&self, worker: usize, clock: &Clock, started: Instant) -> RoundResult {
         let trackers = self.followed();
         for tracker in &trackers {
             tracker.begin_round(clock.now());
         }
-        if !self.knows_time.load(Relaxed) && !self.learn_time(worker, clock).await {
+        if !self.knows_time.load(Relaxed) && !self.fetch_server_time(worker, clock).await {
             return RoundResult::Failed;
         }
         for tracker in &trackers {
-            tracker.set_ahead(self.ahead.load(Relaxed));
+            tracker.set_clock_offset(self.clock_offset.load(Relaxed));
         }
         let places = trackers.len() * SHARDS;
-        let mut asked = Vec::new();
+        let mut pending = Vec::new();
         for looked in 1..=places {
-            let place = self.hand.fetch_add(1, Relaxed) % places;
+            let place = self.next_shard.fetch_add(1, Relaxed) % places;
             let tracker = &trackers[place / SHARDS];
-            let mut questions = Vec::new();
-            tracker.due(place % SHARDS, clock.now(), &mut questions);
-            asked.extend(questions.into_iter().map(|question| (tracker, question)));
-            if asked.len() >= AT_ONCE || looked == places {
-                if !self.ask(worker, clock, &asked).await {
+            let mut requests = Vec::new();
+            tracker.due(place % SHARDS, clock.now(), &mut requests);
+            pending.extend(requests.into_iter().map(|request| (tracker, request)));
+            if pending.len() >= BUCKETS_PER_EXCHANGE || looked == places {
+                if !self.ask(worker, clock, &pending).await {
                     return RoundResult::Failed;
                 }
-                asked.clear();
-                if started.elapsed() > LONGEST && looked < places {
+                pending.clear();
+                if started.elapsed() > LONGEST_ROUND && looked < places {
                     return RoundResult::Cut;
                 }
-            } else if looked % LOOKS == 0 {
+            } else if looked % SHARDS_PER_YIELD == 0 {
                 tokio::task::yield_now().await;
             }
         }
         RoundResult::Ok
     }
 
-    /// Whether the store answers anything.
-    async fn ask(&self, worker: usize, clock: &Clock, asked: &[PendingRequest<'_>]) -> bool {
-        let Some((_, first)) = asked.first() else {
+    /// Sends these requests; returns true if the store answers anything.
+    async fn ask(&self, worker: usize, clock: &Clock, pending: &[PendingRequest<'_>]) -> bool {
+        let Some((_, first)) = pending.first() else {
             return true;
         };
-        // In a cluster no two buckets share a slot, but by chance.
+        // In a cluster two buckets share a slot only by chance.
         let together = match self.client.spec().target {
             Target::Cluster(_) => 1,
-            Target::Single(_) | Target::Sentinel { .. } => TOGETHER,
+            Target::Single(_) | Target::Sentinel { .. } => BUCKETS_PER_CALL,
         };
         let groups = || {
-            asked
+            pending
                 .chunk_by(|(one, _), (other, _)| Arc::ptr_eq(one, other))
                 .flat_map(|of_one| of_one.chunks(together))
         };
@@ -195,28 +200,28 @@ impl Synchroniser {
         let sent = clock.now();
         let mut answers = self.client.batch(worker, commands).await.into_iter();
         if let Some(Ok(time)) = answers.next() {
-            self.note_time(time, sent);
+            self.record_server_time(time, sent);
         }
         let mut are_answered = false;
         let now = clock.now();
         for (group, answer) in groups().zip(answers) {
-            are_answered |= is_answer(&answer);
-            let told = answer.and_then(|reply| self.answered(group, &reply, now));
+            are_answered |= has_answered(&answer);
+            let told = answer.and_then(|reply| self.apply_reply(group, &reply, now));
             if let Err(fault) = told {
-                self.complain(&fault);
+                self.warn_once(&fault);
             }
         }
         are_answered
     }
 
     fn command(&self, group: &[PendingRequest<'_>]) -> Command {
-        let names: Vec<_> = group.iter().map(|(_, question)| &question.name).collect();
+        let names: Vec<_> = group.iter().map(|(_, request)| &request.name).collect();
         Command::script(&self.script, &names, &[SyncArguments(group)])
     }
 
     /// # Errors
-    /// When not all of the reply is about buckets.
-    fn answered(
+    /// If a part of the reply is not about buckets.
+    fn apply_reply(
         &self,
         group: &[PendingRequest<'_>],
         reply: &Value,
@@ -228,10 +233,10 @@ impl Synchroniser {
             return Err(malformed(ProtocolError::Malformed));
         };
         let mut units = units.split(|byte| *byte == b' ');
-        for (tracker, question) in group {
+        for (tracker, request) in group {
             match units.next().unwrap_or_default() {
                 b"-" => {}
-                units => tracker.answered(question, totals(units).map_err(malformed)?, now),
+                units => tracker.apply_totals(request, totals(units).map_err(malformed)?, now),
             }
         }
         match failure {
@@ -240,22 +245,22 @@ impl Synchroniser {
         }
     }
 
-    /// Epochs are the server's: without its time nothing is told.
-    async fn learn_time(&self, worker: usize, clock: &Clock) -> bool {
+    /// Reads the server's time: epochs depend on it.
+    async fn fetch_server_time(&self, worker: usize, clock: &Clock) -> bool {
         let sent = clock.now();
         let answers = self
             .client
             .batch(worker, vec![time(&self.client.spec().prefix[..])])
             .await;
         for time in answers.into_iter().flatten() {
-            self.note_time(time, sent);
+            self.record_server_time(time, sent);
         }
         self.knows_time.load(Relaxed)
     }
 
-    /// Faults of the server are told of by the client; keys that are not ours, once.
-    fn complain(&self, fault: &Fault) {
-        if fault.kind == FaultKind::Script && !self.has_complained.swap(true, Relaxed) {
+    /// Warns once about keys of other programs. The client logs faults of the server.
+    fn warn_once(&self, fault: &Fault) {
+        if fault.kind == FaultKind::Script && !self.has_warned.swap(true, Relaxed) {
             let advice = fault.kind.advice();
             tracing::warn!(
                 advice,
@@ -264,18 +269,18 @@ impl Synchroniser {
         }
     }
 
-    fn note_time(&self, time: Value, sent: Timestamp) {
+    fn record_server_time(&self, time: Value, sent: Timestamp) {
         if let Ok((seconds, micros)) = redis::from_redis_value::<(i64, i64)>(time) {
             let there = seconds.saturating_mul(1_000_000).saturating_add(micros);
             let here = i64::try_from(sent.as_micros()).unwrap_or(i64::MAX);
-            self.ahead.store(there.saturating_sub(here), Relaxed);
+            self.clock_offset.store(there.saturating_sub(here), Relaxed);
             self.knows_time.store(true, Relaxed);
         }
     }
 }
 
-/// Rounds that begin an interval apart, or up to an eighth of it less, so that machines do not come all at the same instant. One
-/// that would begin before the last has ended is left out.
+/// Rounds that begin an interval apart, or up to an eighth less, so that machines do not come all
+/// at once. A round is skipped if the last is still running.
 #[derive(Debug)]
 pub(super) struct Rounds {
     interval: Duration,
@@ -290,7 +295,7 @@ impl Rounds {
         }
     }
 
-    /// Waits until the next begins.
+    /// Waits for the next round.
     pub(super) async fn begin(&mut self) {
         let now = Instant::now();
         while self.next <= now {
@@ -304,10 +309,10 @@ fn any_part_of(span: Duration) -> Duration {
     span * (random() >> 40) as u32 / (1 << 24)
 }
 
-/// What is asked, and who hears the answer.
+/// A request, and the tracker that takes the answer.
 type PendingRequest<'a> = (&'a Arc<Tracker>, SyncRequest);
 
-/// What is told with the questions of one tracker: its node, for how long that is of interest, and what it has charged to each bucket.
+/// ARGV of the requests of one tracker: its node, the time to live, and its total for each bucket.
 struct SyncArguments<'a>(&'a [PendingRequest<'a>]);
 
 impl ToRedisArgs for SyncArguments<'_> {
@@ -315,29 +320,29 @@ impl ToRedisArgs for SyncArguments<'_> {
         let Some((tracker, _)) = self.0.first() else {
             return;
         };
-        let questions = || self.0.iter().map(|(_, question)| question);
-        let lasts = questions().map(|question| question.lasts).max();
+        let requests = || self.0.iter().map(|(_, request)| request);
+        let ttl_millis = requests().map(|request| request.ttl_millis).max();
         let mut units = Vec::with_capacity(self.0.len() * 4);
-        for question in questions() {
-            let own = question.own.min(MOST_UNITS);
+        for request in requests() {
+            let own = request.own.min(MOST_UNITS);
             units.extend_from_slice(itoa::Buffer::new().format(own).as_bytes());
             units.push(b' ');
         }
         tracker.node().write_redis_args(out);
-        lasts.unwrap_or_default().write_redis_args(out);
+        ttl_millis.unwrap_or_default().write_redis_args(out);
         out.write_arg(&units);
     }
 }
 
-/// Beyond this a script no longer counts exactly.
+/// The bound of exact counts in the script.
 const MOST_UNITS: u64 = 1 << 48;
 
-/// Asks for the time of the server that has this key.
+/// TIME of the server that has this key.
 fn time(key: impl AsRef<[u8]>) -> Command {
     Command::new(key, redis::cmd("TIME"))
 }
 
-/// The totals of one key: `OTHERS,OWN`.
+/// Reads the totals of one key: `OTHERS,OWN`.
 fn totals(units: &[u8]) -> Result<Totals, ProtocolError> {
     let comma = units.iter().position(|byte| *byte == b',');
     let (others, own) = units.split_at(comma.ok_or(ProtocolError::Malformed)?);
@@ -347,8 +352,8 @@ fn totals(units: &[u8]) -> Result<Totals, ProtocolError> {
     })
 }
 
-/// Whether the server said anything.
-fn is_answer(answer: &Result<Value, Fault>) -> bool {
+/// True if the server answered at all.
+fn has_answered(answer: &Result<Value, Fault>) -> bool {
     answer
         .as_ref()
         .map_or_else(|fault| fault.kind == FaultKind::Script, |_| true)

@@ -1,15 +1,15 @@
-//! What keys hold: the recipe of an algorithm, and the state of a bucket under it. `script/buckets.lua` and the files of the
-//! algorithms beside it have the layout.
+//! Stored values: the recipe of an algorithm, and the state of a bucket under it.
+//! `script/buckets.lua` and the algorithms' files beside it document the layout.
 
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Cell, Concurrency, State, Words};
 
-/// A bucket out of Redis. Of a ring it has what a decision looks at, or all.
+/// A bucket read from Redis. Of a ring it has all slots, or those that a decision reads.
 #[derive(Debug)]
 pub(super) struct StoredBucket {
     pub(super) cell: Cell,
     words: Option<Words>,
-    /// How many units are still to be settled, and since when they are counted, if they are.
+    /// The unsettled units and the start of their count, if the bucket counts them.
     pub(super) unsettled: Option<(u64, Timestamp)>,
 }
 
@@ -29,31 +29,31 @@ impl StoredBucket {
         }
     }
 
-    /// The state that a script told of a bucket under this algorithm.
-    pub(super) fn told(algorithm: &Algorithm, told: &[u8]) -> Option<Self> {
+    /// Reads the state in a script's reply.
+    pub(super) fn from_reply(algorithm: &Algorithm, state: &[u8]) -> Option<Self> {
         match algorithm {
             Algorithm::Concurrency(_) => {
-                let [units] = numbers(told)?;
+                let [units] = numbers(state)?;
                 let units = u32::try_from(units).unwrap_or(u32::MAX);
                 Some(Self::of(Concurrency::cell(units, 0)))
             }
-            Algorithm::SlidingCounters(_) | Algorithm::SlidingLog(_) if told.is_empty() => {
+            Algorithm::SlidingCounters(_) | Algorithm::SlidingLog(_) if state.is_empty() => {
                 Some(Self::of(Cell::EMPTY))
             }
-            Algorithm::SlidingCounters(_) => Self::counters(algorithm, told),
+            Algorithm::SlidingCounters(_) => Self::counters(algorithm, state),
             Algorithm::SlidingLog(_) => {
-                let [expires, units, first, last, tick, _] = numbers(told)?;
+                let [expires, units, first, last, tick, _] = numbers(state)?;
                 let known = [(0, first), (last, tick)];
                 Self::log(algorithm, expires, units, &known)
             }
-            _ => Self::cell(told),
+            _ => Self::cell(state),
         }
     }
 
-    /// The state in a value under this algorithm.
-    fn stored(algorithm: &Algorithm, state: &[u8]) -> Option<Self> {
+    /// Reads the state in a stored value.
+    fn from_value(algorithm: &Algorithm, state: &[u8]) -> Option<Self> {
         let Algorithm::SlidingLog(_) = algorithm else {
-            return Self::told(algorithm, state);
+            return Self::from_reply(algorithm, state);
         };
         let (head, ticks) = state.split_at_checked(LOG_HEAD)?;
         let [expires, units, gone] = numbers(head)?;
@@ -132,7 +132,7 @@ const COUNTERS_HEAD: usize = 28;
 /// Bytes of a state before its ticks.
 const LOG_HEAD: usize = 39;
 
-/// Writes the recipe, as values begin with it: nothing of what keeps no value.
+/// Writes the recipe that begins a stored value; nothing for algorithms without values.
 pub(super) fn write_recipe(value: &mut Vec<u8>, algorithm: &Algorithm) {
     let Some(numbers) = algorithm.recipe() else {
         return;
@@ -143,19 +143,19 @@ pub(super) fn write_recipe(value: &mut Vec<u8>, algorithm: &Algorithm) {
     }
 }
 
-/// A state that is all in a cell.
+/// The text of a cell's state.
 pub(super) fn cell_text(cell: Cell) -> String {
     format!("{} {} {}", cell.expires, cell.a, cell.b)
 }
 
-/// What a value under another recipe is under this algorithm: empty where the bucket is whole. `None` where the value
-/// cannot be read.
-pub(super) fn converted(algorithm: &Algorithm, value: &[u8], now: Timestamp) -> Option<Vec<u8>> {
+/// Converts a value of another recipe to this algorithm: empty if the bucket is full. `None` if the
+/// value cannot be read.
+pub(super) fn convert(algorithm: &Algorithm, value: &[u8], now: Timestamp) -> Option<Vec<u8>> {
     let bar = value.iter().position(|byte| *byte == b'|')?;
     let (recipe_of_other, state) = (&value[..bar], &value[bar + 1..]);
     let from = Algorithm::from_recipe(numbers_between(recipe_of_other, b'.')?)?;
-    let held = StoredBucket::stored(&from, state)?;
-    let carried = algorithm.carry(&from, held.state(held.cell), now);
+    let bucket = StoredBucket::from_value(&from, state)?;
+    let carried = algorithm.carry(&from, bucket.state(bucket.cell), now);
     let words = algorithm
         .shape()
         .map(|shape| Words::new(shape, shape.most_chunks()));
@@ -203,7 +203,7 @@ fn words_in(bytes: &[u8]) -> impl Iterator<Item = u32> {
     words.iter().map(|word| u32::from_be_bytes(*word))
 }
 
-/// As many decimal numbers.
+/// Reads exactly `N` decimal numbers.
 fn numbers<const N: usize>(text: &[u8]) -> Option<[u64; N]> {
     numbers_between(text.trim_ascii_end(), b' ')
 }

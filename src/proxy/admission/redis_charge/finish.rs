@@ -273,7 +273,7 @@ impl PendingCharge {
         let said = self.charged()?;
         said.decision.delayed_until()?;
         let (store, worker) = through?;
-        self.place(limits, store, *worker)?.turn(said)
+        self.place(limits, store, *worker)?.queue_place(said)
     }
 
     /// The decision on a limit that tags an admitted request.
@@ -331,7 +331,7 @@ fn on_error(policy: &Policy, error: &ChargeError, now: Timestamp) -> OnStoreErro
     let Some(shared) = &policy.shared else {
         return OnStoreError::default();
     };
-    if !error.is_of_the_server()
+    if !error.is_server_fault()
         && let Some(omitted) = shared.undecided_log.admit(now)
     {
         tracing::warn!(policy = &*policy.name, %error, omitted, "no decision from the store");

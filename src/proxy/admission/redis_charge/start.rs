@@ -144,7 +144,7 @@ impl<'r> AdmissionContext<'r, '_> {
                 let shared = limit.chosen(tier).shared.as_ref()?;
                 let told = shared
                     .refusals
-                    .recall(remote.name.key, charge.cost, self.now)?;
+                    .get(remote.name.key, charge.cost, self.now)?;
                 let chosen = tier;
                 Some((MatchedLimit { chosen, ..matched }, told))
             });

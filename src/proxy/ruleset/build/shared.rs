@@ -34,7 +34,7 @@ impl Builder<'_> {
             .and_then(|before| before.synchronised.as_ref())
             .filter(|one| one.naming == *store.naming())
             .map(|one| Arc::clone(&one.tracker))
-            .filter(|tracker| tracker.goes_on_with(table.algorithm()));
+            .filter(|tracker| tracker.can_continue_with(table.algorithm()));
         let label = bucket_label(label, table.algorithm());
         let registry = &self.surroundings.registry;
         let new = || {

@@ -1,4 +1,4 @@
-//! What the script is told of keys, and what it says. `script/bans.lua` says what each argument is.
+//! The report of a machine's strikes, and the reply. `script/bans.lua` documents each argument.
 
 use redis::Value;
 
@@ -9,65 +9,65 @@ use crate::store::redis::reply::{ProtocolError, fields, number};
 use crate::store::redis::script::Procedure;
 use crate::store::redis::script_call::{ScriptCall, micros};
 
-/// The most bans that one call reads of, with the last one that was read before.
+/// The most announcements that one call reads, with the last one read before.
 const READ_AT_ONCE: u32 = 257;
 
-/// What the bans of a policy are called, all in one slot of a cluster: they are told in one call.
+/// The Redis keys of a policy's bans, all in one slot of a cluster for one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BanKeys {
-    /// Where bans are announced.
+    /// The stream of announcements.
     stream: Box<[u8]>,
-    /// What names begin with of what is remembered of keys.
+    /// The prefix of the keys with strikes.
     strikes: Box<str>,
 }
 
-/// What a machine tells of keys that are the same on all machines, and what it asks.
+/// A machine's report on keys, which all machines share.
 #[derive(Clone, Copy, Debug)]
 pub struct BanReport<'a> {
-    /// Of what policy.
+    /// The keys of the policy.
     pub names: &'a BanKeys,
-    /// When it bans.
+    /// The rule of the policy's bans.
     pub rule: &'a Penalty,
-    /// What no other machine has.
+    /// An id that no other machine has.
     pub node: u64,
-    /// The keys, and all that is known of them.
+    /// The keys, with all strikes and bans that the machine knows.
     pub keys: &'a [(Fingerprint, Known)],
     /// The last announcement that the machine has read; empty before the first.
     pub read: &'a [u8],
-    /// Now, on its clock.
+    /// Now, on the machine's clock.
     pub here: Timestamp,
-    /// The instant in the server's time; its clock's if there is none.
+    /// The server's instant; `None` is its clock's.
     pub now: Option<Timestamp>,
 }
 
-/// What the server said.
+/// The reply to a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BanReply {
-    /// The last announcement that was read; empty if the server has forgotten the one before.
+    /// The last announcement read; empty if the server has forgotten the one before.
     pub read: Vec<u8>,
-    /// Why some of it could not be told.
+    /// The failure of a part of the report.
     pub failure: Option<String>,
-    /// Bans of which the machine may not know.
+    /// Bans that the machine may not know.
     pub bans: Vec<AnnouncedBan>,
 }
 
-/// A ban.
+/// A ban of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnnouncedBan {
-    /// Who is banned.
+    /// The banned key.
     pub key: Fingerprint,
-    /// Which of his bans it is.
+    /// The number of the key's bans so far.
     pub number: u32,
     /// The microseconds to its end; below 0 when it is over.
     pub left: i64,
     /// The microseconds until it is forgotten.
     pub remembered: i64,
-    /// Whether it comes about by what was told.
+    /// True if this report caused it.
     pub is_own: bool,
 }
 
 impl BanKeys {
-    /// Those of the policy that is called so.
+    /// The keys of the policy with this label.
     pub fn new(naming: &Naming, label: &str) -> Self {
         let name = [&*naming.prefix, "{", label, "}"].concat();
         Self {
@@ -78,44 +78,44 @@ impl BanKeys {
 }
 
 impl BanReport<'_> {
-    /// What to ask of [`Procedure::Ban`].
-    pub fn ask(&self) -> ScriptCall {
-        let mut ask = ScriptCall::new(Procedure::Ban);
-        ask.key(&self.names.stream);
+    /// The call of [`Procedure::Ban`].
+    pub fn script_call(&self) -> ScriptCall {
+        let mut call = ScriptCall::new(Procedure::Ban);
+        call.key(&self.names.stream);
         for (key, _) in self.keys {
             let name = format!("{}{:016x}", self.names.strikes, key.bits());
-            ask.key(name.as_bytes());
+            call.key(name.as_bytes());
         }
-        ask.instant(self.now);
-        ask.bytes(self.read);
-        ask.number(READ_AT_ONCE);
-        ask.text(&format!("{:x}", self.node));
+        call.instant(self.now);
+        call.bytes(self.read);
+        call.number(READ_AT_ONCE);
+        call.text(&format!("{:x}", self.node));
         let (strikes, within) = self.rule.strikes();
-        ask.number(strikes);
-        ask.number(micros(within));
+        call.number(strikes);
+        call.number(micros(within));
         let lengths = self.rule.lengths();
-        ask.number(lengths.len() as u64);
+        call.number(lengths.len() as u64);
         for length in lengths {
-            ask.number(micros(*length));
+            call.number(micros(*length));
         }
         for (key, known) in self.keys {
-            self.push(&mut ask, *key, known);
+            self.push(&mut call, *key, known);
         }
-        ask
+        call
     }
 
-    fn push(&self, ask: &mut ScriptCall, key: Fingerprint, known: &Known) {
+    fn push(&self, call: &mut ScriptCall, key: Fingerprint, known: &Known) {
         let ban = known.last_ban();
-        ask.text(&format!("{:016x}", key.bits()));
-        ask.number(ban.number);
-        ask.text(itoa::Buffer::new().format(ban.until.signed_micros_since(self.here)));
+        call.text(&format!("{:016x}", key.bits()));
+        call.number(ban.number);
+        call.text(itoa::Buffer::new().format(ban.until.signed_micros_since(self.here)));
         let mut strikes = String::new();
         for at in known.counting() {
             let ago = micros(self.here.since(*at));
             strikes.push_str(itoa::Buffer::new().format(ago));
             strikes.push(' ');
         }
-        ask.text(&strikes);
+        call.text(&strikes);
     }
 }
 
@@ -123,7 +123,7 @@ impl BanReply {
     /// Reads the reply.
     ///
     /// # Errors
-    /// When it is no reply to that.
+    /// If it is no reply to this call.
     pub fn read(reply: &Value) -> Result<Self, ProtocolError> {
         let fields = fields(reply)?;
         let [read, failure, bans @ ..] = &*fields else {

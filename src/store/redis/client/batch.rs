@@ -13,9 +13,9 @@ use super::node::Node;
 use super::script::Script;
 use super::{Client, Shared};
 
-/// The most commands that are sent before their answers are waited for: other clients of the server have their turn in
+/// The most commands sent before their answers are read: the server serves other clients in
 /// between.
-const AT_ONCE: usize = 256;
+const BATCH_SIZE: usize = 256;
 
 /// A command of a batch.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub struct Command {
 }
 
 impl Command {
-    /// A command that uses this key, and in a cluster only keys of the same slot.
+    /// A command with this key. In a cluster all its keys share a slot.
     pub fn new(key: impl AsRef<[u8]>, command: Cmd) -> Self {
         Self {
             key: key.as_ref().into(),
@@ -35,7 +35,7 @@ impl Command {
         }
     }
 
-    /// A script with these keys, of which there is at least one, and arguments. In a cluster the keys share a slot.
+    /// A script with these keys, at least one, and arguments. In a cluster the keys share a slot.
     ///
     /// # Panics
     /// Without a key.
@@ -49,9 +49,9 @@ impl Command {
 }
 
 impl Client {
-    /// Sends the commands to the servers that have their keys, and returns their answers in the same order, within
-    /// [`Spec::batch_timeout`](super::Spec::batch_timeout). Each succeeds or fails by itself; those of one server are run
-    /// in order, up to the first that it could not be sent.
+    /// Sends the commands to the servers that have their keys, and returns the answers in the same
+    /// order, within [`Spec::batch_timeout`](super::Spec::batch_timeout). Each succeeds or fails by
+    /// itself. A server runs its commands in order, up to the first that could not be sent.
     ///
     /// # Panics
     /// As [`Client::start`].
@@ -61,7 +61,7 @@ impl Client {
         self.0.found_servers(deadline).await;
         let mut answers: Vec<_> = commands
             .iter()
-            .map(|_| Err(FaultKind::Timeout.bare()))
+            .map(|_| Err(FaultKind::Timeout.fault()))
             .collect();
         let mut parts = JoinSet::new();
         for part in self.0.divide(commands) {
@@ -76,7 +76,7 @@ impl Client {
     }
 }
 
-/// What one server is sent, with each command's place in the batch.
+/// The commands of one server, with their places in the batch.
 struct Part {
     node: Result<Arc<Node>, Fault>,
     commands: Vec<(usize, Command)>,
@@ -108,7 +108,7 @@ impl Shared {
 
     async fn send(self: Arc<Self>, part: Part, worker: usize, deadline: Instant) -> Answers {
         let mut answers = Answers::with_capacity(part.commands.len());
-        for chunk in part.commands.chunks(AT_ONCE) {
+        for chunk in part.commands.chunks(BATCH_SIZE) {
             let chunk_answers = match &part.node {
                 Ok(node) => self.send_chunk(node, worker, deadline, chunk).await,
                 Err(fault) => Err(fault.clone()),
@@ -135,13 +135,13 @@ impl Shared {
     ) -> Result<Vec<Result<Value, Fault>>, Fault> {
         let found = self.connection(worker, deadline, || Ok(Arc::clone(node)));
         let found = found.await;
-        let (_, live) = found.inspect_err(|_| self.meter.unsent(Operation::Batch))?;
+        let (_, connection) = found.inspect_err(|_| self.metrics.count_unsent(Operation::Batch))?;
         let started = self.clock.now();
-        let answers = timeout_at(deadline, exchange(&live, chunk))
+        let answers = timeout_at(deadline, exchange(&connection, chunk))
             .await
-            .unwrap_or(Err(FaultKind::Timeout.bare()));
-        // The first answer that says something of the server says it of all.
-        let of_server = |answer: &&Result<Value, Fault>| matches!(answer, Err(fault) if fault.kind.is_of_the_server());
+            .unwrap_or(Err(FaultKind::Timeout.fault()));
+        // The first answer about the server as a whole decides.
+        let of_server = |answer: &&Result<Value, Fault>| matches!(answer, Err(fault) if fault.kind.is_server_fault());
         let verdict = match &answers {
             Err(fault) => Err(fault.clone()),
             Ok(answers) => answers
@@ -150,21 +150,21 @@ impl Shared {
                 .cloned()
                 .unwrap_or(Ok(Value::Nil)),
         };
-        self.learn(Operation::Batch, node, started, &verdict);
+        self.record_outcome(Operation::Batch, node, started, &verdict);
         let is_moved = |answer: &Result<Value, Fault>| matches!(answer, Err(fault) if fault.kind == FaultKind::Moved);
         if answers.iter().flatten().any(is_moved) {
-            self.amiss.notify_one();
+            self.topology_changed.notify_one();
         }
         answers
     }
 }
 
-/// Sends the commands, and those again whose script the server did not have.
+/// Sends the commands. Scripts that the server lacks are loaded, and their commands sent again.
 async fn exchange(
-    live: &Connection,
+    connection: &Connection,
     chunk: &[(usize, Command)],
 ) -> Result<Vec<Result<Value, Fault>>, Fault> {
-    let mut answers = send(live, chunk.iter().map(|(_, command)| command)).await?;
+    let mut answers = send(connection, chunk.iter().map(|(_, command)| command)).await?;
     let lacks =
         |answer: &Result<Value, Fault>| matches!(answer, Err(fault) if fault.is_unknown_script());
     let missed: Vec<usize> = (0..answers.len())
@@ -173,12 +173,12 @@ async fn exchange(
     let mut given: Vec<&Script> = Vec::new();
     for script in missed.iter().filter_map(|at| chunk[*at].1.script.as_ref()) {
         if !given.contains(&script) {
-            live.send(&script.load()).await?;
+            connection.send(&script.load()).await?;
             given.push(script);
         }
     }
     if !given.is_empty() {
-        let again = send(live, missed.iter().map(|at| &chunk[*at].1)).await?;
+        let again = send(connection, missed.iter().map(|at| &chunk[*at].1)).await?;
         for (at, answer) in missed.into_iter().zip(again) {
             answers[at] = answer;
         }
@@ -187,12 +187,12 @@ async fn exchange(
 }
 
 async fn send(
-    live: &Connection,
+    connection: &Connection,
     commands: impl Iterator<Item = &Command>,
 ) -> Result<Vec<Result<Value, Fault>>, Fault> {
     let mut pipeline = redis::pipe();
     for command in commands {
         pipeline.add_command(command.command.clone());
     }
-    live.send_all(&pipeline).await
+    connection.send_all(&pipeline).await
 }

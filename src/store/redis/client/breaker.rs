@@ -1,4 +1,4 @@
-//! When a server counts as dead, and when it is tried again: pure arithmetic on instants.
+//! The circuit breaker of a server, and the pauses between probes: pure arithmetic on instants.
 //!
 //! No I/O, no clock and no lock: `node` has those.
 
@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use crate::clock::Timestamp;
 
-/// So many time-outs in a row mean that the server is dead: with the default deadline, 300 ms of silence. One alone is
-/// a lost packet or a fork.
-pub const STRIKES: u32 = 3;
+/// The time-outs in a row that open the breaker: with the default deadline, 300 ms of silence. A
+/// single one is a lost packet or a fork.
+pub const TIME_OUTS: u32 = 3;
 
-/// The longest pause between two probes. With the deadline for connecting it stays below a second, within which all is
-/// to be well again.
+/// The longest pause between probes. With the deadline of connecting it stays below a second, the
+/// bound for recovery.
 pub const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 /// The pause after the first probe that fails; it doubles with each.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
-/// A server that fails again so soon has not been well: its pauses go on from where they were.
-const STEADY: Duration = Duration::from_secs(5);
+/// The time without failure after which a server's pauses begin anew.
+const STEADY_AFTER: Duration = Duration::from_secs(5);
 
-/// Whether calls may be sent to a server. A new one is open: nothing is sent before a first probe has succeeded.
+/// The circuit breaker of a server. A new one is open until a first probe succeeds.
 #[derive(Clone, Debug)]
 pub struct Breaker {
     state: State,
@@ -32,10 +32,11 @@ pub struct Breaker {
 enum State {
     Open,
     Closed {
-        /// What was begun earlier says nothing any more.
+        /// The instant of closing. Calls begun earlier no longer count.
         since: Timestamp,
-        strikes: u32,
-        /// When the last time-out that counts was noticed. Calls that were under way then waited for the same silence.
+        time_outs: u32,
+        /// The instant of the last counted time-out. Calls under way at that instant waited for the
+        /// same silence.
         counted: Timestamp,
     },
 }
@@ -50,38 +51,38 @@ impl Default for Breaker {
 }
 
 impl Breaker {
-    /// Whether calls are refused.
+    /// True if no call may be sent.
     pub fn is_open(&self) -> bool {
         self.state == State::Open
     }
 
-    /// Whether a time-out counts against the server.
+    /// True if a time-out counts against the server.
     pub fn is_suspect(&self) -> bool {
-        matches!(self.state, State::Closed { strikes: 1.., .. })
+        matches!(self.state, State::Closed { time_outs: 1.., .. })
     }
 
-    /// A probe succeeded.
+    /// Records a successful probe.
     pub fn close(&mut self, now: Timestamp) {
         self.state = State::Closed {
             since: now,
-            strikes: 0,
+            time_outs: 0,
             counted: now,
         };
     }
 
-    /// A call was answered.
+    /// Records an answer.
     pub fn answered(&mut self) {
-        if let State::Closed { strikes, .. } = &mut self.state {
-            *strikes = 0;
+        if let State::Closed { time_outs, .. } = &mut self.state {
+            *time_outs = 0;
         }
     }
 
-    /// A call begun at `started` was not answered in time; whether that opens the breaker.
+    /// Records that a call begun at `started` timed out; returns true if that opens the breaker.
     ///
-    /// However many calls wait at once, their time-outs count as one.
+    /// Time-outs of calls that waited at once count as one.
     pub fn timed_out(&mut self, started: Timestamp, now: Timestamp) -> bool {
         let State::Closed {
-            strikes, counted, ..
+            time_outs, counted, ..
         } = &mut self.state
         else {
             return false;
@@ -89,12 +90,13 @@ impl Breaker {
         if started < *counted {
             return false;
         }
-        *strikes += 1;
+        *time_outs += 1;
         *counted = now;
-        *strikes >= STRIKES && self.open(now)
+        *time_outs >= TIME_OUTS && self.open(now)
     }
 
-    /// A call begun at `started` showed that the server is of no use; whether that opens the breaker.
+    /// Records that a call begun at `started` showed the server out of use; returns true if that
+    /// opens the breaker.
     pub fn failed(&mut self, started: Timestamp, now: Timestamp) -> bool {
         match self.state {
             State::Closed { since, .. } if started >= since => self.open(now),
@@ -102,15 +104,15 @@ impl Breaker {
         }
     }
 
-    /// A probe failed; whether that opens the breaker.
+    /// Records a failed probe; returns true if that opens the breaker.
     pub fn probe_failed(&mut self, now: Timestamp) -> bool {
         let opened = !self.is_open() && self.open(now);
         self.failures = self.failures.saturating_add(1);
         opened
     }
 
-    /// How long to wait before the next probe. The first comes at once; `random` spreads the others over the second half
-    /// of their pause, so that many machines do not come back at the same moment.
+    /// The pause before the next probe. The first probe comes at once. `random` spreads the others
+    /// over the second half of their pause, so that machines do not return together.
     pub fn pause(&self, random: u64) -> Duration {
         let Some(doublings) = self.failures.checked_sub(1) else {
             return Duration::ZERO;
@@ -123,7 +125,7 @@ impl Breaker {
 
     fn open(&mut self, now: Timestamp) -> bool {
         if let State::Closed { since, .. } = self.state
-            && now.since(since) >= STEADY
+            && now.since(since) >= STEADY_AFTER
         {
             self.failures = 0;
         }
@@ -235,8 +237,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens: it is open exactly from a failure, or the third time-out in a row, to the next probe that
-        /// succeeds.
+        /// The breaker is open exactly from a failure, or the third time-out in a row, to the next
+        /// successful probe.
         #[test]
         fn it_is_open_from_failures_to_a_probe(steps in prop::collection::vec((step(), 0..1_000_u64), 0..200)) {
             let mut breaker = Breaker::default();
@@ -249,7 +251,7 @@ mod tests {
                     Step::TimeOut => {
                         row += 1;
                         let opened = breaker.timed_out(at(started), at(now));
-                        prop_assert_eq!(opened, !open && row == STRIKES);
+                        prop_assert_eq!(opened, !open && row == TIME_OUTS);
                         open |= opened;
                     }
                     Step::Fail => {

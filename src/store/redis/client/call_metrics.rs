@@ -1,4 +1,4 @@
-//! Counting: every call, batch and probe by its result, and how long they took.
+//! Counters of calls, batches and probes by result, and their latency.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -10,7 +10,6 @@ use super::fault::{Fault, FaultKind};
 use crate::telemetry::metrics::StoreMetrics;
 use crate::telemetry::registry::Counter;
 
-/// What was asked of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     Call,
@@ -30,7 +29,7 @@ pub(super) struct CallMetrics {
     faulty: [[OnceLock<Counter>; FaultKind::ALL.len()]; Operation::ALL.len()],
     /// Calls that were not sent because the server was out of use.
     unsent: [OnceLock<Counter>; Operation::ALL.len()],
-    /// What was not told after requests, each made when it first counts.
+    /// Lost messages, each counter made at its first use.
     lost: Mutex<HashMap<&'static str, Counter>>,
 }
 
@@ -45,8 +44,8 @@ impl CallMetrics {
         }
     }
 
-    /// Counts what was sent.
-    pub(super) fn sent(&self, op: Operation, fault: Option<FaultKind>, took: Duration) {
+    /// Counts an operation that was sent.
+    pub(super) fn count_sent(&self, op: Operation, fault: Option<FaultKind>, took: Duration) {
         let (counter, label) = match fault {
             None => (&self.answered[op as usize], "ok"),
             Some(kind) => (&self.faulty[op as usize][kind as usize], kind.label()),
@@ -57,21 +56,21 @@ impl CallMetrics {
         }
     }
 
-    /// Counts what was not sent.
-    pub(super) fn unsent(&self, op: Operation) {
+    /// Counts an operation that was not sent.
+    pub(super) fn count_unsent(&self, op: Operation) {
         self.count(op, &self.unsent[op as usize], "unsent");
     }
 
-    /// Counts what was not told.
-    pub(super) fn lost(&self, what: &'static str) {
+    /// Counts a lost message.
+    pub(super) fn count_lost(&self, what: &'static str) {
         let mut lost = self.lost.lock();
         let counter = lost.entry(what).or_insert_with(|| self.metrics.lost(what));
         counter.increment();
     }
 
-    /// Counts a connection that was made and checked, or what was in the way.
-    pub(super) fn probed(&self, fault: Option<&Fault>) {
-        self.sent(
+    /// Counts a new connection, or a failed one.
+    pub(super) fn count_probe(&self, fault: Option<&Fault>) {
+        self.count_sent(
             Operation::Probe,
             fault.map(|fault| fault.kind),
             Duration::ZERO,

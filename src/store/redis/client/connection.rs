@@ -1,4 +1,4 @@
-//! Making a connection: name, TCP, TLS, and who is there. Trying again is not here.
+//! Connections: name resolution, TCP, TLS, and the handshake with the server. Retries are not here.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -18,34 +18,34 @@ use super::script::Script;
 use super::spec::{Address, Login};
 use crate::net::dial::{DialError, dial_host};
 
-/// The longest that connecting may take, with TLS and everything: together with the longest pause between two tries well
-/// below a second.
+/// The deadline of connecting, with TLS and handshake. With the longest pause between probes it
+/// stays well below a second.
 pub(super) const CONNECT_DEADLINE: Duration = Duration::from_millis(500);
-/// Below that, so that it is told what takes so long.
+/// The deadline of the TLS handshake: shorter, so that the error names it.
 const HANDSHAKE_DEADLINE: Duration = Duration::from_millis(400);
 
-/// How long an address has to answer before the next is tried beside it: four addresses that are dead leave time for a
-/// fifth. RFC 8305 section 5 allows no less.
+/// The head start of an address before the next is tried beside it: four dead addresses leave time
+/// for a fifth. It is the least that RFC 8305 section 5 allows.
 const HEAD_START: Duration = Duration::from_millis(100);
 
-/// The most calls that wait for an answer on one connection. At the default deadline that is 10,000 calls a second of one
-/// worker, where each takes as long as it may.
-pub(super) const MOST_IN_FLIGHT: usize = 1_024;
+/// The most calls that wait on one connection: at the default deadline 10,000 calls a second of one
+/// worker, each as slow as allowed.
+pub(super) const MAX_IN_FLIGHT: usize = 1_024;
 
-/// The oldest version of Redis that will do.
-const OLDEST: (u32, u32) = (6, 2);
+/// The oldest supported version of Redis.
+const OLDEST_VERSION: (u32, u32) = (6, 2);
 
-/// How to speak to servers of one kind.
+/// The login and mode for one kind of server.
 #[derive(Clone, Debug)]
 pub(super) struct ConnectOptions {
     pub login: Login,
     pub database: u32,
     pub tls: Option<Arc<rustls::ClientConfig>>,
-    /// What HELLO calls the kind of server.
+    /// The `mode` in the server's answer to HELLO.
     pub mode: &'static str,
 }
 
-/// A connection, and the task that runs it, which ends with this.
+/// A connection and its driver task, which ends with it.
 #[derive(Debug)]
 pub(super) struct Connection {
     connection: MultiplexedConnection,
@@ -55,7 +55,7 @@ pub(super) struct Connection {
     host: Arc<str>,
 }
 
-/// A place among the calls under way.
+/// The right to one call in flight.
 #[derive(Debug)]
 pub(super) struct InFlightPermit<'a>(&'a AtomicUsize);
 
@@ -66,20 +66,20 @@ impl Drop for InFlightPermit<'_> {
 }
 
 impl Connection {
-    /// A connection to a server that is of the right kind, is new enough and takes our login.
-    pub(super) async fn open(address: &Address, dialect: &ConnectOptions) -> Result<Self, Fault> {
-        timeout(CONNECT_DEADLINE, Self::open_in_time(address, dialect))
+    /// Connects to a server, and checks its kind, its version and our login.
+    pub(super) async fn open(address: &Address, options: &ConnectOptions) -> Result<Self, Fault> {
+        timeout(CONNECT_DEADLINE, Self::open_in_time(address, options))
             .await
-            .unwrap_or(Err(FaultKind::Timeout.bare()))
+            .unwrap_or(Err(FaultKind::Timeout.fault()))
     }
 
-    async fn open_in_time(address: &Address, dialect: &ConnectOptions) -> Result<Self, Fault> {
+    async fn open_in_time(address: &Address, options: &ConnectOptions) -> Result<Self, Fault> {
         let stream = dial_host(&address.host, address.port, HEAD_START, None).await;
         let stream = stream.map_err(|error| match error {
             DialError::Resolve(error) => FaultKind::Name.with(error),
             DialError::Connect(error) => Fault::of_connecting(&error),
         })?;
-        let live = match &dialect.tls {
+        let live = match &options.tls {
             None => Self::over(address, stream).await?,
             Some(config) => {
                 let name = ServerName::try_from(address.host.to_string())
@@ -94,7 +94,7 @@ impl Connection {
                 Self::over(address, stream).await?
             }
         };
-        live.introduce(dialect).await?;
+        live.log_in(options).await?;
         Ok(live)
     }
 
@@ -102,11 +102,12 @@ impl Connection {
         address: &Address,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     ) -> Result<Self, Fault> {
-        // The deadline is ours, and who we are is said in `introduce`, whose errors say more than the client's own.
+        // The deadlines are ours. `log_in` does the login, since its errors say more than the
+        // client's.
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(None)
             .set_connection_timeout(None)
-            .set_pipeline_buffer_size(MOST_IN_FLIGHT);
+            .set_pipeline_buffer_size(MAX_IN_FLIGHT);
         let nobody = RedisConnectionInfo::default().set_skip_set_lib_name();
         let (connection, driver) = MultiplexedConnection::new_with_config(&nobody, stream, config)
             .await
@@ -125,14 +126,14 @@ impl Connection {
         })
     }
 
-    /// HELLO and SELECT.
-    async fn introduce(&self, dialect: &ConnectOptions) -> Result<(), Fault> {
-        let hello = self.send(&hello(&dialect.login)).await;
-        let hello = Hello::of(hello.map_err(in_introduction)?)?;
-        hello.check(dialect.mode)?;
-        if dialect.database != 0 {
+    /// Sends HELLO and SELECT.
+    async fn log_in(&self, options: &ConnectOptions) -> Result<(), Fault> {
+        let hello = self.send(&hello(&options.login)).await;
+        let hello = Hello::of(hello.map_err(login_fault)?)?;
+        hello.check(options.mode)?;
+        if options.database != 0 {
             let mut select = redis::cmd("SELECT");
-            select.arg(dialect.database);
+            select.arg(options.database);
             self.send(&select).await.map_err(|fault| match fault.kind {
                 FaultKind::Script => Fault {
                     kind: FaultKind::Database,
@@ -144,14 +145,14 @@ impl Connection {
         Ok(())
     }
 
-    /// The answer to a command, whenever it comes.
+    /// Sends a command and waits for the answer, without a deadline.
     pub(super) async fn send(&self, command: &Cmd) -> Result<Value, Fault> {
         let mut connection = self.connection.clone();
         let answer = connection.send_packed_command(command).await;
         checked(answer)
     }
 
-    /// The answers to commands that are sent as one.
+    /// Sends commands as one pipeline, without a deadline.
     pub(super) async fn send_all(
         &self,
         pipeline: &redis::Pipeline,
@@ -167,7 +168,7 @@ impl Connection {
             .collect())
     }
 
-    /// The answer of a script, which the server is given if it does not have it.
+    /// Runs a script, with its text if the server lacks it.
     pub(super) async fn run<K: AsRef<[u8]>, A: redis::ToRedisArgs>(
         &self,
         script: &Script,
@@ -175,49 +176,49 @@ impl Connection {
         args: &[A],
     ) -> Result<Value, Fault> {
         match self.send(&script.by_sha(keys, args)).await {
-            Err(fault) if fault.is_unknown_script() => self.send(&script.by_code(keys, args)).await,
+            Err(fault) if fault.is_unknown_script() => self.send(&script.by_text(keys, args)).await,
             answer => answer,
         }
     }
 
-    /// The same where a slot is being moved to the server, which has it only for those that ask.
-    pub(super) async fn ask<K: AsRef<[u8]>, A: redis::ToRedisArgs>(
+    /// Runs a script after ASKING, on a server that is importing the slot.
+    pub(super) async fn run_after_asking<K: AsRef<[u8]>, A: redis::ToRedisArgs>(
         &self,
         script: &Script,
         keys: &[K],
         args: &[A],
     ) -> Result<Value, Fault> {
         let mut pipeline = redis::pipe();
-        // EVAL, as asking twice would be one more round trip of something rare.
+        // EVAL: a second ASKING would be another round trip of something rare.
         pipeline
             .cmd("ASKING")
-            .add_command(script.by_code(keys, args));
+            .add_command(script.by_text(keys, args));
         let mut answers = self.send_all(&pipeline).await?;
-        answers.pop().unwrap_or(Err(FaultKind::Protocol.bare()))
+        answers.pop().unwrap_or(Err(FaultKind::Protocol.fault()))
     }
 
-    /// The host that was connected to.
+    /// The host of the connection.
     pub(super) fn host(&self) -> &str {
         &self.host
     }
 
-    /// A place for a call, if there is one.
-    pub(super) fn enter(&self) -> Result<InFlightPermit<'_>, Fault> {
+    /// Takes the right to one call.
+    pub(super) fn begin_call(&self) -> Result<InFlightPermit<'_>, Fault> {
         let place = InFlightPermit(&self.in_flight);
         match self.in_flight.fetch_add(1, Relaxed) {
-            MOST_IN_FLIGHT.. => Err(FaultKind::Crowded.bare()),
+            MAX_IN_FLIGHT.. => Err(FaultKind::Crowded.fault()),
             _ => Ok(place),
         }
     }
 
-    /// Returns when the connection has ended.
+    /// Waits for the end of the connection.
     pub(super) async fn ended(&self) {
         let mut ended = self.ended.clone();
-        // Nothing is ever sent: the error says that the driver is gone.
+        // The channel carries no value: its error shows that the driver is gone.
         let _ = ended.changed().await;
     }
 
-    /// Ends it, and every call on it.
+    /// Closes the connection and fails its calls.
     pub(super) fn close(&self) {
         self.driver.abort();
     }
@@ -248,8 +249,8 @@ fn hello(login: &Login) -> Cmd {
     hello
 }
 
-/// What a first answer means, which comes from somebody who may be no Redis at all.
-fn in_introduction(fault: Fault) -> Fault {
+/// Translates the fault of a first answer, which may come from no Redis at all.
+fn login_fault(fault: Fault) -> Fault {
     let detail = fault.detail.as_deref().unwrap_or_default();
     let kind = match fault.kind {
         FaultKind::Protocol => FaultKind::NotRedis,
@@ -258,14 +259,14 @@ fn in_introduction(fault: Fault) -> Fault {
         }
         FaultKind::Script if detail.contains("unknown command") => FaultKind::TooOld,
         FaultKind::Script if detail.contains("HELLO must be called") => FaultKind::Password,
-        // Whatever else speaks RESP and knows no HELLO.
+        // Another server that speaks RESP without HELLO.
         FaultKind::Script => FaultKind::NotRedis,
         kind => kind,
     };
     Fault { kind, ..fault }
 }
 
-/// What a server says of itself.
+/// The server's answer to HELLO.
 #[derive(Debug, Default)]
 struct Hello {
     version: String,
@@ -280,7 +281,7 @@ impl Hello {
                 let mut flat = flat.into_iter();
                 std::iter::from_fn(|| Some((flat.next()?, flat.next()?))).collect()
             }
-            _ => return Err(FaultKind::NotRedis.bare()),
+            _ => return Err(FaultKind::NotRedis.fault()),
         };
         let text = |value| redis::from_redis_value::<String>(value).unwrap_or_default();
         let mut hello = Self::default();
@@ -294,7 +295,7 @@ impl Hello {
         Ok(hello)
     }
 
-    /// Whether this is a server of the right kind and age. What it does not say is not held against it.
+    /// Checks kind and version. A missing field passes.
     fn check(&self, mode: &'static str) -> Result<(), Fault> {
         if !self.mode.is_empty() && self.mode != mode {
             let found = format_args!("{} instead of {mode}", self.mode).to_string();
@@ -302,7 +303,7 @@ impl Hello {
         }
         let mut numbers = self.version.split('.').map(|part| part.parse::<u32>());
         match (numbers.next(), numbers.next()) {
-            (Some(Ok(major)), Some(Ok(minor))) if (major, minor) < OLDEST => {
+            (Some(Ok(major)), Some(Ok(minor))) if (major, minor) < OLDEST_VERSION => {
                 Err(FaultKind::TooOld.with(&self.version))
             }
             _ => Ok(()),
@@ -325,7 +326,7 @@ mod tests {
         let good = listener.local_addr().expect("it listens");
         let addresses = dead.iter().map(|one| one.address).chain([good]);
         assert!(HEAD_START * 4 < CONNECT_DEADLINE);
-        // A system gives up a dead address after minutes.
+        // A system gives up a dead address only after minutes.
         let reached = timeout(Duration::from_secs(10), dial(addresses, HEAD_START, None)).await;
         let stream = reached.expect("in time").expect("one answers");
         assert_eq!(stream.peer_addr().expect("it is connected"), good);

@@ -1,4 +1,4 @@
-//! What can be wrong with a server: in one word for a metric, and in a sentence with what to do for the log.
+//! Faults of a server: a word for the metric, and a sentence with advice for the log.
 
 use std::error::Error as _;
 use std::fmt;
@@ -8,36 +8,37 @@ use redis::{ErrorKind, RedisError};
 
 use super::spec::Address;
 
-/// Why there is no answer of a script.
+/// The reason why a script has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The kind of it.
+    /// The kind.
     pub kind: FaultKind,
-    /// What the server or the operating system said, in one line of at most [`LONGEST`] characters. Never a password.
+    /// The words of the server or the operating system, on one line of at most [`LONGEST_DETAIL`]
+    /// characters. Never a password.
     pub detail: Option<Box<str>>,
 }
 
-/// The most characters of another's text that are passed on.
-pub const LONGEST: usize = 200;
+/// The longest detail, in characters.
+pub const LONGEST_DETAIL: usize = 200;
 
-/// Where else to send a call.
+/// A cluster's redirect of a call.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Redirect {
     pub to: Address,
-    /// For this once, after ASKING.
+    /// True for a single call, after ASKING.
     pub is_asking: bool,
 }
 
 macro_rules! kinds {
     ($($(#[$doc:meta])+ $kind:ident $label:literal $text:literal $advice:literal;)*) => {
-        /// What is wrong, of a closed set.
+        /// The kind of a fault, from a closed set.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum FaultKind {
             $($(#[$doc])+ $kind,)*
         }
 
         impl FaultKind {
-            /// All of them, in the order of their numbers.
+            /// All kinds, by number.
             pub const ALL: &[Self] = &[$(Self::$kind),*];
 
             /// A stable word for a metric's label.
@@ -45,12 +46,12 @@ macro_rules! kinds {
                 match self { $(Self::$kind => $label,)* }
             }
 
-            /// What is wrong, as the end of a sentence about the server.
+            /// The fault as the end of a sentence about the server.
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$kind => $text,)* }
             }
 
-            /// What an operator can do about it.
+            /// Advice for the operator.
             pub const fn advice(self) -> &'static str {
                 match self { $(Self::$kind => $advice,)* }
             }
@@ -116,8 +117,8 @@ kinds! {
 }
 
 impl FaultKind {
-    /// Whether every other call would fail alike, so that none need be sent.
-    pub(super) fn is_of_the_server(self) -> bool {
+    /// True if every other call would fail alike, so that none need be sent.
+    pub(super) fn is_server_fault(self) -> bool {
         !matches!(
             self,
             Self::Timeout
@@ -130,21 +131,21 @@ impl FaultKind {
         )
     }
 
-    /// The fault without another's words.
-    pub(super) const fn bare(self) -> Fault {
+    /// The fault without a detail.
+    pub(super) const fn fault(self) -> Fault {
         Fault {
             kind: self,
             detail: None,
         }
     }
 
-    /// The fault in another's words.
+    /// The fault with this detail.
     pub(in crate::store::redis) fn with(self, detail: impl fmt::Display) -> Fault {
         let detail: String = detail
             .to_string()
             .chars()
             .map(|c| if c.is_control() { ' ' } else { c })
-            .take(LONGEST)
+            .take(LONGEST_DETAIL)
             .collect();
         Fault {
             kind: self,
@@ -154,13 +155,13 @@ impl FaultKind {
 }
 
 impl Fault {
-    /// Whether the server lacks the script, and would run it if it were given.
+    /// True if the server lacks the script.
     pub(super) fn is_unknown_script(&self) -> bool {
         let detail = self.detail.as_deref().unwrap_or_default();
         self.kind == FaultKind::Script && detail.starts_with("NOSCRIPT")
     }
 
-    /// Where the slot is, if that is what the server says: `MOVED 3999 127.0.0.1:6381`.
+    /// The redirect in the server's words: `MOVED 3999 127.0.0.1:6381`.
     pub(super) fn redirect(&self) -> Option<Redirect> {
         let mut words = self.detail.as_deref()?.split(' ');
         let is_asking = match (self.kind, words.next()?) {
@@ -173,23 +174,23 @@ impl Fault {
         Some(Redirect { to, is_asking })
     }
 
-    /// What a failed system call means for a connection that was being made.
+    /// Translates a failed system call of a connection attempt.
     pub(super) fn of_connecting(error: &io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::ConnectionRefused => FaultKind::Refused.bare(),
-            io::ErrorKind::TimedOut => FaultKind::Timeout.bare(),
+            io::ErrorKind::ConnectionRefused => FaultKind::Refused.fault(),
+            io::ErrorKind::TimedOut => FaultKind::Timeout.fault(),
             _ => FaultKind::Unreachable.with(error),
         }
     }
 
-    /// What the client's error means.
+    /// Translates an error of the redis crate.
     pub(super) fn of(error: &RedisError) -> Self {
         match error.kind() {
-            // So says the parser of an answer that stops in its middle.
+            // The parser's error for an answer that stops in its middle.
             ErrorKind::Parse if error.to_string().contains("end of input") => {
-                FaultKind::Lost.bare()
+                FaultKind::Lost.fault()
             }
-            ErrorKind::Parse => FaultKind::Protocol.bare(),
+            ErrorKind::Parse => FaultKind::Protocol.fault(),
             ErrorKind::Io => Self::of_io(error),
             ErrorKind::Server(_) | ErrorKind::Extension => {
                 Self::of_server(error.code().unwrap_or_default(), error)
@@ -208,16 +209,16 @@ impl Fault {
         match (tls, inner) {
             (Some(tls), _) => FaultKind::Tls.with(tls),
             (None, Some(inner)) if inner.kind() == io::ErrorKind::TimedOut => {
-                FaultKind::Timeout.bare()
+                FaultKind::Timeout.fault()
             }
-            _ => FaultKind::Lost.bare(),
+            _ => FaultKind::Lost.fault(),
         }
     }
 
-    /// By the code of the answer, and by its text where a script or an old server wraps another answer in its own.
+    /// By the code of the answer, or by its text if a script or an old server wraps another answer.
     fn of_server(code: &str, error: &RedisError) -> Self {
         let detail = error.detail().unwrap_or_default();
-        if let Some(kind) = by_code(code) {
+        if let Some(kind) = by_text(code) {
             return kind.with(format_args!("{code} {detail}"));
         }
         let wrapped = WRAPPED.iter().find(|(text, _)| detail.contains(text));
@@ -226,8 +227,8 @@ impl Fault {
     }
 }
 
-/// Codes of answers that say all.
-fn by_code(code: &str) -> Option<FaultKind> {
+/// Error codes with one meaning.
+fn by_text(code: &str) -> Option<FaultKind> {
     Some(match code {
         "NOAUTH" | "WRONGPASS" => FaultKind::Password,
         "NOPERM" | "DENIED" => FaultKind::Permission,
@@ -359,7 +360,7 @@ mod tests {
     fn another_s_words_are_one_line_and_not_long() {
         let fault = FaultKind::Script.with(format!("a\nb\x1b{}", "x".repeat(1_000)));
         let detail = fault.detail.expect("it has one");
-        assert_eq!(detail.len(), LONGEST);
+        assert_eq!(detail.len(), LONGEST_DETAIL);
         assert!(detail.starts_with("a b xxx"));
     }
 }

@@ -1,4 +1,4 @@
-//! One server: whether it is of use, and the connections to it, one a worker.
+//! One server: its breaker, and its connections, one for each worker.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
@@ -21,35 +21,36 @@ pub(super) struct Node {
     /// The key that a probe writes.
     probe: Mutex<Arc<str>>,
     condition: Mutex<Condition>,
-    /// The condition's breaker in a glance, for calls: [`WELL`], [`SUSPECT`] or [`OPEN`] and more.
-    glance: AtomicU8,
+    /// The breaker's state for calls, without a lock: [`CLOSED`], [`SUSPECT`], or [`OPEN`] and
+    /// more.
+    breaker_state: AtomicU8,
     open: watch::Sender<bool>,
-    /// Whoever has it probes.
-    turn: Semaphore,
+    /// The right to probe.
+    probe_permit: Semaphore,
     connections: Box<[ArcSwapOption<Connection>]>,
-    /// How many of the client's scripts it has, the first ones of the list.
+    /// The number of the client's scripts that it has, from the start of the list.
     scripts: AtomicUsize,
-    /// Whoever has it loads scripts.
+    /// The right to load scripts.
     pub loading: Semaphore,
 }
 
 #[derive(Debug, Default)]
 struct Condition {
     breaker: Breaker,
-    /// Why the breaker is open, from the first probe that failed.
+    /// The reason for the open breaker, from the first probe that failed.
     fault: Option<Fault>,
 }
 
-const WELL: u8 = 0;
+const CLOSED: u8 = 0;
 const SUSPECT: u8 = 1;
-/// And the number of the fault's kind.
+/// Plus the number of the fault's kind.
 const OPEN: u8 = 2;
 
-/// What a server is good for.
+/// The health of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Health {
     Starting,
-    Well,
+    Healthy,
     Faulty(Fault),
 }
 
@@ -59,9 +60,9 @@ impl Node {
             address,
             probe: Mutex::new(probe),
             condition: Mutex::default(),
-            glance: AtomicU8::new(OPEN + FaultKind::Connecting as u8),
+            breaker_state: AtomicU8::new(OPEN + FaultKind::Connecting as u8),
             open: watch::Sender::new(true),
-            turn: Semaphore::new(1),
+            probe_permit: Semaphore::new(1),
             connections: (0..workers).map(|_| ArcSwapOption::empty()).collect(),
             scripts: AtomicUsize::new(0),
             loading: Semaphore::new(1),
@@ -76,17 +77,16 @@ impl Node {
         *self.probe.lock() = key;
     }
 
-    /// The connection of this worker; why there is none.
-    pub(super) fn live(&self, worker: usize) -> Result<Arc<Connection>, Fault> {
-        let kind = self.glance.load(Relaxed).checked_sub(OPEN);
+    /// The worker's connection, or the reason for its absence.
+    pub(super) fn connection(&self, worker: usize) -> Result<Arc<Connection>, Fault> {
+        let kind = self.breaker_state.load(Relaxed).checked_sub(OPEN);
         if let Some(kind) = kind {
-            return Err(FaultKind::ALL[usize::from(kind)].bare());
+            return Err(FaultKind::ALL[usize::from(kind)].fault());
         }
         let connection = self.connections[worker].load_full();
-        connection.ok_or(FaultKind::Connecting.bare())
+        connection.ok_or(FaultKind::Connecting.fault())
     }
 
-    /// How many of the client's scripts the server has.
     pub(super) fn scripts(&self) -> usize {
         self.scripts.load(Relaxed)
     }
@@ -95,61 +95,61 @@ impl Node {
         self.scripts.store(count, Relaxed);
     }
 
-    pub(super) fn set_live(&self, worker: usize, connection: Option<Arc<Connection>>) {
+    pub(super) fn set_connection(&self, worker: usize, connection: Option<Arc<Connection>>) {
         self.connections[worker].store(connection);
     }
 
-    pub(super) fn outlook(&self) -> Health {
+    pub(super) fn health(&self) -> Health {
         let condition = self.condition.lock();
         match (&condition.fault, condition.breaker.is_open()) {
-            (_, false) => Health::Well,
+            (_, false) => Health::Healthy,
             (None, true) => Health::Starting,
             (Some(fault), true) => Health::Faulty(fault.clone()),
         }
     }
 
-    /// Waits until a worker may connect: with the right to probe while the breaker is open, and without when it has
-    /// closed.
-    pub(super) async fn admission(&self) -> Option<SemaphorePermit<'_>> {
+    /// Waits until a worker may connect. With an open breaker it returns the right to probe; with a
+    /// closed one, `None`.
+    pub(super) async fn wait_to_connect(&self) -> Option<SemaphorePermit<'_>> {
         let mut open = self.open.subscribe();
         if !*open.borrow_and_update() {
             return None;
         }
-        let turn = tokio::select! {
-            turn = self.turn.acquire() => turn.ok()?,
+        let probe_permit = tokio::select! {
+            probe_permit = self.probe_permit.acquire() => probe_permit.ok()?,
             _ = open.wait_for(|open| !open) => return None,
         };
         let pause = self.condition.lock().breaker.pause(random());
         tokio::time::sleep(pause).await;
-        Some(turn)
+        Some(probe_permit)
     }
 
-    /// Returns when the breaker is open.
-    pub(super) async fn opened(&self) {
+    /// Waits until the breaker is open.
+    pub(super) async fn wait_until_open(&self) {
         let mut open = self.open.subscribe();
         let _ = open.wait_for(|open| *open).await;
     }
 
-    /// A call was answered.
-    pub(super) fn answered(&self) {
-        if self.glance.load(Relaxed) == SUSPECT {
+    /// Records an answer.
+    pub(super) fn record_answer(&self) {
+        if self.breaker_state.load(Relaxed) == SUSPECT {
             self.change(|condition| {
                 condition.breaker.answered();
             });
         }
     }
 
-    /// A call begun at `started` was not answered in time.
-    pub(super) fn timed_out(&self, started: Timestamp, now: Timestamp) {
+    /// Records that a call begun at `started` timed out.
+    pub(super) fn record_time_out(&self, started: Timestamp, now: Timestamp) {
         self.change(|condition| {
             if condition.breaker.timed_out(started, now) {
-                condition.fault = Some(FaultKind::Timeout.bare());
+                condition.fault = Some(FaultKind::Timeout.fault());
             }
         });
     }
 
-    /// A call begun at `started` showed that the server is of no use.
-    pub(super) fn failed(&self, started: Timestamp, now: Timestamp, fault: Fault) {
+    /// Records that a call begun at `started` showed the server out of use.
+    pub(super) fn record_failure(&self, started: Timestamp, now: Timestamp, fault: Fault) {
         self.change(|condition| {
             if condition.breaker.failed(started, now) {
                 condition.fault = Some(fault);
@@ -157,16 +157,16 @@ impl Node {
         });
     }
 
-    /// A connection could not be made, or its check failed.
-    pub(super) fn probe_failed(&self, now: Timestamp, fault: Fault) {
+    /// Records a failed connection, or a failed check of one.
+    pub(super) fn record_probe_failure(&self, now: Timestamp, fault: Fault) {
         self.change(|condition| {
             condition.breaker.probe_failed(now);
             condition.fault = Some(fault);
         });
     }
 
-    /// A connection was made and checked.
-    pub(super) fn proved(&self, now: Timestamp) {
+    /// Records a connection that was made and checked.
+    pub(super) fn record_probe_success(&self, now: Timestamp) {
         self.change(|condition| {
             if condition.breaker.is_open() {
                 condition.breaker.close(now);
@@ -179,15 +179,15 @@ impl Node {
         let mut condition = self.condition.lock();
         change(&mut condition);
         let breaker = &condition.breaker;
-        let glance = match &condition.fault {
+        let breaker_state = match &condition.fault {
             _ if !breaker.is_open() && breaker.is_suspect() => SUSPECT,
-            _ if !breaker.is_open() => WELL,
+            _ if !breaker.is_open() => CLOSED,
             None => OPEN + FaultKind::Connecting as u8,
             Some(fault) => OPEN + fault.kind as u8,
         };
-        self.glance.store(glance, Relaxed);
+        self.breaker_state.store(breaker_state, Relaxed);
         let is_open = breaker.is_open();
-        // Under the lock, so that the last change is also the last that is told.
+        // Under the lock, so that the last change is also the last one published.
         self.open
             .send_if_modified(|open| std::mem::replace(open, is_open) != is_open);
     }

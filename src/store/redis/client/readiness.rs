@@ -1,4 +1,4 @@
-//! Waiting for connections that are being made: calls wait for one, and a start or a reload for all of them.
+//! Waiting for connections: a call waits for one, a start or a reload for all.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use super::script::Script;
 use super::{Client, Shared};
 
 impl Client {
-    /// Gives every server these scripts, now and whenever it has lost them, so that no call has to bring their text.
+    /// Loads these scripts into every server, now and whenever it has lost them, so that no call
+    /// sends their text.
     pub fn load_scripts(&self, scripts: &[Script]) {
         self.0.scripts.send_if_modified(|known| {
             let is_new = |script: &&Script| !known.contains(script);
@@ -25,8 +26,9 @@ impl Client {
         });
     }
 
-    /// Waits until each of these workers is connected to every server, and every server has the scripts. Servers that are out
-    /// of use are not waited for where another is in use. The workers have to be [started](Client::start).
+    /// Waits until each of these workers is connected to every server, and every server has the
+    /// scripts. Servers out of use are skipped if another is in use. The workers have to be
+    /// [started](Client::start).
     ///
     /// Without a server that answers this never returns: callers set a deadline.
     pub async fn connected(&self, workers: Range<usize>) {
@@ -46,13 +48,14 @@ impl Shared {
     fn is_connected(&self, worker: usize) -> bool {
         let map = self.map.load();
         let scripts = self.scripts.borrow().len();
-        let is_faulty = |node: &&Arc<Node>| matches!(node.outlook(), Health::Faulty(_));
-        let is_ready = |node: &Arc<Node>| node.live(worker).is_ok() && node.scripts() >= scripts;
+        let is_faulty = |node: &&Arc<Node>| matches!(node.health(), Health::Faulty(_));
+        let is_ready =
+            |node: &Arc<Node>| node.connection(worker).is_ok() && node.scripts() >= scripts;
         let mut nodes = map.nodes.iter().filter(|node| !is_faulty(node)).peekable();
         nodes.peek().is_some() && nodes.all(is_ready)
     }
 
-    /// Waits until the deadline for servers to be found, where none has been yet and nothing says why.
+    /// Waits until the deadline for discovery, if no server is known and no error explains it.
     pub(super) async fn found_servers(&self, deadline: Instant) {
         let mut changes = self.changes.subscribe();
         while matches!(self.route(&[""]), Err(fault) if fault.kind == FaultKind::Connecting) {
@@ -62,8 +65,8 @@ impl Shared {
         }
     }
 
-    /// The server that `find` returns, and the worker's connection to it. Waits until the deadline for a connection that is
-    /// being made for the first time, or again.
+    /// The server that `find` returns, with the worker's connection. Waits until the deadline for a
+    /// connection that is being made.
     pub(super) async fn connection(
         &self,
         worker: usize,
@@ -72,8 +75,8 @@ impl Shared {
     ) -> Result<(Arc<Node>, Arc<Connection>), Fault> {
         let look = || {
             let node = find()?;
-            let live = node.live(worker)?;
-            Ok((node, live))
+            let connection = node.connection(worker)?;
+            Ok((node, connection))
         };
         let is_made = |found: &Result<_, Fault>| !matches!(found, Err(fault) if fault.kind == FaultKind::Connecting);
         let found = look();

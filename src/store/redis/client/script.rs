@@ -1,4 +1,4 @@
-//! A Lua script with the name by which a server that has it knows it.
+//! A Lua script and its SHA-1.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ impl Script {
         &self.sha
     }
 
-    /// EVALSHA with nothing but the script.
+    /// EVALSHA, without the text.
     pub(super) fn by_sha<K: AsRef<[u8]>, A: redis::ToRedisArgs>(
         &self,
         keys: &[K],
@@ -40,7 +40,7 @@ impl Script {
     }
 
     /// EVAL, after which the server has the script.
-    pub(super) fn by_code<K: AsRef<[u8]>, A: redis::ToRedisArgs>(
+    pub(super) fn by_text<K: AsRef<[u8]>, A: redis::ToRedisArgs>(
         &self,
         keys: &[K],
         args: &[A],
@@ -49,7 +49,7 @@ impl Script {
     }
 }
 
-/// What most calls have room in: one or two buckets.
+/// Enough for most calls: one or two buckets.
 const ARGUMENTS: usize = 48;
 const BYTES: usize = 512;
 

@@ -1,4 +1,4 @@
-//! Which server has which keys.
+//! The map from keys to servers.
 
 use std::sync::Arc;
 
@@ -7,18 +7,18 @@ use super::node::Node;
 use super::slot::{Slot, slot};
 use super::spec::Address;
 
-/// The servers that are there, and in a cluster the slots that each has.
+/// The servers, and in a cluster the slots of each.
 #[derive(Debug, Default)]
 pub(super) struct ServerMap {
     pub nodes: Vec<Arc<Node>>,
-    /// Ascending, without overlap; none where there is no cluster.
+    /// Ascending, without overlap; `None` outside a cluster.
     slots: Option<Vec<(Range, Arc<Node>)>>,
 }
 
-/// Slots from the first to the last.
+/// A range of slots, with its last.
 pub(super) type Range = std::ops::RangeInclusive<Slot>;
 
-/// The servers as they were found: each with its slots in a cluster.
+/// The discovered servers; in a cluster, each with its slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Topology {
     Single(Address),
@@ -26,8 +26,8 @@ pub(super) enum Topology {
 }
 
 impl Topology {
-    /// A key that the server at this address has. In a cluster it is looked for among many, so in the widest of its ranges: a
-    /// range of one slot takes some 16,000 looks, and a cluster may have thousands of those.
+    /// A key of the server at this address. In a cluster it comes from the widest range: a range of
+    /// one slot takes some 16,000 tries, and a cluster may have thousands of such ranges.
     fn probe(&self, address: &Address, prefix: &str) -> Arc<str> {
         let widest = match self {
             Self::Single(_) => None,
@@ -47,15 +47,15 @@ impl Topology {
 }
 
 impl ServerMap {
-    /// The map of what was found, in which the servers of `old` stay who they are.
-    pub(super) fn of(layout: &Topology, old: &Self, prefix: &str, workers: usize) -> Self {
+    /// The map of a topology. Servers of `old` keep their state.
+    pub(super) fn new(topology: &Topology, old: &Self, prefix: &str, workers: usize) -> Self {
         let mut nodes: Vec<Arc<Node>> = Vec::new();
         let mut node = |address: &Address| {
             let is_it = |node: &&Arc<Node>| node.address == *address;
             if let Some(node) = nodes.iter().find(is_it) {
                 return Arc::clone(node);
             }
-            let probe = layout.probe(address, prefix);
+            let probe = topology.probe(address, prefix);
             let node = old.nodes.iter().find(is_it).cloned();
             let node = node.unwrap_or_else(|| {
                 Arc::new(Node::new(address.clone(), Arc::clone(&probe), workers))
@@ -64,7 +64,7 @@ impl ServerMap {
             nodes.push(Arc::clone(&node));
             node
         };
-        let slots = match layout {
+        let slots = match topology {
             Topology::Single(address) => {
                 node(address);
                 None
@@ -84,14 +84,14 @@ impl ServerMap {
     /// The server that has these keys.
     pub(super) fn route<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<&Arc<Node>, Fault> {
         let Some(slots) = &self.slots else {
-            return self.nodes.first().ok_or(FaultKind::Connecting.bare());
+            return self.nodes.first().ok_or(FaultKind::Connecting.fault());
         };
         let mut keys = keys.iter().map(|key| slot(key.as_ref()));
         let first = keys
             .next()
             .ok_or(FaultKind::CrossSlot.with("a call without a key"))?;
         if keys.any(|slot| slot != first) {
-            return Err(FaultKind::CrossSlot.bare());
+            return Err(FaultKind::CrossSlot.fault());
         }
         let after = slots.partition_point(|(range, _)| *range.start() <= first);
         slots[..after]
@@ -101,8 +101,8 @@ impl ServerMap {
             .ok_or(FaultKind::Moved.with("no server has the slot"))
     }
 
-    /// Whether it says the same.
-    pub(super) fn is_as(&self, other: &Self) -> bool {
+    /// True if both maps have the same servers and slots.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
         let same = |a: &Arc<Node>, b: &Arc<Node>| Arc::ptr_eq(a, b);
         let slots = |map: &Self| map.slots.as_ref().map_or(0, Vec::len);
         let pairs = self
@@ -116,7 +116,7 @@ impl ServerMap {
             && { pairs }.all(|((a, at_a), (b, at_b))| a == b && same(at_a, at_b))
     }
 
-    /// The server at this address, if it is known.
+    /// The server at this address.
     pub(super) fn at(&self, address: &Address) -> Option<&Arc<Node>> {
         self.nodes.iter().find(|node| node.address == *address)
     }
@@ -126,7 +126,7 @@ impl ServerMap {
 mod tests {
     use super::*;
 
-    fn layout() -> Topology {
+    fn topology() -> Topology {
         let at = |port| Address::new("a", port);
         Topology::Cluster(vec![
             (100..=100, at(2)),
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn keys_go_where_their_slot_is() {
-        let map = ServerMap::of(&layout(), &ServerMap::default(), "p:", 1);
+        let map = ServerMap::new(&topology(), &ServerMap::default(), "p:", 1);
         assert_eq!(map.nodes.len(), 2);
         for n in 0..2_000 {
             let key = format!("key:{n}");
@@ -153,14 +153,14 @@ mod tests {
             let found = map.route(&[node.probe().as_bytes()]).expect("a server");
             assert_eq!(found.address, node.address);
         }
-        // Not in a range of one slot, where it is long looked for.
+        // Not in the range of one slot, which takes many tries.
         let probe = map.nodes[0].probe();
         assert!(slot(probe.as_bytes()) >= 8_000, "{probe}");
     }
 
     #[test]
     fn keys_of_a_call_share_a_slot() {
-        let map = ServerMap::of(
+        let map = ServerMap::new(
             &Topology::Cluster(vec![(0..=16_383, Address::new("a", 1))]),
             &ServerMap::default(),
             "p:",
@@ -175,9 +175,9 @@ mod tests {
 
     #[test]
     fn servers_stay_who_they_are() {
-        let old = ServerMap::of(&layout(), &ServerMap::default(), "p:", 1);
+        let old = ServerMap::new(&topology(), &ServerMap::default(), "p:", 1);
         let new = Topology::Cluster(vec![(0..=16_383, Address::new("a", 2))]);
-        let new = ServerMap::of(&new, &old, "p:", 1);
+        let new = ServerMap::new(&new, &old, "p:", 1);
         let known = old.at(&Address::new("a", 2)).expect("it was there");
         assert!(Arc::ptr_eq(known, &new.nodes[0]));
         assert_eq!(new.nodes.len(), 1);

@@ -5,7 +5,8 @@ pub(super) type Slot = u16;
 
 pub(super) const SLOTS: u16 = 16_384;
 
-/// The slot of a key: of what stands between its first `{` and the next `}`, if that is something, or else of all of it.
+/// The slot of a key: that of the text between its first `{` and the next `}`, or of the whole key
+/// if that text is empty.
 pub fn slot(key: &[u8]) -> u16 {
     crc16(tag(key)) % SLOTS
 }

@@ -1,5 +1,5 @@
-//! Where the servers are and how to speak to them; also as a URL. Reading files and the configuration's own keys is not
-//! here.
+//! The servers' addresses, logins and deadlines; also as a URL. Files and configuration keys are
+//! not read here.
 
 mod url;
 
@@ -11,51 +11,52 @@ use rustls::ClientConfig;
 
 pub use url::UrlError;
 
-/// The port of servers that have none.
+/// The default port of servers.
 const PORT: u16 = 6379;
-/// The same for sentinels.
+/// The default port of sentinels.
 const SENTINEL_PORT: u16 = 26379;
 
-/// Everything that a client has to know.
+/// The specification of a client.
 #[derive(Clone, Debug)]
 pub struct Spec {
-    /// Which servers.
+    /// The servers.
     pub target: Target,
-    /// As whom to speak to them.
+    /// The login for the servers.
     pub login: Login,
     /// The number of the database, 0 in a cluster.
     pub database: u32,
-    /// How to verify servers, and sentinels too; none where TLS is not spoken.
+    /// TLS settings for servers and sentinels; `None` without TLS.
     pub tls: Option<Arc<ClientConfig>>,
-    /// The longest that a call may take: [`DEFAULT_TIMEOUT`] unless said otherwise.
+    /// The deadline of a call, by default [`DEFAULT_TIMEOUT`].
     pub timeout: Duration,
-    /// The longest that a batch may take: [`DEFAULT_BATCH_TIMEOUT`] unless said otherwise.
+    /// The deadline of a batch, by default [`DEFAULT_BATCH_TIMEOUT`].
     pub batch_timeout: Duration,
-    /// What all keys begin with. The client writes `PREFIXprobe...`, to see whether it can.
+    /// The prefix of all keys. The client writes `PREFIXprobe...` to test writing.
     pub prefix: Arc<str>,
 }
 
-/// The deadline of a call: what a busy machine takes (docs/redis.md, "The deadline of a call").
+/// The default deadline of a call: enough for a busy machine (docs/redis.md, "The deadline of a
+/// call").
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(100);
-/// The deadline of a batch.
+/// The default deadline of a batch.
 pub const DEFAULT_BATCH_TIMEOUT: Duration = Duration::from_secs(1);
-/// What keys begin with.
+/// The default prefix of keys.
 pub const DEFAULT_PREFIX: &str = "sluicegate:";
 
-/// Which servers hold the buckets.
+/// The servers that hold the buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// One server.
     Single(Address),
     /// A cluster, known by some of its nodes.
     Cluster(Vec<Address>),
-    /// The master of this name, whoever it is at the time.
+    /// The current master of this name.
     Sentinel {
-        /// Where to ask.
+        /// The sentinels' addresses.
         sentinels: Vec<Address>,
         /// The master's name.
         master: Arc<str>,
-        /// As whom to ask.
+        /// The login for the sentinels.
         login: Login,
     },
 }
@@ -69,7 +70,7 @@ pub struct Address {
     pub port: u16,
 }
 
-/// Who speaks.
+/// A user and a password.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Login {
     /// The user; `default` where there is none.
@@ -78,12 +79,12 @@ pub struct Login {
     pub password: Option<Password>,
 }
 
-/// A password, which shows itself to nobody but a server.
+/// A password. `Debug` hides it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(Arc<str>);
 
 impl Spec {
-    /// The target with everything else as it is by default.
+    /// The target with defaults for all else.
     pub fn new(target: Target) -> Self {
         Self {
             target,
@@ -103,17 +104,17 @@ impl Spec {
     /// - `redis+sentinel://[user][:password@]sentinel[:port][,...]/master[/database]`, where the sentinels want no
     ///   password; [`Target::Sentinel`] takes one.
     ///
-    /// `rediss` means TLS, with the settings `tls`; `valkey` and `valkeys` mean the same. User and password are
-    /// percent-encoded.
+    /// `rediss` means TLS, with the settings `tls`; `valkey` and `valkeys` mean the same. User and
+    /// password are percent-encoded.
     ///
     /// # Errors
-    /// What is wrong with the text, none of which is shown beyond the scheme: it may hold a password.
+    /// The mistake in the text. Only the scheme is shown: the rest may hold a password.
     pub fn from_url(text: &str, tls: Option<Arc<ClientConfig>>) -> Result<Self, UrlError> {
         url::parse(text, tls)
     }
 
-    /// Whether it says the same. TLS settings are the same if they are the same object, or there are none.
-    pub fn is_like(&self, other: &Self) -> bool {
+    /// True if both are equal. TLS settings are equal if they are the same object, or both missing.
+    pub fn is_same_as(&self, other: &Self) -> bool {
         let tls = match (&self.tls, &other.tls) {
             (None, None) => true,
             (Some(one), Some(other)) => Arc::ptr_eq(one, other),
@@ -134,7 +135,7 @@ impl Spec {
         tls && parts(self) == parts(other)
     }
 
-    /// The servers as they are known at first.
+    /// The servers known at the start.
     pub(super) fn seeds(&self) -> &[Address] {
         match &self.target {
             Target::Single(address) => std::slice::from_ref(address),
@@ -144,7 +145,7 @@ impl Spec {
     }
 }
 
-/// As in a URL, without login.
+/// The form of a URL, without login.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |f: &mut fmt::Formatter<'_>, addresses: &[Address]| {
@@ -189,7 +190,7 @@ impl Password {
         Self(text.into())
     }
 
-    /// The text, to be sent to a server.
+    /// The text, for a server.
     pub(super) fn reveal(&self) -> &str {
         &self.0
     }

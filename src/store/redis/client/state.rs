@@ -1,27 +1,27 @@
-//! How a store is, for people.
+//! The state of a store, for people.
 
 use std::fmt;
 
 use super::fault::Fault;
 use super::spec::Address;
 
-/// What can be said of the store as a whole.
+/// The state of the store as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Not all servers have been reached yet, and none has been found wanting.
+    /// Some servers have not been reached yet, and none has failed.
     Starting,
     /// All servers answer.
     Up,
-    /// At least one server is of no use.
+    /// At least one server is out of use.
     Down {
-        /// Which; none where it is not known which servers there are.
+        /// The server; `None` if discovery fails.
         server: Option<Address>,
-        /// Why.
+        /// The reason.
         fault: Fault,
     },
 }
 
-/// As a line of text: `up`, or what is wrong.
+/// A line of text: `up`, or the fault.
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,7 +1,8 @@
-//! Finding the servers: sentinels know the master, and the nodes of a cluster know who has which slots.
+//! Discovery of the servers: sentinels know the master, and a cluster's nodes know the owners of
+//! slots.
 //!
-//! One task of one worker does it, off the path of calls: at the start, when a call finds a slot moved, while a server
-//! is out of use, and now and then.
+//! One task of one worker does it, off the path of calls: at the start, when a call finds a moved
+//! slot, while a server is out of use, and periodically.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,66 +18,66 @@ use super::slot::SLOTS;
 use super::spec::{Address, Target};
 use super::{Shared, random};
 
-/// The longest that looking may take.
-const DEADLINE: Duration = Duration::from_millis(700);
-/// The pause between two looks while something is amiss.
-const HURRIED: Duration = Duration::from_millis(100);
-/// The same while all is well: a master that lost its sentinels still takes what it is sent.
-const LEISURELY: Duration = Duration::from_secs(2);
-/// So many are asked at once.
-const ASKED: usize = 8;
+/// The deadline of one discovery.
+const DISCOVERY_DEADLINE: Duration = Duration::from_millis(700);
+/// The pause between discoveries while a server is out of use.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// The pause while all servers are in use: a master that lost its sentinels still accepts writes.
+const REFRESH_PAUSE: Duration = Duration::from_secs(2);
+/// The most servers queried at once.
+const MAX_QUERIES: usize = 8;
 
-/// Keeps the map of `shared` true until it is dropped; of several, one at a time.
-pub(super) async fn follow(shared: Arc<Shared>) {
-    let Ok(_turn) = shared.looking.acquire().await else {
+/// Keeps the map of `shared` up to date until it is dropped; of several tasks, one at a time.
+pub(super) async fn keep_discovering(shared: Arc<Shared>) {
+    let Ok(_turn) = shared.discovery_permit.acquire().await else {
         return;
     };
     let mut informant = None;
     loop {
-        let look = timeout(DEADLINE, look(&shared, &mut informant)).await;
-        match look.unwrap_or(Err(FaultKind::Timeout.bare())) {
-            Ok(layout) => shared.arrange(&layout),
+        let discover = timeout(DISCOVERY_DEADLINE, discover(&shared, &mut informant)).await;
+        match discover.unwrap_or(Err(FaultKind::Timeout.fault())) {
+            Ok(topology) => shared.apply_topology(&topology),
             Err(fault) => {
                 informant = None;
-                shared.lost_sight(fault);
+                shared.discovery_failed(fault);
             }
         }
-        match shared.all_well() {
+        match shared.is_up() {
             true => {
                 tokio::select! {
-                    () = shared.amiss.notified() => {}
-                    () = sleep(LEISURELY) => {}
+                    () = shared.topology_changed.notified() => {}
+                    () = sleep(REFRESH_PAUSE) => {}
                 }
             }
-            false => sleep(HURRIED).await,
+            false => sleep(RETRY_PAUSE).await,
         }
-        if !shared.all_well() {
-            // Whoever it was may be cut off with the server that is.
+        if !shared.is_up() {
+            // The last informant may be cut off together with that server.
             informant = None;
         }
     }
 }
 
-async fn look(shared: &Shared, informant: &mut Option<Connection>) -> Result<Topology, Fault> {
-    let question = DiscoveryQuery::of(shared);
-    if let Some(live) = informant {
-        return question.put(live).await;
+async fn discover(shared: &Shared, informant: &mut Option<Connection>) -> Result<Topology, Fault> {
+    let query = DiscoveryQuery::of(shared);
+    if let Some(connection) = informant {
+        return query.send(connection).await;
     }
-    let mut asked = JoinSet::new();
-    for address in question.whom(shared) {
-        let question = question.clone();
-        asked.spawn(async move {
-            let live = Connection::open(&address, &question.dialect).await?;
-            let layout = question.put(&live).await?;
-            Ok((live, layout))
+    let mut queried = JoinSet::new();
+    for address in query.targets(shared) {
+        let query = query.clone();
+        queried.spawn(async move {
+            let connection = Connection::open(&address, &query.options).await?;
+            let topology = query.send(&connection).await?;
+            Ok((connection, topology))
         });
     }
-    let mut failure = FaultKind::Connecting.bare();
-    while let Some(answer) = asked.join_next().await {
+    let mut failure = FaultKind::Connecting.fault();
+    while let Some(answer) = queried.join_next().await {
         match answer {
-            Ok(Ok((live, layout))) => {
-                *informant = Some(live);
-                return Ok(layout);
+            Ok(Ok((connection, topology))) => {
+                *informant = Some(connection);
+                return Ok(topology);
             }
             Ok(Err(fault)) => failure = fault,
             Err(_) => {}
@@ -85,11 +86,11 @@ async fn look(shared: &Shared, informant: &mut Option<Connection>) -> Result<Top
     Err(failure)
 }
 
-/// What is asked, and how.
+/// The query for the servers.
 #[derive(Clone)]
 struct DiscoveryQuery {
-    dialect: ConnectOptions,
-    /// The master's name; none in a cluster.
+    options: ConnectOptions,
+    /// The master's name; `None` in a cluster.
     master: Option<Arc<str>>,
 }
 
@@ -97,23 +98,23 @@ impl DiscoveryQuery {
     fn of(shared: &Shared) -> Self {
         match &shared.spec.target {
             Target::Sentinel { master, login, .. } => Self {
-                dialect: ConnectOptions {
+                options: ConnectOptions {
                     login: login.clone(),
                     database: 0,
-                    tls: shared.dialect.tls.clone(),
+                    tls: shared.options.tls.clone(),
                     mode: "sentinel",
                 },
                 master: Some(Arc::clone(master)),
             },
             Target::Single(_) | Target::Cluster(_) => Self {
-                dialect: shared.dialect.clone(),
+                options: shared.options.clone(),
                 master: None,
             },
         }
     }
 
-    /// Some of those who may know, always others.
-    fn whom(&self, shared: &Shared) -> Vec<Address> {
+    /// The next nodes to query, from a random start.
+    fn targets(&self, shared: &Shared) -> Vec<Address> {
         let mut known = shared.spec.seeds().to_vec();
         if self.master.is_none() {
             let nodes = shared.map.load();
@@ -124,54 +125,54 @@ impl DiscoveryQuery {
         known.dedup();
         let first = (u128::from(random()) * known.len() as u128) >> 64;
         known.rotate_left(first as usize);
-        known.truncate(ASKED);
+        known.truncate(MAX_QUERIES);
         known
     }
 
-    async fn put(&self, live: &Connection) -> Result<Topology, Fault> {
+    async fn send(&self, connection: &Connection) -> Result<Topology, Fault> {
         match &self.master {
             Some(name) => {
-                let mut question = redis::cmd("SENTINEL");
-                question.arg("GET-MASTER-ADDR-BY-NAME").arg(&**name);
-                master(live.send(&question).await?)
+                let mut query = redis::cmd("SENTINEL");
+                query.arg("GET-MASTER-ADDR-BY-NAME").arg(&**name);
+                master(connection.send(&query).await?)
             }
             None => {
-                let mut question = redis::cmd("CLUSTER");
-                question.arg("SLOTS");
-                slots(live.send(&question).await?, live.host())
+                let mut query = redis::cmd("CLUSTER");
+                query.arg("SLOTS");
+                slots(connection.send(&query).await?, connection.host())
             }
         }
     }
 }
 
-/// The answer to SENTINEL GET-MASTER-ADDR-BY-NAME.
+/// Reads the answer to SENTINEL GET-MASTER-ADDR-BY-NAME.
 fn master(answer: Value) -> Result<Topology, Fault> {
     if answer == Value::Nil {
-        return Err(FaultKind::NoMaster.bare());
+        return Err(FaultKind::NoMaster.fault());
     }
     let (host, port): (String, u16) =
         redis::from_redis_value(answer).map_err(|error| FaultKind::Protocol.with(error))?;
     Ok(Topology::Single(Address::new(&host, port)))
 }
 
-/// The answer to CLUSTER SLOTS, of which the first node of each range is its master. One without a host is the one that
-/// was asked.
-fn slots(answer: Value, asked: &str) -> Result<Topology, Fault> {
+/// Reads the answer to CLUSTER SLOTS: the first node of a range is its master. A node without a
+/// host is the queried one.
+fn slots(answer: Value, queried: &str) -> Result<Topology, Fault> {
     let Value::Array(ranges) = answer else {
-        return Err(FaultKind::Protocol.bare());
+        return Err(FaultKind::Protocol.fault());
     };
     let ranges = ranges
         .into_iter()
-        .map(|range| slots_of_one(range, asked))
+        .map(|range| slots_of_one(range, queried))
         .collect::<Option<Vec<_>>>()
-        .ok_or(FaultKind::Protocol.bare())?;
+        .ok_or(FaultKind::Protocol.fault())?;
     match ranges.is_empty() {
         true => Err(FaultKind::ClusterDown.with("no slot is assigned")),
         false => Ok(Topology::Cluster(ranges)),
     }
 }
 
-fn slots_of_one(range: Value, asked: &str) -> Option<(super::server_map::Range, Address)> {
+fn slots_of_one(range: Value, queried: &str) -> Option<(super::server_map::Range, Address)> {
     let Value::Array(parts) = range else {
         return None;
     };
@@ -191,7 +192,7 @@ fn slots_of_one(range: Value, asked: &str) -> Option<(super::server_map::Range, 
     let host: Option<String> = redis::from_redis_value(master.next()?).ok()?;
     let host = host.filter(|host| !["", "?"].contains(&host.as_str()));
     let port = redis::from_redis_value(master.next()?).ok()?;
-    let address = Address::new(host.as_deref().unwrap_or(asked), port);
+    let address = Address::new(host.as_deref().unwrap_or(queried), port);
     Some((first..=last, address))
 }
 

@@ -1,4 +1,4 @@
-//! Charges that are told to other machines once it is known what they are.
+//! Charges that are reported to other machines once their cost is known.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::tracker::Tracker;
 use crate::limiter::{Fingerprint, Reserved};
 use crate::store::redis::naming::BucketName;
 
-/// Who is told of a charge that may still be settled, and what its bucket is called.
+/// The tracker and the bucket name of a charge that may still be settled.
 #[derive(Debug)]
 pub struct PendingReport {
     tracker: Arc<Tracker>,
@@ -14,7 +14,7 @@ pub struct PendingReport {
 }
 
 impl PendingReport {
-    /// Of a charge to the table of this tracker, to the bucket that all machines call so.
+    /// For a charge to this tracker's table, in the bucket with this name on all machines.
     pub fn new(tracker: &Arc<Tracker>, name: BucketName) -> Self {
         Self {
             tracker: Arc::clone(tracker),
@@ -22,9 +22,9 @@ impl PendingReport {
         }
     }
 
-    /// Notes the charge as one of `units`.
+    /// Records the charge with its actual cost.
     pub(in crate::store) fn tell(self, key: Fingerprint, units: u32, made: &Reserved) {
         let made = (made.cell, made.at);
-        self.tracker.note_late(key, units, made, self.name);
+        self.tracker.record_late(key, units, made, self.name);
     }
 }

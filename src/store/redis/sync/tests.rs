@@ -25,11 +25,11 @@ const START: u64 = 1_700_000_001 * SECOND;
 struct Server(HashMap<Vec<u8>, HashMap<u64, u64>>);
 
 impl Server {
-    fn run(&mut self, node: u64, question: &SyncRequest) -> Totals {
-        let totals = self.0.entry(question.name.clone()).or_default();
+    fn run(&mut self, node: u64, request: &SyncRequest) -> Totals {
+        let totals = self.0.entry(request.name.clone()).or_default();
         let own = totals.get(&node).copied().unwrap_or_default();
-        if question.own > own {
-            totals.insert(node, question.own);
+        if request.own > own {
+            totals.insert(node, request.own);
         }
         let others = totals.iter().filter(|(other, _)| **other != node);
         let others = others.map(|(_, units)| units).sum();
@@ -79,29 +79,29 @@ impl Node {
         decision.is_admitted()
     }
 
-    fn questions(&self, now: u64) -> Vec<SyncRequest> {
-        let (mut questions, now) = (Vec::new(), Timestamp::from_micros(now));
+    fn requests(&self, now: u64) -> Vec<SyncRequest> {
+        let (mut requests, now) = (Vec::new(), Timestamp::from_micros(now));
         self.tracker.begin_round(now);
         for shard in 0..SHARDS {
-            self.tracker.due(shard, now, &mut questions);
+            self.tracker.due(shard, now, &mut requests);
         }
-        questions
+        requests
     }
 
-    fn answered(&self, question: &SyncRequest, totals: Totals, now: u64) {
+    fn apply_totals(&self, request: &SyncRequest, totals: Totals, now: u64) {
         let now = Timestamp::from_micros(now);
-        self.tracker.answered(question, totals, now);
+        self.tracker.apply_totals(request, totals, now);
     }
 
     /// A whole round at an instant, of which this much becomes nothing.
     fn round(&self, server: &mut Server, lost: Lost, now: u64) {
-        for question in self.questions(now) {
+        for request in self.requests(now) {
             if lost == Lost::Push {
                 continue;
             }
-            let others = server.run(self.id, &question);
+            let others = server.run(self.id, &request);
             if lost == Lost::Nothing {
-                self.answered(&question, others, now);
+                self.apply_totals(&request, others, now);
             }
         }
     }

@@ -1,49 +1,48 @@
-//! What is kept of one bucket: what was charged here in its last two epochs, and what of the others' charges it knows.
+//! One bucket's charges in its last two epochs, and the known charges of others.
 
 use super::epoch::{Epochs, SyncInstant};
 use crate::clock::Timestamp;
 use crate::limiter::Cell;
 use crate::store::bounded_map::HeapSize;
 
-/// A bucket of which nothing new is heard is asked about after so many rounds, and twice as many, and at last each so many. At
-/// once where enough of it is charged to be told.
-const PAUSES: [u64; 2] = [2, 32];
-/// What is charged is told after so many rounds at the latest, however little it is.
-const LONGEST_UNTOLD: u64 = 8;
+/// The rounds between queries for a bucket without news: at first, and at most after doubling. A
+/// bucket with enough to report is queried at once.
+const QUERY_PAUSES: [u64; 2] = [2, 32];
+/// The most rounds before a charge is reported, however small.
+const MAX_ROUNDS_UNREPORTED: u64 = 8;
 
-/// A bucket.
 #[derive(Debug)]
 pub(super) struct Tracked {
     pub(super) name: Box<[u8]>,
     current: Epoch,
     before: Option<Epoch>,
-    /// When it was charged here first, where it was whole until then.
-    whole_at: Option<Timestamp>,
+    /// The first charge here, if the bucket was full until then.
+    full_until: Option<Timestamp>,
 }
 
-/// What others have charged that was not known.
+/// New charges of others.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RemoteDelta {
     pub(super) units: u64,
-    /// When they charged it, at the latest.
+    /// The latest instant of these charges.
     pub(super) at: Timestamp,
 }
 
-/// What the server knew of a bucket in one epoch when it was asked.
+/// The server's totals of a bucket in one epoch, at a report.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Totals {
-    /// Units that all other nodes have charged.
+    /// The units of all other nodes.
     pub(super) others: u64,
-    /// Units that this node had told before.
+    /// The units that this node had reported before.
     pub(super) own: u64,
 }
 
-/// Units of others that a bucket was charged for, by the end of the epoch: the last two.
+/// The units of others that a bucket was charged for, by the end of the epoch: the last two.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RemoteUnits([(u64, u64); 2]);
 
 impl RemoteUnits {
-    /// Whether none of it counts any more.
+    /// True if none of it counts any more.
     pub(super) fn is_over(&self, epochs: Epochs, now: SyncInstant) -> bool {
         self.0.iter().all(|(end, _)| epochs.is_over(*end, now))
     }
@@ -60,24 +59,24 @@ impl HeapSize for RemoteUnits {
     }
 }
 
-/// What is known of it in one epoch.
+/// A bucket's units in one epoch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Epoch {
-    /// When the epoch ends.
+    /// The end of the epoch.
     pub(super) end: u64,
-    /// Units charged here, as far as they are known.
+    /// The known units charged here.
     own: u64,
-    /// Whether that is all of them: a key that was forgotten within the epoch may have told more, which the server knows.
+    /// False after an eviction within the epoch: the server may then know of more units.
     is_complete: bool,
-    /// Those that the server is known to know of.
-    told: u64,
-    /// Units of others that the bucket has been charged for. It never falls, so that a server that has forgotten them, and is
-    /// told again, says nothing new.
-    seen: u64,
-    /// Whether others have ever been asked about.
-    is_known: bool,
-    /// The round in which others were asked about last, and how many there are until the next.
-    asked: u64,
+    /// The reported units that the server has confirmed.
+    confirmed: u64,
+    /// The units of others that the bucket was charged for. It never falls: a server that has lost
+    /// its data, and is told again, causes no new charge.
+    charged: u64,
+    /// True once the server has answered.
+    is_queried: bool,
+    /// The round of the last query, and the number of rounds until the next.
+    last_query: u64,
     pause: u64,
 }
 
@@ -88,33 +87,35 @@ impl HeapSize for Tracked {
 }
 
 impl Tracked {
-    /// A bucket that nobody has charged here in the epoch that ends then, nor in the one before.
+    /// A bucket without charges here in the epoch with this end, nor in the one before.
     pub(super) fn new(
         name: Vec<u8>,
         epochs: Epochs,
         end: u64,
-        whole_at: Option<Timestamp>,
+        full_until: Option<Timestamp>,
     ) -> Self {
         Self {
             name: name.into(),
-            whole_at,
+            full_until,
             current: Epoch::new(end),
             before: epochs.before(end).map(Epoch::new),
         }
     }
 
-    /// The server may know of units that were charged here before; of the others' units, those were charged here.
-    pub(super) fn expect_own_units(&mut self, heard: Option<RemoteUnits>) {
-        let terms = self.before.iter_mut().chain(Some(&mut self.current));
-        for term in terms {
-            term.is_complete = false;
-            term.seen = heard.map_or(0, |heard| heard.units(term.end));
+    /// Marks the own units as incomplete after an eviction, and restores the charged units of
+    /// others.
+    pub(super) fn expect_own_units(&mut self, remote_units: Option<RemoteUnits>) {
+        let epochs_kept = self.before.iter_mut().chain(Some(&mut self.current));
+        for known_epoch in epochs_kept {
+            known_epoch.is_complete = false;
+            known_epoch.charged =
+                remote_units.map_or(0, |remote_units| remote_units.units(known_epoch.end));
         }
     }
 
-    /// What is to outlast the key: the units of others that its bucket was charged for.
-    pub(super) fn heard(&self) -> RemoteUnits {
-        let of = |term: &Epoch| (term.end, term.seen);
+    /// The units of others that the bucket was charged for, which outlast the key.
+    pub(super) fn remote_units(&self) -> RemoteUnits {
+        let of = |known_epoch: &Epoch| (known_epoch.end, known_epoch.charged);
         RemoteUnits([self.before.as_ref().map_or((0, 0), of), of(&self.current)])
     }
 
@@ -122,87 +123,92 @@ impl Tracked {
     pub(super) fn note(&mut self, epochs: Epochs, cost: u32, cell: Cell, now: SyncInstant) {
         let is_common = matches!(epochs, Epochs::Windows(_));
         if is_common || !epochs.is_running(self.current.end, now) {
-            self.turn(epochs, epochs.end(cell, now));
+            self.start_epoch(epochs, epochs.end(cell, now));
         }
-        let term = &mut self.current;
-        term.own = term.own.saturating_add(u64::from(cost));
+        let known_epoch = &mut self.current;
+        known_epoch.own = known_epoch.own.saturating_add(u64::from(cost));
     }
 
-    /// Goes on to the epoch that runs, where that needs no charge to be known; whether anything of the bucket may still
-    /// count.
+    /// Starts the current epoch if no charge is needed to know it; returns true if the bucket may
+    /// still count.
     pub(super) fn is_in_use(&mut self, epochs: Epochs, now: SyncInstant) -> bool {
         match epochs {
             Epochs::Grid(_) => {
                 if !epochs.is_running(self.current.end, now) {
-                    self.turn(epochs, epochs.end(Cell::EMPTY, now));
+                    self.start_epoch(epochs, epochs.end(Cell::EMPTY, now));
                 }
-                self.terms().any(|term| term.own > 0)
+                self.epochs_kept().any(|known_epoch| known_epoch.own > 0)
             }
             Epochs::Windows(_) => !epochs.is_over(self.current.end, now),
         }
     }
 
-    /// Its epochs in which there is something to tell or to ask in this round: to tell of the running one where that is `worth` so
-    /// many units, or has waited for long.
+    /// The epochs that are due in this round. In the current one, less than `threshold` units wait
+    /// for some rounds.
     pub(super) fn due(
         &self,
         epochs: Epochs,
         round: u64,
-        worth: u64,
+        threshold: u64,
         now: SyncInstant,
     ) -> impl Iterator<Item = &Epoch> {
-        let is_due = move |term: &Epoch| {
-            let is_running = term.end == self.current.end;
-            match term.own.saturating_sub(term.told) {
-                0 => round >= term.asked + term.pause && epochs.counts(term.end, now),
-                untold if is_running && untold < worth => {
-                    round >= term.asked + term.pause.min(LONGEST_UNTOLD)
+        let is_due = move |known_epoch: &Epoch| {
+            let is_running = known_epoch.end == self.current.end;
+            match known_epoch.own.saturating_sub(known_epoch.confirmed) {
+                0 => {
+                    round >= known_epoch.last_query + known_epoch.pause
+                        && epochs.counts(known_epoch.end, now)
+                }
+                unreported if is_running && unreported < threshold => {
+                    round >= known_epoch.last_query + known_epoch.pause.min(MAX_ROUNDS_UNREPORTED)
                 }
                 _ => true,
             }
         };
-        self.terms().filter(move |term| is_due(term))
+        self.epochs_kept()
+            .filter(move |known_epoch| is_due(known_epoch))
     }
 
-    /// Takes in what the server said of an epoch when it was told `own`; `None` where that is nothing new, or counts no
-    /// longer.
-    pub(super) fn answered(
+    /// Applies the server's totals of an epoch, replied to the own total `own`; `None` without new
+    /// units that still count.
+    pub(super) fn apply_totals(
         &mut self,
         (end, own): (u64, u64),
         totals: Totals,
-        (round, worth): (u64, u64),
+        (round, threshold): (u64, u64),
         now: SyncInstant,
         epochs: Epochs,
     ) -> Option<RemoteDelta> {
-        let mut terms = self.before.iter_mut().chain(Some(&mut self.current));
-        let term = terms.find(|term| term.end == end)?;
-        let is_first = !term.is_known;
-        let units = term.answered(own, totals, (round, worth));
-        // Of what was charged before that epoch ended, some has come back while the bucket was whole here.
-        let whole_at = self.whole_at.filter(|_| is_first);
-        let back = whole_at.map_or(0, |whole_at| now.at(whole_at).saturating_sub(end));
-        let at = now.here.saturating_sub_micros(back);
+        let mut epochs_kept = self.before.iter_mut().chain(Some(&mut self.current));
+        let known_epoch = epochs_kept.find(|known_epoch| known_epoch.end == end)?;
+        let is_first = !known_epoch.is_queried;
+        let units = known_epoch.apply_totals(own, totals, (round, threshold));
+        // The bucket was full here until its first charge: a part of what others charged in that
+        // earlier epoch has been refilled.
+        let full_until = self.full_until.filter(|_| is_first);
+        let back = full_until.map_or(0, |full_until| now.at(full_until).saturating_sub(end));
+        let at = now.local.saturating_sub_micros(back);
         (units > 0 && epochs.counts(end, now)).then_some(RemoteDelta { units, at })
     }
 
-    fn terms(&self) -> impl Iterator<Item = &Epoch> {
+    fn epochs_kept(&self) -> impl Iterator<Item = &Epoch> {
         self.before.iter().chain(std::iter::once(&self.current))
     }
 
-    /// Begins the epoch that ends then.
-    fn turn(&mut self, epochs: Epochs, end: Option<u64>) {
+    /// Starts the epoch with this end.
+    fn start_epoch(&mut self, epochs: Epochs, end: Option<u64>) {
         let Some(end) = end.filter(|end| *end != self.current.end) else {
             return;
         };
         if epochs.before(self.current.end) == Some(end) {
-            // The server's clock is seen from a little further away: what has begun goes on.
+            // The estimate of the server's clock moved back a little: the current epoch goes on.
             return;
         }
         let mut last = std::mem::replace(&mut self.current, Epoch::new(end));
-        // All the others tell the rest of it now.
-        last.pause = last.pause.min(PAUSES[0]);
+        // All other machines report the rest of that epoch now.
+        last.pause = last.pause.min(QUERY_PAUSES[0]);
         self.before = match epochs.before(end) {
-            // Somebody whose clock is behind may want to know.
+            // A machine with a clock behind may still need it.
             None => Some(last),
             Some(before) if before == last.end => Some(last),
             Some(before) => Some(Epoch::new(before)),
@@ -221,15 +227,15 @@ impl Epoch {
             end,
             own: 0,
             is_complete: true,
-            told: 0,
-            seen: 0,
-            is_known: false,
-            asked: 0,
+            confirmed: 0,
+            charged: 0,
+            is_queried: false,
+            last_query: 0,
             pause: 0,
         }
     }
 
-    /// Units to tell in all; none until it is known what was told before.
+    /// The total to report; 0 until the earlier reports of an evicted key are known.
     pub(super) fn total(&self) -> u64 {
         match self.is_complete {
             true => self.own,
@@ -237,25 +243,25 @@ impl Epoch {
         }
     }
 
-    fn answered(&mut self, own: u64, totals: Totals, (round, worth): (u64, u64)) -> u64 {
+    fn apply_totals(&mut self, own: u64, totals: Totals, (round, threshold): (u64, u64)) -> u64 {
         let others = totals.others;
         if !self.is_complete {
-            // An answer to what was told before the key was forgotten does not know of that yet.
-            self.told = totals.own.max(own);
+            // The answer to a report from before the eviction does not include it.
+            self.confirmed = totals.own.max(own);
             self.is_complete = true;
-            self.own = self.own.saturating_add(self.told);
+            self.own = self.own.saturating_add(self.confirmed);
         }
-        let news = others.saturating_sub(self.seen);
-        let is_quiet = own.saturating_sub(self.told) < worth;
-        self.seen = self.seen.max(others);
-        self.told = self.told.max(own);
-        self.is_known = true;
-        self.pause = match news {
-            0 if is_quiet => (self.pause * 2).clamp(PAUSES[0], PAUSES[1]),
-            0 => PAUSES[0],
+        let new_units = others.saturating_sub(self.charged);
+        let is_quiet = own.saturating_sub(self.confirmed) < threshold;
+        self.charged = self.charged.max(others);
+        self.confirmed = self.confirmed.max(own);
+        self.is_queried = true;
+        self.pause = match new_units {
+            0 if is_quiet => (self.pause * 2).clamp(QUERY_PAUSES[0], QUERY_PAUSES[1]),
+            0 => QUERY_PAUSES[0],
             _ => 1,
         };
-        self.asked = round;
-        news
+        self.last_query = round;
+        new_units
     }
 }

@@ -1,5 +1,5 @@
-//! The buckets of one policy that are charged on other machines too. Requests note what they charge; who tells the others, and
-//! hears of them, is `sync`.
+//! Buckets of one policy that other machines charge too. Requests record their charges here; `sync`
+//! exchanges them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -17,105 +17,107 @@ use crate::store::redis::naming::BucketName;
 use crate::store::{Charge, Table};
 use crate::telemetry::metrics::{TrackedKeys, TrackingMetrics};
 
-/// So that requests of different keys rarely wait for each other, nor long for a round.
+/// Enough shards that requests for different keys rarely wait for each other, or long for a round.
 pub(super) const SHARDS: usize = 64;
-/// What is charged waits to be told, for some rounds, while it is less than this part of what the bucket has at most.
-const WORTH: u32 = 256;
-/// The bytes for keys unless set otherwise, some 380 and the name for each.
-const ROOM: usize = 16 << 20;
-/// The part of these bytes for what others have charged to keys, which outlasts the keys.
-const HEARD: usize = 8;
+/// A charge below this fraction of the bucket's capacity waits some rounds.
+const THRESHOLD_FRACTION: u32 = 256;
+/// The default bytes for keys: some 380 and the name for each.
+const DEFAULT_MEMORY: usize = 16 << 20;
+/// The fraction of these bytes for the charges of others, which outlast the keys.
+const REMOTE_FRACTION: usize = 8;
 
-/// The buckets of one policy that were charged here lately.
+/// The recently charged buckets of one policy.
 #[derive(Debug)]
 pub struct Tracker {
     label: Box<str>,
-    /// What tells it from all others, also from earlier ones of the same policy here: their totals are not its own.
+    /// An id that no other tracker has, nor an earlier one of the same policy: their totals are
+    /// separate.
     node: Box<str>,
     epochs: Epochs,
-    /// What names of totals have between the bucket's and the end of their epoch: `:sync:LENGTH:`, in microseconds.
-    of_epochs: Box<[u8]>,
-    /// How often it is synchronised, in microseconds.
+    /// The middle of the names of totals: `:sync:LENGTH:`, in microseconds.
+    epoch_infix: Box<[u8]>,
+    /// The interval of rounds, in microseconds.
     interval: AtomicU64,
     rounds: AtomicU64,
-    /// When the last round began, in microseconds.
-    latest: AtomicU64,
+    /// The start of the last round, in microseconds.
+    last_round: AtomicU64,
     table: ArcSwap<Table>,
-    /// So many units of a bucket are told at once.
-    worth: AtomicU64,
-    /// By how many microseconds the server's clock is ahead, as far as is known.
-    ahead: AtomicI64,
+    /// The units of a bucket that are reported at once.
+    threshold: AtomicU64,
+    /// How far the server's clock is ahead, in microseconds, as far as is known.
+    clock_offset: AtomicI64,
     keys: BoundedMap<Tracked, SHARDS>,
-    /// Of keys that others charge too, also where they were forgotten.
-    heard: BoundedMap<RemoteUnits, SHARDS>,
-    /// When a key may have been forgotten last, in microseconds.
-    forgot: AtomicU64,
+    /// Charges of others, also for evicted keys.
+    remote_units: BoundedMap<RemoteUnits, SHARDS>,
+    /// The last instant at which a key may have been evicted, in microseconds.
+    last_eviction: AtomicU64,
     untracked: AtomicU64,
 }
 
-/// What a node tells of one bucket in one epoch, and asks about it.
+/// A report on one bucket in one epoch, and the query for the others' total.
 #[derive(Clone, Debug)]
 pub(super) struct SyncRequest {
     pub(super) key: Fingerprint,
-    /// When the epoch ends.
+    /// The end of the epoch.
     pub(super) end: u64,
-    /// What the totals are called in Redis.
+    /// The Redis key of the totals.
     pub(super) name: Vec<u8>,
-    /// What the node has charged in all.
+    /// The node's total.
     pub(super) own: u64,
-    /// For how many milliseconds the totals are of interest.
-    pub(super) lasts: u64,
+    /// The time to live of the totals, in milliseconds.
+    pub(super) ttl_millis: u64,
 }
 
 impl Tracker {
-    /// What notes the charges to this table, none of which it has yet; `None` for algorithms whose buckets machines cannot
-    /// charge for each other ([`Algorithm::can_charge_elsewhere`](crate::limiter::Algorithm::can_charge_elsewhere)).
+    /// A tracker of this table, empty at first. `None` for algorithms whose buckets machines cannot
+    /// charge for each other
+    /// ([`Algorithm::can_charge_elsewhere`](crate::limiter::Algorithm::can_charge_elsewhere)).
     ///
-    /// The label is what all machines call the table.
+    /// All machines use this label for the table.
     pub fn new(label: &str, table: Arc<Table>) -> Option<Self> {
         let epochs = Epochs::of(table.algorithm())?;
         Some(Self {
             label: label.into(),
             node: format!("{:016x}", random()).into(),
             epochs,
-            of_epochs: format!(":sync:{}:", epochs.length()).into_bytes().into(),
+            epoch_infix: format!(":sync:{}:", epochs.length()).into_bytes().into(),
             interval: AtomicU64::new(0),
             rounds: AtomicU64::new(0),
-            latest: AtomicU64::new(0),
-            worth: AtomicU64::new(worth(table.algorithm())),
+            last_round: AtomicU64::new(0),
+            threshold: AtomicU64::new(threshold(table.algorithm())),
             table: ArcSwap::new(table),
-            ahead: AtomicI64::new(0),
-            keys: BoundedMap::new(ROOM - ROOM / HEARD),
-            heard: BoundedMap::new(ROOM / HEARD),
-            forgot: AtomicU64::new(0),
+            clock_offset: AtomicI64::new(0),
+            keys: BoundedMap::new(DEFAULT_MEMORY - DEFAULT_MEMORY / REMOTE_FRACTION),
+            remote_units: BoundedMap::new(DEFAULT_MEMORY / REMOTE_FRACTION),
+            last_eviction: AtomicU64::new(0),
             untracked: AtomicU64::new(0),
         })
     }
 
-    /// Counts keys there that are forgotten for want of room.
+    /// Counts evicted keys in these metrics.
     #[must_use]
     pub fn counting(mut self, metrics: &TrackingMetrics) -> Self {
         self.keys = self.keys.counting(metrics.evictions(TrackedKeys::Sync));
         self
     }
 
-    /// Has room for so many bytes of keys.
+    /// Sets the bytes for keys.
     pub fn set_room(&self, bytes: usize) {
-        self.keys.set_room(bytes - bytes / HEARD);
-        self.heard.set_room(bytes / HEARD);
+        self.keys.set_room(bytes - bytes / REMOTE_FRACTION);
+        self.remote_units.set_room(bytes / REMOTE_FRACTION);
     }
 
-    /// Whether it can go on for a table of this algorithm that takes over its table's buckets.
-    pub fn goes_on_with(&self, algorithm: &Algorithm) -> bool {
+    /// True if it can continue for a table of this algorithm that takes over the buckets.
+    pub fn can_continue_with(&self, algorithm: &Algorithm) -> bool {
         Epochs::of(algorithm) == Some(self.epochs)
     }
 
-    /// Notes that `cost` units of `key` were charged at `now` to the table's bucket, which left `cell` (of the
-    /// [decision](crate::limiter::Decision::cell)). `name` is what all machines call the bucket; asked for at the first charge
-    /// only, after which this allocates nothing.
+    /// Records a charge of `cost` units to `key` at `now`, which left `cell` (of the
+    /// [decision](crate::limiter::Decision::cell)). `name` is the bucket's name on all machines. It
+    /// is called for the first charge only; later ones allocate nothing.
     ///
-    /// What is noted is told: give-backs are not. Where there is no room for another key, the key that is charged least is
-    /// forgotten: what it was charged and not told is lost to others. What they have charged to it is not.
+    /// Recorded charges are reported; units given back are not. Without room, the least-charged key
+    /// is evicted: its unreported charges are lost to others. Their charges to it are kept.
     pub fn note(
         &self,
         key: Fingerprint,
@@ -138,35 +140,39 @@ impl Tracker {
             return;
         };
         let table = self.table.load();
-        let alone = table.algorithm().decide(Cell::EMPTY, now.here, cost).cell;
-        let whole_at = (alone.expires == cell.expires).then_some(now.here);
-        let mut tracked = Tracked::new(name().bytes, self.epochs, end, whole_at);
-        if self.may_have_forgotten(now) {
-            tracked.expect_own_units(self.heard.read(key, |heard| Some(*heard)));
+        let alone = table.algorithm().decide(Cell::EMPTY, now.local, cost).cell;
+        let full_until = (alone.expires == cell.expires).then_some(now.local);
+        let mut tracked = Tracked::new(name().bytes, self.epochs, end, full_until);
+        if self.may_have_evicted(now) {
+            tracked.expect_own_units(
+                self.remote_units
+                    .read(key, |remote_units| Some(*remote_units)),
+            );
         }
         tracked.note(self.epochs, cost, cell, now);
         let forgets = keys.insert(tracked, |_| false).has_evicted;
         if forgets {
-            self.forgot.fetch_max(now.here.as_micros(), Relaxed);
+            self.last_eviction.fetch_max(now.local.as_micros(), Relaxed);
         }
     }
 
-    /// Whether a key of which nothing is known may have been charged here in an epoch that counts.
-    fn may_have_forgotten(&self, now: SyncInstant) -> bool {
+    /// True if an unknown key may have been charged here in an epoch that still counts.
+    fn may_have_evicted(&self, now: SyncInstant) -> bool {
         let counts = self.epochs.length().saturating_mul(2);
-        let forgot = self.forgot.load(Relaxed);
-        forgot > 0 && now.here.as_micros() < forgot.saturating_add(counts)
+        let last_eviction = self.last_eviction.load(Relaxed);
+        last_eviction > 0 && now.local.as_micros() < last_eviction.saturating_add(counts)
     }
 
-    /// The same for a charge that was made at `at`, a while ago, and left `cell` then: nothing where its window is over.
-    pub(in crate::store) fn note_late(
+    /// Records a charge of an earlier instant `at`, which left `cell` then; nothing if its window
+    /// is over.
+    pub(in crate::store) fn record_late(
         &self,
         key: Fingerprint,
         cost: u32,
         (cell, at): (Cell, Timestamp),
         name: BucketName,
     ) {
-        let now = at.max(Timestamp::from_micros(self.latest.load(Relaxed)));
+        let now = at.max(Timestamp::from_micros(self.last_round.load(Relaxed)));
         let is_over = matches!(self.epochs, Epochs::Windows(_))
             && FixedWindow::end_of(cell) <= now.as_micros();
         if !is_over {
@@ -174,17 +180,17 @@ impl Tracker {
         }
     }
 
-    /// What all machines call the table.
+    /// The table's label on all machines.
     pub fn label(&self) -> &str {
         &self.label
     }
 
-    /// How many keys are known.
+    /// The number of keys.
     pub fn keys(&self) -> usize {
         self.keys.keys()
     }
 
-    /// Charges of which nobody was told because the table had no room for their bucket.
+    /// Charges that were not reported because the table had no room for their bucket.
     pub fn untracked(&self) -> u64 {
         self.untracked.load(Relaxed)
     }
@@ -194,16 +200,16 @@ impl Tracker {
         self.keys.lock(key).is_known()
     }
 
-    /// Others' units are charged to this table from now on: to be called when it has taken the other's
+    /// Charges others' units to this table from now on. Call it once the table has taken over the
     /// [place](Table::replaced_by).
     pub fn set_table(&self, table: Arc<Table>) {
-        self.worth.store(worth(table.algorithm()), Relaxed);
+        self.threshold.store(threshold(table.algorithm()), Relaxed);
         self.table.store(table);
     }
 
-    /// Nothing waits to be told from now on.
-    pub(super) fn tell_all(&self) {
-        self.worth.store(1, Relaxed);
+    /// Reports every charge at once from now on.
+    pub(super) fn report_all(&self) {
+        self.threshold.store(1, Relaxed);
     }
 
     pub(super) fn node(&self) -> &str {
@@ -218,56 +224,59 @@ impl Tracker {
         self.interval.store(interval.as_micros() as u64, Relaxed);
     }
 
-    pub(super) fn set_ahead(&self, ahead: i64) {
-        self.ahead.store(ahead, Relaxed);
+    pub(super) fn set_clock_offset(&self, clock_offset: i64) {
+        self.clock_offset.store(clock_offset, Relaxed);
     }
 
-    /// Another round begins.
     pub(super) fn begin_round(&self, now: Timestamp) {
-        self.latest.store(now.as_micros(), Relaxed);
+        self.last_round.store(now.as_micros(), Relaxed);
         self.rounds.fetch_add(1, Relaxed);
     }
 
-    /// What there is to tell and to ask of the keys of a shard in this round. Forgets those of which nothing counts any more.
+    /// Adds the due requests of a shard in this round. Drops keys that no longer count.
     pub(super) fn due(&self, shard: usize, now: Timestamp, into: &mut impl Extend<SyncRequest>) {
         let (now, round) = (self.instant(now), self.rounds.load(Relaxed));
-        let worth = self.worth.load(Relaxed);
-        self.heard
-            .retain(shard, |_, heard| !heard.is_over(self.epochs, now));
+        let threshold = self.threshold.load(Relaxed);
+        self.remote_units.retain(shard, |_, remote_units| {
+            !remote_units.is_over(self.epochs, now)
+        });
         self.keys.retain(shard, |key, tracked| {
             let is_in_use = tracked.is_in_use(self.epochs, now);
             if is_in_use {
-                let due = tracked.due(self.epochs, round, worth, now);
-                into.extend(due.map(|term| SyncRequest {
+                let due = tracked.due(self.epochs, round, threshold, now);
+                into.extend(due.map(|epoch| SyncRequest {
                     key,
-                    end: term.end,
-                    name: self.name(&tracked.name, term.end),
-                    own: term.total(),
-                    lasts: self.epochs.lasts(term.end, now),
+                    end: epoch.end,
+                    name: self.name(&tracked.name, epoch.end),
+                    own: epoch.total(),
+                    ttl_millis: self.epochs.ttl_millis(epoch.end, now),
                 }));
             }
             is_in_use
         });
     }
 
-    /// Charges the bucket of a question for what the others have charged in all, as far as that is new.
-    pub(super) fn answered(&self, question: &SyncRequest, totals: Totals, now: Timestamp) {
-        let &SyncRequest { key, end, own, .. } = question;
+    /// Charges the bucket of a request for the new units of others.
+    pub(super) fn apply_totals(&self, request: &SyncRequest, totals: Totals, now: Timestamp) {
+        let &SyncRequest { key, end, own, .. } = request;
         let (now, epochs) = (self.instant(now), self.epochs);
-        let round = (self.rounds.load(Relaxed), self.worth.load(Relaxed));
+        let round = (self.rounds.load(Relaxed), self.threshold.load(Relaxed));
         let answered = |tracked: &mut Tracked| {
-            let news = tracked.answered((end, own), totals, round, now, epochs)?;
-            Some((news, tracked.heard()))
+            let news = tracked.apply_totals((end, own), totals, round, now, epochs)?;
+            Some((news, tracked.remote_units()))
         };
         let mut keys = self.keys.lock(key);
-        let Some((RemoteDelta { units, at }, heard)) = keys.change_unused(answered).flatten()
+        let Some((RemoteDelta { units, at }, remote_units)) =
+            keys.change_unused(answered).flatten()
         else {
             return;
         };
-        let is_over = |heard: &RemoteUnits| heard.is_over(epochs, now);
-        self.heard
-            .lock(key)
-            .change_or_insert(|| heard, is_over, |known| *known = heard);
+        let is_over = |remote_units: &RemoteUnits| remote_units.is_over(epochs, now);
+        self.remote_units.lock(key).change_or_insert(
+            || remote_units,
+            is_over,
+            |known| *known = remote_units,
+        );
         drop(keys);
         let charge = Charge {
             table: &self.table.load(),
@@ -281,23 +290,23 @@ impl Tracker {
                 Epochs::Grid(_) => None,
             },
         };
-        charge.owe_elsewhere(at, now.here);
+        charge.owe_elsewhere(at, now.local);
     }
 
     fn instant(&self, now: Timestamp) -> SyncInstant {
         SyncInstant {
-            here: now,
-            ahead: self.ahead.load(Relaxed),
+            local: now,
+            clock_offset: self.clock_offset.load(Relaxed),
         }
     }
 
-    /// What the totals of an epoch are called: `NAME:sync:LENGTH:END`, both in microseconds.
+    /// The Redis key of an epoch's totals: `NAME:sync:LENGTH:END`, both in microseconds.
     fn name(&self, bucket: &[u8], end: u64) -> Vec<u8> {
         let mut last = itoa::Buffer::new();
-        [bucket, &self.of_epochs, last.format(end).as_bytes()].concat()
+        [bucket, &self.epoch_infix, last.format(end).as_bytes()].concat()
     }
 }
 
-fn worth(algorithm: &Algorithm) -> u64 {
-    u64::from(algorithm.capacity() / WORTH).max(1)
+fn threshold(algorithm: &Algorithm) -> u64 {
+    u64::from(algorithm.capacity() / THRESHOLD_FRACTION).max(1)
 }

@@ -6,7 +6,7 @@ use rustls::ClientConfig;
 
 use super::{Address, Login, PORT, Password, SENTINEL_PORT, Spec, Target};
 
-/// Why a text is no URL of a store. None shows what follows the scheme.
+/// The mistake in a store's URL. No variant shows the text after the scheme.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     /// There is no `://`.
@@ -110,7 +110,7 @@ impl Kind {
     }
 }
 
-/// What kind of servers a scheme means, and whether they speak TLS.
+/// The kind of servers, and true with TLS.
 fn scheme_of(scheme: &str) -> Result<(Kind, bool), UrlError> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
     if scheme.is_empty() || !scheme.chars().all(is_plain) {
@@ -193,7 +193,7 @@ fn login_of(text: &str) -> Result<Login, UrlError> {
     })
 }
 
-/// The text with every `%XX` as the byte that it means.
+/// Decodes every `%XX`.
 fn decoded(text: &str) -> Result<String, UrlError> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -8,11 +8,11 @@ use super::*;
 const INTERVAL: u64 = 100_000;
 const ROUND_TRIP: u64 = 30_000;
 
-/// Rounds that are under way: at which instant the server runs them, and when they are answered.
+/// Rounds that are under way: at which instant the server runs them, and when they are apply_totals.
 #[derive(Default)]
 struct UnderWay {
     next: u64,
-    questions: Vec<SyncRequest>,
+    requests: Vec<SyncRequest>,
     runs: u64,
     answers: Option<Vec<Totals>>,
     ends: u64,
@@ -44,19 +44,19 @@ fn stampede(
         for (node, rounds, admitted) in &mut all {
             if rounds.answers.is_some() && now >= rounds.ends {
                 let answers = rounds.answers.take().unwrap_or_default();
-                for (question, others) in rounds.questions.drain(..).zip(answers) {
-                    node.answered(&question, others, now);
+                for (request, others) in rounds.requests.drain(..).zip(answers) {
+                    node.apply_totals(&request, others, now);
                 }
             }
             if rounds.next <= now {
-                rounds.questions = node.questions(now);
+                rounds.requests = node.requests(now);
                 rounds.runs = now + random(ROUND_TRIP / 2);
                 rounds.ends = rounds.runs + random(ROUND_TRIP / 2);
                 rounds.next += INTERVAL - random(INTERVAL / 8);
             }
-            if !rounds.questions.is_empty() && rounds.answers.is_none() && now >= rounds.runs {
-                let run = |question: &SyncRequest| server.run(node.id, question);
-                rounds.answers = Some(rounds.questions.iter().map(run).collect());
+            if !rounds.requests.is_empty() && rounds.answers.is_none() && now >= rounds.runs {
+                let run = |request: &SyncRequest| server.run(node.id, request);
+                rounds.answers = Some(rounds.requests.iter().map(run).collect());
             }
             let cost = 1 + random(2) as u32;
             if random(3) > 0 && node.request(1, cost, now) {

@@ -33,9 +33,9 @@ fn keys_are_known_for_this_epoch_and_the_next() {
     let note = |bits, now| node.tracker.note(key(bits), 1, Cell::EMPTY, at(now), name);
     (1..=100).for_each(|bits| note(bits, START));
     // This epoch, and the one before.
-    assert_eq!(node.questions(START).len(), 2 * 100);
-    assert_eq!(node.questions(END + 4 * SECOND - 1).len(), 2 * 100);
-    assert_eq!(node.questions(END + 4 * SECOND).len(), 0);
+    assert_eq!(node.requests(START).len(), 2 * 100);
+    assert_eq!(node.requests(END + 4 * SECOND - 1).len(), 2 * 100);
+    assert_eq!(node.requests(END + 4 * SECOND).len(), 0);
     assert_eq!(node.tracker.keys(), 0);
 }
 
@@ -53,10 +53,8 @@ fn a_flood_of_keys_does_not_keep_a_busy_key_from_being_told() {
             note(1);
         }
     }
-    let questions = node.questions(START);
-    let told = questions
-        .iter()
-        .find(|one| one.key == key(1) && one.own > 0);
+    let requests = node.requests(START);
+    let told = requests.iter().find(|one| one.key == key(1) && one.own > 0);
     assert_eq!(told.map(|one| one.own), Some(300));
     assert!(node.tracker.keys() < 200_000, "{}", node.tracker.keys());
     assert_eq!(node.tracker.untracked(), 0);
@@ -80,7 +78,7 @@ fn a_key_that_was_forgotten_goes_on_from_what_the_server_knows() {
     }
     assert!(!one.tracker.knows(key(1)));
     assert!(one.request(1, 5, START) && other.request(1, 3, START));
-    // The first question may get through without its answer.
+    // The first request may get through without its answer.
     one.round(&mut server, Lost::ScriptReply, START);
     for _ in 0..8 {
         round(&one, &mut server);
@@ -137,15 +135,12 @@ fn an_answer_that_comes_when_the_key_was_forgotten_meanwhile_loses_nothing() {
     let (mut one, mut other) = (node(0), node(1));
     one.tracker.set_room(1 << 15);
     assert!(one.request(1, 5, START));
-    let asked = one.questions(START);
-    let answers: Vec<_> = asked
-        .iter()
-        .map(|question| server.run(0, question))
-        .collect();
+    let asked = one.requests(START);
+    let answers: Vec<_> = asked.iter().map(|request| server.run(0, request)).collect();
     flood(&one);
     assert!(one.request(1, 3, START));
-    for (question, totals) in asked.iter().zip(answers) {
-        one.answered(question, totals, START);
+    for (request, totals) in asked.iter().zip(answers) {
+        one.apply_totals(request, totals, START);
     }
     for _ in 0..4 {
         one.round(&mut server, Lost::Nothing, START);
@@ -176,21 +171,21 @@ fn a_window_is_told_of_once_more_when_it_is_over_and_counts_in_no_other() {
     let (mut one, mut other) = (Node::new(0, &windows), Node::new(1, &windows));
     let end = START + 9 * SECOND;
     assert!(one.request(1, 5, end - 1) && other.request(1, 7, end - 1));
-    let told = one.questions(end);
-    let [question] = &*told else {
-        panic!("one question, not {told:?}");
+    let told = one.requests(end);
+    let [request] = &*told else {
+        panic!("one request, not {told:?}");
     };
-    assert_eq!(question.own, 5);
-    server.run(1, &other.questions(end)[0]);
-    let totals = server.run(0, question);
-    one.answered(question, totals, end);
+    assert_eq!(request.own, 5);
+    server.run(1, &other.requests(end)[0]);
+    let totals = server.run(0, request);
+    one.apply_totals(request, totals, end);
     assert_eq!(one.left(1, end), 100);
-    assert!(one.questions(end).is_empty());
+    assert!(one.requests(end).is_empty());
     assert!(one.request(1, 2, end + 1));
     one.round(&mut server, Lost::Nothing, end + 1);
     other.round(&mut server, Lost::Nothing, end + 1);
     assert_eq!((one.left(1, end + 1), other.left(1, end + 1)), (98, 100));
-    assert!(one.questions(end + 12 * SECOND).is_empty());
+    assert!(one.requests(end + 12 * SECOND).is_empty());
     assert_eq!(one.tracker.keys(), 0);
 }
 
@@ -198,31 +193,35 @@ fn a_window_is_told_of_once_more_when_it_is_over_and_counts_in_no_other() {
 fn totals_last_until_their_epoch_has_been_over_for_as_long_as_it_was() {
     let mut node = node(0);
     assert!(node.request(1, 5, START));
-    let lasts: Vec<_> = node.questions(START).iter().map(|one| one.lasts).collect();
-    assert_eq!(lasts, [4_000, 3_000 + 4_000]);
+    let ttl_millis: Vec<_> = node
+        .requests(START)
+        .iter()
+        .map(|one| one.ttl_millis)
+        .collect();
+    assert_eq!(ttl_millis, [4_000, 3_000 + 4_000]);
 }
 
 #[test]
 fn what_was_counted_by_a_wrong_clock_counts_when_it_is_right() {
     let table = Arc::new(Table::new("p", gcra(100, SECOND, 100), 64, OnFull::Forget));
     let tracker = Tracker::new("p", table).expect("it recovers");
-    tracker.set_ahead(86_400 * SECOND as i64);
+    tracker.set_clock_offset(86_400 * SECOND as i64);
     let note = |units, now| tracker.note(key(1), units, Cell::EMPTY, at(now), name);
     let told = |now| {
-        let mut questions = Vec::new();
-        (0..SHARDS).for_each(|shard| tracker.due(shard, at(now), &mut questions));
-        let told = questions.into_iter().filter(|question| question.own > 0);
-        told.map(|question| (question.end, question.own))
+        let mut requests = Vec::new();
+        (0..SHARDS).for_each(|shard| tracker.due(shard, at(now), &mut requests));
+        let told = requests.into_iter().filter(|request| request.own > 0);
+        told.map(|request| (request.end, request.own))
             .collect::<Vec<_>>()
     };
     note(5, START);
-    tracker.set_ahead(0);
+    tracker.set_clock_offset(0);
     note(3, START);
     assert_eq!(told(START), [(END, 8)]);
     // A clock that is seen from a little further away begins no epoch twice.
     note(1, END);
     assert_eq!(told(END), [(END, 8), (END + 4 * SECOND, 1)]);
-    tracker.set_ahead(-10_000);
+    tracker.set_clock_offset(-10_000);
     note(1, END);
     assert_eq!(told(END), [(END, 8), (END + 4 * SECOND, 2)]);
 }
@@ -234,23 +233,19 @@ fn a_bucket_of_which_nothing_is_heard_is_asked_about_less_and_less_often() {
     assert!(node.request(1, 1, START));
     let mut rounds = Vec::new();
     for round in 0..100 {
-        let questions = node.questions(START);
-        if questions.iter().any(|question| question.end == END) {
+        let requests = node.requests(START);
+        if requests.iter().any(|request| request.end == END) {
             rounds.push(round);
         }
-        for question in questions {
-            let others = server.run(node.id, &question);
-            node.answered(&question, others, START);
+        for request in requests {
+            let others = server.run(node.id, &request);
+            node.apply_totals(&request, others, START);
         }
     }
     assert_eq!(rounds, [0, 2, 6, 14, 30, 62, 94]);
     assert!(other.request(1, 1, START) && node.request(1, 1, START));
     other.round(&mut server, Lost::Nothing, START);
-    assert!(
-        node.questions(START)
-            .iter()
-            .any(|question| question.own == 2)
-    );
+    assert!(node.requests(START).iter().any(|request| request.own == 2));
 }
 
 /// In which of 40 rounds this bucket is told of, where so many units are charged before each.
@@ -258,12 +253,12 @@ fn told_in(node: &mut Node, units: u32) -> Vec<usize> {
     let mut rounds = Vec::new();
     for round in 0..40 {
         assert!(node.request(1, units, START));
-        let questions = node.questions(START);
-        if questions.iter().any(|question| question.end == END) {
+        let requests = node.requests(START);
+        if requests.iter().any(|request| request.end == END) {
             rounds.push(round);
         }
-        for question in questions {
-            node.answered(&question, NOBODY, START);
+        for request in requests {
+            node.apply_totals(&request, NOBODY, START);
         }
     }
     rounds
@@ -292,11 +287,11 @@ fn what_is_little_for_the_bucket_waits_for_some_rounds() {
 fn at_the_end_nothing_waits_and_what_an_epoch_before_was_charged_does_not_either() {
     let large = gcra(2_560, SECOND, 2_560);
     let told = |node: &Node, now| {
-        let questions = node.questions(now);
-        let told = questions.iter().map(|one| (one.end, one.own));
+        let requests = node.requests(now);
+        let told = requests.iter().map(|one| (one.end, one.own));
         let told: Vec<_> = told.filter(|(_, own)| *own > 0).collect();
-        for question in questions {
-            node.answered(&question, NOBODY, now);
+        for request in requests {
+            node.apply_totals(&request, NOBODY, now);
         }
         told
     };
@@ -305,7 +300,7 @@ fn at_the_end_nothing_waits_and_what_an_epoch_before_was_charged_does_not_either
     assert_eq!(told(&node, START), [(END, 1)]);
     assert!(node.request(1, 1, START));
     assert_eq!(told(&node, START), []);
-    node.tracker.tell_all();
+    node.tracker.report_all();
     assert_eq!(told(&node, START), [(END, 2)]);
     let mut node = Node::new(0, &large);
     assert!(node.request(1, 1, START));
