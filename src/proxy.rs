@@ -13,6 +13,7 @@ mod exchange;
 mod forward;
 pub mod gateway;
 pub mod inspect;
+mod request;
 pub mod ruleset;
 mod target;
 

@@ -14,6 +14,7 @@ use crate::proxy::admission::settle::{ResponseEnd, ResponseHead, Settling};
 use crate::proxy::admission::tag::{self, TagDecisions};
 use crate::proxy::admission::{self, Admission};
 use crate::proxy::answers::error::Error;
+use crate::proxy::request::MatchedRequest;
 use crate::proxy::ruleset::{Limit, Route, Ruleset};
 use crate::proxy::target::RequestTarget;
 use crate::rules::{Author, BodyEnd, Head};
@@ -58,15 +59,9 @@ pub fn dry_run<T>(
 ) -> Result<T, Error> {
     let client_ip = snapshot.client_ip.resolve(peer, request.headers());
     let target = RequestTarget::of(request)?;
-    let head = target.head(request, client_ip);
-    let place = snapshot.router.find(&head);
-    let route = snapshot.route(place);
     let checked = OnceCell::new();
-    let token = snapshot.token(route, request.headers(), now, &checked);
-    let head = Head {
-        token: token.as_ref(),
-        ..head
-    };
+    let matched = MatchedRequest::new(snapshot, target.head(request, client_ip), now, &checked);
+    let (route, head) = (matched.route, matched.head());
     let mut admission = admission::admit(route, &snapshot.secret, &head, now)?;
     let mut tagged = match admission.is_refused() {
         true => TagDecisions::default(),
@@ -98,7 +93,7 @@ pub fn dry_run<T>(
     admission.settle_by_body(ended, &mut settling);
     tagged.settle_by_body(ended, &mut settling);
     Ok(to(DryRun {
-        place,
+        place: matched.route_index,
         head,
         route,
         admission,

@@ -19,6 +19,7 @@ use crate::proxy::admission::applicability::Applicability;
 use crate::proxy::admission::mode::Enforcement;
 use crate::proxy::answers::action::Action;
 use crate::proxy::answers::error::Error;
+use crate::proxy::request::MatchedRequest;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::ruleset::{Limit, Policy, PolicySpec, Route, Ruleset, Spec};
 use crate::proxy::target::RequestTarget;
@@ -121,7 +122,7 @@ pub fn explain(spec: Spec, mut request: Request<()>, from: IpAddr) -> Explanatio
         request: format!("{} {}", request.method(), request.uri()),
         client_ip,
         course: RequestTarget::of(&request)
-            .and_then(|target| course(&snapshot, &target.head(&request, client_ip), now))
+            .and_then(|target| course(&snapshot, target.head(&request, client_ip), now))
             .map(|mut course| {
                 for step in &mut course.limits {
                     step.home = homes.get(&*step.policy).copied().unwrap_or(Home::Memory);
@@ -140,15 +141,10 @@ fn add_host(request: &mut Request<()>) {
     }
 }
 
-fn course(snapshot: &Ruleset, head: &Head<'_>, now: Timestamp) -> Result<Course, Error> {
-    let found = snapshot.router.find(head);
-    let route = snapshot.route(found);
+fn course(snapshot: &Ruleset, head: Head<'_>, now: Timestamp) -> Result<Course, Error> {
     let checked = OnceCell::new();
-    let token = snapshot.token(route, head.headers, now, &checked);
-    let head = &Head {
-        token: token.as_ref(),
-        ..*head
-    };
+    let matched = MatchedRequest::new(snapshot, head, now, &checked);
+    let (route, head) = (matched.route, &matched.head());
     let others = snapshot.router.mismatches(head).into_iter();
     let limits = steps(snapshot, route, head, now)?;
     Ok(Course {
@@ -162,7 +158,7 @@ fn course(snapshot: &Ruleset, head: &Head<'_>, now: Timestamp) -> Result<Course,
         others: others
             .map(|(place, mismatch)| (Arc::clone(&snapshot.routes[place].name), mismatch))
             .collect(),
-        route: found.map(|_| Arc::clone(&route.name)),
+        route: matched.route_index.map(|_| Arc::clone(&route.name)),
         upstream: route
             .upstream
             .as_ref()
