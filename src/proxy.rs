@@ -19,12 +19,12 @@ mod target;
 
 pub use admission::mode::{Mode, Rollout};
 pub use answers::action::{ActionSpec, TarpitSpec};
-pub use answers::decoy::{ContentType, DecoySpec};
+pub use answers::decoy::{DecoyContentType, DecoySpec};
 pub use answers::error::Error;
-pub use answers::negotiate::{Format, Formats};
+pub use answers::negotiate::{ResponseFormat, ResponseFormats};
 pub use answers::rejection::RejectSpec;
 pub use answers::template::{Template, TemplateError};
 pub use body::{ResponseBody, ResponseBodyError};
-pub use catch_panic::PanicCaught;
+pub use catch_panic::CaughtPanic;
 pub use gateway::Gateway;
 pub use ruleset::Ruleset;

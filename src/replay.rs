@@ -17,7 +17,7 @@ pub use log::Format;
 pub use report::Report;
 pub use simulation::DecisionLine;
 
-use crate::proxy::ruleset::Spec;
+use crate::proxy::ruleset::RulesetSpec;
 use http::HeaderValue;
 use log::{Lines, Raw};
 use simulation::Simulation;
@@ -57,7 +57,7 @@ pub enum Failure {
 /// # Errors
 /// See [`Failure`]. Lines that cannot be read are no failure: the report names them.
 pub fn replay(
-    rules: Spec,
+    rules: RulesetSpec,
     options: &Options,
     log: impl Read,
     mut tell: impl FnMut(&DecisionLine) -> io::Result<()>,

@@ -88,7 +88,7 @@ impl Connections {
     /// The thread that synchronises connects to every store, workers only to one that requests ask.
     fn wanted(&self, snapshot: &Ruleset) -> Option<Wanted> {
         let store = Arc::clone(snapshot.redis.as_ref()?);
-        let first = match (snapshot.asks_redis, snapshot.is_synchronised()) {
+        let first = match (snapshot.has_redis_policies, snapshot.is_synchronised()) {
             (true, _) => 0,
             (false, true) => self.workers,
             (false, false) => return None,

@@ -207,7 +207,7 @@ fn build(
         let access_log = compiled.access_log.as_ref();
         let access_log = access_logs::provide(access_log, &surroundings, Some(&running))?;
         let built = PreparedRuleset::new(compiled.rules, &surroundings, Some(&running))
-            .logged_by(access_log);
+            .with_access_log(access_log);
         let rest = Rest {
             server: compiled.server,
             admin: compiled.admin,

@@ -146,7 +146,8 @@ impl Process {
         let connections = Connections::new(surroundings.workers);
         let mut reloader =
             Reloader::new(source, &compiled, surroundings.clone(), connections.clone());
-        let built = PreparedRuleset::new(compiled.rules, &surroundings, None).logged_by(access_log);
+        let built =
+            PreparedRuleset::new(compiled.rules, &surroundings, None).with_access_log(access_log);
         let snapshot = built.migrate_buckets(clock.now());
         if let Some(kept) = kept {
             kept.restore(&snapshot, clock.now());

@@ -12,7 +12,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use super::{USAGE, WRONG};
 use crate::clock::Clock;
 use crate::config::{Code, Source, compile, lint};
-use crate::proxy::ruleset::build::memory_of;
+use crate::proxy::ruleset::build::memory_bytes;
 
 const EXAMPLES: &str = "\
 Example:
@@ -87,7 +87,7 @@ fn said(file: &Path, against: Option<&Path>) -> Option<String> {
         super::print_report(&report);
     }
     let rules = rules?;
-    let (name, mib) = (file.display(), memory_of(&rules).div_ceil(1 << 20));
+    let (name, mib) = (file.display(), memory_bytes(&rules).div_ceil(1 << 20));
     let how = match report.problems.is_empty() {
         true => "sound",
         false => "usable",

@@ -11,7 +11,7 @@ use http::HeaderValue;
 use super::progress::Progress;
 use super::{USAGE, WRONG, run};
 use crate::config::compile_rules;
-use crate::proxy::ruleset::Spec;
+use crate::proxy::ruleset::RulesetSpec;
 use crate::replay::{self, Failure, Report};
 
 const EXAMPLES: &str = "\
@@ -104,7 +104,7 @@ impl Options {
         })
     }
 
-    fn rules(&self) -> Result<Spec, ExitCode> {
+    fn rules(&self) -> Result<RulesetSpec, ExitCode> {
         let loaded = run::find(self.config.clone(), |example| super::tell(example)).load();
         loaded
             .and_then(|loaded| compile_rules(&loaded))

@@ -40,7 +40,7 @@ pub struct Compiled {
     /// How the process ends.
     pub shutdown: Shutdown,
     /// Policies, routes, upstreams.
-    pub rules: ruleset::Spec,
+    pub rules: ruleset::RulesetSpec,
     /// The files beside the configuration that it was compiled from.
     pub files: Vec<VersionedFile>,
     /// A hash of the configuration file's text.
@@ -118,7 +118,7 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
 ///
 /// # Errors
 /// Reports policies whose settings no algorithm can have.
-pub fn compile_rules(loaded: &Loaded) -> Result<ruleset::Spec, Report> {
+pub fn compile_rules(loaded: &Loaded) -> Result<ruleset::RulesetSpec, Report> {
     let mut compiler = Compiler::new(loaded);
     let rules = compiler.rules(&loaded.config, Upstreams::stand_ins(), KeyFiles::Optional);
     match compiler.findings.is_empty() {
@@ -198,7 +198,7 @@ impl<'a> Compiler<'a> {
         config: &schema::Config,
         mut upstreams: Upstreams,
         key_files: KeyFiles,
-    ) -> ruleset::Spec {
+    ) -> ruleset::RulesetSpec {
         let mut policies = Policies::new(config);
         let route_compiler = route::RouteCompiler::new(config, &mut policies);
         let routes = config
@@ -215,7 +215,7 @@ impl<'a> Compiler<'a> {
         let policies = policies.into_specs();
         let is_used = |policy: &PolicySpec| policy.shared.is_some() || policy.sync.is_some();
         let is_shared = policies.iter().any(is_used);
-        ruleset::Spec {
+        ruleset::RulesetSpec {
             policies,
             upstreams: upstreams.into_specs(),
             routes,

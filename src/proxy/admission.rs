@@ -30,8 +30,8 @@ use crate::clock::Timestamp;
 use crate::http::headers::Headers;
 use crate::http::message::Response;
 use crate::limiter::{Algorithm, Decision, Outcome, Verdict};
-use crate::proxy::answers::limit_headers::{self, Applied, Styles};
-use crate::proxy::answers::rejection::Refusal;
+use crate::proxy::answers::limit_headers::{self, AppliedPolicy, HeaderStyles};
+use crate::proxy::answers::rejection::RefusedRequest;
 use crate::rules::Head;
 use crate::store::redis::QueuePlace;
 use crate::telemetry::metrics::LimitDecision;
@@ -214,7 +214,7 @@ impl Admission {
     pub(super) fn refuse(
         &self,
         route: &Route,
-        styles: &Styles,
+        styles: &HeaderStyles,
         head: &Head<'_>,
         response: &mut Response<ResponseBody>,
     ) {
@@ -224,7 +224,9 @@ impl Admission {
         let violated: SmallVec<[&str; 4]> = self
             .decisions(route)
             .take(self.verdict.binding())
-            .filter(|(limit, decision)| !decision.is_admitted() && limit.policy.action.is_told())
+            .filter(|(limit, decision)| {
+                !decision.is_admitted() && limit.policy.action.is_disclosed()
+            })
             .map(|(limit, _)| &*limit.policy.name)
             .collect();
         let policy = match self.binding().get(self.verdict.deciding) {
@@ -237,14 +239,14 @@ impl Admission {
             }
             _ => None,
         };
-        let refused = Refusal {
+        let refused = RefusedRequest {
             head,
             route: &route.name,
             violated: &violated,
             retry_after: retry_at.map(|at| limit_headers::retry_after(at, self.now)),
         };
-        if !policy.action.is_told() {
-            let answers = route.real_answers.as_deref();
+        if !policy.action.is_disclosed() {
+            let answers = route.learned_responses.as_deref();
             return policy.rejection.decoy(&refused, answers, response);
         }
         policy.rejection.write(&refused, response);
@@ -254,7 +256,12 @@ impl Admission {
     }
 
     /// Writes the rate-limit fields of the limits that clients may know of.
-    pub(super) fn write_headers(&self, route: &Route, styles: &Styles, headers: &mut Headers) {
+    pub(super) fn write_headers(
+        &self,
+        route: &Route,
+        styles: &HeaderStyles,
+        headers: &mut Headers,
+    ) {
         let binding = self.binding();
         let policies = binding.iter().map(|matched| matched.policy(&route.limits));
         let told: SmallVec<[Decision; 4]>;
@@ -269,17 +276,17 @@ impl Admission {
             }
         };
         let policies = policies.zip(decisions);
-        let applied: SmallVec<[Applied<'_>; 4]> = policies
-            .filter(|(policy, _)| policy.action.is_told())
-            .map(|(policy, decision)| Applied {
-                facts: &policy.facts,
+        let applied: SmallVec<[AppliedPolicy<'_>; 4]> = policies
+            .filter(|(policy, _)| policy.action.is_disclosed())
+            .map(|(policy, decision)| AppliedPolicy {
+                facts: &policy.advertised,
                 algorithm: policy.table.algorithm(),
                 decision,
             })
             .collect();
         let deciding = match applied.len() == binding.len() {
             true => self.verdict.deciding,
-            false => limit_headers::tightest(applied.iter()).unwrap_or_default(),
+            false => limit_headers::index_of_deciding(applied.iter()).unwrap_or_default(),
         };
         limit_headers::write(styles, &applied, deciding, self.now, headers);
     }

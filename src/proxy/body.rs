@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use super::catch_panic::{self, PanicCaught};
+use super::catch_panic::{self, CaughtPanic};
 use crate::http::body::{RequestBody, RequestBodyError};
 use crate::telemetry::metrics::RequestMetrics;
 use crate::upstream::{BodyError, UpstreamBody};
@@ -55,7 +55,7 @@ pub enum ResponseBodyError {
     Request(#[from] RequestBodyError),
     /// The code that forwards the body has panicked.
     #[error(transparent)]
-    Panicked(#[from] PanicCaught),
+    Panicked(#[from] CaughtPanic),
 }
 
 impl ResponseBodyError {

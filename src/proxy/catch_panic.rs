@@ -11,10 +11,10 @@ use crate::telemetry::metrics::RequestMetrics;
 /// The code that served a request has panicked, and was counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the proxy failed: its log has a panic")]
-pub struct PanicCaught;
+pub struct CaughtPanic;
 
-impl From<PanicCaught> for Error {
-    fn from(PanicCaught: PanicCaught) -> Self {
+impl From<CaughtPanic> for Error {
+    fn from(CaughtPanic: CaughtPanic) -> Self {
         Error::Panicked
     }
 }
@@ -23,10 +23,10 @@ impl From<PanicCaught> for Error {
 pub(super) fn catch<T>(
     metrics: &RequestMetrics,
     serve: impl FnOnce() -> T,
-) -> Result<T, PanicCaught> {
+) -> Result<T, CaughtPanic> {
     catch_unwind(AssertUnwindSafe(serve)).map_err(|_| {
         metrics.panicked();
-        PanicCaught
+        CaughtPanic
     })
 }
 
@@ -34,7 +34,7 @@ pub(super) fn catch<T>(
 pub(super) async fn catch_async<F: Future>(
     metrics: &RequestMetrics,
     mut serving: Pin<&mut F>,
-) -> Result<F::Output, PanicCaught> {
+) -> Result<F::Output, CaughtPanic> {
     let poll = |cx: &mut Context<'_>| {
         catch(metrics, || serving.as_mut().poll(cx)).map_or_else(
             |panicked| Poll::Ready(Err(panicked)),

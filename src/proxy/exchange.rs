@@ -201,7 +201,7 @@ impl Exchange {
         }
         self.author = Author::Proxy;
         self.error = Some(error.reason());
-        let mut response = respond::error(error, self.context.accept.as_deref(), request);
+        let mut response = respond::error_response(error, self.context.accept.as_deref(), request);
         // The end of a request with an ambiguous head is unknown.
         if matches!(error, Error::Request { .. }) && self.context.version <= Version::HTTP_11 {
             let close = HeaderValue::from_static("close");

@@ -75,7 +75,7 @@ pub(super) async fn forward(
 
 /// Teaches decoys the look of real responses.
 fn learn(route: &Route, request: &Request<RequestBody>, response: &Response<ResponseBody>) {
-    if let Some(answers) = &route.real_answers {
+    if let Some(answers) = &route.learned_responses {
         answers.learn(request.method(), response);
     }
 }

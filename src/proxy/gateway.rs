@@ -128,7 +128,7 @@ fn admit(
     let decided = decide(exchange, request, target, response, resumed);
     let context = exchange.context();
     if let Some(tokens) = &context.ruleset.whole().tokens {
-        tokens.note(&context.token, was_known, context.started);
+        tokens.record(&context.token, was_known, context.started);
     }
     let decided = decided?;
     if matches!(
@@ -257,7 +257,7 @@ async fn serve(
             forward::forward(exchange, request, path).await.map(Some)
         }
         Disposition::Tarpit(slot) => {
-            Box::pin(slot.pass()).await;
+            Box::pin(slot.wait()).await;
             let mut response = bare(StatusCode::OK);
             let head = target.head(request, exchange.context().client_ip);
             exchange.refuse_now(&head, &mut response);

@@ -23,8 +23,8 @@ use crate::limiter::{Secret, WindowEnd};
 use crate::proxy::admission::mode::Mode;
 use crate::proxy::admission::penalties::Penalties;
 use crate::proxy::answers::action::Action;
-use crate::proxy::answers::decoy::RealAnswers;
-use crate::proxy::answers::limit_headers::{Facts, Styles};
+use crate::proxy::answers::decoy::LearnedResponses;
+use crate::proxy::answers::limit_headers::{AdvertisedPolicy, HeaderStyles};
 use crate::proxy::answers::rejection::Rejection;
 use crate::rules::{CheckedToken, Head, LocalPeriods, RequestToken, Router};
 use crate::store::{Table, redis};
@@ -36,12 +36,12 @@ use crate::telemetry::metrics::{
 use crate::upstream::{self, Dscp, Upstream};
 use settlements::Settlements;
 use sync_recorder::SyncRecorder;
-use tokens::Tokens;
+use tokens::TokenVerifier;
 
 pub use redis_binding::RedisBinding;
 pub use spec::{
-    LimitSpec, OnStoreError, OverflowSpec, PolicySpec, RedisSpec, Rewrite, RouteSpec, SharedSpec,
-    Spec,
+    LimitSpec, OnStoreError, OverflowSpec, PolicySpec, RedisPolicySpec, RedisSpec, Rewrite,
+    RouteSpec, RulesetSpec,
 };
 
 /// The running ruleset.
@@ -62,17 +62,17 @@ pub struct Ruleset {
     /// How long a client may be quiet within a request's body.
     pub body_timeout: Duration,
     /// The header styles of responses.
-    pub styles: Styles,
+    pub styles: HeaderStyles,
     /// Where requests are logged, if anywhere.
     pub access_log: Option<Arc<AccessLog>>,
     /// Turns keys into fingerprints.
     pub secret: Secret,
     /// Verifies the tokens of requests, if anything does.
-    pub tokens: Option<Tokens>,
+    pub tokens: Option<TokenVerifier>,
     /// Where buckets are that several machines share, or through which they are synchronised, if there are any.
     pub redis: Option<Arc<redis::Store>>,
     /// Whether requests ask there: not where all that there is is synchronised.
-    pub asks_redis: bool,
+    pub has_redis_policies: bool,
     /// How long requests may be held up at the start, or a reload, until Redis is connected.
     pub startup_timeout: Duration,
 }
@@ -98,7 +98,7 @@ impl Ruleset {
         self.policies.iter().any(|policy| {
             let penalties = policy.penalties.as_ref();
             penalties.is_some_and(|penalties| penalties.shared().is_some())
-                || policy.all().iter().any(|one| one.synchronised.is_some())
+                || policy.all().iter().any(|one| one.sync_recorder.is_some())
         })
     }
 
@@ -144,7 +144,7 @@ pub struct Route {
     /// The most bytes in a request's body.
     pub max_body: u64,
     /// What its decoys look like, if a limit answers with one.
-    pub(super) real_answers: Option<Arc<RealAnswers>>,
+    pub(super) learned_responses: Option<Arc<LearnedResponses>>,
     /// Its counters.
     pub metrics: RouteMetrics,
 }
@@ -160,7 +160,7 @@ pub enum Preflight {
 
 impl Preflight {
     /// Whether it keeps this request from all limits. Whoever may be exempt can forge such a request.
-    fn exempts(self, head: &Head<'_>) -> bool {
+    fn is_exempt(self, head: &Head<'_>) -> bool {
         self == Self::Exempt
             && head.method == Method::OPTIONS
             && head.headers.contains(header::ORIGIN)
@@ -170,16 +170,16 @@ impl Preflight {
 
 impl Route {
     /// The limits that a request meets, but for those that tag.
-    pub fn limits_of(&self, head: &Head<'_>) -> &[Limit] {
-        match self.preflight.exempts(head) {
+    pub fn limits_for(&self, head: &Head<'_>) -> &[Limit] {
+        match self.preflight.is_exempt(head) {
             true => &[],
             false => &self.limits,
         }
     }
 
     /// The limits that tag, of those that a request meets.
-    pub fn tags_of(&self, head: &Head<'_>) -> &[Limit] {
-        match self.preflight.exempts(head) {
+    pub fn tags_for(&self, head: &Head<'_>) -> &[Limit] {
+        match self.preflight.is_exempt(head) {
             true => &[],
             false => &self.tags,
         }
@@ -233,17 +233,17 @@ pub struct Policy {
     /// What it has in Redis, if its buckets are there.
     pub shared: Option<RedisBinding>,
     /// What tells other machines of its charges, if its buckets in memory are synchronised.
-    pub synchronised: Option<SyncRecorder>,
+    pub sync_recorder: Option<SyncRecorder>,
     /// Where windows end, where a claim says in which zone.
-    pub local: Option<LocalPeriods>,
+    pub local_periods: Option<LocalPeriods>,
     /// What its requests in flight have taken, where that comes back when they end.
-    pub in_use: Option<InUseMetrics>,
+    pub in_use_metrics: Option<InUseMetrics>,
     /// What it does to keys that it has refused too often; also to those of its overrides.
     pub penalties: Option<Penalties>,
     /// How responses settle its costs, if they do.
     pub settlements: Option<Settlements>,
     /// What header fields say of it.
-    pub facts: Facts,
+    pub advertised: AdvertisedPolicy,
     /// What becomes of a request that it refuses.
     pub action: Action,
     /// What a refused client is told.
@@ -272,7 +272,7 @@ pub struct Overflow {
 impl Policy {
     /// The period that a window is which this request opens, where it says that.
     pub fn period(&self, head: &Head<'_>, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
-        self.local.as_ref()?.period(head, now)
+        self.local_periods.as_ref()?.period(head, now)
     }
 
     /// When a window ends that this request opens, where it says that.
@@ -282,7 +282,9 @@ impl Policy {
 
     /// Whether it has to know what the token of a request says, apart from whose bucket it is.
     pub fn reads_token(&self) -> bool {
-        self.all().iter().any(|policy| policy.local.is_some())
+        self.all()
+            .iter()
+            .any(|policy| policy.local_periods.is_some())
     }
 
     /// The policy, what it overflows into, and the same of its overrides: all that have a table.

@@ -12,9 +12,9 @@ use super::warnings::Warnings;
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::{Decision, Outcome, Secret};
 use crate::proxy::Ruleset;
-use crate::proxy::inspect::dry_run::{DryRun, Response, dry_run};
+use crate::proxy::inspect::dry_run::{DryRun, RecordedResponse, dry_run};
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
-use crate::proxy::ruleset::{Limit, LimitSpec, Spec};
+use crate::proxy::ruleset::{Limit, LimitSpec, RulesetSpec};
 use crate::telemetry::registry::Registry;
 
 /// The same in every replay, so that two of them fill tables alike: nobody aims at one.
@@ -70,7 +70,7 @@ pub enum RequestDecision {
 }
 
 impl Simulation {
-    pub(super) fn new(mut rules: Spec, is_host_given: bool) -> Self {
+    pub(super) fn new(mut rules: RulesetSpec, is_host_given: bool) -> Self {
         let left_out = leave_out_permits(&mut rules);
         let surroundings = BuildContext {
             workers: 1,
@@ -100,7 +100,7 @@ impl Simulation {
         let (snapshot, tally) = (&self.snapshot, &mut self.tally);
         let warnings = &mut self.warnings;
         warnings.arrive(entry.time, entry.names_host);
-        let response = entry.response.as_ref().map(|response| Response {
+        let response = entry.response.as_ref().map(|response| RecordedResponse {
             status: response.status,
             headers: &response.headers,
             bytes: response.bytes,
@@ -174,7 +174,7 @@ fn name(limit: &Limit) -> Arc<str> {
 
 /// Takes the limits out that count what is in flight, since a log does not say when requests end; the names of
 /// their policies.
-fn leave_out_permits(rules: &mut Spec) -> Vec<Arc<str>> {
+fn leave_out_permits(rules: &mut RulesetSpec) -> Vec<Arc<str>> {
     let policies = &rules.policies;
     let is_replayed = |limit: &LimitSpec| !policies[limit.policy].algorithm.is_permits();
     let mut left_out: Vec<Arc<str>> = Vec::new();

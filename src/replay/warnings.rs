@@ -138,7 +138,7 @@ impl Warnings {
             note(counts, part, &Input::new(None, Purpose::Route, part), head);
         }
         let route = snapshot.route(place);
-        if route.limits_of(head).is_empty() && route.tags_of(head).is_empty() {
+        if route.limits_for(head).is_empty() && route.tags_for(head).is_empty() {
             return;
         }
         let inputs = &self.routes[place.unwrap_or(snapshot.routes.len())];
@@ -210,7 +210,7 @@ impl LimitInputs {
             Cost::Constant(_) => None,
         };
         let all = limit.policy.all();
-        let zone = all.iter().find_map(|policy| policy.local.as_ref());
+        let zone = all.iter().find_map(|policy| policy.local_periods.as_ref());
         let zone = zone.map(|local| KeyPart::Claim(local.claim.clone()));
         LimitInputs {
             when: when.map(|part| input(part, Purpose::When)).collect(),

@@ -11,7 +11,7 @@ use sluicegate::config::{self, lint};
 use sluicegate::limiter::Secret;
 use sluicegate::proxy::Ruleset;
 use sluicegate::proxy::inspect::dry_run::dry_run;
-use sluicegate::proxy::ruleset::build::{BuildContext, PreparedRuleset, memory_of};
+use sluicegate::proxy::ruleset::build::{BuildContext, PreparedRuleset, memory_bytes};
 use sluicegate::proxy::ruleset::reload_diff::{BucketOutcome, compare};
 use sluicegate::telemetry::registry::Registry;
 
@@ -80,10 +80,14 @@ fn every_override_of_very_many_has_its_own_bucket() {
     };
     let (old, new) = (rules("7/1h"), rules("9/1h"));
     // One bucket each, not a table.
-    assert!(memory_of(&old) < 1_000 * MANY as u64, "{}", memory_of(&old));
+    assert!(
+        memory_bytes(&old) < 1_000 * MANY as u64,
+        "{}",
+        memory_bytes(&old)
+    );
     let fates = compare(&old, &new);
     let rescaled = |fate: &BucketOutcome| matches!(fate, BucketOutcome::Rescaled { .. });
-    let rescaled = fates.iter().filter(|(one, _)| rescaled(&one.fate));
+    let rescaled = fates.iter().filter(|(one, _)| rescaled(&one.outcome));
     assert_eq!(rescaled.count(), MANY);
 
     let surroundings = BuildContext {

@@ -8,7 +8,7 @@ use crate::config::diagnostic::Code;
 use crate::config::load::Loaded;
 use crate::config::schema::{Config, OnFull};
 use crate::config::value::KeyPart;
-use crate::proxy::ruleset::build::memory_of;
+use crate::proxy::ruleset::build::memory_bytes;
 use crate::telemetry::process;
 
 /// Quotas for at least this long deserve a snapshot file.
@@ -75,7 +75,7 @@ pub(super) fn memory(loaded: &Loaded) -> Vec<Finding> {
     let Ok(rules) = compile_rules(loaded) else {
         return Vec::new();
     };
-    let (most, needed) = (rules.max_size, memory_of(&rules));
+    let (most, needed) = (rules.max_size, memory_bytes(&rules));
     if needed <= most {
         return Vec::new();
     }

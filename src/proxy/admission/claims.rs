@@ -26,7 +26,7 @@ impl<'a> AdmissionContext<'_, 'a> {
         head: &'a Head<'a>,
         store: Option<&Store>,
     ) -> Result<bool, NoNumber> {
-        let mut limits = self.route.limits_of(head).iter();
+        let mut limits = self.route.limits_for(head).iter();
         if limits.all(|limit| limit.reads_token) || head.token.is_none_or(|token| token.is_known())
         {
             return Ok(false);

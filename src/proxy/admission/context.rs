@@ -115,7 +115,7 @@ impl<'r, 'a> AdmissionContext<'r, 'a> {
     ) -> Result<(), NoNumber> {
         self.head = Some(head);
         let mut watching = Vec::new();
-        for (place, limit) in (0_u16..).zip(self.route.limits_of(head)) {
+        for (place, limit) in (0_u16..).zip(self.route.limits_for(head)) {
             if !wanted(limit) {
                 continue;
             }

@@ -18,7 +18,7 @@ impl InFlightGuard {
     /// The guard of an admitted charge; `None` if time returns its units. To be called once for a
     /// charge.
     pub(crate) fn of(policy: &Policy, charge: &Charge<'_>) -> Option<Self> {
-        let in_use = policy.in_use.as_ref()?;
+        let in_use = policy.in_use_metrics.as_ref()?;
         Some(Self::of_permit(charge.permit()?, in_use, charge.cost))
     }
 

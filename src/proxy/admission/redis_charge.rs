@@ -85,7 +85,7 @@ pub(super) fn pending_tag_charges(
             ),
         })
     };
-    (0..).zip(route.tags_of(head)).filter_map(entry).collect()
+    (0..).zip(route.tags_for(head)).filter_map(entry).collect()
 }
 
 /// The decision of a bucket in memory that another bucket's refusal spares.

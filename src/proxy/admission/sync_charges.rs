@@ -45,7 +45,7 @@ pub(crate) fn record_one(
     now: Timestamp,
     reservation: Option<&mut Reservation>,
 ) {
-    let Some(synchronised) = &limit.chosen(chosen).synchronised else {
+    let Some(synchronised) = &limit.chosen(chosen).sync_recorder else {
         return;
     };
     let name = || synchronised.name(&limit.spec.descriptor, head);

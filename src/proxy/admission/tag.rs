@@ -64,7 +64,7 @@ pub(crate) fn decide_tags(
         .into_iter()
         .filter(RedisTagDecision::is_known)
         .peekable();
-    for (place, limit) in route.tags_of(head).iter().enumerate() {
+    for (place, limit) in route.tags_for(head).iter().enumerate() {
         let decision = match told.next_if(|told| told.place == place) {
             Some(told) => Some(tagged.keep(told, limit, head)),
             None => tagged.decide((place, limit), secret, head, now),

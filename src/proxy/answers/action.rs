@@ -87,7 +87,7 @@ impl Action {
     }
 
     /// Whether clients may know of the policy.
-    pub(crate) fn is_told(&self) -> bool {
+    pub(crate) fn is_disclosed(&self) -> bool {
         !matches!(self, Self::Decoy)
     }
 
@@ -125,7 +125,7 @@ impl Tarpit {
 
 impl TarpitSlot {
     /// Waits for as long as the request is to be held.
-    pub(crate) async fn pass(self) {
+    pub(crate) async fn wait(self) {
         tokio::time::sleep(self.delay).await;
     }
 }
@@ -168,7 +168,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_place_is_taken_for_as_long_as_was_said() {
         let tarpit = tarpit(1, &Registry::default());
-        let waiting = tokio::spawn(tarpit.acquire().expect("a place").pass());
+        let waiting = tokio::spawn(tarpit.acquire().expect("a place").wait());
         tokio::time::sleep(Duration::from_millis(9_999)).await;
         assert!(!waiting.is_finished());
         assert!(tarpit.acquire().is_none());
@@ -180,7 +180,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_leaves_gives_the_place_back() {
         let tarpit = tarpit(1, &Registry::default());
-        let waiting = tokio::spawn(tarpit.acquire().expect("a place").pass());
+        let waiting = tokio::spawn(tarpit.acquire().expect("a place").wait());
         tokio::time::sleep(Duration::from_secs(1)).await;
         waiting.abort();
         assert!(waiting.await.is_err());

@@ -15,7 +15,7 @@ use http::header::{self, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 use http_body::Body;
 
-use self::fields::Learned;
+use self::fields::LearnedField;
 use crate::http::headers::Headers;
 use crate::http::message::Response;
 use crate::http::{date, forwarded};
@@ -23,9 +23,9 @@ use crate::limiter::{KeyParts, Secret};
 use crate::proxy::body::ResponseBody;
 
 /// The most fields that are learned of an answer.
-const MOST_FIELDS: usize = 64;
+const MAX_FIELDS: usize = 64;
 /// Methods that are told apart: those that HTTP defines for content, and all others.
-const METHODS: usize = 6;
+const METHOD_GROUPS: usize = 6;
 
 /// What the decoy of a policy says whatever real answers say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,12 +33,12 @@ pub struct DecoySpec {
     /// Its status; that of real answers unless given.
     pub status: Option<StatusCode>,
     /// Whose content type it has.
-    pub content_type: ContentType,
+    pub content_type: DecoyContentType,
 }
 
 /// Whose content type a decoy has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ContentType {
+pub enum DecoyContentType {
     /// That of real answers.
     #[default]
     Learned,
@@ -48,16 +48,16 @@ pub enum ContentType {
 
 /// What is known of the real answers of a route: the last one for each method, on all workers together.
 #[derive(Debug)]
-pub(crate) struct RealAnswers {
-    profiles: [ArcSwapOption<Profile>; METHODS],
+pub(crate) struct LearnedResponses {
+    profiles: [ArcSwapOption<ResponseProfile>; METHOD_GROUPS],
     secret: Secret,
-    made_up: AtomicU64,
-    origin: Origin,
+    identifiers_made: AtomicU64,
+    origin: ResponseOrigin,
 }
 
 /// Where real answers come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum ResponseOrigin {
     /// Servers: this proxy adds Via to what they say.
     Servers,
     /// The built-in one.
@@ -66,10 +66,10 @@ pub(crate) enum Origin {
 
 /// A real answer.
 #[derive(Debug)]
-struct Profile {
+struct ResponseProfile {
     status: StatusCode,
     framing: Framing,
-    fields: Vec<(HeaderName, Learned)>,
+    fields: Vec<(HeaderName, LearnedField)>,
 }
 
 /// Whether the length of a body is known before it ends.
@@ -89,18 +89,18 @@ pub(crate) struct Decoy<'a> {
     pub body: Bytes,
 }
 
-impl RealAnswers {
-    pub(crate) fn new(origin: Origin) -> Self {
+impl LearnedResponses {
+    pub(crate) fn new(origin: ResponseOrigin) -> Self {
         Self {
             profiles: Default::default(),
             secret: Secret::random(),
-            made_up: AtomicU64::new(0),
+            identifiers_made: AtomicU64::new(0),
             origin,
         }
     }
 
     /// Whether it is about answers from there.
-    pub(crate) fn is_of(&self, origin: Origin) -> bool {
+    pub(crate) fn has_origin(&self, origin: ResponseOrigin) -> bool {
         self.origin == origin
     }
 
@@ -110,26 +110,26 @@ impl RealAnswers {
         if !answer.status().is_success() || !is_whole {
             return;
         }
-        let place = &self.profiles[place(method)];
+        let place = &self.profiles[method_group(method)];
         if place
             .load()
             .as_ref()
-            .is_some_and(|known| known.is_like(answer))
+            .is_some_and(|known| known.matches(answer))
         {
             return;
         }
-        let profile = Profile::of(answer, |value| self.make_up(value));
+        let profile = ResponseProfile::of(answer, |value| self.make_identifier(value));
         place.store(Some(Arc::new(profile)));
     }
 
     /// Makes `response` the decoy for a request.
-    pub(crate) fn disguise(
+    pub(crate) fn write_decoy(
         &self,
         decoy: Decoy<'_>,
         method: &Method,
         response: &mut Response<ResponseBody>,
     ) {
-        let known = self.profiles[place(method)].load();
+        let known = self.profiles[method_group(method)].load();
         let others = || self.profiles.iter().find_map(|place| place.load_full());
         let profile = known.clone().or_else(others);
         let profile = profile.as_deref();
@@ -141,7 +141,7 @@ impl RealAnswers {
         };
     }
 
-    fn fields(&self, decoy: &Decoy<'_>, profile: Option<&Profile>) -> Headers {
+    fn fields(&self, decoy: &Decoy<'_>, profile: Option<&ResponseProfile>) -> Headers {
         let learned = profile.map_or(&[][..], |profile| &profile.fields);
         let mut headers = Headers::with_capacity(learned.len() + decoy.headers.len() + 1);
         let own = |name: &HeaderName| decoy.headers.iter().find(|(own, _)| own == name);
@@ -151,19 +151,19 @@ impl RealAnswers {
                 continue;
             }
             match learned {
-                Learned::Copied(value) => headers.append(name, value.clone()),
-                Learned::Identifier(like) => headers.append(name, self.make_up(like)),
-                Learned::ContentType(value) => {
+                LearnedField::Copied(value) => headers.append(name, value.clone()),
+                LearnedField::Identifier(like) => headers.append(name, self.make_identifier(like)),
+                LearnedField::ContentType(value) => {
                     headers.append(name, decoy.content_type(value).clone());
                 }
-                Learned::Date => {
+                LearnedField::Date => {
                     let now = date::with_now(HeaderValue::from_bytes);
                     if let Ok(now) = now {
                         headers.append(name, now);
                     }
                 }
-                Learned::Length => headers.append(name, decoy.body.len() as u64),
-                Learned::LeftOut => {}
+                LearnedField::Length => headers.append(name, decoy.body.len() as u64),
+                LearnedField::Omitted => {}
             }
         }
         for (name, value) in decoy.headers {
@@ -171,11 +171,11 @@ impl RealAnswers {
         }
         let is_typed = profile.is_none()
             || !decoy.body.is_empty()
-            || decoy.spec.content_type == ContentType::Configured;
+            || decoy.spec.content_type == DecoyContentType::Configured;
         if is_typed {
             headers.insert_missing(header::CONTENT_TYPE, decoy.content_type.clone());
         }
-        if profile.is_none() && self.origin == Origin::Servers {
+        if profile.is_none() && self.origin == ResponseOrigin::Servers {
             let (name, value) = forwarded::via(http::Version::HTTP_11);
             headers.append(name, value);
         }
@@ -183,7 +183,7 @@ impl RealAnswers {
     }
 
     /// An identifier that looks like this one: letters for letters, digits for digits.
-    fn make_up(&self, like: &HeaderValue) -> HeaderValue {
+    fn make_identifier(&self, like: &HeaderValue) -> HeaderValue {
         let mut random = 0_u64;
         let is_hex = like
             .as_bytes()
@@ -192,7 +192,10 @@ impl RealAnswers {
         let made_up = like.as_bytes().iter().enumerate().map(|(place, &byte)| {
             if place % 8 == 0 {
                 let mut hasher = self.secret.hasher();
-                hasher.part(3, &self.made_up.fetch_add(1, Relaxed).to_be_bytes());
+                hasher.part(
+                    3,
+                    &self.identifiers_made.fetch_add(1, Relaxed).to_be_bytes(),
+                );
                 random = hasher.finish().bits();
             }
             let number = (random >> (place % 8 * 8)) as u8;
@@ -209,17 +212,17 @@ impl RealAnswers {
     }
 }
 
-impl Profile {
+impl ResponseProfile {
     fn of(answer: &Response<ResponseBody>, make_up: impl Fn(&HeaderValue) -> HeaderValue) -> Self {
-        let fields = answer.headers().iter().take(MOST_FIELDS);
+        let fields = answer.headers().iter().take(MAX_FIELDS);
         let fields = fields.map(|(name, value)| {
-            let learned = match Learned::of(name, value) {
-                Learned::Identifier(value) => Learned::Identifier(make_up(&value)),
+            let learned = match LearnedField::of(name, value) {
+                LearnedField::Identifier(value) => LearnedField::Identifier(make_up(&value)),
                 learned => learned,
             };
             (name.clone(), learned)
         });
-        Profile {
+        ResponseProfile {
             status: answer.status(),
             framing: Framing::of(answer),
             fields: fields.collect(),
@@ -227,13 +230,13 @@ impl Profile {
     }
 
     /// Whether nothing can be learned from this answer.
-    fn is_like(&self, answer: &Response<ResponseBody>) -> bool {
-        let count = answer.headers().len().min(MOST_FIELDS);
+    fn matches(&self, answer: &Response<ResponseBody>) -> bool {
+        let count = answer.headers().len().min(MAX_FIELDS);
         let mut fields = self.fields.iter().zip(answer.headers().iter());
         (self.status, self.framing, self.fields.len())
             == (answer.status(), Framing::of(answer), count)
             && fields.all(|((known, learned), (name, value))| {
-                known == name && learned.would_come_of(name, value)
+                known == name && learned.matches(name, value)
             })
     }
 }
@@ -249,7 +252,7 @@ impl Framing {
 
 impl Decoy<'_> {
     /// The status of real answers has to suit the body.
-    fn status(&self, profile: Option<&Profile>) -> StatusCode {
+    fn status(&self, profile: Option<&ResponseProfile>) -> StatusCode {
         let learned = profile.map(|profile| profile.status).filter(|status| {
             let bodiless = [StatusCode::NO_CONTENT, StatusCode::RESET_CONTENT];
             self.body.is_empty() || !bodiless.contains(status)
@@ -259,21 +262,21 @@ impl Decoy<'_> {
 
     fn content_type<'v>(&'v self, learned: &'v HeaderValue) -> &'v HeaderValue {
         match self.spec.content_type {
-            ContentType::Configured => &self.content_type,
-            ContentType::Learned => learned,
+            DecoyContentType::Configured => &self.content_type,
+            DecoyContentType::Learned => learned,
         }
     }
 }
 
 /// Where answers to requests of this method are.
-fn place(method: &Method) -> usize {
+fn method_group(method: &Method) -> usize {
     match *method {
         Method::GET | Method::HEAD => 0,
         Method::POST => 1,
         Method::PUT => 2,
         Method::PATCH => 3,
         Method::DELETE => 4,
-        _ => METHODS - 1,
+        _ => METHOD_GROUPS - 1,
     }
 }
 

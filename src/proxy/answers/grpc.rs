@@ -21,7 +21,7 @@ const WEB: &str = "-web";
 
 /// A status code of gRPC (`doc/statuscodes.md`), of those that a proxy has a use for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Code {
+pub(crate) enum GrpcStatus {
     Unknown = 2,
     ResourceExhausted = 8,
     Unimplemented = 12,
@@ -29,7 +29,7 @@ pub(crate) enum Code {
     Unavailable = 14,
 }
 
-impl Code {
+impl GrpcStatus {
     /// What a client makes of this status of HTTP (`doc/http-grpc-status-mapping.md`); but a message that is too large
     /// is told as gRPC itself does.
     pub(crate) fn of(status: StatusCode) -> Self {
@@ -46,7 +46,7 @@ impl Code {
 }
 
 /// The content type to answer with, where the request with these header fields is one of gRPC.
-pub(crate) fn answered_as(request: &Headers) -> Option<HeaderValue> {
+pub(crate) fn response_content_type(request: &Headers) -> Option<HeaderValue> {
     let asked = request.get(CONTENT_TYPE)?;
     let start = asked.get(..GRPC.len())?;
     if !start.eq_ignore_ascii_case(GRPC.as_bytes()) {
@@ -61,9 +61,9 @@ pub(crate) fn answered_as(request: &Headers) -> Option<HeaderValue> {
 }
 
 /// A response that says no more than this.
-pub(crate) fn response(
+pub(crate) fn trailers_only(
     content_type: HeaderValue,
-    code: Code,
+    code: GrpcStatus,
     message: &str,
 ) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::own(Bytes::new()));
@@ -94,7 +94,7 @@ mod tests {
 
     fn asked(content_type: &'static str) -> Option<HeaderValue> {
         let value = HeaderValue::from_static(content_type);
-        answered_as(&Headers::from_iter([(CONTENT_TYPE, value)]))
+        response_content_type(&Headers::from_iter([(CONTENT_TYPE, value)]))
     }
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
         ] {
             assert_eq!(asked(content_type), None, "{content_type}");
         }
-        assert_eq!(answered_as(&Headers::new()), None);
+        assert_eq!(response_content_type(&Headers::new()), None);
     }
 
     #[test]

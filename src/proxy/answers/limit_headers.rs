@@ -2,7 +2,7 @@
 //! admitted and on refused responses alike. A new style is a variant of
 //! [`Style`] and a function below.
 
-mod facts;
+mod advertised_policy;
 mod styles;
 #[cfg(test)]
 mod tests;
@@ -13,24 +13,24 @@ use crate::clock::Timestamp;
 use crate::http::headers::{FieldValue, Headers};
 use crate::limiter::{Algorithm, Decision, Outcome, Verdict};
 
-pub use facts::{Facts, Unit};
-pub use styles::{Exposure, Fields, Style, Styles};
+pub use advertised_policy::{AdvertisedPolicy, QuotaUnit};
+pub use styles::{Exposure, HeaderStyles, Style, StyleFields};
 
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 
 /// Room for what is said of the policies of most requests, in bytes.
-const USUAL_LIST: usize = 64;
+const LIST_CAPACITY: usize = 64;
 
 /// A policy that decided on a request, and its decision.
-pub(crate) struct Applied<'a> {
-    pub facts: &'a Facts,
+pub(crate) struct AppliedPolicy<'a> {
+    pub facts: &'a AdvertisedPolicy,
     pub algorithm: &'a Algorithm,
     pub decision: &'a Decision,
 }
 
-impl Applied<'_> {
+impl AppliedPolicy<'_> {
     /// The units that remain. What was granted beyond the capacity is not told.
     fn remaining(&self) -> u32 {
         self.decision.remaining.min(self.facts.capacity)
@@ -63,8 +63,8 @@ impl Applied<'_> {
 /// Adds the fields of every style in `styles`. `deciding` is the place of the deciding policy in
 /// `applied`: the older styles speak of that one alone.
 pub(crate) fn write(
-    styles: &Styles,
-    applied: &[Applied<'_>],
+    styles: &HeaderStyles,
+    applied: &[AppliedPolicy<'_>],
     deciding: usize,
     now: Timestamp,
     headers: &mut Headers,
@@ -91,7 +91,7 @@ pub(crate) fn write(
 
 /// Adds Retry-After (RFC 9110 section 10.2.3): whole seconds, rounded up, at least 1.
 pub(crate) fn write_retry_after(
-    styles: &Styles,
+    styles: &HeaderStyles,
     retry_at: Timestamp,
     now: Timestamp,
     headers: &mut Headers,
@@ -109,7 +109,7 @@ pub(crate) fn retry_after(retry_at: Timestamp, now: Timestamp) -> u64 {
 }
 
 /// Appended, so that what the upstream says of its own limits stays beside it in the list.
-fn ietf(applied: &[Applied<'_>], now: Timestamp, headers: &mut Headers) {
+fn ietf(applied: &[AppliedPolicy<'_>], now: Timestamp, headers: &mut Headers) {
     let policies = match applied {
         [only] => only.facts.policy_item.clone(),
         several => list(several, |limit, item| {
@@ -131,8 +131,11 @@ fn ietf(applied: &[Applied<'_>], now: Timestamp, headers: &mut Headers) {
 }
 
 /// A list (RFC 9651 section 3.1) of what `write` says of each limit.
-fn list(applied: &[Applied<'_>], write: impl Fn(&Applied<'_>, &mut Vec<u8>)) -> FieldValue {
-    let mut list = Vec::with_capacity(USUAL_LIST);
+fn list(
+    applied: &[AppliedPolicy<'_>],
+    write: impl Fn(&AppliedPolicy<'_>, &mut Vec<u8>),
+) -> FieldValue {
+    let mut list = Vec::with_capacity(LIST_CAPACITY);
     for limit in applied {
         if !list.is_empty() {
             list.extend_from_slice(b", ");
@@ -149,7 +152,7 @@ fn visible(text: &[u8]) -> FieldValue {
 }
 
 /// `limit=100, remaining=50, reset=30`
-fn draft7(decider: &Applied<'_>, now: Timestamp, headers: &mut Headers) {
+fn draft7(decider: &AppliedPolicy<'_>, now: Timestamp, headers: &mut Headers) {
     let (limit, remaining) = (decider.facts.capacity, decider.remaining());
     let mut state = format!("limit={limit}, remaining={remaining}");
     if let Some(reset) = decider.reset(now) {
@@ -159,12 +162,17 @@ fn draft7(decider: &Applied<'_>, now: Timestamp, headers: &mut Headers) {
     headers.insert(RATELIMIT, visible(state.as_bytes()));
 }
 
-fn plain(fields: &Fields, decider: &Applied<'_>, headers: &mut Headers) {
+fn plain(fields: &StyleFields, decider: &AppliedPolicy<'_>, headers: &mut Headers) {
     headers.insert(&fields.limit, decider.facts.limit.clone());
     headers.insert(&fields.remaining, u64::from(decider.remaining()));
 }
 
-fn github(fields: &Fields, decider: &Applied<'_>, now: Timestamp, headers: &mut Headers) {
+fn github(
+    fields: &StyleFields,
+    decider: &AppliedPolicy<'_>,
+    now: Timestamp,
+    headers: &mut Headers,
+) {
     plain(fields, decider, headers);
     let used = decider.facts.capacity - decider.remaining();
     headers.insert(&fields.used, u64::from(used));
@@ -176,15 +184,18 @@ fn github(fields: &Fields, decider: &Applied<'_>, now: Timestamp, headers: &mut 
 
 /// Fields for requests and for tokens, each of the deciding limit among those in that unit.
 fn openai(
-    fields: &Fields,
-    applied: &[Applied<'_>],
+    fields: &StyleFields,
+    applied: &[AppliedPolicy<'_>],
     deciding: usize,
     now: Timestamp,
     headers: &mut Headers,
 ) {
     let of_requests = [&fields.limit, &fields.remaining, &fields.reset];
     let of_tokens = fields.tokens.each_ref();
-    for (unit, names) in [(Unit::Requests, of_requests), (Unit::Tokens, of_tokens)] {
+    for (unit, names) in [
+        (QuotaUnit::Requests, of_requests),
+        (QuotaUnit::Tokens, of_tokens),
+    ] {
         let Some(decider) = deciding_in(unit, applied, deciding) else {
             continue;
         };
@@ -200,20 +211,22 @@ fn openai(
 
 /// The limit that decides, were there only those in this unit.
 fn deciding_in<'a, 'b>(
-    unit: Unit,
-    applied: &'a [Applied<'b>],
+    unit: QuotaUnit,
+    applied: &'a [AppliedPolicy<'b>],
     deciding: usize,
-) -> Option<&'a Applied<'b>> {
-    let is_in = |limit: &&Applied<'_>| limit.facts.unit == unit;
+) -> Option<&'a AppliedPolicy<'b>> {
+    let is_in = |limit: &&AppliedPolicy<'_>| limit.facts.unit == unit;
     if let Some(decider) = applied.get(deciding).filter(is_in) {
         return Some(decider);
     }
-    let place = tightest(applied.iter().filter(is_in))?;
+    let place = index_of_deciding(applied.iter().filter(is_in))?;
     applied.iter().filter(is_in).nth(place)
 }
 
 /// The place of the limit that decides, were there only these.
-pub(crate) fn tightest<'a>(applied: impl Iterator<Item = &'a Applied<'a>>) -> Option<usize> {
+pub(crate) fn index_of_deciding<'a>(
+    applied: impl Iterator<Item = &'a AppliedPolicy<'a>>,
+) -> Option<usize> {
     let mut verdict = Verdict::default();
     for one in applied {
         verdict.push(*one.decision);

@@ -7,7 +7,7 @@ use crate::http::headers::ascii;
 
 /// A form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum ResponseFormat {
     /// `application/problem+json`, RFC 9457.
     Problem,
     /// The same as `application/json`, for clients that know nothing else. Never negotiated: whoever
@@ -21,19 +21,23 @@ pub enum Format {
 
 /// Which forms may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Formats {
+pub enum ResponseFormats {
     /// The one that Accept prefers; problem+json where it does not care.
     Accept,
     /// Always this one.
-    Always(Format),
+    Always(ResponseFormat),
 }
 
 /// In the order of our own preference.
-const ALL: [Format; 3] = [Format::Problem, Format::Plain, Format::Html];
+const ALL: [ResponseFormat; 3] = [
+    ResponseFormat::Problem,
+    ResponseFormat::Plain,
+    ResponseFormat::Html,
+];
 
-impl Formats {
+impl ResponseFormats {
     /// Every form that [`choose`](Self::choose) may return.
-    pub(crate) fn all(&self) -> &[Format] {
+    pub(crate) fn all(&self) -> &[ResponseFormat] {
         match self {
             Self::Accept => &ALL,
             Self::Always(format) => std::slice::from_ref(format),
@@ -41,18 +45,18 @@ impl Formats {
     }
 
     /// The form for a request with this Accept.
-    pub(crate) fn choose(self, accept: Option<&[u8]>) -> Format {
+    pub(crate) fn choose(self, accept: Option<&[u8]>) -> ResponseFormat {
         match self {
             Self::Always(format) => format,
             Self::Accept => match accept.and_then(ascii) {
-                None | Some("*/*") => Format::Problem,
+                None | Some("*/*") => ResponseFormat::Problem,
                 Some(accept) => preferred(accept),
             },
         }
     }
 }
 
-impl Format {
+impl ResponseFormat {
     pub(crate) fn media_type(self) -> HeaderValue {
         HeaderValue::from_static(match self {
             Self::Problem => "application/problem+json",
@@ -100,8 +104,8 @@ impl Format {
 
 /// The form of the greatest weight; of equal ones the one that stands first in `accept`, since
 /// browsers and people write the one they mean there, else our own preference.
-fn preferred(accept: &str) -> Format {
-    let place = |format: Format| {
+fn preferred(accept: &str) -> ResponseFormat {
+    let place = |format: ResponseFormat| {
         accept
             .split(',')
             .position(|range| {
@@ -112,7 +116,7 @@ fn preferred(accept: &str) -> Format {
     ALL.into_iter()
         .rev()
         .max_by_key(|&format| (format.weight(accept), std::cmp::Reverse(place(format))))
-        .unwrap_or(Format::Problem)
+        .unwrap_or(ResponseFormat::Problem)
 }
 
 /// A quality value (RFC 9110 section 12.4.2), as thousandths; what is none counts as 0.
@@ -130,13 +134,16 @@ fn thousandths(text: &str) -> u16 {
 mod tests {
     use super::*;
 
-    fn form(accept: &'static str) -> Format {
-        Formats::Accept.choose(Some(accept.as_bytes()))
+    fn form(accept: &'static str) -> ResponseFormat {
+        ResponseFormats::Accept.choose(Some(accept.as_bytes()))
     }
 
     #[test]
     fn programs_read_problem_json() {
-        assert_eq!(Formats::Accept.choose(None), Format::Problem);
+        assert_eq!(
+            ResponseFormats::Accept.choose(None),
+            ResponseFormat::Problem
+        );
         for accept in [
             "*/*",
             "application/json",
@@ -145,7 +152,7 @@ mod tests {
             "image/png",
             ";;,,",
         ] {
-            assert_eq!(form(accept), Format::Problem, "{accept}");
+            assert_eq!(form(accept), ResponseFormat::Problem, "{accept}");
         }
     }
 
@@ -153,26 +160,29 @@ mod tests {
     fn browsers_read_html_and_terminals_plain_text() {
         assert_eq!(
             form("text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"),
-            Format::Html
+            ResponseFormat::Html
         );
-        assert_eq!(form("text/plain"), Format::Plain);
-        assert_eq!(form("text/*"), Format::Plain);
-        assert_eq!(form("text/html;q=0.5, text/plain;q=0.6"), Format::Plain);
+        assert_eq!(form("text/plain"), ResponseFormat::Plain);
+        assert_eq!(form("text/*"), ResponseFormat::Plain);
+        assert_eq!(
+            form("text/html;q=0.5, text/plain;q=0.6"),
+            ResponseFormat::Plain
+        );
     }
 
     #[test]
     fn the_most_specific_range_gives_the_weight() {
         assert_eq!(
             form("text/*, text/plain;q=0.1, application/json;q=0.5"),
-            Format::Html
+            ResponseFormat::Html
         );
         assert_eq!(
             form("application/json;q=0, text/plain;q=0.001"),
-            Format::Plain
+            ResponseFormat::Plain
         );
         assert_eq!(
             form("text/html;q=2, application/json;q=0.2"),
-            Format::Problem
+            ResponseFormat::Problem
         );
     }
 }

@@ -7,11 +7,11 @@ use bytes::Bytes;
 use http::StatusCode;
 use http::header::{self, HeaderName, HeaderValue};
 
-use super::decoy::{Decoy, DecoySpec, RealAnswers};
+use super::decoy::{Decoy, DecoySpec, LearnedResponses};
 use super::grpc;
-use super::negotiate::{Format, Formats};
-use super::respond::{html, problem};
-use super::template::{Escape, Placeholder, Template, Value};
+use super::negotiate::{ResponseFormat, ResponseFormats};
+use super::respond::{html_page, problem_details};
+use super::template::{Escape, Placeholder, PlaceholderValue, Template};
 use crate::http::headers::Headers;
 use crate::http::message::Response;
 use crate::proxy::body::ResponseBody;
@@ -23,7 +23,7 @@ pub struct RejectSpec {
     /// 429 unless configured; 400 to 599.
     pub status: StatusCode,
     /// In which form.
-    pub formats: Formats,
+    pub formats: ResponseFormats,
     /// A body instead of the prepared ones; of the type that `headers` has, else of the form's.
     pub body: Option<Template>,
     /// More header fields.
@@ -42,12 +42,12 @@ pub struct Rejection {
     quota: Box<str>,
     detail: String,
     /// One for each form that may be asked for.
-    prepared: Vec<Prepared>,
+    prepared: Vec<PreparedResponse>,
 }
 
 #[derive(Debug)]
-struct Prepared {
-    format: Format,
+struct PreparedResponse {
+    format: ResponseFormat,
     fields: Vec<(HeaderName, HeaderValue)>,
     /// Where one policy refuses, and there is no template.
     body: Bytes,
@@ -55,7 +55,7 @@ struct Prepared {
 
 /// A request that is refused, and why.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Refusal<'a> {
+pub(crate) struct RefusedRequest<'a> {
     pub head: &'a Head<'a>,
     /// The name of its route; empty where none takes it.
     pub route: &'a str,
@@ -66,13 +66,13 @@ pub(crate) struct Refusal<'a> {
 }
 
 /// Room for the fields that say where the client stands, in one style.
-const MORE_FIELDS: usize = 3;
+const FIELDS_PER_STYLE: usize = 3;
 
 impl Rejection {
     /// Writes the answers of the policy `name`, whose quota reads `quota`, such as `100 per 1m`.
     pub fn new(spec: &RejectSpec, name: &str, quota: &str) -> Self {
         let detail = format!("The limit \"{name}\" of {quota} is used up.");
-        let prepare = |&format| Prepared {
+        let prepare = |&format| PreparedResponse {
             format,
             fields: spec.fields(format),
             body: spec.write(format, &[name], &detail),
@@ -94,8 +94,8 @@ impl Rejection {
     /// Makes `response` what looks like a real answer of the route, to programs of every kind.
     pub(crate) fn decoy(
         &self,
-        refused: &Refusal<'_>,
-        answers: Option<&RealAnswers>,
+        refused: &RefusedRequest<'_>,
+        answers: Option<&LearnedResponses>,
         response: &mut Response<ResponseBody>,
     ) {
         let (Some(spec), Some(answers)) = (&self.spec.decoy, answers) else {
@@ -109,29 +109,36 @@ impl Rejection {
             content_type: prepared.format.media_type(),
             body,
         };
-        answers.disguise(decoy, head.method, response);
+        answers.write_decoy(decoy, head.method, response);
     }
 
     /// Makes `response` the refusal in the form that the request prefers.
-    pub(crate) fn write(&self, refused: &Refusal<'_>, response: &mut Response<ResponseBody>) {
-        match grpc::answered_as(refused.head.headers) {
+    pub(crate) fn write(
+        &self,
+        refused: &RefusedRequest<'_>,
+        response: &mut Response<ResponseBody>,
+    ) {
+        match grpc::response_content_type(refused.head.headers) {
             Some(content_type) => *response = self.grpc(content_type),
             None => self.http(refused, response),
         }
     }
 
     fn grpc(&self, content_type: HeaderValue) -> Response<ResponseBody> {
-        let mut response =
-            grpc::response(content_type, grpc::Code::ResourceExhausted, &self.detail);
+        let mut response = grpc::trailers_only(
+            content_type,
+            grpc::GrpcStatus::ResourceExhausted,
+            &self.detail,
+        );
         for (name, value) in &self.spec.headers {
             response.headers_mut().insert_missing(name, value.clone());
         }
         response
     }
 
-    fn http(&self, refused: &Refusal<'_>, response: &mut Response<ResponseBody>) {
+    fn http(&self, refused: &RefusedRequest<'_>, response: &mut Response<ResponseBody>) {
         let (prepared, body) = self.prepared(refused);
-        let mut headers = Headers::with_capacity(prepared.fields.len() + MORE_FIELDS);
+        let mut headers = Headers::with_capacity(prepared.fields.len() + FIELDS_PER_STYLE);
         for (name, value) in &prepared.fields {
             headers.append(name, value.clone());
         }
@@ -141,7 +148,7 @@ impl Rejection {
     }
 
     /// What is prepared in the form that the request prefers, and the body.
-    fn prepared(&self, refused: &Refusal<'_>) -> (&Prepared, Bytes) {
+    fn prepared(&self, refused: &RefusedRequest<'_>) -> (&PreparedResponse, Bytes) {
         let accept = refused.head.headers.get(header::ACCEPT);
         let chosen = self.spec.formats.choose(accept);
         let prepared = self.prepared.iter().find(|one| one.format == chosen);
@@ -154,13 +161,18 @@ impl Rejection {
         (prepared, body)
     }
 
-    fn render<'a>(&'a self, template: &Template, format: Format, refused: &Refusal<'a>) -> String {
+    fn render<'a>(
+        &'a self,
+        template: &Template,
+        format: ResponseFormat,
+        refused: &RefusedRequest<'a>,
+    ) -> String {
         template.render(self.spec.escape(format), |placeholder| {
             let head = refused.head;
-            Value::Text(match placeholder {
-                Placeholder::RetryAfter => return Value::Number(refused.retry_after),
+            PlaceholderValue::Text(match placeholder {
+                Placeholder::RetryAfter => return PlaceholderValue::Number(refused.retry_after),
                 Placeholder::Status => {
-                    return Value::Number(Some(self.spec.status.as_u16().into()));
+                    return PlaceholderValue::Number(Some(self.spec.status.as_u16().into()));
                 }
                 Placeholder::Policies => refused.violated.join(", ").into(),
                 Placeholder::ClientIp => head.client_ip.to_string().into(),
@@ -186,36 +198,36 @@ impl RejectSpec {
     }
 
     /// How values are written in the body of one's own.
-    fn escape(&self, format: Format) -> Escape {
+    fn escape(&self, format: ResponseFormat) -> Escape {
         let mut headers = self.headers.iter();
         let own = headers.find(|(name, _)| *name == header::CONTENT_TYPE);
         match own.and_then(|(_, value)| value.to_str().ok()) {
-            Some(media_type) => Escape::of_type(media_type),
+            Some(media_type) => Escape::of_media_type(media_type),
             None => Escape::of(format),
         }
     }
 
-    fn write(&self, format: Format, violated: &[&str], detail: &str) -> Bytes {
+    fn write(&self, format: ResponseFormat, violated: &[&str], detail: &str) -> Bytes {
         let title = self.title();
         Bytes::from(match format {
-            Format::Problem | Format::Json => {
-                let mut problem = problem(self.status, title, detail);
+            ResponseFormat::Problem | ResponseFormat::Json => {
+                let mut problem = problem_details(self.status, title, detail);
                 problem["violated-policies"] = serde_json::json!(violated);
                 if let Some(url) = &self.docs_url {
                     problem["docs"] = serde_json::json!(url);
                 }
                 format!("{problem}\n")
             }
-            Format::Plain => match &self.docs_url {
+            ResponseFormat::Plain => match &self.docs_url {
                 Some(url) => format!("{title}. {detail}\nSee {url}\n"),
                 None => format!("{title}. {detail}\n"),
             },
-            Format::Html => html(self.status, title, detail, self.docs_url.as_deref()),
+            ResponseFormat::Html => html_page(self.status, title, detail, self.docs_url.as_deref()),
         })
     }
 
     /// The header fields of an answer in this form.
-    fn fields(&self, format: Format) -> Vec<(HeaderName, HeaderValue)> {
+    fn fields(&self, format: ResponseFormat) -> Vec<(HeaderName, HeaderValue)> {
         let mut fields = self.headers.clone();
         let has = |fields: &[(HeaderName, _)], name| fields.iter().any(|(field, _)| field == name);
         if let Some(url) = &self.docs_url
@@ -230,7 +242,7 @@ impl RejectSpec {
         if !has(&fields, header::CONTENT_TYPE) {
             fields.push((header::CONTENT_TYPE, format.media_type()));
         }
-        if self.formats == Formats::Accept {
+        if self.formats == ResponseFormats::Accept {
             fields.push((header::VARY, HeaderValue::from_static("accept")));
         }
         fields

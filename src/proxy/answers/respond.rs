@@ -6,30 +6,30 @@ use http::header::{self, HeaderValue};
 
 use super::error::Error;
 use super::grpc;
-use super::negotiate::{Format, Formats};
-use super::template::html as escape;
+use super::negotiate::{ResponseFormat, ResponseFormats};
+use super::template::escape_html as escape;
 use crate::http::headers::Headers;
 use crate::http::message::Response;
 use crate::proxy::body::ResponseBody;
 
 /// The answer to a request with these header fields that met an error.
-pub(crate) fn error(
+pub(crate) fn error_response(
     error: &Error,
     accept: Option<&[u8]>,
     request: &Headers,
 ) -> Response<ResponseBody> {
     let status = error.status();
-    if let Some(content_type) = grpc::answered_as(request) {
-        return grpc::response(content_type, grpc::Code::of(status), error.detail());
+    if let Some(content_type) = grpc::response_content_type(request) {
+        return grpc::trailers_only(content_type, grpc::GrpcStatus::of(status), error.detail());
     }
     let title = status.canonical_reason().unwrap_or("Error");
-    let format = Formats::Accept.choose(accept);
+    let format = ResponseFormats::Accept.choose(accept);
     let body = match format {
-        Format::Problem | Format::Json => {
-            format!("{}\n", problem(status, title, error.detail()))
+        ResponseFormat::Problem | ResponseFormat::Json => {
+            format!("{}\n", problem_details(status, title, error.detail()))
         }
-        Format::Plain => format!("{title}. {}\n", error.detail()),
-        Format::Html => html(status, title, error.detail(), None),
+        ResponseFormat::Plain => format!("{title}. {}\n", error.detail()),
+        ResponseFormat::Html => html_page(status, title, error.detail(), None),
     };
     let mut response = Response::new(ResponseBody::own(Bytes::new()));
     *response.status_mut() = status;
@@ -43,7 +43,7 @@ pub(crate) fn error(
 }
 
 /// Problem details, RFC 9457.
-pub(crate) fn problem(status: StatusCode, title: &str, detail: &str) -> serde_json::Value {
+pub(crate) fn problem_details(status: StatusCode, title: &str, detail: &str) -> serde_json::Value {
     serde_json::json!({
         "type": "about:blank",
         "title": title,
@@ -53,7 +53,12 @@ pub(crate) fn problem(status: StatusCode, title: &str, detail: &str) -> serde_js
 }
 
 /// A page.
-pub(crate) fn html(status: StatusCode, title: &str, detail: &str, docs: Option<&str>) -> String {
+pub(crate) fn html_page(
+    status: StatusCode,
+    title: &str,
+    detail: &str,
+    docs: Option<&str>,
+) -> String {
     let link = docs.map_or_else(String::new, |url| {
         let url = escape(url);
         format!("<p><a rel=\"help\" href=\"{url}\">{url}</a></p>\n")

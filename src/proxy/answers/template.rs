@@ -4,10 +4,10 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use super::negotiate::Format;
+use super::negotiate::ResponseFormat;
 
 /// The most characters that a value puts into a body: a client chooses how long its path is.
-const MOST: usize = 256;
+const MAX_VALUE_CHARS: usize = 256;
 
 const OPEN: &str = "{{";
 const CLOSE: &str = "}}";
@@ -66,7 +66,7 @@ pub(crate) enum Escape {
 
 /// A value that a placeholder stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Value<'a> {
+pub(crate) enum PlaceholderValue<'a> {
     Text(Cow<'a, str>),
     /// `None` where there is no such number: `null` in JSON, nothing elsewhere.
     Number(Option<u64>),
@@ -107,8 +107,8 @@ impl Template {
             }
             let (name, after) = after.split_once(CLOSE).ok_or(TemplateError::Unclosed)?;
             let name = name.trim();
-            let value =
-                Placeholder::named(name).ok_or_else(|| TemplateError::Unknown(name.to_owned()))?;
+            let value = Placeholder::from_name(name)
+                .ok_or_else(|| TemplateError::Unknown(name.to_owned()))?;
             if !written.is_empty() {
                 pieces.push(Piece::Text(std::mem::take(&mut written).into()));
             }
@@ -124,7 +124,7 @@ impl Template {
     pub(crate) fn render<'a>(
         &self,
         escape: Escape,
-        value: impl Fn(Placeholder) -> Value<'a>,
+        value: impl Fn(Placeholder) -> PlaceholderValue<'a>,
     ) -> String {
         let mut body = String::new();
         for piece in &self.pieces {
@@ -154,7 +154,7 @@ impl Placeholder {
         Self::Route,
     ];
 
-    fn named(name: &str) -> Option<Self> {
+    fn from_name(name: &str) -> Option<Self> {
         let place = Template::NAMES.iter().position(|known| *known == name)?;
         Some(Self::ALL[place])
     }
@@ -162,16 +162,16 @@ impl Placeholder {
 
 impl Escape {
     /// How values are written in a body of this form.
-    pub(crate) fn of(format: Format) -> Self {
+    pub(crate) fn of(format: ResponseFormat) -> Self {
         match format {
-            Format::Problem | Format::Json => Self::Json,
-            Format::Plain => Self::Plain,
-            Format::Html => Self::Html,
+            ResponseFormat::Problem | ResponseFormat::Json => Self::Json,
+            ResponseFormat::Plain => Self::Plain,
+            ResponseFormat::Html => Self::Html,
         }
     }
 
     /// How values are written in a body of this media type.
-    pub(crate) fn of_type(media_type: &str) -> Self {
+    pub(crate) fn of_media_type(media_type: &str) -> Self {
         let media_type = media_type.to_ascii_lowercase();
         let is = |names: [&str; 2]| names.iter().any(|name| media_type.contains(name));
         match () {
@@ -181,12 +181,15 @@ impl Escape {
         }
     }
 
-    fn write(self, value: &Value<'_>, body: &mut String) {
+    fn write(self, value: &PlaceholderValue<'_>, body: &mut String) {
         match value {
-            Value::Number(Some(number)) => body.push_str(&number.to_string()),
-            Value::Number(None) if self == Self::Json => body.push_str("null"),
-            Value::Number(None) => {}
-            Value::Text(text) => text.chars().take(MOST).for_each(|c| self.push(c, body)),
+            PlaceholderValue::Number(Some(number)) => body.push_str(&number.to_string()),
+            PlaceholderValue::Number(None) if self == Self::Json => body.push_str("null"),
+            PlaceholderValue::Number(None) => {}
+            PlaceholderValue::Text(text) => text
+                .chars()
+                .take(MAX_VALUE_CHARS)
+                .for_each(|c| self.push(c, body)),
         }
     }
 
@@ -213,7 +216,7 @@ fn code_point(c: char, body: &mut String) {
 }
 
 /// `text` as HTML.
-pub(crate) fn html(text: &str) -> String {
+pub(crate) fn escape_html(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     text.chars()
         .for_each(|c| Escape::Html.push(c, &mut escaped));
@@ -229,9 +232,9 @@ mod tests {
     fn rendered(template: &str, escape: Escape, path: &str) -> String {
         let template = Template::parse(template).expect("a template");
         template.render(escape, |placeholder| match placeholder {
-            Placeholder::RetryAfter => Value::Number(Some(7)),
-            Placeholder::Status => Value::Number(None),
-            _ => Value::Text(path.to_owned().into()),
+            Placeholder::RetryAfter => PlaceholderValue::Number(Some(7)),
+            Placeholder::Status => PlaceholderValue::Number(None),
+            _ => PlaceholderValue::Text(path.to_owned().into()),
         })
     }
 
@@ -263,14 +266,17 @@ mod tests {
             ("image/svg+xml", Escape::Html),
             ("text/csv", Escape::Plain),
         ] {
-            assert_eq!(Escape::of_type(media_type), escape, "{media_type}");
+            assert_eq!(Escape::of_media_type(media_type), escape, "{media_type}");
         }
     }
 
     #[test]
     fn a_long_value_is_cut() {
-        let long = "é".repeat(MOST + 1);
-        assert_eq!(rendered("{{path}}", Escape::Plain, &long), "é".repeat(MOST));
+        let long = "é".repeat(MAX_VALUE_CHARS + 1);
+        assert_eq!(
+            rendered("{{path}}", Escape::Plain, &long),
+            "é".repeat(MAX_VALUE_CHARS)
+        );
     }
 
     proptest! {

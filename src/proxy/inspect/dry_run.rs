@@ -33,7 +33,7 @@ pub struct DryRun<'a> {
 
 /// What is known of the response to a request, which came from the upstream.
 #[derive(Clone, Copy, Debug)]
-pub struct Response<'a> {
+pub struct RecordedResponse<'a> {
     /// Its status.
     pub status: StatusCode,
     /// Its fields.
@@ -54,7 +54,7 @@ pub fn dry_run<T>(
     request: &Request<()>,
     peer: IpAddr,
     now: Timestamp,
-    response: Option<Response<'_>>,
+    response: Option<RecordedResponse<'_>>,
     to: impl FnOnce(DryRun<'_>) -> T,
 ) -> Result<T, Error> {
     let client_ip = snapshot.client_ip.resolve(peer, request.headers());

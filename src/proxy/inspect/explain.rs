@@ -21,7 +21,7 @@ use crate::proxy::answers::action::Action;
 use crate::proxy::answers::error::Error;
 use crate::proxy::request::MatchedRequest;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
-use crate::proxy::ruleset::{Limit, Policy, PolicySpec, Route, Ruleset, Spec};
+use crate::proxy::ruleset::{Limit, Policy, PolicySpec, Route, Ruleset, RulesetSpec};
 use crate::proxy::target::RequestTarget;
 use crate::rules::{Described, Head, Mismatch, NoNumber, Token};
 use crate::store::Charge;
@@ -34,11 +34,11 @@ pub struct Explanation {
     request: String,
     client_ip: IpAddr,
     /// What the path is read as, or why it is refused.
-    course: Result<Course, Error>,
+    course: Result<Trace, Error>,
 }
 
 #[derive(Debug)]
-struct Course {
+struct Trace {
     /// What became of its token, where a limit asked for it and it is not good.
     token: Option<String>,
     host: String,
@@ -47,12 +47,12 @@ struct Course {
     others: Vec<(Arc<str>, Mismatch)>,
     route: Option<Arc<str>>,
     upstream: Option<Arc<str>>,
-    limits: Vec<Step>,
+    limits: Vec<LimitTrace>,
     now: Timestamp,
 }
 
 #[derive(Debug)]
-struct Step {
+struct LimitTrace {
     policy: Arc<str>,
     algorithm: String,
     /// What becomes of requests that it refuses.
@@ -75,20 +75,20 @@ struct Step {
     line: Option<(u32, Duration)>,
     stance: Enforcement,
     /// Whether its buckets are in Redis, or how often they are synchronised through it.
-    home: Home,
-    says: Says,
+    home: BucketStore,
+    says: LimitOutcome,
 }
 
 /// Where buckets are.
 #[derive(Clone, Copy, Debug)]
-enum Home {
+enum BucketStore {
     Memory,
     Redis,
     Synchronised(Duration),
 }
 
 #[derive(Debug)]
-enum Says {
+enum LimitOutcome {
     /// The limit decides.
     Decides(Decision),
     /// It is for other requests.
@@ -104,7 +104,7 @@ enum Says {
 }
 
 /// Explains what `spec` makes of `request` from the peer at `from`.
-pub fn explain(spec: Spec, mut request: Request<()>, from: IpAddr) -> Explanation {
+pub fn explain(spec: RulesetSpec, mut request: Request<()>, from: IpAddr) -> Explanation {
     let clock = Arc::new(Clock::system());
     let now = clock.now();
     let surroundings = BuildContext {
@@ -114,7 +114,9 @@ pub fn explain(spec: Spec, mut request: Request<()>, from: IpAddr) -> Explanatio
         secret: Secret::random(),
     };
     let homes = spec.policies.iter();
-    let homes: HashMap<_, _> = homes.map(|one| (one.name.clone(), Home::of(one))).collect();
+    let homes: HashMap<_, _> = homes
+        .map(|one| (one.name.clone(), BucketStore::of(one)))
+        .collect();
     let snapshot = PreparedRuleset::new(spec, &surroundings, None).migrate_buckets(now);
     add_host(&mut request);
     let client_ip = snapshot.client_ip.resolve(from, request.headers());
@@ -125,7 +127,10 @@ pub fn explain(spec: Spec, mut request: Request<()>, from: IpAddr) -> Explanatio
             .and_then(|target| course(&snapshot, target.head(&request, client_ip), now))
             .map(|mut course| {
                 for step in &mut course.limits {
-                    step.home = homes.get(&*step.policy).copied().unwrap_or(Home::Memory);
+                    step.home = homes
+                        .get(&*step.policy)
+                        .copied()
+                        .unwrap_or(BucketStore::Memory);
                 }
                 course
             }),
@@ -141,13 +146,13 @@ fn add_host(request: &mut Request<()>) {
     }
 }
 
-fn course(snapshot: &Ruleset, head: Head<'_>, now: Timestamp) -> Result<Course, Error> {
+fn course(snapshot: &Ruleset, head: Head<'_>, now: Timestamp) -> Result<Trace, Error> {
     let checked = OnceCell::new();
     let matched = MatchedRequest::new(snapshot, head, now, &checked);
     let (route, head) = (matched.route, &matched.head());
     let others = snapshot.router.mismatches(head).into_iter();
     let limits = steps(snapshot, route, head, now)?;
-    Ok(Course {
+    Ok(Trace {
         token: checked.get().and_then(|checked| match &checked.token {
             Ok(Some(Token::Several)) => Some("several different ones: it is nobody's".to_owned()),
             Ok(_) => None,
@@ -173,13 +178,18 @@ fn steps(
     route: &Route,
     head: &Head<'_>,
     now: Timestamp,
-) -> Result<Vec<Step>, Error> {
+) -> Result<Vec<LimitTrace>, Error> {
     let step = |limit: &Limit| step(limit, &snapshot.secret, head, now);
-    let met = route.limits_of(head).iter().chain(route.tags_of(head));
+    let met = route.limits_for(head).iter().chain(route.tags_for(head));
     met.map(step).collect()
 }
 
-fn step(limit: &Limit, secret: &Secret, head: &Head<'_>, now: Timestamp) -> Result<Step, Error> {
+fn step(
+    limit: &Limit,
+    secret: &Secret,
+    head: &Head<'_>,
+    now: Timestamp,
+) -> Result<LimitTrace, Error> {
     let meeting = limit.evaluate(secret, head);
     let stance = limit.policy.mode.enforcement(&limit.spec.descriptor, head);
     let mut policy = match meeting {
@@ -205,16 +215,16 @@ fn step(limit: &Limit, secret: &Secret, head: &Head<'_>, now: Timestamp) -> Resu
     let tags = policy.action.tag().is_some();
     let refusable = stance == Enforcement::Enforced && !tags;
     let says = match (meeting, limit.spec.cost.of(head)) {
-        (Applicability::Bucket(key, _), Ok(cost)) => Says::Decides(peek(policy, key, cost)),
+        (Applicability::Bucket(key, _), Ok(cost)) => LimitOutcome::Decides(peek(policy, key, cost)),
         (Applicability::Bucket(..), Err(error)) if refusable => return Err(error.into()),
-        (Applicability::Bucket(..), Err(NoNumber)) => Says::RefusesCost,
-        (Applicability::Elsewhere, _) => Says::Elsewhere,
-        (Applicability::Exempt, _) => Says::Exempt,
-        (Applicability::Skipped, _) => Says::Skips,
-        (Applicability::Keyless, _) => Says::RefusesKeyless,
+        (Applicability::Bucket(..), Err(NoNumber)) => LimitOutcome::RefusesCost,
+        (Applicability::Elsewhere, _) => LimitOutcome::Elsewhere,
+        (Applicability::Exempt, _) => LimitOutcome::Exempt,
+        (Applicability::Skipped, _) => LimitOutcome::Skips,
+        (Applicability::Keyless, _) => LimitOutcome::RefusesKeyless,
     };
     let line = policy.table.algorithm().queueing();
-    Ok(Step {
+    Ok(LimitTrace {
         policy: Arc::clone(&policy.name),
         algorithm: format!("{}, {}", policy.table.algorithm().kind(), policy.quota),
         action: policy.action.name(),
@@ -225,21 +235,24 @@ fn step(limit: &Limit, secret: &Secret, head: &Head<'_>, now: Timestamp) -> Resu
         tags,
         overflows,
         key: limit.spec.descriptor.describe(head),
-        zone: policy.local.as_ref().map(|local| match local.zone(head) {
-            Some(zone) => format!("{zone}, from jwt:{}", local.claim),
-            None => format!("the default: jwt:{} names none", local.claim),
-        }),
+        zone: policy
+            .local_periods
+            .as_ref()
+            .map(|local| match local.zone(head) {
+                Some(zone) => format!("{zone}, from jwt:{}", local.claim),
+                None => format!("the default: jwt:{} names none", local.claim),
+            }),
         cost: limit.spec.cost.of(head).unwrap_or(1),
         settles: limit.spec.settlement.is_some(),
         in_use: policy.table.algorithm().is_permits(),
         line: line.map(|bound| (bound.queue(), bound.max_wait())),
         stance,
-        home: Home::Memory,
+        home: BucketStore::Memory,
         says,
     })
 }
 
-impl Home {
+impl BucketStore {
     fn of(policy: &PolicySpec) -> Self {
         match (policy.shared, policy.sync) {
             (_, Some(interval)) => Self::Synchronised(interval),
@@ -249,22 +262,22 @@ impl Home {
     }
 }
 
-impl Step {
+impl LimitTrace {
     fn refuses(&self) -> bool {
         if self.stance == Enforcement::Shadowed {
             return false;
         }
         match &self.says {
-            Says::Decides(decision) => !decision.is_admitted(),
-            Says::Elsewhere | Says::Exempt | Says::Skips => false,
-            Says::RefusesKeyless | Says::RefusesCost => true,
+            LimitOutcome::Decides(decision) => !decision.is_admitted(),
+            LimitOutcome::Elsewhere | LimitOutcome::Exempt | LimitOutcome::Skips => false,
+            LimitOutcome::RefusesKeyless | LimitOutcome::RefusesCost => true,
         }
     }
 
     /// When a request goes on that it delays.
     fn delayed_until(&self) -> Option<Timestamp> {
         match (&self.says, self.stance) {
-            (Says::Decides(decision), Enforcement::Enforced) => decision.delayed_until(),
+            (LimitOutcome::Decides(decision), Enforcement::Enforced) => decision.delayed_until(),
             _ => None,
         }
     }
@@ -276,16 +289,16 @@ impl Step {
     }
 
     fn decides(&self) -> bool {
-        matches!(self.says, Says::Decides(_))
+        matches!(self.says, LimitOutcome::Decides(_))
     }
 
     /// The decision that metrics would count for this limit if the request were served.
     fn decision(&self) -> LimitDecision {
         let outcome = match &self.says {
-            Says::Elsewhere | Says::Skips => LimitDecision::Allowed,
-            Says::Exempt => LimitDecision::Exempt,
-            Says::RefusesKeyless | Says::RefusesCost => LimitDecision::Limited,
-            Says::Decides(decision) => match decision.outcome {
+            LimitOutcome::Elsewhere | LimitOutcome::Skips => LimitDecision::Allowed,
+            LimitOutcome::Exempt => LimitDecision::Exempt,
+            LimitOutcome::RefusesKeyless | LimitOutcome::RefusesCost => LimitDecision::Limited,
+            LimitOutcome::Decides(decision) => match decision.outcome {
                 Outcome::Admit if self.overflows > 0 => LimitDecision::Overflowed,
                 Outcome::Admit => LimitDecision::Allowed,
                 Outcome::Delay { .. } => LimitDecision::Delayed,

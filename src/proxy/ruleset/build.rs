@@ -12,14 +12,16 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::tokens::Tokens;
-use super::{Overflow, Policy, PolicySpec, Preflight, RedisSpec, Ruleset, RunningUpstream, Spec};
+use super::tokens::TokenVerifier;
+use super::{
+    Overflow, Policy, PolicySpec, Preflight, RedisSpec, Ruleset, RulesetSpec, RunningUpstream,
+};
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::Secret;
 use crate::proxy::admission::penalties::Penalties;
 use crate::proxy::answers::action::Action;
-use crate::proxy::answers::decoy::RealAnswers;
-use crate::proxy::answers::limit_headers::Facts;
+use crate::proxy::answers::decoy::LearnedResponses;
+use crate::proxy::answers::limit_headers::AdvertisedPolicy;
 use crate::proxy::answers::rejection::Rejection;
 use crate::proxy::ruleset::redis_binding::RedisBinding;
 use crate::proxy::ruleset::settlements::Settlements;
@@ -55,23 +57,23 @@ pub struct BuildContext {
 #[derive(Debug)]
 pub struct PreparedRuleset {
     snapshot: Ruleset,
-    successions: Vec<(Arc<Table>, Arc<Table>)>,
+    migrations: Vec<(Arc<Table>, Arc<Table>)>,
     tracking_room: TrackingRoom,
 }
 
 impl PreparedRuleset {
     /// Builds what `spec` says. `previous` is the snapshot that runs now.
-    pub fn new(spec: Spec, surroundings: &BuildContext, previous: Option<&Ruleset>) -> Self {
+    pub fn new(spec: RulesetSpec, context: &BuildContext, previous: Option<&Ruleset>) -> Self {
         let mut builder = Builder {
-            surroundings,
+            surroundings: context,
             previous,
-            known: known_policies(previous),
+            previous_policies: policies_by_id(previous),
             preflight: spec.preflight,
             successions: Vec::new(),
             refusal_cache: Duration::ZERO,
             redis: None,
             tracking_room: tracking_room(&spec.policies, spec.max_size),
-            real_answers: known_answers(previous),
+            real_answers: learned_responses(previous),
         };
         let redis = spec.redis.as_ref();
         let cached = redis.map_or(Duration::ZERO, |redis| redis.refusal_cache);
@@ -94,7 +96,7 @@ impl PreparedRuleset {
             .collect();
         let unmatched = builder.unmatched(&spec.unmatched, &policies);
         PreparedRuleset {
-            successions: builder.successions,
+            migrations: builder.successions,
             tracking_room: builder.tracking_room,
             snapshot: Ruleset {
                 router,
@@ -106,22 +108,22 @@ impl PreparedRuleset {
                 body_timeout: spec.body_timeout,
                 styles: spec.styles,
                 access_log: None,
-                secret: surroundings.secret,
+                secret: context.secret,
                 tokens: spec
                     .tokens
-                    .map(|verifier| Tokens::new(verifier, &surroundings.registry)),
+                    .map(|verifier| TokenVerifier::new(verifier, &context.registry)),
                 startup_timeout: spec
                     .redis
                     .map_or(Duration::ZERO, |redis| redis.startup_timeout),
                 redis,
-                asks_redis,
+                has_redis_policies: asks_redis,
             },
         }
     }
 
     /// Has requests logged there, if anywhere; without this they are not.
     #[must_use]
-    pub fn logged_by(mut self, access_log: Option<Arc<AccessLog>>) -> Self {
+    pub fn with_access_log(mut self, access_log: Option<Arc<AccessLog>>) -> Self {
         self.snapshot.access_log = access_log;
         self
     }
@@ -134,7 +136,7 @@ impl PreparedRuleset {
     /// Moves every bucket whose policy has changed. Requests that still run under the previous
     /// snapshot follow their bucket to its new place; no charge is lost.
     pub fn migrate_buckets(self, now: Timestamp) -> Arc<Ruleset> {
-        for (old, new) in self.successions {
+        for (old, new) in self.migrations {
             old.replaced_by(new, now);
         }
         self.snapshot.set_tracking_room(self.tracking_room);
@@ -146,7 +148,7 @@ impl PreparedRuleset {
 struct Builder<'a> {
     preflight: Preflight,
     /// The policies that run now, with overrides and further buckets, by name and key.
-    known: HashMap<(&'a str, &'a str), &'a Policy>,
+    previous_policies: HashMap<(&'a str, &'a str), &'a Policy>,
     surroundings: &'a BuildContext,
     previous: Option<&'a Ruleset>,
     successions: Vec<(Arc<Table>, Arc<Table>)>,
@@ -155,11 +157,11 @@ struct Builder<'a> {
     /// The room for each kind of what a policy keeps of keys beside their buckets.
     tracking_room: TrackingRoom,
     /// Of the snapshot before, by the names of routes.
-    real_answers: HashMap<Arc<str>, Arc<RealAnswers>>,
+    real_answers: HashMap<Arc<str>, Arc<LearnedResponses>>,
 }
 
 /// What a policy is made of beside its spec, with its further buckets and overrides.
-struct Parts {
+struct PolicyParts {
     name: Arc<str>,
     /// In the order of [`PolicySpec::all`].
     tables: std::vec::IntoIter<Arc<Table>>,
@@ -168,7 +170,7 @@ struct Parts {
     rejections: HashMap<String, Arc<Rejection>>,
 }
 
-impl Parts {
+impl PolicyParts {
     fn rejection(&mut self, spec: &PolicySpec) -> Arc<Rejection> {
         if let Some(known) = self.rejections.get(&spec.quota) {
             return Arc::clone(known);
@@ -180,7 +182,7 @@ impl Parts {
 }
 
 /// The bytes that all buckets take when every part of their tables has been touched.
-pub fn memory_of(spec: &Spec) -> u64 {
+pub fn memory_bytes(spec: &RulesetSpec) -> u64 {
     let shares = shares(&spec.policies, spec.max_size).into_iter();
     let bytes = shares.map(|share| Table::bytes_for(share.keys) as u64 + share.rings);
     bytes.sum()
@@ -212,7 +214,7 @@ pub(crate) fn tracking_room(policies: &[PolicySpec], max_size: u64) -> TrackingR
 impl Builder<'_> {
     fn policies(&mut self, specs: Vec<PolicySpec>, max_size: u64) -> Vec<Arc<Policy>> {
         let mut shares = shares(&specs, max_size).into_iter();
-        let known = self.known.clone();
+        let known = self.previous_policies.clone();
         // No two policies go on with the same buckets.
         let mut taken = HashSet::new();
         let policies = specs.into_iter().map(|spec| {
@@ -226,7 +228,7 @@ impl Builder<'_> {
             let tables: Vec<_> = tables.collect();
             let metrics = Arc::new(self.policy_metrics(&spec.name, &tables));
             let label = spec.name.as_str().into();
-            let mut parts = Parts {
+            let mut parts = PolicyParts {
                 name: spec.name.as_str().into(),
                 tables: tables.into_iter(),
                 metrics,
@@ -234,7 +236,7 @@ impl Builder<'_> {
             };
             let mut policy = self.policy(spec, label, &mut parts);
             let trackers = shared::tracker_metrics(&policy, &self.surroundings.registry);
-            if let Some(synchronised) = &mut policy.synchronised {
+            if let Some(synchronised) = &mut policy.sync_recorder {
                 synchronised.metrics = trackers;
             }
             Arc::new(policy)
@@ -248,7 +250,7 @@ impl Builder<'_> {
         share: Share,
         before: Option<&Arc<Table>>,
     ) -> Arc<Table> {
-        if let Some(table) = before.filter(|table| is_like(table, spec, share)) {
+        if let Some(table) = before.filter(|table| can_reuse(table, spec, share)) {
             return Arc::clone(table);
         }
         let Share { keys, rings } = share;
@@ -268,11 +270,11 @@ impl Builder<'_> {
         table
     }
 
-    fn policy(&self, spec: PolicySpec, label: Box<str>, parts: &mut Parts) -> Policy {
+    fn policy(&self, spec: PolicySpec, label: Box<str>, parts: &mut PolicyParts) -> Policy {
         let table = parts.tables.next().expect("there is a table for each");
         let algorithm = table.algorithm();
         Policy {
-            synchronised: self.synchronised(&spec, &label, &table),
+            sync_recorder: self.synchronised(&spec, &label, &table),
             shared: spec.shared.map(|shared| RedisBinding {
                 label: bucket_label(&label, algorithm),
                 on_error: shared.on_error,
@@ -289,9 +291,9 @@ impl Builder<'_> {
                     Duration::from_secs(60),
                 ),
             }),
-            facts: Facts::new(&spec.name, algorithm, spec.unit),
+            advertised: AdvertisedPolicy::new(&spec.name, algorithm, spec.unit),
             penalties: self.penalties(&spec, &label),
-            in_use: algorithm
+            in_use_metrics: algorithm
                 .is_permits()
                 .then(|| InUseMetrics::new(&self.surroundings.registry, &spec.name)),
             settlements: spec
@@ -303,7 +305,7 @@ impl Builder<'_> {
             retry_after_jitter: spec.retry_after_jitter,
             metrics: Arc::clone(&parts.metrics),
             name: Arc::clone(&parts.name),
-            local: spec.local,
+            local_periods: spec.local_periods,
             key: spec.key,
             quota: spec.quota,
             overflow: spec.overflow.map(|overflow| {
@@ -355,7 +357,9 @@ impl Builder<'_> {
     /// Who is banned stays so, by the policy of the same name and key. Other machines hear of it where they share the buckets.
     fn penalties(&self, spec: &PolicySpec, label: &str) -> Option<Penalties> {
         let rule = spec.penalty.clone()?;
-        let before = self.known.get(&(spec.name.as_str(), spec.key.as_str()));
+        let before = self
+            .previous_policies
+            .get(&(spec.name.as_str(), spec.key.as_str()));
         let before = before.and_then(|policy| policy.penalties.as_ref());
         let registry = &self.surroundings.registry;
         let is_shared = spec.shared.is_some() || spec.sync.is_some();
@@ -421,7 +425,7 @@ impl Ruleset {
     /// Those that are synchronised are not: what was told of them comes back from the other side, and would count twice.
     pub fn tables(&self) -> impl Iterator<Item = (&str, &Table)> {
         let all = self.policies.iter().flat_map(|policy| policy.all());
-        all.filter(|policy| policy.synchronised.is_none())
+        all.filter(|policy| policy.sync_recorder.is_none())
             .map(|policy| (policy.key.as_str(), &*policy.table))
     }
 
@@ -435,7 +439,7 @@ impl Ruleset {
 }
 
 /// The policies of a snapshot, by name and key.
-fn known_policies(snapshot: Option<&Ruleset>) -> HashMap<(&str, &str), &Policy> {
+fn policies_by_id(snapshot: Option<&Ruleset>) -> HashMap<(&str, &str), &Policy> {
     let policies = snapshot.iter().flat_map(|snapshot| &snapshot.policies);
     let all = policies.flat_map(|policy| policy.all());
     all.map(|policy| ((&*policy.name, policy.key.as_str()), policy))
@@ -443,16 +447,16 @@ fn known_policies(snapshot: Option<&Ruleset>) -> HashMap<(&str, &str), &Policy> 
 }
 
 /// What is known of the real answers of a snapshot's routes, by their names.
-fn known_answers(snapshot: Option<&Ruleset>) -> HashMap<Arc<str>, Arc<RealAnswers>> {
+fn learned_responses(snapshot: Option<&Ruleset>) -> HashMap<Arc<str>, Arc<LearnedResponses>> {
     let routes = snapshot.iter().flat_map(|snapshot| &snapshot.routes);
-    let known = routes.filter_map(|route| Some((route, route.real_answers.as_ref()?)));
+    let known = routes.filter_map(|route| Some((route, route.learned_responses.as_ref()?)));
     known
         .map(|(route, answers)| (Arc::clone(&route.name), Arc::clone(answers)))
         .collect()
 }
 
 /// Whether `table` can go on as the table of `spec`.
-fn is_like(table: &Table, spec: &PolicySpec, share: Share) -> bool {
+fn can_reuse(table: &Table, spec: &PolicySpec, share: Share) -> bool {
     (table.algorithm(), table.on_full()) == (&spec.algorithm, spec.on_full)
         && table.refusals() == spec.refusals
         && table.settles() == spec.settles

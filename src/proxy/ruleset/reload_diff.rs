@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::build::shares;
-use super::{PolicySpec, RedisSpec, Spec};
+use super::{PolicySpec, RedisSpec, RulesetSpec};
 use crate::limiter::{Algorithm, Inheritance, Start};
 use crate::store::redis::Naming;
 
@@ -18,52 +18,52 @@ pub struct TableChange {
     /// Its key; of an override, also for whom it is.
     pub key: String,
     /// What becomes of them.
-    pub fate: BucketOutcome,
+    pub outcome: BucketOutcome,
 }
 
 /// What becomes of buckets.
 #[derive(Debug, PartialEq, Eq)]
 pub enum BucketOutcome {
     /// They go on as they are.
-    Survive,
+    Kept,
     /// What was used stays used, under another quota or other settings.
     Rescaled {
         /// The quota before, and the new one.
         quotas: [String; 2],
     },
     /// They start anew: a policy of this name has another key.
-    OtherKey {
+    KeyChanged {
         /// The key of the policy of this name now.
         key: String,
     },
     /// They start anew: the algorithm is another.
-    OtherAlgorithm {
+    AlgorithmChanged {
         /// The algorithm before, and the new one.
         algorithms: [&'static str; 2],
     },
     /// They start anew: they are elsewhere.
-    OtherStore {
+    StoreChanged {
         /// Where they were, and where they are now.
         stores: [&'static str; 2],
     },
     /// They start anew: a quota of 0 has nothing to use.
-    Nothing,
+    ZeroQuota,
     /// There is no such policy any more.
-    End,
+    Removed,
     /// There was no such policy.
-    New,
+    Added,
 }
 
 /// A policy, or an override, with the keys that it has room for.
-struct Table<'a> {
+struct PolicyTable<'a> {
     spec: &'a PolicySpec,
     keys: usize,
-    home: Home<'a>,
+    home: BucketStore<'a>,
 }
 
 /// Where buckets are.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Home<'a> {
+enum BucketStore<'a> {
     Memory,
     /// By the names that they have in which database.
     Redis(&'a Naming, u32),
@@ -71,7 +71,7 @@ enum Home<'a> {
     Synchronised(&'a Naming),
 }
 
-impl<'a> Home<'a> {
+impl<'a> BucketStore<'a> {
     fn of(spec: &PolicySpec, redis: Option<&'a RedisSpec>) -> Self {
         match redis {
             Some(redis) if spec.sync.is_some() => Self::Synchronised(&redis.naming),
@@ -83,7 +83,7 @@ impl<'a> Home<'a> {
     }
 
     /// What is said of it where buckets do not come along to the next one; `None` where they do.
-    fn left_for(self, next: Self, algorithm: &Algorithm) -> Option<[&'static str; 2]> {
+    fn move_to(self, next: Self, algorithm: &Algorithm) -> Option<[&'static str; 2]> {
         let is_staggered = matches!(algorithm, Algorithm::FixedWindow(window)
             if matches!(window.start(), Start::Staggered));
         match (self, next) {
@@ -107,17 +107,17 @@ impl<'a> Home<'a> {
 }
 
 /// What becomes of every bucket of `old` under `new`, in the order of `new`, with what ends after it.
-pub fn compare(old: &Spec, new: &Spec) -> Vec<(TableChange, Option<Shrunk>)> {
+pub fn compare(old: &RulesetSpec, new: &RulesetSpec) -> Vec<(TableChange, Option<ShrunkTable>)> {
     let (before, after) = (tables(old), tables(new));
     let known: HashMap<_, _> = before.iter().map(|table| (table.id(), table)).collect();
-    let now: HashSet<_> = after.iter().map(Table::id).collect();
+    let now: HashSet<_> = after.iter().map(PolicyTable::id).collect();
     let stays = after.iter().map(|table| {
         let before = known.get(&table.id());
         let shrunk = before.filter(|before| before.keys > table.keys);
-        let shrunk = shrunk.map(|before| Shrunk {
+        let shrunk = shrunk.map(|before| ShrunkTable {
             keys: [before.keys, table.keys],
         });
-        let fate = before.map_or(BucketOutcome::New, |before| before.becomes(table));
+        let fate = before.map_or(BucketOutcome::Added, |before| before.outcome_under(table));
         (table.with(fate), shrunk)
     });
     let keys: HashMap<_, _> = new
@@ -128,31 +128,31 @@ pub fn compare(old: &Spec, new: &Spec) -> Vec<(TableChange, Option<Shrunk>)> {
     let gone = before.iter().filter(|table| !now.contains(&table.id()));
     let gone = gone.map(|table| {
         let key = keys.get(table.spec.name.as_str());
-        (table.with(table.without_successor(key.copied())), None)
+        (table.with(table.outcome_without_policy(key.copied())), None)
     });
     stays.chain(gone).collect()
 }
 
 /// There is room for fewer keys: where there are more, those who have used least are forgotten.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Shrunk {
+pub struct ShrunkTable {
     /// For how many keys there was room, and is.
     pub keys: [usize; 2],
 }
 
-fn tables(spec: &Spec) -> Vec<Table<'_>> {
+fn tables(spec: &RulesetSpec) -> Vec<PolicyTable<'_>> {
     let all = spec.policies.iter().flat_map(PolicySpec::all);
     let shares = shares(&spec.policies, spec.max_size).into_iter();
     all.zip(shares)
-        .map(|(policy, share)| Table {
-            home: Home::of(policy, spec.redis.as_ref()),
+        .map(|(policy, share)| PolicyTable {
+            home: BucketStore::of(policy, spec.redis.as_ref()),
             spec: policy,
             keys: share.keys,
         })
         .collect()
 }
 
-impl<'a> Table<'a> {
+impl<'a> PolicyTable<'a> {
     fn id(&self) -> (&'a str, &'a str) {
         (&self.spec.name, &self.spec.key)
     }
@@ -161,37 +161,37 @@ impl<'a> Table<'a> {
         TableChange {
             name: self.spec.name.clone(),
             key: self.spec.key.clone(),
-            fate,
+            outcome: fate,
         }
     }
 
-    fn becomes(&self, next: &Table<'_>) -> BucketOutcome {
-        if let Some(stores) = self.home.left_for(next.home, &next.spec.algorithm) {
-            return BucketOutcome::OtherStore { stores };
+    fn outcome_under(&self, next: &PolicyTable<'_>) -> BucketOutcome {
+        if let Some(stores) = self.home.move_to(next.home, &next.spec.algorithm) {
+            return BucketOutcome::StoreChanged { stores };
         }
         let (old, new) = (&self.spec.algorithm, &next.spec.algorithm);
         match new.inheritance(old) {
-            Inheritance::Same => BucketOutcome::Survive,
+            Inheritance::Same => BucketOutcome::Kept,
             Inheritance::Rescaled => BucketOutcome::Rescaled {
                 quotas: [self.spec.quota.clone(), next.spec.quota.clone()],
             },
-            Inheritance::Nothing if old.kind() != new.kind() => BucketOutcome::OtherAlgorithm {
+            Inheritance::Nothing if old.kind() != new.kind() => BucketOutcome::AlgorithmChanged {
                 algorithms: [old.kind(), new.kind()],
             },
-            Inheritance::Nothing => BucketOutcome::Nothing,
+            Inheritance::Nothing => BucketOutcome::ZeroQuota,
         }
     }
 
     /// The fate of buckets that no policy has any more, where a policy of the same name has this key.
-    fn without_successor(&self, key: Option<&str>) -> BucketOutcome {
+    fn outcome_without_policy(&self, key: Option<&str>) -> BucketOutcome {
         // An override or a further bucket that is gone leaves the policy's own key.
         let key = key.filter(|key| {
             let rest = self.spec.key.strip_prefix(*key);
             rest.is_none_or(|rest| !rest.starts_with(' '))
         });
         match key {
-            None => BucketOutcome::End,
-            Some(key) => BucketOutcome::OtherKey {
+            None => BucketOutcome::Removed,
+            Some(key) => BucketOutcome::KeyChanged {
                 key: key.to_owned(),
             },
         }

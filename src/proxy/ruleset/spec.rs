@@ -9,7 +9,7 @@ use crate::http::client_ip::ClientIp;
 use crate::limiter::{Algorithm, Penalty};
 use crate::proxy::admission::mode::Mode;
 use crate::proxy::answers::action::ActionSpec;
-use crate::proxy::answers::limit_headers::{Styles, Unit};
+use crate::proxy::answers::limit_headers::{HeaderStyles, QuotaUnit};
 use crate::proxy::answers::rejection::RejectSpec;
 use crate::rules::{
     Condition, Cost, Descriptor, Exceptions, KeyPart, LocalPeriods, RouteMatch, Settlement,
@@ -20,7 +20,7 @@ use crate::upstream::{self, Dscp};
 
 /// Everything that a snapshot is made of. Indices point into the lists of the same spec.
 #[derive(Debug)]
-pub struct Spec {
+pub struct RulesetSpec {
     /// Every policy, named or in place.
     pub policies: Vec<PolicySpec>,
     /// Every upstream, named or in place.
@@ -34,7 +34,7 @@ pub struct Spec {
     /// How long a client may be quiet within a request's body.
     pub body_timeout: Duration,
     /// The header styles of responses.
-    pub styles: Styles,
+    pub styles: HeaderStyles,
     /// Whether preflight requests meet limits.
     pub preflight: Preflight,
     /// The bytes that all buckets together may take.
@@ -60,7 +60,7 @@ pub struct RedisSpec {
 
 /// A policy whose buckets are in Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SharedSpec {
+pub struct RedisPolicySpec {
     /// What becomes of requests that Redis says nothing of.
     pub on_error: OnStoreError,
 }
@@ -87,13 +87,13 @@ pub struct PolicySpec {
     /// The quota as the configuration writes it.
     pub quota: String,
     /// What its units are.
-    pub unit: Unit,
+    pub unit: QuotaUnit,
     /// What decides.
     pub algorithm: Algorithm,
     /// Where windows end, where a claim says in which zone.
-    pub local: Option<LocalPeriods>,
+    pub local_periods: Option<LocalPeriods>,
     /// Where its buckets are, if not in memory alone.
-    pub shared: Option<SharedSpec>,
+    pub shared: Option<RedisPolicySpec>,
     /// How often its buckets in memory are synchronised with those of other machines, if they are.
     pub sync: Option<Duration>,
     /// How many buckets it must hold; its share of the memory where `None`.

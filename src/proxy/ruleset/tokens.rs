@@ -11,15 +11,15 @@ use crate::telemetry::registry::Registry;
 
 /// What verifies the tokens of requests.
 #[derive(Debug)]
-pub struct Tokens {
+pub struct TokenVerifier {
     pub(crate) verifier: Verifier,
     metrics: JwtMetrics,
     /// One for each kind of rejection that is logged, so that garbage hides no exchanged key.
-    rejection_logs: [LogThrottle; LOGGED.len()],
+    rejection_logs: [LogThrottle; LOGGED_REJECTIONS.len()],
 }
 
 /// Rejections that may mean that the configuration is wrong, or a key was exchanged. Others are everyday.
-const LOGGED: [TokenRejection; 4] = [
+const LOGGED_REJECTIONS: [TokenRejection; 4] = [
     TokenRejection::UnknownKey,
     TokenRejection::BadSignature,
     TokenRejection::WrongIssuer,
@@ -30,18 +30,18 @@ const LOGGED: [TokenRejection; 4] = [
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-impl Tokens {
+impl TokenVerifier {
     pub(crate) fn new(verifier: Verifier, registry: &Registry) -> Self {
         Self {
             verifier,
             metrics: JwtMetrics::new(registry),
             rejection_logs: [const { LogThrottle::with_backoff(SHORTEST_PAUSE, LONGEST_PAUSE) };
-                LOGGED.len()],
+                LOGGED_REJECTIONS.len()],
         }
     }
 
     /// Counts and logs what became of a request's token, the first time that it is known.
-    pub(crate) fn note(&self, checked: &OnceCell<CheckedToken>, was_known: bool, now: Timestamp) {
+    pub(crate) fn record(&self, checked: &OnceCell<CheckedToken>, was_known: bool, now: Timestamp) {
         let Some(checked) = checked.get().filter(|_| !was_known) else {
             return;
         };
@@ -52,7 +52,7 @@ impl Tokens {
             Ok(Some(Token::Several)) => self.metrics.count("several"),
             Err(why) => {
                 self.metrics.count(why.name());
-                let place = LOGGED.iter().position(|logged| logged == why);
+                let place = LOGGED_REJECTIONS.iter().position(|logged| logged == why);
                 if let Some(omitted) = place.and_then(|at| self.rejection_logs[at].admit(now)) {
                     tracing::warn!(reason = %why, omitted, "a token was rejected: the request counts as without one");
                 }

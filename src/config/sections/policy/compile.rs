@@ -15,7 +15,7 @@ use crate::config::sections::algorithm::{algorithm, local_period};
 use crate::config::sections::{cost, redis, responses};
 use crate::config::value::{KeyPart, all_time_zones};
 use crate::limiter::{Calendars, Penalty, Period};
-use crate::proxy::answers::limit_headers::Unit;
+use crate::proxy::answers::limit_headers::QuotaUnit;
 use crate::proxy::ruleset::{OverflowSpec, PolicySpec};
 use crate::proxy::{Mode, Rollout};
 use crate::rules::LocalPeriods;
@@ -157,8 +157,8 @@ impl<'a> Policies<'a> {
                 key,
                 quota: quota_text(policy),
                 unit: match policy.unit.value {
-                    schema::Unit::Requests => Unit::Requests,
-                    schema::Unit::Tokens => Unit::Tokens,
+                    schema::Unit::Requests => QuotaUnit::Requests,
+                    schema::Unit::Tokens => QuotaUnit::Tokens,
                 },
                 max_keys: match algorithm.is_permits() {
                     // Permits have no cells.
@@ -166,7 +166,7 @@ impl<'a> Policies<'a> {
                     false => policy.max_keys.as_ref().map(|keys| keys.get() as usize),
                 },
                 algorithm,
-                local: self.local(policy),
+                local_periods: self.local(policy),
                 on_full: match policy.on_full.value {
                     schema::OnFull::Forget => store::OnFull::Forget,
                     schema::OnFull::Strict => store::OnFull::Strict,

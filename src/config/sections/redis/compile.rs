@@ -16,7 +16,7 @@ use crate::config::sections::jwt::KeyFiles;
 use crate::config::value::{SecretText, ServerAddress, Text};
 use crate::files::{self, VersionedFile};
 use crate::limiter::Secret;
-use crate::proxy::ruleset::{OnStoreError, RedisSpec, SharedSpec};
+use crate::proxy::ruleset::{OnStoreError, RedisPolicySpec, RedisSpec};
 use crate::store::redis::client::{Address, Login, Password, Spec, Target, UrlError};
 use crate::store::redis::{KeyFormat, Naming};
 use crate::upstream::{Roots, client_config};
@@ -92,11 +92,11 @@ impl Compiler<'_> {
 }
 
 /// The store settings of a policy that calls Redis for each request.
-pub(in crate::config) fn shared(policy: &Policy) -> Option<SharedSpec> {
+pub(in crate::config) fn shared(policy: &Policy) -> Option<RedisPolicySpec> {
     let on_error = policy.on_store_error.as_ref();
     let on_error = on_error.map_or_else(Default::default, |on_error| on_error.value);
     let asks = policy.store.value == StoreName::Redis && policy.sync.is_none();
-    asks.then_some(SharedSpec {
+    asks.then_some(RedisPolicySpec {
         on_error: match on_error {
             schema::OnStoreError::Local => OnStoreError::Local,
             schema::OnStoreError::Admit => OnStoreError::Admit,

@@ -7,7 +7,7 @@ use crate::config::located::{List, Located};
 use crate::config::nearest;
 use crate::config::schema::{Action, BodyFormat, Config, HeaderFields, OnLimit};
 use crate::config::validate::is_framing;
-use crate::proxy::answers::limit_headers::Fields;
+use crate::proxy::answers::limit_headers::StyleFields;
 use crate::proxy::{Template, TemplateError};
 
 /// The largest custom body, in bytes.
@@ -20,7 +20,7 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
 
 /// Two styles must not write the same field.
 fn check_styles(styles: &List<HeaderFields>, findings: &Findings<'_>) {
-    let mut seen: Vec<(&Located<HeaderFields>, Fields)> = Vec::new();
+    let mut seen: Vec<(&Located<HeaderFields>, StyleFields)> = Vec::new();
     for item in styles.iter() {
         let fields = fields(item);
         if let (None, Some(prefix)) = (fields.style().prefix(), &item.prefix) {
@@ -28,7 +28,7 @@ fn check_styles(styles: &List<HeaderFields>, findings: &Findings<'_>) {
             let finding = Finding::error(prefix.node, Code::NoEffect, message);
             findings.add(finding.help("remove the `prefix`, or choose another style"));
         }
-        let shares = |(_, other): &&(_, Fields)| {
+        let shares = |(_, other): &&(_, StyleFields)| {
             let names = other.names();
             fields.names().iter().any(|name| names.contains(name))
         };

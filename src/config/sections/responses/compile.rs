@@ -8,10 +8,11 @@ use http::{HeaderName, StatusCode};
 use crate::config::schema::{
     Action, BodyFormat, Cors, HeaderFields, HeaderStyle, OnLimit, Responses,
 };
-use crate::proxy::answers::limit_headers::{Exposure, Fields, Style, Styles};
+use crate::proxy::answers::limit_headers::{Exposure, HeaderStyles, Style, StyleFields};
 use crate::proxy::ruleset::Preflight;
 use crate::proxy::{
-    ActionSpec, ContentType, DecoySpec, Format, Formats, RejectSpec, TarpitSpec, Template,
+    ActionSpec, DecoyContentType, DecoySpec, RejectSpec, ResponseFormat, ResponseFormats,
+    TarpitSpec, Template,
 };
 
 const TAG_HEADER: HeaderName = HeaderName::from_static("x-over-limit");
@@ -64,18 +65,20 @@ pub(in crate::config) fn reject(own: &OnLimit, general: &OnLimit) -> RejectSpec 
             }),
         formats: match format.map_or(BodyFormat::Auto, |format| format.value) {
             // A decoy has one format for all clients.
-            BodyFormat::Auto if action == Action::Decoy => Formats::Always(Format::Plain),
-            BodyFormat::Auto => Formats::Accept,
-            BodyFormat::Problem => Formats::Always(Format::Problem),
-            BodyFormat::Json => Formats::Always(Format::Json),
-            BodyFormat::Text => Formats::Always(Format::Plain),
-            BodyFormat::Html => Formats::Always(Format::Html),
+            BodyFormat::Auto if action == Action::Decoy => {
+                ResponseFormats::Always(ResponseFormat::Plain)
+            }
+            BodyFormat::Auto => ResponseFormats::Accept,
+            BodyFormat::Problem => ResponseFormats::Always(ResponseFormat::Problem),
+            BodyFormat::Json => ResponseFormats::Always(ResponseFormat::Json),
+            BodyFormat::Text => ResponseFormats::Always(ResponseFormat::Plain),
+            BodyFormat::Html => ResponseFormats::Always(ResponseFormat::Html),
         },
         decoy: (action == Action::Decoy).then(|| DecoySpec {
             status: status.and_then(|status| StatusCode::from_u16(status).ok()),
             content_type: match format {
-                Some(_) => ContentType::Configured,
-                None => ContentType::Learned,
+                Some(_) => DecoyContentType::Configured,
+                None => DecoyContentType::Learned,
             },
         }),
         body: own
@@ -95,19 +98,19 @@ pub(in crate::config) fn reject(own: &OnLimit, general: &OnLimit) -> RejectSpec 
 }
 
 /// The rate-limit fields of responses.
-pub(in crate::config) fn styles(responses: &Responses) -> Styles {
+pub(in crate::config) fn styles(responses: &Responses) -> HeaderStyles {
     let all = responses.headers.iter().map(|item| fields(item)).collect();
     let exposure = match responses.cors.expose_headers.get() {
         true => Exposure::Exposed,
         false => Exposure::Unsaid,
     };
-    Styles::new(all, exposure)
+    HeaderStyles::new(all, exposure)
 }
 
 /// The fields of one style.
-pub(in crate::config) fn fields(item: &HeaderFields) -> Fields {
+pub(in crate::config) fn fields(item: &HeaderFields) -> StyleFields {
     let prefix = item.prefix.as_ref().map(|prefix| prefix.get());
-    Fields::new(style(item.style.value), prefix)
+    StyleFields::new(style(item.style.value), prefix)
 }
 
 fn style(style: HeaderStyle) -> Style {

@@ -256,7 +256,7 @@ impl PendingCharge {
         let is_counted = remote.said.is_none() && remote.decision.is_some();
         let mut lending = remote.lending.take_if(|_| !is_refused)?;
         lending.renew();
-        let in_use = policy.in_use.as_ref().filter(|_| !is_counted);
+        let in_use = policy.in_use_metrics.as_ref().filter(|_| !is_counted);
         Some(InFlightGuard::of_lease(lending, in_use, cost))
     }
 

@@ -3,11 +3,11 @@
 use http::header::{self, HeaderName, HeaderValue};
 
 /// The longest value that is learned, in bytes.
-const LONGEST_VALUE: usize = 1_024;
+const MAX_VALUE: usize = 1_024;
 
 /// What a decoy makes of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Learned {
+pub(super) enum LearnedField {
     /// The value of all decoys.
     Copied(HeaderValue),
     /// An identifier that looks like this.
@@ -16,12 +16,12 @@ pub(super) enum Learned {
     ContentType(HeaderValue),
     Date,
     Length,
-    LeftOut,
+    Omitted,
 }
 
 /// Fields of servers, not of clients or bodies. Fields that are written by the client's rights, language, tenant or
 /// request are missing here.
-const COPIED: [&str; 22] = [
+const COPIED_FIELDS: [&str; 22] = [
     "server",
     "via",
     "x-powered-by",
@@ -47,7 +47,7 @@ const COPIED: [&str; 22] = [
 ];
 
 /// Ends of the names of fields with an identifier of the exchange.
-const IDENTIFIERS: [&str; 9] = [
+const IDENTIFIER_SUFFIXES: [&str; 9] = [
     "request-id",
     "requestid",
     "correlation-id",
@@ -78,15 +78,15 @@ const CHARSETS: [&str; 14] = [
 ];
 
 /// Directives that let no shared cache reuse an answer (RFC 9111 section 5.2.2).
-const NOT_REUSED: [&str; 3] = ["private", "no-store", "no-cache"];
+const UNSHARED_DIRECTIVES: [&str; 3] = ["private", "no-store", "no-cache"];
 
 /// Directives that decoys may have beside them.
-const HARMLESS: [&str; 3] = ["must-revalidate", "proxy-revalidate", "no-transform"];
+const OTHER_DIRECTIVES: [&str; 3] = ["must-revalidate", "proxy-revalidate", "no-transform"];
 
 /// The Cache-Control of decoys whose real answers may be reused by shared caches.
-const UNSHARED: HeaderValue = HeaderValue::from_static("private, no-cache");
+const DEFAULT_CACHE_CONTROL: HeaderValue = HeaderValue::from_static("private, no-cache");
 
-impl Learned {
+impl LearnedField {
     /// What decoys have of this field. An identifier still is the real one.
     pub(super) fn of(name: &HeaderName, value: &[u8]) -> Self {
         match *name {
@@ -95,23 +95,23 @@ impl Learned {
             _ => {}
         }
         let name = name.as_str();
-        let is_identifier = || IDENTIFIERS.iter().any(|end| name.ends_with(end));
+        let is_identifier = || IDENTIFIER_SUFFIXES.iter().any(|end| name.ends_with(end));
         let learned = match name {
             "content-type" => content_type(value).map(Self::ContentType),
             "cache-control" => Some(Self::Copied(cache_control(value))),
-            _ if COPIED.contains(&name) => copied(value).map(Self::Copied),
+            _ if COPIED_FIELDS.contains(&name) => copied(value).map(Self::Copied),
             _ if is_identifier() => identifier(value).map(Self::Identifier),
             _ => None,
         };
-        learned.unwrap_or(Self::LeftOut)
+        learned.unwrap_or(Self::Omitted)
     }
 
     /// Whether a field of the same name with this value teaches nothing else.
-    pub(super) fn would_come_of(&self, name: &HeaderName, value: &[u8]) -> bool {
+    pub(super) fn matches(&self, name: &HeaderName, value: &[u8]) -> bool {
         match self {
             Self::Date | Self::Length | Self::Identifier(_) => true,
             Self::Copied(known) if known.as_bytes() == value => true,
-            Self::Copied(_) | Self::ContentType(_) | Self::LeftOut => {
+            Self::Copied(_) | Self::ContentType(_) | Self::Omitted => {
                 *self == Self::of(name, value)
             }
         }
@@ -160,26 +160,28 @@ fn content_type(value: &[u8]) -> Option<HeaderValue> {
 /// The value itself where it lets no shared cache reuse the answer, and says nothing else.
 fn cache_control(value: &[u8]) -> HeaderValue {
     let Some(text) = short(value) else {
-        return UNSHARED;
+        return DEFAULT_CACHE_CONTROL;
     };
     let directives = || text.split(',').map(|part| part.trim().to_ascii_lowercase());
-    let is_not_reused = |directive: &str| NOT_REUSED.contains(&directive);
+    let is_not_reused = |directive: &str| UNSHARED_DIRECTIVES.contains(&directive);
     let is_age = |directive: &str| {
         let age = directive.strip_prefix("max-age=");
         age.is_some_and(|age| age.bytes().all(|byte| byte.is_ascii_digit()))
     };
     let is_known = |directive: String| {
-        is_not_reused(&directive) || HARMLESS.contains(&directive.as_str()) || is_age(&directive)
+        is_not_reused(&directive)
+            || OTHER_DIRECTIVES.contains(&directive.as_str())
+            || is_age(&directive)
     };
     let is_safe =
         directives().any(|directive| is_not_reused(&directive)) && directives().all(is_known);
     let value = is_safe.then(|| HeaderValue::from_str(text).ok()).flatten();
-    value.unwrap_or(UNSHARED)
+    value.unwrap_or(DEFAULT_CACHE_CONTROL)
 }
 
 /// A value that is short enough to be kept, as text.
 fn short(value: &[u8]) -> Option<&str> {
-    let is_short = value.len() <= LONGEST_VALUE;
+    let is_short = value.len() <= MAX_VALUE;
     std::str::from_utf8(value).ok().filter(|_| is_short)
 }
 
@@ -189,11 +191,11 @@ mod tests {
 
     /// What a decoy would have as the field's value; of an identifier the real one.
     fn learned(name: &'static str, value: &str) -> Option<String> {
-        match Learned::of(&HeaderName::from_static(name), value.as_bytes()) {
-            Learned::Copied(value) | Learned::Identifier(value) | Learned::ContentType(value) => {
-                Some(value.to_str().expect("text").to_owned())
-            }
-            Learned::Date | Learned::Length | Learned::LeftOut => None,
+        match LearnedField::of(&HeaderName::from_static(name), value.as_bytes()) {
+            LearnedField::Copied(value)
+            | LearnedField::Identifier(value)
+            | LearnedField::ContentType(value) => Some(value.to_str().expect("text").to_owned()),
+            LearnedField::Date | LearnedField::Length | LearnedField::Omitted => None,
         }
     }
 
@@ -292,8 +294,8 @@ mod tests {
             ((header::SERVER, "a"), "b", false),
             ((header::ETAG, "a"), "b", true),
         ] {
-            let learned = Learned::of(&name, known.as_bytes());
-            let same = learned.would_come_of(&name, value.as_bytes());
+            let learned = LearnedField::of(&name, known.as_bytes());
+            let same = learned.matches(&name, value.as_bytes());
             assert_eq!(same, is_same, "{known} and {value}");
         }
     }

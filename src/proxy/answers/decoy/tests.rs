@@ -14,7 +14,7 @@ fn answer(status: u16, fields: &[(&'static str, &'static str)]) -> Response<Resp
     response
 }
 
-fn disguised(answers: &RealAnswers, spec: &DecoySpec) -> Response<ResponseBody> {
+fn disguised(answers: &LearnedResponses, spec: &DecoySpec) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::own(Bytes::new()));
     let own = [(
         HeaderName::from_static("x-own"),
@@ -26,7 +26,7 @@ fn disguised(answers: &RealAnswers, spec: &DecoySpec) -> Response<ResponseBody> 
         content_type: HeaderValue::from_static("text/plain"),
         body: Bytes::from_static(b"ok"),
     };
-    answers.disguise(decoy, &Method::POST, &mut response);
+    answers.write_decoy(decoy, &Method::POST, &mut response);
     response
 }
 
@@ -53,7 +53,7 @@ const REAL: [(&str, &str); 9] = [
 
 #[test]
 fn a_decoy_has_the_status_and_fields_of_the_last_real_answer_in_their_order() {
-    let answers = RealAnswers::new(Origin::Servers);
+    let answers = LearnedResponses::new(ResponseOrigin::Servers);
     answers.learn(&Method::POST, &answer(201, &REAL));
     let decoy = disguised(&answers, &DecoySpec::default());
     assert_eq!(decoy.status(), 201);
@@ -85,7 +85,7 @@ fn a_decoy_has_the_status_and_fields_of_the_last_real_answer_in_their_order() {
 
 #[test]
 fn values_that_all_clients_so_far_were_sent_are_not_copied() {
-    let answers = RealAnswers::new(Origin::Servers);
+    let answers = LearnedResponses::new(ResponseOrigin::Servers);
     let private = [
         ("x-workspace", "acme"),
         ("x-user", "alice"),
@@ -105,7 +105,7 @@ fn values_that_all_clients_so_far_were_sent_are_not_copied() {
 
 #[test]
 fn a_decoy_has_no_parameters_of_a_real_body_and_fills_no_shared_cache() {
-    let answers = RealAnswers::new(Origin::Servers);
+    let answers = LearnedResponses::new(ResponseOrigin::Servers);
     let real = [
         (
             "content-type",
@@ -131,10 +131,10 @@ fn a_decoy_has_no_parameters_of_a_real_body_and_fills_no_shared_cache() {
 
 #[test]
 fn what_is_configured_goes_before_what_is_learned() {
-    let answers = RealAnswers::new(Origin::Servers);
+    let answers = LearnedResponses::new(ResponseOrigin::Servers);
     let spec = DecoySpec {
         status: Some(StatusCode::ACCEPTED),
-        content_type: ContentType::Configured,
+        content_type: DecoyContentType::Configured,
     };
     let real = [("x-own", "b"), ("content-type", "text/html")];
     answers.learn(&Method::POST, &answer(200, &real));
@@ -147,20 +147,20 @@ fn what_is_configured_goes_before_what_is_learned() {
 
 #[test]
 fn failures_and_parts_teach_nothing_and_before_any_answer_there_is_via() {
-    let answers = RealAnswers::new(Origin::Servers);
+    let answers = LearnedResponses::new(ResponseOrigin::Servers);
     for status in [206, 301, 404, 500] {
         answers.learn(&Method::POST, &answer(status, &REAL));
     }
     let decoy = disguised(&answers, &DecoySpec::default());
     assert_eq!(names(&decoy), ["x-own", "content-type", "via"]);
-    let echo = RealAnswers::new(Origin::Echo);
+    let echo = LearnedResponses::new(ResponseOrigin::Echo);
     let decoy = disguised(&echo, &DecoySpec::default());
     assert_eq!(names(&decoy), ["x-own", "content-type"]);
 }
 
 #[test]
 fn a_body_is_told_as_those_of_real_answers_and_another_method_will_do() {
-    let answers = RealAnswers::new(Origin::Servers);
+    let answers = LearnedResponses::new(ResponseOrigin::Servers);
     let mut real = answer(200, &[("server", "a")]);
     *real.body_mut() = ResponseBody::streamed(Bytes::from_static(b"real"));
     answers.learn(&Method::GET, &real);
@@ -175,7 +175,7 @@ fn a_body_is_told_as_those_of_real_answers_and_another_method_will_do() {
 
 #[test]
 fn what_is_learned_is_bounded() {
-    let answers = RealAnswers::new(Origin::Servers);
+    let answers = LearnedResponses::new(ResponseOrigin::Servers);
     let mut real = answer(200, &[]);
     for _ in 0..200 {
         let long = HeaderValue::from_bytes(&[b'a'; 2_000]).expect("a value");
@@ -183,13 +183,13 @@ fn what_is_learned_is_bounded() {
             .append(HeaderName::from_static("x-a"), long);
     }
     answers.learn(&Method::POST, &real);
-    let place = &answers.profiles[place(&Method::POST)];
+    let place = &answers.profiles[method_group(&Method::POST)];
     let profile = place.load_full().expect("a profile");
-    assert_eq!(profile.fields.len(), MOST_FIELDS);
+    assert_eq!(profile.fields.len(), MAX_FIELDS);
     let left_out = profile
         .fields
         .iter()
-        .all(|(_, learned)| *learned == Learned::LeftOut);
+        .all(|(_, learned)| *learned == LearnedField::Omitted);
     assert!(left_out);
     answers.learn(&Method::POST, &real);
     let same = place.load_full().expect("a profile");

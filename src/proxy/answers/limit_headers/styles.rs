@@ -26,7 +26,7 @@ pub enum Style {
 
 /// The fields of one style, under their names.
 #[derive(Clone, Debug)]
-pub struct Fields {
+pub struct StyleFields {
     pub(super) style: Style,
     pub(super) limit: HeaderName,
     pub(super) remaining: HeaderName,
@@ -39,8 +39,8 @@ pub struct Fields {
 
 /// All fields of responses.
 #[derive(Clone, Debug)]
-pub struct Styles {
-    pub(super) all: Vec<Fields>,
+pub struct HeaderStyles {
+    pub(super) all: Vec<StyleFields>,
     /// What scripts of other origins are told that they may read.
     exposed: Option<HeaderValue>,
 }
@@ -84,13 +84,13 @@ impl Style {
 }
 
 /// The customary names of the limit, of what remains, and of the reset, of limits in tokens.
-const OF_TOKENS: [&str; 3] = [
+const TOKEN_FIELDS: [&str; 3] = [
     "x-ratelimit-limit-tokens",
     "x-ratelimit-remaining-tokens",
     "x-ratelimit-reset-tokens",
 ];
 
-impl Fields {
+impl StyleFields {
     /// The fields of `style`, with names that begin with `prefix`, where they are not fixed.
     pub fn new(style: Style, prefix: Option<&HeaderName>) -> Self {
         let customary = style.prefix().unwrap_or_default();
@@ -103,7 +103,7 @@ impl Fields {
             }
         };
         let [limit, remaining, reset, used, resource] = style.names().map(named);
-        Fields {
+        StyleFields {
             style,
             limit,
             remaining,
@@ -112,8 +112,8 @@ impl Fields {
             resource,
             // Of `openai` alone, whose prefix may be another.
             tokens: match style {
-                Style::OpenAi => OF_TOKENS.map(named),
-                _ => OF_TOKENS.map(HeaderName::from_static),
+                Style::OpenAi => TOKEN_FIELDS.map(named),
+                _ => TOKEN_FIELDS.map(HeaderName::from_static),
             },
         }
     }
@@ -152,18 +152,18 @@ pub enum Exposure {
     Exposed,
 }
 
-impl Styles {
+impl HeaderStyles {
     /// These fields.
-    pub fn new(all: Vec<Fields>, exposure: Exposure) -> Self {
+    pub fn new(all: Vec<StyleFields>, exposure: Exposure) -> Self {
         let names = || {
-            let names = all.iter().flat_map(Fields::names);
+            let names = all.iter().flat_map(StyleFields::names);
             let mut names: Vec<_> = std::iter::once(RETRY_AFTER).chain(names).collect();
             let mut seen = HashSet::new();
             names.retain(|name| seen.insert(name.clone()));
             let names: Vec<_> = names.iter().map(HeaderName::as_str).collect();
             HeaderValue::try_from(names.join(", ")).expect("names are visible ASCII")
         };
-        Styles {
+        HeaderStyles {
             exposed: (exposure == Exposure::Exposed).then(names),
             all,
         }
@@ -188,7 +188,7 @@ mod tests {
 
     fn names(style: Style, prefix: Option<&'static str>) -> Vec<String> {
         let prefix = prefix.map(HeaderName::from_static);
-        let fields = Fields::new(style, prefix.as_ref());
+        let fields = StyleFields::new(style, prefix.as_ref());
         fields.names().iter().map(ToString::to_string).collect()
     }
 
@@ -209,10 +209,10 @@ mod tests {
 
     #[test]
     fn every_field_is_exposed_once() {
-        let all =
-            [Style::Ietf, Style::XRateLimit, Style::Draft6].map(|style| Fields::new(style, None));
+        let all = [Style::Ietf, Style::XRateLimit, Style::Draft6]
+            .map(|style| StyleFields::new(style, None));
         let mut headers = Headers::new();
-        Styles::new(all.to_vec(), Exposure::Exposed).expose(&mut headers);
+        HeaderStyles::new(all.to_vec(), Exposure::Exposed).expose(&mut headers);
         let exposed = headers.get(ACCESS_CONTROL_EXPOSE_HEADERS);
         assert_eq!(
             exposed.expect("a field"),
@@ -220,7 +220,7 @@ mod tests {
              x-ratelimit-reset, ratelimit-limit, ratelimit-remaining, ratelimit-reset"
         );
         let mut headers = Headers::new();
-        Styles::new(all.to_vec(), Exposure::Unsaid).expose(&mut headers);
+        HeaderStyles::new(all.to_vec(), Exposure::Unsaid).expose(&mut headers);
         assert!(headers.is_empty());
     }
 }

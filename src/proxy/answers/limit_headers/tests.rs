@@ -67,12 +67,17 @@ fn algorithms() -> impl Strategy<Value = Algorithm> {
 }
 
 /// The fields that a client is sent, by name.
-fn written(verdict: &Verdict, facts: &Facts, algorithm: &Algorithm, now: Timestamp) -> Told {
-    let prefixed = |style, prefix| Fields::new(style, Some(&HeaderName::from_static(prefix)));
-    let styles = Styles::new(
+fn written(
+    verdict: &Verdict,
+    facts: &AdvertisedPolicy,
+    algorithm: &Algorithm,
+    now: Timestamp,
+) -> SentFields {
+    let prefixed = |style, prefix| StyleFields::new(style, Some(&HeaderName::from_static(prefix)));
+    let styles = HeaderStyles::new(
         vec![
-            Fields::new(Style::Ietf, None),
-            Fields::new(Style::Draft6, None),
+            StyleFields::new(Style::Ietf, None),
+            StyleFields::new(Style::Draft6, None),
             prefixed(Style::XRateLimit, "plain"),
             prefixed(Style::GitHub, "gh"),
             prefixed(Style::OpenAi, "ai"),
@@ -80,7 +85,7 @@ fn written(verdict: &Verdict, facts: &Facts, algorithm: &Algorithm, now: Timesta
         Exposure::Unsaid,
     );
     let decision = verdict.decision().expect("a decision");
-    let applied = Applied {
+    let applied = AppliedPolicy {
         facts,
         algorithm,
         decision,
@@ -95,7 +100,7 @@ fn written(verdict: &Verdict, facts: &Facts, algorithm: &Algorithm, now: Timesta
         let text = String::from_utf8_lossy(value).into_owned();
         told.insert(name.as_str().to_owned(), text);
     }
-    let applied = Applied {
+    let applied = AppliedPolicy {
         facts,
         algorithm,
         decision,
@@ -105,13 +110,13 @@ fn written(verdict: &Verdict, facts: &Facts, algorithm: &Algorithm, now: Timesta
     let text = headers.get(RATELIMIT).expect("a field");
     let text = String::from_utf8_lossy(text).into_owned();
     told.insert("draft-7".to_owned(), text);
-    Told(told)
+    SentFields(told)
 }
 
 #[derive(Debug)]
-struct Told(HashMap<String, String>);
+struct SentFields(HashMap<String, String>);
 
-impl Told {
+impl SentFields {
     fn number(&self, name: &str) -> Option<u64> {
         Some(self.0.get(name)?.parse().expect("a number"))
     }
@@ -201,7 +206,7 @@ proptest! {
         requests in prop::collection::vec((0..3_000_000_u64, 0..6_u32, 0..8_u8), 1..60),
     ) {
         let table = Table::new("test", algorithm.clone(), 16, OnFull::Forget);
-        let facts = Facts::new("test", &algorithm, Unit::Requests);
+        let facts = AdvertisedPolicy::new("test", &algorithm, QuotaUnit::Requests);
         let mut now = START;
         for (gap, cost, ban) in requests {
             now = now.saturating_add_micros(gap);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Course, Explanation, Home, Says, Step};
+use super::{BucketStore, Explanation, LimitOutcome, LimitTrace, Trace};
 use crate::clock::Timestamp;
 use crate::limiter::Outcome;
 use crate::proxy::admission::mode::Enforcement;
@@ -21,7 +21,7 @@ impl fmt::Display for Explanation {
     }
 }
 
-impl fmt::Display for Course {
+impl fmt::Display for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "host      {}", self.host)?;
         writeln!(f, "path      {}", self.path)?;
@@ -38,7 +38,7 @@ impl fmt::Display for Course {
         for step in &self.limits {
             step.write(self.now, f)?;
         }
-        let refused = |step: &&Step| step.refuses() && !step.tags;
+        let refused = |step: &&LimitTrace| step.refuses() && !step.tags;
         for step in self
             .limits
             .iter()
@@ -59,7 +59,7 @@ impl fmt::Display for Course {
                 }
             }
             (None, Some(upstream)) => {
-                let waits = self.limits.iter().filter_map(Step::delayed_until);
+                let waits = self.limits.iter().filter_map(LimitTrace::delayed_until);
                 match waits.max() {
                     None => writeln!(f, "answer    allowed, and forwarded to {upstream}"),
                     Some(until) => {
@@ -76,16 +76,16 @@ impl fmt::Display for Course {
     }
 }
 
-impl Step {
+impl LimitTrace {
     fn write(&self, now: Timestamp, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "limit     {} ({})", self.policy, self.algorithm)?;
         for part in &self.key {
             writeln!(f, "  key     {part}")?;
         }
         match self.home {
-            Home::Memory => {}
-            Home::Redis => writeln!(f, "  store   redis")?,
-            Home::Synchronised(interval) => {
+            BucketStore::Memory => {}
+            BucketStore::Redis => writeln!(f, "  store   redis")?,
+            BucketStore::Synchronised(interval) => {
                 writeln!(
                     f,
                     "  store   memory, synchronised through redis every {interval:?}"
@@ -112,12 +112,14 @@ impl Step {
         }
         let word = self.decision().as_str();
         match &self.says {
-            Says::Elsewhere => writeln!(f, "  says    does not apply: `when` is not met"),
-            Says::Exempt => writeln!(f, "  says    does not apply: exempt"),
-            Says::Skips => writeln!(f, "  says    does not apply without its key"),
-            Says::RefusesKeyless => writeln!(f, "  says    {word}: the key is missing"),
-            Says::RefusesCost => writeln!(f, "  says    {word}: the cost is no whole number"),
-            Says::Decides(decision) => match decision.outcome {
+            LimitOutcome::Elsewhere => writeln!(f, "  says    does not apply: `when` is not met"),
+            LimitOutcome::Exempt => writeln!(f, "  says    does not apply: exempt"),
+            LimitOutcome::Skips => writeln!(f, "  says    does not apply without its key"),
+            LimitOutcome::RefusesKeyless => writeln!(f, "  says    {word}: the key is missing"),
+            LimitOutcome::RefusesCost => {
+                writeln!(f, "  says    {word}: the cost is no whole number")
+            }
+            LimitOutcome::Decides(decision) => match decision.outcome {
                 Outcome::Admit if self.in_use => {
                     let left = decision.remaining;
                     writeln!(f, "  says    {word}: {left} left while it is served")

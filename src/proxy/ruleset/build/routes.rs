@@ -7,7 +7,7 @@ use http::HeaderName;
 
 use super::Builder;
 use super::shared::is_synchronised;
-use crate::proxy::answers::decoy::{Origin, RealAnswers};
+use crate::proxy::answers::decoy::{LearnedResponses, ResponseOrigin};
 use crate::proxy::ruleset::{Limit, LimitSpec, Policy, Route, RouteSpec, RunningUpstream};
 use crate::telemetry::metrics::{LimitMetrics, RouteMetrics};
 use crate::upstream::RunningTarget;
@@ -21,13 +21,13 @@ impl Builder<'_> {
     ) -> Arc<Route> {
         let (limits, tags) = self.limits(&spec.name, &spec.limits, policies);
         let origin = match upstreams[spec.upstream].upstream.target() {
-            RunningTarget::Echo => Origin::Echo,
-            RunningTarget::Endpoints(_) => Origin::Servers,
+            RunningTarget::Echo => ResponseOrigin::Echo,
+            RunningTarget::Endpoints(_) => ResponseOrigin::Servers,
         };
         Arc::new(Route {
             priority_fields: priority_fields(&limits),
             is_synchronised: is_synchronised(&limits),
-            real_answers: self.real_answers(&spec.name, &limits, origin),
+            learned_responses: self.real_answers(&spec.name, &limits, origin),
             limits,
             tags,
             preflight: self.preflight,
@@ -53,7 +53,7 @@ impl Builder<'_> {
             preflight: self.preflight,
             reads_token,
             // Nobody answers there but this proxy.
-            real_answers: None,
+            learned_responses: None,
             upstream: None,
             rewrite: Default::default(),
             max_body: 0,
@@ -67,15 +67,15 @@ impl Builder<'_> {
         &self,
         route: &str,
         limits: &[Limit],
-        origin: Origin,
-    ) -> Option<Arc<RealAnswers>> {
+        origin: ResponseOrigin,
+    ) -> Option<Arc<LearnedResponses>> {
         let mut policies = limits.iter().flat_map(|limit| limit.policy.all());
-        if !policies.any(|policy| !policy.action.is_told()) {
+        if !policies.any(|policy| !policy.action.is_disclosed()) {
             return None;
         }
         let known = self.real_answers.get(route);
-        let known = known.filter(|known| known.is_of(origin));
-        Some(known.map_or_else(|| Arc::new(RealAnswers::new(origin)), Arc::clone))
+        let known = known.filter(|known| known.has_origin(origin));
+        Some(known.map_or_else(|| Arc::new(LearnedResponses::new(origin)), Arc::clone))
     }
 
     /// The limits of a route: those that can refuse, and those that tag.
@@ -87,7 +87,7 @@ impl Builder<'_> {
     ) -> (Vec<Limit>, Vec<Limit>) {
         let limits = specs.iter().map(|spec| {
             let policy = Arc::clone(&policies[spec.policy]);
-            let synchronised = policy.synchronised.as_ref();
+            let synchronised = policy.sync_recorder.as_ref();
             Limit {
                 metrics: LimitMetrics::new(&self.surroundings.registry, &policy.name, route),
                 reads_token: spec.reads_token() || policy.reads_token(),

@@ -28,10 +28,12 @@ impl Builder<'_> {
             };
             Arc::ptr_eq(&before.table, table) || self.successions.iter().any(is_its)
         };
-        let before = self.known.get(&(spec.name.as_str(), spec.key.as_str()));
+        let before = self
+            .previous_policies
+            .get(&(spec.name.as_str(), spec.key.as_str()));
         let before = before.filter(|before| goes_on(before));
         let tracker = before
-            .and_then(|before| before.synchronised.as_ref())
+            .and_then(|before| before.sync_recorder.as_ref())
             .filter(|one| one.naming == *store.naming())
             .map(|one| Arc::clone(&one.tracker))
             .filter(|tracker| tracker.can_continue_with(table.algorithm()));
@@ -60,7 +62,7 @@ impl Ruleset {
     pub(super) fn follow(&self, now: Timestamp) {
         let Some(redis) = &self.redis else { return };
         for policy in self.policies.iter().flat_map(|policy| policy.all()) {
-            if let Some(synchronised) = &policy.synchronised {
+            if let Some(synchronised) = &policy.sync_recorder {
                 synchronised.tracker.set_table(Arc::clone(&policy.table));
                 let rounds = redis.synchroniser(synchronised.interval, &synchronised.rounds);
                 rounds.follow(&synchronised.tracker);
@@ -80,7 +82,7 @@ impl Ruleset {
     pub(super) fn set_tracking_room(&self, room: TrackingRoom) {
         for policy in self.policies.iter().flat_map(|policy| policy.all()) {
             let bytes = room.bytes(policy.table.keys());
-            if let Some(synchronised) = &policy.synchronised {
+            if let Some(synchronised) = &policy.sync_recorder {
                 synchronised.tracker.set_room(bytes);
             }
             if let Some(penalties) = &policy.penalties {
@@ -92,7 +94,7 @@ impl Ruleset {
 
 /// The name and the algorithm of a policy that is known in Redis. Its further buckets and overrides have the same algorithm.
 fn algorithm_in_redis(policy: &Arc<Policy>) -> Option<(&str, &'static str)> {
-    let is_known = policy.shared.is_some() || policy.synchronised.is_some();
+    let is_known = policy.shared.is_some() || policy.sync_recorder.is_some();
     is_known.then(|| (&*policy.name, policy.table.algorithm().kind()))
 }
 
@@ -106,13 +108,13 @@ pub(super) fn label_of_override(spec: &PolicySpec) -> Box<str> {
 /// Whether other machines are told of what some of these limits charge.
 pub(super) fn is_synchronised(limits: &[Limit]) -> bool {
     let mut limits = limits.iter();
-    limits.any(|limit| limit.policy.synchronised.is_some())
+    limits.any(|limit| limit.policy.sync_recorder.is_some())
 }
 
 /// Exports the number of keys in the trackers of a policy and of all policies with its name.
 pub(super) fn tracker_metrics(policy: &Policy, registry: &Registry) -> Option<TrackerMetrics> {
     let all = policy.all().into_iter();
-    let synchronised = all.filter_map(|one| one.synchronised.as_ref());
+    let synchronised = all.filter_map(|one| one.sync_recorder.as_ref());
     let trackers: Vec<_> = synchronised
         .map(|one| Arc::downgrade(&one.tracker))
         .collect();

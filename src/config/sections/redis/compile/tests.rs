@@ -5,7 +5,7 @@ use crate::config::{compile, compile_rules, parse};
 use crate::proxy::ruleset;
 use crate::proxy::ruleset::build::tracking_room;
 
-fn rules(store: &str, policy: &str) -> ruleset::Spec {
+fn rules(store: &str, policy: &str) -> ruleset::RulesetSpec {
     let text = format!(
         "store: {{ redis: {store} }}\npolicies: {{ p: {policy} }}\nroutes: [{{ upstream: echo, limits: [p] }}]\n"
     );
@@ -115,7 +115,7 @@ fn overrides_and_candidates_share_the_store_of_their_policy() {
     let policy = "{ key: header:x, quota: 100/1m, store: redis, on_store_error: refuse, \
                   overrides: [{ value: a, quota: 200/1m }], candidate: { quota: 300/1m } }";
     let rules = rules("{ url: redis://a }", policy);
-    let refuse = Some(SharedSpec {
+    let refuse = Some(RedisPolicySpec {
         on_error: OnStoreError::Refuse,
     });
     let all: Vec<_> = rules

@@ -10,7 +10,7 @@ const MICROS_PER_SECOND: u64 = 1_000_000;
 
 /// What the units of a quota are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Unit {
+pub enum QuotaUnit {
     /// Requests.
     #[default]
     Requests,
@@ -20,7 +20,7 @@ pub enum Unit {
 
 /// A policy's name and quota in header fields.
 #[derive(Clone, Debug)]
-pub struct Facts {
+pub struct AdvertisedPolicy {
     pub(super) name: FieldValue,
     /// The capacity in digits.
     pub(super) limit: FieldValue,
@@ -32,12 +32,12 @@ pub struct Facts {
     pub(super) state_prefix: Box<str>,
     /// The most units that can remain: the burst where there is one, else the quota's.
     pub(super) capacity: u32,
-    pub(super) unit: Unit,
+    pub(super) unit: QuotaUnit,
 }
 
-impl Facts {
+impl AdvertisedPolicy {
     /// The facts of the policy `name` (of `A-Z a-z 0-9 . _ -` only) with this algorithm.
-    pub fn new(name: &str, algorithm: &Algorithm, unit: Unit) -> Self {
+    pub fn new(name: &str, algorithm: &Algorithm, unit: QuotaUnit) -> Self {
         let capacity = algorithm.capacity();
         let rate = algorithm.rate();
         let advertised = rate.and_then(|rate| in_whole_seconds(rate, capacity));
@@ -46,7 +46,7 @@ impl Facts {
             (None, _) => (u64::from(capacity), String::new()),
         };
         let quota = format!("{quota}{window}{}", quota_unit(algorithm, unit));
-        Facts {
+        AdvertisedPolicy {
             name: visible(name.as_bytes()),
             limit: u64::from(capacity).into(),
             policy_item: visible(format!("\"{name}\";q={quota}").as_bytes()),
@@ -60,11 +60,11 @@ impl Facts {
 
 /// The parameter that names the unit, where it is not requests (draft-ietf-httpapi-ratelimit-headers-11
 /// section 3.1.2). `tokens` is not among the units that the draft registers.
-fn quota_unit(algorithm: &Algorithm, unit: Unit) -> &'static str {
+fn quota_unit(algorithm: &Algorithm, unit: QuotaUnit) -> &'static str {
     match (unit, algorithm.is_permits()) {
-        (Unit::Tokens, _) => ";qu=\"tokens\"",
-        (Unit::Requests, true) => ";qu=\"concurrent-requests\"",
-        (Unit::Requests, false) => "",
+        (QuotaUnit::Tokens, _) => ";qu=\"tokens\"",
+        (QuotaUnit::Requests, true) => ";qu=\"concurrent-requests\"",
+        (QuotaUnit::Requests, false) => "",
     }
 }
 
