@@ -21,7 +21,7 @@ use super::sync::Rounds;
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::Penalty;
 use crate::store::Bans;
-use crate::store::bans::Taken;
+use crate::store::memory::Taken;
 use crate::telemetry::metrics::BanMetrics;
 
 pub use self::report::{AnnouncedBan, BanKeys, BanReply, BanReport};

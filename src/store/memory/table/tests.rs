@@ -25,7 +25,7 @@ fn table(limit: u32, keys: usize) -> Arc<Table> {
 }
 
 impl Table {
-    pub(in crate::store) fn assert_chunks_are_in_one_ring(&self) {
+    pub(in crate::store::memory) fn assert_chunks_are_in_one_ring(&self) {
         let slab = self.slab.as_ref().expect("an algorithm with rings");
         let mut seen = HashSet::new();
         for bucket in self.segments.iter().filter_map(OnceLock::get).flatten() {

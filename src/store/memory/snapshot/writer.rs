@@ -12,8 +12,8 @@ use super::{
 use crate::clock::Timestamp;
 use crate::limiter::{Cell, Fingerprint, Secret, State, Strikes};
 use crate::store::Table;
-use crate::store::bucket;
-use crate::store::table::Legacy;
+use crate::store::memory::bucket;
+use crate::store::memory::table::Legacy;
 
 /// A snapshot that is being written.
 pub struct Writer<'a, W> {

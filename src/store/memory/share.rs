@@ -1,7 +1,7 @@
 //! How the policies of a configuration share the memory for buckets.
 
-use super::Table;
 use crate::limiter::Algorithm;
+use crate::store::Table;
 
 /// No policy has room for fewer keys, unless it names fewer.
 pub const FEWEST_KEYS: usize = 1024;

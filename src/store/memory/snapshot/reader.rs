@@ -10,8 +10,8 @@ use super::{
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Ban, Cell, Fingerprint, Secret, Staged, State, Strikes};
 use crate::store::Table;
-use crate::store::bucket;
-use crate::store::table::Legacy;
+use crate::store::memory::bucket;
+use crate::store::memory::table::Legacy;
 
 /// The longest name of a policy, or of a key: a configuration has no longer text.
 const LONGEST: u32 = 16 << 20;

@@ -2,12 +2,12 @@
 
 use super::{ENTRIES, Entry, FLOOR, Loss, Slots};
 use crate::clock::Timestamp;
-use crate::store::rules::Rules;
-use crate::store::table::OnFull;
+use crate::store::memory::rules::Rules;
+use crate::store::memory::table::OnFull;
 
 impl Slots {
     /// Gives up the rings of entries that have expired.
-    pub(in crate::store) fn release_expired(&mut self, rules: Rules<'_>, now: Timestamp) {
+    pub(in crate::store::memory) fn release_expired(&mut self, rules: Rules<'_>, now: Timestamp) {
         for index in 0..ENTRIES {
             if !self.entries[index].is_live(now) {
                 self.put(index, Entry::default(), rules);
@@ -16,7 +16,11 @@ impl Slots {
     }
 
     /// How little somebody's loss would admit: the use of the entry that has used least.
-    pub(in crate::store) fn least(&self, rules: Rules<'_>, now: Timestamp) -> Option<(u128, u64)> {
+    pub(in crate::store::memory) fn least(
+        &self,
+        rules: Rules<'_>,
+        now: Timestamp,
+    ) -> Option<(u128, u64)> {
         let uses = self.live(now);
         uses.map(|entry| (rules.used(entry.cell, now), entry.expires()))
             .min()
@@ -24,7 +28,7 @@ impl Slots {
 
     /// Gives up one ring, as if the bucket were full: the least used entry is forgotten, or becomes part
     /// of the floor.
-    pub(in crate::store) fn give_up(&mut self, rules: Rules<'_>, now: Timestamp) -> Loss {
+    pub(in crate::store::memory) fn give_up(&mut self, rules: Rules<'_>, now: Timestamp) -> Loss {
         self.release_expired(rules, now);
         let keys = self.live(now).filter(|entry| entry.tag != FLOOR).count();
         if keys == 0 {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Table;
 use crate::limiter::Fingerprint;
-use crate::store::permits::{Permit, Permits};
+use crate::store::memory::permits::{Permit, Permits};
 
 impl Table {
     /// The same for a policy whose charges are settled afterwards.
@@ -40,24 +40,24 @@ impl Table {
     }
 
     /// What gives back units of a key that have been taken.
-    pub(in crate::store) fn permit(&self, key: Fingerprint, cost: u32) -> Option<Permit> {
+    pub(in crate::store::memory) fn permit(&self, key: Fingerprint, cost: u32) -> Option<Permit> {
         let permits = self.permits.as_ref()?;
         Some(permits.permit(key, cost))
     }
 
     /// Takes units of a key, or a place in the line for them; `None` where it is full, or there is none.
-    pub(in crate::store) fn enter(&self, key: Fingerprint, cost: u32) -> Option<Permit> {
+    pub(in crate::store::memory) fn enter(&self, key: Fingerprint, cost: u32) -> Option<Permit> {
         let queue = self.algorithm.queueing()?.queue();
         self.permits.as_ref()?.enter(key, cost, queue)
     }
 
     /// The units in use, where they are what is counted.
-    pub(in crate::store) fn permits(&self) -> Option<&Permits> {
+    pub(in crate::store::memory) fn permits(&self) -> Option<&Permits> {
         self.permits.as_deref()
     }
 
     /// The units of charges that may still be settled, or given back; `None` where they come back when requests end.
-    pub(in crate::store) fn unsettled(&self) -> Option<&Permits> {
+    pub(in crate::store::memory) fn unsettled(&self) -> Option<&Permits> {
         self.permits.is_none().then(|| &***self.unsettled)
     }
 }

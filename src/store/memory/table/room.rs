@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 
 use super::Table;
 use crate::clock::Timestamp;
-use crate::store::bucket::Bucket;
-use crate::store::slab::Slab;
+use crate::store::memory::bucket::Bucket;
+use crate::store::memory::slab::Slab;
 
 /// How often a few buckets are looked at to make room for a ring.
 const LOOKS: usize = 16;
@@ -17,7 +17,7 @@ impl Table {
     /// at: of a few buckets at a time whoever has expired, and else who has used least.
     ///
     /// Called while buckets are locked, so it waits for none.
-    pub(in crate::store) fn make_room(&self, slab: &Slab, chunks: u32, now: Timestamp) {
+    pub(in crate::store::memory) fn make_room(&self, slab: &Slab, chunks: u32, now: Timestamp) {
         for _ in 0..LOOKS {
             let least = self.least_used_of_a_few(now);
             if slab.has(chunks) {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use super::bucket::{Bucket, FLOOR, Loss, Seat, Slots};
-use super::memory::Charge;
+use super::charge::Charge;
 use super::permits::Permits;
 use super::rules::{Rings, Rules, no_room};
 use super::slab::Slab;

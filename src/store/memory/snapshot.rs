@@ -31,9 +31,9 @@ use std::time::Duration;
 
 use siphasher::sip::SipHasher13;
 
-use super::Bans;
 use crate::clock::Timestamp;
 use crate::limiter::{Penalty, Secret};
+use crate::store::Bans;
 
 pub use file::{open, save, set_aside};
 pub use reader::{Reader, Restored};

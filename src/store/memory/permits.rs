@@ -1,7 +1,7 @@
 //! Units in use: what limits count whose units come back when requests end, and not with time; and what other limits
 //! have still to settle.
 //!
-//! They are no cells of a [`Table`](super::Table): nothing evicts them, and nothing expires. There are never more
+//! They are no cells of a [`Table`](crate::store::Table): nothing evicts them, and nothing expires. There are never more
 //! entries than requests in flight, and that wait. What comes back is given to the next in line in the same step.
 
 use std::collections::HashMap;
@@ -13,8 +13,8 @@ use std::task::{Context, Poll, Waker};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
-use super::line::{Line, Ticket};
 use crate::limiter::{Cell, Concurrency, Fingerprint};
+use line::{Line, Ticket};
 
 /// So that requests of different keys rarely wait for each other.
 const SHARDS: usize = 16;
@@ -271,3 +271,4 @@ impl Drop for Permit {
 
 #[cfg(test)]
 mod tests;
+pub(super) mod line;

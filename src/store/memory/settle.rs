@@ -5,13 +5,13 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::bucket::{Bucket, Origin, Seat, Slots};
-use super::memory::{Charge, lock_one};
+use super::charge::{Charge, lock_one};
 use super::permits::{Permits, Shard};
-use super::redis::PendingReport;
 use super::rules::Rules;
 use super::table::{Refusals, Table};
 use crate::clock::Timestamp;
 use crate::limiter::{Cell, Decision, Fingerprint, Reserved, State, Verdict};
+use crate::store::redis::PendingReport;
 
 /// A charge that is still to be settled. Dropped, it stands as it was made.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ struct Change {
 pub struct Settled<'a> {
     /// The place of the charge among them.
     pub index: usize,
-    /// Its table. What is in use there comes back by its [permit](super::Charge::permit), and is none of these.
+    /// Its table. What is in use there comes back by its [permit](crate::store::Charge::permit), and is none of these.
     pub table: &'a Arc<Table>,
     /// Its key.
     pub key: Fingerprint,
@@ -173,7 +173,7 @@ impl Charge<'_> {
     /// Charges what others have admitted elsewhere, at `at` or earlier, whether it is here or not
     /// ([`Algorithm::charged_elsewhere`](crate::limiter::Algorithm::charged_elsewhere)). For cells: units in use are nobody
     /// else's.
-    pub(super) fn owe_elsewhere(&self, at: Timestamp, now: Timestamp) {
+    pub(in crate::store) fn owe_elsewhere(&self, at: Timestamp, now: Timestamp) {
         let Some(unsettled) = self.table.unsettled() else {
             return;
         };

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use super::Table;
 use crate::limiter::{Fingerprint, Segments};
-use crate::store::bucket::{Bucket, ENTRIES};
+use crate::store::memory::bucket::{Bucket, ENTRIES};
 
 /// The keys in so many buckets, where none is to be lost.
 const LOAD: (u128, u128) = (105, 100);
@@ -44,7 +44,7 @@ impl Table {
 
     /// The bucket of a key, made if it is the first there; `None` when it was moved before it was
     /// made.
-    pub(in crate::store) fn bucket_of(&self, key: Fingerprint) -> Option<&Bucket> {
+    pub(in crate::store::memory) fn bucket_of(&self, key: Fingerprint) -> Option<&Bucket> {
         self.bucket(self.index(key.bits()))
     }
 

@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 
-use super::bounded_map::{BoundedMap, HeapSize};
 use crate::clock::Timestamp;
 use crate::limiter::{Ban, Fingerprint, Penalty, Strikes};
+use crate::store::bounded_map::{BoundedMap, HeapSize};
 use crate::telemetry::metrics::{TrackedKeys, TrackingMetrics};
 
 /// The most keys that wait for others to be told of them.
@@ -47,9 +47,9 @@ struct Known {
 
 /// Keys of which others are being told: they are told again, unless it is known that they [were](Taken::are_told).
 #[derive(Debug)]
-pub(super) struct Taken<'a> {
+pub(in crate::store) struct Taken<'a> {
     bans: &'a Bans,
-    pub(super) keys: Vec<(Fingerprint, Strikes)>,
+    pub(in crate::store) keys: Vec<(Fingerprint, Strikes)>,
 }
 
 impl Default for Bans {
@@ -100,7 +100,7 @@ impl Bans {
     }
 
     /// Who tells others of them.
-    pub(super) fn node(&self) -> u64 {
+    pub(in crate::store) fn node(&self) -> u64 {
         self.shared.as_ref().map_or(0, |shared| shared.node)
     }
 
@@ -170,7 +170,12 @@ impl Bans {
     }
 
     /// The next keys of which others are to be told, but for those of which nothing counts at `now` any more.
-    pub(super) fn take(&self, penalty: &Penalty, now: Timestamp, most: usize) -> Taken<'_> {
+    pub(in crate::store) fn take(
+        &self,
+        penalty: &Penalty,
+        now: Timestamp,
+        most: usize,
+    ) -> Taken<'_> {
         let next = |shared: &Untold| {
             let mut keys = shared.keys.lock();
             let most = keys.len().min(most);
@@ -192,13 +197,13 @@ impl Bans {
     }
 
     /// Of how many keys others are to be told.
-    pub(super) fn untold(&self) -> usize {
+    pub(in crate::store) fn untold(&self) -> usize {
         let shared = self.shared.as_ref();
         shared.map_or(0, |shared| shared.keys.lock().len())
     }
 
     /// Has others told once more of all bans that hold.
-    pub(super) fn tell_again(&self, penalty: &Penalty, now: Timestamp) {
+    pub(in crate::store) fn tell_again(&self, penalty: &Penalty, now: Timestamp) {
         self.banned.change_all(|key, known| {
             if penalty.banned_until(&known.strikes, now).is_some() {
                 self.is_to_be_told(key, known);
@@ -256,7 +261,7 @@ impl Bans {
 
 impl Taken<'_> {
     /// They are told.
-    pub(super) fn are_told(mut self) {
+    pub(in crate::store) fn are_told(mut self) {
         self.keys.clear();
     }
 }

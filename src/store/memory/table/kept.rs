@@ -5,22 +5,22 @@ use std::sync::{Arc, OnceLock};
 use super::Table;
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, State};
-use crate::store::bucket::{Bucket, Entry, FLOOR};
+use crate::store::memory::bucket::{Bucket, Entry, FLOOR};
 
 /// An entry of another table.
 #[derive(Clone, Copy)]
-pub(in crate::store) struct Legacy<'a> {
+pub(in crate::store::memory) struct Legacy<'a> {
     /// The first and the last of the keys that it holds for: one, unless it is a floor.
-    pub(in crate::store) keys: [u64; 2],
-    pub(in crate::store) tag: u64,
+    pub(in crate::store::memory) keys: [u64; 2],
+    pub(in crate::store::memory) tag: u64,
     /// By which its cell is to be read.
-    pub(in crate::store) from: &'a Algorithm,
-    pub(in crate::store) state: State<'a>,
+    pub(in crate::store::memory) from: &'a Algorithm,
+    pub(in crate::store::memory) state: State<'a>,
 }
 
 impl Table {
     /// The buckets that keys have touched, each with its place.
-    pub(in crate::store) fn touched(&self) -> impl Iterator<Item = (usize, &Bucket)> {
+    pub(in crate::store::memory) fn touched(&self) -> impl Iterator<Item = (usize, &Bucket)> {
         let made = self.segments.iter().map(OnceLock::get).enumerate();
         made.flat_map(move |(segment, buckets)| {
             let buckets = buckets.into_iter().flatten().enumerate();
@@ -29,12 +29,12 @@ impl Table {
     }
 
     /// Who counts in this table's place once its buckets have moved, if anybody.
-    pub(in crate::store) fn successor(&self) -> Option<&Arc<Table>> {
+    pub(in crate::store::memory) fn successor(&self) -> Option<&Arc<Table>> {
         self.successor.get()
     }
 
     /// What takes over an entry of the bucket at this place has to know.
-    pub(in crate::store) fn legacy(&self, index: usize, entry: Entry) -> Legacy<'_> {
+    pub(in crate::store::memory) fn legacy(&self, index: usize, entry: Entry) -> Legacy<'_> {
         let keys = match entry.tag {
             FLOOR => self.keys_of(index),
             tag => tag..=tag,
@@ -48,7 +48,7 @@ impl Table {
     }
 
     /// Takes over an entry of another table. What is there under the same key is replaced.
-    pub(in crate::store) fn adopt(&self, legacy: &Legacy<'_>, now: Timestamp) {
+    pub(in crate::store::memory) fn adopt(&self, legacy: &Legacy<'_>, now: Timestamp) {
         while !self.try_adopt(legacy, now) {
             std::thread::yield_now();
         }

@@ -3,12 +3,12 @@
 use super::{Entry, FLOOR, Loss, Origin, Place, Slots};
 use crate::clock::Timestamp;
 use crate::limiter::Cell;
-use crate::store::rules::Rules;
-use crate::store::table::OnFull;
+use crate::store::memory::rules::Rules;
+use crate::store::memory::table::OnFull;
 
 impl Slots {
     /// Takes over an entry of a table that this one succeeds.
-    pub(in crate::store) fn adopt(
+    pub(in crate::store::memory) fn adopt(
         &mut self,
         entry: Entry,
         rules: Rules<'_>,

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::{Legacy, Table};
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Cell, State};
-use crate::store::bucket::{Bucket, Entry, Loss, Slots};
+use crate::store::memory::bucket::{Bucket, Entry, Loss, Slots};
 
 impl Table {
     /// Who counts in this table's place once a bucket has moved.
-    pub(in crate::store) fn next(&self) -> &Self {
+    pub(in crate::store::memory) fn next(&self) -> &Self {
         self.successor
             .get()
             .expect("the successor is set before a bucket is marked as moved")

@@ -6,9 +6,9 @@ use smallvec::SmallVec;
 use super::{Asked, Charge};
 use crate::clock::Timestamp;
 use crate::limiter::{Cell, Decision, Fingerprint};
-use crate::store::bucket::{Bucket, Slots};
-use crate::store::permits::{InUse, Shard};
-use crate::store::table::Table;
+use crate::store::memory::bucket::{Bucket, Slots};
+use crate::store::memory::permits::{InUse, Shard};
+use crate::store::memory::table::Table;
 
 /// How many charges a call holds without allocating.
 const INLINE: usize = 4;
