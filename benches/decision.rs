@@ -22,10 +22,10 @@ use criterion::{
 use governor::DefaultKeyedRateLimiter;
 use sluicegate::clock::{Clock, Timestamp};
 use sluicegate::limiter::{
-    Algorithm, Fingerprint, FixedWindow, Gcra, KeyParts, Oldest, Quota, Secret, SlidingCounters,
-    SlidingLog, SlidingWindow, Start, Verdict,
+    Algorithm, Fingerprint, FixedWindow, Gcra, KeyParts, OldestPart, Quota, Secret,
+    SlidingCounters, SlidingLog, SlidingWindow, Start, Verdict,
 };
-use sluicegate::store::{Charge, OnFull, Refusals, Table, charge_to};
+use sluicegate::store::{Charge, OnFull, Refusals, Table, charge_into};
 
 const KEYS: usize = 1_000_000;
 /// A unit recovers in so long: no key is forgotten while a benchmark runs.
@@ -104,7 +104,7 @@ impl Ours {
             window_end: None,
         });
         let mut verdict = self.verdict.borrow_mut();
-        charge_to(&mut verdict, &charges, N, Refusals::Charged, now);
+        charge_into(&mut verdict, &charges, N, Refusals::Charged, now);
         verdict.is_admitted()
     }
 }
@@ -260,9 +260,9 @@ fn algorithms(criterion: &mut Criterion) {
     let algorithms = [
         Algorithm::Gcra(Gcra::new(quota, 100).expect("a burst of a second")),
         Algorithm::FixedWindow(FixedWindow::new(quota, Start::EPOCH)),
-        Algorithm::SlidingWindow(SlidingWindow::new(quota, Oldest::Weighted)),
+        Algorithm::SlidingWindow(SlidingWindow::new(quota, OldestPart::Weighted)),
         Algorithm::SlidingCounters(
-            SlidingCounters::new(quota, 50, Oldest::Weighted).expect("parts of 20 ms"),
+            SlidingCounters::new(quota, 50, OldestPart::Weighted).expect("parts of 20 ms"),
         ),
         Algorithm::SlidingLog(SlidingLog::new(quota).expect("a log of 100")),
     ];

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sluicegate::clock::Timestamp;
 use sluicegate::limiter::{
-    Algorithm, Fingerprint, KeyParts, Oldest, Quota, Secret, SlidingCounters, SlidingLog,
+    Algorithm, Fingerprint, KeyParts, OldestPart, Quota, Secret, SlidingCounters, SlidingLog,
 };
 use sluicegate::store::{Charge, OnFull, Table, charge_all};
 
@@ -25,7 +25,7 @@ fn main() {
     };
     let quota = Quota::new(LIMIT, Duration::from_secs(60 * MINUTES)).expect("a quota");
     let log = SlidingLog::new(quota).expect("a log of 500");
-    let counters = SlidingCounters::new(quota, 60, Oldest::Weighted).expect("minutes");
+    let counters = SlidingCounters::new(quota, 60, OldestPart::Weighted).expect("minutes");
     measure("sixty counters", Algorithm::SlidingCounters(counters), keys);
     measure("log", Algorithm::SlidingLog(log), keys);
 }

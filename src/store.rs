@@ -7,8 +7,9 @@ mod bounded_map;
 mod memory;
 pub mod redis;
 
-pub use bounded_map::TrackingRoom;
+pub use bounded_map::TrackingBudget;
 pub use memory::{
-    Bans, Charge, FEWEST_KEYS, OnFull, Permit, Refusals, Reservation, Settled, Share, Table, Wish,
-    charge_all, charge_reserving, charge_to, charge_watched, divide, leave, snapshot, try_charge,
+    Bans, Charge, MIN_KEYS, MemoryRequest, OnFull, Permit, Refusals, Reservation, SettleableCharge,
+    Table, TableBudget, charge_all, charge_and_reserve, charge_into, charge_with_shadow,
+    divide_memory, leave_queue, snapshot, try_charge,
 };

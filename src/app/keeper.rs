@@ -13,7 +13,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::config::SnapshotSpec;
 use crate::limiter::Secret;
 use crate::proxy::{Gateway, Ruleset};
-use crate::store::snapshot::{self, Reader, Refusal};
+use crate::store::snapshot::{self, ReadError, Reader};
 use crate::telemetry::metrics::SnapshotMetrics;
 use crate::telemetry::registry::Registry;
 
@@ -73,9 +73,9 @@ impl Kept {
 }
 
 /// Says why a snapshot is not used, and keeps it from being replaced by the next.
-fn refused(spec: &SnapshotSpec, refusal: &Refusal) {
+fn refused(spec: &SnapshotSpec, refusal: &ReadError) {
     let path = spec.path.display();
-    if let Refusal::Io(error) = refusal {
+    if let ReadError::Io(error) = refusal {
         return tracing::warn!(%path, %error, "the snapshot of buckets cannot be read: all buckets start whole");
     }
     match snapshot::set_aside(&spec.path) {

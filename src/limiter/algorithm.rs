@@ -3,39 +3,39 @@
 //! To add one: a file with the same five functions, a variant here. Its promises are checked by
 //! `algorithm/tests.rs`, which runs over all of them. What only those have that need a ring is in
 //! `algorithm/rings.rs`, what refused requests may be charged in `algorithm/debt.rs`, and what requests on other machines
-//! are in `algorithm/elsewhere.rs`.
+//! are in `algorithm/remote_usage.rs`.
 
 pub(super) mod concurrency;
 mod debt;
-mod elsewhere;
+mod remote_usage;
 pub(super) mod fixed_window;
 pub(super) mod gcra;
 pub(super) mod interval_refill;
-mod recipe;
+mod encoding;
 pub(super) mod leaky_bucket;
 mod rings;
 mod settle;
 pub(super) mod sliding_counters;
 pub(super) mod sliding_log;
 pub(super) mod sliding_window;
-pub(super) mod weighing;
+pub(super) mod window_weight;
 #[cfg(test)]
 pub(super) mod tests;
 
 use std::time::Duration;
 
 use self::concurrency::Concurrency;
+pub use self::encoding::EncodedAlgorithm;
 use self::fixed_window::FixedWindow;
 use self::gcra::Gcra;
 use self::interval_refill::IntervalRefill;
 use self::leaky_bucket::LeakyBucket;
-pub use self::recipe::Recipe;
-pub use self::rings::Carried;
-pub use self::settle::Reserved;
+pub use self::rings::Conversion;
+pub use self::settle::ReservedCharge;
 use self::sliding_counters::SlidingCounters;
 use self::sliding_log::SlidingLog;
 use self::sliding_window::SlidingWindow;
-use super::ring::State;
+use super::ring::BucketState;
 use super::{Cell, Decision, Fingerprint, Outcome, Quota, WindowEnd};
 use crate::clock::Timestamp;
 
@@ -71,28 +71,28 @@ enum Allowance {
 
 /// What a bucket has of one under other parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Inheritance {
+pub enum Compatibility {
     /// It is the same.
-    Same,
+    Identical,
     /// It has used as many units, but never more than the whole.
-    Rescaled,
+    Convertible,
     /// It starts anew.
-    Nothing,
+    Incompatible,
 }
 
 /// Units with their ages in microseconds, the newest first.
-type Past = Vec<(u64, u32)>;
+type History = Vec<(u64, u32)>;
 
 impl Algorithm {
     /// The bucket of `key` whose cell is `cell`, if that still counts, and else a new one: what to
     /// decide on.
-    pub fn opened(&self, cell: Cell, key: Fingerprint, now: Timestamp) -> Cell {
-        self.opened_until(cell, key, None, now)
+    pub fn open(&self, cell: Cell, key: Fingerprint, now: Timestamp) -> Cell {
+        self.open_until(cell, key, None, now)
     }
 
     /// The same where the request says when a window ends that it opens, after `now`, if that is its to say
     /// ([`Start::Local`](super::Start::Local)).
-    pub fn opened_until(
+    pub fn open_until(
         &self,
         cell: Cell,
         key: Fingerprint,
@@ -101,7 +101,7 @@ impl Algorithm {
     ) -> Cell {
         match self {
             Self::FixedWindow(window) if !FixedWindow::is_running(cell, now) => {
-                window.opened(cell, key, end, now)
+                window.open(cell, key, end, now)
             }
             // Its ring is not that of the new bucket.
             Self::SlidingCounters(_) | Self::SlidingLog(_) if !cell.is_live(now) => Cell::EMPTY,
@@ -114,7 +114,12 @@ impl Algorithm {
     /// A cell that has expired counts as none. A cost of 0 asks without charging. A `now` earlier
     /// than what the cell has seen never admits more than that instant would have. A bucket with a ring
     /// is that of the decision only once the charge is recorded there ([`Algorithm::record`]).
-    pub fn decide<'a>(&self, state: impl Into<State<'a>>, now: Timestamp, cost: u32) -> Decision {
+    pub fn decide<'a>(
+        &self,
+        state: impl Into<BucketState<'a>>,
+        now: Timestamp,
+        cost: u32,
+    ) -> Decision {
         let state = state.into();
         let cell = state.cell;
         match self {
@@ -130,7 +135,7 @@ impl Algorithm {
     }
 
     /// Whether a request of one unit would be refused at `now`.
-    pub fn refuses<'a>(&self, state: impl Into<State<'a>>, now: Timestamp) -> bool {
+    pub fn refuses<'a>(&self, state: impl Into<BucketState<'a>>, now: Timestamp) -> bool {
         !self.decide(state, now, 1).is_admitted()
     }
 
@@ -140,7 +145,7 @@ impl Algorithm {
         if let Some(more_at) = decision.more_at {
             return Some(Timestamp::from_micros(more_at.get()));
         }
-        if self.is_permits() || self.shape().is_some() {
+        if self.is_concurrency() || self.shape().is_some() {
             return None;
         }
         let more = decision.remaining.checked_add(1)?;
@@ -152,7 +157,7 @@ impl Algorithm {
 
     /// How much of its quota the bucket has used, in a unit of the algorithm's own: only cells of
     /// equal algorithms compare. 0 when the cell has expired.
-    pub fn used<'a>(&self, state: impl Into<State<'a>>, now: Timestamp) -> u128 {
+    pub fn used<'a>(&self, state: impl Into<BucketState<'a>>, now: Timestamp) -> u128 {
         let state = state.into();
         let cell = state.cell;
         match self {
@@ -190,8 +195,8 @@ impl Algorithm {
 
     /// The bucket under these parameters that has used as many units as `cell` has under `from`'s,
     /// but never more than the whole. Another kind of algorithm starts anew. For algorithms without
-    /// rings; for all there is [`Algorithm::carry`].
-    pub fn convert(&self, from: &Self, cell: Cell, now: Timestamp) -> Cell {
+    /// rings; for all there is [`Algorithm::convert`].
+    pub fn convert_cell(&self, from: &Self, cell: Cell, now: Timestamp) -> Cell {
         if !cell.is_live(now) || self.capacity() == 0 {
             return Cell::EMPTY;
         }
@@ -203,10 +208,10 @@ impl Algorithm {
                 to.line().convert(from.line(), cell, now)
             }
             (Self::TokenBucket(to), Self::IntervalRefill(_)) => {
-                to.taken(from.taken(cell, now), now)
+                to.with_missing(from.used_units(cell, now), now)
             }
             (Self::IntervalRefill(to), Self::TokenBucket(_)) => {
-                to.taken(from.taken(cell, now).min(self.capacity()), now)
+                to.with_missing(from.used_units(cell, now).min(self.capacity()), now)
             }
             (Self::FixedWindow(to), Self::FixedWindow(from)) => to.convert(from, cell, now),
             (Self::SlidingWindow(to), Self::SlidingWindow(from)) => to.convert(from, cell, now),
@@ -214,28 +219,34 @@ impl Algorithm {
         }
     }
 
-    /// What becomes of buckets that were under `from`'s parameters: what [`Algorithm::carry`] makes of them.
-    pub fn inheritance(&self, from: &Self) -> Inheritance {
+    /// What becomes of buckets that were under `from`'s parameters: what [`Algorithm::convert`] makes of them.
+    pub fn compatibility(&self, from: &Self) -> Compatibility {
         if self == from {
-            return Inheritance::Same;
+            return Compatibility::Identical;
         }
         match self.kind() == from.kind() && self.capacity() > 0 {
-            true => Inheritance::Rescaled,
-            false => Inheritance::Nothing,
+            true => Compatibility::Convertible,
+            false => Compatibility::Incompatible,
         }
     }
 
     /// The bucket after somebody has left before his turn whom a decision made wait: `cost` units were charged,
     /// which left `charged`. `None` where they stay charged, because others came after him.
-    pub fn leave(&self, cell: Cell, charged: Cell, cost: u32, now: Timestamp) -> Option<Cell> {
+    pub fn leave_queue(
+        &self,
+        cell: Cell,
+        charged: Cell,
+        cost: u32,
+        now: Timestamp,
+    ) -> Option<Cell> {
         match self {
-            Self::LeakyBucket(bucket) => bucket.leave(cell, charged, cost, now),
+            Self::LeakyBucket(bucket) => bucket.leave_queue(cell, charged, cost, now),
             _ => None,
         }
     }
 
     /// The units that are taken, a fraction counting as a whole one.
-    fn taken(&self, cell: Cell, now: Timestamp) -> u32 {
+    fn used_units(&self, cell: Cell, now: Timestamp) -> u32 {
         self.capacity() - self.decide(cell, now, 0).remaining
     }
 
@@ -267,7 +278,7 @@ impl Algorithm {
     }
 
     /// Whether it counts units in use, which come back by themselves only.
-    pub const fn is_permits(&self) -> bool {
+    pub const fn is_concurrency(&self) -> bool {
         matches!(self, Self::Concurrency(_))
     }
 
@@ -345,7 +356,7 @@ fn div_ceil(dividend: u128, divisor: u64) -> u64 {
 }
 
 /// A refusal that leaves `cell` as it is.
-fn refuse(cell: Cell, now: Timestamp, quota: Refused) -> Decision {
+fn refuse(cell: Cell, now: Timestamp, quota: Refusal) -> Decision {
     Decision {
         outcome: Outcome::Refuse {
             retry_at: quota.retry_at,
@@ -359,7 +370,7 @@ fn refuse(cell: Cell, now: Timestamp, quota: Refused) -> Decision {
 }
 
 /// What a refusal has to tell.
-struct Refused {
+struct Refusal {
     retry_at: Option<Timestamp>,
     remaining: u32,
     capacity: u32,

@@ -3,7 +3,7 @@
 //! The end of the running period is worked out once and kept; until it has passed a decision costs one
 //! load and no calendar arithmetic. Which names time zones have is `config`'s business.
 
-mod local;
+mod calendars;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,7 +11,7 @@ use jiff::civil::{Date, Weekday};
 use jiff::tz::TimeZone;
 use jiff::{ToSpan, Zoned};
 
-pub use self::local::Calendars;
+pub use self::calendars::Calendars;
 use crate::clock::Timestamp;
 
 /// A period of the calendar. Each begins with the first instant of a day.

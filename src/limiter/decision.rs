@@ -105,17 +105,17 @@ pub struct Verdict {
     /// smallest remaining share; the first of equals. 0 when there are none.
     pub deciding: usize,
     /// How many of them, the last ones, only watch: they refuse nothing and decide nothing.
-    pub watching: usize,
+    pub shadowed: usize,
 }
 
 impl Verdict {
-    /// What these decisions say together, of which the first `binding` are of policies that may refuse.
-    pub fn of(decisions: impl IntoIterator<Item = Decision>, binding: usize) -> Self {
+    /// What these decisions say together, of which the first `enforced` are of policies that may refuse.
+    pub fn of(decisions: impl IntoIterator<Item = Decision>, enforced: usize) -> Self {
         let mut verdict = Self::default();
         for (place, decision) in decisions.into_iter().enumerate() {
-            match place < binding {
+            match place < enforced {
                 true => verdict.push(decision),
-                false => verdict.watch(decision),
+                false => verdict.push_shadowed(decision),
             }
         }
         verdict
@@ -124,7 +124,7 @@ impl Verdict {
     /// Forgets them all.
     pub fn clear(&mut self) {
         self.decisions.clear();
-        (self.deciding, self.watching) = (0, 0);
+        (self.deciding, self.shadowed) = (0, 0);
     }
 
     /// Adds what another policy says; those that may refuse come before those that watch.
@@ -137,18 +137,18 @@ impl Verdict {
     }
 
     /// Adds what a policy says that only watches.
-    pub fn watch(&mut self, decision: Decision) {
-        self.watching += 1;
+    pub fn push_shadowed(&mut self, decision: Decision) {
+        self.shadowed += 1;
         self.decisions.push(decision);
     }
 
     /// Has the policy at this place, which may refuse, do so until then at the least.
     pub fn refuse_until(&mut self, place: usize, until: Timestamp) {
         self.decisions[place].refuse_until(until);
-        let binding = &self.decisions[..self.binding()];
+        let enforced = &self.decisions[..self.enforced()];
         let mut deciding = 0;
-        for (place, decision) in binding.iter().enumerate() {
-            if decision.compare_tightness(&binding[deciding]).is_gt() {
+        for (place, decision) in enforced.iter().enumerate() {
+            if decision.compare_tightness(&enforced[deciding]).is_gt() {
                 deciding = place;
             }
         }
@@ -156,13 +156,13 @@ impl Verdict {
     }
 
     /// How many of the decisions are of policies that may refuse: the first ones.
-    pub fn binding(&self) -> usize {
-        self.decisions.len() - self.watching
+    pub fn enforced(&self) -> usize {
+        self.decisions.len() - self.shadowed
     }
 
     /// The decision that decides; `None` when no policy had a say.
     pub fn decision(&self) -> Option<&Decision> {
-        self.decisions[..self.binding()].get(self.deciding)
+        self.decisions[..self.enforced()].get(self.deciding)
     }
 
     /// Whether no policy refuses.
@@ -173,8 +173,8 @@ impl Verdict {
     /// The decision that makes an admitted request wait longest, by its place; the first of equals. `None`
     /// where no policy that may refuse delays the request, or one refuses it.
     pub fn delaying(&self) -> Option<usize> {
-        let binding = self.decisions[..self.binding()].iter().enumerate().rev();
-        let delays = binding.filter_map(|(place, one)| Some((one.delayed_until()?, place)));
+        let enforced = self.decisions[..self.enforced()].iter().enumerate().rev();
+        let delays = enforced.filter_map(|(place, one)| Some((one.delayed_until()?, place)));
         let longest = delays.max_by_key(|(until, _)| *until)?;
         self.is_admitted().then_some(longest.1)
     }
@@ -227,13 +227,13 @@ mod tests {
     #[test]
     fn who_watches_decides_nothing() {
         let mut verdict = Verdict::default();
-        verdict.watch(refusal(None));
+        verdict.push_shadowed(refusal(None));
         assert!(verdict.is_admitted());
-        assert_eq!((verdict.decision(), verdict.binding()), (None, 0));
+        assert_eq!((verdict.decision(), verdict.enforced()), (None, 0));
 
         let mut verdict = of([decision(Outcome::Admit, 9, 10), refusal(Some(7))]);
-        verdict.watch(refusal(None));
-        assert_eq!((verdict.deciding, verdict.binding()), (1, 2));
+        verdict.push_shadowed(refusal(None));
+        assert_eq!((verdict.deciding, verdict.enforced()), (1, 2));
         assert!(!verdict.is_admitted());
     }
 
@@ -246,7 +246,7 @@ mod tests {
         let tight = decision(Outcome::Admit, 1, 10);
         let mut verdict = of([delay(7, 5), tight, delay(9, 4), delay(9, 3)]);
         assert_eq!((verdict.deciding, verdict.delaying()), (1, Some(2)));
-        verdict.watch(delay(11, 9));
+        verdict.push_shadowed(delay(11, 9));
         assert_eq!(verdict.delaying(), Some(2), "who watches delays nobody");
         assert_eq!(of([delay(7, 5), refusal(None)]).delaying(), None);
         assert_eq!(of([tight]).delaying(), None);

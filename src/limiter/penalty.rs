@@ -20,12 +20,12 @@ pub struct Ban {
     /// Its end.
     pub until: Timestamp,
     /// From then on it is as if it had not been.
-    pub forgotten: Timestamp,
+    pub forgotten_at: Timestamp,
 }
 
 /// What is remembered of one key. A new one has done nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Strikes {
+pub struct BanHistory {
     /// The instants of refusals that count, the oldest first.
     at: Vec<Timestamp>,
     /// How often it has been banned, until all is forgotten.
@@ -33,7 +33,7 @@ pub struct Strikes {
     /// The end of the last ban.
     until: Timestamp,
     /// From then on it is as if nothing had been.
-    forgotten: Timestamp,
+    forgotten_at: Timestamp,
 }
 
 impl Penalty {
@@ -48,14 +48,14 @@ impl Penalty {
     }
 
     /// The end of the ban that holds at `now`, if one does.
-    pub fn banned_until(&self, of: &Strikes, now: Timestamp) -> Option<Timestamp> {
+    pub fn banned_until(&self, of: &BanHistory, now: Timestamp) -> Option<Timestamp> {
         (now < of.until).then_some(of.until)
     }
 
     /// Counts a refusal, which is not one during a ban; the end of the ban that it brings about, if it does.
-    pub fn strike(&self, of: &mut Strikes, now: Timestamp) -> Option<Timestamp> {
+    pub fn strike(&self, of: &mut BanHistory, now: Timestamp) -> Option<Timestamp> {
         if self.is_forgotten(of, now) {
-            *of = Strikes::default();
+            *of = BanHistory::default();
         }
         of.at.retain(|at| now < at.saturating_add(self.within));
         // Requests on other threads may have counted later instants.
@@ -69,15 +69,15 @@ impl Penalty {
             of.until = now.saturating_add(self.length(of.bans));
         }
         let last = self.length(of.bans);
-        of.forgotten = latest.saturating_add(self.within).saturating_add(last);
+        of.forgotten_at = latest.saturating_add(self.within).saturating_add(last);
         banned.then_some(of.until)
     }
 
     /// Takes in a ban that others know of; whether it is news, and holds at `now`. A ban that is known keeps its end, which may have
     /// been announced; of one that is over it counts which it was. One of the same number that began after that is another.
-    pub fn hear(&self, of: &mut Strikes, ban: Ban, now: Timestamp) -> bool {
+    pub fn merge_ban(&self, of: &mut BanHistory, ban: Ban, now: Timestamp) -> bool {
         if self.is_forgotten(of, now) {
-            *of = Strikes::default();
+            *of = BanHistory::default();
         }
         let began = ban.until.saturating_sub(self.length(ban.number));
         let is_next = ban.number > of.bans;
@@ -90,7 +90,7 @@ impl Penalty {
         of.at.retain(|at| *at >= ban.until);
         of.bans = of.bans.max(ban.number);
         of.until = of.until.max(ban.until);
-        of.forgotten = of.forgotten.max(ban.forgotten);
+        of.forgotten_at = of.forgotten_at.max(ban.forgotten_at);
         is_news
     }
 
@@ -105,8 +105,8 @@ impl Penalty {
     }
 
     /// Whether it is as if nothing had been: no strike for as long as they count and the last ban together.
-    pub fn is_forgotten(&self, of: &Strikes, now: Timestamp) -> bool {
-        now >= of.forgotten
+    pub fn is_forgotten(&self, of: &BanHistory, now: Timestamp) -> bool {
+        now >= of.forgotten_at
     }
 
     /// The length of this ban, counted from 1; 0 is none.
@@ -121,15 +121,15 @@ impl Penalty {
     }
 }
 
-impl Strikes {
+impl BanHistory {
     /// Saved strikes, in any order, and the last ban.
-    pub fn restored(mut at: Vec<Timestamp>, last: Ban) -> Self {
+    pub fn restore(mut at: Vec<Timestamp>, last: Ban) -> Self {
         at.sort_unstable();
         Self {
             at,
             bans: last.number,
             until: last.until,
-            forgotten: last.forgotten,
+            forgotten_at: last.forgotten_at,
         }
     }
 
@@ -151,7 +151,7 @@ impl Strikes {
     }
 
     /// The instants of the strikes since the last ban that counted at the last one, the oldest first.
-    pub fn counting(&self) -> &[Timestamp] {
+    pub fn recent_strikes(&self) -> &[Timestamp] {
         &self.at
     }
 
@@ -160,7 +160,7 @@ impl Strikes {
         Ban {
             number: self.bans,
             until: self.until,
-            forgotten: self.forgotten,
+            forgotten_at: self.forgotten_at,
         }
     }
 }
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn each_ban_is_longer_and_the_last_length_stays() {
         let penalty = penalty(2, 60, &[100, 200, 300]);
-        let mut key = Strikes::default();
+        let mut key = BanHistory::default();
         let mut now = 0;
         for length in [100, 200, 300, 300] {
             assert_eq!(penalty.strike(&mut key, at(now)), None);
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn strikes_leave_one_by_one() {
         let penalty = penalty(3, 60, &[100]);
-        let mut key = Strikes::default();
+        let mut key = BanHistory::default();
         for now in [0, 30, 60, 90, 120] {
             assert_eq!(penalty.strike(&mut key, at(now)), None, "{now}");
         }
@@ -210,22 +210,22 @@ mod tests {
     #[test]
     fn refusals_of_two_threads_are_kept_in_order() {
         let penalty = penalty(5, 60, &[100]);
-        let mut key = Strikes::default();
+        let mut key = BanHistory::default();
         for now in [10, 12, 11, 9] {
             assert_eq!(penalty.strike(&mut key, at(now)), None, "{now}");
         }
-        assert_eq!(key.counting(), [9, 10, 11, 12].map(at));
+        assert_eq!(key.recent_strikes(), [9, 10, 11, 12].map(at));
         assert_eq!(penalty.strike(&mut key, at(69)), None, "the first is over");
-        assert_eq!(key.counting(), [10, 11, 12, 69].map(at));
+        assert_eq!(key.recent_strikes(), [10, 11, 12, 69].map(at));
         let saved = [12, 69, 10, 11].map(at).into();
-        assert_eq!(Strikes::restored(saved, key.last_ban()), key);
+        assert_eq!(BanHistory::restore(saved, key.last_ban()), key);
     }
 
     #[test]
     fn the_first_length_is_back_after_the_last_ban_and_the_time_that_strikes_count() {
         let penalty = penalty(1, 60, &[100, 200]);
         for (pause, next) in [(159, 200), (160, 100)] {
-            let mut key = Strikes::default();
+            let mut key = BanHistory::default();
             assert_eq!(penalty.strike(&mut key, at(1_000)), Some(at(1_100)));
             let now = 1_000 + pause;
             assert_eq!(penalty.is_forgotten(&key, at(now)), next == 100);
@@ -237,28 +237,28 @@ mod tests {
         Ban {
             number,
             until: at(until),
-            forgotten: at(until + 60),
+            forgotten_at: at(until + 60),
         }
     }
 
     #[test]
     fn what_others_say_of_a_ban_counts_where_it_is_news() {
         let penalty = penalty(2, 60, &[100, 200, 300]);
-        let mut key = Strikes::default();
+        let mut key = BanHistory::default();
         penalty.strike(&mut key, at(1_000));
-        assert!(penalty.hear(&mut key, ban(1, 1_100), at(1_001)));
+        assert!(penalty.merge_ban(&mut key, ban(1, 1_100), at(1_001)));
         for (same, now) in [(1_099, 1_002), (1_101, 1_002), (1_105, 1_100)] {
-            assert!(!penalty.hear(&mut key, ban(1, same), at(now)));
+            assert!(!penalty.merge_ban(&mut key, ban(1, same), at(now)));
             assert_eq!(penalty.banned_until(&key, at(1_099)), Some(at(1_100)));
             assert_eq!(penalty.banned_until(&key, at(1_100)), None);
         }
         // The strikes before it are forgotten; the next ban is the second, and so it is where others have got further.
         assert_eq!(penalty.strike(&mut key, at(1_100)), None);
         assert_eq!(penalty.strike(&mut key, at(1_110)), Some(at(1_310)));
-        assert!(penalty.hear(&mut key, ban(3, 1_400), at(1_200)));
+        assert!(penalty.merge_ban(&mut key, ban(3, 1_400), at(1_200)));
         // Who has forgotten the earlier ones does not shorten what follows.
-        assert!(!penalty.hear(&mut key, ban(1, 1_500), at(1_399)));
-        assert!(penalty.hear(&mut key, ban(1, 1_500), at(1_400)));
+        assert!(!penalty.merge_ban(&mut key, ban(1, 1_500), at(1_399)));
+        assert!(penalty.merge_ban(&mut key, ban(1, 1_500), at(1_400)));
         let last = key.last_ban();
         assert_eq!((last.number, last.until), (3, at(1_500)));
         assert_eq!(penalty.strike(&mut key, at(1_500)), None);
@@ -268,31 +268,34 @@ mod tests {
     #[test]
     fn a_ban_of_the_same_number_that_began_later_is_another() {
         let penalty = penalty(1, 600, &[100, 200]);
-        let mut key = Strikes::default();
+        let mut key = BanHistory::default();
         penalty.strike(&mut key, at(1_000));
         for (same, now) in [(1_199, 1_150), (1_250, 1_149)] {
-            assert!(!penalty.hear(&mut key, ban(1, same), at(now)), "{same}");
+            assert!(
+                !penalty.merge_ban(&mut key, ban(1, same), at(now)),
+                "{same}"
+            );
         }
-        assert!(penalty.hear(&mut key, ban(1, 1_250), at(1_151)));
+        assert!(penalty.merge_ban(&mut key, ban(1, 1_250), at(1_151)));
         assert_eq!(penalty.banned_until(&key, at(1_249)), Some(at(1_250)));
-        assert!(!penalty.hear(&mut key, ban(1, 1_250), at(1_152)));
+        assert!(!penalty.merge_ban(&mut key, ban(1, 1_250), at(1_152)));
     }
 
     #[test]
     fn of_a_ban_that_is_over_counts_which_it_was() {
         let penalty = penalty(2, 60, &[100, 200]);
-        let mut key = Strikes::default();
+        let mut key = BanHistory::default();
         penalty.strike(&mut key, at(1_000));
-        assert!(!penalty.hear(&mut key, ban(1, 1_000), at(1_005)));
+        assert!(!penalty.merge_ban(&mut key, ban(1, 1_000), at(1_005)));
         assert_eq!(penalty.banned_until(&key, at(1_005)), None);
         assert_eq!(
             penalty.strike(&mut key, at(1_010)),
             Some(at(1_210)),
             "it was struck at its end"
         );
-        let mut key = Strikes::default();
+        let mut key = BanHistory::default();
         penalty.strike(&mut key, at(1_000));
-        assert!(!penalty.hear(&mut key, ban(1, 1_001), at(1_005)));
+        assert!(!penalty.merge_ban(&mut key, ban(1, 1_001), at(1_005)));
         assert_eq!(
             penalty.strike(&mut key, at(1_010)),
             None,
@@ -304,8 +307,8 @@ mod tests {
     fn a_ban_that_was_heard_of_is_forgotten_as_an_own_one_is() {
         let penalty = penalty(1, 60, &[100, 200]);
         for (pause, next) in [(159, 200), (160, 100)] {
-            let mut key = Strikes::default();
-            penalty.hear(&mut key, ban(1, 1_100), at(1_000));
+            let mut key = BanHistory::default();
+            penalty.merge_ban(&mut key, ban(1, 1_100), at(1_000));
             let now = 1_000 + pause;
             assert_eq!(penalty.strike(&mut key, at(now)), Some(at(now + next)));
         }
@@ -321,7 +324,7 @@ mod tests {
             gaps in prop::collection::vec(0..40_u64, 0..60),
         ) {
             let penalty = penalty(strikes, within, &lengths);
-            let mut key = Strikes::default();
+            let mut key = BanHistory::default();
             let (mut now, mut since, mut bans, mut until, mut last) = (100, Vec::new(), 0, 0, None);
             for gap in gaps {
                 now += gap;

@@ -4,21 +4,21 @@
 //! only because a bucket's lock cannot be seen from here: nobody but its holder touches a ring, and
 //! relaxed loads and stores cost what plain ones do.
 
-mod staged;
+mod builder;
 
 use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{Cell, Segments};
-pub use staged::Staged;
+pub use builder::RingBuilder;
 
 /// How the rings of one algorithm are laid out.
 ///
 /// A ring is a list of chunks. The first, its *root*, starts with the number of chunks, the place of the
 /// oldest slot, and where the other chunks are; slots fill the rest and the other chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct RingShape {
     slots: u32,
     /// Slots that share a word.
     width: Width,
@@ -33,7 +33,7 @@ pub struct Shape {
 enum Width {
     /// A word.
     Word,
-    /// Half a word: up to [`Shape::MOST_OF_HALF`].
+    /// Half a word: up to [`RingShape::MAX_HALF`].
     Half,
 }
 
@@ -52,7 +52,7 @@ const FIXED: u32 = 2;
 const CHUNKS: u32 = 0;
 const HEAD: u32 = 1;
 
-impl Shape {
+impl RingShape {
     /// Rings of up to `slots` slots. Chunks are about as large as their list in the root would be eight
     /// times over, so that neither a nearly empty ring nor the list takes much.
     pub const fn new(slots: u32) -> Self {
@@ -69,11 +69,11 @@ impl Shape {
     }
 
     /// The most that a slot of a [`halved`](Self::halved) ring holds; what is more counts as that.
-    pub const MOST_OF_HALF: u32 = u16::MAX as u32;
+    pub const MAX_HALF: u32 = u16::MAX as u32;
 
     /// Rings of `slots` counters, none of which counts more than `limit`.
     pub const fn of_counters(slots: u32, limit: u32) -> Self {
-        match limit <= Self::MOST_OF_HALF {
+        match limit <= Self::MAX_HALF {
             true => Self::halved(slots),
             false => Self::new(slots),
         }
@@ -125,7 +125,7 @@ impl Shape {
     }
 
     /// Chunks of a ring with all its slots.
-    pub const fn most_chunks(self) -> u32 {
+    pub const fn max_chunks(self) -> u32 {
         self.most
     }
 
@@ -150,16 +150,16 @@ impl Shape {
 }
 
 /// The memory of rings: chunks, numbered from 1, of which each segment is made on first use.
-pub struct Words {
-    shape: Shape,
+pub struct RingMemory {
+    shape: RingShape,
     chunks: u32,
     cut: Segments,
     segments: Box<[OnceLock<Box<[AtomicU32]>>]>,
 }
 
-impl Words {
+impl RingMemory {
     /// Memory for so many chunks; none of it is touched.
-    pub fn new(shape: Shape, chunks: u32) -> Self {
+    pub fn new(shape: RingShape, chunks: u32) -> Self {
         let cut = Segments::new(chunks as usize, shape.chunk_bytes());
         Self {
             shape,
@@ -170,7 +170,7 @@ impl Words {
     }
 
     /// How rings are laid out in it.
-    pub const fn shape(&self) -> Shape {
+    pub const fn shape(&self) -> RingShape {
         self.shape
     }
 
@@ -216,16 +216,16 @@ impl Words {
     }
 }
 
-impl Words {
+impl RingMemory {
     /// Memory with one ring alone, which has room for so many slots: `known` are those that are not 0, each after its
     /// place. Nothing else of it is in memory. Returns its root, too.
     pub fn with_ring(
-        shape: Shape,
+        shape: RingShape,
         slots: u32,
         known: impl IntoIterator<Item = (u32, u32)>,
     ) -> (Self, u32) {
         const ROOT: u32 = 1;
-        let words = Self::new(shape, shape.most_chunks());
+        let words = Self::new(shape, shape.max_chunks());
         let ring = words.ring(ROOT).start();
         words.set(ROOT, CHUNKS, shape.chunks_for(slots).max(1));
         for (slot, value) in known {
@@ -240,20 +240,20 @@ impl Words {
     }
 }
 
-impl Words {
+impl RingMemory {
     /// A ring of counters with a word for each, in memory of its own, and its root.
     pub fn widened(&self, root: u32) -> (Self, u32) {
         let ring = self.ring(root);
         let counts = (0..self.shape.slots).map(|slot| (slot, ring.get(slot)));
         Self::with_ring(
-            Shape::new(self.shape.slots),
+            RingShape::new(self.shape.slots),
             1,
             counts.filter(|(_, count)| *count > 0),
         )
     }
 }
 
-impl fmt::Debug for Words {
+impl fmt::Debug for RingMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Words")
             .field("shape", &self.shape)
@@ -265,7 +265,7 @@ impl fmt::Debug for Words {
 /// One ring. A root of 0 is a ring that has no chunk yet: all its slots are 0.
 #[derive(Clone, Copy)]
 pub struct Ring<'a> {
-    words: &'a Words,
+    words: &'a RingMemory,
     root: u32,
 }
 
@@ -280,7 +280,7 @@ impl Ring<'_> {
         self.root
     }
 
-    pub(super) const fn shape(self) -> Shape {
+    pub(super) const fn shape(self) -> RingShape {
         self.words.shape
     }
 
@@ -327,7 +327,7 @@ impl Ring<'_> {
             ((0, _), _) => 0,
             ((chunk, offset), Width::Word) => self.words.get(chunk, offset),
             ((chunk, offset), Width::Half) => {
-                self.words.get(chunk, offset) >> half(slot) & Shape::MOST_OF_HALF
+                self.words.get(chunk, offset) >> half(slot) & RingShape::MAX_HALF
             }
         }
     }
@@ -339,8 +339,8 @@ impl Ring<'_> {
             ((chunk, offset), Width::Word) => self.words.set(chunk, offset, value),
             ((chunk, offset), Width::Half) => {
                 let shift = half(slot);
-                let others = self.words.get(chunk, offset) & !(Shape::MOST_OF_HALF << shift);
-                let own = value.min(Shape::MOST_OF_HALF) << shift;
+                let others = self.words.get(chunk, offset) & !(RingShape::MAX_HALF << shift);
+                let own = value.min(RingShape::MAX_HALF) << shift;
                 self.words.set(chunk, offset, others | own);
             }
         }
@@ -409,21 +409,21 @@ const fn half(slot: u32) -> u32 {
 
 /// A cell with the memory that its ring is in, if it has one.
 #[derive(Clone, Copy)]
-pub struct State<'a> {
+pub struct BucketState<'a> {
     /// The cell; `a` is the root of its ring.
     pub cell: Cell,
     /// Where rings are; `None` for algorithms that need none.
-    pub words: Option<&'a Words>,
+    pub words: Option<&'a RingMemory>,
 }
 
-impl<'a> State<'a> {
+impl<'a> BucketState<'a> {
     /// The ring, which is there if anything was counted.
     pub(super) fn ring(self) -> Option<Ring<'a>> {
         self.words.map(|words| words.ring(self.cell.a))
     }
 }
 
-impl From<Cell> for State<'static> {
+impl From<Cell> for BucketState<'static> {
     fn from(cell: Cell) -> Self {
         Self { cell, words: None }
     }
@@ -436,38 +436,39 @@ mod tests {
     #[test]
     fn common_rings_waste_next_to_nothing() {
         let bytes = |slots| {
-            let shape = Shape::new(slots);
-            shape.most_chunks() as usize * shape.chunk_bytes()
+            let shape = RingShape::new(slots);
+            shape.max_chunks() as usize * shape.chunk_bytes()
         };
         assert_eq!(bytes(61), 256);
         assert_eq!(bytes(500), 2048);
-        let halved = Shape::halved(61);
-        assert_eq!(halved.most_chunks() as usize * halved.chunk_bytes(), 160);
+        let halved = RingShape::halved(61);
+        assert_eq!(halved.max_chunks() as usize * halved.chunk_bytes(), 160);
         for slots in (1..5_000).chain([99_999, 100_000]) {
-            let shape = Shape::new(slots);
-            assert!(shape.slots_in(shape.most_chunks()) >= slots);
+            let shape = RingShape::new(slots);
+            assert!(shape.slots_in(shape.max_chunks()) >= slots);
             assert!(shape.header() < 1 << shape.shift, "{slots}");
             assert!(bytes(slots) <= 4 * slots as usize + 2 * shape.chunk_bytes() + 64);
         }
         for slots in 2..=3601 {
-            let shape = Shape::halved(slots);
-            assert!(shape.slots_in(shape.most_chunks()) >= slots);
+            let shape = RingShape::halved(slots);
+            assert!(shape.slots_in(shape.max_chunks()) >= slots);
             assert!(shape.header() < 1 << shape.shift, "{slots}");
-            let bytes = shape.most_chunks() as usize * shape.chunk_bytes();
+            let bytes = shape.max_chunks() as usize * shape.chunk_bytes();
             assert!(bytes <= bytes_of_words(slots), "{slots}: {bytes}");
         }
     }
 
     fn bytes_of_words(slots: u32) -> usize {
-        let shape = Shape::new(slots);
-        (shape.most_chunks() as usize * shape.chunk_bytes()).max(64)
+        let shape = RingShape::new(slots);
+        (shape.max_chunks() as usize * shape.chunk_bytes()).max(64)
     }
 
     #[test]
     fn slots_of_half_a_word_hold_what_they_are_given_and_nothing_of_their_neighbours() {
-        let shape = Shape::halved(61);
+        let shape = RingShape::halved(61);
         let known = |slot: u32| (slot * 7919) % 65_536;
-        let (words, root) = Words::with_ring(shape, 61, (0..61).map(|slot| (slot, known(slot))));
+        let (words, root) =
+            RingMemory::with_ring(shape, 61, (0..61).map(|slot| (slot, known(slot))));
         let ring = words.ring(root);
         assert!((0..61).all(|slot| ring.get(slot) == known(slot)));
         ring.set(30, 1_000_000);

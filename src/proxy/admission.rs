@@ -133,7 +133,7 @@ impl Admission {
     }
 
     fn binding(&self) -> &[MatchedLimit] {
-        &self.applied[..self.verdict.binding()]
+        &self.applied[..self.verdict.enforced()]
     }
 
     /// The end of the longest delay of an admitted request.
@@ -185,7 +185,7 @@ impl Admission {
         &self,
         route: &'r Route,
     ) -> impl Iterator<Item = (&'r Limit, &Decision)> {
-        self.decisions(route).skip(self.verdict.binding())
+        self.decisions(route).skip(self.verdict.enforced())
     }
 
     pub(super) fn is_refused(&self) -> bool {
@@ -223,7 +223,7 @@ impl Admission {
         };
         let violated: SmallVec<[&str; 4]> = self
             .decisions(route)
-            .take(self.verdict.binding())
+            .take(self.verdict.enforced())
             .filter(|(limit, decision)| {
                 !decision.is_admitted() && limit.policy.action.is_disclosed()
             })
@@ -316,7 +316,7 @@ impl Admission {
                 .record(LimitDecision::Limited);
         }
         let admitted = self.verdict.is_admitted();
-        let binding = self.verdict.binding();
+        let binding = self.verdict.enforced();
         for (place, (limit, decision)) in self.decisions(route).enumerate() {
             let matched = self.applied[place];
             let overflows = limit.overflow(matched.chosen).is_some();

@@ -31,11 +31,11 @@ const ROOM_OF_ONE: usize = 32 << 10;
 
 /// The room of each map of keys beside tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TrackingRoom {
+pub struct TrackingBudget {
     each: usize,
 }
 
-impl TrackingRoom {
+impl TrackingBudget {
     /// Room for so many maps, beside tables that take `max_size`: together a quarter as much, or the least room.
     pub fn new(max_size: u64, maps: usize) -> Self {
         let all = max_size / 4;
@@ -60,7 +60,7 @@ pub(super) trait HeapSize {
     fn heap_bytes(&self) -> usize;
 
     /// The end of its use, if it has one: then the entry with the earliest end is evicted, however often it is used.
-    fn use_ends(&self) -> Option<Timestamp> {
+    fn useful_until(&self) -> Option<Timestamp> {
         None
     }
 }
@@ -101,7 +101,7 @@ pub(super) struct Inserted {
 
 /// The shard of a key, locked.
 #[derive(Debug)]
-pub(super) struct Locked<'a, T, const SHARDS: usize = 16> {
+pub(super) struct LockedKey<'a, T, const SHARDS: usize = 16> {
     map: &'a BoundedMap<T, SHARDS>,
     shard: MutexGuard<'a, Shard<T>>,
     key: u64,
@@ -120,13 +120,13 @@ impl<T: HeapSize, const SHARDS: usize> BoundedMap<T, SHARDS> {
 
     /// Counts evictions there.
     #[must_use]
-    pub(super) fn counting(mut self, evictions: Counter) -> Self {
+    pub(super) fn with_metrics(mut self, evictions: Counter) -> Self {
         self.evictions = Some(evictions);
         self
     }
 
     /// Has room for so many bytes from now on. Newcomers evict what is beyond.
-    pub(super) fn set_room(&self, bytes: usize) {
+    pub(super) fn set_capacity(&self, bytes: usize) {
         self.room.store(bytes / SHARDS, Relaxed);
     }
 
@@ -150,8 +150,8 @@ impl<T: HeapSize, const SHARDS: usize> BoundedMap<T, SHARDS> {
     }
 
     /// Locks the shard of a key.
-    pub(super) fn lock(&self, key: Fingerprint) -> Locked<'_, T, SHARDS> {
-        Locked {
+    pub(super) fn lock(&self, key: Fingerprint) -> LockedKey<'_, T, SHARDS> {
+        LockedKey {
             shard: self.shard(key).lock(),
             map: self,
             key: key.bits(),
@@ -191,7 +191,7 @@ impl<T: HeapSize, const SHARDS: usize> BoundedMap<T, SHARDS> {
     }
 
     /// Copies of all entries, a shard at a time: no lock is held while the caller uses them.
-    pub(super) fn copies(&self) -> impl Iterator<Item = Vec<(Fingerprint, T)>>
+    pub(super) fn copy_shards(&self) -> impl Iterator<Item = Vec<(Fingerprint, T)>>
     where
         T: Clone,
     {
@@ -220,7 +220,7 @@ impl<T: HeapSize, const SHARDS: usize> BoundedMap<T, SHARDS> {
     }
 }
 
-impl<T: HeapSize, const SHARDS: usize> Locked<'_, T, SHARDS> {
+impl<T: HeapSize, const SHARDS: usize> LockedKey<'_, T, SHARDS> {
     /// Whether the key has a value.
     pub(super) fn is_known(&self) -> bool {
         self.shard.index.contains_key(&self.key)
@@ -234,7 +234,7 @@ impl<T: HeapSize, const SHARDS: usize> Locked<'_, T, SHARDS> {
         Some(self.apply(place, change))
     }
 
-    /// The same, of `new` if it has none. Room is made as for [`Locked::insert`].
+    /// The same, of `new` if it has none. Room is made as for [`LockedKey::insert`].
     pub(super) fn change_or_insert<R>(
         &mut self,
         new: impl FnOnce() -> T,
@@ -253,7 +253,10 @@ impl<T: HeapSize, const SHARDS: usize> Locked<'_, T, SHARDS> {
     }
 
     /// The same without counting as a use.
-    pub(super) fn change_unused<R>(&mut self, change: impl FnOnce(&mut T) -> R) -> Option<R> {
+    pub(super) fn change_without_credit<R>(
+        &mut self,
+        change: impl FnOnce(&mut T) -> R,
+    ) -> Option<R> {
         let place = *self.shard.index.get(&self.key)?;
         Some(self.apply(place, change))
     }
@@ -343,7 +346,7 @@ impl<T: HeapSize> Shard<T> {
             if is_over(&entry.value) {
                 return Some(self.hand);
             }
-            if let Some(end) = entry.value.use_ends() {
+            if let Some(end) = entry.value.useful_until() {
                 if soonest.is_none_or(|(soonest, _)| end < soonest) {
                     soonest = Some((end, self.hand));
                 }
@@ -503,7 +506,7 @@ mod tests {
         };
         (0..30_000).for_each(|bits| assert!(!touch(&map, bits)));
         assert!(allocated() <= 10_000 * ENTRY, "{}", allocated());
-        map.set_room(100 * ENTRY);
+        map.set_capacity(100 * ENTRY);
         (30_000..35_000).for_each(|bits| assert!(!touch(&map, bits)));
         assert_eq!(map.keys(), 100);
         assert!(allocated() <= 500 * ENTRY, "{}", allocated());
@@ -511,18 +514,18 @@ mod tests {
 
     #[test]
     fn maps_share_a_quarter_and_have_some_room_each() {
-        let each = |max_size, maps| TrackingRoom::new(max_size, maps).bytes(1024);
+        let each = |max_size, maps| TrackingBudget::new(max_size, maps).bytes(1024);
         assert_eq!(each(64 << 20, 1), 16 << 20);
         assert_eq!(each(64 << 20, 64), 8 << 20);
         assert_eq!(each(1 << 20, 3), 256 << 10);
-        assert_eq!(TrackingRoom::new(64 << 20, 1).bytes(1), 32 << 10);
+        assert_eq!(TrackingBudget::new(64 << 20, 1).bytes(1), 32 << 10);
     }
 
     #[test]
     fn less_room_is_felt_with_the_next_newcomers() {
         let map = BoundedMap::<Bytes, 1>::new(100 * ENTRY);
         (0..100).for_each(|bits| assert!(!touch(&map, bits)));
-        map.set_room(10 * ENTRY);
+        map.set_capacity(10 * ENTRY);
         (100..140).for_each(|bits| assert!(!touch(&map, bits)));
         assert_eq!(map.keys(), 10);
     }

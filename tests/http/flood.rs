@@ -6,8 +6,8 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 use sluicegate::clock::Timestamp;
 use sluicegate::limiter::{
-    Algorithm, Calendar, Fingerprint, FixedWindow, Gcra, IntervalRefill, KeyParts, Oldest, Period,
-    Quota, Secret, SlidingCounters, SlidingLog, SlidingWindow, Start,
+    Algorithm, Calendar, Fingerprint, FixedWindow, Gcra, IntervalRefill, KeyParts, OldestPart,
+    Period, Quota, Secret, SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
 use sluicegate::store::{Charge, OnFull, Table, charge_all};
 
@@ -49,7 +49,7 @@ fn first_request_window(limit: u32) -> Algorithm {
 }
 
 fn sliding_window(limit: u32) -> Algorithm {
-    Algorithm::SlidingWindow(SlidingWindow::new(quota(limit, 45), Oldest::Weighted))
+    Algorithm::SlidingWindow(SlidingWindow::new(quota(limit, 45), OldestPart::Weighted))
 }
 
 fn interval_refill(limit: u32) -> Algorithm {
@@ -67,7 +67,7 @@ fn calendar_day(limit: u32) -> Algorithm {
 }
 
 fn counters(limit: u32) -> Algorithm {
-    let counters = SlidingCounters::new(quota(limit, 45), 60, Oldest::Weighted);
+    let counters = SlidingCounters::new(quota(limit, 45), 60, OldestPart::Weighted);
     Algorithm::SlidingCounters(counters.unwrap())
 }
 

@@ -7,9 +7,10 @@ use proptest::prelude::*;
 use sluicegate::clock::Timestamp;
 use sluicegate::limiter::{
     Algorithm, Calendar, Concurrency, Decision, Fingerprint, FixedWindow, Gcra, IntervalRefill,
-    LeakyBucket, Oldest, Outcome, Period, Quota, SlidingCounters, SlidingLog, SlidingWindow, Start,
+    LeakyBucket, OldestPart, Outcome, Period, Quota, SlidingCounters, SlidingLog, SlidingWindow,
+    Start,
 };
-use sluicegate::store::{Charge, OnFull, Permit, Table, charge_all, charge_watched};
+use sluicegate::store::{Charge, OnFull, Permit, Table, charge_all, charge_with_shadow};
 
 const KEY: u64 = 7;
 
@@ -41,12 +42,12 @@ fn algorithms((limit, part): (u32, u64)) -> Vec<Algorithm> {
         fixed(Start::Staggered),
         Algorithm::FixedWindow(FixedWindow::calendar(limit, days("Europe/Berlin"))),
         Algorithm::FixedWindow(FixedWindow::local(limit, days("Asia/Tokyo"))),
-        two(Oldest::Weighted),
-        two(Oldest::Whole),
-        two(Oldest::Ignored),
-        many(Oldest::Weighted),
-        many(Oldest::Whole),
-        many(Oldest::Ignored),
+        two(OldestPart::Weighted),
+        two(OldestPart::Whole),
+        two(OldestPart::Ignored),
+        many(OldestPart::Weighted),
+        many(OldestPart::Whole),
+        many(OldestPart::Ignored),
         Algorithm::SlidingLog(SlidingLog::new(quota).expect("a short log")),
         Algorithm::Concurrency(Concurrency::new(limit, Duration::from_millis(1))),
     ]
@@ -86,7 +87,7 @@ impl Bucket {
     }
 
     fn is_permits(&self) -> bool {
-        self.table.algorithm().is_permits()
+        self.table.algorithm().is_concurrency()
     }
 }
 
@@ -217,7 +218,7 @@ proptest! {
     ) {
         for_every_pair(quotas, &steps, |together, alone, step, now| {
             let [a, b] = step.costs;
-            let watched = charge_watched(&[together[0].charge(a), together[1].charge(b)], 1, now);
+            let watched = charge_with_shadow(&[together[0].charge(a), together[1].charge(b)], 1, now);
             let enforced = charge_all(&[alone[0].charge(a)], now);
             prop_assert_eq!(watched.is_admitted(), enforced.is_admitted());
             prop_assert_eq!(watched.deciding, 0);

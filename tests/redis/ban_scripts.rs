@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use redis::RedisResult;
 use sluicegate::clock::Timestamp;
-use sluicegate::limiter::{Fingerprint, Penalty, Strikes as Known};
+use sluicegate::limiter::{Fingerprint, Penalty, BanHistory as Known};
 use sluicegate::store::redis::{AnnouncedBan, BanKeys, BanReply, BanReport, KeyFormat, Naming};
 
 use crate::support::scripts::{Redis, SECOND, START, SharedRedis, at};
@@ -163,14 +163,14 @@ fn machines_that_hear_of_each_other_ban_as_one() {
                 let heard = bans.tell(*node, &[(key(1), told.clone())], b"", now);
                 prop_assert_eq!(&heard.failure, &None);
                 for ban in heard.bans {
-                    rule.hear(known, ban.ban(second(now)), second(now));
+                    rule.merge_ban(known, ban.ban(second(now)), second(now));
                 }
             }
             for (node, known, read) in &mut machines {
                 // What a machine has told is answered, and the others read of it.
                 let heard = bans.tell(*node, &[], read, now);
                 for ban in heard.bans {
-                    rule.hear(known, ban.ban(second(now)), second(now));
+                    rule.merge_ban(known, ban.ban(second(now)), second(now));
                 }
                 *read = heard.read;
                 let until = rule.banned_until(known, second(now));

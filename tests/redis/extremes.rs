@@ -12,10 +12,11 @@ use proptest::test_runner::{TestCaseResult, TestRunner};
 use sluicegate::clock::Timestamp;
 use sluicegate::limiter::{
     Algorithm, Calendar, Calendars, Cell, Decision, FixedWindow, Gcra, IntervalRefill, LeakyBucket,
-    Oldest, Period, Quota, Reserved, SlidingCounters, SlidingLog, SlidingWindow, Start, WindowEnd,
+    OldestPart, Period, Quota, ReservedCharge, SlidingCounters, SlidingLog, SlidingWindow, Start,
+    WindowEnd,
 };
 use sluicegate::store::redis::{BucketCharge, ChargeRequest, Settlement, SettlementReply, Tier};
-use sluicegate::store::{self, OnFull, Refusals, Table, charge_all, charge_reserving};
+use sluicegate::store::{self, OnFull, Refusals, Table, charge_all, charge_and_reserve};
 
 use crate::support::scripts::{
     Redis, SECOND, START, SharedRedis, YEAR, at, charge, fingerprint, quota,
@@ -73,8 +74,12 @@ fn quotas() -> impl Strategy<Value = Quota> {
     (limits(), windows()).prop_map(|(limit, window)| quota(limit, window))
 }
 
-fn oldest() -> impl Strategy<Value = Oldest> {
-    prop::sample::select(vec![Oldest::Weighted, Oldest::Whole, Oldest::Ignored])
+fn oldest() -> impl Strategy<Value = OldestPart> {
+    prop::sample::select(vec![
+        OldestPart::Weighted,
+        OldestPart::Whole,
+        OldestPart::Ignored,
+    ])
 }
 
 fn algorithms() -> impl Strategy<Value = Algorithm> {
@@ -242,7 +247,7 @@ fn extremes_are_decided_and_stored_as_in_memory() {
                     tier: Tier::First,
                 })
                 .collect();
-            let expected = store::charge_watched(&in_memory, enforced, at(now));
+            let expected = store::charge_with_shadow(&in_memory, enforced, at(now));
             let request = ChargeRequest {
                 enforced,
                 ..redis.request(&in_redis)
@@ -270,7 +275,7 @@ fn extremes_are_decided_and_stored_as_in_memory() {
 fn pairs() -> impl Strategy<Value = (Algorithm, Algorithm)> {
     (algorithms(), algorithms(), limits(), any::<bool>()).prop_map(
         |(from, other, limit, is_same_kind)| {
-            let Some([kind, _, window, one, two]) = from.recipe().filter(|_| is_same_kind) else {
+            let Some([kind, _, window, one, two]) = from.encode().filter(|_| is_same_kind) else {
                 return (from, other);
             };
             let limit = if kind == 7 {
@@ -278,7 +283,7 @@ fn pairs() -> impl Strategy<Value = (Algorithm, Algorithm)> {
             } else {
                 limit
             };
-            let to = Algorithm::from_recipe([kind, limit.into(), window, one, two]);
+            let to = Algorithm::decode([kind, limit.into(), window, one, two]);
             let to = to.filter(|_| kind != 4).unwrap_or_else(|| other.clone());
             (from, to)
         },
@@ -323,7 +328,7 @@ fn a_bucket_under_another_recipe_is_carried_over_as_in_memory() {
         now += gap;
         redis.now = Some(at(now));
         let new = Arc::new(Table::new("test", to.clone(), 1_024, OnFull::Forget));
-        old.replaced_by(new.clone(), at(now));
+        old.migrate_to(new.clone(), at(now));
         let at_once = [0, cost.of(to.capacity()), 1].map(|cost| (cost, 0));
         let after = after.iter();
         let after = after.map(|(cost, gap)| (cost.of(to.capacity()), *gap));
@@ -360,7 +365,7 @@ fn products_that_no_double_holds_are_compared_exactly() {
     let server = SharedRedis::new();
     let mut redis = Redis::new(&server);
     let quota = quota(u32::MAX, PART);
-    let window = Algorithm::SlidingWindow(SlidingWindow::new(quota, Oldest::Weighted));
+    let window = Algorithm::SlidingWindow(SlidingWindow::new(quota, OldestPart::Weighted));
     let start = (START / PART + 1) * PART;
     redis.now = Some(at(start));
     assert!(redis.charge(&window, "a", 4_287_450_748).is_admitted());
@@ -386,7 +391,7 @@ fn a_long_recipe_is_known_by_an_algorithm_with_a_short_one() {
         [6, 1, 2_000, 2, 0],
         [1, 1, 1_000, 1, 0],
     ] {
-        let shortest = Algorithm::from_recipe(shortest).expect("an algorithm");
+        let shortest = Algorithm::decode(shortest).expect("an algorithm");
         redis.prefix = server.prefix();
         redis.charge(&longest, "a", 1);
         assert!(
@@ -423,7 +428,7 @@ fn settle_in_turn(
 ) -> TestCaseResult {
     let window = algorithm.window().expect("a window").as_micros() as i64;
     let name = redis.name("a");
-    let (mut now, mut cell, mut open) = (START, Cell::EMPTY, Vec::<Reserved>::new());
+    let (mut now, mut cell, mut open) = (START, Cell::EMPTY, Vec::<ReservedCharge>::new());
     let capacity = algorithm.capacity();
     for (cost, units, (micros, parts), which) in turns {
         now = now.saturating_add_signed(micros + if parts == 1 { 0 } else { window / parts });
@@ -435,13 +440,13 @@ fn settle_in_turn(
         let (cost, units) = (cost.of(capacity), units.of(capacity));
         let charge = charge(algorithm, &name, cost);
         let decision = redis.charge(algorithm, "a", cost);
-        let opened = algorithm.opened(cell, charge.key, at(now));
+        let opened = algorithm.open(cell, charge.key, at(now));
         let expected = algorithm.decide(opened, at(now), cost);
         prop_assert_eq!(decision.outcome, expected.outcome);
         if decision.is_admitted() && cost > 0 {
             cell = expected.cell;
             let unsettled = open.iter().map(|one| u64::from(one.units)).sum();
-            open.push(Reserved {
+            open.push(ReservedCharge {
                 cell,
                 at: at(now),
                 units: cost,
@@ -465,7 +470,7 @@ fn settle_in_turn(
                 Some(0) => cell,
                 Some(more) => {
                     algorithm
-                        .owe(algorithm.opened(cell, charge.key, at(now)), at(now), more)
+                        .force_charge(algorithm.open(cell, charge.key, at(now)), at(now), more)
                         .0
                 }
                 None => algorithm.give_back(cell, &reserved, reserved.units - units, at(now)),
@@ -496,7 +501,7 @@ fn logs_and_parts_are_given_back_as_in_memory() {
         (1..20_u32, parts, any::<bool>()).prop_map(move |(limit, parts, is_log)| match is_log {
             true => Algorithm::SlidingLog(SlidingLog::new(window(limit)).expect("a log")),
             false => {
-                let counters = SlidingCounters::new(window(limit), parts, Oldest::Weighted);
+                let counters = SlidingCounters::new(window(limit), parts, OldestPart::Weighted);
                 Algorithm::SlidingCounters(counters.expect("parts"))
             }
         });
@@ -514,13 +519,13 @@ fn logs_and_parts_are_given_back_as_in_memory() {
             now = now.saturating_add_signed(if at_once { 0 } else { gap });
             redis.now = Some(at(now));
             let made = charge(&algorithm, &name, cost);
-            let settled = store::Settled {
+            let settled = store::SettleableCharge {
                 index: 0,
                 table: &table,
                 key: made.key,
                 cost,
             };
-            let (verdict, mut reserved) = charge_reserving(&[settled], at(now), || {
+            let (verdict, mut reserved) = charge_and_reserve(&[settled], at(now), || {
                 let charge = store::Charge {
                     table: &table,
                     key: made.key,
@@ -532,7 +537,7 @@ fn logs_and_parts_are_given_back_as_in_memory() {
             let decision = redis.charge(&algorithm, "a", cost);
             prop_assert_eq!(decision.outcome, verdict.decisions[0].outcome);
             if let Some((_, reservation)) = reserved.pop() {
-                let taken = Reserved {
+                let taken = ReservedCharge {
                     cell: decision.cell,
                     at: at(now),
                     units: cost,

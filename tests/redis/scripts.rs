@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use jiff::tz::TimeZone;
 use sluicegate::limiter::{
-    Algorithm, Calendar, Concurrency, Decision, FixedWindow, IntervalRefill, LeakyBucket, Oldest,
-    Outcome, Period, Reserved, SlidingCounters, SlidingLog, SlidingWindow, Start,
+    Algorithm, Calendar, Concurrency, Decision, FixedWindow, IntervalRefill, LeakyBucket,
+    OldestPart, Outcome, Period, ReservedCharge, SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
 use sluicegate::store::redis::{
     BucketCharge, ChargeRequest, ChargedRefusals, Lease, LeasedUnits, Procedure, RetryInputs,
@@ -51,7 +51,7 @@ fn what_is_still_to_be_settled_is_counted_while_a_bucket_is_not_whole() {
             ..charge(&policy, &name, units)
         }];
         let told = redis.decide(&asked);
-        let reserved = Reserved {
+        let reserved = ReservedCharge {
             cell: told.verdict.decisions[0].cell,
             at: told.at,
             units,
@@ -59,7 +59,7 @@ fn what_is_still_to_be_settled_is_counted_while_a_bucket_is_not_whole() {
         };
         (reserved, told.unsettled[0].1)
     };
-    let settle = |redis: &mut Redis, (reserved, since): (Reserved, _), units| {
+    let settle = |redis: &mut Redis, (reserved, since): (ReservedCharge, _), units| {
         let settlement = Settlement {
             charge: charge(&policy, &name, reserved.units),
             reserved,
@@ -128,8 +128,8 @@ fn one_of_each() -> [Algorithm; 9] {
         Algorithm::FixedWindow(FixedWindow::new(ten, Start::FirstRequest)),
         Algorithm::FixedWindow(FixedWindow::new(ten, Start::Staggered)),
         Algorithm::FixedWindow(FixedWindow::calendar(10, calendar)),
-        Algorithm::SlidingWindow(SlidingWindow::new(ten, Oldest::Weighted)),
-        Algorithm::SlidingCounters(SlidingCounters::new(ten, 10, Oldest::Whole).unwrap()),
+        Algorithm::SlidingWindow(SlidingWindow::new(ten, OldestPart::Weighted)),
+        Algorithm::SlidingCounters(SlidingCounters::new(ten, 10, OldestPart::Whole).unwrap()),
         Algorithm::SlidingLog(SlidingLog::new(ten).unwrap()),
     ]
 }
@@ -225,20 +225,20 @@ fn keys_that_are_not_ours_are_named_and_nothing_is_charged() {
     let good = redis.name("good");
     for (place, algorithm) in one_of_each().iter().chain([&permits]).enumerate() {
         let name = redis.name(&place.to_string());
-        let key = if algorithm.is_permits() {
+        let key = if algorithm.is_concurrency() {
             format!("{name}:leases")
         } else {
             name.clone()
         };
         let recipe = algorithm
-            .recipe()
+            .encode()
             .unwrap_or_default()
             .map(|number| number.to_string())
             .join(".");
         let ours = format!("{recipe}|");
         let mut strange: Vec<Vec<&str>> =
             vec![vec!["HSET", &key, "a", "b"], vec!["RPUSH", &key, "7"]];
-        if !algorithm.is_permits() {
+        if !algorithm.is_concurrency() {
             let broken = format!("{ours}1 2");
             let words = format!("{ours}some words and some more of them, as long as a head is");
             for value in ["", "7", "1.2.3|4", "a.b.c.d.e|", &ours, &broken, &words] {

@@ -11,9 +11,9 @@ use proptest::prelude::*;
 use proptest::test_runner::{TestCaseResult, TestRunner};
 use sluicegate::clock::Timestamp;
 use sluicegate::limiter::{
-    Algorithm, Calendar, Cell, Decision, Fingerprint, FixedWindow, Gcra, IntervalRefill,
-    LeakyBucket, Oldest, Outcome, Period, Quota, SlidingCounters, SlidingLog, SlidingWindow, Start,
-    State, Verdict, Words,
+    Algorithm, BucketState, Calendar, Cell, Decision, Fingerprint, FixedWindow, Gcra,
+    IntervalRefill, LeakyBucket, OldestPart, Outcome, Period, Quota, RingMemory, SlidingCounters,
+    SlidingLog, SlidingWindow, Start, Verdict,
 };
 use sluicegate::store::redis::{ChargeRequest, ChargedRefusals, Lease, Tier};
 use sluicegate::store::{self, OnFull, Refusals, Table};
@@ -146,7 +146,7 @@ struct Model {
 struct Bucket {
     key: Fingerprint,
     cell: Cell,
-    words: Option<Words>,
+    words: Option<RingMemory>,
     /// How many chunks the ring has; they are numbered from 1.
     chunks: u32,
 }
@@ -157,14 +157,14 @@ impl Bucket {
         Bucket {
             key: fingerprint(key),
             cell: Cell::EMPTY,
-            words: shape.map(|shape| Words::new(shape, shape.most_chunks())),
+            words: shape.map(|shape| RingMemory::new(shape, shape.max_chunks())),
             chunks: 0,
         }
     }
 
-    fn state(&self, algorithm: &Algorithm, now: Timestamp) -> State<'_> {
-        State {
-            cell: algorithm.opened(self.cell, self.key, now),
+    fn state(&self, algorithm: &Algorithm, now: Timestamp) -> BucketState<'_> {
+        BucketState {
+            cell: algorithm.open(self.cell, self.key, now),
             words: self.words.as_ref(),
         }
     }
@@ -181,7 +181,7 @@ impl Bucket {
             return;
         };
         let had = if before.cell.a == 0 { 0 } else { self.chunks };
-        let has = had + algorithm.lacks(before, decided.cell);
+        let has = had + algorithm.missing_chunks(before, decided.cell);
         let mut chunks = (had + 1..=has).inspect(|chunk| words.clear(*chunk));
         let cell = algorithm.record(before, decided.cell, cost, words, &mut chunks);
         assert_eq!(chunks.next(), None, "what it lacks is what it takes");
@@ -309,11 +309,11 @@ fn calendars() -> impl Strategy<Value = Arc<Calendar>> {
     })
 }
 
-fn oldest() -> impl Strategy<Value = Oldest> {
+fn oldest() -> impl Strategy<Value = OldestPart> {
     prop_oneof![
-        Just(Oldest::Weighted),
-        Just(Oldest::Whole),
-        Just(Oldest::Ignored)
+        Just(OldestPart::Weighted),
+        Just(OldestPart::Whole),
+        Just(OldestPart::Ignored)
     ]
 }
 
@@ -581,7 +581,7 @@ fn numbers_beyond_all_measure_are_decided() {
     };
     // Debts in every part, that come to more than 2^32 units.
     let quota = Quota::new(u32::MAX, Duration::from_secs(7)).unwrap();
-    let counters = SlidingCounters::new(quota, 7, Oldest::Whole).unwrap();
+    let counters = SlidingCounters::new(quota, 7, OldestPart::Whole).unwrap();
     let counters = table(Algorithm::SlidingCounters(counters));
     let told: Vec<_> = (1..20)
         .map(|second| charge(&counters, u32::MAX, second * 1_000_000).is_admitted())
@@ -652,16 +652,18 @@ fn a_cost_above_the_quota_and_a_quota_of_nothing_are_refused_for_ever(make: Make
             Algorithm::TokenBucket(Gcra::new(quota, limit.max(1)).unwrap()),
             Algorithm::FixedWindow(FixedWindow::new(quota, Start::EPOCH)),
             Algorithm::FixedWindow(FixedWindow::new(quota, Start::FirstRequest)),
-            Algorithm::SlidingWindow(SlidingWindow::new(quota, Oldest::Weighted)),
-            Algorithm::SlidingWindow(SlidingWindow::new(quota, Oldest::Whole)),
-            Algorithm::SlidingWindow(SlidingWindow::new(quota, Oldest::Ignored)),
+            Algorithm::SlidingWindow(SlidingWindow::new(quota, OldestPart::Weighted)),
+            Algorithm::SlidingWindow(SlidingWindow::new(quota, OldestPart::Whole)),
+            Algorithm::SlidingWindow(SlidingWindow::new(quota, OldestPart::Ignored)),
             Algorithm::FixedWindow(FixedWindow::new(quota, Start::Staggered)),
             Algorithm::FixedWindow(FixedWindow::calendar(limit, month.clone())),
             Algorithm::LeakyBucket(
                 LeakyBucket::new(quota, limit.saturating_sub(1), Duration::MAX, 0).unwrap(),
             ),
             Algorithm::IntervalRefill(IntervalRefill::new(limit, 1, quota.window()).unwrap()),
-            Algorithm::SlidingCounters(SlidingCounters::new(quota, 10, Oldest::Weighted).unwrap()),
+            Algorithm::SlidingCounters(
+                SlidingCounters::new(quota, 10, OldestPart::Weighted).unwrap(),
+            ),
             Algorithm::SlidingLog(SlidingLog::new(quota).unwrap()),
         ]
     };

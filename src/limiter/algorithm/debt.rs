@@ -4,7 +4,7 @@
 use super::Algorithm;
 use crate::clock::Timestamp;
 use crate::limiter::Cell;
-use crate::limiter::ring::State;
+use crate::limiter::ring::BucketState;
 
 impl Algorithm {
     /// The bucket after a refused request of `cost` units was charged, and how many of them that takes. It recovers no later
@@ -12,9 +12,9 @@ impl Algorithm {
     ///
     /// A bucket with a ring is that only once the units are recorded there ([`Algorithm::record`]). A queue stays as
     /// it was: who is refused stands in no line.
-    pub fn indebted<'a>(
+    pub fn charge_refused<'a>(
         &self,
-        state: impl Into<State<'a>>,
+        state: impl Into<BucketState<'a>>,
         now: Timestamp,
         cost: u32,
     ) -> (Cell, u32) {
@@ -24,16 +24,18 @@ impl Algorithm {
             return (cell, 0);
         }
         match self {
-            Self::Gcra(gcra) | Self::TokenBucket(gcra) => (gcra.indebted(cell, now, cost), cost),
-            Self::IntervalRefill(bucket) => (bucket.indebted(cell, now, cost), cost),
+            Self::Gcra(gcra) | Self::TokenBucket(gcra) => {
+                (gcra.charge_refused(cell, now, cost), cost)
+            }
+            Self::IntervalRefill(bucket) => (bucket.charge_refused(cell, now, cost), cost),
             Self::LeakyBucket(_) | Self::Concurrency(_) => (cell, 0),
             Self::FixedWindow(window) => {
                 let left = window.decide(cell, now, 0).remaining;
                 (window.decide(cell, now, cost.min(left)).cell, cost)
             }
-            Self::SlidingWindow(window) => (window.indebted(cell, now, cost), cost),
-            Self::SlidingCounters(window) => window.indebted(state, now, cost),
-            Self::SlidingLog(log) => log.indebted(state, now, cost),
+            Self::SlidingWindow(window) => (window.charge_refused(cell, now, cost), cost),
+            Self::SlidingCounters(window) => window.charge_refused(state, now, cost),
+            Self::SlidingLog(log) => log.charge_refused(state, now, cost),
         }
     }
 }

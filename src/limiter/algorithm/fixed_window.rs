@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Refused, Reserved, refuse};
+use super::{Refusal, ReservedCharge, refuse};
 use crate::clock::Timestamp;
 use crate::limiter::{Calendar, Cell, Decision, Fingerprint, Outcome, Quota};
 
@@ -108,7 +108,7 @@ impl FixedWindow {
 
     /// The running window of a key whose last one has ended, where it is the key that says when it ends, or the
     /// request (`named`): nothing is counted in it yet.
-    pub(super) fn opened(
+    pub(super) fn open(
         &self,
         cell: Cell,
         key: Fingerprint,
@@ -122,14 +122,14 @@ impl FixedWindow {
             },
             Start::Local(calendar) => {
                 let named = named.unwrap_or_else(|| WindowEnd::of(calendar.period_at(now)));
-                self.opened_after(cell, named, now)
+                self.open_after(cell, named, now)
             }
             _ => cell,
         }
     }
 
     /// The window that ends as a request says, or a period after the last one began, if that is later.
-    fn opened_after(&self, last: Cell, named: WindowEnd, now: Timestamp) -> Cell {
+    fn open_after(&self, last: Cell, named: WindowEnd, now: Timestamp) -> Cell {
         let nominal = self.quota.window_micros();
         let mut end = named.at.as_micros();
         if last.is_live(now) {
@@ -193,7 +193,7 @@ impl FixedWindow {
             let remaining = limit.saturating_sub(count);
             // Nothing is counted in a window that was only opened.
             let cell = if cell.a == 0 { Cell::EMPTY } else { cell };
-            let refused = Refused {
+            let refused = Refusal {
                 retry_at,
                 remaining,
                 capacity: limit,
@@ -229,7 +229,7 @@ impl FixedWindow {
     }
 
     /// Counts units beyond the limit, too: all of them leave with the window.
-    pub(super) fn owe(&self, cell: Cell, now: Timestamp, units: u32) -> Cell {
+    pub(super) fn force_charge(&self, cell: Cell, now: Timestamp, units: u32) -> Cell {
         let window = self.running(cell, now);
         Cell {
             a: window.a.saturating_add(units),
@@ -238,7 +238,7 @@ impl FixedWindow {
     }
 
     /// Counts less, while the window lasts that the units were counted in.
-    pub(super) fn give_back(&self, cell: Cell, reserved: &Reserved, units: u32) -> Cell {
+    pub(super) fn give_back(&self, cell: Cell, reserved: &ReservedCharge, units: u32) -> Cell {
         if Self::end_of(cell) != Self::end_of(reserved.cell) {
             return cell;
         }

@@ -5,7 +5,7 @@
 //! TAT below a microsecond is kept as a numerator over the limit, so that 3/1s never drifts: every
 //! sum here is in units of 1/limit microseconds.
 
-use super::{Refused, Reserved, div_ceil, div_floor, refuse};
+use super::{Refusal, ReservedCharge, div_ceil, div_floor, refuse};
 use crate::clock::Timestamp;
 use crate::limiter::{Cell, Decision, Outcome, Quota, QuotaError};
 
@@ -22,7 +22,7 @@ pub struct Gcra {
 
 /// A span of time that need not be whole microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct FractionalDuration {
     /// Those that are whole.
     pub micros: u64,
     /// What is over, over the quota's limit; below that.
@@ -39,11 +39,11 @@ impl Gcra {
             return Err(QuotaError::BurstZero);
         }
         let whole = u128::from(quota.window_micros()) * u128::from(burst);
-        Self::bounded(quota, whole)
+        Self::with_tau(quota, whole)
     }
 
     /// The same where TAT may lie at most `whole / limit` microseconds ahead, whole units or not.
-    pub(super) fn bounded(quota: Quota, whole: u128) -> Result<Self, QuotaError> {
+    pub(super) fn with_tau(quota: Quota, whole: u128) -> Result<Self, QuotaError> {
         if quota.limit() == 0 {
             return Ok(Self {
                 quota,
@@ -73,29 +73,29 @@ impl Gcra {
     }
 
     /// How far ahead TAT may lie.
-    pub fn tau(&self) -> Span {
+    pub fn tau(&self) -> FractionalDuration {
         self.span(self.whole)
     }
 
     /// How far so many units move TAT.
-    pub fn step(&self, units: u32) -> Span {
+    pub fn step(&self, units: u32) -> FractionalDuration {
         self.span(self.units(units))
     }
 
     /// How far ahead it may lie in debt.
-    pub fn most(&self) -> Span {
-        self.span(self.most_in_debt())
+    pub fn max_debt(&self) -> FractionalDuration {
+        self.span(self.debt_limit())
     }
 
-    fn span(&self, parts: u128) -> Span {
+    fn span(&self, parts: u128) -> FractionalDuration {
         let limit = u128::from(self.quota.limit()).max(1);
-        Span {
+        FractionalDuration {
             micros: u64::try_from(parts / limit).unwrap_or(u64::MAX),
             rest: (parts % limit) as u32,
         }
     }
 
-    fn most_in_debt(&self) -> u128 {
+    fn debt_limit(&self) -> u128 {
         self.units(self.quota.limit()).max(self.whole)
     }
 
@@ -129,14 +129,14 @@ impl Gcra {
     }
 
     /// The bucket in debt: TAT may lie a window ahead, or what the burst takes if that is more.
-    pub(super) fn indebted(&self, cell: Cell, now: Timestamp, cost: u32) -> Cell {
+    pub(super) fn charge_refused(&self, cell: Cell, now: Timestamp, cost: u32) -> Cell {
         let backlog = self.used(cell, now);
-        let owed = (backlog + self.units(cost)).min(self.most_in_debt());
+        let owed = (backlog + self.units(cost)).min(self.debt_limit());
         self.cell(now, owed.max(backlog))
     }
 
     /// The bucket with what has not come back of units since `at`; TAT may lie what the burst takes and a window ahead.
-    pub(super) fn charged_elsewhere(
+    pub(super) fn charge_remote(
         &self,
         cell: Cell,
         at: Timestamp,
@@ -177,7 +177,7 @@ impl Gcra {
     pub(super) fn give_back(
         &self,
         cell: Cell,
-        reserved: &Reserved,
+        reserved: &ReservedCharge,
         units: u32,
         now: Timestamp,
     ) -> Cell {
@@ -186,7 +186,7 @@ impl Gcra {
     }
 
     /// Whole units of a charge that have not come back with time.
-    pub(super) fn returnable(&self, reserved: &Reserved, now: Timestamp) -> u32 {
+    pub(super) fn returnable(&self, reserved: &ReservedCharge, now: Timestamp) -> u32 {
         let units = self.not_recovered(reserved, now) / u128::from(self.quota.window_micros());
         units.min(u128::from(reserved.units)) as u32
     }
@@ -196,7 +196,7 @@ impl Gcra {
     /// As long as the bucket has not been whole since, giving back makes TAT what it would be without those units.
     /// It has not been as long as `now` is before where TAT came to lie, also if all earlier charges that were to be
     /// settled were given back; nor before where it came to lie at the least, by the charge alone.
-    fn not_recovered(&self, reserved: &Reserved, now: Timestamp) -> u128 {
+    fn not_recovered(&self, reserved: &ReservedCharge, now: Timestamp) -> u128 {
         let elapsed = now.as_micros().saturating_sub(reserved.at.as_micros());
         let alone = self
             .units(reserved.units)
@@ -208,7 +208,7 @@ impl Gcra {
     }
 
     /// A bucket from which so many units were taken just now, but never more than it holds.
-    pub(super) fn taken(&self, units: u32, now: Timestamp) -> Cell {
+    pub(super) fn with_missing(&self, units: u32, now: Timestamp) -> Cell {
         self.cell(now, self.units(units.min(self.burst)))
     }
 
@@ -224,7 +224,7 @@ impl Gcra {
         refuse(
             cell,
             now,
-            Refused {
+            Refusal {
                 retry_at,
                 remaining,
                 capacity: self.burst,

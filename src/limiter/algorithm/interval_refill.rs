@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Refused, Reserved, refuse};
+use super::{Refusal, ReservedCharge, refuse};
 use crate::clock::Timestamp;
 use crate::limiter::{Cell, Decision, Outcome, Quota, QuotaError};
 
@@ -88,14 +88,14 @@ impl IntervalRefill {
     }
 
     /// The bucket in debt: it is full no later than if it were emptied now.
-    pub(super) fn indebted(&self, cell: Cell, now: Timestamp, cost: u32) -> Cell {
+    pub(super) fn charge_refused(&self, cell: Cell, now: Timestamp, cost: u32) -> Cell {
         let full = now.saturating_add_micros(self.quota.window_micros());
         self.owing(cell, now, cost, full)
     }
 
     /// The bucket without what has not come back of tokens since `at`; it is full a window later than if it were emptied
     /// now.
-    pub(super) fn charged_elsewhere(
+    pub(super) fn charge_remote(
         &self,
         cell: Cell,
         at: Timestamp,
@@ -147,7 +147,7 @@ impl IntervalRefill {
     pub(super) fn give_back(
         &self,
         cell: Cell,
-        reserved: &Reserved,
+        reserved: &ReservedCharge,
         units: u32,
         now: Timestamp,
     ) -> Cell {
@@ -162,7 +162,7 @@ impl IntervalRefill {
     /// Tokens of a charge that have certainly not come back with time: what was missing after it is missing still,
     /// also if all earlier charges that were to be settled were given back; or so few refills have passed, which come when they
     /// came then as long as any of them is missing.
-    pub(super) fn returnable(&self, reserved: &Reserved, now: Timestamp) -> u32 {
+    pub(super) fn returnable(&self, reserved: &ReservedCharge, now: Timestamp) -> u32 {
         let missing = self.view(reserved.cell, now).missing;
         let behind_others = missing.saturating_sub(reserved.unsettled);
         let next = self.view(reserved.cell, reserved.at).next;
@@ -174,7 +174,7 @@ impl IntervalRefill {
     }
 
     /// A bucket from which `missing` tokens (at most the capacity) were taken just now.
-    pub(super) fn taken(&self, missing: u32, now: Timestamp) -> Cell {
+    pub(super) fn with_missing(&self, missing: u32, now: Timestamp) -> Cell {
         self.cell(View {
             missing: u64::from(missing),
             ..self.view(Cell::EMPTY, now)
@@ -193,7 +193,7 @@ impl IntervalRefill {
         refuse(
             cell,
             now,
-            Refused {
+            Refusal {
                 retry_at,
                 remaining,
                 capacity,

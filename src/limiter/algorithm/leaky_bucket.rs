@@ -48,7 +48,7 @@ impl LeakyBucket {
     /// A line that is `whole` / limit microseconds long.
     fn bounded(quota: Quota, whole: u128, delay_after: u32) -> Result<Self, QuotaError> {
         let unit = u128::from(quota.window_micros());
-        let line = Gcra::bounded(quota, whole)?;
+        let line = Gcra::with_tau(quota, whole)?;
         Ok(Self {
             line,
             free: unit + unit * u128::from(delay_after),
@@ -106,7 +106,7 @@ impl LeakyBucket {
 
     /// The bucket after somebody has left the line who was charged `cost` units, and whom that left with the
     /// cell `charged`; `None` unless he is still the last in it.
-    pub(super) fn leave(
+    pub(super) fn leave_queue(
         &self,
         cell: Cell,
         charged: Cell,

@@ -1,30 +1,30 @@
 //! What only the algorithms have whose buckets need more than a cell: how their rings are laid out,
 //! written, joined, and carried over to other parameters. None of it decides.
 
-use super::{Algorithm, Past};
+use super::{Algorithm, History};
 use crate::clock::Timestamp;
 use crate::limiter::Cell;
-use crate::limiter::ring::{Shape, State, Words};
+use crate::limiter::ring::{BucketState, RingMemory, RingShape};
 
 const NO_RINGS: &str = "only algorithms with rings are asked";
 
 /// What a bucket becomes under other parameters. It is written where its ring will be.
-pub struct Carried<'a> {
+pub struct Conversion<'a> {
     to: &'a Algorithm,
     now: Timestamp,
-    what: What<'a>,
+    source: Source<'a>,
 }
 
-enum What<'a> {
+enum Source<'a> {
     Cell(Cell),
     /// The same counters, or instants.
-    Same(State<'a>),
-    Past(Past),
+    Same(BucketState<'a>),
+    History(History),
 }
 
 impl Algorithm {
     /// How the rings are laid out; `None` for algorithms whose buckets are cells.
-    pub const fn shape(&self) -> Option<Shape> {
+    pub const fn shape(&self) -> Option<RingShape> {
         match self {
             Self::SlidingCounters(window) => Some(window.shape()),
             Self::SlidingLog(log) => Some(log.shape()),
@@ -39,7 +39,7 @@ impl Algorithm {
     }
 
     /// Whether a ring that was read back can be that of its cell.
-    pub fn is_sound(&self, state: State<'_>) -> bool {
+    pub fn is_sound(&self, state: BucketState<'_>) -> bool {
         match self {
             Self::SlidingLog(_) => state
                 .ring()
@@ -49,10 +49,10 @@ impl Algorithm {
     }
 
     /// How many chunks the ring of `before` lacks to take the charge that a decision made `after` of.
-    pub fn lacks(&self, before: State<'_>, after: Cell) -> u32 {
+    pub fn missing_chunks(&self, before: BucketState<'_>, after: Cell) -> u32 {
         match self {
-            Self::SlidingCounters(window) => window.lacks(before, after),
-            Self::SlidingLog(log) => log.lacks(before, after),
+            Self::SlidingCounters(window) => window.missing_chunks(before, after),
+            Self::SlidingLog(log) => log.missing_chunks(before, after),
             _ => 0,
         }
     }
@@ -61,10 +61,10 @@ impl Algorithm {
     /// returns the bucket. `chunks` are those that it lacked, all zeros.
     pub fn record(
         &self,
-        before: State<'_>,
+        before: BucketState<'_>,
         after: Cell,
         cost: u32,
-        words: &Words,
+        words: &RingMemory,
         chunks: &mut dyn Iterator<Item = u32>,
     ) -> Cell {
         match self {
@@ -75,10 +75,15 @@ impl Algorithm {
     }
 
     /// How many chunks [`Algorithm::join_rings`] needs.
-    pub fn joined_chunks(&self, left: State<'_>, right: State<'_>, now: Timestamp) -> u32 {
+    pub fn chunks_to_join(
+        &self,
+        left: BucketState<'_>,
+        right: BucketState<'_>,
+        now: Timestamp,
+    ) -> u32 {
         match self {
             Self::SlidingCounters(window) => window.whole_chunks(),
-            Self::SlidingLog(log) => log.joined_chunks(left, right, now),
+            Self::SlidingLog(log) => log.chunks_to_join(left, right, now),
             _ => 0,
         }
     }
@@ -87,10 +92,10 @@ impl Algorithm {
     /// of them still counts.
     pub fn join_rings(
         &self,
-        left: State<'_>,
-        right: State<'_>,
+        left: BucketState<'_>,
+        right: BucketState<'_>,
         now: Timestamp,
-        words: &Words,
+        words: &RingMemory,
         chunks: &mut dyn Iterator<Item = u32>,
     ) -> Cell {
         match self {
@@ -103,43 +108,50 @@ impl Algorithm {
     /// What the bucket becomes that was `state` under `from`'s parameters: it has used as many units,
     /// but never more than the whole. Units of a ring keep their ages, and in a shorter window as
     /// large a share of it. Another kind of algorithm starts anew.
-    pub fn carry<'a>(&'a self, from: &Self, state: State<'a>, now: Timestamp) -> Carried<'a> {
+    pub fn convert<'a>(
+        &'a self,
+        from: &Self,
+        state: BucketState<'a>,
+        now: Timestamp,
+    ) -> Conversion<'a> {
         let what = match (self, from) {
-            _ if !state.cell.is_live(now) || self.capacity() == 0 => What::Cell(Cell::EMPTY),
-            _ if self.counts_like(from) => What::Same(state),
+            _ if !state.cell.is_live(now) || self.capacity() == 0 => Source::Cell(Cell::EMPTY),
+            _ if self.has_same_ring_format(from) => Source::Same(state),
             (Self::SlidingCounters(_), Self::SlidingCounters(_) | Self::SlidingWindow(_))
             | (Self::SlidingWindow(_), Self::SlidingCounters(_))
             | (Self::SlidingLog(_), Self::SlidingLog(_)) => {
-                What::Past(self.rescaled(from, from.past(state, now)))
+                Source::History(self.rescaled(from, from.history(state, now)))
             }
-            _ => What::Cell(self.convert(from, state.cell, now)),
+            _ => Source::Cell(self.convert_cell(from, state.cell, now)),
         };
-        Carried {
+        Conversion {
             to: self,
             now,
-            what,
+            source: what,
         }
     }
 
     /// Whether what is in a ring under `other`'s parameters means the same under these.
-    pub(super) fn counts_like(&self, other: &Self) -> bool {
+    pub(super) fn has_same_ring_format(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::SlidingCounters(own), Self::SlidingCounters(other)) => own.counts_like(other),
-            (Self::SlidingLog(own), Self::SlidingLog(other)) => own.counts_like(other),
+            (Self::SlidingCounters(own), Self::SlidingCounters(other)) => {
+                own.has_same_ring_format(other)
+            }
+            (Self::SlidingLog(own), Self::SlidingLog(other)) => own.has_same_ring_format(other),
             _ => false,
         }
     }
 
-    fn past(&self, state: State<'_>, now: Timestamp) -> Past {
+    fn history(&self, state: BucketState<'_>, now: Timestamp) -> History {
         match self {
-            Self::SlidingWindow(window) => window.past(state.cell, now),
-            Self::SlidingCounters(window) => window.past(state, now),
-            Self::SlidingLog(log) => log.past(state, now),
-            _ => Past::new(),
+            Self::SlidingWindow(window) => window.history(state.cell, now),
+            Self::SlidingCounters(window) => window.history(state, now),
+            Self::SlidingLog(log) => log.history(state, now),
+            _ => History::new(),
         }
     }
 
-    fn rescaled(&self, from: &Self, mut past: Past) -> Past {
+    fn rescaled(&self, from: &Self, mut past: History) -> History {
         let window = |of: &Self| of.window().map_or(1, |window| window.as_micros());
         let (old, new) = (window(from), window(self).min(window(from)));
         for (age, _) in &mut past {
@@ -150,34 +162,36 @@ impl Algorithm {
     }
 }
 
-impl Carried<'_> {
+impl Conversion<'_> {
     /// How many chunks its ring needs.
     pub fn chunks(&self) -> u32 {
-        match (&self.what, self.to) {
-            (What::Past(past), _) if past.is_empty() => 0,
-            (What::Past(_) | What::Same(_), Algorithm::SlidingCounters(to)) => to.whole_chunks(),
-            (What::Past(past), Algorithm::SlidingLog(to)) => to.rebuilt_chunks(past),
-            (What::Same(state), Algorithm::SlidingLog(to)) => to.copied_chunks(*state, self.now),
+        match (&self.source, self.to) {
+            (Source::History(past), _) if past.is_empty() => 0,
+            (Source::History(_) | Source::Same(_), Algorithm::SlidingCounters(to)) => {
+                to.whole_chunks()
+            }
+            (Source::History(past), Algorithm::SlidingLog(to)) => to.chunks_to_rebuild(past),
+            (Source::Same(state), Algorithm::SlidingLog(to)) => to.chunks_to_copy(*state, self.now),
             _ => 0,
         }
     }
 
     /// Writes the ring, if it needs one, in as many chunks as it asked for.
-    pub fn write(self, words: Option<&Words>, chunks: &mut dyn Iterator<Item = u32>) -> Cell {
-        match (self.what, self.to, words) {
-            (What::Cell(cell), ..) => cell,
-            (What::Past(past), ..) if past.is_empty() => Cell::EMPTY,
-            (What::Past(past), Algorithm::SlidingWindow(to), _) => to.rebuild(&past, self.now),
-            (What::Past(past), Algorithm::SlidingCounters(to), Some(words)) => {
+    pub fn write(self, words: Option<&RingMemory>, chunks: &mut dyn Iterator<Item = u32>) -> Cell {
+        match (self.source, self.to, words) {
+            (Source::Cell(cell), ..) => cell,
+            (Source::History(past), ..) if past.is_empty() => Cell::EMPTY,
+            (Source::History(past), Algorithm::SlidingWindow(to), _) => to.rebuild(&past, self.now),
+            (Source::History(past), Algorithm::SlidingCounters(to), Some(words)) => {
                 to.rebuild(&past, self.now, words, chunks)
             }
-            (What::Same(state), Algorithm::SlidingCounters(to), Some(words)) => {
+            (Source::Same(state), Algorithm::SlidingCounters(to), Some(words)) => {
                 to.copy(state, self.now, words, chunks)
             }
-            (What::Same(state), Algorithm::SlidingLog(to), Some(words)) => {
+            (Source::Same(state), Algorithm::SlidingLog(to), Some(words)) => {
                 to.copy(state, self.now, words, chunks)
             }
-            (What::Past(past), Algorithm::SlidingLog(to), Some(words)) => {
+            (Source::History(past), Algorithm::SlidingLog(to), Some(words)) => {
                 to.rebuild(&past, self.now, words, chunks)
             }
             _ => Cell::EMPTY,

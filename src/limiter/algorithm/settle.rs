@@ -6,11 +6,11 @@
 use super::Algorithm;
 use crate::clock::Timestamp;
 use crate::limiter::Cell;
-use crate::limiter::ring::State;
+use crate::limiter::ring::BucketState;
 
 /// What is to be known of a charge to give some of it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reserved {
+pub struct ReservedCharge {
     /// The bucket after it, as it was kept; [`Cell::EMPTY`] if it was not, and nothing can be given back.
     pub cell: Cell,
     /// When it was made.
@@ -25,17 +25,22 @@ impl Algorithm {
     /// Whether charges can be settled at another number of units: neither those whose place in a line has been told, nor
     /// what is in use until requests end.
     pub const fn can_settle(&self) -> bool {
-        !self.is_permits() && !self.delays()
+        !self.is_concurrency() && !self.delays()
     }
 
     /// The bucket after `units` more, whether they are there or not. A window counts all of them, since some may be given
-    /// back; any other bucket owes no more than where refused requests are charged ([`Self::indebted`]), and is returned
+    /// back; any other bucket owes no more than where refused requests are charged ([`Self::charge_refused`]), and is returned
     /// with how many units have to be recorded in its ring, if it has one.
-    pub fn owe<'a>(&self, state: impl Into<State<'a>>, now: Timestamp, units: u32) -> (Cell, u32) {
+    pub fn force_charge<'a>(
+        &self,
+        state: impl Into<BucketState<'a>>,
+        now: Timestamp,
+        units: u32,
+    ) -> (Cell, u32) {
         let state = state.into();
         match self {
-            Self::FixedWindow(window) => (window.owe(state.cell, now, units), units),
-            _ => self.indebted(state, now, units),
+            Self::FixedWindow(window) => (window.force_charge(state.cell, now, units), units),
+            _ => self.charge_refused(state, now, units),
         }
     }
 
@@ -45,8 +50,8 @@ impl Algorithm {
     /// A queue takes back its last place only: who came later has been told when his turn is.
     pub fn give_back<'a>(
         &self,
-        state: impl Into<State<'a>>,
-        reserved: &Reserved,
+        state: impl Into<BucketState<'a>>,
+        reserved: &ReservedCharge,
         units: u32,
         now: Timestamp,
     ) -> Cell {
@@ -65,31 +70,33 @@ impl Algorithm {
             Self::SlidingCounters(window) => window.give_back(state, reserved, units, now),
             Self::SlidingLog(log) => log.give_back(state, reserved, units, now),
             Self::LeakyBucket(bucket) => {
-                let left = bucket.leave(cell, reserved.cell, units, now);
+                let left = bucket.leave_queue(cell, reserved.cell, units, now);
                 left.unwrap_or(cell)
             }
             Self::Concurrency(_) => cell,
         }
     }
 
-    /// The same charge, of a bucket that has been [carried over](Self::carry) to `to` since; `None` where it
+    /// The same charge, of a bucket that has been [carried over](Self::convert) to `to` since; `None` where it
     /// started anew, or its units are at other instants. Not more than the other number of units can be given back then.
-    pub fn reserved_under(
+    pub fn convert_reserved(
         &self,
         to: &Self,
-        reserved: Reserved,
+        reserved: ReservedCharge,
         now: Timestamp,
-    ) -> Option<(Reserved, u32)> {
+    ) -> Option<(ReservedCharge, u32)> {
         if self.shape().is_some() {
-            return to.counts_like(self).then_some((reserved, reserved.units));
+            return to
+                .has_same_ring_format(self)
+                .then_some((reserved, reserved.units));
         }
-        let cell = to.convert(self, reserved.cell, reserved.at);
+        let cell = to.convert_cell(self, reserved.cell, reserved.at);
         let most = match self {
             Self::Gcra(gcra) | Self::TokenBucket(gcra) => gcra.returnable(&reserved, now),
             Self::IntervalRefill(bucket) => bucket.returnable(&reserved, now),
             _ => reserved.units,
         };
-        (cell != Cell::EMPTY).then_some((Reserved { cell, ..reserved }, most))
+        (cell != Cell::EMPTY).then_some((ReservedCharge { cell, ..reserved }, most))
     }
 }
 

@@ -2,26 +2,26 @@
 //! the window covers its part. One part is in `sliding_window`, whose cells need no ring.
 
 mod give_back;
-mod whole;
+mod rebuild;
 
 use std::num::NonZero;
 
-use super::weighing::{Oldest, Weighing};
-use super::{Refused, refuse};
+use super::window_weight::{OldestPart, WindowWeight};
+use super::{Refusal, refuse};
 use crate::clock::Timestamp;
-use crate::limiter::ring::{Ring, Shape, State, Words};
+use crate::limiter::ring::{BucketState, Ring, RingMemory, RingShape};
 use crate::limiter::{Cell, Decision, Outcome, Quota, QuotaError};
 
 /// The parameters of a sliding window with counters for its parts, which are aligned to the Unix epoch.
 ///
-/// Cell: last charged in the part that starts at `expires - Oldest::lasting * part`, when the newest
+/// Cell: last charged in the part that starts at `expires - OldestPart::lasting * part`, when the newest
 /// `parts` counters came to `b`. The ring has `parts + 1` slots; a part's is its number modulo that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlidingCounters {
     quota: Quota,
     parts: u32,
-    weighing: Weighing,
-    shape: Shape,
+    weighing: WindowWeight,
+    shape: RingShape,
 }
 
 /// A ring as it is seen at one instant.
@@ -47,18 +47,18 @@ impl SlidingCounters {
     /// # Errors
     /// When the window cannot be cut in so many equal parts of whole microseconds, or there are more
     /// than [`SlidingCounters::MOST`].
-    pub fn new(quota: Quota, parts: u32, oldest: Oldest) -> Result<Self, QuotaError> {
+    pub fn new(quota: Quota, parts: u32, oldest: OldestPart) -> Result<Self, QuotaError> {
         let window = quota.window_micros();
         if parts == 0 || parts > Self::MOST || !window.is_multiple_of(u64::from(parts)) {
             return Err(QuotaError::Parts);
         }
-        let weighing = Weighing {
+        let weighing = WindowWeight {
             limit: quota.limit(),
             part: window / u64::from(parts),
             oldest,
         };
         // No part counts more than the limit.
-        let shape = Shape::of_counters(parts + 1, quota.limit());
+        let shape = RingShape::of_counters(parts + 1, quota.limit());
         Ok(Self {
             quota,
             parts,
@@ -75,21 +75,21 @@ impl SlidingCounters {
     #[must_use]
     pub(super) const fn with_wide_counters(self) -> Self {
         Self {
-            shape: Shape::new(self.parts + 1),
+            shape: RingShape::new(self.parts + 1),
             ..self
         }
     }
 
     /// How many parts a window has, and how the oldest counts.
-    pub const fn parts(&self) -> (u32, Oldest) {
+    pub const fn parts(&self) -> (u32, OldestPart) {
         (self.parts, self.weighing.oldest)
     }
 
-    pub(super) const fn shape(&self) -> Shape {
+    pub(super) const fn shape(&self) -> RingShape {
         self.shape
     }
 
-    pub(super) fn decide(&self, state: State<'_>, now: Timestamp, cost: u32) -> Decision {
+    pub(super) fn decide(&self, state: BucketState<'_>, now: Timestamp, cost: u32) -> Decision {
         let (limit, cell) = (self.quota.limit(), state.cell);
         let view = self.view(state, now);
         if limit == 0 || cost > limit {
@@ -124,7 +124,12 @@ impl SlidingCounters {
     }
 
     /// The bucket in debt: the running part counts the limit at most.
-    pub(super) fn indebted(&self, state: State<'_>, now: Timestamp, cost: u32) -> (Cell, u32) {
+    pub(super) fn charge_refused(
+        &self,
+        state: BucketState<'_>,
+        now: Timestamp,
+        cost: u32,
+    ) -> (Cell, u32) {
         let view = self.view(state, now);
         let room = self.quota.limit() - self.count(&view, Some(view.part));
         let cost = cost.min(room);
@@ -142,11 +147,11 @@ impl SlidingCounters {
     /// What of so many units counts at `now` that were counted at `at` or earlier, if they came evenly.
     pub(super) fn covered(&self, units: u32, at: Timestamp, now: Timestamp) -> u32 {
         let oldest = match self.weighing.oldest {
-            Oldest::Whole => Oldest::Whole,
+            OldestPart::Whole => OldestPart::Whole,
             // All but the last part count fully.
-            Oldest::Weighted | Oldest::Ignored => Oldest::Weighted,
+            OldestPart::Weighted | OldestPart::Ignored => OldestPart::Weighted,
         };
-        let weighing = Weighing {
+        let weighing = WindowWeight {
             part: self.quota.window_micros(),
             oldest,
             ..self.weighing
@@ -154,14 +159,14 @@ impl SlidingCounters {
         weighing.covered_of(units, at, now)
     }
 
-    pub(super) fn used(&self, state: State<'_>, now: Timestamp) -> u128 {
+    pub(super) fn used(&self, state: BucketState<'_>, now: Timestamp) -> u128 {
         let view = self.view(state, now);
         self.weighing
             .estimate(view.oldest, view.others, view.elapsed)
     }
 
     /// Chunks that the ring of `before` lacks to become `after`: the root, and that of the part's slot.
-    pub(super) fn lacks(&self, before: State<'_>, after: Cell) -> u32 {
+    pub(super) fn missing_chunks(&self, before: BucketState<'_>, after: Cell) -> u32 {
         let slot = self.slot(self.last(after));
         match before.ring().filter(|ring| ring.root() != 0) {
             Some(ring) => u32::from(!ring.has(slot)),
@@ -172,10 +177,10 @@ impl SlidingCounters {
     /// Empties the slots of the parts that have passed, and adds the units by which `after` came about.
     pub(super) fn record(
         &self,
-        before: State<'_>,
+        before: BucketState<'_>,
         after: Cell,
         cost: u32,
-        words: &Words,
+        words: &RingMemory,
         chunks: &mut dyn Iterator<Item = u32>,
     ) -> Cell {
         let part = self.last(after);
@@ -209,7 +214,7 @@ impl SlidingCounters {
         view: &View<'_>,
         retry_at: Option<Timestamp>,
     ) -> Decision {
-        let refused = Refused {
+        let refused = Refusal {
             retry_at,
             remaining: self.remaining(view),
             capacity: self.quota.limit(),
@@ -258,7 +263,7 @@ impl SlidingCounters {
     }
 
     /// The cell at `now`, or at the start of the part in which it was last charged if that is later.
-    fn view<'a>(&self, state: State<'a>, now: Timestamp) -> View<'a> {
+    fn view<'a>(&self, state: BucketState<'a>, now: Timestamp) -> View<'a> {
         let present = now.as_micros() / self.weighing.part;
         if !state.cell.is_live(now) || state.cell.a == 0 {
             return View {

@@ -4,9 +4,9 @@ mod give_back;
 
 use std::num::NonZero;
 
-use super::{Past, Refused, refuse};
+use super::{History, Refusal, refuse};
 use crate::clock::Timestamp;
-use crate::limiter::ring::{Ring, Shape, State, Words};
+use crate::limiter::ring::{BucketState, Ring, RingMemory, RingShape};
 use crate::limiter::{Cell, Decision, Outcome, Quota, QuotaError};
 
 /// The parameters of a log.
@@ -22,7 +22,7 @@ pub struct SlidingLog {
     tick: u64,
     /// How many ticks a unit counts.
     span: u64,
-    shape: Shape,
+    shape: RingShape,
 }
 
 /// A ring as it is seen at one instant.
@@ -57,7 +57,7 @@ impl SlidingLog {
             quota,
             tick,
             span: window.div_ceil(tick) + rounding,
-            shape: Shape::new(quota.limit()),
+            shape: RingShape::new(quota.limit()),
         })
     }
 
@@ -70,11 +70,11 @@ impl SlidingLog {
         (self.tick, self.span)
     }
 
-    pub(super) const fn shape(&self) -> Shape {
+    pub(super) const fn shape(&self) -> RingShape {
         self.shape
     }
 
-    pub(super) fn decide(&self, state: State<'_>, now: Timestamp, cost: u32) -> Decision {
+    pub(super) fn decide(&self, state: BucketState<'_>, now: Timestamp, cost: u32) -> Decision {
         let (limit, cell) = (self.quota.limit(), state.cell);
         let view = self.view(state, now);
         if limit == 0 || cost > limit {
@@ -103,7 +103,12 @@ impl SlidingLog {
     }
 
     /// The bucket in debt: the newest units, as many as the limit.
-    pub(super) fn indebted(&self, state: State<'_>, now: Timestamp, cost: u32) -> (Cell, u32) {
+    pub(super) fn charge_refused(
+        &self,
+        state: BucketState<'_>,
+        now: Timestamp,
+        cost: u32,
+    ) -> (Cell, u32) {
         let (limit, view) = (self.quota.limit(), self.view(state, now));
         let cost = cost.min(limit);
         let after = Cell {
@@ -114,12 +119,12 @@ impl SlidingLog {
         (after, cost)
     }
 
-    pub(super) fn used(&self, state: State<'_>, now: Timestamp) -> u128 {
+    pub(super) fn used(&self, state: BucketState<'_>, now: Timestamp) -> u128 {
         u128::from(self.view(state, now).units)
     }
 
     /// Chunks that the ring of `before` lacks to become `after`.
-    pub(super) fn lacks(&self, before: State<'_>, after: Cell) -> u32 {
+    pub(super) fn missing_chunks(&self, before: BucketState<'_>, after: Cell) -> u32 {
         let length = before.ring().map_or(0, Ring::length);
         self.shape.chunks_for(after.b).saturating_sub(length)
     }
@@ -127,10 +132,10 @@ impl SlidingLog {
     /// Drops what has left, and adds the units by which `after` came about.
     pub(super) fn record(
         &self,
-        before: State<'_>,
+        before: BucketState<'_>,
         after: Cell,
         cost: u32,
-        words: &Words,
+        words: &RingMemory,
         chunks: &mut dyn Iterator<Item = u32>,
     ) -> Cell {
         let kept = after.b - cost;
@@ -157,7 +162,12 @@ impl SlidingLog {
     }
 
     /// Chunks that [`SlidingLog::join`] needs.
-    pub(super) fn joined_chunks(&self, left: State<'_>, right: State<'_>, now: Timestamp) -> u32 {
+    pub(super) fn chunks_to_join(
+        &self,
+        left: BucketState<'_>,
+        right: BucketState<'_>,
+        now: Timestamp,
+    ) -> u32 {
         let units = self
             .view(left, now)
             .units
@@ -169,10 +179,10 @@ impl SlidingLog {
     /// Of the newest units the later, of the second newest, and so on.
     pub(super) fn join(
         &self,
-        left: State<'_>,
-        right: State<'_>,
+        left: BucketState<'_>,
+        right: BucketState<'_>,
         now: Timestamp,
-        words: &Words,
+        words: &RingMemory,
         chunks: &mut dyn Iterator<Item = u32>,
     ) -> Cell {
         let (left, right) = (self.view(left, now), self.view(right, now));
@@ -193,7 +203,7 @@ impl SlidingLog {
     }
 
     /// Units with their ages, the newest first.
-    pub(super) fn past(&self, state: State<'_>, now: Timestamp) -> Past {
+    pub(super) fn history(&self, state: BucketState<'_>, now: Timestamp) -> History {
         let view = self.view(state, now);
         let units = (view.left..view.left + view.units).rev();
         let age = |unit| (view.now - self.tick_of(&view, unit)) * self.tick;
@@ -201,12 +211,12 @@ impl SlidingLog {
     }
 
     /// Whether instants of these parameters mean the same under those.
-    pub(super) const fn counts_like(&self, other: &Self) -> bool {
+    pub(super) const fn has_same_ring_format(&self, other: &Self) -> bool {
         self.tick == other.tick && self.span == other.span
     }
 
     /// Chunks that [`SlidingLog::copy`] needs.
-    pub(super) fn copied_chunks(&self, state: State<'_>, now: Timestamp) -> u32 {
+    pub(super) fn chunks_to_copy(&self, state: BucketState<'_>, now: Timestamp) -> u32 {
         let units = self.view(state, now).units.min(self.quota.limit());
         self.shape.chunks_for(units)
     }
@@ -214,9 +224,9 @@ impl SlidingLog {
     /// The same instants, the newest as far as the limit has room for them.
     pub(super) fn copy(
         &self,
-        state: State<'_>,
+        state: BucketState<'_>,
         now: Timestamp,
-        words: &Words,
+        words: &RingMemory,
         chunks: &mut dyn Iterator<Item = u32>,
     ) -> Cell {
         let view = self.view(state, now);
@@ -226,16 +236,16 @@ impl SlidingLog {
     }
 
     /// Chunks that [`SlidingLog::rebuild`] needs.
-    pub(super) fn rebuilt_chunks(&self, past: &Past) -> u32 {
+    pub(super) fn chunks_to_rebuild(&self, past: &History) -> u32 {
         self.shape.chunks_for(self.total(past))
     }
 
     /// A ring of as much of this past as the limit allows, the newest of it.
     pub(super) fn rebuild(
         &self,
-        past: &Past,
+        past: &History,
         now: Timestamp,
-        words: &Words,
+        words: &RingMemory,
         chunks: &mut dyn Iterator<Item = u32>,
     ) -> Cell {
         let now = now.as_micros() / self.tick;
@@ -250,7 +260,7 @@ impl SlidingLog {
         self.fill(ticks.into_iter(), total, newest, words, chunks)
     }
 
-    fn total(&self, past: &Past) -> u32 {
+    fn total(&self, past: &History) -> u32 {
         let total: u64 = past.iter().map(|(_, units)| u64::from(*units)).sum();
         total.min(u64::from(self.quota.limit())) as u32
     }
@@ -261,7 +271,7 @@ impl SlidingLog {
         ticks: impl Iterator<Item = u64>,
         units: u32,
         newest: u64,
-        words: &Words,
+        words: &RingMemory,
         chunks: &mut dyn Iterator<Item = u32>,
     ) -> Cell {
         let ring = words.ring(chunks.next().expect(RESERVED)).start();
@@ -285,7 +295,7 @@ impl SlidingLog {
         view: &View<'_>,
         retry_at: Option<Timestamp>,
     ) -> Decision {
-        let refused = Refused {
+        let refused = Refusal {
             retry_at,
             remaining: self.quota.limit().saturating_sub(view.units),
             capacity: self.quota.limit(),
@@ -306,7 +316,7 @@ impl SlidingLog {
         NonZero::new(self.leaves(first))
     }
 
-    fn view<'a>(&self, state: State<'a>, now: Timestamp) -> View<'a> {
+    fn view<'a>(&self, state: BucketState<'a>, now: Timestamp) -> View<'a> {
         let tick = now.as_micros() / self.tick;
         if !state.cell.is_live(now) || state.cell.a == 0 {
             return View {

@@ -3,19 +3,19 @@
 //!
 //! More parts need cells that point to a ring: `sliding_counters`.
 
-use super::weighing::{Oldest, Weighing};
-use super::{Past, Refused, Reserved, refuse};
+use super::window_weight::{OldestPart, WindowWeight};
+use super::{History, Refusal, ReservedCharge, refuse};
 use crate::clock::Timestamp;
 use crate::limiter::{Cell, Decision, Outcome, Quota};
 
 /// The parameters of a sliding window. Its parts are aligned to the Unix epoch.
 ///
-/// Cell: last charged in the part that starts at `expires - Oldest::lasting * part`; `a` is the count
+/// Cell: last charged in the part that starts at `expires - OldestPart::lasting * part`; `a` is the count
 /// of the part before it, `b` its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlidingWindow {
     quota: Quota,
-    oldest: Oldest,
+    oldest: OldestPart,
 }
 
 /// A cell as it is seen at one instant.
@@ -30,7 +30,7 @@ struct View {
 
 impl SlidingWindow {
     /// The quota's units in each span of a window, as well as two counters can tell.
-    pub const fn new(quota: Quota, oldest: Oldest) -> Self {
+    pub const fn new(quota: Quota, oldest: OldestPart) -> Self {
         Self { quota, oldest }
     }
 
@@ -39,7 +39,7 @@ impl SlidingWindow {
     }
 
     /// How the older counter counts.
-    pub const fn oldest(&self) -> Oldest {
+    pub const fn oldest(&self) -> OldestPart {
         self.oldest
     }
 
@@ -70,7 +70,7 @@ impl SlidingWindow {
     }
 
     /// The bucket in debt: the running part counts the limit at most.
-    pub(super) fn indebted(&self, cell: Cell, now: Timestamp, cost: u32) -> Cell {
+    pub(super) fn charge_refused(&self, cell: Cell, now: Timestamp, cost: u32) -> Cell {
         let view = self.view(cell, now);
         let most = view.current.max(self.quota.limit());
         self.cell(&View {
@@ -92,7 +92,7 @@ impl SlidingWindow {
     pub(super) fn give_back(
         &self,
         cell: Cell,
-        reserved: &Reserved,
+        reserved: &ReservedCharge,
         units: u32,
         now: Timestamp,
     ) -> Cell {
@@ -145,7 +145,7 @@ impl SlidingWindow {
     }
 
     /// Units with their ages, the newest first; what is left of the older counter is rounded up.
-    pub(super) fn past(&self, cell: Cell, now: Timestamp) -> Past {
+    pub(super) fn history(&self, cell: Cell, now: Timestamp) -> History {
         let view = self.view(cell, now);
         let used = self
             .weighing()
@@ -155,7 +155,7 @@ impl SlidingWindow {
     }
 
     /// A cell with so many units in the part that runs.
-    pub(super) fn rebuild(&self, past: &Past, now: Timestamp) -> Cell {
+    pub(super) fn rebuild(&self, past: &History, now: Timestamp) -> Cell {
         let used: u64 = past.iter().map(|(_, units)| u64::from(*units)).sum();
         self.cell(&View {
             current: used.min(u64::from(self.quota.limit())) as u32,
@@ -174,7 +174,7 @@ impl SlidingWindow {
         refuse(
             cell,
             now,
-            Refused {
+            Refusal {
                 retry_at,
                 remaining,
                 capacity,
@@ -252,8 +252,8 @@ impl SlidingWindow {
         )
     }
 
-    const fn weighing(&self) -> Weighing {
-        Weighing {
+    const fn weighing(&self) -> WindowWeight {
+        WindowWeight {
             limit: self.quota.limit(),
             part: self.quota.window_micros(),
             oldest: self.oldest,

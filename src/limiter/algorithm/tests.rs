@@ -14,7 +14,7 @@ use jiff::tz::{TimeZone, TimeZoneDatabase};
 use proptest::prelude::*;
 
 use super::*;
-use crate::limiter::{Calendar, Oldest, Period, QuotaError, Start, Words};
+use crate::limiter::{Calendar, OldestPart, Period, QuotaError, RingMemory, Start};
 
 const LONGEST: u64 = Quota::MAX_WINDOW.as_micros() as u64;
 
@@ -30,14 +30,15 @@ fn at(micros: u64) -> Timestamp {
 #[derive(Debug)]
 pub(super) struct Bucket {
     pub(super) cell: Cell,
-    words: Option<Words>,
+    words: Option<RingMemory>,
     /// The last chunk that was taken.
     taken: u32,
 }
 
 impl Bucket {
     pub(super) fn new(algorithm: &Algorithm) -> Self {
-        let words = |shape: crate::limiter::Shape| Words::new(shape, 4 * shape.most_chunks());
+        let words =
+            |shape: crate::limiter::RingShape| RingMemory::new(shape, 4 * shape.max_chunks());
         Self {
             cell: Cell::EMPTY,
             words: algorithm.shape().map(words),
@@ -56,7 +57,7 @@ impl Bucket {
 
     /// Charges what was refused.
     pub(super) fn owe(&mut self, algorithm: &Algorithm, now: Timestamp, cost: u32) {
-        let (after, cost) = algorithm.indebted(&*self, now, cost);
+        let (after, cost) = algorithm.charge_refused(&*self, now, cost);
         if cost > 0 {
             self.record(algorithm, now, after, cost);
         }
@@ -64,7 +65,7 @@ impl Bucket {
 
     /// Charges what was found out later.
     pub(super) fn owe_settled(&mut self, algorithm: &Algorithm, now: Timestamp, units: u32) {
-        let (after, recorded) = algorithm.owe(&*self, now, units);
+        let (after, recorded) = algorithm.force_charge(&*self, now, units);
         if recorded > 0 {
             self.record(algorithm, now, after, recorded);
         }
@@ -73,7 +74,7 @@ impl Bucket {
     pub(super) fn give_back(
         &mut self,
         algorithm: &Algorithm,
-        reserved: &Reserved,
+        reserved: &ReservedCharge,
         units: u32,
         now: Timestamp,
     ) {
@@ -91,11 +92,11 @@ impl Bucket {
                     Cell::EMPTY
                 };
                 self.taken = if cell == Cell::EMPTY { 0 } else { self.taken };
-                let before = State {
+                let before = BucketState {
                     cell,
                     words: Some(words),
                 };
-                let lacks = algorithm.lacks(before, after);
+                let lacks = algorithm.missing_chunks(before, after);
                 let mut chunks =
                     (self.taken + 1..=self.taken + lacks).inspect(|chunk| words.clear(*chunk));
                 let after = Cell { a: cell.a, ..after };
@@ -112,7 +113,7 @@ impl Bucket {
     fn written(
         algorithm: &Algorithm,
         chunks: u32,
-        write: impl FnOnce(Option<&Words>, &mut dyn Iterator<Item = u32>) -> Cell,
+        write: impl FnOnce(Option<&RingMemory>, &mut dyn Iterator<Item = u32>) -> Cell,
     ) -> Self {
         let mut bucket = Self::new(algorithm);
         bucket.cell = write(bucket.words.as_ref(), &mut (1..=chunks));
@@ -129,21 +130,21 @@ impl Bucket {
         if !left.cell.is_live(now) && !right.cell.is_live(now) {
             return Self::new(algorithm);
         }
-        let chunks = algorithm.joined_chunks(left.into(), right.into(), now);
+        let chunks = algorithm.chunks_to_join(left.into(), right.into(), now);
         Self::written(algorithm, chunks, |words, chunks| {
             algorithm.join_rings(left.into(), right.into(), now, words.unwrap(), chunks)
         })
     }
 
     fn carry(to: &Algorithm, from: &Algorithm, bucket: &Self, now: Timestamp) -> Self {
-        let carried = to.carry(from, bucket.into(), now);
+        let carried = to.convert(from, bucket.into(), now);
         Self::written(to, carried.chunks(), |words, chunks| {
             carried.write(words, chunks)
         })
     }
 }
 
-impl<'a> From<&'a Bucket> for State<'a> {
+impl<'a> From<&'a Bucket> for BucketState<'a> {
     fn from(bucket: &'a Bucket) -> Self {
         Self {
             cell: bucket.cell,
@@ -214,11 +215,11 @@ pub(in crate::limiter) fn calendars() -> impl Strategy<Value = Arc<Calendar>> {
     (periods, zones).prop_map(|(period, name)| Arc::new(Calendar::new(period, zone(name))))
 }
 
-fn oldest() -> impl Strategy<Value = Oldest> {
+fn oldest() -> impl Strategy<Value = OldestPart> {
     prop_oneof![
-        Just(Oldest::Weighted),
-        Just(Oldest::Whole),
-        Just(Oldest::Ignored)
+        Just(OldestPart::Weighted),
+        Just(OldestPart::Whole),
+        Just(OldestPart::Ignored)
     ]
 }
 
@@ -492,8 +493,8 @@ fn a_quota_of_zero_refuses_always() {
         Algorithm::IntervalRefill(IntervalRefill::new(0, 1, Duration::from_secs(1)).unwrap()),
         Algorithm::LeakyBucket(LeakyBucket::new(zero, 5, Duration::MAX, 0).unwrap()),
         Algorithm::FixedWindow(FixedWindow::new(zero, Start::EPOCH)),
-        Algorithm::SlidingWindow(SlidingWindow::new(zero, Oldest::Weighted)),
-        Algorithm::SlidingCounters(SlidingCounters::new(zero, 10, Oldest::Weighted).unwrap()),
+        Algorithm::SlidingWindow(SlidingWindow::new(zero, OldestPart::Weighted)),
+        Algorithm::SlidingCounters(SlidingCounters::new(zero, 10, OldestPart::Weighted).unwrap()),
         Algorithm::SlidingLog(SlidingLog::new(zero).unwrap()),
     ];
     for algorithm in algorithms {
@@ -551,8 +552,9 @@ fn a_ring_that_is_too_large_is_an_error() {
     let log = |limit| SlidingLog::new(quota(limit, 1_000)).map(|_| ());
     assert_eq!(log(100_000), Ok(()));
     assert_eq!(log(100_001), Err(QuotaError::LogTooLong));
-    let parts =
-        |window, parts| SlidingCounters::new(quota(1, window), parts, Oldest::Whole).map(|_| ());
+    let parts = |window, parts| {
+        SlidingCounters::new(quota(1, window), parts, OldestPart::Whole).map(|_| ())
+    };
     assert_eq!(parts(3_600_000_000, 3_600), Ok(()));
     for (window, count) in [(1_000, 3), (1_000, 0), (3_601_000_000, 3_601)] {
         assert_eq!(parts(window, count), Err(QuotaError::Parts));

@@ -10,7 +10,7 @@ use crate::limiter::{Decision, Fingerprint, Outcome, Verdict};
 use crate::proxy::ruleset::{Limit, Policy, Route};
 use crate::rules::Head;
 use crate::store::{
-    Charge, Refusals, Reservation, Settled, charge_reserving, charge_to, charge_watched,
+    Charge, Refusals, Reservation, Settled, charge_and_reserve, charge_into, charge_with_shadow,
 };
 
 /// The index of a banned key in the charge set, and the end of its ban.
@@ -85,7 +85,7 @@ impl<'r> ChargeSet<'r> {
             let decision = charge.peek(now);
             match index < binding {
                 true => verdict.push(decision),
-                false => verdict.watch(decision),
+                false => verdict.push_shadowed(decision),
             }
         }
         for &(index, until) in bans {
@@ -105,7 +105,7 @@ impl<'r> ChargeSet<'r> {
         if verdict.is_admitted() {
             return;
         }
-        for index in 0..verdict.binding() {
+        for index in 0..verdict.enforced() {
             let refuses = !verdict.decisions[index].is_admitted();
             if !refuses || bans.iter().any(|(banned, _)| *banned == index) {
                 continue;
@@ -124,11 +124,11 @@ impl<'r> ChargeSet<'r> {
         &self,
         route: &'r Route,
         of: impl Fn(&Limit) -> bool,
-    ) -> SmallVec<[Settled<'r>; 2]> {
+    ) -> SmallVec<[SettleableCharge<'r>; 2]> {
         let all = self.limits.iter().zip(&self.charges).enumerate();
         let all = all.filter_map(|(index, (matched, charge))| {
             let table = &matched.policy(&route.limits).table;
-            let is_one = of(matched.limit(&route.limits)) && !table.algorithm().is_permits();
+            let is_one = of(matched.limit(&route.limits)) && !table.algorithm().is_concurrency();
             is_one.then_some(Settled {
                 index,
                 table,
@@ -143,13 +143,13 @@ impl<'r> ChargeSet<'r> {
     pub(in crate::proxy) fn charge_reserving(
         &mut self,
         route: &'r Route,
-        settled: &[Settled<'r>],
+        settled: &[SettleableCharge<'r>],
         binding: usize,
         now: Timestamp,
         last: Refusals,
         verdict: &mut Verdict,
     ) -> Vec<(usize, Reservation)> {
-        let (charged, reserved) = charge_reserving(settled, now, || {
+        let (charged, reserved) = charge_and_reserve(settled, now, || {
             let mut verdict = Verdict::default();
             charge_first_that_pays(route, self, binding, now, last, &mut verdict);
             verdict

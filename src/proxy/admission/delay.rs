@@ -112,7 +112,7 @@ impl Queue {
                     cost,
                     window_end: None,
                 };
-                store::leave(&charge, charged, now);
+                store::leave_queue(&charge, charged, now);
             }
             Self::InRedis(turn) => turn.leave(),
         }

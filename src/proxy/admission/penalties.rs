@@ -43,7 +43,7 @@ impl Penalties {
         let before = before.filter(|before| before.naming() == naming);
         let new = || {
             let bans = store.map_or_else(Bans::default, |store| Bans::shared(store.node()));
-            Arc::new(bans.counting(&TrackingMetrics::new(registry, policy)))
+            Arc::new(bans.with_metrics(&TrackingMetrics::new(registry, policy)))
         };
         let bans = before.map_or_else(new, |before| Arc::clone(&before.bans));
         let shared = store.map(|store| {
@@ -63,7 +63,7 @@ impl Penalties {
 
     /// Bounds the memory of strikes and bans, in bytes.
     pub(crate) fn set_room(&self, bytes: usize) {
-        self.bans.set_room(bytes);
+        self.bans.set_capacity(bytes);
     }
 
     fn naming(&self) -> Option<&Naming> {

@@ -127,7 +127,7 @@ impl PendingRedisCharge {
         let entries = self.entries.iter_mut().map(|entry| (entry, &route.limits));
         let tags = self.tags.iter_mut().map(|tag| (tag, &route.tags));
         for (entry, limits) in entries.chain(tags) {
-            if entry.policy(limits).table.algorithm().is_permits() && entry.cost > 0 {
+            if entry.policy(limits).table.algorithm().is_concurrency() && entry.cost > 0 {
                 let id = lease.get_or_insert_with(|| store.new_lease());
                 let lending = entry.place(limits, store, worker).map(|it| it.lease(id));
                 if let BucketHome::Redis(remote) = &mut entry.home {

@@ -17,7 +17,7 @@ use crate::limiter::{Decision, Secret};
 use crate::proxy::ruleset::{Limit, OnStoreError, Route};
 use crate::rules::Head;
 use crate::store::redis;
-use crate::store::{Charge, Refusals, Settled, charge_all, charge_reserving};
+use crate::store::{Charge, Refusals, Settled, charge_all, charge_and_reserve};
 use crate::telemetry::metrics::LimitDecision;
 
 /// The decisions of the limits that tag.
@@ -135,14 +135,14 @@ impl TagDecisions {
             cost,
             window_end: policy.window_end(head, now),
         };
-        let settled = [Settled {
+        let settled = [SettleableCharge {
             index: 0,
             table,
             key,
             cost,
         }];
         let settled = &settled[..usize::from(limit.spec.settlement.is_some())];
-        let (verdict, mut reserved) = charge_reserving(settled, now, || charge_all(&[charge], now));
+        let (verdict, mut reserved) = charge_and_reserve(settled, now, || charge_all(&[charge], now));
         let decision = &verdict.decisions[0];
         let is_charged = decision.is_admitted() || table.refusals() == Refusals::Charged;
         let charged = is_charged.then_some((&charge, decision));

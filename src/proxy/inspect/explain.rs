@@ -244,7 +244,7 @@ fn step(
             }),
         cost: limit.spec.cost.of(head).unwrap_or(1),
         settles: limit.spec.settlement.is_some(),
-        in_use: policy.table.algorithm().is_permits(),
+        in_use: policy.table.algorithm().is_concurrency(),
         line: line.map(|bound| (bound.queue(), bound.max_wait())),
         stance,
         home: BucketStore::Memory,

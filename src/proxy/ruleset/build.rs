@@ -29,7 +29,7 @@ use crate::rules::Router;
 use crate::store::redis::client::Client;
 use crate::store::redis::{RefusalCache, Store, bucket_label};
 use crate::store::snapshot::PolicyBans;
-use crate::store::{self, Share, Table, TrackingRoom, Wish};
+use crate::store::{self, MemoryRequest, Table, TableBudget, TrackingBudget};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::log_throttle::LogThrottle;
 use crate::telemetry::metrics::{
@@ -58,7 +58,7 @@ pub struct BuildContext {
 pub struct PreparedRuleset {
     snapshot: Ruleset,
     migrations: Vec<(Arc<Table>, Arc<Table>)>,
-    tracking_room: TrackingRoom,
+    tracking_room: TrackingBudget,
 }
 
 impl PreparedRuleset {
@@ -155,7 +155,7 @@ struct Builder<'a> {
     refusal_cache: Duration,
     redis: Option<Arc<Store>>,
     /// The room for each kind of what a policy keeps of keys beside their buckets.
-    tracking_room: TrackingRoom,
+    tracking_room: TrackingBudget,
     /// Of the snapshot before, by the names of routes.
     real_answers: HashMap<Arc<str>, Arc<LearnedResponses>>,
 }
@@ -184,21 +184,21 @@ impl PolicyParts {
 /// The bytes that all buckets take when every part of their tables has been touched.
 pub fn memory_bytes(spec: &RulesetSpec) -> u64 {
     let shares = shares(&spec.policies, spec.max_size).into_iter();
-    let bytes = shares.map(|share| Table::bytes_for(share.keys) as u64 + share.rings);
+    let bytes = shares.map(|share| Table::bytes_for(share.keys) as u64 + share.ring_bytes);
     bytes.sum()
 }
 
 /// What each policy is given, and after it each of its overrides.
-pub(crate) fn shares(policies: &[PolicySpec], max_size: u64) -> Vec<Share> {
+pub(crate) fn shares(policies: &[PolicySpec], max_size: u64) -> Vec<TableBudget> {
     let all = policies.iter().flat_map(PolicySpec::all);
     let wishes: Vec<_> = all
-        .map(|spec| Wish::new(&spec.algorithm, spec.max_keys))
+        .map(|spec| MemoryRequest::new(&spec.algorithm, spec.max_keys))
         .collect();
-    store::divide(max_size, &wishes)
+    store::divide_memory(max_size, &wishes)
 }
 
 /// The room for what policies keep of keys beside their buckets: overrides for one key need next to none of it.
-pub(crate) fn tracking_room(policies: &[PolicySpec], max_size: u64) -> TrackingRoom {
+pub(crate) fn tracking_room(policies: &[PolicySpec], max_size: u64) -> TrackingBudget {
     let all = policies.iter().flat_map(PolicySpec::all);
     let maps = all.filter(|spec| spec.max_keys != Some(1)).map(|spec| {
         let kinds = [
@@ -208,7 +208,7 @@ pub(crate) fn tracking_room(policies: &[PolicySpec], max_size: u64) -> TrackingR
         ];
         kinds.into_iter().filter(|kind| *kind).count()
     });
-    TrackingRoom::new(max_size, maps.sum())
+    TrackingBudget::new(max_size, maps.sum())
 }
 
 impl Builder<'_> {
@@ -247,23 +247,26 @@ impl Builder<'_> {
     fn table(
         &mut self,
         spec: &PolicySpec,
-        share: Share,
+        share: TableBudget,
         before: Option<&Arc<Table>>,
     ) -> Arc<Table> {
         if let Some(table) = before.filter(|table| can_reuse(table, spec, share)) {
             return Arc::clone(table);
         }
-        let Share { keys, rings } = share;
+        let TableBudget {
+            keys,
+            ring_bytes: rings,
+        } = share;
         let algorithm = spec.algorithm.clone();
         let mut table = Table::with_rings(&*spec.name, algorithm, keys, rings, spec.on_full)
             .with_refusals(spec.refusals);
         if spec.settles {
-            table = table.settling();
+            table = table.with_settlement();
         }
         let Some(old) = before else {
             return Arc::new(table);
         };
-        let table = Arc::new(table.in_place_of(old));
+        let table = Arc::new(table.sharing_permits_of(old));
         if table.can_succeed(old) {
             self.successions.push((Arc::clone(old), Arc::clone(&table)));
         }
@@ -294,7 +297,7 @@ impl Builder<'_> {
             advertised: AdvertisedPolicy::new(&spec.name, algorithm, spec.unit),
             penalties: self.penalties(&spec, &label),
             in_use_metrics: algorithm
-                .is_permits()
+                .is_concurrency()
                 .then(|| InUseMetrics::new(&self.surroundings.registry, &spec.name)),
             settlements: spec
                 .settles
@@ -459,6 +462,6 @@ fn learned_responses(snapshot: Option<&Ruleset>) -> HashMap<Arc<str>, Arc<Learne
 fn can_reuse(table: &Table, spec: &PolicySpec, share: Share) -> bool {
     (table.algorithm(), table.on_full()) == (&spec.algorithm, spec.on_full)
         && table.refusals() == spec.refusals
-        && table.settles() == spec.settles
-        && (table.keys(), table.ring_bytes()) == (share.keys, share.rings)
+        && table.has_settlement() == spec.settles
+        && (table.keys(), table.ring_bytes()) == (share.keys, share.ring_bytes)
 }

@@ -8,12 +8,12 @@ use std::collections::VecDeque;
 use parking_lot::Mutex;
 
 use crate::clock::Timestamp;
-use crate::limiter::{Ban, Fingerprint, Penalty, Strikes};
+use crate::limiter::{Ban, BanHistory, Fingerprint, Penalty};
 use crate::store::bounded_map::{BoundedMap, HeapSize};
 use crate::telemetry::metrics::{TrackedKeys, TrackingMetrics};
 
 /// The most keys that wait for others to be told of them.
-const MOST_UNTOLD: usize = 65_536;
+const MAX_UNREPORTED: usize = 65_536;
 /// The bytes for strikes and bans unless set otherwise.
 const ROOM: usize = 16 << 20;
 
@@ -21,16 +21,16 @@ const ROOM: usize = 16 << 20;
 #[derive(Debug)]
 pub struct Bans {
     /// Keys with strikes that were never banned, as far as is remembered.
-    struck: BoundedMap<Known>,
+    strikes_only: BoundedMap<KeyBans>,
     /// Keys with a ban that holds, or makes the next one longer. Locked after the former.
-    banned: BoundedMap<Known>,
+    banned: BoundedMap<KeyBans>,
     /// Where others are told of them.
-    shared: Option<Untold>,
+    shared: Option<Unreported>,
 }
 
 /// Of what others are to be told.
 #[derive(Debug)]
-struct Untold {
+struct Unreported {
     /// Who tells, as nobody else is called.
     node: u64,
     /// The keys, each once.
@@ -39,36 +39,36 @@ struct Untold {
 
 /// What is known of one key.
 #[derive(Clone, Debug, Default)]
-struct Known {
-    strikes: Strikes,
+struct KeyBans {
+    strikes: BanHistory,
     /// Whether it is among those of which others are to be told.
-    is_untold: bool,
+    is_unreported: bool,
 }
 
-/// Keys of which others are being told: they are told again, unless it is known that they [were](Taken::are_told).
+/// Keys of which others are being told: they are told again, unless it is known that they [were](BanBatch::confirm).
 #[derive(Debug)]
-pub(in crate::store) struct Taken<'a> {
+pub(in crate::store) struct BanBatch<'a> {
     bans: &'a Bans,
-    pub(in crate::store) keys: Vec<(Fingerprint, Strikes)>,
+    pub(in crate::store) keys: Vec<(Fingerprint, BanHistory)>,
 }
 
 impl Default for Bans {
     fn default() -> Self {
         Self {
-            struck: BoundedMap::new(ROOM / 2),
+            strikes_only: BoundedMap::new(ROOM / 2),
             banned: BoundedMap::new(ROOM / 2),
             shared: None,
         }
     }
 }
 
-impl HeapSize for Known {
+impl HeapSize for KeyBans {
     fn heap_bytes(&self) -> usize {
         self.strikes.heap_bytes()
     }
 
     /// Of a ban the end: who is banned for longer than others makes no room by bans of other keys.
-    fn use_ends(&self) -> Option<Timestamp> {
+    fn useful_until(&self) -> Option<Timestamp> {
         let last = self.strikes.last_ban();
         (last.number > 0).then_some(last.until)
     }
@@ -79,24 +79,24 @@ impl Bans {
     pub fn shared(node: u64) -> Self {
         let keys = Mutex::default();
         Self {
-            shared: Some(Untold { node, keys }),
+            shared: Some(Unreported { node, keys }),
             ..Self::default()
         }
     }
 
     /// Counts keys there that are forgotten for want of room.
     #[must_use]
-    pub fn counting(mut self, metrics: &TrackingMetrics) -> Self {
+    pub fn with_metrics(mut self, metrics: &TrackingMetrics) -> Self {
         let (strikes, bans) = (TrackedKeys::Strikes, TrackedKeys::Bans);
-        self.struck = self.struck.counting(metrics.evictions(strikes));
-        self.banned = self.banned.counting(metrics.evictions(bans));
+        self.strikes_only = self.strikes_only.with_metrics(metrics.evictions(strikes));
+        self.banned = self.banned.with_metrics(metrics.evictions(bans));
         self
     }
 
     /// Has room for so many bytes, half of them for bans.
-    pub fn set_room(&self, bytes: usize) {
-        self.struck.set_room(bytes / 2);
-        self.banned.set_room(bytes / 2);
+    pub fn set_capacity(&self, bytes: usize) {
+        self.strikes_only.set_capacity(bytes / 2);
+        self.banned.set_capacity(bytes / 2);
     }
 
     /// Who tells others of them.
@@ -117,10 +117,10 @@ impl Bans {
 
     /// Counts a refusal of `key`, unless it is banned already; the end of the ban that it brings about, if it does.
     pub fn strike(&self, penalty: &Penalty, key: Fingerprint, now: Timestamp) -> Option<Timestamp> {
-        let strike = |known: &mut Known| match penalty.banned_until(&known.strikes, now) {
+        let strike = |known: &mut KeyBans| match penalty.banned_until(&known.strikes, now) {
             Some(_) => None,
             None => {
-                self.is_to_be_told(key, known);
+                self.mark_unreported(key, known);
                 penalty.strike(&mut known.strikes, now)
             }
         };
@@ -128,8 +128,8 @@ impl Bans {
     }
 
     /// Takes in a ban of `key` that others know of; whether it was news.
-    pub fn hear(&self, penalty: &Penalty, key: Fingerprint, ban: Ban, now: Timestamp) -> bool {
-        let hear = |known: &mut Known| penalty.hear(&mut known.strikes, ban, now);
+    pub fn merge_ban(&self, penalty: &Penalty, key: Fingerprint, ban: Ban, now: Timestamp) -> bool {
+        let hear = |known: &mut KeyBans| penalty.merge_ban(&mut known.strikes, ban, now);
         self.change(penalty, key, now, hear)
     }
 
@@ -138,8 +138,11 @@ impl Bans {
         &self,
         penalty: &Penalty,
         now: Timestamp,
-    ) -> impl Iterator<Item = Vec<(Fingerprint, Strikes)>> {
-        let all = self.struck.copies().chain(self.banned.copies());
+    ) -> impl Iterator<Item = Vec<(Fingerprint, BanHistory)>> {
+        let all = self
+            .strikes_only
+            .copy_shards()
+            .chain(self.banned.copy_shards());
         all.map(move |known| {
             let strikes = known.into_iter().map(|(key, known)| (key, known.strikes));
             let counting = strikes.filter(|(_, strikes)| !penalty.is_forgotten(strikes, now));
@@ -155,14 +158,14 @@ impl Bans {
         &self,
         penalty: &Penalty,
         key: Fingerprint,
-        strikes: Strikes,
+        strikes: BanHistory,
         now: Timestamp,
     ) -> bool {
         let strikes = match self.shared {
             Some(_) => strikes.without_strikes(),
             None => strikes,
         };
-        if strikes == Strikes::default() || penalty.is_forgotten(&strikes, now) {
+        if strikes == BanHistory::default() || penalty.is_forgotten(&strikes, now) {
             return false;
         }
         self.change(penalty, key, now, |known| known.strikes = strikes);
@@ -170,56 +173,56 @@ impl Bans {
     }
 
     /// The next keys of which others are to be told, but for those of which nothing counts at `now` any more.
-    pub(in crate::store) fn take(
+    pub(in crate::store) fn take_report(
         &self,
         penalty: &Penalty,
         now: Timestamp,
         most: usize,
-    ) -> Taken<'_> {
-        let next = |shared: &Untold| {
+    ) -> BanBatch<'_> {
+        let next = |shared: &Unreported| {
             let mut keys = shared.keys.lock();
             let most = keys.len().min(most);
             keys.drain(..most).collect()
         };
         let keys: Vec<_> = self.shared.as_ref().map_or_else(Vec::new, next);
         let known = keys.into_iter().filter_map(|key| {
-            let take = |known: &mut Known| {
-                known.is_untold = false;
+            let take = |known: &mut KeyBans| {
+                known.is_unreported = false;
                 let counts = !penalty.is_forgotten(&known.strikes, now);
                 counts.then(|| (key, known.strikes.clone()))
             };
             self.change_known(key, take).flatten()
         });
-        Taken {
+        BanBatch {
             bans: self,
             keys: known.collect(),
         }
     }
 
     /// Of how many keys others are to be told.
-    pub(in crate::store) fn untold(&self) -> usize {
+    pub(in crate::store) fn unreported(&self) -> usize {
         let shared = self.shared.as_ref();
         shared.map_or(0, |shared| shared.keys.lock().len())
     }
 
     /// Has others told once more of all bans that hold.
-    pub(in crate::store) fn tell_again(&self, penalty: &Penalty, now: Timestamp) {
+    pub(in crate::store) fn report_again(&self, penalty: &Penalty, now: Timestamp) {
         self.banned.change_all(|key, known| {
             if penalty.banned_until(&known.strikes, now).is_some() {
-                self.is_to_be_told(key, known);
+                self.mark_unreported(key, known);
             }
         });
     }
 
     /// Has others told of this key, if there is room among those that wait: some of these may have been forgotten meanwhile.
-    fn is_to_be_told(&self, key: Fingerprint, known: &mut Known) {
-        let Some(shared) = self.shared.as_ref().filter(|_| !known.is_untold) else {
+    fn mark_unreported(&self, key: Fingerprint, known: &mut KeyBans) {
+        let Some(shared) = self.shared.as_ref().filter(|_| !known.is_unreported) else {
             return;
         };
         let mut keys = shared.keys.lock();
-        if keys.len() < MOST_UNTOLD {
+        if keys.len() < MAX_UNREPORTED {
             keys.push_back(key);
-            known.is_untold = true;
+            known.is_unreported = true;
         }
     }
 
@@ -228,18 +231,18 @@ impl Bans {
         penalty: &Penalty,
         key: Fingerprint,
         now: Timestamp,
-        change: impl FnOnce(&mut Known) -> R,
+        change: impl FnOnce(&mut KeyBans) -> R,
     ) -> R {
-        let is_over = |known: &Known| penalty.is_forgotten(&known.strikes, now);
-        let mut struck = self.struck.lock(key);
+        let is_over = |known: &KeyBans| penalty.is_forgotten(&known.strikes, now);
+        let mut struck = self.strikes_only.lock(key);
         let mut banned = self.banned.lock(key);
         if banned.change(|known| is_over(known)) == Some(true) {
             banned.remove();
         }
         if banned.is_known() {
-            return banned.change_or_insert(Known::default, is_over, change);
+            return banned.change_or_insert(KeyBans::default, is_over, change);
         }
-        let (changed, is_banned) = struck.change_or_insert(Known::default, is_over, |known| {
+        let (changed, is_banned) = struck.change_or_insert(KeyBans::default, is_over, |known| {
             let changed = change(known);
             (changed, known.strikes.last_ban().number > 0)
         });
@@ -250,8 +253,12 @@ impl Bans {
     }
 
     /// Changes what is known of a key, if anything is.
-    fn change_known<R>(&self, key: Fingerprint, change: impl FnOnce(&mut Known) -> R) -> Option<R> {
-        let mut struck = self.struck.lock(key);
+    fn change_known<R>(
+        &self,
+        key: Fingerprint,
+        change: impl FnOnce(&mut KeyBans) -> R,
+    ) -> Option<R> {
+        let mut struck = self.strikes_only.lock(key);
         match struck.is_known() {
             true => struck.change(change),
             false => self.banned.lock(key).change(change),
@@ -259,17 +266,17 @@ impl Bans {
     }
 }
 
-impl Taken<'_> {
+impl BanBatch<'_> {
     /// They are told.
-    pub(in crate::store) fn are_told(mut self) {
+    pub(in crate::store) fn confirm(mut self) {
         self.keys.clear();
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for BanBatch<'_> {
     fn drop(&mut self) {
         for (key, _) in &self.keys {
-            let put_back = |known: &mut Known| self.bans.is_to_be_told(*key, known);
+            let put_back = |known: &mut KeyBans| self.bans.mark_unreported(*key, known);
             self.bans.change_known(*key, put_back);
         }
     }
@@ -323,7 +330,7 @@ mod tests {
         }
         assert!(bans.banned_until(&penalty, key(2), at(61)).is_some());
         assert!(bans.banned_until(&penalty, key(1), at(61)).is_some());
-        assert!(bans.struck.keys() < 200_000);
+        assert!(bans.strikes_only.keys() < 200_000);
     }
 
     #[test]
@@ -331,7 +338,7 @@ mod tests {
         let minute = Duration::from_mins(1);
         let penalty = Penalty::new(2, minute, vec![10 * minute]);
         let bans = Bans::default();
-        bans.set_room(1 << 20);
+        bans.set_capacity(1 << 20);
         for bits in 1..=100_000 {
             assert_eq!(bans.strike(&penalty, key(bits), at(1)), None);
             assert!(bans.strike(&penalty, key(bits), at(1)).is_some());
@@ -339,7 +346,7 @@ mod tests {
         assert!(bans.banned_until(&penalty, key(100_000), at(1)).is_some());
         assert!(bans.banned_until(&penalty, key(1), at(1)).is_none());
         assert!((3_000..10_000).contains(&bans.banned.keys()));
-        assert_eq!(bans.struck.keys(), 0);
+        assert_eq!(bans.strikes_only.keys(), 0);
     }
 
     /// A client that is banned for a day has many keys banned for minutes.
@@ -348,7 +355,7 @@ mod tests {
         let minute = Duration::from_mins(1);
         let penalty = Penalty::new(1, 60 * minute, vec![10 * minute, 24 * 60 * minute]);
         let bans = Bans::default();
-        bans.set_room(1 << 20);
+        bans.set_capacity(1 << 20);
         for now in [1, 601] {
             assert!(bans.strike(&penalty, key(1), at(now)).is_some());
         }
@@ -375,19 +382,22 @@ mod tests {
         strike(1, 0);
         strike(2, 0);
         strike(1, 1);
-        let taken = bans.take(&penalty, at(1), 1);
+        let taken = bans.take_report(&penalty, at(1), 1);
         let (told, strikes) = &taken.keys[0];
-        assert_eq!((*told, strikes.counting()), (key(1), &[at(0), at(1)][..]));
+        assert_eq!(
+            (*told, strikes.recent_strikes()),
+            (key(1), &[at(0), at(1)][..])
+        );
         // It is told again if that is not known to have worked, and if something has happened since.
         drop(taken);
-        let take = || bans.take(&penalty, at(3), 2);
-        take().are_told();
+        let take = || bans.take_report(&penalty, at(3), 2);
+        take().confirm();
         assert!(take().keys.is_empty());
         strike(2, 2);
         let taken = take();
         assert_eq!(taken.keys.len(), 1);
         strike(2, 3);
-        taken.are_told();
+        taken.confirm();
         let (_, strikes) = &take().keys[0];
         assert_eq!(strikes.last_ban().until, at(63));
     }
@@ -400,13 +410,13 @@ mod tests {
         bans.strike(&penalty, key(1), at(0));
         bans.strike(&penalty, key(2), at(1));
         let told: Vec<_> = bans
-            .take(&penalty, at(120), 9)
+            .take_report(&penalty, at(120), 9)
             .keys
             .iter()
             .map(|(key, _)| *key)
             .collect();
         assert_eq!(told, [key(2)]);
-        assert_eq!(bans.untold(), 1, "it is put back");
+        assert_eq!(bans.unreported(), 1, "it is put back");
     }
 
     #[test]
@@ -417,9 +427,9 @@ mod tests {
         for bits in 1..=3 {
             bans.strike(&penalty, key(bits), at(bits));
         }
-        bans.take(&penalty, at(3), 3).are_told();
-        bans.tell_again(&penalty, at(62));
-        let again = bans.take(&penalty, at(62), 9);
+        bans.take_report(&penalty, at(3), 3).confirm();
+        bans.report_again(&penalty, at(62));
+        let again = bans.take_report(&penalty, at(62), 9);
         let again: Vec<_> = again.keys.iter().map(|(key, _)| *key).collect();
         assert_eq!(again, [key(3)]);
     }
@@ -429,17 +439,20 @@ mod tests {
         let second = Duration::from_secs(1);
         let penalty = Penalty::new(2, second, vec![second]);
         let bans = Bans::shared(7);
-        let all = MOST_UNTOLD as u64;
+        let all = MAX_UNREPORTED as u64;
         for bits in 1..=2 * all {
             // Those before are forgotten, and wait all the same.
             bans.strike(&penalty, key(bits), at(bits / all * 10));
         }
-        assert_eq!(bans.untold(), all as usize);
-        while bans.untold() > 0 {
-            bans.take(&penalty, at(20), 64).are_told();
+        assert_eq!(bans.unreported(), all as usize);
+        while bans.unreported() > 0 {
+            bans.take_report(&penalty, at(20), 64).confirm();
         }
         bans.strike(&penalty, key(2 * all), at(21));
-        assert_eq!(bans.take(&penalty, at(21), 64).keys[0].0, key(2 * all));
+        assert_eq!(
+            bans.take_report(&penalty, at(21), 64).keys[0].0,
+            key(2 * all)
+        );
     }
 
     #[test]
@@ -454,11 +467,11 @@ mod tests {
             for (key, strikes) in before.saved(&penalty, at(61)).flatten() {
                 after.restore(&penalty, key, strikes, at(61));
             }
-            assert_eq!(after.struck.keys() + after.banned.keys(), left);
+            assert_eq!(after.strikes_only.keys() + after.banned.keys(), left);
             let second = after.strike(&penalty, key(1), at(62));
             assert_eq!(second.is_some(), left == 2);
             assert_eq!(
-                after.untold(),
+                after.unreported(),
                 usize::from(left == 1),
                 "only the new strike"
             );
@@ -475,6 +488,6 @@ mod tests {
         let penalty = Penalty::new(1, minute, vec![minute]);
         let bans = Bans::default();
         bans.strike(&penalty, key(1), at(0));
-        assert!(bans.take(&penalty, at(0), 1).keys.is_empty());
+        assert!(bans.take_report(&penalty, at(0), 1).keys.is_empty());
     }
 }

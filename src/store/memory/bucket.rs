@@ -3,8 +3,8 @@
 //!
 //! Not here: which bucket a key belongs to.
 
-mod adopt;
-mod giving;
+mod import;
+mod reclaim;
 
 use std::hint::black_box;
 use std::mem::offset_of;
@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::rules::Rules;
 use super::table::OnFull;
+use super::table_rules::TableRules;
 use crate::clock::Timestamp;
 use crate::limiter::Cell;
 
@@ -59,12 +59,12 @@ pub(super) const FLOOR: u64 = u64::MAX;
 
 /// Where a key's cell is, or would go; found before anything is decided, used after.
 #[derive(Clone, Copy)]
-pub(super) struct Seat {
+pub(super) struct SlotChoice {
     /// What the key is decided on.
     pub(super) cell: Cell,
     /// Whose it was.
     pub(super) origin: Origin,
-    place: Place,
+    target: Target,
 }
 
 /// Whose cell a key is decided on.
@@ -73,60 +73,60 @@ pub(super) enum Origin {
     /// The key's own, or nobody's.
     Own,
     /// The floor's.
-    Inherited,
+    Floor,
 }
 
 #[derive(Clone, Copy)]
-enum Place {
+enum Target {
     /// In this entry, which is the key's own, or free.
-    At(usize),
+    Entry(usize),
     /// In this entry, whose cell is forgotten.
     Evict(usize),
     /// In this entry, whose cell becomes part of the floor, kept in the other.
-    Sink {
+    MergeIntoFloor {
         victim: usize,
         floor: usize,
         joined: Cell,
     },
     /// Nowhere: every entry refuses, and must not be forgotten.
-    Nowhere,
+    Unrecorded,
     /// Nowhere: there is no room for the ring that it would start with.
-    NoRoom,
+    NoMemory,
 }
 
-/// What taking a seat cost others.
+/// What taking a slot cost others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Loss {
+pub(super) enum Eviction {
     /// Nothing.
     None,
     /// Entries that still counted were dropped, or merged into the floor.
-    Evicted(u64),
+    Entries(u64),
     /// The charge itself: it was not recorded.
     Unrecorded,
 }
 
-impl Seat {
+impl SlotChoice {
     /// Whether there is an entry for the charge.
     pub(super) const fn is_recorded(&self) -> bool {
-        !matches!(self.place, Place::Nowhere | Place::NoRoom)
+        !matches!(self.target, Target::Unrecorded | Target::NoMemory)
     }
 
     /// Whether it cannot even be said what the key starts with.
-    pub(super) const fn has_no_room(&self) -> bool {
-        matches!(self.place, Place::NoRoom)
+    pub(super) const fn has_no_memory(&self) -> bool {
+        matches!(self.target, Target::NoMemory)
     }
 
     /// Leaves the charge unrecorded.
-    pub(super) fn give_up(&mut self) {
-        self.place = Place::Nowhere;
+    pub(super) fn leave_unrecorded(&mut self) {
+        self.target = Target::Unrecorded;
     }
 
     /// Gives up the rings that were made for a newcomer that does not come.
-    pub(super) fn release(self, rules: Rules<'_>) {
-        if self.origin == Origin::Inherited {
+    pub(super) fn release(self, rules: TableRules<'_>) {
+        if self.origin == Origin::Floor {
             rules.release(self.cell);
         }
-        if let Place::Sink { joined, .. } = self.place {
+        if let Target::MergeIntoFloor { joined, .. } = self.target {
             rules.release(joined);
         }
     }
@@ -140,7 +140,7 @@ impl Bucket {
     }
 
     /// Reads of both lines without waiting for what is read.
-    pub(super) fn touch(&self) {
+    pub(super) fn prefetch(&self) {
         black_box((self.slots.is_locked(), self.has_moved()));
     }
 
@@ -150,7 +150,7 @@ impl Bucket {
     }
 
     /// Marks the bucket, whose slots these are, as moved, and drops everything in it.
-    pub(super) fn leave(&self, slots: &mut Slots, rules: Rules<'_>) {
+    pub(super) fn mark_moved(&self, slots: &mut Slots, rules: TableRules<'_>) {
         for index in 0..ENTRIES {
             slots.put(index, Entry::default(), rules);
         }
@@ -164,47 +164,52 @@ impl Bucket {
 }
 
 impl Slots {
-    /// Finds the seat of `tag`, without changing anything.
-    pub(super) fn seat(&self, tag: u64, rules: Rules<'_>, now: Timestamp) -> Seat {
+    /// Finds the slot of `tag`, without changing anything.
+    pub(super) fn choose_slot(
+        &self,
+        tag: u64,
+        rules: TableRules<'_>,
+        now: Timestamp,
+    ) -> SlotChoice {
         if let Some(own) = self.position(tag) {
-            let cell = rules.opened(self.entries[own].cell, tag, now);
-            return Seat {
+            let cell = rules.open(self.entries[own].cell, tag, now);
+            return SlotChoice {
                 cell,
                 origin: Origin::Own,
-                place: Place::At(own),
+                target: Target::Entry(own),
             };
         }
-        self.seat_of_newcomer(tag, rules, now)
+        self.choose_for_new_key(tag, rules, now)
     }
 
-    /// The seat of a key that has no entry.
-    fn seat_of_newcomer(&self, tag: u64, rules: Rules<'_>, now: Timestamp) -> Seat {
+    /// The slot of a key that has no entry.
+    fn choose_for_new_key(&self, tag: u64, rules: TableRules<'_>, now: Timestamp) -> SlotChoice {
         let floor = self.floor(now);
         let Some(free) = self.free(now) else {
-            return self.seat_in_full(tag, floor, rules, now);
+            return self.choose_in_full(tag, floor, rules, now);
         };
-        let place = Place::At(free);
+        let place = Target::Entry(free);
         match floor {
-            None => Seat {
-                cell: rules.opened(Cell::EMPTY, tag, now),
+            None => SlotChoice {
+                cell: rules.open(Cell::EMPTY, tag, now),
                 origin: Origin::Own,
-                place,
+                target: place,
             },
             Some(floor) => {
                 let cell = self.entries[floor].cell;
-                inherit(cell, place, rules, now).unwrap_or(no_room(cell))
+                inherit(cell, place, rules, now).unwrap_or(no_memory(cell))
             }
         }
     }
 
-    /// The seat of a newcomer when every entry counts.
-    fn seat_in_full(
+    /// The slot of a newcomer when every entry counts.
+    fn choose_in_full(
         &self,
         tag: u64,
         floor: Option<usize>,
-        rules: Rules<'_>,
+        rules: TableRules<'_>,
         now: Timestamp,
-    ) -> Seat {
+    ) -> SlotChoice {
         let victim = self.least_used(rules, now, |_, entry| entry.tag != FLOOR);
         let refuses = || rules.refuses(self.entries[victim].cell, now);
         let place = match rules.on_full {
@@ -213,41 +218,47 @@ impl Slots {
                 let floor = floor.unwrap_or_else(spare);
                 let (left, right) = (self.entries[floor].cell, self.entries[victim].cell);
                 let Some(joined) = rules.join(left, right, now) else {
-                    return no_room(left);
+                    return no_memory(left);
                 };
-                let place = Place::Sink {
+                let place = Target::MergeIntoFloor {
                     victim,
                     floor,
                     joined,
                 };
                 return inherit(joined, place, rules, now).unwrap_or_else(|| {
                     rules.release(joined);
-                    no_room(left)
+                    no_memory(left)
                 });
             }
-            OnFull::Forget if refuses() => Place::Nowhere,
-            OnFull::Forget => Place::Evict(victim),
+            OnFull::Forget if refuses() => Target::Unrecorded,
+            OnFull::Forget => Target::Evict(victim),
         };
-        Seat {
-            cell: rules.opened(Cell::EMPTY, tag, now),
+        SlotChoice {
+            cell: rules.open(Cell::EMPTY, tag, now),
             origin: Origin::Own,
-            place,
+            target: place,
         }
     }
 
-    /// Writes `cell` where `seat` said; nothing may have changed since.
-    pub(super) fn take(&mut self, seat: Seat, tag: u64, cell: Cell, rules: Rules<'_>) -> Loss {
+    /// Writes `cell` where `slot` said; nothing may have changed since.
+    pub(super) fn write(
+        &mut self,
+        slot: SlotChoice,
+        tag: u64,
+        cell: Cell,
+        rules: TableRules<'_>,
+    ) -> Eviction {
         let entry = Entry { tag, cell };
-        match seat.place {
-            Place::At(index) => {
+        match slot.target {
+            Target::Entry(index) => {
                 self.put(index, entry, rules);
-                Loss::None
+                Eviction::None
             }
-            Place::Evict(victim) => {
+            Target::Evict(victim) => {
                 self.put(victim, entry, rules);
-                Loss::Evicted(1)
+                Eviction::Entries(1)
             }
-            Place::Sink {
+            Target::MergeIntoFloor {
                 victim,
                 floor,
                 joined,
@@ -255,14 +266,19 @@ impl Slots {
                 let new = self.entries[floor].tag != FLOOR;
                 self.put_floor(floor, joined, rules);
                 self.put(victim, entry, rules);
-                Loss::Evicted(1 + u64::from(new))
+                Eviction::Entries(1 + u64::from(new))
             }
-            Place::Nowhere | Place::NoRoom => Loss::Unrecorded,
+            Target::Unrecorded | Target::NoMemory => Eviction::Unrecorded,
         }
     }
 
     /// Changes the cell of `tag`, if it has one.
-    pub(super) fn change(&mut self, tag: u64, rules: Rules<'_>, change: impl FnOnce(Cell) -> Cell) {
+    pub(super) fn change(
+        &mut self,
+        tag: u64,
+        rules: TableRules<'_>,
+        change: impl FnOnce(Cell) -> Cell,
+    ) {
         if let Some(index) = self.position(tag) {
             let cell = change(self.entries[index].cell);
             self.put(index, Entry { tag, cell }, rules);
@@ -270,7 +286,7 @@ impl Slots {
     }
 
     /// Overwrites an entry, whose ring is given up unless it stays.
-    fn put(&mut self, index: usize, entry: Entry, rules: Rules<'_>) {
+    fn put(&mut self, index: usize, entry: Entry, rules: TableRules<'_>) {
         let (old, new) = (self.entries[index].cell, entry.cell);
         if rules.rings.is_some() && old.a != new.a {
             rules.release(old);
@@ -278,7 +294,7 @@ impl Slots {
         self.entries[index] = entry;
     }
 
-    fn put_floor(&mut self, index: usize, cell: Cell, rules: Rules<'_>) {
+    fn put_floor(&mut self, index: usize, cell: Cell, rules: TableRules<'_>) {
         self.put(index, Entry { tag: FLOOR, cell }, rules);
     }
 
@@ -303,10 +319,10 @@ impl Slots {
             .filter(|floor| self.entries[*floor].is_live(now))
     }
 
-    /// The entry whose loss would admit least: the smallest use, of equals the soonest to recover.
+    /// The entry whose eviction would admit least: the smallest use, of equals the soonest to recover.
     fn least_used(
         &self,
-        rules: Rules<'_>,
+        rules: TableRules<'_>,
         now: Timestamp,
         among: impl Fn(usize, &Entry) -> bool,
     ) -> usize {
@@ -322,25 +338,25 @@ impl Slots {
     }
 }
 
-/// The seat of a newcomer that starts with what `cell` has used; `None` when there is no room for that.
-fn inherit(cell: Cell, place: Place, rules: Rules<'_>, now: Timestamp) -> Option<Seat> {
+/// The slot of a newcomer that starts with what `cell` has used; `None` when there is no room for that.
+fn inherit(cell: Cell, place: Target, rules: TableRules<'_>, now: Timestamp) -> Option<SlotChoice> {
     let cell = match rules.rings {
         None => cell,
         Some(_) => rules.join(cell, cell, now)?,
     };
-    Some(Seat {
+    Some(SlotChoice {
         cell,
-        origin: Origin::Inherited,
-        place,
+        origin: Origin::Floor,
+        target: place,
     })
 }
 
-/// The seat of a newcomer when there is no room for what it would start with, `cell`.
-const fn no_room(cell: Cell) -> Seat {
-    Seat {
+/// The slot of a newcomer when there is no room for what it would start with, `cell`.
+const fn no_memory(cell: Cell) -> SlotChoice {
+    SlotChoice {
         cell,
         origin: Origin::Own,
-        place: Place::NoRoom,
+        target: Target::NoMemory,
     }
 }
 

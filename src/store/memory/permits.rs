@@ -14,7 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use crate::limiter::{Cell, Concurrency, Fingerprint};
-use line::{Line, Ticket};
+use queue::{PermitQueue, Ticket};
 
 /// So that requests of different keys rarely wait for each other.
 const SHARDS: usize = 16;
@@ -29,20 +29,20 @@ pub(super) struct Permits {
 
 /// Some of the keys: those of which any units are in use.
 #[derive(Debug, Default)]
-pub(super) struct Shard(Mutex<HashMap<u64, Units>>);
+pub(super) struct Shard(Mutex<HashMap<u64, KeyUnits>>);
 
 /// The units of a key.
 #[derive(Debug, Default)]
-struct Units {
+struct KeyUnits {
     taken: u64,
     /// How often the bucket that they are taken from has begun anew since the first of them.
     generation: u64,
-    line: Line,
+    queue: PermitQueue,
 }
 
 /// A shard that is locked.
 #[derive(Debug)]
-pub(super) struct InUse<'a>(MutexGuard<'a, HashMap<u64, Units>>);
+pub(super) struct LockedShard<'a>(MutexGuard<'a, HashMap<u64, KeyUnits>>);
 
 /// Units that are in use as long as this lives, or a place in the line for them.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ pub struct Permit {
 }
 
 /// Whom to wake once nothing is locked any more.
-type Woken = SmallVec<[Waker; 4]>;
+type Wakers = SmallVec<[Waker; 4]>;
 
 impl Permits {
     /// Those who wait are let in up to `max` units of a key.
@@ -73,11 +73,11 @@ impl Permits {
         self.max.store(max, Ordering::Relaxed);
         for shard in &self.shards {
             let mut in_use = shard.lock();
-            let waited_for = in_use.0.iter().filter(|(_, units)| units.line.len() > 0);
+            let waited_for = in_use.0.iter().filter(|(_, units)| units.queue.len() > 0);
             let keys: Vec<_> = waited_for.map(|(key, _)| *key).collect();
             let woken: Vec<_> = keys
                 .into_iter()
-                .flat_map(|key| in_use.advance(Fingerprint::from_bits(key), max))
+                .flat_map(|key| in_use.admit_waiters(Fingerprint::from_bits(key), max))
                 .collect();
             drop(in_use);
             woken.into_iter().for_each(Waker::wake);
@@ -118,7 +118,7 @@ impl Permits {
     }
 
     /// Takes so many units of `key`, or a place in line for them; `None` where as many as `queue` wait.
-    pub(super) fn enter(
+    pub(super) fn acquire(
         self: &Arc<Self>,
         key: Fingerprint,
         units: u32,
@@ -128,13 +128,13 @@ impl Permits {
         let max = self.max.load(Ordering::Relaxed);
         let of_key = in_use.0.entry(key.bits()).or_default();
         let fits = of_key.taken + u64::from(units) <= u64::from(max);
-        let ticket = if fits && !of_key.line.is_held_up(max) {
+        let ticket = if fits && !of_key.queue.has_waiter_within(max) {
             of_key.taken += u64::from(units);
             None
-        } else if of_key.line.len() < queue as usize {
-            Some(of_key.line.enter(units))
+        } else if of_key.queue.len() < queue as usize {
+            Some(of_key.queue.enter(units))
         } else {
-            in_use.forget(key);
+            in_use.remove_if_idle(key);
             return None;
         };
         drop(in_use);
@@ -145,12 +145,12 @@ impl Permits {
 }
 
 impl Shard {
-    pub(super) fn lock(&self) -> InUse<'_> {
-        InUse(self.0.lock())
+    pub(super) fn lock(&self) -> LockedShard<'_> {
+        LockedShard(self.0.lock())
     }
 }
 
-impl InUse<'_> {
+impl LockedShard<'_> {
     /// The units in use of a key.
     pub(super) fn units(&self, key: Fingerprint) -> u64 {
         self.0.get(&key.bits()).map_or(0, |units| units.taken)
@@ -162,8 +162,8 @@ impl InUse<'_> {
         let Some(units) = self.0.get(&key.bits()) else {
             return Cell::EMPTY;
         };
-        let waiting = match units.line.is_held_up(max) {
-            true => units.line.len(),
+        let waiting = match units.queue.has_waiter_within(max) {
+            true => units.queue.len(),
             false => 0,
         };
         let whole = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
@@ -176,7 +176,7 @@ impl InUse<'_> {
     }
 
     /// Tells those who have units of a key that nothing of them is in its bucket any more.
-    pub(super) fn begin_anew(&mut self, key: Fingerprint) {
+    pub(super) fn start_generation(&mut self, key: Fingerprint) {
         if let Some(units) = self.0.get_mut(&key.bits()) {
             units.generation += 1;
         }
@@ -193,27 +193,27 @@ impl InUse<'_> {
     pub(super) fn give_back(&mut self, key: Fingerprint, units: u32) {
         if let Some(in_use) = self.0.get_mut(&key.bits()) {
             in_use.taken = in_use.taken.saturating_sub(u64::from(units));
-            self.forget(key);
+            self.remove_if_idle(key);
         }
     }
 
     /// Gives up a place in line; whether there was one still.
-    fn leave(&mut self, key: Fingerprint, ticket: Ticket) -> bool {
+    fn leave_queue(&mut self, key: Fingerprint, ticket: Ticket) -> bool {
         let of_key = self.0.get_mut(&key.bits());
-        let left = of_key.is_some_and(|units| units.line.leave(ticket));
-        self.forget(key);
+        let left = of_key.is_some_and(|units| units.queue.leave(ticket));
+        self.remove_if_idle(key);
         left
     }
 
     /// Gives what is free of a key to those who wait, in their order.
-    fn advance(&mut self, key: Fingerprint, max: u32) -> Woken {
-        let mut woken = Woken::new();
+    fn admit_waiters(&mut self, key: Fingerprint, max: u32) -> Wakers {
+        let mut woken = Wakers::new();
         let Some(of_key) = self.0.get_mut(&key.bits()) else {
             return woken;
         };
         loop {
             let free = u64::from(max).saturating_sub(of_key.taken);
-            let Some((units, waker)) = of_key.line.admit(free, max) else {
+            let Some((units, waker)) = of_key.queue.admit(free, max) else {
                 return woken;
             };
             of_key.taken += u64::from(units);
@@ -222,9 +222,9 @@ impl InUse<'_> {
     }
 
     /// Has no entry where nothing is in use, and nobody waits.
-    fn forget(&mut self, key: Fingerprint) {
+    fn remove_if_idle(&mut self, key: Fingerprint) {
         let of_key = self.0.get(&key.bits());
-        if of_key.is_some_and(|units| units.taken == 0 && units.line.len() == 0) {
+        if of_key.is_some_and(|units| units.taken == 0 && units.queue.len() == 0) {
             self.0.remove(&key.bits());
         }
     }
@@ -237,17 +237,17 @@ impl Permit {
     }
 
     /// Waits until the units are taken.
-    pub async fn taken(&self) {
-        poll_fn(|cx| self.poll_taken(cx)).await;
+    pub async fn acquired(&self) {
+        poll_fn(|cx| self.poll_acquired(cx)).await;
     }
 
-    fn poll_taken(&self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_acquired(&self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(ticket) = self.ticket else {
             return Poll::Ready(());
         };
         let mut in_use = self.permits.shard(self.key).lock();
         let of_key = in_use.0.get_mut(&self.key.bits());
-        match of_key.is_some_and(|units| units.line.wait(ticket, cx.waker())) {
+        match of_key.is_some_and(|units| units.queue.set_waker(ticket, cx.waker())) {
             true => Poll::Pending,
             false => Poll::Ready(()),
         }
@@ -259,11 +259,11 @@ impl Drop for Permit {
         let mut in_use = self.permits.shard(self.key).lock();
         let waited = self
             .ticket
-            .is_some_and(|ticket| in_use.leave(self.key, ticket));
+            .is_some_and(|ticket| in_use.leave_queue(self.key, ticket));
         if !waited {
             in_use.give_back(self.key, self.units);
         }
-        let woken = in_use.advance(self.key, self.permits.max.load(Ordering::Relaxed));
+        let woken = in_use.admit_waiters(self.key, self.permits.max.load(Ordering::Relaxed));
         drop(in_use);
         woken.into_iter().for_each(Waker::wake);
     }
@@ -271,4 +271,4 @@ impl Drop for Permit {
 
 #[cfg(test)]
 mod tests;
-pub(super) mod line;
+pub(super) mod queue;

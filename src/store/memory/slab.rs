@@ -7,14 +7,14 @@ use std::fmt;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use crate::limiter::{Cell, Shape, State, Words};
+use crate::limiter::{BucketState, Cell, RingMemory, RingShape};
 
 /// Chunks that are nobody's ring yet, all zeros.
 pub(super) type Chunks = SmallVec<[u32; 4]>;
 
 /// A fixed number of chunks for rings.
 pub(super) struct Slab {
-    words: Words,
+    words: RingMemory,
     free: Mutex<Free>,
     /// Chunks that only [`Slab::take_last`] takes: one ring, so that two can be joined when all else is
     /// taken.
@@ -32,12 +32,12 @@ struct Free {
 
 impl Slab {
     /// Room for rings of this shape in about so many bytes, for one ring at least, and for the reserve.
-    pub(super) fn new(shape: Shape, bytes: u64) -> Self {
-        let reserve = shape.most_chunks();
+    pub(super) fn new(shape: RingShape, bytes: u64) -> Self {
+        let reserve = shape.max_chunks();
         let chunks = (bytes / shape.chunk_bytes() as u64).max(reserve.into());
         let count = (chunks + u64::from(reserve)).min(MOST_CHUNKS) as u32;
         Self {
-            words: Words::new(shape, count),
+            words: RingMemory::new(shape, count),
             free: Mutex::new(Free {
                 first: 0,
                 touched: 0,
@@ -48,13 +48,13 @@ impl Slab {
     }
 
     /// The memory that the chunks are in.
-    pub(super) const fn words(&self) -> &Words {
+    pub(super) const fn words(&self) -> &RingMemory {
         &self.words
     }
 
     /// A cell with the memory of its ring.
-    pub(super) const fn state(&self, cell: Cell) -> State<'_> {
-        State {
+    pub(super) const fn state(&self, cell: Cell) -> BucketState<'_> {
+        BucketState {
             cell,
             words: Some(&self.words),
         }
@@ -117,7 +117,7 @@ const MOST_CHUNKS: u64 = u32::MAX as u64 - 1;
 
 impl Free {
     /// One of the chunks that are counted as free.
-    fn pop(&mut self, words: &Words) -> u32 {
+    fn pop(&mut self, words: &RingMemory) -> u32 {
         match self.first {
             0 => {
                 self.touched += 1;

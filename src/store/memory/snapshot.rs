@@ -36,12 +36,12 @@ use crate::limiter::{Penalty, Secret};
 use crate::store::Bans;
 
 pub use file::{open, save, set_aside};
-pub use reader::{Reader, Restored};
+pub use reader::{Reader, RestoreCounts};
 pub use writer::Writer;
 
 /// What every such file starts with.
 const MAGIC: [u8; 8] = *b"SGBUCKET";
-/// Of the format above. Whatever changes it, or what a [`Recipe`](crate::limiter::Recipe), a cell or a ring
+/// Of the format above. Whatever changes it, or what a [`EncodedAlgorithm`](crate::limiter::EncodedAlgorithm), a cell or a ring
 /// means, needs another.
 const VERSION: u32 = 2;
 /// The earliest version that is still read: the same without bans.
@@ -76,20 +76,20 @@ pub struct PolicyBans<'a> {
 
 impl PolicyBans<'_> {
     /// Whether any strike or ban counts at `now`.
-    fn count(&self, now: Timestamp) -> bool {
+    fn has_any(&self, now: Timestamp) -> bool {
         let mut saved = self.bans.saved(self.rule, now);
         saved.any(|some| !some.is_empty())
     }
 
     /// A number that differs for other secrets: fingerprints made with another one name other keys.
-    fn check(&self) -> u64 {
+    fn secret_check(&self) -> u64 {
         self.secret.hasher().finish().bits()
     }
 }
 
 /// Why a file is not read.
 #[derive(Debug, thiserror::Error)]
-pub enum Refusal {
+pub enum ReadError {
     /// It is something else.
     #[error("it is no snapshot of buckets")]
     Foreign,
@@ -107,7 +107,7 @@ pub enum Refusal {
     Io(io::Error),
 }
 
-impl From<io::Error> for Refusal {
+impl From<io::Error> for ReadError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::UnexpectedEof => Self::Damaged,

@@ -2,23 +2,23 @@
 //! `memory`; where a key's bucket is, in `layout`; its move to a table of another size or quota in `succession`.
 
 mod in_use;
-mod kept;
+mod export;
 mod layout;
-mod room;
-mod succession;
+mod reclaim;
+mod migrate;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 
-use super::bucket::{Bucket, FLOOR, Loss, Seat, Slots};
+use super::bucket::{Bucket, Eviction, FLOOR, SlotChoice, Slots};
 use super::charge::Charge;
 use super::permits::Permits;
-use super::rules::{Rings, Rules, no_room};
 use super::slab::Slab;
+use super::table_rules::{Rings, TableRules, refuse_for_memory};
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Cell, Decision, Fingerprint, Segments};
-pub(super) use kept::Legacy;
+pub(super) use export::ExportedEntry;
 
 /// The buckets of one policy.
 ///
@@ -73,7 +73,7 @@ pub enum Refusals {
     /// They are not.
     #[default]
     Free,
-    /// They are, into debt where nothing is left ([`Algorithm::indebted`]).
+    /// They are, into debt where nothing is left ([`Algorithm::charge_refused`]).
     Charged,
 }
 
@@ -105,7 +105,7 @@ impl Table {
             policy: policy.into(),
             slab: shape.map(|shape| Slab::new(shape, ring_bytes)),
             permits: algorithm
-                .is_permits()
+                .is_concurrency()
                 .then(|| Arc::new(Permits::new(algorithm.capacity()))),
             settles: false,
             unsettled: Arc::new(LazyLock::new(Box::default)),
@@ -127,7 +127,7 @@ impl Table {
     /// The bytes of a full ring; 0 for algorithms that have none.
     pub const fn ring_bytes_for(algorithm: &Algorithm) -> u64 {
         match algorithm.shape() {
-            Some(shape) => shape.most_chunks() as u64 * shape.chunk_bytes() as u64,
+            Some(shape) => shape.max_chunks() as u64 * shape.chunk_bytes() as u64,
             None => 0,
         }
     }
@@ -214,17 +214,17 @@ impl Table {
         let index = self.index(key.bits());
         let (segment, offset) = self.place(index);
         let Some(segment) = self.segments[segment].get() else {
-            let new = rules.opened(Cell::EMPTY, key.bits(), now);
+            let new = rules.open(Cell::EMPTY, key.bits(), now);
             return self.algorithm.decide(new, now, cost);
         };
         match segment.get(offset).and_then(Bucket::lock) {
             Some(slots) => {
-                let seat = slots.seat(key.bits(), rules, now);
-                let decision = rules.decide(seat.cell, now, cost);
-                if seat.has_no_room() {
-                    return no_room(decision, seat.cell, now);
+                let slot = slots.choose_slot(key.bits(), rules, now);
+                let decision = rules.decide(slot.cell, now, cost);
+                if slot.has_no_memory() {
+                    return refuse_for_memory(decision, slot.cell, now);
                 }
-                seat.release(rules);
+                slot.release(rules);
                 decision
             }
             None => self.next().peek_at(charge, now),
@@ -232,8 +232,8 @@ impl Table {
     }
 
     /// The rules by which the buckets are filled.
-    pub(super) const fn rules(&self) -> Rules<'_> {
-        Rules {
+    pub(super) const fn rules(&self) -> TableRules<'_> {
+        TableRules {
             algorithm: &self.algorithm,
             on_full: self.on_full,
             refusals: self.refusals,
@@ -245,31 +245,31 @@ impl Table {
         }
     }
 
-    /// Writes a key's cell where its seat said, and returns what is kept of it: nothing if there was no room.
-    pub(super) fn take(
+    /// Writes a key's cell where its slot said, and returns what is kept of it: nothing if there was no room.
+    pub(super) fn write(
         &self,
         slots: &mut Slots,
-        seat: Seat,
+        slot: SlotChoice,
         key: Fingerprint,
         cell: Cell,
-        rules: Rules<'_>,
+        rules: TableRules<'_>,
     ) -> Cell {
-        let loss = slots.take(seat, key.bits(), cell, rules);
-        self.count(loss);
-        match loss {
-            Loss::Unrecorded => Cell::EMPTY,
-            Loss::None | Loss::Evicted(_) => cell,
+        let eviction = slots.write(slot, key.bits(), cell, rules);
+        self.count_eviction(eviction);
+        match eviction {
+            Eviction::Unrecorded => Cell::EMPTY,
+            Eviction::None | Eviction::Entries(_) => cell,
         }
     }
 
     /// Counts what a charge cost other keys.
-    pub(super) fn count(&self, loss: Loss) {
-        match loss {
-            Loss::None => {}
-            Loss::Evicted(entries) => {
+    pub(super) fn count_eviction(&self, eviction: Eviction) {
+        match eviction {
+            Eviction::None => {}
+            Eviction::Entries(entries) => {
                 self.evictions.fetch_add(entries, Ordering::Relaxed);
             }
-            Loss::Unrecorded => {
+            Eviction::Unrecorded => {
                 self.unrecorded.fetch_add(1, Ordering::Relaxed);
             }
         }

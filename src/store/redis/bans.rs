@@ -21,7 +21,7 @@ use super::sync::Rounds;
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::Penalty;
 use crate::store::Bans;
-use crate::store::memory::Taken;
+use crate::store::memory::BanBatch;
 use crate::telemetry::metrics::BanMetrics;
 
 pub use self::report::{AnnouncedBan, BanKeys, BanReply, BanReport};
@@ -55,12 +55,12 @@ impl SharedBans {
     }
 
     /// The next keys to report.
-    fn next_report(&self, now: Timestamp) -> Taken<'_> {
-        self.bans.take(&self.rule.load(), now, KEYS_PER_CALL)
+    fn next_report(&self, now: Timestamp) -> BanBatch<'_> {
+        self.bans.take_report(&self.rule.load(), now, KEYS_PER_CALL)
     }
 
     /// The call that reports these keys and reads new announcements.
-    fn command(&self, store: &Store, taken: &Taken<'_>, now: Timestamp) -> Command {
+    fn command(&self, store: &Store, taken: &BanBatch<'_>, now: Timestamp) -> Command {
         let read = self.read.lock();
         let report = BanReport {
             names: &self.names,
@@ -80,23 +80,23 @@ impl SharedBans {
     /// If the report failed, or a part of it.
     fn apply_reply(
         &self,
-        taken: Taken<'_>,
+        taken: BanBatch<'_>,
         answer: Result<Value, Fault>,
         now: Timestamp,
     ) -> Result<bool, Fault> {
         let reply =
             BanReply::read(&answer?).map_err(|nonsense| FaultKind::Script.with(nonsense))?;
-        taken.are_told();
+        taken.confirm();
         let rule = self.rule.load();
         let read = self.read.lock().replace(reply.read.clone());
         let has_forgotten = |read: &Vec<u8>| reply.read.is_empty() && !read.is_empty();
         // The server may never have known the bans that this machine reported before.
         if read.as_ref().is_none_or(has_forgotten) {
-            self.bans.tell_again(&rule, now);
+            self.bans.report_again(&rule, now);
         }
         for one in &reply.bans {
             let ban = one.ban(now);
-            if self.bans.hear(&rule, one.key, ban, now) && one.is_own {
+            if self.bans.merge_ban(&rule, one.key, ban, now) && one.is_own {
                 self.metrics.banned();
             }
         }
@@ -104,7 +104,7 @@ impl SharedBans {
             return Err(FaultKind::Script.with(failure));
         }
         self.has_warned.store(false, Relaxed);
-        Ok(Some(reply.read) != read || self.bans.untold() > 0)
+        Ok(Some(reply.read) != read || self.bans.unreported() > 0)
     }
 
     /// Warns once about keys of other programs. The client logs faults of the server.
@@ -164,7 +164,7 @@ impl Store {
         loop {
             self.run_ban_round(worker, clock).await;
             let followed = self.followed_bans();
-            let untold = followed.iter().map(|one| one.bans.untold()).sum();
+            let untold = followed.iter().map(|one| one.bans.unreported()).sum();
             if untold == 0 || untold >= before {
                 return;
             }

@@ -9,7 +9,7 @@ use super::script::Procedure;
 use super::script_call::{BucketCharge, Lease, MAX_EXACT_INTEGER, ScriptCall, micros};
 use super::value;
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Cell, Reserved};
+use crate::limiter::{Algorithm, Cell, ReservedCharge};
 
 /// Units in use under a lease.
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +84,7 @@ pub struct Settlement<'a> {
     /// The charge as it was made, under an algorithm that [can settle](Algorithm::can_settle).
     pub charge: BucketCharge<'a>,
     /// The reserved units; cell and instant come from the charge's reply, in the server's time.
-    pub reserved: Reserved,
+    pub reserved: ReservedCharge,
     /// The actual cost.
     pub units: u32,
     /// The start of the bucket's count of unsettled units, from the charge's reply; `None` if they
@@ -146,7 +146,7 @@ impl Settlement<'_> {
 
     /// Adds the units of the charge, and those that were unsettled before it.
     fn push_units(&self, call: &mut ScriptCall) {
-        let Reserved {
+        let ReservedCharge {
             units, unsettled, ..
         } = self.reserved;
         match self.charge.algorithm {

@@ -9,7 +9,7 @@ use super::reply::BucketReply;
 use super::script_call::{BucketCharge, ChargedRefusals, ScriptCall, Tier};
 use super::store::Store;
 use crate::clock::Timestamp;
-use crate::limiter::{Fingerprint, Reserved};
+use crate::limiter::{Fingerprint, ReservedCharge};
 use crate::store::Table;
 
 /// A bucket in Redis that a worker has charged.
@@ -61,7 +61,7 @@ impl ChargedBucket {
     /// The reservation of this charge, from its reply.
     pub fn reservation(self, reply: &BucketReply) -> Reservation {
         let (unsettled, since) = reply.unsettled;
-        let reserved = Reserved {
+        let reserved = ReservedCharge {
             cell: reply.decision.cell,
             at: reply.at,
             units: self.cost,
@@ -187,7 +187,7 @@ impl BucketReply {
             true => (self.unsettled.0, Some(self.unsettled.1)),
             false => (u64::MAX, None),
         };
-        let reserved = Reserved {
+        let reserved = ReservedCharge {
             cell: self.decision.cell,
             at: self.at,
             units: charge.cost,

@@ -128,7 +128,7 @@ fn reversals(
     let made = paid.zip(reply.bucket_replies(charges));
     // Units in use return with their lease guard.
     let made = made.filter(|(charge, reply)| {
-        reply.decision.is_admitted() && !charge.is_owed() && !charge.algorithm.is_permits()
+        reply.decision.is_admitted() && !charge.is_owed() && !charge.algorithm.is_concurrency()
     });
     made.filter_map(|(charge, reply)| {
         let leave = ScriptCall::leave_queue(charge, reply.decision.cell, None);

@@ -22,7 +22,7 @@ use super::follow_up::{LeasedUnits, Settlement, SettlementReply, count_foreign_k
 use super::script_call::{BucketCharge, ChargedRefusals, ScriptCall, Tier};
 use super::store::Store;
 use crate::clock::Timestamp;
-use crate::limiter::{Fingerprint, Reserved};
+use crate::limiter::{Fingerprint, ReservedCharge};
 use crate::store::Table;
 
 /// The lease of units in use without renewal. Units of a killed proxy stay taken that long.
@@ -72,7 +72,7 @@ pub(super) struct PendingSettlement {
     pub(super) name: Box<[u8]>,
     pub(super) key: Fingerprint,
     pub(super) period: Option<(Timestamp, Timestamp)>,
-    pub(super) reserved: Reserved,
+    pub(super) reserved: ReservedCharge,
     pub(super) since: Timestamp,
     pub(super) units: u32,
 }

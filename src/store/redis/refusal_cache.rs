@@ -40,7 +40,9 @@ impl RefusalCache {
     /// Counts evicted keys in these metrics.
     #[must_use]
     pub fn counting(mut self, metrics: &TrackingMetrics) -> Self {
-        self.keys = self.keys.counting(metrics.evictions(TrackedKeys::Refusals));
+        self.keys = self
+            .keys
+            .with_metrics(metrics.evictions(TrackedKeys::Refusals));
         self
     }
 

@@ -243,7 +243,7 @@ impl BucketCharge<'_> {
         let bucket =
             StoredBucket::from_reply(self.algorithm, state).ok_or(ProtocolError::Bucket)?;
         let end = self.period.map(WindowEnd::of);
-        let cell = self.algorithm.opened_until(bucket.cell, self.key, end, now);
+        let cell = self.algorithm.open_until(bucket.cell, self.key, end, now);
         let decide = |cost| self.algorithm.decide(bucket.state(cell), now, cost);
         let decision = decide(self.cost);
         let is_admitted = match outcome {

@@ -11,7 +11,9 @@ use super::reply::RetryInputs;
 use super::script::{AlgorithmKind, Procedure};
 use super::value;
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Fingerprint, FixedWindow, Gcra, Oldest, Span, Start};
+use crate::limiter::{
+    Algorithm, Fingerprint, FixedWindow, FractionalDuration, Gcra, OldestPart, Start,
+};
 use crate::store::Refusals;
 
 /// A charge to one bucket.
@@ -157,7 +159,7 @@ impl ChargeRequest<'_> {
 
 impl BucketCharge<'_> {
     pub(super) fn push_key(&self, call: &mut ScriptCall) {
-        match self.algorithm.is_permits() {
+        match self.algorithm.is_concurrency() {
             true => call.lease_key(self.name),
             false => call.key(self.name),
         }
@@ -170,7 +172,7 @@ impl BucketCharge<'_> {
     /// True if even a full bucket holds fewer units.
     fn exceeds_capacity(&self) -> bool {
         let capacity = self.algorithm.capacity();
-        self.cost > capacity || capacity == 0 && !self.algorithm.is_permits()
+        self.cost > capacity || capacity == 0 && !self.algorithm.is_concurrency()
     }
 
     pub(super) const fn kind(&self) -> AlgorithmKind {
@@ -328,24 +330,24 @@ impl ScriptCall {
         self.number(gcra.quota().limit());
         self.span(gcra.tau());
         self.span(gcra.step(cost));
-        self.span(gcra.most());
+        self.span(gcra.max_debt());
     }
 
     /// Adds a span; it saturates at the largest integer that Lua represents exactly.
-    pub(super) fn span(&mut self, span: Span) {
-        let Span { micros, rest } = span;
+    pub(super) fn span(&mut self, span: FractionalDuration) {
+        let FractionalDuration { micros, rest } = span;
         self.number(micros.min(MAX_EXACT_INTEGER));
         self.number(if micros < MAX_EXACT_INTEGER { rest } else { 0 });
     }
 
-    fn parts(&mut self, limit: u32, part: u64, parts: u32, oldest: Oldest) {
+    fn parts(&mut self, limit: u32, part: u64, parts: u32, oldest: OldestPart) {
         self.number(limit);
         self.number(part);
         self.number(oldest.lasting(parts.into()));
         self.text(match oldest {
-            Oldest::Weighted => "weighted",
-            Oldest::Whole => "whole",
-            Oldest::Ignored => "ignored",
+            OldestPart::Weighted => "weighted",
+            OldestPart::Whole => "whole",
+            OldestPart::Ignored => "ignored",
         });
     }
 }

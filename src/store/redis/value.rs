@@ -2,13 +2,13 @@
 //! `script/buckets.lua` and the algorithms' files beside it document the layout.
 
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Cell, Concurrency, State, Words};
+use crate::limiter::{Algorithm, BucketState, Cell, Concurrency, RingMemory};
 
 /// A bucket read from Redis. Of a ring it has all slots, or those that a decision reads.
 #[derive(Debug)]
 pub(super) struct StoredBucket {
     pub(super) cell: Cell,
-    words: Option<Words>,
+    words: Option<RingMemory>,
     /// The unsettled units and the start of their count, if the bucket counts them.
     pub(super) unsettled: Option<(u64, Timestamp)>,
 }
@@ -22,8 +22,8 @@ impl StoredBucket {
         }
     }
 
-    pub(super) fn state(&self, cell: Cell) -> State<'_> {
-        State {
+    pub(super) fn state(&self, cell: Cell) -> BucketState<'_> {
+        BucketState {
             cell,
             words: self.words.as_ref(),
         }
@@ -87,7 +87,7 @@ impl StoredBucket {
         };
         let slots_in_all = counters.parts().0 + 1;
         let slots = (0..slots_in_all).zip(words_in(slots));
-        let (words, root) = Words::with_ring(
+        let (words, root) = RingMemory::with_ring(
             algorithm.shape()?,
             slots_in_all,
             slots.filter(|(_, count)| *count > 0),
@@ -113,7 +113,7 @@ impl StoredBucket {
             Some((place, u32::try_from(*tick).ok()?))
         };
         let known = known.iter().map(slot).collect::<Option<Vec<_>>>()?;
-        let (words, root) = Words::with_ring(algorithm.shape()?, units, known);
+        let (words, root) = RingMemory::with_ring(algorithm.shape()?, units, known);
         let cell = Cell {
             expires,
             a: root,
@@ -134,7 +134,7 @@ const LOG_HEAD: usize = 39;
 
 /// Writes the recipe that begins a stored value; nothing for algorithms without values.
 pub(super) fn write_recipe(value: &mut Vec<u8>, algorithm: &Algorithm) {
-    let Some(numbers) = algorithm.recipe() else {
+    let Some(numbers) = algorithm.encode() else {
         return;
     };
     for (number, after) in numbers.into_iter().zip(*b"....|") {
@@ -153,12 +153,12 @@ pub(super) fn cell_text(cell: Cell) -> String {
 pub(super) fn convert(algorithm: &Algorithm, value: &[u8], now: Timestamp) -> Option<Vec<u8>> {
     let bar = value.iter().position(|byte| *byte == b'|')?;
     let (recipe_of_other, state) = (&value[..bar], &value[bar + 1..]);
-    let from = Algorithm::from_recipe(numbers_between(recipe_of_other, b'.')?)?;
+    let from = Algorithm::decode(numbers_between(recipe_of_other, b'.')?)?;
     let bucket = StoredBucket::from_value(&from, state)?;
-    let carried = algorithm.carry(&from, bucket.state(bucket.cell), now);
+    let carried = algorithm.convert(&from, bucket.state(bucket.cell), now);
     let words = algorithm
         .shape()
-        .map(|shape| Words::new(shape, shape.most_chunks()));
+        .map(|shape| RingMemory::new(shape, shape.max_chunks()));
     let cell = carried_in(carried, words.as_ref());
     if !cell.is_live(now) {
         return Some(Vec::new());
@@ -169,12 +169,12 @@ pub(super) fn convert(algorithm: &Algorithm, value: &[u8], now: Timestamp) -> Op
     Some(value)
 }
 
-fn carried_in(carried: crate::limiter::Carried<'_>, words: Option<&Words>) -> Cell {
+fn carried_in(carried: crate::limiter::Conversion<'_>, words: Option<&RingMemory>) -> Cell {
     let mut chunks = 1..=carried.chunks();
     carried.write(words, &mut chunks)
 }
 
-fn write_state(value: &mut Vec<u8>, algorithm: &Algorithm, cell: Cell, words: Option<&Words>) {
+fn write_state(value: &mut Vec<u8>, algorithm: &Algorithm, cell: Cell, words: Option<&RingMemory>) {
     let Cell { expires, a, b } = cell;
     let slots = match (algorithm, words) {
         (Algorithm::SlidingCounters(counters), Some(words)) => {

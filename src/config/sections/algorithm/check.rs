@@ -7,7 +7,7 @@ use crate::config::finding::{Finding, Findings};
 use crate::config::located::Located;
 use crate::config::schema::{Action, AlgorithmName, Config, Cost, Policy, WindowStart};
 use crate::config::value::CalendarUnit;
-use crate::limiter::{Shape, SlidingLog};
+use crate::limiter::{RingShape, SlidingLog};
 
 pub(in crate::config) fn check(
     policy: &Policy,
@@ -252,7 +252,7 @@ fn check_log(policy: &Policy, findings: &Findings<'_>) {
         let message = format!("a log has at most {} units", SlidingLog::MOST);
         findings.add(Finding::error(quota.node, Code::Conflict, message).help(help));
     } else if limit > LARGE_LOG {
-        let kib = (ring_bytes(Shape::new(limit)) / 1024).max(1);
+        let kib = (ring_bytes(RingShape::new(limit)) / 1024).max(1);
         let message = format!("a log of {limit} units takes up to {kib} KiB for each key");
         findings.add(Finding::warning(quota.node, Code::LargeLog, message).help(help));
     }
@@ -262,10 +262,10 @@ fn check_log(policy: &Policy, findings: &Findings<'_>) {
 fn check_rings(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     let shape = match (policy.algorithm.value, &policy.quota, &policy.precision) {
         (AlgorithmName::SlidingLog, Some(quota), _) => {
-            Shape::new(quota.limit().min(SlidingLog::MOST))
+            RingShape::new(quota.limit().min(SlidingLog::MOST))
         }
         (AlgorithmName::SlidingWindow, Some(quota), Some(parts)) if parts.get() > 1 => {
-            Shape::of_counters(parts.get() + 1, quota.limit())
+            RingShape::of_counters(parts.get() + 1, quota.limit())
         }
         _ => return,
     };
@@ -283,6 +283,6 @@ fn check_rings(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     }
 }
 
-fn ring_bytes(shape: Shape) -> u64 {
-    u64::from(shape.most_chunks()) * shape.chunk_bytes() as u64
+fn ring_bytes(shape: RingShape) -> u64 {
+    u64::from(shape.max_chunks()) * shape.chunk_bytes() as u64
 }

@@ -9,7 +9,7 @@ use crate::config::located::Located;
 use crate::config::schema::{AlgorithmName, OldestWindow, Places, Policy, WindowStart};
 use crate::config::value::{self, CalendarUnit, Claim};
 use crate::limiter::{
-    Algorithm, Calendar, Concurrency, FixedWindow, Gcra, IntervalRefill, LeakyBucket, Oldest,
+    Algorithm, Calendar, Concurrency, FixedWindow, Gcra, IntervalRefill, LeakyBucket, OldestPart,
     Period, Quota, QuotaError, SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
 
@@ -104,10 +104,10 @@ fn period(policy: &Policy, unit: CalendarUnit) -> Period {
     }
 }
 
-fn oldest(policy: &Policy) -> Oldest {
+fn oldest(policy: &Policy) -> OldestPart {
     match policy.oldest.as_ref().map(|oldest| oldest.value) {
-        Some(OldestWindow::Weighted) | None => Oldest::Weighted,
-        Some(OldestWindow::Whole) => Oldest::Whole,
-        Some(OldestWindow::Ignored) => Oldest::Ignored,
+        Some(OldestWindow::Weighted) | None => OldestPart::Weighted,
+        Some(OldestWindow::Whole) => OldestPart::Whole,
+        Some(OldestWindow::Ignored) => OldestPart::Ignored,
     }
 }

@@ -160,7 +160,7 @@ impl<'a> Policies<'a> {
                     schema::Unit::Requests => QuotaUnit::Requests,
                     schema::Unit::Tokens => QuotaUnit::Tokens,
                 },
-                max_keys: match algorithm.is_permits() {
+                max_keys: match algorithm.is_concurrency() {
                     // Permits have no cells.
                     true => Some(ONE_KEY),
                     false => policy.max_keys.as_ref().map(|keys| keys.get() as usize),

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::limiter::algorithm::tests::Bucket as Memory;
 use crate::limiter::{
-    FixedWindow, Gcra, IntervalRefill, LeakyBucket, Oldest, Quota, SlidingCounters, SlidingLog,
+    FixedWindow, Gcra, IntervalRefill, LeakyBucket, OldestPart, Quota, SlidingCounters, SlidingLog,
     SlidingWindow, Start,
 };
 
@@ -27,11 +27,12 @@ fn algorithms() -> impl Strategy<Value = Algorithm> {
             3 => Algorithm::IntervalRefill(IntervalRefill::new(limit, other, window).unwrap()),
             4 => Algorithm::FixedWindow(FixedWindow::new(quota, Start::EPOCH)),
             5 => Algorithm::FixedWindow(FixedWindow::new(quota, Start::FirstRequest)),
-            6 => Algorithm::SlidingWindow(SlidingWindow::new(quota, Oldest::Weighted)),
-            7 => Algorithm::SlidingWindow(SlidingWindow::new(quota, Oldest::Whole)),
-            8 => Algorithm::SlidingWindow(SlidingWindow::new(quota, Oldest::Ignored)),
+            6 => Algorithm::SlidingWindow(SlidingWindow::new(quota, OldestPart::Weighted)),
+            7 => Algorithm::SlidingWindow(SlidingWindow::new(quota, OldestPart::Whole)),
+            8 => Algorithm::SlidingWindow(SlidingWindow::new(quota, OldestPart::Ignored)),
             9..=11 => {
-                let oldest = [Oldest::Weighted, Oldest::Whole, Oldest::Ignored][kind as usize - 9];
+                let oldest = [OldestPart::Weighted, OldestPart::Whole, OldestPart::Ignored]
+                    [kind as usize - 9];
                 let quota = Quota::new(limit, micros(part * u64::from(parts))).unwrap();
                 Algorithm::SlidingCounters(SlidingCounters::new(quota, parts, oldest).unwrap())
             }
@@ -48,7 +49,7 @@ fn algorithms() -> impl Strategy<Value = Algorithm> {
 /// A request that was admitted: when, what it reserved, and what it came to, once that is known.
 #[derive(Debug)]
 struct Request {
-    reserved: Reserved,
+    reserved: ReservedCharge,
     units: u32,
     settled: bool,
 }
@@ -79,7 +80,7 @@ impl Bucket {
             return false;
         }
         let open = self.requests.iter().filter(|request| !request.settled);
-        let reserved = Reserved {
+        let reserved = ReservedCharge {
             cell: decision.cell,
             at: now,
             units: reserve,

@@ -3,15 +3,15 @@
 use super::{SlidingCounters, View};
 use crate::clock::Timestamp;
 use crate::limiter::Cell;
-use crate::limiter::algorithm::Reserved;
-use crate::limiter::ring::State;
+use crate::limiter::algorithm::ReservedCharge;
+use crate::limiter::ring::BucketState;
 
 impl SlidingCounters {
     /// Counts less in the part that the units of a charge were counted in, while that counts.
     pub(in crate::limiter::algorithm) fn give_back(
         &self,
-        state: State<'_>,
-        reserved: &Reserved,
+        state: BucketState<'_>,
+        reserved: &ReservedCharge,
         units: u32,
         now: Timestamp,
     ) -> Cell {

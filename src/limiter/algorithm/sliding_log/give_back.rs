@@ -3,15 +3,15 @@
 use super::{SlidingLog, View};
 use crate::clock::Timestamp;
 use crate::limiter::Cell;
-use crate::limiter::algorithm::Reserved;
-use crate::limiter::ring::{Ring, State};
+use crate::limiter::algorithm::ReservedCharge;
+use crate::limiter::ring::{BucketState, Ring};
 
 impl SlidingLog {
     /// Takes out units of the instant of a charge, as far as they are there and have not left.
     pub(in crate::limiter::algorithm) fn give_back(
         &self,
-        state: State<'_>,
-        reserved: &Reserved,
+        state: BucketState<'_>,
+        reserved: &ReservedCharge,
         units: u32,
         now: Timestamp,
     ) -> Cell {

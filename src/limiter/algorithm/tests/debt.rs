@@ -88,11 +88,13 @@ fn who_goes_on_asking_is_not_admitted_again_and_who_pauses_is() {
         (Algorithm::Gcra(Gcra::new(ten(), 10).unwrap()), 1),
         (Algorithm::SlidingLog(SlidingLog::new(ten()).unwrap()), 6),
         (
-            Algorithm::SlidingWindow(SlidingWindow::new(ten(), Oldest::Weighted)),
+            Algorithm::SlidingWindow(SlidingWindow::new(ten(), OldestPart::Weighted)),
             12,
         ),
         (
-            Algorithm::SlidingCounters(SlidingCounters::new(ten(), 10, Oldest::Weighted).unwrap()),
+            Algorithm::SlidingCounters(
+                SlidingCounters::new(ten(), 10, OldestPart::Weighted).unwrap(),
+            ),
             7,
         ),
     ];

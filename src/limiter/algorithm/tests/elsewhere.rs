@@ -17,8 +17,8 @@ proptest! {
         let units = a_cost(&algorithm, units);
         let ago = a_gap(&algorithm, ago / 4);
         let left = |cell, now| algorithm.decide(cell, now, 0).remaining;
-        let (owes, _) = algorithm.charged_elsewhere(cell, now, now, units);
-        if !algorithm.can_charge_elsewhere() || units == 0 {
+        let (owes, _) = algorithm.charge_remote(cell, now, now, units);
+        if !algorithm.can_charge_remote() || units == 0 {
             prop_assert_eq!(owes, cell);
             return Ok(());
         }
@@ -28,7 +28,7 @@ proptest! {
             prop_assert_eq!(algorithm.used(owes, now), algorithm.used(here.cell, now));
         }
         let then = Timestamp::from_micros(now.as_micros().saturating_sub(ago));
-        let (earlier, _) = algorithm.charged_elsewhere(cell, then, now, units);
+        let (earlier, _) = algorithm.charge_remote(cell, then, now, units);
         for later in gaps.map(|gap| now.saturating_add_micros(a_gap(&algorithm, gap))) {
             prop_assert!(left(owes, later) <= left(cell, later));
             prop_assert!(left(earlier, later) <= left(cell, later));

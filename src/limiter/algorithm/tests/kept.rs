@@ -1,23 +1,27 @@
 //! What is kept of an algorithm and its buckets beyond the life of a process.
 
 use super::*;
-use crate::limiter::{Staged, WindowEnd};
+use crate::limiter::{RingBuilder, WindowEnd};
 
-fn written(algorithm: &Algorithm) -> Recipe {
-    algorithm.recipe().expect("what has buckets has a recipe")
+fn written(algorithm: &Algorithm) -> EncodedAlgorithm {
+    algorithm.encode().expect("what has buckets has a recipe")
 }
 
 /// The algorithm as it is when it was written down and is read back.
 fn again(algorithm: &Algorithm) -> Algorithm {
-    Algorithm::from_recipe(written(algorithm)).expect("there is one")
+    Algorithm::decode(written(algorithm)).expect("there is one")
 }
 
 /// The bucket as it is when it was written down and is read back.
-fn read_back<'a>(bucket: &Bucket, from: &Algorithm, staged: &'a mut Option<Staged>) -> State<'a> {
+fn read_back<'a>(
+    bucket: &Bucket,
+    from: &Algorithm,
+    staged: &'a mut Option<RingBuilder>,
+) -> BucketState<'a> {
     let (Some(words), Some(shape), true) = (&bucket.words, from.shape(), bucket.cell.a != 0) else {
         return bucket.cell.into();
     };
-    let staged = staged.insert(Staged::new(shape));
+    let staged = staged.insert(RingBuilder::new(shape));
     staged.begin();
     for (place, chunk) in words.ring(bucket.cell.a).placed() {
         assert!(staged.put(place, words.chunk(chunk)));
@@ -32,7 +36,7 @@ proptest! {
     #[test]
     fn a_recipe_makes_the_algorithm_that_it_was_made_of(algorithm in algorithms()) {
         let again = again(&algorithm);
-        prop_assert_eq!(again.recipe(), algorithm.recipe());
+        prop_assert_eq!(again.encode(), algorithm.encode());
         match algorithm {
             Algorithm::FixedWindow(_) => prop_assert_eq!(again.kind(), algorithm.kind()),
             _ => prop_assert_eq!(again, algorithm),
@@ -47,7 +51,7 @@ proptest! {
     ) {
         for [limit, window, one, two] in [numbers, small.map(u64::from)] {
             let recipe = [kind, limit, window, one, two];
-            if let Some(algorithm) = Algorithm::from_recipe(recipe) {
+            if let Some(algorithm) = Algorithm::decode(recipe) {
                 prop_assert_eq!(&written(&algorithm)[..3], &recipe[..3]);
             }
         }
@@ -63,7 +67,7 @@ proptest! {
         let from = again(&algorithm);
         let mut staged = None;
         let state = read_back(&bucket, &from, &mut staged);
-        let carried = algorithm.carry(&from, state, now);
+        let carried = algorithm.convert(&from, state, now);
         let mut again = Bucket::written(&algorithm, carried.chunks(), |words, chunks| carried.write(words, chunks));
         let (mut before, mut now) = (bucket, now);
         for (gap, cost) in seeds {
@@ -78,13 +82,13 @@ proptest! {
     #[test]
     fn what_is_inherited_is_what_is_said(charged in charged(), to in algorithms(), like in units()) {
         let Charged { algorithm: from, bucket, now } = charged;
-        let alike = Algorithm::from_recipe([written(&from)[0], like.into(), written(&from)[2], 1, 0]);
+        let alike = Algorithm::decode([written(&from)[0], like.into(), written(&from)[2], 1, 0]);
         for to in [Some(to), alike, Some(from.clone())].into_iter().flatten() {
             let carried = Bucket::carry(&to, &from, &bucket, now);
             let used = from.capacity() - from.decide(&bucket, now, 0).remaining;
-            match to.inheritance(&from) {
-                Inheritance::Nothing => prop_assert_eq!(carried.cell, Cell::EMPTY),
-                Inheritance::Same | Inheritance::Rescaled => {
+            match to.compatibility(&from) {
+                Compatibility::Incompatible => prop_assert_eq!(carried.cell, Cell::EMPTY),
+                Compatibility::Identical | Compatibility::Convertible => {
                     let kept = to.capacity() - to.decide(&carried, now, 0).remaining;
                     prop_assert!(kept > 0 || used == 0, "{from:?} {to:?} {used}");
                 }
@@ -100,13 +104,13 @@ proptest! {
         units in any::<u32>(),
     ) {
         let log = Algorithm::SlidingLog(SlidingLog::new(quota(limit, 60_000_000)).expect("a short log"));
-        let mut staged = Staged::new(log.shape().expect("a log has rings"));
+        let mut staged = RingBuilder::new(log.shape().expect("a log has rings"));
         for (place, words) in chunks {
             staged.put(place, words);
         }
         let cell = Cell { expires: 100_000_000, a: 7, b: units };
         if let Some(state) = staged.state(cell).filter(|state| log.is_sound(*state)) {
-            let carried = log.carry(&log, state, at(50_000_000));
+            let carried = log.convert(&log, state, at(50_000_000));
             Bucket::written(&log, carried.chunks(), |words, chunks| carried.write(words, chunks));
         }
     }
@@ -122,7 +126,7 @@ fn a_window_that_ends_by_the_zone_of_a_request_still_does_when_it_is_read_back()
     let now = Timestamp::from_micros(1_782_864_000_000_000);
     let end = now.saturating_add_micros(3_600_000_000);
     let utc = local(3, "UTC");
-    let opened = utc.opened_until(
+    let opened = utc.open_until(
         Cell::EMPTY,
         Fingerprint::from_bits(1),
         Some(WindowEnd { at: end, length: 0 }),
@@ -130,7 +134,7 @@ fn a_window_that_ends_by_the_zone_of_a_request_still_does_when_it_is_read_back()
     );
     let cell = utc.decide(opened, now, 2).cell;
     for (from, to) in [(again(&utc), utc.clone()), (utc, local(5, "Asia/Tokyo"))] {
-        let carried = to.convert(&from, cell, now.saturating_add_micros(7));
+        let carried = to.convert_cell(&from, cell, now.saturating_add_micros(7));
         assert_eq!(
             (FixedWindow::end_of(carried), carried.a),
             (end.as_micros(), 2)

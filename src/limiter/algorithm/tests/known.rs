@@ -80,7 +80,7 @@ fn log(limit: u32, window: u64) -> Client {
     ))
 }
 
-fn counters(limit: u32, window: u64, parts: u32, oldest: Oldest) -> Client {
+fn counters(limit: u32, window: u64, parts: u32, oldest: OldestPart) -> Client {
     let counters = SlidingCounters::new(quota(limit, window), parts, oldest).unwrap();
     Client::new(Algorithm::SlidingCounters(counters))
 }
@@ -166,7 +166,7 @@ fn three_hundred_in_fifteen_minutes() {
     let window = HOUR / 4;
     let mut two = Client::new(Algorithm::SlidingWindow(SlidingWindow::new(
         quota(300, window),
-        Oldest::Weighted,
+        OldestPart::Weighted,
     )));
     assert_eq!(two.burst(400, NINE + window / 2), 300);
     assert_eq!(two.retry_at(NINE + window), NINE + window + window / 300);
@@ -177,7 +177,7 @@ fn three_hundred_in_fifteen_minutes() {
 fn five_hundred_an_hour_as_a_log_and_as_sixty_counters() {
     let minute = HOUR / 60;
     let mut log = log(500, HOUR);
-    let mut sixty = counters(500, HOUR, 60, Oldest::Whole);
+    let mut sixty = counters(500, HOUR, 60, OldestPart::Whole);
     for client in [&mut log, &mut sixty] {
         for each in 0..50 {
             assert_eq!(client.burst(10, NINE + each * minute), 10);
@@ -194,7 +194,7 @@ fn five_hundred_an_hour_as_a_log_and_as_sixty_counters() {
 #[test]
 fn a_sliding_count_reads_three_two_none() {
     let five = 5 * SECOND;
-    let ring = counters(10, five, 5, Oldest::Ignored);
+    let ring = counters(10, five, 5, OldestPart::Ignored);
     for mut client in [log(10, five), ring] {
         assert_eq!(client.burst(1, NINE), 1);
         assert_eq!(client.burst(2, NINE + 3 * SECOND), 2);

@@ -99,12 +99,12 @@ proptest! {
             let decision = bucket.charge(&algorithm, at(now), cost);
             let Some(until) = decision.delayed_until() else { continue };
             let then = at(now + later).min(until.saturating_sub_micros(1));
-            let again = algorithm.leave(bucket.cell, decision.cell, cost, then);
+            let again = algorithm.leave_queue(bucket.cell, decision.cell, cost, then);
             let used = |cell| algorithm.used(cell, then);
             prop_assert_eq!(again.map(used), Some(used(before)));
             let behind = algorithm.decide(bucket.cell, then, 1);
             if behind.is_admitted() {
-                prop_assert_eq!(algorithm.leave(behind.cell, decision.cell, cost, then), None);
+                prop_assert_eq!(algorithm.leave_queue(behind.cell, decision.cell, cost, then), None);
             }
         }
     }
@@ -192,9 +192,9 @@ proptest! {
         let model = history.iter().map(|(now, cost)| {
             let count = |part: u64| counts.get(&part).copied().unwrap_or_default();
             let covered = match oldest {
-                Oldest::Weighted => part - now % part,
-                Oldest::Whole => part,
-                Oldest::Ignored => 0,
+                OldestPart::Weighted => part - now % part,
+                OldestPart::Whole => part,
+                OldestPart::Ignored => 0,
             };
             let (before, current) = (count(now / part - 1), count(now / part));
             let admit = before * covered + (current + u64::from(*cost)) * part <= u64::from(limit) * part;
@@ -216,9 +216,9 @@ proptest! {
         let model = history.iter().map(|(now, cost)| {
             let (current, elapsed) = (now / part, now % part);
             let covered = match oldest {
-                Oldest::Weighted => part - elapsed,
-                Oldest::Whole => part,
-                Oldest::Ignored => 0,
+                OldestPart::Weighted => part - elapsed,
+                OldestPart::Whole => part,
+                OldestPart::Ignored => 0,
             };
             let before = counts.get(&(current - parts)).copied().unwrap_or_default();
             let others: u64 = counts.range(current - parts + 1..=current).map(|(_, count)| count).sum();

@@ -103,21 +103,21 @@ proptest! {
 
     #[test]
     fn a_weighted_sliding_window_admits_less_than_twice_its_limit((history, limit, window) in dense()) {
-        let sliding = SlidingWindow::new(quota(limit, window), Oldest::Weighted);
+        let sliding = SlidingWindow::new(quota(limit, window), OldestPart::Weighted);
         let most = most_in_a_span(&Algorithm::SlidingWindow(sliding), &history, window);
         prop_assert!(most < 2 * u64::from(limit));
     }
 
     #[test]
     fn a_sliding_window_whose_oldest_part_counts_whole_admits_its_limit((history, limit, window) in dense()) {
-        let sliding = SlidingWindow::new(quota(limit, window), Oldest::Whole);
+        let sliding = SlidingWindow::new(quota(limit, window), OldestPart::Whole);
         let most = most_in_a_span(&Algorithm::SlidingWindow(sliding), &history, window);
         prop_assert!(most <= u64::from(limit));
     }
 
     #[test]
     fn a_sliding_window_whose_oldest_part_is_ignored_admits_twice_its_limit((history, limit, window) in dense()) {
-        let sliding = SlidingWindow::new(quota(limit, window), Oldest::Ignored);
+        let sliding = SlidingWindow::new(quota(limit, window), OldestPart::Ignored);
         let most = most_in_a_span(&Algorithm::SlidingWindow(sliding), &history, window);
         prop_assert!(most <= 2 * u64::from(limit));
     }
@@ -137,9 +137,9 @@ proptest! {
         let counters = Algorithm::SlidingCounters(counters);
         let limit = u64::from(limit);
         let most = match oldest {
-            Oldest::Weighted => 2 * limit - 1,
-            Oldest::Whole => limit,
-            Oldest::Ignored => 2 * limit,
+            OldestPart::Weighted => 2 * limit - 1,
+            OldestPart::Whole => limit,
+            OldestPart::Ignored => 2 * limit,
         };
         prop_assert!(most_in_a_span(&counters, &history, window) <= most);
         prop_assert!(most_in_a_span(&counters, &history, window - part) <= limit);
@@ -172,6 +172,6 @@ fn the_bounds_are_reached() {
     let fixed = Algorithm::FixedWindow(FixedWindow::new(quota, Start::EPOCH));
     assert_eq!(most(fixed, &[(10_999, 10), (11_000, 10)]), 20);
 
-    let weighted = Algorithm::SlidingWindow(SlidingWindow::new(quota, Oldest::Weighted));
+    let weighted = Algorithm::SlidingWindow(SlidingWindow::new(quota, OldestPart::Weighted));
     assert_eq!(most(weighted, &[(10_999, 10), (11_900, 9)]), 19);
 }

@@ -144,7 +144,9 @@ impl PendingRedisCharge {
             let charge = entry.charge(&route.limits);
             let decision = match &mut entry.home {
                 BucketHome::Memory(decision) if is_admitted || self.is_refused => *decision,
-                BucketHome::Memory(decision) if !decision.is_admitted() || charge.is_owed() => {
+                BucketHome::Memory(decision)
+                    if !decision.is_admitted() || charge.is_charged_if_refused() =>
+                {
                     *decision
                 }
                 BucketHome::Memory(_) => peek_spared(&charge, now),
@@ -182,7 +184,9 @@ impl PendingRedisCharge {
                         AnyReservation::Here(reservation),
                     ));
                 }
-                false if !entry.charge(&route.limits).is_owed() => reservation.give_back(now),
+                false if !entry.charge(&route.limits).is_charged_if_refused() => {
+                    reservation.give_back(now)
+                }
                 _ => {}
             }
         }
@@ -315,7 +319,7 @@ impl PendingCharge {
         let policy = self.policy(limits);
         let table = &policy.table;
         // Units that are given back arrive earlier than the refusal said.
-        let is_given_back = table.algorithm().is_permits() || table.settles();
+        let is_given_back = table.algorithm().is_concurrency() || table.settles();
         if let (Some(shared), BucketHome::Redis(remote), Refusals::Free, false) =
             (&policy.shared, &self.home, table.refusals(), is_given_back)
         {

@@ -61,7 +61,7 @@ impl AdvertisedPolicy {
 /// The parameter that names the unit, where it is not requests (draft-ietf-httpapi-ratelimit-headers-11
 /// section 3.1.2). `tokens` is not among the units that the draft registers.
 fn quota_unit(algorithm: &Algorithm, unit: QuotaUnit) -> &'static str {
-    match (unit, algorithm.is_permits()) {
+    match (unit, algorithm.is_concurrency()) {
         (QuotaUnit::Tokens, _) => ";qu=\"tokens\"",
         (QuotaUnit::Requests, true) => ";qu=\"concurrent-requests\"",
         (QuotaUnit::Requests, false) => "",

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::limiter::{
-    Concurrency, Fingerprint, FixedWindow, Gcra, IntervalRefill, LeakyBucket, Oldest, Quota,
+    Concurrency, Fingerprint, FixedWindow, Gcra, IntervalRefill, LeakyBucket, OldestPart, Quota,
     SlidingCounters, SlidingLog, SlidingWindow, Start, Verdict,
 };
 use crate::store::{Charge, OnFull, Table, charge_all};
@@ -55,10 +55,10 @@ fn algorithms() -> impl Strategy<Value = Algorithm> {
                     .expect("a line"),
             ),
             4 => Algorithm::FixedWindow(FixedWindow::new(quota, Start::FirstRequest)),
-            5 => Algorithm::SlidingWindow(SlidingWindow::new(quota, Oldest::Weighted)),
-            6 => match SlidingCounters::new(quota, 4, Oldest::Weighted) {
+            5 => Algorithm::SlidingWindow(SlidingWindow::new(quota, OldestPart::Weighted)),
+            6 => match SlidingCounters::new(quota, 4, OldestPart::Weighted) {
                 Ok(counters) => Algorithm::SlidingCounters(counters),
-                Err(_) => Algorithm::SlidingWindow(SlidingWindow::new(quota, Oldest::Ignored)),
+                Err(_) => Algorithm::SlidingWindow(SlidingWindow::new(quota, OldestPart::Ignored)),
             },
             7 => Algorithm::SlidingLog(SlidingLog::new(quota).expect("a log")),
             _ => Algorithm::Concurrency(Concurrency::new(quota.limit(), window)),
@@ -167,7 +167,7 @@ impl SentFields {
         if let Some(retry_after) = self.number("retry-after") {
             assert_eq!(reset, Some(retry_after), "{self:?}");
             let more = self.parameter("ratelimit", "t");
-            let more = more.filter(|_| !algorithm.is_permits());
+            let more = more.filter(|_| !algorithm.is_concurrency());
             assert!(more.is_none_or(|more| more <= retry_after), "{self:?}");
         }
     }
@@ -187,7 +187,7 @@ impl SentFields {
             let exactly = u128::from(units) * u128::from(window) * 1_000_000;
             assert_eq!(u128::from(quota) * u128::from(micros), exactly, "{self:?}");
         }
-        if decision.remaining < decision.capacity && !algorithm.is_permits() {
+        if decision.remaining < decision.capacity && !algorithm.is_concurrency() {
             let more = self.parameter("ratelimit", "t").expect("an instant");
             assert!(more > 0, "{self:?}");
         }

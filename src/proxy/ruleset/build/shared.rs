@@ -9,7 +9,7 @@ use crate::proxy::admission::penalties::Penalties;
 use crate::proxy::ruleset::sync_recorder::SyncRecorder;
 use crate::proxy::ruleset::{Limit, Policy, PolicySpec, Ruleset};
 use crate::store::redis::{Tracker, bucket_label};
-use crate::store::{Table, TrackingRoom};
+use crate::store::{Table, TrackingBudget};
 use crate::telemetry::metrics::{SyncFigures, SyncMetrics, TrackerMetrics, TrackingMetrics};
 use crate::telemetry::registry::Registry;
 
@@ -79,7 +79,7 @@ impl Ruleset {
 
 impl Ruleset {
     /// Bounds what each policy keeps of keys beside their buckets.
-    pub(super) fn set_tracking_room(&self, room: TrackingRoom) {
+    pub(super) fn set_tracking_room(&self, room: TrackingBudget) {
         for policy in self.policies.iter().flat_map(|policy| policy.all()) {
             let bytes = room.bytes(policy.table.keys());
             if let Some(synchronised) = &policy.sync_recorder {

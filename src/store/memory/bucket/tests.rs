@@ -9,8 +9,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::limiter::{
-    Algorithm, Calendar, Decision, Fingerprint, FixedWindow, Gcra, IntervalRefill, Oldest, Outcome,
-    Period, Quota, SlidingCounters, SlidingLog, SlidingWindow, Start,
+    Algorithm, Calendar, Decision, Fingerprint, FixedWindow, Gcra, IntervalRefill, OldestPart,
+    Outcome, Period, Quota, SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
 use crate::store::{Charge, Table, charge_all};
 
@@ -164,8 +164,8 @@ fn algorithms() -> impl Strategy<Value = Algorithm> {
         (quotas(), 1..=20_u32).prop_map(gcra),
         quotas().prop_map(fixed),
         calendars(),
-        quotas().prop_map(sliding(Oldest::Weighted)),
-        quotas().prop_map(sliding(Oldest::Whole)),
+        quotas().prop_map(sliding(OldestPart::Weighted)),
+        quotas().prop_map(sliding(OldestPart::Whole)),
         rings(),
     ]
 }
@@ -179,11 +179,11 @@ fn calendars() -> impl Strategy<Value = Algorithm> {
     })
 }
 
-fn oldest() -> impl Strategy<Value = Oldest> {
+fn oldest() -> impl Strategy<Value = OldestPart> {
     prop_oneof![
-        Just(Oldest::Weighted),
-        Just(Oldest::Whole),
-        Just(Oldest::Ignored)
+        Just(OldestPart::Weighted),
+        Just(OldestPart::Whole),
+        Just(OldestPart::Ignored)
     ]
 }
 
@@ -273,7 +273,7 @@ fn admitted_by_strict(
         if moves.contains(&index) {
             let keys = 3 + 6 * (index % 2);
             let next = Arc::new(new(keys));
-            table.replaced_by(next.clone(), Timestamp::from_micros(arrival.now));
+            table.migrate_to(next.clone(), Timestamp::from_micros(arrival.now));
             table = next;
         }
         if charge(&table, arrival.key, arrival.cost, arrival.now).is_admitted() {

@@ -8,8 +8,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::limiter::{
-    Algorithm, Concurrency, FixedWindow, Gcra, IntervalRefill, LeakyBucket, Oldest, Outcome, Quota,
-    SlidingCounters, SlidingLog, SlidingWindow, Start,
+    Algorithm, Concurrency, FixedWindow, Gcra, IntervalRefill, LeakyBucket, OldestPart, Outcome,
+    Quota, SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
 use crate::store::{OnFull, Refusals};
 
@@ -28,8 +28,8 @@ fn algorithms(limit: u32) -> [Algorithm; 9] {
         Algorithm::LeakyBucket(LeakyBucket::new(quota, limit - 1, Duration::MAX, 0).unwrap()),
         Algorithm::FixedWindow(FixedWindow::new(quota, Start::FirstRequest)),
         Algorithm::FixedWindow(FixedWindow::new(quota, Start::Staggered)),
-        Algorithm::SlidingWindow(SlidingWindow::new(quota, Oldest::Weighted)),
-        Algorithm::SlidingCounters(SlidingCounters::new(quota, 60, Oldest::Weighted).unwrap()),
+        Algorithm::SlidingWindow(SlidingWindow::new(quota, OldestPart::Weighted)),
+        Algorithm::SlidingCounters(SlidingCounters::new(quota, 60, OldestPart::Weighted).unwrap()),
         Algorithm::SlidingLog(SlidingLog::new(quota).unwrap()),
     ]
 }
@@ -289,12 +289,12 @@ proptest! {
         for cost in requests {
             let charge = |table| Charge { table, key: key(1), cost, window_end: None };
             let charges: Vec<_> = together.iter().map(charge).collect();
-            let verdict = charge_watched(&charges, binding, NOW);
+            let verdict = charge_with_shadow(&charges, binding, NOW);
 
             let charges: Vec<_> = apart.iter().map(charge).collect();
             let (enforced, watching) = charges.split_at(binding);
             let expected = charge_all(enforced, NOW);
-            prop_assert_eq!(verdict.binding(), binding);
+            prop_assert_eq!(verdict.enforced(), binding);
             prop_assert_eq!(verdict.is_admitted(), expected.is_admitted());
             prop_assert_eq!(verdict.decision().is_some(), binding > 0);
             for (charge, decision) in watching.iter().zip(&verdict.decisions[binding..]) {
@@ -323,16 +323,19 @@ fn who_was_the_last_in_line_and_leaves_makes_room_for_one() {
     let ask = || charge_all(&[charge], NOW).decisions[0];
     let [_, first, last] = [ask(), ask(), ask()];
     assert!(!ask().is_admitted());
-    assert!(!leave(&charge, first.cell, NOW), "others come after him");
+    assert!(
+        !leave_queue(&charge, first.cell, NOW),
+        "others come after him"
+    );
     assert!(!ask().is_admitted());
-    assert!(leave(&charge, last.cell, NOW));
-    assert!(!leave(&charge, last.cell, NOW), "once");
+    assert!(leave_queue(&charge, last.cell, NOW));
+    assert!(!leave_queue(&charge, last.cell, NOW), "once");
     assert_eq!(ask(), last, "the same place");
     let other = Charge {
         key: key(8),
         ..charge
     };
-    assert!(!leave(&other, last.cell, NOW));
+    assert!(!leave_queue(&other, last.cell, NOW));
     assert_eq!(table.live(NOW), 1, "asking makes no bucket");
 }
 
@@ -346,10 +349,10 @@ fn a_place_is_given_back_where_its_line_has_moved_to() {
         window_end: None,
     };
     let [_, last] = [(); 2].map(|()| charge_all(&[charge], NOW).decisions[0]);
-    old.replaced_by(std::sync::Arc::new(line(5)), NOW);
+    old.migrate_to(std::sync::Arc::new(line(5)), NOW);
     let used = || used(&old, key(7));
     assert_eq!(used(), 2);
-    assert!(leave(&charge, last.cell, NOW));
+    assert!(leave_queue(&charge, last.cell, NOW));
     assert_eq!(used(), 1);
 }
 
@@ -369,7 +372,7 @@ fn many_who_come_and_leave_at_once_never_stand_in_one_place() {
             let Some(turn) = decision.delayed_until() else {
                 continue;
             };
-            if round % 3 == 0 || !leave(&charge, decision.cell, NOW) {
+            if round % 3 == 0 || !leave_queue(&charge, decision.cell, NOW) {
                 kept.push(turn);
             }
         }

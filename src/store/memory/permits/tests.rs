@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Gcra, Outcome, Quota};
-use crate::store::{Charge, OnFull, Table, charge_all, charge_watched};
+use crate::store::{Charge, OnFull, Table, charge_all, charge_with_shadow};
 
 const NOW: Timestamp = Timestamp::from_micros(1_000_000);
 
@@ -111,7 +111,7 @@ fn a_refusal_by_either_kind_of_policy_charges_none() {
 fn who_watches_takes_only_what_it_would_admit() {
     let (bound, quota) = (at_most(1), hourly(9));
     let charges = [charge(&quota, 7, 1), charge(&bound, 7, 1)];
-    let first = charge_watched(&charges, 1, NOW);
+    let first = charge_with_shadow(&charges, 1, NOW);
     assert!(
         first
             .decisions
@@ -119,7 +119,7 @@ fn who_watches_takes_only_what_it_would_admit() {
             .all(|decision| decision.is_admitted())
     );
     let held = charges[1].permit();
-    let second = charge_watched(&charges, 1, NOW);
+    let second = charge_with_shadow(&charges, 1, NOW);
     assert!(second.is_admitted());
     assert!(matches!(
         second.decisions[1].outcome,
@@ -135,10 +135,10 @@ fn another_bound_counts_what_is_in_use_already() {
     let held: Vec<_> = (0..2)
         .filter_map(|_| take(&[charge(&before, 7, 1)]))
         .collect();
-    let after = at_most(3).in_place_of(&before);
+    let after = at_most(3).sharing_permits_of(&before);
     assert_eq!(remaining(&after, 7), 1);
     let last = take(&[charge(&after, 7, 1)]).expect("there is one more");
-    let lower = at_most(1).in_place_of(&after);
+    let lower = at_most(1).sharing_permits_of(&after);
     assert_eq!((remaining(&lower, 7), lower.in_use()), (0, Some(3)));
     drop(before);
     drop(held);
@@ -237,7 +237,7 @@ proptest! {
                 Event::End(_) => {}
                 Event::Reload(bound) => {
                     max = bound;
-                    first = at_most(max).in_place_of(&first);
+                    first = at_most(max).sharing_permits_of(&first);
                 }
             }
             let of = |place: usize| in_flight.iter().map(|one| u64::from(one.1[place])).sum::<u64>();

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::{PolicyBans, Reader, Refusal, Writer};
+use super::{PolicyBans, ReadError, Reader, Writer};
 use crate::clock::Timestamp;
 use crate::files;
 use crate::limiter::Secret;
@@ -64,7 +64,7 @@ fn write<'a>(
 ///
 /// # Errors
 /// Why it is not to be read.
-pub fn open(path: &Path, now: Timestamp) -> Result<Option<Reader<File>>, Refusal> {
+pub fn open(path: &Path, now: Timestamp) -> Result<Option<Reader<File>>, ReadError> {
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         // Opening a pipe would wait for somebody to write to it.

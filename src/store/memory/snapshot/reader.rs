@@ -4,14 +4,16 @@ use std::hash::Hasher;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 
 use super::{
-    AHEAD, BANS, END, FLOOR, KEY, MAGIC, OLDEST, PolicyBans, Refusal, STEP, STRIKES, TABLE,
+    AHEAD, BANS, END, FLOOR, KEY, MAGIC, OLDEST, PolicyBans, ReadError, STEP, STRIKES, TABLE,
     VERSION, checksum,
 };
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Ban, Cell, Fingerprint, Secret, Staged, State, Strikes};
+use crate::limiter::{
+    Algorithm, Ban, BanHistory, BucketState, Cell, Fingerprint, RingBuilder, Secret,
+};
 use crate::store::Table;
 use crate::store::memory::bucket;
-use crate::store::memory::table::Legacy;
+use crate::store::memory::table::ExportedEntry;
 
 /// The longest name of a policy, or of a key: a configuration has no longer text.
 const LONGEST: u32 = 16 << 20;
@@ -29,7 +31,7 @@ pub struct Reader<R> {
 
 /// What a snapshot had.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Restored {
+pub struct RestoreCounts {
     /// Buckets that are in tables again, as far as these have room and they still count.
     pub buckets: u64,
     /// Keys whose strikes and bans are back.
@@ -43,14 +45,14 @@ impl<R: Read + Seek> Reader<R> {
     ///
     /// # Errors
     /// Why it is not to be read.
-    pub fn new(input: R, now: Timestamp) -> Result<Self, Refusal> {
+    pub fn new(input: R, now: Timestamp) -> Result<Self, ReadError> {
         let mut reader = Self {
             input: BufReader::with_capacity(STEP, input),
             secret: Secret::from_key([0, 0]),
         };
         let start = reader.header(now);
         match start {
-            Err(Refusal::Foreign | Refusal::Version(_) | Refusal::Io(_)) => start?,
+            Err(ReadError::Foreign | ReadError::Version(_) | ReadError::Io(_)) => start?,
             // Where the sum is wrong, nothing else is of interest.
             _ => reader.check_sum().and(start)?,
         }
@@ -72,41 +74,41 @@ impl<R: Read + Seek> Reader<R> {
         find_table: impl Fn(&str, &str) -> Option<&'t Table>,
         find_bans: impl Fn(&str, &str) -> Option<PolicyBans<'t>>,
         now: Timestamp,
-    ) -> Result<Restored, Refusal> {
-        let mut restored = Restored::default();
+    ) -> Result<RestoreCounts, ReadError> {
+        let mut restored = RestoreCounts::default();
         let mut tag = self.u8()?;
         loop {
             match tag {
                 END => return Ok(restored),
                 TABLE => tag = self.table(&find_table, now, &mut restored)?,
                 BANS => tag = self.bans(&find_bans, now, &mut restored)?,
-                _ => return Err(Refusal::Damaged),
+                _ => return Err(ReadError::Damaged),
             }
         }
     }
 
-    fn header(&mut self, now: Timestamp) -> Result<(), Refusal> {
+    fn header(&mut self, now: Timestamp) -> Result<(), ReadError> {
         let magic = self.bytes::<{ MAGIC.len() }>()?;
         if magic != MAGIC {
-            return Err(Refusal::Foreign);
+            return Err(ReadError::Foreign);
         }
         match self.u32()? {
             OLDEST..=VERSION => {}
-            other => return Err(Refusal::Version(other)),
+            other => return Err(ReadError::Version(other)),
         }
         self.secret = Secret::from_key([self.u64()?, self.u64()?]);
         let saved_at = Timestamp::from_micros(self.u64()?);
         match saved_at.since(now) {
-            ahead if ahead > AHEAD => Err(Refusal::Future(ahead)),
+            ahead if ahead > AHEAD => Err(ReadError::Future(ahead)),
             _ => Ok(()),
         }
     }
 
     /// Compares the checksum with that of all that is before it, and returns to where it was.
-    fn check_sum(&mut self) -> Result<(), Refusal> {
+    fn check_sum(&mut self) -> Result<(), ReadError> {
         let start = self.input.stream_position()?;
         let end = self.input.seek(SeekFrom::End(0))?;
-        let mut left = end.checked_sub(CHECKSUM).ok_or(Refusal::Damaged)?;
+        let mut left = end.checked_sub(CHECKSUM).ok_or(ReadError::Damaged)?;
         self.input.seek(SeekFrom::Start(0))?;
         let (mut sum, mut step) = (checksum(), vec![0; STEP]);
         while left > 0 {
@@ -116,7 +118,7 @@ impl<R: Read + Seek> Reader<R> {
             left -= some.len() as u64;
         }
         if self.u64()? != sum.finish() {
-            return Err(Refusal::Damaged);
+            return Err(ReadError::Damaged);
         }
         self.input.seek(SeekFrom::Start(start))?;
         Ok(())
@@ -127,19 +129,19 @@ impl<R: Read + Seek> Reader<R> {
         &mut self,
         find: &impl Fn(&str, &str) -> Option<&'t Table>,
         now: Timestamp,
-        restored: &mut Restored,
-    ) -> Result<u8, Refusal> {
+        restored: &mut RestoreCounts,
+    ) -> Result<u8, ReadError> {
         let (policy, key) = (self.text()?, self.text()?);
         let recipe = [(); 5].map(|()| self.u64());
         let [kind, limit, window, one, two] = recipe;
-        let from = Algorithm::from_recipe([kind?, limit?, window?, one?, two?]);
-        let from = from.ok_or(Refusal::Damaged)?.with_wide_counters();
+        let from = Algorithm::decode([kind?, limit?, window?, one?, two?]);
+        let from = from.ok_or(ReadError::Damaged)?.with_wide_counters();
         let words = self.u32()?;
         if words != from.shape().map_or(0, |shape| shape.chunk_words()) {
-            return Err(Refusal::Damaged);
+            return Err(ReadError::Damaged);
         }
         let table = find(&policy, &key);
-        let mut staged = from.shape().map(Staged::new);
+        let mut staged = from.shape().map(RingBuilder::new);
         loop {
             let tag = self.u8()?;
             let (tag, keys) = match tag {
@@ -152,12 +154,12 @@ impl<R: Read + Seek> Reader<R> {
             };
             let state = self.state(staged.as_mut())?;
             let Some(state) = state.filter(|state| from.is_sound(*state)) else {
-                return Err(Refusal::Damaged);
+                return Err(ReadError::Damaged);
             };
             let from = &from;
             match table {
-                Some(table) => table.adopt(
-                    &Legacy {
+                Some(table) => table.import(
+                    &ExportedEntry {
                         keys,
                         tag,
                         from,
@@ -176,11 +178,11 @@ impl<R: Read + Seek> Reader<R> {
         &mut self,
         find: &impl Fn(&str, &str) -> Option<PolicyBans<'t>>,
         now: Timestamp,
-        restored: &mut Restored,
-    ) -> Result<u8, Refusal> {
+        restored: &mut RestoreCounts,
+    ) -> Result<u8, ReadError> {
         let (policy, key) = (self.text()?, self.text()?);
         let check = self.u64()?;
-        let found = find(&policy, &key).filter(|found| found.check() == check);
+        let found = find(&policy, &key).filter(|found| found.secret_check() == check);
         loop {
             let tag = self.u8()?;
             if tag != STRIKES {
@@ -198,31 +200,34 @@ impl<R: Read + Seek> Reader<R> {
         }
     }
 
-    fn strikes(&mut self) -> Result<Strikes, Refusal> {
+    fn strikes(&mut self) -> Result<BanHistory, ReadError> {
         let last = Ban {
             number: self.u32()?,
             until: Timestamp::from_micros(self.u64()?),
-            forgotten: Timestamp::from_micros(self.u64()?),
+            forgotten_at: Timestamp::from_micros(self.u64()?),
         };
         let count = self.u32()?;
         if count > MOST_STRIKES {
-            return Err(Refusal::Damaged);
+            return Err(ReadError::Damaged);
         }
         let at = (0..count).map(|_| self.u64().map(Timestamp::from_micros));
         let at = at.collect::<Result<Vec<_>, _>>()?;
-        Ok(Strikes::restored(at, last))
+        Ok(BanHistory::restore(at, last))
     }
 
-    fn keys(&mut self) -> Result<[u64; 2], Refusal> {
+    fn keys(&mut self) -> Result<[u64; 2], ReadError> {
         let keys = [self.u64()?, self.u64()?];
         match keys[0] <= keys[1] {
             true => Ok(keys),
-            false => Err(Refusal::Damaged),
+            false => Err(ReadError::Damaged),
         }
     }
 
     /// A cell with its ring, if it has one; `None` where that is no ring.
-    fn state<'a>(&mut self, staged: Option<&'a mut Staged>) -> Result<Option<State<'a>>, Refusal> {
+    fn state<'a>(
+        &mut self,
+        staged: Option<&'a mut RingBuilder>,
+    ) -> Result<Option<BucketState<'a>>, ReadError> {
         let cell = Cell {
             expires: self.u64()?,
             a: self.u32()?,
@@ -241,16 +246,16 @@ impl<R: Read + Seek> Reader<R> {
         Ok(staged.state(cell))
     }
 
-    fn chunk(&mut self, place: u32, staged: &mut Staged) -> Result<bool, Refusal> {
+    fn chunk(&mut self, place: u32, staged: &mut RingBuilder) -> Result<bool, ReadError> {
         let words = (0..staged.chunk_words()).map(|_| self.u32());
         let words = words.collect::<Result<Vec<_>, _>>()?;
         Ok(staged.put(place, words))
     }
 
-    fn text(&mut self) -> Result<String, Refusal> {
+    fn text(&mut self) -> Result<String, ReadError> {
         let length = self.u32()?;
         if length > LONGEST {
-            return Err(Refusal::Damaged);
+            return Err(ReadError::Damaged);
         }
         let mut text = String::new();
         let read = (&mut self.input)
@@ -258,23 +263,23 @@ impl<R: Read + Seek> Reader<R> {
             .read_to_string(&mut text);
         match read {
             Ok(read) if read == length as usize => Ok(text),
-            _ => Err(Refusal::Damaged),
+            _ => Err(ReadError::Damaged),
         }
     }
 
-    fn u8(&mut self) -> Result<u8, Refusal> {
+    fn u8(&mut self) -> Result<u8, ReadError> {
         self.bytes().map(u8::from_le_bytes)
     }
 
-    fn u32(&mut self) -> Result<u32, Refusal> {
+    fn u32(&mut self) -> Result<u32, ReadError> {
         self.bytes().map(u32::from_le_bytes)
     }
 
-    fn u64(&mut self) -> Result<u64, Refusal> {
+    fn u64(&mut self) -> Result<u64, ReadError> {
         self.bytes().map(u64::from_le_bytes)
     }
 
-    fn bytes<const N: usize>(&mut self) -> Result<[u8; N], Refusal> {
+    fn bytes<const N: usize>(&mut self) -> Result<[u8; N], ReadError> {
         let mut bytes = [0; N];
         self.input.read_exact(&mut bytes)?;
         Ok(bytes)

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::limiter::{
-    Algorithm, Fingerprint, FixedWindow, Gcra, IntervalRefill, Oldest, Penalty, Quota, Secret,
+    Algorithm, Fingerprint, FixedWindow, Gcra, IntervalRefill, OldestPart, Penalty, Quota, Secret,
     SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
 use crate::store::{Bans, Charge, OnFull, Table, charge_all};
@@ -20,13 +20,13 @@ const SECRET: Secret = Secret::from_key([3, 5]);
 fn algorithms(limit: u32) -> Vec<Algorithm> {
     let hour = Duration::from_secs(3600);
     let quota = Quota::new(limit, hour).unwrap();
-    let counters = |parts| SlidingCounters::new(quota, parts, Oldest::Whole).unwrap();
+    let counters = |parts| SlidingCounters::new(quota, parts, OldestPart::Whole).unwrap();
     vec![
         Algorithm::Gcra(Gcra::new(quota, limit).unwrap()),
         Algorithm::TokenBucket(Gcra::new(quota, limit).unwrap()),
         Algorithm::IntervalRefill(IntervalRefill::new(limit, 2, hour).unwrap()),
         Algorithm::FixedWindow(FixedWindow::new(quota, Start::Staggered)),
-        Algorithm::SlidingWindow(SlidingWindow::new(quota, Oldest::Weighted)),
+        Algorithm::SlidingWindow(SlidingWindow::new(quota, OldestPart::Weighted)),
         Algorithm::SlidingCounters(counters(60)),
         Algorithm::SlidingCounters(counters(3)),
         Algorithm::SlidingLog(SlidingLog::new(quota).unwrap()),
@@ -67,12 +67,12 @@ fn saved<'a>(tables: impl IntoIterator<Item = &'a Table>, now: Timestamp) -> Vec
     writer.finish().unwrap()
 }
 
-fn read(bytes: &[u8]) -> Result<Reader<Cursor<&[u8]>>, Refusal> {
+fn read(bytes: &[u8]) -> Result<Reader<Cursor<&[u8]>>, ReadError> {
     Reader::new(Cursor::new(bytes), NOW)
 }
 
 /// Reads a snapshot into the tables that have the names it gives.
-fn restored(bytes: &[u8], tables: &[Table], now: Timestamp) -> Restored {
+fn restored(bytes: &[u8], tables: &[Table], now: Timestamp) -> RestoreCounts {
     let reader = Reader::new(Cursor::new(bytes), now).unwrap();
     assert!(reader.secret() == SECRET);
     let find = |policy: &str, key: &str| {
@@ -104,7 +104,7 @@ fn saved_bans(rule: &Penalty, bans: &Bans, now: Timestamp) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-fn restored_bans(bytes: &[u8], to: PolicyBans<'_>, now: Timestamp) -> Restored {
+fn restored_bans(bytes: &[u8], to: PolicyBans<'_>, now: Timestamp) -> RestoreCounts {
     let reader = Reader::new(Cursor::new(bytes), now).unwrap();
     let find = |policy: &str, key: &str| ((policy, key) == (to.policy, to.key)).then_some(to);
     reader.restore(|_, _| None, find, now).unwrap()
@@ -424,7 +424,7 @@ struct Replacing<'a> {
 impl Write for Replacing<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if let Some(successor) = self.successor.take() {
-            self.table.replaced_by(successor, NOW);
+            self.table.migrate_to(successor, NOW);
         }
         self.written.write(bytes)
     }
@@ -475,7 +475,7 @@ fn a_snapshot_replaces_the_one_before_as_a_whole_or_not_at_all() {
         directory.path().join("buckets.unusable")
     );
     assert!(matches!(open(&path, NOW), Ok(None)));
-    assert!(matches!(open(directory.path(), NOW), Err(Refusal::Io(_))));
+    assert!(matches!(open(directory.path(), NOW), Err(ReadError::Io(_))));
 }
 
 /// Every algorithm in a table of its own, with counters of four bytes or as they are.

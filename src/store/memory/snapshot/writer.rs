@@ -10,10 +10,10 @@ use super::{
     BANS, END, FLOOR, KEY, MAGIC, OLDEST, PolicyBans, STEP, STRIKES, TABLE, VERSION, checksum,
 };
 use crate::clock::Timestamp;
-use crate::limiter::{Cell, Fingerprint, Secret, State, Strikes};
+use crate::limiter::{BanHistory, BucketState, Cell, Fingerprint, Secret};
 use crate::store::Table;
 use crate::store::memory::bucket;
-use crate::store::memory::table::Legacy;
+use crate::store::memory::table::ExportedEntry;
 
 /// A snapshot that is being written.
 pub struct Writer<'a, W> {
@@ -45,7 +45,7 @@ impl<'a, W: Write> Writer<'a, W> {
             bans: bans.into_iter().collect(),
             saved_at: now,
         };
-        if !writer.bans.iter().any(|of| of.count(now)) {
+        if !writer.bans.iter().any(|of| of.has_any(now)) {
             writer.bans.clear();
         }
         writer.buffer.extend(MAGIC);
@@ -91,7 +91,7 @@ impl<'a, W: Write> Writer<'a, W> {
         self.buffer.push(BANS);
         self.put_text(of.policy);
         self.put_text(of.key);
-        self.put_u64(of.check());
+        self.put_u64(of.secret_check());
         for some in of.bans.saved(of.rule, self.saved_at) {
             for (key, strikes) in &some {
                 self.strikes(*key, strikes);
@@ -104,7 +104,7 @@ impl<'a, W: Write> Writer<'a, W> {
     }
 
     fn buckets(&mut self, key: &str, table: &Table, now: Timestamp) -> io::Result<()> {
-        let Some(recipe) = table.algorithm().recipe() else {
+        let Some(recipe) = table.algorithm().encode() else {
             return Ok(());
         };
         let shape = table.algorithm().clone().with_wide_counters().shape();
@@ -118,7 +118,7 @@ impl<'a, W: Write> Writer<'a, W> {
         for (index, bucket) in table.touched() {
             if let Some(slots) = bucket.lock() {
                 for entry in slots.live(now) {
-                    self.entry(&table.legacy(index, entry));
+                    self.entry(&table.export(index, entry));
                 }
             }
             if self.buffer.len() >= STEP {
@@ -128,7 +128,7 @@ impl<'a, W: Write> Writer<'a, W> {
         Ok(())
     }
 
-    fn entry(&mut self, entry: &Legacy<'_>) {
+    fn entry(&mut self, entry: &ExportedEntry<'_>) {
         let [first, last] = entry.keys;
         if entry.tag == bucket::FLOOR {
             self.buffer.push(FLOOR);
@@ -144,13 +144,13 @@ impl<'a, W: Write> Writer<'a, W> {
         self.ring(entry.state);
     }
 
-    fn ring(&mut self, State { cell, words }: State<'_>) {
+    fn ring(&mut self, BucketState { cell, words }: BucketState<'_>) {
         let Some(words) = words else {
             return;
         };
         if words.shape().is_halved() {
             let (wide, a) = words.widened(cell.a);
-            return self.ring(State {
+            return self.ring(BucketState {
                 cell: Cell { a, ..cell },
                 words: Some(&wide),
             });
@@ -165,13 +165,13 @@ impl<'a, W: Write> Writer<'a, W> {
         }
     }
 
-    fn strikes(&mut self, key: Fingerprint, strikes: &Strikes) {
-        let (last, counting) = (strikes.last_ban(), strikes.counting());
+    fn strikes(&mut self, key: Fingerprint, strikes: &BanHistory) {
+        let (last, counting) = (strikes.last_ban(), strikes.recent_strikes());
         self.buffer.push(STRIKES);
         self.put_u64(key.bits());
         self.put_u32(last.number);
         self.put_u64(last.until.as_micros());
-        self.put_u64(last.forgotten.as_micros());
+        self.put_u64(last.forgotten_at.as_micros());
         // A penalty has at most 100.
         self.put_u32(counting.len() as u32);
         for at in counting {

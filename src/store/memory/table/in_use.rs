@@ -9,19 +9,19 @@ use crate::store::memory::permits::{Permit, Permits};
 impl Table {
     /// The same for a policy whose charges are settled afterwards.
     #[must_use]
-    pub fn settling(mut self) -> Self {
+    pub fn with_settlement(mut self) -> Self {
         self.settles = true;
         self
     }
 
     /// Whether charges are settled afterwards.
-    pub const fn settles(&self) -> bool {
+    pub const fn has_settlement(&self) -> bool {
         self.settles
     }
 
     /// The same in the place of `before`: what is in use there, or still to be settled, is so here.
     #[must_use]
-    pub fn in_place_of(mut self, before: &Self) -> Self {
+    pub fn sharing_permits_of(mut self, before: &Self) -> Self {
         if let (Some(own), Some(same)) = (&mut self.permits, &before.permits) {
             *own = Arc::clone(same);
         }
@@ -29,7 +29,7 @@ impl Table {
         self
     }
 
-    /// Whether it can [take the place](Self::replaced_by) of `before`: both have cells, or both units in use.
+    /// Whether it can [take the place](Self::migrate_to) of `before`: both have cells, or both units in use.
     pub const fn can_succeed(&self, before: &Self) -> bool {
         self.permits.is_some() == before.permits.is_some()
     }
@@ -46,9 +46,9 @@ impl Table {
     }
 
     /// Takes units of a key, or a place in the line for them; `None` where it is full, or there is none.
-    pub(in crate::store::memory) fn enter(&self, key: Fingerprint, cost: u32) -> Option<Permit> {
+    pub(in crate::store::memory) fn acquire(&self, key: Fingerprint, cost: u32) -> Option<Permit> {
         let queue = self.algorithm.queueing()?.queue();
-        self.permits.as_ref()?.enter(key, cost, queue)
+        self.permits.as_ref()?.acquire(key, cost, queue)
     }
 
     /// The units in use, where they are what is counted.

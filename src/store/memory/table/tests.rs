@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::limiter::{
-    FixedWindow, Gcra, KeyParts, Oldest, Quota, Secret, SlidingCounters, SlidingLog, SlidingWindow,
-    Start,
+    FixedWindow, Gcra, KeyParts, OldestPart, Quota, Secret, SlidingCounters, SlidingLog,
+    SlidingWindow, Start,
 };
 use crate::store::{Charge, charge_all};
 
@@ -46,7 +46,7 @@ fn log(limit: u32, seconds: u64) -> Algorithm {
 
 fn counters(limit: u32, seconds: u64, parts: u32) -> Algorithm {
     let quota = Quota::new(limit, Duration::from_secs(seconds)).unwrap();
-    Algorithm::SlidingCounters(SlidingCounters::new(quota, parts, Oldest::Weighted).unwrap())
+    Algorithm::SlidingCounters(SlidingCounters::new(quota, parts, OldestPart::Weighted).unwrap())
 }
 
 /// Keys that are spread over the buckets.
@@ -142,7 +142,7 @@ fn a_successor_of_any_size_knows_what_was_used() {
         for number in 0..500 {
             assert!(charge(&old, key(number), 1 + number as u32 % 90));
         }
-        old.replaced_by(new.clone(), NOW);
+        old.migrate_to(new.clone(), NOW);
         for number in 0..500 {
             assert_eq!(used(&new, key(number)), 1 + number as u32 % 90);
             assert_eq!(
@@ -160,7 +160,7 @@ fn who_holds_the_first_of_several_tables_charges_the_last() {
     let tables = [100, 50, 200].map(|limit| table(limit, 10_000));
     charge(&tables[0], key(1), 10);
     for pair in tables.windows(2) {
-        pair[0].replaced_by(pair[1].clone(), NOW);
+        pair[0].migrate_to(pair[1].clone(), NOW);
     }
     assert!(charge(&tables[0], key(1), 20));
     assert_eq!(tables.each_ref().map(|table| used(table, key(1))), [30; 3]);
@@ -173,8 +173,8 @@ fn who_holds_the_first_of_several_tables_charges_the_last() {
 fn a_second_successor_succeeds_the_first() {
     let tables = [100; 3].map(|limit| table(limit, 64));
     charge(&tables[0], key(1), 10);
-    tables[0].replaced_by(tables[1].clone(), NOW);
-    tables[0].replaced_by(tables[2].clone(), NOW);
+    tables[0].migrate_to(tables[1].clone(), NOW);
+    tables[0].migrate_to(tables[2].clone(), NOW);
     assert_eq!(used(&tables[2], key(1)), 10);
 }
 
@@ -182,9 +182,9 @@ fn a_second_successor_succeeds_the_first() {
 fn a_raised_quota_is_felt_and_a_lowered_one_is_never_exceeded() {
     let tables = [100, 120, 40].map(|limit| table(limit, 64));
     charge(&tables[0], key(1), 100);
-    tables[0].replaced_by(tables[1].clone(), NOW);
+    tables[0].migrate_to(tables[1].clone(), NOW);
     assert_eq!(tables[1].peek(key(1), 0, NOW).remaining, 20);
-    tables[1].replaced_by(tables[2].clone(), NOW);
+    tables[1].migrate_to(tables[2].clone(), NOW);
     assert_eq!(tables[2].peek(key(1), 0, NOW).remaining, 0);
     assert!(!charge(&tables[2], key(1), 1));
 }
@@ -196,7 +196,7 @@ fn another_algorithm_starts_anew() {
     let quota = Quota::new(100, Duration::from_secs(3600)).unwrap();
     let window = Algorithm::FixedWindow(FixedWindow::new(quota, Start::EPOCH));
     let new = Arc::new(Table::new("test", window, 64, OnFull::Forget));
-    old.replaced_by(new.clone(), NOW);
+    old.migrate_to(new.clone(), NOW);
     assert_eq!(used(&new, key(1)), 0);
 }
 
@@ -206,7 +206,7 @@ fn a_smaller_table_keeps_those_who_have_used_most() {
     for number in 0..1_000 {
         charge(&old, key(number), if number < 20 { 100 } else { 1 });
     }
-    old.replaced_by(new.clone(), NOW);
+    old.migrate_to(new.clone(), NOW);
     for number in 0..20 {
         assert!(!charge(&new, key(number), 1));
     }
@@ -219,7 +219,7 @@ fn a_move_waits_for_a_locked_bucket_without_holding_its_own() {
     charge(&old, key(1), 10);
     thread::scope(|scope| {
         let locked = new.bucket_of(key(1)).unwrap().lock();
-        let moving = scope.spawn(|| old.replaced_by(new.clone(), NOW));
+        let moving = scope.spawn(|| old.migrate_to(new.clone(), NOW));
         while old.successor.get().is_none() {
             thread::yield_now();
         }
@@ -241,7 +241,7 @@ fn no_charge_is_lost_while_tables_are_replaced() {
     let log = |quota, _| Algorithm::SlidingLog(SlidingLog::new(quota).unwrap());
     let counters = |quota, round: usize| {
         let parts = [60, 12, 1][round % 3];
-        Algorithm::SlidingCounters(SlidingCounters::new(quota, parts, Oldest::Whole).unwrap())
+        Algorithm::SlidingCounters(SlidingCounters::new(quota, parts, OldestPart::Whole).unwrap())
     };
     replace_while_charging(5_000, gcra);
     replace_while_charging(1_000, log);
@@ -303,7 +303,7 @@ fn replace_while_charging(limit: u32, algorithm: impl Fn(Quota, usize) -> Algori
             let rounds = 1 + replaced.fetch_add(1, Relaxed);
             for (offset, (old, published)) in current().iter().zip(&published).enumerate() {
                 let next = make(rounds + offset);
-                old.replaced_by(next.clone(), NOW);
+                old.migrate_to(next.clone(), NOW);
                 *published.write().unwrap() = next;
             }
         }
@@ -338,7 +338,7 @@ fn rings_survive_another_quota_window_and_precision() {
         for number in 0..500 {
             assert!(charge(&old, key(number), 1 + number as u32 % 90));
         }
-        old.replaced_by(new.clone(), NOW);
+        old.migrate_to(new.clone(), NOW);
         for number in 0..500 {
             let most = new.algorithm().limit();
             assert_eq!(used(&new, key(number)), (1 + number as u32 % 90).min(most));
@@ -351,12 +351,12 @@ fn rings_survive_another_quota_window_and_precision() {
 #[test]
 fn a_sliding_window_keeps_its_units_when_its_precision_changes() {
     let quota = Quota::new(100, Duration::from_secs(3_600)).unwrap();
-    let two = Algorithm::SlidingWindow(SlidingWindow::new(quota, Oldest::Weighted));
+    let two = Algorithm::SlidingWindow(SlidingWindow::new(quota, OldestPart::Weighted));
     let tables = [two.clone(), counters(100, 3_600, 60), two]
         .map(|algorithm| Arc::new(Table::new("test", algorithm, 1_000, OnFull::Forget)));
     assert!(charge(&tables[0], key(1), 70));
     for pair in tables.windows(2) {
-        pair[0].replaced_by(pair[1].clone(), NOW);
+        pair[0].migrate_to(pair[1].clone(), NOW);
         assert_eq!(used(&pair[1], key(1)), 70);
         assert!(!charge(&pair[0], key(1), 31), "through the old one as well");
     }
@@ -384,7 +384,7 @@ fn a_shorter_window_lets_units_leave_over_its_whole_length() {
     }
     let now = NOW.saturating_add(Duration::from_secs(3_599));
     let new = Arc::new(Table::new("test", log(10, 60), 64, OnFull::Forget));
-    old.replaced_by(new.clone(), now);
+    old.migrate_to(new.clone(), now);
     let remaining =
         |seconds| ask(&new, 0, now.saturating_add(Duration::from_secs(seconds))).remaining;
     assert_eq!(
@@ -471,7 +471,7 @@ fn no_chunk_is_lost_or_shared_while_rings_are_scarce() {
                     while charges.load(Ordering::Relaxed) < 12_000 * (index + 1) {
                         thread::yield_now();
                     }
-                    pair[0].replaced_by(pair[1].clone(), NOW);
+                    pair[0].migrate_to(pair[1].clone(), NOW);
                     latest.store(index + 1, Ordering::Release);
                 }
             });

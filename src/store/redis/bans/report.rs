@@ -3,7 +3,7 @@
 use redis::Value;
 
 use crate::clock::Timestamp;
-use crate::limiter::{Ban, Fingerprint, Penalty, Strikes as Known};
+use crate::limiter::{Ban, Fingerprint, Penalty, BanHistory as Known};
 use crate::store::redis::naming::Naming;
 use crate::store::redis::reply::{ProtocolError, fields, number};
 use crate::store::redis::script::Procedure;
@@ -110,7 +110,7 @@ impl BanReport<'_> {
         call.number(ban.number);
         call.text(itoa::Buffer::new().format(ban.until.signed_micros_since(self.here)));
         let mut strikes = String::new();
-        for at in known.counting() {
+        for at in known.recent_strikes() {
             let ago = micros(self.here.since(*at));
             strikes.push_str(itoa::Buffer::new().format(ago));
             strikes.push(' ');
@@ -163,7 +163,7 @@ impl AnnouncedBan {
         Ban {
             number: self.number,
             until: now.saturating_add_signed(self.left),
-            forgotten: now.saturating_add_signed(self.remembered),
+            forgotten_at: now.saturating_add_signed(self.remembered),
         }
     }
 }

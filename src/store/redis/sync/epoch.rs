@@ -43,7 +43,7 @@ impl SyncInstant {
 impl Epochs {
     /// `None` if machines cannot charge buckets for each other.
     pub(super) fn of(algorithm: &Algorithm) -> Option<Self> {
-        if !algorithm.can_charge_elsewhere() {
+        if !algorithm.can_charge_remote() {
             return None;
         }
         let window = u64::try_from(algorithm.window()?.as_micros()).ok()?;

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::limiter::{
-    Algorithm, Fingerprint, FixedWindow, Gcra, IntervalRefill, Oldest, Quota, SlidingCounters,
+    Algorithm, Fingerprint, FixedWindow, Gcra, IntervalRefill, OldestPart, Quota, SlidingCounters,
     SlidingWindow, Start,
 };
 use crate::store::redis::naming::BucketName;
@@ -242,7 +242,7 @@ proptest! {
                     let key = Fingerprint::from_bits(key);
                     let charge = Charge { table: &truth, key, cost, window_end: None };
                     let at = Timestamp::from_micros(now);
-                    charge.owe_elsewhere(at, at);
+                    charge.charge_remote(at, at);
                 }
                 Event::Round(lost) => nodes[place].round(&mut server, lost, now),
                 Event::Request { .. } | Event::Restart | Event::Forget => {}

@@ -71,7 +71,7 @@ pub(super) struct SyncRequest {
 impl Tracker {
     /// A tracker of this table, empty at first. `None` for algorithms whose buckets machines cannot
     /// charge for each other
-    /// ([`Algorithm::can_charge_elsewhere`](crate::limiter::Algorithm::can_charge_elsewhere)).
+    /// ([`Algorithm::can_charge_remote`](crate::limiter::Algorithm::can_charge_remote)).
     ///
     /// All machines use this label for the table.
     pub fn new(label: &str, table: Arc<Table>) -> Option<Self> {
@@ -97,14 +97,14 @@ impl Tracker {
     /// Counts evicted keys in these metrics.
     #[must_use]
     pub fn counting(mut self, metrics: &TrackingMetrics) -> Self {
-        self.keys = self.keys.counting(metrics.evictions(TrackedKeys::Sync));
+        self.keys = self.keys.with_metrics(metrics.evictions(TrackedKeys::Sync));
         self
     }
 
     /// Sets the bytes for keys.
     pub fn set_room(&self, bytes: usize) {
-        self.keys.set_room(bytes - bytes / REMOTE_FRACTION);
-        self.remote_units.set_room(bytes / REMOTE_FRACTION);
+        self.keys.set_capacity(bytes - bytes / REMOTE_FRACTION);
+        self.remote_units.set_capacity(bytes / REMOTE_FRACTION);
     }
 
     /// True if it can continue for a table of this algorithm that takes over the buckets.
@@ -201,7 +201,7 @@ impl Tracker {
     }
 
     /// Charges others' units to this table from now on. Call it once the table has taken over the
-    /// [place](Table::replaced_by).
+    /// [place](Table::migrate_to).
     pub fn set_table(&self, table: Arc<Table>) {
         self.threshold.store(threshold(table.algorithm()), Relaxed);
         self.table.store(table);
@@ -267,7 +267,7 @@ impl Tracker {
         };
         let mut keys = self.keys.lock(key);
         let Some((RemoteDelta { units, at }, remote_units)) =
-            keys.change_unused(answered).flatten()
+            keys.change_without_credit(answered).flatten()
         else {
             return;
         };
@@ -290,7 +290,7 @@ impl Tracker {
                 Epochs::Grid(_) => None,
             },
         };
-        charge.owe_elsewhere(at, now.local);
+        charge.charge_remote(at, now.local);
     }
 
     fn instant(&self, now: Timestamp) -> SyncInstant {

@@ -35,7 +35,7 @@ impl Request {
     fn is_taken(&self) -> bool {
         let waker = Waker::from(Arc::clone(&self.woken));
         self.permit
-            .poll_taken(&mut Context::from_waker(&waker))
+            .poll_acquired(&mut Context::from_waker(&waker))
             .is_ready()
     }
 }
@@ -101,7 +101,7 @@ proptest! {
             match step {
                 Step::Enter(units) => {
                     let expected = model.enter(&requests, units);
-                    let permit = table.enter(key(7), units);
+                    let permit = table.acquire(key(7), units);
                     prop_assert_eq!(permit.as_ref().map(|permit| !permit.has_to_wait()), expected);
                     if let (Some(permit), Some(taken)) = (permit, expected) {
                         let (woken, waited) = (Arc::default(), !taken);
@@ -114,8 +114,8 @@ proptest! {
                     model.advance(&mut requests);
                 }
                 Step::Bound(max) => {
-                    let next = Arc::new(queueing(max, queue).in_place_of(&table));
-                    table.replaced_by(Arc::clone(&next), NOW);
+                    let next = Arc::new(queueing(max, queue).sharing_permits_of(&table));
+                    table.migrate_to(Arc::clone(&next), NOW);
                     (table, model.max) = (next, max);
                     model.advance(&mut requests);
                 }
@@ -154,8 +154,9 @@ fn on_several_threads_everybody_gets_his_turn_and_never_too_many_at_once() {
                     let (table, served, inside) = (table.clone(), served.clone(), inside.clone());
                     tasks.spawn_local(async move {
                         for _ in 0..ROUNDS {
-                            let permit = table.enter(key(7), 1).expect("the queue is long enough");
-                            permit.taken().await;
+                            let permit =
+                                table.acquire(key(7), 1).expect("the queue is long enough");
+                            permit.acquired().await;
                             assert!(inside.fetch_add(1, Ordering::SeqCst) < MAX as usize);
                             tokio::task::yield_now().await;
                             inside.fetch_sub(1, Ordering::SeqCst);
@@ -178,14 +179,14 @@ fn on_several_threads_everybody_gets_his_turn_and_never_too_many_at_once() {
 #[test]
 fn who_leaves_before_he_hears_of_his_turn_hands_it_on() {
     let table = queueing(1, 5);
-    let holder = table.enter(key(7), 1).expect("it is free");
-    let [first, second] = [(); 2].map(|()| table.enter(key(7), 1).expect("a place"));
+    let holder = table.acquire(key(7), 1).expect("it is free");
+    let [first, second] = [(); 2].map(|()| table.acquire(key(7), 1).expect("a place"));
     drop(holder);
     drop(first);
     let waker = Waker::noop();
     assert!(
         second
-            .poll_taken(&mut Context::from_waker(waker))
+            .poll_acquired(&mut Context::from_waker(waker))
             .is_ready()
     );
     assert_eq!(table.in_use(), Some(1));

@@ -134,9 +134,9 @@ proptest! {
         for windows in [
             fixed(100, SECOND, Start::EPOCH),
             fixed(100, SECOND, Start::Staggered),
-            Algorithm::SlidingWindow(SlidingWindow::new(hundred, Oldest::Weighted)),
-            Algorithm::SlidingWindow(SlidingWindow::new(hundred, Oldest::Whole)),
-            Algorithm::SlidingCounters(SlidingCounters::new(hundred, 10, Oldest::Weighted).unwrap()),
+            Algorithm::SlidingWindow(SlidingWindow::new(hundred, OldestPart::Weighted)),
+            Algorithm::SlidingWindow(SlidingWindow::new(hundred, OldestPart::Whole)),
+            Algorithm::SlidingCounters(SlidingCounters::new(hundred, 10, OldestPart::Weighted).unwrap()),
         ] {
             let admitted = stampede(&windows, nodes, 6, &seeds);
             holds(&windows, &admitted, SECOND, 200, 2);

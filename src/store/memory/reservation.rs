@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::bucket::{Bucket, Origin, Seat, Slots};
+use super::bucket::{Bucket, Origin, SlotChoice, Slots};
 use super::charge::{Charge, lock_one};
 use super::permits::{Permits, Shard};
-use super::rules::Rules;
 use super::table::{Refusals, Table};
+use super::table_rules::TableRules;
 use crate::clock::Timestamp;
-use crate::limiter::{Cell, Decision, Fingerprint, Reserved, State, Verdict};
+use crate::limiter::{Cell, Decision, Fingerprint, ReservedCharge, BucketState, Verdict};
 use crate::store::redis::PendingReport;
 
 /// A charge that is still to be settled. Dropped, it stands as it was made.
@@ -18,7 +18,7 @@ use crate::store::redis::PendingReport;
 pub struct Reservation {
     table: Arc<Table>,
     key: Fingerprint,
-    reserved: Reserved,
+    reserved: ReservedCharge,
     /// That of the bucket: in a later one there is nothing of this charge.
     generation: u64,
     /// What tells other machines of it, if anything does.
@@ -27,16 +27,16 @@ pub struct Reservation {
 
 /// What settling changes.
 #[derive(Clone, Copy)]
-struct Change {
+struct Adjustment {
     /// Units that are given back.
-    less: u32,
+    refund: u32,
     /// Units that are charged.
-    more: u32,
+    extra: u32,
 }
 
 /// A charge that is made together with others, and settled later.
 #[derive(Clone, Copy, Debug)]
-pub struct Settled<'a> {
+pub struct SettleableCharge<'a> {
     /// The place of the charge among them.
     pub index: usize,
     /// Its table. What is in use there comes back by its [permit](crate::store::Charge::permit), and is none of these.
@@ -51,12 +51,12 @@ pub struct Settled<'a> {
 ///
 /// All charges of these tables that may be settled or given back have to be made so: each is told what others may
 /// still give back, and whose bucket has begun anew.
-pub fn charge_reserving(
-    settled: &[Settled<'_>],
+pub fn charge_and_reserve(
+    settled: &[SettleableCharge<'_>],
     now: Timestamp,
     charge: impl FnOnce() -> Verdict,
 ) -> (Verdict, Vec<(usize, Reservation)>) {
-    let mut shards: SmallVec<[(&Shard, &Settled<'_>); 2]> = settled
+    let mut shards: SmallVec<[(&Shard, &SettleableCharge<'_>); 2]> = settled
         .iter()
         .filter_map(|one| Some((one.table.unsettled()?.shard(one.key), one)))
         .collect();
@@ -75,12 +75,12 @@ pub fn charge_reserving(
             return None;
         }
         if was_whole(&decision, one.cost) {
-            unsettled.begin_anew(one.key);
+            unsettled.start_generation(one.key);
         }
         if !admitted {
             return None;
         }
-        let reserved = Reserved {
+        let reserved = ReservedCharge {
             cell: decision.cell,
             at: now,
             units: one.cost,
@@ -120,17 +120,17 @@ impl Reservation {
     /// Makes the charge one of `units`: the rest is charged, whether it is there or not, or what was too much is
     /// given back, as far as it has not come back with time.
     pub fn settle(mut self, units: u32, now: Timestamp) {
-        self.told(units);
+        self.report(units);
         // Nobody reserves units of this key meanwhile, who would not count these.
         let mut unsettled = self.unsettled().shard(self.key).lock();
         let is_there = self.generation == unsettled.generation(self.key);
         let less = self.units().saturating_sub(units);
-        let change = Change {
-            less: if is_there { less } else { 0 },
-            more: units.saturating_sub(self.units()),
+        let change = Adjustment {
+            refund: if is_there { less } else { 0 },
+            extra: units.saturating_sub(self.units()),
         };
         if self.table.settle(self.key, self.reserved, change, now) {
-            unsettled.begin_anew(self.key);
+            unsettled.start_generation(self.key);
         }
     }
 
@@ -149,7 +149,7 @@ impl Reservation {
         self.settle(0, now);
     }
 
-    fn told(&mut self, units: u32) {
+    fn report(&mut self, units: u32) {
         if let Some(telling) = self.telling.take() {
             telling.tell(self.key, units, &self.reserved);
         }
@@ -163,7 +163,7 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.told(self.units());
+        self.report(self.units());
         let mut unsettled = self.unsettled().shard(self.key).lock();
         unsettled.give_back(self.key, self.reserved.units);
     }
@@ -171,18 +171,18 @@ impl Drop for Reservation {
 
 impl Charge<'_> {
     /// Charges what others have admitted elsewhere, at `at` or earlier, whether it is here or not
-    /// ([`Algorithm::charged_elsewhere`](crate::limiter::Algorithm::charged_elsewhere)). For cells: units in use are nobody
+    /// ([`Algorithm::charge_remote`](crate::limiter::Algorithm::charge_remote)). For cells: units in use are nobody
     /// else's.
-    pub(in crate::store) fn owe_elsewhere(&self, at: Timestamp, now: Timestamp) {
+    pub(in crate::store) fn charge_remote(&self, at: Timestamp, now: Timestamp) {
         let Some(unsettled) = self.table.unsettled() else {
             return;
         };
         let mut unsettled = unsettled.shard(self.key).lock();
         let (table, mut slots) = lock_one(self);
         let rules = self.rules(table);
-        let owe = |state: State<'_>| rules.algorithm.charged_elsewhere(state, at, now, self.cost);
-        if table.owe(&mut slots, rules, self.key, now, owe) {
-            unsettled.begin_anew(self.key);
+        let owe = |state: BucketState<'_>| rules.algorithm.charge_remote(state, at, now, self.cost);
+        if table.force_charge(&mut slots, rules, self.key, now, owe) {
+            unsettled.start_generation(self.key);
         }
     }
 }
@@ -192,8 +192,11 @@ impl Table {
     fn settle(
         &self,
         key: Fingerprint,
-        mut reserved: Reserved,
-        Change { mut less, more }: Change,
+        mut reserved: ReservedCharge,
+        Adjustment {
+            refund: mut less,
+            extra: more,
+        }: Adjustment,
         now: Timestamp,
     ) -> bool {
         let mut table = self;
@@ -201,13 +204,13 @@ impl Table {
             if let Some(mut slots) = table.bucket_of(key).and_then(Bucket::lock) {
                 table.give_back(&mut slots, key, &reserved, less, now);
                 let rules = table.rules();
-                let owe = |state: State<'_>| rules.algorithm.owe(state, now, more);
-                return more > 0 && table.owe(&mut slots, rules, key, now, owe);
+                let owe = |state: BucketState<'_>| rules.algorithm.force_charge(state, now, more);
+                return more > 0 && table.force_charge(&mut slots, rules, key, now, owe);
             }
             let next = table.next();
             match table
                 .algorithm()
-                .reserved_under(next.algorithm(), reserved, now)
+                .convert_reserved(next.algorithm(), reserved, now)
             {
                 Some((same, most)) => (reserved, less) = (same, less.min(most)),
                 None => less = 0,
@@ -220,7 +223,7 @@ impl Table {
         &self,
         slots: &mut Slots,
         key: Fingerprint,
-        reserved: &Reserved,
+        reserved: &ReservedCharge,
         units: u32,
         now: Timestamp,
     ) {
@@ -235,57 +238,57 @@ impl Table {
     }
 
     /// Makes of a bucket what `owe` says; whether that begins it.
-    fn owe(
+    fn force_charge(
         &self,
         slots: &mut Slots,
-        rules: Rules<'_>,
+        rules: TableRules<'_>,
         key: Fingerprint,
         now: Timestamp,
-        owe: impl Fn(State<'_>) -> (Cell, u32),
+        owe: impl Fn(BucketState<'_>) -> (Cell, u32),
     ) -> bool {
         if rules.rings.is_some() {
             slots.release_expired(rules, now);
         }
-        let mut seat = slots.seat(key.bits(), rules, now);
-        if owe(rules.state(seat.cell)).0 == seat.cell {
-            seat.release(rules);
+        let mut slot = slots.choose_slot(key.bits(), rules, now);
+        if owe(rules.state(slot.cell)).0 == slot.cell {
+            slot.release(rules);
             return false;
         }
-        let was_whole = rules.used(seat.cell, now) == 0;
-        let cell = match owing(rules, &seat, key, now, owe) {
+        let was_whole = rules.used(slot.cell, now) == 0;
+        let cell = match charged_cell(rules, &slot, key, now, owe) {
             Some(cell) => cell,
             None => {
-                seat.release(rules);
-                seat.give_up();
-                seat.cell
+                slot.release(rules);
+                slot.leave_unrecorded();
+                slot.cell
             }
         };
-        self.take(slots, seat, key, cell, rules);
+        self.write(slots, slot, key, cell, rules);
         was_whole
     }
 }
 
 /// What a key's bucket becomes that owes so much; `None` when there is no room for its ring.
-fn owing(
-    rules: Rules<'_>,
-    seat: &Seat,
+fn charged_cell(
+    rules: TableRules<'_>,
+    slot: &SlotChoice,
     key: Fingerprint,
     now: Timestamp,
-    owe: impl Fn(State<'_>) -> (Cell, u32),
+    owe: impl Fn(BucketState<'_>) -> (Cell, u32),
 ) -> Option<Cell> {
     let owes = |cell| owe(rules.state(cell));
-    if rules.rings.is_some() && !seat.is_recorded() {
+    if rules.rings.is_some() && !slot.is_recorded() {
         return None;
     }
-    let (after, recorded) = owes(seat.cell);
+    let (after, recorded) = owes(slot.cell);
     if rules.rings.is_some() {
-        let chunks = rules.reserve(seat.cell, after, now)?;
-        return Some(rules.record(seat.cell, after, recorded, chunks));
+        let chunks = rules.reserve(slot.cell, after, now)?;
+        return Some(rules.record(slot.cell, after, recorded, chunks));
     }
-    Some(match seat.origin {
+    Some(match slot.origin {
         Origin::Own => after,
-        Origin::Inherited => {
-            let (own, _) = owes(rules.opened(Cell::EMPTY, key.bits(), now));
+        Origin::Floor => {
+            let (own, _) = owes(rules.open(Cell::EMPTY, key.bits(), now));
             rules.algorithm.join(after, own, now)
         }
     })

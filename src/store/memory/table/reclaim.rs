@@ -17,14 +17,19 @@ impl Table {
     /// at: of a few buckets at a time whoever has expired, and else who has used least.
     ///
     /// Called while buckets are locked, so it waits for none.
-    pub(in crate::store::memory) fn make_room(&self, slab: &Slab, chunks: u32, now: Timestamp) {
+    pub(in crate::store::memory) fn reclaim_chunks(
+        &self,
+        slab: &Slab,
+        chunks: u32,
+        now: Timestamp,
+    ) {
         for _ in 0..LOOKS {
             let least = self.least_used_of_a_few(now);
             if slab.has(chunks) {
                 return;
             }
             if let Some(mut slots) = least.and_then(Bucket::try_lock) {
-                self.count(slots.give_up(self.rules(), now));
+                self.count_eviction(slots.evict_ring(self.rules(), now));
             }
             if slab.has(chunks) {
                 return;
@@ -37,7 +42,7 @@ impl Table {
             let bucket = self.next_touched()?;
             let mut slots = bucket.try_lock()?;
             slots.release_expired(self.rules(), now);
-            Some((slots.least(self.rules(), now)?, bucket))
+            Some((slots.least_use(self.rules(), now)?, bucket))
         });
         few.min_by_key(|(least, _)| *least)
             .map(|(_, bucket)| bucket)

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Legacy, Table};
+use super::{ExportedEntry, Table};
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Cell, State};
-use crate::store::memory::bucket::{Bucket, Entry, Loss, Slots};
+use crate::limiter::{Algorithm, BucketState, Cell};
+use crate::store::memory::bucket::{Bucket, Entry, Eviction, Slots};
 
 impl Table {
     /// Who counts in this table's place once a bucket has moved.
@@ -23,12 +23,12 @@ impl Table {
     /// bucket was moved would find it whole. A table has one successor; a later one succeeds that.
     ///
     /// Units in use are shared already: who waits for them is let in up to the bound of the successor.
-    pub fn replaced_by(&self, successor: Arc<Table>, now: Timestamp) {
+    pub fn migrate_to(&self, successor: Arc<Table>, now: Timestamp) {
         if let Some(permits) = &successor.permits {
             return permits.admit_up_to(successor.algorithm.capacity());
         }
         if let Err(successor) = self.successor.set(successor) {
-            return self.next().replaced_by(successor, now);
+            return self.next().migrate_to(successor, now);
         }
         for (index, segment) in self.segments.iter().enumerate() {
             let segment = segment.get_or_init(Box::default);
@@ -51,47 +51,47 @@ impl Table {
         };
         let copied = slots
             .live(now)
-            .all(|entry| self.next().try_adopt(&self.legacy(index, entry), now));
+            .all(|entry| self.next().try_import(&self.export(index, entry), now));
         if copied {
-            bucket.leave(&mut slots, self.rules());
+            bucket.mark_moved(&mut slots, self.rules());
         }
         copied
     }
 
     /// Takes over an entry of another table; `false` when a bucket was locked.
-    pub(super) fn try_adopt(&self, legacy: &Legacy<'_>, now: Timestamp) -> bool {
-        let [first, last] = legacy.keys;
+    pub(super) fn try_import(&self, entry: &ExportedEntry<'_>, now: Timestamp) -> bool {
+        let [first, last] = entry.keys;
         for index in self.index(first)..=self.index(last) {
             let Some(bucket) = self.bucket(index) else {
-                return self.next().try_adopt(legacy, now);
+                return self.next().try_import(entry, now);
             };
             let Some(mut slots) = bucket.try_lock() else {
                 return false;
             };
             if bucket.has_moved() {
                 drop(slots);
-                return self.next().try_adopt(legacy, now);
+                return self.next().try_import(entry, now);
             }
-            let tag = legacy.tag;
-            let loss = match self.carry(legacy.from, legacy.state, &mut slots, now) {
-                Some(cell) => slots.adopt(Entry { tag, cell }, self.rules(), now),
-                None => Loss::Evicted(1),
+            let tag = entry.tag;
+            let eviction = match self.convert(entry.from, entry.state, &mut slots, now) {
+                Some(cell) => slots.import(Entry { tag, cell }, self.rules(), now),
+                None => Eviction::Entries(1),
             };
-            self.count(loss);
+            self.count_eviction(eviction);
         }
         true
     }
 
     /// What a cell of another table becomes here; `None` when there is no room for its ring.
-    fn carry(
+    fn convert(
         &self,
         from: &Algorithm,
-        state: State<'_>,
+        state: BucketState<'_>,
         slots: &mut Slots,
         now: Timestamp,
     ) -> Option<Cell> {
         let rules = self.rules();
-        let carried = self.algorithm.carry(from, state, now);
+        let carried = self.algorithm.convert(from, state, now);
         let Some(rings) = rules.rings else {
             return Some(carried.write(None, &mut std::iter::empty()));
         };
@@ -99,9 +99,9 @@ impl Table {
             if let Some(chunks) = rings.take(carried.chunks(), now) {
                 break chunks;
             }
-            match slots.give_up(rules, now) {
-                Loss::None | Loss::Unrecorded => return None,
-                loss => self.count(loss),
+            match slots.evict_ring(rules, now) {
+                Eviction::None | Eviction::Unrecorded => return None,
+                eviction => self.count_eviction(eviction),
             }
         };
         Some(carried.write(Some(rings.slab.words()), &mut chunks.into_iter()))

@@ -1,20 +1,20 @@
 //! A ring that is read back from where it was kept, chunk by chunk, into memory of its own.
 
-use super::{Cell, FIXED, Ring, Shape, State, Words};
+use super::{BucketState, Cell, FIXED, Ring, RingMemory, RingShape};
 
 /// Memory for one ring at a time.
 #[derive(Debug)]
-pub struct Staged {
-    words: Words,
+pub struct RingBuilder {
+    words: RingMemory,
     /// Whether there is a chunk at a place.
     present: Vec<bool>,
 }
 
-impl Staged {
+impl RingBuilder {
     /// Room for a full ring of this shape.
-    pub fn new(shape: Shape) -> Self {
+    pub fn new(shape: RingShape) -> Self {
         Self {
-            words: Words::new(shape, shape.most),
+            words: RingMemory::new(shape, shape.most),
             present: vec![false; shape.most as usize],
         }
     }
@@ -43,7 +43,7 @@ impl Staged {
     }
 
     /// The cell with this ring; `None` if the chunks make none.
-    pub fn state(&self, cell: Cell) -> Option<State<'_>> {
+    pub fn state(&self, cell: Cell) -> Option<BucketState<'_>> {
         if !self.present[0] {
             return None;
         }
@@ -52,7 +52,7 @@ impl Staged {
             let chunk = if *present { place + 1 } else { 0 };
             self.words.set(1, FIXED + place - 1, chunk);
         }
-        let state = State {
+        let state = BucketState {
             cell: Cell { a: 1, ..cell },
             words: Some(&self.words),
         };

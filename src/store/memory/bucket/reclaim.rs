@@ -1,13 +1,17 @@
 //! Who gives up a ring where memory for rings is scarce.
 
-use super::{ENTRIES, Entry, FLOOR, Loss, Slots};
+use super::{ENTRIES, Entry, Eviction, FLOOR, Slots};
 use crate::clock::Timestamp;
-use crate::store::memory::rules::Rules;
 use crate::store::memory::table::OnFull;
+use crate::store::memory::table_rules::TableRules;
 
 impl Slots {
     /// Gives up the rings of entries that have expired.
-    pub(in crate::store::memory) fn release_expired(&mut self, rules: Rules<'_>, now: Timestamp) {
+    pub(in crate::store::memory) fn release_expired(
+        &mut self,
+        rules: TableRules<'_>,
+        now: Timestamp,
+    ) {
         for index in 0..ENTRIES {
             if !self.entries[index].is_live(now) {
                 self.put(index, Entry::default(), rules);
@@ -15,10 +19,10 @@ impl Slots {
         }
     }
 
-    /// How little somebody's loss would admit: the use of the entry that has used least.
-    pub(in crate::store::memory) fn least(
+    /// How little somebody's eviction would admit: the use of the entry that has used least.
+    pub(in crate::store::memory) fn least_use(
         &self,
-        rules: Rules<'_>,
+        rules: TableRules<'_>,
         now: Timestamp,
     ) -> Option<(u128, u64)> {
         let uses = self.live(now);
@@ -28,36 +32,40 @@ impl Slots {
 
     /// Gives up one ring, as if the bucket were full: the least used entry is forgotten, or becomes part
     /// of the floor.
-    pub(in crate::store::memory) fn give_up(&mut self, rules: Rules<'_>, now: Timestamp) -> Loss {
+    pub(in crate::store::memory) fn evict_ring(
+        &mut self,
+        rules: TableRules<'_>,
+        now: Timestamp,
+    ) -> Eviction {
         self.release_expired(rules, now);
         let keys = self.live(now).filter(|entry| entry.tag != FLOOR).count();
         if keys == 0 {
-            return Loss::None;
+            return Eviction::None;
         }
         let live = |entry: &Entry| entry.is_live(now);
         let victim = self.least_used(rules, now, |_, entry| live(entry) && entry.tag != FLOOR);
         let cell = self.entries[victim].cell;
         match rules.on_full {
-            OnFull::Forget if rules.refuses(cell, now) => Loss::None,
+            OnFull::Forget if rules.refuses(cell, now) => Eviction::None,
             OnFull::Forget => {
                 self.put(victim, Entry::default(), rules);
-                Loss::Evicted(1)
+                Eviction::Entries(1)
             }
             OnFull::Strict => {
                 let others = self.live(now).count() - 1;
                 if others == 0 {
-                    return Loss::None;
+                    return Eviction::None;
                 }
                 let spare =
                     || self.least_used(rules, now, |index, entry| live(entry) && index != victim);
                 let floor = self.floor(now).unwrap_or_else(spare);
                 let Some(joined) = rules.join_last(self.entries[floor].cell, cell, now) else {
-                    return Loss::None;
+                    return Eviction::None;
                 };
                 let new = self.entries[floor].tag != FLOOR;
                 self.put_floor(floor, joined, rules);
                 self.put(victim, Entry::default(), rules);
-                Loss::Evicted(1 + u64::from(new))
+                Eviction::Entries(1 + u64::from(new))
             }
         }
     }

@@ -3,34 +3,34 @@
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
-use super::{Asked, Charge};
+use super::{Charge, PlannedCharge};
 use crate::clock::Timestamp;
 use crate::limiter::{Cell, Decision, Fingerprint};
 use crate::store::memory::bucket::{Bucket, Slots};
-use crate::store::memory::permits::{InUse, Shard};
+use crate::store::memory::permits::{LockedShard, Shard};
 use crate::store::memory::table::Table;
 
 /// How many charges a call holds without allocating.
 const INLINE: usize = 4;
 
 /// The bucket of a charge, and the table it belongs to: the charge's own, or a successor.
-pub(super) struct Locked<'a> {
+pub(super) struct LockedBucket<'a> {
     pub(super) table: &'a Table,
     /// `None` where an earlier charge of the same call has this bucket: it is charged once.
-    held: Option<Held<'a>>,
+    guard: Option<Guard<'a>>,
     /// What the charge needs, between its decision and what becomes of it; what is in use needs nothing.
-    asked: Option<Asked>,
+    plan: Option<PlannedCharge>,
 }
 
 /// Where units are counted, locked.
-enum Held<'a> {
+enum Guard<'a> {
     Slots(MutexGuard<'a, Slots>),
-    InUse(InUse<'a>),
+    InUse(LockedShard<'a>),
 }
 
 /// Where units are counted.
 #[derive(Clone, Copy)]
-enum Place<'a> {
+enum LockTarget<'a> {
     Bucket(&'a Bucket),
     Shard(&'a Shard),
 }
@@ -38,17 +38,17 @@ enum Place<'a> {
 /// The bucket of this charge has moved to its table's successor.
 struct Moved(usize);
 
-impl Locked<'_> {
+impl LockedBucket<'_> {
     /// Decides, and holds what the charge needs.
-    pub(super) fn ask(&mut self, charge: &Charge<'_>, now: Timestamp) -> Decision {
-        match &mut self.held {
-            Some(Held::Slots(slots)) => {
+    pub(super) fn plan(&mut self, charge: &Charge<'_>, now: Timestamp) -> Decision {
+        match &mut self.guard {
+            Some(Guard::Slots(slots)) => {
                 let rules = charge.rules(self.table);
-                let (asked, decision) = charge.ask(rules, slots, now);
-                self.asked = Some(asked);
+                let (planned, decision) = charge.plan(rules, slots, now);
+                self.plan = Some(planned);
                 decision
             }
-            Some(Held::InUse(in_use)) => {
+            Some(Guard::InUse(in_use)) => {
                 let algorithm = self.table.algorithm();
                 let cell = in_use.cell(charge.key, algorithm.capacity());
                 algorithm.decide(cell, now, charge.cost)
@@ -58,47 +58,52 @@ impl Locked<'_> {
     }
 
     /// Makes a charge that was decided.
-    pub(super) fn write(&mut self, charge: &Charge<'_>, decision: &mut Decision, now: Timestamp) {
-        match &mut self.held {
-            Some(Held::Slots(slots)) => {
-                if let Some(asked) = self.asked.take() {
-                    charge.write(self.table, slots, asked, decision, now);
+    pub(super) fn commit(&mut self, charge: &Charge<'_>, decision: &mut Decision, now: Timestamp) {
+        match &mut self.guard {
+            Some(Guard::Slots(slots)) => {
+                if let Some(planned) = self.plan.take() {
+                    charge.commit(self.table, slots, planned, decision, now);
                 }
             }
-            Some(Held::InUse(in_use)) => in_use.take(charge.key, charge.cost),
+            Some(Guard::InUse(in_use)) => in_use.take(charge.key, charge.cost),
             None => {}
         }
     }
 
     /// Makes the charge of a request that is refused, and says what it is told then. What is in flight owes nothing.
-    pub(super) fn owe(&mut self, charge: &Charge<'_>, decision: &mut Decision, now: Timestamp) {
-        match (&mut self.held, self.asked.take()) {
-            (Some(Held::Slots(slots)), Some(asked)) => {
-                *decision = charge.owe(self.table, slots, asked, *decision, now);
+    pub(super) fn charge_refused(
+        &mut self,
+        charge: &Charge<'_>,
+        decision: &mut Decision,
+        now: Timestamp,
+    ) {
+        match (&mut self.guard, self.plan.take()) {
+            (Some(Guard::Slots(slots)), Some(planned)) => {
+                *decision = charge.charge_refused(self.table, slots, planned, *decision, now);
             }
-            _ => self.leave(charge, decision, now),
+            _ => self.discard(charge, decision, now),
         }
     }
 
     /// Does not make it. What an admission announced does not happen, since another policy refused.
-    pub(super) fn leave(&mut self, charge: &Charge<'_>, decision: &mut Decision, now: Timestamp) {
+    pub(super) fn discard(&mut self, charge: &Charge<'_>, decision: &mut Decision, now: Timestamp) {
         let rules = self.table.rules();
-        let asked = self.asked.take();
-        let cell = match (&self.held, &asked) {
-            (Some(Held::Slots(_)), Some(asked)) => asked.seat.cell,
-            (Some(Held::InUse(in_use)), _) => in_use.cell(charge.key, rules.algorithm.capacity()),
-            (Some(Held::Slots(_)) | None, _) => Cell::EMPTY,
+        let planned = self.plan.take();
+        let cell = match (&self.guard, &planned) {
+            (Some(Guard::Slots(_)), Some(planned)) => planned.slot.cell,
+            (Some(Guard::InUse(in_use)), _) => in_use.cell(charge.key, rules.algorithm.capacity()),
+            (Some(Guard::Slots(_)) | None, _) => Cell::EMPTY,
         };
         if decision.is_admitted() {
             *decision = rules.decide(cell, now, 0);
         }
-        if let Some(asked) = asked {
-            asked.release(rules);
+        if let Some(planned) = planned {
+            planned.release(rules);
         }
     }
 }
 
-impl<'a> Place<'a> {
+impl<'a> LockTarget<'a> {
     /// Where the units of `key` are counted; `None` when its bucket was moved before it was made.
     fn of(table: &'a Table, key: Fingerprint) -> Option<Self> {
         match table.permits() {
@@ -116,52 +121,52 @@ impl<'a> Place<'a> {
     }
 
     /// `None` when the bucket has moved.
-    fn lock(self) -> Option<Held<'a>> {
+    fn lock(self) -> Option<Guard<'a>> {
         match self {
-            Self::Bucket(bucket) => bucket.lock().map(Held::Slots),
-            Self::Shard(shard) => Some(Held::InUse(shard.lock())),
+            Self::Bucket(bucket) => bucket.lock().map(Guard::Slots),
+            Self::Shard(shard) => Some(Guard::InUse(shard.lock())),
         }
     }
 
     /// Has its memory fetched. Locking waits for that of one bucket before it asks for the next; fetched before, all are on
     /// their way at once, which is most of what a decision costs in tables larger than the caches.
-    fn touch(self) {
+    fn prefetch(self) {
         match self {
-            Self::Bucket(bucket) => bucket.touch(),
+            Self::Bucket(bucket) => bucket.prefetch(),
             Self::Shard(_) => {}
         }
     }
 }
 
 /// The buckets of one call.
-pub(super) type AllLocked<'a> = SmallVec<[Locked<'a>; INLINE]>;
+pub(super) type LockedBuckets<'a> = SmallVec<[LockedBucket<'a>; INLINE]>;
 
 /// Locks the bucket of each charge. They are held where the caller has room for them: they are large.
-pub(super) fn lock_all<'a>(charges: &[Charge<'a>], locked: &mut AllLocked<'a>) {
-    locked.extend(charges.iter().map(|charge| Locked {
+pub(super) fn lock_all<'a>(charges: &[Charge<'a>], locked: &mut LockedBuckets<'a>) {
+    locked.extend(charges.iter().map(|charge| LockedBucket {
         table: charge.table,
-        held: None,
-        asked: None,
+        guard: None,
+        plan: None,
     }));
     while let Err(Moved(index)) = try_lock_all(charges, locked) {
-        locked.iter_mut().for_each(|locked| locked.held = None);
+        locked.iter_mut().for_each(|locked| locked.guard = None);
         locked[index].table = locked[index].table.next();
     }
 }
 
 /// Locks the buckets in the order of their addresses, so that no two calls wait for each other.
-fn try_lock_all<'a>(charges: &[Charge<'a>], locked: &mut [Locked<'a>]) -> Result<(), Moved> {
-    let mut places: SmallVec<[(Place<'a>, usize); INLINE]> = SmallVec::new();
+fn try_lock_all<'a>(charges: &[Charge<'a>], locked: &mut [LockedBucket<'a>]) -> Result<(), Moved> {
+    let mut places: SmallVec<[(LockTarget<'a>, usize); INLINE]> = SmallVec::new();
     for (index, (charge, locked)) in charges.iter().zip(&*locked).enumerate() {
-        let place = Place::of(locked.table, charge.key).ok_or(Moved(index))?;
+        let place = LockTarget::of(locked.table, charge.key).ok_or(Moved(index))?;
         places.push((place, index));
     }
-    places.iter().for_each(|(place, _)| place.touch());
+    places.iter().for_each(|(place, _)| place.prefetch());
     places.sort_unstable_by_key(|(place, _)| place.address());
     let mut last = None;
     for (place, index) in places {
         if last.replace(place.address()) != Some(place.address()) {
-            locked[index].held = Some(place.lock().ok_or(Moved(index))?);
+            locked[index].guard = Some(place.lock().ok_or(Moved(index))?);
         }
     }
     Ok(())

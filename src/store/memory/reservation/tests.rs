@@ -2,10 +2,10 @@ use std::time::Duration;
 
 use super::*;
 use crate::limiter::{
-    Algorithm, FixedWindow, Gcra, IntervalRefill, LeakyBucket, Oldest, Quota, SlidingCounters,
+    Algorithm, FixedWindow, Gcra, IntervalRefill, LeakyBucket, OldestPart, Quota, SlidingCounters,
     SlidingLog, SlidingWindow, Start,
 };
-use crate::store::{Charge, OnFull, charge_all, charge_watched};
+use crate::store::{Charge, OnFull, charge_all, charge_with_shadow};
 
 const NOW: Timestamp = Timestamp::from_micros(3_600_000_000);
 const HOUR: Duration = Duration::from_hours(1);
@@ -23,7 +23,7 @@ fn fixed(limit: u32) -> Algorithm {
 }
 
 fn sliding(limit: u32, window: Duration) -> Algorithm {
-    Algorithm::SlidingWindow(SlidingWindow::new(quota(limit, window), Oldest::Whole))
+    Algorithm::SlidingWindow(SlidingWindow::new(quota(limit, window), OldestPart::Whole))
 }
 
 fn log(limit: u32, window: Duration) -> Algorithm {
@@ -31,7 +31,7 @@ fn log(limit: u32, window: Duration) -> Algorithm {
 }
 
 fn counters(limit: u32, parts: u32) -> Algorithm {
-    let window = SlidingCounters::new(quota(limit, HOUR), parts, Oldest::Weighted);
+    let window = SlidingCounters::new(quota(limit, HOUR), parts, OldestPart::Weighted);
     Algorithm::SlidingCounters(window.unwrap())
 }
 
@@ -45,7 +45,7 @@ fn refilled(capacity: u32) -> Algorithm {
 }
 
 fn table(algorithm: Algorithm) -> Arc<Table> {
-    Arc::new(Table::new("test", algorithm, 64, OnFull::Forget).settling())
+    Arc::new(Table::new("test", algorithm, 64, OnFull::Forget).with_settlement())
 }
 
 fn key(bits: u64) -> Fingerprint {
@@ -64,13 +64,13 @@ fn reserve_at(table: &Arc<Table>, bits: u64, cost: u32, now: Timestamp) -> Optio
         cost,
         window_end: None,
     };
-    let settled = Settled {
+    let settled = SettleableCharge {
         index: 0,
         table,
         key: key(bits),
         cost,
     };
-    let (verdict, mut made) = charge_reserving(&[settled], now, || charge_all(&[charge], now));
+    let (verdict, mut made) = charge_and_reserve(&[settled], now, || charge_all(&[charge], now));
     assert_eq!(verdict.is_admitted(), made.len() == 1);
     made.pop().map(|(_, reservation)| reservation)
 }
@@ -82,9 +82,9 @@ fn used(table: &Table, bits: u64) -> u32 {
 
 /// As a reload does.
 fn replace(old: &Arc<Table>, algorithm: Algorithm) -> Arc<Table> {
-    let new = Table::new("test", algorithm, 128, OnFull::Forget).settling();
-    let new = Arc::new(new.in_place_of(old));
-    old.replaced_by(Arc::clone(&new), NOW);
+    let new = Table::new("test", algorithm, 128, OnFull::Forget).with_settlement();
+    let new = Arc::new(new.sharing_permits_of(old));
+    old.migrate_to(Arc::clone(&new), NOW);
     new
 }
 
@@ -126,14 +126,14 @@ fn all_or_nothing_holds_for_what_is_reserved() {
         window_end: None,
     };
     let charges = [charge(&*wide, 3), charge(&*narrow, 1)];
-    let settled = [(0, &wide, 3), (1, &narrow, 1)].map(|(index, table, cost)| Settled {
+    let settled = [(0, &wide, 3), (1, &narrow, 1)].map(|(index, table, cost)| SettleableCharge {
         index,
         table,
         key: key(7),
         cost,
     });
     let reserve =
-        |binding| charge_reserving(&settled, NOW, || charge_watched(&charges, binding, NOW));
+        |binding| charge_and_reserve(&settled, NOW, || charge_with_shadow(&charges, binding, NOW));
     let (verdict, made) = reserve(2);
     assert!(verdict.is_admitted());
     assert_eq!(made.len(), 2);

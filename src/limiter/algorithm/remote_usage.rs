@@ -8,13 +8,13 @@ use super::Algorithm;
 use super::fixed_window::Start;
 use crate::clock::Timestamp;
 use crate::limiter::Cell;
-use crate::limiter::ring::State;
+use crate::limiter::ring::BucketState;
 
 impl Algorithm {
     /// Whether buckets can be charged for what others admit: their units come back with time, nobody is told the instant of
     /// each, or his place in a line, and windows end at an instant that all know. Where each machine began a window with a request of
     /// its own, what one has counted would be nothing to others whose windows begin after that.
-    pub const fn can_charge_elsewhere(&self) -> bool {
+    pub const fn can_charge_remote(&self) -> bool {
         match self {
             Self::Gcra(_)
             | Self::TokenBucket(_)
@@ -32,31 +32,31 @@ impl Algorithm {
     /// something to take a window later, and in windows when they end.
     ///
     /// Windows count it in the part that runs, and what was charged before as much as it would count there as the
-    /// [oldest](super::super::Oldest) of two counters. As it was if that [cannot be](Self::can_charge_elsewhere).
-    pub fn charged_elsewhere<'a>(
+    /// [oldest](super::super::OldestPart) of two counters. As it was if that [cannot be](Self::can_charge_remote).
+    pub fn charge_remote<'a>(
         &self,
-        state: impl Into<State<'a>>,
+        state: impl Into<BucketState<'a>>,
         at: Timestamp,
         now: Timestamp,
         units: u32,
     ) -> (Cell, u32) {
         let state = state.into();
         let (cell, at) = (state.cell, at.min(now));
-        if !self.can_charge_elsewhere() || self.capacity() == 0 || units == 0 {
+        if !self.can_charge_remote() || self.capacity() == 0 || units == 0 {
             return (cell, 0);
         }
         match self {
             Self::Gcra(gcra) | Self::TokenBucket(gcra) => {
-                (gcra.charged_elsewhere(cell, at, now, units), units)
+                (gcra.charge_remote(cell, at, now, units), units)
             }
-            Self::IntervalRefill(bucket) => (bucket.charged_elsewhere(cell, at, now, units), units),
-            Self::FixedWindow(window) => (window.owe(cell, now, units), units),
+            Self::IntervalRefill(bucket) => (bucket.charge_remote(cell, at, now, units), units),
+            Self::FixedWindow(window) => (window.force_charge(cell, now, units), units),
             Self::SlidingWindow(window) => {
                 let units = window.covered(units, at, now);
-                (window.indebted(cell, now, units), units)
+                (window.charge_refused(cell, now, units), units)
             }
             Self::SlidingCounters(window) => {
-                window.indebted(state, now, window.covered(units, at, now))
+                window.charge_refused(state, now, window.covered(units, at, now))
             }
             Self::LeakyBucket(_) | Self::SlidingLog(_) | Self::Concurrency(_) => (cell, 0),
         }

@@ -3,8 +3,8 @@
 use super::{SlidingCounters, View};
 use crate::clock::Timestamp;
 use crate::limiter::Cell;
-use crate::limiter::algorithm::Past;
-use crate::limiter::ring::{State, Words};
+use crate::limiter::algorithm::History;
+use crate::limiter::ring::{BucketState, RingMemory};
 
 /// What of a ring may not exceed the limit.
 #[derive(Clone, Copy)]
@@ -18,16 +18,16 @@ enum Cap {
 impl SlidingCounters {
     /// Chunks that [`SlidingCounters::join`] and [`SlidingCounters::rebuild`] need.
     pub(in crate::limiter::algorithm) const fn whole_chunks(&self) -> u32 {
-        self.shape.most_chunks()
+        self.shape.max_chunks()
     }
 
     /// The larger counts of each part.
     pub(in crate::limiter::algorithm) fn join(
         &self,
-        left: State<'_>,
-        right: State<'_>,
+        left: BucketState<'_>,
+        right: BucketState<'_>,
         now: Timestamp,
-        words: &Words,
+        words: &RingMemory,
         chunks: &mut dyn Iterator<Item = u32>,
     ) -> Cell {
         let (left, right) = (self.view(left, now), self.view(right, now));
@@ -54,9 +54,9 @@ impl SlidingCounters {
     /// The same counts, as far as the limit has room for them: the newest first.
     pub(in crate::limiter::algorithm) fn copy(
         &self,
-        state: State<'_>,
+        state: BucketState<'_>,
         now: Timestamp,
-        words: &Words,
+        words: &RingMemory,
         chunks: &mut dyn Iterator<Item = u32>,
     ) -> Cell {
         let view = self.view(state, now);
@@ -65,7 +65,11 @@ impl SlidingCounters {
     }
 
     /// Units with their ages, the newest first; what is left of the oldest counter is rounded up.
-    pub(in crate::limiter::algorithm) fn past(&self, state: State<'_>, now: Timestamp) -> Past {
+    pub(in crate::limiter::algorithm) fn history(
+        &self,
+        state: BucketState<'_>,
+        now: Timestamp,
+    ) -> History {
         let view = self.view(state, now);
         let used = self
             .weighing
@@ -89,9 +93,9 @@ impl SlidingCounters {
     /// oldest part, so that all of it counts.
     pub(in crate::limiter::algorithm) fn rebuild(
         &self,
-        past: &Past,
+        past: &History,
         now: Timestamp,
-        words: &Words,
+        words: &RingMemory,
         chunks: &mut dyn Iterator<Item = u32>,
     ) -> Cell {
         let part = now.as_micros() / self.weighing.part;
@@ -107,7 +111,7 @@ impl SlidingCounters {
     }
 
     /// Whether counters of these parameters mean the same under those.
-    pub(in crate::limiter::algorithm) fn counts_like(&self, other: &Self) -> bool {
+    pub(in crate::limiter::algorithm) fn has_same_ring_format(&self, other: &Self) -> bool {
         (self.parts, self.weighing.part, self.weighing.oldest)
             == (other.parts, other.weighing.part, other.weighing.oldest)
     }
@@ -120,7 +124,7 @@ impl SlidingCounters {
         elapsed: u64,
         count: impl Fn(u32) -> u32,
         cap: Cap,
-        words: &Words,
+        words: &RingMemory,
         chunks: &mut dyn Iterator<Item = u32>,
     ) -> Cell {
         let ring = words

@@ -7,12 +7,12 @@ use super::{
     Algorithm, FixedWindow, Gcra, IntervalRefill, LeakyBucket, SlidingCounters, SlidingLog,
     SlidingWindow,
 };
-use crate::limiter::{Oldest, Quota, QuotaError, Start};
+use crate::limiter::{OldestPart, Quota, QuotaError, Start};
 
 /// The kind, the limit (of a bucket that is refilled in steps its capacity), the window (or interval) in
 /// microseconds, and two further numbers. Part of the format of snapshots: kinds are never given another
 /// meaning.
-pub type Recipe = [u64; 5];
+pub type EncodedAlgorithm = [u64; 5];
 
 const GCRA: u64 = 1;
 const TOKEN_BUCKET: u64 = 2;
@@ -25,7 +25,7 @@ const LEAKY_BUCKET: u64 = 8;
 
 impl Algorithm {
     /// The algorithm as numbers; `None` for what is in flight, which nobody keeps: it ends with the process.
-    pub fn recipe(&self) -> Option<Recipe> {
+    pub fn encode(&self) -> Option<EncodedAlgorithm> {
         let (kind, one, two) = match self {
             Self::Gcra(gcra) => (GCRA, gcra.burst().into(), 0),
             Self::TokenBucket(gcra) => (TOKEN_BUCKET, gcra.burst().into(), 0),
@@ -66,9 +66,9 @@ impl Algorithm {
         }
     }
 
-    /// The algorithm that has this recipe, good for reading its cells and for [`Algorithm::carry`];
+    /// The algorithm that has this recipe, good for reading its cells and for [`Algorithm::convert`];
     /// `None` if there is no such algorithm.
-    pub fn from_recipe([kind, limit, window, one, two]: Recipe) -> Option<Self> {
+    pub fn decode([kind, limit, window, one, two]: EncodedAlgorithm) -> Option<Self> {
         let limit = u32::try_from(limit).ok()?;
         let (large, small) = ((one >> 32) as u32, one as u32);
         if large > 0 && kind != LEAKY_BUCKET {
@@ -117,16 +117,16 @@ fn two_of(high: u32, low: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-const fn number_of(oldest: Oldest) -> u64 {
+const fn number_of(oldest: OldestPart) -> u64 {
     match oldest {
-        Oldest::Weighted => 0,
-        Oldest::Whole => 1,
-        Oldest::Ignored => 2,
+        OldestPart::Weighted => 0,
+        OldestPart::Whole => 1,
+        OldestPart::Ignored => 2,
     }
 }
 
-fn oldest_of(number: u64) -> Option<Oldest> {
-    [Oldest::Weighted, Oldest::Whole, Oldest::Ignored]
+fn oldest_of(number: u64) -> Option<OldestPart> {
+    [OldestPart::Weighted, OldestPart::Whole, OldestPart::Ignored]
         .into_iter()
         .find(|oldest| number_of(*oldest) == number)
 }

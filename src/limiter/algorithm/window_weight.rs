@@ -5,7 +5,7 @@ use crate::clock::Timestamp;
 
 /// How the oldest counter, whose part the window covers only partly, counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Oldest {
+pub enum OldestPart {
     /// In proportion to what is covered.
     #[default]
     Weighted,
@@ -17,14 +17,14 @@ pub enum Oldest {
 
 /// What counters are compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Weighing {
+pub(super) struct WindowWeight {
     pub(super) limit: u32,
     /// The length of a part, in microseconds.
     pub(super) part: u64,
-    pub(super) oldest: Oldest,
+    pub(super) oldest: OldestPart,
 }
 
-impl Oldest {
+impl OldestPart {
     /// For how many parts a unit counts when the window has `parts`, the one in which it was charged
     /// included.
     pub const fn lasting(self, parts: u64) -> u64 {
@@ -35,7 +35,7 @@ impl Oldest {
     }
 }
 
-impl Weighing {
+impl WindowWeight {
     /// What the counters come to, times the length of a part.
     pub(super) fn estimate(&self, oldest: u32, others: u32, elapsed: u64) -> u128 {
         u128::from(oldest) * u128::from(self.covered(elapsed)) + self.units(others)
@@ -62,9 +62,9 @@ impl Weighing {
             return Some(0);
         }
         match self.oldest {
-            Oldest::Ignored => Some(0),
-            Oldest::Whole => (u64::from(oldest) <= room).then_some(0),
-            Oldest::Weighted => {
+            OldestPart::Ignored => Some(0),
+            OldestPart::Whole => (u64::from(oldest) <= room).then_some(0),
+            OldestPart::Weighted => {
                 let room = u128::from(room) * u128::from(self.part);
                 let covered = (room / u128::from(oldest)).min(u128::from(self.part)) as u64;
                 (covered > 0).then_some(self.part - covered)
@@ -101,9 +101,9 @@ impl Weighing {
     /// How much of the oldest part counts.
     fn covered(&self, elapsed: u64) -> u64 {
         match self.oldest {
-            Oldest::Weighted => self.part - elapsed,
-            Oldest::Whole => self.part,
-            Oldest::Ignored => 0,
+            OldestPart::Weighted => self.part - elapsed,
+            OldestPart::Whole => self.part,
+            OldestPart::Ignored => 0,
         }
     }
 }

@@ -4,18 +4,18 @@ use std::sync::{Arc, OnceLock};
 
 use super::Table;
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, State};
+use crate::limiter::{Algorithm, BucketState};
 use crate::store::memory::bucket::{Bucket, Entry, FLOOR};
 
 /// An entry of another table.
 #[derive(Clone, Copy)]
-pub(in crate::store::memory) struct Legacy<'a> {
+pub(in crate::store::memory) struct ExportedEntry<'a> {
     /// The first and the last of the keys that it holds for: one, unless it is a floor.
     pub(in crate::store::memory) keys: [u64; 2],
     pub(in crate::store::memory) tag: u64,
     /// By which its cell is to be read.
     pub(in crate::store::memory) from: &'a Algorithm,
-    pub(in crate::store::memory) state: State<'a>,
+    pub(in crate::store::memory) state: BucketState<'a>,
 }
 
 impl Table {
@@ -34,12 +34,12 @@ impl Table {
     }
 
     /// What takes over an entry of the bucket at this place has to know.
-    pub(in crate::store::memory) fn legacy(&self, index: usize, entry: Entry) -> Legacy<'_> {
+    pub(in crate::store::memory) fn export(&self, index: usize, entry: Entry) -> ExportedEntry<'_> {
         let keys = match entry.tag {
             FLOOR => self.keys_of(index),
             tag => tag..=tag,
         };
-        Legacy {
+        ExportedEntry {
             keys: [*keys.start(), *keys.end()],
             tag: entry.tag,
             from: &self.algorithm,
@@ -48,8 +48,8 @@ impl Table {
     }
 
     /// Takes over an entry of another table. What is there under the same key is replaced.
-    pub(in crate::store::memory) fn adopt(&self, legacy: &Legacy<'_>, now: Timestamp) {
-        while !self.try_adopt(legacy, now) {
+    pub(in crate::store::memory) fn import(&self, entry: &ExportedEntry<'_>, now: Timestamp) {
+        while !self.try_import(entry, now) {
             std::thread::yield_now();
         }
     }

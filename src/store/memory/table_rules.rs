@@ -6,11 +6,11 @@ use std::num::NonZero;
 use super::slab::{Chunks, Slab};
 use super::table::{OnFull, Refusals, Table};
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Cell, Decision, Fingerprint, Outcome, State, WindowEnd};
+use crate::limiter::{Algorithm, BucketState, Cell, Decision, Fingerprint, Outcome, WindowEnd};
 
 /// How a table decides and fills its buckets.
 #[derive(Clone, Copy)]
-pub(super) struct Rules<'a> {
+pub(super) struct TableRules<'a> {
     pub(super) algorithm: &'a Algorithm,
     pub(super) on_full: OnFull,
     pub(super) refusals: Refusals,
@@ -31,21 +31,21 @@ impl Rings<'_> {
     /// Takes chunks, and has others give up theirs where none are left.
     pub(super) fn take(&self, chunks: u32, now: Timestamp) -> Option<Chunks> {
         self.slab.take(chunks).or_else(|| {
-            self.table.make_room(self.slab, chunks, now);
+            self.table.reclaim_chunks(self.slab, chunks, now);
             self.slab.take(chunks)
         })
     }
 }
 
-impl<'a> Rules<'a> {
+impl<'a> TableRules<'a> {
     /// What `tag` is decided on whose cell is `cell`.
-    pub(super) fn opened(&self, cell: Cell, tag: u64, now: Timestamp) -> Cell {
+    pub(super) fn open(&self, cell: Cell, tag: u64, now: Timestamp) -> Cell {
         self.algorithm
-            .opened_until(cell, Fingerprint::from_bits(tag), self.window_end, now)
+            .open_until(cell, Fingerprint::from_bits(tag), self.window_end, now)
     }
 
     /// A cell with its ring, if it has one.
-    pub(super) fn state(&self, cell: Cell) -> State<'a> {
+    pub(super) fn state(&self, cell: Cell) -> BucketState<'a> {
         match self.rings {
             None => cell.into(),
             Some(rings) => rings.slab.state(cell),
@@ -88,7 +88,7 @@ impl<'a> Rules<'a> {
             return Some(self.algorithm.join(left, right, now));
         };
         let (left, right) = (self.state(left), self.state(right));
-        let chunks = take(rings, self.algorithm.joined_chunks(left, right, now))?;
+        let chunks = take(rings, self.algorithm.chunks_to_join(left, right, now))?;
         let words = rings.slab.words();
         let mut chunks = chunks.into_iter();
         Some(
@@ -110,7 +110,7 @@ impl<'a> Rules<'a> {
         match &self.rings {
             None => Some(Chunks::new()),
             Some(rings) => {
-                let lacks = self.algorithm.lacks(self.state(before), after);
+                let lacks = self.algorithm.missing_chunks(self.state(before), after);
                 rings.take(lacks, now)
             }
         }
@@ -133,7 +133,7 @@ impl<'a> Rules<'a> {
 
 /// The refusal of a request that there is no room to record: it can come again once the bucket that
 /// stands in its way is whole.
-pub(super) fn no_room(decision: Decision, cell: Cell, now: Timestamp) -> Decision {
+pub(super) fn refuse_for_memory(decision: Decision, cell: Cell, now: Timestamp) -> Decision {
     let retry_at = cell.whole_at(now).max(now.saturating_add_micros(1));
     Decision {
         outcome: Outcome::Refuse {

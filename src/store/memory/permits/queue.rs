@@ -5,8 +5,8 @@ use std::task::Waker;
 
 /// Those who wait, in the order in which they came.
 #[derive(Debug, Default)]
-pub(super) struct Line {
-    places: BTreeMap<Ticket, Place>,
+pub(super) struct PermitQueue {
+    waiters: BTreeMap<Ticket, Waiter>,
     next: u64,
 }
 
@@ -15,20 +15,20 @@ pub(super) struct Line {
 pub(super) struct Ticket(u64);
 
 #[derive(Debug)]
-struct Place {
+struct Waiter {
     units: u32,
     waker: Option<Waker>,
 }
 
-impl Line {
+impl PermitQueue {
     /// How many wait.
     pub(super) fn len(&self) -> usize {
-        self.places.len()
+        self.waiters.len()
     }
 
     /// Whether somebody waits who could be let in where there are `max` units: who asks for more holds up nobody.
-    pub(super) fn is_held_up(&self, max: u32) -> bool {
-        self.places.values().any(|place| place.units <= max)
+    pub(super) fn has_waiter_within(&self, max: u32) -> bool {
+        self.waiters.values().any(|place| place.units <= max)
     }
 
     /// Takes the last place.
@@ -36,18 +36,18 @@ impl Line {
         let ticket = Ticket(self.next);
         self.next += 1;
         let waker = None;
-        self.places.insert(ticket, Place { units, waker });
+        self.waiters.insert(ticket, Waiter { units, waker });
         ticket
     }
 
     /// Gives up a place, wherever it is; whether there was one still.
     pub(super) fn leave(&mut self, ticket: Ticket) -> bool {
-        self.places.remove(&ticket).is_some()
+        self.waiters.remove(&ticket).is_some()
     }
 
     /// Has `waker` woken when the turn of this place comes; `false` if it has come.
-    pub(super) fn wait(&mut self, ticket: Ticket, waker: &Waker) -> bool {
-        let Some(place) = self.places.get_mut(&ticket) else {
+    pub(super) fn set_waker(&mut self, ticket: Ticket, waker: &Waker) -> bool {
+        let Some(place) = self.waiters.get_mut(&ticket) else {
             return false;
         };
         match &mut place.waker {
@@ -60,12 +60,12 @@ impl Line {
     /// Lets in the next one, of those who ask for no more than there is at all, if `free` units are enough: his units,
     /// and whom to wake.
     pub(super) fn admit(&mut self, free: u64, max: u32) -> Option<(u32, Option<Waker>)> {
-        let mut places = self.places.iter();
+        let mut places = self.waiters.iter();
         let (&ticket, place) = places.find(|(_, place)| place.units <= max)?;
         if u64::from(place.units) > free {
             return None;
         }
-        let place = self.places.remove(&ticket)?;
+        let place = self.waiters.remove(&ticket)?;
         Some((place.units, place.waker))
     }
 }
