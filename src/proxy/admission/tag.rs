@@ -142,7 +142,8 @@ impl TagDecisions {
             cost,
         }];
         let settled = &settled[..usize::from(limit.spec.settlement.is_some())];
-        let (verdict, mut reserved) = charge_and_reserve(settled, now, || charge_all(&[charge], now));
+        let (verdict, mut reserved) =
+            charge_and_reserve(settled, now, || charge_all(&[charge], now));
         let decision = &verdict.decisions[0];
         let is_charged = decision.is_admitted() || table.refusals() == Refusals::Charged;
         let charged = is_charged.then_some((&charge, decision));
