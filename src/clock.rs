@@ -1,14 +1,14 @@
-//! What time it is: [`Timestamp`], and the [`Clock`] that gives it.
+//! Time: [`Timestamp`], and the [`Clock`] that reads it.
 //!
-//! The only place that reads a clock. Everything below `proxy` is handed a [`Timestamp`] and never
-//! asks; time zones and calendars are not here.
+//! No other module reads a clock: everything below `proxy` receives a [`Timestamp`] as an argument.
+//! Time zones and calendars are not here.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// An instant in whole microseconds since the Unix epoch, which is also the finest that Redis has.
+/// An instant in whole microseconds since the Unix epoch, the finest resolution that Redis has.
 ///
 /// Arithmetic saturates: no instant is before the epoch or after [`Timestamp::MAX`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,7 +17,7 @@ pub struct Timestamp(u64);
 impl Timestamp {
     /// 1970-01-01T00:00:00Z.
     pub const EPOCH: Self = Self(0);
-    /// The last instant there is.
+    /// The largest representable instant.
     pub const MAX: Self = Self(u64::MAX);
 
     /// The instant `micros` microseconds after the epoch.
@@ -30,7 +30,7 @@ impl Timestamp {
         self.0
     }
 
-    /// The instant `duration` later; what the duration has below a microsecond is dropped.
+    /// The instant `duration` later. Fractions of a microsecond are dropped.
     pub fn saturating_add(self, duration: Duration) -> Self {
         self.saturating_add_micros(whole_micros(duration))
     }
@@ -40,7 +40,7 @@ impl Timestamp {
         Self(self.0.saturating_add(micros))
     }
 
-    /// The instant `duration` earlier; what the duration has below a microsecond is dropped.
+    /// The instant `duration` earlier. Fractions of a microsecond are dropped.
     pub fn saturating_sub(self, duration: Duration) -> Self {
         self.saturating_sub_micros(whole_micros(duration))
     }
@@ -50,12 +50,12 @@ impl Timestamp {
         Self(self.0.saturating_sub(micros))
     }
 
-    /// The instant `micros` microseconds later, or earlier where they are below 0.
+    /// The instant `micros` microseconds later; a negative number means earlier.
     pub const fn saturating_add_signed(self, micros: i64) -> Self {
         Self(self.0.saturating_add_signed(micros))
     }
 
-    /// How many microseconds later this is than `other`; below 0 if it is earlier.
+    /// Microseconds from `other` to this instant; negative if this one is earlier.
     pub const fn signed_micros_since(self, other: Self) -> i64 {
         match self.0.checked_signed_diff(other.0) {
             Some(micros) => micros,
@@ -64,17 +64,17 @@ impl Timestamp {
         }
     }
 
-    /// How long ago `earlier` was; zero if it is not earlier.
+    /// Time since `earlier`; zero if `earlier` is not earlier.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// The clock of a process: the system's, or one that a test (or a replay) moves.
+/// A process's clock: the system's, or one that a test or a replay moves.
 ///
-/// The system's clock is the wall clock as it was at the start plus monotonic time since: it never
-/// goes back, and it agrees with the wall as long as nobody sets that. [`Clock::resync`] follows a
-/// wall clock that was set forward.
+/// The system clock is the wall clock at the start plus monotonic time since. It never goes back,
+/// and agrees with the wall clock as long as nobody sets that. [`Clock::resync`] follows a wall
+/// clock that was set forward.
 #[derive(Debug)]
 pub struct Clock(Source);
 
@@ -89,7 +89,7 @@ enum Source {
 }
 
 impl Clock {
-    /// The system's clock, aligned with the wall clock now.
+    /// The system's clock, aligned with the present wall clock.
     #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     pub fn system() -> Self {
         Self(Source::System {
@@ -114,9 +114,9 @@ impl Clock {
         }
     }
 
-    /// Steps forward to the wall clock when that leads by more than a second; never steps back.
+    /// Steps forward to the wall clock if that leads by more than a second. Never steps back.
     ///
-    /// To be called now and then (each second or so). A manual clock stays where it is.
+    /// The caller repeats this every second or so. A manual clock does not move.
     pub fn resync(&self) {
         self.step_to(wall());
     }
@@ -148,16 +148,15 @@ impl Clock {
     }
 }
 
-/// The wall clock; the epoch if it stands before that. What is decided about requests is decided by a
-/// [`Clock`]: this one may go back.
+/// The wall clock, at least the epoch. It may go back, so decisions on requests use a [`Clock`].
 #[expect(clippy::disallowed_methods, reason = "this is the clock")]
 pub(crate) fn wall() -> Timestamp {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
     Timestamp(whole_micros(since_epoch.unwrap_or_default()))
 }
 
-/// The second of the wall clock, as the kernel has noted it at its last tick: up to 10 ms late, and there without a
-/// reading of the hardware.
+/// The second of the wall clock at the kernel's last tick: up to 10 ms late, but without reading
+/// the hardware clock.
 pub(crate) fn wall_second() -> u64 {
     let noted = clock_gettime(ClockId::RealtimeCoarse);
     u64::try_from(noted.tv_sec).unwrap_or_default()

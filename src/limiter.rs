@@ -1,8 +1,8 @@
-//! What a limit says: quotas, algorithms, decisions and verdicts, as pure integer arithmetic.
+//! Limits as pure integer arithmetic: quotas, algorithms, decisions and verdicts.
 //!
-//! Nothing here does I/O, locks, allocates per decision or reads a clock: an algorithm is a
-//! function from a [`Cell`], an instant and a cost to a [`Decision`]. Where cells live is `store`'s
-//! business. `docs/limits.md` says what each algorithm promises.
+//! No function here does I/O, locks, allocates for a decision or reads a clock. An algorithm is a
+//! function from a [`Cell`], an instant and a cost to a [`Decision`]. `store` keeps the cells.
+//! `docs/limits.md` states the promises of each algorithm.
 
 mod algorithm;
 mod calendar;

@@ -1,7 +1,7 @@
-//! Stores of buckets, and the one step that decides and charges a request.
+//! Stores of buckets, and the step that decides and charges a request.
 //!
-//! [`memory`] keeps buckets in tables of this process, [`redis`] in Redis, with the same decisions. `bounded_map` is a map that
-//! both use for keys beside buckets. How a limit reads a bucket is in `limiter`.
+//! `memory` keeps buckets in tables of this process, [`redis`] keeps them in Redis, with the same
+//! decisions. `bounded_map` holds keys beside buckets for both. `limiter` interprets the buckets.
 
 mod bounded_map;
 mod memory;

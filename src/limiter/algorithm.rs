@@ -1,9 +1,8 @@
-//! The algorithms, and the one enum through which everything else sees them.
+//! The algorithms, behind the enum that all other code uses.
 //!
-//! To add one: a file with the same five functions, a variant here. Its promises are checked by
-//! `algorithm/tests.rs`, which runs over all of them. What only those have that need a ring is in
-//! `algorithm/rings.rs`, what refused requests may be charged in `algorithm/debt.rs`, and what requests on other machines
-//! are in `algorithm/remote_usage.rs`.
+//! A new algorithm is a file with the same five functions, and a variant here. `algorithm/tests.rs`
+//! checks the promises of all algorithms. `rings.rs` has the operations on rings, `debt.rs` the
+//! charges of refused requests, `remote_usage.rs` the charges of other machines.
 
 pub(super) mod concurrency;
 mod debt;
@@ -39,59 +38,57 @@ use super::ring::BucketState;
 use super::{Cell, Decision, Fingerprint, Outcome, Quota, WindowEnd};
 use crate::clock::Timestamp;
 
-/// How a bucket empties and recovers.
+/// The rule by which a bucket empties and recovers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Algorithm {
-    /// Generic cell rate algorithm, the default.
+    /// The generic cell rate algorithm, the default.
     Gcra(Gcra),
-    /// A token bucket whose refill is continuous, one unit each window / limit: the same arithmetic
-    /// as GCRA, under the name that people know it by.
+    /// A token bucket with continuous refill, one unit each window / limit: the arithmetic of GCRA
+    /// under its better known name.
     TokenBucket(Gcra),
     /// A token bucket that is refilled in steps.
     IntervalRefill(IntervalRefill),
     /// A queue that moves at the quota's rate.
     LeakyBucket(LeakyBucket),
-    /// A count per window.
+    /// A count for each window.
     FixedWindow(FixedWindow),
-    /// Two counts, the earlier weighted by how much of its window is still covered.
+    /// Two counts, the earlier weighted by the share of its window that is still covered.
     SlidingWindow(SlidingWindow),
     /// A count for each of many parts.
     SlidingCounters(SlidingCounters),
     /// The instant of each unit.
     SlidingLog(SlidingLog),
-    /// The units in use, which come back when the requests end that took them.
+    /// Units in use, which requests return when they end.
     Concurrency(Concurrency),
 }
 
-/// What there is to take.
 enum Allowance {
     PerWindow(Quota),
     AtOnce(u32),
 }
 
-/// What a bucket has of one under other parameters.
+/// The state that a bucket keeps under other parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compatibility {
-    /// It is the same.
+    /// The bucket is unchanged.
     Identical,
-    /// It has used as many units, but never more than the whole.
+    /// The bucket keeps its used units, up to the new capacity.
     Convertible,
-    /// It starts anew.
+    /// The bucket starts empty.
     Incompatible,
 }
 
-/// Units with their ages in microseconds, the newest first.
+/// Units with their ages in microseconds, newest first.
 type History = Vec<(u64, u32)>;
 
 impl Algorithm {
-    /// The bucket of `key` whose cell is `cell`, if that still counts, and else a new one: what to
-    /// decide on.
+    /// The bucket to decide on: `cell` if it still counts, else a new bucket of `key`.
     pub fn open(&self, cell: Cell, key: Fingerprint, now: Timestamp) -> Cell {
         self.open_until(cell, key, None, now)
     }
 
-    /// The same where the request says when a window ends that it opens, after `now`, if that is its to say
-    /// ([`Start::Local`](super::Start::Local)).
+    /// Like [`open`](Self::open). If requests set the ends of windows
+    /// ([`Start::Local`](super::Start::Local)), a new window ends at `end`, which is after `now`.
     pub fn open_until(
         &self,
         cell: Cell,
@@ -103,17 +100,17 @@ impl Algorithm {
             Self::FixedWindow(window) if !FixedWindow::is_running(cell, now) => {
                 window.open(cell, key, end, now)
             }
-            // Its ring is not that of the new bucket.
+            // Its ring does not belong to the new bucket.
             Self::SlidingCounters(_) | Self::SlidingLog(_) if !cell.is_live(now) => Cell::EMPTY,
             _ => cell,
         }
     }
 
-    /// What a request of `cost` units is told at `now`, and the bucket after it.
+    /// The decision on a request of `cost` units at `now`, and the bucket after it.
     ///
-    /// A cell that has expired counts as none. A cost of 0 asks without charging. A `now` earlier
-    /// than what the cell has seen never admits more than that instant would have. A bucket with a ring
-    /// is that of the decision only once the charge is recorded there ([`Algorithm::record`]).
+    /// An expired cell counts as none, and a cost of 0 charges nothing. A `now` before the bucket's
+    /// last charge never admits more than that instant would have. If the bucket has a ring, the
+    /// caller must record the charge there ([`Algorithm::record`]).
     pub fn decide<'a>(
         &self,
         state: impl Into<BucketState<'a>>,
@@ -134,13 +131,13 @@ impl Algorithm {
         }
     }
 
-    /// Whether a request of one unit would be refused at `now`.
+    /// True if a request of one unit would be refused at `now`.
     pub fn refuses<'a>(&self, state: impl Into<BucketState<'a>>, now: Timestamp) -> bool {
         !self.decide(state, now, 1).is_admitted()
     }
 
-    /// When more than `remaining` can be had, which is never later than a retry; `None` for a bucket
-    /// that is whole, and where nobody can know.
+    /// The instant at which `remaining` grows, never later than a retry. `None` if the bucket is
+    /// whole, and for concurrency, where nobody can know.
     pub fn more_at(&self, decision: &Decision, now: Timestamp) -> Option<Timestamp> {
         if let Some(more_at) = decision.more_at {
             return Some(Timestamp::from_micros(more_at.get()));
@@ -155,8 +152,8 @@ impl Algorithm {
         }
     }
 
-    /// How much of its quota the bucket has used, in a unit of the algorithm's own: only cells of
-    /// equal algorithms compare. 0 when the cell has expired.
+    /// The used share of the quota, in a unit that only equal algorithms share. 0 for an expired
+    /// cell.
     pub fn used<'a>(&self, state: impl Into<BucketState<'a>>, now: Timestamp) -> u128 {
         let state = state.into();
         let cell = state.cell;
@@ -172,8 +169,8 @@ impl Algorithm {
         }
     }
 
-    /// The smallest bucket that has used at least as much as each of the two, now and ever after. For
-    /// algorithms without rings.
+    /// The smallest bucket that has used at least as much as each of the two, now and at any later
+    /// instant. Only for algorithms without rings.
     pub fn join(&self, left: Cell, right: Cell, now: Timestamp) -> Cell {
         match (left.is_live(now), right.is_live(now)) {
             (_, false) => return left,
@@ -193,9 +190,9 @@ impl Algorithm {
         }
     }
 
-    /// The bucket under these parameters that has used as many units as `cell` has under `from`'s,
-    /// but never more than the whole. Another kind of algorithm starts anew. For algorithms without
-    /// rings; for all there is [`Algorithm::convert`].
+    /// The bucket under these parameters with as many used units as `cell` has under `from`, up to
+    /// the capacity. Another kind of algorithm starts empty. Only for algorithms without rings:
+    /// [`Algorithm::convert`] covers all.
     pub fn convert_cell(&self, from: &Self, cell: Cell, now: Timestamp) -> Cell {
         if !cell.is_live(now) || self.capacity() == 0 {
             return Cell::EMPTY;
@@ -219,7 +216,7 @@ impl Algorithm {
         }
     }
 
-    /// What becomes of buckets that were under `from`'s parameters: what [`Algorithm::convert`] makes of them.
+    /// The result of [`Algorithm::convert`] for buckets that were under `from`.
     pub fn compatibility(&self, from: &Self) -> Compatibility {
         if self == from {
             return Compatibility::Identical;
@@ -230,8 +227,8 @@ impl Algorithm {
         }
     }
 
-    /// The bucket after somebody has left before his turn whom a decision made wait: `cost` units were charged,
-    /// which left `charged`. `None` where they stay charged, because others came after him.
+    /// The bucket after a delayed request has left before its turn. Its charge of `cost` units had
+    /// left `charged`. `None` if later requests queue behind it: then the units stay charged.
     pub fn leave_queue(
         &self,
         cell: Cell,
@@ -245,12 +242,12 @@ impl Algorithm {
         }
     }
 
-    /// The units that are taken, a fraction counting as a whole one.
+    /// The used units, rounded up.
     fn used_units(&self, cell: Cell, now: Timestamp) -> u32 {
         self.capacity() - self.decide(cell, now, 0).remaining
     }
 
-    /// The quota's units a window, or those that can be in use.
+    /// The quota's units in a window, or the largest number of units in use.
     pub const fn limit(&self) -> u32 {
         match self.allowance() {
             Allowance::PerWindow(quota) => quota.limit(),
@@ -258,7 +255,7 @@ impl Algorithm {
         }
     }
 
-    /// The quota's window, where there is one.
+    /// The quota's window; `None` for concurrency.
     pub const fn window(&self) -> Option<Duration> {
         match self.allowance() {
             Allowance::PerWindow(quota) => Some(quota.window()),
@@ -266,7 +263,7 @@ impl Algorithm {
         }
     }
 
-    /// The units that come back in so many microseconds; `None` where requests bring them back.
+    /// The number of units that return in a number of microseconds; `None` if requests return them.
     pub const fn rate(&self) -> Option<(u32, u64)> {
         match self {
             Self::IntervalRefill(bucket) => Some(bucket.refill()),
@@ -277,13 +274,13 @@ impl Algorithm {
         }
     }
 
-    /// Whether it counts units in use, which come back by themselves only.
+    /// True if the algorithm counts units in use, which return when requests end.
     pub const fn is_concurrency(&self) -> bool {
         matches!(self, Self::Concurrency(_))
     }
 
-    /// The most units that can be taken at one instant, those that wait included: the burst, the limit, or one
-    /// more than the queue has places. 0 refuses always.
+    /// The largest number of units that one instant can take, including those that wait: the burst,
+    /// the limit, or the queue's places plus one. 0 refuses always.
     pub const fn capacity(&self) -> u32 {
         match self {
             Self::Gcra(gcra) | Self::TokenBucket(gcra) => gcra.burst(),
@@ -297,12 +294,12 @@ impl Algorithm {
         }
     }
 
-    /// Whether it makes requests wait.
+    /// True if the algorithm delays requests.
     pub const fn delays(&self) -> bool {
         matches!(self, Self::LeakyBucket(_))
     }
 
-    /// The bound on what is in use, where requests wait for what comes back.
+    /// The concurrency limit, if requests wait for its units.
     pub const fn queueing(&self) -> Option<&Concurrency> {
         match self {
             Self::Concurrency(bound) if bound.queue() > 0 => Some(bound),
@@ -337,9 +334,9 @@ impl Algorithm {
     }
 }
 
-/// `dividend / divisor`, rounded down, for a quotient that is known to fit.
+/// `dividend / divisor`, rounded down. The caller knows that the quotient fits.
 ///
-/// Nearly every dividend fits 64 bits, and a 128-bit division costs several times as much.
+/// Almost every dividend fits 64 bits, and a 128-bit division costs several times as much.
 fn div_floor(dividend: u128, divisor: u64) -> u64 {
     match u64::try_from(dividend) {
         Ok(narrow) => narrow / divisor,
@@ -347,7 +344,7 @@ fn div_floor(dividend: u128, divisor: u64) -> u64 {
     }
 }
 
-/// `dividend / divisor`, rounded up, for a quotient that is known to fit.
+/// `dividend / divisor`, rounded up. The caller knows that the quotient fits.
 fn div_ceil(dividend: u128, divisor: u64) -> u64 {
     match dividend.checked_sub(1) {
         Some(below) => div_floor(below, divisor) + 1,
@@ -369,7 +366,6 @@ fn refuse(cell: Cell, now: Timestamp, quota: Refusal) -> Decision {
     }
 }
 
-/// What a refusal has to tell.
 struct Refusal {
     retry_at: Option<Timestamp>,
     remaining: u32,

@@ -1,7 +1,7 @@
-//! Calendar periods: where the days, weeks, months and years of a time zone begin.
+//! Calendar periods: the days, weeks, months and years of a time zone.
 //!
-//! The end of the running period is worked out once and kept; until it has passed a decision costs one
-//! load and no calendar arithmetic. Which names time zones have is `config`'s business.
+//! The running period is computed once and kept. Until it ends, a decision costs one load and no
+//! calendar arithmetic. `config` validates the names of time zones.
 
 mod calendars;
 
@@ -17,16 +17,16 @@ use crate::clock::Timestamp;
 /// A period of the calendar. Each begins with the first instant of a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Period {
-    /// 23 to 25 hours, where clocks are set to summer time.
+    /// 23 to 25 hours long when daylight saving time starts or ends.
     Day,
-    /// From Monday.
+    /// Starts on Monday.
     Week,
-    /// From a day of the month, 1 to 31; the last one where the month is shorter.
+    /// Starts on a day of the month, 1 to 31, or on the last day of a shorter month.
     Month {
-        /// That day.
+        /// The day of the month.
         anchor: i8,
     },
-    /// From the 1st of January.
+    /// Starts on 1 January.
     Year,
 }
 
@@ -35,7 +35,7 @@ pub enum Period {
 pub struct Calendar {
     period: Period,
     zone: TimeZone,
-    /// The period that was asked for last, as [`Span::packed`].
+    /// The last computed period, as [`Span::packed`].
     running: AtomicU64,
 }
 
@@ -47,7 +47,7 @@ struct Span {
 }
 
 impl Period {
-    /// How long it is taken to be where a length has to be told: the longest month, the longest year.
+    /// The length to tell clients, in days: that of the longest month, or of the longest year.
     pub const fn nominal_days(self) -> u64 {
         match self {
             Self::Day => 1,
@@ -57,7 +57,7 @@ impl Period {
         }
     }
 
-    /// The first day of the period that `date` is in.
+    /// The first day of the period that contains `date`.
     fn first_day(self, date: Date) -> Option<Date> {
         match self {
             Self::Day => Some(date),
@@ -96,7 +96,7 @@ fn anchored(first: Date, anchor: i8) -> Date {
 }
 
 impl Calendar {
-    /// The periods as they are in `zone`.
+    /// The periods of this kind in `zone`.
     pub fn new(period: Period, zone: TimeZone) -> Self {
         Self {
             period,
@@ -105,19 +105,19 @@ impl Calendar {
         }
     }
 
-    /// Which periods.
+    /// The kind of period.
     pub fn period(&self) -> Period {
         self.period
     }
 
-    /// The end of the period that `now` is in, in microseconds since the epoch: after `now`. Beyond the
-    /// year 9999, which has no calendar here, all time is one period.
+    /// The end of the period that contains `now`, in microseconds since the epoch; always after
+    /// `now`. Calendars end with the year 9999; all later time is one period.
     pub(super) fn end(&self, now: Timestamp) -> u64 {
         let running = self.running_at(now);
         running.map_or(u64::MAX, |span| span.end * 1_000_000)
     }
 
-    /// The period that `now` is in: from when on it runs, and when it ends, which is after `now`.
+    /// Start and end of the period that contains `now`; the end is after `now`.
     pub fn period_at(&self, now: Timestamp) -> (Timestamp, Timestamp) {
         match self.running_at(now) {
             None => (now, Timestamp::MAX),
@@ -172,7 +172,7 @@ impl Calendar {
     }
 }
 
-/// The same periods: what is kept of them makes no difference.
+/// Equality ignores the kept period.
 impl PartialEq for Calendar {
     fn eq(&self, other: &Self) -> bool {
         (self.period, &self.zone) == (other.period, &other.zone)
@@ -185,7 +185,7 @@ impl Span {
     /// Bits for the length: more than a year of seconds. The end has the other 38, up to the year 10680.
     const LENGTH_BITS: u32 = 26;
 
-    /// One word, so that both ends are kept and read at once.
+    /// Packs both ends into one word, so that they are stored and loaded at once.
     fn packed(self) -> u64 {
         self.end << Self::LENGTH_BITS | (self.end - self.start)
     }

@@ -1,4 +1,4 @@
-//! What one policy says of a request, and what all of them say together.
+//! The decision of one policy on a request, and the verdict of all its policies.
 
 use std::cmp::Ordering;
 use std::num::NonZero;
@@ -8,49 +8,50 @@ use smallvec::SmallVec;
 use super::Cell;
 use crate::clock::Timestamp;
 
-/// What one policy says of one request.
+/// The decision of one policy on one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// Admit, delay or refuse.
     pub outcome: Outcome,
-    /// Whole units that could be taken right now, after this charge, rounded down.
+    /// Whole units that remain after this charge, rounded down.
     pub remaining: u32,
-    /// The most that `remaining` can ever be: the burst, or the limit.
+    /// The largest value of `remaining`: the burst, or the limit.
     pub capacity: u32,
-    /// When the bucket is whole again if nothing more comes.
+    /// The instant at which the bucket is whole if it is not charged again.
     pub reset: Timestamp,
-    /// When more than `remaining` can be had, in microseconds since the epoch, where that takes a ring
-    /// to see. [`Algorithm::more_at`](super::Algorithm::more_at) knows it always.
+    /// The instant at which `remaining` grows, in microseconds since the epoch. Set only if it
+    /// takes a ring to know; [`Algorithm::more_at`](super::Algorithm::more_at) covers all
+    /// algorithms.
     pub more_at: Option<NonZero<u64>>,
-    /// The bucket after the charge; as it was when refused.
+    /// The bucket after the charge; unchanged by a refusal.
     pub cell: Cell,
 }
 
-/// Whether a request is admitted, and when.
+/// Admission, delay or refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The units were there.
+    /// The bucket has the units.
     Admit,
-    /// The units were there, and the request is charged now, but has to wait its turn.
+    /// The bucket has the units and is charged now, but the request waits for its turn.
     Delay {
-        /// The instant at which it goes on, later than now.
+        /// The instant at which the request goes on, later than now.
         until: Timestamp,
     },
-    /// The units were not there, and nothing is charged.
+    /// The bucket lacks the units and is not charged.
     Refuse {
-        /// The first instant at which the same request is admitted if nothing else comes; `None`
-        /// when there is no such instant, because the bucket can never hold as much.
+        /// The first instant at which the same request is admitted if no other request comes.
+        /// `None` if the bucket can never hold the cost.
         retry_at: Option<Timestamp>,
     },
 }
 
 impl Decision {
-    /// Whether the request is admitted, at once or after a delay.
+    /// True for an admission, at once or after a delay.
     pub const fn is_admitted(&self) -> bool {
         !matches!(self.outcome, Outcome::Refuse { .. })
     }
 
-    /// When the request goes on, if it has to wait.
+    /// The instant at which a delayed request goes on.
     pub const fn delayed_until(&self) -> Option<Timestamp> {
         match self.outcome {
             Outcome::Delay { until } => Some(until),
@@ -58,7 +59,7 @@ impl Decision {
         }
     }
 
-    /// Refuses, until then at the least; for ever where there is no unit to be had.
+    /// Refuses at least until `until`; for ever if the capacity is 0.
     fn refuse_until(&mut self, until: Timestamp) {
         let retry_at = match self.outcome {
             _ if self.capacity == 0 => None,
@@ -78,8 +79,8 @@ impl Decision {
         self.more_at = more_at.and_then(|at| NonZero::new(at.as_micros()));
     }
 
-    /// Orders decisions by how much they bind: refusals last, the longest wait (and never) last of
-    /// them; admissions by what share of the capacity remains.
+    /// Orders decisions by tightness: refusals last, the longest wait (and never) last among them,
+    /// and admissions by the remaining share of the capacity.
     fn compare_tightness(&self, other: &Self) -> Ordering {
         match (self.outcome, other.outcome) {
             (Outcome::Refuse { retry_at: left }, Outcome::Refuse { retry_at: right }) => {
@@ -96,20 +97,20 @@ impl Decision {
     }
 }
 
-/// What all policies of a request say together: it is admitted if none refuses that may.
+/// The joint verdict of a request's policies: admitted unless an enforced policy refuses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// A decision for each charge, in their order.
+    /// A decision for each charge, in the charges' order. Shadowed policies come last.
     pub decisions: SmallVec<[Decision; 4]>,
-    /// Which of them decides: of those that refuse the longest retry, else the one with the
-    /// smallest remaining share; the first of equals. 0 when there are none.
+    /// The index of the deciding policy: the refusal with the longest retry, else the admission
+    /// with the smallest remaining share; the first of equals. 0 without decisions.
     pub deciding: usize,
-    /// How many of them, the last ones, only watch: they refuse nothing and decide nothing.
+    /// The number of shadowed policies. They neither refuse nor decide.
     pub shadowed: usize,
 }
 
 impl Verdict {
-    /// What these decisions say together, of which the first `enforced` are of policies that may refuse.
+    /// The verdict of these decisions, of which the first `enforced` are of enforced policies.
     pub fn of(decisions: impl IntoIterator<Item = Decision>, enforced: usize) -> Self {
         let mut verdict = Self::default();
         for (place, decision) in decisions.into_iter().enumerate() {
@@ -121,13 +122,12 @@ impl Verdict {
         verdict
     }
 
-    /// Forgets them all.
     pub fn clear(&mut self) {
         self.decisions.clear();
         (self.deciding, self.shadowed) = (0, 0);
     }
 
-    /// Adds what another policy says; those that may refuse come before those that watch.
+    /// Adds the decision of an enforced policy. All enforced policies come before shadowed ones.
     pub fn push(&mut self, decision: Decision) {
         let binds = |first: &Decision| decision.compare_tightness(first).is_gt();
         if self.decision().is_some_and(binds) {
@@ -136,13 +136,13 @@ impl Verdict {
         self.decisions.push(decision);
     }
 
-    /// Adds what a policy says that only watches.
+    /// Adds the decision of a shadowed policy.
     pub fn push_shadowed(&mut self, decision: Decision) {
         self.shadowed += 1;
         self.decisions.push(decision);
     }
 
-    /// Has the policy at this place, which may refuse, do so until then at the least.
+    /// Makes the enforced policy at `place` refuse at least until `until`.
     pub fn refuse_until(&mut self, place: usize, until: Timestamp) {
         self.decisions[place].refuse_until(until);
         let enforced = &self.decisions[..self.enforced()];
@@ -155,23 +155,23 @@ impl Verdict {
         self.deciding = deciding;
     }
 
-    /// How many of the decisions are of policies that may refuse: the first ones.
+    /// The number of enforced policies, which come first.
     pub fn enforced(&self) -> usize {
         self.decisions.len() - self.shadowed
     }
 
-    /// The decision that decides; `None` when no policy had a say.
+    /// The deciding policy's decision; `None` without enforced policies.
     pub fn decision(&self) -> Option<&Decision> {
         self.decisions[..self.enforced()].get(self.deciding)
     }
 
-    /// Whether no policy refuses.
+    /// True if no enforced policy refuses.
     pub fn is_admitted(&self) -> bool {
         self.decision().is_none_or(Decision::is_admitted)
     }
 
-    /// The decision that makes an admitted request wait longest, by its place; the first of equals. `None`
-    /// where no policy that may refuse delays the request, or one refuses it.
+    /// The index of the enforced policy that delays an admitted request longest; the first of
+    /// equals. `None` for a refused request, or one without delay.
     pub fn delaying(&self) -> Option<usize> {
         let enforced = self.decisions[..self.enforced()].iter().enumerate().rev();
         let delays = enforced.filter_map(|(place, one)| Some((one.delayed_until()?, place)));

@@ -1,6 +1,6 @@
-//! Whose bucket it is: a 64-bit keyed hash of the parts of a key. No key text is kept.
+//! The identity of a bucket: a 64-bit keyed hash of the parts of its key. No key text is kept.
 //!
-//! Which parts a request has is the business of `rules`.
+//! `rules` extracts the parts of a key from a request.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -9,34 +9,32 @@ use siphasher::{sip::SipHasher13, sip128};
 
 /// The name of a bucket within its policy: SipHash-1-3 of the key's parts under a [`Secret`].
 ///
-/// Both identity and placement come from it, and clients choose the keys: hence a keyed hash.
+/// It gives identity and placement, and clients choose the keys: hence a keyed hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fingerprint(u64);
 
 impl Fingerprint {
     /// The fingerprint with these bits (from a snapshot, or a test).
     ///
-    /// No fingerprint is all zeros or all ones, which stores use for entries that are no key's:
-    /// these are taken for their neighbours.
+    /// Stores use 0 and `u64::MAX` for entries without a key. These two values become their
+    /// neighbours.
     pub fn from_bits(bits: u64) -> Self {
         Self(bits.clamp(1, u64::MAX - 1))
     }
 
-    /// The fingerprint's bits.
     pub const fn bits(self) -> u64 {
         self.0
     }
 }
 
-/// The 128-bit key under which fingerprints are made; kept from clients, so that they cannot aim.
+/// The 128-bit key of fingerprints. Clients do not know it, so they cannot aim at a bucket.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Secret {
     key: [u64; 2],
 }
 
 impl Secret {
-    /// A secret of this process, from the operating system's randomness (by way of the standard
-    /// library's own hash keys).
+    /// A secret from the operating system's randomness (through the standard library's hash keys).
     pub fn random() -> Self {
         let seed = RandomState::new();
         Self::from_key([seed.hash_one(0_u64), seed.hash_one(1_u64)])
@@ -47,17 +45,17 @@ impl Secret {
         Self { key }
     }
 
-    /// The key, to be kept beside a snapshot.
+    /// The key, for a snapshot to keep.
     pub const fn key(&self) -> [u64; 2] {
         self.key
     }
 
-    /// Starts a fingerprint.
+    /// Starts a [`Fingerprint`].
     pub fn hasher(&self) -> KeyHasher {
         KeyHasher(SipHasher13::new_with_keys(self.key[0], self.key[1]))
     }
 
-    /// Starts a name that machines share.
+    /// Starts a 128-bit name that machines share.
     pub fn wide_hasher(&self) -> WideKeyHasher {
         WideKeyHasher(sip128::SipHasher13::new_with_keys(self.key[0], self.key[1]))
     }
@@ -69,9 +67,10 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Takes the parts of a key, in order.
+/// A hash that takes the parts of a key in order.
 pub trait KeyParts {
-    /// Adds a part: its kind (a header is not an address, even if it reads like one) and its value.
+    /// Adds a part: its kind and its value. The kind tells a header from an address that reads
+    /// alike.
     fn part(&mut self, kind: u8, value: &[u8]);
 }
 
@@ -79,7 +78,7 @@ pub trait KeyParts {
 #[derive(Clone, Debug)]
 pub struct KeyHasher(SipHasher13);
 
-/// Makes a name of 128 bits of a key, which no two keys share, whatever clients choose.
+/// Makes a 128-bit name of a key. No two keys collide, whatever clients choose.
 #[derive(Clone, Debug)]
 pub struct WideKeyHasher(sip128::SipHasher13);
 
@@ -95,7 +94,8 @@ impl KeyParts for WideKeyHasher {
     }
 }
 
-/// Kind and length come before the value, so that no two lists of parts are fed alike.
+/// Hashes kind and length before the value, so that different lists of parts never hash the same
+/// bytes.
 fn feed(hasher: &mut impl Hasher, kind: u8, value: &[u8]) {
     // A part is a piece of a request's head, far below 2^56 bytes.
     hasher.write_u64(u64::from(kind) << 56 | value.len() as u64);
@@ -103,7 +103,7 @@ fn feed(hasher: &mut impl Hasher, kind: u8, value: &[u8]) {
 }
 
 impl WideKeyHasher {
-    /// The name of the parts so far.
+    /// The name of the parts added so far.
     pub fn finish(self) -> u128 {
         use sip128::Hasher128;
         self.0.finish128().as_u128()
@@ -111,7 +111,7 @@ impl WideKeyHasher {
 }
 
 impl KeyHasher {
-    /// The fingerprint of the parts so far.
+    /// The fingerprint of the parts added so far.
     pub fn finish(self) -> Fingerprint {
         Fingerprint::from_bits(self.0.finish())
     }

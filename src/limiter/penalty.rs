@@ -1,10 +1,10 @@
-//! Bans of keys that do not stop at being refused, each longer than the one before.
+//! Bans for keys that keep being refused, each longer than the one before.
 
 use std::time::Duration;
 
 use crate::clock::Timestamp;
 
-/// When a key is banned, and for how long.
+/// A rule: the refusals that cause a ban, and the lengths of bans.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Penalty {
     strikes: u32,
@@ -15,30 +15,30 @@ pub struct Penalty {
 /// A ban of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ban {
-    /// Which one, counted from 1.
+    /// The number of the ban, counted from 1.
     pub number: u32,
-    /// Its end.
+    /// The end of the ban.
     pub until: Timestamp,
-    /// From then on it is as if it had not been.
+    /// The instant from which the ban no longer makes the next one longer.
     pub forgotten_at: Timestamp,
 }
 
-/// What is remembered of one key. A new one has done nothing.
+/// The strikes and the last ban of one key. The default is a key without any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BanHistory {
-    /// The instants of refusals that count, the oldest first.
+    /// The instants of refusals that still count, the oldest first.
     at: Vec<Timestamp>,
-    /// How often it has been banned, until all is forgotten.
+    /// The number of bans since the history last expired.
     bans: u32,
     /// The end of the last ban.
     until: Timestamp,
-    /// From then on it is as if nothing had been.
+    /// The instant from which the history equals an empty one.
     forgotten_at: Timestamp,
 }
 
 impl Penalty {
-    /// After so many `strikes` (at least one) `within` that time a key is banned for the first of the `lengths` (at
-    /// least one); then for the next, and for the last again and again.
+    /// Bans a key after `strikes` refusals (at least one) within `within`. The first ban has the
+    /// first of `lengths` (at least one), the next ban the next, and all later ones the last.
     pub fn new(strikes: u32, within: Duration, lengths: Vec<Duration>) -> Self {
         Self {
             strikes,
@@ -47,12 +47,13 @@ impl Penalty {
         }
     }
 
-    /// The end of the ban that holds at `now`, if one does.
+    /// The end of the ban that is in force at `now`.
     pub fn banned_until(&self, of: &BanHistory, now: Timestamp) -> Option<Timestamp> {
         (now < of.until).then_some(of.until)
     }
 
-    /// Counts a refusal, which is not one during a ban; the end of the ban that it brings about, if it does.
+    /// Counts a refusal, and returns the end of the ban that it causes. Callers do not count
+    /// refusals during a ban.
     pub fn strike(&self, of: &mut BanHistory, now: Timestamp) -> Option<Timestamp> {
         if self.is_forgotten(of, now) {
             *of = BanHistory::default();
@@ -73,8 +74,11 @@ impl Penalty {
         banned.then_some(of.until)
     }
 
-    /// Takes in a ban that others know of; whether it is news, and holds at `now`. A ban that is known keeps its end, which may have
-    /// been announced; of one that is over it counts which it was. One of the same number that began after that is another.
+    /// Merges a ban that another machine has reported. True if it is in force at `now` and outlasts
+    /// the known one.
+    ///
+    /// A known ban keeps its end, since clients may have been told. An expired one only updates the
+    /// number. A ban of a known number that began after the known one ended is another ban.
     pub fn merge_ban(&self, of: &mut BanHistory, ban: Ban, now: Timestamp) -> bool {
         if self.is_forgotten(of, now) {
             *of = BanHistory::default();
@@ -94,22 +98,23 @@ impl Penalty {
         is_news
     }
 
-    /// How many refusals bring a ban about, and within which time.
+    /// The number of refusals that cause a ban, and the time within which they count.
     pub fn strikes(&self) -> (u32, Duration) {
         (self.strikes, self.within)
     }
 
-    /// How long the first ban is, and those after it.
+    /// The lengths of the first and later bans.
     pub fn lengths(&self) -> &[Duration] {
         &self.lengths
     }
 
-    /// Whether it is as if nothing had been: no strike for as long as they count and the last ban together.
+    /// True if the history equals an empty one: no strike for `within` plus the length of the last
+    /// ban.
     pub fn is_forgotten(&self, of: &BanHistory, now: Timestamp) -> bool {
         now >= of.forgotten_at
     }
 
-    /// The length of this ban, counted from 1; 0 is none.
+    /// The length of this ban, counted from 1; zero for 0.
     fn length(&self, ban: u32) -> Duration {
         let length = ban
             .checked_sub(1)
@@ -122,7 +127,7 @@ impl Penalty {
 }
 
 impl BanHistory {
-    /// Saved strikes, in any order, and the last ban.
+    /// A history of saved strikes, in any order, and the last ban.
     pub fn restore(mut at: Vec<Timestamp>, last: Ban) -> Self {
         at.sort_unstable();
         Self {
@@ -133,7 +138,7 @@ impl BanHistory {
         }
     }
 
-    /// The same bans without strikes towards the next one; new if there were none.
+    /// The same bans without strikes towards the next one; empty if there were no bans.
     #[must_use]
     pub fn without_strikes(self) -> Self {
         match self.bans {
@@ -150,7 +155,7 @@ impl BanHistory {
         self.at.capacity() * size_of::<Timestamp>()
     }
 
-    /// The instants of the strikes since the last ban that counted at the last one, the oldest first.
+    /// The strikes since the last ban that still counted at the latest one, the oldest first.
     pub fn recent_strikes(&self) -> &[Timestamp] {
         &self.at
     }

@@ -1,17 +1,17 @@
-//! A quota: so many units in so long. How users write one (`100/1m`) is `config`'s business.
+//! A quota: a number of units in a window. `config` parses its notation (`100/1m`).
 
 use std::time::Duration;
 
-/// So many units in each window of so many microseconds.
+/// A number of units in each window, whose length is in microseconds.
 ///
-/// A limit of 0 is a quota that refuses always.
+/// A limit of 0 refuses every request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
     limit: u32,
     window: u64,
 }
 
-/// Why there can be no such quota.
+/// The reason why a quota is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuotaError {
     /// The window is empty, or has a fraction of a microsecond.
@@ -26,7 +26,7 @@ pub enum QuotaError {
     /// A log would need too much memory.
     #[error("a log has at most 100000 units; count them in parts: `algorithm: sliding_window`")]
     LogTooLong,
-    /// A window that cannot be cut in so many parts.
+    /// The window cannot be cut into that many equal parts.
     #[error("a window is cut in 1 to 3600 equal parts of whole microseconds")]
     Parts,
     /// A bucket that is never refilled.
@@ -60,7 +60,7 @@ impl Quota {
         })
     }
 
-    /// Units a window.
+    /// Units in a window.
     pub const fn limit(self) -> u32 {
         self.limit
     }

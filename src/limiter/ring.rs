@@ -1,8 +1,9 @@
-//! Rings: what a bucket remembers beyond its cell, as slots of four bytes or two, in chunks that are added as it fills.
+//! Rings: the state of a bucket beyond its cell. Slots of four or two bytes lie in chunks, which
+//! are added as the ring fills.
 //!
-//! Which chunks are free, and who has to give some up, is the business of `store`. The words are atomic
-//! only because a bucket's lock cannot be seen from here: nobody but its holder touches a ring, and
-//! relaxed loads and stores cost what plain ones do.
+//! `store` knows which chunks are free, and reclaims them. The words are atomic because the
+//! compiler cannot see a bucket's lock from here. Only the lock's holder touches a ring, and
+//! relaxed loads and stores cost as much as plain ones.
 
 mod builder;
 
@@ -13,14 +14,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::{Cell, Segments};
 pub use builder::RingBuilder;
 
-/// How the rings of one algorithm are laid out.
+/// The layout of the rings of one algorithm.
 ///
-/// A ring is a list of chunks. The first, its *root*, starts with the number of chunks, the place of the
-/// oldest slot, and where the other chunks are; slots fill the rest and the other chunks.
+/// A ring is a list of chunks. The first, its *root*, starts with the number of chunks, the place
+/// of the oldest slot, and the numbers of the other chunks. Slots fill the rest of the root and the
+/// other chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingShape {
     slots: u32,
-    /// Slots that share a word.
     width: Width,
     /// A chunk has `1 << shift` words.
     shift: u32,
@@ -28,7 +29,7 @@ pub struct RingShape {
     most: u32,
 }
 
-/// How large a slot is.
+/// The size of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Width {
     /// A word.
@@ -38,7 +39,7 @@ enum Width {
 }
 
 impl Width {
-    /// How many slots a word has, as a power of two.
+    /// Slots in a word, as a power of two.
     const fn shift(self) -> u32 {
         match self {
             Self::Word => 0,
@@ -53,8 +54,8 @@ const CHUNKS: u32 = 0;
 const HEAD: u32 = 1;
 
 impl RingShape {
-    /// Rings of up to `slots` slots. Chunks are about as large as their list in the root would be eight
-    /// times over, so that neither a nearly empty ring nor the list takes much.
+    /// Rings of up to `slots` slots. A chunk is about eight times as large as its list in the root
+    /// would be. Neither an almost empty ring nor the list then takes much memory.
     pub const fn new(slots: u32) -> Self {
         let mut shift = 4;
         while 1_u64 << (2 * shift) < 8 * slots as u64 {
@@ -68,10 +69,10 @@ impl RingShape {
         }
     }
 
-    /// The most that a slot of a [`halved`](Self::halved) ring holds; what is more counts as that.
+    /// The largest value of a slot in a [`halved`](Self::halved) ring. Larger values are capped.
     pub const MAX_HALF: u32 = u16::MAX as u32;
 
-    /// Rings of `slots` counters, none of which counts more than `limit`.
+    /// Rings of `slots` counters, none of which exceeds `limit`.
     pub const fn of_counters(slots: u32, limit: u32) -> Self {
         match limit <= Self::MAX_HALF {
             true => Self::halved(slots),
@@ -79,8 +80,8 @@ impl RingShape {
         }
     }
 
-    /// Rings of up to `slots` slots of two bytes, in chunks of the size with which a full ring takes least. They are
-    /// small: nearly empty rings take little, too.
+    /// Rings of up to `slots` two-byte slots, in chunks of the size for which a full ring is
+    /// smallest. Such chunks are small, so an almost empty ring takes little memory, too.
     pub const fn halved(slots: u32) -> Self {
         let words = slots.div_ceil(2);
         let mut best = Self::new(words);
@@ -105,7 +106,7 @@ impl RingShape {
         }
     }
 
-    /// How many chunks of `1 << shift` words so many words take, with what precedes them in the root.
+    /// Chunks of `1 << shift` words for these words and the root's header.
     const fn most_for(words: u32, shift: u32) -> u32 {
         let mut most = 1;
         while (most << shift) < words + FIXED + most - 1 {
@@ -114,7 +115,7 @@ impl RingShape {
         most
     }
 
-    /// Whether slots have half a word.
+    /// True if slots have two bytes.
     pub const fn is_halved(self) -> bool {
         matches!(self.width, Width::Half)
     }
@@ -129,7 +130,7 @@ impl RingShape {
         self.most
     }
 
-    /// Chunks of a ring with so many slots.
+    /// Chunks of a ring with this number of slots.
     pub(super) const fn chunks_for(self, slots: u32) -> u32 {
         (self.header() + slots.div_ceil(1 << self.width.shift())).div_ceil(1 << self.shift)
     }
@@ -149,7 +150,7 @@ impl RingShape {
     }
 }
 
-/// The memory of rings: chunks, numbered from 1, of which each segment is made on first use.
+/// The memory of rings: chunks numbered from 1, in segments that are allocated on first use.
 pub struct RingMemory {
     shape: RingShape,
     chunks: u32,
@@ -158,7 +159,7 @@ pub struct RingMemory {
 }
 
 impl RingMemory {
-    /// Memory for so many chunks; none of it is touched.
+    /// Memory for this number of chunks, none of it allocated yet.
     pub fn new(shape: RingShape, chunks: u32) -> Self {
         let cut = Segments::new(chunks as usize, shape.chunk_bytes());
         Self {
@@ -169,12 +170,12 @@ impl RingMemory {
         }
     }
 
-    /// How rings are laid out in it.
+    /// The layout of its rings.
     pub const fn shape(&self) -> RingShape {
         self.shape
     }
 
-    /// How many chunks there are.
+    /// The number of chunks.
     pub const fn chunks(&self) -> u32 {
         self.chunks
     }
@@ -184,7 +185,7 @@ impl RingMemory {
         Ring { words: self, root }
     }
 
-    /// What a word of a chunk holds.
+    /// The value of a word in a chunk.
     pub fn get(&self, chunk: u32, offset: u32) -> u32 {
         self.word(chunk, offset).load(Ordering::Relaxed)
     }
@@ -194,12 +195,12 @@ impl RingMemory {
         self.word(chunk, offset).store(value, Ordering::Relaxed);
     }
 
-    /// What a chunk holds.
+    /// The words of a chunk.
     pub fn chunk(&self, chunk: u32) -> impl Iterator<Item = u32> {
         (0..1 << self.shape.shift).map(move |offset| self.get(chunk, offset))
     }
 
-    /// Makes every word of a chunk 0.
+    /// Zeroes every word of a chunk.
     pub fn clear(&self, chunk: u32) {
         for offset in 0..1 << self.shape.shift {
             self.set(chunk, offset, 0);
@@ -217,8 +218,8 @@ impl RingMemory {
 }
 
 impl RingMemory {
-    /// Memory with one ring alone, which has room for so many slots: `known` are those that are not 0, each after its
-    /// place. Nothing else of it is in memory. Returns its root, too.
+    /// Memory of a single ring for `slots` slots, and its root. `known` has the slots that are not
+    /// 0, as (slot, value). Only the chunks in use are allocated.
     pub fn with_ring(
         shape: RingShape,
         slots: u32,
@@ -231,7 +232,8 @@ impl RingMemory {
         for (slot, value) in known {
             let (place, _) = ring.split(slot);
             if place > 0 && !ring.has(slot) {
-                // A chunk's number is not its place in memory that was touched: segments are made on first use.
+                // Numbers of chunks follow their places. Memory for a skipped number is never
+                // allocated.
                 ring.set_chunk(place, ROOT + place);
             }
             ring.set(slot, value);
@@ -241,7 +243,7 @@ impl RingMemory {
 }
 
 impl RingMemory {
-    /// A ring of counters with a word for each, in memory of its own, and its root.
+    /// A copy of a ring of counters with a word for each, in memory of its own, and its root.
     pub fn widened(&self, root: u32) -> (Self, u32) {
         let ring = self.ring(root);
         let counts = (0..self.shape.slots).map(|slot| (slot, ring.get(slot)));
@@ -262,7 +264,7 @@ impl fmt::Debug for RingMemory {
     }
 }
 
-/// One ring. A root of 0 is a ring that has no chunk yet: all its slots are 0.
+/// One ring. Root 0 means a ring without chunks, whose slots are all 0.
 #[derive(Clone, Copy)]
 pub struct Ring<'a> {
     words: &'a RingMemory,
@@ -270,7 +272,7 @@ pub struct Ring<'a> {
 }
 
 impl Ring<'_> {
-    /// A ring whose root is this chunk, which has to be all zeros.
+    /// Starts a ring whose root is this zeroed chunk.
     pub(super) fn start(self) -> Self {
         self.words.set(self.root, CHUNKS, 1);
         self
@@ -284,7 +286,7 @@ impl Ring<'_> {
         self.words.shape
     }
 
-    /// The chunks that it has, in no particular order.
+    /// The ring's chunks, in no particular order.
     pub fn chunks(self) -> impl Iterator<Item = u32> {
         let others = (1..self.shape().most).map(move |place| self.chunk(place));
         std::iter::once(self.root)
@@ -292,14 +294,14 @@ impl Ring<'_> {
             .filter(|chunk| *chunk != 0)
     }
 
-    /// Its chunks, each after its place in the ring, from the root on.
+    /// The ring's chunks with their places, from the root on.
     pub fn placed(self) -> impl Iterator<Item = (u32, u32)> {
         let places = 0..self.shape().most;
         let placed = places.map(move |place| (place, self.chunk(place)));
         placed.filter(|(_, chunk)| *chunk != 0)
     }
 
-    /// How many of its chunks follow one another without a gap.
+    /// The number of chunks before the first gap.
     pub(super) fn length(self) -> u32 {
         match self.root {
             0 => 0,
@@ -307,7 +309,7 @@ impl Ring<'_> {
         }
     }
 
-    /// How many slots its chunks have.
+    /// The number of slots in these chunks.
     pub fn capacity(self) -> u32 {
         self.shape().slots_in(self.length())
     }
@@ -321,7 +323,7 @@ impl Ring<'_> {
         self.words.set(self.root, HEAD, slot);
     }
 
-    /// What a slot holds; 0 where there is no chunk.
+    /// The value of a slot; 0 if it has no chunk.
     pub fn get(self, slot: u32) -> u32 {
         match (self.place(slot), self.shape().width) {
             ((0, _), _) => 0,
@@ -332,7 +334,7 @@ impl Ring<'_> {
         }
     }
 
-    /// Writes a slot, which has to have a chunk unless it stays 0.
+    /// Writes a slot. A slot without a chunk accepts only 0.
     pub(super) fn set(self, slot: u32, value: u32) {
         match (self.place(slot), self.shape().width) {
             ((0, _), _) => debug_assert_eq!(value, 0),
@@ -346,18 +348,18 @@ impl Ring<'_> {
         }
     }
 
-    /// Whether a slot has a chunk.
+    /// True if the slot has a chunk.
     pub(super) fn has(self, slot: u32) -> bool {
         self.place(slot).0 != 0
     }
 
-    /// Gives a slot a chunk, which has to be all zeros.
+    /// Gives a slot this zeroed chunk.
     pub(super) fn supply(self, slot: u32, chunk: u32) {
         self.set_chunk(self.split(slot).0, chunk);
     }
 
-    /// Adds a chunk for slots that follow the newest of `used` ones. Where they go round the end, the
-    /// chunk goes in before the oldest, which takes the part behind it along.
+    /// Adds a chunk for slots after the newest of `used` ones. If the ring's content wraps around,
+    /// the chunk goes in before the oldest slot, and the slots behind that move along.
     pub(super) fn grow(self, used: u32, chunk: u32) {
         let (length, head, shape) = (self.length(), self.head(), self.shape());
         self.words.set(self.root, CHUNKS, length + 1);
@@ -376,7 +378,7 @@ impl Ring<'_> {
         self.set_head(head + (1 << shape.shift));
     }
 
-    /// The chunk of a slot (0 if there is none), and where the slot is there.
+    /// The chunk of a slot (0 if there is none), and the slot's offset in it.
     fn place(self, slot: u32) -> (u32, u32) {
         let (place, offset) = self.split(slot);
         (self.chunk(place), offset)
@@ -402,22 +404,22 @@ impl Ring<'_> {
     }
 }
 
-/// Where a slot of half a word starts within its word, in bits.
+/// The first bit of a two-byte slot within its word.
 const fn half(slot: u32) -> u32 {
     (slot & 1) * u16::BITS
 }
 
-/// A cell with the memory that its ring is in, if it has one.
+/// A cell, with the memory of its ring if the algorithm has rings.
 #[derive(Clone, Copy)]
 pub struct BucketState<'a> {
     /// The cell; `a` is the root of its ring.
     pub cell: Cell,
-    /// Where rings are; `None` for algorithms that need none.
+    /// The memory of rings; `None` for algorithms without rings.
     pub words: Option<&'a RingMemory>,
 }
 
 impl<'a> BucketState<'a> {
-    /// The ring, which is there if anything was counted.
+    /// The ring, with root 0 if nothing has been counted.
     pub(super) fn ring(self) -> Option<Ring<'a>> {
         self.words.map(|words| words.ring(self.cell.a))
     }

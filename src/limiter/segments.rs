@@ -1,6 +1,6 @@
-//! Where an item is in memory that is allocated a segment at a time, each on first use.
+//! The position of items in memory that is allocated in segments, each on first use.
 
-/// How so many items are cut into segments of equal length, of which the last may be shorter.
+/// The division of items into segments of equal length, of which the last may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segments {
     items: usize,
@@ -10,16 +10,17 @@ pub struct Segments {
     reciprocal: u64,
 }
 
-/// About the most segments, so that their list stays in a fast cache.
+/// Approximate maximum of segments, so that their list stays in a fast cache.
 const MOST: usize = 1024;
-/// The fewest bytes that are allocated together, about.
+/// Approximate minimum of bytes in an allocation.
 const FEWEST_BYTES: usize = 8 * 1024;
 
 impl Segments {
-    /// Cuts `items` (below 2^32) of so many bytes each.
+    /// Divides `items` (below 2^32) of `bytes` bytes each.
     ///
-    /// A segment is a little smaller than a power of two of bytes. The allocator keeps notes beside each: a whole power
-    /// of two takes the next class of sizes, and up to a third more memory, all of it resident where pages are huge.
+    /// A segment is a little smaller than a power of two of bytes, since the allocator adds its own
+    /// data. A whole power of two takes the next size class: up to a third more memory, all of it
+    /// resident if pages are huge.
     pub const fn new(items: usize, bytes: usize) -> Self {
         let (wanted, fewest) = (items.div_ceil(MOST), FEWEST_BYTES / bytes);
         let wanted = if wanted < fewest { fewest } else { wanted };
@@ -35,12 +36,12 @@ impl Segments {
         }
     }
 
-    /// How many there are.
+    /// The number of segments.
     pub const fn count(&self) -> usize {
         self.items.div_ceil(self.length)
     }
 
-    /// The segment of an item, and its place there.
+    /// The segment of an item, and its place in the segment.
     pub const fn place(&self, item: usize) -> (usize, usize) {
         let segment = match self.length {
             1 => item,
@@ -54,7 +55,7 @@ impl Segments {
         segment * self.length + place
     }
 
-    /// How many items a segment has.
+    /// The number of items in a segment.
     pub const fn length(&self, segment: usize) -> usize {
         let rest = self.items - segment * self.length;
         if rest < self.length {

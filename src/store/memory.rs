@@ -1,7 +1,8 @@
-//! Buckets in memory: a [`Table`] of cells for each policy, and [`charge_all`], which decides and charges a request.
+//! Buckets in memory: a [`Table`] of cells for each policy, and [`charge_all`], which decides and
+//! charges a request.
 //!
-//! `permits` counts units that come back when requests end. `settle` changes or returns charges afterwards. `bans` has
-//! strikes and bans, and [`snapshot`] keeps cells and bans in a file.
+//! `permits` counts units that requests return when they end. `reservation` settles or gives back
+//! charges. `bans` has strikes and bans. [`snapshot`] saves cells and bans in a file.
 
 mod bans;
 mod bucket;

@@ -1,8 +1,8 @@
-//! At most so many units in use at once: what a request takes, it gives back when it ends.
+//! Concurrency: a bound on the units in use. A request returns its units when it ends.
 //!
-//! A cell has the units in use in `a`, how many requests wait for some in `b`, and does not expire by itself. Nobody
-//! can know when one comes free, so that what the refused are told is a guess out of the configuration. Waiting itself
-//! is the store's: here nobody is let in before those who wait.
+//! A cell has the units in use in `a` and the waiting requests in `b`, and does not expire. Nobody
+//! knows when a unit returns, so `Retry-After` is the configured guess. The store queues requests;
+//! this file admits nobody ahead of the queue.
 
 use std::time::Duration;
 
@@ -19,7 +19,8 @@ pub struct Concurrency {
 }
 
 impl Concurrency {
-    /// At most `max` units at once; 0 refuses always. Who is refused is told to come back after `retry_after`.
+    /// At most `max` units at once; 0 refuses always. Refused clients get `retry_after` as their
+    /// retry.
     pub const fn new(max: u32, retry_after: Duration) -> Self {
         Self {
             max,
@@ -29,7 +30,7 @@ impl Concurrency {
         }
     }
 
-    /// The same where up to `queue` requests of a key wait for units, each for at most `max_wait`.
+    /// Lets up to `queue` requests of a key wait for units, each for at most `max_wait`.
     #[must_use]
     pub const fn with_queue(self, queue: u32, max_wait: Duration) -> Self {
         Self {
@@ -39,22 +40,22 @@ impl Concurrency {
         }
     }
 
-    /// How many requests of a key may wait for units.
+    /// The largest number of requests of a key that wait for units.
     pub const fn queue(&self) -> u32 {
         self.queue
     }
 
-    /// For how long at most.
+    /// The longest wait for units.
     pub const fn max_wait(&self) -> Duration {
         self.max_wait
     }
 
-    /// The most units that are in use at once.
+    /// The largest number of units in use.
     pub const fn max(&self) -> u32 {
         self.max
     }
 
-    /// The cell of a bucket with so many units in use, for which so many requests wait.
+    /// The cell of a bucket with this number of units in use and of waiting requests.
     pub const fn cell(units: u32, waiting: u32) -> Cell {
         match (units, waiting) {
             (0, 0) => Cell::EMPTY,
@@ -68,7 +69,7 @@ impl Concurrency {
 
     pub(super) fn decide(&self, cell: Cell, now: Timestamp, cost: u32) -> Decision {
         let (used, waiting) = (cell.a, cell.b);
-        // More are in use than there are where a reload has lowered the bound.
+        // After a reload has lowered the bound, more units may be in use than it allows.
         let free = match waiting {
             0 => self.max.saturating_sub(used),
             _ => 0,

@@ -1,5 +1,5 @@
-//! What refused requests leave behind where a policy charges them all the same: debt, of which no bucket has more
-//! than it would if all of its quota had been taken just now. None of it decides.
+//! Debt: the charges of refused requests, for policies with `Refusals::Charged`. A bucket's debt
+//! never exceeds the whole quota, taken just now. No function here decides.
 
 use super::Algorithm;
 use crate::clock::Timestamp;
@@ -7,11 +7,12 @@ use crate::limiter::Cell;
 use crate::limiter::ring::BucketState;
 
 impl Algorithm {
-    /// The bucket after a refused request of `cost` units was charged, and how many of them that takes. It recovers no later
-    /// than one of which everything was taken just now, unless it would have before.
+    /// The bucket after the charge of a refused request of `cost` units, and the units to record in
+    /// its ring. It recovers no later than a bucket whose whole quota was taken just now, unless it
+    /// would have anyway.
     ///
-    /// A bucket with a ring is that only once the units are recorded there ([`Algorithm::record`]). A queue stays as
-    /// it was: who is refused stands in no line.
+    /// The caller must record the units of a bucket with a ring ([`Algorithm::record`]). A queue is
+    /// unchanged, since refused requests do not join it.
     pub fn charge_refused<'a>(
         &self,
         state: impl Into<BucketState<'a>>,

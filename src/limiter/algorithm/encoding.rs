@@ -1,5 +1,5 @@
-//! Algorithms as numbers, to be kept beside their cells: as much of each as it takes to read the cells
-//! and to carry them over to other parameters.
+//! Algorithms as numbers, to store beside their cells: enough to read the cells, and to convert
+//! them to other parameters.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use super::{
 };
 use crate::limiter::{OldestPart, Quota, QuotaError, Start};
 
-/// The kind, the limit (of a bucket that is refilled in steps its capacity), the window (or interval) in
-/// microseconds, and two further numbers. Part of the format of snapshots: kinds are never given another
+/// The kind, the limit (the capacity of a bucket refilled in steps), the window or interval in
+/// microseconds, and two more numbers. Snapshot files have it, so no kind ever gets another
 /// meaning.
 pub type EncodedAlgorithm = [u64; 5];
 
@@ -24,7 +24,7 @@ const SLIDING_LOG: u64 = 7;
 const LEAKY_BUCKET: u64 = 8;
 
 impl Algorithm {
-    /// The algorithm as numbers; `None` for what is in flight, which nobody keeps: it ends with the process.
+    /// The algorithm as numbers; `None` for concurrency, whose units end with the process.
     pub fn encode(&self) -> Option<EncodedAlgorithm> {
         let (kind, one, two) = match self {
             Self::Gcra(gcra) => (GCRA, gcra.burst().into(), 0),
@@ -39,7 +39,7 @@ impl Algorithm {
                     0,
                 ]);
             }
-            // A cell has the end of its window; how that was set makes no difference any more.
+            // A cell has the end of its window, whatever set it.
             Self::FixedWindow(_) => (FIXED_WINDOW, 0, 0),
             Self::SlidingWindow(window) => (SLIDING_WINDOW, number_of(window.oldest()), 0),
             Self::SlidingCounters(window) => {
@@ -57,7 +57,7 @@ impl Algorithm {
         Some([kind, self.limit().into(), window, one, two])
     }
 
-    /// The same with counters of four bytes in rings, as snapshots have them.
+    /// The algorithm with four-byte counters in rings, as in snapshots.
     #[must_use]
     pub fn with_wide_counters(self) -> Self {
         match self {
@@ -66,8 +66,8 @@ impl Algorithm {
         }
     }
 
-    /// The algorithm that has this recipe, good for reading its cells and for [`Algorithm::convert`];
-    /// `None` if there is no such algorithm.
+    /// The algorithm with this encoding, for reading its cells and for [`Algorithm::convert`].
+    /// `None` for an unknown or invalid one.
     pub fn decode([kind, limit, window, one, two]: EncodedAlgorithm) -> Option<Self> {
         let limit = u32::try_from(limit).ok()?;
         let (large, small) = ((one >> 32) as u32, one as u32);
@@ -112,7 +112,6 @@ fn sliding_counters(
     Ok(Some(Algorithm::SlidingCounters(window)))
 }
 
-/// Two numbers in one.
 fn two_of(high: u32, low: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }

@@ -1,6 +1,5 @@
-//! A count per window that returns to 0 at the window's end.
-//!
-//! When the periods of a calendar end is the business of `calendar`.
+//! A count in each window, which returns to 0 at the window's end. `calendar` computes the periods
+//! of calendars.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,48 +10,49 @@ use crate::limiter::{Calendar, Cell, Decision, Fingerprint, Outcome, Quota};
 
 /// The parameters of a fixed window.
 ///
-/// Cell: `expires` is the end of the window, `a` the units counted in it. The window's end is settled
-/// when it starts: whatever else would set another end waits until this one has passed.
+/// Cell: `expires` is the end of the window, `a` the units counted in it. The end is fixed when the
+/// window starts; a later setting applies to the next window.
 ///
-/// Where requests say when windows end ([`Start::Local`]), the cell outlives its window by `b` seconds, until a nominal
-/// window after its first charge, rounded up to a second. A window that is opened until then lasts at least until a
-/// period after that charge. So of any three windows the third begins a period after the first or later.
+/// If requests set the ends of windows ([`Start::Local`]), the cell outlives its window by `b`
+/// seconds: until a nominal window after its first charge, rounded up to a second. A window that
+/// opens before that lasts at least until one period after that charge. So of any three windows,
+/// the third begins a period after the first or later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FixedWindow {
     quota: Quota,
     start: Start,
 }
 
-/// When a window starts.
+/// The start of a window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// Windows follow one another without a gap; one of them starts this long after the epoch.
+    /// Windows follow one another without a gap. One of them starts `offset` after the epoch.
     Clock {
-        /// What the grid of windows is shifted by; anything beyond one window is the same again.
+        /// The shift of the windows, modulo the window.
         offset: Duration,
     },
-    /// With the first charged request after the last window ended.
+    /// The first charged request after the last window.
     FirstRequest,
-    /// Like [`Start::Clock`], but each key has an offset of its own, so that not all buckets are whole
-    /// again at the same instant.
+    /// Like [`Start::Clock`], but each key has its own offset, so that buckets do not all recover
+    /// at the same instant.
     Staggered,
-    /// With the periods of a calendar, whatever the quota's window says.
+    /// The periods of a calendar, whatever the quota's window is.
     Calendar(Arc<Calendar>),
-    /// With those of the calendar that each request names; of this one where it names none.
+    /// The periods of the calendar that each request names, or of this one if it names none.
     Local(Arc<Calendar>),
 }
 
-/// The end of a window that a request opens, where it says that.
+/// The end of a window that a request opens, set by that request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowEnd {
-    /// After the instant of the request.
+    /// The end, after the instant of the request.
     pub at: Timestamp,
     /// The length of the period that ends then, in microseconds.
     pub length: u64,
 }
 
 impl WindowEnd {
-    /// The end of a period from its start to its end.
+    /// The end of the period between these two instants.
     pub fn of((start, end): (Timestamp, Timestamp)) -> Self {
         Self {
             at: end,
@@ -61,7 +61,6 @@ impl WindowEnd {
     }
 }
 
-/// Microseconds of a second.
 const SECOND: u64 = 1_000_000;
 
 impl Start {
@@ -76,7 +75,7 @@ impl Start {
 }
 
 impl FixedWindow {
-    /// The quota's units in each window, which starts as `start` says.
+    /// The quota's units in each window.
     pub const fn new(quota: Quota, start: Start) -> Self {
         Self { quota, start }
     }
@@ -101,13 +100,13 @@ impl FixedWindow {
         self.quota
     }
 
-    /// When its windows start.
+    /// The start of its windows.
     pub const fn start(&self) -> &Start {
         &self.start
     }
 
-    /// The running window of a key whose last one has ended, where it is the key that says when it ends, or the
-    /// request (`named`): nothing is counted in it yet.
+    /// The empty window that opens when the key's last one has ended, if the key or the request
+    /// (`named`) sets its end.
     pub(super) fn open(
         &self,
         cell: Cell,
@@ -128,7 +127,8 @@ impl FixedWindow {
         }
     }
 
-    /// The window that ends as a request says, or a period after the last one began, if that is later.
+    /// The window up to the end that the request sets, or up to one period after the last window
+    /// began if that is later.
     fn open_after(&self, last: Cell, named: WindowEnd, now: Timestamp) -> Cell {
         let nominal = self.quota.window_micros();
         let mut end = named.at.as_micros();
@@ -148,17 +148,16 @@ impl FixedWindow {
         }
     }
 
-    /// When the window of a cell ends, in microseconds since the epoch.
+    /// The end of a cell's window, in microseconds since the epoch.
     pub fn end_of(cell: Cell) -> u64 {
         cell.expires.saturating_sub(u64::from(cell.b) * SECOND)
     }
 
-    /// Whether the window of a cell runs.
+    /// True until the window of the cell ends.
     pub(super) fn is_running(cell: Cell, now: Timestamp) -> bool {
         Self::end_of(cell) > now.as_micros()
     }
 
-    /// The window of a cell, with so many units.
     fn counting(&self, cell: Cell, units: u32) -> Cell {
         match (units, &self.start) {
             (0, Start::Local(_)) => Cell { a: 0, ..cell },
@@ -167,7 +166,7 @@ impl FixedWindow {
         }
     }
 
-    /// The window that runs, or one that begins now.
+    /// The running window, or one that begins now.
     fn running(&self, cell: Cell, now: Timestamp) -> Cell {
         match Self::is_running(cell, now) {
             true => cell,
@@ -180,7 +179,7 @@ impl FixedWindow {
 
     pub(super) fn decide(&self, cell: Cell, now: Timestamp, cost: u32) -> Decision {
         let limit = self.quota.limit();
-        // A cell that still counts is the running window, even for a `now` before its start.
+        // A live cell is the running window, even for a `now` before its start.
         let window = self.running(cell, now);
         let (count, end) = (window.a, Self::end_of(window));
         let reset = |count| match count {
@@ -191,7 +190,7 @@ impl FixedWindow {
         let Some(charged) = charged.filter(|_| limit > 0) else {
             let retry_at = (limit > 0 && cost <= limit).then_some(Timestamp::from_micros(end));
             let remaining = limit.saturating_sub(count);
-            // Nothing is counted in a window that was only opened.
+            // An opened window without charges needs no cell.
             let cell = if cell.a == 0 { Cell::EMPTY } else { cell };
             let refused = Refusal {
                 retry_at,
@@ -228,7 +227,7 @@ impl FixedWindow {
         }
     }
 
-    /// Counts units beyond the limit, too: all of them leave with the window.
+    /// Counts units even beyond the limit: all of them leave with the window.
     pub(super) fn force_charge(&self, cell: Cell, now: Timestamp, units: u32) -> Cell {
         let window = self.running(cell, now);
         Cell {
@@ -237,7 +236,7 @@ impl FixedWindow {
         }
     }
 
-    /// Counts less, while the window lasts that the units were counted in.
+    /// Counts less, as long as the window of the charge runs.
     pub(super) fn give_back(&self, cell: Cell, reserved: &ReservedCharge, units: u32) -> Cell {
         if Self::end_of(cell) != Self::end_of(reserved.cell) {
             return cell;
@@ -245,7 +244,7 @@ impl FixedWindow {
         self.counting(cell, cell.a.saturating_sub(units))
     }
 
-    /// The larger count of those that run until the later end.
+    /// The larger count, up to the later end.
     pub(super) fn join(left: Cell, right: Cell, now: Timestamp) -> Cell {
         let count = |cell| {
             if Self::is_running(cell, now) {
@@ -266,7 +265,7 @@ impl FixedWindow {
     /// Keeps the count in the window that runs under the new parameters.
     pub(super) fn convert(&self, from: &Self, cell: Cell, now: Timestamp) -> Cell {
         let (old, new) = (from.quota.window_micros(), self.quota.window_micros());
-        // What set the end was a request that is gone.
+        // The request that set the end is gone.
         if matches!(self.start, Start::Local(_)) && new == old {
             let a = cell.a.min(self.quota.limit());
             return Cell { a, ..cell };
@@ -281,7 +280,8 @@ impl FixedWindow {
                 self.end(now.max(Timestamp::from_micros(started)))
             }
             Start::FirstRequest | Start::Staggered if new >= old => started.saturating_add(new),
-            // A shorter window may be over already: the old one runs on, no longer than a new one.
+            // A shorter window may have ended already: the old one runs on, for at most a new
+            // window.
             Start::FirstRequest | Start::Staggered => end.min(now.as_micros().saturating_add(new)),
         };
         Cell {
@@ -291,7 +291,7 @@ impl FixedWindow {
         }
     }
 
-    /// The end of a window in which `now` is the first charge.
+    /// The end of a window that `now` opens.
     fn end(&self, now: Timestamp) -> u64 {
         match &self.start {
             Start::Clock { offset } => {
@@ -304,23 +304,23 @@ impl FixedWindow {
         }
     }
 
-    /// The end of the window that `now` is in, when one starts `offset` (less than a window) after the
-    /// epoch.
+    /// The end of the window around `now`, if one window starts `offset` (less than a window) after
+    /// the epoch.
     fn end_on_grid(&self, now: Timestamp, offset: u64) -> u64 {
         let (now, window) = (now.as_micros(), self.quota.window_micros());
         let elapsed = (now % window + (window - offset)) % window;
         now.saturating_add(window - elapsed)
     }
 
-    /// What the windows of a key are shifted by. A fingerprint is a keyed hash already; its lower half
-    /// goes first, since neighbours in a table have the upper one in common.
+    /// The offset of a key's windows. A fingerprint is a keyed hash already. Neighbours in a table
+    /// share its upper half, so the lower half comes first.
     pub fn offset_of(&self, key: Fingerprint) -> u64 {
         let fraction = u128::from(key.bits().rotate_left(32));
         ((fraction * u128::from(self.quota.window_micros())) >> 64) as u64
     }
 }
 
-/// So many units in a period, as long as it is taken to be.
+/// `limit` units in a period of nominal length.
 fn nominal_quota(limit: u32, calendar: &Calendar) -> Quota {
     let days = calendar.period().nominal_days();
     let quota = Quota::new(limit, Duration::from_secs(days * 24 * 60 * 60));

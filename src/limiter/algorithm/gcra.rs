@@ -11,7 +11,7 @@ use crate::limiter::{Cell, Decision, Outcome, Quota, QuotaError};
 
 /// The parameters of GCRA, and of a token bucket with continuous refill.
 ///
-/// Cell: `expires` is TAT rounded up to a microsecond, `a / limit` what the rounding added.
+/// Cell: `expires` is TAT rounded up to a microsecond; `a / limit` is the amount of that rounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gcra {
     quota: Quota,
@@ -20,12 +20,12 @@ pub struct Gcra {
     whole: u128,
 }
 
-/// A span of time that need not be whole microseconds.
+/// A duration with a fraction of a microsecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FractionalDuration {
-    /// Those that are whole.
+    /// Whole microseconds.
     pub micros: u64,
-    /// What is over, over the quota's limit; below that.
+    /// The numerator of the rest over the quota's limit.
     pub rest: u32,
 }
 
@@ -42,7 +42,7 @@ impl Gcra {
         Self::with_tau(quota, whole)
     }
 
-    /// The same where TAT may lie at most `whole / limit` microseconds ahead, whole units or not.
+    /// TAT may lie at most `whole / limit` microseconds ahead, whole units or not.
     pub(super) fn with_tau(quota: Quota, whole: u128) -> Result<Self, QuotaError> {
         if quota.limit() == 0 {
             return Ok(Self {
@@ -62,27 +62,27 @@ impl Gcra {
         })
     }
 
-    /// The most units that can be taken at one instant.
+    /// The largest number of units at one instant.
     pub const fn burst(&self) -> u32 {
         self.burst
     }
 
-    /// The quota at whose rate it recovers.
+    /// The quota, whose rate the bucket recovers at.
     pub const fn quota(&self) -> Quota {
         self.quota
     }
 
-    /// How far ahead TAT may lie.
+    /// The largest distance of TAT from now.
     pub fn tau(&self) -> FractionalDuration {
         self.span(self.whole)
     }
 
-    /// How far so many units move TAT.
+    /// The distance by which `units` units move TAT.
     pub fn step(&self, units: u32) -> FractionalDuration {
         self.span(self.units(units))
     }
 
-    /// How far ahead it may lie in debt.
+    /// The largest distance of TAT from now in debt.
     pub fn max_debt(&self) -> FractionalDuration {
         self.span(self.debt_limit())
     }
@@ -105,7 +105,7 @@ impl Gcra {
             return self.refuse(cell, now, backlog, None);
         }
         let charged = backlog + self.units(cost);
-        // Who asks for nothing is refused by no debt.
+        // A cost of 0 is admitted even in debt.
         let in_debt = (cost == 0).then_some(0);
         let Some(left) = self.whole.checked_sub(charged).or(in_debt) else {
             let wait = div_ceil(charged - self.whole, self.limit());
@@ -122,20 +122,21 @@ impl Gcra {
         }
     }
 
-    /// The bucket without `cost` units that were taken from it, as if nothing else had come since.
+    /// The bucket without `cost` of its units, if nothing else was charged since.
     pub(super) fn returned(&self, cell: Cell, now: Timestamp, cost: u32) -> Cell {
         let backlog = self.used(cell, now).saturating_sub(self.units(cost));
         self.cell(now, backlog)
     }
 
-    /// The bucket in debt: TAT may lie a window ahead, or what the burst takes if that is more.
+    /// The bucket in debt: TAT lies at most a window ahead, or the burst if that is more.
     pub(super) fn charge_refused(&self, cell: Cell, now: Timestamp, cost: u32) -> Cell {
         let backlog = self.used(cell, now);
         let owed = (backlog + self.units(cost)).min(self.debt_limit());
         self.cell(now, owed.max(backlog))
     }
 
-    /// The bucket with what has not come back of units since `at`; TAT may lie what the burst takes and a window ahead.
+    /// The bucket plus the units charged at `at` that have not recovered since. TAT lies at most a
+    /// burst and a window ahead.
     pub(super) fn charge_remote(
         &self,
         cell: Cell,
@@ -150,7 +151,7 @@ impl Gcra {
         self.cell(now, owed.min(most).max(backlog))
     }
 
-    /// How far TAT lies ahead of `now`, in 1/limit microseconds.
+    /// The distance of TAT from `now`, in 1/limit microseconds.
     pub(super) fn used(&self, cell: Cell, now: Timestamp) -> u128 {
         let ahead = cell.expires.saturating_sub(now.as_micros());
         (u128::from(ahead) * u128::from(self.limit())).saturating_sub(u128::from(cell.a))
@@ -162,7 +163,7 @@ impl Gcra {
         if tat(left) >= tat(right) { left } else { right }
     }
 
-    /// Keeps units, and what there is of a further one, rounded up.
+    /// Keeps used units, with a fraction of one, rounded up.
     pub(super) fn convert(&self, from: &Self, cell: Cell, now: Timestamp) -> Cell {
         let backlog = from.used(cell, now);
         let (old, new) = (
@@ -185,17 +186,17 @@ impl Gcra {
         self.cell(now, self.used(cell, now).saturating_sub(back))
     }
 
-    /// Whole units of a charge that have not come back with time.
+    /// The whole units of a charge that have not recovered yet.
     pub(super) fn returnable(&self, reserved: &ReservedCharge, now: Timestamp) -> u32 {
         let units = self.not_recovered(reserved, now) / u128::from(self.quota.window_micros());
         units.min(u128::from(reserved.units)) as u32
     }
 
-    /// What of a charge has certainly not come back with time, in 1/limit microseconds.
+    /// The part of a charge that has certainly not recovered, in 1/limit microseconds.
     ///
-    /// As long as the bucket has not been whole since, giving back makes TAT what it would be without those units.
-    /// It has not been as long as `now` is before where TAT came to lie, also if all earlier charges that were to be
-    /// settled were given back; nor before where it came to lie at the least, by the charge alone.
+    /// Moving TAT back is exact as long as the bucket has not been whole since the charge. Two
+    /// lower bounds prove that it has not: TAT after the charge less all unsettled earlier charges,
+    /// and TAT for this charge alone.
     fn not_recovered(&self, reserved: &ReservedCharge, now: Timestamp) -> u128 {
         let elapsed = now.as_micros().saturating_sub(reserved.at.as_micros());
         let alone = self
@@ -207,7 +208,7 @@ impl Gcra {
         alone.max(behind_others)
     }
 
-    /// A bucket from which so many units were taken just now, but never more than it holds.
+    /// A bucket whose `units` units, at most the burst, were taken just now.
     pub(super) fn with_missing(&self, units: u32, now: Timestamp) -> Cell {
         self.cell(now, self.units(units.min(self.burst)))
     }
@@ -232,7 +233,6 @@ impl Gcra {
         )
     }
 
-    /// The cell whose TAT lies `backlog` ahead of `now`.
     fn cell(&self, now: Timestamp, backlog: u128) -> Cell {
         if backlog == 0 {
             return Cell::EMPTY;
@@ -246,7 +246,7 @@ impl Gcra {
         }
     }
 
-    /// `cost` units: T each, in 1/limit microseconds.
+    /// T for each unit, in 1/limit microseconds.
     fn units(&self, cost: u32) -> u128 {
         u128::from(self.quota.window_micros()) * u128::from(cost)
     }

@@ -1,4 +1,4 @@
-//! A token bucket that is refilled in steps: so many tokens at once, at regular intervals that begin
+//! A token bucket that is refilled in steps: a number of tokens at a regular interval, which starts
 //! when the bucket stops being full.
 
 use std::time::Duration;
@@ -9,18 +9,19 @@ use crate::limiter::{Cell, Decision, Outcome, Quota, QuotaError};
 
 /// The parameters of a bucket that is refilled in steps.
 ///
-/// Cell: `expires` is the refill that makes the bucket whole, and the others lie whole intervals before
-/// it; `a` (1 to `amount`) is what is missing until then. Each of those before it adds `amount`.
+/// Cell: `expires` is the refill that makes the bucket full, and earlier refills lie whole
+/// intervals before it. That last refill adds `a` tokens (1 to `amount`), each earlier one
+/// `amount`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IntervalRefill {
     capacity: u32,
     amount: u32,
     interval: u64,
-    /// The capacity, in as long as an empty bucket takes.
+    /// The capacity, in the time that an empty bucket takes to fill.
     quota: Quota,
 }
 
-/// What is missing from a bucket, and when the first of it comes back: at most an interval away.
+/// The missing tokens, and the next refill: at most an interval away.
 #[derive(Clone, Copy)]
 struct View {
     missing: u64,
@@ -28,12 +29,11 @@ struct View {
 }
 
 impl IntervalRefill {
-    /// `amount` tokens each `interval`, never more than `capacity` in all. A capacity of 0 refuses
-    /// always.
+    /// `amount` tokens each `interval`, up to `capacity`. A capacity of 0 refuses always.
     ///
     /// # Errors
-    /// When nothing is refilled, when the interval is no window ([`Quota::new`]), or when an empty
-    /// bucket takes longer than [`Quota::MAX_WINDOW`] to fill.
+    /// The amount is 0, the interval is no window ([`Quota::new`]), or an empty bucket takes longer
+    /// than [`Quota::MAX_WINDOW`] to fill.
     pub fn new(capacity: u32, amount: u32, interval: Duration) -> Result<Self, QuotaError> {
         let interval = Quota::new(amount, interval)?.window_micros();
         if amount == 0 {
@@ -53,7 +53,7 @@ impl IntervalRefill {
         })
     }
 
-    /// How many tokens come back at once, and how often, in microseconds.
+    /// Tokens of a refill, and the interval in microseconds.
     pub const fn refill(&self) -> (u32, u64) {
         (self.amount, self.interval)
     }
@@ -70,7 +70,7 @@ impl IntervalRefill {
             return self.refuse(cell, now, &view, None);
         }
         let excess = missing.checked_sub(u64::from(self.capacity) + 1);
-        // Who asks for nothing is refused by no debt.
+        // A cost of 0 is admitted even in debt.
         if let Some(excess) = excess.filter(|_| cost > 0) {
             let refills = excess / u64::from(self.amount);
             let retry_at = (view.next + refills * self.interval).min(cell.expires);
@@ -87,14 +87,14 @@ impl IntervalRefill {
         }
     }
 
-    /// The bucket in debt: it is full no later than if it were emptied now.
+    /// The bucket in debt: full no later than a bucket that is empty now.
     pub(super) fn charge_refused(&self, cell: Cell, now: Timestamp, cost: u32) -> Cell {
         let full = now.saturating_add_micros(self.quota.window_micros());
         self.owing(cell, now, cost, full)
     }
 
-    /// The bucket without what has not come back of tokens since `at`; it is full a window later than if it were emptied
-    /// now.
+    /// The bucket without the tokens charged at `at` that have not been refilled since. It is full
+    /// at most a window later than a bucket that is empty now.
     pub(super) fn charge_remote(
         &self,
         cell: Cell,
@@ -109,7 +109,8 @@ impl IntervalRefill {
         self.owing(cell, now, left, full)
     }
 
-    /// The bucket after `cost` tokens at `now`, full by then.
+    /// The bucket after `cost` tokens at `now`, full no later than `full` unless it would have been
+    /// anyway.
     fn owing(&self, cell: Cell, now: Timestamp, cost: u32, full: Timestamp) -> Cell {
         let view = self.view(cell, now);
         let refills = full.as_micros().saturating_sub(view.next) / self.interval + 1;
@@ -125,7 +126,7 @@ impl IntervalRefill {
         u128::from(self.view(cell, now).missing)
     }
 
-    /// The larger debt, refilled by the later of the two.
+    /// The larger debt, with the later of the two refills.
     pub(super) fn join(&self, left: Cell, right: Cell, now: Timestamp) -> Cell {
         let (left, right) = (self.view(left, now), self.view(right, now));
         self.cell(View {
@@ -134,7 +135,7 @@ impl IntervalRefill {
         })
     }
 
-    /// Keeps what is missing, and the next refill unless it is more than a new interval away.
+    /// Keeps the missing tokens, and the next refill unless that is more than a new interval away.
     pub(super) fn convert(&self, from: &Self, cell: Cell, now: Timestamp) -> Cell {
         let view = from.view(cell, now);
         self.cell(View {
@@ -143,7 +144,6 @@ impl IntervalRefill {
         })
     }
 
-    /// Puts tokens back.
     pub(super) fn give_back(
         &self,
         cell: Cell,
@@ -159,9 +159,9 @@ impl IntervalRefill {
         })
     }
 
-    /// Tokens of a charge that have certainly not come back with time: what was missing after it is missing still,
-    /// also if all earlier charges that were to be settled were given back; or so few refills have passed, which come when they
-    /// came then as long as any of them is missing.
+    /// Tokens of a charge that have certainly not been refilled. Two lower bounds count: the tokens
+    /// still missing after it less all unsettled earlier charges, and this charge less the refills
+    /// since. While tokens are missing, refills come when they came then.
     pub(super) fn returnable(&self, reserved: &ReservedCharge, now: Timestamp) -> u32 {
         let missing = self.view(reserved.cell, now).missing;
         let behind_others = missing.saturating_sub(reserved.unsettled);

@@ -1,8 +1,8 @@
-//! The leaky bucket as a queue: requests leave it one by one at the quota's rate, and wait their turn.
+//! The leaky bucket as a queue: requests leave it one by one at the quota's rate.
 //!
-//! It is GCRA that makes requests wait where that would let a burst through: TAT is the instant at which
-//! the next unit in line departs, and a request departs with the last of its units. Who waits, and how, is
-//! the business of `proxy`.
+//! It is GCRA that delays requests instead of admitting a burst. TAT is the instant at which the
+//! next unit in the queue departs; a request departs with the last of its units. `proxy` makes the
+//! requests wait.
 
 use std::time::Duration;
 
@@ -13,25 +13,26 @@ use crate::limiter::{Cell, Decision, Outcome, Quota, QuotaError};
 
 /// The parameters of a queue.
 ///
-/// Cell: as of [`Gcra`].
+/// Cell: as in [`Gcra`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeakyBucket {
     line: Gcra,
-    /// How far ahead TAT may lie, in 1/limit microseconds, after a request that goes on at once.
+    /// The largest distance of TAT after a request that need not wait, in 1/limit microseconds.
     free: u128,
-    /// How far ahead it may lie in a line that has room for all units that it ever has room for.
+    /// The distance of TAT up to which the queue takes its full capacity: its length beyond whole
+    /// units.
     spare: u128,
 }
 
 impl LeakyBucket {
-    /// A line that moves by one unit each window / limit, in which a request waits that has at most `queue`
-    /// places before it and waits for at most `max_wait`; any other is refused. The first `delay_after` places
-    /// of the line do not wait.
+    /// A queue that moves by one unit each window / limit. A request waits behind at most `queue`
+    /// units, for at most `max_wait`; any other is refused. The first `delay_after` units do not
+    /// wait.
     ///
     /// A quota of 0 refuses always.
     ///
     /// # Errors
-    /// When the last in line would wait for longer than [`Quota::MAX_WINDOW`].
+    /// The longest wait exceeds [`Quota::MAX_WINDOW`].
     pub fn new(
         quota: Quota,
         queue: u32,
@@ -40,12 +41,12 @@ impl LeakyBucket {
     ) -> Result<Self, QuotaError> {
         let unit = u128::from(quota.window_micros());
         let longest = max_wait.as_micros() * u128::from(quota.limit());
-        // One less than there are numbers, so that the units of a whole line are one of them.
+        // One less than the maximum, so that the units of a full queue fit in 32 bits.
         let places = unit * u128::from(queue.min(u32::MAX - 1));
         Self::bounded(quota, unit + places.min(longest), delay_after)
     }
 
-    /// A line that is `whole` / limit microseconds long.
+    /// A queue that is `whole` / limit microseconds long.
     fn bounded(quota: Quota, whole: u128, delay_after: u32) -> Result<Self, QuotaError> {
         let unit = u128::from(quota.window_micros());
         let line = Gcra::with_tau(quota, whole)?;
@@ -56,14 +57,15 @@ impl LeakyBucket {
         })
     }
 
-    /// The places that do not wait, and the line's length in 1/limit microseconds beyond its whole units.
+    /// The units that do not wait, and the queue's length beyond whole units in 1/limit
+    /// microseconds.
     pub(super) fn parts(&self) -> (u32, u64) {
         let unit = u128::from(self.line.quota().window_micros());
         let at_once = u32::try_from(self.free / unit - 1).unwrap_or(u32::MAX);
         (at_once, u64::try_from(self.spare).unwrap_or(u64::MAX))
     }
 
-    /// The line that has this capacity and these parts.
+    /// The queue with this capacity and these parts.
     ///
     /// # Errors
     /// As [`LeakyBucket::new`].
@@ -76,7 +78,7 @@ impl LeakyBucket {
         Self::bounded(quota, units + u128::from(spare), at_once)
     }
 
-    /// The most units that can come at one instant: one goes on at once, and the others wait.
+    /// The largest number of units at one instant: one goes on at once, and the others wait.
     pub const fn capacity(&self) -> u32 {
         self.line.burst()
     }
@@ -98,14 +100,14 @@ impl LeakyBucket {
         decision
     }
 
-    /// So long after `now`, in 1/limit microseconds, and the rest of one.
+    /// The instant `wait` / limit microseconds after `now`, rounded up.
     fn after(&self, now: Timestamp, wait: u128) -> Timestamp {
         let limit = u64::from(self.line.quota().limit());
         now.saturating_add_micros(div_ceil(wait, limit))
     }
 
-    /// The bucket after somebody has left the line who was charged `cost` units, and whom that left with the
-    /// cell `charged`; `None` unless he is still the last in it.
+    /// The bucket after the request that left the cell `charged`, for `cost` units, has left the
+    /// queue. `None` unless it is still the last.
     pub(super) fn leave_queue(
         &self,
         cell: Cell,

@@ -1,8 +1,8 @@
-//! Units that were admitted on other machines, and are charged here once that is known, whether they are there or not.
-//! None of it decides.
+//! Usage of other machines: units that they admitted, charged here once that is known, even if the
+//! bucket lacks them. No function here decides.
 //!
-//! What refused requests owe is forgiven beyond the whole bucket. If these units were, every machine would admit whatever comes
-//! back with time, all of them at once, and go on so: they are owed for up to a window longer.
+//! Debt of refused requests is capped at the whole bucket. Remote units are owed for up to a window
+//! more: otherwise every machine would go on to admit the whole recovery rate at once.
 
 use super::Algorithm;
 use super::fixed_window::Start;
@@ -11,9 +11,9 @@ use crate::limiter::Cell;
 use crate::limiter::ring::BucketState;
 
 impl Algorithm {
-    /// Whether buckets can be charged for what others admit: their units come back with time, nobody is told the instant of
-    /// each, or his place in a line, and windows end at an instant that all know. Where each machine began a window with a request of
-    /// its own, what one has counted would be nothing to others whose windows begin after that.
+    /// True if buckets can be charged for other machines. That excludes units that requests return,
+    /// queues and logs, which need each unit's instant, and windows that start with a machine's own
+    /// first request.
     pub const fn can_charge_remote(&self) -> bool {
         match self {
             Self::Gcra(_)
@@ -26,13 +26,14 @@ impl Algorithm {
         }
     }
 
-    /// The bucket at `now` after `units` that others have charged at `at` or earlier, and how many of them have to be recorded
-    /// in its ring, if it has one. What has come back of them by itself since `at` is not charged: an `at` before `now` is to
-    /// be said where the bucket was whole between. It may owe; but where it recovers continuously or in steps, there is
-    /// something to take a window later, and in windows when they end.
+    /// The bucket at `now` after `units` that other machines charged at `at` or earlier, and the
+    /// units to record in its ring. Units that have recovered since `at` are not charged; callers
+    /// set `at` before `now` if the bucket was whole in between. Continuous and stepped buckets
+    /// recover within one more window, windows when they end.
     ///
-    /// Windows count it in the part that runs, and what was charged before as much as it would count there as the
-    /// [oldest](super::super::OldestPart) of two counters. As it was if that [cannot be](Self::can_charge_remote).
+    /// A window counts the units in its running part. Earlier units weigh as they would as the
+    /// [oldest](super::super::OldestPart) of two counters. The bucket is unchanged unless
+    /// [`can_charge_remote`](Self::can_charge_remote).
     pub fn charge_remote<'a>(
         &self,
         state: impl Into<BucketState<'a>>,

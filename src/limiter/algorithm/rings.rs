@@ -1,5 +1,5 @@
-//! What only the algorithms have whose buckets need more than a cell: how their rings are laid out,
-//! written, joined, and carried over to other parameters. None of it decides.
+//! Operations on rings: their layout, writing, joining, and conversion to other parameters. No
+//! function here decides.
 
 use super::{Algorithm, History};
 use crate::clock::Timestamp;
@@ -8,7 +8,7 @@ use crate::limiter::ring::{BucketState, RingMemory, RingShape};
 
 const NO_RINGS: &str = "only algorithms with rings are asked";
 
-/// What a bucket becomes under other parameters. It is written where its ring will be.
+/// A bucket's conversion to other parameters, to be written where its ring will be.
 pub struct Conversion<'a> {
     to: &'a Algorithm,
     now: Timestamp,
@@ -23,7 +23,7 @@ enum Source<'a> {
 }
 
 impl Algorithm {
-    /// How the rings are laid out; `None` for algorithms whose buckets are cells.
+    /// The layout of rings; `None` for algorithms without rings.
     pub const fn shape(&self) -> Option<RingShape> {
         match self {
             Self::SlidingCounters(window) => Some(window.shape()),
@@ -38,7 +38,7 @@ impl Algorithm {
         }
     }
 
-    /// Whether a ring that was read back can be that of its cell.
+    /// True if a ring that was read back can belong to its cell.
     pub fn is_sound(&self, state: BucketState<'_>) -> bool {
         match self {
             Self::SlidingLog(_) => state
@@ -48,7 +48,7 @@ impl Algorithm {
         }
     }
 
-    /// How many chunks the ring of `before` lacks to take the charge that a decision made `after` of.
+    /// The chunks that the ring of `before` lacks for the charge that makes it `after`.
     pub fn missing_chunks(&self, before: BucketState<'_>, after: Cell) -> u32 {
         match self {
             Self::SlidingCounters(window) => window.missing_chunks(before, after),
@@ -57,8 +57,8 @@ impl Algorithm {
         }
     }
 
-    /// Records in the ring of `before` the `cost` units by which a decision made `after` of it, and
-    /// returns the bucket. `chunks` are those that it lacked, all zeros.
+    /// Records in the ring of `before` the `cost` units that make it `after`, and returns the
+    /// bucket. `chunks` are the missing ones, zeroed.
     pub fn record(
         &self,
         before: BucketState<'_>,
@@ -74,7 +74,7 @@ impl Algorithm {
         }
     }
 
-    /// How many chunks [`Algorithm::join_rings`] needs.
+    /// The chunks that [`Algorithm::join_rings`] needs.
     pub fn chunks_to_join(
         &self,
         left: BucketState<'_>,
@@ -88,8 +88,8 @@ impl Algorithm {
         }
     }
 
-    /// A new bucket that has used at least as much as each of the two, now and ever after. At least one
-    /// of them still counts.
+    /// A new bucket that has used at least as much as each of the two, now and at any later
+    /// instant. At least one of them must be live.
     pub fn join_rings(
         &self,
         left: BucketState<'_>,
@@ -105,9 +105,9 @@ impl Algorithm {
         }
     }
 
-    /// What the bucket becomes that was `state` under `from`'s parameters: it has used as many units,
-    /// but never more than the whole. Units of a ring keep their ages, and in a shorter window as
-    /// large a share of it. Another kind of algorithm starts anew.
+    /// The bucket `state` of `from`, under these parameters: as many used units, up to the
+    /// capacity. Units in a ring keep their ages, scaled down for a shorter window. Another kind of
+    /// algorithm starts empty.
     pub fn convert<'a>(
         &'a self,
         from: &Self,
@@ -131,7 +131,7 @@ impl Algorithm {
         }
     }
 
-    /// Whether what is in a ring under `other`'s parameters means the same under these.
+    /// True if a ring of `other` can be read under these parameters.
     pub(super) fn has_same_ring_format(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::SlidingCounters(own), Self::SlidingCounters(other)) => {
@@ -163,7 +163,7 @@ impl Algorithm {
 }
 
 impl Conversion<'_> {
-    /// How many chunks its ring needs.
+    /// The chunks that its ring needs.
     pub fn chunks(&self) -> u32 {
         match (&self.source, self.to) {
             (Source::History(past), _) if past.is_empty() => 0,
@@ -176,7 +176,7 @@ impl Conversion<'_> {
         }
     }
 
-    /// Writes the ring, if it needs one, in as many chunks as it asked for.
+    /// Writes the ring in [`chunks`](Self::chunks) chunks, if it needs one.
     pub fn write(self, words: Option<&RingMemory>, chunks: &mut dyn Iterator<Item = u32>) -> Cell {
         match (self.source, self.to, words) {
             (Source::Cell(cell), ..) => cell,

@@ -1,36 +1,38 @@
-//! Units that were charged before it was known what a request costs: afterwards the rest is charged, or given back.
+//! Settlement: charges made before the cost of a request is known. Afterwards the rest is charged,
+//! or given back.
 //!
-//! What is given back makes of the bucket what it would be if so much less had been charged at first, or less: a unit
-//! that has come back with time does not come back again. Units in use are given back where they were taken.
+//! A bucket after giving back is the same as if that much less had been charged at first, or has
+//! less left: a unit that has recovered is not given back again. `store` gives back units in use.
 
 use super::Algorithm;
 use crate::clock::Timestamp;
 use crate::limiter::Cell;
 use crate::limiter::ring::BucketState;
 
-/// What is to be known of a charge to give some of it back.
+/// The record of a charge that settling needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReservedCharge {
-    /// The bucket after it, as it was kept; [`Cell::EMPTY`] if it was not, and nothing can be given back.
+    /// The bucket after the charge. [`Cell::EMPTY`] if it was not recorded: then nothing is given
+    /// back.
     pub cell: Cell,
-    /// When it was made.
+    /// The instant of the charge.
     pub at: Timestamp,
-    /// How many units it took.
+    /// The charged units.
     pub units: u32,
-    /// How many units earlier charges had taken that were then still to be settled.
+    /// Units of earlier charges that were unsettled at that time.
     pub unsettled: u64,
 }
 
 impl Algorithm {
-    /// Whether charges can be settled at another number of units: neither those whose place in a line has been told, nor
-    /// what is in use until requests end.
+    /// True if charges can be settled at another cost. Excludes queues, whose requests know their
+    /// turns, and units in use.
     pub const fn can_settle(&self) -> bool {
         !self.is_concurrency() && !self.delays()
     }
 
-    /// The bucket after `units` more, whether they are there or not. A window counts all of them, since some may be given
-    /// back; any other bucket owes no more than where refused requests are charged ([`Self::charge_refused`]), and is returned
-    /// with how many units have to be recorded in its ring, if it has one.
+    /// The bucket after `units` more, even if it lacks them, and the units to record in its ring. A
+    /// window counts all of them, since some may be given back; any other bucket has at most the
+    /// debt of [`Self::charge_refused`].
     pub fn force_charge<'a>(
         &self,
         state: impl Into<BucketState<'a>>,
@@ -44,10 +46,10 @@ impl Algorithm {
         }
     }
 
-    /// The bucket after `units` of `reserved` have been given back, as far as they have not come back with time. A ring
-    /// is changed where it is, and nobody's if the bucket has become [`Cell::EMPTY`].
+    /// The bucket after `units` of `reserved` are given back, unless they have recovered. A ring is
+    /// changed in place, and is unused if the result is [`Cell::EMPTY`].
     ///
-    /// A queue takes back its last place only: who came later has been told when his turn is.
+    /// A queue gives back only its last place: later requests know their turns already.
     pub fn give_back<'a>(
         &self,
         state: impl Into<BucketState<'a>>,
@@ -77,8 +79,9 @@ impl Algorithm {
         }
     }
 
-    /// The same charge, of a bucket that has been [carried over](Self::convert) to `to` since; `None` where it
-    /// started anew, or its units are at other instants. Not more than the other number of units can be given back then.
+    /// The charge of a bucket that has since been [converted](Self::convert) to `to`, and the most
+    /// units that can then be given back. `None` if the bucket started empty, or its units have
+    /// other instants.
     pub fn convert_reserved(
         &self,
         to: &Self,

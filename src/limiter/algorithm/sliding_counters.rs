@@ -1,5 +1,5 @@
-//! The sliding window counter with many parts: a counter for each, of which the oldest counts as far as
-//! the window covers its part. One part is in `sliding_window`, whose cells need no ring.
+//! The sliding window counter with many parts: a counter for each part, the oldest weighted by its
+//! covered share. `sliding_window` has windows of one part, whose cells need no ring.
 
 mod give_back;
 mod rebuild;
@@ -12,10 +12,12 @@ use crate::clock::Timestamp;
 use crate::limiter::ring::{BucketState, Ring, RingMemory, RingShape};
 use crate::limiter::{Cell, Decision, Outcome, Quota, QuotaError};
 
-/// The parameters of a sliding window with counters for its parts, which are aligned to the Unix epoch.
+/// The parameters of a sliding window whose parts have counters. Parts are aligned to the Unix
+/// epoch.
 ///
-/// Cell: last charged in the part that starts at `expires - OldestPart::lasting * part`, when the newest
-/// `parts` counters came to `b`. The ring has `parts + 1` slots; a part's is its number modulo that.
+/// Cell: last charged in the part that starts at `expires - OldestPart::lasting * part`. `b` is the
+/// sum of the newest `parts` counters then. The ring has `parts + 1` slots; a part's slot is its
+/// number modulo that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlidingCounters {
     quota: Quota,
@@ -24,13 +26,13 @@ pub struct SlidingCounters {
     shape: RingShape,
 }
 
-/// A ring as it is seen at one instant.
+/// A ring at one instant.
 #[derive(Clone, Copy)]
 struct View<'a> {
     ring: Option<Ring<'a>>,
-    /// The number of the part that it is, never before that of the last charge.
+    /// The number of the current part, at least that of the last charge.
     part: u64,
-    /// Microseconds since its start.
+    /// Microseconds since the start of the current part.
     elapsed: u64,
     /// The number of the part of the last charge.
     last: u64,
@@ -39,13 +41,13 @@ struct View<'a> {
 }
 
 impl SlidingCounters {
-    /// The most parts that a window can have.
+    /// The largest number of parts in a window.
     pub const MOST: u32 = 3600;
 
-    /// The quota's units in each span of a window, as well as counters of `parts` parts can tell.
+    /// The quota's units in any window, to the precision of `parts` counters.
     ///
     /// # Errors
-    /// When the window cannot be cut in so many equal parts of whole microseconds, or there are more
+    /// The window cannot be cut into that many equal parts of whole microseconds, or there are more
     /// than [`SlidingCounters::MOST`].
     pub fn new(quota: Quota, parts: u32, oldest: OldestPart) -> Result<Self, QuotaError> {
         let window = quota.window_micros();
@@ -71,7 +73,7 @@ impl SlidingCounters {
         self.quota
     }
 
-    /// The same with four bytes for each counter, as snapshots have them.
+    /// The window with four-byte counters, as in snapshots.
     #[must_use]
     pub(super) const fn with_wide_counters(self) -> Self {
         Self {
@@ -80,7 +82,7 @@ impl SlidingCounters {
         }
     }
 
-    /// How many parts a window has, and how the oldest counts.
+    /// The number of parts, and the weight of the oldest.
     pub const fn parts(&self) -> (u32, OldestPart) {
         (self.parts, self.weighing.oldest)
     }
@@ -98,7 +100,7 @@ impl SlidingCounters {
         let estimate = self
             .weighing
             .estimate(view.oldest, view.others, view.elapsed);
-        // Who asks for nothing is refused by no debt.
+        // A cost of 0 is admitted even in debt.
         if cost > 0 && estimate + self.weighing.units(cost) > self.weighing.units(limit) {
             let retry_at = self.first_room(&view, cost);
             return self.refuse(cell, now, &view, Some(retry_at));
@@ -123,7 +125,7 @@ impl SlidingCounters {
         }
     }
 
-    /// The bucket in debt: the running part counts the limit at most.
+    /// The bucket in debt: the running part counts at most the limit.
     pub(super) fn charge_refused(
         &self,
         state: BucketState<'_>,
@@ -144,11 +146,11 @@ impl SlidingCounters {
         }
     }
 
-    /// What of so many units counts at `now` that were counted at `at` or earlier, if they came evenly.
+    /// The units counted at `at` or earlier that still count at `now`, if they came evenly.
     pub(super) fn covered(&self, units: u32, at: Timestamp, now: Timestamp) -> u32 {
         let oldest = match self.weighing.oldest {
             OldestPart::Whole => OldestPart::Whole,
-            // All but the last part count fully.
+            // All parts but the oldest count fully.
             OldestPart::Weighted | OldestPart::Ignored => OldestPart::Weighted,
         };
         let weighing = WindowWeight {
@@ -165,7 +167,8 @@ impl SlidingCounters {
             .estimate(view.oldest, view.others, view.elapsed)
     }
 
-    /// Chunks that the ring of `before` lacks to become `after`: the root, and that of the part's slot.
+    /// Chunks that the ring of `before` lacks to become `after`: the root, and the chunk of the
+    /// part's slot.
     pub(super) fn missing_chunks(&self, before: BucketState<'_>, after: Cell) -> u32 {
         let slot = self.slot(self.last(after));
         match before.ring().filter(|ring| ring.root() != 0) {
@@ -174,7 +177,7 @@ impl SlidingCounters {
         }
     }
 
-    /// Empties the slots of the parts that have passed, and adds the units by which `after` came about.
+    /// Zeroes the slots of passed parts, and adds the units that make the bucket `after`.
     pub(super) fn record(
         &self,
         before: BucketState<'_>,
@@ -230,14 +233,14 @@ impl SlidingCounters {
             .remaining(view.oldest, view.others, view.elapsed)
     }
 
-    /// When more than what remains can be taken.
+    /// The instant at which `remaining` grows.
     fn more_at(&self, view: &View<'_>) -> Option<NonZero<u64>> {
         let more = self.remaining(view).checked_add(1)?;
         let more_at = (more <= self.quota.limit()).then(|| self.first_room(view, more))?;
         NonZero::new(more_at.as_micros())
     }
 
-    /// The first instant from which the counters leave room for `cost`, in this part or a later one.
+    /// The first instant at which the counters leave room for `cost`, in this part or a later one.
     fn first_room(&self, view: &View<'_>, cost: u32) -> Timestamp {
         let (mut oldest, mut others) = (view.oldest, view.others);
         let mut part = view.part;
@@ -248,11 +251,11 @@ impl SlidingCounters {
             }
             part = view.part + later;
             oldest = match later == u64::from(self.parts) {
-                // All that is left is what was counted in the part that runs now, this charge too.
+                // The part that runs now is the oldest by then, with this charge.
                 true => others,
                 false => self.count(view, part.checked_sub(u64::from(self.parts))),
             };
-            // Debts may have come to more than the sum can tell.
+            // With debt, the counters may exceed their saturated sum.
             others = others.saturating_sub(oldest);
         }
         let elapsed = self
@@ -262,7 +265,7 @@ impl SlidingCounters {
         Timestamp::from_micros(part * self.weighing.part + elapsed)
     }
 
-    /// The cell at `now`, or at the start of the part in which it was last charged if that is later.
+    /// The cell at `now`, or at the start of its last charged part if that is later.
     fn view<'a>(&self, state: BucketState<'a>, now: Timestamp) -> View<'a> {
         let present = now.as_micros() / self.weighing.part;
         if !state.cell.is_live(now) || state.cell.a == 0 {
@@ -297,7 +300,7 @@ impl SlidingCounters {
         view
     }
 
-    /// The count of a part: 0 before the epoch, after the last charge, and a window before it.
+    /// The count of a part. 0 before the epoch, after the last charge, and a window before it.
     fn count(&self, view: &View<'_>, part: Option<u64>) -> u32 {
         let known = |part: &u64| *part <= view.last && part + u64::from(self.parts) >= view.last;
         match (view.ring, part.filter(known)) {
@@ -310,7 +313,7 @@ impl SlidingCounters {
         (part % (u64::from(self.parts) + 1)) as u32
     }
 
-    /// The number of the part in which the cell was last charged.
+    /// The number of the part of the cell's last charge.
     fn last(&self, cell: Cell) -> u64 {
         (cell.expires / self.weighing.part).saturating_sub(self.lasting())
     }

@@ -1,4 +1,5 @@
-//! The instants of all admitted units: exactly the limit in any window, in memory that grows with it.
+//! The instants of all admitted units: exactly the limit in any window, in memory that grows with
+//! the units.
 
 mod give_back;
 
@@ -11,25 +12,27 @@ use crate::limiter::{Cell, Decision, Outcome, Quota, QuotaError};
 
 /// The parameters of a log.
 ///
-/// Instants are kept in ticks, modulo 2^32. A tick is a microsecond in windows of up to 71 minutes, and
-/// else so long that all of a window's ticks differ; units then leave up to two ticks late, never early.
+/// A ring keeps instants in ticks, modulo 2^32. In windows of up to 71 minutes a tick is a
+/// microsecond. In longer ones it is long enough for all ticks of a window to differ; units then
+/// leave up to two ticks late, never early.
 ///
-/// Cell: `expires` is when the newest unit leaves, `b` how many units are in the ring, also some that
-/// have left. The ring has a slot for each unit, from its head on, the oldest first.
+/// Cell: `expires` is the instant at which the newest unit leaves, `b` the number of units in the
+/// ring, including some that have left. The ring has a slot for each unit, oldest first, from its
+/// head on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlidingLog {
     quota: Quota,
     tick: u64,
-    /// How many ticks a unit counts.
+    /// The number of ticks for which a unit counts.
     span: u64,
     shape: RingShape,
 }
 
-/// A ring as it is seen at one instant.
+/// A ring at one instant.
 #[derive(Clone, Copy)]
 struct View<'a> {
     ring: Option<Ring<'a>>,
-    /// The tick that it is, never before the newest unit.
+    /// The current tick, at least that of the newest unit.
     now: u64,
     newest: u64,
     /// Units in the ring that have left.
@@ -39,13 +42,13 @@ struct View<'a> {
 }
 
 impl SlidingLog {
-    /// The most units that a log can have.
+    /// The largest number of units in a log.
     pub const MOST: u32 = 100_000;
 
     /// The quota's units in any window.
     ///
     /// # Errors
-    /// When the limit is above [`SlidingLog::MOST`].
+    /// The limit exceeds [`SlidingLog::MOST`].
     pub fn new(quota: Quota) -> Result<Self, QuotaError> {
         if quota.limit() > Self::MOST {
             return Err(QuotaError::LogTooLong);
@@ -65,7 +68,7 @@ impl SlidingLog {
         self.quota
     }
 
-    /// The length of a tick in microseconds, and how many of them a unit counts.
+    /// The length of a tick in microseconds, and the number of ticks for which a unit counts.
     pub const fn ticks(&self) -> (u64, u64) {
         (self.tick, self.span)
     }
@@ -102,7 +105,7 @@ impl SlidingLog {
         }
     }
 
-    /// The bucket in debt: the newest units, as many as the limit.
+    /// The bucket in debt: the newest units, at most the limit.
     pub(super) fn charge_refused(
         &self,
         state: BucketState<'_>,
@@ -129,7 +132,7 @@ impl SlidingLog {
         self.shape.chunks_for(after.b).saturating_sub(length)
     }
 
-    /// Drops what has left, and adds the units by which `after` came about.
+    /// Drops units that have left, and adds those that make the bucket `after`.
     pub(super) fn record(
         &self,
         before: BucketState<'_>,
@@ -176,7 +179,7 @@ impl SlidingLog {
         self.shape.chunks_for(units)
     }
 
-    /// Of the newest units the later, of the second newest, and so on.
+    /// The later of the newest units, of the second newest, and so on.
     pub(super) fn join(
         &self,
         left: BucketState<'_>,
@@ -202,7 +205,7 @@ impl SlidingLog {
         self.fill(ticks, longer.units, newest, words, chunks)
     }
 
-    /// Units with their ages, the newest first.
+    /// Units with their ages, newest first.
     pub(super) fn history(&self, state: BucketState<'_>, now: Timestamp) -> History {
         let view = self.view(state, now);
         let units = (view.left..view.left + view.units).rev();
@@ -210,7 +213,7 @@ impl SlidingLog {
         units.map(|unit| (age(unit), 1)).collect()
     }
 
-    /// Whether instants of these parameters mean the same under those.
+    /// True if both use the same ticks.
     pub(super) const fn has_same_ring_format(&self, other: &Self) -> bool {
         self.tick == other.tick && self.span == other.span
     }
@@ -221,7 +224,7 @@ impl SlidingLog {
         self.shape.chunks_for(units)
     }
 
-    /// The same instants, the newest as far as the limit has room for them.
+    /// The newest instants, up to the limit.
     pub(super) fn copy(
         &self,
         state: BucketState<'_>,
@@ -240,7 +243,7 @@ impl SlidingLog {
         self.shape.chunks_for(self.total(past))
     }
 
-    /// A ring of as much of this past as the limit allows, the newest of it.
+    /// A ring of the newest units of this history, up to the limit.
     pub(super) fn rebuild(
         &self,
         past: &History,
@@ -265,7 +268,7 @@ impl SlidingLog {
         total.min(u64::from(self.quota.limit())) as u32
     }
 
-    /// A new ring of these ticks, from the oldest.
+    /// A new ring of these ticks, oldest first.
     fn fill(
         &self,
         ticks: impl Iterator<Item = u64>,
@@ -306,7 +309,7 @@ impl SlidingLog {
         }
     }
 
-    /// When the first of the units leaves, after `cost` more were taken.
+    /// The instant at which the first unit leaves, after `cost` more were taken.
     fn first_leaves(&self, view: &View<'_>, cost: u32) -> Option<NonZero<u64>> {
         let first = match (view.units, cost) {
             (0, 0) => return None,
@@ -340,7 +343,7 @@ impl SlidingLog {
         view
     }
 
-    /// How many of a ring's units have left: the oldest are looked at first, since mostly few have.
+    /// The units in a ring that have left. The search starts at the oldest, since usually few have.
     fn count_left(&self, view: &View<'_>) -> u32 {
         let has_left = |unit| self.tick_of(view, unit) + self.span <= view.now;
         let (mut left, mut step) = (0, 1);
@@ -357,7 +360,7 @@ impl SlidingLog {
         left
     }
 
-    /// The tick of a unit of the ring, counted from the oldest in it.
+    /// The tick of a unit in the ring, counted from the oldest.
     fn tick_of(&self, view: &View<'_>, unit: u32) -> u64 {
         let slot = view.ring.map_or(0, |ring| {
             let (place, capacity) = (ring.head() + unit, ring.capacity());
@@ -375,7 +378,7 @@ impl SlidingLog {
         (cell.expires / self.tick).saturating_sub(self.span)
     }
 
-    /// When a unit of this tick leaves, in microseconds.
+    /// The instant at which a unit of this tick leaves, in microseconds.
     fn leaves(&self, tick: u64) -> u64 {
         tick.saturating_add(self.span).saturating_mul(self.tick)
     }

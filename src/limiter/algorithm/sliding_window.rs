@@ -1,35 +1,33 @@
-//! The sliding window counter with one part (`precision: 1`): the previous window weighted by what
-//! is still covered of it, plus the current one.
-//!
-//! More parts need cells that point to a ring: `sliding_counters`.
+//! The sliding window counter with one part (`precision: 1`): the previous window, weighted by its
+//! covered share, plus the current one. `sliding_counters` has more parts, whose cells need a ring.
 
 use super::window_weight::{OldestPart, WindowWeight};
 use super::{History, Refusal, ReservedCharge, refuse};
 use crate::clock::Timestamp;
 use crate::limiter::{Cell, Decision, Outcome, Quota};
 
-/// The parameters of a sliding window. Its parts are aligned to the Unix epoch.
+/// The parameters of a sliding window. Parts are aligned to the Unix epoch.
 ///
-/// Cell: last charged in the part that starts at `expires - OldestPart::lasting * part`; `a` is the count
-/// of the part before it, `b` its own.
+/// Cell: last charged in the part that starts at `expires - OldestPart::lasting * part`. `a` counts
+/// the part before that, `b` that part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlidingWindow {
     quota: Quota,
     oldest: OldestPart,
 }
 
-/// A cell as it is seen at one instant.
+/// A cell at one instant.
 struct View {
-    /// Where the current part starts, in microseconds since the epoch.
+    /// The start of the current part, in microseconds since the epoch.
     start: u64,
-    /// Microseconds since then.
+    /// Microseconds since the start.
     elapsed: u64,
     oldest: u32,
     current: u32,
 }
 
 impl SlidingWindow {
-    /// The quota's units in each span of a window, as well as two counters can tell.
+    /// The quota's units in any window, to the precision of two counters.
     pub const fn new(quota: Quota, oldest: OldestPart) -> Self {
         Self { quota, oldest }
     }
@@ -38,7 +36,7 @@ impl SlidingWindow {
         self.quota
     }
 
-    /// How the older counter counts.
+    /// The weight of the older counter.
     pub const fn oldest(&self) -> OldestPart {
         self.oldest
     }
@@ -50,7 +48,7 @@ impl SlidingWindow {
             return self.refuse(cell, now, &view, None);
         }
         let weighing = self.weighing();
-        // Who asks for nothing is refused by no debt.
+        // A cost of 0 is admitted even in debt.
         if cost > 0 && self.estimate(&view) + weighing.units(cost) > weighing.units(limit) {
             return self.refuse(cell, now, &view, Some(self.retry_at(&view, cost)));
         }
@@ -69,7 +67,7 @@ impl SlidingWindow {
         }
     }
 
-    /// The bucket in debt: the running part counts the limit at most.
+    /// The bucket in debt: the running part counts at most the limit.
     pub(super) fn charge_refused(&self, cell: Cell, now: Timestamp, cost: u32) -> Cell {
         let view = self.view(cell, now);
         let most = view.current.max(self.quota.limit());
@@ -79,7 +77,7 @@ impl SlidingWindow {
         })
     }
 
-    /// What of so many units counts at `now` that were counted at `at` or earlier.
+    /// The units counted at `at` or earlier that still count at `now`.
     pub(super) fn covered(&self, units: u32, at: Timestamp, now: Timestamp) -> u32 {
         self.weighing().covered_of(units, at, now)
     }
@@ -88,7 +86,7 @@ impl SlidingWindow {
         self.estimate(&self.view(cell, now))
     }
 
-    /// Counts less in the part that the units were counted in, while that counts.
+    /// Counts less in the part of the charge, as long as that part counts.
     pub(super) fn give_back(
         &self,
         cell: Cell,
@@ -106,9 +104,9 @@ impl SlidingWindow {
         self.cell(&view)
     }
 
-    /// The larger counts of each part.
+    /// The larger count of each part.
     pub(super) fn join(&self, left: Cell, right: Cell, now: Timestamp) -> Cell {
-        // Seen at the later of the parts in which they were charged, both have the same parts.
+        // At the later of their last charged parts, both have the same parts.
         let now = now
             .max(self.charged_part(left))
             .max(self.charged_part(right));
@@ -121,8 +119,8 @@ impl SlidingWindow {
         self.cell(&joined)
     }
 
-    /// Keeps the counters where they mean the same; else counts what was used, rounded up, in the
-    /// part that runs.
+    /// Keeps the counters if parts and weights are the same. Otherwise counts the used units,
+    /// rounded up, in the running part.
     pub(super) fn convert(&self, from: &Self, cell: Cell, now: Timestamp) -> Cell {
         let view = from.view(cell, now);
         if (self.part(), self.oldest) != (from.part(), from.oldest) {
@@ -144,7 +142,7 @@ impl SlidingWindow {
         })
     }
 
-    /// Units with their ages, the newest first; what is left of the older counter is rounded up.
+    /// Units with their ages, newest first. The rest of the older counter is rounded up.
     pub(super) fn history(&self, cell: Cell, now: Timestamp) -> History {
         let view = self.view(cell, now);
         let used = self
@@ -154,7 +152,7 @@ impl SlidingWindow {
         vec![(0, view.current), (self.part(), oldest)]
     }
 
-    /// A cell with so many units in the part that runs.
+    /// A cell with the history's units in the running part, up to the limit.
     pub(super) fn rebuild(&self, past: &History, now: Timestamp) -> Cell {
         let used: u64 = past.iter().map(|(_, units)| u64::from(*units)).sum();
         self.cell(&View {
@@ -187,8 +185,7 @@ impl SlidingWindow {
             .remaining(view.oldest, view.current, view.elapsed)
     }
 
-    /// The first instant from which the counters leave room for `cost`, in this part or a later
-    /// one.
+    /// The first instant at which the counters leave room for `cost`, in this part or a later one.
     fn retry_at(&self, view: &View, cost: u32) -> Timestamp {
         let parts = [(view.oldest, view.current), (view.current, 0)];
         let mut start = view.start;
@@ -208,8 +205,7 @@ impl SlidingWindow {
             .estimate(view.oldest, view.current, view.elapsed)
     }
 
-    /// The cell at `now`, or at the start of the part in which it was last charged if that is
-    /// later.
+    /// The cell at `now`, or at the start of its last charged part if that is later.
     fn view(&self, cell: Cell, now: Timestamp) -> View {
         let charged = self.charged_part(cell);
         let live = cell.is_live(now);
@@ -229,11 +225,10 @@ impl SlidingWindow {
         }
     }
 
-    /// The cell that looks like `view`.
     fn cell(&self, view: &View) -> Cell {
         let (from, a, b) = match (view.oldest, view.current) {
             (0, 0) => return Cell::EMPTY,
-            // Nothing in the current part: a cell that was last charged in the one before it.
+            // Nothing in the current part: the cell was last charged in the part before.
             (oldest, 0) => (view.start.saturating_sub(self.part()), 0, oldest),
             (oldest, current) => (view.start, oldest, current),
         };
@@ -244,7 +239,7 @@ impl SlidingWindow {
         }
     }
 
-    /// The start of the part in which the cell was last charged.
+    /// The start of the part of the cell's last charge.
     fn charged_part(&self, cell: Cell) -> Timestamp {
         Timestamp::from_micros(
             cell.expires

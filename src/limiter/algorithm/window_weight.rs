@@ -1,21 +1,22 @@
-//! How a sliding window weighs its counters: the arithmetic that is the same for any number of parts.
+//! The weight of counters in a sliding window: arithmetic for any number of parts.
 
 use super::{div_ceil, div_floor};
 use crate::clock::Timestamp;
 
-/// How the oldest counter, whose part the window covers only partly, counts.
+/// The weight of the oldest counter, whose part the window covers only partly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OldestPart {
-    /// In proportion to what is covered.
+    /// Proportional to the covered share.
     #[default]
     Weighted,
-    /// Fully: never more than the limit in any window, but refusing up to one part early.
+    /// The whole counter: never more than the limit in any window, but refusals up to one part
+    /// early.
     Whole,
-    /// Not at all.
+    /// None.
     Ignored,
 }
 
-/// What counters are compared with.
+/// The limit, and the weight of the counters compared with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WindowWeight {
     pub(super) limit: u32,
@@ -25,8 +26,7 @@ pub(super) struct WindowWeight {
 }
 
 impl OldestPart {
-    /// For how many parts a unit counts when the window has `parts`, the one in which it was charged
-    /// included.
+    /// The number of parts for which a unit counts in a window of `parts`, including its own part.
     pub const fn lasting(self, parts: u64) -> u64 {
         match self {
             Self::Weighted | Self::Whole => parts + 1,
@@ -36,12 +36,12 @@ impl OldestPart {
 }
 
 impl WindowWeight {
-    /// What the counters come to, times the length of a part.
+    /// The weighted sum of the counters, times the length of a part.
     pub(super) fn estimate(&self, oldest: u32, others: u32, elapsed: u64) -> u128 {
         u128::from(oldest) * u128::from(self.covered(elapsed)) + self.units(others)
     }
 
-    /// The same in units, rounded up.
+    /// The weighted sum of the counters in units, rounded up.
     pub(super) fn used(&self, oldest: u32, others: u32, elapsed: u64) -> u64 {
         div_ceil(self.estimate(oldest, others, elapsed), self.part)
     }
@@ -54,8 +54,8 @@ impl WindowWeight {
         div_floor(left, self.part) as u32
     }
 
-    /// How far into a part the oldest counter, shrinking, leaves room for `others`; `None` when it
-    /// does not within the part.
+    /// The time into a part at which the shrinking oldest counter leaves room for `others`; `None`
+    /// if it does not within the part.
     pub(super) fn first_room(&self, oldest: u32, others: u64) -> Option<u64> {
         let room = u64::from(self.limit).checked_sub(others)?;
         if oldest == 0 {
@@ -72,7 +72,7 @@ impl WindowWeight {
         }
     }
 
-    /// The most that the oldest counter can be beside `others`, but not more than it is.
+    /// The largest value of the oldest counter that fits beside `others`, at most `oldest`.
     pub(super) fn fitting(&self, oldest: u32, others: u32, elapsed: u64) -> u32 {
         match self.covered(elapsed) {
             0 => oldest,
@@ -83,8 +83,8 @@ impl WindowWeight {
         }
     }
 
-    /// What of so many units counts at `now`, rounded up, that were counted at `at` or earlier: all of them just then, and
-    /// less and less as the oldest counter for as long as a part.
+    /// The units of `units`, counted at `at` or earlier, that still count at `now`, rounded up.
+    /// They weigh fully at first, and then less for one part, as the oldest counter does.
     pub(super) fn covered_of(&self, units: u32, at: Timestamp, now: Timestamp) -> u32 {
         match now.as_micros().saturating_sub(at.as_micros()) {
             0 => units,
@@ -98,7 +98,7 @@ impl WindowWeight {
         u128::from(count) * u128::from(self.part)
     }
 
-    /// How much of the oldest part counts.
+    /// The weight of the oldest part, in microseconds.
     fn covered(&self, elapsed: u64) -> u64 {
         match self.oldest {
             OldestPart::Weighted => self.part - elapsed,

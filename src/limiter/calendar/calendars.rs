@@ -1,6 +1,7 @@
-//! The periods of one kind in every time zone there is, for buckets whose zone their requests name.
+//! The periods of one kind in every time zone, for buckets whose requests name their zone.
 //!
-//! All of them are there from the start, so that no request reads a file, and nothing grows with what requests say.
+//! All zones are loaded at the start. No request reads a file, and clients cannot make the list
+//! grow.
 
 use std::sync::Arc;
 
@@ -13,12 +14,12 @@ use crate::clock::Timestamp;
 #[derive(Debug)]
 pub struct Calendars {
     period: Period,
-    /// In the order of the names, without case.
+    /// Sorted by name, ignoring case.
     by_name: Vec<(Arc<str>, Calendar)>,
 }
 
 impl Calendars {
-    /// The periods as they are in each of these zones; of two that differ in case alone in one of them.
+    /// The periods in each of these zones. Of two names that differ only in case, one is kept.
     pub fn new(period: Period, zones: &[(Arc<str>, TimeZone)]) -> Self {
         let calendar = |(name, zone): &(Arc<str>, TimeZone)| {
             (Arc::clone(name), Calendar::new(period, zone.clone()))
@@ -29,23 +30,25 @@ impl Calendars {
         Self { period, by_name }
     }
 
-    /// Which periods.
+    /// The kind of period.
     pub fn period(&self) -> Period {
         self.period
     }
 
-    /// The name of a zone as its database spells it, whatever the case; `None` if there is no such zone.
+    /// The zone's name as the database spells it, for a name in any case; `None` for an unknown
+    /// zone.
     pub fn name(&self, zone: &str) -> Option<&str> {
         self.find(zone).map(|(name, _)| &**name)
     }
 
-    /// The end of the period that `now` is in, in this zone; `None` if there is no such zone.
+    /// The end of the period that contains `now` in this zone; `None` for an unknown zone.
     pub fn end(&self, zone: &str, now: Timestamp) -> Option<Timestamp> {
         let (_, calendar) = self.find(zone)?;
         Some(Timestamp::from_micros(calendar.end(now)))
     }
 
-    /// The period that `now` is in, in this zone, as [`Calendar::period_at`] says it; `None` if there is no such zone.
+    /// The period that contains `now` in this zone, as [`Calendar::period_at`]; `None` for an
+    /// unknown zone.
     pub fn period_at(&self, zone: &str, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
         let (_, calendar) = self.find(zone)?;
         Some(calendar.period_at(now))

@@ -1,4 +1,4 @@
-//! A ring that is read back from where it was kept, chunk by chunk, into memory of its own.
+//! Rebuilds a saved ring in memory of its own, chunk by chunk.
 
 use super::{BucketState, Cell, FIXED, Ring, RingMemory, RingShape};
 
@@ -6,12 +6,12 @@ use super::{BucketState, Cell, FIXED, Ring, RingMemory, RingShape};
 #[derive(Debug)]
 pub struct RingBuilder {
     words: RingMemory,
-    /// Whether there is a chunk at a place.
+    /// True for each place that has a chunk.
     present: Vec<bool>,
 }
 
 impl RingBuilder {
-    /// Room for a full ring of this shape.
+    /// Memory for a full ring of this shape.
     pub fn new(shape: RingShape) -> Self {
         Self {
             words: RingMemory::new(shape, shape.most),
@@ -24,12 +24,12 @@ impl RingBuilder {
         self.words.shape.chunk_words()
     }
 
-    /// Forgets the ring before, to begin with the next.
+    /// Discards the previous ring.
     pub fn begin(&mut self) {
         self.present.fill(false);
     }
 
-    /// Puts a chunk at its place; `false` if the ring has no such place. Words that are not given are 0.
+    /// Fills the chunk at `place`; missing words are 0. False if the ring has no such place.
     pub fn put(&mut self, place: u32, words: impl IntoIterator<Item = u32>) -> bool {
         let Some(present) = self.present.get_mut(place as usize) else {
             return false;
@@ -42,7 +42,7 @@ impl RingBuilder {
         true
     }
 
-    /// The cell with this ring; `None` if the chunks make none.
+    /// The cell with this ring; `None` if the chunks do not form a valid ring.
     pub fn state(&self, cell: Cell) -> Option<BucketState<'_>> {
         if !self.present[0] {
             return None;

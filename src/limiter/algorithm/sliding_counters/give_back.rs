@@ -1,4 +1,4 @@
-//! Units that are counted less again.
+//! Giving back units of a charge.
 
 use super::{SlidingCounters, View};
 use crate::clock::Timestamp;
@@ -7,7 +7,7 @@ use crate::limiter::algorithm::ReservedCharge;
 use crate::limiter::ring::BucketState;
 
 impl SlidingCounters {
-    /// Counts less in the part that the units of a charge were counted in, while that counts.
+    /// Counts less in the part of the charge, as long as that part counts.
     pub(in crate::limiter::algorithm) fn give_back(
         &self,
         state: BucketState<'_>,
@@ -26,7 +26,7 @@ impl SlidingCounters {
         self.counted(state.cell, &view)
     }
 
-    /// The cell of a ring of which some counters have become less: last charged in the newest part that counts anything.
+    /// The cell of a ring whose counters have shrunk: last charged in the newest part with a count.
     fn counted(&self, cell: Cell, view: &View<'_>) -> Cell {
         let parts = u64::from(self.parts);
         let back_from = |part: u64| (part.saturating_sub(parts)..=part).rev();

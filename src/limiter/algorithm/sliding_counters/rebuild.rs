@@ -1,4 +1,4 @@
-//! Rings that are written as a whole: joined, or carried over to other parameters.
+//! Writing whole rings: joined, copied, or converted to other parameters.
 
 use super::{SlidingCounters, View};
 use crate::clock::Timestamp;
@@ -6,22 +6,22 @@ use crate::limiter::Cell;
 use crate::limiter::algorithm::History;
 use crate::limiter::ring::{BucketState, RingMemory};
 
-/// What of a ring may not exceed the limit.
+/// The counters that may not exceed the limit.
 #[derive(Clone, Copy)]
 enum Cap {
-    /// The counters that the window covers wholly.
+    /// The counters of wholly covered parts.
     Others,
-    /// All of them, the oldest as far as it counts.
+    /// All counters, the oldest by its weight.
     Estimate,
 }
 
 impl SlidingCounters {
-    /// Chunks that [`SlidingCounters::join`] and [`SlidingCounters::rebuild`] need.
+    /// The chunks of a whole ring.
     pub(in crate::limiter::algorithm) const fn whole_chunks(&self) -> u32 {
         self.shape.max_chunks()
     }
 
-    /// The larger counts of each part.
+    /// The larger count of each part.
     pub(in crate::limiter::algorithm) fn join(
         &self,
         left: BucketState<'_>,
@@ -37,7 +37,7 @@ impl SlidingCounters {
             let counted = |view: &View<'_>| self.count(view, part.checked_sub(u64::from(back)));
             counted(&left).max(counted(&right))
         };
-        // Beyond the limit older counts make no difference: they leave before those that refuse.
+        // Counts beyond the limit make no difference: they leave before those that refuse.
         let newer = |sum: u64, back| sum.saturating_add(u64::from(count(back)));
         let others = (0..self.parts)
             .fold(0, newer)
@@ -45,13 +45,13 @@ impl SlidingCounters {
         if others + u64::from(count(self.parts)) <= u64::from(u32::MAX) {
             return self.fill(part, elapsed, count, Cap::Others, words, chunks);
         }
-        // More than a cell can tell: as if the limit had been spent at the last charge.
+        // The sum exceeds a cell's counter: count the limit once, at the last charge.
         let back = (part - left.last.max(right.last)) as u32;
         let count = |at: u32| if at == back { self.quota.limit() } else { 0 };
         self.fill(part, elapsed, count, Cap::Others, words, chunks)
     }
 
-    /// The same counts, as far as the limit has room for them: the newest first.
+    /// The newest counts, up to the limit.
     pub(in crate::limiter::algorithm) fn copy(
         &self,
         state: BucketState<'_>,
@@ -64,7 +64,7 @@ impl SlidingCounters {
         self.fill(view.part, view.elapsed, count, Cap::Estimate, words, chunks)
     }
 
-    /// Units with their ages, the newest first; what is left of the oldest counter is rounded up.
+    /// Units with their ages, newest first. The rest of the oldest counter is rounded up.
     pub(in crate::limiter::algorithm) fn history(
         &self,
         state: BucketState<'_>,
@@ -89,8 +89,8 @@ impl SlidingCounters {
             .collect()
     }
 
-    /// A ring of as much of this past as the limit allows, the newest of it. Nothing of it is in the
-    /// oldest part, so that all of it counts.
+    /// A ring of the newest units of this history, up to the limit. The oldest part stays empty, so
+    /// that all of it counts.
     pub(in crate::limiter::algorithm) fn rebuild(
         &self,
         past: &History,
@@ -110,14 +110,13 @@ impl SlidingCounters {
         self.fill(part, elapsed, count, Cap::Estimate, words, chunks)
     }
 
-    /// Whether counters of these parameters mean the same under those.
+    /// True if both have the same parts and weights.
     pub(in crate::limiter::algorithm) fn has_same_ring_format(&self, other: &Self) -> bool {
         (self.parts, self.weighing.part, self.weighing.oldest)
             == (other.parts, other.weighing.part, other.weighing.oldest)
     }
 
-    /// A new ring with the counts of the parts that lie so many parts back, the newest first as far as
-    /// the limit has room for them.
+    /// A new ring with the counts of parts `back` parts ago, newest first, up to the limit.
     fn fill(
         &self,
         part: u64,
@@ -156,7 +155,7 @@ impl SlidingCounters {
         Cell {
             expires: (newest + self.lasting()) * self.weighing.part,
             a: ring.root(),
-            // Seen from the newest of them, the oldest one is one of the others.
+            // Seen from the newest part, the oldest is one of the others.
             b: if newest < part {
                 others.saturating_add(oldest)
             } else {

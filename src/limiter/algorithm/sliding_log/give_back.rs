@@ -1,4 +1,4 @@
-//! Units that are taken out of a log again.
+//! Giving back units of a charge.
 
 use super::{SlidingLog, View};
 use crate::clock::Timestamp;
@@ -7,7 +7,7 @@ use crate::limiter::algorithm::ReservedCharge;
 use crate::limiter::ring::{BucketState, Ring};
 
 impl SlidingLog {
-    /// Takes out units of the instant of a charge, as far as they are there and have not left.
+    /// Removes units with the instant of the charge, as far as the log still has them.
     pub(in crate::limiter::algorithm) fn give_back(
         &self,
         state: BucketState<'_>,
@@ -33,7 +33,8 @@ impl SlidingLog {
         }
     }
 
-    /// The first unit that still counts whose tick `is_it`, as that of all later ones; the end if there is none.
+    /// The first counting unit whose tick satisfies `is_it`, as all later ones do; the end if there
+    /// is none.
     fn first_of(&self, view: &View<'_>, is_it: impl Fn(u64) -> bool) -> u32 {
         let (mut low, mut high) = (view.left, view.left + view.units);
         while low < high {
@@ -47,8 +48,8 @@ impl SlidingLog {
     }
 }
 
-/// Takes the units from `first` to `end` out of those of a ring that count, from `left` to `all`, and returns how many the
-/// ring has then. Of those before them and those behind them the fewer are moved.
+/// Removes the units `first..end` from the counting units `left..all` of a ring, and returns the
+/// ring's new number of units. Moves the smaller of the two sides.
 fn take_out(ring: Ring<'_>, [left, first, end, all]: [u32; 4]) -> u32 {
     let (head, capacity, gap) = (ring.head(), ring.capacity(), end - first);
     let place = |unit: u32| (head + unit) % capacity;
