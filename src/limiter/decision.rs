@@ -122,6 +122,7 @@ impl Verdict {
         verdict
     }
 
+    /// Removes all decisions.
     pub fn clear(&mut self) {
         self.decisions.clear();
         (self.deciding, self.shadowed) = (0, 0);

@@ -22,6 +22,7 @@ impl Fingerprint {
         Self(bits.clamp(1, u64::MAX - 1))
     }
 
+    /// The bits of the hash.
     pub const fn bits(self) -> u64 {
         self.0
     }

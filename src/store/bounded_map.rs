@@ -1,7 +1,9 @@
-//! A map of keys that is bounded in bytes: where it is full, the entries that are used least give way to newcomers.
+//! A map of keys that is bounded in bytes. If it is full, the least used entries make room for new
+//! keys.
 //!
-//! Each use of an entry gives it a credit. A clock hand goes round the entries, takes a credit of each that it passes, and evicts
-//! one without. A newcomer takes the place of the evicted entry, so that the hand passes all others before it.
+//! Each use gives an entry a credit. A clock hand takes a credit from each entry that it passes,
+//! and evicts one without credits. A new key takes the place of the evicted entry, so the hand
+//! passes all others before it.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -13,30 +15,33 @@ use crate::clock::Timestamp;
 use crate::limiter::Fingerprint;
 use crate::telemetry::registry::Counter;
 
-/// The most credits of an entry.
+/// The largest number of credits of an entry.
 const MOST_CREDIT: u8 = 15;
-/// Entries that the hand passes at most before it evicts the one with the fewest credits.
+/// The largest number of entries that the hand passes before it evicts the one with the fewest
+/// credits.
 const LOOKS: usize = 16;
-/// Entries that one newcomer evicts at most, where room has become less.
+/// The largest number of entries that one new key evicts, after the capacity has shrunk.
 const EVICTIONS: usize = 4;
-/// Bytes of an entry in the index: a hash table of powers of two, at least 7/32 full where keys come and go.
+/// Bytes of an entry in the index: a hash table of powers of two, at least 7/32 full if keys come
+/// and go.
 const INDEX: usize = 78;
-/// Room for so much more than the entries, as a part of them, is taken at once.
+/// The vector grows by this fraction of its entries.
 const GROWTH: usize = 8;
 
-/// No map has less room, in bytes, unless that is more than a quarter of what tables take.
+/// The smallest room of a map, in bytes, unless that is more than a quarter of the tables' memory.
 const LEAST_ROOM: u64 = 8 << 20;
 /// The room of a map for one key, which always fits.
 const ROOM_OF_ONE: usize = 32 << 10;
 
-/// The room of each map of keys beside tables.
+/// The memory of each map of keys beside tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrackingBudget {
     each: usize,
 }
 
 impl TrackingBudget {
-    /// Room for so many maps, beside tables that take `max_size`: together a quarter as much, or the least room.
+    /// Memory for `maps` maps beside tables of `max_size` bytes: together a quarter of that, and at
+    /// least the smallest room for each.
     pub fn new(max_size: u64, maps: usize) -> Self {
         let all = max_size / 4;
         let share = (all / maps.max(1) as u64).max(LEAST_ROOM.min(all));
@@ -45,7 +50,7 @@ impl TrackingBudget {
         }
     }
 
-    /// The bytes of a map beside a table of so many keys.
+    /// The bytes of a map beside a table of `keys` keys.
     pub const fn bytes(self, keys: usize) -> usize {
         match keys {
             1 => ROOM_OF_ONE,
@@ -59,19 +64,20 @@ pub(super) trait HeapSize {
     /// Bytes on the heap that belong to this entry alone, beyond its `size_of`.
     fn heap_bytes(&self) -> usize;
 
-    /// The end of its use, if it has one: then the entry with the earliest end is evicted, however often it is used.
+    /// The end of the value's use, if it has one. Among such values the earliest end is evicted
+    /// first, however often they are used.
     fn useful_until(&self) -> Option<Timestamp> {
         None
     }
 }
 
-/// A bounded map, divided into shards, so that requests with different keys rarely wait for each other.
+/// A bounded map in shards, so that requests with different keys rarely wait for each other.
 #[derive(Debug)]
 pub(super) struct BoundedMap<T, const SHARDS: usize = 16> {
-    /// Made for the first key: many maps never have one.
+    /// Allocated for the first key: many maps never have one.
     shards: OnceLock<Box<[Mutex<Shard<T>>]>>,
     keys: AtomicUsize,
-    /// The bytes of a shard.
+    /// Bytes of each shard.
     room: AtomicUsize,
     evictions: Option<Counter>,
 }
@@ -91,11 +97,11 @@ struct Entry<T> {
     value: T,
 }
 
-/// A value that was inserted.
+/// The result of an insertion.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inserted {
     place: usize,
-    /// Whether others were evicted for it, or were over.
+    /// True if entries were evicted for it.
     pub(super) has_evicted: bool,
 }
 
@@ -108,7 +114,7 @@ pub(super) struct LockedKey<'a, T, const SHARDS: usize = 16> {
 }
 
 impl<T: HeapSize, const SHARDS: usize> BoundedMap<T, SHARDS> {
-    /// An empty map with room for so many bytes.
+    /// An empty map of `bytes` bytes.
     pub(super) fn new(bytes: usize) -> Self {
         Self {
             shards: OnceLock::new(),
@@ -118,24 +124,23 @@ impl<T: HeapSize, const SHARDS: usize> BoundedMap<T, SHARDS> {
         }
     }
 
-    /// Counts evictions there.
+    /// Counts evictions in this metric.
     #[must_use]
     pub(super) fn with_metrics(mut self, evictions: Counter) -> Self {
         self.evictions = Some(evictions);
         self
     }
 
-    /// Has room for so many bytes from now on. Newcomers evict what is beyond.
+    /// Sets the size to `bytes` bytes. New keys evict entries beyond it.
     pub(super) fn set_capacity(&self, bytes: usize) {
         self.room.store(bytes / SHARDS, Relaxed);
     }
 
-    /// The number of keys.
     pub(super) fn keys(&self) -> usize {
         self.keys.load(Relaxed)
     }
 
-    /// What `read` makes of a key's value. This is no use of the entry.
+    /// The result of `read` for a key's value, if it has one. Does not count as a use.
     pub(super) fn read<R>(
         &self,
         key: Fingerprint,
@@ -149,7 +154,6 @@ impl<T: HeapSize, const SHARDS: usize> BoundedMap<T, SHARDS> {
         read(&shard.entries[place].value)
     }
 
-    /// Locks the shard of a key.
     pub(super) fn lock(&self, key: Fingerprint) -> LockedKey<'_, T, SHARDS> {
         LockedKey {
             shard: self.shard(key).lock(),
@@ -158,7 +162,6 @@ impl<T: HeapSize, const SHARDS: usize> BoundedMap<T, SHARDS> {
         }
     }
 
-    /// Changes the values of all keys.
     pub(super) fn change_all(&self, mut change: impl FnMut(Fingerprint, &mut T)) {
         for shard in 0..SHARDS {
             self.retain(shard, |key, value| {
@@ -168,7 +171,7 @@ impl<T: HeapSize, const SHARDS: usize> BoundedMap<T, SHARDS> {
         }
     }
 
-    /// Keeps those keys of a shard for which `keep` is true.
+    /// Keeps the keys of a shard for which `keep` returns true.
     pub(super) fn retain(&self, shard: usize, mut keep: impl FnMut(Fingerprint, &mut T) -> bool) {
         if self.keys() == 0 {
             return;
@@ -190,7 +193,7 @@ impl<T: HeapSize, const SHARDS: usize> BoundedMap<T, SHARDS> {
         }
     }
 
-    /// Copies of all entries, a shard at a time: no lock is held while the caller uses them.
+    /// Copies of all entries, one shard at a time: the caller holds no lock while using them.
     pub(super) fn copy_shards(&self) -> impl Iterator<Item = Vec<(Fingerprint, T)>>
     where
         T: Clone,
@@ -205,7 +208,7 @@ impl<T: HeapSize, const SHARDS: usize> BoundedMap<T, SHARDS> {
         })
     }
 
-    /// The number of the shard of a key.
+    /// The index of a key's shard.
     pub(super) const fn shard_of(key: Fingerprint) -> usize {
         (key.bits() % SHARDS as u64) as usize
     }
@@ -221,12 +224,12 @@ impl<T: HeapSize, const SHARDS: usize> BoundedMap<T, SHARDS> {
 }
 
 impl<T: HeapSize, const SHARDS: usize> LockedKey<'_, T, SHARDS> {
-    /// Whether the key has a value.
+    /// True if the key has a value.
     pub(super) fn is_known(&self) -> bool {
         self.shard.index.contains_key(&self.key)
     }
 
-    /// Changes the value of the key, if it has one, which is a use of it.
+    /// Changes the value of the key, if it has one. Counts as a use.
     pub(super) fn change<R>(&mut self, change: impl FnOnce(&mut T) -> R) -> Option<R> {
         let place = *self.shard.index.get(&self.key)?;
         let entry = &mut self.shard.entries[place];
@@ -234,7 +237,7 @@ impl<T: HeapSize, const SHARDS: usize> LockedKey<'_, T, SHARDS> {
         Some(self.apply(place, change))
     }
 
-    /// The same, of `new` if it has none. Room is made as for [`LockedKey::insert`].
+    /// Changes the value of the key, or inserts `new` first. Makes room like [`LockedKey::insert`].
     pub(super) fn change_or_insert<R>(
         &mut self,
         new: impl FnOnce() -> T,
@@ -252,7 +255,7 @@ impl<T: HeapSize, const SHARDS: usize> LockedKey<'_, T, SHARDS> {
         self.apply(place, change)
     }
 
-    /// The same without counting as a use.
+    /// Changes the value of the key, if it has one. Does not count as a use.
     pub(super) fn change_without_credit<R>(
         &mut self,
         change: impl FnOnce(&mut T) -> R,
@@ -273,7 +276,8 @@ impl<T: HeapSize, const SHARDS: usize> LockedKey<'_, T, SHARDS> {
         changed
     }
 
-    /// The value of the key, `new` if it has none. Room is made by evicting entries, those first for which `is_over` is true.
+    /// Sets the key's value to `new`. Makes room by evicting entries, first those for which
+    /// `is_over` is true.
     pub(super) fn insert(&mut self, new: T, is_over: impl Fn(&T) -> bool) -> Inserted {
         self.remove();
         let bytes = bytes_of(&new);
@@ -300,14 +304,14 @@ impl<T: HeapSize, const SHARDS: usize> LockedKey<'_, T, SHARDS> {
         }
     }
 
-    /// Takes the key out.
+    /// Removes the key.
     pub(super) fn remove(&mut self) -> Option<T> {
         let place = *self.shard.index.get(&self.key)?;
         self.map.keys.fetch_sub(1, Relaxed);
         Some(self.shard.remove(place))
     }
 
-    /// Evicts entries until so many more bytes fit; returns the place of the last.
+    /// Evicts entries until `bytes` more bytes fit, and returns the place of the last evicted one.
     fn make_room(&mut self, bytes: usize, is_over: impl Fn(&T) -> bool) -> Option<usize> {
         let room = self.map.room.load(Relaxed);
         let mut vacant = None;
@@ -333,7 +337,7 @@ impl<T: HeapSize, const SHARDS: usize> LockedKey<'_, T, SHARDS> {
 }
 
 impl<T: HeapSize> Shard<T> {
-    /// Moves the hand to the next entry that may go, which is not that of `key`.
+    /// Moves the hand to the next entry to evict, which is not that of `key`.
     fn least_useful(&mut self, key: u64, is_over: impl Fn(&T) -> bool) -> Option<usize> {
         let mut least: Option<(u8, usize)> = None;
         let mut soonest: Option<(Timestamp, usize)> = None;
@@ -369,7 +373,7 @@ impl<T: HeapSize> Shard<T> {
         }
     }
 
-    /// Takes memory for another entry, and for an eighth more than there are: not for twice as many.
+    /// Allocates memory for an eighth more entries: doubling would waste more.
     fn grow(&mut self) {
         let entries = self.entries.len();
         if entries == self.entries.capacity() {
@@ -377,7 +381,7 @@ impl<T: HeapSize> Shard<T> {
         }
     }
 
-    /// Gives memory back that fewer entries do not need.
+    /// Returns unused memory if three quarters are free.
     fn shrink(&mut self) {
         let entries = self.entries.len();
         if entries < self.entries.capacity() / 4 {
@@ -416,7 +420,7 @@ impl<T> Default for Shard<T> {
     }
 }
 
-/// Bytes of an entry, and of the room that is taken for others.
+/// Bytes of an entry, with its share of unused capacity.
 pub(super) fn bytes_of<T: HeapSize>(value: &T) -> usize {
     size_of::<Entry<T>>() * (GROWTH + 1) / GROWTH + INDEX + value.heap_bytes()
 }

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use redis::RedisResult;
 use sluicegate::clock::Timestamp;
-use sluicegate::limiter::{Fingerprint, Penalty, BanHistory as Known};
+use sluicegate::limiter::{BanHistory as Known, Fingerprint, Penalty};
 use sluicegate::store::redis::{AnnouncedBan, BanKeys, BanReply, BanReport, KeyFormat, Naming};
 
 use crate::support::scripts::{Redis, SECOND, START, SharedRedis, at};

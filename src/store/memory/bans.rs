@@ -1,7 +1,8 @@
-//! The keys of a policy that have been refused lately, and those that are banned.
+//! The strikes and bans of a policy's keys.
 //!
-//! They are no cells: a ban must not be forgotten because a table is full. Strikes and bans have half of the room each, so that
-//! no flood of refusals drops a ban. Where room is full, keys with the fewest recent strikes, or the bans that are over soonest, are forgotten.
+//! They are not cells: a full table must not drop a ban. Strikes and bans have half of the memory
+//! each, so that no flood of refusals drops a ban. If the memory is full, the keys with the fewest
+//! recent strikes, or the bans that end soonest, are dropped.
 
 use std::collections::VecDeque;
 
@@ -12,40 +13,41 @@ use crate::limiter::{Ban, BanHistory, Fingerprint, Penalty};
 use crate::store::bounded_map::{BoundedMap, HeapSize};
 use crate::telemetry::metrics::{TrackedKeys, TrackingMetrics};
 
-/// The most keys that wait for others to be told of them.
+/// The largest number of keys that wait for a report to other machines.
 const MAX_UNREPORTED: usize = 65_536;
-/// The bytes for strikes and bans unless set otherwise.
+/// The default bytes for strikes and bans.
 const ROOM: usize = 16 << 20;
 
-/// The strikes and bans of one policy. Policies that succeed each other share them.
+/// The strikes and bans of one policy. A reload keeps them.
 #[derive(Debug)]
 pub struct Bans {
-    /// Keys with strikes that were never banned, as far as is remembered.
+    /// Keys with strikes that were not banned lately.
     strikes_only: BoundedMap<KeyBans>,
-    /// Keys with a ban that holds, or makes the next one longer. Locked after the former.
+    /// Keys with a ban that is in force, or makes the next one longer. Locked after the former.
     banned: BoundedMap<KeyBans>,
-    /// Where others are told of them.
+    /// Set if other machines share the bans.
     shared: Option<Unreported>,
 }
 
-/// Of what others are to be told.
+/// Keys to report to other machines.
 #[derive(Debug)]
 struct Unreported {
-    /// Who tells, as nobody else is called.
+    /// The name of this node, unique among the machines.
     node: u64,
-    /// The keys, each once.
+    /// Each key once.
     keys: Mutex<VecDeque<Fingerprint>>,
 }
 
-/// What is known of one key.
+/// The ban history of one key.
 #[derive(Clone, Debug, Default)]
 struct KeyBans {
     strikes: BanHistory,
-    /// Whether it is among those of which others are to be told.
+    /// True if the key waits for a report.
     is_unreported: bool,
 }
 
-/// Keys of which others are being told: they are told again, unless it is known that they [were](BanBatch::confirm).
+/// Keys in a report to other machines. Dropped without [`confirm`](BanBatch::confirm), it queues
+/// them again.
 #[derive(Debug)]
 pub(in crate::store) struct BanBatch<'a> {
     bans: &'a Bans,
@@ -67,7 +69,7 @@ impl HeapSize for KeyBans {
         self.strikes.heap_bytes()
     }
 
-    /// Of a ban the end: who is banned for longer than others makes no room by bans of other keys.
+    /// The end of a ban: many short bans of other keys do not evict a long one.
     fn useful_until(&self) -> Option<Timestamp> {
         let last = self.strikes.last_ban();
         (last.number > 0).then_some(last.until)
@@ -75,7 +77,7 @@ impl HeapSize for KeyBans {
 }
 
 impl Bans {
-    /// Those of which others are told, by a node that nobody else is.
+    /// Bans that this node shares with other machines. `node` is unique among them.
     pub fn shared(node: u64) -> Self {
         let keys = Mutex::default();
         Self {
@@ -84,7 +86,7 @@ impl Bans {
         }
     }
 
-    /// Counts keys there that are forgotten for want of room.
+    /// Counts keys that are dropped for lack of memory.
     #[must_use]
     pub fn with_metrics(mut self, metrics: &TrackingMetrics) -> Self {
         let (strikes, bans) = (TrackedKeys::Strikes, TrackedKeys::Bans);
@@ -93,18 +95,18 @@ impl Bans {
         self
     }
 
-    /// Has room for so many bytes, half of them for bans.
+    /// Sets the memory to `bytes` bytes, half of them for bans.
     pub fn set_capacity(&self, bytes: usize) {
         self.strikes_only.set_capacity(bytes / 2);
         self.banned.set_capacity(bytes / 2);
     }
 
-    /// Who tells others of them.
+    /// The name of this node; 0 if bans are not shared.
     pub(in crate::store) fn node(&self) -> u64 {
         self.shared.as_ref().map_or(0, |shared| shared.node)
     }
 
-    /// The end of the ban of `key`, if it is banned.
+    /// The end of the ban of `key` that is in force at `now`.
     pub fn banned_until(
         &self,
         penalty: &Penalty,
@@ -115,7 +117,8 @@ impl Bans {
             .read(key, |known| penalty.banned_until(&known.strikes, now))
     }
 
-    /// Counts a refusal of `key`, unless it is banned already; the end of the ban that it brings about, if it does.
+    /// Counts a refusal of `key` unless it is banned, and returns the end of the ban that it
+    /// causes.
     pub fn strike(&self, penalty: &Penalty, key: Fingerprint, now: Timestamp) -> Option<Timestamp> {
         let strike = |known: &mut KeyBans| match penalty.banned_until(&known.strikes, now) {
             Some(_) => None,
@@ -127,7 +130,7 @@ impl Bans {
         self.change(penalty, key, now, strike)
     }
 
-    /// Takes in a ban of `key` that others know of; whether it was news.
+    /// Merges a ban from another machine. True if it is in force and outlasts the known one.
     pub fn merge_ban(&self, penalty: &Penalty, key: Fingerprint, ban: Ban, now: Timestamp) -> bool {
         let hear = |known: &mut KeyBans| penalty.merge_ban(&mut known.strikes, ban, now);
         self.change(penalty, key, now, hear)
@@ -150,9 +153,9 @@ impl Bans {
         })
     }
 
-    /// Restores a key that an earlier process saved; false if nothing of it counts at `now`.
+    /// Restores the history of a key from a snapshot. False if nothing of it counts at `now`.
     ///
-    /// Shared bans come back without strikes: Redis still has those that the earlier process reported, and would count
+    /// Shared bans come back without strikes: Redis still has the reported ones, and would count
     /// them twice.
     pub(super) fn restore(
         &self,
@@ -172,7 +175,7 @@ impl Bans {
         true
     }
 
-    /// The next keys of which others are to be told, but for those of which nothing counts at `now` any more.
+    /// Takes up to `most` keys to report. Keys with nothing that counts at `now` are dropped.
     pub(in crate::store) fn take_report(
         &self,
         penalty: &Penalty,
@@ -199,13 +202,13 @@ impl Bans {
         }
     }
 
-    /// Of how many keys others are to be told.
+    /// The number of keys to report.
     pub(in crate::store) fn unreported(&self) -> usize {
         let shared = self.shared.as_ref();
         shared.map_or(0, |shared| shared.keys.lock().len())
     }
 
-    /// Has others told once more of all bans that hold.
+    /// Queues all bans in force for another report.
     pub(in crate::store) fn report_again(&self, penalty: &Penalty, now: Timestamp) {
         self.banned.change_all(|key, known| {
             if penalty.banned_until(&known.strikes, now).is_some() {
@@ -214,7 +217,8 @@ impl Bans {
         });
     }
 
-    /// Has others told of this key, if there is room among those that wait: some of these may have been forgotten meanwhile.
+    /// Queues the key for a report, if the queue has room. Some queued keys may have been dropped
+    /// meanwhile.
     fn mark_unreported(&self, key: Fingerprint, known: &mut KeyBans) {
         let Some(shared) = self.shared.as_ref().filter(|_| !known.is_unreported) else {
             return;
@@ -252,7 +256,7 @@ impl Bans {
         changed
     }
 
-    /// Changes what is known of a key, if anything is.
+    /// Changes the history of a key, if it has one.
     fn change_known<R>(
         &self,
         key: Fingerprint,
@@ -267,7 +271,7 @@ impl Bans {
 }
 
 impl BanBatch<'_> {
-    /// They are told.
+    /// Ends a report that has arrived.
     pub(in crate::store) fn confirm(mut self) {
         self.keys.clear();
     }

@@ -1,7 +1,5 @@
-//! A bucket of a table: five entries behind a one-byte lock, in 128 bytes, and which of them a key
-//! is charged in when there is no room.
-//!
-//! Not here: which bucket a key belongs to.
+//! A bucket of a table: five entries behind a one-byte lock, in 128 bytes. It chooses the entry of
+//! a key, also if all are in use. `table` maps keys to buckets.
 
 mod import;
 mod reclaim;
@@ -20,27 +18,26 @@ use crate::limiter::Cell;
 /// Entries in a bucket.
 pub(super) const ENTRIES: usize = 5;
 
-/// Two cache lines, aligned. The lock is in the first.
+/// Two aligned cache lines, the lock in the first.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub(super) struct Bucket {
     slots: Mutex<Slots>,
-    /// The entries have been carried over to the table's successor, which counts from then on. Set while the slots are
-    /// locked, and believed only then. In the second line.
+    /// True once the entries have moved to the table's successor, which then counts. Written and
+    /// trusted only under the lock. In the second cache line.
     moved: AtomicBool,
 }
 
 const _: () = assert!(size_of::<Bucket>() == 128 && offset_of!(Bucket, moved) >= 64);
 
-/// What a bucket's lock guards.
 #[derive(Default)]
 pub(super) struct Slots {
     entries: [Entry; ENTRIES],
 }
 
-/// A key's cell. Free space once the cell has expired.
+/// A key's cell. An expired cell is free space.
 ///
-/// Packed, so that five of them, the lock and the mark fit.
+/// Packed, so that five entries, the lock and `moved` fit.
 #[repr(Rust, packed(4))]
 #[derive(Clone, Copy, Default)]
 pub(super) struct Entry {
@@ -48,80 +45,78 @@ pub(super) struct Entry {
     pub(super) cell: Cell,
 }
 
-/// The tag of the *floor*, an entry that belongs to no key (`OnFull::Strict`). No key's, as is the
-/// 0 of an entry that was never used.
+/// The tag of the *eviction floor* ([`OnFull::Strict`]), an entry without a key. An entry that was
+/// never used has the tag 0.
 ///
-/// It has used at least as much as every evicted key of this bucket had, and newcomers start from
-/// it: who returns after its eviction finds no more than it had left. A copy of the victim's cell
-/// alone would not do: when cells recover at different times, the victim may return to an entry
-/// that has become free, or to one that has recovered further than its own would have.
+/// The floor has used at least as much as every evicted key of this bucket, and new keys start from
+/// it. So a key that returns after its eviction has no more left than before. A copy of one evicted
+/// cell would leak: cells recover at different times, so the key may return to a free entry, or to
+/// one that has recovered further than its own.
 pub(super) const FLOOR: u64 = u64::MAX;
 
-/// Where a key's cell is, or would go; found before anything is decided, used after.
+/// The entry for a key, chosen before the decision and written after it.
 #[derive(Clone, Copy)]
 pub(super) struct SlotChoice {
-    /// What the key is decided on.
+    /// The cell to decide on.
     pub(super) cell: Cell,
-    /// Whose it was.
+    /// The owner of that cell.
     pub(super) origin: Origin,
     target: Target,
 }
 
-/// Whose cell a key is decided on.
+/// The owner of the cell that decides on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// The key's own, or nobody's.
+    /// The key, or an empty cell.
     Own,
-    /// The floor's.
+    /// The eviction floor.
     Floor,
 }
 
 #[derive(Clone, Copy)]
 enum Target {
-    /// In this entry, which is the key's own, or free.
+    /// This entry, which is the key's own, or free.
     Entry(usize),
-    /// In this entry, whose cell is forgotten.
+    /// This entry, whose cell is dropped.
     Evict(usize),
-    /// In this entry, whose cell becomes part of the floor, kept in the other.
+    /// The victim's entry. Its cell joins the floor.
     MergeIntoFloor {
         victim: usize,
         floor: usize,
         joined: Cell,
     },
-    /// Nowhere: every entry refuses, and must not be forgotten.
+    /// No entry: every one refuses, and must not be dropped.
     Unrecorded,
-    /// Nowhere: there is no room for the ring that it would start with.
+    /// No entry: memory lacks for the ring that the key would start with.
     NoMemory,
 }
 
-/// What taking a slot cost others.
+/// The loss that a write caused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Eviction {
-    /// Nothing.
     None,
-    /// Entries that still counted were dropped, or merged into the floor.
+    /// This number of live entries was dropped, or merged into the floor.
     Entries(u64),
-    /// The charge itself: it was not recorded.
+    /// The charge itself was not recorded.
     Unrecorded,
 }
 
 impl SlotChoice {
-    /// Whether there is an entry for the charge.
+    /// True if the charge has an entry.
     pub(super) const fn is_recorded(&self) -> bool {
         !matches!(self.target, Target::Unrecorded | Target::NoMemory)
     }
 
-    /// Whether it cannot even be said what the key starts with.
+    /// True if memory lacks even for the key's first ring.
     pub(super) const fn has_no_memory(&self) -> bool {
         matches!(self.target, Target::NoMemory)
     }
 
-    /// Leaves the charge unrecorded.
     pub(super) fn leave_unrecorded(&mut self) {
         self.target = Target::Unrecorded;
     }
 
-    /// Gives up the rings that were made for a newcomer that does not come.
+    /// Releases the rings that were made for a new key, without writing it.
     pub(super) fn release(self, rules: TableRules<'_>) {
         if self.origin == Origin::Floor {
             rules.release(self.cell);
@@ -139,17 +134,17 @@ impl Bucket {
         (!self.has_moved()).then_some(slots)
     }
 
-    /// Reads of both lines without waiting for what is read.
+    /// Reads from both cache lines, so that they are fetched, without waiting for the values.
     pub(super) fn prefetch(&self) {
         black_box((self.slots.is_locked(), self.has_moved()));
     }
 
-    /// Whether the entries are the successor's now. To be asked while the bucket is locked.
+    /// True if the successor has the entries. The caller holds the lock.
     pub(super) fn has_moved(&self) -> bool {
         self.moved.load(Ordering::Relaxed)
     }
 
-    /// Marks the bucket, whose slots these are, as moved, and drops everything in it.
+    /// Drops all entries, and marks the bucket as moved.
     pub(super) fn mark_moved(&self, slots: &mut Slots, rules: TableRules<'_>) {
         for index in 0..ENTRIES {
             slots.put(index, Entry::default(), rules);
@@ -157,14 +152,14 @@ impl Bucket {
         self.moved.store(true, Ordering::Relaxed);
     }
 
-    /// Locks the bucket, moved or not, unless somebody else has.
+    /// Locks the bucket, moved or not, unless it is locked.
     pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Slots>> {
         self.slots.try_lock()
     }
 }
 
 impl Slots {
-    /// Finds the slot of `tag`, without changing anything.
+    /// Chooses the entry for `tag`. Changes nothing.
     pub(super) fn choose_slot(
         &self,
         tag: u64,
@@ -182,7 +177,6 @@ impl Slots {
         self.choose_for_new_key(tag, rules, now)
     }
 
-    /// The slot of a key that has no entry.
     fn choose_for_new_key(&self, tag: u64, rules: TableRules<'_>, now: Timestamp) -> SlotChoice {
         let floor = self.floor(now);
         let Some(free) = self.free(now) else {
@@ -202,7 +196,7 @@ impl Slots {
         }
     }
 
-    /// The slot of a newcomer when every entry counts.
+    /// Chooses the entry for a new key if all entries are live.
     fn choose_in_full(
         &self,
         tag: u64,
@@ -240,7 +234,7 @@ impl Slots {
         }
     }
 
-    /// Writes `cell` where `slot` said; nothing may have changed since.
+    /// Writes `cell` to the chosen entry. The bucket must not have changed since the choice.
     pub(super) fn write(
         &mut self,
         slot: SlotChoice,
@@ -285,7 +279,7 @@ impl Slots {
         }
     }
 
-    /// Overwrites an entry, whose ring is given up unless it stays.
+    /// Overwrites an entry, and releases its ring unless the new cell has the same.
     fn put(&mut self, index: usize, entry: Entry, rules: TableRules<'_>) {
         let (old, new) = (self.entries[index].cell, entry.cell);
         if rules.rings.is_some() && old.a != new.a {
@@ -319,7 +313,7 @@ impl Slots {
             .filter(|floor| self.entries[*floor].is_live(now))
     }
 
-    /// The entry whose eviction would admit least: the smallest use, of equals the soonest to recover.
+    /// The entry whose eviction admits least: the smallest use, then the earliest recovery.
     fn least_used(
         &self,
         rules: TableRules<'_>,
@@ -338,7 +332,7 @@ impl Slots {
     }
 }
 
-/// The slot of a newcomer that starts with what `cell` has used; `None` when there is no room for that.
+/// The choice for a new key that starts with the use of `cell`; `None` if memory lacks for that.
 fn inherit(cell: Cell, place: Target, rules: TableRules<'_>, now: Timestamp) -> Option<SlotChoice> {
     let cell = match rules.rings {
         None => cell,
@@ -351,7 +345,7 @@ fn inherit(cell: Cell, place: Target, rules: TableRules<'_>, now: Timestamp) -> 
     })
 }
 
-/// The slot of a newcomer when there is no room for what it would start with, `cell`.
+/// The choice for a new key if memory lacks for its ring. The decision is on `cell`.
 const fn no_memory(cell: Cell) -> SlotChoice {
     SlotChoice {
         cell,
@@ -373,7 +367,7 @@ impl Entry {
 
 #[cfg(test)]
 impl Slots {
-    /// The roots of all rings, also of those that have expired.
+    /// The roots of all rings, including those of expired entries.
     pub(super) fn roots(&self) -> Vec<u32> {
         let cells = self.entries.iter().map(|entry| entry.cell);
         cells.map(|cell| cell.a).filter(|root| *root != 0).collect()

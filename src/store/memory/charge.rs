@@ -1,5 +1,4 @@
-//! The memory store's one step: decide a request by all its policies, and charge all of them or
-//! none.
+//! The charge: decides on a request by all its policies, and charges all of them or none.
 
 mod locking;
 
@@ -14,48 +13,49 @@ use crate::clock::Timestamp;
 use crate::limiter::{Cell, Decision, Fingerprint, Verdict, WindowEnd};
 use locking::{LockedBuckets, lock_all};
 
-/// Units planned of one bucket.
+/// A charge to one bucket.
 #[derive(Clone, Copy, Debug)]
 pub struct Charge<'a> {
-    /// The policy's buckets.
+    /// The policy's table.
     pub table: &'a Table,
-    /// Which of them.
+    /// The key of the bucket.
     pub key: Fingerprint,
-    /// How many units; 0 asks and charges nothing.
+    /// Units; 0 decides and charges nothing.
     pub cost: u32,
-    /// When a window ends that this opens, after now, where requests say that
+    /// The end of a window that this charge opens, after now, if requests set it
     /// ([`Start::Local`](crate::limiter::Start::Local)).
     pub window_end: Option<WindowEnd>,
 }
 
 /// Decides these charges together at `now`, and makes all of them if none is refused.
 ///
-/// Check and charge are one step: concurrent calls see either all of it or nothing. Nothing is
-/// allocated for up to four charges. In the verdict of a refusal, what other policies have
-/// remaining is what it was, since they were not charged.
+/// Check and charge are one step: concurrent calls see all of it or nothing. Up to four charges
+/// need no allocation. A refusal leaves the `remaining` of all policies unchanged.
 ///
-/// Of several charges to one bucket only the first in memory is made: no table is to appear twice.
+/// Callers name each bucket once: of several charges to one bucket only the first in memory is
+/// made.
 pub fn charge_all(charges: &[Charge<'_>], now: Timestamp) -> Verdict {
     charge_with_shadow(charges, charges.len(), now)
 }
 
-/// The same where only the first `enforced` of the charges may refuse. The others watch: what one of them refuses
-/// is not charged there, and everywhere else as if it had not been planned.
+/// Like [`charge_all`], but only the first `enforced` charges may refuse. The others are shadowed:
+/// a shadowed refusal charges only the other buckets.
 pub fn charge_with_shadow(charges: &[Charge<'_>], enforced: usize, now: Timestamp) -> Verdict {
     let mut verdict = Verdict::default();
     charge_into(&mut verdict, charges, enforced, Refusals::Charged, now);
     verdict
 }
 
-/// The same where a refusal is not the last word: it charges nobody, whatever the tables say of refusals.
+/// Like [`charge_with_shadow`], but refused requests are not charged, whatever the tables say. For
+/// callers that may try again.
 pub fn try_charge(charges: &[Charge<'_>], enforced: usize, now: Timestamp) -> Verdict {
     let mut verdict = Verdict::default();
     charge_into(&mut verdict, charges, enforced, Refusals::Free, now);
     verdict
 }
 
-/// What the others do, where the caller has room for the verdict: it is large. Refusals are charged where both `refusals` and
-/// the table say so.
+/// Like [`charge_with_shadow`], but writes into the caller's verdict, which is large. Refused
+/// requests are charged only if both `refusals` and the table say so.
 pub fn charge_into(
     verdict: &mut Verdict,
     charges: &[Charge<'_>],
@@ -72,7 +72,6 @@ pub fn charge_into(
     }
 }
 
-/// Adds what the charge at this place is told.
 fn add(verdict: &mut Verdict, place: usize, enforced: usize, decision: Decision) {
     match place < enforced {
         true => verdict.push(decision),
@@ -80,7 +79,7 @@ fn add(verdict: &mut Verdict, place: usize, enforced: usize, decision: Decision)
     }
 }
 
-/// Most requests have one policy, and nothing to sort; most policies have no rings.
+/// The common case: one policy without rings needs no sorting.
 fn charge_one(
     verdict: &mut Verdict,
     charge: &Charge<'_>,
@@ -105,8 +104,9 @@ fn charge_one(
     add(verdict, 0, enforced, decision);
 }
 
-/// Gives back what a charge took that left the cell `charged`, for somebody who has left before his turn: whether it
-/// did. It does not where others came after him ([`Algorithm::leave_queue`](crate::limiter::Algorithm::leave_queue)).
+/// Gives back the units of a delayed request that leaves before its turn; its charge had left the
+/// cell `charged`. False if later requests queue behind it
+/// ([`Algorithm::leave_queue`](crate::limiter::Algorithm::leave_queue)).
 pub fn leave_queue(charge: &Charge<'_>, charged: Cell, now: Timestamp) -> bool {
     let (table, mut slots) = lock_one(charge);
     let rules = table.rules();
@@ -122,7 +122,7 @@ pub fn leave_queue(charge: &Charge<'_>, charged: Cell, now: Timestamp) -> bool {
     given.is_some()
 }
 
-/// Locks the bucket of a charge, and finds the table that it is in by now.
+/// Locks the bucket of a charge, and finds the table that has it now.
 pub(super) fn lock_one<'a>(charge: &Charge<'a>) -> (&'a Table, MutexGuard<'a, Slots>) {
     let mut table = charge.table;
     loop {
@@ -160,15 +160,15 @@ fn charge_many(
         }
     }
     if owes {
-        // Who owes is told to come back later than was first decided.
+        // Debt moves the retry of the first decision.
         *verdict = Verdict::of(std::mem::take(&mut verdict.decisions), enforced);
     }
 }
 
-/// What a charge needs to be made, held until all others are decided.
+/// The entry and memory for a charge, held until all charges are decided.
 struct PlannedCharge {
     slot: SlotChoice,
-    /// What its ring lacks.
+    /// The chunks that its ring lacks.
     chunks: Chunks,
 }
 
@@ -180,7 +180,7 @@ impl PlannedCharge {
         }
     }
 
-    /// Gives back what was held for a charge that is not made.
+    /// Releases the memory of a charge that is not made.
     fn release(self, rules: TableRules<'_>) {
         if let Some(rings) = &rules.rings {
             rings.slab.give_back(self.chunks);
@@ -190,18 +190,18 @@ impl PlannedCharge {
 }
 
 impl Charge<'_> {
-    /// Whether it is charged also if the request is refused.
+    /// True if a refused request is charged, too.
     pub fn is_charged_if_refused(&self) -> bool {
         self.cost > 0 && self.table.refusals() == Refusals::Charged
     }
 
-    /// What gives back the units of this charge, once it has been made, when it is dropped; `None` where they come
-    /// back with time. To be planned for once: units that nobody gives back stay in use.
+    /// A guard that returns the units of this charge when it is dropped; `None` if they recover
+    /// with time. Callers take it once, after the charge: units without a guard stay in use.
     pub fn permit(&self) -> Option<Permit> {
         self.table.permit(self.key, self.cost)
     }
 
-    /// What [`charge_all`] would say to this charge alone; leaves everything as it is.
+    /// The decision of [`charge_all`] for this charge alone, without charging.
     pub fn peek(&self, now: Timestamp) -> Decision {
         self.table.peek_at(self, now)
     }
@@ -214,14 +214,14 @@ impl Charge<'_> {
         }
     }
 
-    /// Takes the units of this charge, or a place in the line for them, which is given up where it is dropped; `None`
-    /// where the line is full, and where units come back with time. To be planned for in the same order by all, so that
-    /// nobody waits for somebody who waits for him.
+    /// Takes the units of this charge, or a place in the queue for them, which dropping the permit
+    /// gives up. `None` if the queue is full, or if units recover with time. All callers acquire
+    /// permits in the same order, which prevents deadlock.
     pub fn acquire(&self) -> Option<Permit> {
         self.table.acquire(self.key, self.cost)
     }
 
-    /// Decides, and holds what the charge needs.
+    /// Decides, and reserves memory for the charge.
     fn plan(
         &self,
         rules: TableRules<'_>,
@@ -253,7 +253,7 @@ impl Charge<'_> {
         }
     }
 
-    /// Makes the charge, and says in the decision what is kept of it.
+    /// Makes the charge, and updates the decision's cell to the recorded one.
     fn commit(
         &self,
         table: &Table,
@@ -276,7 +276,7 @@ impl Charge<'_> {
         decision.cell = table.write(slots, slot, self.key, cell, rules);
     }
 
-    /// Charges a request that is refused, by this policy or another, and says what it is told then.
+    /// Charges a request that this or another policy refuses, and returns the new decision.
     fn charge_refused(
         &self,
         table: &Table,
@@ -310,7 +310,7 @@ impl Charge<'_> {
         rules.decide(cell, now, self.cost)
     }
 
-    /// The cell after a charge, where it is all that there is.
+    /// The cell after a charge without a ring.
     fn cell_after(
         &self,
         rules: TableRules<'_>,
@@ -320,8 +320,8 @@ impl Charge<'_> {
     ) -> Cell {
         match slot.origin {
             Origin::Own => decision.cell,
-            // At least what the key has used by itself: a window that it takes over half-way must
-            // not end before its own would.
+            // At least the key's own use: a window taken over half-way must not end before the
+            // key's own.
             Origin::Floor => {
                 let new = rules.open(Cell::EMPTY, self.key.bits(), now);
                 let own = rules.algorithm.decide(new, now, self.cost).cell;

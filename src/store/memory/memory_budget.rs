@@ -1,33 +1,33 @@
-//! How the policies of a configuration budget the memory for buckets.
+//! The division of a configuration's bucket memory among its policies.
 
 use crate::limiter::Algorithm;
 use crate::store::Table;
 
-/// No policy has room for fewer keys, unless it names fewer.
+/// The smallest number of keys of a policy, unless its `max_keys` is smaller.
 pub const MIN_KEYS: usize = 1024;
-/// No policy that needs rings has room for fewer full ones.
+/// The smallest number of full rings of a policy that needs rings.
 const MIN_RINGS: u64 = 16;
 
-/// What a policy asks for.
+/// The memory that a policy asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryRequest {
-    /// How many keys it names, if it does: so many are kept.
+    /// The configured number of keys, all of which are kept.
     pub keys: Option<usize>,
-    /// The bytes of a full ring; 0 if it needs none.
+    /// The bytes of a full ring; 0 if the algorithm needs none.
     pub ring_bytes: u64,
 }
 
-/// What a policy is given.
+/// The memory that a policy gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableBudget {
-    /// The size of its table.
+    /// The size of its table, in keys.
     pub keys: usize,
-    /// In how many bytes it has room for rings.
+    /// The approximate bytes for its rings.
     pub ring_bytes: u64,
 }
 
 impl MemoryRequest {
-    /// What a policy with this algorithm asks for.
+    /// The request of a policy with this algorithm.
     pub const fn new(algorithm: &Algorithm, keys: Option<usize>) -> Self {
         Self {
             keys,
@@ -35,7 +35,7 @@ impl MemoryRequest {
         }
     }
 
-    /// The largest budget within so many bytes, in steps of powers of two.
+    /// The largest budget within `bytes` bytes, in powers of two.
     fn within(&self, bytes: u64) -> TableBudget {
         let rings = |keys: usize| self.ring_bytes.saturating_mul(keys as u64);
         let most = || {
@@ -48,12 +48,12 @@ impl MemoryRequest {
             None => most(),
         };
         let left = match self.keys {
-            // Its table is paid for.
+            // The table of a configured number of keys is paid for already.
             Some(_) => bytes,
             None => bytes.saturating_sub(table_bytes(keys)),
         };
         let step = 1_u64 << left.checked_ilog2().unwrap_or(0);
-        // Of a named number no more have rings.
+        // Configured keys need at most one ring each.
         let most = rings(self.keys.unwrap_or(keys));
         TableBudget {
             keys,
@@ -63,12 +63,12 @@ impl MemoryRequest {
     }
 }
 
-/// How policies budget `max_size` bytes: tables that keep as many keys as they name, and for the others, and
-/// for rings, an equal budget of the rest.
+/// Divides `max_size` bytes. Policies with a configured number of keys get tables that keep them.
+/// The others, and rings, get equal shares of the rest.
 ///
-/// Shares step by powers of two, so that a policy more or less rarely moves the buckets of the others;
-/// and none is below [`MIN_KEYS`] keys and sixteen rings, so that very many policies, or very large
-/// rings, may take more than `max_size`.
+/// Shares are powers of two, so that one policy more or less rarely resizes the others. No share is
+/// below [`MIN_KEYS`] keys and sixteen rings, so very many policies, or very large rings, may take
+/// more than `max_size`.
 pub fn divide_memory(max_size: u64, requests: &[MemoryRequest]) -> Vec<TableBudget> {
     let named: u64 = requests
         .iter()

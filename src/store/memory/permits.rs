@@ -1,8 +1,9 @@
-//! Units in use: what limits count whose units come back when requests end, and not with time; and what other limits
-//! have still to settle.
+//! Units in use: those of concurrency limits, which requests return when they end, and the
+//! unsettled units of other limits.
 //!
-//! They are no cells of a [`Table`](crate::store::Table): nothing evicts them, and nothing expires. There are never more
-//! entries than requests in flight, and that wait. What comes back is given to the next in line in the same step.
+//! They are not cells of a [`Table`](crate::store::Table): they are not evicted, and do not expire.
+//! There are at most as many entries as requests in flight and waiting. A returned unit goes to the
+//! next waiter in the same step.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -16,50 +17,49 @@ use smallvec::SmallVec;
 use crate::limiter::{Cell, Concurrency, Fingerprint};
 use queue::{PermitQueue, Ticket};
 
-/// So that requests of different keys rarely wait for each other.
+/// More than one, so that requests of different keys rarely wait for each other.
 const SHARDS: usize = 16;
 
-/// The units in use of one policy, by key, and who waits for them. Tables that succeed each other share them.
+/// The units in use and the waiting requests of one policy, by key. A table shares them with its
+/// successor.
 #[derive(Debug, Default)]
 pub(super) struct Permits {
-    /// Up to how many units of a key those are let in who wait.
+    /// The units of a key up to which waiters are admitted.
     max: AtomicU32,
     shards: [Shard; SHARDS],
 }
 
-/// Some of the keys: those of which any units are in use.
+/// Some of the keys that have units in use.
 #[derive(Debug, Default)]
 pub(super) struct Shard(Mutex<HashMap<u64, KeyUnits>>);
 
-/// The units of a key.
 #[derive(Debug, Default)]
 struct KeyUnits {
     taken: u64,
-    /// How often the bucket that they are taken from has begun anew since the first of them.
+    /// The number of times that the bucket has started empty since the first of these units.
     generation: u64,
     queue: PermitQueue,
 }
 
-/// A shard that is locked.
 #[derive(Debug)]
 pub(super) struct LockedShard<'a>(MutexGuard<'a, HashMap<u64, KeyUnits>>);
 
-/// Units that are in use as long as this lives, or a place in the line for them.
+/// A guard of units in use, or of a place in the queue for them.
 #[derive(Debug)]
 #[must_use = "the units come back when it is dropped"]
 pub struct Permit {
     permits: Arc<Permits>,
     key: Fingerprint,
     units: u32,
-    /// The place in line that it had, or has.
+    /// The place in the queue that it has, or had.
     ticket: Option<Ticket>,
 }
 
-/// Whom to wake once nothing is locked any more.
+/// Wakers to wake after unlocking.
 type Wakers = SmallVec<[Waker; 4]>;
 
 impl Permits {
-    /// Those who wait are let in up to `max` units of a key.
+    /// Permits whose waiters are admitted up to `max` units of a key.
     pub(super) fn new(max: u32) -> Self {
         Self {
             max: AtomicU32::new(max),
@@ -67,9 +67,10 @@ impl Permits {
         }
     }
 
-    /// Lets those in who wait up to `max` units of a key from now on.
+    /// Sets the bound, and admits waiters up to it.
     pub(super) fn admit_up_to(&self, max: u32) {
-        // Whoever gives something back either sees this, or has done so before his shard is looked at here.
+        // A thread that returns units either sees the new bound, or has finished before its shard
+        // is locked here.
         self.max.store(max, Ordering::Relaxed);
         for shard in &self.shards {
             let mut in_use = shard.lock();
@@ -84,17 +85,16 @@ impl Permits {
         }
     }
 
-    /// The shard of a key.
     pub(super) fn shard(&self, key: Fingerprint) -> &Shard {
         &self.shards[(key.bits() % SHARDS as u64) as usize]
     }
 
-    /// How many keys have units in use.
+    /// The number of keys with units in use.
     pub(super) fn keys(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().0.len()).sum()
     }
 
-    /// How many units are in use in all.
+    /// All units in use.
     pub(super) fn units(&self) -> u64 {
         let units = |shard: &Shard| {
             shard
@@ -107,7 +107,7 @@ impl Permits {
         self.shards.iter().map(units).sum()
     }
 
-    /// What gives back so many units of `key`, which have been taken.
+    /// A guard of `units` units of `key`, which the caller has taken.
     pub(super) fn permit(self: &Arc<Self>, key: Fingerprint, units: u32) -> Permit {
         Permit {
             permits: Arc::clone(self),
@@ -117,7 +117,7 @@ impl Permits {
         }
     }
 
-    /// Takes so many units of `key`, or a place in line for them; `None` where as many as `queue` wait.
+    /// Takes units of `key`, or a place in its queue. `None` if `queue` requests wait already.
     pub(super) fn acquire(
         self: &Arc<Self>,
         key: Fingerprint,
@@ -156,8 +156,8 @@ impl LockedShard<'_> {
         self.0.get(&key.bits()).map_or(0, |units| units.taken)
     }
 
-    /// The same as the cell of a bucket, of which there are never more than such a cell holds, with those who wait
-    /// for their turn where there are `max` units.
+    /// The units in use and the waiting requests of a key as a cell, each at most `u32::MAX`.
+    /// Requests that can never fit `max` units do not count as waiting.
     pub(super) fn cell(&self, key: Fingerprint, max: u32) -> Cell {
         let Some(units) = self.0.get(&key.bits()) else {
             return Cell::EMPTY;
@@ -170,26 +170,27 @@ impl LockedShard<'_> {
         Concurrency::cell(whole(units.taken), whole(waiting as u64))
     }
 
-    /// How often the bucket of a key has begun anew while units of it were in use.
+    /// The number of times that the bucket of a key has started empty while units of it were
+    /// unsettled.
     pub(super) fn generation(&self, key: Fingerprint) -> u64 {
         self.0.get(&key.bits()).map_or(0, |units| units.generation)
     }
 
-    /// Tells those who have units of a key that nothing of them is in its bucket any more.
+    /// Marks the bucket of a key as started empty: earlier charges are no longer in it.
     pub(super) fn start_generation(&mut self, key: Fingerprint) {
         if let Some(units) = self.0.get_mut(&key.bits()) {
             units.generation += 1;
         }
     }
 
-    /// Takes units that were found to be there.
+    /// Takes units that the caller has found free.
     pub(super) fn take(&mut self, key: Fingerprint, units: u32) {
         if units > 0 {
             self.0.entry(key.bits()).or_default().taken += u64::from(units);
         }
     }
 
-    /// Gives back units that were taken.
+    /// Returns units.
     pub(super) fn give_back(&mut self, key: Fingerprint, units: u32) {
         if let Some(in_use) = self.0.get_mut(&key.bits()) {
             in_use.taken = in_use.taken.saturating_sub(u64::from(units));
@@ -197,7 +198,7 @@ impl LockedShard<'_> {
         }
     }
 
-    /// Gives up a place in line; whether there was one still.
+    /// Leaves the queue; true if the place was still there.
     fn leave_queue(&mut self, key: Fingerprint, ticket: Ticket) -> bool {
         let of_key = self.0.get_mut(&key.bits());
         let left = of_key.is_some_and(|units| units.queue.leave(ticket));
@@ -205,7 +206,7 @@ impl LockedShard<'_> {
         left
     }
 
-    /// Gives what is free of a key to those who wait, in their order.
+    /// Gives the free units of a key to its waiters, in order.
     fn admit_waiters(&mut self, key: Fingerprint, max: u32) -> Wakers {
         let mut woken = Wakers::new();
         let Some(of_key) = self.0.get_mut(&key.bits()) else {
@@ -221,7 +222,7 @@ impl LockedShard<'_> {
         }
     }
 
-    /// Has no entry where nothing is in use, and nobody waits.
+    /// Removes the entry of a key without units in use or waiters.
     fn remove_if_idle(&mut self, key: Fingerprint) {
         let of_key = self.0.get(&key.bits());
         if of_key.is_some_and(|units| units.taken == 0 && units.queue.len() == 0) {
@@ -231,7 +232,7 @@ impl LockedShard<'_> {
 }
 
 impl Permit {
-    /// Whether it was a place in line at first.
+    /// True if the request got a place in the queue instead of the units.
     pub fn has_to_wait(&self) -> bool {
         self.ticket.is_some()
     }

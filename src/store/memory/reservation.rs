@@ -1,4 +1,4 @@
-//! Charges that are settled once it is known what a request costs, or given back because it was not to be.
+//! Reservations: charges to settle once a request's cost is known, or to give back.
 
 use std::sync::Arc;
 
@@ -10,47 +10,49 @@ use super::permits::{Permits, Shard};
 use super::table::{Refusals, Table};
 use super::table_rules::TableRules;
 use crate::clock::Timestamp;
-use crate::limiter::{Cell, Decision, Fingerprint, ReservedCharge, BucketState, Verdict};
+use crate::limiter::{BucketState, Cell, Decision, Fingerprint, ReservedCharge, Verdict};
 use crate::store::redis::PendingReport;
 
-/// A charge that is still to be settled. Dropped, it stands as it was made.
+/// A charge to settle. Dropping it leaves the charge as it is.
 #[derive(Debug)]
 pub struct Reservation {
     table: Arc<Table>,
     key: Fingerprint,
     reserved: ReservedCharge,
-    /// That of the bucket: in a later one there is nothing of this charge.
+    /// The generation of the bucket. A later one no longer has this charge.
     generation: u64,
-    /// What tells other machines of it, if anything does.
+    /// The report of the charge to other machines, if buckets are synchronised.
     telling: Option<Box<PendingReport>>,
 }
 
-/// What settling changes.
+/// The change that a settlement makes.
 #[derive(Clone, Copy)]
 struct Adjustment {
-    /// Units that are given back.
+    /// Units to give back.
     refund: u32,
-    /// Units that are charged.
+    /// Units to charge.
     extra: u32,
 }
 
 /// A charge that is made together with others, and settled later.
 #[derive(Clone, Copy, Debug)]
 pub struct SettleableCharge<'a> {
-    /// The place of the charge among them.
+    /// The index of the charge among them.
     pub index: usize,
-    /// Its table. What is in use there comes back by its [permit](crate::store::Charge::permit), and is none of these.
+    /// The table. [Permits](crate::store::Charge::permit) return units in use, so its limit is not
+    /// one of concurrency.
     pub table: &'a Arc<Table>,
-    /// Its key.
+    /// The key of the bucket.
     pub key: Fingerprint,
-    /// The units that it takes until it is settled.
+    /// Units charged until the settlement.
     pub cost: u32,
 }
 
-/// Calls `charge`, which decides and charges; what can be settled of that is returned with the places of its charges.
+/// Calls `charge`, which decides and charges, and returns the reservations with the indices of
+/// their charges.
 ///
-/// All charges of these tables that may be settled or given back have to be made so: each is told what others may
-/// still give back, and whose bucket has begun anew.
+/// Every charge that may be settled or given back must come through here, since this counts
+/// unsettled units and notices buckets that start empty.
 pub fn charge_and_reserve(
     settled: &[SettleableCharge<'_>],
     now: Timestamp,
@@ -60,7 +62,7 @@ pub fn charge_and_reserve(
         .iter()
         .filter_map(|one| Some((one.table.unsettled()?.shard(one.key), one)))
         .collect();
-    // Before any bucket, and always in the same order, so that no two calls wait for each other.
+    // Before any bucket, and always in the same order, which prevents deadlock.
     shards.sort_unstable_by_key(|(shard, _)| std::ptr::from_ref(*shard).addr());
     let mut locked: SmallVec<[_; 2]> = shards
         .into_iter()
@@ -100,28 +102,29 @@ pub fn charge_and_reserve(
     (verdict, made)
 }
 
-/// Whether the bucket was whole before this charge: with time, or because it had been forgotten. Whoever charged it earlier
-/// has nothing in it any more, and would take from later ones.
+/// True if the bucket was whole before this charge, by recovery or eviction. Earlier charges are no
+/// longer in it, so giving them back would take from later ones.
 fn was_whole(decision: &Decision, cost: u32) -> bool {
     decision.remaining.checked_add(cost) == Some(decision.capacity)
 }
 
 impl Reservation {
-    /// How many units were charged.
+    /// The charged units.
     pub fn units(&self) -> u32 {
         self.reserved.units
     }
 
-    /// Has other machines told of the charge when it is settled, or stands: of nothing, where it is given back.
+    /// Reports the charge to other machines when it is settled or stands. A charge that is given
+    /// back is reported as 0.
     pub fn tell(&mut self, telling: PendingReport) {
         self.telling = Some(Box::new(telling));
     }
 
-    /// Makes the charge one of `units`: the rest is charged, whether it is there or not, or what was too much is
-    /// given back, as far as it has not come back with time.
+    /// Changes the charge to `units` units. Missing units are charged even if the bucket lacks
+    /// them; excess units are given back unless they have recovered.
     pub fn settle(mut self, units: u32, now: Timestamp) {
         self.report(units);
-        // Nobody reserves units of this key meanwhile, who would not count these.
+        // Holding the lock keeps others from reserving units of this key without counting these.
         let mut unsettled = self.unsettled().shard(self.key).lock();
         let is_there = self.generation == unsettled.generation(self.key);
         let less = self.units().saturating_sub(units);
@@ -170,9 +173,9 @@ impl Drop for Reservation {
 }
 
 impl Charge<'_> {
-    /// Charges what others have admitted elsewhere, at `at` or earlier, whether it is here or not
-    /// ([`Algorithm::charge_remote`](crate::limiter::Algorithm::charge_remote)). For cells: units in use are nobody
-    /// else's.
+    /// Charges units that other machines admitted at `at` or earlier, even if the bucket lacks them
+    /// ([`Algorithm::charge_remote`](crate::limiter::Algorithm::charge_remote)). Does nothing for
+    /// units in use.
     pub(in crate::store) fn charge_remote(&self, at: Timestamp, now: Timestamp) {
         let Some(unsettled) = self.table.unsettled() else {
             return;
@@ -188,7 +191,7 @@ impl Charge<'_> {
 }
 
 impl Table {
-    /// Changes a charge of `key`; whether that found its bucket whole, and charged it.
+    /// Adjusts a charge of `key`. True if that charged a bucket that was whole.
     fn settle(
         &self,
         key: Fingerprint,
@@ -237,7 +240,7 @@ impl Table {
         });
     }
 
-    /// Makes of a bucket what `owe` says; whether that begins it.
+    /// Replaces a cell with the result of `owe`. True if the bucket was whole before.
     fn force_charge(
         &self,
         slots: &mut Slots,
@@ -268,7 +271,7 @@ impl Table {
     }
 }
 
-/// What a key's bucket becomes that owes so much; `None` when there is no room for its ring.
+/// The cell after the charge `owe`; `None` if memory lacks for its ring.
 fn charged_cell(
     rules: TableRules<'_>,
     slot: &SlotChoice,

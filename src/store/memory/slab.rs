@@ -1,6 +1,5 @@
-//! The memory for the rings of one table: which of its chunks are free.
-//!
-//! What rings hold is `limiter`'s business, and who has to give one up the table's.
+//! The memory for the rings of one table: the free list of its chunks. `limiter` defines the
+//! content of rings; `table` reclaims them.
 
 use std::fmt;
 
@@ -9,29 +8,29 @@ use smallvec::SmallVec;
 
 use crate::limiter::{BucketState, Cell, RingMemory, RingShape};
 
-/// Chunks that are nobody's ring yet, all zeros.
+/// Zeroed chunks outside any ring.
 pub(super) type Chunks = SmallVec<[u32; 4]>;
 
 /// A fixed number of chunks for rings.
 pub(super) struct Slab {
     words: RingMemory,
     free: Mutex<Free>,
-    /// Chunks that only [`Slab::take_last`] takes: one ring, so that two can be joined when all else is
-    /// taken.
+    /// Chunks that only [`Slab::take_last`] takes: one ring, so that two can be joined if all
+    /// others are taken.
     reserve: u32,
 }
 
 struct Free {
-    /// The first of the chunks that were given back, each of which starts with the number of the next.
+    /// The head of the list of returned chunks. Each starts with the number of the next.
     first: u32,
-    /// How many chunks have ever been taken: those beyond were never touched.
+    /// The number of chunks that were ever taken. Those beyond it are untouched.
     touched: u32,
-    /// How many there are in all.
+    /// The number of free chunks.
     count: u32,
 }
 
 impl Slab {
-    /// Room for rings of this shape in about so many bytes, for one ring at least, and for the reserve.
+    /// A slab of about `bytes` bytes for rings of this shape: at least one ring, plus the reserve.
     pub(super) fn new(shape: RingShape, bytes: u64) -> Self {
         let reserve = shape.max_chunks();
         let chunks = (bytes / shape.chunk_bytes() as u64).max(reserve.into());
@@ -47,12 +46,12 @@ impl Slab {
         }
     }
 
-    /// The memory that the chunks are in.
+    /// The memory of the chunks.
     pub(super) const fn words(&self) -> &RingMemory {
         &self.words
     }
 
-    /// A cell with the memory of its ring.
+    /// A cell, with the memory of its ring.
     pub(super) const fn state(&self, cell: Cell) -> BucketState<'_> {
         BucketState {
             cell,
@@ -60,17 +59,17 @@ impl Slab {
         }
     }
 
-    /// Takes so many chunks; `None` when there are not as many.
+    /// Takes `chunks` chunks; `None` if fewer are free.
     pub(super) fn take(&self, chunks: u32) -> Option<Chunks> {
         self.take_leaving(chunks, self.reserve)
     }
 
-    /// Takes so many chunks even if that leaves none.
+    /// Takes `chunks` chunks, even from the reserve.
     pub(super) fn take_last(&self, chunks: u32) -> Option<Chunks> {
         self.take_leaving(chunks, 0)
     }
 
-    /// Whether so many chunks can be taken.
+    /// True if `chunks` chunks are free.
     pub(super) fn has(&self, chunks: u32) -> bool {
         self.free.lock().count >= chunks + self.reserve
     }
@@ -88,7 +87,7 @@ impl Slab {
         Some(taken)
     }
 
-    /// Takes back chunks that were not used.
+    /// Takes back unused chunks.
     pub(super) fn give_back(&self, chunks: impl IntoIterator<Item = u32>) {
         let mut free = self.free.lock();
         for chunk in chunks {
@@ -105,18 +104,18 @@ impl Slab {
         }
     }
 
-    /// How many chunks are in use.
+    /// The number of chunks in use.
     #[cfg(test)]
     pub(super) fn taken(&self) -> u32 {
         self.words.chunks() - self.free.lock().count
     }
 }
 
-/// Chunks are numbered by 32 bits, from 1.
+/// Chunks are numbered from 1, with 32 bits.
 const MOST_CHUNKS: u64 = u32::MAX as u64 - 1;
 
 impl Free {
-    /// One of the chunks that are counted as free.
+    /// A chunk that is already counted as taken.
     fn pop(&mut self, words: &RingMemory) -> u32 {
         match self.first {
             0 => {

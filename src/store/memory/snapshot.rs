@@ -39,12 +39,12 @@ pub use file::{open, save, set_aside};
 pub use reader::{Reader, RestoreCounts};
 pub use writer::Writer;
 
-/// What every such file starts with.
+/// The first bytes of a file.
 const MAGIC: [u8; 8] = *b"SGBUCKET";
-/// Of the format above. Whatever changes it, or what a [`EncodedAlgorithm`](crate::limiter::EncodedAlgorithm), a cell or a ring
-/// means, needs another.
+/// The version of the format. A change of the format, or of the meaning of an
+/// [`EncodedAlgorithm`](crate::limiter::EncodedAlgorithm), a cell or a ring, needs another.
 const VERSION: u32 = 2;
-/// The earliest version that is still read: the same without bans.
+/// The earliest readable version: without bans.
 const OLDEST: u32 = 1;
 
 const END: u8 = 0;
@@ -54,55 +54,56 @@ const FLOOR: u8 = 3;
 const BANS: u8 = 4;
 const STRIKES: u8 = 5;
 
-/// How many bytes are read or written at a time, about.
+/// Approximate bytes of a read or write.
 const STEP: usize = 64 * 1024;
-/// How far the clock may be behind a snapshot that is believed: clocks are corrected by so much.
+/// The longest time by which the clock may be behind a valid snapshot: clocks are corrected by so
+/// much.
 const AHEAD: Duration = Duration::from_secs(60);
 
 /// The strikes and bans of one policy.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyBans<'a> {
-    /// The name of the policy.
+    /// The policy's name.
     pub policy: &'a str,
-    /// Its key as the configuration writes it: with the name, what identifies the policy.
+    /// The policy's key as configured. Name and key identify the policy.
     pub key: &'a str,
-    /// The secret that keys were turned into fingerprints with. It is not written.
+    /// The secret of the policy's fingerprints. It is not written.
     pub secret: Secret,
-    /// The rule by which keys are banned.
+    /// The ban rule.
     pub rule: &'a Penalty,
-    /// What is known of keys.
+    /// The strikes and bans of keys.
     pub bans: &'a Bans,
 }
 
 impl PolicyBans<'_> {
-    /// Whether any strike or ban counts at `now`.
+    /// True if a strike or ban counts at `now`.
     fn has_any(&self, now: Timestamp) -> bool {
         let mut saved = self.bans.saved(self.rule, now);
         saved.any(|some| !some.is_empty())
     }
 
-    /// A number that differs for other secrets: fingerprints made with another one name other keys.
+    /// A hash of the secret: fingerprints made with another secret name other keys.
     fn secret_check(&self) -> u64 {
         self.secret.hasher().finish().bits()
     }
 }
 
-/// Why a file is not read.
+/// The reason why a file is not read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// It is something else.
+    /// The file is not a snapshot.
     #[error("it is no snapshot of buckets")]
     Foreign,
-    /// It is of another version of this program.
+    /// Another version of the program has written it.
     #[error("its format is version {0}, and this program reads versions {OLDEST} to {VERSION}")]
     Version(u32),
-    /// Part of it is missing or was changed.
+    /// Part of the file is missing or changed.
     #[error("it is damaged")]
     Damaged,
-    /// It is from a time that has not come.
+    /// The file is from the future.
     #[error("it was written {} s from now: was the clock set back?", .0.as_secs())]
     Future(Duration),
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error(transparent)]
     Io(io::Error),
 }
@@ -116,7 +117,7 @@ impl From<io::Error> for ReadError {
     }
 }
 
-/// A new checksum. Its key is no secret: it guards against accidents.
+/// A new checksum. Its key is no secret: it detects accidents.
 fn checksum() -> SipHasher13 {
     SipHasher13::new_with_keys(0x736c_7569_6365_6761, 0x7465_2062_7563_6b65)
 }

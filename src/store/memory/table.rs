@@ -1,5 +1,6 @@
-//! The buckets of one policy: a fixed number of them, made as keys first touch them. Deciding and charging is in
-//! `memory`; where a key's bucket is, in `layout`; its move to a table of another size or quota in `succession`.
+//! The buckets of one policy: a fixed number, allocated as keys first touch them. `layout` finds a
+//! key's bucket, `charge` decides and charges, and `migrate` moves buckets to a table of another
+//! size or quota.
 
 mod in_use;
 mod export;
@@ -22,9 +23,9 @@ pub(super) use export::ExportedEntry;
 
 /// The buckets of one policy.
 ///
-/// Its size is fixed: 1.5 entries a key, 38 bytes, of which hashing leaves some unused ([`Table::size_keeping`]). An untouched table costs next to nothing, and
-/// one that has been touched everywhere never allocates again. Nothing sweeps it: an entry that has
-/// expired is free space.
+/// Its size is fixed: 1.5 entries for each key, 38 bytes, of which hashing leaves some unused
+/// ([`Table::size_keeping`]). An untouched table costs almost nothing, and a fully touched one
+/// never allocates. No task sweeps it: an expired entry is free space.
 pub struct Table {
     policy: Box<str>,
     algorithm: Algorithm,
@@ -33,53 +34,53 @@ pub struct Table {
     keys: usize,
     buckets: usize,
     cut: Segments,
-    /// Each made on first use. An empty one was moved to the successor before it was ever used.
+    /// Allocated on first use. An empty one has moved to the successor unused.
     segments: Box<[OnceLock<Box<[Bucket]>>]>,
-    /// Where the rings are, for algorithms that have any.
+    /// The memory of rings, for algorithms that have any.
     slab: Option<Slab>,
-    /// What is counted instead of cells, for an algorithm whose units come back when requests end.
+    /// The units in use of a concurrency limit, which has no cells.
     permits: Option<Arc<Permits>>,
-    /// Whether charges are settled by what comes afterwards.
+    /// True if charges are settled after the response.
     settles: bool,
-    /// The units of charges that may still be settled, or given back.
-    /// Made on first use: few policies have any, and they are large.
+    /// The units of charges that may still be settled or given back. Allocated on first use: few
+    /// policies need it, and it is large.
     unsettled: Arc<LazyLock<Box<Permits>>>,
     ring_bytes: u64,
-    /// The bucket that has to give up a ring next.
+    /// The next bucket to reclaim a ring from.
     hand: AtomicUsize,
-    /// Set before the first bucket is marked as moved.
+    /// Set before any bucket is marked as moved.
     successor: OnceLock<Arc<Table>>,
     evictions: AtomicU64,
     unrecorded: AtomicU64,
 }
 
-/// What happens to a new key when every entry it could have still counts.
+/// The treatment of a new key if all its possible entries are live.
 ///
-/// Either way an entry that would refuse is never dropped.
+/// An entry that would refuse is never dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFull {
-    /// The key that has used least is forgotten; when all refuse, the new one is admitted
-    /// unrecorded.
+    /// Drops the least used key. If all refuse, the new key is admitted unrecorded.
     #[default]
     Forget,
-    /// The new key starts with at least what any forgotten one had used: no key ever exceeds its
-    /// limit, and new keys pay for it while the table is full.
+    /// Starts the new key with at least the use of any dropped one. No key ever exceeds its limit;
+    /// new keys pay for that while the table is full.
     Strict,
 }
 
-/// Whether refused requests are charged.
+/// The treatment of refused requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Refusals {
-    /// They are not.
+    /// Refused requests are not charged.
     #[default]
     Free,
-    /// They are, into debt where nothing is left ([`Algorithm::charge_refused`]).
+    /// Refused requests are charged, into debt if the bucket lacks the units
+    /// ([`Algorithm::charge_refused`]).
     Charged,
 }
 
 impl Table {
-    /// The table of a policy, for about `keys` keys (at least one), with room for as many full rings
-    /// if the algorithm has any.
+    /// A policy's table for about `keys` keys (at least one), with memory for as many full rings if
+    /// the algorithm has rings.
     pub fn new(
         policy: impl Into<Box<str>>,
         algorithm: Algorithm,
@@ -90,7 +91,7 @@ impl Table {
         Self::with_rings(policy, algorithm, keys, ring_bytes, on_full)
     }
 
-    /// The same with room for rings in about so many bytes.
+    /// A policy's table for about `keys` keys, with about `ring_bytes` bytes for rings.
     pub fn with_rings(
         policy: impl Into<Box<str>>,
         algorithm: Algorithm,
@@ -124,7 +125,7 @@ impl Table {
         }
     }
 
-    /// The bytes of a full ring; 0 for algorithms that have none.
+    /// The bytes of a full ring; 0 for algorithms without rings.
     pub const fn ring_bytes_for(algorithm: &Algorithm) -> u64 {
         match algorithm.shape() {
             Some(shape) => shape.max_chunks() as u64 * shape.chunk_bytes() as u64,
@@ -137,49 +138,49 @@ impl Table {
         &self.policy
     }
 
-    /// How the policy decides.
+    /// The policy's algorithm.
     pub const fn algorithm(&self) -> &Algorithm {
         &self.algorithm
     }
 
-    /// The same table, still empty, that charges refused requests or does not.
+    /// Sets the treatment of refused requests, for a table that is still empty.
     #[must_use]
     pub fn with_refusals(self, refusals: Refusals) -> Self {
         Self { refusals, ..self }
     }
 
-    /// Whether refused requests are charged.
+    /// The treatment of refused requests.
     pub const fn refusals(&self) -> Refusals {
         self.refusals
     }
 
-    /// What happens when the table is full.
+    /// The treatment of new keys if the table is full.
     pub const fn on_full(&self) -> OnFull {
         self.on_full
     }
 
-    /// For how many keys the table was made.
+    /// The number of keys that the table was made for.
     pub const fn keys(&self) -> usize {
         self.keys
     }
 
-    /// In about how many bytes its rings have room.
+    /// The approximate bytes for rings.
     pub const fn ring_bytes(&self) -> u64 {
         self.ring_bytes
     }
 
-    /// Entries dropped, or merged into others, though they still counted.
+    /// The number of live entries that were dropped or merged.
     pub fn evictions(&self) -> u64 {
         self.evictions.load(Ordering::Relaxed)
     }
 
-    /// Charges admitted without a record because every entry they could have refuses.
+    /// The number of admissions without a record, because every possible entry refuses.
     pub fn unrecorded(&self) -> u64 {
         self.unrecorded.load(Ordering::Relaxed)
     }
 
-    /// How many keys have an entry that still counts. Looks at every touched bucket, one at a time
-    /// (some 3 ms for a million keys): for a metric, not for a request.
+    /// The number of keys with a live entry. Locks every touched bucket in turn, some 3 ms for a
+    /// million keys: for metrics, not for requests.
     pub fn live(&self, now: Timestamp) -> usize {
         if let Some(permits) = &self.permits {
             return permits.keys();
@@ -192,7 +193,7 @@ impl Table {
         buckets.filter_map(keys).sum()
     }
 
-    /// What [`Charge::peek`] says of so many units of this key.
+    /// The decision of [`Charge::peek`] for `cost` units of this key.
     pub fn peek(&self, key: Fingerprint, cost: u32, now: Timestamp) -> Decision {
         let charge = Charge {
             table: self,
@@ -231,7 +232,7 @@ impl Table {
         }
     }
 
-    /// The rules by which the buckets are filled.
+    /// The rules by which buckets are filled.
     pub(super) const fn rules(&self) -> TableRules<'_> {
         TableRules {
             algorithm: &self.algorithm,
@@ -245,7 +246,8 @@ impl Table {
         }
     }
 
-    /// Writes a key's cell where its slot said, and returns what is kept of it: nothing if there was no room.
+    /// Writes a key's cell to the chosen entry, and returns the recorded cell; an empty one if it
+    /// was not recorded.
     pub(super) fn write(
         &self,
         slots: &mut Slots,
@@ -262,7 +264,6 @@ impl Table {
         }
     }
 
-    /// Counts what a charge cost other keys.
     pub(super) fn count_eviction(&self, eviction: Eviction) {
         match eviction {
             Eviction::None => {}

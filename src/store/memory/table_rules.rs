@@ -1,5 +1,4 @@
-//! The rules by which a table fills its buckets, and how its cells are treated: as they are, or with the
-//! rings that they point to.
+//! The rules by which a table decides and fills its buckets, with or without rings.
 
 use std::num::NonZero;
 
@@ -8,15 +7,15 @@ use super::table::{OnFull, Refusals, Table};
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, BucketState, Cell, Decision, Fingerprint, Outcome, WindowEnd};
 
-/// How a table decides and fills its buckets.
+/// The rules of a table.
 #[derive(Clone, Copy)]
 pub(super) struct TableRules<'a> {
     pub(super) algorithm: &'a Algorithm,
     pub(super) on_full: OnFull,
     pub(super) refusals: Refusals,
-    /// Where rings are, if the algorithm has any, and the table whose they are.
+    /// The memory of rings, if the algorithm has any.
     pub(super) rings: Option<Rings<'a>>,
-    /// When a window ends that is opened now, where the request says so.
+    /// The end of a window that is opened now, if the request sets it.
     pub(super) window_end: Option<WindowEnd>,
 }
 
@@ -28,7 +27,7 @@ pub(super) struct Rings<'a> {
 }
 
 impl Rings<'_> {
-    /// Takes chunks, and has others give up theirs where none are left.
+    /// Takes chunks, reclaiming those of other keys if none are free.
     pub(super) fn take(&self, chunks: u32, now: Timestamp) -> Option<Chunks> {
         self.slab.take(chunks).or_else(|| {
             self.table.reclaim_chunks(self.slab, chunks, now);
@@ -38,13 +37,13 @@ impl Rings<'_> {
 }
 
 impl<'a> TableRules<'a> {
-    /// What `tag` is decided on whose cell is `cell`.
+    /// The cell to decide on for `tag`, whose cell is `cell`.
     pub(super) fn open(&self, cell: Cell, tag: u64, now: Timestamp) -> Cell {
         self.algorithm
             .open_until(cell, Fingerprint::from_bits(tag), self.window_end, now)
     }
 
-    /// A cell with its ring, if it has one.
+    /// A cell, with the memory of its ring if the algorithm has rings.
     pub(super) fn state(&self, cell: Cell) -> BucketState<'a> {
         match self.rings {
             None => cell.into(),
@@ -64,13 +63,12 @@ impl<'a> TableRules<'a> {
         self.algorithm.used(self.state(cell), now)
     }
 
-    /// A new bucket that has used as much as each of the two; `None` when there is no room for its
-    /// ring.
+    /// A new bucket that has used as much as each of the two; `None` if memory lacks for its ring.
     pub(super) fn join(&self, left: Cell, right: Cell, now: Timestamp) -> Option<Cell> {
         self.join_in(left, right, now, |rings, chunks| rings.take(chunks, now))
     }
 
-    /// The same, taking the last chunks for it.
+    /// Like [`join`](Self::join), but takes chunks even from the reserve.
     pub(super) fn join_last(&self, left: Cell, right: Cell, now: Timestamp) -> Option<Cell> {
         self.join_in(left, right, now, |rings, chunks| {
             rings.slab.take_last(chunks)
@@ -97,15 +95,14 @@ impl<'a> TableRules<'a> {
         )
     }
 
-    /// Gives up the ring of a cell that nothing refers to any more.
+    /// Releases the ring of a cell that is no longer stored.
     pub(super) fn release(&self, cell: Cell) {
         if let Some(rings) = &self.rings {
             rings.slab.release(cell);
         }
     }
 
-    /// Takes the chunks that the ring of `before` lacks to become `after`; `None` when there is no room
-    /// for them.
+    /// Takes the chunks that the ring of `before` lacks to become `after`; `None` if memory lacks.
     pub(super) fn reserve(&self, before: Cell, after: Cell, now: Timestamp) -> Option<Chunks> {
         match &self.rings {
             None => Some(Chunks::new()),
@@ -116,7 +113,7 @@ impl<'a> TableRules<'a> {
         }
     }
 
-    /// The cell after a charge that makes `after` of `before`, with all of it recorded.
+    /// The cell after a charge from `before` to `after`, recorded in its ring.
     pub(super) fn record(&self, before: Cell, after: Cell, cost: u32, chunks: Chunks) -> Cell {
         match &self.rings {
             None => after,
@@ -131,8 +128,7 @@ impl<'a> TableRules<'a> {
     }
 }
 
-/// The refusal of a request that there is no room to record: it can come again once the bucket that
-/// stands in its way is whole.
+/// The refusal of a request for lack of memory, until the bucket in its way is whole.
 pub(super) fn refuse_for_memory(decision: Decision, cell: Cell, now: Timestamp) -> Decision {
     let retry_at = cell.whole_at(now).max(now.saturating_add_micros(1));
     Decision {

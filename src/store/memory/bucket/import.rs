@@ -1,4 +1,4 @@
-//! What becomes of the entries of a table that another succeeds.
+//! Importing the entries of another table.
 
 use super::{Entry, Eviction, FLOOR, Origin, Slots, Target};
 use crate::clock::Timestamp;
@@ -7,7 +7,7 @@ use crate::store::memory::table::OnFull;
 use crate::store::memory::table_rules::TableRules;
 
 impl Slots {
-    /// Takes over an entry of a table that this one succeeds.
+    /// Takes over an entry of the table that this one succeeds.
     pub(in crate::store::memory) fn import(
         &mut self,
         entry: Entry,
@@ -61,7 +61,7 @@ impl Slots {
                 rules.release(cell);
                 eviction
             }
-            // What was used more is kept, and the rest is lost.
+            // The larger use is kept, and the other lost.
             None if rules.used(cell, now) > rules.used(present.cell, now) => {
                 self.put_floor(index, cell, rules);
                 Eviction::Entries(1)

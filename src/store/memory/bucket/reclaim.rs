@@ -1,4 +1,4 @@
-//! Who gives up a ring where memory for rings is scarce.
+//! Reclaiming the memory of rings if it is scarce.
 
 use super::{ENTRIES, Entry, Eviction, FLOOR, Slots};
 use crate::clock::Timestamp;
@@ -6,7 +6,7 @@ use crate::store::memory::table::OnFull;
 use crate::store::memory::table_rules::TableRules;
 
 impl Slots {
-    /// Gives up the rings of entries that have expired.
+    /// Releases the rings of expired entries.
     pub(in crate::store::memory) fn release_expired(
         &mut self,
         rules: TableRules<'_>,
@@ -19,7 +19,7 @@ impl Slots {
         }
     }
 
-    /// How little somebody's eviction would admit: the use of the entry that has used least.
+    /// The use of the least used entry.
     pub(in crate::store::memory) fn least_use(
         &self,
         rules: TableRules<'_>,
@@ -30,8 +30,8 @@ impl Slots {
             .min()
     }
 
-    /// Gives up one ring, as if the bucket were full: the least used entry is forgotten, or becomes part
-    /// of the floor.
+    /// Releases one ring as if the bucket were full: drops the least used entry, or merges it into
+    /// the floor.
     pub(in crate::store::memory) fn evict_ring(
         &mut self,
         rules: TableRules<'_>,

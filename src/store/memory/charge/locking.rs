@@ -1,4 +1,4 @@
-//! The buckets of one call, all locked before any is looked at.
+//! Locking of all buckets of a call, before it looks at any.
 
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
@@ -10,36 +10,34 @@ use crate::store::memory::bucket::{Bucket, Slots};
 use crate::store::memory::permits::{LockedShard, Shard};
 use crate::store::memory::table::Table;
 
-/// How many charges a call holds without allocating.
+/// Charges of a call that need no allocation.
 const INLINE: usize = 4;
 
-/// The bucket of a charge, and the table it belongs to: the charge's own, or a successor.
+/// The bucket of a charge, and its present table: the charge's own, or a successor.
 pub(super) struct LockedBucket<'a> {
     pub(super) table: &'a Table,
-    /// `None` where an earlier charge of the same call has this bucket: it is charged once.
+    /// `None` if an earlier charge of the call has this bucket, which is charged once.
     guard: Option<Guard<'a>>,
-    /// What the charge needs, between its decision and what becomes of it; what is in use needs nothing.
+    /// The plan between decision and commit. Permits need none.
     plan: Option<PlannedCharge>,
 }
 
-/// Where units are counted, locked.
 enum Guard<'a> {
     Slots(MutexGuard<'a, Slots>),
     InUse(LockedShard<'a>),
 }
 
-/// Where units are counted.
 #[derive(Clone, Copy)]
 enum LockTarget<'a> {
     Bucket(&'a Bucket),
     Shard(&'a Shard),
 }
 
-/// The bucket of this charge has moved to its table's successor.
+/// The bucket of the charge at this index has moved to its table's successor.
 struct Moved(usize);
 
 impl LockedBucket<'_> {
-    /// Decides, and holds what the charge needs.
+    /// Decides, and keeps the plan.
     pub(super) fn plan(&mut self, charge: &Charge<'_>, now: Timestamp) -> Decision {
         match &mut self.guard {
             Some(Guard::Slots(slots)) => {
@@ -57,7 +55,7 @@ impl LockedBucket<'_> {
         }
     }
 
-    /// Makes a charge that was decided.
+    /// Makes the charge.
     pub(super) fn commit(&mut self, charge: &Charge<'_>, decision: &mut Decision, now: Timestamp) {
         match &mut self.guard {
             Some(Guard::Slots(slots)) => {
@@ -70,7 +68,7 @@ impl LockedBucket<'_> {
         }
     }
 
-    /// Makes the charge of a request that is refused, and says what it is told then. What is in flight owes nothing.
+    /// Charges a refused request, and updates the decision. Permits are not charged.
     pub(super) fn charge_refused(
         &mut self,
         charge: &Charge<'_>,
@@ -85,7 +83,8 @@ impl LockedBucket<'_> {
         }
     }
 
-    /// Does not make it. What an admission announced does not happen, since another policy refused.
+    /// Drops the plan. An admission becomes a decision without the charge, since another policy has
+    /// refused.
     pub(super) fn discard(&mut self, charge: &Charge<'_>, decision: &mut Decision, now: Timestamp) {
         let rules = self.table.rules();
         let planned = self.plan.take();
@@ -104,7 +103,7 @@ impl LockedBucket<'_> {
 }
 
 impl<'a> LockTarget<'a> {
-    /// Where the units of `key` are counted; `None` when its bucket was moved before it was made.
+    /// The lock for `key`; `None` if its bucket moved before it was allocated.
     fn of(table: &'a Table, key: Fingerprint) -> Option<Self> {
         match table.permits() {
             Some(permits) => Some(Self::Shard(permits.shard(key))),
@@ -112,7 +111,7 @@ impl<'a> LockTarget<'a> {
         }
     }
 
-    /// What all calls lock in the same order by.
+    /// The order in which all calls lock.
     fn address(self) -> usize {
         match self {
             Self::Bucket(bucket) => std::ptr::from_ref(bucket).addr(),
@@ -120,7 +119,7 @@ impl<'a> LockTarget<'a> {
         }
     }
 
-    /// `None` when the bucket has moved.
+    /// Locks; `None` if the bucket has moved.
     fn lock(self) -> Option<Guard<'a>> {
         match self {
             Self::Bucket(bucket) => bucket.lock().map(Guard::Slots),
@@ -128,8 +127,9 @@ impl<'a> LockTarget<'a> {
         }
     }
 
-    /// Has its memory fetched. Locking waits for that of one bucket before it asks for the next; fetched before, all are on
-    /// their way at once, which is most of what a decision costs in tables larger than the caches.
+    /// Fetches the bucket's memory. Locking waits for one bucket before it touches the next;
+    /// prefetching overlaps them, which is most of a decision's cost in tables larger than the
+    /// caches.
     fn prefetch(self) {
         match self {
             Self::Bucket(bucket) => bucket.prefetch(),
@@ -138,10 +138,9 @@ impl<'a> LockTarget<'a> {
     }
 }
 
-/// The buckets of one call.
 pub(super) type LockedBuckets<'a> = SmallVec<[LockedBucket<'a>; INLINE]>;
 
-/// Locks the bucket of each charge. They are held where the caller has room for them: they are large.
+/// Locks the bucket of each charge, into the caller's list, which is large.
 pub(super) fn lock_all<'a>(charges: &[Charge<'a>], locked: &mut LockedBuckets<'a>) {
     locked.extend(charges.iter().map(|charge| LockedBucket {
         table: charge.table,
@@ -154,7 +153,7 @@ pub(super) fn lock_all<'a>(charges: &[Charge<'a>], locked: &mut LockedBuckets<'a
     }
 }
 
-/// Locks the buckets in the order of their addresses, so that no two calls wait for each other.
+/// Locks the buckets in the order of their addresses, which prevents deadlock.
 fn try_lock_all<'a>(charges: &[Charge<'a>], locked: &mut [LockedBucket<'a>]) -> Result<(), Moved> {
     let mut places: SmallVec<[(LockTarget<'a>, usize); INLINE]> = SmallVec::new();
     for (index, (charge, locked)) in charges.iter().zip(&*locked).enumerate() {

@@ -1,16 +1,16 @@
-//! Who waits for units of a key that are in use: first in, first out.
+//! The queue of requests that wait for units of a key: first in, first out.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
 
-/// Those who wait, in the order in which they came.
+/// Waiting requests, in the order of their arrival.
 #[derive(Debug, Default)]
 pub(super) struct PermitQueue {
     waiters: BTreeMap<Ticket, Waiter>,
     next: u64,
 }
 
-/// A place in a line. None is given twice while somebody has one of the same line.
+/// A place in a queue, unique within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Ticket(u64);
 
@@ -21,17 +21,17 @@ struct Waiter {
 }
 
 impl PermitQueue {
-    /// How many wait.
+    /// The number of waiting requests.
     pub(super) fn len(&self) -> usize {
         self.waiters.len()
     }
 
-    /// Whether somebody waits who could be let in where there are `max` units: who asks for more holds up nobody.
+    /// True if a waiting request fits `max` units. Larger requests hold up no other.
     pub(super) fn has_waiter_within(&self, max: u32) -> bool {
         self.waiters.values().any(|place| place.units <= max)
     }
 
-    /// Takes the last place.
+    /// Adds a request at the end.
     pub(super) fn enter(&mut self, units: u32) -> Ticket {
         let ticket = Ticket(self.next);
         self.next += 1;
@@ -40,12 +40,12 @@ impl PermitQueue {
         ticket
     }
 
-    /// Gives up a place, wherever it is; whether there was one still.
+    /// Removes a request from any place; true if it was still there.
     pub(super) fn leave(&mut self, ticket: Ticket) -> bool {
         self.waiters.remove(&ticket).is_some()
     }
 
-    /// Has `waker` woken when the turn of this place comes; `false` if it has come.
+    /// Sets the waker of a request; false if it has been admitted.
     pub(super) fn set_waker(&mut self, ticket: Ticket, waker: &Waker) -> bool {
         let Some(place) = self.waiters.get_mut(&ticket) else {
             return false;
@@ -57,8 +57,8 @@ impl PermitQueue {
         true
     }
 
-    /// Lets in the next one, of those who ask for no more than there is at all, if `free` units are enough: his units,
-    /// and whom to wake.
+    /// Admits the first request that fits `max` units at all, if `free` units suffice. Returns its
+    /// units and its waker.
     pub(super) fn admit(&mut self, free: u64, max: u32) -> Option<(u32, Option<Waker>)> {
         let mut places = self.waiters.iter();
         let (&ticket, place) = places.find(|(_, place)| place.units <= max)?;

@@ -1,4 +1,4 @@
-//! The file of a snapshot: replaced as a whole or not at all, and put aside where it cannot be used.
+//! The file of a snapshot: replaced as a whole or not at all, and renamed if it is unusable.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -12,12 +12,11 @@ use crate::files;
 use crate::limiter::Secret;
 use crate::store::Table;
 
-/// Replaces the snapshot at `path` by one of these tables, each with the key of its policy, and these bans. Only the
-/// owner can read it.
+/// Replaces the snapshot at `path` with these tables, each with its policy's key, and these bans.
+/// Only the owner can read it.
 ///
 /// # Errors
-/// What the system says. Then the snapshot before is what it was, and what was written of this one is
-/// gone.
+/// The system's error. The previous snapshot stays, and the unfinished one is removed.
 pub fn save<'a>(
     path: &Path,
     secret: &Secret,
@@ -29,7 +28,7 @@ pub fn save<'a>(
     let new = beside(path, ".new");
     let saved = write(&new, secret, now, tables, bans).and_then(|()| fs::rename(&new, path));
     if let Err(error) = saved {
-        // There may be none, and room for it is what may be missing.
+        // The file may not exist, and missing disk space may be the reason.
         let _ = fs::remove_file(&new);
         return Err(error);
     }
@@ -60,23 +59,24 @@ fn write<'a>(
     writer.finish()?.sync_all()
 }
 
-/// Opens the snapshot at `path`, and checks it; `None` if there is none.
+/// Opens and checks the snapshot at `path`; `None` if there is none.
 ///
 /// # Errors
-/// Why it is not to be read.
+/// The reason why the file is not read.
 pub fn open(path: &Path, now: Timestamp) -> Result<Option<Reader<File>>, ReadError> {
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        // Opening a pipe would wait for somebody to write to it.
+        // Opening a pipe would wait for its writer.
         _ => files::replaceable(path)?,
     };
     Reader::new(File::open(path)?, now).map(Some)
 }
 
-/// Gives what is at `path` another name, and says which, so that the next snapshot does not replace it.
+/// Renames the file at `path`, so that the next snapshot does not replace it, and returns its new
+/// path.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn set_aside(path: &Path) -> io::Result<PathBuf> {
     let aside = beside(path, ".unusable");
     fs::rename(path, &aside)?;

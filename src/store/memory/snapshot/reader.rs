@@ -1,4 +1,4 @@
-//! Checks a snapshot as a whole, and only then reads it into the tables of a new process.
+//! Reading a snapshot into the tables of a new process, after checking all of it.
 
 use std::hash::Hasher;
 use std::io::{BufReader, Read, Seek, SeekFrom};
@@ -15,26 +15,26 @@ use crate::store::Table;
 use crate::store::memory::bucket;
 use crate::store::memory::table::ExportedEntry;
 
-/// The longest name of a policy, or of a key: a configuration has no longer text.
+/// The longest policy name or key: no configuration is longer.
 const LONGEST: u32 = 16 << 20;
-/// The most strikes of a key: no penalty has more.
+/// The largest number of strikes of a key: no penalty needs more.
 const MOST_STRIKES: u32 = 100;
-/// The bytes of the checksum.
+/// Bytes of the checksum.
 const CHECKSUM: u64 = 8;
 
-/// A snapshot that has been found whole.
+/// A snapshot that has passed its check.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: BufReader<R>,
     secret: Secret,
 }
 
-/// What a snapshot had.
+/// Counts of restored entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RestoreCounts {
-    /// Buckets that are in tables again, as far as these have room and they still count.
+    /// Buckets restored to tables, if they still count and fit.
     pub buckets: u64,
-    /// Keys whose strikes and bans are back.
+    /// Keys with restored strikes and bans.
     pub bans: u64,
     /// Buckets, and keys with strikes and bans, of policies that no longer exist.
     pub dropped: u64,
@@ -44,7 +44,7 @@ impl<R: Read + Seek> Reader<R> {
     /// Checks all of `input`.
     ///
     /// # Errors
-    /// Why it is not to be read.
+    /// The reason why the file is not read.
     pub fn new(input: R, now: Timestamp) -> Result<Self, ReadError> {
         let mut reader = Self {
             input: BufReader::with_capacity(STEP, input),
@@ -53,22 +53,22 @@ impl<R: Read + Seek> Reader<R> {
         let start = reader.header(now);
         match start {
             Err(ReadError::Foreign | ReadError::Version(_) | ReadError::Io(_)) => start?,
-            // Where the sum is wrong, nothing else is of interest.
+            // A wrong checksum hides all other errors.
             _ => reader.check_sum().and(start)?,
         }
         Ok(reader)
     }
 
-    /// What the keys of its buckets were made with.
+    /// The secret of the buckets' fingerprints.
     pub const fn secret(&self) -> Secret {
         self.secret
     }
 
-    /// Reads the buckets of every table, and the bans of every policy, that these find by the name and the key of the
-    /// policy. Used units and the ends of bans are kept, whatever else about the policy has changed.
+    /// Restores the buckets and bans of every policy that the two functions find by name and key.
+    /// Used units and the ends of bans are kept, whatever else about the policy has changed.
     ///
     /// # Errors
-    /// When the file is not what it says, or not any more; what was read until then stays.
+    /// The file is damaged, or has changed since the check. Entries restored before the error stay.
     pub fn restore<'t>(
         mut self,
         find_table: impl Fn(&str, &str) -> Option<&'t Table>,
@@ -104,7 +104,7 @@ impl<R: Read + Seek> Reader<R> {
         }
     }
 
-    /// Compares the checksum with that of all that is before it, and returns to where it was.
+    /// Compares the checksum with the content, and returns to the present position.
     fn check_sum(&mut self) -> Result<(), ReadError> {
         let start = self.input.stream_position()?;
         let end = self.input.seek(SeekFrom::End(0))?;
@@ -124,7 +124,7 @@ impl<R: Read + Seek> Reader<R> {
         Ok(())
     }
 
-    /// Reads a table, and the tag of what follows.
+    /// Reads a table, and the tag that follows it.
     fn table<'t>(
         &mut self,
         find: &impl Fn(&str, &str) -> Option<&'t Table>,
@@ -173,7 +173,7 @@ impl<R: Read + Seek> Reader<R> {
         }
     }
 
-    /// Reads the strikes and bans of a policy, and the tag of what follows.
+    /// Reads the strikes and bans of a policy, and the tag that follows them.
     fn bans<'t>(
         &mut self,
         find: &impl Fn(&str, &str) -> Option<PolicyBans<'t>>,
@@ -223,7 +223,7 @@ impl<R: Read + Seek> Reader<R> {
         }
     }
 
-    /// A cell with its ring, if it has one; `None` where that is no ring.
+    /// A cell with its ring, if it has one; `None` if the ring is invalid.
     fn state<'a>(
         &mut self,
         staged: Option<&'a mut RingBuilder>,

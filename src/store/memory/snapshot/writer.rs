@@ -1,5 +1,5 @@
-//! Writes a snapshot, a bucket at a time: no lock is held for longer than it takes to copy one, and no
-//! more is held in memory than a few of them.
+//! Writing a snapshot bucket by bucket: a lock is held only while one bucket is copied, and only a
+//! few buckets are in memory.
 
 use std::hash::Hasher;
 use std::io::{self, Write};
@@ -15,23 +15,25 @@ use crate::store::Table;
 use crate::store::memory::bucket;
 use crate::store::memory::table::ExportedEntry;
 
-/// A snapshot that is being written.
+/// A snapshot in progress.
 pub struct Writer<'a, W> {
     out: W,
     sum: SipHasher13,
     buffer: Vec<u8>,
-    /// Those that follow the buckets; none in a file of the oldest version.
+    /// Bans, written after the buckets; empty in a file of the oldest version.
     bans: Vec<PolicyBans<'a>>,
     saved_at: Timestamp,
 }
 
 impl<'a, W: Write> Writer<'a, W> {
-    /// Begins a snapshot of buckets whose keys were made with `secret`, and of the strikes and bans that count at `now`.
+    /// Starts a snapshot of buckets whose fingerprints use `secret`, and of the strikes and bans
+    /// that count at `now`.
     ///
-    /// Where none does, the file is of the oldest version, so that an earlier release can read it.
+    /// Without strikes and bans, the file has the oldest version, so that an earlier release can
+    /// read it.
     ///
     /// # Errors
-    /// What `out` says; so do all others here.
+    /// Errors of `out`, as from all methods here.
     pub fn new(
         out: W,
         secret: &Secret,
@@ -61,13 +63,13 @@ impl<'a, W: Write> Writer<'a, W> {
         Ok(writer)
     }
 
-    /// Adds the buckets of a policy with this key that count at `now`, charged though they may be meanwhile:
-    /// of each bucket it has what was true at one instant. What is in flight is left out.
+    /// Adds the buckets of a policy with this key that count at `now`. Concurrent charges are
+    /// allowed: each bucket is copied at one instant. Units in use are left out.
     pub fn table(&mut self, key: &str, table: &Table, now: Timestamp) -> io::Result<()> {
         let mut table = table;
         loop {
             self.buckets(key, table, now)?;
-            // What moved meanwhile is there by now.
+            // Buckets that moved meanwhile are in the successor.
             match table.successor() {
                 Some(next) => table = next,
                 None => return Ok(()),
@@ -172,7 +174,7 @@ impl<'a, W: Write> Writer<'a, W> {
         self.put_u32(last.number);
         self.put_u64(last.until.as_micros());
         self.put_u64(last.forgotten_at.as_micros());
-        // A penalty has at most 100.
+        // At most 100, as in any penalty.
         self.put_u32(counting.len() as u32);
         for at in counting {
             self.put_u64(at.as_micros());
@@ -188,7 +190,7 @@ impl<'a, W: Write> Writer<'a, W> {
     }
 
     fn put_text(&mut self, text: &str) {
-        // A configuration has up to 16 MiB.
+        // At most 16 MiB, as any configuration.
         self.put_u32(text.len() as u32);
         self.buffer.extend(text.as_bytes());
     }

@@ -1,4 +1,4 @@
-//! What another table, or a snapshot, has of a table's buckets, and what takes it over.
+//! Exporting a table's entries to its successor, or to a snapshot, and importing them.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,16 +10,16 @@ use crate::store::memory::bucket::{Bucket, Entry, FLOOR};
 /// An entry of another table.
 #[derive(Clone, Copy)]
 pub(in crate::store::memory) struct ExportedEntry<'a> {
-    /// The first and the last of the keys that it holds for: one, unless it is a floor.
+    /// The first and the last key that it stands for: one key, or the range of a floor.
     pub(in crate::store::memory) keys: [u64; 2],
     pub(in crate::store::memory) tag: u64,
-    /// By which its cell is to be read.
+    /// The algorithm by which to read the cell.
     pub(in crate::store::memory) from: &'a Algorithm,
     pub(in crate::store::memory) state: BucketState<'a>,
 }
 
 impl Table {
-    /// The buckets that keys have touched, each with its place.
+    /// The buckets that keys have touched, with their indices.
     pub(in crate::store::memory) fn touched(&self) -> impl Iterator<Item = (usize, &Bucket)> {
         let made = self.segments.iter().map(OnceLock::get).enumerate();
         made.flat_map(move |(segment, buckets)| {
@@ -28,12 +28,12 @@ impl Table {
         })
     }
 
-    /// Who counts in this table's place once its buckets have moved, if anybody.
+    /// The table that counts instead of this one once its buckets have moved.
     pub(in crate::store::memory) fn successor(&self) -> Option<&Arc<Table>> {
         self.successor.get()
     }
 
-    /// What takes over an entry of the bucket at this place has to know.
+    /// The entry of the bucket at `index`, for another table.
     pub(in crate::store::memory) fn export(&self, index: usize, entry: Entry) -> ExportedEntry<'_> {
         let keys = match entry.tag {
             FLOOR => self.keys_of(index),
@@ -47,7 +47,7 @@ impl Table {
         }
     }
 
-    /// Takes over an entry of another table. What is there under the same key is replaced.
+    /// Imports an entry of another table. Replaces the present entry of the same key.
     pub(in crate::store::memory) fn import(&self, entry: &ExportedEntry<'_>, now: Timestamp) {
         while !self.try_import(entry, now) {
             std::thread::yield_now();

@@ -1,4 +1,4 @@
-//! The move of a table's buckets to another of its policy, of another size or quota, while both are charged.
+//! Moving a table's buckets to a successor of another size or quota, while both are charged.
 
 use std::sync::Arc;
 
@@ -8,21 +8,21 @@ use crate::limiter::{Algorithm, BucketState, Cell};
 use crate::store::memory::bucket::{Bucket, Entry, Eviction, Slots};
 
 impl Table {
-    /// Who counts in this table's place once a bucket has moved.
+    /// The table that counts once a bucket has moved.
     pub(in crate::store::memory) fn next(&self) -> &Self {
         self.successor
             .get()
             .expect("the successor is set before a bucket is marked as moved")
     }
 
-    /// Moves every bucket to `successor`, which [can succeed](Self::can_succeed) this one and from then on is
-    /// charged in its place, also through it: whoever still holds it follows.
+    /// Moves every bucket to `successor`, which must be a [possible one](Self::can_succeed). Later
+    /// charges to this table reach the successor.
     ///
-    /// Used units are kept ([`Algorithm::convert`]), and no charge is lost, whatever is charged
-    /// meanwhile. Publish `successor` only afterwards: a charge that reaches it directly before its
-    /// bucket was moved would find it whole. A table has one successor; a later one succeeds that.
+    /// Used units are kept ([`Algorithm::convert`]), and no concurrent charge is lost. Callers
+    /// publish `successor` afterwards: a direct charge before its bucket has moved would find it
+    /// empty. A table has one successor; a later one succeeds that.
     ///
-    /// Units in use are shared already: who waits for them is let in up to the bound of the successor.
+    /// Units in use are shared already. Their waiters are admitted up to the successor's bound.
     pub fn migrate_to(&self, successor: Arc<Table>, now: Timestamp) {
         if let Some(permits) = &successor.permits {
             return permits.admit_up_to(successor.algorithm.capacity());
@@ -40,11 +40,11 @@ impl Table {
         }
     }
 
-    /// Moves one bucket; `false` when a bucket of the successor was locked.
+    /// Moves one bucket; false if a bucket of the successor was locked.
     ///
     /// It never waits for a lock while it holds one, since charges lock buckets of several tables
-    /// in the order of their addresses. What it has copied by then is copied again: until this
-    /// bucket is marked nobody charges the copies.
+    /// in the order of their addresses. The next attempt copies everything again: until this bucket
+    /// is marked as moved, no charge reaches the copies.
     fn try_move(&self, index: usize, bucket: &Bucket, now: Timestamp) -> bool {
         let Some(mut slots) = bucket.lock() else {
             return true;
@@ -58,7 +58,7 @@ impl Table {
         copied
     }
 
-    /// Takes over an entry of another table; `false` when a bucket was locked.
+    /// Imports an entry of another table; false if a bucket was locked.
     pub(super) fn try_import(&self, entry: &ExportedEntry<'_>, now: Timestamp) -> bool {
         let [first, last] = entry.keys;
         for index in self.index(first)..=self.index(last) {
@@ -82,7 +82,8 @@ impl Table {
         true
     }
 
-    /// What a cell of another table becomes here; `None` when there is no room for its ring.
+    /// The cell of another table, under this table's parameters; `None` if memory lacks for its
+    /// ring.
     fn convert(
         &self,
         from: &Algorithm,

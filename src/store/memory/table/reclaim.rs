@@ -1,4 +1,4 @@
-//! Room for a ring where all of the memory for rings is taken: somebody gives up his.
+//! Reclaiming chunks for a ring if all are taken.
 
 use std::sync::atomic::Ordering;
 
@@ -7,16 +7,16 @@ use crate::clock::Timestamp;
 use crate::store::memory::bucket::Bucket;
 use crate::store::memory::slab::Slab;
 
-/// How often a few buckets are looked at to make room for a ring.
+/// The largest number of attempts to reclaim chunks.
 const LOOKS: usize = 16;
-/// How many of them are compared before one gives up a ring.
+/// Buckets compared in each attempt.
 const SAMPLE: usize = 4;
 
 impl Table {
-    /// Has other keys give up their rings until so many chunks are free, or too many have been looked
-    /// at: of a few buckets at a time whoever has expired, and else who has used least.
+    /// Evicts the rings of other keys until `chunks` chunks are free, or too many buckets have been
+    /// tried. Each attempt compares a few buckets: expired rings go first, then the least used.
     ///
-    /// Called while buckets are locked, so it waits for none.
+    /// Waits for no lock, since the caller holds buckets.
     pub(in crate::store::memory) fn reclaim_chunks(
         &self,
         slab: &Slab,
@@ -48,7 +48,7 @@ impl Table {
             .map(|(_, bucket)| bucket)
     }
 
-    /// The next of the buckets that keys have touched; where a whole segment was not, none of it.
+    /// The next touched bucket. Skips untouched segments.
     fn next_touched(&self) -> Option<&Bucket> {
         for _ in 0..self.segments.len() {
             let index = self.hand.fetch_add(1, Ordering::Relaxed) % self.buckets;

@@ -3,7 +3,7 @@
 use redis::Value;
 
 use crate::clock::Timestamp;
-use crate::limiter::{Ban, Fingerprint, Penalty, BanHistory as Known};
+use crate::limiter::{Ban, BanHistory as Known, Fingerprint, Penalty};
 use crate::store::redis::naming::Naming;
 use crate::store::redis::reply::{ProtocolError, fields, number};
 use crate::store::redis::script::Procedure;
