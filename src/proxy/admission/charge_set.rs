@@ -10,7 +10,8 @@ use crate::limiter::{Decision, Fingerprint, Outcome, Verdict};
 use crate::proxy::ruleset::{Limit, Policy, Route};
 use crate::rules::Head;
 use crate::store::{
-    Charge, Refusals, Reservation, Settled, charge_and_reserve, charge_into, charge_with_shadow,
+    Charge, Refusals, Reservation, SettleableCharge, charge_and_reserve, charge_into,
+    charge_with_shadow,
 };
 
 /// The index of a banned key in the charge set, and the end of its ban.
@@ -129,7 +130,7 @@ impl<'r> ChargeSet<'r> {
         let all = all.filter_map(|(index, (matched, charge))| {
             let table = &matched.policy(&route.limits).table;
             let is_one = of(matched.limit(&route.limits)) && !table.algorithm().is_concurrency();
-            is_one.then_some(Settled {
+            is_one.then_some(SettleableCharge {
                 index,
                 table,
                 key: charge.key,
@@ -231,11 +232,11 @@ fn charge_first_that_pays<'r>(
     verdict: &mut Verdict,
 ) {
     if !charge_set.has_next_tier(route, binding) {
-        charge_to(verdict, &charge_set.charges, binding, last, now);
+        charge_into(verdict, &charge_set.charges, binding, last, now);
         return overflow_shadowed(route, verdict, charge_set, now);
     }
     let attempt = Refusals::Free;
-    charge_to(verdict, &charge_set.charges, binding, attempt, now);
+    charge_into(verdict, &charge_set.charges, binding, attempt, now);
     let mut given_up = OverflowedDecisions::default();
     while !verdict.is_admitted() {
         let refused = verdict.decisions[..binding].iter().enumerate();
@@ -247,11 +248,11 @@ fn charge_first_that_pays<'r>(
         if !goes_on {
             break;
         }
-        charge_to(verdict, &charge_set.charges, binding, attempt, now);
+        charge_into(verdict, &charge_set.charges, binding, attempt, now);
     }
     if !verdict.is_admitted() {
         // The final attempt: policies that charge refusals do so now, once.
-        charge_to(verdict, &charge_set.charges, binding, last, now);
+        charge_into(verdict, &charge_set.charges, binding, last, now);
     }
     if !verdict.is_admitted() {
         given_up.shortest(verdict, charge_set);
@@ -267,12 +268,12 @@ fn overflow_shadowed<'r>(
     now: Timestamp,
 ) {
     let is_admitted = verdict.is_admitted();
-    for place in verdict.binding()..verdict.decisions.len() {
+    for place in verdict.enforced()..verdict.decisions.len() {
         while !verdict.decisions[place].is_admitted() && charge_set.move_to_next_tier(route, place)
         {
             let charge = charge_set.charges[place];
             verdict.decisions[place] = match is_admitted {
-                true => charge_watched(&[charge], 0, now).decisions[0],
+                true => charge_with_shadow(&[charge], 0, now).decisions[0],
                 false => charge.peek(now),
             };
         }
@@ -302,7 +303,7 @@ impl OverflowedDecisions {
 
     /// Rewrites the verdict: a limit that no bucket can pay tells its shortest wait.
     fn shortest(self, verdict: &mut Verdict, charge_set: &mut ChargeSet<'_>) {
-        let binding = verdict.binding();
+        let binding = verdict.enforced();
         let mut decisions = std::mem::take(&mut verdict.decisions);
         for (place, matched, earlier) in self.0.into_iter().rev() {
             let one = &mut decisions[place];

@@ -174,7 +174,7 @@ impl PermitWaiter {
             since,
             _waiting,
         } = *self;
-        match tokio::time::timeout(max_wait, permit.taken()).await {
+        match tokio::time::timeout(max_wait, permit.acquired()).await {
             Ok(()) => {
                 let guard = InFlightGuard::of_permit(permit, &in_use, units);
                 acquired.push(place, guard, Some(clock.now().since(since)));

@@ -17,7 +17,7 @@ use crate::limiter::{Decision, Secret};
 use crate::proxy::ruleset::{Limit, OnStoreError, Route};
 use crate::rules::Head;
 use crate::store::redis;
-use crate::store::{Charge, Refusals, Settled, charge_all, charge_and_reserve};
+use crate::store::{Charge, Refusals, SettleableCharge, charge_all, charge_and_reserve};
 use crate::telemetry::metrics::LimitDecision;
 
 /// The decisions of the limits that tag.

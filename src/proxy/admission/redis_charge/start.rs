@@ -90,7 +90,7 @@ impl<'r> AdmissionContext<'r, '_> {
         let mut binding = 0;
         let all = self.charge_set.limits.iter().zip(&self.charge_set.charges);
         for (place, (&matched, &charge)) in all.enumerate() {
-            if !self.is_remote(matched) || charge.is_owed() {
+            if !self.is_remote(matched) || charge.is_charged_if_refused() {
                 kept.push(matched, charge);
                 binding += usize::from(place < self.binding);
             }
