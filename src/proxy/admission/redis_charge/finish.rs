@@ -319,7 +319,7 @@ impl PendingCharge {
         let policy = self.policy(limits);
         let table = &policy.table;
         // Units that are given back arrive earlier than the refusal said.
-        let is_given_back = table.algorithm().is_concurrency() || table.settles();
+        let is_given_back = table.algorithm().is_concurrency() || table.has_settlement();
         if let (Some(shared), BucketHome::Redis(remote), Refusals::Free, false) =
             (&policy.shared, &self.home, table.refusals(), is_given_back)
         {
