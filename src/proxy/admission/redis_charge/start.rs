@@ -127,7 +127,12 @@ impl<'r> AdmissionContext<'r, '_> {
     /// Refuses by a cached refusal of Redis: nothing is charged, and other limits in Redis tell no
     /// remaining units. Limits that charge refusals always call Redis.
     pub(in crate::proxy::admission) fn recall(&mut self) -> bool {
-        if self.charge_set.charges.iter().any(Charge::is_owed) {
+        if self
+            .charge_set
+            .charges
+            .iter()
+            .any(Charge::is_charged_if_refused)
+        {
             return false;
         }
         let mut recalled: SmallVec<[(MatchedLimit, Decision); 1]> = SmallVec::new();
