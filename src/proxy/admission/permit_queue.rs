@@ -133,7 +133,7 @@ fn acquire(
             continue;
         }
         let policy = limit.policy(&context.route.limits);
-        let (Some(permit), Some(in_use)) = (charge.enter(), &policy.in_use_metrics) else {
+        let (Some(permit), Some(in_use)) = (charge.acquire(), &policy.in_use_metrics) else {
             break;
         };
         if permit.has_to_wait() {

@@ -137,7 +137,7 @@ impl PreparedRuleset {
     /// snapshot follow their bucket to its new place; no charge is lost.
     pub fn migrate_buckets(self, now: Timestamp) -> Arc<Ruleset> {
         for (old, new) in self.migrations {
-            old.replaced_by(new, now);
+            old.migrate_to(new, now);
         }
         self.snapshot.set_tracking_room(self.tracking_room);
         self.snapshot.follow(now);
@@ -459,7 +459,7 @@ fn learned_responses(snapshot: Option<&Ruleset>) -> HashMap<Arc<str>, Arc<Learne
 }
 
 /// Whether `table` can go on as the table of `spec`.
-fn can_reuse(table: &Table, spec: &PolicySpec, share: Share) -> bool {
+fn can_reuse(table: &Table, spec: &PolicySpec, share: TableBudget) -> bool {
     (table.algorithm(), table.on_full()) == (&spec.algorithm, spec.on_full)
         && table.refusals() == spec.refusals
         && table.has_settlement() == spec.settles

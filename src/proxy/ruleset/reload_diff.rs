@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::build::shares;
 use super::{PolicySpec, RedisSpec, RulesetSpec};
-use crate::limiter::{Algorithm, Inheritance, Start};
+use crate::limiter::{Algorithm, Compatibility, Start};
 use crate::store::redis::Naming;
 
 /// What becomes of the buckets of a policy, or of one of its overrides.
@@ -170,15 +170,17 @@ impl<'a> PolicyTable<'a> {
             return BucketOutcome::StoreChanged { stores };
         }
         let (old, new) = (&self.spec.algorithm, &next.spec.algorithm);
-        match new.inheritance(old) {
-            Inheritance::Same => BucketOutcome::Kept,
-            Inheritance::Rescaled => BucketOutcome::Rescaled {
+        match new.compatibility(old) {
+            Compatibility::Identical => BucketOutcome::Kept,
+            Compatibility::Convertible => BucketOutcome::Rescaled {
                 quotas: [self.spec.quota.clone(), next.spec.quota.clone()],
             },
-            Inheritance::Nothing if old.kind() != new.kind() => BucketOutcome::AlgorithmChanged {
-                algorithms: [old.kind(), new.kind()],
-            },
-            Inheritance::Nothing => BucketOutcome::ZeroQuota,
+            Compatibility::Incompatible if old.kind() != new.kind() => {
+                BucketOutcome::AlgorithmChanged {
+                    algorithms: [old.kind(), new.kind()],
+                }
+            }
+            Compatibility::Incompatible => BucketOutcome::ZeroQuota,
         }
     }
 
