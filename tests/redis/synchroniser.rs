@@ -246,7 +246,7 @@ fn what_takes_a_tables_place_goes_on_with_what_is_known() {
     let reloaded = &mut nodes[0];
     let successor = table(counting(MOST - 1));
     let replaced = std::mem::replace(&mut reloaded.table, Arc::clone(&successor));
-    replaced.replaced_by(Arc::clone(&successor), reloaded.clock.now());
+    replaced.migrate_to(Arc::clone(&successor), reloaded.clock.now());
     assert!(reloaded.tracker.can_continue_with(successor.algorithm()));
     reloaded.tracker.set_table(successor);
     assert!(reloaded.request(1, 5));
