@@ -32,61 +32,61 @@ families! {
     UPSTREAM_DURATION: Histogram "sluicegate_upstream_request_duration_seconds" ["upstream"],
         "Time from forwarding a request to the head of the upstream's response.";
     ENDPOINT_REQUESTS: Counter "sluicegate_upstream_requests_total" ["upstream", "endpoint"],
-        "Requests sent to an endpoint, those included that it could not be connected for.";
+        "Requests sent to an endpoint, including those without a connection.";
     ENDPOINT_FAILURES: Counter hides_zero "sluicegate_upstream_failures_total" ["upstream", "endpoint", "reason"],
         "Requests that an endpoint did not answer, or not to the end.";
     ENDPOINT_CONNECTIONS: Gauge "sluicegate_upstream_connections" ["upstream", "endpoint"],
-        "Open connections to an endpoint, idle ones included.";
+        "Open connections to an endpoint, including idle ones.";
     LIMIT_DECISIONS: Counter hides_zero "sluicegate_limit_decisions_total" ["policy", "route", "decision"],
-        "What policies decided.";
+        "Decisions of policies.";
     LIMIT_NEAR: Counter "sluicegate_limit_near_total" ["policy"],
-        "Requests admitted with at least 80 % of the quota used.";
+        "Requests allowed with at least 80 % of the quota used.";
     LIMIT_SETTLEMENTS: Counter "sluicegate_limit_settlements_total" ["policy", "result"],
-        "Costs that a response is to settle: `settled`, or the estimate stands because the response states none (`missing`) or no number (`malformed`), or did not come or broke off (`no_response`).";
+        "Costs that a response should settle: `settled`, or the estimate stands because the response states no cost (`missing`), states no number (`malformed`), or is missing or incomplete (`no_response`).";
     LIMIT_BUCKETS: Gauge "sluicegate_limit_buckets" ["policy"],
         "Buckets in use, estimated.";
     LIMIT_EVICTIONS: Counter "sluicegate_limit_evictions_total" ["policy"],
-        "Buckets forgotten because the table was full.";
+        "Buckets evicted because the table was full.";
     LIMIT_UNRECORDED: Counter "sluicegate_limit_unrecorded_total" ["policy"],
-        "Requests admitted without a bucket because all places were held by refusing keys.";
+        "Requests allowed without a bucket because keys that refuse held all places.";
     LIMIT_TRACKING_EVICTIONS: Counter "sluicegate_limit_tracking_evictions_total" ["policy", "what"],
-        "Keys of which `strikes`, `bans`, `refusals` (remembered ones of Redis) or `sync` totals were forgotten for want of room.";
+        "Keys whose `strikes`, `bans`, `refusals` (cached from Redis) or `sync` totals were evicted because their table was full.";
     LIMIT_BANS: Counter "sluicegate_limit_bans_total" ["policy"],
-        "Keys banned for too many refusals, each time they were; where machines share bans, on the one that brought it about, or on each if several did at once.";
+        "Bans of keys for too many refusals. Machines that share bans count a ban where it began, or on each machine if it began on several at once.";
     LIMIT_IN_USE: Gauge "sluicegate_limit_in_use" ["policy"],
-        "Units that requests in flight have taken, of policies with `algorithm: concurrency`.";
+        "Units that requests in flight use of policies with `algorithm: concurrency`.";
     LIMIT_HELD: Gauge "sluicegate_limit_held" ["policy"],
-        "Requests held by a tarpit.";
+        "Requests that a tarpit holds.";
     JWT_TOKENS: Counter "sluicegate_jwt_total" ["result"],
-        "Requests whose token a limit asked for a claim: `verified`, `several` different ones, or why it was rejected.";
+        "Requests whose token a limit read: `verified`, `several` different tokens, or the reason of the rejection.";
     JWT_SIGNATURES: Counter "sluicegate_jwt_signatures_total" [],
-        "Signatures of tokens checked; none for tokens that are remembered.";
+        "Signatures of tokens checked. Cached tokens need no check.";
     SNAPSHOTS: Counter "sluicegate_snapshots_total" ["result"],
-        "Snapshots of buckets tried.";
+        "Attempts to save a snapshot of the buckets.";
     SNAPSHOT_LAST_SUCCESS: Gauge "sluicegate_snapshot_last_success_timestamp_seconds" [],
         "When buckets were last saved, in seconds since the Unix epoch.";
     STORE_REQUESTS: Counter "sluicegate_store_requests_total" ["op", "result"],
-        "Requests to the shared store by what came of them.";
+        "Requests to the shared store by operation and result.";
     STORE_LOST: Counter "sluicegate_store_lost_total" ["what"],
-        "What the shared store could not be told after requests: `settlement`, `place`, `permit` or `renewal`.";
+        "Reports to the shared store that were lost: `settlement`, `place`, `permit` or `renewal`.";
     STORE_UP: Gauge "sluicegate_store_up" [],
         "1 if the shared store answers, else 0.";
     STORE_DURATION: Histogram "sluicegate_store_duration_seconds" [],
-        "Time from sending a call to the shared store to its answer, or to giving up.";
+        "Time from sending a call to the shared store to its answer or its time-out.";
     SYNC_ROUNDS: Counter "sluicegate_sync_rounds_total" ["result"],
-        "Rounds by which buckets in memory are synchronised through the shared store.";
+        "Rounds that synchronise buckets in memory through the shared store.";
     SYNC_DURATION: Histogram "sluicegate_sync_round_duration_seconds" [],
-        "Time that such a round took.";
+        "Time that a round of synchronising takes.";
     SYNC_KEYS: Gauge "sluicegate_sync_keys" ["policy"],
-        "Keys whose charges are told to other machines.";
+        "Keys whose charges are reported to other machines.";
     SYNC_UNTRACKED: Counter "sluicegate_sync_untracked_total" ["policy"],
-        "Charges of which other machines were not told, as the table had no room for their bucket.";
+        "Charges that are not reported to other machines because the table had no room for their bucket.";
     LIMIT_WAITING: Gauge "sluicegate_limit_waiting" ["policy"],
-        "Requests that wait their turn.";
+        "Requests that limits delay at present.";
     LIMIT_WAIT: Histogram "sluicegate_limit_wait_seconds" ["policy"],
-        "Time for which admitted requests have to wait their turn.";
+        "Time that limits delay allowed requests.";
     CONFIG_RELOADS: Counter "sluicegate_config_reloads_total" ["result"],
-        "Reloads tried.";
+        "Attempts to reload the configuration.";
     CONFIG_LAST_SUCCESSFUL: Gauge "sluicegate_config_last_reload_successful" [],
         "1 if the last reload took effect, else 0.";
     CONFIG_LAST_SUCCESS: Gauge "sluicegate_config_last_reload_success_timestamp_seconds" [],
