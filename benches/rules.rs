@@ -13,7 +13,7 @@ use sluicegate::http::message::Request;
 use sluicegate::http::{hop_by_hop, host, path};
 use sluicegate::limiter::Secret;
 use sluicegate::rules::{
-    Descriptor, Head, HostPattern, KeyPart, OnMissingKey, PathForm, PathPattern, RouteMatch,
+    Descriptor, Head, HostPattern, KeyPart, OnMissingKey, PathEquivalence, PathPattern, RouteMatch,
     Router, Segment,
 };
 
@@ -54,7 +54,7 @@ fn routes(count: usize) -> Vec<RouteMatch> {
     let route = |number: usize| RouteMatch {
         hosts: match number % 10 {
             0 => vec![HostPattern::Exact(format!("h{number}.example.com"))],
-            1 => vec![HostPattern::Below("example.com".to_owned())],
+            1 => vec![HostPattern::Subdomains("example.com".to_owned())],
             _ => Vec::new(),
         },
         path: PathPattern {
@@ -66,7 +66,7 @@ fn routes(count: usize) -> Vec<RouteMatch> {
                     _ => Segment::Literal("items".to_owned()),
                 },
             ],
-            rest: number.is_multiple_of(2),
+            is_prefix: number.is_multiple_of(2),
         },
         ..RouteMatch::default()
     };
@@ -151,7 +151,7 @@ fn fingerprint(c: &mut Criterion) {
     let secret = Secret::from_key([1, 2]);
     let headers = fields();
     let head = head("/v1/resource-9/items", &headers);
-    let form = PathForm::default();
+    let form = PathEquivalence::default();
     let parts = [
         ("client_ip", KeyPart::ClientIp { ipv6_prefix: 64 }),
         (

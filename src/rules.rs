@@ -8,7 +8,7 @@ mod credentials;
 mod descriptor;
 mod matcher;
 mod query;
-mod route;
+mod router;
 mod selector;
 mod settlement;
 mod token;
@@ -21,19 +21,20 @@ use http::Method;
 use crate::http::headers::Headers;
 
 pub use condition::{Condition, PathCondition};
-pub use cost::{Cost, NoNumber};
-pub use descriptor::{Described, Descriptor, Key, KeyPart, OnMissingKey};
+pub use cost::{Cost, InvalidCost};
+pub use descriptor::{Descriptor, Key, KeyPart, OnMissingKey, PartDescription};
 pub use matcher::{
-    CaseSensitivity, HostPattern, Mismatch, PathForm, PathPattern, RouteMatch, Segment,
+    CaseSensitivity, HostPattern, Mismatch, PathEquivalence, PathPattern, RouteMatch, Segment,
     TrailingSlash,
 };
-pub use route::Router;
+pub use router::Router;
 pub use selector::{Exception, Exceptions, Selector, Selectors};
 pub use settlement::{
-    Author, BodyEnd, Counted, OwnAnswers, ReportedCost, SettledBy, Settlement, UsageScan,
+    BodyEnd, CostSource, CountedResponses, ProxyResponses, ReportedCost, ResponseOrigin,
+    Settlement, UsageScan,
 };
 pub use token::{
-    CheckedToken, Claims, KeyError, RequestToken, Token, TokenAlgorithm, TokenKey, TokenRejection,
+    Claims, KeyError, RequestToken, Token, TokenAlgorithm, TokenCheck, TokenKey, TokenRejection,
     TokenSpec, Verifier,
 };
 pub use zone::LocalPeriods;
@@ -65,7 +66,7 @@ fn segments(path: &str) -> std::str::Split<'_, char> {
 
 /// What a request has of something that has a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found<T> {
+pub enum Lookup<T> {
     /// This, once or several times.
     One(T),
     /// Nothing.
@@ -74,7 +75,7 @@ pub enum Found<T> {
     Several,
 }
 
-impl<T: PartialEq> Found<T> {
+impl<T: PartialEq> Lookup<T> {
     fn among(mut values: impl Iterator<Item = T>) -> Self {
         let Some(first) = values.next() else {
             return Self::Missing;
@@ -86,12 +87,12 @@ impl<T: PartialEq> Found<T> {
     }
 }
 
-impl<T> Found<T> {
-    fn map<U>(self, change: impl FnOnce(T) -> U) -> Found<U> {
+impl<T> Lookup<T> {
+    fn map<U>(self, change: impl FnOnce(T) -> U) -> Lookup<U> {
         match self {
-            Self::One(value) => Found::One(change(value)),
-            Self::Missing => Found::Missing,
-            Self::Several => Found::Several,
+            Self::One(value) => Lookup::One(change(value)),
+            Self::Missing => Lookup::Missing,
+            Self::Several => Lookup::Several,
         }
     }
 }

@@ -30,7 +30,7 @@ use crate::proxy::admission::settle::{RequestedFields, ResponseEnd, ResponseHead
 use crate::proxy::admission::tag::TagDecisions;
 use crate::proxy::answers::error::Error;
 use crate::proxy::answers::respond;
-use crate::rules::{Author, BodyEnd, CheckedToken, Head};
+use crate::rules::{BodyEnd, Head, ResponseOrigin, TokenCheck};
 use crate::telemetry::metrics::RequestMetrics;
 use crate::upstream::Fault;
 use logged::LoggedRequest;
@@ -63,7 +63,7 @@ pub(super) struct Exchange {
     is_decided: bool,
     tagged: TagDecisions,
     status: Option<StatusCode>,
-    author: Author,
+    author: ResponseOrigin,
     sent: u64,
     /// Costs that the response stated, by policy.
     stated: Vec<(Arc<str>, u32)>,
@@ -87,7 +87,7 @@ pub(super) struct RequestContext {
     /// The instant of all decisions, unless the request waits.
     pub started: Timestamp,
     /// The verified token, once a limit has read a claim.
-    pub token: OnceCell<CheckedToken>,
+    pub token: OnceCell<TokenCheck>,
     logged: Option<LoggedRequest>,
 }
 
@@ -128,7 +128,7 @@ impl Exchange {
             is_decided: false,
             tagged: TagDecisions::default(),
             status: None,
-            author: Author::Upstream,
+            author: ResponseOrigin::Upstream,
             sent: 0,
             stated: Vec::new(),
             upstream: None,
@@ -199,7 +199,7 @@ impl Exchange {
         {
             running.log_failure(error, self.context.started);
         }
-        self.author = Author::Proxy;
+        self.author = ResponseOrigin::Proxy;
         self.error = Some(error.reason());
         let mut response = respond::error_response(error, self.context.accept.as_deref(), request);
         // The end of a request with an ambiguous head is unknown.
@@ -212,7 +212,7 @@ impl Exchange {
 
     /// The response to a request that ends at this proxy (`Max-Forwards: 0`).
     pub(super) fn own_response(&mut self) -> Response<ResponseBody> {
-        self.author = Author::Proxy;
+        self.author = ResponseOrigin::Proxy;
         Response::new(ResponseBody::own(Bytes::new()))
     }
 

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 
 use crate::clock::Timestamp;
 use crate::proxy::ruleset::{Route, Ruleset};
-use crate::rules::{CheckedToken, Head, RequestToken};
+use crate::rules::{Head, RequestToken, TokenCheck};
 
 /// A request and its route.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl<'a> MatchedRequest<'a> {
         ruleset: &'a Ruleset,
         head: Head<'a>,
         now: Timestamp,
-        checked: &'a OnceCell<CheckedToken>,
+        checked: &'a OnceCell<TokenCheck>,
     ) -> Self {
         let route_index = ruleset.router.find(&head);
         let route = ruleset.route(route_index);

@@ -26,7 +26,7 @@ use crate::proxy::answers::action::Action;
 use crate::proxy::answers::decoy::LearnedResponses;
 use crate::proxy::answers::limit_headers::{AdvertisedPolicy, HeaderStyles};
 use crate::proxy::answers::rejection::Rejection;
-use crate::rules::{CheckedToken, Head, LocalPeriods, RequestToken, Router};
+use crate::rules::{Head, LocalPeriods, RequestToken, Router, TokenCheck};
 use crate::store::{Table, redis};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::log_throttle::LogThrottle;
@@ -113,7 +113,7 @@ impl Ruleset {
         route: &Route,
         headers: &'a Headers,
         now: Timestamp,
-        checked: &'a OnceCell<CheckedToken>,
+        checked: &'a OnceCell<TokenCheck>,
     ) -> Option<RequestToken<'a>> {
         let tokens = self.tokens.as_ref().filter(|_| route.reads_token)?;
         Some(RequestToken::new(&tokens.verifier, headers, now, checked))

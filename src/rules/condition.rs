@@ -9,8 +9,8 @@ use http::header::{HeaderName, HeaderValue};
 use ipnet::IpNet;
 
 use super::descriptor::KeyPart;
-use super::matcher::{PathForm, PathPattern, RouteMatch};
-use super::{Found, Head};
+use super::matcher::{PathEquivalence, PathPattern, RouteMatch};
+use super::{Head, Lookup};
 
 /// Something that a request is, or is not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,13 +36,13 @@ pub enum Condition {
 /// A pattern for paths, in every spelling that is one to the route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathCondition {
-    form: PathForm,
+    form: PathEquivalence,
     spellings: Vec<PathPattern>,
 }
 
 impl PathCondition {
     /// The paths that `path` takes on a route to which those paths are one that `form` makes one.
-    pub fn new(path: PathPattern, form: PathForm) -> Self {
+    pub fn new(path: PathPattern, form: PathEquivalence) -> Self {
         let route = RouteMatch {
             path,
             form,
@@ -54,9 +54,9 @@ impl PathCondition {
         }
     }
 
-    fn takes(&self, path: &str) -> bool {
+    fn matches(&self, path: &str) -> bool {
         let path = self.form.fold(path);
-        self.spellings.iter().any(|pattern| pattern.takes(&path))
+        self.spellings.iter().any(|pattern| pattern.matches(&path))
     }
 }
 
@@ -95,32 +95,35 @@ impl Condition {
     fn is_met(&self, head: &Head<'_>) -> Option<bool> {
         match self {
             Self::Method(methods) => Some(methods.contains(head.method)),
-            Self::Header(name, value) => match Found::among(head.headers.get_all(name)) {
-                Found::One(given) => Some(given == value),
-                Found::Missing => Some(false),
-                Found::Several => None,
+            Self::Header(name, value) => match Lookup::among(head.headers.get_all(name)) {
+                Lookup::One(given) => Some(given == value),
+                Lookup::Missing => Some(false),
+                Lookup::Several => None,
             },
             Self::Claim(name, value) => {
-                match head.token.map_or(Found::Missing, |token| token.claim(name)) {
-                    Found::One(given) => Some(given == value),
-                    Found::Missing => Some(false),
-                    Found::Several => None,
+                match head
+                    .token
+                    .map_or(Lookup::Missing, |token| token.claim(name))
+                {
+                    Lookup::One(given) => Some(given == value),
+                    Lookup::Missing => Some(false),
+                    Lookup::Several => None,
                 }
             }
-            Self::Path(path) => Some(path.takes(head.path)),
+            Self::Path(path) => Some(path.matches(head.path)),
             Self::ClientIp(networks) => {
                 let within = |network: &IpNet| network.contains(&head.client_ip);
                 Some(networks.iter().any(within))
             }
-            Self::Any(conditions) => one_decides(conditions, true, head),
-            Self::All(conditions) => one_decides(conditions, false, head),
+            Self::Any(conditions) => any_decides(conditions, true, head),
+            Self::All(conditions) => any_decides(conditions, false, head),
             Self::Not(condition) => condition.is_met(head).map(|met| !met),
         }
     }
 }
 
 /// A list in which one condition that is `decisive` decides: without one, an unknown one makes all unknown.
-fn one_decides(conditions: &[Condition], decisive: bool, head: &Head<'_>) -> Option<bool> {
+fn any_decides(conditions: &[Condition], decisive: bool, head: &Head<'_>) -> Option<bool> {
     let mut met = Some(!decisive);
     for condition in conditions {
         match condition.is_met(head) {

@@ -6,15 +6,15 @@ use std::borrow::Cow;
 
 use http::header::COOKIE;
 
-use super::Found;
+use super::Lookup;
 use crate::http::headers::Headers;
 
 /// The value of the cookie `name`. Copied only where something in it is decoded.
-pub(super) fn cookie<'a>(headers: &'a Headers, name: &str) -> Found<Cow<'a, [u8]>> {
+pub(super) fn cookie<'a>(headers: &'a Headers, name: &str) -> Lookup<Cow<'a, [u8]>> {
     let pairs = headers
         .get_all(COOKIE)
         .flat_map(|field| field.split(|&byte| byte == b';'));
-    Found::among(pairs.filter_map(|pair| {
+    Lookup::among(pairs.filter_map(|pair| {
         let equals = pair.iter().position(|&byte| byte == b'=')?;
         let (key, value) = (&pair[..equals], &pair[equals + 1..]);
         (key.trim_ascii() == name.as_bytes()).then(|| decoded(unquoted(value.trim_ascii())))
@@ -65,15 +65,15 @@ mod tests {
 
     use super::*;
 
-    fn found(fields: &[&str]) -> Found<String> {
+    fn found(fields: &[&str]) -> Lookup<String> {
         let mut headers = Headers::new();
         for field in fields {
             headers.append(COOKIE, HeaderValue::from_str(field).expect("a value"));
         }
         match cookie(&headers, "id") {
-            Found::One(value) => Found::One(String::from_utf8_lossy(&value).into_owned()),
-            Found::Missing => Found::Missing,
-            Found::Several => Found::Several,
+            Lookup::One(value) => Lookup::One(String::from_utf8_lossy(&value).into_owned()),
+            Lookup::Missing => Lookup::Missing,
+            Lookup::Several => Lookup::Several,
         }
     }
 
@@ -88,24 +88,24 @@ mod tests {
             &["id=%61b%63"],
             &["id=abc; id=abc"],
         ] {
-            assert_eq!(found(fields), Found::One("abc".to_owned()), "{fields:?}");
+            assert_eq!(found(fields), Lookup::One("abc".to_owned()), "{fields:?}");
         }
     }
 
     #[test]
     fn other_cookies_are_others() {
         for fields in [&[][..], &["ID=a"], &["xid=a; id2=b"], &["id"], &["a=id=b"]] {
-            assert_eq!(found(fields), Found::Missing, "{fields:?}");
+            assert_eq!(found(fields), Lookup::Missing, "{fields:?}");
         }
-        assert_eq!(found(&["id=a=b"]), Found::One("a=b".to_owned()));
-        assert_eq!(found(&["id=%4"]), Found::One("%4".to_owned()));
-        assert_eq!(found(&["id=\""]), Found::One("\"".to_owned()));
+        assert_eq!(found(&["id=a=b"]), Lookup::One("a=b".to_owned()));
+        assert_eq!(found(&["id=%4"]), Lookup::One("%4".to_owned()));
+        assert_eq!(found(&["id=\""]), Lookup::One("\"".to_owned()));
     }
 
     #[test]
     fn different_values_are_several() {
-        assert_eq!(found(&["id=a; id=b"]), Found::Several);
-        assert_eq!(found(&["id=a", "id="]), Found::Several);
+        assert_eq!(found(&["id=a; id=b"]), Lookup::Several);
+        assert_eq!(found(&["id=a", "id="]), Lookup::Several);
     }
 
     proptest! {

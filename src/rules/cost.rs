@@ -2,7 +2,7 @@
 
 use http::header::HeaderName;
 
-use super::{Found, Head};
+use super::{Head, Lookup};
 
 /// Where the cost of a request comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,25 +22,25 @@ pub enum Cost {
 
 /// The field that says the cost has something else than a whole number, or different ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoNumber;
+pub struct InvalidCost;
 
 impl Cost {
     /// The units that this request takes. The least is 1: nobody passes for nothing by saying so.
-    pub fn of(&self, head: &Head<'_>) -> Result<u32, NoNumber> {
+    pub fn of(&self, head: &Head<'_>) -> Result<u32, InvalidCost> {
         let (name, default, max) = match self {
             Self::Constant(cost) => return Ok(*cost),
             Self::Header { name, default, max } => (name, *default, *max),
         };
-        match Found::among(head.headers.get_all(name)) {
-            Found::One(value) => Ok(whole(value).ok_or(NoNumber)?.clamp(1, max)),
-            Found::Missing => Ok(default),
-            Found::Several => Err(NoNumber),
+        match Lookup::among(head.headers.get_all(name)) {
+            Lookup::One(value) => Ok(parse_whole(value).ok_or(InvalidCost)?.clamp(1, max)),
+            Lookup::Missing => Ok(default),
+            Lookup::Several => Err(InvalidCost),
         }
     }
 }
 
 /// A number in decimal digits and nothing else; what is too large for the type is its maximum.
-pub(super) fn whole(digits: &[u8]) -> Option<u32> {
+pub(super) fn parse_whole(digits: &[u8]) -> Option<u32> {
     if digits.is_empty() {
         return None;
     }
@@ -60,7 +60,7 @@ mod tests {
 
     const NAME: HeaderName = HeaderName::from_static("x-cost");
 
-    fn cost(values: &[&str]) -> Result<u32, NoNumber> {
+    fn cost(values: &[&str]) -> Result<u32, InvalidCost> {
         let field = |value: &&str| (NAME, HeaderValue::from_str(value).expect("a value"));
         let headers: Headers = values.iter().map(field).collect();
         let by_header = Cost::Header {
@@ -89,13 +89,13 @@ mod tests {
             (&["100"], Ok(100)),
             (&["101"], Ok(100)),
             (&["18446744073709551617"], Ok(100)),
-            (&["5", "6"], Err(NoNumber)),
-            (&["5, 5"], Err(NoNumber)),
-            (&[""], Err(NoNumber)),
-            (&["+5"], Err(NoNumber)),
-            (&["-5"], Err(NoNumber)),
-            (&["5.0"], Err(NoNumber)),
-            (&["0x5"], Err(NoNumber)),
+            (&["5", "6"], Err(InvalidCost)),
+            (&["5, 5"], Err(InvalidCost)),
+            (&[""], Err(InvalidCost)),
+            (&["+5"], Err(InvalidCost)),
+            (&["-5"], Err(InvalidCost)),
+            (&["5.0"], Err(InvalidCost)),
+            (&["0x5"], Err(InvalidCost)),
         ] {
             assert_eq!(cost(values), expected, "{values:?}");
         }

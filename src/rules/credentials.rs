@@ -7,7 +7,7 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use http::header::AUTHORIZATION;
 
-use super::Found;
+use super::Lookup;
 use crate::http::headers::Headers;
 
 /// However sloppily it is written: what one upstream reads as a user must not be another here.
@@ -19,7 +19,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// What stands after this scheme, which has no case; `None` behind another.
-pub(super) fn after<'a>(value: &'a [u8], scheme: &str) -> Option<&'a [u8]> {
+pub(super) fn strip_scheme<'a>(value: &'a [u8], scheme: &str) -> Option<&'a [u8]> {
     let (found, rest) = value.split_at_checked(scheme.len())?;
     let rest = rest.strip_prefix(b" ")?;
     found
@@ -28,17 +28,17 @@ pub(super) fn after<'a>(value: &'a [u8], scheme: &str) -> Option<&'a [u8]> {
 }
 
 /// The user of basic authentication (RFC 7617): all before the first colon. Nobody has verified it.
-pub(super) fn basic_user(headers: &Headers) -> Found<Cow<'_, [u8]>> {
+pub(super) fn basic_user(headers: &Headers) -> Lookup<Cow<'_, [u8]>> {
     let users = headers.get_all(AUTHORIZATION).map(user);
-    match Found::among(users) {
-        Found::One(Some(user)) => Found::One(Cow::Owned(user)),
-        Found::One(None) | Found::Missing => Found::Missing,
-        Found::Several => Found::Several,
+    match Lookup::among(users) {
+        Lookup::One(Some(user)) => Lookup::One(Cow::Owned(user)),
+        Lookup::One(None) | Lookup::Missing => Lookup::Missing,
+        Lookup::Several => Lookup::Several,
     }
 }
 
 fn user(value: &[u8]) -> Option<Vec<u8>> {
-    let mut user = BASE64.decode(after(value, "basic")?).ok()?;
+    let mut user = BASE64.decode(strip_scheme(value, "basic")?).ok()?;
     let colon = user.iter().position(|&byte| byte == b':')?;
     user.truncate(colon);
     Some(user)
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
     use http::HeaderValue;
 
-    fn found(values: &[&str]) -> Found<String> {
+    fn found(values: &[&str]) -> Lookup<String> {
         let mut headers = Headers::new();
         for value in values {
             headers.append(
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn the_user_is_what_stands_before_the_first_colon() {
-        let alice = || Found::One("alice".to_owned());
+        let alice = || Lookup::One("alice".to_owned());
         // alice:secret, alice:other:secret, alice:
         assert_eq!(found(&["Basic YWxpY2U6c2VjcmV0"]), alice());
         assert_eq!(found(&["basic   YWxpY2U6b3RoZXI6c2VjcmV0"]), alice());
@@ -87,10 +87,13 @@ mod tests {
             "Basic YWxpY2U",
             "BasicYWxpY2U6",
         ] {
-            assert_eq!(found(&[value]), Found::Missing, "{value}");
+            assert_eq!(found(&[value]), Lookup::Missing, "{value}");
         }
-        assert_eq!(found(&[]), Found::Missing);
-        assert_eq!(found(&["Basic YWxpY2U6", "Basic Ym9iOg=="]), Found::Several);
-        assert_eq!(found(&["Basic YWxpY2U6", "Bearer x"]), Found::Several);
+        assert_eq!(found(&[]), Lookup::Missing);
+        assert_eq!(
+            found(&["Basic YWxpY2U6", "Basic Ym9iOg=="]),
+            Lookup::Several
+        );
+        assert_eq!(found(&["Basic YWxpY2U6", "Bearer x"]), Lookup::Several);
     }
 }

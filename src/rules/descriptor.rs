@@ -13,8 +13,8 @@ use http::header::{AUTHORIZATION, HeaderName};
 
 use super::cookie::cookie;
 use super::credentials::basic_user;
-use super::selector::spelled;
-use super::{Found, Head, PathForm, query, segments};
+use super::selector::canonical_value;
+use super::{Head, Lookup, PathEquivalence, query, segments};
 use crate::limiter::{Fingerprint, KeyParts, Secret};
 
 /// A part of a request that can be in a key.
@@ -40,10 +40,10 @@ pub enum KeyPart {
         /// Its place, counted from 0.
         place: usize,
         /// Which paths are one to the route.
-        form: PathForm,
+        form: PathEquivalence,
     },
     /// The whole path, in the form that all paths share that are one to the route.
-    Path(PathForm),
+    Path(PathEquivalence),
     /// The method. All that HTTP does not define itself count as one.
     Method,
     /// The host.
@@ -90,11 +90,11 @@ pub enum Key {
 
 /// A part as people read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Described {
+pub struct PartDescription {
     /// What it is, as the configuration writes it.
     pub part: String,
     /// Its value, short and printable.
-    pub value: Found<String>,
+    pub value: Lookup<String>,
 }
 
 /// The kind under which a part that is missing, and shared, is hashed.
@@ -147,32 +147,36 @@ impl Descriptor {
     pub fn feed(&self, head: &Head<'_>, hasher: &mut impl KeyParts) -> Result<(), Key> {
         for part in &self.parts {
             let found = match part.feed(part.kind(), head, hasher) {
-                Found::Missing => match &self.on_missing {
+                Lookup::Missing => match &self.on_missing {
                     OnMissingKey::Part(other) => self.stand_in(other, head, hasher),
                     OnMissingKey::Skip => return Err(Key::Skip),
                     OnMissingKey::Refuse => return Err(Key::Refuse),
                     OnMissingKey::Shared => {
                         hasher.part(MISSING, b"");
-                        Found::One(())
+                        Lookup::One(())
                     }
                     OnMissingKey::Value(value) => {
-                        part.feed_value(part.kind(), &spelled(part, value.as_bytes()), hasher);
-                        Found::One(())
+                        part.feed_value(
+                            part.kind(),
+                            &canonical_value(part, value.as_bytes()),
+                            hasher,
+                        );
+                        Lookup::One(())
                     }
                 },
                 found => found,
             };
-            if found == Found::Several {
+            if found == Lookup::Several {
                 return Err(Key::Refuse);
             }
         }
         Ok(())
     }
 
-    fn stand_in(&self, other: &KeyPart, head: &Head<'_>, hasher: &mut impl KeyParts) -> Found<()> {
+    fn stand_in(&self, other: &KeyPart, head: &Head<'_>, hasher: &mut impl KeyParts) -> Lookup<()> {
         match other.feed(STAND_IN + other.kind(), head, hasher) {
-            Found::Missing => {
-                let address = self.last_resort();
+            Lookup::Missing => {
+                let address = self.client_address();
                 address.feed(STAND_IN + address.kind(), head, hasher)
             }
             found => found,
@@ -180,29 +184,29 @@ impl Descriptor {
     }
 
     /// Every request has it.
-    fn last_resort(&self) -> KeyPart {
+    fn client_address(&self) -> KeyPart {
         KeyPart::ClientIp {
             ipv6_prefix: self.ipv6_prefix,
         }
     }
 
     /// Its parts and their values in this request, fallbacks included.
-    pub fn describe(&self, head: &Head<'_>) -> Vec<Described> {
+    pub fn describe(&self, head: &Head<'_>) -> Vec<PartDescription> {
         let mut described = Vec::new();
         for part in &self.parts {
             if let OnMissingKey::Value(value) = &self.on_missing {
-                described.extend(part.described_or(value, head));
+                described.extend(part.describe_or(value, head));
                 continue;
             }
             let mut chain = vec![part.clone()];
             if let OnMissingKey::Part(other) = &self.on_missing {
-                chain.extend([other.clone(), self.last_resort()]);
+                chain.extend([other.clone(), self.client_address()]);
             }
             for part in chain {
                 let value = part.text(head);
-                let is_missing = value == Found::Missing;
+                let is_missing = value == Lookup::Missing;
                 let part = part.to_string();
-                described.push(Described { part, value });
+                described.push(PartDescription { part, value });
                 if !is_missing {
                     break;
                 }
@@ -223,12 +227,12 @@ impl KeyPart {
 
     /// Whether a request lacks it.
     pub fn is_missing(&self, head: &Head<'_>) -> bool {
-        self.with(head, |_| ()) == Found::Missing
+        self.with_value(head, |_| ()) == Lookup::Missing
     }
 
     /// Hashes the part under `kind`.
-    fn feed(&self, kind: u8, head: &Head<'_>, hasher: &mut impl KeyParts) -> Found<()> {
-        self.with(head, |value| self.feed_value(kind, value, hasher))
+    fn feed(&self, kind: u8, head: &Head<'_>, hasher: &mut impl KeyParts) -> Lookup<()> {
+        self.with_value(head, |value| self.feed_value(kind, value, hasher))
     }
 
     fn feed_value(&self, kind: u8, value: &[u8], hasher: &mut impl KeyParts) {
@@ -257,10 +261,14 @@ impl KeyPart {
     }
 
     /// Gives the value to `take`, in the one spelling that stands for all.
-    pub(super) fn with<T>(&self, head: &Head<'_>, take: impl FnOnce(&[u8]) -> T) -> Found<T> {
+    pub(super) fn with_value<T>(
+        &self,
+        head: &Head<'_>,
+        take: impl FnOnce(&[u8]) -> T,
+    ) -> Lookup<T> {
         let value = match self {
             Self::ClientIp { ipv6_prefix } => {
-                return Found::One(match head.client_ip {
+                return Lookup::One(match head.client_ip {
                     IpAddr::V4(address) => take(&address.octets()),
                     IpAddr::V6(address) => {
                         let mask = u128::MAX << (128 - u32::from((*ipv6_prefix).clamp(1, 128)));
@@ -268,56 +276,56 @@ impl KeyPart {
                     }
                 });
             }
-            Self::Header(name) => Found::among(head.headers.get_all(name)).map(Cow::Borrowed),
+            Self::Header(name) => Lookup::among(head.headers.get_all(name)).map(Cow::Borrowed),
             Self::Cookie(name) => cookie(head.headers, name),
             Self::Query(name) => query::parameter(head.query, name).map(bytes),
             Self::Claim(name) => match head.token {
                 Some(token) => token
                     .claim(name)
                     .map(|value| Cow::Borrowed(value.as_bytes())),
-                None => Found::Missing,
+                None => Lookup::Missing,
             },
             Self::BasicUser => basic_user(head.headers),
             Self::Segment { place, form } => match segments(head.path).nth(*place) {
-                Some(segment) => Found::One(bytes(form.fold(segment))),
-                None => Found::Missing,
+                Some(segment) => Lookup::One(bytes(form.fold(segment))),
+                None => Lookup::Missing,
             },
-            Self::Path(form) => Found::One(bytes(form.canonical(head.path))),
-            Self::Method => return Found::One(take(method(head.method).as_bytes())),
-            Self::Host => return Found::One(take(head.host.as_bytes())),
-            Self::Route(name) => return Found::One(take(name.as_bytes())),
-            Self::Constant => return Found::One(take(b"")),
+            Self::Path(form) => Lookup::One(bytes(form.canonical(head.path))),
+            Self::Method => return Lookup::One(take(method(head.method).as_bytes())),
+            Self::Host => return Lookup::One(take(head.host.as_bytes())),
+            Self::Route(name) => return Lookup::One(take(name.as_bytes())),
+            Self::Constant => return Lookup::One(take(b"")),
         };
         match value {
-            Found::One(value) if value.is_empty() => Found::Missing,
+            Lookup::One(value) if value.is_empty() => Lookup::Missing,
             value => value.map(|value| take(&value)),
         }
     }
 
     /// The part and its value; where it is missing, also the one that stands in.
-    fn described_or(&self, stand_in: &str, head: &Head<'_>) -> Vec<Described> {
+    fn describe_or(&self, stand_in: &str, head: &Head<'_>) -> Vec<PartDescription> {
         let part = self.to_string();
         let value = self.text(head);
-        let is_missing = value == Found::Missing;
-        let stands_in = is_missing.then(|| Described {
+        let is_missing = value == Lookup::Missing;
+        let stands_in = is_missing.then(|| PartDescription {
             part: "on_missing_key".to_owned(),
-            value: Found::One(shown(stand_in)),
+            value: Lookup::One(shown(stand_in)),
         });
-        [Described { part, value }]
+        [PartDescription { part, value }]
             .into_iter()
             .chain(stands_in)
             .collect()
     }
 
-    fn text(&self, head: &Head<'_>) -> Found<String> {
+    fn text(&self, head: &Head<'_>) -> Lookup<String> {
         match (self, head.client_ip) {
-            (Self::ClientIp { .. }, IpAddr::V4(address)) => Found::One(address.to_string()),
+            (Self::ClientIp { .. }, IpAddr::V4(address)) => Lookup::One(address.to_string()),
             (Self::ClientIp { ipv6_prefix }, IpAddr::V6(address)) => {
                 let net = ipnet::Ipv6Net::new(address, (*ipv6_prefix).clamp(1, 128));
                 let net = net.expect("a prefix of 1 to 128 bits").trunc();
-                Found::One(net.to_string())
+                Lookup::One(net.to_string())
             }
-            _ => self.with(head, |value| shown(&String::from_utf8_lossy(value))),
+            _ => self.with_value(head, |value| shown(&String::from_utf8_lossy(value))),
         }
     }
 }
@@ -343,13 +351,13 @@ impl std::fmt::Display for KeyPart {
 }
 
 /// As `explain` shows it.
-impl std::fmt::Display for Described {
+impl std::fmt::Display for PartDescription {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let part = &self.part;
         match &self.value {
-            Found::One(value) => write!(f, "{part} = {value}"),
-            Found::Missing => write!(f, "{part} is missing"),
-            Found::Several => write!(f, "{part} is given with different values"),
+            Lookup::One(value) => write!(f, "{part} = {value}"),
+            Lookup::Missing => write!(f, "{part} is missing"),
+            Lookup::Several => write!(f, "{part} is given with different values"),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use http::Method;
 use http::header::{HeaderName, HeaderValue};
 
-use super::{Found, Head, query, segments};
+use super::{Head, Lookup, query, segments};
 
 /// All that a route asks of a request. What is empty asks nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct RouteMatch {
     /// All of these parameters, each with this value and no other, decoded.
     pub query: Vec<(String, String)>,
     /// Which paths are one.
-    pub form: PathForm,
+    pub form: PathEquivalence,
 }
 
 /// Which hosts a route takes. In lower case.
@@ -31,7 +31,7 @@ pub enum HostPattern {
     /// This one.
     Exact(String),
     /// Every host below this one, at any depth, but not itself: `*.example.com`.
-    Below(String),
+    Subdomains(String),
 }
 
 /// Which paths a route takes.
@@ -40,7 +40,7 @@ pub struct PathPattern {
     /// The segments, in order; a trailing slash is an empty last one.
     pub segments: Vec<Segment>,
     /// Whether everything below is taken too.
-    pub rest: bool,
+    pub is_prefix: bool,
 }
 
 /// One segment of a pattern.
@@ -54,7 +54,7 @@ pub enum Segment {
 
 /// Which paths are one to a route.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct PathForm {
+pub struct PathEquivalence {
     /// Whether `/Login` is `/login`.
     pub case: CaseSensitivity,
     /// Whether `/login/` is `/login`.
@@ -113,7 +113,7 @@ impl Default for PathPattern {
     fn default() -> Self {
         PathPattern {
             segments: Vec::new(),
-            rest: true,
+            is_prefix: true,
         }
     }
 }
@@ -121,10 +121,10 @@ impl Default for PathPattern {
 impl RouteMatch {
     /// The first thing that keeps the route from taking `head`.
     pub fn mismatch(&self, head: &Head<'_>) -> Option<Mismatch> {
-        if !self.hosts.is_empty() && !self.hosts.iter().any(|host| host.takes(head.host)) {
+        if !self.hosts.is_empty() && !self.hosts.iter().any(|host| host.matches(head.host)) {
             return Some(Mismatch::Host);
         }
-        if !self.takes_path(head.path) {
+        if !self.matches_path(head.path) {
             return Some(Mismatch::Path);
         }
         self.unmet_condition(head)
@@ -136,13 +136,13 @@ impl RouteMatch {
             return Some(Mismatch::Method);
         }
         let header = self.headers.iter().find(|(name, value)| {
-            Found::among(head.headers.get_all(name)) != Found::One(value.as_bytes())
+            Lookup::among(head.headers.get_all(name)) != Lookup::One(value.as_bytes())
         });
         if let Some((name, _)) = header {
             return Some(Mismatch::Header(name.clone()));
         }
         let parameter = self.query.iter().find(|(name, value)| {
-            query::parameter(head.query, name) != Found::One(Cow::Borrowed(value))
+            query::parameter(head.query, name) != Lookup::One(Cow::Borrowed(value))
         });
         parameter.map(|(name, _)| Mismatch::Query(name.clone()))
     }
@@ -153,7 +153,7 @@ impl RouteMatch {
     }
 
     /// Whether it takes every request that `other` takes, as far as these conditions go.
-    pub(super) fn asks_no_more_than(&self, other: &Self) -> bool {
+    pub(super) fn is_at_least_as_general_as(&self, other: &Self) -> bool {
         let methods = match (self.methods.as_slice(), other.methods.as_slice()) {
             ([], _) => true,
             (_, []) => false,
@@ -170,9 +170,11 @@ impl RouteMatch {
                 .all(|parameter| other.query.contains(parameter))
     }
 
-    fn takes_path(&self, path: &str) -> bool {
+    fn matches_path(&self, path: &str) -> bool {
         let path = self.form.fold(path);
-        self.spellings().iter().any(|pattern| pattern.takes(&path))
+        self.spellings()
+            .iter()
+            .any(|pattern| pattern.matches(&path))
     }
 
     /// The patterns that a path has to equal one of: in lower case where case does not count, with and
@@ -186,7 +188,7 @@ impl RouteMatch {
                 }
             }
         }
-        if pattern.rest || self.form.trailing_slash == TrailingSlash::Strict {
+        if pattern.is_prefix || self.form.trailing_slash == TrailingSlash::Strict {
             return vec![pattern];
         }
         let slash = Segment::Literal(String::new());
@@ -199,10 +201,10 @@ impl RouteMatch {
 }
 
 impl HostPattern {
-    pub(super) fn takes(&self, host: &str) -> bool {
+    pub(super) fn matches(&self, host: &str) -> bool {
         match self {
             Self::Exact(exact) => host == exact,
-            Self::Below(domain) => host
+            Self::Subdomains(domain) => host
                 .strip_suffix(domain.as_str())
                 .and_then(|labels| labels.strip_suffix('.'))
                 .is_some_and(|labels| !labels.is_empty()),
@@ -210,7 +212,7 @@ impl HostPattern {
     }
 }
 
-impl PathForm {
+impl PathEquivalence {
     /// What all paths share that are one but for a slash at the end.
     pub(super) fn fold(self, text: &str) -> Cow<'_, str> {
         let upper = |byte: u8| byte.is_ascii_uppercase();
@@ -234,15 +236,15 @@ impl PathForm {
 
 impl PathPattern {
     /// `*` stands below no slash: only who takes every path takes it.
-    pub(super) fn takes(&self, path: &str) -> bool {
+    pub(super) fn matches(&self, path: &str) -> bool {
         if !path.starts_with('/') {
-            return self.rest && self.segments.is_empty();
+            return self.is_prefix && self.segments.is_empty();
         }
         let mut actual = segments(path);
         self.segments
             .iter()
-            .all(|wanted| actual.next().is_some_and(|text| wanted.takes(text)))
-            && (self.rest || actual.next().is_none())
+            .all(|wanted| actual.next().is_some_and(|text| wanted.matches(text)))
+            && (self.is_prefix || actual.next().is_none())
     }
 
     /// The place of the segment that is captured under `name`.
@@ -254,7 +256,7 @@ impl PathPattern {
 }
 
 impl Segment {
-    fn takes(&self, text: &str) -> bool {
+    fn matches(&self, text: &str) -> bool {
         match self {
             Self::Literal(literal) => text == literal,
             Self::Capture(_) => !text.is_empty(),

@@ -3,12 +3,12 @@
 
 use std::borrow::Cow;
 
-use super::Found;
+use super::Lookup;
 
 /// The value of the parameter `name`. Copied only where something in it is decoded.
-pub(super) fn parameter<'a>(query: Option<&'a str>, name: &str) -> Found<Cow<'a, str>> {
+pub(super) fn parameter<'a>(query: Option<&'a str>, name: &str) -> Lookup<Cow<'a, str>> {
     let pairs = query.unwrap_or_default().split('&');
-    Found::among(pairs.filter_map(|pair| {
+    Lookup::among(pairs.filter_map(|pair| {
         let (key, value) = decoded(pair)?;
         (key == name).then_some(value)
     }))
@@ -29,11 +29,11 @@ mod tests {
 
     use super::*;
 
-    fn found(query: &str) -> Found<String> {
+    fn found(query: &str) -> Lookup<String> {
         match parameter(Some(query), "key") {
-            Found::One(value) => Found::One(value.into_owned()),
-            Found::Missing => Found::Missing,
-            Found::Several => Found::Several,
+            Lookup::One(value) => Lookup::One(value.into_owned()),
+            Lookup::Missing => Lookup::Missing,
+            Lookup::Several => Lookup::Several,
         }
     }
 
@@ -46,41 +46,41 @@ mod tests {
             "x=1&&key=a+b&y",
             "key=a+b&key=a%20b",
         ] {
-            assert_eq!(found(query), Found::One("a b".to_owned()), "{query}");
+            assert_eq!(found(query), Lookup::One("a b".to_owned()), "{query}");
         }
     }
 
     #[test]
     fn names_and_values_are_split_at_the_first_equals_sign() {
-        assert_eq!(found("key=a=b"), Found::One("a=b".to_owned()));
-        assert_eq!(found("key"), Found::One(String::new()));
-        assert_eq!(found("xkey=1&keys=2&KEY=3&a=key"), Found::Missing);
+        assert_eq!(found("key=a=b"), Lookup::One("a=b".to_owned()));
+        assert_eq!(found("key"), Lookup::One(String::new()));
+        assert_eq!(found("xkey=1&keys=2&KEY=3&a=key"), Lookup::Missing);
     }
 
     #[test]
     fn different_values_are_several() {
-        assert_eq!(found("key=a&key=b"), Found::Several);
-        assert_eq!(found("key=a&x&key="), Found::Several);
+        assert_eq!(found("key=a&key=b"), Lookup::Several);
+        assert_eq!(found("key=a&x&key="), Lookup::Several);
     }
 
     #[test]
     fn a_plain_value_is_not_copied() {
         let value = parameter(Some("x=%20&key=plain"), "key");
-        assert!(matches!(value, Found::One(Cow::Borrowed("plain"))));
-        assert_eq!(parameter(None, "key"), Found::Missing);
+        assert!(matches!(value, Lookup::One(Cow::Borrowed("plain"))));
+        assert_eq!(parameter(None, "key"), Lookup::Missing);
     }
 
     proptest! {
         #[test]
         fn encoding_changes_nothing(value in "\\PC{0,12}") {
             let encoded: String = value.bytes().map(|byte| format!("%{byte:02x}")).collect();
-            prop_assert_eq!(found(&format!("key={encoded}")), Found::One(value));
+            prop_assert_eq!(found(&format!("key={encoded}")), Lookup::One(value));
         }
 
         #[test]
         fn pairs_are_read_as_forms_are(query in "[key=&+%61 \u{e9}]{0,24}") {
             let all = form_urlencoded::parse(query.as_bytes());
-            let expected = Found::among(all.filter(|(key, _)| key == "key").map(|(_, value)| value));
+            let expected = Lookup::among(all.filter(|(key, _)| key == "key").map(|(_, value)| value));
             prop_assert_eq!(parameter(Some(&query), "key"), expected);
         }
 

@@ -15,7 +15,7 @@ use http::header::AUTHORIZATION;
 use ipnet::IpNet;
 
 use super::descriptor::KeyPart;
-use super::{Found, Head};
+use super::{Head, Lookup};
 
 /// Whom an exception is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub enum Exception {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exceptions {
     /// Of all limits.
-    from_all: Arc<Selectors>,
+    exempt_everywhere: Arc<Selectors>,
     /// Of the policy, shared by the routes that read its key alike.
     exempt: Arc<Selectors>,
     overrides: Arc<Selectors>,
@@ -56,7 +56,7 @@ impl Exceptions {
     ) -> Option<Self> {
         let some = !(from_all.is_empty() && exempt.is_empty() && overrides.is_empty());
         some.then(|| Exceptions {
-            from_all,
+            exempt_everywhere: from_all,
             exempt,
             overrides,
         })
@@ -64,7 +64,11 @@ impl Exceptions {
 
     /// What is excepted about this request.
     pub fn find(&self, head: &Head<'_>) -> Option<Exception> {
-        match self.from_all.find(head).or_else(|| self.exempt.find(head)) {
+        match self
+            .exempt_everywhere
+            .find(head)
+            .or_else(|| self.exempt.find(head))
+        {
             Some(_) => Some(Exception::Exempt),
             None => self.overrides.find(head).map(Exception::Override),
         }
@@ -72,7 +76,7 @@ impl Exceptions {
 
     /// The parts of requests that it asks for.
     pub fn parts(&self) -> impl Iterator<Item = &KeyPart> {
-        let lists = [&*self.from_all, &*self.exempt, &*self.overrides];
+        let lists = [&*self.exempt_everywhere, &*self.exempt, &*self.overrides];
         lists
             .into_iter()
             .flat_map(|list| &list.parts)
@@ -84,27 +88,27 @@ impl Exceptions {
 /// shorter one, and networks come last, small before large ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selectors {
-    parts: Vec<OfPart>,
+    parts: Vec<PartSelectors>,
     /// Longest prefixes first.
-    networks: Vec<OfLength<IpNet>>,
+    networks: Vec<LengthGroup<IpNet>>,
     /// The value of parts that are missing.
     stand_in: Option<Box<str>>,
 }
 
 /// The selectors of one length, by what they select. Looked up once a length: there are few of these however many there are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct OfLength<K: Eq + Hash> {
+struct LengthGroup<K: Eq + Hash> {
     length: usize,
     places: HashMap<K, usize>,
 }
 
 /// The selectors by one part, with their places in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct OfPart {
+struct PartSelectors {
     part: KeyPart,
     values: HashMap<Box<[u8]>, usize>,
     /// Longest first.
-    prefixes: Vec<OfLength<Box<[u8]>>>,
+    prefixes: Vec<LengthGroup<Box<[u8]>>>,
 }
 
 impl Selectors {
@@ -114,11 +118,11 @@ impl Selectors {
         for (place, selector) in list.into_iter().enumerate() {
             match selector {
                 Selector::Value(part, value) => {
-                    let value = spelled(&part, value.as_bytes()).into();
+                    let value = canonical_value(&part, value.as_bytes()).into();
                     selectors.of(part).values.entry(value).or_insert(place);
                 }
                 Selector::Prefix(part, prefix) => {
-                    let prefix = begun(&part, prefix.as_bytes()).into();
+                    let prefix = canonical_prefix(&part, prefix.as_bytes()).into();
                     let prefix: Box<[u8]> = prefix;
                     add(
                         &mut selectors.of(part).prefixes,
@@ -143,10 +147,10 @@ impl Selectors {
         self
     }
 
-    fn of(&mut self, part: KeyPart) -> &mut OfPart {
+    fn of(&mut self, part: KeyPart) -> &mut PartSelectors {
         let known = self.parts.iter().position(|of| of.part == part);
         let place = known.unwrap_or_else(|| {
-            self.parts.push(OfPart {
+            self.parts.push(PartSelectors {
                 part,
                 values: HashMap::new(),
                 prefixes: Vec::new(),
@@ -162,16 +166,16 @@ impl Selectors {
 
     /// The place of the closest.
     fn find(&self, head: &Head<'_>) -> Option<usize> {
-        let by = |find: fn(&OfPart, &[u8]) -> Option<usize>| {
+        let by = |find: fn(&PartSelectors, &[u8]) -> Option<usize>| {
             let stand_in = self.stand_in.as_deref();
             self.parts
                 .iter()
                 .find_map(|of| of.find(head, stand_in, find))
         };
-        by(OfPart::value)
-            .or_else(|| by(OfPart::prefix))
+        by(PartSelectors::value)
+            .or_else(|| by(PartSelectors::prefix))
             .or_else(|| {
-                let of = |of: &OfLength<IpNet>| {
+                let of = |of: &LengthGroup<IpNet>| {
                     let network = IpNet::new(head.client_ip, of.length as u8).ok()?;
                     of.places.get(&network.trunc()).copied()
                 };
@@ -180,18 +184,18 @@ impl Selectors {
     }
 }
 
-impl OfPart {
+impl PartSelectors {
     fn find(
         &self,
         head: &Head<'_>,
         stand_in: Option<&str>,
-        find: fn(&OfPart, &[u8]) -> Option<usize>,
+        find: fn(&PartSelectors, &[u8]) -> Option<usize>,
     ) -> Option<usize> {
-        let find = |value: &[u8]| find(self, &spelled(&self.part, value));
-        match self.part.with(head, find) {
-            Found::One(place) => place,
-            Found::Missing => find(stand_in?.as_bytes()),
-            Found::Several => None,
+        let find = |value: &[u8]| find(self, &canonical_value(&self.part, value));
+        match self.part.with_value(head, find) {
+            Lookup::One(place) => place,
+            Lookup::Missing => find(stand_in?.as_bytes()),
+            Lookup::Several => None,
         }
     }
 
@@ -200,38 +204,38 @@ impl OfPart {
     }
 
     fn prefix(&self, value: &[u8]) -> Option<usize> {
-        let of = |of: &OfLength<Box<[u8]>>| of.places.get(value.get(..of.length)?).copied();
+        let of = |of: &LengthGroup<Box<[u8]>>| of.places.get(value.get(..of.length)?).copied();
         self.prefixes.iter().find_map(of)
     }
 }
 
 /// Adds a selector to those of its length, which stay the longest first. Of equal ones the first holds.
-fn add<K: Eq + Hash>(lengths: &mut Vec<OfLength<K>>, length: usize, key: K, place: usize) {
+fn add<K: Eq + Hash>(lengths: &mut Vec<LengthGroup<K>>, length: usize, key: K, place: usize) {
     let at = lengths.binary_search_by_key(&Reverse(length), |of| Reverse(of.length));
     let at = at.unwrap_or_else(|at| {
         let places = HashMap::new();
-        lengths.insert(at, OfLength { length, places });
+        lengths.insert(at, LengthGroup { length, places });
         at
     });
     lengths[at].places.entry(key).or_insert(place);
 }
 
 /// A whole value, in the spelling that stands for all.
-pub(super) fn spelled<'a>(part: &KeyPart, value: &'a [u8]) -> Cow<'a, [u8]> {
+pub(super) fn canonical_value<'a>(part: &KeyPart, value: &'a [u8]) -> Cow<'a, [u8]> {
     match part {
         KeyPart::Path(form) => folded(value, |text| form.canonical(text)),
-        _ => begun(part, value),
+        _ => canonical_prefix(part, value),
     }
 }
 
 /// The beginning of a value, in the same spelling.
-fn begun<'a>(part: &KeyPart, value: &'a [u8]) -> Cow<'a, [u8]> {
+fn canonical_prefix<'a>(part: &KeyPart, value: &'a [u8]) -> Cow<'a, [u8]> {
     match part {
         KeyPart::Path(form) | KeyPart::Segment { form, .. } => {
             folded(value, |text| form.fold(text))
         }
         KeyPart::Host => Cow::Owned(value.to_ascii_lowercase()),
-        KeyPart::Header(name) if *name == AUTHORIZATION => credentials(value),
+        KeyPart::Header(name) if *name == AUTHORIZATION => canonical_credentials(value),
         _ => Cow::Borrowed(value),
     }
 }
@@ -244,7 +248,7 @@ fn folded(value: &[u8], fold: impl FnOnce(&str) -> Cow<'_, str>) -> Cow<'_, [u8]
 }
 
 /// Schemes have no case, and any number of spaces stands behind them (RFC 9110 section 11.4).
-fn credentials(value: &[u8]) -> Cow<'_, [u8]> {
+fn canonical_credentials(value: &[u8]) -> Cow<'_, [u8]> {
     let Some(space) = value.iter().position(|&byte| byte == b' ') else {
         return Cow::Owned(value.to_ascii_lowercase());
     };

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use http::HeaderMap;
 use http::header::HeaderName;
 
-use super::Found;
-use super::cost::whole;
+use super::Lookup;
+use super::cost::parse_whole;
 use crate::http::headers::Headers;
 use crate::http::json_pointer::JsonPointer;
 pub use usage::UsageScan;
@@ -18,23 +18,23 @@ pub use usage::UsageScan;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settlement {
     /// Which responses are charged; all of them where `None`.
-    pub counted: Option<Counted>,
+    pub counted: Option<CountedResponses>,
     /// What those are charged.
-    pub by: SettledBy,
+    pub by: CostSource,
 }
 
 /// Responses that are charged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Counted {
+pub struct CountedResponses {
     /// By their status.
     pub statuses: Vec<u16>,
     /// Whether those count, too, that the proxy made itself.
-    pub own: OwnAnswers,
+    pub own: ProxyResponses,
 }
 
 /// What becomes of responses that are the proxy's own: errors of an upstream, for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OwnAnswers {
+pub enum ProxyResponses {
     /// They count as any other.
     Counted,
     /// They do not count, whatever their status.
@@ -43,7 +43,7 @@ pub enum OwnAnswers {
 
 /// What a response that counts is charged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SettledBy {
+pub enum CostSource {
     /// What was charged before.
     Reserve,
     /// The whole number that this field says, at most so many units; what was charged before where it says none.
@@ -106,7 +106,7 @@ pub enum BodyEnd<'a> {
 
 /// Who made a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Author {
+pub enum ResponseOrigin {
     /// The upstream.
     Upstream,
     /// The proxy.
@@ -119,7 +119,7 @@ impl Settlement {
         &self,
         reserved: u32,
         status: u16,
-        author: Author,
+        author: ResponseOrigin,
         headers: &Headers,
     ) -> Option<ReportedCost> {
         if self
@@ -129,13 +129,13 @@ impl Settlement {
         {
             return Some(ReportedCost::NotCounted);
         }
-        if author == Author::Proxy && self.by != SettledBy::Reserve {
+        if author == ResponseOrigin::Proxy && self.by != CostSource::Reserve {
             return Some(ReportedCost::NoResponse { stated: 0 });
         }
         match &self.by {
-            SettledBy::Reserve => Some(ReportedCost::Units(reserved)),
-            SettledBy::Header { name, max } => Some(in_field(headers.get_all(name), *max)),
-            SettledBy::Trailer { .. } | SettledBy::Json { .. } | SettledBy::Bytes { .. } => None,
+            CostSource::Reserve => Some(ReportedCost::Units(reserved)),
+            CostSource::Header { name, max } => Some(cost_in_field(headers.get_all(name), *max)),
+            CostSource::Trailer { .. } | CostSource::Json { .. } | CostSource::Bytes { .. } => None,
         }
     }
 
@@ -145,7 +145,7 @@ impl Settlement {
     /// When the body should state the cost and cannot.
     pub fn usage_scan(&self, headers: &Headers) -> Result<Option<UsageScan>, ReportedCost> {
         match &self.by {
-            SettledBy::Json { pointers, .. } => UsageScan::new(pointers, headers).map(Some),
+            CostSource::Json { pointers, .. } => UsageScan::new(pointers, headers).map(Some),
             _ => Ok(None),
         }
     }
@@ -160,7 +160,7 @@ impl Settlement {
         end: BodyEnd<'_>,
     ) -> ReportedCost {
         match (&self.by, usage, end) {
-            (SettledBy::Bytes { unit, max }, ..) => {
+            (CostSource::Bytes { unit, max }, ..) => {
                 let units = u32::try_from(bytes.div_ceil(*unit)).unwrap_or(u32::MAX);
                 let units = units.min(*max);
                 match end {
@@ -168,15 +168,15 @@ impl Settlement {
                     BodyEnd::BrokenOff => ReportedCost::NoResponse { stated: units },
                 }
             }
-            (SettledBy::Reserve, ..) => ReportedCost::Units(reserved),
-            (SettledBy::Json { max, .. }, Some(usage), BodyEnd::Complete(_)) => usage.cost(*max),
-            (SettledBy::Json { max, .. }, Some(usage), BodyEnd::BrokenOff) => {
+            (CostSource::Reserve, ..) => ReportedCost::Units(reserved),
+            (CostSource::Json { max, .. }, Some(usage), BodyEnd::Complete(_)) => usage.cost(*max),
+            (CostSource::Json { max, .. }, Some(usage), BodyEnd::BrokenOff) => {
                 let stated = usage.partial(*max);
                 ReportedCost::NoResponse { stated }
             }
-            (SettledBy::Trailer { name, max }, _, BodyEnd::Complete(Some(trailers))) => {
+            (CostSource::Trailer { name, max }, _, BodyEnd::Complete(Some(trailers))) => {
                 let values = trailers.get_all(name).iter();
-                in_field(values.map(|value| value.as_bytes()), *max)
+                cost_in_field(values.map(|value| value.as_bytes()), *max)
             }
             (_, _, BodyEnd::Complete(_)) => ReportedCost::Missing,
             (_, _, BodyEnd::BrokenOff) => ReportedCost::NoResponse { stated: 0 },
@@ -186,15 +186,15 @@ impl Settlement {
     /// The cost as it was charged once, at most the bound of now; `None` where nothing stated it.
     pub fn by_record(&self, units: u32) -> Option<ReportedCost> {
         match self.by {
-            SettledBy::Header { max, .. }
-            | SettledBy::Trailer { max, .. }
-            | SettledBy::Json { max, .. } => Some(ReportedCost::Units(units.min(max))),
-            SettledBy::Reserve | SettledBy::Bytes { .. } => None,
+            CostSource::Header { max, .. }
+            | CostSource::Trailer { max, .. }
+            | CostSource::Json { max, .. } => Some(ReportedCost::Units(units.min(max))),
+            CostSource::Reserve | CostSource::Bytes { .. } => None,
         }
     }
 }
 
-impl SettledBy {
+impl CostSource {
     /// Whether the response states a number: statuses and lengths are known anyway.
     pub fn is_stated(&self) -> bool {
         match self {
@@ -205,18 +205,18 @@ impl SettledBy {
 }
 
 /// The cost that the values of a field state, at most `max`.
-fn in_field<'a>(values: impl Iterator<Item = &'a [u8]>, max: u32) -> ReportedCost {
-    match Found::among(values) {
-        Found::One(value) => whole(value).map_or(ReportedCost::Malformed, |units| {
+fn cost_in_field<'a>(values: impl Iterator<Item = &'a [u8]>, max: u32) -> ReportedCost {
+    match Lookup::among(values) {
+        Lookup::One(value) => parse_whole(value).map_or(ReportedCost::Malformed, |units| {
             ReportedCost::Units(units.min(max))
         }),
-        Found::Missing => ReportedCost::Missing,
-        Found::Several => ReportedCost::Malformed,
+        Lookup::Missing => ReportedCost::Missing,
+        Lookup::Several => ReportedCost::Malformed,
     }
 }
 
 /// As the configuration writes it.
-impl fmt::Display for SettledBy {
+impl fmt::Display for CostSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Reserve => f.write_str("count"),
@@ -231,9 +231,9 @@ impl fmt::Display for SettledBy {
     }
 }
 
-impl Counted {
-    fn includes(&self, status: u16, author: Author) -> bool {
-        let made_here = author == Author::Proxy && self.own == OwnAnswers::NotCounted;
+impl CountedResponses {
+    fn includes(&self, status: u16, author: ResponseOrigin) -> bool {
+        let made_here = author == ResponseOrigin::Proxy && self.own == ProxyResponses::NotCounted;
         !made_here && self.statuses.contains(&status)
     }
 }
@@ -251,9 +251,9 @@ mod tests {
         let field = |value: &&str| (NAME, HeaderValue::from_str(value).expect("a value"));
         let headers = values.iter().map(field).collect();
         let (name, max) = (NAME, 100);
-        let by = SettledBy::Header { name, max };
+        let by = CostSource::Header { name, max };
         let settlement = Settlement { counted: None, by };
-        settlement.by_head(7, 200, Author::Upstream, &headers)
+        settlement.by_head(7, 200, ResponseOrigin::Upstream, &headers)
     }
 
     #[test]
@@ -278,11 +278,11 @@ mod tests {
     #[test]
     fn only_statuses_that_count_are_charged_and_own_answers_where_it_is_said() {
         let counting = |own| Settlement {
-            counted: Some(Counted {
+            counted: Some(CountedResponses {
                 statuses: vec![401, 502],
                 own,
             }),
-            by: SettledBy::Reserve,
+            by: CostSource::Reserve,
         };
         let units = |own, status, author| {
             let cost = counting(own).by_head(2, status, author, &Headers::new());
@@ -292,21 +292,27 @@ mod tests {
                 other => panic!("{other:?}"),
             })
         };
-        for own in [OwnAnswers::Counted, OwnAnswers::NotCounted] {
-            assert_eq!(units(own, 401, Author::Upstream), Some(2));
-            assert_eq!(units(own, 502, Author::Upstream), Some(2));
-            assert_eq!(units(own, 200, Author::Upstream), Some(0));
+        for own in [ProxyResponses::Counted, ProxyResponses::NotCounted] {
+            assert_eq!(units(own, 401, ResponseOrigin::Upstream), Some(2));
+            assert_eq!(units(own, 502, ResponseOrigin::Upstream), Some(2));
+            assert_eq!(units(own, 200, ResponseOrigin::Upstream), Some(0));
         }
-        assert_eq!(units(OwnAnswers::Counted, 502, Author::Proxy), Some(2));
-        assert_eq!(units(OwnAnswers::NotCounted, 502, Author::Proxy), Some(0));
+        assert_eq!(
+            units(ProxyResponses::Counted, 502, ResponseOrigin::Proxy),
+            Some(2)
+        );
+        assert_eq!(
+            units(ProxyResponses::NotCounted, 502, ResponseOrigin::Proxy),
+            Some(0)
+        );
     }
 
     proptest! {
         #[test]
         fn a_part_of_a_unit_is_a_unit(bytes: u64, unit in 1..u64::MAX, max in 1..u32::MAX) {
-            let by = SettledBy::Bytes { unit, max };
+            let by = CostSource::Bytes { unit, max };
             let settlement = Settlement { counted: None, by };
-            prop_assert_eq!(settlement.by_head(1, 200, Author::Upstream, &Headers::new()), None);
+            prop_assert_eq!(settlement.by_head(1, 200, ResponseOrigin::Upstream, &Headers::new()), None);
             let exact = u128::from(bytes).div_ceil(u128::from(unit)).min(u128::from(max));
             let cost = settlement.by_body(1, None, bytes, BodyEnd::Complete(None));
             prop_assert_eq!(cost, ReportedCost::Units(exact as u32));

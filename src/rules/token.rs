@@ -6,7 +6,7 @@
 
 mod cache;
 mod key;
-mod lazy;
+mod request_token;
 mod rejection;
 
 use std::sync::Arc;
@@ -18,17 +18,17 @@ use serde_json::{Map, Value};
 
 use self::cache::Cache;
 pub use self::key::{KeyError, TokenAlgorithm, TokenKey};
-pub use self::lazy::{CheckedToken, RequestToken};
 pub use self::rejection::TokenRejection;
-use super::{Found, credentials};
+pub use self::request_token::{RequestToken, TokenCheck};
+use super::{Lookup, credentials};
 use crate::clock::Timestamp;
 use crate::http::headers::Headers;
 
 /// The longest token that is looked at, in bytes.
-const LONGEST: usize = 8 * 1024;
+const MAX_TOKEN_BYTES: usize = 8 * 1024;
 /// How many keys are tried on a token that does not say by which it was signed, or that a key without a name may
 /// have signed.
-const TRIES: usize = 8;
+const MAX_KEYS_TRIED: usize = 8;
 
 /// What tokens have to be.
 #[derive(Clone, Debug)]
@@ -64,7 +64,7 @@ pub enum Token {
 }
 
 /// What a request has in the field for tokens.
-enum Presented<'a> {
+enum TokenField<'a> {
     None,
     Several,
     TooLong,
@@ -82,12 +82,12 @@ pub struct Claims {
 
 impl Token {
     /// What it says under this name: a text, a number or a truth value.
-    pub(super) fn claim(&self, name: &str) -> Found<&str> {
+    pub(super) fn claim(&self, name: &str) -> Lookup<&str> {
         match self {
-            Self::Several => Found::Several,
+            Self::Several => Lookup::Several,
             Self::Verified(claims) => {
                 let found = claims.values.iter().find(|(known, _)| **known == *name);
-                found.map_or(Found::Missing, |(_, value)| Found::One(&**value))
+                found.map_or(Lookup::Missing, |(_, value)| Lookup::One(&**value))
             }
         }
     }
@@ -106,55 +106,55 @@ impl Verifier {
     ///
     /// A token that is remembered costs a look-up. Any other costs at most one signature where a key has its `kid`,
     /// and else as many as there are keys without a name that may have signed it, but never more than eight.
-    pub fn check(&self, headers: &Headers, now: Timestamp) -> CheckedToken {
-        let unsigned = |token| CheckedToken {
+    pub fn check(&self, headers: &Headers, now: Timestamp) -> TokenCheck {
+        let unsigned = |token| TokenCheck {
             token,
             signatures: 0,
         };
-        let token = match self.presented(headers) {
-            Presented::None => return unsigned(Ok(None)),
-            Presented::Several => return unsigned(Ok(Some(Token::Several))),
-            Presented::TooLong => return unsigned(Err(TokenRejection::Malformed)),
-            Presented::One(token) => token,
+        let token = match self.token_field(headers) {
+            TokenField::None => return unsigned(Ok(None)),
+            TokenField::Several => return unsigned(Ok(Some(Token::Several))),
+            TokenField::TooLong => return unsigned(Err(TokenRejection::Malformed)),
+            TokenField::One(token) => token,
         };
-        let place = self.cache.place(token);
+        let place = self.cache.slot(token);
         let mut signatures = 0;
         let claims = self.cache.get(&place).unwrap_or_else(|| {
             let verified = self.verify(token, &mut signatures).map(Arc::new);
-            self.cache.keep(&place, &verified);
+            self.cache.insert(&place, &verified);
             verified
         });
-        CheckedToken {
-            token: self.at(claims, now),
+        TokenCheck {
+            token: self.check_times(claims, now),
             signatures,
         }
     }
 
     /// The same where it takes no signature; `None` where it takes one.
-    fn recall(&self, headers: &Headers, now: Timestamp) -> Option<CheckedToken> {
-        if let Presented::One(token) = self.presented(headers) {
-            let _known = self.cache.get(&self.cache.place(token))?;
+    fn check_cached(&self, headers: &Headers, now: Timestamp) -> Option<TokenCheck> {
+        if let TokenField::One(token) = self.token_field(headers) {
+            let _known = self.cache.get(&self.cache.slot(token))?;
         }
         Some(self.check(headers, now))
     }
 
-    fn presented<'h>(&'h self, headers: &'h Headers) -> Presented<'h> {
-        let value = match Found::among(headers.get_all(&self.spec.header)) {
-            Found::One(value) => value,
-            Found::Missing => return Presented::None,
-            Found::Several => return Presented::Several,
+    fn token_field<'h>(&'h self, headers: &'h Headers) -> TokenField<'h> {
+        let value = match Lookup::among(headers.get_all(&self.spec.header)) {
+            Lookup::One(value) => value,
+            Lookup::Missing => return TokenField::None,
+            Lookup::Several => return TokenField::Several,
         };
-        match credentials::after(value, "bearer") {
-            None if self.spec.header == AUTHORIZATION => Presented::None,
+        match credentials::strip_scheme(value, "bearer") {
+            None if self.spec.header == AUTHORIZATION => TokenField::None,
             token => match token.unwrap_or(value) {
-                token if token.len() > LONGEST => Presented::TooLong,
-                token => Presented::One(token),
+                token if token.len() > MAX_TOKEN_BYTES => TokenField::TooLong,
+                token => TokenField::One(token),
             },
         }
     }
 
     /// A token with these claims, at this instant.
-    fn at(
+    fn check_times(
         &self,
         claims: Result<Arc<Claims>, TokenRejection>,
         now: Timestamp,
@@ -172,10 +172,10 @@ impl Verifier {
             return Err(TokenRejection::Malformed);
         }
         let mut why = TokenRejection::UnknownKey;
-        for key in self.candidates(&header).take(TRIES) {
+        for key in self.candidates(&header).take(MAX_KEYS_TRIED) {
             *signatures += 1;
             match signed_claims(token, key, &header) {
-                Ok(claims) => return self.meant_for_us(&claims),
+                Ok(claims) => return self.accept_claims(&claims),
                 Err(rejection) => why = rejection,
             }
         }
@@ -194,14 +194,14 @@ impl Verifier {
         named.into_iter().chain(others)
     }
 
-    fn meant_for_us(&self, claims: &Map<String, Value>) -> Result<Claims, TokenRejection> {
+    fn accept_claims(&self, claims: &Map<String, Value>) -> Result<Claims, TokenRejection> {
         if !self.is_from_issuer(claims) {
             return Err(TokenRejection::WrongIssuer);
         }
         if !self.is_for_us(claims) {
             return Err(TokenRejection::WrongAudience);
         }
-        self.kept(claims).ok_or(TokenRejection::Malformed)
+        self.select_claims(claims).ok_or(TokenRejection::Malformed)
     }
 
     fn is_from_issuer(&self, claims: &Map<String, Value>) -> bool {
@@ -223,7 +223,7 @@ impl Verifier {
     }
 
     /// What is kept of the claims; `None` where they say no proper time.
-    fn kept(&self, claims: &Map<String, Value>) -> Option<Claims> {
+    fn select_claims(&self, claims: &Map<String, Value>) -> Option<Claims> {
         let values = self.spec.claims.iter().filter_map(|name| {
             let value = text(claims.get(name)?)?;
             Some((name.as_str().into(), value.into_boxed_str()))

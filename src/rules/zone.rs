@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Found, Head};
+use super::{Head, Lookup};
 use crate::clock::Timestamp;
 use crate::limiter::Calendars;
 
@@ -28,8 +28,8 @@ impl LocalPeriods {
 
     fn named<'a>(&self, head: &Head<'a>) -> Option<&'a str> {
         match head.token?.claim(&self.claim) {
-            Found::One(zone) => Some(zone),
-            Found::Missing | Found::Several => None,
+            Lookup::One(zone) => Some(zone),
+            Lookup::Missing | Lookup::Several => None,
         }
     }
 }

@@ -11,7 +11,7 @@ use super::acquired_permits::AcquiredPermits;
 use super::context::AdmissionContext;
 use super::sync_charges;
 use crate::limiter::Verdict;
-use crate::rules::{Head, NoNumber};
+use crate::rules::{Head, InvalidCost};
 use crate::store::redis::Store;
 use crate::store::{Charge, Refusals};
 
@@ -25,9 +25,12 @@ impl<'a> AdmissionContext<'_, 'a> {
         &mut self,
         head: &'a Head<'a>,
         store: Option<&Store>,
-    ) -> Result<bool, NoNumber> {
+    ) -> Result<bool, InvalidCost> {
         let mut limits = self.route.limits_for(head).iter();
-        if limits.all(|limit| limit.reads_token) || head.token.is_none_or(|token| token.is_known())
+        if limits.all(|limit| limit.reads_token)
+            || head
+                .token
+                .is_none_or(|token| token.is_known_without_signature())
         {
             return Ok(false);
         }

@@ -19,7 +19,7 @@ use super::{jitter, sync_charges};
 use crate::clock::Timestamp;
 use crate::limiter::Secret;
 use crate::proxy::ruleset::{Limit, Route};
-use crate::rules::{Head, NoNumber};
+use crate::rules::{Head, InvalidCost};
 use crate::store::redis::Store;
 use crate::store::{Charge, Refusals};
 use crate::telemetry::metrics::LimitDecision;
@@ -53,7 +53,7 @@ pub(in crate::proxy) fn admit(
     secret: &Secret,
     head: &Head<'_>,
     now: Timestamp,
-) -> Result<Admission, NoNumber> {
+) -> Result<Admission, InvalidCost> {
     let mut admission = Admission::default();
     let mut context = AdmissionContext::new(route, secret, now, &mut admission);
     if context.refuse_without_claims(head, None)? {
@@ -98,7 +98,7 @@ impl<'r, 'a> AdmissionContext<'r, 'a> {
         &mut self,
         head: &'a Head<'a>,
         store: Option<&Store>,
-    ) -> Result<(), NoNumber> {
+    ) -> Result<(), InvalidCost> {
         self.evaluate_limits(head, store, |_| true)?;
         if let Some(store) = store.filter(|_| self.limit_without_key.is_none()) {
             self.tags = pending_tag_charges(self.route, self.secret, head, store, self.now);
@@ -112,7 +112,7 @@ impl<'r, 'a> AdmissionContext<'r, 'a> {
         head: &'a Head<'a>,
         store: Option<&Store>,
         wanted: impl Fn(&Limit) -> bool,
-    ) -> Result<(), NoNumber> {
+    ) -> Result<(), InvalidCost> {
         self.head = Some(head);
         let mut watching = Vec::new();
         for (place, limit) in (0_u16..).zip(self.route.limits_for(head)) {
@@ -140,7 +140,7 @@ impl<'r, 'a> AdmissionContext<'r, 'a> {
                             self.charge_set.push(matched, charge(cost?))
                         }
                         (Enforcement::Shadowed, Ok(cost)) => watching.push((matched, charge(cost))),
-                        (Enforcement::Shadowed, Err(NoNumber)) => {
+                        (Enforcement::Shadowed, Err(InvalidCost)) => {
                             self.uncharged.push((place, LimitDecision::Shadowed));
                         }
                     }

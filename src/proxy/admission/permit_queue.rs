@@ -14,7 +14,7 @@ use super::{Admission, AdmissionContext};
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::{Decision, Outcome, Secret};
 use crate::proxy::ruleset::{Limit, Route};
-use crate::rules::{Head, NoNumber};
+use crate::rules::{Head, InvalidCost};
 use crate::store::redis::Store;
 use crate::store::{Permit, Refusals};
 use crate::telemetry::metrics::{InUseMetrics, Waiting};
@@ -54,7 +54,7 @@ pub(crate) fn admit(
     acquired: AcquiredPermits,
     store: Option<&Store>,
     admission: &mut Admission,
-) -> Result<Option<Pending>, NoNumber> {
+) -> Result<Option<Pending>, InvalidCost> {
     let mut context = AdmissionContext::new(route, secret, now, admission);
     if acquired.is_empty() && context.refuse_without_claims(head, store)? {
         return Ok(None);

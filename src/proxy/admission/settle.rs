@@ -9,7 +9,7 @@ use http::header::{ACCEPT_ENCODING, CONNECTION, HeaderValue, TE};
 use crate::clock::Timestamp;
 use crate::http::headers::Headers;
 use crate::proxy::ruleset::{Limit, Route};
-use crate::rules::{Author, BodyEnd, ReportedCost, SettledBy, Settlement, UsageScan};
+use crate::rules::{BodyEnd, CostSource, ReportedCost, ResponseOrigin, Settlement, UsageScan};
 use crate::store::{Reservation, redis};
 use crate::telemetry::metrics::SettlementResult;
 
@@ -59,7 +59,7 @@ impl AnyReservation {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResponseHead<'a> {
     pub status: StatusCode,
-    pub author: Author,
+    pub author: ResponseOrigin,
     pub headers: &'a Headers,
     /// Costs that a log line states, by policy.
     pub recorded: &'a [(String, u32)],
@@ -110,8 +110,8 @@ impl RequestedFields {
             .iter()
             .map(|charge| &limits[charge.place].spec.settlement);
         for settlement in settlements.flatten() {
-            self.plain_body |= matches!(settlement.by, SettledBy::Json { .. });
-            self.trailers |= matches!(settlement.by, SettledBy::Trailer { .. });
+            self.plain_body |= matches!(settlement.by, CostSource::Json { .. });
+            self.trailers |= matches!(settlement.by, CostSource::Trailer { .. });
         }
     }
 

@@ -9,7 +9,7 @@ use crate::http::framing::FramingError;
 use crate::http::host::HostError;
 use crate::http::max_forwards::NoCount;
 use crate::http::path::PathError;
-use crate::rules::NoNumber;
+use crate::rules::InvalidCost;
 use crate::upstream::{self, Fault};
 
 /// What kept a request from being answered by its upstream.
@@ -78,8 +78,8 @@ impl From<NoCount> for Error {
     }
 }
 
-impl From<NoNumber> for Error {
-    fn from(NoNumber: NoNumber) -> Self {
+impl From<InvalidCost> for Error {
+    fn from(InvalidCost: InvalidCost) -> Self {
         bad_request("The field that says the request's cost has no whole number.")
     }
 }

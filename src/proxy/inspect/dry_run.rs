@@ -17,7 +17,7 @@ use crate::proxy::answers::error::Error;
 use crate::proxy::request::MatchedRequest;
 use crate::proxy::ruleset::{Limit, Route, Ruleset};
 use crate::proxy::target::RequestTarget;
-use crate::rules::{Author, BodyEnd, Head};
+use crate::rules::{BodyEnd, Head, ResponseOrigin};
 
 /// What was decided about one request.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ pub fn dry_run<T>(
     if let Some(response) = response {
         let answered = ResponseHead {
             status: response.status,
-            author: Author::Upstream,
+            author: ResponseOrigin::Upstream,
             headers: response.headers,
             recorded: response.costs,
         };

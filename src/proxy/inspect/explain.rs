@@ -23,7 +23,7 @@ use crate::proxy::request::MatchedRequest;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::ruleset::{Limit, Policy, PolicySpec, Route, Ruleset, RulesetSpec};
 use crate::proxy::target::RequestTarget;
-use crate::rules::{Described, Head, Mismatch, NoNumber, Token};
+use crate::rules::{Head, InvalidCost, Mismatch, PartDescription, Token};
 use crate::store::Charge;
 use crate::telemetry::metrics::LimitDecision;
 use crate::telemetry::registry::Registry;
@@ -63,7 +63,7 @@ struct LimitTrace {
     tags: bool,
     /// How many buckets cannot pay before the one that is told of.
     overflows: usize,
-    key: Vec<Described>,
+    key: Vec<PartDescription>,
     /// Whose days it counts in, where its token can say so.
     zone: Option<String>,
     cost: u32,
@@ -217,7 +217,7 @@ fn step(
     let says = match (meeting, limit.spec.cost.of(head)) {
         (Applicability::Bucket(key, _), Ok(cost)) => LimitOutcome::Decides(peek(policy, key, cost)),
         (Applicability::Bucket(..), Err(error)) if refusable => return Err(error.into()),
-        (Applicability::Bucket(..), Err(NoNumber)) => LimitOutcome::RefusesCost,
+        (Applicability::Bucket(..), Err(InvalidCost)) => LimitOutcome::RefusesCost,
         (Applicability::Elsewhere, _) => LimitOutcome::Elsewhere,
         (Applicability::Exempt, _) => LimitOutcome::Exempt,
         (Applicability::Skipped, _) => LimitOutcome::Skips,

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::time::Duration;
 
 use crate::clock::Timestamp;
-use crate::rules::{CheckedToken, Token, TokenRejection, Verifier};
+use crate::rules::{Token, TokenCheck, TokenRejection, Verifier};
 use crate::telemetry::log_throttle::LogThrottle;
 use crate::telemetry::metrics::JwtMetrics;
 use crate::telemetry::registry::Registry;
@@ -41,7 +41,7 @@ impl TokenVerifier {
     }
 
     /// Counts and logs what became of a request's token, the first time that it is known.
-    pub(crate) fn record(&self, checked: &OnceCell<CheckedToken>, was_known: bool, now: Timestamp) {
+    pub(crate) fn record(&self, checked: &OnceCell<TokenCheck>, was_known: bool, now: Timestamp) {
         let Some(checked) = checked.get().filter(|_| !was_known) else {
             return;
         };

@@ -71,10 +71,10 @@ fn a_repeated_field_frees_nobody_whether_the_condition_asks_for_it_or_against_it
 fn a_path_is_read_as_its_route_reads_it() {
     let pattern = || PathPattern {
         segments: vec![Segment::Literal("Login".to_owned())],
-        rest: false,
+        is_prefix: false,
     };
-    let strict = Condition::Path(PathCondition::new(pattern(), PathForm::default()));
-    let form = PathForm {
+    let strict = Condition::Path(PathCondition::new(pattern(), PathEquivalence::default()));
+    let form = PathEquivalence {
         case: CaseSensitivity::Insensitive,
         trailing_slash: TrailingSlash::Ignore,
     };

@@ -6,7 +6,7 @@ use crate::http::headers::Headers;
 use crate::rules::{CaseSensitivity, TrailingSlash};
 
 const SECRET: Secret = Secret::from_key([1, 2]);
-const FOLDING: PathForm = PathForm {
+const FOLDING: PathEquivalence = PathEquivalence {
     case: CaseSensitivity::Insensitive,
     trailing_slash: TrailingSlash::Ignore,
 };
@@ -80,7 +80,7 @@ fn cookie(name: &str) -> KeyPart {
 }
 
 fn segment(place: usize) -> KeyPart {
-    let form = PathForm::default();
+    let form = PathEquivalence::default();
     KeyPart::Segment { place, form }
 }
 
@@ -286,7 +286,7 @@ fn one_value_in_several_spellings_is_one_key() {
 
 #[test]
 fn paths_that_differ_to_the_route_differ_in_the_key() {
-    let part = [KeyPart::Path(PathForm::default())];
+    let part = [KeyPart::Path(PathEquivalence::default())];
     let of = |path| key(&part, &Request::new().path(path));
     assert_ne!(of("/a"), of("/A"));
     assert_ne!(of("/a"), of("/a/"));
@@ -404,10 +404,10 @@ fn what_is_shown_is_what_is_counted() {
     let shown = |on_missing, request: &Request| {
         let descriptor = Descriptor::new(vec![field("h"), ADDRESS], on_missing, 48);
         let parts = descriptor.describe(&request.head()).into_iter();
-        let text = |part: Described| {
+        let text = |part: PartDescription| {
             let value = match part.value {
-                Found::One(value) => value,
-                Found::Missing | Found::Several => "-".to_owned(),
+                Lookup::One(value) => value,
+                Lookup::Missing | Lookup::Several => "-".to_owned(),
             };
             format!("{}={value}", part.part)
         };

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::http::headers::Headers;
-use crate::rules::{CaseSensitivity, PathForm, TrailingSlash};
+use crate::rules::{CaseSensitivity, PathEquivalence, TrailingSlash};
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
@@ -99,7 +99,7 @@ fn who_gives_two_values_has_neither() {
 
 #[test]
 fn credentials_paths_and_hosts_are_compared_as_they_are_hashed() {
-    let form = PathForm {
+    let form = PathEquivalence {
         case: CaseSensitivity::Insensitive,
         trailing_slash: TrailingSlash::Ignore,
     };

@@ -10,18 +10,18 @@ use crate::http::event_stream::{EventPart, EventStream};
 use crate::http::headers::Headers;
 use crate::http::json_pointer::JsonPointer;
 use crate::http::json_scan::{JsonScan, JsonValue};
-use crate::rules::cost::whole;
+use crate::rules::cost::parse_whole;
 
 /// A scan of a response's body for the values at some pointers, in constant memory.
 #[derive(Debug)]
 pub struct UsageScan {
     format: Format,
-    values: SmallVec<[Value; 1]>,
+    values: SmallVec<[PointerValue; 1]>,
 }
 
 /// The value at one pointer.
 #[derive(Debug)]
-struct Value {
+struct PointerValue {
     scan: JsonScan,
     /// The one of the last event that has it.
     last: Option<JsonValue>,
@@ -32,15 +32,18 @@ enum Format {
     /// One JSON document, or several in a row.
     Json,
     /// A stream of events whose data are JSON documents.
-    Events { stream: EventStream, end: EndMark },
+    Events {
+        stream: EventStream,
+        end: DoneMarker,
+    },
 }
 
 /// The event with the data `[DONE]`, by which OpenAI and others end a stream.
 #[derive(Debug, Default)]
-struct EndMark {
+struct DoneMarker {
     /// How many bytes of it the event has so far; `None` if it has others.
     seen: Option<usize>,
-    is_there: bool,
+    is_seen: bool,
 }
 
 impl UsageScan {
@@ -57,7 +60,7 @@ impl UsageScan {
             return Err(ReportedCost::Malformed);
         }
         let format = headers.get_all(CONTENT_TYPE).next().and_then(Format::of);
-        let values = pointers.iter().map(|pointer| Value {
+        let values = pointers.iter().map(|pointer| PointerValue {
             scan: JsonScan::new(Arc::clone(pointer)),
             last: None,
         });
@@ -81,7 +84,7 @@ impl UsageScan {
 
     /// Whether the body goes on with nothing that matters.
     pub fn is_complete(&self) -> bool {
-        matches!(&self.format, Format::Events { end, .. } if end.is_there)
+        matches!(&self.format, Format::Events { end, .. } if end.is_seen)
     }
 
     /// The cost, at most `max`, once the body has ended: the sum of the values that are there.
@@ -90,7 +93,7 @@ impl UsageScan {
             Format::Json => true,
             Format::Events { stream, .. } => {
                 if stream.finish() {
-                    self.values.iter_mut().for_each(Value::end_event);
+                    self.values.iter_mut().for_each(PointerValue::end_event);
                 }
                 false
             }
@@ -124,7 +127,7 @@ impl UsageScan {
     }
 }
 
-impl Value {
+impl PointerValue {
     fn note(&mut self, part: EventPart<'_>) {
         match part {
             EventPart::Data(data) => self.scan.feed(data),
@@ -149,9 +152,9 @@ impl Format {
         match essence.as_str() {
             "text/event-stream" => Some(Self::Events {
                 stream: EventStream::default(),
-                end: EndMark {
+                end: DoneMarker {
                     seen: Some(0),
-                    is_there: false,
+                    is_seen: false,
                 },
             }),
             "application/json" | "text/json" | "application/x-ndjson" | "application/jsonl" => {
@@ -162,7 +165,7 @@ impl Format {
     }
 }
 
-impl EndMark {
+impl DoneMarker {
     const TEXT: &[u8] = b"[DONE]";
 
     fn note(&mut self, part: EventPart<'_>) {
@@ -175,7 +178,7 @@ impl EndMark {
             }
             EventPart::LineBreak => self.seen = None,
             EventPart::End => {
-                self.is_there |= self.seen == Some(Self::TEXT.len());
+                self.is_seen |= self.seen == Some(Self::TEXT.len());
                 self.seen = Some(0);
             }
         }
@@ -187,7 +190,7 @@ fn units(value: &JsonValue) -> Option<u32> {
     let JsonValue::Number(text) = value else {
         return None;
     };
-    whole(text.as_bytes()).or_else(|| {
+    parse_whole(text.as_bytes()).or_else(|| {
         let number: f64 = text.parse().ok()?;
         // Some write whole numbers as `57.0`. The cast saturates.
         (number >= 0.0 && number.fract() == 0.0).then_some(number as u32)

@@ -37,7 +37,7 @@ impl TokenRejection {
 }
 
 /// Seconds as the configuration writes durations, in the two largest units: `2h5m`.
-fn spoken(seconds: u64) -> String {
+fn format_seconds(seconds: u64) -> String {
     const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
     let mut rest = seconds;
     let parts = UNITS.map(|(length, name)| {
@@ -64,8 +64,8 @@ impl fmt::Display for TokenRejection {
             Self::BadSignature => f.write_str("bad signature"),
             Self::WrongIssuer => f.write_str("wrong issuer (`iss`)"),
             Self::WrongAudience => f.write_str("wrong audience (`aud`)"),
-            Self::Expired(ago) => write!(f, "expired since {}", spoken(ago)),
-            Self::NotYetValid(ahead) => write!(f, "not yet valid: in {}", spoken(ahead)),
+            Self::Expired(ago) => write!(f, "expired since {}", format_seconds(ago)),
+            Self::NotYetValid(ahead) => write!(f, "not yet valid: in {}", format_seconds(ahead)),
         }
     }
 }

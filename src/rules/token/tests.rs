@@ -94,7 +94,7 @@ fn good(verifier: &Verifier, headers: &Headers, now: u64) -> Option<Token> {
 fn subject_at(verifier: &Verifier, token: &str, now: u64) -> Option<String> {
     let token = good(verifier, &fields(&[&format!("Bearer {token}")]), now)?;
     match token.claim("sub") {
-        Found::One(value) => Some(value.to_owned()),
+        Lookup::One(value) => Some(value.to_owned()),
         _ => None,
     }
 }
@@ -239,10 +239,10 @@ fn claims_are_texts_numbers_and_truth_values() {
     let token = signed(TokenAlgorithm::Hs256, None, &claims);
     let fields = fields(&[&format!("bearer  {token}")]);
     let token = good(&verifier, &fields, NOW).unwrap();
-    assert_eq!(token.claim("level"), Found::One("7"));
-    assert_eq!(token.claim("admin"), Found::One("true"));
+    assert_eq!(token.claim("level"), Lookup::One("7"));
+    assert_eq!(token.claim("admin"), Lookup::One("true"));
     for missing in ["sub", "plan", "other"] {
-        assert_eq!(token.claim(missing), Found::Missing, "{missing}");
+        assert_eq!(token.claim(missing), Lookup::Missing, "{missing}");
     }
 }
 
@@ -277,7 +277,7 @@ fn two_tokens_are_several_and_no_token_is_none() {
     let long = signed(
         TokenAlgorithm::Hs256,
         None,
-        &json!({ "sub": "a".repeat(LONGEST) }),
+        &json!({ "sub": "a".repeat(MAX_TOKEN_BYTES) }),
     );
     assert!(token(&[&bearer(&long)]).is_none());
 }
@@ -319,7 +319,7 @@ fn few_keys_are_tried_on_a_token_that_names_none() {
         let secret = format!("another secret, of thirty-two bytes or more: {number}");
         TokenKey::from_file(secret.as_bytes(), TokenAlgorithm::Hs256, None).unwrap()
     };
-    for (others, good) in [(TRIES - 1, true), (TRIES, false)] {
+    for (others, good) in [(MAX_KEYS_TRIED - 1, true), (MAX_KEYS_TRIED, false)] {
         let right = key(TokenAlgorithm::Hs256, None);
         let keys = (0..others).map(wrong).chain([right]).collect();
         assert_eq!(subject(&Verifier::new(spec(keys)), &token).is_some(), good);
@@ -354,7 +354,7 @@ fn a_rejected_token_says_why_and_costs_few_signatures_and_those_once() {
         (
             unnamed_forged,
             Some(TokenRejection::BadSignature),
-            TRIES as u64,
+            MAX_KEYS_TRIED as u64,
         ),
         (
             by(Some("gone"), json!({})),
@@ -382,12 +382,20 @@ fn a_rejected_token_says_why_and_costs_few_signatures_and_those_once() {
             1,
         ),
         ("garbage".to_owned(), Some(TokenRejection::Malformed), 0),
-        ("a".repeat(LONGEST + 1), Some(TokenRejection::Malformed), 0),
+        (
+            "a".repeat(MAX_TOKEN_BYTES + 1),
+            Some(TokenRejection::Malformed),
+            0,
+        ),
         (good, None, 1),
     ] {
         let fields = fields(&[&format!("Bearer {token}")]);
-        let recalled = verifier.recall(&fields, at(NOW));
-        assert_eq!(recalled.is_none(), token.len() <= LONGEST, "{rejection:?}");
+        let recalled = verifier.check_cached(&fields, at(NOW));
+        assert_eq!(
+            recalled.is_none(),
+            token.len() <= MAX_TOKEN_BYTES,
+            "{rejection:?}"
+        );
         let first = verifier.check(&fields, at(NOW));
         let second = verifier.check(&fields, at(NOW));
         assert_eq!(first.signatures, signatures, "{rejection:?}");
@@ -395,7 +403,7 @@ fn a_rejected_token_says_why_and_costs_few_signatures_and_those_once() {
         for checked in [first, second] {
             assert_eq!(checked.token.err(), rejection);
         }
-        assert!(verifier.recall(&fields, at(NOW)).is_some());
+        assert!(verifier.check_cached(&fields, at(NOW)).is_some());
     }
 }
 

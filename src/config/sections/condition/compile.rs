@@ -3,10 +3,13 @@
 use crate::config::located::List;
 use crate::config::schema;
 use crate::config::sections::route::path_pattern;
-use crate::rules::{Condition, PathCondition, PathForm};
+use crate::rules::{Condition, PathCondition, PathEquivalence};
 
 /// Compiles a checked condition for a route on which `form` makes paths equal.
-pub(in crate::config) fn condition(written: &schema::Condition, form: PathForm) -> Condition {
+pub(in crate::config) fn condition(
+    written: &schema::Condition,
+    form: PathEquivalence,
+) -> Condition {
     let mut all = Vec::new();
     if !written.method.is_empty() {
         let methods = written.method.iter().map(|method| method.get().clone());

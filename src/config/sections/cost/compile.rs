@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::config::schema::{self, Policy, Reserve, StatedCost};
-use crate::rules::{Cost, Counted, OwnAnswers, SettledBy, Settlement};
+use crate::rules::{Cost, CostSource, CountedResponses, ProxyResponses, Settlement};
 
 /// The charge at admission.
 pub(in crate::config) fn cost(written: &schema::Cost) -> Cost {
@@ -35,7 +35,7 @@ fn reserve(stated: &StatedCost) -> Cost {
 /// The settlement by responses, if any.
 pub(in crate::config) fn settlement(policy: &Policy) -> Option<Settlement> {
     let by = match &policy.cost.value {
-        schema::Cost::Constant(_) => SettledBy::Reserve,
+        schema::Cost::Constant(_) => CostSource::Reserve,
         schema::Cost::Stated(stated) => settled_by(stated),
     };
     let statuses: Vec<_> = policy
@@ -43,33 +43,33 @@ pub(in crate::config) fn settlement(policy: &Policy) -> Option<Settlement> {
         .iter()
         .flat_map(|statuses| statuses.range())
         .collect();
-    let counted = (!statuses.is_empty()).then(|| Counted {
+    let counted = (!statuses.is_empty()).then(|| CountedResponses {
         statuses,
         own: match policy.count_own.get() {
-            true => OwnAnswers::Counted,
-            false => OwnAnswers::NotCounted,
+            true => ProxyResponses::Counted,
+            false => ProxyResponses::NotCounted,
         },
     });
-    let settles = counted.is_some() || by != SettledBy::Reserve;
+    let settles = counted.is_some() || by != CostSource::Reserve;
     settles.then_some(Settlement { counted, by })
 }
 
-fn settled_by(stated: &StatedCost) -> SettledBy {
+fn settled_by(stated: &StatedCost) -> CostSource {
     let max = stated.max.get();
     if let Some(name) = &stated.response_header {
         let name = name.get().clone();
-        SettledBy::Header { name, max }
+        CostSource::Header { name, max }
     } else if let Some(name) = &stated.response_trailer {
         let name = name.get().clone();
-        SettledBy::Trailer { name, max }
+        CostSource::Trailer { name, max }
     } else if let Some(pointers) = &stated.response_json {
         let pointers = pointers.0.iter().map(|pointer| Arc::clone(pointer.get()));
         let pointers = pointers.collect();
-        SettledBy::Json { pointers, max }
+        CostSource::Json { pointers, max }
     } else if let Some(unit) = &stated.response_bytes {
         let unit = unit.bytes();
-        SettledBy::Bytes { unit, max }
+        CostSource::Bytes { unit, max }
     } else {
-        SettledBy::Reserve
+        CostSource::Reserve
     }
 }

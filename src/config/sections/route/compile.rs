@@ -15,7 +15,7 @@ use crate::config::value::{self, KeyPart};
 use crate::http::path::comparable;
 use crate::proxy::ruleset::{LimitSpec, Rewrite, RouteSpec};
 use crate::rules::{
-    self, CaseSensitivity, Descriptor, PathForm, PathPattern, RouteMatch, Router, Segment,
+    self, CaseSensitivity, Descriptor, PathEquivalence, PathPattern, RouteMatch, Router, Segment,
     Selectors,
 };
 
@@ -287,7 +287,7 @@ fn matches(route: &Route) -> RouteMatch {
             .iter()
             .map(|(name, value)| (name.as_str().to_owned(), value.as_str().to_owned()))
             .collect(),
-        form: PathForm {
+        form: PathEquivalence {
             case: match route.case_sensitive.get() {
                 true => CaseSensitivity::Sensitive,
                 false => CaseSensitivity::Insensitive,
@@ -303,7 +303,7 @@ fn matches(route: &Route) -> RouteMatch {
 fn host_pattern(host: &value::HostPattern) -> rules::HostPattern {
     match host {
         value::HostPattern::Exact(host) => rules::HostPattern::Exact(host.clone()),
-        value::HostPattern::Below(domain) => rules::HostPattern::Below(domain.clone()),
+        value::HostPattern::Below(domain) => rules::HostPattern::Subdomains(domain.clone()),
     }
 }
 
@@ -314,7 +314,7 @@ pub(in crate::config) fn path_pattern(path: &value::PathPattern) -> PathPattern 
     });
     PathPattern {
         segments: segments.collect(),
-        rest: path.rest,
+        is_prefix: path.rest,
     }
 }
 

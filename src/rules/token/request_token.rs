@@ -5,11 +5,11 @@ use std::cell::OnceCell;
 use super::{Token, TokenRejection, Verifier};
 use crate::clock::Timestamp;
 use crate::http::headers::Headers;
-use crate::rules::Found;
+use crate::rules::Lookup;
 
 /// What became of a request's token.
 #[derive(Clone, Debug)]
-pub struct CheckedToken {
+pub struct TokenCheck {
     /// The token, if there is one.
     pub token: Result<Option<Token>, TokenRejection>,
     /// Signatures that were checked for it.
@@ -22,7 +22,7 @@ pub struct RequestToken<'a> {
     verifier: &'a Verifier,
     headers: &'a Headers,
     now: Timestamp,
-    checked: &'a OnceCell<CheckedToken>,
+    checked: &'a OnceCell<TokenCheck>,
 }
 
 impl<'a> RequestToken<'a> {
@@ -32,7 +32,7 @@ impl<'a> RequestToken<'a> {
         verifier: &'a Verifier,
         headers: &'a Headers,
         now: Timestamp,
-        checked: &'a OnceCell<CheckedToken>,
+        checked: &'a OnceCell<TokenCheck>,
     ) -> Self {
         Self {
             verifier,
@@ -43,20 +43,20 @@ impl<'a> RequestToken<'a> {
     }
 
     /// What it says under this name: a text, a number or a truth value.
-    pub(in crate::rules) fn claim(&self, name: &str) -> Found<&'a str> {
+    pub(in crate::rules) fn claim(&self, name: &str) -> Lookup<&'a str> {
         let check = || self.verifier.check(self.headers, self.now);
         match &self.checked.get_or_init(check).token {
             Ok(Some(token)) => token.claim(name),
-            Ok(None) | Err(_) => Found::Missing,
+            Ok(None) | Err(_) => Lookup::Missing,
         }
     }
 
     /// Whether it is known what it says, or can be without a signature.
-    pub fn is_known(&self) -> bool {
+    pub fn is_known_without_signature(&self) -> bool {
         if self.checked.get().is_some() {
             return true;
         }
-        let recalled = self.verifier.recall(self.headers, self.now);
+        let recalled = self.verifier.check_cached(self.headers, self.now);
         recalled.is_some_and(|checked| self.checked.set(checked).is_ok())
     }
 }

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use super::Head;
 use super::matcher::{
-    CaseSensitivity, HostPattern, Mismatch, PathForm, PathPattern, RouteMatch, Segment,
+    CaseSensitivity, HostPattern, Mismatch, PathEquivalence, PathPattern, RouteMatch, Segment,
     TrailingSlash,
 };
 
@@ -77,7 +77,7 @@ struct Node {
 }
 
 /// How paths are looked up in [`Paths::insensitive`].
-const ANY_CASE: PathForm = PathForm {
+const ANY_CASE: PathEquivalence = PathEquivalence {
     case: CaseSensitivity::Insensitive,
     trailing_slash: TrailingSlash::Strict,
 };
@@ -114,7 +114,7 @@ impl Router {
         for host in &route.hosts {
             let paths = match host {
                 HostPattern::Exact(host) => self.exact.entry(host.clone()),
-                HostPattern::Below(domain) => self.below.entry(domain.clone()),
+                HostPattern::Subdomains(domain) => self.below.entry(domain.clone()),
             };
             paths.or_default().insert(route, rank);
         }
@@ -162,7 +162,7 @@ impl Router {
         let mut is_named = vec![false; self.routes.len()];
         for (place, host) in self.entries() {
             match self.routes[place].mismatch(head) {
-                None if host.is_none_or(|host| host.takes(head.host)) => break,
+                None if host.is_none_or(|host| host.matches(head.host)) => break,
                 // Another of its hosts takes it, but that one is asked later.
                 None => {}
                 Some(_) if is_named[place] => {}
@@ -193,7 +193,7 @@ impl Router {
     /// Routes that take nothing, in file order, each with one that takes its requests first: for every
     /// host and path of theirs a route is asked before that has the same, and no condition more.
     pub fn unreachable(&self) -> Vec<(usize, usize)> {
-        let mut asked: HashMap<Shape<'_>, Alike<'_>> = HashMap::new();
+        let mut asked: HashMap<Shape<'_>, EquivalentRoutes<'_>> = HashMap::new();
         let mut hidden = Vec::new();
         for (rank, &place) in self.order.iter().enumerate() {
             let place = place as usize;
@@ -202,10 +202,10 @@ impl Router {
             let taker = |shape: &Shape<'_>| {
                 let alike = [Some(shape), shape.folded().as_ref()].map(|shape| asked.get(shape?));
                 let alike = alike.into_iter().flatten();
-                let earlier = alike.flat_map(|alike| alike.that_may_take_all_of(route));
+                let earlier = alike.flat_map(|alike| alike.more_general_candidates(route));
                 let earlier = earlier.map(|rank| (rank, self.order[rank] as usize));
-                let takers =
-                    earlier.filter(|(_, other)| self.routes[*other].asks_no_more_than(route));
+                let takers = earlier
+                    .filter(|(_, other)| self.routes[*other].is_at_least_as_general_as(route));
                 takers.min().map(|(_, other)| other)
             };
             let takers: Option<Vec<usize>> = shapes.iter().map(taker).collect();
@@ -224,13 +224,13 @@ impl Router {
 
 /// The ranks of routes of one shape, by one of their conditions: only a route that has it too is looked at again, however many there are.
 #[derive(Default)]
-struct Alike<'a> {
+struct EquivalentRoutes<'a> {
     unconditional: Vec<usize>,
     by_header: HashMap<&'a (HeaderName, HeaderValue), Vec<usize>>,
     by_query: HashMap<&'a (String, String), Vec<usize>>,
 }
 
-impl<'a> Alike<'a> {
+impl<'a> EquivalentRoutes<'a> {
     fn push(&mut self, rank: usize, route: &'a RouteMatch) {
         let list = match (route.headers.first(), route.query.first()) {
             (Some(header), _) => self.by_header.entry(header).or_default(),
@@ -241,7 +241,7 @@ impl<'a> Alike<'a> {
     }
 
     /// All routes but those that have a condition more than `route`, and some of these.
-    fn that_may_take_all_of(&self, route: &RouteMatch) -> impl Iterator<Item = usize> {
+    fn more_general_candidates(&self, route: &RouteMatch) -> impl Iterator<Item = usize> {
         let headers = route
             .headers
             .iter()
@@ -303,7 +303,10 @@ impl<'a> Shape<'a> {
 
 impl Rank {
     fn of(route: &RouteMatch, place: usize) -> Self {
-        let PathPattern { segments, rest } = &route.path;
+        let PathPattern {
+            segments,
+            is_prefix: rest,
+        } = &route.path;
         let captures = segments
             .iter()
             .filter(|s| matches!(s, Segment::Capture(_)))
@@ -326,7 +329,7 @@ impl HostRank {
     fn of(host: Option<&HostPattern>) -> Self {
         match host {
             Some(HostPattern::Exact(_)) => Self::Exact,
-            Some(HostPattern::Below(domain)) => Self::Below(Reverse(domain.len())),
+            Some(HostPattern::Subdomains(domain)) => Self::Below(Reverse(domain.len())),
             None => Self::Any,
         }
     }
@@ -374,7 +377,7 @@ impl Tree {
             }
         }
         let node = &mut self.nodes[at as usize];
-        match pattern.rest {
+        match pattern.is_prefix {
             true => node.prefix.push(rank),
             false => node.exact.push(rank),
         }

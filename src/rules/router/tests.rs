@@ -36,7 +36,7 @@ fn route(text: &str) -> RouteMatch {
         .collect();
     let (host, path) = target.split_at(target.find('/').expect("a path"));
     route.hosts = match host.strip_prefix("*.") {
-        Some(domain) => vec![HostPattern::Below(domain.to_owned())],
+        Some(domain) => vec![HostPattern::Subdomains(domain.to_owned())],
         None if host.is_empty() => Vec::new(),
         None => vec![HostPattern::Exact(host.to_owned())],
     };
@@ -55,7 +55,7 @@ fn pattern(path: &str) -> PathPattern {
     };
     PathPattern {
         segments: segments.split('/').skip(1).map(segment).collect(),
-        rest,
+        is_prefix: rest,
     }
 }
 
@@ -263,7 +263,7 @@ fn scan(routes: &[RouteMatch], head: &Head<'_>) -> Option<usize> {
     let first = takers.min_by_key(|(place, route)| {
         let host = route.hosts.iter().filter_map(|host| match host {
             HostPattern::Exact(name) => (name == head.host).then_some((0, 0)),
-            HostPattern::Below(domain) => head
+            HostPattern::Subdomains(domain) => head
                 .host
                 .ends_with(&format!(".{domain}"))
                 .then_some((1, usize::MAX - domain.len())),
@@ -272,7 +272,7 @@ fn scan(routes: &[RouteMatch], head: &Head<'_>) -> Option<usize> {
         let captures = captures
             .filter(|s| matches!(s, Segment::Capture(_)))
             .count();
-        let class = match (route.path.rest, captures) {
+        let class = match (route.path.is_prefix, captures) {
             (true, _) => 2,
             (false, 0) => 0,
             (false, _) => 1,
@@ -304,7 +304,7 @@ fn some_route() -> impl Strategy<Value = RouteMatch> {
     (subsequence(hosts.to_vec(), 0..=2), path, conditions, form).prop_map(
         |(hosts, (segments, end), (methods, field, parameter), (any_case, any_slash))| {
             let below = |host: &str| match host.strip_prefix("*.") {
-                Some(domain) => HostPattern::Below(domain.to_owned()),
+                Some(domain) => HostPattern::Subdomains(domain.to_owned()),
                 None => HostPattern::Exact(host.to_owned()),
             };
             let path: String = segments.iter().map(|text| format!("/{text}")).collect();
