@@ -6,7 +6,7 @@
 //! | `/livez` | 200 while the process runs: never depends on upstreams or stores |
 //! | `/readyz` | 200 while it takes traffic, 503 while it starts, drains, or cannot do without a store that is out of reach; lines more say how each store is |
 //!
-//! Anything else is 404, other methods than GET and HEAD are 405. Nothing here changes anything.
+//! Other paths are 404, other methods than GET and HEAD are 405. Nothing here changes the process.
 
 pub mod health;
 mod scrape;
@@ -29,7 +29,7 @@ use self::scrape::MetricsRenderer;
 use crate::http::message::{Request, Response};
 use crate::telemetry::registry::{self, Registry};
 
-/// Answers requests to the admin listener.
+/// The service of the admin listener.
 #[derive(Clone)]
 pub struct Admin {
     metrics: MetricsRenderer,
@@ -37,15 +37,15 @@ pub struct Admin {
     stores: Stores,
 }
 
-/// Says how the stores are.
+/// Reports the state of the stores.
 type Stores = Arc<dyn Fn() -> StoreReport + Send + Sync>;
 
-/// How the stores are, as `/readyz` says it.
+/// The state of the stores, for `/readyz`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreReport {
-    /// A line each; nothing where there are none.
+    /// A line for each store.
     pub lines: String,
-    /// Why the process takes no traffic without them, in words; `None` where it goes on.
+    /// The reason why the process takes no traffic without them; `None` if it does.
     pub unready: Option<String>,
 }
 
@@ -59,7 +59,7 @@ impl Admin {
         }
     }
 
-    /// Has `/readyz` also say how the stores are.
+    /// Adds the state of the stores to `/readyz`.
     #[must_use]
     pub fn with_stores(self, stores: impl Fn() -> StoreReport + Send + Sync + 'static) -> Self {
         Self {
@@ -68,7 +68,7 @@ impl Admin {
         }
     }
 
-    /// Answers one request. To HEAD, the service leaves the body out.
+    /// Answers one request. The service omits the body for HEAD.
     async fn handle(
         &self,
         method: &Method,
@@ -120,7 +120,7 @@ impl fmt::Debug for Admin {
     }
 }
 
-/// As the server calls it: only the rendering of metrics may fail. The body of the request is not read.
+/// The server's interface: only the rendering of metrics may fail. The request's body is not read.
 impl<B> hyper::service::Service<Request<B>> for Admin {
     type Response = Response<Full<Bytes>>;
     type Error = JoinError;
@@ -142,7 +142,7 @@ impl<B> hyper::service::Service<Request<B>> for Admin {
     }
 }
 
-/// Not ready, and to be asked again in a second.
+/// A 503 response that asks to retry after a second.
 fn unavailable(body: String) -> Response<Full<Bytes>> {
     let mut response = text(StatusCode::SERVICE_UNAVAILABLE, body);
     let headers = response.headers_mut();
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn readiness_follows_the_life_of_the_process_and_liveness_does_not() {
+    fn readiness_follows_the_state_and_liveness_does_not() {
         let (admin, readiness) = admin();
         for (state, status) in [
             (State::Starting, 503),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn metrics_say_which_version_of_the_format_they_are() {
+    fn metrics_state_the_version_of_their_format() {
         let registry = Registry::default();
         let admin = Admin::new(registry.clone(), Readiness::default());
         let _kept = crate::telemetry::metrics::build_info(&registry, "1.2.3", "abc");
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_404_and_what_cannot_be_done_405() {
+    fn unknown_paths_are_404_and_other_methods_405() {
         let (admin, _) = admin();
         assert_eq!(ask(&admin, Method::GET, "/").0, 404);
         assert_eq!(ask(&admin, Method::POST, "/nothing").0, 404);

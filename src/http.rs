@@ -1,4 +1,4 @@
-//! What HTTP needs beyond the libraries: paths, hosts, framing, fields of proxies, bodies, sockets.
+//! The parts of HTTP that the libraries lack: paths, hosts, framing, forwarding fields, bodies.
 //! Knows no routes and no limits.
 
 pub mod body;

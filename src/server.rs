@@ -1,9 +1,9 @@
 //! Listeners, TLS and connections: from a socket to requests handed to one service, and back.
 //!
-//! N workers are N threads, each with a single-threaded runtime and its own socket for every listener,
-//! so that a request never changes threads. What becomes of a request is the service's business: this
-//! layer knows no routes and no limits. Sockets live as long as the server; a reload changes certificates
-//! (see [`tls::Tls::adopt`]) and whatever the service looks up.
+//! N workers are N threads, each with a single-threaded runtime and its own socket for every
+//! listener, so that a request never changes threads. The service decides about requests: this
+//! layer knows no routes and no limits. Sockets live as long as the server; a reload changes
+//! certificates (see [`tls::Tls::adopt`]) and whatever the service looks up.
 
 mod acceptor;
 mod connection;
@@ -39,25 +39,26 @@ use crate::{
     telemetry::{metrics::ListenerMetrics, registry::Registry},
 };
 
-/// What a server is to do.
+/// The settings of a server.
 #[derive(Clone, Debug)]
 pub struct Spec {
-    /// What its threads are called, with a number behind; at most 12 bytes of it are seen.
+    /// The name of its threads, to which a number is added; Linux shows at most 12 bytes of it.
     pub name: &'static str,
-    /// How many threads serve.
+    /// The number of worker threads.
     pub workers: NonZeroUsize,
-    /// Where clients connect.
+    /// The addresses that clients connect to.
     pub listeners: Vec<ListenerSpec>,
     /// Bounds for clients, the same on all listeners.
     pub client: ClientSpec,
-    /// The connections of which one gives way when there are `max_connections`. For one worker with one listener of
-    /// HTTP/1, whose service the table [watches](ConnectionTable::watch).
+    /// The table whose oldest connection is closed for a new client when there are
+    /// `max_connections`. Requires one worker with one listener of HTTP/1, whose service the table
+    /// [watches](ConnectionTable::watch).
     pub table: Option<ConnectionTable>,
 }
 
 impl Spec {
-    /// A server with one worker for operators, at `address`: clear text, and bounds that suit people
-    /// and their monitoring. Older connections, as `table` knows them, give way to new ones.
+    /// An admin server with one worker at `address`: clear text, with bounds that suit operators
+    /// and their monitoring. New connections evict older ones of `table`.
     pub fn admin(address: SocketAddr, table: ConnectionTable) -> Self {
         Spec {
             name: "admin",
@@ -86,16 +87,16 @@ impl Spec {
 /// An address that clients connect to.
 #[derive(Clone, Debug)]
 pub struct ListenerSpec {
-    /// Where; port 0 takes a free one.
+    /// The address to bind; port 0 takes a free port.
     pub address: SocketAddr,
-    /// The versions of HTTP that are spoken.
+    /// The versions of HTTP that it speaks.
     pub protocols: Protocols,
-    /// Encryption, loaded with the same `protocols`; without it, clear text.
+    /// TLS, loaded with the same `protocols`; `None` for clear text.
     pub tls: Option<Tls>,
 }
 
-/// Versions of HTTP that a listener speaks: by ALPN over TLS; in clear text HTTP/2 is taken from clients
-/// that know beforehand.
+/// The versions of HTTP that a listener speaks. ALPN selects one over TLS; in clear text a client
+/// needs prior knowledge for HTTP/2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocols {
     /// HTTP/1.1 (and 1.0) only.
@@ -119,23 +120,23 @@ impl Protocols {
 /// Bounds towards clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientSpec {
-    /// How long things may take.
+    /// Time-outs for clients.
     pub timeouts: Timeouts,
-    /// The most bytes of a request's head; more is answered 431.
+    /// The largest head of a request, in bytes; a larger one is answered with 431.
     pub max_head: usize,
-    /// Connections served at once, over all listeners; further ones wait, unread.
+    /// The most connections at once over all listeners; further ones wait, unread.
     pub max_connections: usize,
-    /// How long half-closing clients are waited for.
+    /// The time that half-closing clients get.
     pub half_close: HalfClose,
 }
 
-/// How long a client that has ended its side of the connection is given for its answer: it may have half-closed, or
-/// be gone, which only a write would tell.
+/// The time that a client gets for its response after it has ended its side of the connection. It
+/// may have half-closed, or be gone, which only a write would show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HalfClose {
-    /// The answer has to begin, or to go on, within this time.
+    /// The response must begin, or go on, within this time.
     Grace(Duration),
-    /// As long as any other client.
+    /// As much as any other client.
     Serve,
 }
 
@@ -145,12 +146,13 @@ impl Default for HalfClose {
     }
 }
 
-/// How long a connection waits for its client.
+/// Time-outs of a client's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For a whole head, from its first byte; for the first, from connecting, with the TLS handshake. Also for heads of frames.
+    /// For a whole head, from its first byte. The first head counts from connecting, with the TLS
+    /// handshake. Also for heads of HTTP/2 frames.
     pub head: Duration,
-    /// For a client that takes nothing of its response.
+    /// For a client that reads nothing of its response.
     pub body: Duration,
     /// For the next request.
     pub idle: Duration,
@@ -162,7 +164,7 @@ impl Timeouts {
     }
 }
 
-/// A running server. Dropping it ends it at once.
+/// A running server. Dropping it closes all connections at once.
 #[derive(Debug)]
 pub struct Server {
     addresses: Vec<SocketAddr>,
@@ -173,8 +175,9 @@ pub struct Server {
 impl Server {
     /// Binds every listener and starts the workers.
     ///
-    /// `factory` makes the service of each connection, on the thread of its worker. The service may fail
-    /// a request to have the connection closed (in HTTP/2, the stream reset) without an answer.
+    /// `factory` makes the service of each connection, on the thread of its worker. The service may
+    /// fail a request to have the connection closed (in HTTP/2, the stream reset) without an
+    /// answer.
     ///
     /// # Errors
     ///
@@ -188,8 +191,9 @@ impl Server {
         Self::start_with(spec, registry, factory, nothing, nothing)
     }
 
-    /// The same, where each worker, by its index, awaits what `beginning` makes before it accepts connections, and what `ending`
-    /// makes when they have ended. Clients that connect before wait in the kernel's queue.
+    /// As [`Server::start`], with two hooks. Each worker awaits `beginning(index)` before it
+    /// accepts connections, and `ending(index)` when they have ended. Earlier clients wait in the
+    /// kernel's queue.
     ///
     /// # Errors
     ///
@@ -242,7 +246,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Returns where the listeners are bound, in the order of the spec.
+    /// Returns the bound addresses, in the order of the spec.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
@@ -259,7 +263,7 @@ impl Server {
 
     fn join_threads(&mut self) {
         for thread in self.threads.drain(..) {
-            // A worker that panicked has said so.
+            // The panic hook has logged a worker's panic.
             let _ = thread.join();
         }
     }
@@ -272,7 +276,7 @@ impl Drop for Server {
     }
 }
 
-/// Binds all listeners: the addresses, and each worker's sockets.
+/// Binds all listeners. Returns their addresses, and the sockets of each worker.
 fn bind(
     spec: &Spec,
     registry: &Registry,
@@ -304,13 +308,13 @@ fn bind(
     Ok((addresses, by_worker))
 }
 
-/// Why a server does not start.
+/// Reasons why a server does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A listener's address cannot be had.
+    /// A listener's address cannot be bound.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// A thread or its runtime cannot be had.
+    /// A thread or its runtime cannot be created.
     #[error("cannot start a worker: {0}")]
     Thread(#[source] IoError),
 }

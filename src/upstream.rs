@@ -1,5 +1,5 @@
-//! Where requests go: named upstreams, each with endpoints that take turns, their connections kept
-//! alive a pool for each worker. Speaks HTTP/1.1 to them. Nothing here knows of routes or limits.
+//! Upstreams: named groups of endpoints, with a connection pool for each endpoint and worker.
+//! Speaks HTTP/1.1 to them. Knows no routes and no limits.
 
 mod balance;
 mod body;
@@ -32,19 +32,19 @@ use crate::http::message::{Request, Response};
 use crate::telemetry::metrics::EndpointMetrics;
 use crate::telemetry::registry::Registry;
 
-/// What an upstream is.
+/// The settings of an upstream.
 #[derive(Clone, Debug)]
 pub struct Spec {
-    /// Its name in the configuration, or its URL where it was given in place.
+    /// Its name in the configuration, or its URL if a route gives that.
     pub name: String,
-    /// What answers.
+    /// The target of its requests.
     pub target: TargetSpec,
 }
 
-/// What answers the requests of an upstream.
+/// The target of an upstream's requests.
 #[derive(Clone, Debug)]
 pub enum TargetSpec {
-    /// The built-in origin, which answers with the request it received.
+    /// The built-in origin, which responds with the request.
     Echo,
     /// Servers.
     Endpoints(EndpointsSpec),
@@ -53,62 +53,62 @@ pub enum TargetSpec {
 /// The servers of an upstream.
 #[derive(Clone, Debug)]
 pub struct EndpointsSpec {
-    /// The way in which they share requests.
+    /// The load-balancing algorithm.
     pub balance: Balance,
     /// At least one, with its weight from 1 to 256.
     pub endpoints: Vec<(EndpointSpec, u16)>,
-    /// Whether they are sent the Host that the client asked for, or their own.
+    /// The Host of forwarded requests.
     pub host: HostHeader,
-    /// How long to wait for them.
+    /// Time-outs for the servers.
     pub timeouts: Timeouts,
 }
 
-/// What identifies an endpoint of an upstream. Two that are equal share their connections.
+/// The identity of an endpoint. Equal endpoints of an upstream share their connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointSpec {
-    /// Host and port; without a port, that of the scheme.
+    /// Host and port; the scheme's port by default.
     pub authority: Authority,
-    /// Set where the URL says `https`.
+    /// Set if the URL's scheme is `https`.
     pub tls: Option<ClientTls>,
 }
 
-/// Which Host an upstream is sent.
+/// The Host of forwarded requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostHeader {
-    /// The one in the request.
+    /// The request's own.
     Preserve,
     /// The endpoint's own.
     Endpoint,
 }
 
-/// The waits of an exchange with an upstream.
+/// Time-outs of an exchange with an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For name, TCP and TLS together.
+    /// For name resolution, TCP and TLS together.
     pub connect: Duration,
     /// From the request's head to the response's.
     pub response: Duration,
-    /// Between two parts of a response's body, or of a tunnel with one direction open; and how long an unused
-    /// connection is kept.
+    /// Between two parts of a response's body, or of a tunnel with one direction open; and how long
+    /// an unused connection is kept.
     pub idle: Duration,
-    /// Without a byte in either direction, once a connection has gone on with another protocol.
+    /// Without a byte in either direction of a tunnel.
     pub tunnel: Duration,
 }
 
-/// A request on its way, and what else an upstream needs to know of it.
+/// A request to be sent, with the context that an upstream needs.
 ///
-/// Lent as one: what each future takes for itself has room in all around it.
+/// Passed by one reference: a field that a future owns enlarges every future around it.
 #[derive(Debug)]
 pub struct OutboundRequest<'a> {
     /// The request, whose body is taken.
     pub request: &'a mut Request<RequestBody>,
-    /// Where interim responses go.
+    /// The queue for informational responses.
     pub informational: Option<&'a InformationalQueue>,
-    /// The runtime that sends it, whose connections it uses.
+    /// The index of the worker, whose connections it uses.
     pub worker: usize,
-    /// The code point of the packets that carry it. With one it goes over connections of that alone.
+    /// The DSCP of its packets. Requests with one use connections of that code point only.
     pub dscp: Option<Dscp>,
-    /// The number of the endpoint that it was sent to last.
+    /// The index of the endpoint that was tried last.
     pub endpoint: &'a Cell<Option<usize>>,
 }
 
@@ -119,7 +119,7 @@ pub struct Upstream {
     target: RunningTarget,
 }
 
-/// What a request to an upstream meets.
+/// The running target of an upstream.
 #[derive(Debug)]
 pub enum RunningTarget {
     /// The built-in origin.
@@ -138,8 +138,8 @@ pub struct Endpoints {
 }
 
 impl Upstream {
-    /// Starts what `spec` says, for `workers` runtimes. Endpoints that `find` still knows from
-    /// before a reload keep their connections.
+    /// Starts an upstream for `workers` runtimes. Endpoints that `find` returns, from before a
+    /// reload, keep their connections.
     pub fn new(
         spec: Spec,
         workers: usize,
@@ -174,7 +174,7 @@ impl Upstream {
         &self.name
     }
 
-    /// What a request meets.
+    /// The target of its requests.
     pub fn target(&self) -> &RunningTarget {
         &self.target
     }
@@ -187,7 +187,7 @@ impl Upstream {
         }
     }
 
-    /// Closes connections that were unused for too long. To be called once a second.
+    /// Closes connections that were unused for too long. Must be called once a second.
     pub fn sweep(&self) {
         if let RunningTarget::Endpoints(endpoints) = &self.target {
             let idle = endpoints.timeouts.idle;
@@ -200,17 +200,17 @@ impl Upstream {
 }
 
 impl Endpoints {
-    /// Sends a request to the endpoint whose turn it is, and waits for the head of the response. Where no connection can
-    /// be had the next endpoint is asked, each at most once.
+    /// Sends a request to the next endpoint, and waits for the head of the response. If no
+    /// connection can be made it tries the other endpoints, each at most once.
     ///
     /// # Errors
-    /// The last endpoint's; none that would let a request be processed twice is retried.
+    /// The last endpoint's error. No request is retried that an endpoint may have processed.
     pub async fn send(
         &self,
         outbound: &mut OutboundRequest<'_>,
     ) -> Result<Response<UpstreamBody>, Error> {
         let first = self.balancer.first();
-        // HTTP/1.0 may come without a Host, and HTTP/1.1 may not go without.
+        // A client of HTTP/1.0 may send no Host, which HTTP/1.1 requires.
         let own_host =
             self.host == HostHeader::Endpoint || !outbound.request.headers().contains(HOST);
         let mut tried = 0;
@@ -232,7 +232,7 @@ impl Endpoints {
         }
     }
 
-    /// The waits.
+    /// The time-outs.
     pub fn timeouts(&self) -> &Timeouts {
         &self.timeouts
     }

@@ -1,18 +1,18 @@
-//! Whether the process takes traffic.
+//! The readiness of the process.
 
 use std::sync::{
     Arc,
     atomic::{AtomicU8, Ordering::Relaxed},
 };
 
-/// Where a process is in its life, as `/readyz` says it.
+/// The stage of the process, for `/readyz`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Not all listeners serve yet.
     Starting,
     /// Takes traffic.
     Ready,
-    /// Serves what it has, and wants no more.
+    /// Finishes its connections, and takes no new ones.
     Draining,
 }
 
@@ -27,7 +27,7 @@ impl State {
     }
 }
 
-/// The process's state: set by whoever runs it, read by probes. Clones are one; starts as `Starting`.
+/// The process's state, which `app` sets and probes read. Clones share it; it starts as `Starting`.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness(Arc<AtomicU8>);
 

@@ -1,5 +1,5 @@
-//! Metrics as text, rendered on a thread of its own and once for all scrapes that wait: many scrapes keep no probe
-//! waiting, and share the memory of the text.
+//! Renders metrics on a thread of its own, once for all scrapes that wait. Many scrapes keep no
+//! probe waiting, and share the memory of the text.
 
 use std::sync::Arc;
 use std::sync::atomic::{
@@ -13,11 +13,11 @@ use tokio::task::{JoinError, spawn_blocking};
 
 use crate::telemetry::registry::Registry;
 
-/// Renders a registry, one text at a time. Clones are one.
+/// Renders a registry, one text at a time. Clones share it.
 #[derive(Clone)]
 pub(super) struct MetricsRenderer {
     registry: Registry,
-    /// Scrapes that ever began.
+    /// Scrapes since the start.
     scrapes: Arc<AtomicU64>,
     latest: Arc<Mutex<Rendered>>,
 }
@@ -42,7 +42,7 @@ impl MetricsRenderer {
     ///
     /// # Errors
     ///
-    /// A panic of the rendering, or the end of the runtime.
+    /// A panic while rendering, or the end of the runtime.
     pub(super) async fn render(&self) -> Result<Bytes, JoinError> {
         let scrape = self.scrapes.fetch_add(1, Release);
         let mut latest = Arc::clone(&self.latest).lock_owned().await;
@@ -50,7 +50,7 @@ impl MetricsRenderer {
             return Ok(latest.text.clone());
         }
         let (registry, scrapes) = (self.registry.clone(), Arc::clone(&self.scrapes));
-        // The thread has the lock: no second text is rendered when this scrape is given up.
+        // The thread holds the lock: a scrape that is given up starts no second rendering.
         let rendering = spawn_blocking(move || {
             let scrapes = scrapes.load(Acquire);
             let text = Bytes::from(registry.render());
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_scrape_that_is_given_up_keeps_no_other_waiting() {
+    async fn a_cancelled_scrape_does_not_delay_others() {
         let renderer = MetricsRenderer::new(Registry::default());
         for _ in 0..100 {
             let _ = timeout(Duration::ZERO, renderer.render()).await;

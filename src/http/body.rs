@@ -1,5 +1,5 @@
-//! The body of a request on its way to an upstream: bounded in bytes, and in the time that a quiet
-//! client may take. Nothing is buffered: back-pressure reaches the client.
+//! The body of a request: bounded in bytes, and in the time that a quiet client may take. Nothing
+//! is buffered: back-pressure reaches the client.
 
 mod channel;
 
@@ -17,8 +17,8 @@ pub(crate) use channel::{BodyReceiver, BodySender, Demand, body_channel};
 
 use crate::net::idle_timer::IdleTimer;
 
-/// A request body that stops with an error once the client has sent more than it may, or nothing
-/// for too long.
+/// A request body that ends with an error once the client has sent too many bytes, or nothing for
+/// too long.
 #[derive(Debug)]
 pub struct RequestBody {
     inner: Option<Inner>,
@@ -27,19 +27,20 @@ pub struct RequestBody {
     withholds_trailers: bool,
 }
 
-/// Where a body comes from.
+/// The source of a body.
 #[derive(Debug)]
 enum Inner {
     Http1(BodyReceiver),
     Http2(Incoming),
-    /// What a client sends behind a request that has no body, once the upstream goes on with another protocol.
+    /// Bytes that a client sends after a request without a body, once the upstream switches
+    /// protocols.
     Tunnel {
         body: BodyReceiver,
         is_open: bool,
     },
 }
 
-/// Why a request body ended before its end. All of these are the client's doing.
+/// Reasons why a request body broke off. All are the client's fault.
 #[derive(Debug)]
 pub enum RequestBodyError {
     /// More bytes than the route's `max_body`.
@@ -63,18 +64,18 @@ impl RequestBody {
         }
     }
 
-    /// Lets it have `limit` more bytes, and be quiet for at most `quiet` between two frames.
+    /// Admits `limit` more bytes, with pauses of at most `quiet` between two frames.
     pub fn bound(&mut self, limit: u64, quiet: Duration) {
         self.remaining = limit;
         self.idle.reset_to(quiet);
     }
 
-    /// Leaves its trailers out.
+    /// Drops its trailers.
     pub fn withhold_trailers(&mut self) {
         self.withholds_trailers = true;
     }
 
-    /// Whether there is nothing to send, so that the request may be sent again unchanged.
+    /// Returns true if there is nothing to send, so that the request may be sent again unchanged.
     pub fn is_empty(&self) -> bool {
         matches!(
             self.inner,
@@ -82,12 +83,12 @@ impl RequestBody {
         )
     }
 
-    /// Whether it comes over HTTP/2. Over HTTP/1 the connection sees to what of a body nobody reads.
+    /// Returns true for a body over HTTP/2. Over HTTP/1 the connection discards unread bodies.
     pub fn is_http2(&self) -> bool {
         matches!(self.inner, Some(Inner::Http2(_)))
     }
 
-    /// No body, and a way to go on behind it with another protocol.
+    /// An empty body of a request that asks to switch protocols.
     pub(crate) fn tunnel(body: BodyReceiver) -> Self {
         RequestBody {
             inner: Some(Inner::Tunnel {
@@ -98,12 +99,12 @@ impl RequestBody {
         }
     }
 
-    /// Whether the request asks to go on with another protocol.
+    /// Returns true if the request asks to switch protocols.
     pub fn is_tunnel(&self) -> bool {
         matches!(self.inner, Some(Inner::Tunnel { .. }))
     }
 
-    /// Becomes what the client sends from here on, without bounds.
+    /// Yields the client's further bytes from now on, without bounds.
     pub(crate) fn open_tunnel(&mut self) {
         if let Some(Inner::Tunnel { is_open, .. }) = &mut self.inner {
             *is_open = true;
@@ -210,7 +211,7 @@ impl Body for RequestBody {
     }
 }
 
-/// How a client broke off a body.
+/// The client's connection or stream broke off.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientBodyError {
     /// In HTTP/1.

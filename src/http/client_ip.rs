@@ -1,4 +1,4 @@
-//! Who the client is: the peer, or whom trusted proxies say they speak for.
+//! The address of the client: the peer's, or the one that trusted proxies report.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,11 +10,10 @@ use crate::http::headers::Headers;
 /// `X-Forwarded-For`.
 pub const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// The most hops that are looked at, and passed on; further to the left stands what anybody may have
-/// written.
+/// The most hops to read and to forward. Any client may have written those further to the left.
 pub(super) const MAX_HOPS: usize = 64;
 
-/// Which field names the hops.
+/// The field that lists the hops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
     /// `X-Forwarded-For`.
@@ -23,7 +22,7 @@ pub enum Header {
     Forwarded,
 }
 
-/// How the client is found.
+/// The trusted proxies, and the field that they write.
 #[derive(Clone, Debug)]
 pub struct ClientIp {
     trusted: Vec<IpNet>,
@@ -31,18 +30,18 @@ pub struct ClientIp {
 }
 
 impl ClientIp {
-    /// Believes what `header` says as far as the proxies in `trusted` have written it.
+    /// Reads `header` as far as the proxies in `trusted` have written it.
     pub fn new(trusted: Vec<IpNet>, header: Header) -> Self {
         ClientIp { trusted, header }
     }
 
-    /// Whether the peer at `address` is believed.
+    /// Returns true if the peer at `address` is a trusted proxy.
     pub fn trusts(&self, address: IpAddr) -> bool {
         self.trusted.iter().any(|net| net.contains(&address))
     }
 
-    /// The first address from the right that is not trusted, beginning with the peer's own. Where a hop
-    /// cannot be read, the last that could be stands for all behind it.
+    /// Returns the first untrusted address from the right, beginning with the peer's. The last
+    /// readable hop stands for an unreadable one.
     pub fn resolve(&self, peer: IpAddr, headers: &Headers) -> IpAddr {
         let mut client = peer.to_canonical();
         if self.trusted.is_empty() || !self.trusts(client) {
@@ -52,7 +51,8 @@ impl ClientIp {
             Header::XForwardedFor => headers.get_all(X_FORWARDED_FOR),
             Header::Forwarded => headers.get_all(FORWARDED),
         };
-        // Commas within quotes split too: who leaves a quote open must not hide what a proxy appends.
+        // Commas within quotes split, too: an open quote of a client must not hide what a proxy
+        // appends.
         let hops = values
             .rev()
             .flat_map(|value| value.rsplit(|&byte| byte == b','));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_a_client_writes_hides_what_a_proxy_appends() {
+    fn a_client_cannot_hide_a_hop_that_a_proxy_appends() {
         let forwarded = |value: &str| resolve(Header::Forwarded, &[value]);
         assert_eq!(forwarded("for=\"6.6.6.6, for=7.7.7.7"), "7.7.7.7");
         assert_eq!(forwarded("for=\"6.6.6.6\\\", for=7.7.7.7"), "7.7.7.7");
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn further_hops_than_anybody_has_are_not_looked_at() {
+    fn hops_beyond_the_bound_are_not_read() {
         let hops = |count| format!("6.6.6.6{}", ", 10.0.0.2".repeat(count));
         let xff = |count| resolve(Header::XForwardedFor, &[&hops(count)]);
         assert_eq!(xff(MAX_HOPS - 1), "6.6.6.6");
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_is_not_trusted_is_the_client_whatever_it_says() {
+    fn an_untrusted_peer_is_the_client() {
         let client_ip = ClientIp::new(
             vec!["10.0.0.0/8".parse().expect("a net")],
             Header::XForwardedFor,
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_believed_unless_trusted() {
+    fn without_trusted_proxies_the_peer_is_the_client() {
         let headers: Headers = [(X_FORWARDED_FOR, HeaderValue::from_static("1.1.1.1"))]
             .into_iter()
             .collect();

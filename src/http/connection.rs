@@ -1,4 +1,4 @@
-//! What is known of a client's connection before its first request.
+//! The client's connection, as it is known before the first request.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -7,21 +7,21 @@ use super::informational::InformationalQueue;
 /// A client's connection, the same for all requests on it.
 #[derive(Clone, Debug)]
 pub struct ClientConnection {
-    /// The other end; an IPv4 address mapped into IPv6 stands here as IPv4.
+    /// The client's address and port. An IPv4 address mapped into IPv6 is converted to IPv4.
     pub peer: SocketAddr,
     /// The address of the listener that accepted it.
     pub local: SocketAddr,
-    /// Whether it is encrypted.
+    /// `https` if the connection is encrypted.
     pub scheme: Scheme,
     /// The name that the client asked for in TLS (RFC 6066 section 3), lower case.
     pub server_name: Option<Arc<str>>,
-    /// Which worker serves it, from 0.
+    /// The index of the worker that serves it.
     pub worker: usize,
-    /// Where it takes interim responses, if it does.
+    /// The queue for informational responses, if the connection can send them.
     pub informational: Option<InformationalQueue>,
 }
 
-/// How requests arrive.
+/// The scheme of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
     /// In clear text.

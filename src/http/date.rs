@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_date_is_as_http_writes_it() {
+    fn the_date_has_the_format_of_http() {
         with_now(|now| {
             let now = str::from_utf8(now).expect("text");
             let parsed: HttpDate = now.parse().expect("a date");

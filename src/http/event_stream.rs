@@ -1,4 +1,5 @@
-//! Event streams (server-sent events) that come in pieces: the data of each event, without keeping any of it.
+//! Event streams (server-sent events) that come in pieces: the data of each event, without keeping
+//! any of it.
 //!
 //! HTML Living Standard, section 9.2 "Server-sent events".
 
@@ -6,13 +7,13 @@
 #[derive(Debug, Default)]
 pub struct EventStream {
     state: State,
-    /// Whether the last byte was CR: a LF behind it ends no line of its own.
+    /// The last byte was CR: a LF after it ends no line of its own.
     after_cr: bool,
-    /// Whether the event has data so far.
+    /// The event has data so far.
     has_data: bool,
 }
 
-/// What comes next of an event.
+/// The next part of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventPart<'a> {
     /// A piece of its data.
@@ -99,7 +100,7 @@ impl EventStream {
         }
     }
 
-    /// Ends the stream: whether it ends within an event that has data.
+    /// Ends the stream. Returns true if it ends within an event that has data.
     pub fn finish(&mut self) -> bool {
         // `data` without a colon is a line without data.
         self.state = State::Other;
@@ -211,7 +212,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn reads_what_the_standard_says_however_it_is_cut(
+        fn reads_as_the_standard_says_however_it_is_cut(
             lines in prop::collection::vec("(data|data:|data: |dat|: ?|x|)[ a:é]{0,3}(\r\n|\n|\r|\n\n)", 0..12),
             has_mark: bool,
             cut in 0.0..1.0,

@@ -1,7 +1,7 @@
-//! What a proxy tells the upstream about the client's side: X-Forwarded-*, Forwarded, Via.
+//! The fields that tell an upstream about the client's side: X-Forwarded-*, Forwarded, Via.
 //!
-//! Fields of a peer that is trusted are continued; those of anybody else are replaced, so that an
-//! upstream can believe them.
+//! Fields of a trusted peer are extended. Those of any other peer are replaced, so that upstreams
+//! can trust them.
 
 use std::net::IpAddr;
 
@@ -18,12 +18,12 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
 
-/// Whether the peer's own fields are believed.
+/// Trust in the peer's own fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// A proxy in `trusted_proxies`.
     Trusted,
-    /// Anybody else.
+    /// Any other peer.
     Untrusted,
 }
 
@@ -57,7 +57,8 @@ impl Forwarding {
         }
     }
 
-    /// Writes the fields of a request that is about to be forwarded, in the place of those in `headers`.
+    /// Writes the fields of a request that is about to be forwarded, in the place of those in
+    /// `headers`.
     pub fn write(&self, peer: Peer, headers: &mut Headers) {
         let is_said = headers.names().any(is_by_proxies);
         if is_said && peer == Peer::Untrusted {
@@ -77,7 +78,7 @@ impl Forwarding {
         headers.append(FORWARDED, self.element.clone());
     }
 
-    /// The first proxy knows how the client came; the others add where they stand.
+    /// The first proxy knows the client's host and port; later ones keep its values.
     fn extend(&self, headers: &mut Headers) {
         for (name, value) in [(X_FORWARDED_FOR, &self.address), (FORWARDED, &self.element)] {
             let list = extended(headers, &name, value);
@@ -91,7 +92,7 @@ impl Forwarding {
     }
 }
 
-/// Whether it is what proxies say of the client's side.
+/// Returns true for a field in which proxies describe the client's side.
 fn is_by_proxies(name: &HeaderName) -> bool {
     matches!(
         name.as_str(),
@@ -103,8 +104,8 @@ fn is_by_proxies(name: &HeaderName) -> bool {
     )
 }
 
-/// A list in one field with one more element: not all readers of X-Forwarded-For read a second one. Of a list that
-/// is longer than anybody believes, the oldest hops are left out.
+/// Appends an element to a list in a single field, since not all readers of X-Forwarded-For read a
+/// second field. Drops the oldest hops beyond [`MAX_HOPS`].
 fn extended(headers: &Headers, name: &HeaderName, value: &FieldValue) -> HeaderValue {
     let (before, value) = (headers.get_all(name).rev(), value.as_bytes());
     let hops: SmallVec<[&[u8]; 8]> = before

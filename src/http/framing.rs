@@ -1,5 +1,5 @@
-//! What a head must not say, a request's and a response's, beyond what does not parse: anything after which two servers
-//! may disagree on where the request ends, or on what it is.
+//! Checks of heads beyond their syntax: fields that let two servers disagree on the end or the
+//! meaning of a message.
 
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING, UPGRADE};
 use http::{Method, StatusCode, Version};
@@ -8,12 +8,12 @@ use super::http1::content_length;
 use crate::http::headers::Headers;
 use crate::http::message::Request;
 
-/// Why a head is refused, and with which status.
+/// The reason why a head is refused, with its status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FramingError {
     /// 400, 417 or 501.
     pub status: StatusCode,
-    /// What is wrong with it.
+    /// A sentence for the client.
     pub reason: &'static str,
 }
 
@@ -21,7 +21,7 @@ const fn wrong(status: StatusCode, reason: &'static str) -> Result<(), FramingEr
     Err(FramingError { status, reason })
 }
 
-/// The fields of a head that say where its message ends, and what becomes of the connection.
+/// The fields of a head that determine where its message ends, and if the connection persists.
 #[derive(Debug, Default)]
 pub(crate) struct FramingFields<'a> {
     pub(crate) lengths: Occurrence<'a>,
@@ -32,11 +32,11 @@ pub(crate) struct FramingFields<'a> {
     says_close: bool,
     says_keep_alive: bool,
     says_upgrade: bool,
-    /// Whether `Upgrade` names WebSocket.
+    /// `Upgrade` names WebSocket.
     names_websocket: bool,
 }
 
-/// The values of a field that is to have one at most.
+/// The occurrences of a field that may occur once.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Occurrence<'a> {
     #[default]
@@ -57,7 +57,7 @@ impl<'a> Occurrence<'a> {
         matches!(self, Self::None)
     }
 
-    /// The only one.
+    /// The value, if there is exactly one.
     pub(crate) fn one(self) -> Option<&'a [u8]> {
         match self {
             Self::One(value) => Some(value),
@@ -67,7 +67,7 @@ impl<'a> Occurrence<'a> {
 }
 
 impl<'a> FramingFields<'a> {
-    /// Finds them in one pass: looking each up would cost more.
+    /// Finds the fields in one pass, which is cheaper than a search for each.
     pub(crate) fn of(headers: &'a Headers) -> Self {
         let mut fields = FramingFields::default();
         for (name, value) in headers.iter() {
@@ -109,12 +109,14 @@ impl<'a> FramingFields<'a> {
             protocols.any(|one| one.trim_ascii().eq_ignore_ascii_case(b"websocket"));
     }
 
-    /// Whether the message is about going on with WebSocket (RFC 9110 section 7.8, RFC 6455 section 4).
+    /// Returns true if the message switches to WebSocket (RFC 9110 section 7.8, RFC 6455 section
+    /// 4).
     pub(crate) fn upgrades_to_websocket(&self) -> bool {
         self.says_upgrade && self.names_websocket
     }
 
-    /// Whether the sender of a message of this version lets its connection serve on (RFC 9112 section 9.3).
+    /// Returns true if the sender of a message of this version keeps its connection open (RFC 9112
+    /// section 9.3).
     pub(crate) fn keeps_alive(&self, version: Version) -> bool {
         match version {
             Version::HTTP_10 => self.says_keep_alive && !self.says_close,
@@ -126,7 +128,7 @@ impl<'a> FramingFields<'a> {
 /// Checks the head of a request.
 ///
 /// # Errors
-/// With the status that tells the client.
+/// An error with the status of the response.
 pub fn check<B>(request: &Request<B>) -> Result<(), FramingError> {
     check_method(request.method())?;
     let fields = FramingFields::of(request.headers());
@@ -155,11 +157,11 @@ fn check_content_length(lengths: Occurrence<'_>) -> Result<(), FramingError> {
     }
 }
 
-/// The longest method, in bytes: four times the longest that is registered.
+/// The longest method, in bytes: four times the longest registered method.
 const MAX_METHOD: usize = 64;
 
-/// A reverse proxy opens no tunnels, and TRACE would show the fields that proxies add. No resource has
-/// them, hence 501 rather than 405 (RFC 9110 section 9.1).
+/// A reverse proxy opens no tunnels, and TRACE would show the fields that proxies add. No resource
+/// supports them, hence 501 rather than 405 (RFC 9110 section 9.1).
 fn check_method(method: &Method) -> Result<(), FramingError> {
     match *method {
         _ if method.as_str().len() > MAX_METHOD => wrong(
@@ -205,11 +207,11 @@ fn is_chunked_alone(codings: Occurrence<'_>) -> bool {
     matches!(codings, Occurrence::One(value) if value.eq_ignore_ascii_case(b"chunked"))
 }
 
-/// Checks the head of an upstream's final response to a request of this proxy's, which never asks for another
-/// coding.
+/// Checks the head of an upstream's final response. The proxy never asks for another transfer
+/// coding than chunked.
 ///
 /// # Errors
-/// Says why it cannot be passed on: its end, or its content, would be another to the client.
+/// The reason why it cannot be forwarded: the client would read another end or content.
 pub(crate) fn check_response(fields: &FramingFields<'_>) -> Result<(), &'static str> {
     let has_length = match fields.lengths {
         Occurrence::None => false,
@@ -343,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upgrade_is_named_twice() {
+    fn an_upgrade_is_named_in_both_fields() {
         let upgrades = |fields: &[(&'static str, &'static str)]| {
             let field = |&(name, value)| {
                 let name = http::HeaderName::from_static(name);
@@ -365,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_that_the_client_would_read_otherwise_is_not_passed_on() {
+    fn a_response_with_ambiguous_framing_is_not_forwarded() {
         let response = |fields: &[(&'static str, &'static str)]| {
             let field = |&(name, value)| {
                 let name = http::HeaderName::from_static(name);

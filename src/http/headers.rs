@@ -1,8 +1,8 @@
 //! The header fields of a message, in the order in which they came.
 //!
-//! Not [`http::HeaderMap`]: that hashes each name when a field is added and again when one is looked for, keeps
-//! two tables, and each of its values counts as a holder of the text that it is a part of. A head has some ten fields, in
-//! which a list finds a name sooner, and which are parts of one text (docs/performance.md).
+//! [`http::HeaderMap`] hashes each name when a field is added and looked up, keeps two tables, and
+//! counts references to the text for each value. A head has some ten fields, which are parts of one
+//! text: a list finds a name sooner (docs/performance.md).
 
 mod value;
 
@@ -16,12 +16,12 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 pub use value::FieldValue;
 use value::Value;
 
-/// Header fields. Several may have one name: their values are a list (RFC 9110 section 5.2).
+/// Header fields. Several fields of one name are a list (RFC 9110 section 5.2).
 ///
-/// Whatever looks for a name looks at all fields, so that their number has to be bounded where they are read.
+/// A search looks at all fields, so readers must bound their number.
 #[derive(Clone, Default)]
 pub struct Headers {
-    /// What the values were read from that are parts of it.
+    /// The text that parsed values are parts of.
     text: Bytes,
     fields: Vec<Field>,
 }
@@ -32,17 +32,17 @@ struct Field {
     value: Value,
 }
 
-/// Fields that were found in a text.
+/// Fields that were parsed from a text.
 #[derive(Debug)]
 pub(crate) struct ParsedFields(Vec<Field>);
 
 impl ParsedFields {
-    /// Nothing yet, with room for some.
+    /// No fields yet, with room for some.
     pub(crate) fn with_capacity(fields: usize) -> Self {
         ParsedFields(Vec::with_capacity(fields))
     }
 
-    /// Where a value is, which is valid as such.
+    /// Adds a field with the position of its valid value.
     pub(crate) fn push(&mut self, name: HeaderName, value: Range<usize>) {
         let place = |at| u32::try_from(at).expect("heads are read up to a bound far below 4 GiB");
         self.0.push(Field {
@@ -51,7 +51,7 @@ impl ParsedFields {
         });
     }
 
-    /// The fields of this text.
+    /// Binds the fields to their text.
     pub(crate) fn of(self, text: Bytes) -> Headers {
         Headers {
             text,
@@ -82,7 +82,7 @@ impl Headers {
         self.fields.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no fields.
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }
@@ -108,7 +108,7 @@ impl Headers {
         self.fields.iter().find(|field| field.name == *name)
     }
 
-    /// The value of the first field of this name, to be kept.
+    /// A copy of the value of the first field of this name.
     pub fn get_owned(&self, name: impl Borrow<HeaderName>) -> Option<HeaderValue> {
         self.find(name.borrow())
             .map(|field| field.value.clone().into_owned(&self.text))
@@ -125,18 +125,18 @@ impl Headers {
             .map(|field| field.value.of(&self.text))
     }
 
-    /// Whether there is a field of this name.
+    /// Returns true if there is a field of this name.
     pub fn contains(&self, name: impl Borrow<HeaderName>) -> bool {
         self.find(name.borrow()).is_some()
     }
 
-    /// Adds a field behind the others.
+    /// Adds a field at the end.
     pub fn append(&mut self, name: impl Into<HeaderName>, value: impl Into<FieldValue>) {
         let (name, FieldValue(value)) = (name.into(), value.into());
         self.fields.push(Field { name, value });
     }
 
-    /// Adds a field with the value that the first of another name has, if there is one.
+    /// Adds a field with the value of the first field of another name, if there is one.
     pub fn append_as(&mut self, name: impl Into<HeaderName>, other: impl Borrow<HeaderName>) {
         if let Some(value) = self.find(other.borrow()).map(|field| field.value.clone()) {
             let name = name.into();
@@ -144,7 +144,7 @@ impl Headers {
         }
     }
 
-    /// Adds a field in the place of all others of its name.
+    /// Replaces all fields of this name with one.
     pub fn insert(&mut self, name: impl Into<HeaderName>, value: impl Into<FieldValue>) {
         let name = name.into();
         let mut value = Some(value.into());
@@ -168,12 +168,12 @@ impl Headers {
         }
     }
 
-    /// Leaves out every field of this name.
+    /// Removes all fields of this name.
     pub fn remove(&mut self, name: impl Borrow<HeaderName>) {
         self.retain(|field| field != name.borrow());
     }
 
-    /// Leaves out the fields whose names are not to be kept.
+    /// Removes the fields whose names `keep` rejects.
     pub fn retain(&mut self, mut keep: impl FnMut(&HeaderName) -> bool) {
         self.fields.retain(|field| keep(&field.name));
     }
@@ -225,7 +225,7 @@ impl From<HeaderMap> for Headers {
         let mut headers = Headers::with_capacity(map.len());
         let mut last = None;
         for (name, value) in map {
-            // Only the first of several fields has the name with it.
+            // The map returns a name only with its first value.
             last = name.or(last);
             headers.extend(last.clone().map(|name| (name, value)));
         }

@@ -1,4 +1,4 @@
-//! Fields that are meant for the next hop only (RFC 9110 section 7.6.1).
+//! Hop-by-hop fields (RFC 9110 section 7.6.1).
 
 use http::header::{
     self, CONNECTION, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
@@ -11,7 +11,8 @@ use crate::http::headers::Headers;
 static KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 static PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 
-/// Whether a field never goes further, but for `TE` in part. Those that `Connection` names are treated apart.
+/// Returns true for a field that is not forwarded; `TE` is in part. Fields that `Connection` names
+/// are handled apart.
 fn is_hop_by_hop(name: &HeaderName) -> bool {
     match *name {
         CONNECTION | TE | TRANSFER_ENCODING | UPGRADE | PROXY_AUTHENTICATE
@@ -20,8 +21,9 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
     }
 }
 
-/// What frames or routes a message, and by what proxies say whom they speak for: nobody has it removed by
-/// naming it in `Connection`, not even through a trusted proxy that passes `Connection` on.
+/// Fields that frame or route a message, or in which proxies describe the client. A client cannot
+/// remove them by naming them in `Connection`, not even through a trusted proxy that forwards
+/// `Connection`.
 static PROTECTED: [HeaderName; 9] = [
     header::HOST,
     header::CONTENT_LENGTH,
@@ -34,10 +36,10 @@ static PROTECTED: [HeaderName; 9] = [
     HeaderName::from_static("x-forwarded-proto"),
 ];
 
-/// Options of `Connection` that name no field beyond those that are removed anyway.
+/// Options of `Connection` that name no further field to remove.
 const PLAIN_OPTIONS: [&str; 4] = ["keep-alive", "close", "upgrade", "te"];
 
-/// Removes them, and what `Connection` names.
+/// Removes hop-by-hop fields, and the fields that `Connection` names.
 pub fn remove(headers: &mut Headers) {
     if !headers.names().any(is_hop_by_hop) {
         return;
@@ -75,8 +77,8 @@ fn remove_named(headers: &mut Headers) {
     });
 }
 
-/// `TE: trailers` says that the client takes trailers, which this proxy forwards. It has to be named in
-/// `Connection` again (RFC 9110 section 10.1.4).
+/// `TE: trailers` says that the client accepts trailers, which this proxy forwards. `Connection`
+/// must name it again (RFC 9110 section 10.1.4).
 fn takes_trailers(headers: &Headers) -> bool {
     headers
         .get_all(TE)
@@ -112,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_one_hop_do_not_go_further() {
+    fn hop_by_hop_fields_are_removed() {
         assert_eq!(
             names_left(&[
                 ("connection", "close"),
@@ -131,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_any_connection_field_names_goes_too() {
+    fn fields_that_connection_names_are_removed() {
         let fields = [
             ("connection", "keep-alive, X-One ,,\tx-two"),
             ("connection", "X-THREE"),
@@ -146,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_no_text_hides_no_name() {
+    fn a_binary_value_of_connection_hides_no_name() {
         let mut headers = Headers::new();
         let connection = HeaderValue::from_bytes(b"x-one, \xff").expect("obs-text is a value");
         headers.insert(CONNECTION, connection);
@@ -159,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_has_framing_or_routing_removed_by_naming_it() {
+    fn connection_cannot_remove_framing_or_routing_fields() {
         let fields = [
             ("connection", "host, content-length, close"),
             ("host", "a"),
@@ -169,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_has_removed_what_trusted_proxies_say_of_them() {
+    fn connection_cannot_remove_forwarding_fields() {
         let fields = [
             (
                 "connection",
@@ -187,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn of_te_only_trailers_goes_further() {
+    fn only_trailers_of_te_is_forwarded() {
         let kept =
             [("connection", "te"), ("te", "trailers")].map(|(n, v)| (n.to_owned(), v.to_owned()));
         for fields in [

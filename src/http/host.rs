@@ -1,6 +1,6 @@
-//! Which host a request is for (RFC 9112 section 3.2, RFC 9113 section 8.3.1).
+//! The host of a request (RFC 9112 section 3.2, RFC 9113 section 8.3.1).
 //!
-//! Most requests are for a host that others were for before, spelled alike: each thread remembers some.
+//! Most requests name a host in the same spelling as earlier ones: each thread caches some.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -16,23 +16,23 @@ use crate::http::parse_cache::ParseCache;
 /// The longest name that DNS has, with its trailing dot (RFC 1035 section 2.3.4).
 const MAX_LENGTH: usize = 254;
 
-/// How many authorities are remembered, a power of two.
+/// The number of cached authorities, a power of two.
 const PLACES: usize = 64;
 
-/// The longest that are, in bytes.
+/// The longest cached authority, in bytes.
 const LONGEST_REMEMBERED: usize = 64;
 
 thread_local! {
     static AUTHORITIES: RefCell<ParseCache<Authority, PLACES>> = const { RefCell::new(ParseCache::new()) };
 }
 
-/// Why it cannot be told. Each is the client's doing: 400.
+/// Reasons why the host is unknown. Each is the client's fault: 400.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostError {
     /// HTTP/1.1 asks for a Host, even beside an absolute target.
     #[error("the request has no Host")]
     Missing,
-    /// Two servers may take different ones.
+    /// Two servers may use different ones.
     #[error("the request has more than one Host")]
     Several,
     /// The request line, or `:authority`, names another host than Host does.
@@ -46,11 +46,11 @@ pub enum HostError {
     Invalid,
 }
 
-/// The host in lower case, without port and trailing dot, an IPv6 address in its shortest form; empty
-/// where HTTP/1.0 names none.
+/// Returns the host in lower case, without port and trailing dot, an IPv6 address in its shortest
+/// form. It is empty if a request of HTTP/1.0 names none.
 ///
 /// # Errors
-/// When there is none, or it is ambiguous or malformed.
+/// When the host is missing, ambiguous or malformed.
 pub fn effective<B>(request: &Request<B>) -> Result<Rc<str>, HostError> {
     let (uri, version) = (request.uri(), request.version());
     if !matches!(uri.scheme_str(), None | Some("http" | "https")) {
@@ -107,7 +107,7 @@ impl Authority {
         })
     }
 
-    /// Whether two authorities are one, the scheme's port being no difference.
+    /// Returns true if both are the same, with or without the scheme's port.
     fn is(&self, other: &Self, uri: &Uri) -> bool {
         let default = match uri.scheme_str() {
             Some("https") => 443,
@@ -118,7 +118,7 @@ impl Authority {
     }
 }
 
-/// The place of an authority among those that are remembered. Many hosts differ in one character, anywhere.
+/// The place of an authority in the cache. Many hosts differ in one character, anywhere.
 fn place(text: &[u8]) -> usize {
     let (words, rest) = text.as_chunks::<8>();
     let mut last = [0; 8];
@@ -127,11 +127,11 @@ fn place(text: &[u8]) -> usize {
     let mixed = words.fold(0_u64, |mixed, word| {
         (mixed ^ u64::from_le_bytes(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     });
-    // What differs in the highest byte of a word is seen in the highest of the product alone.
+    // A difference in the highest byte of a word only reaches the highest byte of the product.
     (mixed >> 56) as usize
 }
 
-/// The one spelling of a host's name; `None` for what is none.
+/// The canonical spelling of a host's name; `None` if it is invalid.
 fn name(host: &[u8]) -> Option<Cow<'_, str>> {
     if host.starts_with(b"[") {
         return address(str::from_utf8(host).ok()?);
@@ -158,7 +158,7 @@ fn name(host: &[u8]) -> Option<Cow<'_, str>> {
     }
 }
 
-/// The one spelling of an IPv6 address in brackets.
+/// The canonical spelling of an IPv6 address in brackets.
 fn address(host: &str) -> Option<Cow<'_, str>> {
     let address: Ipv6Addr = host.strip_prefix('[')?.strip_suffix(']')?.parse().ok()?;
     let shortest = format!("[{address}]");

@@ -1,8 +1,8 @@
-//! Messages of HTTP/1.1 as bytes (RFC 9112), the same towards clients and towards upstreams: where a head ends
-//! and what it says, where a body ends, and how one is written.
+//! Messages of HTTP/1.1 as bytes (RFC 9112), towards clients and upstreams: parsing heads, decoding
+//! bodies, writing both.
 //!
-//! Fields and chunk sizes are parsed by httparse, as hyper does. Nothing here is laxer than hyper, and tests
-//! compare what both make of the same bytes.
+//! httparse parses fields and chunk sizes, as in hyper. Nothing here is laxer than hyper: tests
+//! compare both on the same bytes.
 
 #[cfg(test)]
 pub(crate) mod test_mutations;
@@ -17,21 +17,21 @@ pub(crate) use head::{is_framing_field, parsed_fields, range_in};
 pub(crate) use message_writer::{Framing, MessageWriter, SendError};
 pub(crate) use read_buffer::ReadBuffer;
 
-/// Why bytes are no message that can be passed on.
+/// Reasons why bytes are no message that can be forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidMessage {
     /// The head, or the trailers, do not parse.
     #[error("it is not valid HTTP: {0}")]
     Syntax(httparse::Error),
-    /// The head, or the trailers, are larger than is read.
+    /// The head, or the trailers, exceed their bound.
     #[error("{0}")]
     TooLarge(&'static str),
-    /// It parses, and may not be passed on.
+    /// The message parses, but must not be forwarded.
     #[error("{0}")]
     Meaning(&'static str),
 }
 
-/// Not `#[from]`, which makes it the source as well: chains of errors would say it twice.
+/// Not `#[from]`, which makes the error the source as well: error chains would say it twice.
 impl From<httparse::Error> for InvalidMessage {
     fn from(error: httparse::Error) -> Self {
         Self::Syntax(error)

@@ -1,4 +1,5 @@
-//! Interim responses (RFC 9110 section 15.2) on their way from an upstream to the connection of the client.
+//! Informational responses (RFC 9110 section 15.2) between an upstream and the connection of the
+//! client.
 
 use std::cell::RefCell;
 use std::mem;
@@ -9,17 +10,17 @@ use http::StatusCode;
 use super::hop_by_hop;
 use crate::http::message::Response;
 
-/// The most that wait at once. More are dropped: a client can do without each of them.
+/// The most that wait at once. Further ones are dropped: a client needs none of them.
 const MOST: usize = 16;
 
-/// Where a connection takes the interim responses of the request that it carries. Both ends are in one
-/// task, which asks this one after the other: nobody is woken.
+/// The queue of informational responses to a connection's current request. Both ends are in one
+/// task, which polls one after the other: neither wakes the other.
 #[derive(Clone, Debug, Default)]
 pub struct InformationalQueue(Rc<RefCell<Vec<Response<()>>>>);
 
 impl InformationalQueue {
-    /// Sends one to the client, without the fields for one hop. `100 Continue` stays here: the proxy sends
-    /// its own.
+    /// Queues a response for the client, without hop-by-hop fields. Drops `100 Continue`: the proxy
+    /// sends its own.
     pub fn send(&self, mut response: Response<()>) {
         if response.status() == StatusCode::CONTINUE {
             return;
@@ -31,17 +32,17 @@ impl InformationalQueue {
         }
     }
 
-    /// Whether none waits.
+    /// Returns true if none waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.borrow().is_empty()
     }
 
-    /// Drops those that wait.
+    /// Drops waiting responses.
     pub(crate) fn clear(&self) {
         self.0.borrow_mut().clear();
     }
 
-    /// Those that were sent since.
+    /// Takes the waiting responses.
     pub(crate) fn take(&self) -> Vec<Response<()>> {
         mem::take(&mut *self.0.borrow_mut())
     }
@@ -55,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bounded_number_waits_without_fields_for_one_hop() {
+    fn a_bounded_number_waits_without_hop_by_hop_fields() {
         let interim = InformationalQueue::default();
         assert!(interim.take().is_empty());
         let hints = || {

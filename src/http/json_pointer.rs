@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_rfc_6901_gives_as_examples() {
+    fn reads_the_examples_of_rfc_6901() {
         let tokens = |text| {
             let pointer = JsonPointer::parse(text).expect("a pointer");
             pointer.tokens().join("|")
@@ -106,7 +106,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn is_read_back_as_it_is_written(text in "(/([a-z.é]|~0|~1){0,4}){1,4}") {
+        fn a_written_pointer_reads_as_itself(text in "(/([a-z.é]|~0|~1){0,4}){1,4}") {
             let pointer = JsonPointer::parse(&text).expect("a pointer");
             prop_assert_eq!(pointer.to_string(), text);
         }

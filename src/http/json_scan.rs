@@ -1,8 +1,9 @@
 //! A scan of JSON documents that come in pieces, for one value, in constant memory.
 //!
-//! Published parsers keep each string as a whole (actson, picojson) or wait for one (json-event-parser, struson); a
-//! string of a response may be megabytes. This scan keeps open containers on the pointer's path, and one key or number.
-//! It checks no more of the syntax than it needs to find the value.
+//! Published parsers keep each string as a whole (actson, picojson) or wait for one
+//! (json-event-parser, struson); a string of a response may be megabytes. This scan keeps open
+//! containers on the pointer's path, and one key or number. It checks no more of the syntax than it
+//! needs to find the value.
 
 use std::sync::Arc;
 
@@ -16,7 +17,8 @@ pub const LARGEST_DOCUMENT: u64 = 256 * 1024 * 1024;
 /// The longest number that is kept, in bytes.
 const LONGEST_NUMBER: usize = 64;
 
-/// A search for the value at a pointer. Of several values, in one document or one after the other, the last counts.
+/// A search for the value at a pointer. Of several values, in one document or one after the other,
+/// the last counts.
 #[derive(Debug)]
 pub struct JsonScan {
     pointer: Arc<JsonPointer>,
@@ -57,7 +59,7 @@ enum State {
     Broken,
 }
 
-/// What a string or scalar is for the search.
+/// The role of a string or scalar in the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     /// The name of a member of an object on the path.
@@ -71,9 +73,9 @@ enum Role {
 #[derive(Clone, Copy, Debug)]
 enum Container {
     Object {
-        /// Whether a value comes next, not a key.
+        /// A value comes next, not a key.
         expects_value: bool,
-        /// Whether the member is the one of the pointer.
+        /// The member is on the pointer's path.
         is_next: bool,
     },
     Array {
@@ -210,7 +212,7 @@ impl JsonScan {
         self.path.last_mut().filter(|_| is_innermost)
     }
 
-    /// Whether a value that begins here lies on the path.
+    /// Returns true if a value that begins here lies on the path.
     fn is_on_path(&self) -> bool {
         if self.path.len() as u64 != self.depth {
             return false;
@@ -231,7 +233,7 @@ impl JsonScan {
         }
     }
 
-    /// Whether a value that begins here is the one that is searched.
+    /// Returns true if a value that begins here is the target.
     fn is_target(&self) -> bool {
         self.path.len() == self.pointer.tokens().len() && self.is_on_path()
     }
@@ -328,7 +330,7 @@ impl JsonScan {
     }
 }
 
-/// Whether what stands between the quotes of a string is this text.
+/// Returns true if the content of a quoted string, with its escapes, is `text`.
 fn is_spelling(written: &[u8], text: &str) -> bool {
     if !written.contains(&b'\\') {
         return written == text.as_bytes();

@@ -1,17 +1,17 @@
-//! Over how many hops an OPTIONS request may still go (RFC 9110 section 7.6.2).
+//! `Max-Forwards` of OPTIONS requests (RFC 9110 section 7.6.2).
 
 use http::Method;
 use http::header::MAX_FORWARDS;
 
 use super::message::Request;
 
-/// The most that is passed on.
+/// The largest forwarded value.
 const MOST: u64 = u32::MAX as u64;
 
-/// Who answers a request.
+/// The recipient that answers a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recipient {
-    /// Whoever it is forwarded to.
+    /// The upstream.
     Next,
     /// This proxy: the request goes no further.
     Here,
@@ -21,11 +21,11 @@ pub(crate) enum Recipient {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoCount;
 
-/// Counts down what is left of an OPTIONS request's hops by this one. Other methods go on as they are, whatever they say;
-/// TRACE is never forwarded (`framing`).
+/// Decrements `Max-Forwards` of an OPTIONS request. Other methods ignore the field; TRACE is never
+/// forwarded (`framing`).
 ///
 /// # Errors
-/// When it does not say how many are left.
+/// When the value is not clear.
 pub(crate) fn count_down<B>(request: &mut Request<B>) -> Result<Recipient, NoCount> {
     if request.method() != Method::OPTIONS {
         return Ok(Recipient::Next);
@@ -63,7 +63,7 @@ fn number(count: &[u8]) -> Result<u64, NoCount> {
 mod tests {
     use super::*;
 
-    /// Who answers, and what is left in the fields.
+    /// The recipient, and the forwarded field.
     fn counted(method: &str, counts: &[&str]) -> (Result<Recipient, NoCount>, Vec<String>) {
         let mut request = http::Request::builder().method(method);
         for count in counts {
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn options_goes_over_one_hop_less() {
+    fn options_loses_a_hop() {
         for (count, left) in [
             ("1", "0"),
             ("10", "9"),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn other_methods_go_on_as_they_are() {
+    fn other_methods_are_unchanged() {
         for count in ["0", "5", "x"] {
             let counted = counted("GET", &[count]);
             assert_eq!(counted, (Ok(Recipient::Next), vec![count.to_owned()]));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_says_nothing() {
+    fn an_invalid_max_forwards_is_refused() {
         for count in ["", "-1", "+1", "1.0", "1, 2", "x", "1 "] {
             assert_eq!(counted("OPTIONS", &[count]).0, Err(NoCount), "{count:?}");
         }

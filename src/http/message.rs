@@ -1,5 +1,5 @@
-//! Requests and responses as they pass through the proxy: those of the `http` crate, with a list of [`Headers`] in the
-//! place of its map.
+//! Requests and responses in the proxy: those of the `http` crate, with a list of [`Headers`]
+//! instead of its map.
 
 use http::{Method, StatusCode, Uri, Version};
 
@@ -106,7 +106,7 @@ impl<B> Request<B> {
         (head, self.body)
     }
 
-    /// The same with another body.
+    /// The request with another body.
     pub fn map<C>(self, change: impl FnOnce(B) -> C) -> Request<C> {
         Request {
             method: self.method,
@@ -212,7 +212,7 @@ impl<B> Response<B> {
         (head, self.body)
     }
 
-    /// The same with another body.
+    /// The response with another body.
     pub fn map<C>(self, change: impl FnOnce(B) -> C) -> Response<C> {
         Response {
             status: self.status,

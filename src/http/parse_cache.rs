@@ -1,23 +1,23 @@
-//! What texts that come again and again were read as, so that they need not be read again.
+//! A cache of parsed texts.
 
-/// Some texts, each with what it was read as.
+/// Parsed values of some texts.
 ///
-/// Each has one place: a text takes it from the one that had it before. Texts that take turns in one are read as
-/// if nothing were remembered.
+/// Each place holds one text, and a new text replaces it. Texts that alternate in a place are
+/// parsed each time.
 #[derive(Debug)]
 pub(super) struct ParseCache<T, const PLACES: usize>([Option<(Box<[u8]>, T)>; PLACES]);
 
 impl<T: Clone, const PLACES: usize> ParseCache<T, PLACES> {
-    /// Nothing yet.
+    /// An empty cache.
     pub(super) const fn new() -> Self {
         ParseCache([const { None }; PLACES])
     }
 
-    /// What `text` is read as. Its place may be any number, and is best another for each text; who remembers bounds
-    /// how long texts may be.
+    /// Returns the value of `text`, parsed with `read` unless cached. `place` may be any number,
+    /// and should differ between texts. Callers bound the length of texts.
     ///
     /// # Errors
-    /// Those of `read`, which are not remembered.
+    /// Those of `read`, which are not cached.
     pub(super) fn read<E>(
         &mut self,
         text: &[u8],
@@ -44,7 +44,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_read_is_the_same_whatever_is_remembered(
+        fn cached_values_equal_parsed_ones(
             texts in prop::collection::vec(("[a-c]{0,3}", 0..3_usize), 0..200),
         ) {
             let mut remembered = ParseCache::<usize, 2>::new();
@@ -52,7 +52,7 @@ mod tests {
                 let read = |text: &[u8]| (!text.is_empty()).then_some(text.len()).ok_or(());
                 let (text, fresh) = (text.as_bytes(), read(text.as_bytes()));
                 prop_assert_eq!(remembered.read(text, place, read), fresh);
-                // The second time it is not read.
+                // The second call does not parse.
                 let again = remembered.read(text, place, |_| Err(()));
                 prop_assert_eq!(again, fresh);
             }

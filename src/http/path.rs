@@ -1,11 +1,12 @@
-//! The one form of a path: what is matched is what is forwarded.
+//! The normal form of a path: the matched path is the forwarded path.
 //!
-//! RFC 3986 section 6.2.2, and repeated slashes merged. Paths that two servers could read differently
-//! are refused instead: an encoded slash or backslash, a control character, a malformed encoding.
+//! RFC 3986 section 6.2.2, and repeated slashes merged. Paths that two servers could read
+//! differently are refused instead: an encoded slash or backslash, a control character, a malformed
+//! encoding.
 
 use std::borrow::Cow;
 
-/// Why a path has no safe normal form. Each is the client's doing: 400.
+/// Reasons why a path has no safe normal form. Each is the client's fault: 400.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
     /// It does not begin with a slash.
@@ -33,9 +34,9 @@ pub enum PathError {
 
 /// The normal form of `path`; a path that has it already is not copied.
 ///
-/// Dot segments are removed (RFC 3986 section 5.2.4), encoded unreserved characters decoded, what may
-/// not stand in a path encoded, encodings written in upper case, and repeated slashes merged. It is
-/// ASCII. Reserved characters stay as they came, encoded or not: see [`comparable`].
+/// Dot segments are removed (RFC 3986 section 5.2.4), encoded unreserved characters decoded, what
+/// may not stand in a path encoded, encodings written in upper case, and repeated slashes merged.
+/// It is ASCII. Reserved characters stay as they came, encoded or not: see [`comparable`].
 ///
 /// # Errors
 /// See [`PathError`]. `..` above the root is refused rather than dropped, since servers differ.
@@ -52,9 +53,8 @@ pub fn normalise(path: &str) -> Result<Cow<'_, str>, PathError> {
 
 /// A normal form with its reserved characters decoded, to be compared and counted by.
 ///
-/// `%40` may mean another thing to a server than `@` (RFC 3986 section 2.2), so that it is forwarded as
-/// it came; but most servers take them for the same, and no limit shall be escaped by writing one for
-/// the other.
+/// Servers may distinguish `%40` from `@` (RFC 3986 section 2.2), so a path is forwarded as it
+/// came. Most do not, so a client must not escape a limit with the other spelling.
 pub fn comparable(normal: &str) -> Cow<'_, str> {
     if memchr::memchr(b'%', normal.as_bytes()).is_none() {
         return Cow::Borrowed(normal);
@@ -84,7 +84,7 @@ fn reserved(digits: &str) -> Option<char> {
     is_segment_byte(byte).then_some(char::from(byte))
 }
 
-/// Whether nothing in `path` asks for a change or a refusal. May say no to a path that is normal.
+/// Returns true if `path` is normal. May return false for a normal path.
 fn is_normal(path: &[u8]) -> bool {
     let mut before = 0;
     for &byte in path {
@@ -100,7 +100,7 @@ fn is_normal(path: &[u8]) -> bool {
     path.first() == Some(&b'/')
 }
 
-/// Decodes what need not be encoded, and encodes what has to be.
+/// Decodes characters that need no encoding, and encodes those that do.
 fn recode(path: &str) -> Result<String, PathError> {
     let mut recoded = String::with_capacity(path.len());
     let mut octets = Vec::with_capacity(path.len());
@@ -154,7 +154,7 @@ const fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
-/// What may stand in a segment as it is: `pchar` of RFC 3986 section 3.3, but for encodings.
+/// Characters that a segment may contain unencoded: `pchar` of RFC 3986 section 3.3.
 fn is_segment_byte(byte: u8) -> bool {
     SEGMENT_BYTES[usize::from(byte)]
 }

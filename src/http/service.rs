@@ -1,36 +1,37 @@
-//! What answers requests, and a function as such.
+//! Futures of services that may be ready at once, and services from functions.
 
 use std::future::Ready;
 use std::pin::Pin;
 
 use hyper::service::Service;
 
-/// An answer that comes, or is there.
+/// A future that may be ready without polling.
 pub trait ServiceFuture: Future + Unpin {
-    /// Whether nobody has to wait for it. To be found out by asking for it would mean to keep it somewhere.
+    /// Returns true if the first poll will return the output. A poll to find out would need a place
+    /// to keep it.
     fn is_ready(&self) -> bool;
 }
 
-/// One that is worked at.
+/// Never known to be ready.
 impl<F: Future + ?Sized> ServiceFuture for Pin<Box<F>> {
     fn is_ready(&self) -> bool {
         false
     }
 }
 
-/// One that was there from the beginning.
+/// Always ready.
 impl<T> ServiceFuture for Ready<T> {
     fn is_ready(&self) -> bool {
         true
     }
 }
 
-/// What [`service_fn`] makes of a function.
+/// The service that [`service_fn`] returns.
 #[derive(Clone, Copy, Debug)]
 pub struct ServiceFn<F>(F);
 
-/// The service that answers a request with what `answer` returns: hyper's function of that name, for requests of
-/// any type.
+/// The service that answers a request with what `answer` returns: hyper's function of that name,
+/// for requests of any type.
 pub fn service_fn<F>(answer: F) -> ServiceFn<F> {
     ServiceFn(answer)
 }

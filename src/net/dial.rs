@@ -9,7 +9,8 @@ use tokio::net::{TcpSocket, TcpStream, lookup_host};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// A code point of Differentiated Services (RFC 2474), by which networks tell the classes of packets.
+/// A code point of Differentiated Services (RFC 2474), by which networks tell the classes of
+/// packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dscp(u8);
 
@@ -60,8 +61,8 @@ pub(crate) async fn dial_host(
     dial(addresses, head_start, dscp).await
 }
 
-/// Connects to the first address that answers. The next address is tried once one has failed, or has
-/// not answered for `head_start` (RFC 8305 section 5). The stream sends small writes at once.
+/// Connects to the first address that answers. The next address is tried once one has failed, or
+/// has not answered for `head_start` (RFC 8305 section 5). The stream sends small writes at once.
 ///
 /// # Errors
 /// The last failure, when all have failed; [`DialError::Resolve`] without an address.
@@ -109,7 +110,7 @@ pub(crate) mod silent {
 
     use socket2::{Domain, Socket, Type};
 
-    /// An address that answers nothing: its queue of connections that nobody takes is full.
+    /// An address that never answers: its queue of unaccepted connections is full.
     pub(crate) struct Silent {
         pub(crate) address: SocketAddr,
         _queue: (Socket, Vec<Socket>),

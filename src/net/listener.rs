@@ -7,19 +7,18 @@ use std::{
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Connections that the kernel keeps for each socket until they are accepted; it caps this at
-/// `net.core.somaxconn`.
+/// The kernel's queue of unaccepted connections for each socket, at most `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
-/// Opens `count` sockets that share one address; the kernel spreads connections over them.
+/// Opens `count` sockets that share one address. The kernel spreads connections over them.
 ///
-/// The first is bound without SO_REUSEPORT: where another process, or another instance of this one,
-/// listens already, that fails, while SO_REUSEPORT alone would silently share the clients with it.
-/// Port 0 takes a free port, the same for all.
+/// The first is bound without SO_REUSEPORT, which fails if another process listens already. With
+/// it, both processes would silently share the clients. Port 0 takes a free port, the same for all
+/// sockets.
 ///
 /// # Errors
 ///
-/// Whatever binding says, with the address, and what to do about it where that is known.
+/// The address with the system's error, and advice for known ones.
 pub(crate) fn bind(address: SocketAddr, count: usize) -> Result<Vec<TcpListener>, BindError> {
     let failed = |source| BindError { address, source };
     let first = open(address).map_err(failed)?;
@@ -48,10 +47,11 @@ fn open(address: SocketAddr) -> io::Result<Socket> {
         Some(Protocol::TCP),
     )?;
     if address.is_ipv6() {
-        // `[::]` is every address, also of IPv4, whatever the system's default is (net.ipv6.bindv6only).
+        // `[::]` is every address, also of IPv4, whatever the system's default is
+        // (net.ipv6.bindv6only).
         socket.set_only_v6(!address.ip().is_unspecified())?;
     }
-    // A restart must not wait for connections of the process before it in TIME_WAIT.
+    // A restart must not wait for connections of the previous process in TIME_WAIT.
     socket.set_reuse_address(true)?;
     // Accepted sockets inherit it.
     socket.set_tcp_nodelay(true)?;

@@ -1,7 +1,7 @@
-//! The socket as the layers above write to it: few buffers, few system calls.
+//! A TCP stream that writes with few system calls.
 //!
-//! hyper hands over the frames of HTTP/2 as several buffers. `writev` of two costs 0.5 to 0.9 us of CPU
-//! more than `send` of one, so that small ones are joined first.
+//! hyper writes frames of HTTP/2 as several buffers. `writev` of two costs 0.5 to 0.9 us of CPU
+//! more than `send` of one, so small buffers are joined first.
 
 use std::{
     io::{self, IoSlice},
@@ -15,7 +15,8 @@ use tokio::{
     net::TcpStream,
 };
 
-/// Buffers up to this many bytes together are copied into one; beyond, copying costs more than it saves.
+/// Buffers up to this many bytes together are copied into one; beyond, copying costs more than it
+/// saves.
 const JOINED: usize = 4096;
 
 /// A TCP stream that prefers one `send` to a `writev`.
@@ -71,7 +72,7 @@ impl AsyncWrite for Socket {
     }
 }
 
-/// How a list of buffers goes out.
+/// The way to write a list of buffers.
 #[derive(Debug, PartialEq, Eq)]
 enum Plan<'a> {
     One(&'a [u8]),

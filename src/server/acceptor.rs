@@ -1,4 +1,5 @@
-//! The accept loop of one worker on one listener. It ends when the server drains, never on an error.
+//! The accept loop of one worker on one listener. It ends when the server drains, never on an
+//! error.
 
 use std::{io, net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
 
@@ -19,8 +20,8 @@ use crate::{
     telemetry::{log_throttle::LogThrottle, metrics::ListenerMetrics},
 };
 
-/// How long to wait after a failure to accept for want of resources. Nobody tells when there are some
-/// again; asking so often costs nothing.
+/// The pause after a failed accept for want of resources. The kernel does not report when they are
+/// free again; retrying so often costs nothing.
 const PAUSE: Duration = Duration::from_millis(50);
 
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
@@ -31,16 +32,17 @@ pub(super) struct Acceptor<F> {
     pub(super) local: SocketAddr,
     pub(super) protocol: Rc<ConnectionHandler>,
     pub(super) factory: F,
-    /// Places for connections, shared by all workers and listeners.
+    /// Permits for connections, shared by all workers and listeners.
     pub(super) permits: Arc<Semaphore>,
-    /// The connections of which one gives way where there is no place.
+    /// The table that evicts a connection when there is no permit.
     pub(super) table: Option<ConnectionTable>,
     pub(super) metrics: Arc<ListenerMetrics>,
     pub(super) closing: DrainWatcher,
     pub(super) warnings: Arc<AcceptWarnings>,
 }
 
-/// Bounds the log lines about clients that wait to be accepted by one listener, over all its workers.
+/// Bounds the log lines about clients that wait to be accepted by one listener, over all its
+/// workers.
 #[derive(Debug)]
 pub(super) struct AcceptWarnings {
     accept_error: LogThrottle,
@@ -61,7 +63,8 @@ where
     F: Fn(&ClientConnection) -> S + Clone + 'static,
     S: HttpService,
 {
-    /// Accepts until the server drains, then serves what the kernel has accepted already.
+    /// Accepts until the server drains, then serves the connections that the kernel has accepted
+    /// already.
     pub(super) async fn run(self, listener: TcpListener) {
         let mut closing = self.closing.clone();
         loop {
@@ -86,8 +89,8 @@ where
         }
     }
 
-    /// Starts serving one connection as soon as there is a place for it. While there is none, and no other gives way, this
-    /// one waits unread, and those behind it in the kernel.
+    /// Starts serving a connection as soon as it has a permit. Until then this one waits unread,
+    /// and later ones wait in the kernel.
     async fn serve(&self, stream: TcpStream, peer: SocketAddr) {
         let place = match self.permits.clone().try_acquire_owned() {
             Ok(place) => place,
@@ -116,16 +119,16 @@ where
         let hold = |place| ConnectionGuard::new(&self.metrics, place, self.closing.clone());
         match &self.table {
             None => {
-                let held = hold(Some(place));
-                spawn_local(protocol.serve(stream, connection, factory, held, closing));
+                let guard = hold(Some(place));
+                spawn_local(protocol.serve(stream, connection, factory, guard, closing));
             }
             Some(table) => {
-                // Before it is served: the next client may need its place at once.
+                // Before it is served: the next client may need its permit at once.
                 let mut membership = table.enter(connection.peer, Some(place));
                 let served = protocol.serve(stream, connection, factory, hold(None), closing);
                 spawn_local(async move {
                     tokio::select! {
-                        // A request that is there is answered first.
+                        // A request that has arrived is answered first.
                         biased;
                         () = served => {}
                         () = membership.ended() => {}
@@ -143,7 +146,7 @@ impl<F> Acceptor<F> {
         }
     }
 
-    /// Counts a failure to accept, and waits unless it was the one connection's own.
+    /// Counts a failed accept, and pauses unless the failure was one connection's own.
     async fn failed(&self, error: &io::Error) {
         self.metrics.accept_error();
         if is_of_one_connection(error) {
@@ -156,7 +159,7 @@ impl<F> Acceptor<F> {
     }
 }
 
-/// Returns whether accept(2) reports what became of one connection, so that the next may be well.
+/// Returns true if accept(2) reports the failure of one connection, so that the next may succeed.
 fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{
         ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable, Interrupted,

@@ -1,4 +1,5 @@
-//! One client connection, from its first byte to its close: which protocol it is, then that.
+//! One client connection, from its first byte to its close: version detection, then HTTP/1 or
+//! HTTP/2.
 
 mod http1;
 mod http2;
@@ -21,18 +22,18 @@ use crate::http::connection::{ClientConnection, Scheme};
 use crate::http::informational::InformationalQueue;
 use crate::net::socket::Socket;
 
-/// What a client that speaks HTTP/2 with prior knowledge sends first (RFC 9113 section 3.4).
+/// The client preface of HTTP/2 (RFC 9113 section 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Read at once while the protocol is not known.
+/// Bytes to read at once while the version is unknown.
 const FIRST_READ: usize = 8 * 1024;
 
-/// A socket, or a session on one.
+/// A socket, or a TLS session over one.
 trait Io: AsyncRead + AsyncWrite + Unpin + 'static {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + 'static> Io for T {}
 
-/// How connections of one listener are served by one worker.
+/// Serves the connections of one listener on one worker.
 pub(super) struct ConnectionHandler {
     http2: hyper::server::conn::http2::Builder<http2::LocalExecutor>,
     protocols: Protocols,
@@ -50,13 +51,13 @@ impl ConnectionHandler {
         }
     }
 
-    /// Serves one connection to its end. What goes wrong on it is the client's, and logged at debug.
+    /// Serves one connection to its end. Its errors are the client's, and logged at debug.
     pub(super) async fn serve<F, S>(
         self: Rc<Self>,
         stream: TcpStream,
         connection: ClientConnection,
         factory: F,
-        held: ConnectionGuard,
+        guard: ConnectionGuard,
         closing: DrainWatcher,
     ) where
         F: Fn(&ClientConnection) -> S,
@@ -65,9 +66,11 @@ impl ConnectionHandler {
         let peer = connection.peer;
         let socket = Socket(stream);
         let opening: Negotiation<'_> = match &self.tls {
-            None => Box::pin(self.negotiate_clear_text(socket, connection, factory, held, closing)),
+            None => {
+                Box::pin(self.negotiate_clear_text(socket, connection, factory, guard, closing))
+            }
             Some(tls) => {
-                Box::pin(self.negotiate_tls(tls, socket, connection, factory, held, closing))
+                Box::pin(self.negotiate_tls(tls, socket, connection, factory, guard, closing))
             }
         };
         let result = match opening.await {
@@ -84,7 +87,7 @@ impl ConnectionHandler {
         socket: Socket,
         mut connection: ClientConnection,
         factory: impl Fn(&ClientConnection) -> S,
-        held: ConnectionGuard,
+        guard: ConnectionGuard,
         closing: DrainWatcher,
     ) -> io::Result<Serving<'_>>
     where
@@ -92,19 +95,19 @@ impl ConnectionHandler {
     {
         let first_head = self.first_head();
         let opening = async {
-            // Without a buffer, so that a quiet connection holds none. Not `readable`: tokio takes a socket that was
-            // just accepted for readable.
+            // Without a buffer, so that a quiet connection holds none. `readable` would not do:
+            // tokio considers a socket that was just accepted readable.
             socket.0.peek(&mut [0]).await?;
             detect_version(socket, self.protocols).await
         };
         let (version, io, first) = within_deadline(first_head, closing.clone(), opening).await?;
         let service = version.service(&mut connection, factory);
-        let opened = NegotiatedConnection {
+        let negotiated = NegotiatedConnection {
             io,
             first,
             first_head,
         };
-        Ok(self.serve_requests(version, opened, service, held, closing))
+        Ok(self.serve_requests(version, negotiated, service, guard, closing))
     }
 
     async fn negotiate_tls<S>(
@@ -113,7 +116,7 @@ impl ConnectionHandler {
         socket: Socket,
         mut connection: ClientConnection,
         factory: impl Fn(&ClientConnection) -> S,
-        held: ConnectionGuard,
+        guard: ConnectionGuard,
         closing: DrainWatcher,
     ) -> io::Result<Serving<'_>>
     where
@@ -122,12 +125,12 @@ impl ConnectionHandler {
         let first_head = self.first_head();
         let accepted = within_deadline(first_head, closing.clone(), tls.accept(socket))
             .await
-            .inspect_err(|_| held.handshake_failed())?;
+            .inspect_err(|_| guard.handshake_failed())?;
         connection.scheme = Scheme::Https;
         connection.server_name = accepted.server_name;
         let (version, io, first) = match (accepted.version, self.protocols) {
             (Some(version), _) => (version, accepted.stream, BytesMut::new()),
-            // Without ALPN, HTTP/2 is for clients that know beforehand, as in clear text.
+            // Without ALPN, HTTP/2 needs prior knowledge, as in clear text.
             (None, Protocols::Http2) => {
                 within_deadline(
                     first_head,
@@ -139,15 +142,15 @@ impl ConnectionHandler {
             (None, _) => (Version::Http1, accepted.stream, BytesMut::new()),
         };
         let service = version.service(&mut connection, factory);
-        let opened = NegotiatedConnection {
+        let negotiated = NegotiatedConnection {
             io,
             first,
             first_head,
         };
-        Ok(self.serve_requests(version, opened, service, held, closing))
+        Ok(self.serve_requests(version, negotiated, service, guard, closing))
     }
 
-    /// When the first head of a connection that begins now has to be there.
+    /// The deadline for the first head of a connection that begins now.
     fn first_head(&self) -> Instant {
         Instant::now() + self.client.timeouts.head
     }
@@ -156,9 +159,9 @@ impl ConnectionHandler {
     fn serve_requests<T, S>(
         &self,
         version: Version,
-        opened: NegotiatedConnection<T>,
-        served: ConnectionService<S>,
-        held: ConnectionGuard,
+        negotiated: NegotiatedConnection<T>,
+        service: ConnectionService<S>,
+        guard: ConnectionGuard,
         closing: DrainWatcher,
     ) -> Serving<'_>
     where
@@ -166,24 +169,24 @@ impl ConnectionHandler {
         S: HttpService,
     {
         match version {
-            Version::Http1 => Box::pin(self.http1(opened, served, held, closing)),
-            Version::Http2 => Box::pin(self.http2(opened, served.service, held, closing)),
-            Version::Unsupported => Box::pin(self.refuse_http1(opened, served, held)),
+            Version::Http1 => Box::pin(self.http1(negotiated, service, guard, closing)),
+            Version::Http2 => Box::pin(self.http2(negotiated, service.service, guard, closing)),
+            Version::Unsupported => Box::pin(self.refuse_http1(negotiated, service, guard)),
         }
     }
 }
 
-/// A connection whose protocol is known.
+/// A connection whose version of HTTP is known.
 struct NegotiatedConnection<T> {
     io: T,
-    /// What was read to find out.
+    /// Bytes that were read to detect the version.
     first: BytesMut,
-    /// When the first head has to be there.
+    /// The deadline for the first head.
     first_head: Instant,
 }
 
-/// The stages of a connection: until its protocol is known, and until its end. Each has a box of its own, so
-/// that an idle connection has room for what it speaks, not for what it might, nor for its handshake.
+/// The stages of a connection: version detection, then serving. Each is boxed by itself: an idle
+/// connection has room for its own protocol, not for others or for its handshake.
 type Negotiation<'a> = Pin<Box<dyn Future<Output = io::Result<Serving<'a>>> + 'a>>;
 type Serving<'a> = Pin<Box<dyn Future<Output = Result<(), BoxError>> + 'a>>;
 
@@ -192,35 +195,35 @@ type Serving<'a> = Pin<Box<dyn Future<Output = Result<(), BoxError>> + 'a>>;
 pub(super) enum Version {
     Http1,
     Http2,
-    /// None that this listener speaks, which is HTTP/2.
+    /// Not HTTP/2, on a listener that speaks HTTP/2 alone.
     Unsupported,
 }
 
 impl Version {
-    /// What serves a connection that speaks it.
+    /// Makes the service of a connection.
     fn service<S>(
         self,
         connection: &mut ClientConnection,
         factory: impl Fn(&ClientConnection) -> S,
     ) -> ConnectionService<S> {
         let informational = InformationalQueue::default();
-        // hyper has no way to send them in HTTP/2.
+        // hyper cannot send them in HTTP/2.
         connection.informational = (self == Self::Http1).then(|| informational.clone());
         ConnectionService {
             service: factory(connection),
-            interim: informational,
+            informational,
         }
     }
 }
 
-/// A service, and the interim responses that it sends.
+/// A service, and the informational responses that it sends.
 struct ConnectionService<S> {
     service: S,
-    interim: InformationalQueue,
+    informational: InformationalQueue,
 }
 
-/// Runs what comes before the first request: bounded in time, and given up when the server drains while
-/// the client sends nothing.
+/// Runs a stage before the first request: bounded in time, and given up when the server drains
+/// while the client sends nothing.
 async fn within_deadline<T>(
     deadline: Instant,
     mut closing: DrainWatcher,
@@ -239,7 +242,8 @@ async fn within_deadline<T>(
     }
 }
 
-/// Reads until the protocol is known: of HTTP/2 its preface, of HTTP/1 what differs from that.
+/// Reads until the version is known: the whole preface of HTTP/2, or the first bytes that differ
+/// from it.
 async fn detect_version<T: Io>(
     mut io: T,
     protocols: Protocols,

@@ -1,4 +1,4 @@
-//! What a connection occupies.
+//! The resources of a connection.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::drain::DrainWatcher;
 use crate::telemetry::metrics::{BadRequest, ListenerMetrics, OpenGuard};
 
-/// What a connection occupies until its socket is closed.
+/// Counts a connection and holds its permit until its socket is closed.
 #[derive(Debug)]
 pub(super) struct ConnectionGuard {
     metrics: OpenGuard,
-    /// `None` where a table of connections has it.
+    /// `None` if the table of connections holds the permit.
     _place: Option<OwnedSemaphorePermit>,
     _draining: DrainWatcher,
 }

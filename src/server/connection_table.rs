@@ -1,5 +1,5 @@
-//! The open connections of a server that answers probes. Where there is no place for a new client, an older connection
-//! gives way, so that clients that stay silent or do not read keep no probe out.
+//! The open connections of a server that answers probes. When there is no permit for a new client,
+//! the table evicts an older connection. Clients that stay silent or do not read keep no probe out.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,29 +21,31 @@ use crate::http::service::ServiceFuture;
 /// The time from the whole head of a request until the kernel has taken the whole answer.
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The connections of a server with a single listener of HTTP/1, by the address of the client. Clones are one.
+/// The connections of a server with a single listener of HTTP/1, by the address of the client.
+/// Clones share the table.
 #[derive(Clone, Default)]
 pub struct ConnectionTable(Arc<Mutex<Connections>>);
 
 #[derive(Default)]
 struct Connections {
     open: BTreeMap<SocketAddr, Entry>,
-    /// Connections without a whole head, by when they came or were answered last.
+    /// Connections without a whole head, by when they were accepted or last answered.
     idle: BTreeMap<u64, SocketAddr>,
     /// Connections that are being answered, by when their head was whole.
     busy: BTreeMap<u64, SocketAddr>,
-    /// The next number of a connection, or key of `idle` and `busy`.
+    /// The next number of a connection, and the next key of `idle` and `busy`.
     next: u64,
 }
 
 struct Entry {
-    /// Tells connections apart that have the same address one after the other.
+    /// Distinguishes connections that have the same address one after the other.
     number: u64,
     /// Its key in `idle` or `busy`.
     position: u64,
-    /// When its answer must be written, while it is busy. Dropped to close the connection.
+    /// The deadline of its response while it is busy. Dropping the sender closes the connection.
     deadline: watch::Sender<Option<Instant>>,
-    /// Free for the next client as soon as this one gives way, not only when its task has run.
+    /// Free for the next client as soon as this connection is evicted, not only when its task has
+    /// run.
     _place: Option<OwnedSemaphorePermit>,
 }
 
@@ -55,7 +57,8 @@ struct Id {
 }
 
 impl ConnectionTable {
-    /// Adds a connection of `client`. An older one from the same address is over: the kernel accepted another.
+    /// Adds a connection of `client`, in place of an older one from the same address, which the
+    /// kernel has closed.
     pub(super) fn enter(
         &self,
         client: SocketAddr,
@@ -83,7 +86,7 @@ impl ConnectionTable {
         }
     }
 
-    /// Has a connection closed: of the idle ones or of the busy ones, whichever are more, the oldest.
+    /// Closes the oldest of the idle or of the busy connections, whichever are more.
     pub(super) fn evict(&self) {
         let mut connections = self.0.lock();
         let oldest = if connections.busy.len() > connections.idle.len() {
@@ -96,7 +99,8 @@ impl ConnectionTable {
         }
     }
 
-    /// A service that notes the heads of requests on a connection of `client`, and the ends of their responses.
+    /// Wraps a service so that it notes the head of each request of `client`, and the end of its
+    /// response.
     pub fn watch<S>(&self, client: SocketAddr, service: S) -> WatchedService<S> {
         let connections = self.0.lock();
         let number = connections.open.get(&client).map(|entry| entry.number);
@@ -115,7 +119,7 @@ impl Connections {
         next
     }
 
-    /// Notes that a connection is busy until `deadline`, or idle.
+    /// Notes that a connection is busy until `deadline`, or idle if `None`.
     fn set_deadline(&mut self, id: Id, deadline: Option<Instant>) {
         let position = self.take_next();
         let entry = self.open.get_mut(&id.client);
@@ -157,7 +161,8 @@ pub(super) struct Membership {
 }
 
 impl Membership {
-    /// Waits until the connection must be closed: evicted, or with an answer that the client does not take in time.
+    /// Waits until the connection must be closed: evicted, or its client does not take the response
+    /// in time.
     pub(super) async fn ended(&mut self) {
         loop {
             let deadline = *self.deadlines.borrow_and_update();
@@ -179,7 +184,7 @@ impl Drop for Membership {
     }
 }
 
-/// A request from its head to the end of its response.
+/// A request, from its head to the end of its response.
 #[derive(Debug)]
 struct Exchange {
     table: ConnectionTable,
@@ -226,11 +231,11 @@ where
     }
 }
 
-/// The answer of a [`WatchedService`].
+/// The future of a [`WatchedService`].
 #[derive(Debug)]
 pub struct WatchedFuture<F> {
     answer: F,
-    /// Until it is the body's.
+    /// `None` once the body has it.
     exchange: Option<Exchange>,
 }
 
@@ -259,7 +264,8 @@ where
     }
 }
 
-/// The body of a response of a [`WatchedService`]. HTTP/1 drops it when the whole response is written.
+/// The body of a response of a [`WatchedService`]. HTTP/1 drops it when the whole response is
+/// written.
 #[derive(Debug)]
 pub struct WatchedBody<B> {
     body: B,
@@ -300,7 +306,7 @@ mod tests {
         Exchange::begin(membership.table.clone(), membership.id)
     }
 
-    /// The clients of the idle and of the busy connections, the oldest first.
+    /// The ports of the idle and of the busy clients, the oldest first.
     fn ports(table: &ConnectionTable) -> (Vec<u16>, Vec<u16>) {
         let connections = table.0.lock();
         let ports =
@@ -309,7 +315,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_oldest_of_the_more_numerous_kind_gives_way() {
+    async fn the_oldest_of_the_larger_group_is_evicted() {
         let table = ConnectionTable::default();
         let mut members = [1, 2, 3, 4].map(|port| enter(&table, port));
         let exchanges = [2, 1, 0].map(|index| begin(&members[index]));
@@ -335,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exchange_outlasts_any_number_of_idle_connections() {
+    fn an_exchange_survives_any_number_of_idle_connections() {
         let table = ConnectionTable::default();
         let slow = enter(&table, 1);
         let mut others: Vec<_> = (2..10).map(|port| enter(&table, port)).collect();
@@ -348,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_connection_outlasts_as_many_as_there_are_busy_ones() {
+    fn a_new_connection_survives_as_many_as_are_busy() {
         let table = ConnectionTable::default();
         let busy: Vec<_> = (1..=8).map(|port| enter(&table, port)).collect();
         let _exchanges: Vec<_> = busy.iter().map(begin).collect();

@@ -1,4 +1,5 @@
-//! How a server ends: it stops accepting, lets connections finish until a deadline, then drops them.
+//! Shutdown of a server: it stops accepting, lets connections finish until a deadline, then drops
+//! them.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -10,10 +11,9 @@ use tokio::sync::watch;
 use tokio::task::coop::unconstrained;
 use tokio::time::{Instant, sleep};
 
-/// How long a quiet connection is kept when draining, for a request that is already on its way.
+/// How long a draining server keeps a quiet connection for a request that is already on its way.
 pub(super) const DRAIN_GRACE: Duration = Duration::from_millis(500);
 
-/// Where a server is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Serving,
@@ -21,7 +21,7 @@ enum Stage {
     Ended,
 }
 
-/// Ends a server; clones end the same one.
+/// Shuts a server down; clones share it.
 #[derive(Clone, Debug)]
 pub struct Shutdown {
     stage: watch::Sender<Stage>,
@@ -34,9 +34,9 @@ impl Shutdown {
         }
     }
 
-    /// Stops accepting, and lets connections finish within `deadline`: what is already accepted is
-    /// served, responses say `Connection: close`, HTTP/2 connections get GOAWAY. Returns at once.
-    /// Does nothing if draining has begun.
+    /// Stops accepting, and lets connections finish within `deadline`. Accepted requests are
+    /// served, responses say `Connection: close`, and HTTP/2 connections get GOAWAY. Returns at
+    /// once. Does nothing if draining has begun.
     pub fn drain(&self, deadline: Duration) {
         let until = Instant::now() + deadline;
         self.stage.send_if_modified(|stage| {
@@ -60,14 +60,14 @@ impl Shutdown {
     }
 }
 
-/// A worker's view of its server's life.
+/// A worker's view of its server's [`Stage`].
 #[derive(Debug)]
 pub(super) struct ShutdownWatcher {
     stage: watch::Receiver<Stage>,
 }
 
 impl ShutdownWatcher {
-    /// Waits until the server drains; returns when connections have to be finished.
+    /// Waits until the server drains. Returns the deadline for its connections.
     pub(super) async fn draining(&mut self) -> Instant {
         match self
             .stage
@@ -80,14 +80,14 @@ impl ShutdownWatcher {
         }
     }
 
-    /// Waits until connections are not even waited for.
+    /// Waits until the server no longer waits for connections.
     pub(super) async fn ended(&mut self) {
-        // An error means that nobody is left who could end it: the same.
+        // An error means that the server is gone, which ends it, too.
         let _ = self.stage.wait_for(|stage| *stage == Stage::Ended).await;
     }
 }
 
-/// One worker's connections and acceptors: tells them to close, and knows when all have.
+/// Tells one worker's connections and acceptors to close, and waits for all of them.
 #[derive(Debug)]
 pub(super) struct DrainController(watch::Sender<bool>);
 
@@ -97,49 +97,50 @@ impl DrainController {
         (Self(sender), DrainWatcher(receiver))
     }
 
-    /// Tells every holder of a [`Closing`] to finish.
+    /// Tells every holder of a [`DrainWatcher`] to finish.
     pub(super) fn close(&self) {
         self.0.send_replace(true);
     }
 
-    /// Waits until every [`Closing`] is dropped.
+    /// Waits until every [`DrainWatcher`] is dropped.
     pub(super) async fn closed(&self) {
         self.0.closed().await;
     }
 }
 
-/// Held by everything that a worker waits for when it drains. Local to a worker: no line of memory is
-/// shared between cores when a connection looks at it.
+/// Held by all tasks that a worker waits for when it drains. It is local to a worker: connections
+/// that read it share no cache line between cores.
 #[derive(Clone, Debug)]
 pub(super) struct DrainWatcher(watch::Receiver<bool>);
 
 impl DrainWatcher {
-    /// Whether the worker drains, which one that has waited for it no longer tells. Takes no lock: it is asked at each request.
+    /// Returns true if the worker drains; false again on a watcher that has waited for it. Takes no
+    /// lock, since it is called for each request.
     pub(super) fn has_started(&self) -> bool {
         self.0.has_changed().unwrap_or(true)
     }
 
     /// Waits until the worker drains.
     pub(super) async fn started(&mut self) {
-        // A worker that is gone closes, too.
+        // A worker that is gone drains, too.
         let _ = self.0.wait_for(|closing| *closing).await;
     }
 
-    /// Waits until the worker drains, and a request that was on its way has had time to arrive.
+    /// Waits until the worker drains, and then [`DRAIN_GRACE`] for a request that was on its way.
     pub(super) async fn past_grace(&mut self) {
         self.started().await;
         sleep(DRAIN_GRACE).await;
     }
 }
 
-/// Runs `serving` to its end; sets `draining` meanwhile when the worker drains.
+/// Runs `serving` to its end, and sets `draining` when the worker drains.
 pub(super) async fn until_drained<T>(
     serving: impl Future<Output = T>,
     closing: DrainWatcher,
     draining: &Cell<bool>,
 ) -> T {
     let mut waiting = closing.clone();
-    // Unconstrained: it is asked once, and must have noted whom to wake then.
+    // Unconstrained: it is polled once, and must have registered the waker then.
     let (mut serving, mut started) = (pin!(serving), pin!(unconstrained(waiting.started())));
     let mut is_awaited = false;
     poll_fn(|cx| {
@@ -147,7 +148,7 @@ pub(super) async fn until_drained<T>(
             if let Poll::Ready(end) = serving.as_mut().poll(cx) {
                 return Poll::Ready(end);
             }
-            // Asked again only when there is an answer: the task that is woken stays the same.
+            // Polled again only when it is ready: the registered task stays the same.
             if draining.get() || (is_awaited && !closing.has_started()) {
                 return Poll::Pending;
             }

@@ -1,4 +1,4 @@
-//! What answers the requests of a connection.
+//! The service that answers the requests of a connection.
 
 use bytes::Bytes;
 use http_body::Body;
@@ -8,11 +8,10 @@ use crate::http::body::RequestBody;
 use crate::http::message::{Request, Response};
 use crate::http::service::ServiceFuture;
 
-/// Any error.
 pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A service that runs on one thread, over HTTP/1 and HTTP/2. Every service that can be one is one: this
-/// is a name for the bounds.
+/// A service that runs on one thread, over HTTP/1 and HTTP/2. Every [`Service`] with these bounds
+/// implements it.
 pub trait HttpService:
     Service<
         Request<RequestBody>,

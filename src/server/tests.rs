@@ -41,7 +41,7 @@ fn spec(protocols: Protocols) -> Spec {
     }
 }
 
-/// Answers `/slow` late, and everything with the scheme and the body's length.
+/// Responds with the scheme and the body's length; late to `/slow`.
 async fn answer(
     connection: ClientConnection,
     request: Request<RequestBody>,
@@ -81,7 +81,7 @@ fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n")
 }
 
-/// Reads until what was read contains `text`.
+/// Reads until the bytes contain `text`.
 fn read_until(stream: &mut TcpStream, text: &str) -> String {
     let mut answer = Vec::new();
     while !String::from_utf8_lossy(&answer).contains(text) {
@@ -171,7 +171,7 @@ fn serves_http2_to_clients_with_prior_knowledge() {
 }
 
 #[test]
-fn a_mapped_address_is_the_clients_own() {
+fn a_mapped_address_becomes_ipv4() {
     let (sender, peers) = mpsc::channel();
     let factory = move |connection: &ClientConnection| {
         sender.send(connection.peer.ip()).expect("the test listens");
@@ -189,7 +189,7 @@ fn a_mapped_address_is_the_clients_own() {
 }
 
 #[test]
-fn draining_finishes_what_was_accepted_and_takes_no_more() {
+fn draining_finishes_accepted_connections_and_accepts_no_more() {
     let server = start(spec(Protocols::Both));
     let address = server.addresses()[0];
     let mut busy = connect(&server);
@@ -233,7 +233,7 @@ fn aborting_ends_a_drain_at_once() {
 }
 
 #[test]
-fn clients_beyond_max_connections_wait_for_a_place() {
+fn clients_beyond_max_connections_wait() {
     let registry = Registry::default();
     let mut spec = spec(Protocols::Both);
     spec.client.max_connections = 1;

@@ -1,8 +1,8 @@
 //! TLS towards clients: certificates chosen by server name, and replaced while connections go on.
 //!
-//! One rustls configuration lives as long as the process, so that session tickets survive a change of
-//! certificates. 0-RTT is off: early data can be replayed, against a limit too. Watching files for
-//! changes is not done here.
+//! One rustls configuration lives as long as the process, so that session tickets survive a change
+//! of certificates. 0-RTT is off: early data can be replayed, against a limit too. Watching files
+//! for changes is not done here.
 
 use std::{
     collections::HashMap,
@@ -38,7 +38,7 @@ const SESSIONS: usize = 4096;
 /// The largest file with a certificate or a key, in bytes.
 const LARGEST: u64 = 16 << 20;
 
-/// The oldest version of TLS that is spoken.
+/// The oldest version of TLS that a listener accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MinVersion {
     /// TLS 1.2, RFC 5246.
@@ -102,11 +102,11 @@ impl std::fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Makes ready to show these certificates, the first to clients that ask for no name, or an unknown one, and to offer
-    /// `protocols` by ALPN (RFC 7301).
+    /// Serves these certificates by server name, and offers `protocols` by ALPN (RFC 7301). A
+    /// client with no or an unknown name gets the first.
     ///
     /// # Errors
-    /// Without a certificate, and where rustls cannot be set up.
+    /// Without a certificate, or when rustls cannot be set up.
     pub fn new(
         certificates: &[Certificate],
         min_version: MinVersion,
@@ -156,10 +156,10 @@ impl Tls {
 
 /// A finished handshake.
 pub(super) struct Accepted {
-    /// By ALPN, where the client has it.
+    /// By ALPN, if the client uses it.
     pub(super) version: Option<Version>,
     pub(super) server_name: Option<Arc<str>>,
-    /// Boxed: a session is 1 KiB, and is moved about.
+    /// Boxed: a session is 1 KiB, and is moved several times.
     pub(super) stream: Box<TlsStream<Socket>>,
 }
 
@@ -197,7 +197,7 @@ impl Names {
                     Some(parent) => (&mut names.wildcard, parent),
                     None => (&mut names.exact, &**name),
                 };
-                // Of two certificates for a name, the first in the configuration wins.
+                // The first certificate for a name in the configuration wins.
                 map.entry(name.into())
                     .or_insert_with(|| certificate.certified.clone());
             }
@@ -226,7 +226,7 @@ impl Certificate {
     /// Reads a certificate and its key.
     ///
     /// # Errors
-    /// The file that cannot be used, and why.
+    /// The file that cannot be used, and the reason.
     pub fn load(spec: &CertificateSpec, now: UnixTime) -> Result<Self, TlsError> {
         let certificate = &spec.certificate;
         let pem = read(certificate)?;
@@ -282,7 +282,7 @@ fn load_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     })
 }
 
-/// Returns whether a PEM file holds a key that needs a passphrase: PKCS #8, or the older header in it.
+/// Returns true if a PEM file holds a key with a passphrase: PKCS #8, or the older header.
 fn is_encrypted(pem: &[u8]) -> bool {
     let text = String::from_utf8_lossy(pem);
     text.contains("BEGIN ENCRYPTED PRIVATE KEY") || text.contains("Proc-Type: 4,ENCRYPTED")
@@ -296,7 +296,7 @@ fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
 }
 
 impl TlsError {
-    /// The file that it is about, of a certificate and its key the latter.
+    /// The file at fault; the key's file if key and certificate do not match.
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::NoCertificates | Self::Setup(_) => None,
@@ -311,7 +311,7 @@ impl TlsError {
         }
     }
 
-    /// What to do.
+    /// Advice for operators.
     pub fn advice(&self) -> &'static str {
         match self {
             Self::NoCertificates => "name one: `certificates: [{ certificate: FILE, key: FILE }]`",
@@ -337,7 +337,6 @@ impl TlsError {
     }
 }
 
-/// What is wrong with a certificate.
 fn fault(error: &webpki::Error) -> &'static str {
     match error {
         webpki::Error::BadDer | webpki::Error::BadDerTime => "it is damaged",
@@ -346,7 +345,7 @@ fn fault(error: &webpki::Error) -> &'static str {
     }
 }
 
-/// Why certificates cannot be used.
+/// Reasons why certificates cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// None is configured.

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{http::connection::ClientConnection, telemetry::metrics::ListenerMetrics};
 
-/// One of a worker's listening sockets, and how what comes through it is served.
+/// One of a worker's listening sockets, with the settings of its connections.
 pub(super) struct BoundListener {
     pub(super) local: SocketAddr,
     pub(super) socket: StdListener,
@@ -35,7 +35,7 @@ pub(super) struct BoundListener {
     pub(super) warnings: Arc<AcceptWarnings>,
 }
 
-/// What a worker's thread is given.
+/// A worker before its thread starts.
 pub(super) struct Worker {
     pub(super) index: usize,
     pub(super) listeners: Vec<BoundListener>,
@@ -46,7 +46,8 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Serves, once `beginning` is over, until the server ends. Says on `started` whether it serves at all.
+    /// Serves, once `beginning` is over, until the server ends. Sends on `started` whether it can
+    /// serve.
     pub(super) fn run<F, S, B, V, E, W>(
         self,
         factory: F,
@@ -63,7 +64,7 @@ impl Worker {
     {
         let index = self.index;
         match runtime() {
-            // Whatever is left when the future ends is dropped with the runtime.
+            // The runtime drops all tasks that are left when the future ends.
             Ok(runtime) => runtime.block_on(async {
                 self.serve(factory, beginning(index), started).await;
                 ending(index).await;
@@ -106,7 +107,7 @@ impl Worker {
             acceptors.push(acceptor.run(socket));
         }
         drop(closing);
-        // The server may have been dropped already: then `lifetime` tells so next.
+        // The server may have been dropped already: `lifetime` reports that next.
         let _ = started.send(Ok(()));
         tokio::select! {
             () = beginning => {}

@@ -1,8 +1,8 @@
-//! Which endpoint is next. A balancer only orders indices; it knows no connection.
+//! Load balancing. A balancer only orders indices; it knows no connection.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The way in which the endpoints of an upstream share its requests.
+/// The load-balancing algorithm of an upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Balance {
     /// Each in turn, as often as its weight.
@@ -10,7 +10,7 @@ pub enum Balance {
     RoundRobin,
 }
 
-/// The ways to choose among the endpoints of an upstream.
+/// The running load balancer of an upstream.
 #[derive(Debug)]
 pub enum Balancer {
     /// Each in turn, as often as its weight.

@@ -1,5 +1,5 @@
-//! The body of a response as it comes from an upstream. It holds the connection, and gives it back to the
-//! pool at its end.
+//! The body of a response from an upstream. It holds the connection, and returns it to the pool at
+//! its end.
 
 use std::io;
 use std::pin::Pin;
@@ -18,17 +18,17 @@ use crate::telemetry::metrics::EndpointFailure;
 /// The body of an upstream's response.
 #[derive(Debug)]
 pub struct UpstreamBody {
-    /// Until the body has ended.
+    /// `None` once the body has ended.
     lease: Option<Lease>,
-    /// What was written before the last look at it.
+    /// The bytes written at the last poll.
     written: u64,
-    /// How long the open direction of a tunnel may be silent once the other has ended.
+    /// The time-out of a tunnel's open direction once the other has ended.
     half_closed: Option<Duration>,
-    /// What ends it, to be told when it is asked for more.
+    /// The error that the next poll returns.
     failure: Option<BodyError>,
 }
 
-/// Why a response broke off.
+/// Reasons why a response broke off.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
     /// The connection broke, or ended too early.
@@ -37,17 +37,17 @@ pub enum BodyError {
     /// The framing, or the trailers.
     #[error("the upstream's response is not valid HTTP")]
     Invalid(#[source] InvalidMessage),
-    /// Nothing came, nor was taken, for as long as `timeouts.idle`; or `timeouts.tunnel` in a tunnel that is open both
-    /// ways.
+    /// No byte was received or sent for `timeouts.idle`, or for `timeouts.tunnel` in a tunnel that
+    /// is open both ways.
     #[error("nothing was sent for {0:?} (timeouts.idle, or timeouts.tunnel of a WebSocket)")]
     Quiet(Duration),
-    /// The request's body broke off, which was still being sent.
+    /// The body of the request broke off while it was sent.
     #[error(transparent)]
     Request(RequestBodyError),
 }
 
 impl BodyError {
-    /// Why the endpoint failed, if it did, and not the client.
+    /// The endpoint's failure; `None` if the client failed.
     pub fn reason(&self) -> Option<EndpointFailure> {
         match self {
             Self::Closed(_) => Some(EndpointFailure::BodyClosed),
@@ -59,13 +59,13 @@ impl BodyError {
 }
 
 impl UpstreamBody {
-    /// The response over `lease`, which ends with an error after `idle` without a byte either way.
+    /// A response over `lease`. It ends with an error after `idle` without a byte either way.
     pub(super) fn new(lease: Lease, idle: Duration) -> Self {
         Self::bounded(lease, idle, None)
     }
 
-    /// A tunnel over `lease`. It ends with an error after `timeouts.tunnel` without a byte either way, or
-    /// `timeouts.idle` once one direction has ended.
+    /// A tunnel over `lease`. It ends with an error after `timeouts.tunnel` without a byte either
+    /// way, or `timeouts.idle` once one direction has ended.
     pub(super) fn tunnel(lease: Lease, timeouts: &Timeouts) -> Self {
         Self::bounded(lease, timeouts.tunnel, Some(timeouts.idle))
     }
@@ -82,8 +82,8 @@ impl UpstreamBody {
         body
     }
 
-    /// Ends the body with `error`, at the next call: what came before it is sent first, which a connection
-    /// that fails at once would keep.
+    /// Ends the body with `error` at the next poll: earlier frames are sent first, which a
+    /// connection that fails at once would keep.
     fn fail(&mut self, error: BodyError, cx: &mut Context<'_>) {
         if let (Some(lease), Some(reason)) = (self.lease.take(), error.reason()) {
             lease.failed(reason);

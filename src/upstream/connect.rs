@@ -1,4 +1,4 @@
-//! Opening a connection to an endpoint: name, TCP and TLS, all within one deadline.
+//! Opens connections to an endpoint: name, TCP and TLS, within one deadline.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -17,17 +17,17 @@ use super::Error;
 use crate::net::dial::{DialError, Dscp, dial_host};
 use crate::net::socket::Socket;
 
-/// How long an address has to answer before the next is tried beside it (RFC 8305 section 5).
+/// The head start of an address before the next is tried beside it (RFC 8305 section 5).
 const HEAD_START: Duration = Duration::from_millis(250);
 
-/// What a connection to an endpoint runs over.
+/// The stream of a connection to an endpoint.
 #[derive(Debug)]
 pub(super) enum Stream {
     Plain(Socket),
     Tls(Box<TlsStream<Socket>>),
 }
 
-/// Where an endpoint is.
+/// The address of an endpoint.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     /// A name or an address, without brackets.
@@ -36,15 +36,15 @@ pub(super) struct Target {
     pub port: u16,
     /// As the configuration writes it, for messages.
     pub label: String,
-    /// How to speak TLS, if at all, and the name to verify.
+    /// The TLS settings, and the name to verify; `None` for clear text.
     pub tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
 }
 
 impl Target {
-    /// A new connection, with this code point if any.
+    /// Opens a connection, with this code point if any.
     ///
     /// # Errors
-    /// Whatever kept it from being ready within `deadline`.
+    /// Any failure to open it within `deadline`.
     pub(super) async fn connect(
         &self,
         deadline: Duration,
@@ -91,7 +91,7 @@ impl Target {
     }
 }
 
-/// Does with the stream whatever it is.
+/// Calls a method of either stream.
 macro_rules! each {
     ($stream:expr, $inner:ident => $do:expr) => {
         match $stream.get_mut() {
@@ -155,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    /// What the kernel writes into the packets of a connection to `address`, as a whole octet.
+    /// The traffic class of a connection's packets to `address`, as a whole octet.
     async fn class(address: &str, dscp: Option<Dscp>) -> u32 {
         let listener = TcpListener::bind((address, 0)).expect("a port");
         let target = Target {
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_has_the_code_point_that_it_is_asked_for() {
+    async fn a_connection_has_the_requested_dscp() {
         assert_eq!(class("127.0.0.1", None).await, 0);
         assert_eq!(class("127.0.0.1", Some(Dscp::new(8))).await, 8 << 2);
         if TcpListener::bind(("::1", 0)).is_ok() {

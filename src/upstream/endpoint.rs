@@ -1,5 +1,5 @@
-//! One address of an upstream with its connections. It outlives reloads: a new snapshot finds the
-//! endpoint of the old one again by its [`EndpointSpec`].
+//! One address of an upstream with its connections. It outlives reloads: a new ruleset finds the
+//! endpoint by its [`EndpointSpec`].
 
 use std::future::poll_fn;
 use std::mem;
@@ -29,12 +29,12 @@ pub struct Endpoint {
     failures: FailureLog,
 }
 
-/// Why there is no response.
+/// The reason why there is no response.
 #[derive(Debug)]
 pub(super) struct SendError {
     pub error: Error,
-    /// Whether the upstream saw nothing of the request, which is where it was, so that another endpoint
-    /// may be tried.
+    /// The upstream received nothing of the request, which is unchanged: another endpoint may be
+    /// tried.
     pub unsent: bool,
 }
 
@@ -60,7 +60,7 @@ impl Endpoint {
         }
     }
 
-    /// The Host that asks for this endpoint itself.
+    /// The Host of the endpoint itself.
     pub(super) fn host_header(&self) -> HeaderValue {
         self.host_header.clone()
     }
@@ -70,7 +70,7 @@ impl Endpoint {
         &self.target.label
     }
 
-    /// What identifies it.
+    /// Its identity.
     pub fn spec(&self) -> &EndpointSpec {
         &self.spec
     }
@@ -79,8 +79,8 @@ impl Endpoint {
         self.pools.sweep(idle);
     }
 
-    /// Sends a request, and waits for the head of the response. Counts it, and logs when it is the first that fails, or
-    /// the first that is answered after that.
+    /// Sends a request, and waits for the head of the response. Counts it, and logs when the
+    /// endpoint begins to fail or answers again.
     pub(super) async fn send(
         &self,
         outbound: &mut OutboundRequest<'_>,
@@ -116,9 +116,10 @@ impl Endpoint {
 
     /// Sends a request, and waits for the head of the response.
     ///
-    /// A connection that was kept may be closed by the upstream just as the request is written. If nothing
-    /// was written, or the request is safe to repeat (RFC 9110 section 9.2.2) and has no body, it is sent
-    /// again, over a new connection: others that were kept may be closed as well.
+    /// The upstream may close a pooled connection just as the request is written. A request of
+    /// which nothing was written, or that is idempotent (RFC 9110 section 9.2.2) and has no body,
+    /// is sent again. The retry uses a new connection, since other pooled ones may be closed as
+    /// well.
     async fn try_send(
         &self,
         outbound: &mut OutboundRequest<'_>,
@@ -143,7 +144,7 @@ impl Endpoint {
     }
 
     async fn connect(&self, timeouts: &Timeouts, dscp: Option<Dscp>) -> Result<Stream, SendError> {
-        // Boxed: a handshake is large, and every request would have room for it.
+        // Boxed: every request's future would have room for a handshake.
         let stream = Box::pin(self.target.connect(timeouts.connect, dscp)).await;
         stream.map_err(|error| SendError {
             error,
@@ -174,8 +175,8 @@ impl Endpoint {
                     Poll::Pending => break,
                 }
             }
-            // The time starts with the end of the request, or when the upstream takes no more of it. What the
-            // client takes its time for is bounded by its own.
+            // The time-out starts at the end of the request, or when the upstream takes no more of
+            // it. The client's own time-outs bound the rest.
             let before = mem::replace(&mut written, http.written());
             if before != written || http.waits_for_client() {
                 idle_timer.reset();
@@ -215,7 +216,7 @@ impl Endpoint {
     }
 }
 
-/// Whether another response follows (RFC 9110 section 15.2): not behind the one that goes on with another protocol.
+/// Returns true if another response follows (RFC 9110 section 15.2), as after all 1xx but 101.
 fn is_interim(status: StatusCode) -> bool {
     status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS
 }

@@ -1,5 +1,5 @@
-//! What can go wrong between the proxy and an upstream: whose fault it was, and whether the request
-//! may be sent again, decided where the error is born.
+//! Errors between the proxy and an upstream. Where an error is created decides whose fault it is,
+//! and if the request may be sent again.
 
 use std::io;
 use std::time::Duration;
@@ -8,15 +8,15 @@ use super::http1::{ExchangeError, InvalidMessage};
 use crate::http::body::RequestBodyError;
 use crate::telemetry::metrics::EndpointFailure;
 
-/// Why an upstream gave no response. Each names the endpoint as `host:port`.
+/// Reasons why an upstream gave no response. Each names the endpoint as `host:port`.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The name could not be resolved.
+    /// The name does not resolve.
     #[error("{endpoint}: the name does not resolve")]
     Resolve {
         /// The endpoint.
         endpoint: String,
-        /// What the resolver said.
+        /// The resolver's error.
         source: io::Error,
     },
     /// No connection: refused, unreachable, out of descriptors.
@@ -24,7 +24,7 @@ pub enum Error {
     Connect {
         /// The endpoint.
         endpoint: String,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The TLS handshake failed, or the certificate was not accepted.
@@ -32,7 +32,7 @@ pub enum Error {
     Tls {
         /// The endpoint.
         endpoint: String,
-        /// What rustls said.
+        /// The error of rustls.
         source: io::Error,
     },
     /// Name, connection and handshake took longer than `timeouts.connect`.
@@ -48,15 +48,15 @@ pub enum Error {
     Closed {
         /// The endpoint.
         endpoint: String,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// What came was not HTTP, or cannot be passed on.
+    /// The response is no HTTP, or cannot be forwarded.
     #[error("{endpoint}: the response cannot be passed on")]
     Invalid {
         /// The endpoint.
         endpoint: String,
-        /// Why not.
+        /// The reason.
         source: InvalidMessage,
     },
     /// No response head within `timeouts.response`.
@@ -72,19 +72,19 @@ pub enum Error {
     RequestBody(#[source] RequestBodyError),
 }
 
-/// Who is to blame, and so which status tells it.
+/// The party at fault, which determines the status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The upstream is unreachable or answers nonsense.
     Upstream,
     /// The upstream took too long.
     UpstreamTooSlow,
-    /// The client's request body.
+    /// The client.
     Client,
 }
 
 impl Error {
-    /// What broke off an exchange with `endpoint`.
+    /// The error of a failed exchange with `endpoint`.
     pub(super) fn exchange(endpoint: &str, failure: ExchangeError) -> Self {
         let endpoint = endpoint.to_owned();
         match failure {
@@ -94,7 +94,7 @@ impl Error {
         }
     }
 
-    /// Why the endpoint failed, if it did, and not the client.
+    /// The endpoint's failure; `None` if the client failed.
     pub fn reason(&self) -> Option<EndpointFailure> {
         Some(match self {
             Self::Resolve { .. } => EndpointFailure::Resolve,
@@ -108,7 +108,7 @@ impl Error {
         })
     }
 
-    /// Whose fault it was.
+    /// The party at fault.
     pub fn fault(&self) -> Fault {
         match self {
             Self::ConnectTimeout { .. } | Self::ResponseTimeout { .. } => Fault::UpstreamTooSlow,
@@ -117,7 +117,7 @@ impl Error {
         }
     }
 
-    /// The client's fault behind this error, if it was the client's.
+    /// The error of the request's body, if the client is at fault.
     pub fn request_body(&self) -> Option<&RequestBodyError> {
         match self {
             Self::RequestBody(source) => Some(source),

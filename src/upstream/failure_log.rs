@@ -7,8 +7,8 @@ use parking_lot::Mutex;
 
 use crate::telemetry::log_throttle::LogThrottle;
 
-/// The least time between two lines that an endpoint fails: an endpoint that fails now and then does not
-/// fill a disk.
+/// The least time between two lines that an endpoint fails: an endpoint that fails now and then
+/// does not fill a disk.
 const INTERVAL: Duration = Duration::from_secs(10);
 
 /// The failures of an endpoint since its last answer.

@@ -1,10 +1,10 @@
-//! HTTP/1.1 towards an upstream: a connection with one request at a time, driven by whoever waits for its
-//! response.
+//! HTTP/1.1 with an upstream: a connection with one request at a time, driven by the task of the
+//! request.
 //!
-//! hyper's client makes each connection a task of its own, which is spoken to through channels: half of
-//! the user time of a forwarded request (docs/performance.md). Here a request is written and its response
-//! read in place. Heads and chunk sizes are parsed by httparse, as hyper does; what is added here is the
-//! framing (RFC 9112 sections 6 and 7), at least as strict as hyper's, which a test compares with it.
+//! hyper's client runs each connection as a task, and speaks to it through channels: half of the
+//! user time of a forwarded request (docs/performance.md). Here the request's task writes the
+//! request and reads the response. httparse parses heads and chunk sizes, as in hyper. The framing
+//! (RFC 9112 sections 6 and 7) is at least as strict as hyper's: a test compares both.
 
 mod request;
 mod response;
@@ -30,22 +30,22 @@ pub(super) struct Connection<T> {
     read_buffer: ReadBuffer,
     writer: MessageWriter<RequestBody>,
     decoder: Decoder,
-    /// Whether both sides let it serve another request.
+    /// Both sides let the connection persist.
     keep_alive: bool,
-    /// Whether the request asks for a head only.
+    /// The request's method is HEAD.
     is_head: bool,
-    /// What the client sends from there on if the upstream goes on with another protocol, as it is asked to.
+    /// The client's further bytes, if the upstream accepts the upgrade.
     tunnel: Option<Box<RequestBody>>,
 }
 
-/// Why an exchange broke off.
+/// Reasons why an exchange broke off.
 #[derive(Debug)]
 pub(super) enum ExchangeError {
     /// The connection broke, or ended before the response did.
     Closed(io::Error),
-    /// What came is not HTTP.
+    /// The response is no valid HTTP.
     Invalid(InvalidMessage),
-    /// The client's request body.
+    /// The client's request body broke off.
     RequestBody(RequestBodyError),
 }
 
@@ -63,8 +63,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         }
     }
 
-    /// Whether an idle connection is still there: the upstream has neither closed it nor said anything that
-    /// nobody asked for. Costs no system call while nothing arrived.
+    /// Returns true if an idle connection is open: the upstream has neither closed it nor sent
+    /// anything unasked. Costs no system call while nothing arrived.
     pub(super) fn is_open(&mut self) -> bool {
         let mut byte = [0];
         let mut buffer = ReadBuf::new(&mut byte);
@@ -73,27 +73,29 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         read.is_pending()
     }
 
-    /// Whether it may serve another request: all was sent, all was read, and nobody said that it is the last.
+    /// Returns true if it may carry another request: all was sent, all was read, and neither side
+    /// closes it.
     pub(super) fn is_reusable(&self) -> bool {
         self.keep_alive && self.writer.is_sent() && self.has_ended() && self.read_buffer.is_empty()
     }
 
-    /// Gives back what an idle connection needs not hold.
+    /// Frees memory that an idle connection does not need.
     pub(super) fn release(&mut self) {
         self.read_buffer.release();
     }
 
-    /// Whether the response has been read to its end; of a tunnel, whether both directions have ended.
+    /// Returns true once the response was read to its end, or both directions of a tunnel have
+    /// ended.
     pub(super) fn has_ended(&self) -> bool {
         self.decoder.has_ended() && (!self.writer.is_tunnel() || self.writer.is_broken())
     }
 
-    /// Whether one direction of a tunnel has ended, and the other has not.
+    /// Returns true if exactly one direction of a tunnel has ended.
     pub(super) fn is_half_closed(&self) -> bool {
         self.decoder.has_ended() == self.writer.is_tunnel()
     }
 
-    /// How many bytes of the response's body are to come, where that is known.
+    /// The remaining bytes of the response's body, if known.
     pub(super) fn remaining(&self) -> Option<u64> {
         self.decoder.remaining()
     }
@@ -108,7 +110,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         request::begin(&mut self.writer, request);
     }
 
-    /// Whether the request has not been sent whole, and it is the client who is waited for.
+    /// Returns true if the rest of the request is still to come from the client.
     pub(super) fn waits_for_client(&self) -> bool {
         let outgoing = &self.writer;
         !outgoing.is_sent() && !outgoing.is_broken() && !outgoing.is_blocked()
@@ -119,18 +121,18 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         self.writer.written()
     }
 
-    /// Takes the body back of a request that the upstream has seen nothing of; `None` if it has.
+    /// Takes back the body of a request of which nothing was sent; `None` otherwise.
     pub(super) fn take_unsent(&mut self) -> Option<RequestBody> {
         self.writer.take_unsent()
     }
 
-    /// Takes back what would have gone through a tunnel.
+    /// Takes back the body of a tunnel that was not opened.
     pub(super) fn take_tunnel(&mut self) -> Option<RequestBody> {
         self.tunnel.take().map(|tunnel| *tunnel)
     }
 
-    /// Sends what is left of the request, and reads the head of the next response: any number of interim ones
-    /// (RFC 9110 section 15.2), then the final one.
+    /// Sends the rest of the request, and reads the head of the next response: any number of
+    /// informational ones (RFC 9110 section 15.2), then the final one.
     pub(super) fn poll_response(
         &mut self,
         cx: &mut Context<'_>,
@@ -166,7 +168,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         Ok(head)
     }
 
-    /// Goes on with another protocol: both sides send until the connection ends.
+    /// Switches to another protocol: both sides send until the connection ends.
     fn switch(&mut self, head: Response<()>) -> Result<Response<()>, ExchangeError> {
         let is_sent = self.writer.is_sent();
         let tunnel = self.tunnel.take();
@@ -181,10 +183,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         Ok(head)
     }
 
-    /// The next part of the response's body. What is left of the request goes on being sent meanwhile.
+    /// Reads the next frame of the response's body, and keeps sending the rest of the request.
     ///
-    /// Of a tunnel, empty trailers say that the upstream sends no more; the body ends when the client sends no more
-    /// either.
+    /// In a tunnel, empty trailers mean that the upstream sends no more. The body ends when the
+    /// client sends no more either.
     pub(super) fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
@@ -193,7 +195,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         loop {
             match self.decoder.decode(&mut self.read_buffer.bytes) {
                 Ok(Decoded::Frame(frame)) => return Poll::Ready(Some(Ok(frame))),
-                // Of a tunnel, the other direction goes on.
+                // The other direction of a tunnel goes on.
                 Ok(Decoded::End) if !self.has_ended() => return Poll::Pending,
                 Ok(Decoded::End) => return Poll::Ready(None),
                 Ok(Decoded::More) => {}
@@ -218,8 +220,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         }
     }
 
-    /// Sends as much as goes. A connection that takes no more may still have an answer to be read: the
-    /// error is returned only in case that there is none.
+    /// Sends as much as the connection takes. A broken connection may still have a response to
+    /// read: the returned error counts only if it has none.
     fn send(&mut self, cx: &mut Context<'_>) -> Result<Option<io::Error>, ExchangeError> {
         match self.writer.poll_send(&mut self.io, cx) {
             Poll::Pending | Poll::Ready(Ok(())) => Ok(None),

@@ -1,5 +1,5 @@
 //! Idle connections of one endpoint, a list for each worker, so that a request never changes
-//! threads. The connection used last is used next: the rest grow old together and are closed.
+//! threads. The last used connection is used next: the rest grow old and are closed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,7 +16,7 @@ use crate::telemetry::metrics::{EndpointConnection, EndpointFailure, EndpointMet
 /// The most idle connections of an endpoint that one worker keeps.
 const MAX_IDLE: usize = 512;
 
-/// The pools of one endpoint: one for most requests, and one for each code point that others are sent with.
+/// The pools of one endpoint: one for most requests, and one for each DSCP.
 #[derive(Debug)]
 pub(super) struct Pools {
     plain: Arc<Pool>,
@@ -41,7 +41,7 @@ impl Pools {
         &self.plain
     }
 
-    /// The pool for requests that are sent with this code point, made on first use.
+    /// The pool for requests with this DSCP, created on first use.
     pub(super) fn by_dscp(&self, dscp: Dscp) -> Arc<Pool> {
         let mut marked = self.marked.lock();
         if let Some((_, pool)) = marked.iter().find(|(other, _)| *other == dscp) {
@@ -52,8 +52,8 @@ impl Pools {
         pool
     }
 
-    /// Closes in all of them what has been idle for `limit` whole seconds, or was closed by the upstream. To be
-    /// called once a second.
+    /// Closes connections that were idle for `limit` whole seconds, or that the upstream closed.
+    /// Must be called once a second.
     pub(super) fn sweep(&self, limit: Duration) {
         self.plain.sweep(limit);
         for (_, pool) in &*self.marked.lock() {
@@ -77,7 +77,7 @@ struct Idle {
     since: u32,
 }
 
-/// A connection, and how long its upstream is waited for.
+/// A connection with its time-out.
 #[derive(Debug)]
 pub(super) struct PooledConnection {
     pub(super) http: http1::Connection<Stream>,
@@ -85,8 +85,8 @@ pub(super) struct PooledConnection {
     _open: EndpointConnection,
 }
 
-/// A connection out of the pool, to be given back once its response has been read to the end. If it
-/// is dropped instead, the connection closes: nobody else may read the rest of that response.
+/// A connection in use, to be returned to the pool once its response was read to the end. Dropping
+/// it closes the connection: no other request may read the rest of that response.
 #[derive(Debug)]
 pub(super) struct Lease {
     pub(super) connection: Box<PooledConnection>,
@@ -143,12 +143,13 @@ impl Pool {
 }
 
 impl Lease {
-    /// Counts that the endpoint did not end its response.
+    /// Counts a response that the endpoint did not finish.
     pub(super) fn failed(&self, reason: EndpointFailure) {
         self.pool.metrics.failure(reason);
     }
 
-    /// Gives the connection back if it may serve another request. To be called after the end of the response.
+    /// Returns the connection to the pool if it may carry another request. Must be called after the
+    /// end of the response.
     pub(super) fn release(mut self) {
         if !self.connection.http.is_reusable() {
             return;

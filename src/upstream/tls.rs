@@ -12,7 +12,7 @@ mod verifier;
 
 use verifier::Verifier;
 
-/// How to verify an upstream.
+/// TLS settings for an upstream.
 #[derive(Clone)]
 pub struct ClientTls {
     config: Arc<ClientConfig>,
@@ -20,21 +20,21 @@ pub struct ClientTls {
     roots: Roots,
 }
 
-/// Whose signature is trusted.
+/// The trusted certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Roots {
     /// The certificates that the operating system trusts.
     System,
     /// The certificates of a PEM file, as it was when it was read.
     Pem {
-        /// Where it was read.
+        /// Its path.
         path: PathBuf,
-        /// The whole file.
+        /// Its content.
         content: Vec<u8>,
     },
 }
 
-/// Why an upstream cannot be verified with these settings.
+/// Reasons why no server can be verified with these settings.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientTlsError {
     /// The name in the certificate to expect is neither a DNS name nor an address.
@@ -74,7 +74,7 @@ impl ClientTls {
     }
 }
 
-/// Settings for servers whose certificates are for `name`, or else for the host that is connected to, and signed by one of
+/// Settings that expect a certificate for `name`, or for the connected host, signed by one of
 /// `roots`.
 ///
 /// # Errors

@@ -1,5 +1,5 @@
-//! Programs that people have: curl, h2load, wrk, ab and Python's HTTP clients meet a limit and count what they
-//! are answered.
+//! Common programs meet a limit and count responses: curl, h2load, wrk, ab and Python's HTTP
+//! clients.
 
 use std::fs;
 
@@ -28,7 +28,7 @@ fn count(output: &Output, unit: &str) -> u64 {
         .unwrap_or_else(|_| panic!("no number before {unit}: {output}"))
 }
 
-/// The number after `label`, as in `Complete requests: 60`; none where it is not said.
+/// The number after `label`, as in `Complete requests: 60`; `None` if missing.
 fn labelled(output: &Output, label: &str) -> Option<u64> {
     let after = output.stdout.split(label).nth(1)?;
     after.split_whitespace().next()?.parse().ok()
@@ -187,7 +187,8 @@ fn curl_uploads_with_expect_and_obeys_retry_after() {
     );
 }
 
-/// Runs a Python program with Debian's own Python, for which the clients are installed; its argument is the URL.
+/// Runs a Python program with Debian's own Python, for which the clients are installed; its
+/// argument is the URL.
 fn python(gateway: &Gateway, program: &str) -> String {
     let output = run("/usr/bin/python3", &["-c", program, &gateway.url("/")]);
     assert_eq!(output.code, Some(0), "{output}");
@@ -233,7 +234,7 @@ fn python_httpx_over_http2_obeys_retry_after() {
 }
 
 #[test]
-fn curl_asks_for_heads_in_every_version_and_gets_no_body() {
+fn curl_gets_no_body_for_head_in_any_version() {
     let gateway = Gateway::start(
         "routes: [{ upstream: echo, limits: [{ key: header:a, quota: 1/300d }] }]\n",
     );

@@ -1,5 +1,5 @@
-//! Endpoints that fail are named: in metrics, in the log when they begin to fail and when they answer again, and in each
-//! line of the access log.
+//! Endpoints that fail are named: in metrics, in the log when they begin to fail and when they
+//! answer again, and in each line of the access log.
 
 use std::fs;
 use std::io::Write;
@@ -96,7 +96,7 @@ fn a_dead_endpoint_beside_a_live_one_is_counted_and_logged() {
 }
 
 #[test]
-fn each_reason_has_its_word_and_the_next_answer_is_told() {
+fn each_failure_has_its_reason_and_the_recovery_is_logged() {
     let hangs = Arc::new(AtomicBool::new(true));
     let is_hanging = Arc::clone(&hangs);
     let origin = Origin::start(move |request| match request.target.as_str() {
@@ -137,7 +137,7 @@ fn each_reason_has_its_word_and_the_next_answer_is_told() {
 }
 
 #[test]
-fn the_endpoint_that_a_client_did_not_wait_for_is_logged() {
+fn a_request_of_a_client_that_left_names_its_endpoint() {
     let origin = Origin::start(|_| vec![Step::Hang]);
     let gateway = Gateway::start(&config(&[origin.url()]).replace("300ms", "60s"));
     let mut connection = Connection::open(gateway.address());
@@ -156,7 +156,7 @@ fn the_endpoint_that_a_client_did_not_wait_for_is_logged() {
 }
 
 #[test]
-fn the_series_of_an_endpoint_leave_with_it_and_those_of_others_count_on() {
+fn the_series_of_a_removed_endpoint_end_and_others_continue() {
     let (one, two) = (Origin::plain(), Origin::plain());
     let gateway = Gateway::start(&config(&[one.url(), two.url()]));
     for _ in 0..2 {

@@ -1,4 +1,4 @@
-//! A flood of new keys against a table that is full: nobody who is limited is let through.
+//! A flood of new keys against a full table lets no limited client through.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use sluicegate::store::{Charge, OnFull, Table, charge_all};
 
 /// Keys of the flood, a request each.
 const FLOOD: u64 = 10_000_000;
-/// For how many keys the table is made: 196,608 entries.
+/// The number of keys that the table is sized for: 196,608 entries.
 const TABLE: usize = 131_072;
-/// Rings take their time: a tenth of the flood comes against a tenth of the table.
+/// Rings are slow: a tenth of the flood against a tenth of the table.
 const RINGS: Size = Size {
     flood: FLOOD / 10,
     table: TABLE / 10,
@@ -24,9 +24,9 @@ const CELLS: Size = Size {
     flood: FLOOD,
     table: TABLE,
 };
-/// Keys that have spent their quota before the flood, and go on asking through it.
+/// Keys that have used up their quota before the flood, and keep asking.
 const LIMITED: u64 = 1_000;
-/// How long a flood lasts, in microseconds.
+/// The duration of a flood, in microseconds.
 const LASTS: u64 = 60_000_000;
 
 const START: u64 = 1_800_000_000_000_000;
@@ -79,18 +79,18 @@ fn quota(limit: u32, seconds: u64) -> Quota {
     Quota::new(limit, Duration::from_secs(seconds)).unwrap()
 }
 
-/// How many keys come, against how many that there is room for.
+/// The number of keys of the flood, and of the table.
 #[derive(Clone, Copy)]
 struct Size {
     flood: u64,
     table: usize,
 }
 
-/// A table under attack, and what it should know of the keys that are watched.
+/// A table under attack, and the expected state of the watched keys.
 struct Attack {
     table: Table,
     secret: Secret,
-    /// What the watched keys have been admitted, with more room than they need.
+    /// A table with ample room, charged with the admitted requests of the watched keys.
     exact: Table,
     /// Charges of watched keys that were admitted and should not have been.
     extra: u32,
@@ -117,12 +117,12 @@ impl Attack {
         hasher.finish()
     }
 
-    /// A request of a key that is seen once.
+    /// A request of a key that occurs once.
     fn flood(&self, number: u64, now: u64) -> bool {
         charge(&self.table, self.key(b'f', number), now)
     }
 
-    /// A request of a key that is watched: would a store that forgets nothing admit it as well?
+    /// A request of a watched key, compared with a store that forgets nothing.
     fn watch(&mut self, number: u64, now: u64) -> bool {
         let key = self.key(b'w', number);
         let admitted = charge(&self.table, key, now);
@@ -148,7 +148,7 @@ fn charge(table: &Table, key: Fingerprint, now: u64) -> bool {
     .is_admitted()
 }
 
-/// Limited keys, then one request each of very many others.
+/// Limited keys, then one request of each of many others.
 fn flood(table: Table, keys: u64) -> Attack {
     let mut attack = Attack::on(table);
     for number in 0..LIMITED {
@@ -170,7 +170,7 @@ fn lets_no_limited_key_through(algorithm: Algorithm) {
     through_a_full_table_comes_nobody(algorithm, CELLS, 0);
 }
 
-/// With room for as many full rings as keys, and for a quarter of them.
+/// With room for the full rings of all keys, and for a quarter of them.
 #[track_caller]
 fn lets_no_limited_key_through_by_its_ring(algorithm: Algorithm) {
     let rings = RINGS.table as u64 * Table::ring_bytes_for(&algorithm);
@@ -245,7 +245,7 @@ fn strict_at_a_quota_of_1_lets_no_limited_key_through() {
     assert_eq!(attack.extra, 0);
 }
 
-/// Regular keys that come back all the time, not limited to begin with, in a smaller flood.
+/// Regular keys that keep returning, unlimited at first, in a smaller flood.
 #[test]
 fn strict_at_any_quota_lets_no_key_exceed_its_limit() {
     for limit in 1..=20 {
@@ -280,7 +280,7 @@ fn strict_lets_no_key_exceed_its_limit(algorithm: Algorithm, requests: u64) {
     assert!(refused > 1_000, "the table was full under {algorithm:?}");
 }
 
-/// The price of `strict`: while the table is full, new keys are refused that have done nothing.
+/// The price of `strict`: a full table refuses new keys that have used nothing.
 #[test]
 fn strict_refuses_new_keys_while_the_table_is_full_and_admits_them_after() {
     let attack = Attack::new(gcra(5), 1_024, OnFull::Strict);
@@ -292,8 +292,8 @@ fn strict_refuses_new_keys_while_the_table_is_full_and_admits_them_after() {
     assert!((200_000..201_000).all(|number| attack.flood(number, once_whole)));
 }
 
-/// The price of `forget`: who fills the table with keys that have spent their quota makes new keys
-/// pass unrecorded. Those that have spent it stay refused.
+/// The price of `forget`: a client that fills the table with used-up keys makes new keys pass
+/// unrecorded. Used-up keys stay refused.
 #[test]
 fn forget_lets_new_keys_pass_unrecorded_once_every_entry_refuses() {
     let mut attack = Attack::new(clock_window(3), 1_024, OnFull::Forget);

@@ -1,5 +1,5 @@
-//! What a proxy owes to both sides: fields added and removed, bodies streamed both ways without being kept,
-//! trailers, interim responses, and connections that are used again.
+//! Forwarding: fields added and removed, bodies streamed both ways, trailers, informational
+//! responses, and connection reuse.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -25,7 +25,7 @@ fn trusting(origin: &Origin, more: &str) -> Gateway {
 }
 
 #[test]
-fn hop_by_hop_fields_go_no_further() {
+fn hop_by_hop_fields_are_not_forwarded() {
     let origin = Origin::start(|_| {
         raw(
             "HTTP/1.1 200 OK\r\nConnection: x-own\r\nx-own: 1\r\nKeep-Alive: timeout=9\r\nx-kept: 1\r\n\
@@ -55,7 +55,7 @@ fn hop_by_hop_fields_go_no_further() {
 }
 
 #[test]
-fn forwarding_fields_of_strangers_are_replaced() {
+fn forwarding_fields_of_untrusted_peers_are_replaced() {
     let origin = Origin::plain();
     let gateway = to(&origin);
     let forged = "X-Forwarded-For: 1.2.3.4\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: evil\r\nForwarded: for=1.2.3.4\r\n";
@@ -80,7 +80,7 @@ fn forwarding_fields_of_strangers_are_replaced() {
 }
 
 #[test]
-fn nobody_strips_the_forwarding_fields_by_naming_them() {
+fn connection_cannot_strip_forwarding_fields() {
     let origin = Origin::plain();
     let gateway = to(&origin);
     get_with(
@@ -183,7 +183,7 @@ fn the_host_of_the_client_is_kept_unless_the_upstream_wants_its_own() {
 }
 
 #[test]
-fn a_route_changes_requests_as_it_says() {
+fn a_route_changes_requests_as_configured() {
     let origin = Origin::plain();
     let gateway = Gateway::start(&format!(
         "routes:
@@ -213,7 +213,7 @@ fn a_route_changes_requests_as_it_says() {
 }
 
 #[test]
-fn a_route_has_the_last_word_about_the_fields_of_the_proxy_too() {
+fn a_route_also_overrides_the_fields_of_the_proxy() {
     let origin = Origin::plain();
     let gateway = Gateway::start(&format!(
         "upstreams: {{ origin: {{ endpoints: [\"{}\"] }} }}
@@ -289,9 +289,9 @@ fn trailers_pass_both_ways() {
     assert_eq!(request.trailers, [("x-check".to_owned(), "7".to_owned())]);
 }
 
-/// What has to be a field of the head may not come behind the body, past everything that looks at heads.
+/// Trailers with fields of the head would bypass all checks of heads.
 #[test]
-fn trailers_that_proxies_and_routes_decide_about_do_not_pass() {
+fn trailers_with_fields_of_proxies_or_routes_are_dropped() {
     let send = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\
                 x-check: 7\r\nX-Forwarded-For: 10.0.0.1\r\nForwarded: for=10.0.0.1\r\nVia: 1.1 x\r\n\
                 Upgrade: x\r\nProxy-Authorization: x\r\nHost: b\r\nCookie: a=b\r\n\r\n";
@@ -322,7 +322,7 @@ const HINTS: &str = "HTTP/1.1 100 Continue\r\n\r\n\
     HTTP/1.1 103 Early Hints\r\nLink: </b.css>; rel=preload\r\n\r\n";
 
 #[test]
-fn interim_responses_reach_the_client_before_the_final_one() {
+fn informational_responses_precede_the_final_one() {
     let origin = Origin::start(|_| {
         let hints = raw(HINTS);
         let response = raw("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone");
@@ -346,7 +346,7 @@ fn interim_responses_reach_the_client_before_the_final_one() {
 }
 
 #[test]
-fn http_1_0_is_sent_no_interim_response() {
+fn http_1_0_gets_no_informational_response() {
     let origin = Origin::start(|_| {
         let response = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone";
         raw(&format!("{HINTS}{response}"))
@@ -359,7 +359,7 @@ fn http_1_0_is_sent_no_interim_response() {
 }
 
 #[test]
-fn a_response_is_passed_on_while_it_comes() {
+fn a_response_is_streamed() {
     let origin = Origin::start(|_| {
         let first = raw("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\none");
         [
@@ -385,7 +385,7 @@ fn a_response_is_passed_on_while_it_comes() {
 }
 
 #[test]
-fn a_request_is_passed_on_while_it_comes() {
+fn a_request_is_streamed() {
     let received = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&received);
     let origin = Origin::raw(move |mut stream: TcpStream| {
@@ -414,9 +414,9 @@ fn a_request_is_passed_on_while_it_comes() {
     assert_eq!(connection.receive().status, 200);
 }
 
-/// 64 MiB in each direction, with a reader that starts late: what the proxy holds meanwhile is little.
+/// 64 MiB in each direction with a late reader: the proxy's memory stays small.
 #[test]
-fn bodies_are_never_kept_in_memory() {
+fn bodies_are_not_buffered() {
     const SIZE: usize = 64 << 20;
     let origin = Origin::raw(|mut stream: TcpStream| {
         let mut head = Vec::new();

@@ -1,5 +1,5 @@
-//! Clients that end their side of the connection (FIN) before they have their answer: what `client.half_close` makes
-//! of them, in clear text and over TLS.
+//! Clients that half-close (FIN) before their response: `client.half_close` in clear text and over
+//! TLS.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ fn silent() -> (Origin, Arc<AtomicUsize>) {
 }
 
 #[test]
-fn serve_answers_however_late() {
+fn serve_waits_for_a_late_response() {
     let origin = late(Duration::from_millis(1500));
     let gateway = before(&origin.url(), "serve");
     let mut connection = Connection::open(gateway.address());
@@ -48,7 +48,7 @@ fn serve_answers_however_late() {
 }
 
 #[test]
-fn an_answer_within_the_grace_is_delivered() {
+fn a_response_within_the_grace_is_delivered() {
     let origin = late(Duration::from_millis(200));
     let gateway = before(&origin.url(), "1h");
     let mut connection = Connection::open(gateway.address());
@@ -83,9 +83,9 @@ fn after_the_grace_the_request_is_cancelled() {
     }
 }
 
-/// Whoever half-closes after the response has begun is there as long as writes to it succeed.
+/// A client that half-closes during the response is served as long as writes succeed.
 #[test]
-fn no_grace_cancels_also_what_has_begun() {
+fn without_grace_a_begun_response_is_cancelled() {
     let origin = Origin::raw(|mut stream| {
         let mut head = [0; 4096];
         let _ = stream.read(&mut head);
@@ -135,7 +135,8 @@ fn close_notify_is_a_half_close() {
     assert!(answer.ends_with("late"), "{answer}");
 }
 
-/// Of a WebSocket too, in both directions: the origin says goodbye first, and hears what the client says after that.
+/// Also in both directions of a WebSocket: the origin closes first, and receives the client's later
+/// bytes.
 #[test]
 fn close_notify_passes_through_a_tunnel() {
     static HEARD: AtomicUsize = AtomicUsize::new(0);
@@ -173,7 +174,7 @@ fn close_notify_passes_through_a_tunnel() {
     });
 }
 
-/// A FIN without it is a truncation (RFC 8446 section 6.1): nobody is there to be answered.
+/// A FIN without close_notify is a truncation (RFC 8446 section 6.1): the request is cancelled.
 #[test]
 fn a_tls_connection_that_is_cut_off_ends_at_once() {
     let (origin, left) = silent();
@@ -190,9 +191,9 @@ fn a_tls_connection_that_is_cut_off_ends_at_once() {
     });
 }
 
-/// In HTTP/2 it is streams that half-close (END_STREAM).
+/// In HTTP/2 streams half-close (END_STREAM), not connections.
 #[test]
-fn an_http2_connection_ends_with_its_client_s_side() {
+fn an_http2_connection_ends_when_the_client_closes() {
     let (origin, left) = silent();
     let gateway = before(&origin.url(), "serve");
     let mut connection = Http2::open(gateway.address());

@@ -1,4 +1,4 @@
-//! Which fields tell clients where they stand: several styles at once, names of one's own, and what browsers need.
+//! Rate-limit fields: several styles at once, custom names, and CORS.
 
 use crate::support::client::{Connection, Response, curl, get, get_with};
 use crate::support::gateway::Gateway;
@@ -46,7 +46,7 @@ fn several_styles_stand_side_by_side_under_names_of_their_own() {
 }
 
 #[test]
-fn limits_are_what_remains_can_be_and_rates_are_exact() {
+fn limits_bound_remaining_and_rates_are_exact() {
     let gateway = Gateway::start(
         "responses: { headers: [ietf, github] }
 policies:
@@ -134,7 +134,7 @@ routes:
 }
 
 #[test]
-fn a_limit_in_place_is_called_what_it_says() {
+fn an_inline_limit_is_named_after_its_quota() {
     let config = |place: &str| {
         format!(
             "routes: [{{ name: all, upstream: echo, limits: [{place}{{ name: burst, quota: 2/1h }}] }}]\n"
@@ -156,7 +156,7 @@ fn a_limit_in_place_is_called_what_it_says() {
 }
 
 #[test]
-fn draft_7_tells_of_the_deciding_limit() {
+fn draft_7_reports_the_deciding_limit() {
     let gateway = with("{ headers: [draft-7] }");
     let answer = get(gateway.address(), "/");
     assert_eq!(answer.expect_header("ratelimit-policy"), "2;w=3600");
@@ -167,7 +167,7 @@ fn draft_7_tells_of_the_deciding_limit() {
 }
 
 #[test]
-fn scripts_may_read_the_fields_where_that_is_asked_for() {
+fn cors_exposes_the_fields_to_scripts() {
     const EXPOSE: &str = "access-control-expose-headers";
     let gateway = with(
         "{ headers: [ietf, { style: x-ratelimit, prefix: a }], cors: { expose_headers: true } }",
@@ -184,7 +184,7 @@ fn scripts_may_read_the_fields_where_that_is_asked_for() {
 }
 
 #[test]
-fn a_preflight_is_left_alone_where_that_is_asked_for() {
+fn a_cors_preflight_can_be_exempt() {
     let preflight = |gateway: &Gateway| {
         Connection::open(gateway.address()).exchange(
             "OPTIONS / HTTP/1.1\r\nHost: a\r\nOrigin: https://b.example\r\nAccess-Control-Request-Method: PUT\r\n\r\n",

@@ -1,6 +1,5 @@
-//! Raw HTTP/1.1: several hundred cases, byte for byte. Each says what may come of it; besides, of all of them
-//! together: nothing hangs, the origin never reads anything but whole and well-formed requests, and none that
-//! was hidden inside another.
+//! Raw HTTP/1.1: several hundred cases, byte for byte, each with its allowed outcomes. In all cases
+//! nothing hangs, and the origin reads only whole, valid and intended requests.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -13,25 +12,25 @@ use crate::support::gateway::Gateway;
 use crate::support::now;
 use crate::support::origin::{Origin, Received, ok};
 
-/// What may come of the bytes of a case.
+/// The allowed outcome of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     /// Answered with an error, or closed; nothing reaches the origin.
     Refused,
-    /// So many requests reach the origin, and are answered 200.
+    /// This many requests reach the origin, and are answered 200.
     Forwarded(usize),
-    /// Refused, or forwarded as so many requests: HTTP leaves the choice.
+    /// Refused, or forwarded as this many requests: HTTP leaves the choice.
     Either(usize),
 }
 
 use Outcome::{Either, Forwarded, Refused};
 
-/// Bytes on a connection of their own. `@` in them is the case's number, so that the origin can tell whose
-/// request it sees.
+/// Bytes on one connection. `@` stands for the number of the case, by which the origin finds the
+/// case of a request.
 struct Case {
     bytes: Vec<u8>,
     outcome: Outcome,
-    /// What the body of the first request has to be at the origin.
+    /// The expected body of the first request at the origin.
     body: Option<&'static str>,
 }
 
@@ -43,7 +42,7 @@ fn case(outcome: Outcome, bytes: impl AsRef<[u8]>) -> Case {
     }
 }
 
-/// A GET with this text among its fields, as it stands.
+/// A GET with this raw text among its fields.
 fn field(outcome: Outcome, text: impl AsRef<str>) -> Case {
     case(
         outcome,
@@ -54,7 +53,7 @@ fn field(outcome: Outcome, text: impl AsRef<str>) -> Case {
     )
 }
 
-/// A request with this line, and all that else belongs to it.
+/// A complete request with this line.
 fn line(outcome: Outcome, text: impl AsRef<str>) -> Case {
     case(
         outcome,
@@ -62,7 +61,7 @@ fn line(outcome: Outcome, text: impl AsRef<str>) -> Case {
     )
 }
 
-/// A POST whose framing is these fields, followed by these bytes.
+/// A POST with these framing fields, followed by these bytes.
 fn framed(outcome: Outcome, fields: &str, body: impl AsRef<str>) -> Case {
     let body = body.as_ref();
     case(
@@ -71,7 +70,7 @@ fn framed(outcome: Outcome, fields: &str, body: impl AsRef<str>) -> Case {
     )
 }
 
-/// A POST with this text as its chunks, and a hidden request behind them.
+/// A POST with this text as its chunks, and a hidden request after them.
 fn chunks(outcome: Outcome, text: &str) -> Case {
     framed(
         outcome,
@@ -80,7 +79,7 @@ fn chunks(outcome: Outcome, text: &str) -> Case {
     )
 }
 
-/// A request that must never be seen: wherever this stands it is part of a body, or of what follows an error.
+/// A hidden request that must never be served: it is part of a body, or follows an error.
 const HIDDEN: &str = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
 
 fn request_lines() -> Vec<Case> {
@@ -316,7 +315,7 @@ fn fields() -> Vec<Case> {
         field(Refused, format!("{}: a", "x".repeat(70_000))),
         field(Refused, "x: y\r\n".repeat(20_000) + "x: y"),
         field(Forwarded(1), "x: y\r\n".repeat(60) + "x: y"),
-        // What names hop-by-hop fields, or asks for something else.
+        // Hop-by-hop fields and upgrades.
         field(Forwarded(1), "Connection: x-gone\r\nx-gone: 1"),
         field(Forwarded(1), "Connection: host"),
         field(Forwarded(1), "Connection: ,,,"),
@@ -515,7 +514,8 @@ fn transfer_codings() -> Vec<Case> {
             )
         },
     ];
-    // Both framings: refused, or read as chunks and the connection closed, so that what follows is never a request.
+    // Both framings: refused, or read as chunks with the connection closed, so that later bytes are
+    // no request.
     for fields in [
         "Content-Length: 5\r\nTransfer-Encoding: chunked",
         "Transfer-Encoding: chunked\r\nContent-Length: 5",
@@ -581,7 +581,8 @@ fn transfer_codings() -> Vec<Case> {
         "Transfer-Encoding: gzip, chunked",
         "Transfer-Encoding:",
     ] {
-        // A coding that the proxy does not know, before a last one that ends: forwarded with its one framing, or 501.
+        // A coding that the proxy does not know, before a last one that ends: forwarded with its
+        // one framing, or 501.
         cases.push(framed(Either(1), fields, format!("{whole}{HIDDEN}")));
     }
     // HTTP/1.0 has no chunks.
@@ -709,7 +710,8 @@ fn chunk_forms() -> Vec<Case> {
     ] {
         cases.push(chunks(Refused, text));
     }
-    // A bare line feed ends a line for some: then it must for both, and what is hidden stays a body.
+    // Some parsers accept a bare line feed: then the proxy and the origin must agree, and the
+    // hidden request stays a body.
     for text in [
         "5\nhello\r\n0\r\n\r\n",
         "5;a\nb\r\nhello\r\n0\r\n\r\n",
@@ -833,7 +835,7 @@ fn cases() -> Vec<Case> {
 }
 
 fn config(origin: &Origin) -> String {
-    // Hosts that the cases use all come here; `nowhere` is answered by the proxy.
+    // All hosts of the cases come here; the proxy answers `nowhere`.
     format!(
         "client: {{ timeouts: {{ head: 1s, body: 1s, idle: 1s }}, max_head: 32KiB }}
 routes:
@@ -844,11 +846,11 @@ routes:
     )
 }
 
-/// Sends the bytes and closes the sending half where `half_close`; answers all responses until the connection
+/// Sends the bytes, and half-closes if `half_close`. Returns all responses until the connection
 /// ends.
 fn send(gateway: &Gateway, bytes: &[u8]) -> Result<Vec<Response>, String> {
     let mut connection = Connection::open(gateway.address());
-    // The proxy may have refused before it read all of it.
+    // The proxy may refuse before it has read everything.
     connection.try_send(bytes).ok();
     let mut responses = Vec::new();
     loop {
@@ -869,7 +871,7 @@ fn send(gateway: &Gateway, bytes: &[u8]) -> Result<Vec<Response>, String> {
     }
 }
 
-/// What is wrong with what came of a case, if anything.
+/// The reason why an outcome is not allowed, if any.
 fn judge(case: &Case, responses: &[Response], received: &[Received]) -> Option<String> {
     let admitted = responses
         .iter()
@@ -1025,9 +1027,9 @@ fn options_for_a_host_without_a_path_are_for_the_server_as_a_whole() {
     }
 }
 
-/// RFC 9110 section 7.4. What a trusted gateway forwards came to it over TLS.
+/// RFC 9110 section 7.4. A trusted gateway forwards requests that it received over TLS.
 #[test]
-fn https_is_asked_for_over_tls_or_by_a_trusted_proxy() {
+fn https_needs_tls_or_a_trusted_proxy() {
     let origin = Origin::plain();
     let request = "GET https://a/ HTTP/1.1\r\nHost: a\r\nX-Forwarded-Proto: https\r\n\r\n";
     let gateway = Gateway::start(&config(&origin));
@@ -1064,7 +1066,7 @@ fn a_method_has_64_characters_at_most() {
     assert_eq!(origin.requests().len(), 1);
 }
 
-/// RFC 9110 section 2.5: a server says its own version, and sends what the client's understands.
+/// RFC 9110 section 2.5: a server states its own version, and frames for the client's.
 #[test]
 fn http_1_0_is_answered_as_http_1_1_in_its_own_framing() {
     let origin = Origin::start(|_| crate::support::origin::chunked(&["hel", "lo"], &[]));
@@ -1080,7 +1082,7 @@ fn http_1_0_is_answered_as_http_1_1_in_its_own_framing() {
 }
 
 #[test]
-fn options_go_over_no_more_hops_than_they_may() {
+fn options_respects_max_forwards() {
     let origin = Origin::plain();
     let gateway = Gateway::start(&config(&origin));
     let options = |target: &str, left: &str| {
@@ -1102,7 +1104,7 @@ fn options_go_over_no_more_hops_than_they_may() {
 }
 
 #[test]
-fn a_client_that_closes_its_sending_half_gets_its_answer() {
+fn a_client_that_half_closes_gets_its_response() {
     let origin = Origin::plain();
     let gateway = Gateway::start(&config(&origin));
     let mut connection = Connection::open(gateway.address());
@@ -1113,7 +1115,7 @@ fn a_client_that_closes_its_sending_half_gets_its_answer() {
 }
 
 #[test]
-fn heads_that_come_slowly_are_read_within_their_time_and_no_longer() {
+fn slow_heads_are_read_within_the_head_time_out_only() {
     let origin = Origin::plain();
     let gateway = Gateway::start(&config(&origin));
     let request = b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -1138,7 +1140,7 @@ fn heads_that_come_slowly_are_read_within_their_time_and_no_longer() {
 }
 
 #[test]
-fn a_connection_that_says_nothing_is_closed() {
+fn a_silent_connection_is_closed() {
     let gateway = Gateway::start(&config(&Origin::plain()));
     let mut silent = Connection::open(gateway.address());
     let started = now();

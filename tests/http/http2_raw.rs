@@ -1,5 +1,5 @@
-//! HTTP/2 frame by frame: clients that try to have much done, or much kept, for little. Each attack is bounded,
-//! and while it runs somebody else is served.
+//! HTTP/2 frame by frame: clients that try to cause much work or memory at little cost. Each attack
+//! is bounded, and another client is served meanwhile.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -20,8 +20,8 @@ use crate::support::{now, wait_for};
 /// One worker, so that the attacker and the other client meet.
 const ECHO: &str = "workers: 1\nroutes: [{ upstream: echo }]\n";
 
-/// What the proxy may hold more after an attack than before, in bytes: a fraction of what each would make it keep
-/// if frames, heads or answers were kept.
+/// The most memory that an attack may add, in bytes: a fraction of the frames, heads and responses
+/// that it sends.
 const BOUND: f64 = 16.0 * 1024.0 * 1024.0;
 
 fn resident(gateway: &Gateway) -> f64 {
@@ -30,7 +30,7 @@ fn resident(gateway: &Gateway) -> f64 {
         .expect("Linux tells it")
 }
 
-/// Runs an attack; checks what it costs the proxy, and that another client is served meanwhile, at `/other`.
+/// Runs an attack. Checks its cost, and that another client is served meanwhile at `/other`.
 fn attacked<T>(gateway: &Gateway, attack: impl FnOnce(SocketAddr) -> T) -> T {
     let done = AtomicBool::new(false);
     assert_eq!(get(gateway.address(), "/other").status, 200);
@@ -83,13 +83,13 @@ fn flood(address: SocketAddr, first: &[u8], unit: impl Fn(u32) -> Vec<u8>, count
     Ended::Sent(attacker)
 }
 
-/// What became of a flood.
+/// The outcome of a flood.
 enum Ended {
     /// The connection, with a GOAWAY that gives this reason.
     Closed(Option<u32>),
-    /// Nothing more is read until the attacker reads, too.
+    /// The proxy reads nothing more until the attacker reads.
     Stalled,
-    /// All was taken, and the connection may be open.
+    /// All bytes were accepted, and the connection may be open.
     Sent(Http2),
 }
 
@@ -134,7 +134,7 @@ fn streams_that_are_reset_at_once_end_the_connection() {
     assert!(gateway.log().lines().count() < 10, "{}", gateway.log());
 }
 
-/// The same, slower: each stream's request has begun when it is reset. Nothing is left of it, and it is charged.
+/// Slower: each request has begun when its stream is reset. It leaves nothing, and is charged.
 #[test]
 fn requests_that_are_reset_are_cancelled_and_charged() {
     const STREAMS: u32 = 20_000;
@@ -192,8 +192,7 @@ fn a_field_block_without_an_end_ends_the_connection() {
     }
 }
 
-/// A client that begins a block and says no more, or little by little, holds nothing for longer than
-/// `timeouts.head`.
+/// A client that does not finish a block holds memory for at most `timeouts.head`.
 #[test]
 fn a_field_block_that_does_not_end_in_time_ends_the_connection() {
     let gateway = Gateway::start(&format!(
@@ -211,7 +210,7 @@ fn a_field_block_that_does_not_end_in_time_ends_the_connection() {
         // Before the first request the time runs from connecting.
         assert_eq!(client.status_of(1, &get_block()), 200);
         client.send(&first);
-        // A block is one for all its frames: each starts no new time.
+        // All frames of a block share one deadline.
         while drops && client.try_send(&frame(CONTINUATION, 0, 3, b"")).is_ok() {
             thread::sleep(Duration::from_millis(250));
         }
@@ -229,9 +228,9 @@ fn a_field_block_that_does_not_end_in_time_ends_the_connection() {
     assert_eq!(served.status_of(1, &get_block()), 200);
 }
 
-/// The first request has to come within `timeouts.head`, whatever frames come instead.
+/// The first request must arrive within `timeouts.head`, whatever other frames do.
 #[test]
-fn a_client_that_never_sends_a_request_is_told_that_the_connection_ends() {
+fn a_client_without_a_request_gets_a_goaway() {
     let gateway = Gateway::start(&format!(
         "client: {{ timeouts: {{ head: 1s, body: 1h, idle: 1h }} }}\n{ECHO}"
     ));
@@ -253,7 +252,7 @@ fn a_client_that_never_sends_a_request_is_told_that_the_connection_ends() {
 
 /// RFC 9113 section 6.8: a client that sends a request at that moment learns that it was not seen.
 #[test]
-fn an_idle_connection_is_told_that_it_ends() {
+fn an_idle_connection_gets_a_goaway() {
     let gateway = Gateway::start(&format!(
         "client: {{ timeouts: {{ idle: 300ms }} }}\n{ECHO}"
     ));
@@ -291,7 +290,7 @@ fn a_value_without_an_end_ends_the_connection() {
 }
 
 #[test]
-fn a_head_that_is_too_large_is_answered_431_and_the_connection_goes_on() {
+fn a_head_that_is_too_large_is_answered_431_on_an_open_connection() {
     let gateway = Gateway::start(&format!("client: {{ max_head: 16KiB }}\n{ECHO}"));
     let mut client = Http2::open(gateway.address());
     let with = |length: usize| [get_block(), field("x-long", &"x".repeat(length))].concat();
@@ -317,7 +316,7 @@ fn a_head_that_is_large_by_compression_only_is_bounded() {
     });
 }
 
-/// Frames that cost their sender nothing and ask for an answer, or for none: taken one after another, kept never.
+/// Frames that cost their sender nothing, with or without a response: read one by one, never kept.
 #[test]
 fn floods_of_frames_that_carry_nothing_are_bounded() {
     let gateway = Gateway::start(ECHO);
@@ -341,7 +340,7 @@ fn floods_of_frames_that_carry_nothing_are_bounded() {
         ("unknown", vec![], frame(0x77, 0, 0, b"12345678")),
     ];
     for (name, first, unit) in floods {
-        // Whether the connection survives is the library's choice; its answers are not read.
+        // The library may keep or close the connection; its responses are not read.
         let outcome = attacked(&gateway, |address| {
             flood(address, &first, |_| unit.clone(), 800_000)
         });

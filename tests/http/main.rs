@@ -1,4 +1,4 @@
-//! What the proxy owes to clients and upstreams as an HTTP proxy, through the binary.
+//! Black-box tests of the proxy as an HTTP intermediary.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,5 +1,5 @@
-//! Panics while a request is handled: the request is answered 500 and counted, and neither its connection nor its worker
-//! ends. No configuration is known that panics, so that these rulesets are broken by hand after they were checked.
+//! A request that panics is answered 500 and counted; its connection and its worker go on. No
+//! configuration is known to panic: these rulesets are broken by hand after their checks.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use sluicegate::server::Server;
 use sluicegate::telemetry::metrics::RequestMetrics;
 use sluicegate::telemetry::registry::Registry;
 
-/// Requests to `/limited` with `x-key: bad` panic while they are decided on, those to `/forwarded` while they are sent on.
+/// Requests to `/limited` with `x-key: bad` panic while they are decided on, those to `/forwarded`
+/// while they are sent on.
 const CONFIG: &str = "
 workers: 1
 listeners: [{ address: 127.0.0.1:0 }]
@@ -79,7 +80,7 @@ impl Drop for Proxy {
 }
 
 #[test]
-fn a_panic_is_an_answer_after_which_the_connection_goes_on() {
+fn a_panic_is_a_500_and_keeps_the_connection() {
     let proxy = Proxy::start();
     let mut client = Connection::open(proxy.address());
     let mut ask = |path: &str, field: &str| {

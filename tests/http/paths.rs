@@ -1,5 +1,5 @@
-//! No spelling of a limited path escapes its limit: each is normalised to the path and limited, or
-//! refused with 400, or is another path, and then forwarded as that one.
+//! No spelling of a limited path escapes its limit. Each is limited as the normal path, refused
+//! with 400, or forwarded as another path.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use crate::support::client::{Connection, Response};
 use crate::support::gateway::Gateway;
 use sluicegate::http::path::{comparable, normalise};
 
-/// The limited path. It is limited to nothing, so that whoever reaches it is told 429.
+/// The limited path. Its limit is zero, so that each request is answered 429.
 const LIMITED: &str = "/v1/log:in";
 
 const CONFIG: &str = "
@@ -110,7 +110,7 @@ fn variants() -> BTreeSet<String> {
     variants
 }
 
-/// What a lenient server makes of a path: everything decoded, dot segments and slashes gone.
+/// A path as a lenient server reads it: decoded, without dot segments and repeated slashes.
 fn lenient(path: &str) -> String {
     let text = decoded(path).replace('\\', "/");
     let mut kept = Vec::new();
@@ -149,7 +149,7 @@ fn forwarded(response: &Response) -> String {
 }
 
 #[test]
-fn what_is_another_path_is_another_path_to_a_lenient_server_too() {
+fn another_path_is_another_path_to_a_lenient_server_too() {
     for variant in variants() {
         let Ok(normal) = normalise(&variant) else {
             continue;
@@ -175,7 +175,7 @@ fn no_spelling_of_a_limited_path_escapes_its_limit() {
         ] {
             let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
             let response = Connection::open(gateway.address()).exchange(&request);
-            // What stands behind `#` is no part of a target.
+            // A fragment is no part of a target.
             let path = match variant.split('#').next() {
                 Some("") if target.starts_with("http") => "/",
                 path => path.unwrap_or_default(),
@@ -291,7 +291,7 @@ fn the_upstream_is_sent_origin_form_and_the_fields_of_this_hop_only() {
 }
 
 #[test]
-fn a_target_that_cannot_be_told_is_refused() {
+fn an_ambiguous_target_is_refused() {
     let gateway = Gateway::start("routes: [{ upstream: echo }]");
     for (line, host, status) in [
         ("GET * HTTP/1.1", "Host: a\r\n", 400),

@@ -1,5 +1,5 @@
-//! TLS on both sides: certificates by name, versions, HTTP/2, certificates that change, and upstreams that
-//! are verified.
+//! TLS on both sides: certificates by name, versions, HTTP/2, certificates that change, and
+//! upstreams that are verified.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -73,7 +73,7 @@ fn certificates_are_chosen_by_name_with_a_default() {
         ask(&gateway, "second.example", "first.pem", &[]).code,
         Some(0)
     );
-    // A name that nobody has, or none at all, gets the first certificate.
+    // An unknown name, or none, gets the first certificate.
     let address = gateway.address().to_string();
     for names in [&["-servername", "nobody.example"][..], &["-noservername"]] {
         let shown = run(
@@ -109,7 +109,8 @@ fn both_versions_of_tls_and_of_http_are_spoken_and_no_older_ones() {
     assert_ne!(old.code, Some(0), "{old}");
 }
 
-/// Also to clients that do not say what they speak (no ALPN): those of HTTP/2 know beforehand, others are told.
+/// Also for clients without ALPN: with prior knowledge of HTTP/2 they are served, others get an
+/// error.
 #[test]
 fn a_listener_of_http2_alone_serves_nothing_else() {
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -152,7 +153,7 @@ routes: [{ upstream: echo }]
 }
 
 #[test]
-fn a_cleartext_client_on_a_tls_port_is_let_go() {
+fn a_cleartext_client_on_a_tls_port_is_closed() {
     let gateway = gateway();
     let answer = curl(&["-o", "/dev/null", &gateway.url("/")]);
     assert_ne!(answer.code, Some(28), "curl waited in vain: {answer}");
@@ -163,7 +164,7 @@ fn a_cleartext_client_on_a_tls_port_is_let_go() {
 }
 
 #[test]
-fn a_changed_certificate_is_used_and_a_broken_one_is_not() {
+fn a_changed_certificate_is_used_unless_invalid() {
     let gateway = gateway();
     assert_eq!(
         ask(&gateway, "first.example", "first.pem", &[]).code,
@@ -198,7 +199,7 @@ fn a_changed_certificate_is_used_and_a_broken_one_is_not() {
     );
 }
 
-/// The program's report on the configuration of a gateway, which has to be usable.
+/// The report of `check` on a valid configuration of a gateway.
 fn check(gateway: &Gateway) -> String {
     let config = gateway.config_path();
     let output = run(
@@ -249,7 +250,7 @@ routes: [{ upstream: echo }]
 }
 
 #[test]
-fn each_file_that_cannot_be_used_is_named_where_it_is_written() {
+fn each_unusable_file_is_reported_at_its_line() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     certify(dir.path(), "first", &["first.example"]);
     certify(dir.path(), "other", &["other.example"]);
@@ -276,7 +277,7 @@ fn each_file_that_cannot_be_used_is_named_where_it_is_written() {
     }
 }
 
-/// `openssl req -x509` makes certificates that are authorities', too.
+/// `openssl req -x509` creates CA certificates.
 #[test]
 fn an_upstream_is_trusted_by_its_own_certificate_from_openssl() {
     let dir = tempfile::tempdir().expect("a temporary directory");

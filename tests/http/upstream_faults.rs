@@ -1,5 +1,5 @@
-//! Upstreams that refuse, hang, reset or talk nonsense, and clients that leave: each has an answer that says
-//! what failed, within a bound, and leaves nothing behind.
+//! Upstreams that refuse, hang, reset or send garbage, and clients that leave. Each case has a
+//! prompt response that names the failure, and leaks nothing.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -23,7 +23,7 @@ routes: [{{ upstream: origin }}]
     )
 }
 
-/// Whether the answer is the proxy's own, with this status, and says this; and came soon.
+/// Asserts that the response is the proxy's own, with this status and text, and in time.
 #[track_caller]
 fn expect_error(answer: &Response, status: u16, detail: &str) {
     assert_eq!(answer.status, status, "{answer:?}");
@@ -37,7 +37,7 @@ fn expect_error(answer: &Response, status: u16, detail: &str) {
     );
 }
 
-/// What is answered where the upstream does this with each request.
+/// The response if the upstream does this with each request.
 fn answer_where(steps: Vec<Step>) -> Response {
     let origin = Origin::start(move |_| steps.clone());
     let gateway = Gateway::start(&config(&origin.url()));
@@ -60,7 +60,7 @@ fn a_name_that_does_not_resolve_is_a_502() {
 }
 
 #[test]
-fn a_connection_that_is_never_accepted_is_a_504_after_the_connect_time_out() {
+fn an_unaccepted_connection_is_a_504_after_the_connect_time_out() {
     let hole = BlackHole::open();
     let gateway = Gateway::start(&config(&format!("http://{}", hole.address)));
     expect_error(
@@ -98,7 +98,7 @@ fn a_reset_and_an_early_end_are_a_502() {
 }
 
 #[test]
-fn nonsense_is_a_502() {
+fn an_invalid_response_is_a_502() {
     for nonsense in [
         "SSH-2.0-OpenSSH_9.2\r\n",
         "HTTP/1.1 twohundred OK\r\n\r\n",
@@ -117,14 +117,14 @@ fn nonsense_is_a_502() {
 }
 
 #[test]
-fn what_is_wrong_with_a_response_is_logged_once() {
+fn an_invalid_response_is_logged_once() {
     let origin = Origin::start(|_| raw("HTTP/3.7 200 OK\r\n\r\n"));
     let gateway = Gateway::start(&config(&origin.url()));
     assert_eq!(get(gateway.address(), "/").status, 502);
     gateway.wait_for_log("it is not valid HTTP: invalid HTTP version");
     gateway.wait_for_log("no response from the upstream");
     let log = gateway.log();
-    // Once that the endpoint fails, and once that a request got no response.
+    // One line for the endpoint, and one for the request.
     let mut counts = log
         .lines()
         .map(|line| line.matches("invalid HTTP version").count());
@@ -141,7 +141,7 @@ fn a_head_without_an_end_is_a_502() {
     assert_eq!(answer.status, 502);
 }
 
-/// Reads a response whose end is not to come: the head, and how the connection ended.
+/// Reads a truncated response: its head, and how the connection ended.
 fn cut_off(steps: Vec<Step>) {
     let origin = Origin::start(move |_| steps.clone());
     let gateway = Gateway::start(&config(&origin.url()));
@@ -157,7 +157,7 @@ fn cut_off(steps: Vec<Step>) {
 }
 
 #[test]
-fn a_body_that_is_cut_off_never_looks_whole() {
+fn a_truncated_body_never_looks_whole() {
     cut_off(
         [
             raw("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf"),
@@ -216,7 +216,7 @@ fn an_upstream_that_closes_after_each_answer_costs_no_request() {
     }
 }
 
-/// An upstream that closes what it had kept, as it does when it restarts, costs a request one try.
+/// An upstream that closes its idle connections, as in a restart, costs a request one try.
 #[test]
 fn stale_connections_cost_one_try() {
     const KEPT: usize = 20;
@@ -251,7 +251,7 @@ fn stale_connections_cost_one_try() {
 }
 
 #[test]
-fn an_answer_before_the_end_of_the_request_is_passed_on() {
+fn an_early_response_is_forwarded() {
     let origin = Origin::raw(|mut stream: TcpStream| {
         let mut head = [0; 64];
         let read = stream.read(&mut head);
@@ -308,7 +308,7 @@ fn a_client_that_leaves_cancels_the_request_upstream() {
 }
 
 #[test]
-fn a_client_that_stops_half_way_through_its_body_is_let_go() {
+fn a_client_that_stops_within_its_body_times_out() {
     let origin = Origin::plain();
     let client = "client: { timeouts: { head: 300ms, body: 300ms, idle: 300ms } }\n";
     let gateway = Gateway::start(&format!("{client}{}", config(&origin.url())));

@@ -1,5 +1,5 @@
-//! WebSockets through the proxy, between a real client and a real server of them: what is limited, what ends them, and
-//! what is no upgrade.
+//! WebSockets through the proxy, between a real client and a real server: limits, ends, and refused
+//! upgrades.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -19,7 +19,7 @@ type Client = WebSocket<TcpStream>;
 const HANDSHAKE: &str = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
-/// A server of WebSockets that says what it is told.
+/// A WebSocket echo server.
 fn echoing() -> Origin {
     Origin::raw(|stream| {
         let Ok(mut socket) = tungstenite::accept(stream) else {
@@ -33,7 +33,7 @@ fn echoing() -> Origin {
     })
 }
 
-/// A proxy before `origin`, whose upstream and route have these settings besides.
+/// A proxy before `origin`, with further settings of its upstream and route.
 fn before(origin: &Origin, upstream: &str, route: &str) -> Gateway {
     Gateway::start(&format!(
         "upstreams: {{ chat: {{ endpoints: ['{}']{upstream} }} }}\nroutes: [{{ name: a, upstream: chat{route} }}]\n",
@@ -59,7 +59,7 @@ fn told(socket: &mut Client, text: &str) -> String {
 }
 
 #[test]
-fn messages_of_every_size_pass_both_ways_and_it_ends_in_order() {
+fn messages_of_every_size_pass_both_ways_before_a_clean_close() {
     let origin = echoing();
     let gateway = before(&origin, "", "");
     let mut socket = connect(&gateway);
@@ -85,7 +85,7 @@ fn messages_of_every_size_pass_both_ways_and_it_ends_in_order() {
 }
 
 #[test]
-fn many_talk_at_once() {
+fn many_sockets_are_served_at_once() {
     let origin = echoing();
     let gateway = before(&origin, "", "");
     thread::scope(|scope| {
@@ -103,7 +103,7 @@ fn many_talk_at_once() {
 }
 
 #[test]
-fn what_comes_with_the_handshake_is_not_lost() {
+fn bytes_after_the_handshake_are_not_lost() {
     let origin = Origin::raw(|mut stream| {
         let mut bytes = [0; 4096];
         let mut head = Vec::new();
@@ -156,7 +156,7 @@ fn a_handshake_is_limited_as_any_other_request() {
 }
 
 #[test]
-fn a_place_is_taken_until_the_socket_ends_whoever_ends_it() {
+fn a_permit_is_held_until_either_side_ends_the_socket() {
     let origin = echoing();
     let limit = ", limits: [{ algorithm: concurrency, max: 1 }]";
     let gateway = before(&origin, "", limit);
@@ -180,7 +180,7 @@ fn a_place_is_taken_until_the_socket_ends_whoever_ends_it() {
 }
 
 #[test]
-fn an_upstream_that_leaves_ends_it() {
+fn an_upstream_that_leaves_ends_the_socket() {
     let origin = Origin::raw(|stream| {
         let mut socket = tungstenite::accept(stream).expect("a handshake");
         socket
@@ -194,7 +194,7 @@ fn an_upstream_that_leaves_ends_it() {
 }
 
 #[test]
-fn an_upstream_that_does_not_switch_answers_and_the_connection_goes_on() {
+fn an_upstream_that_does_not_switch_keeps_the_connection() {
     let origin = Origin::start(|request| match request.header("upgrade") {
         Some("websocket") => answer(403, "not here"),
         _ => ok("plain"),
@@ -210,9 +210,9 @@ fn an_upstream_that_does_not_switch_answers_and_the_connection_goes_on() {
     assert_eq!(origin.connections(), 1);
 }
 
-/// A tunnel that carries requests would be one around every limit.
+/// Requests within a tunnel would bypass every limit.
 #[test]
-fn nothing_but_websocket_is_upgraded_to() {
+fn only_websocket_is_upgraded() {
     let origin = Origin::plain();
     let gateway = before(&origin, "", "");
     for fields in [
@@ -253,7 +253,7 @@ fn an_upstream_that_switches_otherwise_is_not_followed() {
 }
 
 #[test]
-fn silence_ends_it_and_either_side_breaks_that() {
+fn silence_of_both_sides_ends_the_socket() {
     let origin = echoing();
     let gateway = before(&origin, ", timeouts: { idle: 100ms, tunnel: 1s }", "");
     let mut socket = connect(&gateway);
@@ -261,7 +261,7 @@ fn silence_ends_it_and_either_side_breaks_that() {
         thread::sleep(Duration::from_millis(500));
         assert_eq!(told(&mut socket, "here"), "here");
     }
-    // A client that only hears.
+    // A client that only receives.
     let telling = Origin::raw(|stream| {
         let mut socket = tungstenite::accept(stream).expect("a handshake");
         for _ in 0..4 {
@@ -280,7 +280,7 @@ fn silence_ends_it_and_either_side_breaks_that() {
 }
 
 #[test]
-fn it_ends_with_the_proxy_within_the_grace_period() {
+fn a_drain_ends_sockets_within_the_grace_period() {
     let origin = echoing();
     let mut gateway = Gateway::start(&format!(
         "shutdown: {{ delay: 0s, deadline: 500ms }}\nroutes: [{{ upstream: '{}' }}]\n",
@@ -350,11 +350,11 @@ fn tunnel(gateway: &Gateway) -> Connection {
 }
 
 #[test]
-fn a_client_that_has_said_all_hears_the_rest() {
+fn a_half_closed_client_hears_the_rest() {
     let origin = switching(|mut stream| {
         let mut heard = Vec::new();
         if stream.read_to_end(&mut heard).is_ok() {
-            // Longer than a client's half-close is waited for where a request is answered.
+            // Longer than the grace of `client.half_close`, which does not apply to tunnels.
             thread::sleep(Duration::from_millis(1500));
             let _ = stream.write_all(&heard);
         }
@@ -368,7 +368,7 @@ fn a_client_that_has_said_all_hears_the_rest() {
 }
 
 #[test]
-fn an_upstream_that_has_said_all_hears_the_rest() {
+fn a_half_closed_upstream_hears_the_rest() {
     let (told, heard) = std::sync::mpsc::channel();
     let told = std::sync::Mutex::new(told);
     let origin = switching(move |mut stream| {
@@ -401,7 +401,7 @@ fn an_upstream_that_has_said_all_hears_the_rest() {
 fn a_tunnel_with_one_end_open_ends_after_silence() {
     let origin = switching(|mut stream| {
         let _ = stream.read_to_end(&mut Vec::new());
-        // It says nothing, and does not close either.
+        // The upstream sends nothing, and does not close.
         thread::sleep(crate::support::DEADLINE);
     });
     let gateway = before(&origin, ", timeouts: { idle: 300ms }", "");
@@ -412,7 +412,7 @@ fn a_tunnel_with_one_end_open_ends_after_silence() {
     wait_for("the tunnel to be counted", || {
         gateway.metric(switched).filter(|count| *count == 1.0)
     });
-    // The same where it is the client that neither speaks nor leaves.
+    // Likewise if the client neither sends nor closes.
     let leaving = switching(drop);
     let gateway = before(&leaving, ", timeouts: { idle: 300ms }", "");
     let mut staying = tunnel(&gateway);

@@ -1,4 +1,4 @@
-//! Clients: raw HTTP/1.1 over a socket, so that a test says every byte, and whatever program is installed.
+//! Clients: raw HTTP/1.1 over a socket, where a test controls every byte, and installed programs.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use super::DEADLINE;
 
-/// A response as it came, its body without the chunks.
+/// A response, its body without the chunk framing.
 #[derive(Clone, Debug, Default)]
 pub struct Response {
     pub status: u16,
@@ -25,7 +25,7 @@ impl Response {
         find(&self.headers, name)
     }
 
-    /// The value of a header that has to be there.
+    /// The value of a required header.
     #[track_caller]
     pub fn expect_header(&self, name: &str) -> &str {
         self.header(name)
@@ -65,7 +65,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// What writes beside it.
+    /// A thread that writes at the same time.
     pub fn writer(&self) -> TcpStream {
         self.stream.get_ref().try_clone().expect("a socket")
     }
@@ -137,7 +137,7 @@ impl Connection {
     /// The next response; none when the peer closed instead.
     ///
     /// # Errors
-    /// When the peer reset, sent nothing for `DEADLINE`, or sent what is no response.
+    /// When the peer reset, sent nothing for `DEADLINE`, or sent no valid response.
     pub fn try_receive(&mut self) -> io::Result<Option<Response>> {
         self.receive_with(Body::AsFramed)
     }
@@ -158,7 +158,7 @@ impl Connection {
             .expect("a head before the end")
     }
 
-    /// Reads as many bytes, whatever they are.
+    /// Reads this many bytes.
     #[track_caller]
     pub fn read_exactly(&mut self, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
@@ -166,7 +166,7 @@ impl Connection {
         bytes
     }
 
-    /// Whether the peer has closed or reset, with nothing left to read. Waits for either.
+    /// Waits until the peer closes or resets; fails if it sends bytes.
     #[track_caller]
     pub fn expect_closed(&mut self) {
         let mut rest = Vec::new();
@@ -288,7 +288,7 @@ pub fn get_with(address: SocketAddr, path: &str, headers: &str) -> Response {
     Connection::open(address).exchange(&request)
 }
 
-/// What a program printed.
+/// The output of a program.
 pub struct Output {
     pub stdout: String,
     pub stderr: String,

@@ -1,9 +1,10 @@
-//! Costs that responses settle: an origin that says them, and what is left afterwards.
+//! Costs that responses settle: an origin that states them, and the quota that remains.
 
 use super::client::Response;
 use super::origin::{Origin, Step, answer, ok, raw};
 
-/// An origin whose answers the end of the path describes: `/status/401`, `/used/7`, `/bytes/3000`, `/reset`, `/hang`.
+/// An origin whose responses the end of the path describes: `/status/401`, `/used/7`,
+/// `/bytes/3000`, `/reset`, `/hang`.
 pub fn origin() -> Origin {
     Origin::start(|request| {
         let mut words = request.target.rsplit('/');
@@ -21,7 +22,7 @@ pub fn origin() -> Origin {
     })
 }
 
-/// What a response says is left.
+/// The remaining quota in a response.
 #[track_caller]
 pub fn left(response: &Response) -> usize {
     let state = response.expect_header("ratelimit");

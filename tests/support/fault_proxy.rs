@@ -1,6 +1,6 @@
-//! A TCP proxy that does to its connections what networks do, as a test says while it runs.
+//! A TCP proxy with network faults, which a test changes while it runs.
 //!
-//! Whatever it withholds it passes on later, in order, as TCP would; only garbage is its own.
+//! Withheld bytes are delivered later, in order, as in TCP; only garbage is invented.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -12,28 +12,28 @@ use std::time::{Duration, Instant};
 
 use super::{now, wait_for};
 
-/// What happens to connections, old and new.
+/// The fault of all connections, old and new.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weather {
     /// Everything passes.
     Fair,
-    /// Nobody listens any more; connections that there are go on.
+    /// New connections are refused; existing ones go on.
     Refuse,
-    /// Connections are taken, and nothing passes in either direction.
+    /// Connections are accepted, and nothing passes in either direction.
     Silent,
-    /// What clients say passes; answers do not.
+    /// Requests pass; responses do not.
     Deaf,
     /// Everything takes this much longer, in each direction.
     Slow(Duration),
     /// Every answer becomes something else of the same length.
     Garbage,
-    /// A connection ends when so many bytes of answers have passed.
+    /// A connection ends after this many bytes of responses.
     Cut(u64),
 }
 
 /// A running proxy; its connections end with it.
 pub struct FaultProxy {
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -44,19 +44,19 @@ struct Shared {
     weather: Mutex<Weather>,
     is_listening: AtomicBool,
     is_ending: AtomicBool,
-    /// Connections of an earlier one end.
+    /// Connections of an earlier generation end.
     generation: AtomicU64,
-    /// Connections taken so far.
+    /// Connections accepted so far.
     taken: AtomicU64,
-    /// So many of the first ones are half-open: nothing passes any more, and nobody says so.
+    /// This many of the first connections are half-open: nothing passes, and neither side is told.
     forgotten: AtomicU64,
 }
 
-/// How often everybody looks at what the test said.
+/// The interval at which threads read the fault.
 const TICK: Duration = Duration::from_millis(2);
 
 impl FaultProxy {
-    /// A proxy in fair weather.
+    /// A proxy without a fault.
     pub fn before(upstream: SocketAddr) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let address = listener.local_addr().expect("it is bound");
@@ -80,7 +80,7 @@ impl FaultProxy {
         }
     }
 
-    /// Changes the weather, and waits until nobody can connect where it says so.
+    /// Changes the fault, and waits until connections are refused if it says so.
     pub fn set(&self, weather: Weather) {
         *self.shared.weather.lock().expect("no holder panics") = weather;
         wait_for("the proxy to listen, or not to", || {
@@ -89,17 +89,17 @@ impl FaultProxy {
         });
     }
 
-    /// Ends all connections that there are.
+    /// Ends all connections.
     pub fn drop_connections(&self) {
         self.shared.generation.fetch_add(1, SeqCst);
     }
 
-    /// Leaves all connections that there are half-open: what is said there is lost, and nobody hears that.
+    /// Makes all connections half-open: bytes are lost, and neither side is told.
     pub fn forget_connections(&self) {
         self.shared.forgotten.store(self.taken(), SeqCst);
     }
 
-    /// How many connections it has taken so far.
+    /// The number of connections accepted so far.
     pub fn taken(&self) -> u64 {
         self.shared.taken.load(SeqCst)
     }
@@ -142,7 +142,7 @@ fn accept(shared: &Arc<Shared>, address: SocketAddr, listener: TcpListener) {
     }
 }
 
-/// Connects a client with the upstream; it finds its connection closed if that is not there.
+/// Connects a client with the upstream, or closes the client's connection if the upstream refuses.
 fn join(shared: &Arc<Shared>, client: TcpStream, number: u64) {
     let Ok(server) = TcpStream::connect(shared.upstream) else {
         return;
@@ -178,10 +178,10 @@ struct Pump {
     from: TcpStream,
     to: TcpStream,
     is_answers: bool,
-    /// Of the connection, from 0.
+    /// The number of the connection, from 0.
     number: u64,
     generation: u64,
-    /// What has been read, and when it is to be passed on.
+    /// The bytes read, and when to deliver them.
     held: VecDeque<(Instant, Vec<u8>)>,
     passed: u64,
 }
@@ -193,7 +193,7 @@ impl Pump {
         let _ = self.to.shutdown(Shutdown::Both);
     }
 
-    /// `None` when the connection is to end.
+    /// `None` ends the connection.
     fn step(&mut self) -> Option<()> {
         let weather = self.shared.weather();
         let is_withheld = match weather {

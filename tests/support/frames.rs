@@ -1,4 +1,4 @@
-//! HTTP/2 frame by frame (RFC 9113 section 4), so that a test says every byte. Knows just enough of HPACK to
+//! HTTP/2 frame by frame (RFC 9113 section 4): a test controls every byte. Knows enough of HPACK to
 //! write requests and to read a status.
 
 use std::io::{self, Read, Write};
@@ -71,7 +71,8 @@ impl Frame {
     }
 }
 
-/// Three digits in HPACK's Huffman code: 0, 1 and 2 have five bits, the others six (RFC 7541 appendix B).
+/// Three digits in HPACK's Huffman code: 0, 1 and 2 have five bits, the others six (RFC 7541
+/// appendix B).
 fn huffman_digits(coded: &[u8]) -> Option<u16> {
     let bits: String = coded.iter().map(|byte| format!("{byte:08b}")).collect();
     let (mut rest, mut number) = (bits.as_str(), 0);
@@ -158,7 +159,7 @@ pub struct Http2 {
 }
 
 impl Http2 {
-    /// Connects, and sends what has to come first.
+    /// Connects, and sends the preface and SETTINGS.
     pub fn open(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("the server listens");
         for set in [TcpStream::set_read_timeout, TcpStream::set_write_timeout] {
@@ -192,12 +193,12 @@ impl Http2 {
     /// Writes these bytes to a peer that may have closed.
     ///
     /// # Errors
-    /// When it has.
+    /// When the peer has closed.
     pub fn try_send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)
     }
 
-    /// The next frame that is not about the connection's settings and windows; none at its end, be it a reset.
+    /// The next frame, without those for settings and windows; `None` at the end or on a reset.
     pub fn receive(&mut self) -> Option<Frame> {
         loop {
             let mut head = [0; 9];
@@ -234,12 +235,12 @@ impl Http2 {
         assert!(self.frames().any(pong), "an answer to a ping");
     }
 
-    /// The reason of the GOAWAY that comes before the end, if one does.
+    /// The reason of the GOAWAY before the end, if any.
     pub fn goaway(&mut self) -> Option<u32> {
         self.frames().find(|frame| frame.kind == GOAWAY)?.error()
     }
 
-    /// What comes until the end.
+    /// All bytes until the end.
     pub fn frames(&mut self) -> impl Iterator<Item = Frame> {
         std::iter::from_fn(|| self.receive())
     }

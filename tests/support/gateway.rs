@@ -16,7 +16,7 @@ use super::{client, wait_for};
 
 /// The program under test.
 const BINARY: &str = env!("CARGO_BIN_EXE_sluicegate");
-/// How it is started in the directory of its configuration.
+/// Its arguments in the directory of its configuration.
 const RUN: [&str; 3] = ["run", "--config", CONFIG];
 const CONFIG: &str = "sluicegate.yaml";
 
@@ -27,18 +27,18 @@ pub struct Gateway {
     log: Arc<Mutex<String>>,
     log_is_read: Arc<AtomicBool>,
     address: SocketAddr,
-    /// Where its admin listener is.
+    /// The address of its admin listener.
     pub admin: SocketAddr,
 }
 
 impl Gateway {
-    /// Starts the proxy with `config`, to which listeners on free ports of 127.0.0.1 are added unless it names its own,
-    /// and waits until it serves.
+    /// Starts the proxy with `config`, and waits until it serves. Adds listeners on free ports of
+    /// 127.0.0.1 unless `config` names its own.
     pub fn start(config: &str) -> Self {
         Self::start_with(directory_of(config), RUN)
     }
 
-    /// The same in a shell that has run `commands` before, such as `ulimit`.
+    /// Starts the proxy in a shell that first runs `commands`, such as `ulimit`.
     pub fn start_after(commands: &str, config: &str) -> Self {
         let mut shell = Command::new("sh");
         shell
@@ -47,8 +47,8 @@ impl Gateway {
         Self::spawn(directory_of(config), shell)
     }
 
-    /// A proxy that echoes, with this `on_limit`: requests to `/few` meet a limit of one an hour, those to `/else`
-    /// none, and all others a limit of none.
+    /// An echo proxy with this `on_limit`. `/few` has a limit of one an hour, `/else` no limit, and
+    /// all other paths a limit of zero.
     pub fn refusing(on_limit: &str) -> Self {
         Self::start(&format!(
             "policies: {{ spam: {{ quota: 0/1h, on_limit: {on_limit} }}, few: {{ quota: 1/1h, on_limit: {on_limit} }} }}
@@ -60,7 +60,7 @@ routes:
         ))
     }
 
-    /// The same, with a log whose reader has gone away once the proxy serves.
+    /// Starts the proxy, and closes the reading end of its log once it serves.
     pub fn start_with_closed_log(config: &str) -> Self {
         let gateway = Self::start(config);
         gateway.log_is_read.store(false, Ordering::Relaxed);
@@ -92,8 +92,8 @@ routes:
         Self::start_with(std::mem::replace(&mut self.dir, empty), RUN)
     }
 
-    /// Starts the proxy with `config`, and waits until it answers at its admin listener, ready or not. Where its listeners are is
-    /// to be asked once they are there.
+    /// Starts the proxy with `config`, and waits until its admin listener responds, ready or not.
+    /// Its other listeners may not exist yet.
     pub fn start_unready(config: &str) -> Self {
         let mut binary = Command::new(BINARY);
         binary.args(RUN);
@@ -193,7 +193,7 @@ routes:
         });
     }
 
-    /// How many reloads ended so: `success` or `failure`.
+    /// The number of reloads with this result: `success` or `failure`.
     pub fn reloads(&self, result: &str) -> u64 {
         let series = format!("sluicegate_config_reloads_total{{result=\"{result}\"}}");
         self.metric(&series).unwrap_or(0.0) as u64
@@ -218,13 +218,13 @@ routes:
         Pid::from_child(&self.process)
     }
 
-    /// What it has written to stderr so far.
+    /// Its stderr so far.
     pub fn log(&self) -> String {
         let log = self.log.lock();
         log.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Its log so far; nobody reads stderr while it is locked.
+    /// Its log so far, locked against the thread that reads stderr.
     pub fn log_reader(&self) -> Arc<Mutex<String>> {
         Arc::clone(&self.log)
     }
@@ -241,12 +241,12 @@ routes:
         })
     }
 
-    /// Whether the process has not ended.
+    /// Returns true while the process runs.
     pub fn is_running(&mut self) -> bool {
         self.process.try_wait().expect("it is our child").is_none()
     }
 
-    /// Where its listeners are, so many of them, in the order of the configuration.
+    /// The addresses of its first `count` listeners, in the order of the configuration.
     pub fn listeners(&mut self, count: usize) -> Vec<SocketAddr> {
         self.wait_until_announced("listening", count)
     }
@@ -308,7 +308,7 @@ fn directory_of(config: &str) -> TempDir {
     dir
 }
 
-/// `config` with listeners on free ports where it says nothing of them.
+/// Adds listeners on free ports to a `config` without listeners.
 pub fn with_free_ports(config: &str) -> String {
     let mut text = config.to_owned();
     for (key, value) in [

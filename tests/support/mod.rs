@@ -1,5 +1,5 @@
-//! What the black-box tests drive the binary with: the proxy itself, an origin behind it and clients before it.
-//! A module, not a test, hence `mod.rs`. Every wait has a deadline; every port is 0.
+//! Support for the black-box tests: the proxy, origins behind it and clients before it. A module,
+//! not a test, hence `mod.rs`. Every wait has a deadline; every port is 0.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -26,7 +26,7 @@ pub mod watched;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Far above what anything here takes on a busy machine; only a failure ever waits that long.
+/// Far above any duration in a test on a busy machine; only a failure waits that long.
 pub const DEADLINE: Duration = Duration::from_secs(20);
 
 /// The time, for bounds on waiting.
@@ -38,7 +38,7 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
-/// Asks until there is an answer.
+/// Polls until there is a value.
 ///
 /// # Panics
 /// When there is none within `DEADLINE`.

@@ -1,5 +1,5 @@
-//! An HTTP/1.1 origin that does what a test says and records what reaches it. Threads and blocking
-//! sockets, and a parser stricter than any proxy's: what it cannot read, it records as malformed.
+//! An HTTP/1.1 origin that a test controls, and that records requests. It uses threads and blocking
+//! sockets. Its parser is stricter than any proxy's; it records malformed requests.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use socket2::{Domain, SockRef, Socket, Type};
 
 use super::DEADLINE;
 
-/// A request as it reached the origin.
+/// A request that the origin received.
 #[derive(Clone, Debug, Default)]
 pub struct Received {
     pub method: String,
@@ -21,7 +21,7 @@ pub struct Received {
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
     pub trailers: Vec<(String, String)>,
-    /// Which connection it came over, from 1.
+    /// The number of its connection, from 1.
     pub connection: usize,
 }
 
@@ -36,7 +36,7 @@ impl Received {
     }
 }
 
-/// What an origin does with its connection in answer to a request, in order.
+/// A step of an origin in response to a request.
 #[derive(Clone, Debug)]
 pub enum Step {
     Send(Vec<u8>),
@@ -45,7 +45,7 @@ pub enum Step {
     Close,
     /// Closes with a reset.
     Reset,
-    /// Says nothing more until the peer leaves.
+    /// Sends nothing more until the peer leaves.
     Hang,
 }
 
@@ -62,7 +62,7 @@ pub fn answer(status: u16, body: &str) -> Vec<Step> {
     ))
 }
 
-/// These bytes, whatever they are.
+/// These raw bytes.
 pub fn raw(bytes: &str) -> Vec<Step> {
     vec![Step::Send(bytes.as_bytes().to_vec())]
 }
@@ -88,7 +88,7 @@ pub fn chunked(chunks: &[&str], trailers: &[(&str, &str)]) -> Vec<Step> {
 /// The most requests that are recorded; a load test sends more.
 const RECORDED: usize = 10_000;
 
-/// What an origin has seen.
+/// The record of an origin.
 #[derive(Default)]
 struct Record {
     requests: Mutex<Vec<Received>>,
@@ -155,7 +155,7 @@ impl Origin {
         Self { address, record }
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -165,7 +165,7 @@ impl Origin {
         format!("http://{}", self.address)
     }
 
-    /// Every request that came whole, in order of their ends; the first `RECORDED` of them.
+    /// Every complete request, in the order of their ends; the first `RECORDED` of them.
     pub fn requests(&self) -> Vec<Received> {
         self.record
             .requests
@@ -174,7 +174,7 @@ impl Origin {
             .clone()
     }
 
-    /// The only request that came.
+    /// The only request.
     #[track_caller]
     pub fn only_request(&self) -> Received {
         let requests = self.requests();
@@ -182,7 +182,7 @@ impl Origin {
         requests.into_iter().next().expect("there is one")
     }
 
-    /// What came and was no HTTP/1.1 request: a reason each.
+    /// A reason for each malformed request.
     pub fn malformed(&self) -> Vec<String> {
         self.record
             .malformed
@@ -191,12 +191,12 @@ impl Origin {
             .clone()
     }
 
-    /// How many connections were opened.
+    /// The number of accepted connections.
     pub fn connections(&self) -> usize {
         self.record.connections.load(Ordering::Relaxed)
     }
 
-    /// Forgets what was recorded.
+    /// Clears the record.
     pub fn forget(&self) {
         self.record
             .requests
@@ -226,7 +226,8 @@ pub fn reset(stream: TcpStream) {
         .expect("a connected socket");
 }
 
-/// An address that refuses connections for as long as this process lives: nobody listens, and nobody else can.
+/// An address that refuses connections as long as this process lives: its port is bound, and
+/// nothing listens.
 pub fn refusing_address() -> SocketAddr {
     let bound = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -240,12 +241,12 @@ pub fn refusing_address() -> SocketAddr {
 pub struct BlackHole {
     _listener: Socket,
     _queued: Vec<TcpStream>,
-    /// Where not to connect.
+    /// Its address.
     pub address: SocketAddr,
 }
 
 impl BlackHole {
-    /// Binds one and fills its queue.
+    /// Binds a listener and fills its queue.
     pub fn open() -> Self {
         let listener = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
         listener

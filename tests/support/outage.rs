@@ -1,4 +1,4 @@
-//! What clients, operators and the log see of a proxy whose Redis may fail.
+//! A proxy whose Redis may fail: responses, metrics and log.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use super::client::{Connection, get};
 use super::gateway::Gateway;
 use super::{now, wait_for};
 
-/// The deadline of a call is 100 ms; this is what a busy machine makes of it, and far below what a client would notice
-/// as a failure.
+/// A bound for calls with the deadline of 100 ms on a busy machine, far below what a client would
+/// notice.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A policy in Redis with a deadline and an `on_store_error` as they are by default.
+/// A policy in Redis with the default deadline and `on_store_error`.
 pub fn config(url: &str) -> String {
     format!(
         "store: {{ redis: {{ url: \"{url}\", readable_keys: true }} }}
@@ -26,30 +26,30 @@ pub fn readyz(gateway: &Gateway) -> String {
     answer.text()
 }
 
-/// Whether it says that Redis is out of use: in `/readyz`, and in the metrics.
+/// Returns true if `/readyz` and the metrics report that Redis is out of use.
 pub fn is_down(gateway: &Gateway) -> bool {
     readyz(gateway).contains("redis: down: ") && gateway.metric("sluicegate_store_up") == Some(0.0)
 }
 
-/// How often Redis was asked, or was not, with this result.
+/// The number of Redis calls with this result.
 pub fn count(gateway: &Gateway, op: &str, result: &str) -> f64 {
     let series = format!("sluicegate_store_requests_total{{op=\"{op}\",result=\"{result}\"}}");
     gateway.metric(&series).unwrap_or_default()
 }
 
-/// How many lines warn of the store.
+/// The number of warnings about the store.
 pub fn warnings(gateway: &Gateway) -> usize {
     let log = gateway.log();
     let of_the_store = |line: &&str| line.contains(" WARN ") && line.contains("tore");
     log.lines().filter(of_the_store).count()
 }
 
-/// How many lines say so.
+/// The number of log lines with this text.
 pub fn lines(gateway: &Gateway, text: &str) -> usize {
     gateway.log().matches(text).count()
 }
 
-/// Asks once, and sees that there is a decision in time.
+/// Sends a request, and asserts a decision in time.
 pub fn ask(connection: &mut Connection) -> (u16, Duration) {
     let started = now();
     let status = connection
@@ -61,7 +61,7 @@ pub fn ask(connection: &mut Connection) -> (u16, Duration) {
     (status, took)
 }
 
-/// Waits until `/readyz` and the metrics say that all is well, and Redis decides again.
+/// Waits until `/readyz` and the metrics report no fault, and Redis decides again.
 pub fn wait_well(gateway: &Gateway) {
     let mut connection = Connection::open(gateway.address());
     wait_for("the store to be up", || {

@@ -1,4 +1,4 @@
-//! A redis-server of a test's own, on a port of its own, which keeps nothing and ends with the test.
+//! A private redis-server on a free port, without persistence, that ends with the test.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -21,17 +21,18 @@ pub struct RedisServer {
     process: Child,
     dir: TempDir,
     options: Vec<String>,
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
 }
 
 impl RedisServer {
-    /// Starts a server that keeps nothing, and waits until it takes connections.
+    /// Starts a server without persistence, and waits until it accepts connections.
     pub fn start() -> Self {
         Self::with_options(&[])
     }
 
-    /// The same with these options after the usual ones, as the command line takes them: `["--requirepass", "x"]`.
+    /// Starts a server with further options, in the form of the command line: `["--requirepass",
+    /// "x"]`.
     pub fn with_options(options: &[&str]) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let options: Vec<_> = options.iter().map(ToString::to_string).collect();
@@ -49,7 +50,7 @@ impl RedisServer {
         }
     }
 
-    /// A sentinel that watches `mymaster` at this address, alone, and is quick to give it up.
+    /// A single sentinel that watches `mymaster` at this address, with a short failover time-out.
     pub fn sentinel(master: SocketAddr) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let config = dir.path().join("sentinel.conf");
@@ -81,7 +82,7 @@ impl RedisServer {
         }
     }
 
-    /// Ends the server, at once and without a word.
+    /// Kills the server.
     pub fn kill(&mut self) {
         self.process.kill().expect("it is our own process");
         self.process.wait().expect("it was started here");
@@ -94,12 +95,12 @@ impl RedisServer {
         });
     }
 
-    /// Stops the server where it stands, connections and all, until [`go_on`](Self::go_on).
+    /// Suspends the server with its connections, until [`go_on`](Self::go_on).
     pub fn stop(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Has a stopped server go on.
+    /// Resumes a suspended server.
     pub fn go_on(&self) {
         self.signal(Signal::CONT);
     }
@@ -121,11 +122,11 @@ impl Drop for RedisServer {
     }
 }
 
-/// A script of somebody else that does not end by itself.
+/// A foreign script that does not end by itself.
 pub struct Endless(JoinHandle<()>);
 
 impl Endless {
-    /// Has a server run it.
+    /// Starts it on a server.
     pub fn on(server: &RedisServer) -> Self {
         let client = redis::Client::open(server.url()).expect("a URL");
         let mut script = redis::cmd("EVAL");
@@ -137,14 +138,14 @@ impl Endless {
         }))
     }
 
-    /// Has the server that runs it kill it.
+    /// Kills it on its server.
     pub fn kill(self, server: &RedisServer) {
         command(server, &["SCRIPT", "KILL"]);
         self.0.join().expect("it was killed");
     }
 }
 
-/// A server that says this to everybody, whatever they say.
+/// A server that answers all bytes with the same text.
 pub fn impostor(answer: &'static [u8]) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let address = listener.local_addr().expect("it is bound");
@@ -165,7 +166,7 @@ pub fn free_address() -> SocketAddr {
         .expect("a bound socket has an address")
 }
 
-/// A server that takes connections; `None` where it ended instead.
+/// A server that accepts connections; `None` if it ended instead.
 fn run(dir: &TempDir, address: SocketAddr, options: &[String]) -> Option<Child> {
     let process = Command::new("redis-server")
         .args(["--bind", "127.0.0.1", "--port", &address.port().to_string()])
@@ -179,7 +180,8 @@ fn run(dir: &TempDir, address: SocketAddr, options: &[String]) -> Option<Child> 
     listening(process, dir)
 }
 
-/// The process once it listens. It does so at its socket after its port, at which others may listen for a moment.
+/// The process once it listens. It opens its Unix socket after its port, on which another process
+/// may listen for a moment.
 fn listening(mut process: Child, dir: &TempDir) -> Option<Child> {
     let socket = dir.path().join(SOCKET);
     wait_for("redis-server to listen or to end", || {

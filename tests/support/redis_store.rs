@@ -1,4 +1,5 @@
-//! A client of the Redis store on a runtime of its own, which sees to it that no call takes longer than it may.
+//! A client of the Redis store on a runtime of its own, which asserts that no call exceeds its
+//! deadline.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -17,20 +18,20 @@ use tokio::runtime::Runtime;
 use super::redis::RedisServer;
 use super::{DEADLINE, now, wait_for};
 
-/// More than the default, as tests share their machine.
+/// More than the default, since tests share their machine.
 pub const TIMEOUT: Duration = Duration::from_millis(150);
-/// What a busy machine may take to wake a task.
+/// The delay of a task on a busy machine.
 pub const SLACK: Duration = Duration::from_millis(600);
-/// A second, and what a busy machine adds.
+/// A second, and the delay of a busy machine.
 pub const SOON: Duration = Duration::from_secs(3);
 
-/// A client with one worker, and what it logs.
+/// A client with one worker, and its log.
 pub struct Store {
     /// The client.
     pub client: Arc<Client>,
-    /// Where it runs.
+    /// Its runtime.
     pub runtime: Runtime,
-    /// What it counts.
+    /// Its metrics.
     pub registry: Registry,
     log: Log,
     /// Adds its argument to its key.
@@ -87,7 +88,7 @@ impl Store {
         }
     }
 
-    /// Adds 1 to a key, and sees that the answer comes in time, whatever it is.
+    /// Adds 1 to a key, and asserts a result in time.
     pub fn call_key(&self, key: &str) -> Result<Value, Fault> {
         self.run(&self.add, key)
     }
@@ -103,7 +104,7 @@ impl Store {
         answer.expect("no call panics")
     }
 
-    /// Whether it is connected in time, to servers that were given this script.
+    /// Returns true if it is connected in time, to servers that have this script.
     pub fn connects_with(&self, script: &Script) -> bool {
         self.client.load_scripts(std::slice::from_ref(script));
         let connected = async { tokio::time::timeout(DEADLINE, self.client.connected(0..1)).await };
@@ -121,7 +122,7 @@ impl Store {
         self.call_key("sluicegate:n")
     }
 
-    /// Calls until that works, and the state says so.
+    /// Calls until a call succeeds, and the state reports it.
     pub fn wait_up(&self) {
         let started = now();
         wait_for("the store to be up", || {
@@ -133,7 +134,7 @@ impl Store {
         assert!(self.registry.render().contains("\nsluicegate_store_up 1\n"));
     }
 
-    /// Calls until the state says that this is wrong; calls say the same, at once.
+    /// Calls until the state reports this fault; calls then fail with it at once.
     pub fn wait_down(&self, kind: FaultKind) -> Fault {
         let fault = wait_for(&format!("the store to be down by {kind:?}"), || {
             assert!(self.call().is_err() || self.fault().is_none());
@@ -156,7 +157,8 @@ impl Store {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// The log has exactly one line of each of these, in this order; `|` stands between alternatives.
+    /// Asserts that the log has exactly one line with each of these texts, in this order; `|`
+    /// separates alternatives.
     #[track_caller]
     pub fn said(&self, texts: &[&str]) {
         let lines = self.lines();
@@ -187,7 +189,7 @@ pub fn command(server: &RedisServer, words: &[&str]) -> Value {
     try_command(server, words).expect("an answer")
 }
 
-/// The same of a server that may end its connections.
+/// As [`command`], for a server that may end its connections.
 pub fn try_command(server: &RedisServer, words: &[&str]) -> redis::RedisResult<Value> {
     let client = redis::Client::open(server.url()).expect("a URL");
     let mut command = redis::cmd(words[0]);

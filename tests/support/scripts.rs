@@ -15,8 +15,8 @@ use sluicegate::store::redis::{
 
 use super::redis::RedisServer;
 
-/// A server that the tests of a binary share, each under names of its own: the one that `SLUICEGATE_TEST_REDIS` names, or
-/// one of their own that ends with the last of them.
+/// The server that the tests of a binary share, each with its own names: `SLUICEGATE_TEST_REDIS`,
+/// or a private one that ends with the last test.
 #[derive(Clone)]
 pub struct SharedRedis {
     url: String,
@@ -46,7 +46,7 @@ impl SharedRedis {
         client.get_connection().expect("Redis takes connections")
     }
 
-    /// A beginning of names that no other test uses. All keys that have it are in one slot of a cluster.
+    /// A prefix of names that no other test uses. All its keys are in one slot of a cluster.
     pub fn prefix(&self) -> String {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -57,9 +57,9 @@ impl SharedRedis {
 /// The scripts, over a connection.
 pub struct Scripts {
     pub connection: redis::Connection,
-    /// Those that were called.
+    /// The called scripts.
     known: Vec<(Procedure, Script)>,
-    /// How often one was called to charge.
+    /// The number of charge calls.
     pub calls: usize,
 }
 
@@ -72,18 +72,18 @@ impl Scripts {
         }
     }
 
-    /// How many scripts the server was given.
+    /// The number of scripts that the server has.
     pub fn given(&self) -> usize {
         self.known.len()
     }
 
-    /// Asks once.
+    /// Calls once.
     pub fn ask(&mut self, request: &ChargeRequest<'_>, again: &RetryInputs) -> RedisResult<Value> {
         self.calls += 1;
         self.call(request.script_call(again))
     }
 
-    /// Decides a request, asking again where that is needed; `local` is now on the caller's clock.
+    /// Decides a request, and calls again if needed; `local` is now on the caller's clock.
     #[track_caller]
     pub fn decide(&mut self, request: &ChargeRequest<'_>, local: Timestamp) -> ChargeReply {
         let mut again = RetryInputs::default();
@@ -100,7 +100,7 @@ impl Scripts {
         panic!("asked again in vain")
     }
 
-    /// Renews leases, or gives them back: whether each was there.
+    /// Renews or returns leases. Says of each if it existed.
     pub fn leases(&mut self, ask: ScriptCall) -> Vec<bool> {
         let reply = self.call(ask).expect("the script runs");
         parse_presence(&reply).expect("a word for each lease")
@@ -135,7 +135,7 @@ impl Scripts {
         call.invoke(&mut self.connection)
     }
 
-    /// Leaves a queue: whether somebody was the last in it.
+    /// Leaves a queue. Returns true if a waiter was the last in it.
     pub fn leave(&mut self, ask: ScriptCall) -> bool {
         let reply = self.call(ask).expect("the script runs");
         parse_presence(&reply).expect("a word")[0]
@@ -205,7 +205,7 @@ impl Redis {
         self.scripts.decide(&request, self.now.unwrap_or(at(START)))
     }
 
-    /// What is charged alone to a bucket of this name.
+    /// A charge of a single bucket with this name.
     #[track_caller]
     pub fn charge(&mut self, algorithm: &Algorithm, of: &str, cost: u32) -> Decision {
         let name = self.name(of);
@@ -213,7 +213,7 @@ impl Redis {
         told.verdict.decisions[0]
     }
 
-    /// How many milliseconds a key lasts.
+    /// The milliseconds until a key expires.
     pub fn ttl(&mut self, key: &str) -> i64 {
         let mut ask = redis::cmd("PTTL");
         ask.arg(key)

@@ -1,4 +1,4 @@
-//! Proxies that share one Redis server, and what they say.
+//! Proxies that share one Redis server.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use super::gateway::Gateway;
 use super::redis::RedisServer;
 use super::wait_for;
 
-/// A store at this address, with a deadline that a busy machine keeps.
+/// A store at this address, with a deadline that a busy machine meets.
 pub fn store(address: SocketAddr) -> String {
     format!(
         "store: {{ redis: {{ url: \"redis://{address}\", timeout: 500ms, secret: sixteen-characters }} }}\n"
@@ -31,7 +31,7 @@ pub fn wait_up(gateway: &Gateway) {
     });
 }
 
-/// As many proxies with this configuration, and the store of this server.
+/// Starts `N` proxies with this configuration and the store of this server.
 pub fn proxies<const N: usize>(redis: &RedisServer, config: &str) -> [Gateway; N] {
     let config = format!("{}{config}", store(redis.address));
     let all = [(); N].map(|()| Gateway::start(&config));
@@ -44,7 +44,7 @@ pub fn retry_after(answer: &Response) -> u64 {
     seconds.parse().expect("seconds")
 }
 
-/// What a client is told, but for seconds that pass between two answers.
+/// A response without the seconds that pass between two responses.
 pub fn said(answer: &Response) -> (u16, String, String) {
     let of = |name| answer.header(name).unwrap_or_default().to_owned();
     let left = of("ratelimit").split(";t=").next().map(str::to_owned);

@@ -1,4 +1,4 @@
-//! An origin that answers as many requests as it is let to, and knows how many it had at once.
+//! An origin that answers as many requests as the test admits, and counts concurrent ones.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use super::origin::Origin;
 
-/// More than a test asks for.
+/// More than any test sends.
 pub const ALL: usize = 10_000;
 
 pub struct Slow {
@@ -15,25 +15,26 @@ pub struct Slow {
     pub gate: Arc<Gate>,
 }
 
-/// What requests wait at.
+/// The gate at which requests wait.
 #[derive(Default)]
 pub struct Gate {
-    /// How many may pass in all, in the order in which they came.
+    /// The number of requests that may pass, in the order of arrival.
     passes: Mutex<usize>,
     changed: Condvar,
     inside: AtomicUsize,
     most: AtomicUsize,
-    /// The targets in the order in which they came.
+    /// The targets in the order of arrival.
     seen: Mutex<Vec<String>>,
 }
 
 impl Slow {
-    /// One that sends nothing before a request has passed.
+    /// An origin that sends nothing before a request has passed.
     pub fn start() -> Self {
         Self::sending("", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab")
     }
 
-    /// One that sends the head of each response and half of its body at once, and the rest when the request has passed.
+    /// An origin that sends the head and half of the body of each response at once, and the rest
+    /// when the request has passed.
     pub fn halfway() -> Self {
         Self::sending("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na", "b")
     }
@@ -73,18 +74,18 @@ impl Gate {
         self.inside.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Lets so many more requests pass.
+    /// Lets this many further requests pass.
     pub fn let_pass(&self, more: usize) {
         *self.passes.lock().expect("no holder panics") += more;
         self.changed.notify_all();
     }
 
-    /// The targets of all requests, in the order in which they came.
+    /// The targets of all requests, in the order of arrival.
     pub fn seen(&self) -> Vec<String> {
         self.seen.lock().expect("no holder panics").clone()
     }
 
-    /// How many requests there were at most at once.
+    /// The largest number of concurrent requests.
     pub fn most(&self) -> usize {
         self.most.load(Ordering::SeqCst)
     }

@@ -7,8 +7,8 @@ use super::client::get;
 use super::gateway::Gateway;
 use super::wait_for;
 
-/// A proxy that echoes, with a store at this address. Requests to `/0` meet the first of the policies, with the bucket of the
-/// field `x-key`, and so on.
+/// An echo proxy with a store at this address. Requests to `/0` meet the first policy, with the
+/// bucket of the field `x-key`, and so on.
 pub fn config(address: SocketAddr, policies: &[&str]) -> String {
     let all = || policies.iter().enumerate();
     let written = all().map(|(place, policy)| {
@@ -27,7 +27,7 @@ policies:
     )
 }
 
-/// Waits until it has spoken to Redis.
+/// Waits until the proxy has a connection to Redis.
 pub fn wait_up(gateway: &Gateway) {
     wait_for("the store to be up", || {
         let ready = get(gateway.admin, "/readyz").text();
@@ -36,13 +36,13 @@ pub fn wait_up(gateway: &Gateway) {
     after_rounds(gateway, 1);
 }
 
-/// How many rounds ended so: `ok`, `cut` or `failed`.
+/// The number of rounds with this result: `ok`, `cut` or `failed`.
 pub fn rounds(gateway: &Gateway, result: &str) -> u64 {
     let series = format!("sluicegate_sync_rounds_total{{result=\"{result}\"}}");
     gateway.metric(&series).unwrap_or_default() as u64
 }
 
-/// Waits until so many rounds were made from now on.
+/// Waits for this many further rounds.
 pub fn after_rounds(gateway: &Gateway, count: u64) {
     let before = rounds(gateway, "ok");
     wait_for("rounds", || {
@@ -67,7 +67,7 @@ pub fn longest_round(gateway: &Gateway) -> Duration {
     Duration::from_secs_f64(bounds.fold(f64::INFINITY, f64::min))
 }
 
-/// How many of these instants are within `span` of one another at most.
+/// The largest number of these instants within `span` of one another.
 pub fn most_within(instants: &[Duration], span: Duration) -> usize {
     let from = |first: &Duration| {
         let until = *first + span;

@@ -17,12 +17,12 @@ use super::DEADLINE;
 /// A session with a server.
 pub type Session = StreamOwned<ClientConnection, TcpStream>;
 
-/// Writes a certificate for these names, signed by itself, as NAME.pem and NAME.key.
+/// Writes a self-signed certificate for these names as NAME.pem and NAME.key.
 pub fn certify(dir: &Path, name: &str, names: &[&str]) {
     write(dir, name, &params(names));
 }
 
-/// As [`certify`], valid from 1970 until then.
+/// As [`certify`], valid from 1970 until this date.
 pub fn certify_until(dir: &Path, name: &str, names: &[&str], end: SystemTime) {
     let since_epoch = end.duration_since(UNIX_EPOCH).expect("after 1970");
     let mut params = params(names);
@@ -45,8 +45,8 @@ fn write(dir: &Path, name: &str, params: &CertificateParams) {
     }
 }
 
-/// Connects to a server whose certificate, for `name`, is in this file, and offers these protocols (ALPN). The
-/// handshake comes with the first byte.
+/// Connects to a server with the certificate for `name` in this file, and offers these protocols
+/// (ALPN). The handshake takes place with the first byte.
 pub fn connect(address: SocketAddr, name: &str, certificate: &Path, alpn: &[&str]) -> Session {
     let stream = TcpStream::connect(address).expect("the server listens");
     for set in [TcpStream::set_read_timeout, TcpStream::set_write_timeout] {

@@ -1,10 +1,10 @@
-//! A master with a replica, and a sentinel that makes the one the other.
+//! A master with a replica, and a sentinel that fails over.
 
 use super::redis::RedisServer;
 use super::redis_store::command;
 use super::wait_for;
 
-/// Servers that the sentinel knows as `mymaster`.
+/// The servers of `mymaster`, and their sentinel.
 pub struct Watched {
     pub master: RedisServer,
     pub replica: RedisServer,
@@ -12,7 +12,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Starts them, and waits until the replica follows and the sentinel knows that.
+    /// Starts all three, and waits until the replica follows and the sentinel knows it.
     pub fn start() -> Self {
         let master = RedisServer::start();
         let port = master.address.port().to_string();
@@ -32,7 +32,7 @@ impl Watched {
         }
     }
 
-    /// Where the master of this name is asked for.
+    /// The sentinel's URL for the master of this name.
     pub fn url(&self, name: &str) -> String {
         format!("redis+sentinel://{}/{name}", self.sentinel.address)
     }

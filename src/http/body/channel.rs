@@ -1,7 +1,8 @@
-//! A body that its connection feeds, a part at a time and only when it is asked for: back-pressure reaches the
+//! A body that its connection sends frame by frame, each only on demand. Back-pressure reaches the
 //! client, and nothing is buffered.
 //!
-//! Most readers run in the connection's own task, which asks both sides in turn: neither wakes the other then.
+//! Most receivers run in the connection's own task, which polls both sides in turn: neither wakes
+//! the other then.
 
 use std::io;
 use std::pin::Pin;
@@ -11,21 +12,21 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-/// Why a fed body broke off.
+/// Reasons why a body broke off.
 #[derive(Debug, thiserror::Error)]
 pub enum ReceiveError {
     /// The connection broke, or ended before the body did.
     #[error(transparent)]
     Closed(#[from] io::Error),
-    /// The framing, or the trailers.
+    /// The framing or the trailers are invalid.
     #[error(transparent)]
     Invalid(#[from] crate::http::http1::InvalidMessage),
 }
 
-/// A body of `length` bytes, where that is known, and what feeds it.
+/// Creates both sides of a body, of `length` bytes if known.
 pub(crate) fn body_channel(length: Option<u64>) -> (BodySender, BodyReceiver) {
     let shared = Arc::new(Shared::default());
-    let feeder = BodySender {
+    let sender = BodySender {
         shared: Arc::clone(&shared),
     };
     let body = BodyReceiver {
@@ -33,22 +34,22 @@ pub(crate) fn body_channel(length: Option<u64>) -> (BodySender, BodyReceiver) {
         remaining: length,
         has_ended: false,
     };
-    (feeder, body)
+    (sender, body)
 }
 
-/// What the connection and the reader of the body say to each other.
+/// The state that both sides share.
 #[derive(Debug, Default)]
 struct Shared(Mutex<Slot>);
 
 #[derive(Debug, Default)]
 struct Slot {
-    /// What comes next, once it was asked for and is there.
+    /// The next frame, or the end, until the receiver takes it.
     next: Option<Option<Result<Frame<Bytes>, ReceiveError>>>,
-    is_wanted: bool,
-    reader: Option<Waker>,
-    feeder: Option<Waker>,
-    /// Whether the other side is gone.
-    is_abandoned: bool,
+    is_requested: bool,
+    receiver: Option<Waker>,
+    sender: Option<Waker>,
+    /// One side was dropped.
+    is_closed: bool,
 }
 
 impl Shared {
@@ -57,42 +58,42 @@ impl Shared {
     }
 }
 
-/// Whether the reader of a body waits for more.
+/// The receiver's demand for the next frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Demand {
     Now,
     NotYet,
-    /// There is no reader any more.
+    /// The receiver was dropped.
     Never,
 }
 
-/// The connection's side of a body.
+/// The sending side of a body.
 #[derive(Debug)]
 pub(crate) struct BodySender {
     shared: Arc<Shared>,
 }
 
 impl BodySender {
-    /// Whether the next part is to be fed. The task is woken when that changes.
+    /// Returns the receiver's demand. Registers the task for changes of it.
     pub(crate) fn demand(&mut self, cx: &Context<'_>) -> Demand {
         let mut slot = self.shared.lock();
-        if slot.is_abandoned {
+        if slot.is_closed {
             return Demand::Never;
         }
-        // Also when it is wanted now: what is fed may be long in coming, and the reader may leave.
-        keep(&mut slot.feeder, cx);
-        match slot.is_wanted {
+        // Also on demand: the next frame may be long in coming, and the receiver may leave.
+        keep(&mut slot.sender, cx);
+        match slot.is_requested {
             true => Demand::Now,
             false => Demand::NotYet,
         }
     }
 
-    /// Whether there is a reader still.
-    pub(crate) fn is_read(&self) -> bool {
-        !self.shared.lock().is_abandoned
+    /// Returns true while the receiver exists.
+    pub(crate) fn has_receiver(&self) -> bool {
+        !self.shared.lock().is_closed
     }
 
-    /// Gives what comes next: `None` at the end.
+    /// Sends the next frame; `None` at the end.
     pub(crate) fn send(
         &mut self,
         next: Option<Result<Frame<Bytes>, ReceiveError>>,
@@ -100,24 +101,24 @@ impl BodySender {
     ) {
         let mut slot = self.shared.lock();
         slot.next = Some(next);
-        slot.is_wanted = false;
-        let reader = slot.reader.take();
+        slot.is_requested = false;
+        let receiver = slot.receiver.take();
         drop(slot);
-        wake_other(reader, cx);
+        wake_other(receiver, cx);
     }
 }
 
 impl Drop for BodySender {
     fn drop(&mut self) {
         let mut slot = self.shared.lock();
-        slot.is_abandoned = true;
-        let reader = slot.reader.take();
+        slot.is_closed = true;
+        let receiver = slot.receiver.take();
         drop(slot);
-        reader.inspect(Waker::wake_by_ref);
+        receiver.inspect(Waker::wake_by_ref);
     }
 }
 
-/// The reader's side of a body.
+/// The receiving side of a body.
 #[derive(Debug)]
 pub(crate) struct BodyReceiver {
     shared: Arc<Shared>,
@@ -139,15 +140,15 @@ impl Body for BodyReceiver {
         let mut slot = self.shared.lock();
         let next = match slot.next.take() {
             Some(next) => next,
-            None if slot.is_abandoned => Some(Err(ReceiveError::Closed(
+            None if slot.is_closed => Some(Err(ReceiveError::Closed(
                 io::ErrorKind::UnexpectedEof.into(),
             ))),
             None => {
-                slot.is_wanted = true;
-                keep(&mut slot.reader, cx);
-                let feeder = slot.feeder.take();
+                slot.is_requested = true;
+                keep(&mut slot.receiver, cx);
+                let sender = slot.sender.take();
                 drop(slot);
-                wake_other(feeder, cx);
+                wake_other(sender, cx);
                 return Poll::Pending;
             }
         };
@@ -179,10 +180,10 @@ impl Body for BodyReceiver {
 impl Drop for BodyReceiver {
     fn drop(&mut self) {
         let mut slot = self.shared.lock();
-        slot.is_abandoned = true;
-        let feeder = slot.feeder.take();
+        slot.is_closed = true;
+        let sender = slot.sender.take();
         drop(slot);
-        feeder.inspect(Waker::wake_by_ref);
+        sender.inspect(Waker::wake_by_ref);
     }
 }
 

@@ -54,7 +54,7 @@ async fn a_body_within_the_limit_passes_whole() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_byte_more_than_the_limit_is_too_large_however_it_is_framed() {
+async fn one_byte_beyond_the_limit_is_too_large_in_any_framing() {
     for start in [
         "content-length: 5\r\n\r\nhello",
         "transfer-encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n",
@@ -66,7 +66,7 @@ async fn one_byte_more_than_the_limit_is_too_large_however_it_is_framed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quiet_client_is_given_up_after_exactly_its_time() {
+async fn a_quiet_client_times_out_after_exactly_the_limit() {
     let (mut body, _client) = body("content-length: 5\r\n\r\nhe", 5).await;
     assert_eq!(
         data(&mut body).await.and_then(Result::ok).as_deref(),
@@ -82,7 +82,7 @@ async fn a_quiet_client_is_given_up_after_exactly_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_byte_gives_the_client_its_whole_time_again() {
+async fn every_byte_restarts_the_time_out() {
     let (mut body, mut client) = body("content-length: 5\r\n\r\n", 5).await;
     let sender = tokio::spawn(async move {
         for byte in ["h", "e", "l", "l", "o"] {
@@ -103,7 +103,7 @@ async fn every_byte_gives_the_client_its_whole_time_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_reader_is_not_taken_for_a_quiet_client() {
+async fn a_slow_reader_is_no_quiet_client() {
     let start = "transfer-encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n";
     let (mut body, _client) = body(start, 5).await;
     for expected in ["he", "llo"] {
@@ -124,7 +124,7 @@ async fn trailers_pass() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_leaves_is_not_taken_for_the_end() {
+async fn a_client_that_leaves_does_not_end_its_body() {
     let (mut body, client) = body("content-length: 5\r\n\r\nhe", 5).await;
     assert!(data(&mut body).await.is_some_and(|data| data.is_ok()));
     drop(client);
@@ -136,7 +136,7 @@ async fn a_client_that_leaves_is_not_taken_for_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_body_is_empty_and_may_be_sent_again() {
+async fn an_empty_body_may_be_sent_again() {
     for start in ["\r\n", "content-length: 0\r\n\r\n"] {
         let (mut body, _client) = body(start, 0).await;
         assert!(body.is_empty() && body.is_end_stream());

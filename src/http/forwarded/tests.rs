@@ -16,7 +16,7 @@ fn forwarding(peer: &str, scheme: Scheme) -> Forwarding {
     })
 }
 
-/// What these fields become, sorted, as `name: value`.
+/// The forwarded fields, sorted, as `name: value`.
 fn written(peer: Peer, fields: &[(&'static str, &'static str)]) -> Vec<String> {
     let mut headers = Headers::new();
     for (name, value) in fields {
@@ -45,7 +45,7 @@ const CLAIMS: [(&str, &str); 8] = [
 ];
 
 #[test]
-fn the_word_of_a_stranger_is_replaced() {
+fn fields_of_untrusted_peers_are_replaced() {
     assert_eq!(
         written(Peer::Untrusted, &CLAIMS),
         [
@@ -61,7 +61,7 @@ fn the_word_of_a_stranger_is_replaced() {
 }
 
 #[test]
-fn the_word_of_a_trusted_proxy_is_continued() {
+fn fields_of_trusted_proxies_are_extended() {
     assert_eq!(
         written(Peer::Trusted, &CLAIMS),
         [
@@ -77,7 +77,7 @@ fn the_word_of_a_trusted_proxy_is_continued() {
 }
 
 #[test]
-fn a_trusted_proxy_that_says_nothing_is_spoken_for() {
+fn missing_fields_of_a_trusted_proxy_are_added() {
     let fields = [("host", "a")];
     assert_eq!(
         written(Peer::Trusted, &fields),
@@ -86,7 +86,7 @@ fn a_trusted_proxy_that_says_nothing_is_spoken_for() {
 }
 
 #[test]
-fn without_a_host_nobody_claims_one() {
+fn no_host_field_is_added_without_a_host() {
     for peer in [Peer::Trusted, Peer::Untrusted] {
         let lines = written(peer, &[]);
         assert!(
@@ -124,7 +124,7 @@ fn a_list_of_hops_does_not_grow_without_a_bound() {
 }
 
 #[test]
-fn via_tells_the_version_that_came_in() {
+fn via_states_the_received_version() {
     let versions = [Version::HTTP_10, Version::HTTP_11, Version::HTTP_2];
     let values = versions.map(|version| via(version).1);
     assert_eq!(

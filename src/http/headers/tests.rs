@@ -51,7 +51,7 @@ fn fields_stay_in_their_order() {
 }
 
 #[test]
-fn what_is_added_is_a_value() {
+fn an_added_value_is_valid() {
     for value in ["", "0", "a b", &"x".repeat(30), &"x".repeat(31), "\u{e9}"] {
         let mut headers = Headers::new();
         headers.append(
@@ -70,12 +70,12 @@ fn what_is_added_is_a_value() {
 }
 
 #[test]
-fn they_are_shown_as_text() {
+fn fields_are_shown_as_text() {
     let headers = read("A: \u{e9}\"\r\n\r\n");
     assert_eq!(format!("{headers:?}"), r#"{a: \xc3\xa9\"}"#);
 }
 
-/// What is done to header fields.
+/// An operation on header fields.
 #[derive(Clone, Debug)]
 enum Step {
     Append(u8, u16),

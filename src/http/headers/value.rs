@@ -6,13 +6,13 @@ use http::header::InvalidHeaderValue;
 
 #[derive(Clone, Debug)]
 pub(super) enum Value {
-    /// From where to where in the text.
+    /// The range in the text.
     Part(u32, u32),
     Own(HeaderValue),
     Short(Short),
 }
 
-/// A value in the place where others are pointed at.
+/// A value of at most 30 bytes, stored in place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Short {
     length: u8,
@@ -22,7 +22,7 @@ pub(super) struct Short {
 impl Short {
     const MOST: usize = 30;
 
-    /// `None` where there is no room for it, or it is not of visible characters and spaces alone.
+    /// `None` if it is too long, or not of visible characters and spaces alone.
     fn new(value: &[u8]) -> Option<Self> {
         let mut bytes = [b' '; Short::MOST];
         bytes.get_mut(..value.len())?.copy_from_slice(value);
@@ -41,7 +41,7 @@ impl Short {
     }
 }
 
-/// A value that is added to header fields. One that is short, as a number is, takes no memory elsewhere.
+/// A value that is added to header fields. A short one, such as a number, is stored in place.
 #[derive(Clone, Debug)]
 pub struct FieldValue(pub(super) Value);
 
@@ -74,13 +74,13 @@ impl TryFrom<&[u8]> for FieldValue {
 impl FieldValue {
     /// The bytes of the value.
     pub fn as_bytes(&self) -> &[u8] {
-        // On its own it is part of no text.
+        // It is never a part of a text.
         self.0.of(b"")
     }
 }
 
 impl Value {
-    /// The bytes; of this text, if it is a part of one.
+    /// Returns the bytes; `text` is the text that it may be a part of.
     pub(super) fn of<'a>(&'a self, text: &'a [u8]) -> &'a [u8] {
         match self {
             Value::Part(from, to) => &text[*from as usize..*to as usize],
@@ -89,7 +89,7 @@ impl Value {
         }
     }
 
-    /// To be kept; of this text, if it is a part of one.
+    /// Returns an owned value; `text` is the text that it may be a part of.
     pub(super) fn into_owned(self, text: &Bytes) -> HeaderValue {
         const VALID: &str = "it was found to be a value";
         match self {

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What a request in this version with this target and these Host fields is for.
+/// The host of a request with this version, target and Host fields.
 fn host(version: Version, target: &str, fields: &[&str]) -> Result<String, HostError> {
     let mut request = http::Request::builder().version(version).uri(target);
     for field in fields {
@@ -38,7 +38,7 @@ fn a_host_has_one_spelling() {
 }
 
 #[test]
-fn what_is_no_host_and_port_is_refused() {
+fn an_invalid_host_or_port_is_refused() {
     let long = "a".repeat(255);
     for field in [
         "",
@@ -84,7 +84,7 @@ fn what_is_no_host_and_port_is_refused() {
 }
 
 #[test]
-fn a_name_as_long_as_dns_has_is_taken() {
+fn the_longest_dns_name_is_accepted() {
     let name = vec!["a".repeat(63); 4].join(".")[..253].to_owned();
     assert_eq!(of_field(&name), Ok(name.clone()));
     assert_eq!(of_field(&format!("{name}.")), Ok(name));
@@ -103,7 +103,7 @@ fn only_http_1_0_may_leave_the_host_out() {
     assert_eq!(host(Version::HTTP_10, "/", &[]).as_deref(), Ok(""));
     assert_eq!(host(Version::HTTP_11, "/", &[]), Err(HostError::Missing));
     assert_eq!(host(Version::HTTP_2, "/", &[]), Err(HostError::Missing));
-    // RFC 9112 section 3.2: a Host is asked for beside an absolute target too.
+    // RFC 9112 section 3.2: an absolute target needs a Host, too.
     let absolute = |version| host(version, "http://a/", &[]);
     assert_eq!(absolute(Version::HTTP_11), Err(HostError::Missing));
     assert_eq!(absolute(Version::HTTP_10).as_deref(), Ok("a"));
@@ -111,7 +111,7 @@ fn only_http_1_0_may_leave_the_host_out() {
 }
 
 #[test]
-fn the_target_and_host_have_to_agree() {
+fn the_target_and_host_must_agree() {
     for version in [Version::HTTP_11, Version::HTTP_2] {
         for (target, field) in [
             ("http://a/x", "a"),
@@ -148,7 +148,7 @@ fn a_target_with_user_information_is_refused() {
 
 proptest! {
     #[test]
-    fn what_is_taken_is_a_host_in_its_only_spelling(field in "[ -~]{0,40}") {
+    fn an_accepted_host_is_in_canonical_spelling(field in "[ -~]{0,40}") {
         if let Ok(found) = of_field(&field) {
             prop_assert_eq!(of_field(&found), Ok(found.clone()));
             prop_assert!(!found.bytes().any(|b| b.is_ascii_uppercase() || b == b'@' || b == b' '));
@@ -167,7 +167,7 @@ proptest! {
 }
 
 #[test]
-fn hosts_that_differ_in_one_character_have_places_of_their_own() {
+fn hosts_that_differ_in_one_character_have_different_places() {
     for host in ["api.example.com", "a.tenant-0.example.com:8443", "x"] {
         for at in 0..host.len() {
             let mut places: Vec<_> = (b'a'..=b'z')

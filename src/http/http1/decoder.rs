@@ -1,4 +1,4 @@
-//! Where the body of a message ends (RFC 9112 sections 6 and 7).
+//! Decodes the bodies of messages (RFC 9112 sections 6 and 7).
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::HeaderMap;
@@ -10,10 +10,10 @@ use super::{InvalidMessage, parsed_fields};
 const MAX_TRAILERS: usize = 16 * 1024;
 /// The most trailers.
 const MAX_FIELDS: usize = 256;
-/// The longest line before a chunk: its size, and extensions that nobody uses.
+/// The longest line before a chunk: its size and extensions.
 const MAX_CHUNK_LINE: usize = 4 * 1024;
 
-/// What a Content-Length says.
+/// Parses a Content-Length.
 ///
 /// # Errors
 /// When it is anything but digits, or beyond 64 bits.
@@ -23,14 +23,14 @@ pub(crate) fn content_length(value: &[u8]) -> Result<u64, InvalidMessage> {
     length.ok_or(InvalidMessage::Meaning("its Content-Length is no number"))
 }
 
-/// Where in its body a message is.
+/// The position in the body of a message.
 #[derive(Debug)]
 pub(crate) enum Decoder {
-    /// This many bytes are to come.
+    /// This many bytes remain.
     Length(u64),
     /// Before the size of a chunk.
     ChunkSize,
-    /// Within a chunk, of which this many bytes are to come.
+    /// Within a chunk, of which this many bytes remain.
     Chunk(u64),
     /// Before the end of the line behind a chunk.
     ChunkEnd,
@@ -42,11 +42,11 @@ pub(crate) enum Decoder {
     Ended,
 }
 
-/// What is found next in a body.
+/// The next part of a body.
 #[derive(Debug)]
 pub(crate) enum Decoded {
     Frame(Frame<Bytes>),
-    /// Nothing before more is received.
+    /// More bytes are needed.
     More,
     End,
 }
@@ -68,7 +68,7 @@ impl Decoder {
         }
     }
 
-    /// Takes the next part of the body from the beginning of `received`.
+    /// Takes the next part of the body from the front of `received`.
     pub(crate) fn decode(&mut self, received: &mut BytesMut) -> Result<Decoded, InvalidMessage> {
         loop {
             match self {
@@ -114,23 +114,23 @@ impl Decoder {
     }
 }
 
-/// At most `most` bytes of data, which `remaining` is less by.
+/// Takes at most `most` bytes of data, and sets `remaining` to the rest.
 fn data(received: &mut BytesMut, most: u64, remaining: &mut u64) -> Decoded {
     let length = usize::try_from(most).map_or(received.len(), |most| most.min(received.len()));
     *remaining = most - length as u64;
     Decoded::Frame(Frame::data(received.split_to(length).freeze()))
 }
 
-/// The size of the next chunk, once its line is there whole.
+/// Takes the size of the next chunk once its line is whole.
 fn chunk_size(received: &mut BytesMut) -> Result<Option<u64>, InvalidMessage> {
     let invalid = InvalidMessage::Meaning("it has a chunk without a valid size");
-    // httparse would take no digits for 0.
+    // httparse reads no digits as 0.
     if !received.first().is_some_and(u8::is_ascii_hexdigit) {
         return Err(invalid);
     }
     match httparse::parse_chunk_size(received).map_err(|_| invalid)? {
         httparse::Status::Complete((length, size)) => {
-            // httparse takes a line feed for a part of an extension.
+            // httparse accepts a line feed in an extension.
             let is_line =
                 received[..length].iter().position(|&byte| byte == b'\n') == Some(length - 1);
             if !is_line || length > MAX_CHUNK_LINE {
@@ -152,13 +152,13 @@ fn chunk_size(received: &mut BytesMut) -> Result<Option<u64>, InvalidMessage> {
     }
 }
 
-/// The trailers, once they are there whole.
+/// Takes the trailers once they are whole.
 fn trailers(received: &mut BytesMut) -> Result<Option<HeaderMap>, InvalidMessage> {
     if received.starts_with(b"\r\n") {
         received.advance(2);
         return Ok(Some(HeaderMap::new()));
     }
-    // Found before it is parsed: trailers that come in drops are parsed once.
+    // The end is searched first, so that trailers that arrive byte by byte are parsed once.
     let end = memchr::memmem::find(received, b"\r\n\r\n").map(|at| at + 4);
     if end.unwrap_or(received.len()) > MAX_TRAILERS {
         return Err(InvalidMessage::TooLarge(
@@ -169,7 +169,7 @@ fn trailers(received: &mut BytesMut) -> Result<Option<HeaderMap>, InvalidMessage
         return Ok(None);
     };
     let text = received.split_to(end).freeze();
-    // httparse takes a line feed for the end of a line; between messages that is how they are smuggled.
+    // httparse accepts a bare line feed as the end of a line, which allows request smuggling.
     let is_bare = |(at, &byte): (usize, &u8)| byte == b'\n' && !text[..at].ends_with(b"\r");
     if text.iter().enumerate().any(is_bare) {
         return Err(httparse::Error::NewLine.into());

@@ -1,4 +1,4 @@
-//! The fields of a head.
+//! Converts parsed fields of a head.
 
 use std::ops::Range;
 
@@ -9,14 +9,14 @@ use super::InvalidMessage;
 use super::names::name;
 use crate::http::headers::ParsedFields;
 
-/// Room for the fields of an ordinary message and for those that the proxy adds. It takes 1 KiB: allocators are fastest with
-/// powers of two.
+/// Room for the fields of a common message and those that the proxy adds. It takes 1 KiB:
+/// allocators are fastest with powers of two.
 const ROOM: usize = 14;
 
-/// What is found in `text`, of which these fields were parsed.
+/// Converts fields that were parsed from `text`.
 ///
 /// # Errors
-/// When a name is none.
+/// When a name is invalid.
 pub(crate) fn parsed_fields(
     fields: &[httparse::Header<'_>],
     text: &[u8],
@@ -29,13 +29,13 @@ pub(crate) fn parsed_fields(
     Ok(found)
 }
 
-/// Where a part of `text` is in it.
+/// The range of `part` in `text`.
 pub(crate) fn range_in(part: &[u8], text: &[u8]) -> Range<usize> {
     let from = part.as_ptr().addr() - text.as_ptr().addr();
     from..from + part.len()
 }
 
-/// Whether a field says where the body ends: written by who writes the body, and by nobody else.
+/// Returns true for a field that frames the body. The writer of a body writes it itself.
 pub(crate) fn is_framing_field(name: &HeaderName) -> bool {
     *name == CONTENT_LENGTH || *name == TRANSFER_ENCODING
 }
@@ -47,8 +47,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_parsed_is_a_value() {
-        // Long enough for all that compares many bytes at once.
+    fn a_parsed_value_is_valid() {
+        // Long enough for parsers that compare many bytes at once.
         for (byte, at) in (0..=u8::MAX).flat_map(|byte| (0..70).map(move |at| (byte, at))) {
             let mut value = [b'x'; 70];
             value[at] = byte;

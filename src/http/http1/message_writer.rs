@@ -1,4 +1,4 @@
-//! A message on its way: its head, and its body as it comes.
+//! Writes a message: its head, and its body as it arrives.
 
 use std::io::{self, IoSlice, Write as _};
 use std::pin::Pin;
@@ -11,43 +11,43 @@ use tokio::io::AsyncWrite;
 
 use crate::http::headers::write_field;
 
-/// Parts of a body up to this many bytes are joined with what is waiting to be written.
+/// Frames of a body up to this many bytes are copied behind the bytes to be written.
 const JOINED: usize = 4 * 1024;
 
 /// Room for the head of most messages, in bytes.
 const USUAL_HEAD: usize = 768;
 
-/// What of a message is still to be written: of `buffer` what was not `taken`, `data` and `tail`, then what comes of
+/// The unwritten part of a message: `buffer` from `taken` on, `data`, `tail`, then the frames of
 /// `body`.
 #[derive(Debug)]
 pub(crate) struct MessageWriter<B> {
     buffer: Vec<u8>,
     taken: usize,
-    /// A large part of the body, and what ends it.
+    /// A large frame of the body, and its end.
     data: Bytes,
     tail: &'static [u8],
     body: Option<B>,
     framing: Framing,
     progress: Progress,
     half_close: HalfClose,
-    /// How many bytes were ever written.
+    /// Bytes written since the connection began.
     written: u64,
-    /// Whether the connection takes nothing at the moment.
+    /// The connection takes no bytes at the moment.
     blocked: bool,
 }
 
-/// How the end of a body is told (RFC 9112 section 6).
+/// The framing of a body (RFC 9112 section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// With this many bytes to come.
+    /// This many bytes remain.
     Length(u64),
     Chunked,
     /// By the end of the connection.
     UntilClose,
-    /// By the end of this direction of the connection (FIN), behind trailers or the end of the body. The other
-    /// direction goes on until the body has ended.
+    /// By the end of this direction of the connection (FIN), behind trailers or the end of the
+    /// body. The other direction goes on until the body has ended.
     Tunnel,
-    /// Nothing of the body is to come.
+    /// The body has ended.
     Ended,
 }
 
@@ -55,14 +55,14 @@ pub(crate) enum Framing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HalfClose {
     Open,
-    /// To be shut down once all is written.
+    /// To be shut down once everything is written.
     Due,
     Done,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
-    /// Nobody has seen anything, and the body was not asked.
+    /// Nothing was written, and the body was not polled.
     Unsent,
     Begun,
     Sent,
@@ -70,7 +70,7 @@ enum Progress {
     Broken,
 }
 
-/// What keeps a message from being sent.
+/// Reasons why a message was not sent.
 #[derive(Debug)]
 pub(crate) enum SendError<E> {
     Io(io::Error),
@@ -99,7 +99,7 @@ impl<B> Default for MessageWriter<B> {
 }
 
 impl<B: Body<Data = Bytes> + Unpin> MessageWriter<B> {
-    /// Begins with a message whose head `write_head` writes.
+    /// Begins a message, whose head `write_head` writes.
     pub(crate) fn begin(
         &mut self,
         body: B,
@@ -121,44 +121,44 @@ impl<B: Body<Data = Bytes> + Unpin> MessageWriter<B> {
         write_head(&mut self.buffer);
     }
 
-    /// Says something before the message (RFC 9110 section 15.2).
+    /// Adds an informational response before the message (RFC 9110 section 15.2).
     pub(crate) fn interim(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.buffer);
         self.progress = Progress::Begun;
     }
 
-    /// Whether all was written.
+    /// Returns true once the whole message was written.
     pub(crate) fn is_sent(&self) -> bool {
         self.progress == Progress::Sent
     }
 
-    /// Whether not all can be written.
+    /// Returns true if the message cannot be written whole.
     pub(crate) fn is_broken(&self) -> bool {
         self.progress == Progress::Broken
     }
 
-    /// Whether both directions of the connection end by themselves.
+    /// Returns true if the two directions of the connection end independently.
     pub(crate) fn is_tunnel(&self) -> bool {
         self.framing == Framing::Tunnel
     }
 
-    /// Whether it is the receiver who is waited for.
+    /// Returns true while the receiver takes no bytes.
     pub(crate) fn is_blocked(&self) -> bool {
         self.blocked
     }
 
-    /// How many bytes were ever written.
+    /// Bytes written since the connection began.
     pub(crate) fn written(&self) -> u64 {
         self.written
     }
 
-    /// Gives the body back while nobody has seen anything of the message.
+    /// Returns the body if nothing of the message was written.
     pub(crate) fn take_unsent(&mut self) -> Option<B> {
         let is_unsent = self.progress == Progress::Unsent;
         is_unsent.then(|| self.body.take()).flatten()
     }
 
-    /// Writes as much as goes. Ready once all is written; an error is told once.
+    /// Writes as much as the connection takes. Ready once all is written; returns an error once.
     pub(crate) fn poll_send<T: AsyncWrite + Unpin>(
         &mut self,
         io: &mut T,
@@ -168,7 +168,7 @@ impl<B: Body<Data = Bytes> + Unpin> MessageWriter<B> {
             let waits_for_body = match self.fill(cx) {
                 Ok(waits) => waits,
                 Err(error) => {
-                    // Nobody shall take it for whole.
+                    // The receiver must not consider it whole.
                     self.progress = Progress::Broken;
                     return Poll::Ready(Err(error));
                 }
@@ -177,12 +177,12 @@ impl<B: Body<Data = Bytes> + Unpin> MessageWriter<B> {
             let written = match is_written {
                 false => self.poll_write(io, cx),
                 true if self.half_close == HalfClose::Due => Pin::new(&mut *io).poll_shutdown(cx),
-                // What a TLS session holds back goes out before anything is waited for.
+                // Bytes in a TLS session's buffer are flushed before any wait.
                 true => Pin::new(&mut *io).poll_flush(cx),
             };
             self.blocked = written.is_pending();
             if let Err(error) = ready!(written) {
-                // A first write that fails took nothing: the message may be sent to another.
+                // A first write that fails took nothing: the message may be sent to another server.
                 if self.progress == Progress::Begun {
                     self.progress = Progress::Broken;
                 }
@@ -203,7 +203,7 @@ impl<B: Body<Data = Bytes> + Unpin> MessageWriter<B> {
         Poll::Ready(Ok(()))
     }
 
-    /// What waits in the buffer.
+    /// The unwritten part of the buffer.
     fn buffered(&self) -> &[u8] {
         &self.buffer[self.taken..]
     }
@@ -212,7 +212,8 @@ impl<B: Body<Data = Bytes> + Unpin> MessageWriter<B> {
         !self.buffered().is_empty() || !self.data.is_empty() || !self.tail.is_empty()
     }
 
-    /// Adds parts of the body while they come and are small; whether the next is waited for.
+    /// Adds frames of the body while they are ready and small. Returns true if it waits for the
+    /// next.
     fn fill(&mut self, cx: &mut Context<'_>) -> Result<bool, SendError<B::Error>> {
         while self.framing != Framing::Ended
             && self.tail.is_empty()
@@ -249,7 +250,7 @@ impl<B: Body<Data = Bytes> + Unpin> MessageWriter<B> {
                     self.framing = Framing::Ended;
                 }
             }
-            // A chunk of no bytes would be the last.
+            // An empty chunk would end the body.
             Framing::Chunked if !data.is_empty() => {
                 write!(self.buffer, "{:x}\r\n", data.len()).expect("a buffer grows");
                 self.add_data(data, b"\r\n");
@@ -269,7 +270,7 @@ impl<B: Body<Data = Bytes> + Unpin> MessageWriter<B> {
         }
     }
 
-    /// The body has ended: with fewer bytes than were announced it would look whole to nobody.
+    /// Ends the body. Fewer bytes than announced are an error.
     fn end(&mut self, trailers: Option<&HeaderMap>) -> Result<(), SendError<B::Error>> {
         match self.framing {
             Framing::Chunked => write_last_chunk(trailers, &mut self.buffer),
@@ -281,7 +282,7 @@ impl<B: Body<Data = Bytes> + Unpin> MessageWriter<B> {
         Ok(())
     }
 
-    /// Ends this direction of the connection once all is written.
+    /// Ends this direction of the connection once everything is written.
     fn half_close(&mut self) {
         if self.half_close == HalfClose::Open {
             self.half_close = HalfClose::Due;
@@ -308,7 +309,7 @@ impl<B: Body<Data = Bytes> + Unpin> MessageWriter<B> {
         let of_buffer = written.min(self.buffered().len());
         self.taken += of_buffer;
         written -= of_buffer;
-        // It never grows by more than what is added while little waits in it.
+        // The buffer stays bounded: frames are added only while little waits in it.
         if self.buffered().is_empty() || self.taken >= JOINED {
             self.buffer.drain(..self.taken);
             self.taken = 0;
@@ -323,8 +324,8 @@ impl<B: Body<Data = Bytes> + Unpin> MessageWriter<B> {
     }
 }
 
-/// Writes the end of a chunked body, with its trailers but those that nobody may put there (RFC 9110
-/// section 6.5.1).
+/// Writes the end of a chunked body, with its trailers, except those that must not be sent there
+/// (RFC 9110 section 6.5.1).
 fn write_last_chunk(trailers: Option<&HeaderMap>, buffer: &mut Vec<u8>) {
     buffer.extend_from_slice(b"0\r\n");
     for (name, value) in trailers.into_iter().flatten() {
@@ -335,7 +336,8 @@ fn write_last_chunk(trailers: Option<&HeaderMap>, buffer: &mut Vec<u8>) {
     buffer.extend_from_slice(b"\r\n");
 }
 
-/// What frames, routes, authenticates or controls a message, what is for one hop, and what proxies say.
+/// Fields that frame, route, authenticate or control a message, hop-by-hop fields, and forwarding
+/// fields.
 static FORBIDDEN_TRAILERS: [HeaderName; 27] = [
     header::AUTHORIZATION,
     header::CACHE_CONTROL,
@@ -409,7 +411,7 @@ mod tests {
         }
     }
 
-    /// A body in parts.
+    /// A body in frames.
     struct Parts(VecDeque<Bytes>);
 
     impl Body for Parts {
@@ -434,9 +436,10 @@ mod tests {
     }
 
     proptest! {
-        /// However little a connection takes at a time, all arrives, and what waits is bounded.
+        /// However little a connection takes at a time, all bytes arrive, and the buffer is
+        /// bounded.
         #[test]
-        fn whatever_is_taken_at_a_time_all_arrives(
+        fn all_bytes_arrive_however_few_are_taken_at_a_time(
             parts in prop::collection::vec(part(), 0..200),
             takes in prop::collection::vec(0..2 * JOINED, 1..8),
         ) {

@@ -1,4 +1,4 @@
-//! Names of fields. Most heads have those that others had before, spelled alike: each thread remembers some.
+//! Names of fields. Most heads repeat names in the same spelling: each thread caches some.
 
 use std::cell::RefCell;
 
@@ -7,20 +7,20 @@ use http::header::InvalidHeaderName;
 
 use crate::http::parse_cache::ParseCache;
 
-/// How many are remembered, a power of two.
+/// The number of cached names, a power of two.
 const PLACES: usize = 64;
 
-/// The longest that are, in bytes.
+/// The longest cached name, in bytes.
 const LONGEST: usize = 32;
 
 thread_local! {
     static NAMES: RefCell<ParseCache<HeaderName, PLACES>> = const { RefCell::new(ParseCache::new()) };
 }
 
-/// The name that is spelled like this.
+/// Parses a name.
 ///
 /// # Errors
-/// When it is none.
+/// When it is no name.
 pub(super) fn name(spelled: &[u8]) -> Result<HeaderName, InvalidHeaderName> {
     let (Some(first), Some(last), ..=LONGEST) = (spelled.first(), spelled.last(), spelled.len())
     else {
@@ -38,7 +38,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_name_is_what_it_is_whatever_is_remembered(
+        fn cached_names_equal_parsed_ones(
             spelled in proptest::collection::vec("[Aa][Bb-]{0,3}|[ -~]{0,3}|a{30,34}", 0..200),
         ) {
             for spelled in spelled {

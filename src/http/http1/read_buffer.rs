@@ -1,4 +1,4 @@
-//! What has been received on a connection, and not been taken yet.
+//! The bytes that a connection has received and not consumed.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -11,21 +11,21 @@ use tokio_util::io::poll_read_buf;
 
 use super::InvalidMessage;
 
-/// What is read at once, at first and at most: large bodies come in large pieces.
+/// The sizes of the first and the largest read: large bodies are read in large pieces.
 const FIRST_READ: usize = 8 * 1024;
 const LARGEST_READ: usize = 64 * 1024;
 
-/// A buffer that is as large as what is in it: a quiet connection holds none.
+/// A buffer as large as its content: a quiet connection holds none.
 #[derive(Debug)]
 pub(crate) struct ReadBuffer {
     pub(crate) bytes: BytesMut,
-    /// How much of `bytes` is known to hold no end of a head; 0 before anything of one was looked at.
+    /// How many of `bytes` contain no end of a head; 0 before the first search.
     searched: usize,
     next_read: usize,
 }
 
 impl ReadBuffer {
-    /// A buffer with what was read before it.
+    /// A buffer with bytes that were read before.
     pub(crate) fn new(first: BytesMut) -> Self {
         ReadBuffer {
             bytes: first,
@@ -38,7 +38,7 @@ impl ReadBuffer {
         self.bytes.is_empty()
     }
 
-    /// Reads once; how many bytes came, 0 at the end of the connection.
+    /// Reads once. Returns the number of bytes, 0 at the end of the connection.
     pub(crate) fn poll_read<T: AsyncRead + Unpin>(
         &mut self,
         io: &mut T,
@@ -56,8 +56,8 @@ impl ReadBuffer {
         Poll::Ready(Ok(read))
     }
 
-    /// Reads to the stack first: what is kept is no larger than what came, and nothing is allocated for
-    /// nothing.
+    /// Reads to the stack first: the buffer gets no larger than the content, and nothing is
+    /// allocated without need.
     fn poll_read_small<T: AsyncRead + Unpin>(
         &mut self,
         io: &mut T,
@@ -67,7 +67,7 @@ impl ReadBuffer {
         let mut buffer = ReadBuf::uninit(&mut space);
         ready!(Pin::new(io).poll_read(cx, &mut buffer))?;
         match self.bytes.capacity() {
-            // Cheaper than to make room where there is none.
+            // Cheaper than to grow an empty buffer.
             0 => self.bytes = BytesMut::from(buffer.filled()),
             _ => self.bytes.extend_from_slice(buffer.filled()),
         }
@@ -85,14 +85,14 @@ impl ReadBuffer {
         Poll::Ready(Ok((read, room)))
     }
 
-    /// Gives back what memory is held for nothing.
+    /// Frees the memory of an empty buffer.
     pub(crate) fn release(&mut self) {
         if self.bytes.is_empty() {
             self.bytes = BytesMut::new();
         }
     }
 
-    /// Leaves out the empty lines that may come before a message (RFC 9112 section 2.2).
+    /// Skips empty lines before a message (RFC 9112 section 2.2).
     pub(crate) fn skip_empty_lines(&mut self) {
         loop {
             let length = match &self.bytes[..] {
@@ -105,11 +105,11 @@ impl ReadBuffer {
         }
     }
 
-    /// Takes a head from the beginning, with the empty line that ends it, once it is there whole. `parse` makes of it
-    /// what it says, and tells where it ends.
+    /// Takes a whole head from the front, with the empty line that ends it. `parse` returns the
+    /// head and its length.
     ///
-    /// What came is parsed at once, as it mostly is a whole head. Where it is not, the end is found before it is parsed
-    /// again: a head that comes in drops is parsed twice.
+    /// The bytes are parsed at once, since they mostly are a whole head. Otherwise the end is
+    /// searched before the next parse: a head that arrives byte by byte is parsed twice.
     ///
     /// # Errors
     /// Those of `parse`, and when the head is larger than `most` bytes.
@@ -142,14 +142,14 @@ impl ReadBuffer {
 
     fn take(&mut self, length: usize) -> Bytes {
         match length == self.bytes.len() {
-            // Alone, it need not be shared.
+            // The whole buffer needs no sharing.
             true => std::mem::take(&mut self.bytes).freeze(),
             false => self.bytes.split_to(length).freeze(),
         }
     }
 }
 
-/// Whether there is an empty line, looking at what was not `searched` before.
+/// Returns true if there is an empty line beyond the bytes that were `searched` before.
 fn has_end(received: &[u8], searched: usize) -> bool {
     let text = &received[searched.saturating_sub(2)..];
     let mut ends = memchr::memchr_iter(b'\n', text).map(|at| &text[at + 1..]);

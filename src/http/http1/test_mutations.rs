@@ -1,4 +1,4 @@
-//! Messages that are almost right, and come in pieces: what tests of whoever reads them begin with.
+//! Almost valid messages, cut into pieces, for tests of parsers.
 
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -28,7 +28,7 @@ fn mutate(text: &mut Vec<u8>, (place, how, byte): (Index, u8, u8)) {
     }
 }
 
-/// Bytes that mean something in HTTP, and any other.
+/// Bytes with a meaning in HTTP, or any other.
 fn significant_byte() -> impl Strategy<Value = u8> {
     let telling = b"\r\n :;,0159aAfF\t\0\x7f\xff+-\"".to_vec();
     prop_oneof![prop::sample::select(telling), any::<u8>()]
@@ -39,7 +39,7 @@ pub(crate) fn cuts() -> impl Strategy<Value = Vec<Index>> {
     prop::collection::vec(any::<Index>(), 0..6)
 }
 
-/// The pieces of `text` that is cut there.
+/// The pieces of `text` between `cuts`.
 pub(crate) fn pieces<'a>(text: &'a [u8], cuts: &[Index]) -> impl Iterator<Item = &'a [u8]> {
     let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
     cuts.extend([0, text.len()]);

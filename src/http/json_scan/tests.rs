@@ -126,7 +126,7 @@ fn keeps_little_of_long_strings_and_deep_documents() {
 }
 
 #[test]
-fn a_number_of_a_thousand_digits_is_none() {
+fn a_number_of_a_thousand_digits_is_not_kept() {
     let text = format!("{{\"a\":{}}}", "1".repeat(1000));
     assert_eq!(scan("/a", &[text.as_bytes()]), Ok(Some(JsonValue::Other)));
 }
@@ -160,7 +160,7 @@ fn documents() -> impl Strategy<Value = Value> {
     })
 }
 
-/// The same text with each character escaped that is not ASCII.
+/// Escapes each character that is not ASCII.
 fn escaped(text: &str) -> String {
     let escape = |c: char| match c {
         c if c.is_ascii() => c.to_string(),

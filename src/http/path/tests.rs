@@ -31,7 +31,7 @@ fn a_trailing_slash_is_another_path_and_stays() {
 }
 
 #[test]
-fn what_has_to_be_encoded_stays_encoded_in_upper_case() {
+fn necessary_encodings_stay_in_upper_case() {
     assert_eq!(
         normalise("/a%20b%3f%c3%a9").as_deref(),
         Ok("/a%20b%3F%C3%A9")
@@ -40,7 +40,7 @@ fn what_has_to_be_encoded_stays_encoded_in_upper_case() {
 }
 
 #[test]
-fn what_may_not_stand_in_a_path_is_encoded() {
+fn invalid_characters_are_encoded() {
     assert_eq!(normalise("/café").as_deref(), Ok("/caf%C3%A9"));
     assert_eq!(normalise("/caf%c3é").as_deref(), Err(&PathError::NotUtf8));
     assert_eq!(
@@ -50,7 +50,7 @@ fn what_may_not_stand_in_a_path_is_encoded() {
 }
 
 #[test]
-fn reserved_characters_stay_as_they_came_and_compare_as_one() {
+fn reserved_characters_stay_as_sent_and_compare_equal() {
     for (sent, normal, compared) in [
         ("/a@b:c", "/a@b:c", "/a@b:c"),
         ("/a%40b%3ac", "/a%40b%3Ac", "/a@b:c"),
@@ -70,7 +70,7 @@ fn reserved_characters_stay_as_they_came_and_compare_as_one() {
 }
 
 #[test]
-fn bytes_that_are_no_characters_are_refused() {
+fn bytes_that_are_no_utf_8_are_refused() {
     for path in [
         "/%c0%ae%c0%ae/a",
         "/%c0%af",
@@ -85,7 +85,7 @@ fn bytes_that_are_no_characters_are_refused() {
 }
 
 #[test]
-fn what_servers_read_differently_is_refused() {
+fn paths_that_servers_read_differently_are_refused() {
     for (path, error) in [
         ("", PathError::Relative),
         ("*", PathError::Relative),
@@ -131,7 +131,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_panics(path in "\\PC{0,40}") {
+    fn no_path_panics(path in "\\PC{0,40}") {
         let _ = normalise(&path);
     }
 

@@ -1,6 +1,6 @@
-//! HTTP/1 towards a client: requests are read, served and answered one after the other, in place.
+//! HTTP/1 with a client: reads, serves and answers requests one after the other in a single task.
 //!
-//! Not hyper's server: docs/architecture.md says why, and docs/performance.md what that is worth.
+//! docs/architecture.md gives the reasons not to use hyper's server, docs/performance.md the gain.
 
 pub(super) mod lingering_close;
 mod request_body;
@@ -37,28 +37,32 @@ use lingering_close::CloseReason;
 use request::{ParsedHead, RequestHead};
 use response::RequestTraits;
 
-/// What a client may send beyond the request that is being served, in bytes.
+/// The most bytes that a client may send beyond the request being served.
 const MOST_AHEAD: usize = 8 * 1024;
 
 impl ConnectionHandler {
     pub(super) async fn http1<T, S>(
         &self,
-        opened: NegotiatedConnection<T>,
-        served: ConnectionService<S>,
-        held: ConnectionGuard,
+        negotiated: NegotiatedConnection<T>,
+        service: ConnectionService<S>,
+        guard: ConnectionGuard,
         closing: DrainWatcher,
     ) -> Result<(), BoxError>
     where
         T: Io,
         S: HttpService,
     {
-        let (io, first) = (opened.io, opened.first);
+        let (io, first) = (negotiated.io, negotiated.first);
         let draining = Cell::new(false);
-        let ConnectionService { service, interim } = served;
-        let mut connection = Http1Connection::new(io, first, &self.client, interim, &draining);
-        connection.idle_timer = IdleTimer::until(opened.first_head, self.client.timeouts.head);
+        let ConnectionService {
+            service,
+            informational,
+        } = service;
+        let mut connection =
+            Http1Connection::new(io, first, &self.client, informational, &draining);
+        connection.idle_timer = IdleTimer::until(negotiated.first_head, self.client.timeouts.head);
         let end = until_drained(connection.serve(&service), closing, &draining).await;
-        Box::pin(connection.end(end, &held)).await
+        Box::pin(connection.end(end, &guard)).await
     }
 }
 
@@ -70,75 +74,77 @@ struct Http1Connection<'a, T, B> {
     informational: InformationalQueue,
     read_buffer: ReadBuffer,
     writer: MessageWriter<B>,
-    /// Where in the body of the request.
+    /// The position in the request's body.
     decoder: Decoder,
-    /// While somebody reads that body.
+    /// Set while the service reads that body.
     body_sender: Option<BodySender>,
-    /// Feeds whoever answers with another protocol what the client sends from there on.
+    /// Set until the response to an upgrade: sends the client's bytes to the new protocol.
     tunnel_sender: Option<BodySender>,
-    /// How many bytes of that body may still be thrown away, once nobody reads it.
+    /// How many bytes of an unread body may still be discarded.
     discard_budget: Option<u64>,
-    /// Whether the client waits to be told to send it.
+    /// The client waits for `100 Continue` before it sends the body.
     expects_continue: bool,
     keep_alive: bool,
-    /// What had been written when the client ended its side, or when the request began that came before that.
+    /// How many bytes had been written when the client ended its side, or when a later request
+    /// began.
     written_at_eof: Option<u64>,
     wait: Wait,
     idle_timer: IdleTimer,
 }
 
-/// An answer that is waited for, and to what. Boxed: a connection that waits for a request has no room for one.
+/// The future of a response, with the traits of its request. Boxed, so that a connection between
+/// requests has no room for one.
 type Waiting<F> = (RequestTraits, Pin<Box<F>>);
 
-/// Whom a connection waits for.
+/// The party or event that a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
-    /// For the head of a client that has just connected.
+    /// The first byte of a client that has just connected.
     FirstByte,
-    /// For a client that has its answer.
+    /// The next request of a client that has its response.
     NextRequest,
-    /// The same, while the server drains: for a request that is on its way.
+    /// A request that is on its way while the server drains.
     LastRequest,
-    /// For the rest of a head.
+    /// The rest of a head.
     Head,
-    /// For a client to take what it asked for.
+    /// The client, to read its response.
     Reader,
-    /// For a client that has its answer to send the rest of its request, which somebody reads.
+    /// The rest of a request that has its response, and that the service still reads.
     Rest,
-    /// The same, where it is thrown away.
+    /// The rest of a request that is discarded.
     Discarded,
-    /// For an answer, with a client that may be gone, as it has ended its side: for so long.
+    /// The service, while a client that has ended its side may be gone: for this long.
     Gone(Duration),
-    /// For an answer: not bounded here.
+    /// The service; not bounded here.
     Service,
 }
 
 impl ConnectionHandler {
-    /// Answers HTTP/1 on a listener of HTTP/2 alone.
+    /// Refuses HTTP/1 on a listener of HTTP/2 alone.
     pub(super) async fn refuse_http1<T, S>(
         &self,
-        opened: NegotiatedConnection<T>,
-        served: ConnectionService<S>,
-        held: ConnectionGuard,
+        negotiated: NegotiatedConnection<T>,
+        service: ConnectionService<S>,
+        guard: ConnectionGuard,
     ) -> Result<(), BoxError>
     where
         T: Io,
         S: HttpService,
     {
-        if opened.first.is_empty() {
-            // It left without a word.
+        if negotiated.first.is_empty() {
+            // The client left without a byte.
             return Ok(());
         }
         let draining = Cell::new(false);
-        let (io, first, interim) = (opened.io, opened.first, served.interim);
+        let (io, first, informational) = (negotiated.io, negotiated.first, service.informational);
         let mut connection =
-            Http1Connection::<_, S::Body>::new(io, first, &self.client, interim, &draining);
+            Http1Connection::<_, S::Body>::new(io, first, &self.client, informational, &draining);
         let refused = CloseReason::Refused(
             StatusCode::HTTP_VERSION_NOT_SUPPORTED,
             BadRequest::Malformed,
             "this listener speaks HTTP/2 only".to_owned(),
         );
-        Box::pin(connection.end(Err(refused), &held)).await
+        Box::pin(connection.end(Err(refused), &guard)).await
     }
 }
 
@@ -151,14 +157,14 @@ where
         io: T,
         first: BytesMut,
         client: &'a ClientSpec,
-        interim: InformationalQueue,
+        informational: InformationalQueue,
         draining: &'a Cell<bool>,
     ) -> Self {
         Http1Connection {
             io,
             client,
             draining,
-            informational: interim,
+            informational,
             read_buffer: ReadBuffer::new(first),
             writer: MessageWriter::default(),
             decoder: Decoder::Ended,
@@ -188,13 +194,13 @@ where
         Ok(())
     }
 
-    /// The next head, with its text; `None` if there will be none.
+    /// Reads the next head, with its text; `None` when no other request follows.
     fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<(ParsedHead, Bytes)>, CloseReason>> {
         loop {
-            // An old client may send one after a request: no head has begun by that.
+            // An old client may send an empty line after a request; it begins no head.
             self.read_buffer.skip_empty_lines();
             let head = self
                 .read_buffer
@@ -212,10 +218,10 @@ where
         }
     }
 
-    /// Nothing came: ready when it is too late.
+    /// Becomes ready when the wait for a head has been too long.
     fn poll_late<N>(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<N>, CloseReason>> {
         if !self.read_buffer.is_empty() {
-            // From its first byte on, also where it comes in drops.
+            // From its first byte on, even if it arrives byte by byte.
             self.wait_for(Wait::Head);
         } else {
             self.read_buffer.release();
@@ -245,15 +251,15 @@ where
     where
         S: HttpService<Body = B>,
     {
-        let begun = self.start_request(service, head.of(text)?)?;
-        if let Some((asked, mut answering)) = begun {
-            let response = poll_fn(|cx| self.poll_answer(answering.as_mut(), cx)).await?;
-            self.start_response(asked, response);
+        let pending = self.start_request(service, head.of(text)?)?;
+        if let Some((traits, mut future)) = pending {
+            let response = poll_fn(|cx| self.poll_answer(future.as_mut(), cx)).await?;
+            self.start_response(traits, response);
         }
         poll_fn(|cx| self.poll_send(cx)).await
     }
 
-    /// Begins to serve a request, and to answer it where the answer is there; else what is to be waited for.
+    /// Starts to serve a request. Starts the response if it is ready, else returns its future.
     fn start_request<S>(
         &mut self,
         service: &S,
@@ -262,9 +268,9 @@ where
     where
         S: HttpService<Body = B>,
     {
-        let asked = RequestTraits::by(&head.request);
+        let traits = RequestTraits::of(&head.request);
         self.wait_for(Wait::Service);
-        // Each answer has the grace of a half-closing client.
+        // Each response has the grace of a half-closing client.
         if let Some(written) = &mut self.written_at_eof {
             *written = self.writer.written();
         }
@@ -272,30 +278,30 @@ where
         self.expects_continue = head.expects_continue;
         self.decoder = head.decoder;
         if head.upgrades {
-            let (feeder, body) = body_channel(None);
-            self.tunnel_sender = Some(feeder);
+            let (sender, body) = body_channel(None);
+            self.tunnel_sender = Some(sender);
             *head.request.body_mut() = RequestBody::tunnel(body);
         } else if !self.decoder.has_ended() {
-            let (feeder, body) = body_channel(self.decoder.remaining());
-            self.body_sender = Some(feeder);
+            let (sender, body) = body_channel(self.decoder.remaining());
+            self.body_sender = Some(sender);
             *head.request.body_mut() = RequestBody::from(body);
         }
-        let mut answering = service.call(head.request);
-        // Nobody has to be woken for what is there.
+        let mut future = service.call(head.request);
+        // No task needs to be woken for a ready response.
         let mut cx = Context::from_waker(Waker::noop());
-        if answering.is_ready()
-            && let Poll::Ready(response) = Pin::new(&mut answering).poll(&mut cx)
+        if future.is_ready()
+            && let Poll::Ready(response) = Pin::new(&mut future).poll(&mut cx)
         {
-            self.start_response(asked, response.map_err(CloseReason::broken)?);
+            self.start_response(traits, response.map_err(CloseReason::broken)?);
             return Ok(None);
         }
-        Ok(Some((asked, Box::pin(answering))))
+        Ok(Some((traits, Box::pin(future))))
     }
 
-    /// Waits for the service, which is fed the body, and sees whether the client waits, too.
+    /// Polls the service, sends it the body, and watches if the client still waits.
     fn poll_answer<F, E>(
         &mut self,
-        mut answering: Pin<&mut F>,
+        mut future: Pin<&mut F>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Response<B>, CloseReason>>
     where
@@ -303,7 +309,7 @@ where
         E: Into<BoxError>,
     {
         loop {
-            if let Poll::Ready(response) = answering.as_mut().poll(cx) {
+            if let Poll::Ready(response) = future.as_mut().poll(cx) {
                 return Poll::Ready(response.map_err(CloseReason::broken));
             }
             if !self.poll_send_body(cx) {
@@ -317,8 +323,8 @@ where
         self.poll_client(cx).map(Err)
     }
 
-    /// Writes what the service says before it answers. What a client does not take in time is dropped
-    /// where it waits.
+    /// Writes informational responses. Those that the client does not take in time are dropped from
+    /// the queue.
     fn write_interim(&mut self) {
         if self.informational.is_empty() || !self.writer.is_sent() {
             return;
@@ -329,10 +335,10 @@ where
         }
     }
 
-    /// Begins to answer.
-    fn start_response(&mut self, asked: RequestTraits, response: Response<B>) {
+    /// Starts a response.
+    fn start_response(&mut self, traits: RequestTraits, response: Response<B>) {
         self.write_interim();
-        // What was not taken in time belongs to no other answer.
+        // Late informational responses belong to no other request.
         self.informational.clear();
         let (head, body) = response.into_parts();
         let tunnel = self.tunnel_sender.take();
@@ -340,7 +346,7 @@ where
             self.body_sender = tunnel;
             self.decoder = Decoder::UntilClose;
         }
-        let framing = asked.framing(head.status(), &body);
+        let framing = traits.framing(head.status(), &body);
         let may_discard = !self.decoder.has_ended() && self.may_discard();
         self.expects_continue = false;
         self.keep_alive &= !self.draining.get()
@@ -348,18 +354,21 @@ where
             && keeps_alive(head.headers())
             && (self.decoder.has_ended()
                 || may_discard
-                || self.body_sender.as_ref().is_some_and(BodySender::is_read));
+                || self
+                    .body_sender
+                    .as_ref()
+                    .is_some_and(BodySender::has_receiver));
         if may_discard && self.keep_alive {
             self.body_sender = None;
             self.discard();
         }
         let keep_alive = self.keep_alive;
         self.writer.begin(body, framing, |buffer| {
-            asked.write_head(&head, framing, keep_alive, buffer);
+            traits.write_head(&head, framing, keep_alive, buffer);
         });
     }
 
-    /// Sends the response; and what is left of the request goes on being read, for whoever reads it.
+    /// Sends the response, and keeps reading the rest of the request for the service.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), CloseReason>> {
         loop {
             let before = self.writer.written();
@@ -383,7 +392,7 @@ where
         }
     }
 
-    /// Ready when nobody waits for the answer any more.
+    /// Becomes ready when the client no longer waits for the response.
     fn poll_client(&mut self, cx: &mut Context<'_>) -> Poll<CloseReason> {
         while self.body_sender.is_none()
             && self.written_at_eof.is_none()
@@ -415,14 +424,14 @@ where
         Poll::Ready(Ok(read))
     }
 
-    /// Notes whom is waited for; the time for it starts when that changes.
+    /// Sets what the connection waits for. The timer starts over when that changes.
     fn wait_for(&mut self, wait: Wait) {
         if wait == self.wait {
             return;
         }
         let before = mem::replace(&mut self.wait, wait);
         if (before, wait) == (Wait::FirstByte, Wait::Head) {
-            // One time for both.
+            // One deadline covers both.
             return;
         }
         let timeouts = &self.client.timeouts;
@@ -438,9 +447,9 @@ where
     }
 }
 
-/// Whether the service lets the connection serve on.
+/// Returns false if the service closes the connection after the response.
 fn keeps_alive(headers: &Headers) -> bool {
-    // Looked up first: few responses have it.
+    // Looked up first, since few responses have it.
     !headers.contains(CONNECTION) || FramingFields::of(headers).keeps_alive(Version::HTTP_11)
 }
 

@@ -1,4 +1,4 @@
-//! HTTP/2: how hyper runs it.
+//! HTTP/2 with a client, on hyper.
 
 mod activity;
 mod header_blocks;
@@ -23,18 +23,20 @@ use crate::server::{
 };
 use crate::telemetry::metrics::BadRequest;
 
-/// What hyper buffers of a body in each direction: larger costs memory and latency (p99 of large bodies
-/// was halved against hyper's default of 400 KiB).
+/// The size of hyper's buffer for a body in each direction. A larger one costs memory and latency:
+/// p99 of large bodies was halved against hyper's default of 400 KiB.
 const BUFFER: usize = 64 * 1024;
 
-/// HTTP/2 streams that a client may have open at once on a connection.
+/// The most streams that a client may have open on a connection.
 const MAX_STREAMS: u32 = 100;
 
-/// Flow-control windows: what a client may send unread on one stream, and on all of a connection.
+/// Flow-control windows: the most bytes that a client may send unread on a stream, and on a
+/// connection.
 const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 
-/// A silent HTTP/2 connection is pinged after the first, and closed when no answer comes within the second.
+/// A silent connection is pinged after `PING_EVERY`, and closed without an answer within
+/// `PING_TIMEOUT`.
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -55,9 +57,9 @@ pub(super) fn builder(client: &ClientSpec) -> Builder<LocalExecutor> {
 impl ConnectionHandler {
     pub(super) async fn http2<T, S>(
         &self,
-        opened: NegotiatedConnection<T>,
+        negotiated: NegotiatedConnection<T>,
         service: S,
-        held: ConnectionGuard,
+        guard: ConnectionGuard,
         mut closing: DrainWatcher,
     ) -> Result<(), BoxError>
     where
@@ -65,10 +67,14 @@ impl ConnectionHandler {
         S: HttpService,
     {
         let activity = Rc::new(Activity::default());
-        let io = TrackedIo::new(opened.io, opened.first, activity.clone());
+        let io = TrackedIo::new(negotiated.io, negotiated.first, activity.clone());
         let service = TrackedService::new(service, activity.clone());
         let mut connection = pin!(self.http2.serve_connection(TokioIo::new(io), service));
-        let mut watchdog = Watchdog::new(activity.clone(), self.client.timeouts, opened.first_head);
+        let mut watchdog = Watchdog::new(
+            activity.clone(),
+            self.client.timeouts,
+            negotiated.first_head,
+        );
         let mut draining = false;
         loop {
             tokio::select! {
@@ -76,8 +82,8 @@ impl ConnectionHandler {
                 result = &mut connection => return result.map_err(Into::into),
                 () = closing.started(), if !draining => {}
                 late = &mut watchdog => match late {
-                    // A request may be on its way: it is served, or the client is told that it was not (RFC 9113
-                    // section 6.8).
+                    // A request on its way is served, or the client learns that it was not (RFC
+                    // 9113 section 6.8).
                     Overdue::Wait(Wait::FirstRequest | Wait::NextRequest { .. }) if !draining => {}
                     Overdue::Wait(
                         Wait::Preface
@@ -89,7 +95,7 @@ impl ConnectionHandler {
                         return Err("the client stopped reading".into());
                     }
                     Overdue::HeaderBlock => {
-                        held.bad_request(BadRequest::Timeout);
+                        guard.bad_request(BadRequest::Timeout);
                         connection.as_mut().graceful_shutdown();
                         let _ = timeout(DRAIN_GRACE, connection).await;
                         return Err("a header block or a frame's head did not end in time".into());
@@ -103,7 +109,7 @@ impl ConnectionHandler {
     }
 }
 
-/// Runs HTTP/2 streams on the worker that has their connection.
+/// Runs streams on the worker of their connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LocalExecutor;
 

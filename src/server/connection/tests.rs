@@ -47,7 +47,7 @@ const CLIENT: ClientSpec = ClientSpec {
     half_close: HalfClose::Grace(Duration::from_secs(1)),
 };
 
-/// A client's end of a connection that is being served.
+/// The client's end of a connection.
 struct Client {
     io: DuplexStream,
     closer: DrainController,
@@ -89,7 +89,7 @@ fn connect_as(version: Version, client: ClientSpec) -> Client {
         };
         let served = ConnectionService {
             service,
-            interim: InformationalQueue::default(),
+            informational: InformationalQueue::default(),
         };
         let served = protocol
             .serve_requests(version, opened, served, held, closing)
@@ -105,7 +105,7 @@ fn connect_as(version: Version, client: ClientSpec) -> Client {
     }
 }
 
-/// Answers what a path asks for.
+/// Responds as the path says.
 async fn answer(
     working: Arc<()>,
     request: Request<RequestBody>,
@@ -147,7 +147,7 @@ impl Body for Endless {
     }
 }
 
-/// A body that gives a byte every minute, three times.
+/// A body of three bytes, one a minute.
 struct Trickle {
     left: u32,
     next: Pin<Box<Sleep>>,
@@ -198,14 +198,14 @@ impl Client {
         String::from_utf8(answer).expect("text")
     }
 
-    /// Reads until the server closes; returns what came, and when it closed.
+    /// Reads until the server closes. Returns the bytes, and the time.
     async fn read_to_end(&mut self) -> (String, Duration) {
         let mut answer = String::new();
         self.io.read_to_string(&mut answer).await.expect("text");
         (answer, self.started.elapsed())
     }
 
-    /// Waits for the server's end; returns its error, and when.
+    /// Waits for the server to end. Returns its error, and the time.
     async fn end(self) -> (Result<(), String>, Duration) {
         let result = self.served.await.expect("does not panic");
         (result, self.started.elapsed())
@@ -241,7 +241,7 @@ async fn a_client_that_sends_nothing_is_closed_after_the_head_time_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_head_that_trickles_in_is_answered_408_in_time() {
+async fn a_slow_head_is_answered_408_in_time() {
     local(async {
         let client = connect(Version::Http1);
         sleep(Duration::from_secs(4)).await;
@@ -258,7 +258,7 @@ async fn a_head_that_trickles_in_is_answered_408_in_time() {
         let mut answer = String::new();
         reader.read_to_string(&mut answer).await.expect("text");
         assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
-        // From connecting on: what came before its first byte is a part of it.
+        // The deadline counts from connecting.
         assert_at(client.started.elapsed(), HEAD);
         drip.abort();
         let error = client.served.await.expect("does not panic");
@@ -302,7 +302,7 @@ async fn the_second_head_is_bounded_from_its_first_byte() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_may_take_longer_than_every_client_time_out() {
+async fn a_response_may_take_longer_than_every_client_time_out() {
     local(async {
         let mut client = connect(Version::Http1);
         client
@@ -354,7 +354,7 @@ async fn pipelined_requests_are_answered_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_half_closes_gets_its_answers() {
+async fn a_client_that_half_closes_gets_its_responses() {
     local(async {
         let mut client = connect(Version::Http1);
         let requests =
@@ -369,7 +369,7 @@ async fn a_client_that_half_closes_gets_its_answers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_half_closes_is_given_the_grace_for_each_answer() {
+async fn a_client_that_half_closes_has_the_grace_for_each_response() {
     let ended = |half_close, paths: &'static [&'static str]| async move {
         let mut client = connect_as(
             Version::Http1,
@@ -392,7 +392,7 @@ async fn a_client_that_half_closes_is_given_the_grace_for_each_answer() {
         assert_eq!(ended(grace(900), slow).await, (2, 1_600));
         let (answered, at) = ended(grace(0), slow).await;
         assert!(answered == 0 && at <= 2, "{answered} at {at}");
-        // What is answered at once needs no grace.
+        // An immediate response needs no grace.
         assert_eq!(ended(grace(0), &["/a", "/b"]).await, (2, 0));
         let (answered, at) = ended(grace(300), &["/a", "/never"]).await;
         assert!(
@@ -421,7 +421,7 @@ async fn a_client_that_leaves_cancels_its_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_fails_closes_without_an_answer() {
+async fn a_request_that_fails_closes_without_a_response() {
     local(async {
         let mut client = connect(Version::Http1);
         client.send("GET /drop HTTP/1.1\r\nhost: x\r\n\r\n").await;
@@ -448,7 +448,7 @@ async fn a_head_that_is_too_large_is_answered_431() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_before_the_end_of_the_body_is_not_lost_to_a_reset() {
+async fn an_early_response_is_not_lost_to_a_reset() {
     local(async {
         let mut client = connect(Version::Http1);
         client
@@ -456,7 +456,7 @@ async fn an_answer_before_the_end_of_the_body_is_not_lost_to_a_reset() {
             .await;
         let answer = client.read_until("unread").await;
         assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
-        // More than the pipe holds: somebody reads it.
+        // More than the pipe holds, so the server must read it.
         client.send(&"a".repeat(500_000)).await;
         client.io.shutdown().await.expect("ends");
         assert_at(client.end().await.1, Duration::ZERO);
@@ -465,7 +465,7 @@ async fn an_answer_before_the_end_of_the_body_is_not_lost_to_a_reset() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_nobody_reads_and_that_stays_out_does_not_hold_its_connection() {
+async fn an_unread_body_that_does_not_arrive_ends_the_connection() {
     local(async {
         for rest in [
             "content-length: 10\r\n\r\n",
@@ -485,9 +485,9 @@ async fn a_body_that_nobody_reads_and_that_stays_out_does_not_hold_its_connectio
     .await;
 }
 
-/// Without a task, or anything else but the connection.
+/// A connection outside any task.
 #[tokio::test(start_paused = true)]
-async fn a_short_body_that_nobody_reads_keeps_its_connection() {
+async fn a_short_unread_body_keeps_the_connection() {
     local(async {
         let mut client = connect(Version::Http1);
         for (framing, parts) in [
@@ -515,7 +515,7 @@ async fn a_short_body_that_nobody_reads_keeps_its_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_may_not_come_or_is_too_much_is_not_waited_for() {
+async fn an_uncertain_or_large_unread_body_closes_the_connection() {
     local(async {
         for fields in [
             "content-length: 262145",
@@ -573,7 +573,7 @@ async fn lingering_is_bounded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn draining_lets_an_answer_end_and_says_that_it_is_the_last() {
+async fn draining_finishes_a_response_with_connection_close() {
     local(async {
         let mut client = connect(Version::Http1);
         client.send("GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await;
@@ -590,7 +590,7 @@ async fn draining_lets_an_answer_end_and_says_that_it_is_the_last() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn draining_serves_a_request_that_was_on_its_way() {
+async fn draining_serves_a_request_on_its_way() {
     local(async {
         for served_before in [false, true] {
             let mut client = connect(Version::Http1);
@@ -628,7 +628,7 @@ async fn draining_closes_a_quiet_connection_soon() {
 }
 
 #[tokio::test]
-async fn the_preface_tells_http2_from_everything_else() {
+async fn the_preface_distinguishes_http2() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
         .await
         .expect("a free port");

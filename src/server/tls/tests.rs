@@ -87,7 +87,7 @@ fn load_for(
     Tls::new(&certificates, min_version, protocols)
 }
 
-/// Shakes hands for `name`; returns what both sides agreed on.
+/// Shakes hands for `name`. Returns the negotiated parameters.
 async fn connect(
     tls: &Tls,
     client: &Arc<ClientConfig>,
@@ -144,7 +144,7 @@ async fn certificates_are_chosen_by_name() {
 }
 
 #[tokio::test]
-async fn speaks_tls_1_2_and_1_3_and_the_protocols_it_is_given() {
+async fn speaks_tls_1_2_and_1_3_and_the_configured_protocols() {
     let authority = Authority::new();
     let certificate = authority.issue("a", &["a.test"]);
     for (protocols, expected) in [
@@ -193,7 +193,7 @@ async fn sessions_are_resumed_after_certificates_changed() {
 }
 
 #[tokio::test]
-async fn speaks_nothing_older_than_it_is_told() {
+async fn refuses_versions_older_than_the_minimum() {
     let authority = Authority::new();
     let certificates = [authority.issue("a", &["a.test"])];
     let tls = load_for(MinVersion::Tls13, &certificates, Protocols::Both).expect("loads");

@@ -42,7 +42,7 @@ enum Subject {
     Own,
     /// An intermediate one, counted from 1 with the server's own.
     Intermediate { position: usize, count: usize },
-    /// The one of these trusted certificates that is valid for longest, or first.
+    /// The trusted certificate that is valid for longest, or that becomes valid first.
     Trusted { count: usize },
 }
 
@@ -83,7 +83,8 @@ impl ExpiryWarning {
         Some(Self { lapse, subject })
     }
 
-    /// Says which certificate of the file at `path` is meant, until when it is valid, and what follows.
+    /// Says which certificate of the file at `path` is meant, until when it is valid, and what
+    /// follows.
     pub fn describe(&self, path: &Path) -> String {
         let (lapse, path) = (self.lapse, path.display());
         let until = match lapse {
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_certificate_is_not_reported() {
+    fn other_pem_blocks_are_not_reported() {
         let damaged = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
         for pem in ["", "no PEM", damaged, "-----BEGIN CERTIFICATE-----\n"] {
             for check in [ExpiryWarning::of_chain, ExpiryWarning::of_trusted] {

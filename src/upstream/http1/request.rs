@@ -1,4 +1,4 @@
-//! The head of a request on its way to the upstream.
+//! Writes requests to an upstream.
 
 use http::{Method, header};
 use http_body::Body;
@@ -8,7 +8,7 @@ use crate::http::headers::write_field;
 use crate::http::http1::{Framing, MessageWriter, is_framing_field};
 use crate::http::message::Request;
 
-/// Begins to send `request`, whose body is taken.
+/// Begins to send `request`, and takes its body.
 pub(super) fn begin(outgoing: &mut MessageWriter<RequestBody>, request: &mut Request<RequestBody>) {
     let body = std::mem::replace(request.body_mut(), RequestBody::empty());
     let framing = match (body.is_empty(), body.size_hint().exact()) {
@@ -21,7 +21,7 @@ pub(super) fn begin(outgoing: &mut MessageWriter<RequestBody>, request: &mut Req
     });
 }
 
-/// Writes the request line, the fields, and those that tell the framing.
+/// Writes the request line, the fields, and the framing fields.
 fn write_head(request: &Request<RequestBody>, framing: Framing, buffer: &mut Vec<u8>) {
     let target = request.uri().path_and_query();
     let target = target.map_or("/", |target| target.as_str());
@@ -41,7 +41,7 @@ fn write_head(request: &Request<RequestBody>, framing: Framing, buffer: &mut Vec
             write_field(&header::CONTENT_LENGTH, length, buffer);
         }
         Framing::Chunked => write_field(&header::TRANSFER_ENCODING, b"chunked", buffer),
-        // Where a body could have been, its absence is said (RFC 9110 section 8.6).
+        // A length of 0 tells that a possible body is absent (RFC 9110 section 8.6).
         Framing::Ended if says_empty(request) => {
             write_field(&header::CONTENT_LENGTH, b"0", buffer);
         }

@@ -1,4 +1,4 @@
-//! The head of a response as it comes from the upstream.
+//! Reads heads of responses from an upstream.
 
 use std::mem::MaybeUninit;
 
@@ -14,15 +14,14 @@ const MAX_HEAD: usize = 64 * 1024;
 /// The most fields in a head.
 const MAX_FIELDS: usize = 256;
 
-/// What a head says.
 type Parsed = (StatusCode, Version, ParsedFields);
 
-/// Takes a head from the beginning of what was received, once it is there whole.
+/// Takes a whole head from the received bytes.
 ///
 /// # Errors
-/// When it is malformed, or larger than is read.
+/// When it is malformed or too large.
 pub(super) fn head(received: &mut ReadBuffer) -> Result<Option<Response<()>>, InvalidMessage> {
-    // httparse would skip them itself, each time that it is asked.
+    // httparse would skip them again at each call.
     received.skip_empty_lines();
     let head = received.take_head(MAX_HEAD, parse)?;
     Ok(head.map(|((status, version, fields), text)| {
@@ -30,7 +29,7 @@ pub(super) fn head(received: &mut ReadBuffer) -> Result<Option<Response<()>>, In
     }))
 }
 
-/// Parses a head at the beginning of `text`; with where it ends, if it does.
+/// Parses a head at the beginning of `text`. Returns it with its length once it is whole.
 fn parse(text: &[u8]) -> Result<Option<(Parsed, usize)>, InvalidMessage> {
     let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut parsed = httparse::Response::new(&mut []);
@@ -55,15 +54,16 @@ fn parse(text: &[u8]) -> Result<Option<(Parsed, usize)>, InvalidMessage> {
     Ok(Some(((status, version, fields), length)))
 }
 
-/// Whether the upstream goes on with WebSocket, as it was asked to.
+/// Returns true if the upstream switches to WebSocket.
 pub(super) fn upgrades(response: &Response<()>) -> bool {
     framing::FramingFields::of(response.headers()).upgrades_to_websocket()
 }
 
-/// How the body's end is found (RFC 9112 section 6.3), and whether the connection serves on after it.
+/// Finds the body's framing (RFC 9112 section 6.3). Also returns true if the connection persists
+/// after it.
 ///
 /// # Errors
-/// Where the client might find another end.
+/// When the client might find another end.
 pub(super) fn body(
     response: &Response<()>,
     is_head: bool,

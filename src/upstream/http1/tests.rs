@@ -10,7 +10,7 @@ use super::*;
 use crate::http::headers::Headers;
 use crate::http::http1::test_mutations::{cuts, mutated, pieces};
 
-/// An upstream that says these pieces one after the other, once it is sent anything, and then closes.
+/// An upstream that sends these pieces after the first byte of a request, and then closes.
 #[derive(Debug)]
 struct Script {
     pieces: VecDeque<Vec<u8>>,
@@ -69,7 +69,7 @@ impl AsyncWrite for Script {
     }
 }
 
-/// A whole response, as the client would see it.
+/// A whole response.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     status: u16,
@@ -92,7 +92,7 @@ fn request(method: &Method) -> Request<RequestBody> {
     request
 }
 
-/// What is seen of a response that comes in these pieces, and whether its connection may be used again.
+/// The parsed response of these pieces, and whether its connection may be reused.
 async fn receive<'a>(
     method: &Method,
     pieces: impl IntoIterator<Item = &'a [u8]>,
@@ -122,7 +122,7 @@ async fn receive<'a>(
     Ok((seen, connection.is_reusable()))
 }
 
-/// What hyper's client makes of it.
+/// The same response, parsed by hyper's client.
 async fn receive_by_hyper(method: &Method, text: &[u8]) -> Result<Seen, hyper::Error> {
     let io = TokioIo::new(Script::new([text]));
     let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await?;
@@ -154,14 +154,14 @@ fn get(text: &str) -> Result<(Seen, bool), ExchangeError> {
     run(receive(&Method::GET, [text.as_bytes()]))
 }
 
-/// The body of a response to GET, and whether the connection may be used again.
+/// The body of a response to GET, and whether the connection may be reused.
 fn body(text: &str) -> (String, bool) {
     let (seen, reusable) = get(text).expect("a response");
     (String::from_utf8(seen.body).expect("text"), reusable)
 }
 
 #[test]
-fn bodies_end_where_they_say() {
+fn bodies_end_at_their_framing() {
     let kept = |text: &str| (text.to_owned(), true);
     let closed = |text: &str| (text.to_owned(), false);
     assert_eq!(
@@ -180,7 +180,7 @@ fn bodies_end_where_they_say() {
 }
 
 #[test]
-fn a_connection_serves_on_only_where_both_sides_may() {
+fn the_connection_persists_while_both_sides_allow() {
     let reusable = |head: &str| body(&format!("{head}\r\ncontent-length: 0\r\n\r\n")).1;
     assert!(reusable("HTTP/1.1 200 OK"));
     assert!(!reusable("HTTP/1.1 200 OK\r\nconnection: x, Close"));
@@ -191,7 +191,7 @@ fn a_connection_serves_on_only_where_both_sides_may() {
 }
 
 #[test]
-fn interim_responses_come_before_the_final_one() {
+fn informational_responses_precede_the_final_one() {
     let text = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n\
                 HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
     assert_eq!(body(text), ("ok".to_owned(), true));
@@ -214,7 +214,7 @@ fn trailers_come_after_the_last_chunk() {
 }
 
 #[test]
-fn what_ends_too_early_is_an_error() {
+fn a_response_that_ends_early_is_an_error() {
     for text in [
         "",
         "HTTP/1.1 200 OK\r\n",
@@ -234,7 +234,7 @@ fn what_ends_too_early_is_an_error() {
 }
 
 #[test]
-fn what_two_readers_might_read_otherwise_is_an_error() {
+fn an_ambiguous_response_is_an_error() {
     let chunked =
         |rest: &str| format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{rest}");
     let with = |field: &str| format!("HTTP/1.1 200 OK\r\n{field}\r\n\r\nhello");
@@ -302,7 +302,7 @@ fn a_request_is_written_with_its_fields_and_its_framing() {
         written(Method::POST, None),
         "POST /a?b HTTP/1.1\r\ncontent-length: 0\r\n\r\n"
     );
-    // What says another framing than the body has does not go out.
+    // Framing fields that contradict the body are not sent.
     assert_eq!(
         written(Method::GET, Some(("content-length", "7"))),
         "GET /a?b HTTP/1.1\r\ncontent-length: 0\r\n\r\n"
@@ -314,7 +314,7 @@ fn a_request_is_written_with_its_fields_and_its_framing() {
 }
 
 #[tokio::test]
-async fn empty_lines_before_a_response_are_nothing_however_they_come() {
+async fn empty_lines_before_a_response_are_skipped() {
     let text = b"\r\n\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\na";
     for size in 1..=text.len() {
         let received = receive(&Method::GET, text.chunks(size)).await;
@@ -327,7 +327,7 @@ async fn empty_lines_before_a_response_are_nothing_however_they_come() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_is_open_until_the_upstream_says_anything() {
+async fn an_idle_connection_is_open_until_bytes_arrive() {
     let (ours, mut theirs) = tokio::io::duplex(64);
     let mut connection = Connection::new(ours);
     assert!(connection.is_open());
@@ -342,7 +342,7 @@ async fn an_idle_connection_is_open_until_the_upstream_says_anything() {
     assert!(!connection.is_open());
 }
 
-/// Responses that are whole, to be cut and bent.
+/// Whole responses, to be cut and mutated.
 fn seed() -> impl Strategy<Value = Vec<u8>> {
     let status = prop::sample::select(vec![
         "200 OK",
@@ -386,9 +386,9 @@ fn any_method() -> impl Strategy<Value = Method> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(20_000))]
 
-    /// What is taken here is taken by hyper, and read as the same.
+    /// hyper accepts each accepted response, and reads it alike.
     #[test]
-    fn nothing_is_read_otherwise_than_hyper_reads_it(method in any_method(), text in mutated(seed())) {
+    fn messages_are_read_as_hyper_reads_them(method in any_method(), text in mutated(seed())) {
         run(async {
             if let Ok((ours, _)) = receive(&method, [&text[..]]).await {
                 let theirs = receive_by_hyper(&method, &text).await;
@@ -398,7 +398,7 @@ proptest! {
         })?;
     }
 
-    /// However a response is cut into pieces, it is the same.
+    /// A response is read alike however it is cut into pieces.
     #[test]
     fn pieces_make_no_difference(text in mutated(seed()), cuts in cuts()) {
         let at_once = run(receive(&Method::GET, [&text[..]]));
@@ -406,7 +406,7 @@ proptest! {
         let drops = run(receive(&Method::GET, text.chunks(1)));
         for other in [in_pieces, drops] {
             match (&at_once, other) {
-                // Pieces that come later are not yet seen to follow a response that has ended.
+                // Later pieces are not yet received when the response has ended.
                 (Ok((one, _)), Ok((other, _))) => prop_assert_eq!(one, &other),
                 (Err(_), Err(_)) => {}
                 (one, other) => prop_assert!(false, "{one:?} {other:?}"),

@@ -1,6 +1,6 @@
-//! What certificates of servers are accepted, beyond what is usual: those that are for one name, whatever host is connected
-//! to, since servers that are known by addresses, or by names of their own, share a certificate for a name that they are known
-//! by together; and those that are trusted themselves.
+//! Verifies certificates of servers, with two additions to webpki. A fixed name may replace the
+//! host: servers known by addresses can share a certificate for a common name. A trusted CA
+//! certificate may also be the server's own.
 
 use std::sync::Arc;
 
@@ -14,13 +14,14 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
 use super::ClientTlsError;
 
-/// Everything that the usual verifier does.
+/// The verifier of webpki, with these additions.
 #[derive(Debug)]
 pub(super) struct Verifier {
     usual: Arc<WebPkiServerVerifier>,
-    /// In place of the host.
+    /// Verified in place of the host.
     name: Option<ServerName<'static>>,
-    /// Accepted as certificates of servers too, though they are of authorities: `openssl req -x509` makes them so.
+    /// Also accepted as certificates of servers, though they are CA certificates, as `openssl req
+    /// -x509` creates.
     trusted: Vec<CertificateDer<'static>>,
 }
 
@@ -44,7 +45,8 @@ impl Verifier {
     }
 }
 
-/// Whether a certificate is refused because it is an authority's, which is looked at when its time was found right.
+/// Returns true if a certificate is refused only as a CA certificate. webpki checks that after its
+/// validity period.
 fn is_of_authority(error: &Error) -> bool {
     match error {
         Error::InvalidCertificate(CertificateError::Other(OtherError(source))) => {
@@ -137,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_has_to_be_for_the_name_whatever_the_host() {
+    fn a_certificate_must_match_the_name_not_the_host() {
         for is_ca in [IsCa::NoCa, authority()] {
             let certificate = certified("redis.internal", is_ca);
             for (name, host, is_good) in [
@@ -152,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_of_somebody_else_is_not_taken() {
+    fn an_untrusted_certificate_is_refused() {
         for is_ca in [IsCa::NoCa, authority()] {
             let certificate = certified("redis.internal", is_ca);
             let verifier = verifier(None, &certified("redis.internal", is_ca));
@@ -161,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authoritys_certificate_is_taken_where_it_is_trusted_itself_for_its_name_and_its_time() {
+    fn a_trusted_ca_certificate_is_accepted_for_its_name_while_valid() {
         let certificate = certified("api.internal", authority());
         let verifier = verifier(None, &certificate);
         assert!(accepts(&verifier, &certificate, "api.internal", 0));

@@ -1,4 +1,4 @@
-//! How a connection ends, so that the client sees its last answer.
+//! Lingering close: a client that still sends sees the last response instead of a reset.
 
 use std::io;
 use std::task::{Context, Poll, Waker};
@@ -18,15 +18,15 @@ use crate::server::connection_guard::ConnectionGuard;
 use crate::server::service::BoxError;
 use crate::telemetry::metrics::BadRequest;
 
-/// How long, and how many bytes, a closed connection is still read, so that a client that is sending a
-/// body sees the answer instead of a reset (RFC 9112 section 9.6).
+/// How long, and how many bytes, a closed connection is still read. A client that is sending a body
+/// then sees the response, not a reset (RFC 9112 section 9.6).
 pub(crate) const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: u64 = 1024 * 1024;
 
-/// Why a connection ends before both sides are done.
+/// Reasons why a connection ends before both sides are done.
 #[derive(Debug)]
 pub(super) enum CloseReason {
-    /// What came is no request: the connection answers it itself.
+    /// The bytes are no request; the connection sends the error response itself.
     Refused(StatusCode, BadRequest, String),
     Broken(BoxError),
 }
@@ -36,11 +36,11 @@ where
     T: Io,
     B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
 {
-    /// Ends the connection so that the client sees its last answer.
+    /// Closes the connection so that the client sees its last response.
     pub(super) async fn end(
         &mut self,
         end: Result<(), CloseReason>,
-        held: &ConnectionGuard,
+        guard: &ConnectionGuard,
     ) -> Result<(), BoxError> {
         match end {
             Ok(()) => {
@@ -49,7 +49,7 @@ where
                 Ok(())
             }
             Err(CloseReason::Refused(status, kind, reason)) => {
-                held.bad_request(kind);
+                guard.bad_request(kind);
                 let answer = response::refusal(status, &reason);
                 self.close(answer.as_bytes(), true).await;
                 Err(reason.into())
@@ -58,15 +58,15 @@ where
         }
     }
 
-    /// Whether the client has said nothing beyond the last request: nothing received, nothing on its way.
+    /// Returns true if the client has sent nothing beyond the last request.
     fn is_silent(&mut self) -> bool {
         let mut context = Context::from_waker(Waker::noop());
         let read = self.read_buffer.poll_read(&mut self.io, &mut context);
         !matches!(read, Poll::Ready(Ok(1..))) && self.read_buffer.is_empty()
     }
 
-    /// Sends what is left to say, and ends this side; then reads and discards what the client still sends if
-    /// it `lingers`. However that goes, the connection is closed next.
+    /// Sends `rest`, and ends this side. If it `lingers`, then reads and discards what the client
+    /// still sends. Errors are ignored: the connection is closed next.
     pub(super) async fn close(&mut self, rest: &[u8], lingers: bool) {
         let closing = async {
             self.io.write_all(rest).await?;

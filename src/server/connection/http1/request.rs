@@ -18,31 +18,30 @@ const MAX_FIELDS: usize = 100;
 /// The longest target: what [`Uri`] can hold.
 const MAX_TARGET: usize = 65_534;
 
-/// A request as it begins.
+/// A request whose body is still to come.
 #[derive(Debug)]
 pub(super) struct RequestHead {
-    /// With its body to come.
     pub(super) request: Request<RequestBody>,
-    /// How its body is found.
+    /// Finds the end of its body.
     pub(super) decoder: Decoder,
-    /// Whether another request may follow.
+    /// Another request may follow on the connection.
     pub(super) keep_alive: bool,
-    /// Whether the client waits to be told before it sends the body.
+    /// The client waits for `100 Continue`.
     pub(super) expects_continue: bool,
-    /// Whether it asks to go on with WebSocket. What else there is to upgrade to is ignored: requests of HTTP/2 would
+    /// The client asks to switch to WebSocket. Other upgrades are ignored: requests of HTTP/2 would
     /// pass through the tunnel unseen.
     pub(super) upgrades: bool,
 }
 
-/// Why what came is no request.
+/// The reason why the bytes are no request.
 #[derive(Debug)]
 pub(super) struct InvalidRequest {
-    /// What tells the client.
+    /// The status of the error response.
     pub(super) status: StatusCode,
     pub(super) reason: InvalidMessage,
 }
 
-/// What a head says, and where in its text.
+/// A head before it is bound to its text.
 #[derive(Debug)]
 pub(super) struct ParsedHead {
     method: Method,
@@ -51,10 +50,10 @@ pub(super) struct ParsedHead {
     fields: ParsedFields,
 }
 
-/// Parses a head at the beginning of `text`; with where it ends, if it does.
+/// Parses a head at the beginning of `text`. Returns it with its length once it is whole.
 ///
 /// # Errors
-/// When it does not parse.
+/// When the head does not parse.
 pub(super) fn parse(text: &[u8]) -> Result<Option<(ParsedHead, usize)>, InvalidRequest> {
     let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut parsed = httparse::Request::new(&mut []);
@@ -88,12 +87,12 @@ pub(super) fn parse(text: &[u8]) -> Result<Option<(ParsedHead, usize)>, InvalidR
 }
 
 impl ParsedHead {
-    /// The head of this text.
+    /// Binds the head to its text.
     ///
     /// # Errors
-    /// When its target is none.
+    /// When its target is no URI.
     pub(super) fn of(self, text: Bytes) -> Result<RequestHead, InvalidRequest> {
-        // Copied: to share the text costs more.
+        // A copy is cheaper than sharing the text.
         let target = &text[self.target];
         let no_uri = InvalidMessage::Meaning("its target is no URI");
         let uri = match Uri::try_from(target).map_err(|_| no_uri)? {
@@ -130,20 +129,20 @@ impl From<InvalidMessage> for InvalidRequest {
     }
 }
 
-/// Whether a target is an absolute URI without path and query. [`Uri`] adds a slash.
+/// Returns true if a target is an absolute URI without path and query. [`Uri`] adds a slash.
 fn is_whole_server(uri: &Uri, target: &[u8]) -> bool {
     uri.scheme().is_some() && uri.path() == "/" && uri.query().is_none() && !target.ends_with(b"/")
 }
 
-/// What such a target means in OPTIONS: `*` of that server (RFC 9112 section 3.2.4).
+/// Such a target means `*` of that server in OPTIONS (RFC 9112 section 3.2.4).
 fn whole_server(uri: Uri) -> Option<Uri> {
     let mut parts = uri.into_parts();
     parts.path_and_query = Some(PathAndQuery::from_static("*"));
     Uri::from_parts(parts).ok()
 }
 
-/// How the body's end is found (RFC 9112 section 6.3); `None` where that is not certain: nothing on the
-/// connection is read then any more. The service says what is wrong (see [`crate::http::framing`]).
+/// Finds the body's framing (RFC 9112 section 6.3). `None` if it is not certain: the connection
+/// reads nothing more. The service reports the error (see [`crate::http::framing`]).
 fn decoder(version: Version, lengths: Occurrence<'_>, codings: Occurrence<'_>) -> Option<Decoder> {
     match (lengths, codings) {
         (Occurrence::None, Occurrence::None) => Some(Decoder::Ended),

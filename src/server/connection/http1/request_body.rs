@@ -1,5 +1,5 @@
-//! The body of a request, which goes to its reader as it comes. The rest of one that nobody reads is thrown away, where
-//! that is worth a connection.
+//! The body of a request: forwarded to the service frame by frame, or discarded if the service does
+//! not read it.
 
 use std::io;
 use std::task::{Context, Poll, ready};
@@ -14,9 +14,9 @@ use crate::http::http1::Decoded;
 use crate::server::connection::Io;
 use crate::server::service::BoxError;
 
-/// The most bytes of a body that are thrown away for the sake of the connection; beyond, a new one is cheaper.
+/// The most bytes of a body to discard to keep the connection; beyond, a new one is cheaper.
 const MOST_DISCARDED: u64 = 256 * 1024;
-/// How long that may take once the response is sent.
+/// The longest time for that once the response is sent.
 pub(super) const DISCARDING: Duration = Duration::from_secs(2);
 
 impl<T, B> Http1Connection<'_, T, B>
@@ -24,28 +24,28 @@ where
     T: Io,
     B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
 {
-    /// Whether the rest of a body that nobody reads is to be thrown away. A client that waits for `100 Continue` may
-    /// send it or not: nothing behind its head is certain.
+    /// Returns true if an unread body may be discarded. A client that waits for `100 Continue` may
+    /// send its body or not: the end of such a request is not certain.
     pub(super) fn may_discard(&self) -> bool {
         !self.expects_continue
             && self.decoder.remaining().unwrap_or_default() <= MOST_DISCARDED
             && self
                 .body_sender
                 .as_ref()
-                .is_none_or(|feeder| !feeder.is_read())
+                .is_none_or(|sender| !sender.has_receiver())
     }
 
-    /// Throws the rest of a body away once nobody reads it.
+    /// Starts to discard the rest of the body.
     pub(super) fn discard(&mut self) {
         self.discard_budget = Some(MOST_DISCARDED);
     }
 
     fn poll_discard(&mut self, cx: &mut Context<'_>) {
         while let Some(left) = self.discard_budget {
-            let Poll::Ready(part) = self.poll_body_frame(cx) else {
+            let Poll::Ready(frame) = self.poll_body_frame(cx) else {
                 return;
             };
-            let frame = part.and_then(Result::ok).map(Frame::into_data);
+            let frame = frame.and_then(Result::ok).map(Frame::into_data);
             let length = frame.and_then(Result::ok).map(|data| data.len() as u64);
             self.discard_budget = match (length, self.decoder.has_ended()) {
                 (Some(length), false) => left.checked_sub(length),
@@ -54,14 +54,14 @@ where
         }
     }
 
-    /// Feeds whoever reads the body the next part of it, once that is there; whether it did.
+    /// Sends the service the next frame of the body if it asks for one. Returns true if it did.
     pub(super) fn poll_send_body(&mut self, cx: &mut Context<'_>) -> bool {
         if self.discard_budget.is_some() {
             self.poll_discard(cx);
             return false;
         }
-        let wanted = self.body_sender.as_mut().map(|feeder| feeder.demand(cx));
-        match wanted {
+        let demand = self.body_sender.as_mut().map(|sender| sender.demand(cx));
+        match demand {
             None | Some(Demand::NotYet) => return false,
             Some(Demand::Never) => {
                 self.body_sender = None;
@@ -69,12 +69,12 @@ where
             }
             Some(Demand::Now) => {}
         }
-        let Poll::Ready(part) = self.poll_body_frame(cx) else {
+        let Poll::Ready(frame) = self.poll_body_frame(cx) else {
             return false;
         };
-        let is_last = !matches!(part, Some(Ok(_))) || self.decoder.has_ended();
-        if let Some(feeder) = &mut self.body_sender {
-            feeder.send(part, cx);
+        let is_last = !matches!(frame, Some(Ok(_))) || self.decoder.has_ended();
+        if let Some(sender) = &mut self.body_sender {
+            sender.send(frame, cx);
         }
         if is_last {
             self.body_sender = None;
@@ -82,7 +82,7 @@ where
         true
     }
 
-    /// The next part of the body.
+    /// Reads the next frame of the body.
     fn poll_body_frame(
         &mut self,
         cx: &mut Context<'_>,
@@ -94,7 +94,7 @@ where
                 Ok(Decoded::More) => {}
                 Err(invalid) => return self.fail_body(invalid),
             }
-            // A client that has begun to send needs not be told (RFC 9110 section 10.1.1).
+            // A client that has begun to send needs no `100 Continue` (RFC 9110 section 10.1.1).
             if std::mem::take(&mut self.expects_continue) && self.read_buffer.is_empty() {
                 self.writer
                     .interim(|buffer| buffer.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n"));
@@ -118,7 +118,7 @@ where
         }
     }
 
-    /// The error that ends a body. Where it ends is not certain: nothing behind it is read.
+    /// Ends the body with an error. Its end is not certain: nothing behind it is read.
     fn fail_body(
         &mut self,
         error: impl Into<ReceiveError>,
@@ -127,7 +127,7 @@ where
         Poll::Ready(Some(Err(error.into())))
     }
 
-    /// Waits for the end of a request that has its answer already, as long as it is read or thrown away.
+    /// Waits for the end of a request that has its response, while the body is read or discarded.
     pub(super) fn poll_request_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.body_sender.is_some() || self.discard_budget.is_some() {
             self.wait_for(match self.discard_budget {

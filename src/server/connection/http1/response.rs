@@ -1,4 +1,4 @@
-//! The head of a response on its way to the client.
+//! Writes the heads of responses to a client.
 
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING, UPGRADE};
 use http::{Method, StatusCode, Version};
@@ -9,24 +9,24 @@ use crate::http::headers::write_field;
 use crate::http::http1::{Framing, is_framing_field};
 use crate::http::message::{Request, Response};
 
-/// What a response's head depends on besides the response.
+/// Properties of a request that the head of its response depends on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestTraits {
-    /// The request's version, which says what framing the client understands.
+    /// The request's version: the client understands its framing.
     pub(super) version: Version,
-    /// Whether it asks for a head only.
+    /// The request's method is HEAD.
     pub(super) is_head: bool,
 }
 
 impl RequestTraits {
-    pub(super) fn by<B>(request: &Request<B>) -> Self {
+    pub(super) fn of<B>(request: &Request<B>) -> Self {
         RequestTraits {
             version: request.version(),
             is_head: request.method() == Method::HEAD,
         }
     }
 
-    /// How the end of a response's body is told (RFC 9112 section 6.3).
+    /// Chooses the framing of a response's body (RFC 9112 section 6.3).
     pub(super) fn framing(self, status: StatusCode, body: &impl Body) -> Framing {
         if status == StatusCode::SWITCHING_PROTOCOLS {
             return Framing::Tunnel;
@@ -41,8 +41,7 @@ impl RequestTraits {
         }
     }
 
-    /// Writes the status line, the fields, and those that tell the framing and what becomes of the
-    /// connection.
+    /// Writes the status line, the fields, and the framing and connection fields.
     pub(super) fn write_head(
         self,
         head: &Response<()>,
@@ -55,7 +54,7 @@ impl RequestTraits {
         let mut has_date = false;
         for (name, value) in head.headers().iter() {
             has_date |= *name == DATE;
-            // To HEAD, and in a 304, a length is that of the body which is not sent.
+            // In a response to HEAD, and in a 304, the length is that of the omitted body.
             let is_told = is_framing_field(name) && !(says_length && *name == CONTENT_LENGTH);
             if !is_told && *name != CONNECTION {
                 write_field(name, value, buffer);
@@ -85,7 +84,7 @@ impl RequestTraits {
     }
 }
 
-/// Writes an interim response, to a client that understands HTTP/1.1.
+/// Writes an informational response.
 pub(super) fn write_interim(response: &Response<()>, buffer: &mut Vec<u8>) {
     write_status_line(response.status(), buffer);
     for (name, value) in response.headers().iter() {
@@ -96,7 +95,7 @@ pub(super) fn write_interim(response: &Response<()>, buffer: &mut Vec<u8>) {
     buffer.extend_from_slice(b"\r\n");
 }
 
-/// Writes the version that this server speaks, whatever the client's: RFC 9110 section 2.5.
+/// Writes the server's own version, whatever the client's (RFC 9110 section 2.5).
 fn write_status_line(status: StatusCode, buffer: &mut Vec<u8>) {
     buffer.extend_from_slice(b"HTTP/1.1 ");
     buffer.extend_from_slice(status.as_str().as_bytes());
@@ -109,7 +108,7 @@ fn has_never_a_body(status: StatusCode) -> bool {
     status.is_informational() || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
 }
 
-/// The whole answer to what is no request; the connection's last.
+/// Formats the response to an invalid request, the last of its connection.
 pub(super) fn refusal(status: StatusCode, reason: &str) -> String {
     let phrase = status.canonical_reason().unwrap_or_default();
     let body = format!("{} {phrase}: {reason}\n", status.as_str());

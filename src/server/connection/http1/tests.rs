@@ -184,7 +184,7 @@ fn statuses(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn requests_follow_each_other_while_both_sides_may() {
+fn the_connection_persists_while_both_sides_allow() {
     let get = |fields: &str| format!("GET / HTTP/1.1\r\nhost: x\r\n{fields}\r\n");
     assert_eq!(statuses(&get("").repeat(3)), ["200"; 3]);
     assert_eq!(
@@ -212,7 +212,7 @@ fn requests_follow_each_other_while_both_sides_may() {
 }
 
 #[test]
-fn what_is_no_request_is_refused_with_its_reason() {
+fn an_invalid_request_is_refused_with_its_reason() {
     for (text, status) in [
         ("GET /\r\n\r\n", "400"),
         ("GET / HTTP/1.2\r\n\r\n", "400"),
@@ -251,7 +251,7 @@ fn a_head_that_never_ends_is_not_answered() {
 }
 
 #[test]
-fn a_body_is_asked_for_only_when_it_is_waited_for() {
+fn continue_is_sent_only_when_the_body_is_read() {
     let post = |rest: &str| {
         let head =
             "POST / HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 1\r\n\r\n";
@@ -268,7 +268,7 @@ fn a_body_is_asked_for_only_when_it_is_waited_for() {
 
 /// A pipe that holds no more than a part of the first keeps the second waiting until the answer.
 #[test]
-fn an_interim_response_that_waits_too_long_is_part_of_no_later_answer() {
+fn a_late_informational_response_is_dropped() {
     let interim = InformationalQueue::default();
     let hints = interim.clone();
     let service = service_fn(move |request: Request<RequestBody>| {
@@ -347,7 +347,7 @@ proptest! {
 
     /// What is served here is served by hyper, and read as the same, in the same order.
     #[test]
-    fn nothing_is_read_otherwise_than_hyper_reads_it(text in mutated(seed())) {
+    fn messages_are_read_as_hyper_reads_them(text in mutated(seed())) {
         let (ours, _) = receive([&text[..]]);
         let theirs = receive_by_hyper(&text);
         prop_assert!(theirs.starts_with(&ours), "{:?}\n{ours:?}\n{theirs:?}", String::from_utf8_lossy(&text));

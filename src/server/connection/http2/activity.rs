@@ -1,8 +1,8 @@
-//! What an HTTP/2 connection is waiting for, and how long it may: one lazy timer per connection.
+//! Tracks what an HTTP/2 connection waits for, with one lazy timer per connection.
 //!
-//! The I/O and the service only set flags here. After each turn the [`Watchdog`] derives from them whom
-//! the connection waits for; only when that has changed does it read the clock, and only when the new
-//! deadline is earlier than the armed one does it touch its timer.
+//! The I/O and the service only set flags here. After each turn the [`Watchdog`] derives from them
+//! what the connection waits for. It reads the clock only when that has changed, and touches its
+//! timer only when the new deadline is earlier than the armed one.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -19,28 +19,28 @@ use crate::server::drain::DRAIN_GRACE;
 /// Flags of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Activity {
-    /// Requests handed to the service whose response body is not at its end.
+    /// Requests of the service whose response body has not ended.
     in_flight: Cell<u32>,
-    /// Response bodies that have given a frame and were not asked again: the client is slow.
+    /// Response bodies that have returned a frame and were not polled again: the client is slow.
     owed: Cell<u32>,
-    /// Requests ever begun.
+    /// Requests since the connection began.
     begun: Cell<u32>,
-    /// Frames that response bodies ever gave.
+    /// Frames of all response bodies.
     frames: Cell<u32>,
-    /// Writes that took something.
+    /// Writes that took at least a byte.
     writes: Cell<u32>,
-    /// Whether the client's preface was received.
+    /// The client's preface was received.
     received: Cell<bool>,
-    /// The number of the header block, or of the frame's head, that has begun and has not ended.
+    /// The number of the header block, or of the frame's head, that is incomplete.
     header_block: Cell<Option<u32>>,
-    /// Whether the last write found the socket full.
+    /// The last write found the socket full.
     blocked: Cell<bool>,
-    /// Whether the server is draining.
+    /// The server drains.
     closing: Cell<bool>,
 }
 
 impl Activity {
-    /// Notes how far the client has come.
+    /// Notes the progress of the client's frames.
     pub(super) fn received(&self, blocks: &HeaderBlocks) {
         self.received.set(blocks.has_preface());
         self.header_block.set(blocks.open());
@@ -81,7 +81,7 @@ impl Activity {
                 writes: self.writes.get(),
             }
         } else if in_flight > 0 && self.owed.get() == in_flight {
-            // Writes say nothing here: pings go out meanwhile.
+            // Writes are no progress here, since pings are written meanwhile.
             Wait::Window {
                 frames: self.frames.get(),
             }
@@ -101,29 +101,30 @@ fn add(counter: &Cell<u32>, more: u32) {
     counter.set(counter.get().wrapping_add(more));
 }
 
-/// Why a connection has waited too long.
+/// The wait that took too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overdue {
-    /// For what the connection waits for.
+    /// The current wait of the connection.
     Wait(Wait),
-    /// For the end of a header block or of a frame's head, whatever else goes on.
+    /// An incomplete header block or frame's head, whatever else goes on.
     HeaderBlock,
 }
 
-/// Whom a connection waits for. The numbers change with progress, which starts the time anew.
+/// The event that a connection waits for. The numbers change with progress, which restarts the
+/// timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// For the preface of a client that has just connected.
+    /// The preface of a client that has just connected.
     Preface,
-    /// For the first request of a client whose preface is there.
+    /// The first request after the preface.
     FirstRequest,
-    /// For a client that has its answers.
+    /// The next request of a client that has its responses.
     NextRequest { begun: u32 },
-    /// For a client to read what it asked for.
+    /// The client, to read its responses.
     Reader { writes: u32 },
-    /// For a client to open a window for what it asked for (RFC 9113 section 5.2).
+    /// The client, to open a flow-control window for its responses (RFC 9113 section 5.2).
     Window { frames: u32 },
-    /// For an answer: not bounded here.
+    /// The service; not bounded here.
     Service,
 }
 
@@ -135,7 +136,7 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    /// Notes that the body gave a frame, and now waits for the client to take it.
+    /// Notes that the body returned a frame, which the client must take.
     pub(super) fn gave_frame(&mut self) {
         if !self.owed {
             self.owed = true;
@@ -144,7 +145,7 @@ impl Exchange {
         }
     }
 
-    /// Notes that the body is asked for more.
+    /// Notes that the body is polled again.
     pub(super) fn polled(&mut self) {
         if self.owed {
             self.owed = false;
@@ -160,8 +161,8 @@ impl Drop for Exchange {
     }
 }
 
-/// Ready when a connection has waited for its client too long, with what it waited for. May be asked again: for an
-/// idle connection that is closing since.
+/// Becomes ready when a connection has waited for its client too long. May be polled again
+/// afterwards, for an idle connection that now drains.
 ///
 /// Has to be polled after each turn of the connection, in the same task.
 #[derive(Debug)]
@@ -170,16 +171,17 @@ pub(super) struct Watchdog {
     timeouts: Timeouts,
     wait: Wait,
     closing: bool,
-    /// When the first request has to be there, whatever comes before it.
+    /// The deadline for the first request, whatever comes before it.
     first_head: Instant,
     deadline: Option<Instant>,
-    /// The header block or the frame's head that is waited for, and until when. Apart from `wait`: what goes on beside it starts no new time.
+    /// The incomplete header block or frame's head, and its deadline. Apart from `wait`: other
+    /// progress does not extend it.
     header_block: Option<(u32, Instant)>,
     timer: Pin<Box<Sleep>>,
 }
 
 impl Watchdog {
-    /// A watchdog for a connection whose first request has to be there at `first_head`.
+    /// A watchdog for a connection whose first request is due at `first_head`.
     pub(super) fn new(activity: Rc<Activity>, timeouts: Timeouts, first_head: Instant) -> Self {
         Self {
             activity,
@@ -193,7 +195,7 @@ impl Watchdog {
         }
     }
 
-    /// Follows what the connection waits for now.
+    /// Updates the deadlines and the timer.
     fn update(&mut self) {
         let block = self.activity.header_block.get();
         if block != self.header_block.map(|(block, _)| block) {
@@ -217,7 +219,7 @@ impl Watchdog {
         self.deadline = self.deadline_of(wait);
     }
 
-    /// When a header block or a frame's head that begins now has to be whole.
+    /// The deadline for a header block or a frame's head that begins now.
     fn head_deadline(&self) -> Instant {
         let deadline = Instant::now() + self.timeouts.head;
         if self.activity.begun.get() == 0 {
@@ -227,7 +229,7 @@ impl Watchdog {
         }
     }
 
-    /// When a wait that begins now has been too long.
+    /// The deadline of a wait that begins now.
     fn deadline_of(&self, wait: Wait) -> Option<Instant> {
         let limit = match wait {
             Wait::Preface | Wait::FirstRequest | Wait::NextRequest { .. } if self.closing => {
@@ -241,11 +243,11 @@ impl Watchdog {
         Some(Instant::now() + limit)
     }
 
-    /// What is too late first, and when.
+    /// The next deadline, and the wait that it ends.
     fn earliest(&self) -> Option<(Overdue, Instant)> {
         let wait = self.deadline.map(|at| (Overdue::Wait(self.wait), at));
         let block = self.header_block.map(|(_, at)| (Overdue::HeaderBlock, at));
-        // The first of equals: a head that has begun is what is missing.
+        // `min_by_key` returns the first of equals: the incomplete head.
         block.into_iter().chain(wait).min_by_key(|(_, at)| *at)
     }
 }

@@ -1,7 +1,7 @@
-//! Header blocks of a client, found in its frames as they are read (RFC 9113 sections 4.1 and 6.10): hyper tells nobody of
-//! one that does not end.
+//! Tracks header blocks in the frames of a client (RFC 9113 sections 4.1 and 6.10). hyper does not
+//! report a block that does not end.
 
-/// Bytes of the preface, which comes before the first frame.
+/// Bytes of the preface before the first frame.
 const PREFACE: usize = 24;
 
 /// Types of frames.
@@ -11,21 +11,21 @@ const CONTINUATION: u8 = 9;
 /// The flag of the last frame of a block.
 const END_HEADERS: u8 = 4;
 
-/// How far a client has come with what it sends. Malformed frames are left to hyper.
+/// The progress of a client's frames. Malformed frames are left to hyper.
 #[derive(Debug)]
 pub(super) struct HeaderBlocks {
-    /// Bytes of the preface that are to come.
+    /// Missing bytes of the preface.
     preface: usize,
-    /// The head of the next frame: its first bytes.
+    /// The head of the next frame, as far as it was received.
     head: [u8; 9],
     filled: usize,
-    /// Bytes of the current frame's payload that are to come.
+    /// Missing bytes of the current frame's payload.
     payload: usize,
-    /// Whether the current frame is the last of its block.
+    /// The current frame is the last of its block.
     ends_block: bool,
-    /// Whether a block has begun and has not ended.
+    /// A block has begun and has not ended.
     is_open: bool,
-    /// Frames that have begun, those within a block left out.
+    /// Frames that have begun, without those within a block.
     begun: u32,
 }
 
@@ -77,18 +77,18 @@ impl HeaderBlocks {
         }
     }
 
-    /// Whether the preface is there whole.
+    /// Returns true once the preface is whole.
     pub(super) fn has_preface(&self) -> bool {
         self.preface == 0
     }
 
-    /// The number of the header block, or of the frame's head, that has begun and has not ended.
+    /// The number of the header block, or of the frame's head, that is incomplete.
     pub(super) fn open(&self) -> Option<u32> {
         (self.is_open || self.filled > 0).then_some(self.begun)
     }
 }
 
-/// Leaves out of `bytes` as many as `missing` says, which is less by them.
+/// Skips up to `missing` bytes, and subtracts them from it.
 fn skip(bytes: &mut &[u8], missing: &mut usize) {
     let length = bytes.len().min(*missing);
     *bytes = &bytes[length..];
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_open_until_the_payload_that_ends_it() {
+    fn a_block_is_open_until_its_last_payload() {
         let half = frame(HEADERS, END_HEADERS, 3);
         let parts = [
             frame(4, 0, 6),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_that_is_not_whole_is_open_as_the_block_that_it_begins() {
+    fn an_incomplete_frame_head_counts_as_open() {
         let (data, block) = (frame(0, 0, 3), frame(HEADERS, 0, 3));
         let parts = [
             data[..1].to_vec(),

@@ -1,4 +1,4 @@
-//! The I/O that hyper drives: tells [`Activity`] what happens.
+//! The I/O that hyper drives. It reports to [`Activity`].
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::activity::Activity;
 use super::header_blocks::HeaderBlocks;
 
-/// A stream that reports to its connection's [`Activity`], and first gives what was read before it.
+/// A stream that reports to its connection's [`Activity`]. Reads return `first` before new bytes.
 #[derive(Debug)]
 pub(super) struct TrackedIo<T> {
     inner: T,

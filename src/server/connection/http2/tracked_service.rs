@@ -1,4 +1,5 @@
-//! The service as hyper calls it: marks where each exchange begins and where its response's body ends.
+//! The service as hyper calls it. It notes where each exchange begins, and where its response's
+//! body ends.
 
 use std::{
     future::Future,
@@ -15,7 +16,7 @@ use super::activity::{Activity, Exchange};
 use crate::http::body::RequestBody;
 use crate::http::message::{Request, Response};
 
-/// A service whose exchanges are known to the connection's [`Activity`].
+/// A service that reports its exchanges to the connection's [`Activity`].
 #[derive(Debug)]
 pub(super) struct TrackedService<S> {
     inner: S,
@@ -48,7 +49,6 @@ where
 }
 
 pin_project! {
-    /// A response to come.
     pub(super) struct TrackedFuture<F> {
         #[pin]
         inner: F,
@@ -75,7 +75,7 @@ where
 }
 
 pin_project! {
-    /// A response's body, whose end is the exchange's.
+    /// The body of a response, whose end ends the exchange.
     pub(super) struct TrackedBody<B> {
         #[pin]
         inner: B,

@@ -34,7 +34,7 @@ async fn text(response: http::Response<Incoming>) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn streams_are_served_side_by_side_and_idleness_ends_the_connection() {
+async fn streams_are_concurrent_and_an_idle_connection_ends() {
     local(async {
         let client = connect(Version::Http2);
         let (mut sender, closed) = speak(client.io).await;
