@@ -247,7 +247,7 @@ impl Admission {
         };
         if !policy.action.is_disclosed() {
             let answers = route.learned_responses.as_deref();
-            return policy.rejection.decoy(&refused, answers, response);
+            return policy.rejection.write_decoy(&refused, answers, response);
         }
         policy.rejection.write(&refused, response);
         if let Some(at) = retry_at {
@@ -279,7 +279,7 @@ impl Admission {
         let applied: SmallVec<[AppliedPolicy<'_>; 4]> = policies
             .filter(|(policy, _)| policy.action.is_disclosed())
             .map(|(policy, decision)| AppliedPolicy {
-                facts: &policy.advertised,
+                advertised: &policy.advertised,
                 algorithm: policy.table.algorithm(),
                 decision,
             })

@@ -1,4 +1,5 @@
-//! Answers of the proxy itself: errors, refusals and their bodies, decoys, and rate-limit fields.
+//! Responses of the proxy itself: errors, rejections and their bodies, decoys, and rate-limit
+//! fields.
 
 pub(super) mod action;
 pub(super) mod decoy;

@@ -1,4 +1,4 @@
-//! What becomes of a request beyond its quota: it is answered, at once or after a while, or it is not.
+//! Actions of a policy on a request beyond its quota.
 
 use std::time::Duration;
 
@@ -7,31 +7,31 @@ use http::header::{HeaderName, HeaderValue};
 use crate::telemetry::metrics::HeldMetrics;
 use crate::telemetry::registry::Registry;
 
-/// What a policy does to requests beyond its quota.
+/// Action on requests beyond the quota, as configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ActionSpec {
     /// Answers with an error.
     Reject,
-    /// Answers with what looks like success, and names the policy in no header field.
+    /// Answers with an imitation of a success, without a header field that names the policy.
     Decoy,
-    /// Answers with an error after a while.
+    /// Answers with an error after a delay.
     Tarpit(TarpitSpec),
-    /// Closes the connection, or resets the stream, without an answer.
+    /// Closes the connection, or resets the stream, without a response.
     Drop,
-    /// Admits, and tells the upstream in this field.
+    /// Forwards the request with this field, which names the policy.
     Tag(HeaderName),
 }
 
-/// How requests are held before they are refused.
+/// Delay before a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TarpitSpec {
-    /// For how long.
+    /// Time from the decision to the response.
     pub delay: Duration,
-    /// How many at once; further ones are refused at once.
+    /// Most requests that wait at a time; further ones get their response at once.
     pub max_held: u32,
 }
 
-/// An action that runs.
+/// Action of a policy that runs.
 #[derive(Debug)]
 pub enum Action {
     /// As [`ActionSpec::Reject`].
@@ -46,37 +46,37 @@ pub enum Action {
     Tag(Tag),
 }
 
-/// A field that tells the upstream of a policy.
+/// Field that names the policy to the upstream.
 #[derive(Clone, Debug)]
 pub struct Tag {
     pub(crate) name: HeaderName,
-    /// The policy's name.
     pub(crate) value: HeaderValue,
 }
 
-/// Holds requests for a while.
+/// Delays rejections.
 #[derive(Debug)]
 pub struct Tarpit {
     spec: TarpitSpec,
-    held: HeldMetrics,
+    waiting: HeldMetrics,
 }
 
-/// A place in a tarpit, free again when this is dropped.
+/// Place of a waiting request, free again on drop.
 #[derive(Debug)]
 pub(crate) struct TarpitSlot {
     delay: Duration,
-    held: HeldMetrics,
+    waiting: HeldMetrics,
 }
 
 impl Action {
-    /// The action of `policy`. What it holds is found again by that name, and counts on over a reload.
+    /// Builds the action of `policy`. Its count of waiting requests is found again by that name, so
+    /// that it survives a reload.
     pub(crate) fn new(spec: ActionSpec, policy: &str, registry: &Registry) -> Self {
         match spec {
             ActionSpec::Reject => Self::Reject,
             ActionSpec::Decoy => Self::Decoy,
             ActionSpec::Tarpit(spec) => Self::Tarpit(Tarpit {
                 spec,
-                held: HeldMetrics::new(registry, policy),
+                waiting: HeldMetrics::new(registry, policy),
             }),
             ActionSpec::Drop => Self::Drop,
             ActionSpec::Tag(name) => Self::Tag(Tag {
@@ -86,12 +86,12 @@ impl Action {
         }
     }
 
-    /// Whether clients may know of the policy.
+    /// Clients may learn of the policy.
     pub(crate) fn is_disclosed(&self) -> bool {
         !matches!(self, Self::Decoy)
     }
 
-    /// What it does, in a word.
+    /// A verb for the answer line of `explain`.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Reject => "limited",
@@ -102,7 +102,7 @@ impl Action {
         }
     }
 
-    /// The field that it adds, where it refuses nothing.
+    /// The field, if the action only tags.
     pub(crate) fn tag(&self) -> Option<&Tag> {
         match self {
             Self::Tag(tag) => Some(tag),
@@ -112,19 +112,19 @@ impl Action {
 }
 
 impl Tarpit {
-    /// A place, if one is free.
+    /// Takes a place, if one is free.
     pub(crate) fn acquire(&self) -> Option<TarpitSlot> {
-        self.held
+        self.waiting
             .enter_below(self.spec.max_held)
             .then(|| TarpitSlot {
                 delay: self.spec.delay,
-                held: self.held.clone(),
+                waiting: self.waiting.clone(),
             })
     }
 }
 
 impl TarpitSlot {
-    /// Waits for as long as the request is to be held.
+    /// Waits for the configured delay, and frees the place.
     pub(crate) async fn wait(self) {
         tokio::time::sleep(self.delay).await;
     }
@@ -132,7 +132,7 @@ impl TarpitSlot {
 
 impl Drop for TarpitSlot {
     fn drop(&mut self) {
-        self.held.leave();
+        self.waiting.leave();
     }
 }
 
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_are_held_than_there_are_places_also_over_a_reload() {
+    fn a_tarpit_is_bounded_also_over_a_reload() {
         let registry = Registry::default();
         let before = tarpit(2, &registry);
         let first = before.acquire().expect("a place");
@@ -162,11 +162,11 @@ mod tests {
         assert!(after.acquire().is_some());
         drop(second);
         let all = [after.acquire(), after.acquire(), after.acquire()];
-        assert_eq!(all.map(|held| held.is_some()), [true, true, false]);
+        assert_eq!(all.map(|slot| slot.is_some()), [true, true, false]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_place_is_taken_for_as_long_as_was_said() {
+    async fn a_place_is_taken_for_the_configured_delay() {
         let tarpit = tarpit(1, &Registry::default());
         let waiting = tokio::spawn(tarpit.acquire().expect("a place").wait());
         tokio::time::sleep(Duration::from_millis(9_999)).await;
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_leaves_gives_the_place_back() {
+    async fn a_client_that_leaves_frees_its_place() {
         let tarpit = tarpit(1, &Registry::default());
         let waiting = tokio::spawn(tarpit.acquire().expect("a place").wait());
         tokio::time::sleep(Duration::from_secs(1)).await;

@@ -1,8 +1,9 @@
-//! Decoys look like real answers: each has the status, the fields and the framing that the last real answer of its
-//! route had, in the same order.
+//! Decoys imitate the last real response of their route: status, fields in their order, and
+//! framing.
 //!
-//! Values are copied of a few fields that no server writes for one client. Identifiers and dates are made anew. Every
-//! other field is left out: a value that two clients were sent may still be private to both.
+//! A decoy copies values of a few fields that no server writes for one client. It has new
+//! identifiers and dates. It leaves out all other fields: a value sent to two clients may still be
+//! private to both.
 
 mod fields;
 
@@ -22,31 +23,31 @@ use crate::http::{date, forwarded};
 use crate::limiter::{KeyParts, Secret};
 use crate::proxy::body::ResponseBody;
 
-/// The most fields that are learned of an answer.
+/// Most fields of a response that a profile has.
 const MAX_FIELDS: usize = 64;
-/// Methods that are told apart: those that HTTP defines for content, and all others.
+/// Methods with their own profile: those that HTTP defines for content; all others share one.
 const METHOD_GROUPS: usize = 6;
 
-/// What the decoy of a policy says whatever real answers say.
+/// The configured part of a policy's decoys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DecoySpec {
-    /// Its status; that of real answers unless given.
+    /// The status; `None` for the status of real responses.
     pub status: Option<StatusCode>,
-    /// Whose content type it has.
+    /// The source of its content type.
     pub content_type: DecoyContentType,
 }
 
-/// Whose content type a decoy has.
+/// Content type of decoys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DecoyContentType {
-    /// That of real answers.
+    /// The type of real responses.
     #[default]
     Learned,
-    /// The one that the configuration says.
+    /// The configured type.
     Configured,
 }
 
-/// What is known of the real answers of a route: the last one for each method, on all workers together.
+/// Profiles of a route's real responses: the last one for each method, of all workers.
 #[derive(Debug)]
 pub(crate) struct LearnedResponses {
     profiles: [ArcSwapOption<ResponseProfile>; METHOD_GROUPS],
@@ -55,16 +56,16 @@ pub(crate) struct LearnedResponses {
     origin: ResponseOrigin,
 }
 
-/// Where real answers come from.
+/// Author of real responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResponseOrigin {
-    /// Servers: this proxy adds Via to what they say.
+    /// Upstream servers: the proxy adds Via to their responses.
     Servers,
-    /// The built-in one.
+    /// The built-in echo.
     Echo,
 }
 
-/// A real answer.
+/// The status, framing and fields that decoys imitate.
 #[derive(Debug)]
 struct ResponseProfile {
     status: StatusCode,
@@ -72,19 +73,19 @@ struct ResponseProfile {
     fields: Vec<(HeaderName, LearnedField)>,
 }
 
-/// Whether the length of a body is known before it ends.
+/// Framing of a body: with its length, or without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Framing {
     Length,
     Streamed,
 }
 
-/// A decoy without the fields that it has in common with real answers.
+/// The parts of a decoy that are not learned.
 pub(crate) struct Decoy<'a> {
     pub spec: &'a DecoySpec,
-    /// Fields of the configuration.
+    /// Configured fields.
     pub headers: &'a [(HeaderName, HeaderValue)],
-    /// The type of its body where none is learned.
+    /// The type of the body, if none is learned.
     pub content_type: HeaderValue,
     pub body: Bytes,
 }
@@ -99,30 +100,30 @@ impl LearnedResponses {
         }
     }
 
-    /// Whether it is about answers from there.
+    /// The profiles are of responses by `origin`.
     pub(crate) fn has_origin(&self, origin: ResponseOrigin) -> bool {
         self.origin == origin
     }
 
-    /// Learns from a real answer, if it is a success with all that it has to say.
-    pub(crate) fn learn(&self, method: &Method, answer: &Response<ResponseBody>) {
-        let is_whole = answer.status() != StatusCode::PARTIAL_CONTENT && method != Method::HEAD;
-        if !answer.status().is_success() || !is_whole {
+    /// Learns from a response, unless it is a failure, a part, or without its body.
+    pub(crate) fn learn(&self, method: &Method, response: &Response<ResponseBody>) {
+        let is_whole = response.status() != StatusCode::PARTIAL_CONTENT && method != Method::HEAD;
+        if !response.status().is_success() || !is_whole {
             return;
         }
-        let place = &self.profiles[method_group(method)];
-        if place
+        let profile = &self.profiles[method_group(method)];
+        if profile
             .load()
             .as_ref()
-            .is_some_and(|known| known.matches(answer))
+            .is_some_and(|known| known.matches(response))
         {
             return;
         }
-        let profile = ResponseProfile::of(answer, |value| self.make_identifier(value));
-        place.store(Some(Arc::new(profile)));
+        let learned = ResponseProfile::of(response, |value| self.make_identifier(value));
+        profile.store(Some(Arc::new(learned)));
     }
 
-    /// Makes `response` the decoy for a request.
+    /// Makes `response` a decoy.
     pub(crate) fn write_decoy(
         &self,
         decoy: Decoy<'_>,
@@ -130,7 +131,7 @@ impl LearnedResponses {
         response: &mut Response<ResponseBody>,
     ) {
         let known = self.profiles[method_group(method)].load();
-        let others = || self.profiles.iter().find_map(|place| place.load_full());
+        let others = || self.profiles.iter().find_map(ArcSwapOption::load_full);
         let profile = known.clone().or_else(others);
         let profile = profile.as_deref();
         *response.status_mut() = decoy.status(profile);
@@ -182,14 +183,14 @@ impl LearnedResponses {
         headers
     }
 
-    /// An identifier that looks like this one: letters for letters, digits for digits.
+    /// Makes a new identifier of the same shape: letters for letters, digits for digits.
     fn make_identifier(&self, like: &HeaderValue) -> HeaderValue {
         let mut random = 0_u64;
         let is_hex = like
             .as_bytes()
             .iter()
             .all(|byte| !byte.is_ascii_alphanumeric() || byte.is_ascii_hexdigit());
-        let made_up = like.as_bytes().iter().enumerate().map(|(place, &byte)| {
+        let identifier = like.as_bytes().iter().enumerate().map(|(place, &byte)| {
             if place % 8 == 0 {
                 let mut hasher = self.secret.hasher();
                 hasher.part(
@@ -207,14 +208,17 @@ impl LearnedResponses {
                 other => other,
             }
         });
-        let made_up: Vec<u8> = made_up.collect();
-        HeaderValue::from_bytes(&made_up).unwrap_or_else(|_| HeaderValue::from_static("0"))
+        let identifier: Vec<u8> = identifier.collect();
+        HeaderValue::from_bytes(&identifier).unwrap_or_else(|_| HeaderValue::from_static("0"))
     }
 }
 
 impl ResponseProfile {
-    fn of(answer: &Response<ResponseBody>, make_up: impl Fn(&HeaderValue) -> HeaderValue) -> Self {
-        let fields = answer.headers().iter().take(MAX_FIELDS);
+    fn of(
+        response: &Response<ResponseBody>,
+        make_up: impl Fn(&HeaderValue) -> HeaderValue,
+    ) -> Self {
+        let fields = response.headers().iter().take(MAX_FIELDS);
         let fields = fields.map(|(name, value)| {
             let learned = match LearnedField::of(name, value) {
                 LearnedField::Identifier(value) => LearnedField::Identifier(make_up(&value)),
@@ -223,18 +227,18 @@ impl ResponseProfile {
             (name.clone(), learned)
         });
         ResponseProfile {
-            status: answer.status(),
-            framing: Framing::of(answer),
+            status: response.status(),
+            framing: Framing::of(response),
             fields: fields.collect(),
         }
     }
 
-    /// Whether nothing can be learned from this answer.
-    fn matches(&self, answer: &Response<ResponseBody>) -> bool {
-        let count = answer.headers().len().min(MAX_FIELDS);
-        let mut fields = self.fields.iter().zip(answer.headers().iter());
+    /// The response would give an equal profile.
+    fn matches(&self, response: &Response<ResponseBody>) -> bool {
+        let count = response.headers().len().min(MAX_FIELDS);
+        let mut fields = self.fields.iter().zip(response.headers().iter());
         (self.status, self.framing, self.fields.len())
-            == (answer.status(), Framing::of(answer), count)
+            == (response.status(), Framing::of(response), count)
             && fields.all(|((known, learned), (name, value))| {
                 known == name && learned.matches(name, value)
             })
@@ -242,8 +246,8 @@ impl ResponseProfile {
 }
 
 impl Framing {
-    fn of(answer: &Response<ResponseBody>) -> Self {
-        match answer.body().size_hint().exact() {
+    fn of(response: &Response<ResponseBody>) -> Self {
+        match response.body().size_hint().exact() {
             Some(_) => Self::Length,
             None => Self::Streamed,
         }
@@ -251,7 +255,7 @@ impl Framing {
 }
 
 impl Decoy<'_> {
-    /// The status of real answers has to suit the body.
+    /// The status of real responses has to suit the body.
     fn status(&self, profile: Option<&ResponseProfile>) -> StatusCode {
         let learned = profile.map(|profile| profile.status).filter(|status| {
             let bodiless = [StatusCode::NO_CONTENT, StatusCode::RESET_CONTENT];
@@ -268,7 +272,7 @@ impl Decoy<'_> {
     }
 }
 
-/// Where answers to requests of this method are.
+/// The index of the method's profile.
 fn method_group(method: &Method) -> usize {
     match *method {
         Method::GET | Method::HEAD => 0,

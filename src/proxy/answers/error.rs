@@ -1,4 +1,4 @@
-//! Why a request got an answer of the proxy's own that no limit decided.
+//! Errors that the proxy answers itself. Rejections by limits are no errors.
 
 use std::time::Duration;
 
@@ -12,30 +12,30 @@ use crate::http::path::PathError;
 use crate::rules::InvalidCost;
 use crate::upstream::{self, Fault};
 
-/// What kept a request from being answered by its upstream.
+/// Reason for a response that is not the upstream's.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The request breaks a rule of HTTP, or has a path that cannot be normalised safely.
+    /// The request breaks a rule of HTTP, or its path cannot be normalised safely.
     #[error("{reason}")]
     Request {
         /// 400, 417, 501 and the like.
         status: StatusCode,
-        /// What is wrong with it.
+        /// A sentence for the client.
         reason: &'static str,
     },
-    /// No route takes the request.
+    /// No route matches.
     #[error("no route takes this request")]
     NoRoute,
-    /// The body is announced to be larger than `max_body`.
+    /// `Content-Length` exceeds `max_body`.
     #[error("the request body is larger than max_body")]
     TooLarge,
-    /// A limit refuses because its store does not answer, as it is told to.
+    /// The store of a limit does not answer, and the policy has `on_store_error: refuse`.
     #[error("a limit cannot be checked at the moment")]
     Undecided,
-    /// The code that served the request has panicked.
+    /// The code that serves requests panicked.
     #[error("the proxy failed: its log has a panic")]
     Panicked,
-    /// The upstream gave no response.
+    /// The upstream sent no response.
     #[error(transparent)]
     Upstream(#[from] upstream::Error),
 }
@@ -92,7 +92,7 @@ fn bad_request(reason: &'static str) -> Error {
 }
 
 impl Error {
-    /// The status that tells the client.
+    /// The status of the response.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Request { status, .. } => *status,
@@ -112,12 +112,12 @@ impl Error {
         }
     }
 
-    /// How long clients are told to wait: within a second of its return the store is in use again.
+    /// Value of Retry-After: the store is in use again within a second of its return.
     pub fn retry_after(&self) -> Option<Duration> {
         matches!(self, Self::Undecided).then_some(Duration::from_secs(1))
     }
 
-    /// The word by which the access log says it.
+    /// The `error` of the access log.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Request { .. } => "bad_request",
@@ -133,7 +133,7 @@ impl Error {
         }
     }
 
-    /// What the client may know: which step failed, but no address of ours.
+    /// A sentence for the client: names the step that failed, and no internal address.
     pub fn detail(&self) -> &'static str {
         use upstream::Error as U;
         match self {

@@ -1,7 +1,7 @@
-//! Answers to gRPC requests: whoever calls over gRPC sees the status in `grpc-status`, not in that of HTTP.
+//! Responses to gRPC requests: their clients read `grpc-status`, not the status of HTTP.
 //!
-//! Trailers-only, as the protocol has it (gRPC over HTTP2, `doc/PROTOCOL-HTTP2.md`): one head, which ends the
-//! response. gRPC-Web clients read the same fields.
+//! Trailers-only responses (gRPC over HTTP2, `doc/PROTOCOL-HTTP2.md`) have a head and no body.
+//! gRPC-Web clients read the same fields.
 
 use std::fmt::Write;
 
@@ -19,7 +19,7 @@ const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const GRPC: &str = "application/grpc";
 const WEB: &str = "-web";
 
-/// A status code of gRPC (`doc/statuscodes.md`), of those that a proxy has a use for.
+/// Status codes of gRPC (`doc/statuscodes.md`) that a proxy uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GrpcStatus {
     Unknown = 2,
@@ -30,8 +30,8 @@ pub(crate) enum GrpcStatus {
 }
 
 impl GrpcStatus {
-    /// What a client makes of this status of HTTP (`doc/http-grpc-status-mapping.md`); but a message that is too large
-    /// is told as gRPC itself does.
+    /// Maps a status of HTTP as clients do (`doc/http-grpc-status-mapping.md`), except 413, which
+    /// becomes gRPC's own status for a large message.
     pub(crate) fn of(status: StatusCode) -> Self {
         match status {
             StatusCode::BAD_REQUEST => Self::Internal,
@@ -45,14 +45,14 @@ impl GrpcStatus {
     }
 }
 
-/// The content type to answer with, where the request with these header fields is one of gRPC.
+/// The content type of the response, if the request is one of gRPC.
 pub(crate) fn response_content_type(request: &Headers) -> Option<HeaderValue> {
-    let asked = request.get(CONTENT_TYPE)?;
-    let start = asked.get(..GRPC.len())?;
+    let requested = request.get(CONTENT_TYPE)?;
+    let start = requested.get(..GRPC.len())?;
     if !start.eq_ignore_ascii_case(GRPC.as_bytes()) {
         return None;
     }
-    let rest = &asked[GRPC.len()..];
+    let rest = &requested[GRPC.len()..];
     match rest.first() {
         None | Some(b'+' | b';') => Some(HeaderValue::from_static(GRPC)),
         Some(_) if rest.starts_with(WEB.as_bytes()) => request.get_owned(CONTENT_TYPE),
@@ -60,7 +60,7 @@ pub(crate) fn response_content_type(request: &Headers) -> Option<HeaderValue> {
     }
 }
 
-/// A response that says no more than this.
+/// Builds a response without body and trailers.
 pub(crate) fn trailers_only(
     content_type: HeaderValue,
     code: GrpcStatus,
@@ -74,7 +74,7 @@ pub(crate) fn trailers_only(
     response
 }
 
-/// A message as it is sent: printable ASCII, all else and `%` percent-encoded.
+/// Percent-encodes `%` and all but printable ASCII.
 fn percent_encoded(message: &str) -> HeaderValue {
     let mut encoded = String::with_capacity(message.len());
     for byte in message.bytes() {
@@ -92,26 +92,28 @@ fn percent_encoded(message: &str) -> HeaderValue {
 mod tests {
     use super::*;
 
-    fn asked(content_type: &'static str) -> Option<HeaderValue> {
+    fn content_type_for(content_type: &'static str) -> Option<HeaderValue> {
         let value = HeaderValue::from_static(content_type);
         response_content_type(&Headers::from_iter([(CONTENT_TYPE, value)]))
     }
 
     #[test]
-    fn grpc_is_known_by_its_content_type() {
+    fn grpc_requests_are_known_by_their_content_type() {
         for content_type in [
             "application/grpc",
             "application/grpc+proto",
             "Application/GRPC;a=b",
         ] {
             assert_eq!(
-                asked(content_type).as_ref().map(HeaderValue::as_bytes),
+                content_type_for(content_type)
+                    .as_ref()
+                    .map(HeaderValue::as_bytes),
                 Some(&b"application/grpc"[..])
             );
         }
         for content_type in ["application/grpc-web-text", "application/grpc-web+proto"] {
             assert_eq!(
-                asked(content_type),
+                content_type_for(content_type),
                 Some(HeaderValue::from_static(content_type))
             );
         }
@@ -121,7 +123,7 @@ mod tests {
             "application/grp",
             "",
         ] {
-            assert_eq!(asked(content_type), None, "{content_type}");
+            assert_eq!(content_type_for(content_type), None, "{content_type}");
         }
         assert_eq!(response_content_type(&Headers::new()), None);
     }

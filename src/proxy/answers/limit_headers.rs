@@ -1,6 +1,6 @@
-//! The header fields that tell a client where it stands: the IETF draft's and the older styles, on
-//! admitted and on refused responses alike. A new style is a variant of
-//! [`Style`] and a function below.
+//! Rate-limit fields in the styles of the IETF drafts, GitHub, OpenAI and others, on all responses.
+//!
+//! A new style is a variant of [`Style`] and a function here.
 
 mod advertised_policy;
 mod styles;
@@ -20,48 +20,48 @@ const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 
-/// Room for what is said of the policies of most requests, in bytes.
+/// Initial capacity of a list, in bytes: enough for the policies of most requests.
 const LIST_CAPACITY: usize = 64;
 
-/// A policy that decided on a request, and its decision.
+/// A policy and its decision on a request.
 pub(crate) struct AppliedPolicy<'a> {
-    pub facts: &'a AdvertisedPolicy,
+    pub advertised: &'a AdvertisedPolicy,
     pub algorithm: &'a Algorithm,
     pub decision: &'a Decision,
 }
 
 impl AppliedPolicy<'_> {
-    /// The units that remain. What was granted beyond the capacity is not told.
+    /// Remaining units, without any that were granted beyond the capacity.
     fn remaining(&self) -> u32 {
-        self.decision.remaining.min(self.facts.capacity)
+        self.decision.remaining.min(self.advertised.capacity)
     }
 
-    /// When the older styles say that the wait is over: a refused client is told when it is admitted. `None`
-    /// where nothing is ever admitted.
+    /// The reset of the older styles; for a refused client the time of its admission. `None` with a
+    /// quota of 0.
     fn reset_at(&self, now: Timestamp) -> Option<Timestamp> {
         let reset = match self.decision.outcome {
             Outcome::Refuse { retry_at } => retry_at.unwrap_or(self.decision.reset),
             Outcome::Admit | Outcome::Delay { .. } => self.decision.reset,
         };
-        (self.facts.capacity > 0).then(|| reset.max(now).max(self.earliest(now)))
+        (self.advertised.capacity > 0).then(|| reset.max(now).max(self.earliest_reset(now)))
     }
 
-    /// The least instant that can be told: that of a refused client is never the present one, as with Retry-After.
-    fn earliest(&self, now: Timestamp) -> Timestamp {
+    /// The earliest reset. A refused client never gets the present instant, as in Retry-After.
+    fn earliest_reset(&self, now: Timestamp) -> Timestamp {
         match self.decision.outcome {
             Outcome::Refuse { retry_at: Some(_) } => now.saturating_add_micros(1),
             _ => now,
         }
     }
 
-    /// Seconds until then.
-    fn reset(&self, now: Timestamp) -> Option<u64> {
-        self.reset_at(now).map(|reset| seconds(reset, now))
+    /// Seconds until the reset.
+    fn seconds_to_reset(&self, now: Timestamp) -> Option<u64> {
+        self.reset_at(now).map(|reset| seconds_until(reset, now))
     }
 }
 
-/// Adds the fields of every style in `styles`. `deciding` is the place of the deciding policy in
-/// `applied`: the older styles speak of that one alone.
+/// Adds the fields of all `styles`. `deciding` is the index of the deciding policy in `applied`:
+/// the older styles describe only that one.
 pub(crate) fn write(
     styles: &HeaderStyles,
     applied: &[AppliedPolicy<'_>],
@@ -74,16 +74,16 @@ pub(crate) fn write(
     };
     for fields in &styles.all {
         match fields.style {
-            Style::Ietf => ietf(applied, now, headers),
-            Style::Draft7 => draft7(decider, now, headers),
+            Style::Ietf => write_ietf(applied, now, headers),
+            Style::Draft7 => write_draft7(decider, now, headers),
             Style::Draft6 | Style::XRateLimit => {
-                plain(fields, decider, headers);
-                if let Some(reset) = decider.reset(now) {
+                write_limit_and_remaining(fields, decider, headers);
+                if let Some(reset) = decider.seconds_to_reset(now) {
                     headers.insert(&fields.reset, reset);
                 }
             }
-            Style::GitHub => github(fields, decider, now, headers),
-            Style::OpenAi => openai(fields, applied, deciding, now, headers),
+            Style::GitHub => write_github(fields, decider, now, headers),
+            Style::OpenAi => write_openai(fields, applied, deciding, now, headers),
         }
     }
     styles.expose(headers);
@@ -98,39 +98,39 @@ pub(crate) fn write_retry_after(
 ) {
     headers.insert(RETRY_AFTER, retry_after(retry_at, now));
     if styles.contains(Style::OpenAi) {
-        let milliseconds = micros(retry_at, now).div_ceil(1_000).max(1);
+        let milliseconds = micros_until(retry_at, now).div_ceil(1_000).max(1);
         headers.insert(RETRY_AFTER_MS, milliseconds);
     }
 }
 
-/// The seconds that Retry-After says.
+/// The value of Retry-After, in seconds.
 pub(crate) fn retry_after(retry_at: Timestamp, now: Timestamp) -> u64 {
-    seconds(retry_at, now).max(1)
+    seconds_until(retry_at, now).max(1)
 }
 
-/// Appended, so that what the upstream says of its own limits stays beside it in the list.
-fn ietf(applied: &[AppliedPolicy<'_>], now: Timestamp, headers: &mut Headers) {
+/// Appends, so that fields of the upstream's own limits stay in the list.
+fn write_ietf(applied: &[AppliedPolicy<'_>], now: Timestamp, headers: &mut Headers) {
     let policies = match applied {
-        [only] => only.facts.policy_item.clone(),
+        [only] => only.advertised.policy_item.clone(),
         several => list(several, |limit, item| {
-            item.extend_from_slice(limit.facts.policy_item.as_bytes());
+            item.extend_from_slice(limit.advertised.policy_item.as_bytes());
         }),
     };
     headers.append(RATELIMIT_POLICY, policies);
     let states = list(applied, |limit, item| {
         let mut digits = itoa::Buffer::new();
-        item.extend_from_slice(limit.facts.state_prefix.as_bytes());
+        item.extend_from_slice(limit.advertised.state_prefix.as_bytes());
         item.extend_from_slice(digits.format(limit.remaining()).as_bytes());
         if let Some(more_at) = limit.algorithm.more_at(limit.decision, now) {
-            let more_at = more_at.max(limit.earliest(now));
+            let more_at = more_at.max(limit.earliest_reset(now));
             item.extend_from_slice(b";t=");
-            item.extend_from_slice(digits.format(seconds(more_at, now)).as_bytes());
+            item.extend_from_slice(digits.format(seconds_until(more_at, now)).as_bytes());
         }
     });
     headers.append(RATELIMIT, states);
 }
 
-/// A list (RFC 9651 section 3.1) of what `write` says of each limit.
+/// Builds a list (RFC 9651 section 3.1), with one item for each policy.
 fn list(
     applied: &[AppliedPolicy<'_>],
     write: impl Fn(&AppliedPolicy<'_>, &mut Vec<u8>),
@@ -142,48 +142,52 @@ fn list(
         }
         write(limit, &mut list);
     }
-    visible(&list)
+    field_value(&list)
 }
 
 const VISIBLE: &str = "names, digits and separators are visible ASCII";
 
-fn visible(text: &[u8]) -> FieldValue {
+fn field_value(text: &[u8]) -> FieldValue {
     FieldValue::try_from(text).expect(VISIBLE)
 }
 
 /// `limit=100, remaining=50, reset=30`
-fn draft7(decider: &AppliedPolicy<'_>, now: Timestamp, headers: &mut Headers) {
-    let (limit, remaining) = (decider.facts.capacity, decider.remaining());
+fn write_draft7(decider: &AppliedPolicy<'_>, now: Timestamp, headers: &mut Headers) {
+    let (limit, remaining) = (decider.advertised.capacity, decider.remaining());
     let mut state = format!("limit={limit}, remaining={remaining}");
-    if let Some(reset) = decider.reset(now) {
+    if let Some(reset) = decider.seconds_to_reset(now) {
         state += &format!(", reset={reset}");
     }
-    headers.insert(RATELIMIT_POLICY, decider.facts.quota_item.clone());
-    headers.insert(RATELIMIT, visible(state.as_bytes()));
+    headers.insert(RATELIMIT_POLICY, decider.advertised.quota_item.clone());
+    headers.insert(RATELIMIT, field_value(state.as_bytes()));
 }
 
-fn plain(fields: &StyleFields, decider: &AppliedPolicy<'_>, headers: &mut Headers) {
-    headers.insert(&fields.limit, decider.facts.limit.clone());
+fn write_limit_and_remaining(
+    fields: &StyleFields,
+    decider: &AppliedPolicy<'_>,
+    headers: &mut Headers,
+) {
+    headers.insert(&fields.limit, decider.advertised.limit.clone());
     headers.insert(&fields.remaining, u64::from(decider.remaining()));
 }
 
-fn github(
+fn write_github(
     fields: &StyleFields,
     decider: &AppliedPolicy<'_>,
     now: Timestamp,
     headers: &mut Headers,
 ) {
-    plain(fields, decider, headers);
-    let used = decider.facts.capacity - decider.remaining();
+    write_limit_and_remaining(fields, decider, headers);
+    let used = decider.advertised.capacity - decider.remaining();
     headers.insert(&fields.used, u64::from(used));
-    headers.insert(&fields.resource, decider.facts.name.clone());
+    headers.insert(&fields.resource, decider.advertised.name.clone());
     if let Some(reset) = decider.reset_at(now) {
         headers.insert(&fields.reset, reset.as_micros().div_ceil(1_000_000));
     }
 }
 
-/// Fields for requests and for tokens, each of the deciding limit among those in that unit.
-fn openai(
+/// Writes fields for requests and for tokens, each of the deciding policy among those in that unit.
+fn write_openai(
     fields: &StyleFields,
     applied: &[AppliedPolicy<'_>],
     deciding: usize,
@@ -200,22 +204,22 @@ fn openai(
             continue;
         };
         let [limit, remaining, reset] = names;
-        headers.insert(limit, decider.facts.limit.clone());
+        headers.insert(limit, decider.advertised.limit.clone());
         headers.insert(remaining, u64::from(decider.remaining()));
         if let Some(at) = decider.reset_at(now) {
-            let text = go_duration(micros(at, now));
-            headers.insert(reset, visible(text.as_bytes()));
+            let text = go_duration(micros_until(at, now));
+            headers.insert(reset, field_value(text.as_bytes()));
         }
     }
 }
 
-/// The limit that decides, were there only those in this unit.
+/// The deciding policy among those in this unit.
 fn deciding_in<'a, 'b>(
     unit: QuotaUnit,
     applied: &'a [AppliedPolicy<'b>],
     deciding: usize,
 ) -> Option<&'a AppliedPolicy<'b>> {
-    let is_in = |limit: &&AppliedPolicy<'_>| limit.facts.unit == unit;
+    let is_in = |limit: &&AppliedPolicy<'_>| limit.advertised.unit == unit;
     if let Some(decider) = applied.get(deciding).filter(is_in) {
         return Some(decider);
     }
@@ -223,7 +227,7 @@ fn deciding_in<'a, 'b>(
     applied.iter().filter(is_in).nth(place)
 }
 
-/// The place of the limit that decides, were there only these.
+/// The index of the deciding policy among these.
 pub(crate) fn index_of_deciding<'a>(
     applied: impl Iterator<Item = &'a AppliedPolicy<'a>>,
 ) -> Option<usize> {
@@ -234,15 +238,15 @@ pub(crate) fn index_of_deciding<'a>(
     verdict.decision().map(|_| verdict.deciding)
 }
 
-fn micros(instant: Timestamp, now: Timestamp) -> u64 {
+fn micros_until(instant: Timestamp, now: Timestamp) -> u64 {
     instant.as_micros().saturating_sub(now.as_micros())
 }
 
-fn seconds(instant: Timestamp, now: Timestamp) -> u64 {
-    micros(instant, now).div_ceil(1_000_000)
+fn seconds_until(instant: Timestamp, now: Timestamp) -> u64 {
+    micros_until(instant, now).div_ceil(1_000_000)
 }
 
-/// A duration as Go, and so OpenAI, writes it: `120ms`, `1s`, `8.64s`, `6m0s`, `1h0m0s`; rounded up to
+/// Formats a duration as Go and OpenAI do: `120ms`, `1s`, `8.64s`, `6m0s`, `1h0m0s`; rounded up to
 /// milliseconds.
 fn go_duration(micros: u64) -> String {
     let milliseconds = micros.div_ceil(1_000);

@@ -1,17 +1,16 @@
-//! Which form of an answer a client reads: content negotiation (RFC 9110 section 12.5.1) among the
-//! three forms that the proxy writes.
+//! Content negotiation (RFC 9110 section 12.5.1) among the three formats that the proxy writes.
 
 use http::HeaderValue;
 
 use crate::http::headers::ascii;
 
-/// A form of an answer.
+/// Format of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseFormat {
     /// `application/problem+json`, RFC 9457.
     Problem,
-    /// The same as `application/json`, for clients that know nothing else. Never negotiated: whoever
-    /// accepts it gets problem+json, which is JSON.
+    /// Problem details as `application/json`, for clients that know no other type. Never
+    /// negotiated: clients that accept JSON get `Problem`.
     Json,
     /// `text/plain`.
     Plain,
@@ -19,16 +18,16 @@ pub enum ResponseFormat {
     Html,
 }
 
-/// Which forms may be sent.
+/// Formats that a policy allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseFormats {
-    /// The one that Accept prefers; problem+json where it does not care.
+    /// The format that Accept prefers, or `Problem` without a preference.
     Accept,
-    /// Always this one.
+    /// This format, whatever Accept says.
     Always(ResponseFormat),
 }
 
-/// In the order of our own preference.
+/// Formats that are negotiated, in the proxy's order of preference.
 const ALL: [ResponseFormat; 3] = [
     ResponseFormat::Problem,
     ResponseFormat::Plain,
@@ -36,7 +35,7 @@ const ALL: [ResponseFormat; 3] = [
 ];
 
 impl ResponseFormats {
-    /// Every form that [`choose`](Self::choose) may return.
+    /// All formats that [`choose`](Self::choose) may return.
     pub(crate) fn all(&self) -> &[ResponseFormat] {
         match self {
             Self::Accept => &ALL,
@@ -44,7 +43,7 @@ impl ResponseFormats {
         }
     }
 
-    /// The form for a request with this Accept.
+    /// Chooses the format for a request with this Accept.
     pub(crate) fn choose(self, accept: Option<&[u8]>) -> ResponseFormat {
         match self {
             Self::Always(format) => format,
@@ -66,7 +65,7 @@ impl ResponseFormat {
         })
     }
 
-    /// How well a media range names this form: 0 not at all, 3 exactly.
+    /// Specificity of a media range for this format: 0 no match, 3 exact.
     fn specificity(self, range: &str) -> u8 {
         let (exact, also, family): (_, &[&str], _) = match self {
             Self::Problem | Self::Json => (
@@ -86,7 +85,7 @@ impl ResponseFormat {
         }
     }
 
-    /// The weight from 0 to 1000 that `accept` gives this form: its most specific range counts.
+    /// Weight of this format in `accept`, 0 to 1000: the most specific range counts.
     fn weight(self, accept: &str) -> u16 {
         accept
             .split(',')
@@ -102,8 +101,8 @@ impl ResponseFormat {
     }
 }
 
-/// The form of the greatest weight; of equal ones the one that stands first in `accept`, since
-/// browsers and people write the one they mean there, else our own preference.
+/// Chooses the format of greatest weight. Of equal ones the first in `accept` wins, since browsers
+/// and people write their preference there; else the proxy's order decides.
 fn preferred(accept: &str) -> ResponseFormat {
     let place = |format: ResponseFormat| {
         accept
@@ -119,7 +118,7 @@ fn preferred(accept: &str) -> ResponseFormat {
         .unwrap_or(ResponseFormat::Problem)
 }
 
-/// A quality value (RFC 9110 section 12.4.2), as thousandths; what is none counts as 0.
+/// Parses a quality value (RFC 9110 section 12.4.2) into thousandths; a malformed one counts as 0.
 fn thousandths(text: &str) -> u16 {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = fraction.len() <= 3 && fraction.bytes().all(|byte| byte.is_ascii_digit());
@@ -134,7 +133,7 @@ fn thousandths(text: &str) -> u16 {
 mod tests {
     use super::*;
 
-    fn form(accept: &'static str) -> ResponseFormat {
+    fn chosen(accept: &'static str) -> ResponseFormat {
         ResponseFormats::Accept.choose(Some(accept.as_bytes()))
     }
 
@@ -152,20 +151,20 @@ mod tests {
             "image/png",
             ";;,,",
         ] {
-            assert_eq!(form(accept), ResponseFormat::Problem, "{accept}");
+            assert_eq!(chosen(accept), ResponseFormat::Problem, "{accept}");
         }
     }
 
     #[test]
     fn browsers_read_html_and_terminals_plain_text() {
         assert_eq!(
-            form("text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"),
+            chosen("text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"),
             ResponseFormat::Html
         );
-        assert_eq!(form("text/plain"), ResponseFormat::Plain);
-        assert_eq!(form("text/*"), ResponseFormat::Plain);
+        assert_eq!(chosen("text/plain"), ResponseFormat::Plain);
+        assert_eq!(chosen("text/*"), ResponseFormat::Plain);
         assert_eq!(
-            form("text/html;q=0.5, text/plain;q=0.6"),
+            chosen("text/html;q=0.5, text/plain;q=0.6"),
             ResponseFormat::Plain
         );
     }
@@ -173,15 +172,15 @@ mod tests {
     #[test]
     fn the_most_specific_range_gives_the_weight() {
         assert_eq!(
-            form("text/*, text/plain;q=0.1, application/json;q=0.5"),
+            chosen("text/*, text/plain;q=0.1, application/json;q=0.5"),
             ResponseFormat::Html
         );
         assert_eq!(
-            form("application/json;q=0, text/plain;q=0.001"),
+            chosen("application/json;q=0, text/plain;q=0.001"),
             ResponseFormat::Plain
         );
         assert_eq!(
-            form("text/html;q=2, application/json;q=0.2"),
+            chosen("text/html;q=2, application/json;q=0.2"),
             ResponseFormat::Problem
         );
     }

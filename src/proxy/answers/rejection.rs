@@ -1,5 +1,5 @@
-//! What a policy says to a client whose quota is used up. Its bodies are written when the ruleset is compiled, but for
-//! those that name values of the request.
+//! Responses of policies to clients beyond their quota. Bodies without values of the request are
+//! written with the ruleset.
 
 use std::borrow::Cow;
 
@@ -17,31 +17,31 @@ use crate::http::message::Response;
 use crate::proxy::body::ResponseBody;
 use crate::rules::Head;
 
-/// What a policy answers when its quota is spent.
+/// Rejections of a policy, as configured.
 #[derive(Clone, Debug)]
 pub struct RejectSpec {
-    /// 429 unless configured; 400 to 599.
+    /// 400 to 599.
     pub status: StatusCode,
-    /// In which form.
+    /// Formats of the body.
     pub formats: ResponseFormats,
-    /// A body instead of the prepared ones; of the type that `headers` has, else of the form's.
+    /// A body in place of the default one; its type is that of `headers`, else the format's.
     pub body: Option<Template>,
-    /// More header fields.
+    /// Additional header fields.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// Where people can read about the limits: in the body, and as a `Link` with `rel="help"`.
+    /// Documentation of the limits: in the body, and as a `Link` with `rel="help"`.
     pub docs_url: Option<String>,
-    /// What it says as a decoy, if it is one.
+    /// The decoy, if the policy's action is one.
     pub decoy: Option<DecoySpec>,
 }
 
-/// A refusal, ready to be sent.
+/// Rejections of a policy, ready to be sent.
 #[derive(Debug)]
 pub struct Rejection {
     spec: RejectSpec,
     name: Box<str>,
     quota: Box<str>,
     detail: String,
-    /// One for each form that may be asked for.
+    /// One for each format that a client may accept.
     prepared: Vec<PreparedResponse>,
 }
 
@@ -49,27 +49,27 @@ pub struct Rejection {
 struct PreparedResponse {
     format: ResponseFormat,
     fields: Vec<(HeaderName, HeaderValue)>,
-    /// Where one policy refuses, and there is no template.
+    /// The default body for requests that one policy refuses.
     body: Bytes,
 }
 
-/// A request that is refused, and why.
+/// A refused request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RefusedRequest<'a> {
     pub head: &'a Head<'a>,
-    /// The name of its route; empty where none takes it.
+    /// The route's name; empty without a route.
     pub route: &'a str,
-    /// The names of all policies that refuse.
+    /// The names of all policies that refuse it.
     pub violated: &'a [&'a str],
-    /// In how many seconds it is admitted, if ever.
+    /// Seconds until it is admitted, if ever.
     pub retry_after: Option<u64>,
 }
 
-/// Room for the fields that say where the client stands, in one style.
+/// Rate-limit fields of one style, for which the list has room.
 const FIELDS_PER_STYLE: usize = 3;
 
 impl Rejection {
-    /// Writes the answers of the policy `name`, whose quota reads `quota`, such as `100 per 1m`.
+    /// Writes the bodies of the policy `name`; `quota` is text such as `100 per 1m`.
     pub fn new(spec: &RejectSpec, name: &str, quota: &str) -> Self {
         let detail = format!("The limit \"{name}\" of {quota} is used up.");
         let prepare = |&format| PreparedResponse {
@@ -86,20 +86,19 @@ impl Rejection {
         }
     }
 
-    /// The status of the answer.
     pub(crate) fn status(&self) -> StatusCode {
         self.spec.status
     }
 
-    /// Makes `response` what looks like a real answer of the route, to programs of every kind.
-    pub(crate) fn decoy(
+    /// Makes `response` a decoy, for clients of all kinds.
+    pub(crate) fn write_decoy(
         &self,
         refused: &RefusedRequest<'_>,
-        answers: Option<&LearnedResponses>,
+        learned: Option<&LearnedResponses>,
         response: &mut Response<ResponseBody>,
     ) {
-        let (Some(spec), Some(answers)) = (&self.spec.decoy, answers) else {
-            return self.http(refused, response);
+        let (Some(spec), Some(learned)) = (&self.spec.decoy, learned) else {
+            return self.write_http(refused, response);
         };
         let head = refused.head;
         let (prepared, body) = self.prepared(refused);
@@ -109,22 +108,22 @@ impl Rejection {
             content_type: prepared.format.media_type(),
             body,
         };
-        answers.write_decoy(decoy, head.method, response);
+        learned.write_decoy(decoy, head.method, response);
     }
 
-    /// Makes `response` the refusal in the form that the request prefers.
+    /// Makes `response` the rejection in the format that the client prefers.
     pub(crate) fn write(
         &self,
         refused: &RefusedRequest<'_>,
         response: &mut Response<ResponseBody>,
     ) {
         match grpc::response_content_type(refused.head.headers) {
-            Some(content_type) => *response = self.grpc(content_type),
-            None => self.http(refused, response),
+            Some(content_type) => *response = self.grpc_response(content_type),
+            None => self.write_http(refused, response),
         }
     }
 
-    fn grpc(&self, content_type: HeaderValue) -> Response<ResponseBody> {
+    fn grpc_response(&self, content_type: HeaderValue) -> Response<ResponseBody> {
         let mut response = grpc::trailers_only(
             content_type,
             grpc::GrpcStatus::ResourceExhausted,
@@ -136,7 +135,7 @@ impl Rejection {
         response
     }
 
-    fn http(&self, refused: &RefusedRequest<'_>, response: &mut Response<ResponseBody>) {
+    fn write_http(&self, refused: &RefusedRequest<'_>, response: &mut Response<ResponseBody>) {
         let (prepared, body) = self.prepared(refused);
         let mut headers = Headers::with_capacity(prepared.fields.len() + FIELDS_PER_STYLE);
         for (name, value) in &prepared.fields {
@@ -147,7 +146,7 @@ impl Rejection {
         *response.status_mut() = self.spec.status;
     }
 
-    /// What is prepared in the form that the request prefers, and the body.
+    /// The response in the format that the client prefers, and its body.
     fn prepared(&self, refused: &RefusedRequest<'_>) -> (&PreparedResponse, Bytes) {
         let accept = refused.head.headers.get(header::ACCEPT);
         let chosen = self.spec.formats.choose(accept);
@@ -197,7 +196,7 @@ impl RejectSpec {
         self.status.canonical_reason().unwrap_or("Refused")
     }
 
-    /// How values are written in the body of one's own.
+    /// Escaping of values in the configured body.
     fn escape(&self, format: ResponseFormat) -> Escape {
         let mut headers = self.headers.iter();
         let own = headers.find(|(name, _)| *name == header::CONTENT_TYPE);
@@ -226,7 +225,7 @@ impl RejectSpec {
         })
     }
 
-    /// The header fields of an answer in this form.
+    /// The header fields of a rejection in this format.
     fn fields(&self, format: ResponseFormat) -> Vec<(HeaderName, HeaderValue)> {
         let mut fields = self.headers.clone();
         let has = |fields: &[(HeaderName, _)], name| fields.iter().any(|(field, _)| field == name);

@@ -1,4 +1,4 @@
-//! The proxy's own answers to requests that met an error, and the forms that all of its answers have.
+//! Responses to requests that failed with an [`Error`], and the shared body formats.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -7,12 +7,12 @@ use http::header::{self, HeaderValue};
 use super::error::Error;
 use super::grpc;
 use super::negotiate::{ResponseFormat, ResponseFormats};
-use super::template::escape_html as escape;
+use super::template::escape_html;
 use crate::http::headers::Headers;
 use crate::http::message::Response;
 use crate::proxy::body::ResponseBody;
 
-/// The answer to a request with these header fields that met an error.
+/// Builds the response to a request with these header fields.
 pub(crate) fn error_response(
     error: &Error,
     accept: Option<&[u8]>,
@@ -42,7 +42,7 @@ pub(crate) fn error_response(
     response
 }
 
-/// Problem details, RFC 9457.
+/// Builds problem details (RFC 9457).
 pub(crate) fn problem_details(status: StatusCode, title: &str, detail: &str) -> serde_json::Value {
     serde_json::json!({
         "type": "about:blank",
@@ -52,7 +52,7 @@ pub(crate) fn problem_details(status: StatusCode, title: &str, detail: &str) -> 
     })
 }
 
-/// A page.
+/// Builds an HTML page.
 pub(crate) fn html_page(
     status: StatusCode,
     title: &str,
@@ -60,13 +60,13 @@ pub(crate) fn html_page(
     docs: Option<&str>,
 ) -> String {
     let link = docs.map_or_else(String::new, |url| {
-        let url = escape(url);
+        let url = escape_html(url);
         format!("<p><a rel=\"help\" href=\"{url}\">{url}</a></p>\n")
     });
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <title>{code} {title}</title>\n<h1>{title}</h1>\n<p>{detail}</p>\n{link}</html>\n",
         code = status.as_u16(),
-        detail = escape(detail),
+        detail = escape_html(detail),
     )
 }

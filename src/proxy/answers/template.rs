@@ -1,18 +1,18 @@
-//! Bodies with placeholders: `{{retry_after}}` in a body of one's own is replaced by a value of the refused request,
-//! escaped for what the body is, so that nothing that a client sent can become markup or break a document.
+//! Configured bodies with placeholders, such as `{{retry_after}}`. Values are escaped for the
+//! body's type, so that a client can neither add markup nor break a document.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
 use super::negotiate::ResponseFormat;
 
-/// The most characters that a value puts into a body: a client chooses how long its path is.
-const MAX_VALUE_CHARS: usize = 256;
+/// Most characters of a value: a client chooses the length of its path.
+const MAX_VALUE: usize = 256;
 
 const OPEN: &str = "{{";
 const CLOSE: &str = "}}";
 
-/// A body with placeholders.
+/// Body with placeholders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     pieces: Vec<Piece>,
@@ -24,7 +24,7 @@ enum Piece {
     Value(Placeholder),
 }
 
-/// What can stand between the braces.
+/// Names between the braces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placeholder {
     Policy,
@@ -42,38 +42,38 @@ pub(crate) enum Placeholder {
     Route,
 }
 
-/// Why a text is no template.
+/// Error in a template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
-    /// Nothing ends a placeholder.
+    /// A placeholder has no end.
     #[error("`{{{{` without `}}}}`")]
     Unclosed,
-    /// No placeholder has this name.
     #[error("there is no placeholder `{{{{{0}}}}}`")]
+    /// The name of no placeholder.
     Unknown(String),
 }
 
-/// How values are written in a body.
+/// Escaping of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Escape {
-    /// As the inside of a JSON string, which is safe inside a script too.
+    /// For the inside of a JSON string, also within an HTML script.
     Json,
-    /// As text or as an attribute in quotes, in HTML or XML.
+    /// For text or a quoted attribute, in HTML or XML.
     Html,
-    /// As they are, without control characters.
+    /// Nothing but control characters, which become spaces.
     Plain,
 }
 
-/// A value that a placeholder stands for.
+/// Value of a placeholder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PlaceholderValue<'a> {
     Text(Cow<'a, str>),
-    /// `None` where there is no such number: `null` in JSON, nothing elsewhere.
+    /// `None` becomes `null` in JSON, and nothing elsewhere.
     Number(Option<u64>),
 }
 
 impl Template {
-    /// What the placeholders are called.
+    /// The placeholders' names, in the order of `Placeholder::ALL`.
     pub const NAMES: [&'static str; 13] = [
         "policy",
         "policies",
@@ -90,10 +90,10 @@ impl Template {
         "route",
     ];
 
-    /// Reads a body; `{{{{` stands for `{{` itself.
+    /// Parses a body; `{{{{` stands for `{{` itself.
     ///
     /// # Errors
-    /// Names what is no placeholder.
+    /// An unclosed placeholder, or an unknown name.
     pub fn parse(text: &str) -> Result<Self, TemplateError> {
         let mut pieces = Vec::new();
         let mut written = String::new();
@@ -120,7 +120,7 @@ impl Template {
         Ok(Template { pieces })
     }
 
-    /// The body, with `value` of each placeholder.
+    /// Writes the body, with `value` of each placeholder.
     pub(crate) fn render<'a>(
         &self,
         escape: Escape,
@@ -161,7 +161,7 @@ impl Placeholder {
 }
 
 impl Escape {
-    /// How values are written in a body of this form.
+    /// Escaping for a body of this format.
     pub(crate) fn of(format: ResponseFormat) -> Self {
         match format {
             ResponseFormat::Problem | ResponseFormat::Json => Self::Json,
@@ -170,7 +170,7 @@ impl Escape {
         }
     }
 
-    /// How values are written in a body of this media type.
+    /// Escaping for a body of this media type.
     pub(crate) fn of_media_type(media_type: &str) -> Self {
         let media_type = media_type.to_ascii_lowercase();
         let is = |names: [&str; 2]| names.iter().any(|name| media_type.contains(name));
@@ -188,7 +188,7 @@ impl Escape {
             PlaceholderValue::Number(None) => {}
             PlaceholderValue::Text(text) => text
                 .chars()
-                .take(MAX_VALUE_CHARS)
+                .take(MAX_VALUE)
                 .for_each(|c| self.push(c, body)),
         }
     }
@@ -196,9 +196,9 @@ impl Escape {
     fn push(self, c: char, body: &mut String) {
         match (self, c) {
             (Self::Json, '"' | '\\' | '<' | '>' | '&' | '\'' | '\u{2028}' | '\u{2029}') => {
-                code_point(c, body);
+                push_code_point(c, body);
             }
-            (Self::Json, c) if c.is_control() => code_point(c, body),
+            (Self::Json, c) if c.is_control() => push_code_point(c, body),
             (Self::Html, '&') => body.push_str("&amp;"),
             (Self::Html, '<') => body.push_str("&lt;"),
             (Self::Html, '>') => body.push_str("&gt;"),
@@ -210,12 +210,12 @@ impl Escape {
     }
 }
 
-/// The characters that are escaped in JSON are all of the basic plane.
-fn code_point(c: char, body: &mut String) {
+/// All characters escaped in JSON are in the basic plane, so that four digits suffice.
+fn push_code_point(c: char, body: &mut String) {
     let _ = write!(body, "\\u{:04x}", u32::from(c));
 }
 
-/// `text` as HTML.
+/// Escapes `text` for HTML.
 pub(crate) fn escape_html(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     text.chars()
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn values_stand_where_they_are_named() {
+    fn placeholders_are_replaced_by_values() {
         let body = rendered("{{ path }}:{{retry_after}}s {}", Escape::Plain, "/a");
         assert_eq!(body, "/a:7s {}");
         let json = "{\"a\":{\"b\":{{retry_after}}}, \"c\":{{status}}}";
@@ -251,14 +251,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_template_is_named() {
+    fn errors_name_the_placeholder() {
         assert_eq!(Template::parse("a {{path"), Err(TemplateError::Unclosed));
         let unknown = Template::parse("{{pth}}").expect_err("no such value");
         assert_eq!(unknown.to_string(), "there is no placeholder `{{pth}}`");
     }
 
     #[test]
-    fn the_type_of_a_body_says_how_values_are_written() {
+    fn the_media_type_decides_the_escaping() {
         for (media_type, escape) in [
             ("application/vnd.api+json", Escape::Json),
             ("text/JavaScript", Escape::Json),
@@ -272,10 +272,10 @@ mod tests {
 
     #[test]
     fn a_long_value_is_cut() {
-        let long = "é".repeat(MAX_VALUE_CHARS + 1);
+        let long = "é".repeat(MAX_VALUE + 1);
         assert_eq!(
             rendered("{{path}}", Escape::Plain, &long),
-            "é".repeat(MAX_VALUE_CHARS)
+            "é".repeat(MAX_VALUE)
         );
     }
 
@@ -301,7 +301,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_a_template_or_not(text in "[{}a-z ]{0,30}") {
+        fn parsing_never_panics(text in "[{}a-z ]{0,30}") {
             let _ = Template::parse(&text);
         }
     }

@@ -102,7 +102,7 @@ pub(in crate::config) fn styles(responses: &Responses) -> HeaderStyles {
     let all = responses.headers.iter().map(|item| fields(item)).collect();
     let exposure = match responses.cors.expose_headers.get() {
         true => Exposure::Exposed,
-        false => Exposure::Unsaid,
+        false => Exposure::Unchanged,
     };
     HeaderStyles::new(all, exposure)
 }

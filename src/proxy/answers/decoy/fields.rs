@@ -1,26 +1,26 @@
-//! Which fields of real answers decoys have: those of a short list. All others are left out.
+//! The short list of fields that decoys have of real responses.
 
 use http::header::{self, HeaderName, HeaderValue};
 
-/// The longest value that is learned, in bytes.
+/// Longest value that is learned, in bytes.
 const MAX_VALUE: usize = 1_024;
 
-/// What a decoy makes of a field.
+/// A field of a real response, as decoys have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LearnedField {
-    /// The value of all decoys.
+    /// The value of every decoy.
     Copied(HeaderValue),
-    /// An identifier that looks like this.
+    /// Decoys have new identifiers of this shape.
     Identifier(HeaderValue),
-    /// The media type of decoys whose configuration has none.
+    /// The media type, unless the configuration has one.
     ContentType(HeaderValue),
     Date,
     Length,
     Omitted,
 }
 
-/// Fields of servers, not of clients or bodies. Fields that are written by the client's rights, language, tenant or
-/// request are missing here.
+/// Fields about the server. Fields that vary with the client's rights, language or tenant, or with
+/// the request, are missing here.
 const COPIED_FIELDS: [&str; 22] = [
     "server",
     "via",
@@ -46,7 +46,7 @@ const COPIED_FIELDS: [&str; 22] = [
     "accept-ranges",
 ];
 
-/// Ends of the names of fields with an identifier of the exchange.
+/// Ends of names of fields that identify one exchange.
 const IDENTIFIER_SUFFIXES: [&str; 9] = [
     "request-id",
     "requestid",
@@ -59,7 +59,7 @@ const IDENTIFIER_SUFFIXES: [&str; 9] = [
     "x-vercel-id",
 ];
 
-/// Charsets of text on the web. Others are left out.
+/// Charsets that are learned.
 const CHARSETS: [&str; 14] = [
     "utf-8",
     "utf8",
@@ -77,17 +77,17 @@ const CHARSETS: [&str; 14] = [
     "big5",
 ];
 
-/// Directives that let no shared cache reuse an answer (RFC 9111 section 5.2.2).
+/// Directives that keep shared caches from reusing a response (RFC 9111 section 5.2.2).
 const UNSHARED_DIRECTIVES: [&str; 3] = ["private", "no-store", "no-cache"];
 
-/// Directives that decoys may have beside them.
+/// Directives that decoys may have beside those.
 const OTHER_DIRECTIVES: [&str; 3] = ["must-revalidate", "proxy-revalidate", "no-transform"];
 
-/// The Cache-Control of decoys whose real answers may be reused by shared caches.
+/// Cache-Control of decoys whose real responses shared caches may reuse.
 const DEFAULT_CACHE_CONTROL: HeaderValue = HeaderValue::from_static("private, no-cache");
 
 impl LearnedField {
-    /// What decoys have of this field. An identifier still is the real one.
+    /// Learns a field. An identifier is kept as it is: the caller replaces it.
     pub(super) fn of(name: &HeaderName, value: &[u8]) -> Self {
         match *name {
             header::CONTENT_LENGTH => return Self::Length,
@@ -106,7 +106,7 @@ impl LearnedField {
         learned.unwrap_or(Self::Omitted)
     }
 
-    /// Whether a field of the same name with this value teaches nothing else.
+    /// A field of the same name with this value would be learned as equal.
     pub(super) fn matches(&self, name: &HeaderName, value: &[u8]) -> bool {
         match self {
             Self::Date | Self::Length | Self::Identifier(_) => true,
@@ -118,21 +118,22 @@ impl LearnedField {
     }
 }
 
-/// A value that names no site and no address: those may be of one tenant.
+/// A value without a URL or an address, which may belong to one tenant.
 fn copied(value: &[u8]) -> Option<HeaderValue> {
     let text = short(value)?;
     let is_general = !text.contains("//") && !text.contains('@');
     is_general.then(|| HeaderValue::from_str(text).ok())?
 }
 
-/// An identifier in the usual letters, of which a decoy has the shape.
+/// A value of the letters that identifiers have.
 fn identifier(value: &[u8]) -> Option<HeaderValue> {
     let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:;=/".contains(&byte);
     let text = short(value).filter(|text| text.bytes().all(is_usual))?;
     HeaderValue::from_str(text).ok()
 }
 
-/// The media type and its charset. Other parameters are about one body, and `multipart` says nothing without them.
+/// The media type and its charset. Other parameters describe one body; `multipart` is useless
+/// without them.
 fn content_type(value: &[u8]) -> Option<HeaderValue> {
     let mut parts = short(value)?.split(';');
     let essence = parts.next()?.trim_end();
@@ -157,7 +158,7 @@ fn content_type(value: &[u8]) -> Option<HeaderValue> {
     HeaderValue::from_str(&learned).ok()
 }
 
-/// The value itself where it lets no shared cache reuse the answer, and says nothing else.
+/// The value, if it keeps shared caches from reusing the response, and has no unknown directive.
 fn cache_control(value: &[u8]) -> HeaderValue {
     let Some(text) = short(value) else {
         return DEFAULT_CACHE_CONTROL;
@@ -179,7 +180,7 @@ fn cache_control(value: &[u8]) -> HeaderValue {
     value.unwrap_or(DEFAULT_CACHE_CONTROL)
 }
 
-/// A value that is short enough to be kept, as text.
+/// The value as text, if it is short enough.
 fn short(value: &[u8]) -> Option<&str> {
     let is_short = value.len() <= MAX_VALUE;
     std::str::from_utf8(value).ok().filter(|_| is_short)
@@ -189,7 +190,7 @@ fn short(value: &[u8]) -> Option<&str> {
 mod tests {
     use super::*;
 
-    /// What a decoy would have as the field's value; of an identifier the real one.
+    /// The value that a decoy would have; of an identifier the real one.
     fn learned(name: &'static str, value: &str) -> Option<String> {
         match LearnedField::of(&HeaderName::from_static(name), value.as_bytes()) {
             LearnedField::Copied(value)
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_teaches_the_same_is_told_from_others() {
+    fn fields_that_are_learned_as_equal_match() {
         let type_of = |value: &'static str| (header::CONTENT_TYPE, value);
         for ((name, known), value, is_same) in [
             (type_of("text/plain; name=a"), "text/plain; name=b", true),

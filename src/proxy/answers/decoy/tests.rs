@@ -1,8 +1,8 @@
-//! Decoys beside the real answers that they are taken for.
+//! Decoys beside the real responses that they imitate.
 
 use super::*;
 
-fn answer(status: u16, fields: &[(&'static str, &'static str)]) -> Response<ResponseBody> {
+fn real_response(status: u16, fields: &[(&'static str, &'static str)]) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::own(Bytes::from_static(b"real")));
     *response.status_mut() = StatusCode::from_u16(status).expect("a status");
     for (name, value) in fields {
@@ -14,7 +14,7 @@ fn answer(status: u16, fields: &[(&'static str, &'static str)]) -> Response<Resp
     response
 }
 
-fn disguised(answers: &LearnedResponses, spec: &DecoySpec) -> Response<ResponseBody> {
+fn decoy_of(learned: &LearnedResponses, spec: &DecoySpec) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::own(Bytes::new()));
     let own = [(
         HeaderName::from_static("x-own"),
@@ -26,7 +26,7 @@ fn disguised(answers: &LearnedResponses, spec: &DecoySpec) -> Response<ResponseB
         content_type: HeaderValue::from_static("text/plain"),
         body: Bytes::from_static(b"ok"),
     };
-    answers.write_decoy(decoy, &Method::POST, &mut response);
+    learned.write_decoy(decoy, &Method::POST, &mut response);
     response
 }
 
@@ -52,10 +52,10 @@ const REAL: [(&str, &str); 9] = [
 ];
 
 #[test]
-fn a_decoy_has_the_status_and_fields_of_the_last_real_answer_in_their_order() {
-    let answers = LearnedResponses::new(ResponseOrigin::Servers);
-    answers.learn(&Method::POST, &answer(201, &REAL));
-    let decoy = disguised(&answers, &DecoySpec::default());
+fn a_decoy_has_the_status_and_fields_of_the_last_real_response_in_their_order() {
+    let learned = LearnedResponses::new(ResponseOrigin::Servers);
+    learned.learn(&Method::POST, &real_response(201, &REAL));
+    let decoy = decoy_of(&learned, &DecoySpec::default());
     assert_eq!(decoy.status(), 201);
     assert_eq!(
         names(&decoy),
@@ -79,13 +79,13 @@ fn a_decoy_has_the_status_and_fields_of_the_last_real_answer_in_their_order() {
     let id = value(&decoy, "x-request-id").expect("an identifier");
     assert_ne!(id, "4f2a-77b0");
     assert_eq!((id.len(), id.find('-')), (9, Some(4)), "{id}");
-    let again = disguised(&answers, &DecoySpec::default());
+    let again = decoy_of(&learned, &DecoySpec::default());
     assert_ne!(value(&again, "x-request-id"), Some(id), "each has its own");
 }
 
 #[test]
-fn values_that_all_clients_so_far_were_sent_are_not_copied() {
-    let answers = LearnedResponses::new(ResponseOrigin::Servers);
+fn values_that_every_client_got_are_not_copied() {
+    let learned = LearnedResponses::new(ResponseOrigin::Servers);
     let private = [
         ("x-workspace", "acme"),
         ("x-user", "alice"),
@@ -97,15 +97,15 @@ fn values_that_all_clients_so_far_were_sent_are_not_copied() {
         ("content-language", "fa"),
     ];
     for _ in 0..3 {
-        answers.learn(&Method::POST, &answer(200, &private));
-        let decoy = disguised(&answers, &DecoySpec::default());
+        learned.learn(&Method::POST, &real_response(200, &private));
+        let decoy = decoy_of(&learned, &DecoySpec::default());
         assert_eq!(names(&decoy), ["x-own", "content-type"]);
     }
 }
 
 #[test]
 fn a_decoy_has_no_parameters_of_a_real_body_and_fills_no_shared_cache() {
-    let answers = LearnedResponses::new(ResponseOrigin::Servers);
+    let learned = LearnedResponses::new(ResponseOrigin::Servers);
     let real = [
         (
             "content-type",
@@ -115,30 +115,30 @@ fn a_decoy_has_no_parameters_of_a_real_body_and_fills_no_shared_cache() {
         ("cdn-cache-control", "max-age=3600"),
         ("expires", "0"),
     ];
-    answers.learn(&Method::POST, &answer(200, &real));
-    let decoy = disguised(&answers, &DecoySpec::default());
+    learned.learn(&Method::POST, &real_response(200, &real));
+    let decoy = decoy_of(&learned, &DecoySpec::default());
     assert_eq!(names(&decoy), ["content-type", "cache-control", "x-own"]);
     let of = |name| value(&decoy, name);
     assert_eq!(of("content-type").as_deref(), Some("application/pdf"));
     assert_eq!(of("cache-control").as_deref(), Some("private, no-cache"));
 
     let multipart = [("content-type", "multipart/mixed; boundary=alice")];
-    answers.learn(&Method::POST, &answer(200, &multipart));
-    let decoy = disguised(&answers, &DecoySpec::default());
+    learned.learn(&Method::POST, &real_response(200, &multipart));
+    let decoy = decoy_of(&learned, &DecoySpec::default());
     assert_eq!(value(&decoy, "content-type").as_deref(), Some("text/plain"));
-    assert_eq!(value(&decoy, "cache-control"), None, "as in real answers");
+    assert_eq!(value(&decoy, "cache-control"), None, "as in real learned");
 }
 
 #[test]
-fn what_is_configured_goes_before_what_is_learned() {
-    let answers = LearnedResponses::new(ResponseOrigin::Servers);
+fn configured_values_override_learned_ones() {
+    let learned = LearnedResponses::new(ResponseOrigin::Servers);
     let spec = DecoySpec {
         status: Some(StatusCode::ACCEPTED),
         content_type: DecoyContentType::Configured,
     };
     let real = [("x-own", "b"), ("content-type", "text/html")];
-    answers.learn(&Method::POST, &answer(200, &real));
-    let decoy = disguised(&answers, &spec);
+    learned.learn(&Method::POST, &real_response(200, &real));
+    let decoy = decoy_of(&learned, &spec);
     assert_eq!(decoy.status(), 202);
     assert_eq!(names(&decoy), ["x-own", "content-type"]);
     assert_eq!(value(&decoy, "x-own").as_deref(), Some("a"));
@@ -146,44 +146,44 @@ fn what_is_configured_goes_before_what_is_learned() {
 }
 
 #[test]
-fn failures_and_parts_teach_nothing_and_before_any_answer_there_is_via() {
-    let answers = LearnedResponses::new(ResponseOrigin::Servers);
+fn nothing_is_learned_from_failures_and_parts_and_decoys_have_via_by_default() {
+    let learned = LearnedResponses::new(ResponseOrigin::Servers);
     for status in [206, 301, 404, 500] {
-        answers.learn(&Method::POST, &answer(status, &REAL));
+        learned.learn(&Method::POST, &real_response(status, &REAL));
     }
-    let decoy = disguised(&answers, &DecoySpec::default());
+    let decoy = decoy_of(&learned, &DecoySpec::default());
     assert_eq!(names(&decoy), ["x-own", "content-type", "via"]);
     let echo = LearnedResponses::new(ResponseOrigin::Echo);
-    let decoy = disguised(&echo, &DecoySpec::default());
+    let decoy = decoy_of(&echo, &DecoySpec::default());
     assert_eq!(names(&decoy), ["x-own", "content-type"]);
 }
 
 #[test]
-fn a_body_is_told_as_those_of_real_answers_and_another_method_will_do() {
-    let answers = LearnedResponses::new(ResponseOrigin::Servers);
-    let mut real = answer(200, &[("server", "a")]);
+fn a_decoy_is_framed_as_real_responses_also_those_of_another_method() {
+    let learned = LearnedResponses::new(ResponseOrigin::Servers);
+    let mut real = real_response(200, &[("server", "a")]);
     *real.body_mut() = ResponseBody::streamed(Bytes::from_static(b"real"));
-    answers.learn(&Method::GET, &real);
-    let decoy = disguised(&answers, &DecoySpec::default());
+    learned.learn(&Method::GET, &real);
+    let decoy = decoy_of(&learned, &DecoySpec::default());
     assert_eq!(value(&decoy, "server").as_deref(), Some("a"));
     assert_eq!(decoy.body().size_hint().exact(), None);
-    answers.learn(&Method::POST, &answer(200, &[("server", "b")]));
-    let decoy = disguised(&answers, &DecoySpec::default());
+    learned.learn(&Method::POST, &real_response(200, &[("server", "b")]));
+    let decoy = decoy_of(&learned, &DecoySpec::default());
     assert_eq!(value(&decoy, "server").as_deref(), Some("b"));
     assert_eq!(decoy.body().size_hint().exact(), Some(2));
 }
 
 #[test]
-fn what_is_learned_is_bounded() {
-    let answers = LearnedResponses::new(ResponseOrigin::Servers);
-    let mut real = answer(200, &[]);
+fn a_profile_is_bounded() {
+    let learned = LearnedResponses::new(ResponseOrigin::Servers);
+    let mut real = real_response(200, &[]);
     for _ in 0..200 {
         let long = HeaderValue::from_bytes(&[b'a'; 2_000]).expect("a value");
         real.headers_mut()
             .append(HeaderName::from_static("x-a"), long);
     }
-    answers.learn(&Method::POST, &real);
-    let place = &answers.profiles[method_group(&Method::POST)];
+    learned.learn(&Method::POST, &real);
+    let place = &learned.profiles[method_group(&Method::POST)];
     let profile = place.load_full().expect("a profile");
     assert_eq!(profile.fields.len(), MAX_FIELDS);
     let left_out = profile
@@ -191,7 +191,7 @@ fn what_is_learned_is_bounded() {
         .iter()
         .all(|(_, learned)| *learned == LearnedField::Omitted);
     assert!(left_out);
-    answers.learn(&Method::POST, &real);
+    learned.learn(&Method::POST, &real);
     let same = place.load_full().expect("a profile");
     assert!(Arc::ptr_eq(&profile, &same), "nothing new");
 }

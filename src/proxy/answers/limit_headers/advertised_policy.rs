@@ -1,14 +1,14 @@
-//! A policy's name, quota and capacity as header fields show them, written once.
+//! A policy's name, quota and capacity in the form of header fields, written once.
 
-use super::visible;
+use super::field_value;
 use crate::http::headers::FieldValue;
 use crate::limiter::Algorithm;
 
-/// The largest integer of a structured field (RFC 9651 section 3.3.1).
+/// Largest integer of a structured field (RFC 9651 section 3.3.1).
 const LARGEST_INTEGER: u64 = 999_999_999_999_999;
 const MICROS_PER_SECOND: u64 = 1_000_000;
 
-/// What the units of a quota are.
+/// Unit of a quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QuotaUnit {
     /// Requests.
@@ -18,11 +18,10 @@ pub enum QuotaUnit {
     Tokens,
 }
 
-/// A policy's name and quota in header fields.
+/// A policy in header fields.
 #[derive(Clone, Debug)]
 pub struct AdvertisedPolicy {
     pub(super) name: FieldValue,
-    /// The capacity in digits.
     pub(super) limit: FieldValue,
     /// `"name";q=100;w=60`
     pub(super) policy_item: FieldValue,
@@ -30,13 +29,13 @@ pub struct AdvertisedPolicy {
     pub(super) quota_item: FieldValue,
     /// `"name";r=`
     pub(super) state_prefix: Box<str>,
-    /// The most units that can remain: the burst where there is one, else the quota's.
+    /// Most units that can remain: the burst if there is one, else the quota.
     pub(super) capacity: u32,
     pub(super) unit: QuotaUnit,
 }
 
 impl AdvertisedPolicy {
-    /// The facts of the policy `name` (of `A-Z a-z 0-9 . _ -` only) with this algorithm.
+    /// Describes the policy `name` (of `A-Z a-z 0-9 . _ -` only) with this algorithm.
     pub fn new(name: &str, algorithm: &Algorithm, unit: QuotaUnit) -> Self {
         let capacity = algorithm.capacity();
         let rate = algorithm.rate();
@@ -47,10 +46,10 @@ impl AdvertisedPolicy {
         };
         let quota = format!("{quota}{window}{}", quota_unit(algorithm, unit));
         AdvertisedPolicy {
-            name: visible(name.as_bytes()),
+            name: field_value(name.as_bytes()),
             limit: u64::from(capacity).into(),
-            policy_item: visible(format!("\"{name}\";q={quota}").as_bytes()),
-            quota_item: visible(quota.as_bytes()),
+            policy_item: field_value(format!("\"{name}\";q={quota}").as_bytes()),
+            quota_item: field_value(quota.as_bytes()),
             state_prefix: format!("\"{name}\";r=").into(),
             capacity,
             unit,
@@ -58,7 +57,7 @@ impl AdvertisedPolicy {
     }
 }
 
-/// The parameter that names the unit, where it is not requests (draft-ietf-httpapi-ratelimit-headers-11
+/// The parameter that names a unit other than requests (draft-ietf-httpapi-ratelimit-headers-11
 /// section 3.1.2). `tokens` is not among the units that the draft registers.
 fn quota_unit(algorithm: &Algorithm, unit: QuotaUnit) -> &'static str {
     match (unit, algorithm.is_concurrency()) {
@@ -68,8 +67,9 @@ fn quota_unit(algorithm: &Algorithm, unit: QuotaUnit) -> &'static str {
     }
 }
 
-/// The shortest multiple of this rate (units in microseconds) that is whole seconds and has at least the
-/// capacity: units, and seconds. `None` where no structured field has room for them.
+/// The shortest multiple of this rate (units in microseconds) with whole seconds and at least the
+/// capacity: units, and seconds. `None` if a number exceeds the largest integer of a structured
+/// field.
 fn in_whole_seconds((units, micros): (u32, u64), capacity: u32) -> Option<(u64, u64)> {
     if units == 0 || capacity == 0 {
         return Some((0, micros.div_ceil(MICROS_PER_SECOND)));

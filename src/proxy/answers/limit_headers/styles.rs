@@ -1,4 +1,4 @@
-//! Which fields tell a client where it stands, and what they are called.
+//! Styles of rate-limit fields, and the names of their fields.
 
 use std::collections::HashSet;
 
@@ -7,24 +7,27 @@ use http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, HeaderName, HeaderValue, RETRY
 use super::{RATELIMIT, RATELIMIT_POLICY, RETRY_AFTER_MS};
 use crate::http::headers::Headers;
 
-/// A family of header fields.
+/// Style of rate-limit fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// `RateLimit-Policy` and `RateLimit`: draft-ietf-httpapi-ratelimit-headers, -08 to -11.
     Ietf,
     /// `RateLimit-Limit`, `-Remaining`, `-Reset` in seconds from now: the same draft, up to -06.
     Draft6,
-    /// `RateLimit-Policy` and `RateLimit`, as in draft -07: of the deciding policy alone, without its name.
+    /// `RateLimit-Policy` and `RateLimit`, as in draft -07: of the deciding policy alone, without
+    /// its name.
     Draft7,
     /// `X-RateLimit-Limit`, `-Remaining`, `-Reset` in seconds from now.
     XRateLimit,
-    /// The same with `-Used` and `-Resource`, and `-Reset` in seconds since the epoch.
+    /// `X-RateLimit-Limit`, `-Remaining`, `-Used` and `-Resource`, and `-Reset` in seconds since
+    /// the epoch.
     GitHub,
-    /// `x-ratelimit-limit-requests`, `-tokens` and their kin, with durations such as `6m0s`, and `retry-after-ms`.
+    /// `x-ratelimit-limit-requests`, `-tokens` and their kin, with durations such as `6m0s`, and
+    /// `retry-after-ms`.
     OpenAi,
 }
 
-/// The fields of one style, under their names.
+/// A style with the names of its fields.
 #[derive(Clone, Debug)]
 pub struct StyleFields {
     pub(super) style: Style,
@@ -37,16 +40,16 @@ pub struct StyleFields {
     pub(super) tokens: [HeaderName; 3],
 }
 
-/// All fields of responses.
+/// Rate-limit fields of all responses.
 #[derive(Clone, Debug)]
 pub struct HeaderStyles {
     pub(super) all: Vec<StyleFields>,
-    /// What scripts of other origins are told that they may read.
+    /// Value of `Access-Control-Expose-Headers`.
     exposed: Option<HeaderValue>,
 }
 
 impl Style {
-    /// What the names of its fields begin with; `None` where they are fixed.
+    /// Prefix of the names of its fields; `None` for fixed names.
     pub fn prefix(self) -> Option<&'static str> {
         match self {
             Self::Ietf | Self::Draft7 => None,
@@ -55,7 +58,7 @@ impl Style {
         }
     }
 
-    /// The customary names of the limit, of what remains, of the reset, of what is used, and of the resource.
+    /// Default names: limit, remaining, reset, used, resource.
     fn names(self) -> [&'static str; 5] {
         match self {
             Self::Draft6 => [
@@ -83,7 +86,7 @@ impl Style {
     }
 }
 
-/// The customary names of the limit, of what remains, and of the reset, of limits in tokens.
+/// Default names for limits in tokens: limit, remaining, reset.
 const TOKEN_FIELDS: [&str; 3] = [
     "x-ratelimit-limit-tokens",
     "x-ratelimit-remaining-tokens",
@@ -91,14 +94,14 @@ const TOKEN_FIELDS: [&str; 3] = [
 ];
 
 impl StyleFields {
-    /// The fields of `style`, with names that begin with `prefix`, where they are not fixed.
+    /// The fields of `style`, whose names begin with `prefix`, unless they are fixed.
     pub fn new(style: Style, prefix: Option<&HeaderName>) -> Self {
-        let customary = style.prefix().unwrap_or_default();
+        let default = style.prefix().unwrap_or_default();
         let named = |name: &'static str| match prefix {
-            // Static ones are cloned without counting references, on every response.
+            // Cloning a static name counts no references.
             None => HeaderName::from_static(name),
             Some(prefix) => {
-                let own = format!("{prefix}{}", &name[customary.len()..]);
+                let own = format!("{prefix}{}", &name[default.len()..]);
                 HeaderName::try_from(own).expect("letters and hyphens after a name make a name")
             }
         };
@@ -110,7 +113,7 @@ impl StyleFields {
             reset,
             used,
             resource,
-            // Of `openai` alone, whose prefix may be another.
+            // Only `openai` has these, and the prefix may be another style's.
             tokens: match style {
                 Style::OpenAi => TOKEN_FIELDS.map(named),
                 _ => TOKEN_FIELDS.map(HeaderName::from_static),
@@ -123,7 +126,7 @@ impl StyleFields {
         self.style
     }
 
-    /// The names of all that it writes but Retry-After.
+    /// The names of all its fields except Retry-After.
     pub fn names(&self) -> Vec<HeaderName> {
         let mut names = match self.style {
             Style::Ietf | Style::Draft7 => return vec![RATELIMIT_POLICY, RATELIMIT],
@@ -143,17 +146,17 @@ impl StyleFields {
     }
 }
 
-/// Whether scripts of other origins may read the fields.
+/// Access of scripts from other origins to the fields (CORS).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exposure {
-    /// It is not said.
-    Unsaid,
+    /// The proxy adds nothing.
+    Unchanged,
     /// `Access-Control-Expose-Headers` names them.
     Exposed,
 }
 
 impl HeaderStyles {
-    /// These fields.
+    /// Builds the fields of responses.
     pub fn new(all: Vec<StyleFields>, exposure: Exposure) -> Self {
         let names = || {
             let names = all.iter().flat_map(StyleFields::names);
@@ -169,12 +172,12 @@ impl HeaderStyles {
         }
     }
 
-    /// Whether one of them is of `style`.
+    /// One of the styles is `style`.
     pub(super) fn contains(&self, style: Style) -> bool {
         self.all.iter().any(|fields| fields.style == style)
     }
 
-    /// Appended: the upstream may have fields of its own to expose.
+    /// Appends: the upstream may expose fields of its own.
     pub(super) fn expose(&self, headers: &mut Headers) {
         if let Some(exposed) = &self.exposed {
             headers.append(ACCESS_CONTROL_EXPOSE_HEADERS, exposed.clone());
@@ -193,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_stands_in_for_the_customary_one() {
+    fn a_prefix_replaces_the_default_one() {
         assert_eq!(
             names(Style::XRateLimit, Some("x-acme")),
             ["x-acme-limit", "x-acme-remaining", "x-acme-reset"]
@@ -220,7 +223,7 @@ mod tests {
              x-ratelimit-reset, ratelimit-limit, ratelimit-remaining, ratelimit-reset"
         );
         let mut headers = Headers::new();
-        HeaderStyles::new(all.to_vec(), Exposure::Unsaid).expose(&mut headers);
+        HeaderStyles::new(all.to_vec(), Exposure::Unchanged).expose(&mut headers);
         assert!(headers.is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! Header fields never contradict each other: of all algorithms, in all styles.
+//! Header fields never contradict each other, for all algorithms and styles.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::store::{Charge, OnFull, Table, charge_all};
 const START: Timestamp = Timestamp::from_micros(1_000_000_000);
 
 #[test]
-fn durations_read_as_clients_of_that_style_expect() {
+fn durations_are_written_as_openai_writes_them() {
     let text = |milliseconds: u64| go_duration(milliseconds * 1_000);
     assert_eq!(text(0), "0ms");
     assert_eq!(text(120), "120ms");
@@ -66,7 +66,7 @@ fn algorithms() -> impl Strategy<Value = Algorithm> {
     })
 }
 
-/// The fields that a client is sent, by name.
+/// The fields of a response, by name.
 fn written(
     verdict: &Verdict,
     facts: &AdvertisedPolicy,
@@ -82,11 +82,11 @@ fn written(
             prefixed(Style::GitHub, "gh"),
             prefixed(Style::OpenAi, "ai"),
         ],
-        Exposure::Unsaid,
+        Exposure::Unchanged,
     );
     let decision = verdict.decision().expect("a decision");
     let applied = AppliedPolicy {
-        facts,
+        advertised: facts,
         algorithm,
         decision,
     };
@@ -95,22 +95,22 @@ fn written(
     if let Outcome::Refuse { retry_at: Some(at) } = decision.outcome {
         write_retry_after(&styles, at, now, &mut headers);
     }
-    let mut told: HashMap<String, String> = HashMap::new();
+    let mut sent: HashMap<String, String> = HashMap::new();
     for (name, value) in headers.iter() {
         let text = String::from_utf8_lossy(value).into_owned();
-        told.insert(name.as_str().to_owned(), text);
+        sent.insert(name.as_str().to_owned(), text);
     }
     let applied = AppliedPolicy {
-        facts,
+        advertised: facts,
         algorithm,
         decision,
     };
     let mut headers = Headers::new();
-    draft7(&applied, now, &mut headers);
+    write_draft7(&applied, now, &mut headers);
     let text = headers.get(RATELIMIT).expect("a field");
     let text = String::from_utf8_lossy(text).into_owned();
-    told.insert("draft-7".to_owned(), text);
-    SentFields(told)
+    sent.insert("draft-7".to_owned(), text);
+    SentFields(sent)
 }
 
 #[derive(Debug)]
@@ -217,12 +217,12 @@ proptest! {
                 verdict.refuse_until(0, now.saturating_add(Duration::from_secs(5)));
             }
             let decision = *verdict.decision().expect("a decision");
-            let told = written(&verdict, &facts, &algorithm, now);
-            told.check(&algorithm, &decision, now);
+            let sent = written(&verdict, &facts, &algorithm, now);
+            sent.check(&algorithm, &decision, now);
             if is_banned {
-                let more = told.parameter("ratelimit", "t");
-                prop_assert!(algorithm.capacity() == 0 || more.is_some_and(|more| more >= 5), "{:?}", told);
-                if let Some(retry_after) = told.number("retry-after") {
+                let more = sent.parameter("ratelimit", "t");
+                prop_assert!(algorithm.capacity() == 0 || more.is_some_and(|more| more >= 5), "{:?}", sent);
+                if let Some(retry_after) = sent.number("retry-after") {
                     prop_assert_eq!(more, Some(retry_after));
                 }
             }
