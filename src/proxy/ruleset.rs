@@ -1,5 +1,5 @@
-//! The compiled ruleset: immutable, shared by all workers, replaced as a whole. Live state (buckets,
-//! connections, metric series) is found again in the snapshot before it, by identity.
+//! The compiled ruleset: immutable, shared by all workers, replaced as a whole. A new ruleset finds
+//! live state again in the one before it, by identity: buckets, connections, metric series.
 
 pub mod build;
 pub mod reload_diff;
@@ -49,36 +49,37 @@ pub use spec::{
 pub struct Ruleset {
     /// Finds the route of a request.
     pub router: Router,
-    /// In the order of the file, at the router's indices.
+    /// All routes, in the order of the file, which is that of the router's indices.
     pub routes: Vec<Arc<Route>>,
-    /// For the requests that no route takes.
+    /// The limits of requests without a route.
     pub unmatched: Arc<Route>,
-    /// Every policy, in the order of the spec.
+    /// All policies, in the order of the spec.
     pub policies: Vec<Arc<Policy>>,
-    /// Every upstream, in the order of the spec.
+    /// All upstreams, in the order of the spec.
     pub upstreams: Vec<Arc<RunningUpstream>>,
-    /// Who the client is.
+    /// Finds the client's address.
     pub client_ip: ClientIp,
-    /// How long a client may be quiet within a request's body.
+    /// Longest pause of a client within a request's body.
     pub body_timeout: Duration,
     /// The header styles of responses.
     pub styles: HeaderStyles,
-    /// Where requests are logged, if anywhere.
+    /// The access log, if there is one.
     pub access_log: Option<Arc<AccessLog>>,
-    /// Turns keys into fingerprints.
+    /// The secret of the keys' fingerprints.
     pub secret: Secret,
-    /// Verifies the tokens of requests, if anything does.
+    /// The verifier of tokens, if one is configured.
     pub tokens: Option<TokenVerifier>,
-    /// Where buckets are that several machines share, or through which they are synchronised, if there are any.
+    /// The Redis of shared and synchronised buckets, if there are any.
     pub redis: Option<Arc<redis::Store>>,
-    /// Whether requests ask there: not where all that there is is synchronised.
+    /// At least one policy has its buckets in Redis, so that requests call it. Synchronised
+    /// policies do not count.
     pub has_redis_policies: bool,
-    /// How long requests may be held up at the start, or a reload, until Redis is connected.
+    /// Longest wait for Redis at a start or a reload.
     pub startup_timeout: Duration,
 }
 
 impl Ruleset {
-    /// The policies that refuse requests because Redis cannot be reached, now.
+    /// The names of the policies that refuse requests now because Redis cannot be reached.
     pub fn policies_without_store(&self) -> Vec<&str> {
         let is_reachable = |store: &Arc<redis::Store>| store.is_reachable();
         if self.redis.as_ref().is_none_or(is_reachable) {
@@ -93,7 +94,7 @@ impl Ruleset {
         names
     }
 
-    /// Whether other machines hear of charges or bans through Redis.
+    /// A policy shares charges or bans with other machines through Redis.
     pub fn is_synchronised(&self) -> bool {
         self.policies.iter().any(|policy| {
             let penalties = policy.penalties.as_ref();
@@ -102,12 +103,13 @@ impl Ruleset {
         })
     }
 
-    /// The route at this place, or what a request meets that no route takes.
+    /// The route with this index, or the limits of requests without a route.
     pub fn route(&self, place: Option<usize>) -> &Arc<Route> {
         place.map_or(&self.unmatched, |place| &self.routes[place])
     }
 
-    /// The token of a request on this route, where a limit may ask for it. It has to be good at `now`.
+    /// The token of a request on this route, if a limit there reads one. Verified at first use, for
+    /// the instant `now`.
     pub fn token<'a>(
         &'a self,
         route: &Route,
@@ -123,43 +125,43 @@ impl Ruleset {
 /// A route that runs.
 #[derive(Debug)]
 pub struct Route {
-    /// Its name, or what it matches.
+    /// The configured name, or a text of its conditions.
     pub name: Arc<str>,
-    /// The limits, top-level ones first.
+    /// The limits that can refuse, top-level ones first.
     pub limits: Vec<Limit>,
-    /// Of its limits those that refuse nothing, but tag.
+    /// The limits that only tag.
     pub tags: Vec<Limit>,
-    /// Where its requests go; `None` for those that no route takes.
+    /// The upstream; `None` for requests without a route.
     pub upstream: Option<Arc<RunningUpstream>>,
-    /// Fields by which its limits tell the upstream of a lower priority.
+    /// Fields that tell the upstream of a lower priority.
     pub priority_fields: Vec<HeaderName>,
-    /// Whether preflight requests meet its limits.
+    /// Treatment of preflight requests.
     pub preflight: Preflight,
-    /// Whether one of its limits asks what a request's token says.
+    /// A limit reads a claim of the token.
     pub reads_token: bool,
-    /// Whether other machines are told of what some of its limits charge.
+    /// A limit shares its charges with other machines.
     pub is_synchronised: bool,
-    /// What is changed in a request before it is forwarded.
+    /// Changes to requests before they are forwarded.
     pub rewrite: Rewrite,
-    /// The most bytes in a request's body.
+    /// Largest body of a request, in bytes.
     pub max_body: u64,
-    /// What its decoys look like, if a limit answers with one.
+    /// The responses that decoys imitate, if a limit has decoys.
     pub(super) learned_responses: Option<Arc<LearnedResponses>>,
-    /// Its counters.
+    /// Counters of its requests.
     pub metrics: RouteMetrics,
 }
 
-/// What becomes of the requests by which a browser asks whether a script of another origin may ask (CORS preflight).
+/// Treatment of CORS preflight requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preflight {
-    /// They meet the limits of their route, as any other request.
+    /// The limits of the route apply.
     Limited,
-    /// They meet none.
+    /// No limit applies.
     Exempt,
 }
 
 impl Preflight {
-    /// Whether it keeps this request from all limits. Whoever may be exempt can forge such a request.
+    /// The request is exempt from all limits. Clients can forge such a request.
     fn is_exempt(self, head: &Head<'_>) -> bool {
         self == Self::Exempt
             && head.method == Method::OPTIONS
@@ -169,7 +171,7 @@ impl Preflight {
 }
 
 impl Route {
-    /// The limits that a request meets, but for those that tag.
+    /// The limits that apply to a request, except those that tag.
     pub fn limits_for(&self, head: &Head<'_>) -> &[Limit] {
         match self.preflight.is_exempt(head) {
             true => &[],
@@ -177,7 +179,7 @@ impl Route {
         }
     }
 
-    /// The limits that tag, of those that a request meets.
+    /// The tagging limits that apply to a request.
     pub fn tags_for(&self, head: &Head<'_>) -> &[Limit] {
         match self.preflight.is_exempt(head) {
             true => &[],
@@ -185,24 +187,24 @@ impl Route {
         }
     }
 
-    /// Its limits, and after them those that tag.
+    /// All limits, those that tag last.
     pub fn all_limits(&self) -> impl Iterator<Item = &Limit> {
         self.limits.iter().chain(&self.tags)
     }
 }
 
-/// A policy, as a route meets it.
+/// A policy on a route.
 #[derive(Debug)]
 pub struct Limit {
-    /// What decides.
+    /// The policy.
     pub policy: Arc<Policy>,
-    /// Its requests, keys and costs.
+    /// The requests, keys and costs of the limit.
     pub spec: LimitSpec,
-    /// The condition, the key, an exception or the policy's time zone needs a claim of the token.
+    /// The condition, the key, an exception or the policy's time zone reads a claim of the token.
     pub reads_token: bool,
-    /// The secret of its fingerprints, if it is not the ruleset's.
+    /// The secret of its keys' fingerprints, unless it is the ruleset's.
     pub secret: Option<Secret>,
-    /// Its counters on this route.
+    /// Counters of this limit.
     pub metrics: LimitMetrics,
 }
 
@@ -220,74 +222,74 @@ impl Limit {
 /// A policy that runs.
 #[derive(Debug)]
 pub struct Policy {
-    /// Its name.
+    /// The policy's name.
     pub name: Arc<str>,
-    /// The key as the configuration writes it: with the name, what identifies it.
+    /// The key as configured. Name and key identify a policy.
     pub key: String,
-    /// The quota as the configuration writes it.
+    /// The quota as configured.
     pub quota: String,
-    /// Whether it refuses.
+    /// Enforced or in shadow.
     pub mode: Mode,
-    /// Its buckets in memory; of a policy in Redis those that decide while Redis does not.
+    /// Buckets in memory. A policy in Redis charges them while Redis does not answer.
     pub table: Arc<Table>,
-    /// What it has in Redis, if its buckets are there.
+    /// Access to its buckets in Redis, if they are there.
     pub shared: Option<RedisBinding>,
-    /// What tells other machines of its charges, if its buckets in memory are synchronised.
+    /// Recorder of the charges that other machines have to learn of, if the policy is synchronised.
     pub sync_recorder: Option<SyncRecorder>,
-    /// Where windows end, where a claim says in which zone.
+    /// Ends of windows by the time zone in a claim.
     pub local_periods: Option<LocalPeriods>,
-    /// What its requests in flight have taken, where that comes back when they end.
+    /// Gauge of permits in use, for algorithms that return them.
     pub in_use_metrics: Option<InUseMetrics>,
-    /// What it does to keys that it has refused too often; also to those of its overrides.
+    /// Bans of keys that it refused too often, also of its overrides' keys.
     pub penalties: Option<Penalties>,
-    /// How responses settle its costs, if they do.
+    /// Counters of settlements, if responses settle costs.
     pub settlements: Option<Settlements>,
-    /// What header fields say of it.
+    /// Name and quota in header fields.
     pub advertised: AdvertisedPolicy,
-    /// What becomes of a request that it refuses.
+    /// Action on requests beyond the quota.
     pub action: Action,
-    /// What a refused client is told.
+    /// Rejections of this policy.
     pub rejection: Arc<Rejection>,
-    /// By how much at most it is told to come back later than it could.
+    /// Upper bound of the random delay added to Retry-After.
     pub retry_after_jitter: Duration,
-    /// What stands in its place for some, by the same name.
+    /// Policies of the same name for some keys.
     pub overrides: Vec<Policy>,
-    /// What requests overflow into that it cannot pay, by the same name.
+    /// The bucket of the same name for requests that this one cannot pay.
     pub overflow: Option<Box<Overflow>>,
-    /// Its counters over all routes, and those of its overrides.
+    /// Counters over all routes, overrides included.
     pub metrics: Arc<PolicyMetrics>,
 }
 
-/// A further bucket of a policy: its requests are admitted at a lower priority.
+/// A further bucket of a policy, which admits at a lower priority.
 #[derive(Debug)]
 pub struct Overflow {
-    /// What decides.
+    /// The bucket.
     pub policy: Policy,
-    /// Fields that tell the upstream of it.
+    /// Fields that tell the upstream of the priority.
     pub fields: Vec<(HeaderName, HeaderValue)>,
-    /// The code point with which its requests are sent.
+    /// DSCP of the forwarded requests.
     pub dscp: Option<Dscp>,
 }
 
 impl Policy {
-    /// The period that a window is which this request opens, where it says that.
+    /// The start and end of a window that this request opens, by the time zone of its token.
     pub fn period(&self, head: &Head<'_>, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
         self.local_periods.as_ref()?.period(head, now)
     }
 
-    /// When a window ends that this request opens, where it says that.
+    /// The end of a window that this request opens, by the time zone of its token.
     pub fn window_end(&self, head: &Head<'_>, now: Timestamp) -> Option<WindowEnd> {
         self.period(head, now).map(WindowEnd::of)
     }
 
-    /// Whether it has to know what the token of a request says, apart from whose bucket it is.
+    /// The policy or an override counts by the time zone of the token.
     pub fn reads_token(&self) -> bool {
         self.all()
             .iter()
             .any(|policy| policy.local_periods.is_some())
     }
 
-    /// The policy, what it overflows into, and the same of its overrides: all that have a table.
+    /// The policy, its overflow buckets, and those of its overrides: all with a table.
     pub fn all(&self) -> Vec<&Self> {
         let mut all = vec![self];
         if let Some(overflow) = &self.overflow {
@@ -301,9 +303,9 @@ impl Policy {
 /// An upstream with its counters.
 #[derive(Debug)]
 pub struct RunningUpstream {
-    /// Its endpoints and connections.
+    /// Endpoints and connections.
     pub upstream: Upstream,
-    /// Its counters.
+    /// Counters of its requests.
     pub metrics: UpstreamMetrics,
     /// Bounds the log lines about its failures.
     pub failure_log: LogThrottle,

@@ -1,8 +1,8 @@
-//! Builds a snapshot from its spec, and finds again what the snapshot before it kept alive: buckets
-//! by policy name and key, connections by endpoint, metric series by name.
+//! Builds a ruleset from its spec. Live state is found again in the ruleset before: buckets by
+//! policy name and key, connections by endpoint, metric series by name.
 //!
-//! Building starts no task and changes nothing that serves; [`PreparedRuleset::migrate_buckets`] then moves the
-//! buckets of policies whose quota or size has changed.
+//! Building starts no task and changes nothing that serves. [`PreparedRuleset::migrate_buckets`]
+//! then moves the buckets of policies whose quota or size has changed.
 
 mod routes;
 mod scripts;
@@ -40,20 +40,20 @@ use crate::telemetry::registry::Registry;
 use crate::upstream::{self, Endpoint, EndpointSpec, Upstream};
 use shared::label_of_override;
 
-/// What a snapshot needs that outlives every snapshot.
+/// State that outlives every ruleset.
 #[derive(Clone, Debug)]
 pub struct BuildContext {
-    /// How many runtimes will use it.
+    /// Number of workers.
     pub workers: usize,
-    /// Where its series are registered.
+    /// The registry of metric series.
     pub registry: Registry,
-    /// What the tables' figures are read by.
+    /// The clock for the tables' metrics.
     pub clock: Arc<Clock>,
-    /// Turns keys into fingerprints; the same for the life of the buckets.
+    /// The secret of the keys' fingerprints, the same for the life of the buckets.
     pub secret: Secret,
 }
 
-/// A snapshot that is ready to run, once its predecessor's buckets have been handed over.
+/// A ruleset that is ready to run once buckets have migrated to it.
 #[derive(Debug)]
 pub struct PreparedRuleset {
     snapshot: Ruleset,
@@ -62,7 +62,7 @@ pub struct PreparedRuleset {
 }
 
 impl PreparedRuleset {
-    /// Builds what `spec` says. `previous` is the snapshot that runs now.
+    /// Builds `spec`. `previous` is the running ruleset.
     pub fn new(spec: RulesetSpec, context: &BuildContext, previous: Option<&Ruleset>) -> Self {
         let mut builder = Builder {
             surroundings: context,
@@ -121,20 +121,20 @@ impl PreparedRuleset {
         }
     }
 
-    /// Has requests logged there, if anywhere; without this they are not.
+    /// Sets the access log, or none.
     #[must_use]
     pub fn with_access_log(mut self, access_log: Option<Arc<AccessLog>>) -> Self {
         self.snapshot.access_log = access_log;
         self
     }
 
-    /// What is going to run.
+    /// The ruleset that is going to run.
     pub fn snapshot(&self) -> &Ruleset {
         &self.snapshot
     }
 
-    /// Moves every bucket whose policy has changed. Requests that still run under the previous
-    /// snapshot follow their bucket to its new place; no charge is lost.
+    /// Moves the buckets of changed policies. Requests under the previous ruleset follow their
+    /// bucket to its new place; no charge is lost.
     pub fn migrate_buckets(self, now: Timestamp) -> Arc<Ruleset> {
         for (old, new) in self.migrations {
             old.migrate_to(new, now);
@@ -147,26 +147,27 @@ impl PreparedRuleset {
 
 struct Builder<'a> {
     preflight: Preflight,
-    /// The policies that run now, with overrides and further buckets, by name and key.
+    /// The running policies, with overrides and overflow buckets, by name and key.
     previous_policies: HashMap<(&'a str, &'a str), &'a Policy>,
     surroundings: &'a BuildContext,
     previous: Option<&'a Ruleset>,
     successions: Vec<(Arc<Table>, Arc<Table>)>,
     refusal_cache: Duration,
     redis: Option<Arc<Store>>,
-    /// The room for each kind of what a policy keeps of keys beside their buckets.
+    /// Memory for each kind of state that policies keep of keys beside their buckets.
     tracking_room: TrackingBudget,
-    /// Of the snapshot before, by the names of routes.
+    /// The learned responses of the previous ruleset, by route name.
     real_answers: HashMap<Arc<str>, Arc<LearnedResponses>>,
 }
 
-/// What a policy is made of beside its spec, with its further buckets and overrides.
+/// Parts of a policy beside its spec, shared with its overrides and overflow buckets.
 struct PolicyParts {
     name: Arc<str>,
     /// In the order of [`PolicySpec::all`].
     tables: std::vec::IntoIter<Arc<Table>>,
     metrics: Arc<PolicyMetrics>,
-    /// By quota, in which alone they differ. Shared: each takes kilobytes, and overrides are many.
+    /// By quota, which alone tells them apart. Shared: each takes kilobytes, and overrides are
+    /// many.
     rejections: HashMap<String, Arc<Rejection>>,
 }
 
@@ -181,14 +182,14 @@ impl PolicyParts {
     }
 }
 
-/// The bytes that all buckets take when every part of their tables has been touched.
+/// Memory of all buckets once every part of their tables has been touched, in bytes.
 pub fn memory_bytes(spec: &RulesetSpec) -> u64 {
     let shares = shares(&spec.policies, spec.max_size).into_iter();
     let bytes = shares.map(|share| Table::bytes_for(share.keys) as u64 + share.ring_bytes);
     bytes.sum()
 }
 
-/// What each policy is given, and after it each of its overrides.
+/// The memory of each policy, followed by those of its overrides.
 pub(crate) fn shares(policies: &[PolicySpec], max_size: u64) -> Vec<TableBudget> {
     let all = policies.iter().flat_map(PolicySpec::all);
     let wishes: Vec<_> = all
@@ -197,7 +198,7 @@ pub(crate) fn shares(policies: &[PolicySpec], max_size: u64) -> Vec<TableBudget>
     store::divide_memory(max_size, &wishes)
 }
 
-/// The room for what policies keep of keys beside their buckets: overrides for one key need next to none of it.
+/// The memory for state of keys beside their buckets. An override for one key needs almost none.
 pub(crate) fn tracking_room(policies: &[PolicySpec], max_size: u64) -> TrackingBudget {
     let all = policies.iter().flat_map(PolicySpec::all);
     let maps = all.filter(|spec| spec.max_keys != Some(1)).map(|spec| {
@@ -215,7 +216,7 @@ impl Builder<'_> {
     fn policies(&mut self, specs: Vec<PolicySpec>, max_size: u64) -> Vec<Arc<Policy>> {
         let mut shares = shares(&specs, max_size).into_iter();
         let known = self.previous_policies.clone();
-        // No two policies go on with the same buckets.
+        // No two policies reuse the same table.
         let mut taken = HashSet::new();
         let policies = specs.into_iter().map(|spec| {
             let tables = spec.all().into_iter().zip(&mut shares);
@@ -331,7 +332,7 @@ impl Builder<'_> {
         }
     }
 
-    /// The store of the snapshot before, if it is the same, with its connections.
+    /// The store of the previous ruleset with its connections, if it is the same.
     fn redis(&self, spec: &RedisSpec) -> Arc<Store> {
         let before = self.previous.and_then(|before| before.redis.as_ref());
         if let Some(before) = before.filter(|before| before.is_same_as(&spec.client, &spec.naming))
@@ -347,7 +348,7 @@ impl Builder<'_> {
         Arc::new(Store::new(
             Client::new(
                 spec.client.clone(),
-                // And the thread that synchronises.
+                // One more for the thread that synchronises.
                 *workers + 1,
                 Arc::clone(clock),
                 StoreMetrics::new(registry),
@@ -357,7 +358,8 @@ impl Builder<'_> {
         ))
     }
 
-    /// Who is banned stays so, by the policy of the same name and key. Other machines hear of it where they share the buckets.
+    /// Keeps the bans of the policy of the same name and key. They are shared with other machines
+    /// if the buckets are.
     fn penalties(&self, spec: &PolicySpec, label: &str) -> Option<Penalties> {
         let rule = spec.penalty.clone()?;
         let before = self
@@ -423,16 +425,17 @@ impl Builder<'_> {
 }
 
 impl Ruleset {
-    /// Every table that is to be kept in a file, with the key of its policy: with the policy's name, what identifies it.
+    /// All tables for the snapshot file, with the key of their policy.
     ///
-    /// Those that are synchronised are not: what was told of them comes back from the other side, and would count twice.
+    /// Synchronised tables are missing: their charges come back from Redis, and would count twice.
     pub fn tables(&self) -> impl Iterator<Item = (&str, &Table)> {
         let all = self.policies.iter().flat_map(|policy| policy.all());
         all.filter(|policy| policy.sync_recorder.is_none())
             .map(|policy| (policy.key.as_str(), &*policy.table))
     }
 
-    /// The strikes and bans of every policy, to be kept in a file. Shared ones are, too: Redis may be away at the next start.
+    /// Strikes and bans of all policies for the snapshot file. Shared ones are included, since
+    /// Redis may be down at the next start.
     pub fn bans(&self) -> impl Iterator<Item = PolicyBans<'_>> {
         self.policies.iter().filter_map(|policy| {
             let penalties = policy.penalties.as_ref()?;
@@ -441,7 +444,7 @@ impl Ruleset {
     }
 }
 
-/// The policies of a snapshot, by name and key.
+/// The policies of a ruleset, by name and key.
 fn policies_by_id(snapshot: Option<&Ruleset>) -> HashMap<(&str, &str), &Policy> {
     let policies = snapshot.iter().flat_map(|snapshot| &snapshot.policies);
     let all = policies.flat_map(|policy| policy.all());
@@ -449,7 +452,7 @@ fn policies_by_id(snapshot: Option<&Ruleset>) -> HashMap<(&str, &str), &Policy> 
         .collect()
 }
 
-/// What is known of the real answers of a snapshot's routes, by their names.
+/// The learned responses of a ruleset, by route name.
 fn learned_responses(snapshot: Option<&Ruleset>) -> HashMap<Arc<str>, Arc<LearnedResponses>> {
     let routes = snapshot.iter().flat_map(|snapshot| &snapshot.routes);
     let known = routes.filter_map(|route| Some((route, route.learned_responses.as_ref()?)));
@@ -458,7 +461,7 @@ fn learned_responses(snapshot: Option<&Ruleset>) -> HashMap<Arc<str>, Arc<Learne
         .collect()
 }
 
-/// Whether `table` can go on as the table of `spec`.
+/// The table can go on as that of `spec`.
 fn can_reuse(table: &Table, spec: &PolicySpec, share: TableBudget) -> bool {
     (table.algorithm(), table.on_full()) == (&spec.algorithm, spec.on_full)
         && table.refusals() == spec.refusals

@@ -1,5 +1,5 @@
-//! What becomes of the buckets of one ruleset under another: the same as [`PreparedRuleset::migrate_buckets`] does, said
-//! beforehand.
+//! Predicts what [`PreparedRuleset::migrate_buckets`] does with the buckets of a ruleset under
+//! another one.
 //!
 //! [`PreparedRuleset::migrate_buckets`]: super::build::PreparedRuleset::migrate_buckets
 
@@ -10,64 +10,64 @@ use super::{PolicySpec, RedisSpec, RulesetSpec};
 use crate::limiter::{Algorithm, Compatibility, Start};
 use crate::store::redis::Naming;
 
-/// What becomes of the buckets of a policy, or of one of its overrides.
+/// The outcome for the buckets of a policy, or of an override.
 #[derive(Debug)]
 pub struct TableChange {
     /// The policy's name.
     pub name: String,
-    /// Its key; of an override, also for whom it is.
+    /// The policy's key; of an override, followed by the override's.
     pub key: String,
-    /// What becomes of them.
+    /// The outcome.
     pub outcome: BucketOutcome,
 }
 
-/// What becomes of buckets.
+/// Outcome for the buckets of one policy under another configuration.
 #[derive(Debug, PartialEq, Eq)]
 pub enum BucketOutcome {
-    /// They go on as they are.
+    /// Unchanged.
     Kept,
-    /// What was used stays used, under another quota or other settings.
+    /// Used units stay used, under another quota or other settings.
     Rescaled {
-        /// The quota before, and the new one.
+        /// The old and the new quota.
         quotas: [String; 2],
     },
-    /// They start anew: a policy of this name has another key.
+    /// They start anew: the policy has another key.
     KeyChanged {
-        /// The key of the policy of this name now.
+        /// The new key.
         key: String,
     },
-    /// They start anew: the algorithm is another.
+    /// They start anew: the algorithm differs.
     AlgorithmChanged {
-        /// The algorithm before, and the new one.
+        /// The old and the new algorithm.
         algorithms: [&'static str; 2],
     },
-    /// They start anew: they are elsewhere.
+    /// They start anew in another store.
     StoreChanged {
-        /// Where they were, and where they are now.
+        /// The old and the new store.
         stores: [&'static str; 2],
     },
-    /// They start anew: a quota of 0 has nothing to use.
+    /// They start anew: the new quota is 0.
     ZeroQuota,
-    /// There is no such policy any more.
+    /// The policy is removed.
     Removed,
-    /// There was no such policy.
+    /// The policy is new.
     Added,
 }
 
-/// A policy, or an override, with the keys that it has room for.
+/// A policy or an override, with the number of keys in its table.
 struct PolicyTable<'a> {
     spec: &'a PolicySpec,
     keys: usize,
     home: BucketStore<'a>,
 }
 
-/// Where buckets are.
+/// Store of buckets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BucketStore<'a> {
     Memory,
-    /// By the names that they have in which database.
+    /// In Redis, with these names, in this database.
     Redis(&'a Naming, u32),
-    /// In memory, of which other machines are told by these names.
+    /// In memory, and synchronised under these names.
     Synchronised(&'a Naming),
 }
 
@@ -82,7 +82,7 @@ impl<'a> BucketStore<'a> {
         }
     }
 
-    /// What is said of it where buckets do not come along to the next one; `None` where they do.
+    /// The old and the new store, if buckets do not move along; `None` if they do.
     fn move_to(self, next: Self, algorithm: &Algorithm) -> Option<[&'static str; 2]> {
         let is_staggered = matches!(algorithm, Algorithm::FixedWindow(window)
             if matches!(window.start(), Start::Staggered));
@@ -106,7 +106,7 @@ impl<'a> BucketStore<'a> {
     }
 }
 
-/// What becomes of every bucket of `old` under `new`, in the order of `new`, with what ends after it.
+/// Compares all buckets of `old` and `new`: first those of `new` in order, then the removed ones.
 pub fn compare(old: &RulesetSpec, new: &RulesetSpec) -> Vec<(TableChange, Option<ShrunkTable>)> {
     let (before, after) = (tables(old), tables(new));
     let known: HashMap<_, _> = before.iter().map(|table| (table.id(), table)).collect();
@@ -133,10 +133,10 @@ pub fn compare(old: &RulesetSpec, new: &RulesetSpec) -> Vec<(TableChange, Option
     stays.chain(gone).collect()
 }
 
-/// There is room for fewer keys: where there are more, those who have used least are forgotten.
+/// A table with room for fewer keys: if it holds more, those that used least are forgotten.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ShrunkTable {
-    /// For how many keys there was room, and is.
+    /// The old and the new number of keys.
     pub keys: [usize; 2],
 }
 
@@ -184,9 +184,10 @@ impl<'a> PolicyTable<'a> {
         }
     }
 
-    /// The fate of buckets that no policy has any more, where a policy of the same name has this key.
+    /// The outcome for buckets that no policy has any more; `key` is that of a policy of the same
+    /// name.
     fn outcome_without_policy(&self, key: Option<&str>) -> BucketOutcome {
-        // An override or a further bucket that is gone leaves the policy's own key.
+        // A removed override or overflow bucket leaves the policy's own key.
         let key = key.filter(|key| {
             let rest = self.spec.key.strip_prefix(*key);
             rest.is_none_or(|rest| !rest.starts_with(' '))

@@ -1,4 +1,4 @@
-//! What a snapshot is made of.
+//! Specs of a ruleset, compiled from the configuration.
 
 use std::time::Duration;
 
@@ -18,121 +18,121 @@ use crate::rules::{
 use crate::store::{OnFull, Refusals, redis};
 use crate::upstream::{self, Dscp};
 
-/// Everything that a snapshot is made of. Indices point into the lists of the same spec.
+/// Spec of a ruleset. Indices point into the lists of the same spec.
 #[derive(Debug)]
 pub struct RulesetSpec {
-    /// Every policy, named or in place.
+    /// All policies, named or in place.
     pub policies: Vec<PolicySpec>,
-    /// Every upstream, named or in place.
+    /// All upstreams, named or in place.
     pub upstreams: Vec<upstream::Spec>,
-    /// In the order of the file.
+    /// All routes, in the order of the file.
     pub routes: Vec<RouteSpec>,
-    /// What a request meets that no route takes.
+    /// The limits of requests without a route.
     pub unmatched: Vec<LimitSpec>,
-    /// Who the client is.
+    /// Finds the client's address.
     pub client_ip: ClientIp,
-    /// How long a client may be quiet within a request's body.
+    /// Longest pause of a client within a request's body.
     pub body_timeout: Duration,
     /// The header styles of responses.
     pub styles: HeaderStyles,
-    /// Whether preflight requests meet limits.
+    /// Treatment of preflight requests.
     pub preflight: Preflight,
-    /// The bytes that all buckets together may take.
+    /// Memory for all buckets together, in bytes.
     pub max_size: u64,
-    /// What verifies the tokens of requests, if anything.
+    /// The verifier of tokens, if one is configured.
     pub tokens: Option<Verifier>,
-    /// Where buckets are that several machines share, if there are any.
+    /// The Redis of shared and synchronised buckets, if there are any.
     pub redis: Option<RedisSpec>,
 }
 
-/// Buckets in Redis.
+/// Redis and the buckets in it.
 #[derive(Clone, Debug)]
 pub struct RedisSpec {
-    /// Where it is.
+    /// Addresses and time-outs of Redis.
     pub client: redis::client::Spec,
-    /// What tells the buckets apart there.
+    /// Names of buckets.
     pub naming: redis::Naming,
-    /// For how long at most a refusal is remembered here; not at all where zero.
+    /// Longest time to remember a refusal in this process; zero turns it off.
     pub refusal_cache: Duration,
-    /// How long a start, or a reload that names another Redis, waits for it to be connected.
+    /// Longest wait for Redis at a start, or at a reload that names another Redis.
     pub startup_timeout: Duration,
 }
 
-/// A policy whose buckets are in Redis.
+/// A policy with its buckets in Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RedisPolicySpec {
-    /// What becomes of requests that Redis says nothing of.
+    /// Treatment of requests that Redis does not decide.
     pub on_error: OnStoreError,
 }
 
-/// What becomes of requests while the store of a policy does not answer.
+/// Treatment of requests while the store of a policy does not answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnStoreError {
-    /// This process decides by buckets of its own.
+    /// Local buckets decide.
     #[default]
     Local,
-    /// The limit admits them.
+    /// The limit admits requests.
     Admit,
-    /// The limit refuses them.
+    /// The limit refuses requests.
     Refuse,
 }
 
-/// A policy.
+/// Spec of a policy.
 #[derive(Debug)]
 pub struct PolicySpec {
-    /// The name that identifies it, with `key`, across reloads.
+    /// The policy's name. Name and key identify a policy across reloads.
     pub name: String,
-    /// The key as the configuration writes it.
+    /// The key as configured.
     pub key: String,
-    /// The quota as the configuration writes it.
+    /// The quota as configured.
     pub quota: String,
-    /// What its units are.
+    /// Unit of the quota.
     pub unit: QuotaUnit,
-    /// What decides.
+    /// Algorithm with its quota.
     pub algorithm: Algorithm,
-    /// Where windows end, where a claim says in which zone.
+    /// Ends of windows by the time zone in a claim.
     pub local_periods: Option<LocalPeriods>,
-    /// Where its buckets are, if not in memory alone.
+    /// Redis settings, if requests are charged there.
     pub shared: Option<RedisPolicySpec>,
-    /// How often its buckets in memory are synchronised with those of other machines, if they are.
+    /// Interval of synchronising buckets in memory with other machines.
     pub sync: Option<Duration>,
-    /// How many buckets it must hold; its share of the memory where `None`.
+    /// Number of keys that it must hold; `None` for its share of the memory.
     pub max_keys: Option<usize>,
-    /// What happens when it holds as many.
+    /// Treatment of new keys in a full table.
     pub on_full: OnFull,
-    /// Whether requests that are refused are charged.
+    /// Charging of refused requests.
     pub refusals: Refusals,
-    /// Whether responses say what requests cost.
+    /// Responses settle the costs of requests.
     pub settles: bool,
-    /// What it does to keys that it has refused too often.
+    /// Bans of keys that it refused too often.
     pub penalty: Option<Penalty>,
-    /// Whether it does anything to requests beyond its quota.
+    /// Enforced or in shadow.
     pub mode: Mode,
-    /// What becomes of a request that it refuses.
+    /// Action on requests beyond the quota.
     pub action: ActionSpec,
-    /// What a client is told.
+    /// Rejections of this policy.
     pub reject: RejectSpec,
-    /// By how much at most a client is told to come back later than it could.
+    /// Upper bound of the random delay added to Retry-After.
     pub retry_after_jitter: Duration,
-    /// Policies that stand in its place for some: under the same name, the key of each says for whom.
+    /// Policies of the same name for some keys, which their own key names.
     pub overrides: Vec<PolicySpec>,
-    /// What requests overflow into that it cannot pay; itself without overrides.
+    /// The bucket for requests that this one cannot pay; it has no overrides.
     pub overflow: Option<Box<OverflowSpec>>,
 }
 
 /// A further bucket of a policy.
 #[derive(Debug)]
 pub struct OverflowSpec {
-    /// What decides, under the policy's name.
+    /// The bucket, under the policy's name.
     pub policy: PolicySpec,
-    /// Fields that tell the upstream of it.
+    /// Fields that tell the upstream of the priority.
     pub fields: Vec<(HeaderName, HeaderValue)>,
-    /// The code point with which its requests are sent.
+    /// DSCP of the forwarded requests.
     pub dscp: Option<Dscp>,
 }
 
 impl PolicySpec {
-    /// Bounds the keys of all its buckets, but for overrides.
+    /// Sets `max_keys` of the policy and its overflow buckets, not of overrides.
     pub fn set_max_keys(&mut self, keys: usize) {
         self.max_keys = Some(keys);
         if let Some(overflow) = &mut self.overflow {
@@ -140,7 +140,7 @@ impl PolicySpec {
         }
     }
 
-    /// The policy, what it overflows into, and the same of its overrides: all that have a table.
+    /// The policy, its overflow buckets, and those of its overrides: all with a table.
     pub fn all(&self) -> Vec<&Self> {
         let mut all = vec![self];
         if let Some(overflow) = &self.overflow {
@@ -151,60 +151,60 @@ impl PolicySpec {
     }
 }
 
-/// A policy, as a route meets it.
+/// Spec of a policy on a route.
 #[derive(Clone, Debug)]
 pub struct LimitSpec {
-    /// Which policy.
+    /// Index of the policy.
     pub policy: usize,
-    /// On which requests; on all where `None`.
+    /// Condition of the requests it applies to; `None` for all.
     pub when: Option<Condition>,
-    /// Who is exempt, or has another quota; overrides are those of the policy, in their order.
+    /// Exempt keys, and keys with an override, in the order of the policy's overrides.
     pub exceptions: Option<Exceptions>,
-    /// Whose bucket is charged.
+    /// Key of the bucket.
     pub descriptor: Descriptor,
-    /// With how many units.
+    /// Units of a request.
     pub cost: Cost,
-    /// What responses make of that.
+    /// Settlement of the cost by the response.
     pub settlement: Option<Settlement>,
 }
 
-/// A route.
+/// Spec of a route.
 #[derive(Debug)]
 pub struct RouteSpec {
-    /// Its name, or what it matches.
+    /// The configured name, or a text of its conditions.
     pub name: String,
-    /// Which requests it takes.
+    /// Conditions of its requests.
     pub matches: RouteMatch,
     /// The limits, top-level ones first.
     pub limits: Vec<LimitSpec>,
-    /// Which upstream.
+    /// Index of the upstream.
     pub upstream: usize,
-    /// What is changed in a request before it is forwarded.
+    /// Changes to requests before they are forwarded.
     pub rewrite: Rewrite,
-    /// The most bytes in a request's body.
+    /// Largest body of a request, in bytes.
     pub max_body: u64,
 }
 
-/// What is changed in a request before it is forwarded.
+/// Changes to a request before it is forwarded.
 #[derive(Clone, Debug, Default)]
 pub struct Rewrite {
-    /// Fields to set, in place of those that the client sent.
+    /// Fields to set, which replace the client's.
     pub set_headers: Vec<(HeaderName, HeaderValue)>,
     /// Fields to remove.
     pub remove_headers: Vec<HeaderName>,
-    /// How many of the path's first segments to leave out.
+    /// Number of leading path segments to remove.
     pub strip: usize,
 }
 
 impl Rewrite {
-    /// Whether it sets or removes any: trailers, which may have the same names, do not pass then.
+    /// Sets or removes fields. Trailers, which may have the same names, are then dropped.
     pub fn changes_fields(&self) -> bool {
         !self.set_headers.is_empty() || !self.remove_headers.is_empty()
     }
 }
 
 impl LimitSpec {
-    /// Whether it has to know what the token of a request says.
+    /// The condition, the key or an exception reads a claim of the token.
     pub fn reads_token(&self) -> bool {
         let when = self.when.as_ref();
         let mut excepted = self.exceptions.iter().flat_map(Exceptions::parts);

@@ -1,4 +1,4 @@
-//! The verifier of a ruleset, and what is counted and logged of the tokens of requests.
+//! The token verifier of a ruleset, with counters and log lines.
 
 use std::cell::OnceCell;
 use std::time::Duration;
@@ -9,16 +9,18 @@ use crate::telemetry::log_throttle::LogThrottle;
 use crate::telemetry::metrics::JwtMetrics;
 use crate::telemetry::registry::Registry;
 
-/// What verifies the tokens of requests.
+/// Verifies the tokens of requests, and counts the results.
 #[derive(Debug)]
 pub struct TokenVerifier {
     pub(crate) verifier: Verifier,
     metrics: JwtMetrics,
-    /// One for each kind of rejection that is logged, so that garbage hides no exchanged key.
+    /// One throttle for each kind of rejection, so that frequent garbage does not hide an unknown
+    /// key.
     rejection_logs: [LogThrottle; LOGGED_REJECTIONS.len()],
 }
 
-/// Rejections that may mean that the configuration is wrong, or a key was exchanged. Others are everyday.
+/// Rejections that may come from a wrong configuration or a new key. Others are everyday and not
+/// logged.
 const LOGGED_REJECTIONS: [TokenRejection; 4] = [
     TokenRejection::UnknownKey,
     TokenRejection::BadSignature,
@@ -40,7 +42,7 @@ impl TokenVerifier {
         }
     }
 
-    /// Counts and logs what became of a request's token, the first time that it is known.
+    /// Counts and logs the result for a request's token, once.
     pub(crate) fn record(&self, checked: &OnceCell<TokenCheck>, was_known: bool, now: Timestamp) {
         let Some(checked) = checked.get().filter(|_| !was_known) else {
             return;

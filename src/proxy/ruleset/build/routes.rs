@@ -1,4 +1,4 @@
-//! Routes, and the limits that their requests meet.
+//! Builds routes and their limits.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl Builder<'_> {
         })
     }
 
-    /// What the requests meet that no route takes.
+    /// The limits of requests without a route.
     pub(super) fn unmatched(&self, limits: &[LimitSpec], policies: &[Arc<Policy>]) -> Arc<Route> {
         const NAME: &str = "";
         let reads_token = reads_token(limits, policies);
@@ -52,7 +52,7 @@ impl Builder<'_> {
             tags,
             preflight: self.preflight,
             reads_token,
-            // Nobody answers there but this proxy.
+            // The proxy itself answers such requests.
             learned_responses: None,
             upstream: None,
             rewrite: Default::default(),
@@ -62,7 +62,8 @@ impl Builder<'_> {
         })
     }
 
-    /// What the decoys of a route look like, if it has any: what the route of this name before knew goes on.
+    /// The responses that decoys imitate, if the route has decoys: those of the previous route of
+    /// this name, or none yet.
     fn real_answers(
         &self,
         route: &str,
@@ -78,7 +79,7 @@ impl Builder<'_> {
         Some(known.map_or_else(|| Arc::new(LearnedResponses::new(origin)), Arc::clone))
     }
 
-    /// The limits of a route: those that can refuse, and those that tag.
+    /// The limits of a route that can refuse, and those that tag.
     fn limits(
         &self,
         route: &str,
@@ -100,7 +101,7 @@ impl Builder<'_> {
     }
 }
 
-/// Whether one of these limits asks what the token of a request says.
+/// A limit reads a claim of the token.
 fn reads_token(limits: &[LimitSpec], policies: &[Arc<Policy>]) -> bool {
     let mut limits = limits.iter();
     limits.any(|limit| limit.reads_token() || policies[limit.policy].reads_token())

@@ -7,10 +7,10 @@ use crate::proxy::ruleset::{Limit, Route, Ruleset};
 use crate::store::redis::{AlgorithmKind, AlgorithmKinds, Procedure};
 
 impl Ruleset {
-    /// Has the store give its servers all scripts that requests may call, if requests call any.
+    /// Loads all scripts that requests may call into the Redis servers.
     ///
-    /// Conditions, exceptions and the slots of a cluster decide which limits share a call, so each set of a route's kinds has
-    /// its script.
+    /// Conditions, exceptions and the slots of a cluster decide which limits share a call, so each
+    /// subset of a route's kinds has its own script.
     pub fn load_scripts(&self) {
         let Some(store) = &self.redis else { return };
         let routes = self.routes.iter().chain([&self.unmatched]);
@@ -42,7 +42,7 @@ fn kinds_of(route: &Route) -> AlgorithmKinds {
     route.all_limits().flat_map(kinds_of_limit).collect()
 }
 
-/// The kinds of a limit's buckets in Redis: its own, those of overrides, and those that it overflows into.
+/// The kinds of a limit's buckets in Redis, with overrides and overflow buckets.
 fn kinds_of_limit(limit: &Limit) -> impl Iterator<Item = AlgorithmKind> {
     let policies = limit.policy.all().into_iter();
     let in_redis = policies.filter(|policy| policy.shared.is_some());

@@ -1,4 +1,4 @@
-//! What policies have of which other machines know: names, and what tells of their charges.
+//! State of policies that other machines know: names, charges, bans.
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use crate::telemetry::metrics::{SyncFigures, SyncMetrics, TrackerMetrics, Tracki
 use crate::telemetry::registry::Registry;
 
 impl Builder<'_> {
-    /// What tells other machines of the charges to this table, which goes on where the table does, or takes another's place.
+    /// Builds the recorder of charges to this table. Its tracker is the previous one if the table
+    /// is, or takes its place.
     pub(super) fn synchronised(
         &self,
         spec: &PolicySpec,
@@ -58,7 +59,8 @@ impl Builder<'_> {
 }
 
 impl Ruleset {
-    /// Has what others have charged go to the tables that hold the buckets now, and what is shared of bans be told of these alone.
+    /// Directs the charges of other machines to the tables of this ruleset, and shares the bans of
+    /// its policies only.
     pub(super) fn follow(&self, now: Timestamp) {
         let Some(redis) = &self.redis else { return };
         for policy in self.policies.iter().flat_map(|policy| policy.all()) {
@@ -78,7 +80,7 @@ impl Ruleset {
 }
 
 impl Ruleset {
-    /// Bounds what each policy keeps of keys beside their buckets.
+    /// Sets the memory for what each policy keeps of keys beside their buckets.
     pub(super) fn set_tracking_room(&self, room: TrackingBudget) {
         for policy in self.policies.iter().flat_map(|policy| policy.all()) {
             let bytes = room.bytes(policy.table.keys());
@@ -92,20 +94,21 @@ impl Ruleset {
     }
 }
 
-/// The name and the algorithm of a policy that is known in Redis. Its further buckets and overrides have the same algorithm.
+/// The name and the algorithm of a policy that Redis knows. Overflow buckets and overrides have the
+/// same algorithm.
 fn algorithm_in_redis(policy: &Arc<Policy>) -> Option<(&str, &'static str)> {
     let is_known = policy.shared.is_some() || policy.sync_recorder.is_some();
     is_known.then(|| (&*policy.name, policy.table.algorithm().kind()))
 }
 
-/// The name of an override in Redis, where it has buckets of its own. No name of a policy has a slash.
+/// The name of an override in Redis. It differs from all names of policies, which have no slash.
 pub(super) fn label_of_override(spec: &PolicySpec) -> Box<str> {
     let mut hasher = Secret::from_key([0, 0]).wide_hasher();
     hasher.part(0, spec.key.as_bytes());
     format!("{}/{:08x}", spec.name, hasher.finish() as u32).into()
 }
 
-/// Whether other machines are told of what some of these limits charge.
+/// A limit shares its charges with other machines.
 pub(super) fn is_synchronised(limits: &[Limit]) -> bool {
     let mut limits = limits.iter();
     limits.any(|limit| limit.policy.sync_recorder.is_some())
