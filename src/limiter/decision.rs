@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn who_watches_decides_nothing() {
+    fn a_shadowed_policy_decides_nothing() {
         let mut verdict = Verdict::default();
         verdict.push_shadowed(refusal(None));
         assert!(verdict.is_admitted());

@@ -138,7 +138,7 @@ impl BanHistory {
         }
     }
 
-    /// The same bans without strikes towards the next one; empty if there were no bans.
+    /// Keeps the bans, without strikes towards the next one; empty if there were no bans.
     #[must_use]
     pub fn without_strikes(self) -> Self {
         match self.bans {
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_say_of_a_ban_counts_where_it_is_news() {
+    fn a_ban_of_another_machine_counts_if_it_outlasts_the_known_one() {
         let penalty = penalty(2, 60, &[100, 200, 300]);
         let mut key = BanHistory::default();
         penalty.strike(&mut key, at(1_000));
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(penalty.strike(&mut key, at(1_100)), None);
         assert_eq!(penalty.strike(&mut key, at(1_110)), Some(at(1_310)));
         assert!(penalty.merge_ban(&mut key, ban(3, 1_400), at(1_200)));
-        // Who has forgotten the earlier ones does not shorten what follows.
+        // A machine that has lost the earlier bans does not shorten later ones.
         assert!(!penalty.merge_ban(&mut key, ban(1, 1_500), at(1_399)));
         assert!(penalty.merge_ban(&mut key, ban(1, 1_500), at(1_400)));
         let last = key.last_ban();
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_ban_that_is_over_counts_which_it_was() {
+    fn the_number_of_an_expired_ban_counts() {
         let penalty = penalty(2, 60, &[100, 200]);
         let mut key = BanHistory::default();
         penalty.strike(&mut key, at(1_000));
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ban_that_was_heard_of_is_forgotten_as_an_own_one_is() {
+    fn a_merged_ban_expires_as_an_own_one_does() {
         let penalty = penalty(1, 60, &[100, 200]);
         for (pause, next) in [(159, 200), (160, 100)] {
             let mut key = BanHistory::default();

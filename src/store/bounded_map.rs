@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn newcomers_evict_what_is_used_least() {
+    fn new_keys_evict_the_least_used() {
         let map = BoundedMap::<Bytes, 1>::new(100 * ENTRY);
         touch(&map, 0);
         for bits in 1..=2_000 {
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_often_outlasts_a_flood_and_not_two() {
+    fn an_often_used_key_outlasts_one_flood_but_not_two() {
         let map = BoundedMap::<Bytes, 1>::new(100 * ENTRY);
         for _ in 0..5 {
             touch(&map, 0);
@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_stays_while_as_many_others_come() {
+    fn a_new_key_stays_while_as_many_others_come() {
         let map = BoundedMap::<Bytes, 1>::new(100 * ENTRY);
         (0..150).for_each(|bits| assert!(!touch(&map, bits)));
         touch(&map, 1_000);
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allocated_is_counted() {
+    fn allocated_memory_is_counted() {
         let map = BoundedMap::<Bytes, 1>::new(10_000 * ENTRY);
         let allocated = || {
             let shard = map.shards()[0].lock();
@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn less_room_is_felt_with_the_next_newcomers() {
+    fn a_smaller_capacity_applies_with_the_next_new_keys() {
         let map = BoundedMap::<Bytes, 1>::new(100 * ENTRY);
         (0..100).for_each(|bits| assert!(!touch(&map, bits)));
         map.set_capacity(10 * ENTRY);

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_refused_is_told_a_guess_and_who_asks_too_much_is_told_none() {
+    fn a_refusal_announces_a_guess_and_none_for_a_cost_beyond_the_bound() {
         let refused = |used, cost| {
             at_most(5)
                 .decide(Concurrency::cell(used, 0), NOW, cost)
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_use_is_whole_at_once_and_nothing_passes_where_there_is_nothing() {
+    fn an_idle_bucket_is_whole_and_a_bound_of_zero_refuses() {
         let idle = at_most(3).decide(Cell::EMPTY, NOW, 0);
         assert_eq!((idle.remaining, idle.reset), (3, NOW));
         let none = at_most(0).decide(Cell::EMPTY, NOW, 1);
@@ -134,7 +134,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn in_use_is_never_more_than_the_bound_that_decides(max: u32, used: u32, cost: u32) {
+        fn units_in_use_never_exceed_the_bound(max: u32, used: u32, cost: u32) {
             let before = Concurrency::cell(used, 0);
             let decision = at_most(max).decide(before, NOW, cost);
             let fits = u64::from(used) + u64::from(cost) <= u64::from(max);
@@ -145,7 +145,7 @@ mod tests {
         }
 
         #[test]
-        fn nobody_is_let_in_before_those_who_wait(max: u32, used: u32, cost in 1_u32.., waiting in 1_u32..) {
+        fn no_request_overtakes_waiters(max: u32, used: u32, cost in 1_u32.., waiting in 1_u32..) {
             let before = Concurrency::cell(used, waiting);
             let decision = at_most(max).decide(before, NOW, cost);
             prop_assert!(!decision.is_admitted());

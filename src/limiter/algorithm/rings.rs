@@ -17,7 +17,7 @@ pub struct Conversion<'a> {
 
 enum Source<'a> {
     Cell(Cell),
-    /// The same counters, or instants.
+    /// Counters or instants, copied as they are.
     Same(BucketState<'a>),
     History(History),
 }

@@ -317,7 +317,7 @@ mod tests {
 
     /// A client with 200,000 keys, each of which is refused thrice, and one that is refused once in 1,000 of its refusals.
     #[test]
-    fn a_flood_of_keys_keeps_no_key_that_goes_on_from_being_banned_and_lifts_no_ban() {
+    fn a_flood_of_keys_neither_prevents_nor_lifts_a_ban() {
         let minute = Duration::from_mins(1);
         let penalty = Penalty::new(10, 10 * minute, vec![10 * minute]);
         let bans = Bans::default();
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn of_each_key_is_told_what_is_known_of_it_then() {
+    fn a_report_has_the_present_history_of_each_key() {
         let minute = Duration::from_mins(1);
         let penalty = Penalty::new(3, minute, vec![minute]);
         let bans = Bans::shared(7);
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_is_not_told() {
+    fn expired_bans_are_not_reported() {
         let minute = Duration::from_mins(1);
         let penalty = Penalty::new(1, minute, vec![minute]);
         let bans = Bans::shared(7);
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn all_bans_that_hold_are_told_again() {
+    fn all_bans_in_force_are_reported_again() {
         let minute = Duration::from_mins(1);
         let penalty = Penalty::new(1, minute, vec![minute]);
         let bans = Bans::shared(7);
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_keys_wait_to_be_told_of_and_no_more() {
+    fn the_queue_of_reports_is_bounded() {
         let second = Duration::from_secs(1);
         let penalty = Penalty::new(2, second, vec![second]);
         let bans = Bans::shared(7);
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_told_of_bans_that_are_not_shared() {
+    fn bans_that_are_not_shared_are_not_reported() {
         let minute = Duration::from_mins(1);
         let penalty = Penalty::new(1, minute, vec![minute]);
         let bans = Bans::default();

@@ -125,14 +125,14 @@ mod tests {
     }
 
     #[test]
-    fn a_named_number_is_kept_and_leaves_less_for_the_rest() {
+    fn a_configured_number_of_keys_is_kept_and_leaves_less_for_others() {
         let some = keys(64 * MIB, &[named(1_000_000), CELLS, CELLS]);
         assert_eq!(some[0], Table::size_keeping(1_000_000));
         assert!(some[1] == some[2] && some[1] < keys(64 * MIB, &[CELLS, CELLS])[0]);
     }
 
     #[test]
-    fn nobody_has_fewer_than_the_least() {
+    fn no_policy_has_fewer_keys_than_the_minimum() {
         let five = Table::size_keeping(5);
         assert_eq!(keys(0, &[CELLS, named(5)]), [MIN_KEYS, five]);
         assert_eq!(keys(MIB, &[CELLS; 10_000]), [MIN_KEYS; 10_000]);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rings_of_named_keys_are_bounded_by_what_is_left() {
+    fn the_rings_of_configured_keys_are_bounded_by_the_rest() {
         let log = MemoryRequest {
             keys: Some(1_000_000),
             ring_bytes: 2048,

@@ -137,17 +137,17 @@ impl Reservation {
         }
     }
 
-    /// Gives the whole charge back, as when another store has refused the request.
+    /// Gives the whole charge back, for example after another store has refused the request.
     ///
-    /// The bucket has no more left than if it had not been charged, and if it was charged just before, no less either, but
-    /// for what nobody can know:
+    /// The bucket then has no more left than without the charge. If the charge was just made, it has
+    /// no less either, with these exceptions:
     ///
-    /// - A bucket that recovers continuously, or in steps, and would have been whole meanwhile but for this charge and
-    ///   others that may still be given back, may recover later, by at most the time since the charge (a refill).
-    /// - A window that begins with its first request, and which others were counted in since, stays where it is.
-    /// - A place in a line stays taken if others came behind it: they have been told when their turn is.
-    /// - What others were refused meanwhile stays refused; and who was evicted to make room stays so.
-    /// - What made the bucket owe more than there is room for was forgiven, and is not charged after all.
+    /// - A bucket that recovers continuously or in steps, and would have been whole meanwhile without
+    ///   unsettled charges, may recover later: by at most the time since the charge (or one refill).
+    /// - A window that this first request opened, and that counts later requests, stays where it is.
+    /// - A place in a queue stays taken if later requests are behind it: they know their turns.
+    /// - Requests that were refused meanwhile stay refused, and evicted keys stay evicted.
+    /// - Debt beyond the bucket's maximum was forgiven, and is not charged after all.
     pub fn give_back(self, now: Timestamp) {
         self.settle(0, now);
     }
@@ -160,7 +160,7 @@ impl Reservation {
 
     fn unsettled(&self) -> &Permits {
         let unsettled = self.table.unsettled();
-        unsettled.expect("what is in use has no reservations")
+        unsettled.expect("tables of units in use have no reservations")
     }
 }
 

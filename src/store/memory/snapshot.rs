@@ -1,7 +1,7 @@
-//! Buckets and bans in a file, so that they outlive the process: the file's format, and writing, checking
-//! and reading one. When that is done is the business of `app`.
+//! The snapshot: buckets and bans in a file, so that they outlive the process. Here are the file's
+//! format, writing, checking and reading. `app` decides when to save and restore.
 //!
-//! All numbers are little-endian. A file is
+//! All numbers are little-endian. A file is:
 //!
 //! ```text
 //! MAGIC  version: u32  secret: 2 x u64  saved at: u64 (microseconds since the Unix epoch)
@@ -14,13 +14,15 @@
 //! END  checksum: u64 (SipHash-1-3 of all before)
 //! ```
 //!
-//! where a text is its length (`u32`) and its bytes, a cell `expires: u64  a: u32  b: u32`, and a ring, which only
-//! tables with rings have, the number of its chunks (`u32`), and of each its place (`u32`) and its words. A table
-//! that a reload replaced meanwhile is there twice: of a key that is given twice the last counts.
-//! Counters of a sliding window's parts have four bytes each, whatever they have in memory.
+//! A text is its length (`u32`) and its bytes; a cell is `expires: u64  a: u32  b: u32`. Only tables
+//! with rings have rings: the number of chunks (`u32`), and for each its place (`u32`) and its words.
+//! Counters of a sliding window have four bytes each, whatever they have in memory. A table that a
+//! reload replaced meanwhile appears twice; the last entry of a key counts. A recipe is an
+//! [`EncodedAlgorithm`](crate::limiter::EncodedAlgorithm).
 //!
-//! Instants are microseconds since the Unix epoch, so that a ban ends at the same time of day in every process. Version 1
-//! has no bans. It is still read, and written where there are none: the release before, which knows no other, reads it then.
+//! Instants are microseconds since the Unix epoch, so a ban ends at the same time of day in every
+//! process. Version 1 has no bans. It is still read, and written if there are no bans, so that the
+//! release before can read it.
 
 mod file;
 mod reader;

@@ -135,7 +135,7 @@ impl Bucket {
             false => (&request.reserved, request.reserved.units),
         });
         if matches!(algorithm, Algorithm::FixedWindow(_)) {
-            // Which windows there are is settled by who came first, whatever becomes of him.
+            // The first charge opens the window, even if it is given back.
             let window = self.memory.cell;
             let running = effective.filter(|(reserved, _)| reserved.cell.expires == window.expires);
             let units = running.map(|(_, units)| u128::from(units)).sum();
@@ -187,7 +187,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_owed_is_charged_as_if_it_had_been_known(
+    fn a_forced_charge_equals_one_known_at_first(
         algorithm in algorithms(),
         before in prop::collection::vec((0..60_u64, 1..6_u32), 0..6),
         (reserve, more) in (1..20_u32, 0..20_u32),
@@ -240,7 +240,7 @@ proptest! {
                 _ => bucket.settle(&algorithm, which, at(now)),
             }
             if let Algorithm::IntervalRefill(_) = algorithm {
-                // When refills come is settled by who came first, whatever becomes of him.
+                // The first charge sets the instants of refills, even if it is given back.
                 continue;
             }
             for later in [0, 7, 40, 150] {

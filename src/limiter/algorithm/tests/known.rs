@@ -9,7 +9,7 @@ const DAY: u64 = 24 * HOUR;
 /// An hour of some day.
 const NINE: u64 = 20_000 * DAY + 9 * HOUR;
 
-/// Somebody who asks for one unit after the other.
+/// A client that asks for one unit after another.
 struct Client {
     algorithm: Algorithm,
     bucket: Bucket,
@@ -253,7 +253,7 @@ fn a_part_of_a_queue_does_not_wait() {
     let mut client = nginx(5, 12, 8);
     let expected = [&[0; 9][..], &[200, 400, 600, 800]].concat();
     assert_eq!(client.waits(15, NINE), expected);
-    // Who keeps to the rate from here on waits as long as the last did.
+    // A client that keeps to the rate from here on waits as long as the last request did.
     assert_eq!(client.waits(2, NINE + 200 * MILLISECOND), [800]);
     assert_eq!(client.waits(2, NINE + 10 * SECOND), [0, 0]);
 }

@@ -86,7 +86,7 @@ proptest! {
         }
     }
 
-    /// Who leaves as the last in line might never have come; who leaves before others keeps them waiting.
+    /// The last request in a queue leaves no trace; one that leaves before others does not move them.
     #[test]
     fn the_last_in_line_gives_his_place_back(
         history in histories(), limit in 1..=12_u32, window in WINDOWS, queue in 1..=12_u32, later in 0..200_u64,

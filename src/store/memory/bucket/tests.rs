@@ -1,4 +1,4 @@
-//! One bucket of five entries, seen from outside: who is forgotten, and what newcomers find.
+//! One bucket of five entries, seen from outside: evicted keys, and the state of new ones.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ fn used(table: &Table, key: u64, now: u64) -> u32 {
 }
 
 #[test]
-fn the_key_that_has_used_the_smallest_share_is_forgotten() {
+fn the_key_with_the_smallest_use_is_evicted() {
     let table = one_bucket(per_minute(20), OnFull::Forget);
     for (key, cost) in [(1, 5), (2, 9), (3, 2), (4, 20), (5, 7)] {
         charge(&table, key, cost, 0);
@@ -65,7 +65,7 @@ fn the_key_that_has_used_the_smallest_share_is_forgotten() {
 }
 
 #[test]
-fn of_equal_shares_the_soonest_to_recover_is_forgotten() {
+fn of_equal_uses_the_earliest_to_recover_is_evicted() {
     let window = FixedWindow::new(quota(20, MINUTE), Start::FirstRequest);
     let table = one_bucket(Algorithm::FixedWindow(window), OnFull::Forget);
     for (key, now) in [(1, 30), (2, 10), (3, 20), (4, 50), (5, 40)] {
@@ -97,7 +97,7 @@ fn an_entry_that_has_expired_is_free() {
 }
 
 #[test]
-fn who_is_refused_is_never_forgotten_and_the_newcomer_passes_unrecorded() {
+fn a_refused_key_is_never_evicted_and_a_new_one_passes_unrecorded() {
     let table = one_bucket(per_minute(20), OnFull::Forget);
     for key in 1..=5 {
         charge(&table, key, 20, 0);
@@ -112,7 +112,7 @@ fn who_is_refused_is_never_forgotten_and_the_newcomer_passes_unrecorded() {
 }
 
 #[test]
-fn a_strict_newcomer_starts_with_what_the_forgotten_had_used() {
+fn a_strict_new_key_starts_with_the_use_of_the_evicted_one() {
     let table = one_bucket(per_minute(20), OnFull::Strict);
     for (key, cost) in [(1, 5), (2, 9), (3, 2), (4, 20), (5, 7)] {
         charge(&table, key, cost, 0);
@@ -125,7 +125,7 @@ fn a_strict_newcomer_starts_with_what_the_forgotten_had_used() {
 }
 
 #[test]
-fn a_strict_newcomer_among_the_refused_is_refused_and_nobody_is_forgotten() {
+fn a_strict_new_key_among_refused_ones_is_refused_and_none_is_evicted() {
     let table = one_bucket(per_minute(20), OnFull::Strict);
     for key in 1..=5 {
         charge(&table, key, 20, 0);

@@ -118,7 +118,7 @@ fn each_pair_of_algorithms_is_charged_all_or_nothing() {
 }
 
 #[test]
-fn a_cost_of_nothing_takes_no_entry() {
+fn a_cost_of_zero_takes_no_entry() {
     let table = window(10, 3);
     for bits in 0..20 {
         assert!(
@@ -251,7 +251,7 @@ fn threads_with_overlapping_policies_charge_all_or_nothing() {
 
 proptest! {
     #[test]
-    fn what_is_charged_is_what_was_admitted(
+    fn charged_units_are_admitted_units(
         limits in prop::collection::vec(0..20_u32, 1..6),
         requests in prop::collection::vec((any::<u8>(), 0..8_u32), 1..60),
     ) {
@@ -273,7 +273,7 @@ proptest! {
     /// Those that may refuse decide as if nobody watched; who watches is charged, by itself, what it admits of the
     /// requests that they admit.
     #[test]
-    fn who_watches_is_charged_by_itself_and_stops_nobody(
+    fn a_shadowed_policy_is_charged_by_itself_and_refuses_nothing(
         kinds in prop::collection::vec((0..8_usize, 1..20_u32), 1..6),
         binding in 0..6_usize,
         requests in prop::collection::vec(0..8_u32, 1..60),
@@ -312,7 +312,7 @@ proptest! {
 }
 
 #[test]
-fn who_was_the_last_in_line_and_leaves_makes_room_for_one() {
+fn the_last_request_in_a_queue_frees_its_place() {
     let table = line(2);
     let charge = Charge {
         table: &table,
@@ -357,7 +357,7 @@ fn a_place_is_given_back_where_its_line_has_moved_to() {
 }
 
 #[test]
-fn many_who_come_and_leave_at_once_never_stand_in_one_place() {
+fn concurrent_requests_never_share_a_place_in_the_queue() {
     let table = line(200);
     let charge = Charge {
         table: &table,
@@ -390,7 +390,7 @@ fn many_who_come_and_leave_at_once_never_stand_in_one_place() {
 }
 
 #[test]
-fn who_charges_refused_requests_does_so_whoever_refuses_them_and_nobody_else() {
+fn a_policy_that_charges_refused_requests_does_so_whichever_policy_refuses() {
     for algorithm in algorithms(10) {
         if algorithm.delays() {
             continue;

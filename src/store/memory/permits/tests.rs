@@ -1,4 +1,4 @@
-mod line;
+mod queue;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,7 +54,7 @@ fn remaining(table: &Table, bits: u64) -> u32 {
 }
 
 #[test]
-fn what_is_taken_comes_back_when_it_is_dropped_whoever_panics() {
+fn a_dropped_permit_returns_its_units_even_in_a_panic() {
     let table = at_most(3);
     let first = take(&[charge(&table, 7, 2)]).expect("it is free");
     assert_eq!((table.in_use(), remaining(&table, 7)), (Some(2), 1));
@@ -71,7 +71,7 @@ fn what_is_taken_comes_back_when_it_is_dropped_whoever_panics() {
 }
 
 #[test]
-fn a_cost_of_nothing_asks_and_takes_nothing() {
+fn a_cost_of_zero_takes_no_unit() {
     let table = at_most(1);
     let held = take(&[charge(&table, 7, 0)]).expect("nothing is asked");
     assert_eq!((table.in_use(), table.live(NOW)), (Some(0), 0));
@@ -108,7 +108,7 @@ fn a_refusal_by_either_kind_of_policy_charges_none() {
 }
 
 #[test]
-fn who_watches_takes_only_what_it_would_admit() {
+fn a_shadowed_policy_takes_only_units_that_it_would_admit() {
     let (bound, quota) = (at_most(1), hourly(9));
     let charges = [charge(&quota, 7, 1), charge(&bound, 7, 1)];
     let first = charge_with_shadow(&charges, 1, NOW);
@@ -130,7 +130,7 @@ fn who_watches_takes_only_what_it_would_admit() {
 }
 
 #[test]
-fn another_bound_counts_what_is_in_use_already() {
+fn another_bound_counts_units_already_in_use() {
     let before = at_most(2);
     let held: Vec<_> = (0..2)
         .filter_map(|_| take(&[charge(&before, 7, 1)]))
@@ -205,7 +205,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 
 proptest! {
     #[test]
-    fn what_is_in_use_is_what_requests_in_flight_took(events in events(), second in 0..8_u32) {
+    fn units_in_use_are_those_of_requests_in_flight(events in events(), second in 0..8_u32) {
         let (mut max, mut first) = (4, at_most(4));
         let (second_table, quota) = (at_most(second), hourly(20));
         let mut spent = [0; 4];

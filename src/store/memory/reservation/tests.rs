@@ -117,7 +117,7 @@ fn a_charge_becomes_what_it_should_have_been_or_stands() {
 }
 
 #[test]
-fn all_or_nothing_holds_for_what_is_reserved() {
+fn reservations_are_all_or_nothing() {
     let (wide, narrow) = (table(gcra(9)), table(fixed(1)));
     let charge = |table, cost| Charge {
         table,
@@ -150,7 +150,7 @@ fn all_or_nothing_holds_for_what_is_reserved() {
 }
 
 #[test]
-fn what_is_in_flight_at_a_reload_is_settled_where_its_bucket_has_gone() {
+fn a_charge_in_flight_at_a_reload_is_settled_in_the_new_table() {
     for (from, to) in [
         (gcra(10), gcra(20)),
         (gcra(20), gcra(10)),
@@ -177,7 +177,7 @@ fn what_is_in_flight_at_a_reload_is_settled_where_its_bucket_has_gone() {
 }
 
 #[test]
-fn what_a_reload_has_forgotten_or_moved_to_other_windows_is_not_given_back() {
+fn a_charge_that_a_reload_dropped_or_moved_to_other_windows_is_not_given_back() {
     let old = table(gcra(10));
     let held = reserve(&old, 7, 6).unwrap();
     let new = replace(&old, fixed(10));
@@ -209,7 +209,7 @@ fn narrow(algorithm: Algorithm, on_full: OnFull) -> Arc<Table> {
 }
 
 #[test]
-fn what_was_forgotten_is_not_taken_from_what_came_later() {
+fn an_evicted_charge_is_not_taken_from_later_ones() {
     for algorithm in [counters(20, 60), log(20, HOUR)] {
         let table = narrow(algorithm, OnFull::Forget);
         let forgotten = reserve(&table, 7, 5).unwrap();
@@ -222,7 +222,7 @@ fn what_was_forgotten_is_not_taken_from_what_came_later() {
         again.settle(1, NOW);
         assert_eq!(used(&table, 7), 1);
     }
-    // Who owes begins a bucket anew, too.
+    // A forced charge also starts a bucket anew.
     for algorithm in [counters(20, 60), log(20, HOUR)] {
         let table = narrow(algorithm, OnFull::Forget);
         let [forgotten, owing] = [5, 4].map(|cost| reserve(&table, 7, cost).unwrap());
@@ -235,7 +235,7 @@ fn what_was_forgotten_is_not_taken_from_what_came_later() {
 }
 
 #[test]
-fn what_there_was_no_room_to_record_is_not_given_back() {
+fn an_unrecorded_charge_is_not_given_back() {
     // Rings of several chunks, of which all but one ring's are taken: nobody else has one that could be given up.
     let table = narrow(log(1_000, HOUR), OnFull::Forget);
     let other = narrow(counters(1_000, 60), OnFull::Forget);
@@ -294,7 +294,7 @@ fn any_charge_can_be_given_back_at_once() {
 }
 
 #[test]
-fn rings_take_no_more_memory_for_what_is_given_back() {
+fn giving_back_takes_no_more_memory_for_rings() {
     for algorithm in [counters(500, 60), log(500, HOUR)] {
         let table = Table::with_rings("test", algorithm, 64, 64 * 1024, OnFull::Forget);
         let table = Arc::new(table);

@@ -173,7 +173,7 @@ proptest! {
 
     /// Also where the checksum is right, nonsense is refused or read, and nothing breaks.
     #[test]
-    fn nonsense_does_no_harm(
+    fn malformed_files_do_no_harm(
         body in prop::collection::vec(prop_oneof![0..6_u8, any::<u8>()], 0..400),
         cut in any::<prop::sample::Index>(),
     ) {
@@ -311,7 +311,7 @@ fn every_flipped_bit_is_noticed() {
 }
 
 #[test]
-fn it_is_said_what_is_wrong() {
+fn errors_say_what_is_wrong() {
     let bytes = sample();
     let said = |bytes: &[u8]| read(bytes).map(drop).unwrap_err().to_string();
     assert_eq!(
@@ -337,7 +337,7 @@ fn it_is_said_what_is_wrong() {
 }
 
 #[test]
-fn what_has_recovered_meanwhile_and_policies_that_are_gone_take_no_room() {
+fn recovered_buckets_and_removed_policies_take_no_memory() {
     let (before, after) = (
         tables(3, 100, OnFull::Forget),
         tables(3, 100, OnFull::Forget),
@@ -393,7 +393,7 @@ impl Write for Charging<'_> {
 }
 
 #[test]
-fn nobody_waits_for_a_slow_disk_and_little_is_held() {
+fn no_charge_waits_for_a_slow_disk_and_little_is_in_memory() {
     for table in tables(1_000, 4_000, OnFull::Forget) {
         (0..2_000).for_each(|number| _ = charge(&table, key(number), 100, NOW));
         let out = Charging {

@@ -156,7 +156,7 @@ fn a_successor_of_any_size_knows_what_was_used() {
 }
 
 #[test]
-fn who_holds_the_first_of_several_tables_charges_the_last() {
+fn a_charge_to_the_first_of_several_tables_reaches_the_last() {
     let tables = [100, 50, 200].map(|limit| table(limit, 10_000));
     charge(&tables[0], key(1), 10);
     for pair in tables.windows(2) {
@@ -179,7 +179,7 @@ fn a_second_successor_succeeds_the_first() {
 }
 
 #[test]
-fn a_raised_quota_is_felt_and_a_lowered_one_is_never_exceeded() {
+fn a_raised_quota_applies_and_a_lowered_one_is_never_exceeded() {
     let tables = [100, 120, 40].map(|limit| table(limit, 64));
     charge(&tables[0], key(1), 100);
     tables[0].migrate_to(tables[1].clone(), NOW);
@@ -201,7 +201,7 @@ fn another_algorithm_starts_anew() {
 }
 
 #[test]
-fn a_smaller_table_keeps_those_who_have_used_most() {
+fn a_smaller_table_keeps_the_most_used_keys() {
     let (old, new) = (table(100, 1_000), table(100, 50));
     for number in 0..1_000 {
         charge(&old, key(number), if number < 20 { 100 } else { 1 });
@@ -426,7 +426,7 @@ fn rings_of_a_key_that_is_gone_are_found_again() {
 }
 
 #[test]
-fn a_full_slab_forgets_who_has_used_least_and_never_who_is_refused() {
+fn a_full_slab_evicts_the_least_used_key_and_never_a_refused_one() {
     let algorithm = log(500, 60);
     let bytes = 24 * Table::ring_bytes_for(&algorithm);
     let table = Table::with_rings("test", algorithm, 1_000, bytes, OnFull::Forget);

@@ -11,7 +11,7 @@ fn queueing(max: u32, queue: u32) -> Table {
     Table::new("test", Algorithm::Concurrency(bound), 1, OnFull::Forget)
 }
 
-/// How often somebody who waits was woken.
+/// Counts the wake-ups of a waiter.
 #[derive(Default)]
 struct Woken(AtomicUsize);
 
@@ -56,7 +56,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
-/// Who comes, has, and waits, in the plainest way.
+/// A plain model of units in use and waiters.
 struct Model {
     max: u32,
     queue: usize,
@@ -68,7 +68,7 @@ impl Model {
         taken.map(|one| one.units).sum()
     }
 
-    /// Whether who comes now takes his units at once; `None` where he is refused.
+    /// True if a request takes its units at once; `None` if it is refused.
     fn enter(&self, requests: &[Request], units: u32) -> Option<bool> {
         let mut waiting = requests.iter().filter(|one| !one.taken);
         let count = waiting.clone().count();
@@ -93,7 +93,7 @@ impl Model {
 
 proptest! {
     #[test]
-    fn lines_are_as_in_the_model(steps in steps(), max in 0..6_u32, queue in 1..6_u32) {
+    fn queues_match_the_model(steps in steps(), max in 0..6_u32, queue in 1..6_u32) {
         let mut table = Arc::new(queueing(max, queue));
         let mut model = Model { max, queue: queue as usize };
         let mut requests: Vec<Request> = Vec::new();
@@ -126,7 +126,7 @@ proptest! {
                 prop_assert_eq!(woken, usize::from(one.taken && one.waited), "woken once, and in turn");
             }
             prop_assert_eq!(table.in_use(), Some(Model::taken(&requests).into()));
-            // Nobody gets past those who wait, at whatever cost.
+            // No request overtakes waiters, whatever its cost.
             let free = model.enter(&requests, 1) == Some(true);
             prop_assert_eq!(table.peek(key(7), 1, NOW).is_admitted(), free);
         }
@@ -136,7 +136,7 @@ proptest! {
 }
 
 #[test]
-fn on_several_threads_everybody_gets_his_turn_and_never_too_many_at_once() {
+fn on_several_threads_every_waiter_gets_its_turn_within_the_bound() {
     const MAX: u32 = 3;
     const TASKS: u32 = 40;
     const THREADS: u32 = 4;
@@ -177,7 +177,7 @@ fn on_several_threads_everybody_gets_his_turn_and_never_too_many_at_once() {
 }
 
 #[test]
-fn who_leaves_before_he_hears_of_his_turn_hands_it_on() {
+fn a_waiter_that_leaves_unaware_of_its_turn_passes_it_on() {
     let table = queueing(1, 5);
     let holder = table.acquire(key(7), 1).expect("it is free");
     let [first, second] = [(); 2].map(|()| table.acquire(key(7), 1).expect("a place"));
