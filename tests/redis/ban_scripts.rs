@@ -1,5 +1,5 @@
-//! The script that shares bans, with machines that are no more than the limiter's own rule: together they ban as one that counts all
-//! refusals. `tests/redis/bans.rs` has the real binary.
+//! The script of shared bans, with machines that are no more than the limiter's own rule: together
+//! they ban as one that counts all refusals. `tests/redis/bans.rs` has the real binary.
 
 use std::thread;
 use std::time::Duration;
@@ -69,7 +69,7 @@ impl Bans {
         format!("{}{{keys}}:bans", self.redis.prefix)
     }
 
-    /// A node tells this at that second, by a clock that agrees with the server's.
+    /// The report of a node at that second, by a clock that agrees with the server's.
     fn try_tell(
         &mut self,
         node: u64,
@@ -102,7 +102,7 @@ impl Bans {
             .expect("the script runs")
     }
 
-    /// What a node hears that tells what it knows of one key, and of nothing else.
+    /// The reply to a node that reports one key and nothing else.
     fn tell_of(&mut self, node: u64, bits: u64, known: &Known, now: u64) -> Vec<AnnouncedBan> {
         let read = self.tell(0, &[], b"", now).read;
         let heard = self.tell(node, &[(key(bits), known.clone())], &read, now);
@@ -110,12 +110,12 @@ impl Bans {
         without_remembered(heard.bans)
     }
 
-    /// All that is announced, to who has read nothing.
+    /// All announcements, for a node that has read none.
     fn all(&mut self, now: u64) -> Vec<AnnouncedBan> {
         without_remembered(self.tell(0, &[], b"", now).bans)
     }
 
-    /// What is known of a key that was struck at these seconds on a machine that hears of nobody.
+    /// The strikes of a key at these seconds, on a machine without contact to others.
     fn struck(&self, seconds: &[u64]) -> Known {
         let mut known = Known::default();
         for &now in seconds {
@@ -127,9 +127,9 @@ impl Bans {
     }
 }
 
-/// Machines that tell of each strike at once, some of them several times, ban as one that counts all.
+/// Machines that report each strike at once, some several times, ban as one that counts all.
 #[test]
-fn machines_that_hear_of_each_other_ban_as_one() {
+fn machines_that_report_to_each_other_ban_as_one() {
     const NODES: u64 = 3;
     let server = SharedRedis::new();
     let inputs = (
@@ -167,7 +167,7 @@ fn machines_that_hear_of_each_other_ban_as_one() {
                 }
             }
             for (node, known, read) in &mut machines {
-                // What a machine has told is answered, and the others read of it.
+                // Each report is answered, and the other machines read it.
                 let heard = bans.tell(*node, &[], read, now);
                 for ban in heard.bans {
                     rule.merge_ban(known, ban.ban(second(now)), second(now));
@@ -191,7 +191,7 @@ fn machines_that_hear_of_each_other_ban_as_one() {
 }
 
 #[test]
-fn who_brings_a_ban_about_by_what_others_have_told_is_told_so() {
+fn the_report_that_completes_a_ban_is_answered_as_its_cause() {
     let server = SharedRedis::new();
     let mut bans = Bans::new(&server, penalty(3, 60, &[100]));
     let (one, other) = (bans.struck(&[10, 12]), bans.struck(&[11]));
@@ -206,13 +206,13 @@ fn who_brings_a_ban_about_by_what_others_have_told_is_told_so() {
         [own],
         "from the last strike on"
     );
-    // A machine that has banned by itself knows.
+    // A machine that has banned by itself knows its ban.
     let alone = bans.struck(&[20, 21, 22]);
     assert_eq!(bans.tell_of(3, 2, &alone, 23), [announced(2, 1, 99)]);
 }
 
 #[test]
-fn who_begins_hears_of_all_bans_that_hold() {
+fn a_new_machine_reads_all_active_bans() {
     const MANY: u64 = 700;
     let server = SharedRedis::new();
     let mut bans = Bans::new(&server, penalty(1, 60, &[100]));
@@ -242,30 +242,30 @@ fn who_begins_hears_of_all_bans_that_hold() {
         (read, calls) = (next.read, calls + 1);
     }
     assert_eq!(calls, 3, "256 at once");
-    // Those of the others ended at 100.
+    // The bans of the others ended at 100.
     let expected = (1..=MANY).filter(|bits| bits % 2 == 1);
     let expected: Vec<_> = expected.map(|bits| announced(bits, 1, 40)).collect();
     assert_eq!(heard, expected);
 }
 
 #[test]
-fn what_is_told_late_counts_as_it_was() {
+fn late_reports_count_at_their_own_instants() {
     let server = SharedRedis::new();
     let mut bans = Bans::new(&server, penalty(3, 600, &[10, 20, 30]));
-    // Three strikes and a ban, which is over when it is told; one strike since.
+    // Three strikes and a ban, which is over at its report; one strike since.
     let known = bans.struck(&[1, 2, 3, 20]);
     assert_eq!(known.last_ban().number, 1);
     assert_eq!(bans.tell_of(1, 1, &known, 21), []);
     assert_eq!(bans.all(21), []);
-    // Who has heard of nothing hears of that with the next strike, and that does not count which was before.
+    // A machine without news learns of it with the next strike. An earlier strike does not count.
     let other = bans.struck(&[5, 22]);
     assert_eq!(bans.tell_of(2, 1, &other, 22), [announced(1, 1, -9)]);
     let other = bans.struck(&[5, 23]);
     assert_eq!(bans.tell_of(3, 1, &other, 23)[0].number, 2);
-    // A ban that nobody knew of holds from when it is told.
+    // An unknown ban holds from its report on.
     let alone = bans.struck(&[30, 31, 32]);
     assert_eq!(bans.tell_of(1, 2, &alone, 40), [announced(2, 1, 2)]);
-    // Of two that ban at once, the first is the one that holds; it is known by its number.
+    // If two ban at once, the first ban holds; its number identifies it.
     let [first, second] = [[50, 51, 52], [51, 52, 53]].map(|struck| bans.struck(&struck));
     assert_eq!(bans.tell_of(1, 3, &first, 53), [announced(3, 1, 9)]);
     assert_eq!(bans.tell_of(2, 3, &second, 53), [announced(3, 1, 9)]);
@@ -276,7 +276,7 @@ fn what_is_told_late_counts_as_it_was() {
 }
 
 #[test]
-fn a_server_that_has_forgotten_says_so_and_is_told_again() {
+fn a_server_that_lost_its_data_gets_all_reports_again() {
     let server = SharedRedis::new();
     let mut bans = Bans::new(&server, penalty(1, 60, &[100, 200, 300]));
     let known = bans.struck(&[0, 100]);
@@ -286,16 +286,16 @@ fn a_server_that_has_forgotten_says_so_and_is_told_again() {
     assert_eq!(bans.tell(2, &[], &read, 101).read, read, "nothing is new");
     let (name, stream) = (bans.name_of(1), bans.stream());
     bans.redis.run::<i64>(&["DEL", &name, &stream]);
-    // What is announced in the same millisecond has the same name.
+    // Announcements of the same millisecond have the same name.
     thread::sleep(Duration::from_millis(5));
     assert_eq!(bans.tell(2, &[], &read, 101).read, b"");
-    // So it does when others have been announced since.
+    // It does so after further announcements, too.
     let another = bans.struck(&[101]);
     bans.tell_of(3, 2, &another, 101);
     let heard = bans.tell(2, &[], &read, 101);
     assert_eq!((heard.read, heard.bans), (Vec::new(), Vec::new()));
     assert_eq!(bans.all(101), [announced(2, 1, 100)]);
-    // It is told what is known, and the next is the third, also by who knows of none.
+    // It receives the known bans. The next ban is the third, also from a machine that knows none.
     assert_eq!(bans.tell_of(1, 1, &known, 110), [announced(1, 2, 190)]);
     let next = bans.struck(&[301]);
     assert_eq!(bans.tell_of(4, 1, &next, 301), [announced(1, 3, 100)]);
@@ -303,7 +303,7 @@ fn a_server_that_has_forgotten_says_so_and_is_told_again() {
 }
 
 #[test]
-fn a_clock_that_is_set_back_makes_no_ban_longer_than_it_is() {
+fn a_clock_that_is_set_back_makes_no_ban_longer() {
     let server = SharedRedis::new();
     let mut bans = Bans::new(&server, penalty(1, 60, &[100]));
     let known = bans.struck(&[5_000]);
@@ -313,9 +313,10 @@ fn a_clock_that_is_set_back_makes_no_ban_longer_than_it_is() {
     assert_eq!(bans.all(1_000), [announced(1, 1, 100)]);
 }
 
-/// Two machines that are cut off, or one that has just started and one that has forgotten, take different bans for the first.
+/// Two machines without contact, or a new one and one without its data, count different bans as the
+/// first.
 #[test]
-fn what_began_when_another_was_over_is_the_next_whatever_it_is_taken_for() {
+fn a_ban_after_the_end_of_another_is_the_next_whatever_its_reported_number() {
     let server = SharedRedis::new();
     let mut bans = Bans::new(&server, penalty(1, 600, &[10, 20, 300]));
     let (first, later) = (bans.struck(&[0]), bans.struck(&[12]));
@@ -323,12 +324,12 @@ fn what_began_when_another_was_over_is_the_next_whatever_it_is_taken_for() {
     for _ in 0..2 {
         assert_eq!(bans.tell_of(2, 1, &later, 14), [announced(1, 2, 8)]);
     }
-    // So it is where it is over when it is told; not where it began before.
+    // A ban that is over at its report is the next, too; one that began before is not.
     assert_eq!(bans.tell_of(2, 2, &later, 25), []);
     assert_eq!(bans.tell_of(1, 2, &first, 26), []);
     let over = bans.struck(&[30]);
     assert_eq!(bans.tell_of(3, 2, &over, 45), [announced(2, 2, -5)]);
-    // One that lasts longer than it says by the rule of who tells it is the same.
+    // A ban that lasts longer by the reporter's rule is the same ban.
     let mut known = bans.struck(&[30]);
     assert_eq!(bans.tell_of(1, 3, &known, 31), [announced(3, 1, 9)]);
     known = Known::default();
@@ -338,7 +339,7 @@ fn what_began_when_another_was_over_is_the_next_whatever_it_is_taken_for() {
 }
 
 #[test]
-fn who_tells_of_a_ban_knows_of_it_when_the_server_forgets() {
+fn the_reporter_of_a_ban_notices_a_server_that_lost_it() {
     let server = SharedRedis::new();
     let mut bans = Bans::new(&server, penalty(1, 60, &[100]));
     let known = bans.struck(&[0]);
@@ -351,7 +352,7 @@ fn who_tells_of_a_ban_knows_of_it_when_the_server_forgets() {
 }
 
 #[test]
-fn what_is_remembered_lasts_until_it_is_forgotten() {
+fn records_expire_when_they_no_longer_count() {
     let server = SharedRedis::new();
     let mut bans = Bans::new(&server, penalty(2, 60, &[100]));
     // The clock of the tests stands still, and keys stay an hour longer.
@@ -378,7 +379,7 @@ fn what_is_remembered_lasts_until_it_is_forgotten() {
 }
 
 #[test]
-fn keys_that_are_not_ours_cost_nobody_else() {
+fn keys_of_other_programs_affect_no_other_key() {
     let server = SharedRedis::new();
     let mut bans = Bans::new(&server, penalty(1, 60, &[100]));
     let (list, text, stream) = (bans.name_of(1), bans.name_of(2), bans.stream());

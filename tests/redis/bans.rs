@@ -1,4 +1,5 @@
-//! Bans that several of the real binary share through one redis-server, which may be gone for a while, or empty again.
+//! Bans that several real proxies share through one redis-server, which may be gone for a while, or
+//! empty again.
 
 use std::thread;
 use std::time::Duration;
@@ -12,10 +13,10 @@ use crate::support::slow::Slow;
 use crate::support::{now, wait_for};
 use rustix::process::Signal;
 
-/// More than a round and what a busy machine adds.
+/// More than a round, with the delays of a busy machine.
 const ROUNDS: Duration = Duration::from_secs(1);
 
-/// A policy that admits one request, with this penalty, and these further keys.
+/// A policy that admits one request, with this penalty and these further keys.
 fn config(penalty: &str, more: &str) -> String {
     format!(
         "policies:
@@ -25,7 +26,8 @@ routes: [{{ upstream: echo, limits: [keys] }}]
     )
 }
 
-/// Asks until it is refused, and says for how many seconds it is banned: 0 where that is no longer than the quota says.
+/// Sends requests until one is refused, and returns the seconds of its ban: 0 if they are no more
+/// than the quota's.
 fn refused_at(gateway: &Gateway, path: &str) -> u64 {
     let mut answers = (0..3).map(|_| ask(gateway, path));
     let refused = answers.find(|answer| answer.status == 429);
@@ -38,7 +40,7 @@ fn refused(gateway: &Gateway) -> u64 {
     refused_at(gateway, "/")
 }
 
-/// Waits until `gateway` has heard of a ban, without a strike of its own; returns how many seconds are left.
+/// Waits until `gateway` has read a ban, without a strike of its own; returns the seconds left.
 fn heard(gateway: &Gateway) -> u64 {
     thread::sleep(ROUNDS);
     let seconds = refused(gateway);
@@ -55,7 +57,7 @@ fn bans(gateways: &[Gateway]) -> u64 {
 }
 
 #[test]
-fn whoever_bans_all_do() {
+fn a_ban_by_one_machine_holds_on_all() {
     let redis = RedisServer::start();
     for more in ["on_limit: { action: reject }", "sync: 100ms"] {
         command(&redis, &["FLUSHALL"]);
@@ -74,7 +76,7 @@ fn whoever_bans_all_do() {
             assert!((7_190..=7_200).contains(&seconds), "{more}: {seconds}");
         }
         assert_eq!(bans(&gateways), 1, "{more}");
-        // Who starts later, too.
+        // Also a proxy that starts later.
         let late = Gateway::start(&format!(
             "{}{}",
             store(redis.address),
@@ -102,7 +104,7 @@ fn refusals_are_counted_over_all_machines() {
     };
     strike();
     wait_for("the first ban", || (bans(&gateways) == 1).then_some(()));
-    // It lasts a second, and the next two hours.
+    // The ban lasts a second, and the next two hours.
     thread::sleep(ROUNDS + Duration::from_millis(500));
     strike();
     for gateway in &gateways {
@@ -123,13 +125,13 @@ fn bans_survive_a_server_that_is_gone_and_comes_back_empty() {
     redis.kill();
     let started = now();
     assert_eq!([(); 2].map(|()| refused(one)), [0, 7_200]);
-    // A reload meanwhile, with another deadline as well, loses nothing that is to be told.
+    // A reload meanwhile, with another deadline as well, loses no report.
     let changed = store(redis.address).replace("500ms", "400ms");
     one.reload(&format!(
         "{changed}{}",
         config(penalty, "on_store_error: local")
     ));
-    // The strikes are of no interest any more when it is back; the ban is.
+    // When Redis is back, the strikes no longer count; the ban does.
     thread::sleep(Duration::from_millis(3_500).saturating_sub(started.elapsed()));
     assert_eq!(refused(other), 0);
     redis.start_again();
@@ -138,7 +140,7 @@ fn bans_survive_a_server_that_is_gone_and_comes_back_empty() {
     let seconds = refused(other);
     assert!((7_100..7_200).contains(&seconds), "{seconds}");
     assert!(refused(one) < 7_200);
-    // What all have heard of is known again to a server that has forgotten it, and to who begins.
+    // A server without its data gets the bans that all machines know, and a new machine reads them.
     command(&redis, &["FLUSHALL"]);
     thread::sleep(ROUNDS);
     let late = Gateway::start(&format!("{changed}{}", config(penalty, "percent: 100")));
@@ -147,7 +149,7 @@ fn bans_survive_a_server_that_is_gone_and_comes_back_empty() {
 }
 
 #[test]
-fn a_ban_that_is_over_when_it_is_told_is_not_followed_by_the_next() {
+fn a_ban_that_ends_before_its_report_causes_no_further_ban() {
     let penalty = "{ strikes: 3, within: 1h, for: [1s, 2h] }";
     let mut redis = RedisServer::start();
     let gateways: [Gateway; 1] = proxies(&redis, &config(penalty, "percent: 100"));
@@ -192,7 +194,7 @@ routes:
 }
 
 #[test]
-fn a_name_that_is_taken_is_told_of_once_and_each_bans_by_itself() {
+fn a_key_of_another_program_is_logged_once_and_machines_ban_locally() {
     let redis = RedisServer::start();
     command(&redis, &["SET", "sluicegate:{keys}:bans", "mine"]);
     let gateways: [Gateway; 1] = proxies(
@@ -212,7 +214,7 @@ fn a_name_that_is_taken_is_told_of_once_and_each_bans_by_itself() {
     assert!(
         gateway.log().contains("sluicegate:{keys}:bans") || gateway.log().contains("WRONGTYPE")
     );
-    // What was to be told has waited.
+    // The reports have waited.
     command(&redis, &["DEL", "sluicegate:{keys}:bans"]);
     let late = Gateway::start(&format!(
         "{}{}",
@@ -233,7 +235,7 @@ fn announced(redis: &RedisServer) -> usize {
 }
 
 #[test]
-fn what_is_lifted_as_the_documentation_says_stays_so_whoever_is_still_served() {
+fn a_ban_lifted_as_documented_stays_lifted_on_all_machines() {
     let redis = RedisServer::start();
     let slow = Slow::halfway();
     let penalty = "{ strikes: 2, within: 1h, for: [2h] }";
@@ -267,7 +269,7 @@ fn what_is_lifted_as_the_documentation_says_stays_so_whoever_is_still_served() {
 }
 
 #[test]
-fn a_server_that_a_reload_names_is_told_of_all_bans_that_hold() {
+fn a_server_added_by_a_reload_gets_all_active_bans() {
     let [before, after] = [(); 2].map(|()| RedisServer::start());
     let config = config("{ strikes: 1, within: 1h, for: [2h] }", "percent: 100");
     let [gateway] = proxies(&before, &config);
@@ -285,7 +287,7 @@ fn a_server_that_a_reload_names_is_told_of_all_bans_that_hold() {
 }
 
 #[test]
-fn who_ends_tells_of_everybody_whom_he_has_banned() {
+fn a_machine_that_ends_reports_all_its_bans() {
     const MANY: usize = 3_000;
     let redis = RedisServer::start();
     let config =

@@ -1,7 +1,8 @@
-//! The client of the Redis store, against real servers that are killed, stopped, slow, cut off, or not what they should be.
+//! The client of the Redis store, against real servers that are killed, stopped, slow, cut off, or
+//! of another kind.
 //!
-//! In each case no call takes longer than its deadline, the state says what is wrong, the log says it once, and all is
-//! well soon after the cause is gone.
+//! In each case no call exceeds its deadline, the state names the fault, the log has it once, and
+//! calls succeed again soon after the cause is gone.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use sluicegate::store::redis::client::{
 };
 
 #[test]
-fn scripts_run_and_are_given_to_a_server_that_has_forgotten_them() {
+fn scripts_run_and_are_loaded_again_into_a_server_that_lost_them() {
     let mut server = RedisServer::start();
     let store = Store::at(server.address);
     store.wait_up();
@@ -29,7 +30,7 @@ fn scripts_run_and_are_given_to_a_server_that_has_forgotten_them() {
     store.wait_down(FaultKind::Refused);
     server.start_again();
     store.wait_up();
-    // The dying process may still have taken a connection.
+    // The dying process may still have accepted a connection.
     store.said(&[UP, "it refuses connections|it ended the connection", UP]);
     let metrics = store.registry.render();
     for series in [
@@ -43,11 +44,11 @@ fn scripts_run_and_are_given_to_a_server_that_has_forgotten_them() {
 }
 
 #[test]
-fn a_server_that_starts_later_is_found() {
+fn a_server_that_starts_later_is_connected() {
     let mut server = RedisServer::start();
     server.kill();
     let store = Store::at(server.address);
-    // It waits for the first connection, and hears why there is none.
+    // The call waits for the first connection, and gets the reason for its failure.
     assert_eq!(
         store.call().map_err(|fault| fault.kind),
         Err(FaultKind::Refused)
@@ -103,7 +104,7 @@ fn a_failing_script_is_no_failing_server() {
 }
 
 #[test]
-fn whatever_the_network_does_the_store_says_so_and_comes_back() {
+fn each_network_failure_is_reported_and_ends_with_its_cause() {
     let server = RedisServer::start();
     for (weather, kind) in [
         (Weather::Silent, FaultKind::Timeout),
@@ -127,7 +128,7 @@ fn whatever_the_network_does_the_store_says_so_and_comes_back() {
         proxy.set(Weather::Fair);
         store.wait_up();
         assert_eq!(fault.kind, kind, "{weather:?}");
-        // What is said first is what a call met, which is not always what a new connection meets.
+        // The first report is the fault of a call, which may differ from that of a new connection.
         let text = match kind {
             FaultKind::NotRedis => "Redis protocol",
             kind => kind.text(),
@@ -137,7 +138,7 @@ fn whatever_the_network_does_the_store_says_so_and_comes_back() {
 }
 
 #[test]
-fn a_connection_that_is_lost_is_made_again_without_a_word() {
+fn a_single_lost_connection_is_replaced_without_a_log_line() {
     let server = RedisServer::start();
     let proxy = FaultProxy::before(server.address);
     let store = Store::at(proxy.address);
@@ -152,13 +153,13 @@ fn a_connection_that_is_lost_is_made_again_without_a_word() {
 }
 
 #[test]
-fn wrong_logins_are_told_apart_and_never_shown() {
+fn wrong_logins_are_distinguished_and_never_logged() {
     let server = RedisServer::start();
     let user = |name, rules: &str| {
         let rules = ["ACL SETUSER", name, "on >hunter2", rules].join(" ");
         command(&server, &rules.split(' ').collect::<Vec<_>>());
     };
-    // No more than docs/redis.md asks for, and what the script does.
+    // Only the permissions in docs/redis.md, and the commands of the script.
     user(
         "bob",
         "~sluicegate:* +eval +evalsha +script|load +set +incrby",
@@ -188,7 +189,7 @@ fn wrong_logins_are_told_apart_and_never_shown() {
 }
 
 #[test]
-fn a_password_that_is_needed_and_not_given_is_said() {
+fn a_missing_password_is_reported() {
     let server = RedisServer::with_options(&["--requirepass", "hunter2"]);
     let store = Store::at(server.address);
     store.wait_down(FaultKind::Password);
@@ -223,7 +224,7 @@ fn a_user_that_loses_a_permission_does_not_fill_the_log() {
         let fault = store.call().err()?;
         (fault.kind == FaultKind::Permission).then_some(())
     });
-    // The probe may do what it does: calls fail again and again.
+    // The probe is permitted: calls fail again and again.
     let started = now();
     wait_for("two seconds", || {
         let _ = store.call();
@@ -274,7 +275,7 @@ fn a_server_with_an_endless_script_is_out_of_use() {
 }
 
 #[test]
-fn servers_of_another_kind_are_named_as_what_they_are() {
+fn servers_of_another_kind_are_reported_as_such() {
     for (answer, kind) in [
         (
             &b"HTTP/1.1 400 Bad Request\r\n\r\n"[..],
@@ -341,7 +342,7 @@ fn a_batch_has_an_answer_for_each_command_in_order() {
     let get = |key: &str| Command::new(key, redis::cmd("GET").arg(key).clone());
     command(&server, &["LPUSH", "list", "x"]);
     command(&server, &["SCRIPT", "FLUSH"]);
-    // More than are sent at once.
+    // More than one pipeline.
     let mut commands: Vec<_> = (0..1_000).map(|n| add("n", n)).collect();
     commands.extend([get("n"), add("list", 1), get("none")]);
     let answers = store.batch(commands);

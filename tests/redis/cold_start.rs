@@ -1,5 +1,5 @@
-//! Proxies that have just started or reloaded: the first requests find Redis connected, its scripts loaded and the other
-//! proxies' totals heard. The real binary, several of it, and a network that takes its time.
+//! Proxies that have just started or reloaded: the first requests find connected workers, loaded
+//! scripts, and the other proxies' totals. With several real proxies, and a slow network.
 
 use std::net::SocketAddr;
 use std::sync::Barrier;
@@ -19,13 +19,13 @@ use rustix::process::Signal;
 
 /// Proxies that share a quota.
 const NODES: usize = 3;
-/// What they admit together.
+/// The quota of all proxies together.
 const QUOTA: usize = 20;
-/// So often a start is tried that a busy machine spoils.
+/// The tries of a start that a busy machine may spoil.
 const ATTEMPTS: usize = 10;
 
-/// A policy in Redis whose calls may take `timeout`. A call is one round trip: the time is too short for all that a first
-/// call needs where nothing is prepared.
+/// A policy in Redis with this deadline of a call. It covers one round trip, and too little for an
+/// unprepared first call.
 fn config(address: SocketAddr, timeout: Duration, policy: &str) -> String {
     format!(
         "workers: 2
@@ -36,7 +36,7 @@ routes: [{{ upstream: echo, limits: [shared] }}]
     )
 }
 
-/// Sends requests for one key to all of them at the same instant; returns how many are admitted.
+/// Sends requests for one key to all proxies at the same instant; returns the number admitted.
 fn burst(gateways: &[Gateway], key: &str) -> usize {
     const CLIENTS: usize = 6;
     let start = Barrier::new(CLIENTS);
@@ -59,15 +59,15 @@ fn burst(gateways: &[Gateway], key: &str) -> usize {
     })
 }
 
-/// How many calls ended so, on all of them.
+/// The number of calls with this result, on all proxies.
 fn calls(gateways: &[Gateway], result: &str) -> u64 {
     let series = format!("sluicegate_store_requests_total{{op=\"call\",result=\"{result}\"}}");
     let of = |gateway: &Gateway| gateway.metric(&series).unwrap_or_default() as u64;
     gateways.iter().map(of).sum()
 }
 
-/// Whether each call was answered in time. A machine that is busy with other things may spoil that, which says nothing of
-/// the proxy.
+/// True if each call was answered in time. A busy machine may spoil that, which is no fault of the
+/// proxy.
 fn is_unspoilt(gateways: &[Gateway]) -> bool {
     calls(gateways, "timeout") == 0
 }
@@ -78,7 +78,7 @@ fn exact_policies_admit_their_quota_from_the_first_request_on() {
     for delay in [1, 6, 20].map(Duration::from_millis) {
         let network = FaultProxy::before(redis.address);
         network.set(Weather::Slow(delay));
-        // Three quarters of it is what the proxy and a busy machine add.
+        // Three quarters of it are for the proxy and a busy machine.
         let timeout = 4 * delay.max(Duration::from_millis(8));
         for policy in ["algorithm: gcra", "algorithm: fixed_window"] {
             let name = format!("shared-{}-{}", delay.as_millis(), policy.len());
@@ -100,7 +100,7 @@ fn exact_policies_admit_their_quota_from_the_first_request_on() {
 }
 
 #[test]
-fn when_a_proxy_is_ready_its_workers_are_connected_and_the_scripts_are_there() {
+fn a_ready_proxy_has_connected_workers_and_loaded_scripts() {
     let mut redis = RedisServer::start();
     let network = FaultProxy::before(redis.address);
     let config = config(network.address, Duration::from_secs(1), "algorithm: gcra");
@@ -116,7 +116,7 @@ fn when_a_proxy_is_ready_its_workers_are_connected_and_the_scripts_are_there() {
     assert_eq!(commands_beside_evalsha(&gateway, &redis, 0), [""; 0]);
     assert_eq!(network.taken(), 3, "no other is made");
 
-    // Each worker connects again to a server that has restarted, and gives it the scripts.
+    // Each worker reconnects to a restarted server and loads the scripts.
     redis.kill();
     redis.start_again();
     wait_up(&gateway);
@@ -127,8 +127,8 @@ fn when_a_proxy_is_ready_its_workers_are_connected_and_the_scripts_are_there() {
     });
 }
 
-/// Sends requests that both workers take some of, and that call two kinds of scripts. Returns the commands that
-/// only a server without these scripts needs, and received.
+/// Sends requests to both workers that call two kinds of scripts. Returns the received commands
+/// that only a server without these scripts needs.
 fn commands_beside_evalsha(gateway: &Gateway, redis: &RedisServer, key: u32) -> Vec<&'static str> {
     command(redis, &["CONFIG", "RESETSTAT"]);
     for method in ["GET", "POST"].repeat(8) {
@@ -163,7 +163,7 @@ fn a_reload_that_changes_the_store_admits_no_request_by_local_buckets() {
         let mut admitted: usize = (0..QUOTA / 2).map(|_| ask(&mut connection)).sum();
         command(&redis, &["SCRIPT", "FLUSH"]);
         gateway.replace_config(&after);
-        // All the while, so that some are the first ones after the reload.
+        // Requests come all the time, so that some are the first after the reload.
         while gateway.reloads("success") == 0 {
             admitted += ask(&mut connection);
         }
@@ -174,7 +174,7 @@ fn a_reload_that_changes_the_store_admits_no_request_by_local_buckets() {
 }
 
 #[test]
-fn a_start_waits_for_redis_no_longer_than_it_is_told_to() {
+fn a_start_waits_for_redis_at_most_for_its_startup_timeout() {
     let mut redis = RedisServer::start();
     redis.kill();
     let config = config(redis.address, Duration::from_millis(100), "algorithm: gcra");
@@ -190,7 +190,7 @@ fn a_start_waits_for_redis_no_longer_than_it_is_told_to() {
         answers.filter(|status| *status == 200).count()
     };
     assert_eq!(admitted(&gateway), QUOTA, "by a bucket of its own");
-    // A reload that has nothing to do with the store does not wait for it.
+    // A reload without a change of the store does not wait for it.
     let started = now();
     gateway.reload(
         &patient
@@ -202,7 +202,7 @@ fn a_start_waits_for_redis_no_longer_than_it_is_told_to() {
     let hasty = config.replace("timeout:", "startup_timeout: 0s, timeout:");
     assert_eq!(admitted(&Gateway::start(&hasty)), QUOTA);
 
-    // Redis that comes meanwhile is waited for, and decides.
+    // If Redis comes up meanwhile, the start goes on, and Redis decides.
     let (address, late) = (
         redis.address,
         config.replace("timeout:", "startup_timeout: 20s, timeout:"),
@@ -234,7 +234,7 @@ fn synchronised_proxies_keep_their_bound_from_the_first_request_on() {
         );
     }
     let started = now();
-    // Together they would admit the quota within a third of the time, and each alone does in all of it.
+    // Together they would admit the quota within a third of the time; one alone takes all of it.
     let admitted: Vec<Vec<Duration>> = thread::scope(|scope| {
         let drive = |gateway: &Gateway| {
             let mut connection = Connection::open(gateway.address());
@@ -285,7 +285,7 @@ fn a_process_that_waits_for_redis_can_be_ended_and_reloaded() {
     starting.signal(Signal::TERM);
     assert!(starting.wait().success());
 
-    // A reload that waits for another store keeps nobody from ending it, and no request from being answered.
+    // A reload that waits for another store delays neither the end of the process nor requests.
     let mut gateway = Gateway::start("routes: [{ upstream: echo }]");
     gateway.replace_config(&patient);
     wait_for("the reload to connect", || {

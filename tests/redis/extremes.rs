@@ -1,6 +1,6 @@
-//! The arithmetic of the scripts beside the memory store's, step by step, with numbers as large as they come: limits up to
-//! 2^32 - 1, windows from a millisecond to a year, costs up to the limit, debts, watchers, steps back in time; and buckets that
-//! are carried over to another quota.
+//! The arithmetic of the scripts beside the memory store's, step by step, with extreme numbers:
+//! limits up to 2^32 - 1, windows from a millisecond to a year, costs up to the limit, debts,
+//! shadowed limits, steps back in time. Also conversions to another quota.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::support::scripts::{
     Redis, SECOND, START, SharedRedis, YEAR, at, charge, fingerprint, quota,
 };
 
-/// What clients can tell of a decision.
+/// The part of a decision that clients see.
 fn told(
     algorithm: &Algorithm,
     decision: &Decision,
@@ -44,7 +44,7 @@ fn told(
     )
 }
 
-/// A policy, and whether refusals are charged.
+/// A policy, and true if refusals are charged.
 type Drawn = (Algorithm, bool);
 
 fn limits() -> impl Strategy<Value = u32> {
@@ -65,7 +65,7 @@ fn windows() -> impl Strategy<Value = u64> {
         Just(3_600 * SECOND),
         day..=YEAR,
         Just(YEAR),
-        // A prime, so that nothing divides it.
+        // A prime, which nothing divides.
         Just(31_535_999_999_999)
     ]
 }
@@ -131,7 +131,7 @@ fn algorithms() -> impl Strategy<Value = Algorithm> {
     ]
 }
 
-/// How a cost is drawn: nothing, one, a part of the capacity, all of it, more, anything.
+/// The distribution of costs: nothing, one, a part of the capacity, all of it, more, anything.
 #[derive(Clone, Debug)]
 enum Cost {
     Exactly(u32),
@@ -158,7 +158,7 @@ fn costs() -> impl Strategy<Value = Cost> {
     ]
 }
 
-/// From one request to the next: not at all, a little, a part of the first policy's window; or back.
+/// The gap between requests: none, a little, a part of the first policy's window; or back in time.
 fn gaps() -> impl Strategy<Value = (i64, i64)> {
     prop_oneof![
         3 => Just((0, 1)),
@@ -291,7 +291,7 @@ fn pairs() -> impl Strategy<Value = (Algorithm, Algorithm)> {
 }
 
 #[test]
-fn a_bucket_under_another_recipe_is_carried_over_as_in_memory() {
+fn a_bucket_under_another_recipe_is_converted_as_in_memory() {
     let server = SharedRedis::new();
     let mut redis = Redis::new(&server);
     redis.drift = Some(Box::leak(Box::default()));
@@ -369,7 +369,8 @@ fn products_that_no_double_holds_are_compared_exactly() {
     let start = (START / PART + 1) * PART;
     redis.now = Some(at(start));
     assert!(redis.charge(&window, "a", 4_287_450_748).is_admitted());
-    // What counts of that is beyond the room by 5,285,888 parts of 31,104,000,000,000: as doubles the products are the same.
+    // The counted part exceeds the room by 5,285,888 / 31,104,000,000,000: as doubles the products
+    // are equal.
     let just_before = start + PART + 5_281_584_146_944;
     for (now, is_admitted) in [(just_before, false), (just_before + 1, true)] {
         redis.now = Some(at(now));
@@ -378,9 +379,9 @@ fn products_that_no_double_holds_are_compared_exactly() {
     }
 }
 
-/// What is read of a value at first may be less than the recipe of another algorithm is long.
+/// The first read of a value may be shorter than the recipe of another algorithm.
 #[test]
-fn a_long_recipe_is_known_by_an_algorithm_with_a_short_one() {
+fn an_algorithm_with_a_short_recipe_recognises_a_longer_one() {
     let server = SharedRedis::new();
     let mut redis = Redis::new(&server);
     let line = quota(4_294_967_292, 8_342_730_217_943);
@@ -401,7 +402,7 @@ fn a_long_recipe_is_known_by_an_algorithm_with_a_short_one() {
     }
 }
 
-/// Costs that are reserved, and what they turn out to be, each after a time.
+/// Reserved and actual costs, each after a time.
 type QueuePlace = (Cost, Cost, (i64, i64), usize);
 
 #[test]
@@ -432,7 +433,8 @@ fn settle_in_turn(
     let capacity = algorithm.capacity();
     for (cost, units, (micros, parts), which) in turns {
         now = now.saturating_add_signed(micros + if parts == 1 { 0 } else { window / parts });
-        // Later instants are not exact in Redis: a bucket is whole a window from now, and one more if it owes.
+        // Later instants are not exact in Redis: a bucket is full a window from now, and one more
+        // if it has debt.
         if now.saturating_add_signed(2 * window) >= 1 << 53 {
             break;
         }
@@ -489,7 +491,7 @@ fn settle_in_turn(
     Ok(())
 }
 
-/// Charges that are given back as a whole, each after a time.
+/// Charges that are given back completely, each after a time.
 #[test]
 fn logs_and_parts_are_given_back_as_in_memory() {
     let server = SharedRedis::new();
@@ -576,7 +578,7 @@ fn logs_and_parts_are_given_back_as_in_memory() {
     checked.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-/// Clients that claim another zone with each request.
+/// Clients with another time zone in each request.
 #[test]
 fn windows_of_claimed_zones_end_as_in_memory() {
     let server = SharedRedis::new();

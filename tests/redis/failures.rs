@@ -1,6 +1,7 @@
-//! What a Redis that fails costs the clients of the real binary, with the deadline of a call as it is by default: nothing but
-//! that the machine decides alone. Every failure is seen in the metrics and in `/readyz`, is said in a line and not in a
-//! flood, and is over soon after its cause is gone. `tests/redis/mistakes.rs` has what is wrong for good.
+//! The cost of a failing Redis to clients of the real binary, with the default deadline of a call:
+//! only that the machine decides alone. Every failure shows in the metrics and in `/readyz`, is
+//! logged in a line and not in a flood, and ends soon after its cause. `tests/redis/misconfiguration.rs`
+//! has permanent mistakes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,13 +19,13 @@ use crate::support::redis_store::{SOON, command, try_command};
 use crate::support::watched::Watched;
 use crate::support::{now, wait_for};
 
-/// For so long at least requests come while the server is of no use.
+/// The least time of requests while the server is out of use.
 const OUTAGE: Duration = Duration::from_millis(400);
 
-/// How many ask at once: so many that each worker has some of them.
+/// The number of parallel clients: enough for each worker to have some.
 const CLIENTS: usize = 10;
 
-/// Those who ask all the while, on connections of their own. They end when this is dropped.
+/// Clients that send requests all the time, on connections of their own, until this is dropped.
 struct Clients {
     is_over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<(usize, Duration)>>,
@@ -52,7 +53,7 @@ impl Clients {
         }
     }
 
-    /// How many requests were answered, and how long the longest waited.
+    /// The number of answered requests, and the longest wait.
     fn join(mut self) -> (usize, Duration) {
         self.is_over.store(true, Relaxed);
         let threads = std::mem::take(&mut self.threads).into_iter();
@@ -69,25 +70,26 @@ impl Drop for Clients {
     }
 }
 
-/// A server and the network before it, which both may fail.
+/// A server and the network before it; both may fail.
 struct Far {
     redis: RedisServer,
     network: FaultProxy,
-    /// What keeps the server busy.
+    /// A client that keeps the server busy.
     endless: Option<Endless>,
 }
 
-/// How something fails, how it is well again, and what is counted meanwhile: one of the results at least.
+/// A failure: its cause, its repair, and the results that the metrics count meanwhile, at least one
+/// of them.
 struct Failure {
     name: &'static str,
     begin: fn(&mut Far),
     end: fn(&mut Far),
     results: &'static [&'static str],
-    /// Whether it lasts until its end; else it is over as soon as it is noticed.
+    /// True if it lasts until the repair; else it is over as soon as it is noticed.
     lasts: bool,
 }
 
-/// A failure that lasts until its end.
+/// A failure that lasts until its repair.
 const fn lasting(
     name: &'static str,
     begin: fn(&mut Far),
@@ -103,7 +105,7 @@ const fn lasting(
     }
 }
 
-/// Weather, until it is fair again.
+/// A network failure, until its repair.
 const fn weather(
     name: &'static str,
     begin: fn(&mut Far),
@@ -117,7 +119,7 @@ const FAILURES: [Failure; 13] = [
         "killed, and started empty",
         |far| far.redis.kill(),
         |far| far.redis.start_again(),
-        // The proxy before it takes connections, and ends them.
+        // The network proxy accepts connections, and closes them.
         &["lost", "refused"],
     ),
     lasting(
@@ -143,13 +145,13 @@ const FAILURES: [Failure; 13] = [
     ),
     lasting(
         "half-open, and nobody there",
-        // As a machine leaves them that loses its power.
+        // The state of connections after a power loss.
         |far| {
             far.network.set(Weather::Refuse);
             far.network.forget_connections();
         },
         |far| far.network.set(Weather::Fair),
-        // A worker that was about to connect again meets the other side of it.
+        // A worker that reconnects may meet the other fault first.
         &["timeout", "refused"],
     ),
     Failure {
@@ -179,7 +181,7 @@ const FAILURES: [Failure; 13] = [
             far.redis.start_again();
         },
         end: |_| {},
-        // Whoever asks before there is another connection waits for that.
+        // Requests before the next connection wait for it.
         results: &["unsent", "lost", "refused"],
         lasts: false,
     },
@@ -200,7 +202,7 @@ const FAILURES: [Failure; 13] = [
     ),
     lasting(
         "mid-script",
-        // Somebody's, not ours.
+        // A script of another client.
         |far| far.endless = Some(Endless::on(&far.redis)),
         |far| {
             let endless = far.endless.take();
@@ -211,7 +213,7 @@ const FAILURES: [Failure; 13] = [
 ];
 
 impl Failure {
-    /// Whether it shows: in the metrics, and in `/readyz` where it lasts.
+    /// True if it shows in the metrics, and in `/readyz` if it lasts.
     fn shows(&self, gateway: &Gateway, before: f64) -> bool {
         (!self.lasts || is_down(gateway)) && self.counted(gateway) > before
     }
@@ -244,7 +246,7 @@ impl Failure {
         );
         assert!(back < SOON, "{}: it took {back:?}", self.name);
         assert!(asked > 20, "{}: {asked}", self.name);
-        // Another reason may be met after the first.
+        // Another fault may follow the first.
         assert!(said <= 3, "{}: {said}\n{}", self.name, gateway.log());
     }
 }
@@ -274,7 +276,7 @@ fn a_failover_fails_no_request() {
     watched.master.kill();
     wait_for("the store to be down", || is_down(&gateway).then_some(()));
     wait_for("the replica to be the master", || {
-        // Who is made a master ends its connections.
+        // A replica that becomes the master closes its connections.
         let info = try_command(&watched.replica, &["INFO", "replication"]).ok()?;
         let info: String = redis::from_redis_value(info).expect("a text");
         info.contains("role:master").then_some(())
@@ -284,7 +286,7 @@ fn a_failover_fails_no_request() {
     let back = returned.elapsed();
     let (asked, longest) = clients.join();
     println!("well after {back:?}; {asked} requests, the longest {longest:?}");
-    // The sentinel says who the master is some time after it has made it so.
+    // The sentinel names the new master only some time after its promotion.
     assert!(back < SOON, "it took {back:?}");
     assert!(asked > 20, "{asked}");
     assert!(lines(&gateway, "out of use") <= 4, "{}", gateway.log());

@@ -12,7 +12,7 @@ use sluicegate::telemetry::metrics::StoreMetrics;
 use sluicegate::telemetry::registry::Registry;
 
 #[test]
-fn calls_beyond_the_bound_are_refused_at_once_and_none_waits_longer_than_it_may() {
+fn calls_beyond_the_bound_fail_at_once_and_none_exceeds_its_deadline() {
     let server = RedisServer::start();
     let store = Store::at(server.address);
     store.wait_up();
@@ -43,7 +43,7 @@ fn calls_beyond_the_bound_are_refused_at_once_and_none_waits_longer_than_it_may(
     store.wait_up();
 }
 
-/// The connections that the server has from clients of the store.
+/// The connections of the store's clients at the server.
 fn connections(server: &RedisServer) -> usize {
     let list = command(server, &["CLIENT", "LIST"]);
     let list: String = redis::from_redis_value(list).expect("a text");
@@ -51,7 +51,7 @@ fn connections(server: &RedisServer) -> usize {
 }
 
 #[test]
-fn every_worker_has_a_connection_of_its_own_and_gets_it_back() {
+fn every_worker_has_a_connection_of_its_own_and_reconnects() {
     const WORKERS: usize = 4;
     let mut server = RedisServer::start();
     let spec = Spec {
@@ -85,7 +85,7 @@ fn every_worker_has_a_connection_of_its_own_and_gets_it_back() {
         matches!(client.state(), State::Down { .. }).then_some(())
     });
     server.start_again();
-    // Nobody calls: connections wait for the first request, not the reverse.
+    // Without calls: connections wait for the first request, not the reverse.
     wait_for("all to be connected again", || is_up(&server));
     drop(stop);
     for worker in workers {

@@ -1,24 +1,25 @@
-//! The Redis store: its scripts, its client, and proxies that share limits through a real redis-server.
+//! The Redis store: its scripts, its client, and proxies that share limits through a real
+//! redis-server.
 
 #[path = "../support/mod.rs"]
 mod support;
 
-mod after;
 mod ban_scripts;
 mod bans;
-mod beside;
+mod beside_memory;
 mod client;
 mod cold_start;
-mod differing;
+mod concurrency;
 mod extremes;
 mod failures;
-mod family;
-mod in_use;
 mod load;
-mod mistakes;
+mod misconfiguration;
+mod policy_actions;
 mod proxies;
+mod rolling_changes;
 mod scripts;
 mod servers;
+mod settlements_and_queues;
 mod store_contract;
 mod synchronised;
 mod synchronised_kinds;

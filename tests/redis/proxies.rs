@@ -1,5 +1,5 @@
-//! Policies in Redis as clients meet them: the real binary, several of it, and a redis-server of the test's own that may be
-//! slow, gone, or not what it should be.
+//! Policies in Redis as clients see them: several real proxies, and a redis-server of the test's
+//! own that may be slow, gone, or of another kind.
 
 use std::sync::Barrier;
 use std::thread;
@@ -13,10 +13,10 @@ use crate::support::redis_store::command;
 use crate::support::shared::{retry_after, store, wait_up};
 use crate::support::{now, wait_for};
 
-/// Far above the deadline of a call, and what a busy machine makes of it.
+/// Far above the deadline of a call, even on a busy machine.
 const SOON: Duration = Duration::from_secs(3);
 
-/// A policy `shared` in Redis on everything, and the echo.
+/// A policy `shared` in Redis on all paths, and the echo.
 fn shared(address: std::net::SocketAddr, policy: &str) -> String {
     format!(
         "{}policies: {{ shared: {{ store: redis, key: \"header:x-key\", {policy} }} }}
@@ -79,7 +79,7 @@ fn several_proxies_admit_exactly_the_quota_together() {
 }
 
 #[test]
-fn a_policy_in_redis_says_what_one_in_memory_says() {
+fn a_policy_in_redis_answers_like_one_in_memory() {
     let redis = RedisServer::start();
     for policy in [
         "quota: 5/1h, algorithm: fixed_window, start: first_request",
@@ -118,7 +118,7 @@ fn a_policy_in_redis_says_what_one_in_memory_says() {
 }
 
 #[test]
-fn a_refusal_costs_no_more_calls_until_it_is_too_old() {
+fn a_cached_refusal_costs_no_call_until_it_is_too_old() {
     let redis = RedisServer::start();
     let config = shared(redis.address, "quota: 2/1h");
     let gateway = Gateway::start(&config.replace("characters", "characters, refusal_cache: 1m"));
@@ -138,7 +138,7 @@ fn a_refusal_costs_no_more_calls_until_it_is_too_old() {
     assert_eq!(calls(&gateway), before);
     assert_eq!(ask(&gateway, "b").status, 200, "others are asked");
 
-    // A grant elsewhere is felt as late as is said.
+    // A grant elsewhere takes effect after the documented time.
     let gateway = Gateway::start(&config.replace("characters", "characters, refusal_cache: 100ms"));
     assert_eq!(ask(&gateway, "a").status, 429);
     command(&redis, &["FLUSHALL"]);
@@ -148,7 +148,7 @@ fn a_refusal_costs_no_more_calls_until_it_is_too_old() {
 }
 
 #[test]
-fn memory_and_redis_are_charged_both_or_neither() {
+fn memory_and_redis_are_charged_together_or_not_at_all() {
     let redis = RedisServer::start();
     let gateway = Gateway::start(&format!(
         "{}policies:
@@ -167,7 +167,7 @@ routes:
     command(&redis, &["FLUSHALL"]);
     let statuses = [(); 8].map(|()| ask("/both").status);
     assert_eq!(statuses, [200, 200, 200, 429, 429, 429, 429, 429]);
-    // Five refusals by Redis took nothing of what is left in memory, and said so.
+    // Five refusals by Redis cost memory nothing, and the responses say so.
     let refused = ask("/both");
     assert_eq!(refused.headers_of("ratelimit").len(), 1);
     assert!(
@@ -175,7 +175,7 @@ routes:
         "{refused:?}"
     );
     assert_eq!([(); 3].map(|()| ask("/here").status), [200, 200, 429]);
-    // What memory refuses costs Redis nothing.
+    // A refusal by memory costs Redis nothing.
     command(&redis, &["FLUSHALL"]);
     let before = calls(&gateway);
     assert_eq!([(); 5].map(|()| ask("/both").status), [429; 5]);
@@ -184,7 +184,7 @@ routes:
 }
 
 #[test]
-fn policies_of_different_keys_are_charged_both_or_neither() {
+fn policies_with_different_keys_are_charged_together_or_not_at_all() {
     let redis = RedisServer::start();
     let gateway = Gateway::start(&format!(
         "{}policies:
@@ -211,7 +211,7 @@ routes:
 }
 
 #[test]
-fn without_redis_each_policy_does_what_it_is_told() {
+fn without_redis_each_policy_follows_its_on_store_error() {
     let mut redis = RedisServer::start();
     let gateway = Gateway::start(&format!(
         "{}policies:
@@ -266,7 +266,7 @@ routes:
     assert!(ready.text().starts_with(why), "{}", ready.text());
     assert!(ready.text().contains("redis: down: "), "{}", ready.text());
     gateway.wait_for_log("out of use");
-    // What was refused was given back to memory.
+    // The refused charges were given back to memory.
     redis.start_again();
     wait_up(&gateway);
     let answer = ask("/refuse");
@@ -285,7 +285,7 @@ routes:
 }
 
 #[test]
-fn no_weather_fails_a_request_or_keeps_it_waiting() {
+fn no_network_failure_fails_a_request_or_delays_it_beyond_the_deadline() {
     let redis = RedisServer::start();
     let network = FaultProxy::before(redis.address);
     let config = shared(network.address, "quota: 1000000/1h").replace("500ms", "50ms");
@@ -332,7 +332,7 @@ fn no_weather_fails_a_request_or_keeps_it_waiting() {
 }
 
 #[test]
-fn a_key_that_is_not_ours_is_left_alone_and_named() {
+fn a_key_of_another_program_is_left_alone_and_named_in_the_log() {
     let redis = RedisServer::start();
     let config = shared(redis.address, "quota: 2/1h")
         .replace("secret: sixteen-characters", "readable_keys: true");
@@ -362,10 +362,10 @@ fn a_key_that_is_not_ours_is_left_alone_and_named() {
 }
 
 #[test]
-fn a_reload_keeps_the_buckets_and_a_changed_quota_is_felt_at_once() {
+fn a_reload_keeps_the_buckets_and_applies_a_changed_quota_at_once() {
     let redis = RedisServer::start();
     let config = shared(redis.address, "quota: 3/1h, algorithm: fixed_window");
-    // One worker: another would connect with its first request, whenever that comes.
+    // One worker: another would connect with its first request, at any time.
     let config = format!("workers: 1\n{config}");
     let gateway = Gateway::start(&config.replace("characters", "characters, refusal_cache: 1m"));
     ask(&gateway, "other");
@@ -384,9 +384,10 @@ fn a_reload_keeps_the_buckets_and_a_changed_quota_is_felt_at_once() {
     assert_eq!(gateway.metric(connects).unwrap_or_default(), unsent);
 }
 
-/// The quota before has left more than there is room for now, and would keep it for an hour.
+/// The earlier quota has left more use than the new one has room for, and would keep it for an
+/// hour.
 #[test]
-fn after_a_reload_the_new_quota_holds_for_who_was_refused_by_it_and_so_does_what_he_is_told() {
+fn after_a_reload_a_refused_client_gets_the_new_quota_and_the_announced_retry() {
     let redis = RedisServer::start();
     for algorithm in [
         "gcra",
@@ -415,7 +416,7 @@ routes: [{{ upstream: echo, limits: [{algorithm}] }}]
                 thread::sleep(Duration::from_secs(retry_after(&answer)));
             }
         }
-        // Of a sliding window the part before this one counts, too.
+        // In a sliding window the part before this one counts, too.
         assert!(waits.len() <= 2, "{algorithm}: {waits:?}");
         assert!(
             waits.iter().all(|wait| *wait <= 2),
@@ -469,7 +470,7 @@ fn a_proxy_is_not_ready_while_a_policy_refuses_for_want_of_redis() {
     network.set(Weather::Fair);
     wait_ready();
 
-    // Who only watches, or decides without Redis, refuses nobody.
+    // Shadowed policies, and those that decide without Redis, refuse no request.
     network.set(Weather::Refuse);
     network.drop_connections();
     wait_unready("refuses connections");

@@ -1,5 +1,6 @@
-//! What the scripts of the Redis store promise beyond `tests/redis/store_contract.rs`: how long keys last, leases, further buckets,
-//! clocks, other recipes, and keys that are not ours. `tests/redis/extremes.rs` compares the arithmetic.
+//! Promises of the Redis scripts beyond `tests/redis/store_contract.rs`: lifetimes of keys, leases,
+//! overflow buckets, clocks, other recipes, and keys of other programs. `tests/redis/extremes.rs`
+//! compares the arithmetic.
 
 use std::sync::Arc;
 use std::thread;
@@ -31,7 +32,7 @@ fn a_call_is_one_script_whatever_the_number_of_limits() {
         .map(|(one, name)| charge(one, name, 1))
         .collect();
     assert!(redis.decide(&charges).verdict.is_admitted());
-    // The one with a single unit refuses, and no other is charged.
+    // The bucket with a single unit refuses, and no other is charged.
     let refused = redis.decide(&charges).verdict;
     assert_eq!((refused.is_admitted(), refused.deciding), (false, 0));
     let remaining: Vec<_> = refused.decisions.iter().map(|one| one.remaining).collect();
@@ -40,7 +41,7 @@ fn a_call_is_one_script_whatever_the_number_of_limits() {
 }
 
 #[test]
-fn what_is_still_to_be_settled_is_counted_while_a_bucket_is_not_whole() {
+fn unsettled_units_are_counted_until_the_bucket_is_full() {
     let server = SharedRedis::new();
     let mut redis = Redis::new(&server);
     let policy = gcra(100, 100 * SECOND);
@@ -81,13 +82,13 @@ fn what_is_still_to_be_settled_is_counted_while_a_bucket_is_not_whole() {
         Some(SettlementReply::Settled),
         "it is kept"
     );
-    // In debt or not, what is settled is told.
+    // In debt or not, each settlement is replied.
     let fourth = take(&mut redis, 2);
     assert_eq!(fourth.0.unsettled, 1);
     assert_eq!(settle(&mut redis, third, 9), Some(SettlementReply::Settled));
     assert_eq!(left(&mut redis), 100 - 3 - 5 - 9 - 2);
     assert_eq!(take(&mut redis, 1).0.unsettled, 2);
-    // All of it has come back, and another begins, of which nobody has anything to give back.
+    // All units are refilled, and a new count begins, with nothing to give back.
     redis.now = Some(at(START + 200 * SECOND));
     let new = take(&mut redis, 50);
     assert_eq!(new.0.unsettled, 0);
@@ -100,7 +101,7 @@ fn what_is_still_to_be_settled_is_counted_while_a_bucket_is_not_whole() {
 }
 
 #[test]
-fn requests_at_the_same_time_get_exactly_what_there_is() {
+fn parallel_requests_get_exactly_the_units_available() {
     let server = SharedRedis::new();
     let prefix = server.prefix();
     let policy = gcra(100, 3_600 * SECOND);
@@ -117,7 +118,7 @@ fn requests_at_the_same_time_get_exactly_what_there_is() {
     assert_eq!(admitted, 100);
 }
 
-/// One of each kind, of a window of ten seconds, or so.
+/// One algorithm of each kind, with a window of about ten seconds.
 fn one_of_each() -> [Algorithm; 9] {
     let ten = quota(10, 10 * SECOND);
     let calendar = Arc::new(Calendar::new(Period::Year, TimeZone::UTC));
@@ -168,7 +169,7 @@ fn every_set_of_algorithms_has_a_script_that_decides_each_as_alone() {
 }
 
 #[test]
-fn a_key_lasts_until_its_bucket_is_whole_and_no_longer_than_a_millisecond_beyond() {
+fn a_key_expires_within_a_millisecond_of_its_bucket_being_full() {
     let server = SharedRedis::new();
     let mut redis = Redis::new(&server);
     redis.now = None;
@@ -181,7 +182,7 @@ fn a_key_lasts_until_its_bucket_is_whole_and_no_longer_than_a_millisecond_beyond
             let ends: u64 = redis.run(&["PEXPIRETIME", &name]);
             assert_eq!(ends, whole.div_ceil(1_000), "{algorithm:?}");
         }
-        // What asks only, or is refused, leaves no key and no other instant.
+        // A cost of 0, or a refusal, leaves no key and no other instant.
         let ends: u64 = redis.run(&["PEXPIRETIME", &name]);
         redis.charge(algorithm, &place.to_string(), 0);
         redis.charge(algorithm, &place.to_string(), 10);
@@ -217,7 +218,7 @@ fn a_bucket_in_debt_lasts_as_long_as_the_debt() {
 }
 
 #[test]
-fn keys_that_are_not_ours_are_named_and_nothing_is_charged() {
+fn keys_of_other_programs_are_named_and_nothing_is_charged() {
     let server = SharedRedis::new();
     let mut redis = Redis::new(&server);
     let free = gcra(10, SECOND);
@@ -264,7 +265,7 @@ fn keys_that_are_not_ours_are_named_and_nothing_is_charged() {
             }
             redis.run::<()>(&["DEL", &key]);
         }
-        // As leases it has no units.
+        // Read as leases it has no units.
         strange.push(vec!["ZADD", &key, "1", "a"]);
         for command in strange {
             redis.run::<()>(&command);
@@ -287,7 +288,7 @@ fn keys_that_are_not_ours_are_named_and_nothing_is_charged() {
 }
 
 #[test]
-fn what_is_stored_and_replied_is_whole_numbers() {
+fn stored_and_replied_numbers_are_integers() {
     let server = SharedRedis::new();
     let mut redis = Redis::new(&server);
     let odd = gcra(7, 31_535_999_999_999);
@@ -302,7 +303,7 @@ fn what_is_stored_and_replied_is_whole_numbers() {
 }
 
 #[test]
-fn the_servers_time_decides_and_what_is_told_is_of_the_callers_clock() {
+fn the_servers_time_decides_and_replies_use_the_callers_clock() {
     let server = SharedRedis::new();
     let mut redis = Redis::new(&server);
     redis.now = None;
@@ -344,7 +345,7 @@ fn the_servers_time_decides_and_what_is_told_is_of_the_callers_clock() {
 }
 
 #[test]
-fn a_further_bucket_pays_what_those_before_it_cannot() {
+fn an_overflow_bucket_pays_when_those_before_it_cannot() {
     let server = SharedRedis::new();
     let mut redis = Redis::new(&server);
     let (first, second, other) = (gcra(1, SECOND), gcra(2, 60 * SECOND), gcra(4, SECOND));
@@ -361,7 +362,8 @@ fn a_further_bucket_pays_what_those_before_it_cannot() {
         .map(|_| redis.decide(&charges).buckets.to_vec())
         .collect();
     assert_eq!(paid, [[0, 2], [1, 2], [1, 2]]);
-    // None can pay: the refusal that ends first is told, and nothing is charged, not even the other limit.
+    // None can pay: the reply has the refusal that ends first, and nothing is charged, not even the
+    // other limit.
     let refused = redis.decide(&charges);
     assert_eq!(
         (refused.verdict.is_admitted(), refused.buckets.to_vec()),
@@ -373,7 +375,7 @@ fn a_further_bucket_pays_what_those_before_it_cannot() {
         Outcome::Refuse { retry_at }
     );
     assert_eq!(refused.verdict.decisions[1].remaining, 1);
-    // Only who pays is charged.
+    // Only the paying bucket is charged.
     redis.now = Some(at(START + SECOND));
     assert_eq!(redis.decide(&charges).buckets.to_vec(), [0, 2]);
     assert_eq!(redis.charge(&second, "second", 0).remaining, 0);
@@ -381,7 +383,7 @@ fn a_further_bucket_pays_what_those_before_it_cannot() {
 }
 
 #[test]
-fn a_calendar_that_the_caller_names_wrongly_is_asked_for_again() {
+fn a_wrong_calendar_period_of_the_caller_causes_a_retry() {
     let server = SharedRedis::new();
     let mut redis = Redis::new(&server);
     let day = Arc::new(Calendar::new(Period::Day, TimeZone::UTC));
@@ -465,7 +467,7 @@ fn permits_are_leases_that_end_with_their_holder() {
     assert_eq!(take(&mut redis, "2", 2), (false, 1));
     assert_eq!(take(&mut redis, "3", 1), (true, 0));
     assert_eq!(take(&mut redis, "4", 1), (false, 0));
-    // Nothing is in use twice, and nothing comes back twice.
+    // No unit is in use twice, and none is returned twice.
     let now = redis.now;
     assert_eq!(
         redis.scripts.leases(ScriptCall::release_leases(
@@ -475,7 +477,7 @@ fn permits_are_leases_that_end_with_their_holder() {
         [true, false]
     );
     assert_eq!(take(&mut redis, "5", 1), (true, 0));
-    // One is renewed, the other expires.
+    // One lease is renewed, the other expires.
     redis.now = Some(at(START + 6 * SECOND));
     assert_eq!(
         redis
@@ -487,7 +489,7 @@ fn permits_are_leases_that_end_with_their_holder() {
     assert_eq!(take(&mut redis, "6", 1), (false, 0));
     redis.now = Some(at(START + 10 * SECOND));
     assert_eq!(take(&mut redis, "7", 1), (true, 0));
-    // Who lives after all is counted again, beyond the bound.
+    // A lease whose holder still lives counts again, beyond the bound.
     assert_eq!(
         redis
             .scripts
@@ -516,7 +518,7 @@ fn permits_are_leases_that_end_with_their_holder() {
 }
 
 #[test]
-fn the_key_of_leases_lasts_as_long_as_the_last_of_them() {
+fn the_key_of_leases_lives_as_long_as_the_last_lease() {
     let server = SharedRedis::new();
     let mut redis = Redis::new(&server);
     redis.now = None;
@@ -540,7 +542,7 @@ fn the_key_of_leases_lasts_as_long_as_the_last_of_them() {
 }
 
 #[test]
-fn leases_are_renewed_beside_a_key_that_is_not_ours() {
+fn leases_are_renewed_beside_a_key_of_another_program() {
     let server = SharedRedis::new();
     let mut redis = Redis::new(&server);
     redis.now = None;
@@ -570,7 +572,7 @@ fn leases_are_renewed_beside_a_key_that_is_not_ours() {
 }
 
 #[test]
-fn who_leaves_a_queue_gives_up_his_place_if_he_is_the_last() {
+fn a_request_that_leaves_a_queue_gives_back_its_place_if_it_is_the_last() {
     let server = SharedRedis::new();
     let mut redis = Redis::new(&server);
     let line = LeakyBucket::new(quota(3, SECOND), 9, Duration::MAX, 0).unwrap();
@@ -600,7 +602,7 @@ fn who_leaves_a_queue_gives_up_his_place_if_he_is_the_last() {
 }
 
 #[test]
-fn what_was_made_of_a_bucket_counts_only_while_that_is_what_it_was() {
+fn a_conversion_counts_only_while_the_value_is_unchanged() {
     let server = SharedRedis::new();
     let mut redis = Redis::new(&server);
     let (old, new) = (gcra(10, 10 * SECOND), gcra(20, 10 * SECOND));
@@ -619,7 +621,7 @@ fn what_was_made_of_a_bucket_counts_only_while_that_is_what_it_was() {
         }
     };
     let first = again(&mut redis, &RetryInputs::default()).expect("another recipe");
-    // Somebody charges it meanwhile, who knows the old quota.
+    // A machine with the old quota charges it meanwhile.
     redis.charge(&old, "a", 1);
     let second = again(&mut redis, &first).expect("it is no longer what it was");
     assert!(again(&mut redis, &second).is_none());

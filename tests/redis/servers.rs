@@ -27,7 +27,7 @@ struct Secure {
     server: RedisServer,
     port: u16,
     root: CertificateDer<'static>,
-    /// The file that has it.
+    /// The authority's file.
     authority: String,
 }
 
@@ -112,7 +112,7 @@ fn servers_behind_tls_are_verified() {
 }
 
 #[test]
-fn a_proxy_speaks_tls_as_the_user_that_it_is_told_to_be() {
+fn a_proxy_speaks_tls_with_the_configured_login() {
     let secure = secure();
     let user = ["ACL", "SETUSER", "bob", "on", ">a/b@c", "~*", "+@all"];
     command(&secure.server, &user);
@@ -138,7 +138,7 @@ routes: [{{ upstream: echo, limits: [p] }}]
     both.into_iter().for_each(wait_up);
     let statuses = both.map(|gateway| [(); 2].map(|()| get(gateway.address(), "/").status));
     assert_eq!(statuses, [[200, 200], [200, 429]]);
-    // Whom the system does not trust.
+    // A server that the system does not trust.
     let unknown = gateway(&format!("url: \"rediss://127.0.0.1:{port}\""));
     wait_for("the mistake to be noticed", || {
         get(unknown.address(), "/");
@@ -152,11 +152,11 @@ fn address(server: &RedisServer) -> Address {
 }
 
 #[test]
-fn sentinels_are_followed_to_another_master() {
+fn a_new_master_is_found_through_the_sentinels() {
     let mut watched = Watched::start();
     let spec = |name| Spec::from_url(&watched.url(name), None).expect("a URL");
     Store::with(spec("nobody")).wait_down(FaultKind::NoMaster);
-    // Each named as what it is not.
+    // Each configured as another kind.
     Store::at(watched.sentinel.address).wait_down(FaultKind::WrongKind);
     let sentinels = vec![address(&watched.replica)];
     let wrong = Target::Sentinel {
@@ -192,7 +192,7 @@ fn redis_cli(words: &[&str]) {
     assert_eq!(output.code, Some(0), "{output}");
 }
 
-/// A cluster of three, each of which knows that all is well.
+/// A cluster of three nodes that all know each other.
 fn cluster() -> Vec<RedisServer> {
     let nodes: Vec<_> = (0..3).map(|_| node()).collect();
     let addresses: Vec<_> = nodes.iter().map(|node| node.address.to_string()).collect();
@@ -214,7 +214,7 @@ fn node() -> RedisServer {
 }
 
 #[test]
-fn a_cluster_is_followed_wherever_its_slots_go() {
+fn moved_slots_of_a_cluster_are_found() {
     let mut nodes = cluster();
     Store::at(nodes[0].address).wait_down(FaultKind::WrongKind);
     let alone = RedisServer::start();
@@ -235,7 +235,7 @@ fn a_cluster_is_followed_wherever_its_slots_go() {
         .block_on(store.client.call(0, &store.add, &["a", "b"], &[1]));
     assert_eq!(kind.map_err(|fault| fault.kind), Err(FaultKind::CrossSlot));
 
-    // A slot moves while it is used: `foo` is in 12182, which the third node has.
+    // A slot moves while in use: `foo` is in 12182, which the third node has.
     let (from, to) = (id(&nodes[2]), id(&nodes[0]));
     command(
         &nodes[0],
@@ -253,7 +253,7 @@ fn a_cluster_is_followed_wherever_its_slots_go() {
     assert_eq!(store.call_key("foo"), Ok(Value::Int(3)));
     store.said(&[UP]);
 
-    // A master dies, and a replica takes its place.
+    // A master dies, and a replica replaces it.
     let replica = node();
     let (new, old) = (replica.address.to_string(), nodes[0].address.to_string());
     redis_cli(&[
@@ -299,7 +299,7 @@ fn a_cluster_without_one_of_its_masters_is_connected() {
 }
 
 #[test]
-fn a_server_that_knows_no_script_command_is_connected() {
+fn a_server_without_the_script_command_is_connected() {
     let redis = RedisServer::with_options(&["--rename-command", "SCRIPT", "HIDDEN"]);
     let store = Store::at(redis.address);
     store.wait_up();
@@ -307,7 +307,7 @@ fn a_server_that_knows_no_script_command_is_connected() {
 }
 
 #[test]
-fn a_server_that_pauses_is_given_the_scripts_after_it() {
+fn a_server_that_paused_gets_the_scripts_afterwards() {
     let redis = RedisServer::start();
     let store = Store::at(redis.address);
     store.wait_up();
@@ -317,9 +317,10 @@ fn a_server_that_pauses_is_given_the_scripts_after_it() {
     assert!(store.connects_with(&Script::new("return 1")));
 }
 
-/// Limits whose buckets are in different slots are charged by calls of their own, all of them or none but who charges refusals.
+/// Limits with buckets in different slots take a call each. All are charged or none, except those
+/// that charge refusals.
 #[test]
-fn in_a_cluster_what_one_refuses_the_others_have_back() {
+fn in_a_cluster_a_refusal_gives_back_the_charges_in_other_slots() {
     let nodes = cluster();
     let addresses: Vec<_> = nodes.iter().map(|node| node.address.to_string()).collect();
     let gateway = Gateway::start(&format!(
@@ -352,7 +353,7 @@ routes:
         let series = "sluicegate_store_requests_total{op=\"batch\",result=\"ok\"}";
         gateway.metric(series).unwrap_or_default()
     };
-    // The units in the buckets that are asked before the one that refuses, by their instants: each is weeks.
+    // The units in the buckets before the refusing one, by their instants: each is weeks.
     let before = |key: u32| {
         let names = [
             ('e', "rate"),
@@ -372,7 +373,7 @@ routes:
             let (_, state) = value.split_once('|')?;
             let (instant, units) = state.split_once(' ')?;
             let days = instant.parse::<u64>().expect("a number") / 86_400_000_000;
-            // With a rate the instant says all, but for the moment that it took.
+            // With a rate, the instant shows the units, up to the time that the test took.
             Some((days, (policy != "rate").then(|| units.to_owned())))
         })
     };
@@ -388,7 +389,7 @@ routes:
             if status == 200 {
                 charged = before(key);
             }
-            // What is given back is there a moment later.
+            // Units given back arrive a moment later.
             wait_for("what is told afterwards", || {
                 let leases = nodes
                     .iter()
@@ -402,7 +403,8 @@ routes:
         assert_eq!(all, [200, 200, 200, 429, 429, 429], "{key}");
         assert!(charged.iter().all(Option::is_some), "{charged:?}");
         for path in ["/logs", "/parts"] {
-            // Of the nine three were taken by who was admitted. What is given back is there a moment later.
+            // Of the nine units, admitted requests took three. Units given back arrive a moment
+            // later.
             let statuses = [(); 7].map(|()| ask(path));
             assert_eq!(
                 statuses,
@@ -416,7 +418,7 @@ routes:
 }
 
 #[test]
-fn in_a_cluster_bans_are_shared_wherever_they_are() {
+fn in_a_cluster_bans_in_all_slots_are_shared() {
     let nodes = cluster();
     let addresses: Vec<_> = nodes.iter().map(|node| node.address.to_string()).collect();
     let places = 0..6;
@@ -442,7 +444,7 @@ policies:\n{}routes:\n{}",
     for place in places.clone() {
         assert_eq!(statuses(&one, &format!("/{place}")), [200, 429, 429]);
     }
-    // More than a round of each, and what a busy machine adds.
+    // More than a round of each, with the delays of a busy machine.
     thread::sleep(Duration::from_secs(1));
     for place in places {
         let seconds = retry_after(&ask(&other, &format!("/{place}")));

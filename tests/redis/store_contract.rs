@@ -1,6 +1,6 @@
-//! What every store promises, over histories that proptest makes: each decision beside a plain model, the
-//! limiter's pure functions over a map of cells. A further store joins by one implementation of [`Store`]
-//! and a module of tests like [`in_redis`].
+//! The promises of every store, over histories from proptest. Each decision is compared with a
+//! plain model: the limiter's pure functions over a map of cells. A further store joins by one
+//! implementation of [`Store`] and a module of tests like [`in_redis`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,16 +20,17 @@ use sluicegate::store::{self, OnFull, Refusals, Table};
 
 use crate::support::scripts::{Scripts, SharedRedis};
 
-/// Keys of a history. Few, so that they are charged often.
+/// Keys of a history: few, so that each is charged often.
 const KEYS: u64 = 4;
 
-/// Where buckets live.
+/// A store of buckets.
 trait Store {
-    /// Decides these charges together at `now`, each of another policy, and makes all of them or none.
+    /// Decides these charges together at `now`, each of another policy, and makes all of them or
+    /// none.
     fn charge(&mut self, charges: &[Charge], now: Timestamp) -> Verdict;
 }
 
-/// Units asked of a bucket.
+/// A charge to a bucket.
 #[derive(Clone, Copy, Debug)]
 struct Charge {
     /// The policy's place in the list that the store was made for.
@@ -119,7 +120,7 @@ impl Store for Redis {
             enforced: asked.len(),
             refusals: Refusals::Charged,
             now: Some(now),
-            // As if the server's clock were another than was known.
+            // As if the server's clock differed from the estimate.
             drift: None,
             estimated_now: now.saturating_sub_micros(86_400_000_000),
             lease: Lease {
@@ -131,12 +132,12 @@ impl Store for Redis {
     }
 }
 
-/// Spread, so that no two keys meet where room is scarce.
+/// Spread, so that no two keys share a scarce place.
 fn fingerprint(key: u64) -> Fingerprint {
     Fingerprint::from_bits(key * (u64::MAX / KEYS) + 1)
 }
 
-/// What a store has to say: the limiter's pure functions, one request after the other.
+/// The model: the limiter's pure functions, one request after the other.
 struct Model {
     policies: Vec<Algorithm>,
     buckets: BTreeMap<(usize, u64), Bucket>,
@@ -147,7 +148,7 @@ struct Bucket {
     key: Fingerprint,
     cell: Cell,
     words: Option<RingMemory>,
-    /// How many chunks the ring has; they are numbered from 1.
+    /// The number of chunks of the ring, numbered from 1.
     chunks: u32,
 }
 
@@ -173,7 +174,7 @@ impl Bucket {
         algorithm.decide(self.state(algorithm, now), now, cost)
     }
 
-    /// Makes the charge that was decided.
+    /// Makes the decided charge.
     fn charge(&mut self, algorithm: &Algorithm, now: Timestamp, cost: u32, decided: &Decision) {
         let before = self.state(algorithm, now);
         let Some(words) = &self.words else {
@@ -208,7 +209,7 @@ impl Model {
 
     fn decide(&mut self, charge: &Charge, now: Timestamp, cost: u32) -> Decision {
         let (algorithm, bucket) = self.bucket(charge);
-        // A ring that has expired is given up by whoever comes first, also if he is refused.
+        // The first request gives up an expired ring, also if it is refused.
         if bucket.words.is_some() && !bucket.cell.is_live(now) {
             *bucket = Bucket::new(algorithm, charge.key);
         }
@@ -226,7 +227,7 @@ impl Store for Model {
         let mut verdict = Verdict::default();
         for (charge, decision) in charges.iter().zip(&asked) {
             verdict.push(*decision);
-            // A cost of nothing asks, and leaves everything as it is.
+            // A cost of 0 only asks, and changes nothing.
             if is_admitted && charge.cost > 0 {
                 let (algorithm, bucket) = self.bucket(charge);
                 bucket.charge(algorithm, now, charge.cost, decision);
@@ -234,7 +235,7 @@ impl Store for Model {
         }
         for (charge, decision) in charges.iter().zip(&mut verdict.decisions) {
             if !is_admitted && decision.is_admitted() {
-                // It has what it had before.
+                // It keeps its earlier state.
                 *decision = self.decide(charge, now, 0);
             }
         }
@@ -242,7 +243,7 @@ impl Store for Model {
     }
 }
 
-/// What clients can tell of a decision. How a store keeps a bucket is its own business.
+/// The part of a decision that clients see. A store may keep a bucket in any form.
 #[derive(Debug, PartialEq)]
 struct Told {
     outcome: Outcome,
@@ -252,7 +253,7 @@ struct Told {
     more_at: Option<Timestamp>,
 }
 
-/// What a verdict about `step` tells of each of its charges.
+/// The visible part of a verdict on `step`, for each charge.
 fn told(policies: &[Algorithm], step: &Step, verdict: &Verdict) -> Vec<Told> {
     let decided = step.charges.iter().zip(&verdict.decisions);
     let tell = |(charge, decision): (&Charge, &Decision)| Told {
@@ -294,7 +295,7 @@ fn starts() -> impl Strategy<Value = Start> {
     ]
 }
 
-/// Periods of which some end while a history lasts.
+/// Calendar periods, some of which end during a history.
 fn calendars() -> impl Strategy<Value = Arc<Calendar>> {
     let periods = prop_oneof![
         Just(Period::Day),
@@ -317,7 +318,7 @@ fn oldest() -> impl Strategy<Value = OldestPart> {
     ]
 }
 
-/// Windows that are cut in parts, rings of one chunk and of several.
+/// Windows of several parts, with rings of one chunk and of several.
 fn counters() -> impl Strategy<Value = Algorithm> {
     let parts = prop_oneof![Just(1_u32), 2..=9_u32, Just(60), Just(3_600)];
     (quotas(), parts, oldest()).prop_map(|(quota, parts, oldest)| {
@@ -343,7 +344,7 @@ fn logs() -> impl Strategy<Value = Algorithm> {
     })
 }
 
-/// One of every algorithm that there is, in each of its forms.
+/// Every algorithm, in each of its forms.
 fn algorithms() -> impl Strategy<Value = Algorithm> {
     let bursts =
         || (quotas(), 1..=12_u32).prop_map(|(quota, burst)| Gcra::new(quota, burst).unwrap());
@@ -376,7 +377,7 @@ fn algorithms() -> impl Strategy<Value = Algorithm> {
     ]
 }
 
-/// From one request to the next in microseconds: often none, sometimes backwards.
+/// The gap between requests in microseconds: often none, sometimes negative.
 fn gaps() -> impl Strategy<Value = i64> {
     prop_oneof![
         4 => Just(0_i64),
@@ -404,7 +405,7 @@ fn histories() -> impl Strategy<Value = (Vec<Algorithm>, Vec<Step>)> {
     })
 }
 
-/// The gap before a request; for each policy whether it is asked, for which key, and how much.
+/// The gap before a request; for each policy, if it is charged, for which key, and how much.
 type Drawn = (i64, Vec<(bool, u64, u32)>);
 
 fn history(steps: Vec<Drawn>) -> Vec<Step> {
@@ -422,7 +423,7 @@ fn history(steps: Vec<Drawn>) -> Vec<Step> {
     steps.collect()
 }
 
-/// When a refused request is admitted, if ever.
+/// The instant at which a refused request is admitted, if ever.
 fn retry_at(verdict: &Verdict) -> Option<Timestamp> {
     match verdict.decision()?.outcome {
         Outcome::Refuse { retry_at } => retry_at,
@@ -497,7 +498,7 @@ fn a_refused_request_is_admitted_at_the_announced_instant_and_not_before(
     Ok(())
 }
 
-fn an_earlier_instant_is_worth_no_more_than_the_latest_that_was_seen(
+fn an_earlier_instant_gains_nothing_over_the_latest_seen(
     make: Maker<'_>,
     policies: &[Algorithm],
     steps: &[Step],
@@ -549,11 +550,9 @@ mod in_memory {
     }
 
     #[test]
-    fn an_earlier_instant_is_worth_no_more_than_the_latest_that_was_seen() {
+    fn an_earlier_instant_gains_nothing_over_the_latest_seen() {
         over_histories(512, |policies, steps| {
-            super::an_earlier_instant_is_worth_no_more_than_the_latest_that_was_seen(
-                &memory, policies, steps,
-            )
+            super::an_earlier_instant_gains_nothing_over_the_latest_seen(&memory, policies, steps)
         });
     }
 
@@ -565,7 +564,7 @@ mod in_memory {
 
 /// Both overflowed once.
 #[test]
-fn numbers_beyond_all_measure_are_decided() {
+fn extreme_numbers_are_decided() {
     let table = |algorithm| {
         Table::new("test", algorithm, 1_024, OnFull::Forget).with_refusals(Refusals::Charged)
     };
@@ -622,13 +621,11 @@ mod in_redis {
     }
 
     #[test]
-    fn an_earlier_instant_is_worth_no_more_than_the_latest_that_was_seen() {
+    fn an_earlier_instant_gains_nothing_over_the_latest_seen() {
         let server = SharedRedis::new();
         over_histories(12, |policies, steps| {
             let make: Maker<'_> = &|policies| Box::new(Redis::new(&server, policies));
-            super::an_earlier_instant_is_worth_no_more_than_the_latest_that_was_seen(
-                make, policies, steps,
-            )
+            super::an_earlier_instant_gains_nothing_over_the_latest_seen(make, policies, steps)
         });
     }
 

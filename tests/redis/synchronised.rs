@@ -1,5 +1,5 @@
-//! Synchronised policies as clients meet them: several of the real binary, which share a redis-server that may be slow, gone, or
-//! empty. `tests/redis/synchronised_kinds.rs` has each kind of policy.
+//! Synchronised policies as clients see them: several real proxies that share a redis-server, which
+//! may be slow, gone, or empty. `tests/redis/synchronised_kinds.rs` has each kind of policy.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -18,7 +18,7 @@ use crate::support::synchronised::{
 use crate::support::{now, wait_for};
 use rustix::process::Signal;
 
-/// More than anybody charges here, in windows that do not end meanwhile.
+/// More than any test charges, in windows that do not end meanwhile.
 const MOST: usize = 1_000_000;
 const COUNTS: &str = "quota: 1000000/300d, algorithm: fixed_window";
 
@@ -26,8 +26,8 @@ fn ask(gateway: &Gateway) {
     assert_eq!(get(gateway.address(), "/").status, 200);
 }
 
-/// Asks each of these until it knows of all that all have charged, `charged` before that. Who counts something twice never
-/// has as much left, and who does not hear of it never has as little.
+/// Sends requests to each proxy until it knows all charges, with `charged` before. A proxy that
+/// counts a charge twice never has as much left; one that misses a charge never has as little.
 fn all_know(gateways: &[&Gateway], charged: &mut usize) {
     for gateway in gateways {
         wait_for("it to know what all have charged", || {
@@ -41,7 +41,7 @@ fn all_know(gateways: &[&Gateway], charged: &mut usize) {
 }
 
 #[test]
-fn under_load_they_admit_a_quota_together_and_what_they_have_not_heard_of() {
+fn under_load_machines_admit_a_quota_and_the_units_not_yet_reported() {
     const NODES: usize = 4;
     const LIMIT: usize = 400;
     const PACE: Duration = Duration::from_millis(5);
@@ -54,7 +54,7 @@ fn under_load_they_admit_a_quota_together_and_what_they_have_not_heard_of() {
         let gateways = [(); NODES].map(|()| Gateway::start(&config));
         gateways.iter().for_each(wait_up);
         let started = now();
-        // At this pace each alone would admit its quota in two thirds of the time.
+        // At this pace each proxy alone would admit its quota in two thirds of the time.
         let admitted: Vec<Vec<Duration>> = thread::scope(|scope| {
             let drive = |gateway: &Gateway| {
                 let mut connection = Connection::open(gateway.address());
@@ -75,8 +75,8 @@ fn under_load_they_admit_a_quota_together_and_what_they_have_not_heard_of() {
             let ended = drivers.into_iter().map(|driver| driver.join());
             ended.map(|one| one.expect("no driver panics")).collect()
         });
-        // docs/redis.md: a quota, and what all but one admit within an interval and a round. What a busy machine adds between
-        // an admission and its answer is on top.
+        // docs/redis.md: a quota, and the units that all but one admit within an interval and a
+        // round. A busy machine adds the time between an admission and its answer.
         let longest = gateways.iter().map(longest_round).max();
         let round = longest.expect("there are some").max(INTERVAL);
         let unheard = |instants: &Vec<_>| most_within(instants, INTERVAL + round + SLACK);
@@ -99,7 +99,7 @@ fn under_load_they_admit_a_quota_together_and_what_they_have_not_heard_of() {
                     format!("sluicegate_store_requests_total{{op=\"{op}\",result=\"{result}\"}}");
                 gateway.metric(&series).unwrap_or_default()
             };
-            // Nobody has asked Redis about a request: not even a connection was made for that.
+            // No request has called Redis: there was not even a connection for it.
             for result in ["ok", "unsent", "timeout", "connecting"] {
                 assert_eq!(requests("call", result), 0.0);
             }
@@ -117,7 +117,7 @@ fn under_load_they_admit_a_quota_together_and_what_they_have_not_heard_of() {
 }
 
 #[test]
-fn who_loses_redis_goes_on_at_once_and_is_told_all_when_it_is_back() {
+fn a_machine_without_redis_decides_locally_and_catches_up_afterwards() {
     let mut redis = RedisServer::start();
     let between = FaultProxy::before(redis.address);
     let here = |address| config_of(address, "sync: 50ms");
@@ -147,7 +147,7 @@ fn who_loses_redis_goes_on_at_once_and_is_told_all_when_it_is_back() {
     between.set(Weather::Fair);
     all_know(&all, &mut charged);
 
-    // It comes back without anything, and is told of all again.
+    // The server comes back empty, and gets all reports again.
     redis.kill();
     for _ in 0..10 {
         all.iter().for_each(|gateway| ask_quickly(gateway));
@@ -180,7 +180,7 @@ fn reloads_under_load_lose_nothing_and_count_nothing_twice() {
     let reloads = [
         config_of(redis.address, "sync: 1s"),
         config_of(redis.address, "sync: 10ms").replace("1000000", "999999"),
-        // Another way to the same server is another client.
+        // Another address of the same server is another client.
         config_of(between.address, "sync: 50ms"),
         config_of(between.address, "max_keys: 5000, sync: 50ms"),
         config_of(redis.address, "sync: 50ms"),
@@ -213,7 +213,8 @@ fn reloads_under_load_lose_nothing_and_count_nothing_twice() {
     });
     all_know(&[&gateways[1], &gateways[0]], &mut charged);
 
-    // Without `sync` it goes on by itself, with all that it has counted so far; and its series end.
+    // Without `sync` the policy continues by itself, with all its counts; and its metric series
+    // end.
     let alone = config_of(redis.address, "").replace("store: redis, ,", "");
     let alone = &alone[alone.find("policies").expect("a policy")..];
     gateways[0].reload(alone);
@@ -228,7 +229,7 @@ fn reloads_under_load_lose_nothing_and_count_nothing_twice() {
 }
 
 #[test]
-fn the_last_charges_are_told_when_a_process_ends_and_heard_by_the_next() {
+fn the_last_charges_of_a_process_reach_its_successor() {
     let redis = RedisServer::start();
     let snapshot = ", memory: { snapshot: { path: buckets, every: 1d } }";
     let config = config_of(redis.address, "sync: 1s")
@@ -244,7 +245,7 @@ fn the_last_charges_are_told_when_a_process_ends_and_heard_by_the_next() {
     let mut charged = 25;
     all_know(&[&stays], &mut charged);
 
-    // What others tell is not restored from a file as well.
+    // Charges of others are not restored from the file a second time.
     let again = ends.start_again();
     again.wait_for_log("buckets=0");
     wait_up(&again);

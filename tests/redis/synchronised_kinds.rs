@@ -1,4 +1,5 @@
-//! Each kind of synchronised policy through the real binary: what is charged on one machine is felt on the other.
+//! Each kind of synchronised policy, with the real binary: charges of one machine count on the
+//! other.
 
 use crate::support::client::{Response, get, get_with};
 use crate::support::costs::{left, origin};
@@ -6,7 +7,7 @@ use crate::support::gateway::Gateway;
 use crate::support::redis::RedisServer;
 use crate::support::synchronised::{after_rounds, config, wait_up};
 
-/// Each admits 5 of the key `a` in all, on all machines together.
+/// Each admits 5 requests of the key `a`, on all machines together.
 const KINDS: [&str; 11] = [
     "quota: 5/300d",
     "quota: 5/300d, algorithm: token_bucket",
@@ -31,13 +32,14 @@ fn ask(gateway: &Gateway, path: &str, headers: &str) -> Response {
     get_with(gateway.address(), path, &format!("x-key: a\r\n{headers}"))
 }
 
-/// Waits until the second knows what the first has charged, where it has charged the same buckets itself.
+/// Waits until the second machine knows the first one's charges to buckets that it has charged
+/// itself.
 fn told([here, there]: &[Gateway; 2]) {
     after_rounds(here, 3);
     after_rounds(there, 3);
 }
 
-/// What of requests for the policy was decided so.
+/// The number of the policy's requests with this decision.
 fn decided(gateway: &Gateway, policy: &str, decision: &str) -> u64 {
     let metrics = get(gateway.admin, "/metrics").text();
     let series = format!("sluicegate_limit_decisions_total{{policy=\"{policy}\",");
@@ -48,7 +50,7 @@ fn decided(gateway: &Gateway, policy: &str, decision: &str) -> u64 {
 }
 
 #[test]
-fn what_one_has_charged_the_other_refuses_whatever_the_algorithm() {
+fn charges_of_one_machine_count_on_the_other_whatever_the_algorithm() {
     let redis = RedisServer::start();
     let policies = KINDS.map(|kind| format!("sync: 50ms, {kind}"));
     let policies: Vec<_> = policies.iter().map(String::as_str).collect();
@@ -70,17 +72,17 @@ fn what_one_has_charged_the_other_refuses_whatever_the_algorithm() {
 }
 
 #[test]
-fn buckets_that_requests_overflow_into_are_each_told() {
+fn overflow_buckets_are_each_reported() {
     let redis = RedisServer::start();
     let policy = "sync: 50ms, quota: 2/300d, overflow: { quota: 3/300d }";
     let both = two(&config(redis.address, &[policy]));
     assert_eq!([(); 4].map(|()| ask(&both[0], "/0", "").status), [200; 4]);
-    // The first of each bucket is admitted unheard.
+    // The first request of each bucket is admitted before any report.
     for _ in 0..2 {
         assert_eq!(ask(&both[1], "/0", "").status, 200);
         told(&both);
     }
-    // Who has not charged it meanwhile asks about it less often.
+    // A machine without a charge of its own queries it less often.
     both.iter().for_each(|gateway| after_rounds(gateway, 8));
     for gateway in &both {
         assert_eq!(ask(gateway, "/0", "").status, 429);
@@ -108,7 +110,7 @@ fn staggered_windows_end_at_the_same_instant_everywhere() {
 }
 
 #[test]
-fn what_only_watches_or_tags_is_told_as_well() {
+fn shadowed_and_tagging_limits_are_reported_too() {
     let redis = RedisServer::start();
     let policies = [
         "sync: 50ms, quota: 1/300d, mode: shadow",
@@ -133,7 +135,7 @@ fn what_only_watches_or_tags_is_told_as_well() {
 }
 
 #[test]
-fn refusals_that_are_charged_are_told() {
+fn charged_refusals_are_reported() {
     let redis = RedisServer::start();
     let policy = "sync: 50ms, quota: 10/300d, algorithm: fixed_window, \
                   cost: { header: x-cost, max: 10 }, charge_refused: ";
@@ -154,7 +156,7 @@ fn refusals_that_are_charged_are_told() {
 }
 
 #[test]
-fn of_settled_costs_others_hear_what_they_were_in_the_end() {
+fn settled_costs_are_reported_at_their_final_value() {
     let redis = RedisServer::start();
     let origin = origin();
     for algorithm in ["gcra", "fixed_window", "sliding_window, oldest: whole"] {
@@ -173,7 +175,7 @@ fn of_settled_costs_others_hear_what_they_were_in_the_end() {
         assert_eq!(ask(0, "/0/reset").status, 502, "it keeps what it reserved");
         ask(1, "/0/used/1");
         told(&both);
-        // What the last one reserves is not told yet, nor has it come back.
+        // The last reservation is not reported yet, nor refilled.
         let left = left(&ask(1, "/0/used/0"));
         assert_eq!(left, 1000 - 7 - 300 - 100 - 1 - 100, "{algorithm}");
         crate::support::redis_store::command(&redis, &["FLUSHALL"]);
@@ -181,7 +183,7 @@ fn of_settled_costs_others_hear_what_they_were_in_the_end() {
 }
 
 #[test]
-fn what_redis_refuses_is_not_told() {
+fn requests_that_redis_refuses_are_not_reported() {
     let redis = RedisServer::start();
     let policies = [
         "sync: 50ms, quota: 10/300d, algorithm: fixed_window",

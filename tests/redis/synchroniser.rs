@@ -1,5 +1,5 @@
-//! Buckets in the memory of several machines, synchronised through a real server that is stopped, killed and forgets.
-//! `src/store/redis/sync/tests.rs` has the same on virtual time, with whatever may be lost.
+//! Memory buckets of several machines, synchronised through a real server that is stopped, killed,
+//! and loses its data. `src/store/redis/sync/tests.rs` has virtual time and more failures.
 
 use std::sync::Arc;
 use std::thread;
@@ -23,10 +23,10 @@ use crate::support::redis_store::{SLACK, Store, UP, command};
 use crate::support::{now, wait_for};
 
 const INTERVAL: Duration = Duration::from_millis(50);
-/// More than anybody charges here.
+/// More than any test charges.
 const MOST: u32 = 1 << 30;
 
-/// A machine: its store, its buckets, and what synchronises them.
+/// A machine: its store, its buckets, and their synchroniser.
 struct Node {
     store: Store,
     clock: Arc<Clock>,
@@ -80,7 +80,7 @@ impl Node {
         decision.is_admitted()
     }
 
-    /// How many units of a key its bucket knows of.
+    /// The units of a key that its bucket knows.
     fn used(&self, key: u64) -> u32 {
         let peek = self
             .table
@@ -107,7 +107,7 @@ fn quota(limit: u32, hours: u64) -> Quota {
     Quota::new(limit, Duration::from_hours(hours)).expect("a quota")
 }
 
-/// Windows of a century, none of which ends while a test runs.
+/// Windows of a century: none ends during a test.
 fn counting(limit: u32) -> Algorithm {
     Algorithm::FixedWindow(FixedWindow::new(quota(limit, 876_000), Start::EPOCH))
 }
@@ -122,7 +122,7 @@ fn all_know(nodes: &[Node], key: u64, units: u32) {
 }
 
 #[test]
-fn together_they_admit_a_quota_and_what_others_admit_in_an_interval_and_a_round_trip() {
+fn machines_admit_a_quota_and_what_others_admit_in_an_interval_and_a_round_trip() {
     const LIMIT: u32 = 300;
     const PACE: Duration = Duration::from_millis(5);
     let server = RedisServer::start();
@@ -134,7 +134,7 @@ fn together_they_admit_a_quota_and_what_others_admit_in_an_interval_and_a_round_
         let nodes = Node::three(&server, &algorithm);
         nodes.iter().for_each(|node| node.store.wait_up());
         let started = now();
-        // Each alone would admit its quota in half of the time.
+        // Each machine alone would admit its quota in half of the time.
         let admitted = thread::scope(|scope| {
             let drive = |node: &Node| {
                 let mut admitted = Vec::new();
@@ -183,7 +183,7 @@ fn together_they_admit_a_quota_and_what_others_admit_in_an_interval_and_a_round_
 }
 
 #[test]
-fn all_know_what_all_have_charged_though_the_server_stands_still_and_forgets() {
+fn all_machines_learn_all_charges_despite_a_server_that_stops_and_loses_data() {
     let mut server = RedisServer::start();
     let nodes = Node::three(&server, &counting(MOST));
     nodes.iter().for_each(|node| node.store.wait_up());
@@ -195,7 +195,7 @@ fn all_know_what_all_have_charged_though_the_server_stands_still_and_forgets() {
     charge_all([1, 20, 300]);
     all_know(&nodes, 1, 642);
 
-    // Nobody waits for it, and what was charged meanwhile is told afterwards.
+    // No request waits for it, and the charges made meanwhile are reported afterwards.
     server.stop();
     charge_all([3, 0, 3]);
     nodes[0].store.wait_down(FaultKind::Timeout);
@@ -205,7 +205,7 @@ fn all_know_what_all_have_charged_though_the_server_stands_still_and_forgets() {
     server.go_on();
     all_know(&nodes, 1, 662);
 
-    // It comes back empty, and is told all of it again: that is nothing new.
+    // The server comes back empty, and gets all reports again: they cause no new charge.
     server.kill();
     nodes[0].store.wait_down(FaultKind::Refused);
     charge_all([1, 1, 0]);
@@ -217,7 +217,7 @@ fn all_know_what_all_have_charged_though_the_server_stands_still_and_forgets() {
 }
 
 #[test]
-fn a_process_that_begins_anew_hears_of_all_that_its_predecessor_had_told() {
+fn a_restarted_process_reads_the_reports_of_its_predecessor() {
     let server = RedisServer::start();
     let mut nodes = Node::three(&server, &counting(MOST));
     nodes.iter().for_each(|node| node.store.wait_up());
@@ -237,7 +237,7 @@ fn a_process_that_begins_anew_hears_of_all_that_its_predecessor_had_told() {
 }
 
 #[test]
-fn what_takes_a_tables_place_goes_on_with_what_is_known() {
+fn a_successor_table_continues_with_the_known_totals() {
     let server = RedisServer::start();
     let mut nodes = Node::three(&server, &counting(MOST));
     nodes.iter().for_each(|node| node.store.wait_up());
@@ -255,7 +255,7 @@ fn what_takes_a_tables_place_goes_on_with_what_is_known() {
 }
 
 #[test]
-fn what_begins_anew_beside_another_hears_of_all_that_it_has_told() {
+fn a_new_tracker_beside_another_reads_its_reports() {
     let server = RedisServer::start();
     let mut node = Node::new(&server, counting(MOST));
     node.store.wait_up();
@@ -266,7 +266,7 @@ fn what_begins_anew_beside_another_hears_of_all_that_it_has_told() {
         (!known.is_empty()).then_some(())
     };
     wait_for("it to be told", told);
-    // The same policy under a tracker of its own: neither is the other's.
+    // The same policy under a tracker of its own: the totals are separate.
     node.table = table(counting(MOST));
     let tracker = Tracker::new("p", Arc::clone(&node.table)).expect("it can be synchronised");
     node.tracker = Arc::new(tracker);
@@ -290,7 +290,7 @@ fn epochs_are_those_of_windows_of_one_length_and_some_have_none() {
 }
 
 #[test]
-fn keys_that_are_not_ours_are_told_of_once_and_trouble_nobody_else() {
+fn keys_of_other_programs_are_logged_once_and_affect_no_other_key() {
     let server = RedisServer::start();
     let nodes = Node::three(&server, &counting(MOST));
     nodes.iter().for_each(|node| node.store.wait_up());
@@ -311,11 +311,11 @@ fn keys_that_are_not_ours_are_told_of_once_and_trouble_nobody_else() {
     all_know(&nodes, 1, 6);
 }
 
-/// More than share a script, each with units of its own, and one of them not ours.
+/// More keys than one script takes, each with units of its own, and one of another program.
 #[test]
 fn keys_that_share_scripts_each_have_their_own_units() {
     const KEYS: u32 = 150;
-    // As hashes are: a table has room for few that differ in some bits only.
+    // Spread like hashes: a table has room for few keys that differ in some bits only.
     let spread = |key: u32| u64::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let server = RedisServer::start();
     let nodes = Node::three(&server, &counting(MOST));
@@ -333,7 +333,7 @@ fn keys_that_share_scripts_each_have_their_own_units() {
 }
 
 #[test]
-fn in_redis_a_total_never_becomes_smaller_and_asking_leaves_nothing_behind() {
+fn totals_in_redis_never_fall_and_queries_leave_no_key() {
     let server = RedisServer::start();
     let key = "sluicegate:{k}p:sync:1:2";
     let sync = |node: &str, own: &str| {
@@ -364,7 +364,7 @@ fn in_redis_a_total_never_becomes_smaller_and_asking_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_ruleset_that_does_not_come_to_run_changes_no_interval() {
+fn a_ruleset_that_never_runs_changes_no_interval() {
     let surroundings = BuildContext {
         workers: 1,
         registry: Registry::default(),

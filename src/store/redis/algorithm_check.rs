@@ -16,14 +16,15 @@ use super::sync::Rounds;
 
 /// Pause between two notes of a node.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// Age in milliseconds beyond which a note of another algorithm no longer counts: that of three missed notes.
+/// The age in milliseconds beyond which a note of another algorithm no longer counts: three missed
+/// notes.
 const STALE_AFTER: u64 = 15_000;
 /// Time to live of a policy's notes, in milliseconds.
 const NOTE_TTL: u64 = 60_000;
 /// Policies in one call of the script, where all keys are on one server.
 const POLICIES_PER_CALL: usize = 32;
 
-/// The algorithms that this node uses, and those that other nodes have noted.
+/// The algorithms of this node, and those in other nodes' notes.
 #[derive(Debug)]
 pub(super) struct AlgorithmCheck {
     client: Arc<Client>,
@@ -42,13 +43,14 @@ struct CheckedPolicy {
 /// The result of earlier rounds.
 #[derive(Debug, Default)]
 struct CheckState {
-    /// The server's time of this node's first note, in milliseconds: earlier notes may be those of its own past.
+    /// The server's time of this node's first note, in milliseconds: earlier notes may be of its
+    /// own past.
     since: Option<u64>,
     /// Other algorithms that nodes use, as last logged.
     others: Vec<String>,
 }
 
-/// A change that is logged.
+/// A change to log.
 #[derive(Debug, PartialEq, Eq)]
 enum Change {
     /// Nodes use these algorithms too.
@@ -230,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_is_said_once_and_once_when_it_is_over() {
+    fn a_difference_is_logged_once_and_its_end_once() {
         let policy = checked();
         assert_eq!(policy.apply_notes(1_000, ""), None);
         assert_eq!(policy.apply_notes(6_000, "gcra 1000"), None);
@@ -250,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_from_before_the_first_own_one_are_those_of_an_earlier_run() {
+    fn notes_from_before_the_first_own_note_are_ignored() {
         let policy = checked();
         assert_eq!(policy.apply_notes(6_000, "fixed_window 5000"), None);
         assert_eq!(

@@ -81,7 +81,7 @@ struct Shared {
     /// The reason why discovery fails.
     discovery_error: Mutex<Option<Fault>>,
     state_log: Mutex<StateLog>,
-    /// True for each worker whose tasks run.
+    /// One for each worker: true while its tasks run.
     started: Box<[AtomicBool]>,
     closing: CancellationToken,
     workers: usize,

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_change_is_carried_over_when_it_was_met_first() {
+    fn a_leftover_is_converted_as_of_its_first_sight() {
         let drift = ConfigDrift::default();
         assert_eq!(observe(&drift, "a", 1, "x", 5_000), (5_000, false));
         assert_eq!(observe(&drift, "a", 1, "x", 5_099), (5_000, false));
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_met_soon_after_a_reload_is_carried_over_as_it_was_then() {
+    fn a_leftover_seen_soon_after_a_reload_is_converted_as_of_the_reload() {
         let drift = ConfigDrift::default();
         drift.record_reload(at(4_000), at(4_100));
         assert_eq!(observe(&drift, "a", 1, "x", 4_099), (4_000, false));
@@ -261,7 +261,8 @@ mod tests {
     }
 
     #[test]
-    fn what_others_change_is_carried_over_each_time_for_a_minute_and_longer_if_they_do_again() {
+    fn a_value_that_others_change_is_converted_each_time_for_a_minute_and_longer_after_repetitions()
+    {
         let drift = ConfigDrift::default();
         observe(&drift, "a", 1, "x", 5_000);
         observe(&drift, "b", 1, "y", 5_000);
@@ -281,7 +282,7 @@ mod tests {
 
     /// A window with the same count as before has the same digest.
     #[test]
-    fn what_is_as_it_was_after_it_was_written_here_was_changed_by_others() {
+    fn a_value_that_returns_after_a_local_write_was_changed_by_others() {
         let drift = ConfigDrift::default();
         observe(&drift, "a", 1, "x", 5_000);
         assert_eq!(observe(&drift, "a", 1, "x", 5_100), (5_000, true));
@@ -291,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_requests_from_before_a_reload_change_says_nothing_of_others() {
+    fn changes_by_requests_from_before_a_reload_do_not_count_as_others() {
         let drift = ConfigDrift::default();
         observe(&drift, "a", 1, "x", 5_000);
         // Right after the reload any change counts as the earlier policy's; later only writes that

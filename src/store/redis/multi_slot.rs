@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn each_charge_is_asked_of_its_slot_and_knows_its_place() {
+    fn each_charge_goes_to_its_slot_and_keeps_its_place() {
         let algorithm = algorithm();
         let buckets = buckets(&algorithm);
         let groups = SlotGroup::group(&buckets, |name| u16::from(name[0]));
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_refusal_only_those_are_asked_that_charge_it() {
+    fn after_a_refusal_only_charges_that_count_it_are_sent() {
         let algorithm = algorithm();
         let buckets = buckets(&algorithm);
         let groups = SlotGroup::group(&buckets, |name| u16::from(name[0]));

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn readable_names_are_read() {
+    fn readable_names_show_the_key() {
         assert_eq!(text(&[(2, b"alice")]), "sg:{alice}p");
         assert_eq!(
             text(&[(1, &[10, 0, 0, 1]), (2, b"a b")]),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn hashed_names_need_the_secret_and_share_a_slot_where_the_key_is_the_same() {
+    fn hashed_names_depend_on_the_secret_and_equal_keys_share_a_slot() {
         let parts: [(u8, &[u8]); 1] = [(2, b"alice")];
         let one = name(&hashed([1, 2]), "p", &parts);
         assert_eq!(one, name(&hashed([1, 2]), "p", &parts));
@@ -210,7 +210,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_two_keys_of_one_kind_read_alike(
+        fn no_two_keys_of_one_kind_have_the_same_text(
             left in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..6), 1..4),
             right in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..6), 1..4),
         ) {

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_holds_for_as_much_or_more_until_it_ends_or_is_too_old() {
+    fn a_refusal_holds_for_equal_or_higher_costs_until_it_ends_or_is_too_old() {
         let cache = RefusalCache::new(Duration::from_secs(5), 1 << 20);
         let decision = refused(Some(13));
         cache.note(key(1), 2, &decision, at(10));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_ends_is_remembered_as_long_as_anything_is_and_nothing_for_no_time() {
+    fn an_endless_refusal_is_kept_for_the_longest_time_and_not_at_all_if_that_is_zero() {
         let cache = RefusalCache::new(Duration::from_secs(5), 1 << 20);
         cache.note(key(1), 2, &refused(None), at(10));
         assert_eq!(cache.get(key(1), 2, at(14)), Some(refused(None)));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn where_room_is_full_newcomers_are_remembered_all_the_same() {
+    fn a_full_cache_still_takes_new_keys() {
         let cache = RefusalCache::new(Duration::from_secs(5), 1 << 20);
         for bits in 1..=100_000 {
             cache.note(key(bits), 1, &refused(Some(100)), at(10));

@@ -79,7 +79,7 @@ pub struct Lease<'a> {
     pub duration: Duration,
 }
 
-/// A request that is decided and charged at one instant.
+/// A request, decided and charged at one instant.
 #[derive(Clone, Copy, Debug)]
 pub struct ChargeRequest<'a> {
     /// The charges with their overflow buckets; enforced charges come first. No bucket is in it

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn three_time_outs_one_after_the_other_open_it() {
+    fn three_time_outs_in_a_row_open_the_breaker() {
         let mut breaker = closed(0);
         assert!(!breaker.timed_out(at(10), at(30)));
         assert!(breaker.is_suspect());
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_ends_the_row() {
+    fn an_answer_resets_the_time_outs() {
         let mut breaker = closed(0);
         for round in 0..100 {
             assert!(!breaker.timed_out(at(round * 50), at(round * 50 + 20)));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_before_it_closed_does_not_open_it() {
+    fn calls_from_before_the_closing_do_not_open_the_breaker() {
         let mut breaker = closed(100);
         assert!(!breaker.failed(at(99), at(120)));
         for late in 0..10 {
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_probe_comes_at_once_and_a_server_that_flaps_is_not_hurried() {
+    fn the_first_probe_comes_at_once_and_a_flapping_server_keeps_its_pause() {
         let mut breaker = closed(0);
         assert!(breaker.failed(at(1), at(2)));
         assert_eq!(breaker.pause(u64::MAX), Duration::ZERO);
@@ -240,7 +240,7 @@ mod tests {
         /// The breaker is open exactly from a failure, or the third time-out in a row, to the next
         /// successful probe.
         #[test]
-        fn it_is_open_from_failures_to_a_probe(steps in prop::collection::vec((step(), 0..1_000_u64), 0..200)) {
+        fn the_breaker_is_open_from_a_failure_to_a_successful_probe(steps in prop::collection::vec((step(), 0..1_000_u64), 0..200)) {
             let mut breaker = Breaker::default();
             let (mut open, mut row, mut now) = (true, 0, 0);
             for (step, waited) in steps {

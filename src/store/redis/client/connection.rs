@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn only_servers_of_the_right_kind_and_age_will_do() {
+    fn servers_of_another_kind_or_too_old_are_refused() {
         let kind = |hello: Hello| hello.check("standalone").err().map(|fault| fault.kind);
         for version in ["6.2.0", "7.0.15", "10.0", "8.1-rc1", "", "unstable"] {
             assert_eq!(kind(hello(version, "standalone")), None, "{version}");

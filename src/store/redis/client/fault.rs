@@ -74,11 +74,11 @@ kinds! {
     Password "password" "does not take the user and password" "correct them in the configuration";
     /// NOPERM, or protected mode.
     Permission "permission" "denies us what the store needs" "allow the user EVALSHA, EVAL and the commands of the scripts on the store's keys; docs/redis.md lists them";
-    /// It speaks another protocol.
+    /// The server speaks another protocol.
     NotRedis "not_redis" "does not speak the Redis protocol" "correct the address; a port with TLS is rediss://";
     /// Older than 6.2.
     TooOld "too_old" "is too old" "update it: Redis 6.2 or newer is needed, or any Valkey";
-    /// A Sentinel or a node of a cluster where a single server was said, or the reverse.
+    /// A Sentinel or a node of a cluster instead of a single server, or the reverse.
     WrongKind "wrong_kind" "is another kind of server than the configuration says" "name it as what it is: a single server, a cluster or sentinels";
     /// SELECT failed.
     Database "database" "does not have the database" "choose another, or raise `databases` there";
@@ -86,11 +86,11 @@ kinds! {
     Clients "clients" "has too many clients" "raise `maxclients` there";
     /// A replica.
     ReadOnly "read_only" "is a read-only replica" "name the master, or the sentinels that know it";
-    /// It reads its data set.
+    /// The server still reads its data set.
     Loading "loading" "still loads its data" "wait";
     /// maxmemory is reached, and nothing is evicted.
     OutOfMemory "out_of_memory" "is out of memory" "raise `maxmemory` there, or look at what fills it";
-    /// A script of somebody does not end.
+    /// A running script does not end.
     Busy "busy_script" "is busy with a script" "SCRIPT KILL there, and look at whose it is";
     /// A snapshot failed, and writes are refused.
     Misconfigured "misconfigured" "refuses writes because it cannot save" "look at its log, or turn `stop-writes-on-bgsave-error` off";
@@ -108,7 +108,7 @@ kinds! {
     Protocol "protocol" "answers what is no Redis protocol" "look at what is between";
     /// The script failed, as on a key of another type.
     Script "script" "could not run the script" "look whether other programs use keys with the store's prefix";
-    /// The slot is being moved, or nobody has it.
+    /// The slot is being moved, or has no owner.
     Moved "moved" "no longer has the slot" "wait until the slots are where they belong";
     /// The keys of a call are in several slots.
     CrossSlot "cross_slot" "has the keys in several slots" "report this: it is a mistake in sluicegate";
@@ -245,7 +245,8 @@ fn by_text(code: &str) -> Option<FaultKind> {
     })
 }
 
-/// What servers write within an answer whose code is ERR: before Redis 7 whatever a script met, and what has no code.
+/// Texts in answers with the code ERR: before Redis 7 any error inside a script, and errors without
+/// a code.
 const WRAPPED: [(&str, FaultKind); 12] = [
     ("-OOM ", FaultKind::OutOfMemory),
     ("-READONLY ", FaultKind::ReadOnly),
@@ -298,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_script_met_is_told_apart_before_redis_7_too() {
+    fn errors_inside_scripts_are_distinguished_before_redis_7_too() {
         let script = "Error running script (call to f_ab): @user_script:1:";
         for (code, text, expected) in [
             ("OOM", "command not allowed", FaultKind::OutOfMemory),
@@ -357,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn another_s_words_are_one_line_and_not_long() {
+    fn foreign_text_is_one_short_line() {
         let fault = FaultKind::Script.with(format!("a\nb\x1b{}", "x".repeat(1_000)));
         let detail = fault.detail.expect("it has one");
         assert_eq!(detail.len(), LONGEST_DETAIL);

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_go_where_their_slot_is() {
+    fn keys_go_to_the_server_of_their_slot() {
         let map = ServerMap::new(&topology(), &ServerMap::default(), "p:", 1);
         assert_eq!(map.nodes.len(), 2);
         for n in 0..2_000 {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_stay_who_they_are() {
+    fn servers_keep_their_state_in_a_new_map() {
         let old = ServerMap::new(&topology(), &ServerMap::default(), "p:", 1);
         let new = Topology::Cluster(vec![(0..=16_383, Address::new("a", 2))]);
         let new = ServerMap::new(&new, &old, "p:", 1);

@@ -1,4 +1,5 @@
-//! The slots of a cluster: <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>.
+//! The slots of a cluster:
+//! <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>.
 
 /// 0 to 16383.
 pub(super) type Slot = u16;

@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_told_once() {
+    fn a_change_is_logged_once() {
         let mut state_log = StateLog::default();
         let refused = down(FaultKind::Refused);
         assert!(!state_log.should_log(at(0), &State::Starting));
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn another_fault_is_told_but_not_in_a_flood() {
+    fn another_fault_is_logged_but_not_in_a_flood() {
         let mut state_log = StateLog::default();
         assert!(state_log.should_log(at(0), &down(FaultKind::Refused)));
         assert!(!state_log.should_log(at(500), &down(FaultKind::Loading)));

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_that_there_cannot_be_are_no_answer() {
+    fn impossible_slots_are_a_protocol_error() {
         let ranges = |all: &[(i64, i64)]| {
             let ranges = all.iter().map(|(first, last)| range(*first, *last));
             slots(Value::Array(ranges.collect()), "b").map_err(|fault| fault.kind)

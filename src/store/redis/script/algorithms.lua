@@ -1,9 +1,10 @@
--- Notes which algorithm a node uses for some policies, and tells which algorithms nodes have noted before.
+-- Records a node's algorithm for some policies, and replies the algorithms that nodes have
+-- recorded.
 --
 -- KEYS  a hash for each policy: the instant of the last note in milliseconds, by algorithm.
--- ARGV  the milliseconds to live of a note; then the node's algorithm for each key.
--- Reply the instant of these notes; then for each key the algorithms and instants of the earlier ones, separated by spaces, or
---       nothing where something else has that name.
+-- ARGV  the time to live of a note in milliseconds; then the node's algorithm for each key.
+-- Reply the instant of these notes; then for each key the algorithms and instants of earlier notes,
+--       separated by spaces, or nothing if another program uses the name.
 
 local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))

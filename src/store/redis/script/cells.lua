@@ -1,10 +1,10 @@
--- Cells: a state of an instant and two counters, as three numbers. Kinds of them have
---   after(b)  the cell after a charge; nil where it does not fit
---   debt(b)   the cell with a refused request as a debt; nil where it stays
---   less(b)   the cell, which still counts, after something is given back
+-- Cells: a state of an instant and two counters, as three numbers. Their kinds have
+--   after(b)  the cell after a charge; nil if it does not fit
+--   debt(b)   the cell with a refused request as a debt; nil if it stays
+--   less(b)   the cell, which still counts, after units are given back
 
--- Where costs are settled two numbers follow: how many units are still to be settled, and since when they are counted, which
--- tells a bucket from what it was before it was whole.
+-- If costs are settled, two numbers follow: the unsettled units, and the start of their count. The
+-- start tells a bucket from its state before it was full.
 local function read_cell(b)
   local state = state_of(b, call(b, 'GET', b.key))
   b.expires, b.a, b.b, b.state = 0, 0, 0, '0 0 0'
@@ -22,11 +22,11 @@ local function read_cell(b)
   end
 end
 
--- Of a bucket that is whole there is none.
+-- A full bucket has no value.
 local function write_cell(b, expires, one, two)
   if expires == 0 then return redis.call('DEL', b.key) end
   b.expires, b.a, b.b = expires, one, two
-  -- As it is told, too: to write a number of 16 digits takes nearly as long as a call of Redis.
+  -- Also the reply: formatting a 16-digit number takes nearly as long as a call of Redis.
   b.state = digits(expires) .. ' ' .. digits(one) .. ' ' .. digits(two)
   if b.since then b.state = b.state .. ' ' .. digits(b.unsettled) .. ' ' .. digits(b.since) end
   redis.call('SET', b.key, b.recipe .. b.state, 'PXAT', deadline(expires))

@@ -1,43 +1,46 @@
--- Charges: decides a request by all of its limits at one instant, and charges all of them or none.
+-- Charges: decides a request by all its limits at one instant, and charges all of them or none.
 --
--- KEYS  a key for each bucket. The buckets of a charge follow one another: a further one is for what those before it
---       cannot pay.
+-- KEYS  a key for each bucket. The buckets of a charge follow one another: an overflow bucket pays
+--       what those before it cannot pay.
 -- ARGV  the instant, in microseconds since the epoch, or '' for the server's time;
---       how many of the charges, the first ones, may refuse the request: the others watch;
---       how many values under other recipes the caller knows of, and for each the place of its bucket, its digest, what it
---       is under the bucket's recipe, or '', and `left` where it takes the other's place whatever is decided, or '';
+--       the number of enforced charges, which come first: the others are in shadow;
+--       the number of values under other recipes that the caller knows, and for each the place of
+--       its bucket, its digest, its conversion to the bucket's recipe, or '', and `left` if the
+--       conversion replaces it whatever is decided, or '';
 --       then for each bucket
 --         the kind of algorithm;
---         `first` of its charge, or a `further` one;
---         the cost; `never` instead of `may` where no bucket ever holds as much;
---         `settles` where it is settled later what an admitted request costs, else `stays`;
---         `owe` where a refusal is charged, `owe_own` where only its own is, of a request that is admitted; else `free`;
+--         `first` for the first bucket of its charge, `further` for an overflow bucket;
+--         the cost; `never` if even a full bucket holds less, else `may`;
+--         `settles` if the cost of an admitted request is settled later, else `stays`;
+--         `owe` if each refusal is charged, `owe_own` if only its own is, of a request that all
+--         enforced charges admit; else `free`;
 --         the recipe, up to and with its `|`;
---         the numbers of the algorithm, as its file says.
+--         the numbers of the algorithm, which its file lists.
 -- Reply a line of words: `told`, the instant, and for each bucket
 --         `charged`;
---         `spared` where it would have been charged, but another refuses;
+--         `spared` if it would have been charged, but another bucket refuses;
 --         `refused`; `owed`; `unasked`;
---       then for each bucket its state: that before the charge, or that with the debt, or '' where it was not asked;
---       or `again` and the instant, and for each bucket under another recipe its place, the digest of its value and the value:
---       then nothing was charged. There may be none: a window does not reach to that instant, or not from it.
+--       then for each bucket its state before the charge, or with the debt, or '' if it was not
+--       asked; or `again` and the instant, and for each bucket under another recipe its place, the
+--       digest of its value, and the value: then nothing was charged. There may be no such bucket:
+--       then a calendar period of the caller does not contain the instant.
 
--- All buckets, and those that decide, one for each charge.
+-- All buckets, and the deciding bucket of each charge.
 local all, deciding = {}, {}
-local is_to_be_asked_again = false
+local needs_retry = false
 
--- Asks one bucket after the other.
+-- Reads the buckets, one after the other.
 local function decide()
   local before = 3 + 4 * ARGV[3]
   local at, charges = before, 0
   for i = 1, #KEYS do
-    -- With its fields from the start, and 16 at most: a table that grows is slow.
+    -- All fields from the start, and at most 16: a table that grows is slow.
     local b = {
       key = KEYS[i], kind = kinds[ARGV[at + 1]], cost = ARGV[at + 3] + 0.0, recipe = ARGV[at + 7], at = at + 7, fits = false,
-      outcome = 'unasked', told = '', state = '', expires = 0, a = 0, b = 0, next = 0, next_a = 0, next_b = 0,
+      outcome = 'unasked', reply = '', state = '', expires = 0, a = 0, b = 0, next = 0, next_a = 0, next_b = 0,
     }
     for known = 4, before, 4 do
-      if ARGV[known] + 1 == i then b.digest, b.instead, b.is_left = ARGV[known + 1], ARGV[known + 2], ARGV[known + 3] == 'left' end
+      if ARGV[known] + 1 == i then b.digest, b.converted, b.replaces_foreign = ARGV[known + 1], ARGV[known + 2], ARGV[known + 3] == 'left' end
     end
     local is_first = ARGV[at + 2] == 'first'
     if is_first then charges = charges + 1 end
@@ -46,21 +49,21 @@ local function decide()
       b.fits = ARGV[at + 4] == 'may' and b.kind.fits(b)
       b.outcome = 'refused'
       deciding[charges] = b
-      if b.misfit or b.other and not b.is_converted then is_to_be_asked_again = true end
+      if b.misfit or b.foreign and not b.is_converted then needs_retry = true end
     end
     all[i] = b
     at = b.at + b.kind.numbers
   end
 end
 
--- What the caller has to know to ask again.
-local function again()
+-- The values that the caller has to convert for a retry.
+local function retry_reply()
   local reply = {'again ' .. digits(now)}
   for i, b in ipairs(all) do
-    if b.other then
+    if b.foreign then
       reply[#reply + 1] = digits(i - 1)
-      reply[#reply + 1] = b.digest_of_other
-      reply[#reply + 1] = b.other
+      reply[#reply + 1] = b.foreign_digest
+      reply[#reply + 1] = b.foreign
     end
   end
   return reply
@@ -68,28 +71,29 @@ end
 
 local is_decided, failure = pcall(decide)
 if not is_decided then return type(failure) == 'table' and failure or redis.error_reply(failure) end
-if is_to_be_asked_again then return again() end
+if needs_retry then return retry_reply() end
 
--- Puts right what is under another recipe: where it is left over, and before it is charged. Who is refused leaves what others may
--- still charge, and owes nothing: a smaller quota has no room for all that was used of a larger one, and who still has that
--- would admit again what was forgotten.
-local function put_right(b)
+-- Replaces a value under another recipe: if it is a leftover, and before a charge. A refusal leaves
+-- the value to machines that may still charge it, and makes no debt: a smaller quota has no room
+-- for all that was used of a larger one, and machines with the larger one would admit the lost
+-- units again.
+local function replace_foreign_value(b)
   if not b.is_converted then return end
-  if b.instead == '' or b.expires <= now then
+  if b.converted == '' or b.expires <= now then
     redis.call('DEL', b.key)
   else
-    redis.call('SET', b.key, b.instead, 'PXAT', deadline(b.expires))
+    redis.call('SET', b.key, b.converted, 'PXAT', deadline(b.expires))
   end
   b.is_converted = nil
 end
 
--- Notes what is told of those that were asked, and gives up what has expired.
+-- Sets the replied states, and deletes expired values.
 for i = 1, #all do
   local b = all[i]
   if b.outcome ~= 'unasked' then
-    b.told = b.kind.told and b.kind.told(b) or b.state
+    b.reply = b.kind.reply_state and b.kind.reply_state(b) or b.state
     if b.is_stale and not b.is_converted then redis.call('DEL', b.key) end
-    if b.is_left then put_right(b) end
+    if b.replaces_foreign then replace_foreign_value(b) end
   end
 end
 
@@ -108,7 +112,7 @@ for i = 1, #deciding do
       b.unsettled = b.unsettled + b.cost
     end
     if b.cost > 0 then
-      put_right(b)
+      replace_foreign_value(b)
       kind.charge(b)
     end
   elseif b.fits then
@@ -116,13 +120,13 @@ for i = 1, #deciding do
   elseif owes and kind.owe and not b.is_converted then
     b.outcome = 'owed'
     kind.owe(b)
-    b.told = kind.told and kind.told(b) or b.state
+    b.reply = kind.reply_state and kind.reply_state(b) or b.state
   end
 end
 
 local reply = {'told ' .. digits(now)}
 for i = 1, #all do
   reply[1] = reply[1] .. ' ' .. all[i].outcome
-  reply[i + 1] = all[i].told
+  reply[i + 1] = all[i].reply
 end
 return reply

@@ -1,26 +1,27 @@
 -- gcra and token_bucket.
 do
-  local function moved_into_debt(b)
+  local function debt_cell(b)
     local limit, most, most_rest = number(b, LIMIT), number(b, MOST), number(b, MOST + 1)
     local ahead, rest = ahead_of(limit, b.expires, b.a)
     if not is_less(ahead, rest, most, most_rest) then return nil end
-    ahead, rest = a_step_further(b, limit, ahead, rest)
+    ahead, rest = add_step(b, limit, ahead, rest)
     if is_less(most, most_rest, ahead, rest) then ahead, rest = most, most_rest end
-    return arrival(limit, ahead, rest)
+    return cell_at(limit, ahead, rest)
   end
 
-  -- A step back, but not more than certainly has not come back with time of the charge, that alone, and behind all that was
-  -- charged before it and settled since.
-  local function moved_back(b)
+  -- A step back, but at most as much as time has certainly not refilled: the rest of the charge
+  -- alone, or the rest of all charges up to it without those unsettled at its instant, whichever is
+  -- more.
+  local function reduced_cell(b)
     local limit, back, back_rest = number(b, LIMIT), number(b, STEP), number(b, STEP + 1)
-    local alone, alone_rest = minus(limit, b.alone, b.alone_rest, math.max(0, now - b.at_charge), 0)
+    local alone, alone_rest = subtract(limit, b.alone, b.alone_rest, math.max(0, now - b.at_charge), 0)
     local behind, behind_rest = ahead_of(limit, b.then_expires, b.then_a)
-    behind, behind_rest = minus(limit, behind, behind_rest, b.others, b.others_rest)
+    behind, behind_rest = subtract(limit, behind, behind_rest, b.others, b.others_rest)
     if is_less(alone, alone_rest, behind, behind_rest) then alone, alone_rest = behind, behind_rest end
     if is_less(alone, alone_rest, back, back_rest) then back, back_rest = alone, alone_rest end
     local ahead, rest = ahead_of(limit, b.expires, b.a)
-    return arrival(limit, minus(limit, ahead, rest, back, back_rest))
+    return cell_at(limit, subtract(limit, ahead, rest, back, back_rest))
   end
 
-  kinds.gcra = cell_kind(7, moved, moved_into_debt, moved_back)
+  kinds.gcra = cell_kind(7, charged_cell, debt_cell, reduced_cell)
 end

@@ -1,10 +1,11 @@
--- leaky_bucket. Who is refused stands in no line, so that nobody owes; who leaves it takes all of his step back.
+-- leaky_bucket. A refused request is not in the queue, so there is no debt. A request that leaves
+-- the queue gives its whole step back.
 do
-  local function moved_back(b)
+  local function reduced_cell(b)
     local limit = number(b, LIMIT)
     local ahead, rest = ahead_of(limit, b.expires, b.a)
-    return arrival(limit, minus(limit, ahead, rest, number(b, STEP), number(b, STEP + 1)))
+    return cell_at(limit, subtract(limit, ahead, rest, number(b, STEP), number(b, STEP + 1)))
   end
 
-  kinds.leaky_bucket = cell_kind(7, moved, nil, moved_back)
+  kinds.leaky_bucket = cell_kind(7, charged_cell, nil, reduced_cell)
 end

@@ -1,11 +1,11 @@
--- Leases: renews them, or gives them back.
+-- Leases: renews or returns them.
 --
--- KEYS  the key of each lease; one may come several times.
--- ARGV  the instant, as for charges; `renew` or `give_back`; how long they last from then on, in microseconds;
---       then for each lease its id and its units.
--- Reply for each lease '1' if it was there, '0' if it had been given back, or had expired, and '-' where its key is not ours, which
---       is left alone; an error if none is. One that had expired is taken again by who renews it, whether there is room or
---       not: it is in use, after all.
+-- KEYS  the key of each lease; a key may come several times.
+-- ARGV  the instant, as for charges; `renew` or `give_back`; the time to live from then on, in
+--       microseconds; then for each lease its id and its units.
+-- Reply for each lease '1' if it existed, '0' if it had been returned or had expired, and '-' for a
+--       key of another program, which stays as it is; an error if all keys are. A renewal takes an
+--       expired lease again even without room: its units are in use.
 
 local function lease_at(i)
   return {key = KEYS[i], member = ARGV[2 + 2 * i] .. ':' .. ARGV[3 + 2 * i], units = tonumber(ARGV[3 + 2 * i])}
@@ -24,7 +24,7 @@ local function renew_or_give_back(b)
   return is_there and '1' or '0'
 end
 
--- Of each key, false where it is not ours.
+-- The units in use by key; false for a key of another program.
 local total_of, is_any, failure = {}, false, nil
 for i in ipairs(KEYS) do
   local b = lease_at(i)

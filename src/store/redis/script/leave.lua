@@ -1,9 +1,9 @@
--- Leaves a queue before the turn has come: gives back what the last in line was charged.
+-- Leaves a queue: gives back the charge of the last request in it.
 --
 -- KEYS  the bucket of a leaky_bucket.
--- ARGV  the instant, as for charges; the recipe, up to and with its `|`; the cell that the charge left, as text; the
---       numbers of the algorithm, as its file says, for what it took.
--- Reply '1' if it was given back, '0' where others came after.
+-- ARGV  the instant, as for charges; the recipe, up to and with its `|`; the cell that the charge
+--       left, as text; the numbers of the algorithm, which its file lists, for the charge's units.
+-- Reply '1' if it was given back, '0' if later requests have queued behind it.
 
 local b = {key = KEYS[1], recipe = ARGV[2], at = 3}
 local is_read, failure = pcall(read_cell, b)

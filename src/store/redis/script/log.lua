@@ -1,6 +1,7 @@
--- sliding_log: after the instant at which the newest unit leaves, how many units there are, and how many before them have
--- been given up, a tick of 4 bytes for each, the oldest first. Units are appended; what has left is cut off when it is more
--- than what is kept. A unit counts for `span` ticks of `tick` microseconds. The numbers are the limit, `tick` and `span`.
+-- sliding_log: the instant at which the newest unit leaves, the number of units, the number of
+-- removed units before them, and a tick of 4 bytes for each, the oldest first. Units are appended.
+-- Units that have left are cut off once they outnumber the others. A unit counts for `span` ticks
+-- of `tick` microseconds. The numbers are the limit, `tick` and `span`.
 
 do
   local LOG_HEAD = '%016.0f %010.0f %010.0f '
@@ -8,17 +9,17 @@ do
 
   -- The tick of a unit, counted from the oldest that is kept.
   local function tick_of(b, unit)
-    local place = #b.recipe + LOG_HEAD_BYTES + 4 * (b.gone + unit)
+    local place = #b.recipe + LOG_HEAD_BYTES + 4 * (b.removed + unit)
     local kept
     if b.is_converted then
-      kept = word_at(b.instead, place + 1)
+      kept = word_at(b.converted, place + 1)
     else
       kept = word_at(redis.call('GETRANGE', b.key, place, place + 3), 1)
     end
     return math.max(0, b.newest - (b.newest - kept) % 4294967296)
   end
 
-  -- How many have left: the oldest are looked at first, since mostly few have.
+  -- The number of units that have left. The search begins at the oldest, since mostly few have.
   local function count_left(b)
     local function has_left(unit) return tick_of(b, unit) + b.span <= b.present end
     local left, step = 0, 1
@@ -31,12 +32,12 @@ do
   end
 
   -- Reads the head of a state.
-  local function see_log(b, state)
-    b.expires, b.units, b.gone = 0, 0, 0
+  local function parse_head(b, state)
+    b.expires, b.units, b.removed = 0, 0, 0
     if state then
-      local expires, units, gone = string.match(state, '^(%d+) (%d+) (%d+) ')
-      if not expires or #expires + #units + #gone ~= 36 then fail(b, 'what is there cannot be read') end
-      b.expires, b.units, b.gone = tonumber(expires), tonumber(units), tonumber(gone)
+      local expires, units, removed = string.match(state, '^(%d+) (%d+) (%d+) ')
+      if not expires or #expires + #units + #removed ~= 36 then fail(b, 'what is there cannot be read') end
+      b.expires, b.units, b.removed = tonumber(expires), tonumber(units), tonumber(removed)
     end
     b.is_live = b.expires > now
     b.is_stale = state and not b.is_live
@@ -48,31 +49,31 @@ do
 
   local function live_units(b) return b.is_live and b.units - b.left or 0 end
 
-  -- Appends units that come now after the newest `kept` ones.
+  -- Appends units at the present tick after the newest `kept` ones.
   local function append(b, kept, units)
-    local gone = b.is_live and b.gone + b.units - kept or 0
+    local removed = b.is_live and b.removed + b.units - kept or 0
     local base = #b.recipe + LOG_HEAD_BYTES
     local expires = (b.present + b.span) * b.tick
     local ticks = string.rep(word(b.present % 4294967296), units)
-    if gone > kept or not b.is_live then
+    if removed > kept or not b.is_live then
       local before = ''
-      if kept > 0 then before = redis.call('GETRANGE', b.key, base + 4 * gone, base + 4 * (gone + kept) - 1) end
-      gone = 0
-      redis.call('SET', b.key, b.recipe .. string.format(LOG_HEAD, expires, kept + units, gone) .. before .. ticks)
+      if kept > 0 then before = redis.call('GETRANGE', b.key, base + 4 * removed, base + 4 * (removed + kept) - 1) end
+      removed = 0
+      redis.call('SET', b.key, b.recipe .. string.format(LOG_HEAD, expires, kept + units, removed) .. before .. ticks)
     else
-      redis.call('SETRANGE', b.key, 0, b.recipe .. string.format(LOG_HEAD, expires, kept + units, gone))
+      redis.call('SETRANGE', b.key, 0, b.recipe .. string.format(LOG_HEAD, expires, kept + units, removed))
       redis.call('APPEND', b.key, ticks)
     end
     redis.call('PEXPIREAT', b.key, deadline(expires))
     b.is_live, b.newest, b.left = true, b.present, 0
-    b.expires, b.units, b.gone = expires, kept + units, gone
+    b.expires, b.units, b.removed = expires, kept + units, removed
   end
 
   kinds.sliding_log = {
     numbers = 3,
     read = function(b)
       local head = call(b, 'GETRANGE', b.key, 0, #b.recipe + LOG_HEAD_BYTES - 1)
-      see_log(b, state_of(b, head))
+      parse_head(b, state_of(b, head))
       b.left = b.is_live and count_left(b) or 0
     end,
     fits = function(b) return b.cost == 0 or live_units(b) + b.cost <= number(b, 1) end,
@@ -81,7 +82,7 @@ do
       local units = math.min(b.cost, number(b, 1))
       if units > 0 then append(b, math.min(live_units(b), number(b, 1) - units), units) end
     end,
-    -- Takes out units of the instant of a charge, as far as they are there and have not left.
+    -- Removes units with the instant of a charge, as far as they still count.
     take_back = function(b)
       local function first_from(tick)
         local low, high = b.left, b.units
@@ -99,7 +100,7 @@ do
       if kept == 0 then return redis.call('DEL', b.key) end
       local newest = b.newest
       if past == b.units then newest = tick_of(b, past - back - 1) end
-      local base = #b.recipe + LOG_HEAD_BYTES + 4 * b.gone
+      local base = #b.recipe + LOG_HEAD_BYTES + 4 * b.removed
       local function ticks(from, to)
         if from == to then return '' end
         return redis.call('GETRANGE', b.key, base + 4 * from, base + 4 * to - 1)
@@ -108,9 +109,9 @@ do
       local expires = (newest + b.span) * b.tick
       redis.call('SET', b.key, b.recipe .. string.format(LOG_HEAD, expires, kept, 0) .. rest, 'PXAT', deadline(expires))
     end,
-    -- When the newest leaves, how many count, the tick of the first, and of the one that is last in the way of the charge,
-    -- with its place.
-    told = function(b)
+    -- The instant at which the newest unit leaves, the number of units, the tick of the first, and
+    -- the tick and place of the last unit that has to leave before the charge fits.
+    reply_state = function(b)
       local units = live_units(b)
       if units == 0 then return '' end
       local last = math.max(0, math.min(units + b.cost - number(b, 1), units) - 1)

@@ -1,10 +1,10 @@
--- Numbers. Lua has doubles: integers are exact up to 2^53, and so is every instant and every sum of an instant and a
--- window here. A quotient of two of them, rounded down, is exact as well. A product need not be: see `wide`.
--- No float is ever stored or replied.
+-- Numbers. Lua has doubles: integers are exact up to 2^53. So is every instant, every sum of an
+-- instant and a window here, and every quotient of two of them, rounded down. A product need not
+-- be: see `wide`. No float is ever stored or replied.
 
 local floor, format = math.floor, string.format
 
--- By halves, as a `long` may have 32 bits; `%.0f` takes half as much again.
+-- In two halves, as a `long` may have 32 bits; `%.0f` takes half as long again.
 local function digits(number)
   if number == 0 then return '0' end
   if number < 100000000 then return format('%d', number) end

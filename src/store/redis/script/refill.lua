@@ -1,10 +1,11 @@
--- token_bucket with a refill in steps. The cell is the instant of the refill that makes the bucket whole, and what is
--- missing until then (1 to `amount`); each refill before it, `interval` apart, adds `amount`. `whole` is how long an empty
--- bucket takes. These are its numbers, after its capacity.
+-- token_bucket with a refill in steps. The cell is the instant of the refill that fills the bucket,
+-- and the units missing until then (1 to `amount`); each refill before it, `interval` apart, adds
+-- `amount`. The numbers are its capacity, `amount`, `interval`, and `whole`: the time to fill an
+-- empty bucket.
 do
   local CAPACITY, AMOUNT, INTERVAL, WHOLE = 1, 2, 3, 4
 
-  -- What is missing, and when the first of it comes back.
+  -- The missing units, and the instant of the next refill.
   local function missing_of(b, expires, last)
     local ahead, interval = expires - now, number(b, INTERVAL)
     if ahead <= 0 then return 0, now + interval end
@@ -34,8 +35,9 @@ do
 
   local function less(b)
     local missing, next = missing_of(b, b.expires, b.a)
-    -- Of the charge has certainly not come back what is still missing behind all others, or what so few refills have
-    -- not brought: they come when they came then, as long as any of it is missing.
+    -- Units certainly not refilled: those still missing of all charges up to this one without the
+    -- unsettled ones, or those of this charge that the refills since could not bring. While any
+    -- unit is missing, refills keep their instants.
     local behind = missing_of(b, b.then_expires, b.then_a) - b.others
     local interval = number(b, INTERVAL)
     local first = b.then_expires - floor(math.max(0, b.then_expires - b.at_charge - 1) / interval) * interval

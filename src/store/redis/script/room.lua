@@ -1,6 +1,6 @@
--- Whether a sliding window has room.
+-- The room in a sliding window.
 
--- a * b, for a < 2^32 and b <= 2^52, as a high and a low part of 52 bits: by limbs of 26 bits.
+-- a * b, for a < 2^32 and b <= 2^52, as a high and a low part of 52 bits, by limbs of 26 bits.
 local function wide(a, b)
   local limb = 67108864
   local a1, b1 = floor(a / limb), floor(b / limb)
@@ -10,7 +10,7 @@ local function wide(a, b)
   return a1 * b1 + floor(middle / limb), middle % limb * limb + low % limb
 end
 
--- Whether a * b <= c * d, within the same bounds.
+-- True if a * b <= c * d, within the same bounds.
 local function is_at_most(a, b, c, d)
   local left, left_low = wide(a, b)
   local right, right_low = wide(c, d)
@@ -18,8 +18,9 @@ local function is_at_most(a, b, c, d)
   return left_low <= right_low
 end
 
--- Whether `cost` more fit, beside counters of the oldest part and of the others. The first numbers of a sliding window are
--- `limit`, `part`, `lasting`, and `oldest`, which says how the oldest part counts.
+-- True if `cost` more units fit, beside the counter of the oldest part and the sum of the others.
+-- The first numbers of a sliding window are `limit`, `part`, `lasting`, and `oldest`, the weight of
+-- the oldest part.
 local function has_room(b, oldest, others, elapsed)
   local limit, part, rule = number(b, 1), number(b, 2), ARGV[b.at + 4]
   local room = limit - others - b.cost

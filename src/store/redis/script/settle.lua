@@ -1,15 +1,16 @@
--- Settles a charge once it is known what a request costs: charges the rest, into debt if need be, or gives some of it back, as
--- far as it has not come back with time.
+-- Settles a charge once the cost of the request is known: charges missing units, into debt if need
+-- be, or gives units back, except those that would have been refilled meanwhile.
 --
 -- KEYS  the bucket.
--- ARGV  the instant, as for charges; `owe`, `give_back` or `keep`; how many units;
+-- ARGV  the instant, as for charges; `owe`, `give_back` or `keep`; the number of units;
 --       the kind of algorithm; the recipe, up to and with its `|`;
---       how many units were reserved, and since when those of the bucket are counted: '' where they are not;
---       the cell that the charge left, as three numbers; its instant; how many units it took, and how many earlier charges had
---       taken that were then still to be settled: of rates as spans of two numbers;
---       the numbers of the algorithm, as its file says, for so many units.
--- Reply '1' if it is settled, '0' if the bucket is under another recipe by now: then the charge stands as it was made. An
---       instant where a window that is opened would be of another period of a calendar: then nothing was charged.
+--       the reserved units, and the start of the bucket's count of unsettled units, '' without a
+--       count; the cell that the charge left, as three numbers; its instant; the units of the
+--       charge, and the earlier units that were unsettled then: for rates as spans of two numbers;
+--       the numbers of the algorithm, which its file lists, for these units.
+-- Reply '1' if it is settled, '0' if the bucket is under another recipe by now: then the charge
+--       stays as it was made. An instant if a new window would be of another calendar period: then
+--       nothing was charged.
 
 local b = {key = KEYS[1], cost = ARGV[3] + 0.0, kind = kinds[ARGV[4]], recipe = ARGV[5], at = 15, is_settled = true}
 local reserved, born = ARGV[6] + 0.0, tonumber(ARGV[7])
@@ -19,7 +20,7 @@ b.alone, b.alone_rest, b.others, b.others_rest = ARGV[12] + 0.0, ARGV[13] + 0.0,
 
 local is_read, failure = pcall(b.kind.read, b)
 if not is_read then return type(failure) == 'table' and failure or redis.error_reply(failure) end
-if b.other then return '0' end
+if b.foreign then return '0' end
 if ARGV[2] == 'owe' and b.misfit then return digits(now) end
 local is_live = b.expires > now
 local is_its_own = is_live and born and born == b.since

@@ -1,12 +1,12 @@
--- sliding_window of one part. The cell was last charged in the part that starts `lasting` parts before its instant; the
--- counters are that of the part before it, and its own.
+-- sliding_window of one part. The last charge was in the part that starts `lasting` parts before
+-- the cell's instant; the counters are those of the part before it, and its own.
 do
   local LIMIT, PART, LASTING = 1, 2, 3
 
   local function lasting(b) return number(b, LASTING) * number(b, PART) end
 
-  -- The start of the part that it is (that of the last charge if that is later), the microseconds since, and the counters
-  -- of the part before it and its own.
+  -- The start of the current part (that of the last charge if it is later), the microseconds since,
+  -- and the counters of the part before it and its own.
   local function parts_of(b)
     local part = number(b, PART)
     if b.expires <= now then return now - now % part, now % part, 0, 0 end

@@ -1,11 +1,11 @@
--- Tells the others what a node has charged to buckets in an epoch of each, and the node what all the others have. May be
--- repeated.
+-- Records the charges of a node to buckets, in an epoch of each, and replies those of all others.
+-- It may be repeated.
 --
 -- KEYS  the hashes of the buckets' epochs: units by node.
--- ARGV  the node; the milliseconds to live of what it is the first to tell; the units that it has charged to each in all, which never
---       become fewer here, separated by spaces.
--- Reply for each key the units of all others and those that the node had told before, with a comma between, or a '-' where
---       something else has that name, separated by spaces; and what that is, or nothing.
+-- ARGV  the node; the time to live of its first total, in milliseconds; its total for each bucket,
+--       which never falls here, separated by spaces.
+-- Reply for each key the total of all others and the node's earlier one, with a comma between, or
+--       '-' if another program uses the name, separated by spaces; and the type error, or nothing.
 
 local charged, answers, failure = {}, {}, ''
 for units in string.gmatch(ARGV[3], '%d+') do charged[#charged + 1] = tonumber(units) end
@@ -20,7 +20,7 @@ for place, key in ipairs(KEYS) do
       local total = tonumber(totals[i + 1]) or 0
       if totals[i] == ARGV[1] then known = total else others = others + total end
     end
-    -- It is to live as long whoever says so, and whenever.
+    -- Each node's first total sets the expiry, at the same instant for all nodes.
     if own > known and redis.call('HSET', key, ARGV[1], string.format('%.0f', own)) == 1 then
       redis.call('PEXPIRE', key, ARGV[2])
     end

@@ -1,17 +1,21 @@
--- fixed_window. The cell is an instant, the count, and by how many seconds the window ends before that instant. The numbers are
--- `start`, the limit, two more, and the nominal window; when a window ends that is opened now, `start` says:
---   grid   windows of `one` microseconds follow one another; one of them starts `two` after the epoch
+-- fixed_window. The cell is an instant, the count, and the seconds from the end of the window to
+-- that instant. The numbers are `start`, the limit, two more, and the nominal window. `start` says
+-- when a window ends that opens now:
+--   grid   windows of `one` microseconds follow one another; one of them starts `two` after the
+--          epoch
 --   first  `one` microseconds from now
---   span   at `two`, if it has begun at `one`: a period of a calendar. Where now is in another, `b.misfit` says so
---   local  the same, but not before a period after the first charge of the last window. The cell outlives its window until a
---          nominal window after its own first charge, rounded up to a second
+--   span   at `two`, if it has begun at `one`: a calendar period. In another period `b.misfit` is
+--          true
+--   local  as span, but not before a period after the first charge of the last window. The cell
+--          outlives its window until a nominal window after its first charge, rounded up to a
+--          second
 do
   local START, LIMIT, ONE, TWO, NOMINAL = 1, 2, 3, 4, 5
   local SECOND = 1000000
 
   local function end_of(expires, seconds) return expires - seconds * SECOND end
 
-  -- The cell of a window that is opened now.
+  -- The cell of a window that opens now.
   local function opened(b)
     local start, one = ARGV[b.at + START], number(b, ONE)
     if start == 'first' then return now + one, 0 end
@@ -24,7 +28,7 @@ do
     return expires, floor((expires - ends) / SECOND)
   end
 
-  -- The count, and the instant and the seconds of its window.
+  -- The count, and the instant and seconds of its window.
   local function counted(b)
     if end_of(b.expires, b.b) > now then return b.a, b.expires, b.b end
     return 0, opened(b)
@@ -38,7 +42,7 @@ do
 
   local function debt(b)
     local count, expires, seconds = counted(b)
-    -- What is owed once a cost is settled may be given back by others: all of it counts.
+    -- A settled cost may later be given back: all of it counts.
     local most = b.is_settled and 4294967295 or number(b, LIMIT)
     if count >= most then return nil end
     return expires, math.min(count + b.cost, most), seconds
@@ -59,7 +63,7 @@ do
     b.misfit = now < number(b, ONE) or now >= number(b, TWO)
   end
 
-  -- A window that counts more than its limit, as settled costs may make it, refuses also who asks for nothing.
+  -- Settled costs may bring a window above its limit: it then refuses even a cost of 0.
   function kind.fits(b)
     b.next, b.next_a, b.next_b = after(b)
     return b.next ~= nil

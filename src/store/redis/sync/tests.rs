@@ -1,4 +1,5 @@
-//! Machines on virtual time, and a server that does what `sync.lua` does, or is not reached, or does not answer.
+//! Machines on virtual time, and a server that works like `sync.lua`, and may be out of reach, or
+//! lose its answer.
 
 mod bound;
 mod tracking;
@@ -17,10 +18,10 @@ use crate::store::redis::naming::BucketName;
 use crate::store::{Charge, OnFull, Table, charge_all};
 
 const SECOND: u64 = 1_000_000;
-/// Some time, in the middle of an epoch.
+/// An instant in the middle of an epoch.
 const START: u64 = 1_700_000_001 * SECOND;
 
-/// What the server has: units by node, by name.
+/// The server's totals: units by node, by name.
 #[derive(Default)]
 struct Server(HashMap<Vec<u8>, HashMap<u64, u64>>);
 
@@ -41,7 +42,7 @@ struct Node {
     id: u64,
     table: Arc<Table>,
     tracker: Arc<Tracker>,
-    /// By key, what was admitted, as the tracker was told.
+    /// The admitted units by key, as the tracker has recorded them.
     admitted: HashMap<u64, u64>,
 }
 
@@ -58,7 +59,7 @@ impl Node {
         }
     }
 
-    /// Whether so many units of a key were admitted.
+    /// Charges a key; returns true if it is admitted.
     fn request(&mut self, key: u64, cost: u32, now: u64) -> bool {
         let (key, now) = (Fingerprint::from_bits(key), Timestamp::from_micros(now));
         let charge = Charge {
@@ -93,7 +94,7 @@ impl Node {
         self.tracker.apply_totals(request, totals, now);
     }
 
-    /// A whole round at an instant, of which this much becomes nothing.
+    /// A whole round at an instant, with this part of it lost.
     fn round(&self, server: &mut Server, lost: Lost, now: u64) {
         for request in self.requests(now) {
             if lost == Lost::Push {
@@ -126,9 +127,9 @@ enum Event {
         cost: u32,
     },
     Round(Lost),
-    /// The process begins anew, and knows nothing.
+    /// The process restarts without data.
     Restart,
-    /// The server does.
+    /// The server loses its data.
     Forget,
 }
 
@@ -162,10 +163,10 @@ fn fixed(limit: u32, window: u64, start: Start) -> Algorithm {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
-    /// In windows so long that nothing comes back, when all is quiet everybody who charged a key knows exactly what all have
-    /// charged, but for what a server and a process have forgotten between them.
+    /// Windows are so long that nothing is refilled. At rest, every machine that charged a key
+    /// knows exactly the sum of all charges, unless a server and a process have lost some together.
     #[test]
-    fn nothing_counts_twice_and_nothing_is_lost_whatever_is(
+    fn no_charge_counts_twice_or_is_lost_whatever_fails(
         events in events(), is_staggered: bool,
     ) {
         let start = if is_staggered { Start::Staggered } else { Start::EPOCH };
@@ -173,7 +174,7 @@ proptest! {
         let mut server = Server::default();
         let mut nodes: Vec<_> = (0..3).map(|id| Node::new(id, &algorithm)).collect();
         let (mut now, mut ids) = (START, 3);
-        // Of each key, what processes have charged that are gone.
+        // The units by key of processes that are gone.
         let (mut gone, mut forgets) = (HashMap::<u64, u64>::new(), false);
         for (place, gap, event) in events {
             now += gap;
@@ -194,7 +195,7 @@ proptest! {
                 }
             }
         }
-        // What gone processes have told is in the server; how much that is it says itself.
+        // The server knows the reports of processes that are gone.
         for _ in 0..70 {
             for node in &mut nodes {
                 now += 10_000;
@@ -218,10 +219,10 @@ proptest! {
         }
     }
 
-    /// Nobody has more left than if all had charged one bucket, and nobody less than if all that was told had been charged
-    /// now.
+    /// No machine has more left than if all had charged one bucket, or less than if all reports had
+    /// been charged now.
     #[test]
-    fn buckets_that_recover_have_used_what_all_have_used(
+    fn recovering_buckets_have_used_the_sum_of_all_charges(
         events in events(), which in 0..3_usize,
     ) {
         let algorithm = &[

@@ -20,26 +20,26 @@ pub enum UrlError {
     /// No host, or an empty one in a list.
     #[error("the URL names no host: redis://host:6379 does")]
     NoHost,
-    /// A host that is none.
+    /// An invalid host.
     #[error(
         "the host is no name or address; a `/`, `?`, `#` or `@` in a password is written %2F, %3F, %23, %40, and an address of IPv6 stands in brackets"
     )]
     Host,
-    /// A port that is none.
+    /// An invalid port.
     #[error("the port is no number from 1 to 65535; a `/` in a password is written %2F")]
     Port,
-    /// Several hosts of a single server.
+    /// Several hosts for a single server.
     #[error(
         "redis:// names one server; several are a cluster (redis+cluster://) or sentinels (redis+sentinel://)"
     )]
     SeveralHosts,
-    /// A database that is no number.
+    /// An invalid number of a database.
     #[error("the database after the last `/` is no number; a `/` in a password is written %2F")]
     Database,
-    /// A database in a cluster.
+    /// A database other than 0 in a cluster.
     #[error("a cluster has database 0 alone")]
     DatabaseOfCluster,
-    /// No name of a master.
+    /// No master's name.
     #[error("sentinels are asked for a master by its name: redis+sentinel://host:26379/mymaster")]
     NoMaster,
     /// `?` or `#`.
@@ -47,10 +47,10 @@ pub enum UrlError {
         "the URL has a `?` or `#`, which mean nothing here; in a password they are written %3F and %23"
     )]
     Query,
-    /// A `%` that no two hexadecimal digits follow, or bytes that are no UTF-8.
+    /// A `%` without two hexadecimal digits, or bytes that are no UTF-8.
     #[error("user or password have a `%` that encodes nothing; `%` itself is written %25")]
     Encoding,
-    /// TLS without settings.
+    /// A TLS scheme without TLS settings.
     #[error("the URL says TLS, for which there are no settings")]
     NoTls,
 }
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_without_a_password() {
+    fn errors_show_no_password() {
         for (text, error) in [
             ("cache:6379", UrlError::NotAUrl),
             (":hunter2@cache://", UrlError::NotAUrl),

@@ -1,14 +1,15 @@
-//! What is admitted beyond a quota where everybody asks for the same key all the time, on virtual time.
+//! The units admitted beyond a quota if all machines charge the same key all the time, on virtual
+//! time.
 
 use std::collections::VecDeque;
 
 use super::*;
 
-/// How long a round takes from first to last, and how often one begins, at most.
+/// The longest round from first to last message, and the interval of rounds.
 const INTERVAL: u64 = 100_000;
 const ROUND_TRIP: u64 = 30_000;
 
-/// Rounds that are under way: at which instant the server runs them, and when they are apply_totals.
+/// A round under way: the instants at which the server runs it, and at which it is answered.
 #[derive(Default)]
 struct UnderWay {
     next: u64,
@@ -18,7 +19,7 @@ struct UnderWay {
     ends: u64,
 }
 
-/// What each node admitted of a key for which everybody asks all the time, by instant.
+/// The admitted units of each node by instant, with all nodes charging one key all the time.
 fn stampede(
     algorithm: &Algorithm,
     nodes: usize,
@@ -67,7 +68,7 @@ fn stampede(
     all.into_iter().map(|(_, _, admitted)| admitted).collect()
 }
 
-/// The most units in any span as long as this.
+/// The most units in any span of this length.
 fn most_within(admitted: &[(u64, u32)], span: u64) -> u64 {
     let (mut inside, mut units, mut most) = (VecDeque::new(), 0, 0);
     for (at, cost) in admitted {
@@ -81,7 +82,8 @@ fn most_within(admitted: &[(u64, u32)], span: u64) -> u64 {
     most
 }
 
-/// What docs/redis.md says: what one machine may admit, and what the others admit in an interval and a round trip.
+/// The bound of docs/redis.md: one machine's units, and those of the others in an interval and a
+/// round trip.
 #[track_caller]
 fn holds(algorithm: &Algorithm, admitted: &[Vec<(u64, u32)>], span: u64, alone: u64, times: u64) {
     let step = 2_000;
@@ -102,7 +104,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
-    fn what_is_admitted_beyond_the_quota_is_bounded(
+    fn units_admitted_beyond_the_quota_are_bounded(
         seeds in prop::collection::vec(any::<u64>(), 7), nodes in 2..=4_usize,
     ) {
         let hundred = quota(100, SECOND);
@@ -122,7 +124,7 @@ proptest! {
         for windows in [1, 3, 10] {
             holds(&refill, &admitted, windows * SECOND, 110 + windows * 100, 1);
         }
-        // What is worth less than five units waits.
+        // Reports of less than five units wait.
         let untold = 5 * (nodes as u64 - 1);
         for (large, times) in [
             (gcra(1_280, SECOND, 1_280), 1),

@@ -1,4 +1,4 @@
-//! What is known of which keys, for how long, and in which epochs.
+//! The keys that a tracker knows, for how long, and in which epochs.
 
 use super::*;
 use crate::limiter::Cell;
@@ -39,9 +39,10 @@ fn keys_are_known_for_this_epoch_and_the_next() {
     assert_eq!(node.tracker.keys(), 0);
 }
 
-/// A client with 200,000 keys, each of which it uses thrice, and a key that others use once in 2,000 of its requests.
+/// A client with 200,000 keys, each used thrice, and a key that others use once in 2,000 of its
+/// requests.
 #[test]
-fn a_flood_of_keys_does_not_keep_a_busy_key_from_being_told() {
+fn a_flood_of_keys_does_not_evict_a_busy_key() {
     let node = node(0);
     let note = |bits| {
         node.tracker
@@ -60,9 +61,9 @@ fn a_flood_of_keys_does_not_keep_a_busy_key_from_being_told() {
     assert_eq!(node.tracker.untracked(), 0);
 }
 
-/// What it had told was told in vain, and what it had heard it was charged for again.
+/// Otherwise its reports would be lost, and the charges of others made twice.
 #[test]
-fn a_key_that_was_forgotten_goes_on_from_what_the_server_knows() {
+fn an_evicted_key_continues_from_the_servers_totals() {
     let mut server = Server::default();
     let (mut one, mut other) = (node(0), node(1));
     one.tracker.set_room(1 << 15);
@@ -78,14 +79,14 @@ fn a_key_that_was_forgotten_goes_on_from_what_the_server_knows() {
     }
     assert!(!one.tracker.knows(key(1)));
     assert!(one.request(1, 5, START) && other.request(1, 3, START));
-    // The first request may get through without its answer.
+    // The first report may arrive without its answer.
     one.round(&mut server, Lost::ScriptReply, START);
     for _ in 0..8 {
         round(&one, &mut server);
         round(&other, &mut server);
     }
     assert_eq!(other.left(1, START), 100 - 38);
-    // What the other had told before is not charged twice, and what it told meanwhile is charged.
+    // The other's earlier reports are not charged twice, and its new ones are.
     assert_eq!(one.left(1, START), 100 - 38);
     assert!(one.request(1, 1, START));
     for _ in 0..32 {
@@ -95,7 +96,7 @@ fn a_key_that_was_forgotten_goes_on_from_what_the_server_knows() {
     assert_eq!(other.left(1, START), 100 - 39);
 }
 
-/// Has a node forget a key.
+/// Makes a node evict a key.
 fn flood(node: &Node) {
     for bits in 1_000..3_000 {
         node.tracker
@@ -105,7 +106,7 @@ fn flood(node: &Node) {
 }
 
 #[test]
-fn what_others_charge_while_a_key_is_forgotten_is_charged_when_it_is_used_again() {
+fn charges_of_others_to_an_evicted_key_count_at_its_next_use() {
     let mut server = Server::default();
     let (mut one, mut other) = (node(0), node(1));
     one.tracker.set_room(1 << 15);
@@ -120,7 +121,7 @@ fn what_others_charge_while_a_key_is_forgotten_is_charged_when_it_is_used_again(
         one.round(&mut server, Lost::Nothing, START);
     }
     assert_eq!(one.left(1, START), 8);
-    // It is charged once, however often it is forgotten.
+    // It is charged once, however often it is evicted.
     flood(&one);
     assert!(one.request(1, 1, START));
     for _ in 0..4 {
@@ -130,7 +131,7 @@ fn what_others_charge_while_a_key_is_forgotten_is_charged_when_it_is_used_again(
 }
 
 #[test]
-fn an_answer_that_comes_when_the_key_was_forgotten_meanwhile_loses_nothing() {
+fn an_answer_after_an_eviction_loses_nothing() {
     let mut server = Server::default();
     let (mut one, mut other) = (node(0), node(1));
     one.tracker.set_room(1 << 15);
@@ -151,7 +152,7 @@ fn an_answer_that_comes_when_the_key_was_forgotten_meanwhile_loses_nothing() {
 }
 
 #[test]
-fn who_begins_late_is_charged_for_the_last_epoch_as_of_its_end() {
+fn a_machine_that_starts_late_is_charged_for_the_last_epoch_as_of_its_end() {
     let mut server = Server::default();
     let (mut early, mut late) = (node(0), node(1));
     assert!(early.request(1, 60, END - 100_000));
@@ -165,7 +166,7 @@ fn who_begins_late_is_charged_for_the_last_epoch_as_of_its_end() {
 }
 
 #[test]
-fn a_window_is_told_of_once_more_when_it_is_over_and_counts_in_no_other() {
+fn an_ended_window_is_reported_once_more_and_counts_in_no_other() {
     let windows = fixed(100, 10 * SECOND, Start::EPOCH);
     let mut server = Server::default();
     let (mut one, mut other) = (Node::new(0, &windows), Node::new(1, &windows));
@@ -190,7 +191,7 @@ fn a_window_is_told_of_once_more_when_it_is_over_and_counts_in_no_other() {
 }
 
 #[test]
-fn totals_last_until_their_epoch_has_been_over_for_as_long_as_it_was() {
+fn totals_are_kept_for_the_length_of_their_epoch_after_its_end() {
     let mut node = node(0);
     assert!(node.request(1, 5, START));
     let ttl_millis: Vec<_> = node
@@ -202,7 +203,7 @@ fn totals_last_until_their_epoch_has_been_over_for_as_long_as_it_was() {
 }
 
 #[test]
-fn what_was_counted_by_a_wrong_clock_counts_when_it_is_right() {
+fn charges_under_a_wrong_clock_count_once_it_is_right() {
     let table = Arc::new(Table::new("p", gcra(100, SECOND, 100), 64, OnFull::Forget));
     let tracker = Tracker::new("p", table).expect("it recovers");
     tracker.set_clock_offset(86_400 * SECOND as i64);
@@ -218,7 +219,7 @@ fn what_was_counted_by_a_wrong_clock_counts_when_it_is_right() {
     tracker.set_clock_offset(0);
     note(3, START);
     assert_eq!(told(START), [(END, 8)]);
-    // A clock that is seen from a little further away begins no epoch twice.
+    // A slightly different estimate of the clock starts no epoch twice.
     note(1, END);
     assert_eq!(told(END), [(END, 8), (END + 4 * SECOND, 1)]);
     tracker.set_clock_offset(-10_000);
@@ -227,7 +228,7 @@ fn what_was_counted_by_a_wrong_clock_counts_when_it_is_right() {
 }
 
 #[test]
-fn a_bucket_of_which_nothing_is_heard_is_asked_about_less_and_less_often() {
+fn a_bucket_without_news_is_queried_less_and_less_often() {
     let mut server = Server::default();
     let (mut node, mut other) = (node(0), node(1));
     assert!(node.request(1, 1, START));
@@ -248,7 +249,7 @@ fn a_bucket_of_which_nothing_is_heard_is_asked_about_less_and_less_often() {
     assert!(node.requests(START).iter().any(|request| request.own == 2));
 }
 
-/// In which of 40 rounds this bucket is told of, where so many units are charged before each.
+/// The rounds, of 40, that report this bucket, with `units` charged before each.
 fn told_in(node: &mut Node, units: u32) -> Vec<usize> {
     let mut rounds = Vec::new();
     for round in 0..40 {
@@ -265,7 +266,7 @@ fn told_in(node: &mut Node, units: u32) -> Vec<usize> {
 }
 
 #[test]
-fn what_is_little_for_the_bucket_waits_for_some_rounds() {
+fn small_charges_wait_for_some_rounds() {
     let large = gcra(2_560, SECOND, 2_560);
     assert_eq!(
         told_in(&mut Node::new(0, &large), 1),
@@ -284,7 +285,7 @@ fn what_is_little_for_the_bucket_waits_for_some_rounds() {
 }
 
 #[test]
-fn at_the_end_nothing_waits_and_what_an_epoch_before_was_charged_does_not_either() {
+fn at_the_end_and_in_an_ended_epoch_no_charge_waits() {
     let large = gcra(2_560, SECOND, 2_560);
     let told = |node: &Node, now| {
         let requests = node.requests(now);

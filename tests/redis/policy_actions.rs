@@ -1,12 +1,12 @@
-//! What policies do beyond a plain refusal, in Redis: several real proxies decide as one does in memory.
+//! Policies in Redis beyond a plain refusal: several real proxies decide as one does in memory.
 
 use crate::support::client::{Response, get};
 use crate::support::gateway::Gateway;
 use crate::support::redis::RedisServer;
 use crate::support::shared::{ask, proxies, retry_after, said, statuses};
 
-/// Two proxies that share Redis say by turns what one says that has the same policies in memory, whatever is asked; the
-/// policies have keys of `x-key`, and are in Redis where they say `$`.
+/// Two proxies with Redis answer in turn as one with the same policies in memory, whatever the
+/// request. The policies have keys of `x-key`; `$` marks those in Redis.
 fn alike(redis: &RedisServer, config: &str, paths: &[&str]) {
     let shared: [Gateway; 2] = proxies(redis, &config.replace('$', "store: redis, "));
     let alone = Gateway::start(&config.replace('$', ""));
@@ -45,9 +45,9 @@ routes: [{{ upstream: echo, limits: [owes{place}] }}]
 }
 
 #[test]
-fn who_charges_refusals_is_told_of_all_that_others_make() {
+fn a_policy_that_charges_refusals_counts_those_of_other_policies() {
     let redis = RedisServer::start();
-    // Where the one that refuses is in memory, and where it is in Redis and its refusal is remembered.
+    // With the refusing policy in memory, and in Redis with a cached refusal.
     for (place, tight) in ["", "$"].into_iter().enumerate() {
         let config = format!(
             "policies:
@@ -65,7 +65,7 @@ routes:
 }
 
 #[test]
-fn what_would_be_refused_is_tagged_as_in_memory() {
+fn requests_over_a_tagging_limit_are_tagged_as_in_memory() {
     let redis = RedisServer::start();
     let [soft, hard] = ["/soft", "/hard"];
     for (place, owes) in ["", ", charge_refused: true"].into_iter().enumerate() {
@@ -85,7 +85,7 @@ routes:
 }
 
 #[test]
-fn what_tags_decides_without_redis_as_it_is_told() {
+fn tagging_limits_without_redis_follow_on_store_error() {
     let mut redis = RedisServer::start();
     let [gateway] = proxies(
         &redis,
@@ -125,7 +125,7 @@ routes: [{ name: all, upstream: echo, limits: [here, open, shut] }]
 }
 
 #[test]
-fn what_one_bucket_cannot_pay_overflows_as_in_memory() {
+fn charges_overflow_as_in_memory() {
     let redis = RedisServer::start();
     let config = "policies:
   paid:

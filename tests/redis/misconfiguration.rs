@@ -1,4 +1,5 @@
-//! What people get wrong about the Redis store of the real binary: a clear message once, not a flood, and nothing is lost.
+//! Mistakes in the configuration of the Redis store, with the real binary: a clear message once, no
+//! flood, and no lost request.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +17,7 @@ use crate::support::{now, wait_for};
 use redis::Value;
 
 #[test]
-fn what_is_wrong_from_the_start_is_said_once() {
+fn mistakes_at_the_start_are_logged_once() {
     let locked = RedisServer::with_options(&["--requirepass", "hunter2"]);
     let (sentinel, plain) = (RedisServer::sentinel(locked.address), RedisServer::start());
     let web = impostor(b"HTTP/1.1 400 Bad Request\r\n\r\n");
@@ -73,7 +74,7 @@ fn keys_of_another_type_and_flushed_scripts_fill_no_log() {
     let redis = RedisServer::start();
     let gateway = Gateway::start(&config(&redis.url()));
     wait_well(&gateway);
-    // Whoever flushes the scripts costs a call a moment, and nobody a word.
+    // Flushed scripts cost a call a moment, and no log line.
     for _ in 0..20 {
         command(&redis, &["SCRIPT", "FLUSH"]);
         wait_well(&gateway);
@@ -131,7 +132,7 @@ fn called() -> BTreeSet<String> {
 }
 
 #[test]
-fn who_may_do_what_is_documented_may_do_all_that_is_needed_and_no_more() {
+fn the_documented_permissions_suffice_and_none_is_superfluous() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/redis.md");
     let page = fs::read_to_string(page).expect("the page is there");
     let rules = page.lines().find(|line| line.starts_with("ACL SETUSER "));

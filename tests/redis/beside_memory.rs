@@ -1,4 +1,5 @@
-//! A policy in Redis beside one of each kind in memory: what Redis refuses costs the other nothing, unless it charges refusals.
+//! A policy in Redis beside one of each kind in memory: a refusal by Redis costs the memory policy
+//! nothing, unless that charges refusals.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use crate::support::gateway::Gateway;
 use crate::support::redis::RedisServer;
 use crate::support::wait_for;
 
-/// In memory, each admits 5 of a key in all.
+/// Each admits 5 requests of a key in memory.
 const KINDS: [&str; 12] = [
     "quota: 5/300d",
     "quota: 5/300d, algorithm: token_bucket",
@@ -23,7 +24,7 @@ const KINDS: [&str; 12] = [
     "quota: 5/300d, penalty: { strikes: 100, within: 1h, for: [1h] }",
 ];
 
-/// Routes `/both` and `/here` that meet the policy `here`, and `/both` one of 2 in Redis as well.
+/// Routes `/both` and `/here` with the policy `here`; `/both` also has a policy of 2 in Redis.
 fn gateway(redis: &RedisServer, here: &str, there: &str) -> Gateway {
     let gateway = Gateway::start(&format!(
         "store: {{ redis: {{ url: \"{}\", timeout: 500ms, secret: sixteen-characters, prefix: \"{}:\" }} }}
@@ -51,7 +52,7 @@ fn statuses(gateway: &Gateway, path: &str, count: usize) -> Vec<u16> {
 }
 
 #[test]
-fn what_redis_refuses_is_given_back_whatever_the_algorithm() {
+fn memory_charges_are_given_back_when_redis_refuses_whatever_the_algorithm() {
     let redis = RedisServer::start();
     for kind in KINDS {
         let gateway = gateway(&redis, kind, "");
@@ -65,7 +66,7 @@ fn what_redis_refuses_is_given_back_whatever_the_algorithm() {
 }
 
 #[test]
-fn what_charges_refusals_keeps_what_it_charged() {
+fn policies_that_charge_refusals_keep_their_charges() {
     let redis = RedisServer::start();
     let gateway = gateway(&redis, "quota: 5/300d, charge_refused: true", "");
     assert_eq!(statuses(&gateway, "/both", 4), [200, 200, 429, 429]);
@@ -74,14 +75,14 @@ fn what_charges_refusals_keeps_what_it_charged() {
 }
 
 #[test]
-fn permits_come_back_when_redis_refuses() {
+fn permits_return_when_redis_refuses() {
     let redis = RedisServer::start();
     for kind in [
         "algorithm: concurrency, max: 1",
         "algorithm: concurrency, max: 1, queue: 5, max_wait: 10s",
     ] {
         let gateway = gateway(&redis, kind, "");
-        // A response may be there a moment before its permit is back.
+        // A response may arrive a moment before its permit returns.
         let ask = |path| {
             wait_for("the permit", || {
                 let in_use = gateway.metric("sluicegate_limit_in_use{policy=\"here\"}");
@@ -96,7 +97,7 @@ fn permits_come_back_when_redis_refuses() {
 }
 
 #[test]
-fn who_waits_in_a_queue_has_asked_redis_before() {
+fn redis_decides_before_a_request_waits_in_a_queue() {
     let redis = RedisServer::start();
     let queue = "quota: 10/1s, algorithm: leaky_bucket, queue: 100, max_wait: 1m";
     let gateway = gateway(&redis, queue, "");
@@ -121,7 +122,7 @@ fn who_waits_in_a_queue_has_asked_redis_before() {
 }
 
 #[test]
-fn a_policy_in_redis_that_only_watches_refuses_nobody() {
+fn a_shadowed_policy_in_redis_refuses_no_request() {
     let redis = RedisServer::start();
     let gateway = gateway(&redis, "quota: 5/300d", "mode: shadow");
     assert_eq!(
@@ -134,11 +135,12 @@ fn a_policy_in_redis_that_only_watches_refuses_nobody() {
 }
 
 #[test]
-fn what_a_response_settles_is_settled_beside_redis() {
+fn memory_costs_are_settled_beside_a_policy_in_redis() {
     let redis = RedisServer::start();
     let costs = "quota: 100/300d, cost: { response_header: x-used, reserve: 10, max: 60 }";
     let gateway = gateway(&redis, costs, "");
-    // The echo has no such field: what was reserved stays charged, but for what Redis refused.
+    // The echo has no such field: the reserved cost stays charged, except for requests that Redis
+    // refused.
     assert_eq!(statuses(&gateway, "/both", 5), [200, 200, 429, 429, 429]);
     let left = get_with(gateway.address(), "/", "x-key: a\r\n");
     assert!(left.expect_header("ratelimit").contains("r=70"), "{left:?}");

@@ -1,5 +1,5 @@
-//! What is in flight over several real proxies, by leases in Redis: never more than `max`, and whatever becomes of requests,
-//! proxies and Redis, what was taken comes back.
+//! Concurrency limits over several real proxies, by leases in Redis: never more than `max`. Every
+//! lease returns, whatever becomes of requests, proxies and Redis.
 
 use std::thread;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::support::{now, wait_for};
 use redis::Value;
 use rustix::process::Signal;
 
-/// Far below the time of a lease.
+/// Far below the time to live of a lease.
 const SOON: Duration = Duration::from_secs(5);
 
 /// The limit `slots` before the origin.
@@ -29,7 +29,7 @@ routes: [{{ name: a, upstream: '{}', limits: [slots] }}]
     )
 }
 
-/// As many as are admitted at once: requests whose responses have begun, and not ended.
+/// The requests in flight: their responses have begun, and not ended.
 fn begin<const N: usize>(gateway: &Gateway) -> [Connection; N] {
     [(); N].map(|()| {
         let mut connection = Connection::open(gateway.address());
@@ -53,7 +53,7 @@ fn in_use(gateway: &Gateway) -> u64 {
     metric(gateway, "sluicegate_limit_in_use{policy=\"slots\"}")
 }
 
-/// The units that are lent, in all.
+/// The units under leases, in all.
 fn lent(redis: &RedisServer) -> i64 {
     let Value::Array(keys) = command(redis, &["KEYS", "*:leases"]) else {
         return 0;
@@ -66,7 +66,7 @@ fn lent(redis: &RedisServer) -> i64 {
     -units.flatten().sum::<f64>() as i64
 }
 
-/// How often proxies have noted their algorithms, which are batches of their own: nothing else here uses HSET.
+/// The number of batches with notes of algorithms: nothing else here uses HSET.
 fn notes(redis: &RedisServer) -> u64 {
     let stats: String =
         redis::from_redis_value(command(redis, &["INFO", "commandstats"])).expect("text");
@@ -83,7 +83,7 @@ fn wait_until_lent(redis: &RedisServer, units: i64) {
 }
 
 #[test]
-fn of_many_over_two_proxies_exactly_as_many_as_there_are_places_are_served() {
+fn two_proxies_serve_exactly_max_requests_at_once() {
     let redis = RedisServer::start();
     let slow = Slow::halfway();
     let gateways: [Gateway; 2] = proxies(&redis, &config(&slow, "max: 20"));
@@ -117,7 +117,7 @@ fn limited(gateway: &Gateway) -> u64 {
 }
 
 #[test]
-fn however_a_request_ends_its_place_comes_back() {
+fn a_request_returns_its_lease_however_it_ends() {
     let redis = RedisServer::start();
     let slow = Slow::halfway();
     let [gateway] = proxies(&redis, &config(&slow, "max: 3"));
@@ -141,14 +141,15 @@ fn however_a_request_ends_its_place_comes_back() {
 }
 
 #[test]
-fn what_is_lent_to_who_has_left_comes_back() {
+fn a_lease_granted_after_the_client_left_is_returned() {
     let redis = RedisServer::start();
     let slow = Slow::halfway();
     let network = FaultProxy::before(redis.address);
     let refuses = config(&slow, "max: 2, on_store_error: refuse");
     let gateway = Gateway::start(&format!("{}{refuses}", store(network.address)));
     wait_up(&gateway);
-    // Whoever gives something back hears of it, before the network slows down: or the store is out of use by then.
+    // Each return is answered before the network slows down; otherwise the store would be out of
+    // use by then.
     let series = "sluicegate_store_requests_total{op=\"batch\",result=\"ok\"}";
     let wait_until_heard = |batches| {
         wait_for("an answer", || {
@@ -158,7 +159,7 @@ fn what_is_lent_to_who_has_left_comes_back() {
     drop(begin::<1>(&gateway));
     wait_until_lent(&redis, 0);
     wait_until_heard(1);
-    // The client leaves while Redis is asked.
+    // The client leaves during the call of Redis.
     network.set(Weather::Slow(Duration::from_millis(100)));
     let mut leaves = Connection::open(gateway.address());
     leaves.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -167,7 +168,7 @@ fn what_is_lent_to_who_has_left_comes_back() {
     let started = now();
     wait_until_lent(&redis, 0);
     wait_until_heard(2);
-    // Redis lends, and nobody hears of it in time.
+    // Redis grants the lease, and its answer comes too late.
     network.set(Weather::Slow(Duration::from_millis(700)));
     assert_eq!(status(&gateway), 503);
     network.set(Weather::Fair);
@@ -176,14 +177,14 @@ fn what_is_lent_to_who_has_left_comes_back() {
         (metric(&gateway, calls) > 0).then_some(())
     });
     wait_until_lent(&redis, 0);
-    // A round that met the slow network may have been the third time-out.
+    // A round on the slow network may have been the third time-out.
     wait_up(&gateway);
     let _all: [_; 2] = begin(&gateway);
     assert!(started.elapsed() < SOON, "given back, not expired");
 }
 
 #[test]
-fn who_is_killed_loses_his_places_and_others_keep_theirs() {
+fn leases_of_a_killed_proxy_expire_and_those_of_others_stay() {
     let redis = RedisServer::start();
     let slow = Slow::halfway();
     let [dies, stays]: [Gateway; 2] = proxies(&redis, &config(&slow, "max: 3"));
@@ -201,7 +202,7 @@ fn who_is_killed_loses_his_places_and_others_keep_theirs() {
         }
         (others.len() == 2).then_some(())
     });
-    // That is longer than a lease lasts: the one in flight was renewed, and is counted still.
+    // Longer than a lease lives: the lease in flight was renewed, and still counts.
     assert_eq!((status(&stays), in_use(&stays)), (429, 3));
     assert_eq!(
         metric(&stays, "sluicegate_store_lost_total{what=\"renewal\"}"),
@@ -210,7 +211,7 @@ fn who_is_killed_loses_his_places_and_others_keep_theirs() {
 }
 
 #[test]
-fn who_is_told_to_end_gives_back_what_ends_last() {
+fn a_draining_proxy_returns_the_lease_of_its_last_request() {
     let redis = RedisServer::start();
     let slow = Slow::halfway();
     let network = FaultProxy::before(redis.address);
@@ -222,7 +223,7 @@ fn who_is_told_to_end_gives_back_what_ends_last() {
     ));
     wait_up(&ends);
     let [mut first, mut second] = begin(&ends);
-    // It has to wait for the answer: what is on its way is lost with its connection.
+    // It waits for the answer: a lost connection loses all that is under way.
     network.set(Weather::Slow(Duration::from_millis(300)));
     ends.signal(Signal::TERM);
     slow.gate.let_pass(2);
@@ -234,7 +235,7 @@ fn who_is_told_to_end_gives_back_what_ends_last() {
 }
 
 #[test]
-fn a_redis_that_forgets_is_told_again() {
+fn leases_are_renewed_in_a_redis_that_lost_its_data() {
     let mut redis = RedisServer::start();
     let slow = Slow::halfway();
     let refuses = config(&slow, "max: 2, on_store_error: refuse");
@@ -251,7 +252,7 @@ fn a_redis_that_forgets_is_told_again() {
 }
 
 #[test]
-fn without_redis_each_has_places_of_its_own_and_tells_of_them_afterwards() {
+fn without_redis_each_proxy_counts_locally_and_reports_leases_afterwards() {
     let mut redis = RedisServer::start();
     let slow = Slow::halfway();
     let [first, second]: [Gateway; 2] = proxies(&redis, &config(&slow, "max: 3"));
@@ -274,7 +275,7 @@ fn without_redis_each_has_places_of_its_own_and_tells_of_them_afterwards() {
 }
 
 #[test]
-fn a_reload_to_another_store_gives_back_where_it_took() {
+fn a_reload_to_another_store_returns_leases_to_the_first() {
     let redis = RedisServer::start();
     let slow = Slow::halfway();
     let config = format!(
@@ -302,7 +303,7 @@ fn a_reload_to_another_store_gives_back_where_it_took() {
 }
 
 #[test]
-fn what_is_in_flight_and_what_memory_charges_are_taken_both_or_neither() {
+fn leases_and_memory_charges_are_taken_together_or_not_at_all() {
     let redis = RedisServer::start();
     let slow = Slow::halfway();
     let [gateway] = proxies(

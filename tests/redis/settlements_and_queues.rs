@@ -1,5 +1,5 @@
-//! What Redis is told after requests were decided there: what they cost in the end, and who leaves a line. Several real proxies
-//! settle and queue as one does in memory.
+//! Follow-ups of requests that Redis decided: settled costs, and abandoned queue places. Several
+//! real proxies settle and queue as one does in memory.
 
 use std::sync::Barrier;
 use std::thread;
@@ -30,7 +30,7 @@ fn metric(gateway: &Gateway, series: &str) -> u64 {
     gateway.metric(series).unwrap_or_default() as u64
 }
 
-/// How much Redis has been told off the path of requests.
+/// The number of batches that Redis has received off the path of requests.
 fn told(gateway: &Gateway) -> u64 {
     metric(
         gateway,
@@ -38,7 +38,7 @@ fn told(gateway: &Gateway) -> u64 {
     )
 }
 
-/// How many requests have ended.
+/// The number of ended requests.
 fn ended(gateway: &Gateway) -> u64 {
     metric(
         gateway,
@@ -54,7 +54,7 @@ fn lost(gateway: &Gateway, what: &str) -> u64 {
 }
 
 #[test]
-fn what_responses_settle_is_settled_as_in_memory() {
+fn costs_from_responses_are_settled_as_in_memory() {
     let origin = origin();
     let used = "cost: { response_header: x-tokens-used, reserve: 100, max: 500 }";
     let counts = "count: [401, 502], count_own: true";
@@ -170,10 +170,10 @@ fn parallel_requests_over_two_proxies_reserve_no_more_than_the_quota() {
     });
     assert_eq!(decided("allowed"), 20, "exactly the quota");
     drop(hanging);
-    // They had no response: all of it stays charged.
+    // Without a response, the reserved cost stays charged.
     assert_eq!(get(gateways[0].address(), "/status/200").status, 429);
     crate::support::redis_store::command(&redis, &["FLUSHALL"]);
-    // Who is counted by its status alone is not limited by what else it does.
+    // A policy that counts by status alone is not limited by the costs.
     for turn in 0..60 {
         let gateway = &gateways[turn % 2];
         let before = told(gateway);
@@ -183,7 +183,7 @@ fn parallel_requests_over_two_proxies_reserve_no_more_than_the_quota() {
 }
 
 #[test]
-fn what_is_not_told_is_counted_and_delays_nobody() {
+fn lost_settlements_are_counted_and_delay_no_request() {
     let origin = origin();
     let redis = RedisServer::start();
     let network = FaultProxy::before(redis.address);
@@ -193,7 +193,7 @@ fn what_is_not_told_is_counted_and_delays_nobody() {
     let before = told(&gateway);
     assert_eq!(get(gateway.address(), "/status/200").status, 200);
     wait_for("the settlement", || (told(&gateway) > before).then_some(()));
-    // It is charged there, and the settlement is held up on the way.
+    // Redis charges the request, and the network delays the settlement.
     let mut late = Connection::open(gateway.address());
     late.send("GET /hang HTTP/1.1\r\nHost: a\r\n\r\n");
     let allowed = "sluicegate_limit_decisions_total{policy=\"p\",route=\"a\",decision=\"allowed\"}";
@@ -218,7 +218,7 @@ fn what_is_not_told_is_counted_and_delays_nobody() {
 }
 
 #[test]
-fn a_reload_in_the_middle_settles_where_it_was_charged() {
+fn a_request_across_a_reload_settles_in_the_store_of_its_charge() {
     let origin =
         Origin::start(|_| [vec![Step::Pause(Duration::from_secs(1))], ok("late")].concat());
     let redis = RedisServer::start();
@@ -236,7 +236,7 @@ fn a_reload_in_the_middle_settles_where_it_was_charged() {
     assert_ne!(keys(), none);
     gateway.reload(&config.replace("characters", "characters, prefix: \"other:\""));
     assert_eq!(late.receive().status, 200);
-    // Given back, the bucket is whole, and gone.
+    // All units are given back: the bucket is full, and its key gone.
     wait_for("the settlement", || (keys() == none).then_some(()));
 }
 
@@ -247,7 +247,7 @@ fn waiting(gateway: &Gateway) -> u64 {
 }
 
 #[test]
-fn two_proxies_have_one_line_and_move_at_its_rate() {
+fn two_proxies_share_one_queue_and_its_rate() {
     let redis = RedisServer::start();
     let config = "policies: { p: { store: redis, key: 'header:x-key', algorithm: leaky_bucket, quota: 20/1s, queue: 100, max_wait: 1m, delay_after: 3 } }
 routes: [{ name: a, upstream: echo, limits: [p] }]
@@ -271,7 +271,8 @@ routes: [{ name: a, upstream: echo, limits: [p] }]
             .collect()
     });
     took.sort_unstable();
-    // The first and three more go on at once, each of the others 50 ms after the one before: 20 x 50 ms for the last.
+    // The first and three more go on at once, each of the others 50 ms after the one before: 20 x
+    // 50 ms for the last.
     let slack = Duration::from_millis(25);
     for (place, took) in took.iter().enumerate().skip(4) {
         let turn = Duration::from_millis(50) * (place as u32 - 3);
@@ -283,7 +284,7 @@ routes: [{ name: a, upstream: echo, limits: [p] }]
 }
 
 #[test]
-fn a_line_in_redis_is_as_long_as_in_memory_and_who_leaves_gives_his_place_back() {
+fn a_queue_in_redis_is_as_long_as_in_memory_and_a_client_that_leaves_returns_its_place() {
     let redis = RedisServer::start();
     let config = "policies: { p: { store: redis, key: 'header:x-key', algorithm: leaky_bucket, quota: 1/30s, queue: 2, max_wait: 10m } }
 routes: [{ name: a, upstream: echo, limits: [p] }]
@@ -302,7 +303,7 @@ routes: [{ name: a, upstream: echo, limits: [p] }]
     assert_eq!(ask(&gateways[0]), 200);
     let _first = stand(&gateways[0]);
     let last = stand(&gateways[1]);
-    // The refusal is remembered for a second, by this one.
+    // This proxy caches the refusal for a second.
     assert_eq!(ask(&gateways[0]), 429);
     let before = told(&gateways[1]);
     last.reset();
@@ -313,7 +314,7 @@ routes: [{ name: a, upstream: echo, limits: [p] }]
 }
 
 #[test]
-fn without_redis_each_has_a_line_of_its_own() {
+fn without_redis_each_proxy_has_a_queue_of_its_own() {
     let mut redis = RedisServer::start();
     let config = "policies: { p: { store: redis, key: 'header:x-key', algorithm: leaky_bucket, quota: 1/30s, queue: 1, max_wait: 10m } }
 routes: [{ name: a, upstream: echo, limits: [p] }]

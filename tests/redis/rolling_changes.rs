@@ -1,4 +1,4 @@
-//! Proxies that were told different things of the same policy, as while its quota is being changed on one after the other.
+//! Proxies with different configurations of one policy, as during a rolling change of its quota.
 
 use std::thread;
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn start(config: &str) -> Gateway {
     gateway
 }
 
-/// How many of 100 requests at each of two proxies are admitted, one of which has a quota of 40, and the other of 60.
+/// The number admitted of 100 requests at each of two proxies, with quotas of 40 and 60.
 fn admitted(redis: &RedisServer, name: &str, policy: &str) -> usize {
     let quotas = [40, 60].map(|quota| format!("quota: {quota}/300d, {policy}"));
     let gateways = quotas.map(|policy| start(&config(redis, name, &policy)));
@@ -44,21 +44,21 @@ fn admitted(redis: &RedisServer, name: &str, policy: &str) -> usize {
 }
 
 #[test]
-fn with_different_quotas_they_admit_as_much_as_the_larger() {
+fn proxies_with_different_quotas_admit_the_larger_quota() {
     let redis = RedisServer::start();
     for algorithm in ["gcra", "fixed_window", "sliding_window", "sliding_log"] {
         let policy = format!("algorithm: {algorithm}");
         assert_eq!(admitted(&redis, algorithm, &policy), 60, "{algorithm}");
-        // Who goes on asking owes, so that it may be less.
+        // Further requests add debt, so that it may be less.
         let policy = format!("algorithm: {algorithm}, charge_refused: true");
         let admitted = admitted(&redis, &format!("owing-{algorithm}"), &policy);
         assert!((40..=60).contains(&admitted), "{algorithm}: {admitted}");
     }
 }
 
-/// Of a window that is filled again to the same count the value is what it was.
+/// A window that is filled again to the same count has its old value.
 #[test]
-fn who_asks_them_in_turn_for_long_gets_the_difference_once_at_most() {
+fn alternating_between_different_quotas_gains_the_difference_at_most_once() {
     let redis = RedisServer::start();
     for algorithm in ["fixed_window", "sliding_window", "gcra"] {
         let policies = [3, 2].map(|quota| format!("quota: {quota}/300d, algorithm: {algorithm}"));
@@ -76,7 +76,7 @@ fn who_asks_them_in_turn_for_long_gets_the_difference_once_at_most() {
 }
 
 #[test]
-fn machines_that_are_reloaded_together_agree_on_when_to_come_back() {
+fn machines_reloaded_together_announce_the_same_retry_instant() {
     let redis = RedisServer::start();
     let quota = |quota: &str| config(&redis, "p", &format!("quota: {quota}"));
     let gateways = [(); 3].map(|()| start(&quota("20/1h")));
@@ -91,7 +91,7 @@ fn machines_that_are_reloaded_together_agree_on_when_to_come_back() {
     let wait = retry_after(&refused);
     assert!((1..=2).contains(&wait), "{wait}");
     thread::sleep(Duration::from_secs(wait));
-    // Each has met the key for the first time.
+    // Each proxy has seen the key for the first time.
     for gateway in gateways[1..].iter().rev() {
         let answer = get(gateway.address(), "/");
         if answer.status == 200 {
@@ -103,7 +103,7 @@ fn machines_that_are_reloaded_together_agree_on_when_to_come_back() {
     panic!("nobody admits it");
 }
 
-/// How many of `count` requests these proxies admit that get them in turn.
+/// The number admitted of `count` requests that go to these proxies in turn.
 fn admitted_in_turn(gateways: &[&Gateway], count: usize) -> usize {
     let turns = gateways.iter().cycle().take(count);
     turns
@@ -113,9 +113,10 @@ fn admitted_in_turn(gateways: &[&Gateway], count: usize) -> usize {
 
 const DIFFERENT: [&str; 2] = ["algorithm: gcra", "algorithm: fixed_window"];
 
-/// Each would take what the other wrote for a bucket that has begun anew, and nobody would ever be refused.
+/// Otherwise each proxy would take the other's values for new buckets, and nobody would ever be
+/// refused.
 #[test]
-fn with_different_algorithms_they_admit_the_two_quotas_and_say_that_they_differ() {
+fn proxies_with_different_algorithms_admit_both_quotas_and_log_the_difference() {
     let redis = RedisServer::start();
     let policies =
         DIFFERENT.map(|policy| config(&redis, "p", &format!("quota: 10/300d, {policy}")));
@@ -135,7 +136,7 @@ fn with_different_algorithms_they_admit_the_two_quotas_and_say_that_they_differ(
 }
 
 #[test]
-fn a_reload_that_changes_the_algorithm_begins_anew_once() {
+fn a_reload_that_changes_the_algorithm_starts_new_buckets_once() {
     let redis = RedisServer::start();
     let [gcra, fixed] =
         DIFFERENT.map(|policy| config(&redis, "p", &format!("quota: 10/300d, {policy}")));
@@ -143,7 +144,7 @@ fn a_reload_that_changes_the_algorithm_begins_anew_once() {
     assert_eq!(admitted_in_turn(&[&gateway], 15), 10);
     gateway.reload(&fixed);
     assert_eq!(admitted_in_turn(&[&gateway], 15), 10);
-    // What the first has charged is still there.
+    // The charges of the first are still there.
     for config in [&gcra, &fixed] {
         gateway.reload(config);
         assert_eq!(admitted_in_turn(&[&gateway], 5), 0);
@@ -153,7 +154,7 @@ fn a_reload_that_changes_the_algorithm_begins_anew_once() {
 }
 
 #[test]
-fn synchronised_with_different_algorithms_they_admit_the_two_quotas() {
+fn synchronised_proxies_with_different_algorithms_admit_both_quotas() {
     let redis = RedisServer::start();
     let gateways = ["gcra", "sliding_window"].map(|algorithm| {
         let policy = format!("quota: 10/1h, sync: 20ms, algorithm: {algorithm}");
@@ -167,7 +168,7 @@ fn synchronised_with_different_algorithms_they_admit_the_two_quotas() {
     }
     assert_eq!(admitted, 20);
     gcra.wait_for_log("nodes differ: policy `p` has the algorithm gcra here and sliding_window on");
-    // A reload here begins anew, and joins those that have the same algorithm.
+    // The reload starts new buckets here, and joins the proxies with the same algorithm.
     gcra.reload(&config(
         &redis,
         "p",
