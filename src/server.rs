@@ -3,7 +3,7 @@
 //! N workers are N threads, each with a single-threaded runtime and its own socket for every
 //! listener, so that a request never changes threads. The service decides about requests: this
 //! layer knows no routes and no limits. Sockets live as long as the server; a reload changes
-//! certificates (see [`tls::Tls::adopt`]) and whatever the service looks up.
+//! certificates (see [`tls::Tls::adopt`]) and the service's own data.
 
 mod acceptor;
 mod connection;
@@ -191,8 +191,8 @@ impl Server {
         Self::start_with(spec, registry, factory, nothing, nothing)
     }
 
-    /// As [`Server::start`], with two hooks. Each worker awaits `beginning(index)` before it
-    /// accepts connections, and `ending(index)` when they have ended. Earlier clients wait in the
+    /// As [`Server::start`], with two hooks. Each worker awaits `before_serving(index)` before it
+    /// accepts connections, and `after_serving(index)` when they have ended. Earlier clients wait in the
     /// kernel's queue.
     ///
     /// # Errors
@@ -202,8 +202,8 @@ impl Server {
         spec: Spec,
         registry: &Registry,
         factory: F,
-        beginning: B,
-        ending: E,
+        before_serving: B,
+        after_serving: E,
     ) -> Result<Self, StartError>
     where
         F: Fn(&ClientConnection) -> S + Clone + Send + 'static,
@@ -214,8 +214,8 @@ impl Server {
         W: Future<Output = ()> + 'static,
     {
         let (addresses, listeners) = bind(&spec, registry)?;
-        let places = Semaphore::new(spec.client.max_connections.min(Semaphore::MAX_PERMITS));
-        let places = Arc::new(places);
+        let permits = Semaphore::new(spec.client.max_connections.min(Semaphore::MAX_PERMITS));
+        let permits = Arc::new(permits);
         let mut server = Self {
             addresses,
             shutdown: Shutdown::new(),
@@ -224,17 +224,18 @@ impl Server {
         let (started, starts) = mpsc::channel();
         for (index, listeners) in listeners.into_iter().enumerate() {
             let (started, factory) = (started.clone(), factory.clone());
-            let (beginning, ending) = (beginning.clone(), ending.clone());
+            let (before_serving, after_serving) = (before_serving.clone(), after_serving.clone());
             let worker = Worker {
                 index,
                 listeners,
                 client: spec.client,
                 table: spec.table.clone(),
-                permits: places.clone(),
+                permits: permits.clone(),
                 lifetime: server.shutdown.watch(),
             };
             let thread = ThreadBuilder::new().name(format!("{}-{index}", spec.name));
-            let thread = thread.spawn(move || worker.run(factory, beginning, ending, &started));
+            let thread =
+                thread.spawn(move || worker.run(factory, before_serving, after_serving, &started));
             server.threads.push(thread.map_err(StartError::Thread)?);
         }
         drop(started);

@@ -13,7 +13,7 @@ pub struct ClientConnection {
     pub local: SocketAddr,
     /// `https` if the connection is encrypted.
     pub scheme: Scheme,
-    /// The name that the client asked for in TLS (RFC 6066 section 3), lower case.
+    /// The server name of TLS (RFC 6066 section 3), lower case.
     pub server_name: Option<Arc<str>>,
     /// The index of the worker that serves it.
     pub worker: usize,

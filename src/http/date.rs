@@ -7,7 +7,7 @@ use httpdate::HttpDate;
 
 use crate::clock;
 
-/// A date, and what was written of it.
+/// A date, and its text.
 #[derive(Debug, Default)]
 struct Written {
     second: Option<u64>,

@@ -26,11 +26,11 @@ pub enum EventPart<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// At the beginning of the stream, behind so many bytes of a byte order mark.
+    /// At the beginning of the stream, after this many bytes of a byte order mark.
     Start(usize),
-    /// Behind so many bytes of `data` at the beginning of a line.
+    /// After this many bytes of `data` at the beginning of a line.
     Name(usize),
-    /// Behind `data:`, before a space.
+    /// After `data:`, before a space.
     Colon,
     /// In the value of `data`.
     Data,
@@ -48,7 +48,7 @@ const NAME: &[u8] = b"data";
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 impl EventStream {
-    /// Reads the next piece of the stream, cut anywhere, and hands on what is found in it.
+    /// Reads the next piece of the stream, cut anywhere, and passes its parts to `found`.
     pub fn feed<'a>(&mut self, mut bytes: &'a [u8], mut each: impl FnMut(EventPart<'a>)) {
         while let Some((&first, rest)) = bytes.split_first() {
             if std::mem::take(&mut self.after_cr) && first == b'\n' {
@@ -124,7 +124,7 @@ impl EventStream {
     }
 }
 
-/// How many bytes are left of the line.
+/// The number of bytes left of the line.
 fn line_length(bytes: &[u8]) -> usize {
     memchr::memchr2(b'\r', b'\n', bytes).unwrap_or(bytes.len())
 }

@@ -57,8 +57,7 @@ impl Forwarding {
         }
     }
 
-    /// Writes the fields of a request that is about to be forwarded, in the place of those in
-    /// `headers`.
+    /// Replaces the forwarding fields of a request that is about to be forwarded.
     pub fn write(&self, peer: Peer, headers: &mut Headers) {
         let is_said = headers.names().any(is_by_proxies);
         if is_said && peer == Peer::Untrusted {

@@ -27,7 +27,7 @@ impl JsonPointer {
     /// Reads a pointer, as in `/usage/total_tokens`.
     ///
     /// # Errors
-    /// For the empty pointer, and for what RFC 6901 does not allow.
+    /// For the empty pointer, and for texts that RFC 6901 does not allow.
     pub fn parse(text: &str) -> Result<Self, JsonPointerError> {
         let mut tokens = text.split('/');
         match tokens.next() {

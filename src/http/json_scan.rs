@@ -255,7 +255,7 @@ impl JsonScan {
         };
     }
 
-    /// Reads on in a string.
+    /// Reads the next bytes of a string.
     fn string<'a>(&mut self, bytes: &'a [u8], role: Role, is_escaped: bool) -> &'a [u8] {
         let length = match is_escaped {
             true => 1,
@@ -276,7 +276,7 @@ impl JsonScan {
         rest
     }
 
-    /// Keeps a piece of a key, unless it is longer than any spelling of the one that is searched.
+    /// Keeps a piece of a key, up to the longest spelling of the searched one.
     fn keep(&mut self, role: Role, piece: &[u8]) {
         if role == Role::Key {
             // A byte is written as six at most: `\u0041`.
@@ -305,7 +305,7 @@ impl JsonScan {
         }
     }
 
-    /// Reads on in a number or literal.
+    /// Reads the next bytes of a number or literal.
     fn scalar<'a>(&mut self, bytes: &'a [u8], role: Role) -> &'a [u8] {
         let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
         let length = bytes.iter().take_while(|byte| is_part(byte)).count();

@@ -12,7 +12,7 @@ pub enum PathError {
     /// It does not begin with a slash.
     #[error("the path does not begin with a slash")]
     Relative,
-    /// `%` without two hexadecimal digits behind it.
+    /// `%` that two hexadecimal digits do not follow.
     #[error("the path has a malformed percent-encoding")]
     Encoding,
     /// `%2f`, `%5c` or a backslash: a separator to some servers, and none to others.
@@ -34,9 +34,9 @@ pub enum PathError {
 
 /// The normal form of `path`; a path that has it already is not copied.
 ///
-/// Dot segments are removed (RFC 3986 section 5.2.4), encoded unreserved characters decoded, what
-/// may not stand in a path encoded, encodings written in upper case, and repeated slashes merged.
-/// It is ASCII. Reserved characters stay as they came, encoded or not: see [`comparable`].
+/// Removes dot segments (RFC 3986 section 5.2.4) and repeated slashes. Decodes encoded unreserved
+/// characters, encodes invalid ones, and writes encodings in upper case. The result is ASCII.
+/// Reserved characters stay as sent, encoded or not: see [`comparable`].
 ///
 /// # Errors
 /// See [`PathError`]. `..` above the root is refused rather than dropped, since servers differ.
@@ -51,7 +51,7 @@ pub fn normalise(path: &str) -> Result<Cow<'_, str>, PathError> {
     remove_dots(&recoded).map(Cow::Owned)
 }
 
-/// A normal form with its reserved characters decoded, to be compared and counted by.
+/// Decodes the reserved characters of a normal form, for matching and counting.
 ///
 /// Servers may distinguish `%40` from `@` (RFC 3986 section 2.2), so a path is forwarded as it
 /// came. Most do not, so a client must not escape a limit with the other spelling.

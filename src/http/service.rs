@@ -30,8 +30,8 @@ impl<T> ServiceFuture for Ready<T> {
 #[derive(Clone, Copy, Debug)]
 pub struct ServiceFn<F>(F);
 
-/// The service that answers a request with what `answer` returns: hyper's function of that name,
-/// for requests of any type.
+/// The service that calls `answer` for each request: hyper's function of that name, for requests of
+/// any type.
 pub fn service_fn<F>(answer: F) -> ServiceFn<F> {
     ServiceFn(answer)
 }

@@ -22,7 +22,7 @@ use crate::{
 
 /// The pause after a failed accept for want of resources. The kernel does not report when they are
 /// free again; retrying so often costs nothing.
-const PAUSE: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -92,8 +92,8 @@ where
     /// Starts serving a connection as soon as it has a permit. Until then this one waits unread,
     /// and later ones wait in the kernel.
     async fn serve(&self, stream: TcpStream, peer: SocketAddr) {
-        let place = match self.permits.clone().try_acquire_owned() {
-            Ok(place) => place,
+        let permit = match self.permits.clone().try_acquire_owned() {
+            Ok(permit) => permit,
             Err(_) => {
                 match &self.table {
                     Some(table) => {
@@ -102,8 +102,8 @@ where
                     }
                     None => self.log_full("new clients wait"),
                 }
-                let place = self.permits.clone().acquire_owned().await;
-                place.expect("the semaphore is never closed")
+                let permit = self.permits.clone().acquire_owned().await;
+                permit.expect("the semaphore is never closed")
             }
         };
         let connection = ClientConnection {
@@ -116,16 +116,16 @@ where
         };
         let (protocol, factory) = (self.protocol.clone(), self.factory.clone());
         let closing = self.closing.clone();
-        let hold = |place| ConnectionGuard::new(&self.metrics, place, self.closing.clone());
+        let new_guard = |permit| ConnectionGuard::new(&self.metrics, permit, self.closing.clone());
         match &self.table {
             None => {
-                let guard = hold(Some(place));
+                let guard = new_guard(Some(permit));
                 spawn_local(protocol.serve(stream, connection, factory, guard, closing));
             }
             Some(table) => {
                 // Before it is served: the next client may need its permit at once.
-                let mut membership = table.enter(connection.peer, Some(place));
-                let served = protocol.serve(stream, connection, factory, hold(None), closing);
+                let mut membership = table.enter(connection.peer, Some(permit));
+                let served = protocol.serve(stream, connection, factory, new_guard(None), closing);
                 spawn_local(async move {
                     tokio::select! {
                         // A request that has arrived is answered first.
@@ -155,7 +155,7 @@ impl<F> Acceptor<F> {
         if let Some(omitted) = self.warnings.accept_error.admit_now() {
             warn!(listener = %self.local, omitted, "cannot accept connections, new clients wait: {error}");
         }
-        sleep(PAUSE).await;
+        sleep(ACCEPT_RETRY_PAUSE).await;
     }
 }
 

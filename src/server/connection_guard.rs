@@ -12,19 +12,19 @@ use crate::telemetry::metrics::{BadRequest, ListenerMetrics, OpenGuard};
 pub(super) struct ConnectionGuard {
     metrics: OpenGuard,
     /// `None` if the table of connections holds the permit.
-    _place: Option<OwnedSemaphorePermit>,
+    _permit: Option<OwnedSemaphorePermit>,
     _draining: DrainWatcher,
 }
 
 impl ConnectionGuard {
     pub(super) fn new(
         metrics: &Arc<ListenerMetrics>,
-        place: Option<OwnedSemaphorePermit>,
+        permit: Option<OwnedSemaphorePermit>,
         draining: DrainWatcher,
     ) -> Self {
         Self {
             metrics: metrics.open(),
-            _place: place,
+            _permit: permit,
             _draining: draining,
         }
     }

@@ -46,7 +46,7 @@ struct Entry {
     deadline: watch::Sender<Option<Instant>>,
     /// Free for the next client as soon as this connection is evicted, not only when its task has
     /// run.
-    _place: Option<OwnedSemaphorePermit>,
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 /// A connection of the table.
@@ -62,7 +62,7 @@ impl ConnectionTable {
     pub(super) fn enter(
         &self,
         client: SocketAddr,
-        place: Option<OwnedSemaphorePermit>,
+        permit: Option<OwnedSemaphorePermit>,
     ) -> Membership {
         let (deadline, deadlines) = watch::channel(None);
         let mut connections = self.0.lock();
@@ -75,7 +75,7 @@ impl ConnectionTable {
             number,
             position: number,
             deadline,
-            _place: place,
+            _permit: permit,
         };
         connections.open.insert(client, entry);
         connections.idle.insert(number, client);

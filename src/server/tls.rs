@@ -180,7 +180,7 @@ impl ResolvesServerCert for Certificates {
 struct Names {
     default: Arc<CertifiedKey>,
     exact: HashMap<Box<str>, Arc<CertifiedKey>>,
-    /// By what follows `*.`.
+    /// By the name after `*.`.
     wildcard: HashMap<Box<str>, Arc<CertifiedKey>>,
 }
 

@@ -1,4 +1,4 @@
-//! One thread with its runtime: accepts on its own sockets, and serves what it accepted.
+//! One thread with its runtime: accepts connections on its own sockets, and serves them.
 
 use std::{
     io,
@@ -46,13 +46,13 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Serves, once `beginning` is over, until the server ends. Sends on `started` whether it can
+    /// Serves, once `before_serving` is over, until the server ends. Sends on `started` whether it can
     /// serve.
     pub(super) fn run<F, S, B, V, E, W>(
         self,
         factory: F,
-        beginning: B,
-        ending: E,
+        before_serving: B,
+        after_serving: E,
         started: &mpsc::Sender<io::Result<()>>,
     ) where
         F: Fn(&ClientConnection) -> S + Clone + 'static,
@@ -66,8 +66,8 @@ impl Worker {
         match runtime() {
             // The runtime drops all tasks that are left when the future ends.
             Ok(runtime) => runtime.block_on(async {
-                self.serve(factory, beginning(index), started).await;
-                ending(index).await;
+                self.serve(factory, before_serving(index), started).await;
+                after_serving(index).await;
             }),
             Err(error) => drop(started.send(Err(error))),
         }
@@ -76,7 +76,7 @@ impl Worker {
     async fn serve<F, S>(
         mut self,
         factory: F,
-        beginning: impl Future<Output = ()>,
+        before_serving: impl Future<Output = ()>,
         started: &mpsc::Sender<io::Result<()>>,
     ) where
         F: Fn(&ClientConnection) -> S + Clone + 'static,
@@ -110,7 +110,7 @@ impl Worker {
         // The server may have been dropped already: `lifetime` reports that next.
         let _ = started.send(Ok(()));
         tokio::select! {
-            () = beginning => {}
+            () = before_serving => {}
             _ = self.lifetime.draining() => {}
         }
         acceptors

@@ -168,7 +168,7 @@ impl Endpoint {
         let response = |cx: &mut Context<'_>| {
             loop {
                 match http.poll_response(cx) {
-                    Poll::Ready(Ok(response)) if is_interim(response.status()) => {
+                    Poll::Ready(Ok(response)) if is_informational(response.status()) => {
                         interim.inspect(|interim| interim.send(response));
                     }
                     Poll::Ready(response) => return Poll::Ready(Some(response)),
@@ -217,6 +217,6 @@ impl Endpoint {
 }
 
 /// Returns true if another response follows (RFC 9110 section 15.2), as after all 1xx but 101.
-fn is_interim(status: StatusCode) -> bool {
+fn is_informational(status: StatusCode) -> bool {
     status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS
 }

@@ -1,4 +1,4 @@
-//! TLS towards servers: verified against the system's roots, or those of a given file.
+//! TLS towards servers, verified against the system's roots or the roots of a file.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -83,8 +83,8 @@ impl ExpiryWarning {
         Some(Self { lapse, subject })
     }
 
-    /// Says which certificate of the file at `path` is meant, until when it is valid, and what
-    /// follows.
+    /// Describes the certificate in the file at `path`, the end of its validity, and the
+    /// consequence.
     pub fn describe(&self, path: &Path) -> String {
         let (lapse, path) = (self.lapse, path.display());
         let until = match lapse {
@@ -111,7 +111,7 @@ impl ExpiryWarning {
         }
     }
 
-    /// Says what to do.
+    /// Advice for operators.
     pub fn advice(&self) -> &'static str {
         match (self.lapse, self.subject) {
             (Lapse::NotYetValid(_), _) => {
@@ -138,7 +138,7 @@ fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
 impl Validity {
     /// Reads the period of a certificate; `None` if it cannot be parsed, or ends before it begins.
     ///
-    /// Verification looks at the period first, and says which bound an instant is beyond.
+    /// Verification checks the period first, and reports the bound that an instant is beyond.
     fn read(certificate: &CertificateDer<'_>) -> Option<Self> {
         let certificate = webpki::EndEntityCert::try_from(certificate).ok()?;
         let verified_at = |seconds| {

@@ -41,7 +41,7 @@ fn write_head(request: &Request<RequestBody>, framing: Framing, buffer: &mut Vec
             write_field(&header::CONTENT_LENGTH, length, buffer);
         }
         Framing::Chunked => write_field(&header::TRANSFER_ENCODING, b"chunked", buffer),
-        // A length of 0 tells that a possible body is absent (RFC 9110 section 8.6).
+        // A length of 0 states that there is no body (RFC 9110 section 8.6).
         Framing::Ended if says_empty(request) => {
             write_field(&header::CONTENT_LENGTH, b"0", buffer);
         }
