@@ -182,7 +182,8 @@ impl PartialEq for Calendar {
 impl Eq for Calendar {}
 
 impl Span {
-    /// Bits for the length: more than a year of seconds. The end has the other 38, up to the year 10680.
+    /// Bits for the length: more than a year of seconds. The end has the other 38, up to the year
+    /// 10680.
     const LENGTH_BITS: u32 = 26;
 
     /// Packs both ends into one word, so that they are stored and loaded at once.

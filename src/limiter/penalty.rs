@@ -257,7 +257,8 @@ mod tests {
             assert_eq!(penalty.banned_until(&key, at(1_099)), Some(at(1_100)));
             assert_eq!(penalty.banned_until(&key, at(1_100)), None);
         }
-        // The strikes before it are forgotten; the next ban is the second, and so it is where others have got further.
+        // The strikes before it are forgotten; the next ban is the second, and so it is where
+        // others have got further.
         assert_eq!(penalty.strike(&mut key, at(1_100)), None);
         assert_eq!(penalty.strike(&mut key, at(1_110)), Some(at(1_310)));
         assert!(penalty.merge_ban(&mut key, ban(3, 1_400), at(1_200)));

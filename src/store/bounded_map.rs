@@ -535,7 +535,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is done, it never has more bytes than there is room for but for one entry, and finds what it has.
+        /// Whatever is done, it never has more bytes than there is room for but for one entry, and
+        /// finds what it has.
         #[test]
         fn it_stays_within_its_room_and_its_index_is_right(
             steps in prop::collection::vec((0..40_u64, 0..4_u8, 0..200_usize), 1..300),

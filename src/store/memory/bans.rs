@@ -315,7 +315,8 @@ mod tests {
         assert_eq!(bans.banned.keys(), 0);
     }
 
-    /// A client with 200,000 keys, each of which is refused thrice, and one that is refused once in 1,000 of its refusals.
+    /// A client with 200,000 keys, each of which is refused thrice, and one that is refused once in
+    /// 1,000 of its refusals.
     #[test]
     fn a_flood_of_keys_neither_prevents_nor_lifts_a_ban() {
         let minute = Duration::from_mins(1);
@@ -392,7 +393,8 @@ mod tests {
             (*told, strikes.recent_strikes()),
             (key(1), &[at(0), at(1)][..])
         );
-        // It is told again if that is not known to have worked, and if something has happened since.
+        // It is told again if that is not known to have worked, and if something has happened
+        // since.
         drop(taken);
         let take = || bans.take_report(&penalty, at(3), 2);
         take().confirm();

@@ -139,12 +139,14 @@ impl Reservation {
 
     /// Gives the whole charge back, for example after another store has refused the request.
     ///
-    /// The bucket then has no more left than without the charge. If the charge was just made, it has
-    /// no less either, with these exceptions:
+    /// The bucket then has no more left than without the charge. If the charge was just made, it
+    /// has no less either, with these exceptions:
     ///
-    /// - A bucket that recovers continuously or in steps, and would have been whole meanwhile without
-    ///   unsettled charges, may recover later: by at most the time since the charge (or one refill).
-    /// - A window that this first request opened, and that counts later requests, stays where it is.
+    /// - A bucket that recovers continuously or in steps, and would have been whole meanwhile
+    ///   without unsettled charges, may recover later: by at most the time since the charge (or one
+    ///   refill).
+    /// - A window that this first request opened, and that counts later requests, stays where it
+    ///   is.
     /// - A place in a queue stays taken if later requests are behind it: they know their turns.
     /// - Requests that were refused meanwhile stay refused, and evicted keys stay evicted.
     /// - Debt beyond the bucket's maximum was forgiven, and is not charged after all.

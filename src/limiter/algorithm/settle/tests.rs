@@ -128,7 +128,8 @@ impl Bucket {
         starts.map(within).max().unwrap_or(0)
     }
 
-    /// What would have been used by now if all that are settled had taken at first what they turned out to take.
+    /// What would have been used by now if all that are settled had taken at first what they turned
+    /// out to take.
     fn used_in_hindsight(&self, algorithm: &Algorithm, now: Timestamp) -> u128 {
         let effective = self.requests.iter().map(|request| match request.settled {
             true => (&request.reserved, request.units),
@@ -180,7 +181,8 @@ proptest! {
         bucket.settle(&algorithm, 0, at(now));
         for now in [at(now), at(now + later)] {
             let same = bucket.used(&algorithm, now) == algorithm.used(&direct, now);
-            // A bucket that was full has a refill to wait for, which a charge of nothing would not have begun.
+            // A bucket that was full has a refill to wait for, which a charge of nothing would not
+            // have begun.
             let begun = units == 0 && matches!(algorithm, Algorithm::IntervalRefill(_));
             prop_assert!(same || begun, "{:?} is not {direct:?}", bucket.memory);
         }
@@ -225,8 +227,9 @@ proptest! {
         }
     }
 
-    /// Whatever else comes, and in whatever order requests end: the bucket has used at least what it would have if all
-    /// had been known at first, so that no request is admitted that would not have been then.
+    /// Whatever else comes, and in whatever order requests end: the bucket has used at least what
+    /// it would have if all had been known at first, so that no request is admitted that would not
+    /// have been then.
     #[test]
     fn giving_back_never_leaves_more_than_had_it_been_known_at_first(
         algorithm in algorithms(),

@@ -38,8 +38,8 @@ impl Client {
         }
     }
 
-    /// For how long each of so many requests at one instant has to wait, in milliseconds; those that are refused
-    /// are left out.
+    /// For how long each of so many requests at one instant has to wait, in milliseconds; those
+    /// that are refused are left out.
     fn waits(&mut self, requests: u32, now: u64) -> Vec<u64> {
         let wait = |_| match self.ask(now).outcome {
             Outcome::Admit => Some(0),
@@ -60,7 +60,8 @@ fn gcra(limit: u32, window: u64, burst: u32) -> Client {
     ))
 }
 
-/// As nginx writes it: so many requests a second, `burst`, and `delay` or (as many as the burst) `nodelay`.
+/// As nginx writes it: so many requests a second, `burst`, and `delay` or (as many as the burst)
+/// `nodelay`.
 fn nginx(rate: u32, burst: u32, delay: u32) -> Client {
     Client::new(Algorithm::LeakyBucket(
         LeakyBucket::new(quota(rate, SECOND), burst, Duration::from_secs(30), delay).unwrap(),
@@ -224,8 +225,8 @@ fn three_a_month_from_the_31st() {
     assert_eq!(client.burst(9, summer), 3);
 }
 
-/// <https://blog.nginx.org/blog/rate-limiting-nginx>, "Handling Bursts": the first is forwarded at once, 20 wait, and
-/// one of them is forwarded every 100 ms; the 22nd is refused.
+/// <https://blog.nginx.org/blog/rate-limiting-nginx>, "Handling Bursts": the first is forwarded at
+/// once, 20 wait, and one of them is forwarded every 100 ms; the 22nd is refused.
 #[test]
 fn a_queue_holds_what_nginx_calls_a_burst() {
     let mut client = nginx(10, 20, 0);
@@ -235,7 +236,8 @@ fn a_queue_holds_what_nginx_calls_a_burst() {
     assert_eq!(client.waits(5, NINE + 100 * MILLISECOND), [2_000]);
 }
 
-/// The same page, "Queueing with No Delay": 21 are forwarded at once; 101 ms later one more of 20, or 501 ms later five.
+/// The same page, "Queueing with No Delay": 21 are forwarded at once; 101 ms later one more of 20,
+/// or 501 ms later five.
 #[test]
 fn a_queue_without_delay_frees_a_place_each_turn() {
     for (later, admitted) in [(101, 1), (501, 5)] {
@@ -246,8 +248,8 @@ fn a_queue_without_delay_frees_a_place_each_turn() {
     }
 }
 
-/// The same page, "Two-Stage Rate Limiting": 5 r/s, burst 12, delay 8. One passes by the rate and eight as excess, four
-/// wait for their turn at 5 r/s, and the others are refused.
+/// The same page, "Two-Stage Rate Limiting": 5 r/s, burst 12, delay 8. One passes by the rate and
+/// eight as excess, four wait for their turn at 5 r/s, and the others are refused.
 #[test]
 fn a_part_of_a_queue_does_not_wait() {
     let mut client = nginx(5, 12, 8);
@@ -258,8 +260,8 @@ fn a_part_of_a_queue_does_not_wait() {
     assert_eq!(client.waits(2, NINE + 10 * SECOND), [0, 0]);
 }
 
-/// The documentation of ngx_http_limit_req_module: "not more than 1 request per second at an average, with bursts not
-/// exceeding 5 requests".
+/// The documentation of ngx_http_limit_req_module: "not more than 1 request per second at an
+/// average, with bursts not exceeding 5 requests".
 #[test]
 fn one_a_second_with_bursts_of_five() {
     let mut client = nginx(1, 5, 0);

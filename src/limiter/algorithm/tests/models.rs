@@ -50,7 +50,8 @@ proptest! {
         prop_assert_eq!(admitted(&Algorithm::TokenBucket(gcra), &history), model);
     }
 
-    /// As `docs/limits.md` defines it: a request of several units comes as as many that leave together.
+    /// As `docs/limits.md` defines it: a request of several units comes as as many that leave
+    /// together.
     #[test]
     fn a_leaky_bucket_is_its_definition(
         history in histories(), limit in 1..=12_u32, window in WINDOWS, queue in 0..=12_u32,
@@ -86,7 +87,8 @@ proptest! {
         }
     }
 
-    /// The last request in a queue leaves no trace; one that leaves before others does not move them.
+    /// The last request in a queue leaves no trace; one that leaves before others does not move
+    /// them.
     #[test]
     fn the_last_in_line_gives_his_place_back(
         history in histories(), limit in 1..=12_u32, window in WINDOWS, queue in 1..=12_u32, later in 0..200_u64,

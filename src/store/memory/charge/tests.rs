@@ -270,8 +270,8 @@ proptest! {
         }
     }
 
-    /// Those that may refuse decide as if nobody watched; who watches is charged, by itself, what it admits of the
-    /// requests that they admit.
+    /// Those that may refuse decide as if nobody watched; who watches is charged, by itself, what
+    /// it admits of the requests that they admit.
     #[test]
     fn a_shadowed_policy_is_charged_by_itself_and_refuses_nothing(
         kinds in prop::collection::vec((0..8_usize, 1..20_u32), 1..6),
@@ -445,7 +445,8 @@ fn a_charged_refusal_announces_when_it_ends_and_moves_that_on_each_time() {
     assert_eq!(retry_at(minute(139)), None, "admitted");
 }
 
-/// A request is answered also by a ruleset in which two policies have one table, as one had after a reload.
+/// A request is answered also by a ruleset in which two policies have one table, as one had after a
+/// reload.
 #[test]
 fn a_bucket_that_two_charges_name_is_charged_once() {
     let (shared, other) = (window(2, 16), window(5, 16));

@@ -201,8 +201,8 @@ fn a_charge_that_a_reload_dropped_or_moved_to_other_windows_is_not_given_back() 
     }
 }
 
-/// A table with room for one ring, which every other key takes from the one before: counters are wide, so that a ring has
-/// few chunks.
+/// A table with room for one ring, which every other key takes from the one before: counters are
+/// wide, so that a ring has few chunks.
 fn narrow(algorithm: Algorithm, on_full: OnFull) -> Arc<Table> {
     let algorithm = algorithm.with_wide_counters();
     Arc::new(Table::with_rings("test", algorithm, 64, 0, on_full))
@@ -236,7 +236,8 @@ fn an_evicted_charge_is_not_taken_from_later_ones() {
 
 #[test]
 fn an_unrecorded_charge_is_not_given_back() {
-    // Rings of several chunks, of which all but one ring's are taken: nobody else has one that could be given up.
+    // Rings of several chunks, of which all but one ring's are taken: nobody else has one that
+    // could be given up.
     let table = narrow(log(1_000, HOUR), OnFull::Forget);
     let other = narrow(counters(1_000, 60), OnFull::Forget);
     for table in [&table, &other] {

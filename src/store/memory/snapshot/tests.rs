@@ -491,7 +491,8 @@ fn tables_of(is_wide: bool) -> Vec<Table> {
     tables.collect()
 }
 
-/// An earlier release, which knows wide counters alone, reads what this one writes, and the other way round.
+/// An earlier release, which knows wide counters alone, reads what this one writes, and the other
+/// way round.
 #[test]
 fn files_have_wide_counters_whatever_memory_has() {
     let later = |minutes| NOW.saturating_add(Duration::from_mins(minutes));
