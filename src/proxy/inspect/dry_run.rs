@@ -1,5 +1,5 @@
-//! What is decided about a request, and charged, without serving it: the steps of
-//! [`gateway`](crate::proxy::gateway) up to the answer, in the same code.
+//! Decides on a request and charges its limits without serving it: the steps of
+//! [`gateway`](crate::proxy::gateway) up to the response, in the same code.
 
 use std::cell::OnceCell;
 use std::net::IpAddr;
@@ -19,53 +19,53 @@ use crate::proxy::ruleset::{Limit, Route, Ruleset};
 use crate::proxy::target::RequestTarget;
 use crate::rules::{BodyEnd, Head, ResponseOrigin};
 
-/// What was decided about one request.
+/// Decision on one request.
 #[derive(Debug)]
 pub struct DryRun<'a> {
-    /// The place of the route that takes it; `None` where none does.
+    /// The index of the matched route; `None` without one.
     pub place: Option<usize>,
-    /// The request, as rules see it.
+    /// The head, as limits see it.
     pub head: Head<'a>,
     route: &'a Route,
     admission: Admission,
     tagged: TagDecisions,
 }
 
-/// What is known of the response to a request, which came from the upstream.
+/// Recorded response of the upstream.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordedResponse<'a> {
-    /// Its status.
+    /// The status.
     pub status: StatusCode,
-    /// Its fields.
+    /// The header fields.
     pub headers: &'a Headers,
-    /// The bytes of its body, where they are known.
+    /// The length of the body in bytes, if known.
     pub bytes: Option<u64>,
-    /// Costs that it is known to have stated, by policy.
+    /// Recorded costs, by policy.
     pub costs: &'a [(String, u32)],
 }
 
-/// Decides at `now` about `request` from `peer`, charges its limits, and shows `to` what
-/// came of it. What the response settles is settled at the same instant.
+/// Decides at `now` on `request` from `peer`, charges its limits, and passes the decision to
+/// `inspect`. The response settles its costs at the same instant.
 ///
 /// # Errors
-/// What the proxy would answer by itself, before any limit; nothing is charged then.
+/// An error that the proxy answers before any limit; nothing is charged.
 pub fn dry_run<T>(
-    snapshot: &Ruleset,
+    ruleset: &Ruleset,
     request: &Request<()>,
     peer: IpAddr,
     now: Timestamp,
     response: Option<RecordedResponse<'_>>,
-    to: impl FnOnce(DryRun<'_>) -> T,
+    inspect: impl FnOnce(DryRun<'_>) -> T,
 ) -> Result<T, Error> {
-    let client_ip = snapshot.client_ip.resolve(peer, request.headers());
+    let client_ip = ruleset.client_ip.resolve(peer, request.headers());
     let target = RequestTarget::of(request)?;
     let checked = OnceCell::new();
-    let matched = MatchedRequest::new(snapshot, target.head(request, client_ip), now, &checked);
+    let matched = MatchedRequest::new(ruleset, target.head(request, client_ip), now, &checked);
     let (route, head) = (matched.route, matched.head());
-    let mut admission = admission::admit(route, &snapshot.secret, &head, now)?;
+    let mut admission = admission::admit(route, &ruleset.secret, &head, now)?;
     let mut tagged = match admission.is_refused() {
         true => TagDecisions::default(),
-        false => tag::decide_tags(route, &snapshot.secret, &head, now, Vec::new()),
+        false => tag::decide_tags(route, &ruleset.secret, &head, now, Vec::new()),
     };
     let mut settling = Settling {
         route,
@@ -92,7 +92,7 @@ pub fn dry_run<T>(
     }
     admission.settle_by_body(ended, &mut settling);
     tagged.settle_by_body(ended, &mut settling);
-    Ok(to(DryRun {
+    Ok(inspect(DryRun {
         place: matched.route_index,
         head,
         route,
@@ -102,12 +102,12 @@ pub fn dry_run<T>(
 }
 
 impl DryRun<'_> {
-    /// Whether a limit refuses the request.
+    /// A limit refuses the request.
     pub fn is_refused(&self) -> bool {
         self.admission.is_refused()
     }
 
-    /// Whether no limit applied, not even one that only watches or tags.
+    /// No limit applies, not even one in shadow or one that tags.
     pub fn is_unlimited(&self) -> bool {
         let applied = self.deciding().is_some() || self.decisions().next().is_some();
         !applied && !self.tagged.applied && !self.admission.is_shadowed
@@ -118,12 +118,12 @@ impl DryRun<'_> {
         self.admission.deciding(self.route)
     }
 
-    /// What it says; `None` where it refuses for want of a key.
+    /// The decision; `None` if a limit refuses because the key is missing.
     pub fn decision(&self) -> Option<&Decision> {
         self.admission.decision()
     }
 
-    /// The limit for which the request has to wait longest, if it has to wait, with what it says.
+    /// The limit with the longest delay, and its decision, if a limit delays the request.
     pub fn delaying(&self) -> Option<(&Limit, &Decision)> {
         self.admission.delaying(self.route)
     }
@@ -133,12 +133,12 @@ impl DryRun<'_> {
         self.admission.lowered(self.route).map(|(limit, _)| limit)
     }
 
-    /// The limits that would have refused or delayed the request if they did not only watch.
+    /// The limits in shadow that would have refused or delayed the request.
     pub fn shadowing(&self) -> impl Iterator<Item = &Limit> {
         self.admission.shadowing(self.route)
     }
 
-    /// Every limit that applies, with what it says; none where one refuses for want of a key.
+    /// The limits that apply, and their decisions; none if one refuses because the key is missing.
     pub fn decisions(&self) -> impl Iterator<Item = (&Limit, &Decision)> {
         self.admission.decisions(self.route)
     }

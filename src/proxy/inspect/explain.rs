@@ -1,5 +1,5 @@
-//! What becomes of one request, and why, without serving it: the same checks, routes, keys and
-//! decisions as in [`gateway`](crate::proxy::gateway), over new buckets.
+//! Explains the decision on one request without serving it: the checks, routes, keys and decisions
+//! of [`gateway`](crate::proxy::gateway), with new buckets.
 
 mod text;
 
@@ -14,7 +14,7 @@ use http::header::{HOST, HeaderValue};
 
 use crate::clock::{Clock, Timestamp};
 use crate::http::message::Request;
-use crate::limiter::{Decision, Outcome, Secret};
+use crate::limiter::{Decision, Fingerprint, Outcome, Secret};
 use crate::proxy::admission::applicability::Applicability;
 use crate::proxy::admission::mode::Enforcement;
 use crate::proxy::answers::action::Action;
@@ -23,28 +23,29 @@ use crate::proxy::request::MatchedRequest;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::ruleset::{Limit, Policy, PolicySpec, Route, Ruleset, RulesetSpec};
 use crate::proxy::target::RequestTarget;
-use crate::rules::{Head, InvalidCost, Mismatch, PartDescription, Token};
+use crate::rules::{Head, InvalidCost, LocalPeriods, Mismatch, PartDescription, Token};
 use crate::store::Charge;
 use crate::telemetry::metrics::LimitDecision;
 use crate::telemetry::registry::Registry;
 
-/// The explanation of one request, to be printed.
+/// Explanation of one request; `Display` prints it.
 #[derive(Debug)]
 pub struct Explanation {
     request: String,
     client_ip: IpAddr,
-    /// What the path is read as, or why it is refused.
-    course: Result<Trace, Error>,
+    /// The trace, or the error that ends the request before its limits.
+    trace: Result<Trace, Error>,
 }
 
 #[derive(Debug)]
 struct Trace {
-    /// What became of its token, where a limit asked for it and it is not good.
+    /// A note on the token, if a limit reads it and it is not valid.
     token: Option<String>,
     host: String,
     path: String,
-    /// Routes that would have been asked first, or all of them, with what they lack.
-    others: Vec<(Arc<str>, Mismatch)>,
+    /// Routes that take precedence but do not match (all routes, if none matches), with the first
+    /// mismatch.
+    mismatches: Vec<(Arc<str>, Mismatch)>,
     route: Option<Arc<str>>,
     upstream: Option<Arc<str>>,
     limits: Vec<LimitTrace>,
@@ -55,31 +56,31 @@ struct Trace {
 struct LimitTrace {
     policy: Arc<str>,
     algorithm: String,
-    /// What becomes of requests that it refuses.
+    /// A verb for the policy's action.
     action: &'static str,
-    /// With which status they are answered, if at all.
+    /// The status of its rejections, if the action answers.
     status: Option<StatusCode>,
-    /// Whether it refuses nothing.
-    tags: bool,
-    /// How many buckets cannot pay before the one that is told of.
+    /// The action only tags.
+    is_tag: bool,
+    /// Number of buckets that cannot pay before the one that decides.
     overflows: usize,
     key: Vec<PartDescription>,
-    /// Whose days it counts in, where its token can say so.
+    /// The time zone of its windows, and its source, if a claim can name it.
     zone: Option<String>,
     cost: u32,
-    /// Whether the response says what it is in the end.
+    /// The response settles the cost.
     settles: bool,
-    /// Whether units come back when requests end, and not with time.
-    in_use: bool,
-    /// How many may wait for such units, and for how long.
-    line: Option<(u32, Duration)>,
-    stance: Enforcement,
-    /// Whether its buckets are in Redis, or how often they are synchronised through it.
-    home: BucketStore,
-    says: LimitOutcome,
+    /// The algorithm returns units at the end of a request, not with time.
+    returns_units: bool,
+    /// Places in the queue for such units, and the longest wait.
+    queue: Option<(u32, Duration)>,
+    enforcement: Enforcement,
+    /// The store of its buckets.
+    store: BucketStore,
+    outcome: LimitOutcome,
 }
 
-/// Where buckets are.
+/// Store of buckets.
 #[derive(Clone, Copy, Debug)]
 enum BucketStore {
     Memory,
@@ -90,54 +91,52 @@ enum BucketStore {
 #[derive(Debug)]
 enum LimitOutcome {
     /// The limit decides.
-    Decides(Decision),
-    /// It is for other requests.
-    Elsewhere,
-    /// It makes an exception.
+    Decided(Decision),
+    /// The condition does not hold.
+    NotApplicable,
+    /// The key is exempt.
     Exempt,
-    /// It does not apply: the key is missing.
-    Skips,
-    /// It refuses, because the key is missing.
-    RefusesKeyless,
-    /// It would refuse, because the request says no cost.
-    RefusesCost,
+    /// The limit does not apply without a key.
+    Skipped,
+    /// The limit refuses requests without a key.
+    MissingKey,
+    /// The limit would refuse: the request states no valid cost.
+    InvalidCost,
 }
 
-/// Explains what `spec` makes of `request` from the peer at `from`.
+/// Explains the decision of `spec` on `request` from the peer at `from`.
 pub fn explain(spec: RulesetSpec, mut request: Request<()>, from: IpAddr) -> Explanation {
     let clock = Arc::new(Clock::system());
     let now = clock.now();
-    let surroundings = BuildContext {
+    let context = BuildContext {
         workers: 1,
         registry: Registry::default(),
         clock,
         secret: Secret::random(),
     };
-    let homes = spec.policies.iter();
-    let homes: HashMap<_, _> = homes
+    let stores = spec.policies.iter();
+    let stores: HashMap<_, _> = stores
         .map(|one| (one.name.clone(), BucketStore::of(one)))
         .collect();
-    let snapshot = PreparedRuleset::new(spec, &surroundings, None).migrate_buckets(now);
+    let ruleset = PreparedRuleset::new(spec, &context, None).migrate_buckets(now);
     add_host(&mut request);
-    let client_ip = snapshot.client_ip.resolve(from, request.headers());
+    let client_ip = ruleset.client_ip.resolve(from, request.headers());
     Explanation {
         request: format!("{} {}", request.method(), request.uri()),
         client_ip,
-        course: RequestTarget::of(&request)
-            .and_then(|target| course(&snapshot, target.head(&request, client_ip), now))
-            .map(|mut course| {
-                for step in &mut course.limits {
-                    step.home = homes
-                        .get(&*step.policy)
-                        .copied()
-                        .unwrap_or(BucketStore::Memory);
+        trace: RequestTarget::of(&request)
+            .and_then(|target| trace(&ruleset, target.head(&request, client_ip), now))
+            .map(|mut trace| {
+                for limit in &mut trace.limits {
+                    let store = stores.get(&*limit.policy).copied();
+                    limit.store = store.unwrap_or(BucketStore::Memory);
                 }
-                course
+                trace
             }),
     }
 }
 
-/// What a client would send for a URL.
+/// Adds the Host that a client sends for this URL.
 fn add_host(request: &mut Request<()>) {
     let authority = request.uri().authority();
     let host = HeaderValue::from_str(authority.map_or("localhost", |host| host.as_str()));
@@ -146,12 +145,12 @@ fn add_host(request: &mut Request<()>) {
     }
 }
 
-fn course(snapshot: &Ruleset, head: Head<'_>, now: Timestamp) -> Result<Trace, Error> {
+fn trace(ruleset: &Ruleset, head: Head<'_>, now: Timestamp) -> Result<Trace, Error> {
     let checked = OnceCell::new();
-    let matched = MatchedRequest::new(snapshot, head, now, &checked);
+    let matched = MatchedRequest::new(ruleset, head, now, &checked);
     let (route, head) = (matched.route, &matched.head());
-    let others = snapshot.router.mismatches(head).into_iter();
-    let limits = steps(snapshot, route, head, now)?;
+    let mismatches = ruleset.router.mismatches(head).into_iter();
+    let limits = limit_traces(ruleset, route, head, now)?;
     Ok(Trace {
         token: checked.get().and_then(|checked| match &checked.token {
             Ok(Some(Token::Several)) => Some("several different ones: it is nobody's".to_owned()),
@@ -160,8 +159,8 @@ fn course(snapshot: &Ruleset, head: Head<'_>, now: Timestamp) -> Result<Trace, E
         }),
         host: head.host.to_owned(),
         path: head.path.to_owned(),
-        others: others
-            .map(|(place, mismatch)| (Arc::clone(&snapshot.routes[place].name), mismatch))
+        mismatches: mismatches
+            .map(|(place, mismatch)| (Arc::clone(&ruleset.routes[place].name), mismatch))
             .collect(),
         route: matched.route_index.map(|_| Arc::clone(&route.name)),
         upstream: route
@@ -173,83 +172,93 @@ fn course(snapshot: &Ruleset, head: Head<'_>, now: Timestamp) -> Result<Trace, E
     })
 }
 
-fn steps(
-    snapshot: &Ruleset,
+fn limit_traces(
+    ruleset: &Ruleset,
     route: &Route,
     head: &Head<'_>,
     now: Timestamp,
 ) -> Result<Vec<LimitTrace>, Error> {
-    let step = |limit: &Limit| step(limit, &snapshot.secret, head, now);
-    let met = route.limits_for(head).iter().chain(route.tags_for(head));
-    met.map(step).collect()
+    let limits = route.limits_for(head).iter().chain(route.tags_for(head));
+    limits
+        .map(|limit| limit_trace(limit, &ruleset.secret, head, now))
+        .collect()
 }
 
-fn step(
+fn limit_trace(
     limit: &Limit,
     secret: &Secret,
     head: &Head<'_>,
     now: Timestamp,
 ) -> Result<LimitTrace, Error> {
-    let meeting = limit.evaluate(secret, head);
-    let stance = limit.policy.mode.enforcement(&limit.spec.descriptor, head);
-    let mut policy = match meeting {
+    let applicability = limit.evaluate(secret, head);
+    let cost = limit.spec.cost.of(head);
+    let enforcement = limit.policy.mode.enforcement(&limit.spec.descriptor, head);
+    let mut policy = match applicability {
         Applicability::Bucket(_, chosen) => limit.chosen(chosen),
         _ => &limit.policy,
     };
     let mut overflows = 0;
-    let peek = |policy: &Policy, key, cost| {
-        let charge = Charge {
-            table: &policy.table,
-            key,
-            cost,
-            window_end: policy.window_end(head, now),
-        };
-        charge.peek(now)
-    };
-    if let (Applicability::Bucket(key, _), Ok(cost)) = (meeting, limit.spec.cost.of(head)) {
-        let pays = |policy: &Policy| peek(policy, key, cost).is_admitted();
+    if let (Applicability::Bucket(key, _), Ok(cost)) = (applicability, &cost) {
+        let pays = |policy: &Policy| peek(policy, key, *cost, head, now).is_admitted();
         while let Some(next) = policy.overflow.as_ref().filter(|_| !pays(policy)) {
             (policy, overflows) = (&next.policy, overflows + 1);
         }
     }
-    let tags = policy.action.tag().is_some();
-    let refusable = stance == Enforcement::Enforced && !tags;
-    let says = match (meeting, limit.spec.cost.of(head)) {
-        (Applicability::Bucket(key, _), Ok(cost)) => LimitOutcome::Decides(peek(policy, key, cost)),
-        (Applicability::Bucket(..), Err(error)) if refusable => return Err(error.into()),
-        (Applicability::Bucket(..), Err(InvalidCost)) => LimitOutcome::RefusesCost,
-        (Applicability::Elsewhere, _) => LimitOutcome::Elsewhere,
+    let is_tag = policy.action.tag().is_some();
+    let can_refuse = enforcement == Enforcement::Enforced && !is_tag;
+    let outcome = match (applicability, &cost) {
+        (Applicability::Bucket(key, _), Ok(cost)) => {
+            LimitOutcome::Decided(peek(policy, key, *cost, head, now))
+        }
+        (Applicability::Bucket(..), Err(InvalidCost)) if can_refuse => {
+            return Err(InvalidCost.into());
+        }
+        (Applicability::Bucket(..), Err(InvalidCost)) => LimitOutcome::InvalidCost,
+        (Applicability::Elsewhere, _) => LimitOutcome::NotApplicable,
         (Applicability::Exempt, _) => LimitOutcome::Exempt,
-        (Applicability::Skipped, _) => LimitOutcome::Skips,
-        (Applicability::Keyless, _) => LimitOutcome::RefusesKeyless,
+        (Applicability::Skipped, _) => LimitOutcome::Skipped,
+        (Applicability::Keyless, _) => LimitOutcome::MissingKey,
     };
-    let line = policy.table.algorithm().queueing();
+    let algorithm = policy.table.algorithm();
+    let queue = algorithm.queueing();
     Ok(LimitTrace {
         policy: Arc::clone(&policy.name),
-        algorithm: format!("{}, {}", policy.table.algorithm().kind(), policy.quota),
+        algorithm: format!("{}, {}", algorithm.kind(), policy.quota),
         action: policy.action.name(),
         status: match policy.action {
             Action::Drop => None,
             _ => Some(policy.rejection.status()),
         },
-        tags,
+        is_tag,
         overflows,
         key: limit.spec.descriptor.describe(head),
-        zone: policy
-            .local_periods
-            .as_ref()
-            .map(|local| match local.zone(head) {
-                Some(zone) => format!("{zone}, from jwt:{}", local.claim),
-                None => format!("the default: jwt:{} names none", local.claim),
-            }),
-        cost: limit.spec.cost.of(head).unwrap_or(1),
+        zone: policy.local_periods.as_ref().map(|local| zone(local, head)),
+        cost: cost.unwrap_or(1),
         settles: limit.spec.settlement.is_some(),
-        in_use: policy.table.algorithm().is_concurrency(),
-        line: line.map(|bound| (bound.queue(), bound.max_wait())),
-        stance,
-        home: BucketStore::Memory,
-        says,
+        returns_units: algorithm.is_concurrency(),
+        queue: queue.map(|bound| (bound.queue(), bound.max_wait())),
+        enforcement,
+        store: BucketStore::Memory,
+        outcome,
     })
+}
+
+/// The decision of a bucket of this policy, which is not charged.
+fn peek(policy: &Policy, key: Fingerprint, cost: u32, head: &Head<'_>, now: Timestamp) -> Decision {
+    let charge = Charge {
+        table: &policy.table,
+        key,
+        cost,
+        window_end: policy.window_end(head, now),
+    };
+    charge.peek(now)
+}
+
+fn zone(periods: &LocalPeriods, head: &Head<'_>) -> String {
+    match periods.zone(head) {
+        Some(zone) => format!("{zone}, from jwt:{}", periods.claim),
+        None => format!("the default: jwt:{} names none", periods.claim),
+    }
 }
 
 impl BucketStore {
@@ -264,52 +273,52 @@ impl BucketStore {
 
 impl LimitTrace {
     fn refuses(&self) -> bool {
-        if self.stance == Enforcement::Shadowed {
+        if self.enforcement == Enforcement::Shadowed {
             return false;
         }
-        match &self.says {
-            LimitOutcome::Decides(decision) => !decision.is_admitted(),
-            LimitOutcome::Elsewhere | LimitOutcome::Exempt | LimitOutcome::Skips => false,
-            LimitOutcome::RefusesKeyless | LimitOutcome::RefusesCost => true,
+        match &self.outcome {
+            LimitOutcome::Decided(decision) => !decision.is_admitted(),
+            LimitOutcome::NotApplicable | LimitOutcome::Exempt | LimitOutcome::Skipped => false,
+            LimitOutcome::MissingKey | LimitOutcome::InvalidCost => true,
         }
     }
 
-    /// When a request goes on that it delays.
+    /// The end of the delay, if the limit delays the request.
     fn delayed_until(&self) -> Option<Timestamp> {
-        match (&self.says, self.stance) {
-            (LimitOutcome::Decides(decision), Enforcement::Enforced) => decision.delayed_until(),
+        match (&self.outcome, self.enforcement) {
+            (LimitOutcome::Decided(decision), Enforcement::Enforced) => decision.delayed_until(),
             _ => None,
         }
     }
 
-    /// How many may stand in line where it would wait for what is in use, and for how long.
-    fn waits(&self) -> Option<(u32, Duration)> {
-        let waits = self.stance == Enforcement::Enforced && !self.tags && !self.refuses();
-        self.line.filter(|_| waits && self.decides())
+    /// The places in the queue and the longest wait, if the request may have to queue.
+    fn queue_bounds(&self) -> Option<(u32, Duration)> {
+        let waits = self.enforcement == Enforcement::Enforced && !self.is_tag && !self.refuses();
+        self.queue.filter(|_| waits && self.is_decided())
     }
 
-    fn decides(&self) -> bool {
-        matches!(self.says, LimitOutcome::Decides(_))
+    fn is_decided(&self) -> bool {
+        matches!(self.outcome, LimitOutcome::Decided(_))
     }
 
     /// The decision that metrics would count for this limit if the request were served.
     fn decision(&self) -> LimitDecision {
-        let outcome = match &self.says {
-            LimitOutcome::Elsewhere | LimitOutcome::Skips => LimitDecision::Allowed,
+        let outcome = match &self.outcome {
+            LimitOutcome::NotApplicable | LimitOutcome::Skipped => LimitDecision::Allowed,
             LimitOutcome::Exempt => LimitDecision::Exempt,
-            LimitOutcome::RefusesKeyless | LimitOutcome::RefusesCost => LimitDecision::Limited,
-            LimitOutcome::Decides(decision) => match decision.outcome {
+            LimitOutcome::MissingKey | LimitOutcome::InvalidCost => LimitDecision::Limited,
+            LimitOutcome::Decided(decision) => match decision.outcome {
                 Outcome::Admit if self.overflows > 0 => LimitDecision::Overflowed,
                 Outcome::Admit => LimitDecision::Allowed,
                 Outcome::Delay { .. } => LimitDecision::Delayed,
                 Outcome::Refuse { .. } => LimitDecision::Limited,
             },
         };
-        match (outcome, self.stance) {
+        match (outcome, self.enforcement) {
             (LimitDecision::Limited | LimitDecision::Delayed, Enforcement::Shadowed) => {
                 LimitDecision::Shadowed
             }
-            (LimitDecision::Limited, Enforcement::Enforced) if self.tags => LimitDecision::Tagged,
+            (LimitDecision::Limited, Enforcement::Enforced) if self.is_tag => LimitDecision::Tagged,
             (outcome, _) => outcome,
         }
     }

@@ -1,4 +1,4 @@
-//! An explanation as people read it: a line a fact, its kind first.
+//! Text of an explanation: a line for each fact, which starts with its kind.
 
 use std::fmt;
 
@@ -11,8 +11,8 @@ impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "request   {}", self.request)?;
         writeln!(f, "client    {}", self.client_ip)?;
-        match &self.course {
-            Ok(course) => course.fmt(f),
+        match &self.trace {
+            Ok(trace) => trace.fmt(f),
             Err(error) => {
                 let (status, detail) = (error.status(), error.detail());
                 writeln!(f, "answer    {status}: {detail}")
@@ -25,7 +25,7 @@ impl fmt::Display for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "host      {}", self.host)?;
         writeln!(f, "path      {}", self.path)?;
-        for (route, mismatch) in &self.others {
+        for (route, mismatch) in &self.mismatches {
             writeln!(f, "not       {route}: {mismatch}")?;
         }
         match &self.route {
@@ -38,18 +38,19 @@ impl fmt::Display for Trace {
         for step in &self.limits {
             step.write(self.now, f)?;
         }
-        let refused = |step: &&LimitTrace| step.refuses() && !step.tags;
+        let refused = |step: &&LimitTrace| step.refuses() && !step.is_tag;
         for step in self
             .limits
             .iter()
-            .filter(|step| step.refuses() && step.tags)
+            .filter(|step| step.refuses() && step.is_tag)
         {
             writeln!(f, "tag       {}", step.policy)?;
         }
-        // New buckets refuse for good, or not at all: of those the first speaks, unless a key is missing.
+        // New buckets refuse forever or not at all: the first refusing limit answers, unless
+        // another lacks its key or cost.
         let mut refused = self.limits.iter().filter(refused);
         let first = refused.clone().next();
-        let speaker = refused.find(|step| !step.decides()).or(first);
+        let speaker = refused.find(|step| !step.is_decided()).or(first);
         match (speaker, &self.upstream) {
             (Some(step), _) => {
                 write!(f, "answer    {} by {}", step.action, step.policy)?;
@@ -82,7 +83,7 @@ impl LimitTrace {
         for part in &self.key {
             writeln!(f, "  key     {part}")?;
         }
-        match self.home {
+        match self.store {
             BucketStore::Memory => {}
             BucketStore::Redis => writeln!(f, "  store   redis")?,
             BucketStore::Synchronised(interval) => {
@@ -95,7 +96,7 @@ impl LimitTrace {
         if let Some(zone) = &self.zone {
             writeln!(f, "  zone    {zone}")?;
         }
-        if self.stance == Enforcement::Shadowed {
+        if self.enforcement == Enforcement::Shadowed {
             writeln!(f, "  mode    shadow: it refuses nothing")?;
         }
         if self.overflows > 0 {
@@ -106,21 +107,23 @@ impl LimitTrace {
             (cost, false) => writeln!(f, "  cost    {cost}")?,
             (cost, true) => writeln!(f, "  cost    {cost}, until the response settles it")?,
         }
-        if let Some((places, longest)) = self.waits() {
+        if let Some((places, longest)) = self.queue_bounds() {
             write!(f, "  queue   where none is left it waits in line, ")?;
             writeln!(f, "one of {places} at most, for {longest:?} at most")?;
         }
         let word = self.decision().as_str();
-        match &self.says {
-            LimitOutcome::Elsewhere => writeln!(f, "  says    does not apply: `when` is not met"),
+        match &self.outcome {
+            LimitOutcome::NotApplicable => {
+                writeln!(f, "  says    does not apply: `when` is not met")
+            }
             LimitOutcome::Exempt => writeln!(f, "  says    does not apply: exempt"),
-            LimitOutcome::Skips => writeln!(f, "  says    does not apply without its key"),
-            LimitOutcome::RefusesKeyless => writeln!(f, "  says    {word}: the key is missing"),
-            LimitOutcome::RefusesCost => {
+            LimitOutcome::Skipped => writeln!(f, "  says    does not apply without its key"),
+            LimitOutcome::MissingKey => writeln!(f, "  says    {word}: the key is missing"),
+            LimitOutcome::InvalidCost => {
                 writeln!(f, "  says    {word}: the cost is no whole number")
             }
-            LimitOutcome::Decides(decision) => match decision.outcome {
-                Outcome::Admit if self.in_use => {
+            LimitOutcome::Decided(decision) => match decision.outcome {
+                Outcome::Admit if self.returns_units => {
                     let left = decision.remaining;
                     writeln!(f, "  says    {word}: {left} left while it is served")
                 }
