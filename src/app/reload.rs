@@ -90,7 +90,7 @@ impl Reloader {
             Arc::clone(&running),
         );
         let prepared = off_the_runtime(build).await?.map_err(refusal)?;
-        let snapshot = prepared.built.snapshot();
+        let snapshot = prepared.built.ruleset();
         self.connections.connect(snapshot, &running).await;
         Ok(prepared)
     }

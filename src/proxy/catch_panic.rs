@@ -1,5 +1,6 @@
-//! Panics of the code that serves a request, caught so that the request gets an answer, and its connection and its worker
-//! serve on. The hook of the process logs them ([`telemetry::panics`](crate::telemetry::panics)).
+//! Catches panics of the code that serves a request: the client gets a response, and the connection
+//! and the worker go on. The panic hook logs them
+//! ([`telemetry::panics`](crate::telemetry::panics)).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -8,7 +9,7 @@ use std::task::{Context, Poll};
 use crate::proxy::answers::error::Error;
 use crate::telemetry::metrics::RequestMetrics;
 
-/// The code that served a request has panicked, and was counted.
+/// A panic while serving a request, already counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the proxy failed: its log has a panic")]
 pub struct CaughtPanic;
@@ -19,7 +20,7 @@ impl From<CaughtPanic> for Error {
     }
 }
 
-/// Runs `serve`, which leaves nothing behind that is used after a panic but what is made to be dropped half-way.
+/// Runs `serve`. After a panic, its state is only dropped.
 pub(super) fn catch<T>(
     metrics: &RequestMetrics,
     serve: impl FnOnce() -> T,
@@ -30,7 +31,7 @@ pub(super) fn catch<T>(
     })
 }
 
-/// Awaits `serving`. It is polled no more after a panic.
+/// Awaits `serving`, which is not polled again after a panic.
 pub(super) async fn catch_async<F: Future>(
     metrics: &RequestMetrics,
     mut serving: Pin<&mut F>,

@@ -1,5 +1,5 @@
-//! The built-in origin: it answers with the request it received, as text: the request line, the
-//! header fields, an empty line, and the body as it comes.
+//! The built-in upstream `echo`: its response is the request as text, with request line, header
+//! fields, an empty line, and the body as it arrives.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::header::{self, HeaderValue};
@@ -8,7 +8,7 @@ use super::body::ResponseBody;
 use crate::http::body::RequestBody;
 use crate::http::message::{Request, Response};
 
-/// Answers `request` with itself. Its body is taken.
+/// Responds with `request` itself, and takes its body.
 pub(super) fn echo(request: &mut Request<RequestBody>) -> Response<ResponseBody> {
     let body = std::mem::replace(request.body_mut(), RequestBody::empty());
     let mut head = BytesMut::with_capacity(512);

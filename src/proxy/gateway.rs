@@ -253,7 +253,7 @@ async fn serve(
                 Box::pin(delay.wait()).await;
                 exchange.resume();
             }
-            let path = target.into_rewritten();
+            let path = target.into_normalised_path();
             forward::forward(exchange, request, path).await.map(Some)
         }
         Disposition::Tarpit(slot) => {

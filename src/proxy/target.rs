@@ -1,4 +1,4 @@
-//! What a request asks for: the host and path that are matched, and that are forwarded.
+//! The request target (RFC 9112 section 3.2): the host and path to match and to forward.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -13,21 +13,21 @@ use crate::http::{framing, host, path};
 use crate::proxy::answers::error::Error;
 use crate::rules::Head;
 
-/// The host and the normalised path of a request.
+/// Host and normalised path of a request.
 #[derive(Debug)]
 pub(super) struct RequestTarget {
     host: Rc<str>,
     /// The normalised path, if it differs from the path of the request.
     path: Option<String>,
     /// The path to compare and count, if it differs from the path to forward.
-    compared: Option<String>,
+    comparable_path: Option<String>,
 }
 
 impl RequestTarget {
-    /// Checks the head, and finds what it asks for.
+    /// Checks the head, and normalises its target.
     ///
     /// # Errors
-    /// A 4xx or 501 for a head that is ambiguous, or whose path cannot be normalised safely.
+    /// 4xx or 501 if the head is ambiguous, or its path cannot be normalised safely.
     pub(super) fn of<B>(request: &Request<B>) -> Result<Self, Error> {
         framing::check(request)?;
         let host = host::effective(request)?;
@@ -36,9 +36,9 @@ impl RequestTarget {
             (&Method::OPTIONS, "*") => Cow::Borrowed("*"),
             (_, path) => path::normalise(path)?,
         };
-        let compared = match path::comparable(&path) {
+        let comparable_path = match path::comparable(&path) {
             Cow::Borrowed(_) => None,
-            Cow::Owned(compared) => Some(compared),
+            Cow::Owned(comparable_path) => Some(comparable_path),
         };
         Ok(RequestTarget {
             host,
@@ -46,15 +46,15 @@ impl RequestTarget {
                 Cow::Borrowed(_) => None,
                 Cow::Owned(path) => Some(path),
             },
-            compared,
+            comparable_path,
         })
     }
 
-    /// Checks that a target in absolute form may be asked for over a connection of this scheme: an https resource
-    /// only over TLS, unless a trusted gateway has ended that (RFC 9110 section 7.4).
+    /// Checks that a target in absolute form may come over a connection of this scheme: an https
+    /// URL needs TLS, unless a trusted gateway ended it (RFC 9110 section 7.4).
     ///
     /// # Errors
-    /// 421, which a client may repeat over another connection.
+    /// 421, so that the client may retry over another connection.
     pub(super) fn check_scheme<B>(
         request: &Request<B>,
         scheme: Scheme,
@@ -71,13 +71,13 @@ impl RequestTarget {
         }
     }
 
-    /// The request as the rules see it.
+    /// The head, as rules see it, without a token.
     pub(super) fn head<'h, B>(&'h self, request: &'h Request<B>, client_ip: IpAddr) -> Head<'h> {
-        let compared = self.compared.as_deref().or(self.path.as_deref());
+        let comparable_path = self.comparable_path.as_deref().or(self.path.as_deref());
         Head {
             method: request.method(),
             host: &self.host,
-            path: compared.unwrap_or(request.uri().path()),
+            path: comparable_path.unwrap_or(request.uri().path()),
             query: request.uri().query(),
             headers: request.headers(),
             client_ip,
@@ -86,7 +86,7 @@ impl RequestTarget {
     }
 
     /// The normalised path to forward, if it differs from the path of the request.
-    pub(super) fn into_rewritten(self) -> Option<String> {
+    pub(super) fn into_normalised_path(self) -> Option<String> {
         self.path
     }
 }

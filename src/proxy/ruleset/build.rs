@@ -56,7 +56,7 @@ pub struct BuildContext {
 /// A ruleset that is ready to run once buckets have migrated to it.
 #[derive(Debug)]
 pub struct PreparedRuleset {
-    snapshot: Ruleset,
+    ruleset: Ruleset,
     migrations: Vec<(Arc<Table>, Arc<Table>)>,
     tracking_room: TrackingBudget,
 }
@@ -98,7 +98,7 @@ impl PreparedRuleset {
         PreparedRuleset {
             migrations: builder.successions,
             tracking_room: builder.tracking_room,
-            snapshot: Ruleset {
+            ruleset: Ruleset {
                 router,
                 routes,
                 unmatched,
@@ -124,13 +124,13 @@ impl PreparedRuleset {
     /// Sets the access log, or none.
     #[must_use]
     pub fn with_access_log(mut self, access_log: Option<Arc<AccessLog>>) -> Self {
-        self.snapshot.access_log = access_log;
+        self.ruleset.access_log = access_log;
         self
     }
 
     /// The ruleset that is going to run.
-    pub fn snapshot(&self) -> &Ruleset {
-        &self.snapshot
+    pub fn ruleset(&self) -> &Ruleset {
+        &self.ruleset
     }
 
     /// Moves the buckets of changed policies. Requests under the previous ruleset follow their
@@ -139,9 +139,9 @@ impl PreparedRuleset {
         for (old, new) in self.migrations {
             old.migrate_to(new, now);
         }
-        self.snapshot.set_tracking_room(self.tracking_room);
-        self.snapshot.follow(now);
-        Arc::new(self.snapshot)
+        self.ruleset.set_tracking_room(self.tracking_room);
+        self.ruleset.follow(now);
+        Arc::new(self.ruleset)
     }
 }
 
@@ -393,10 +393,7 @@ impl Builder<'_> {
     }
 
     fn upstreams(&self, specs: Vec<upstream::Spec>) -> Vec<Arc<RunningUpstream>> {
-        let known = self
-            .previous
-            .iter()
-            .flat_map(|snapshot| &snapshot.upstreams);
+        let known = self.previous.iter().flat_map(|ruleset| &ruleset.upstreams);
         let mut endpoints = HashMap::<_, Vec<&Arc<Endpoint>>>::new();
         for upstream in known.map(|running| &running.upstream) {
             for endpoint in upstream.endpoints() {
@@ -445,16 +442,16 @@ impl Ruleset {
 }
 
 /// The policies of a ruleset, by name and key.
-fn policies_by_id(snapshot: Option<&Ruleset>) -> HashMap<(&str, &str), &Policy> {
-    let policies = snapshot.iter().flat_map(|snapshot| &snapshot.policies);
+fn policies_by_id(ruleset: Option<&Ruleset>) -> HashMap<(&str, &str), &Policy> {
+    let policies = ruleset.iter().flat_map(|ruleset| &ruleset.policies);
     let all = policies.flat_map(|policy| policy.all());
     all.map(|policy| ((&*policy.name, policy.key.as_str()), policy))
         .collect()
 }
 
 /// The learned responses of a ruleset, by route name.
-fn learned_responses(snapshot: Option<&Ruleset>) -> HashMap<Arc<str>, Arc<LearnedResponses>> {
-    let routes = snapshot.iter().flat_map(|snapshot| &snapshot.routes);
+fn learned_responses(ruleset: Option<&Ruleset>) -> HashMap<Arc<str>, Arc<LearnedResponses>> {
+    let routes = ruleset.iter().flat_map(|ruleset| &ruleset.routes);
     let known = routes.filter_map(|route| Some((route, route.learned_responses.as_ref()?)));
     known
         .map(|(route, answers)| (Arc::clone(&route.name), Arc::clone(answers)))
