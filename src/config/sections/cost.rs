@@ -1,9 +1,400 @@
-//! `cost` of a policy, and its settlement.
+//! `cost` of a policy: the units of a request, constant or stated by the request or its response, and
+//! their settlement.
 
-mod check;
-mod compile;
-mod schema;
+use std::sync::Arc;
 
-pub(in crate::config) use check::*;
-pub(in crate::config) use compile::*;
-pub use schema::*;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::config::diagnostic::Code;
+use crate::config::document::NodeId;
+use crate::config::finding::{Finding, Findings};
+use crate::config::located::Located;
+use crate::config::schema::{AlgorithmName, Policy, Units};
+use crate::config::sections::algorithm;
+use crate::config::validate::report_repeated;
+use crate::config::value::{FieldName, Pointer, Size};
+use crate::rules::{self, CostSource, CountedResponses, ProxyResponses, Settlement};
+
+/// Units that a request takes.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(
+    rename = "$form",
+    expecting = "a number of units, or where a request or its response says it: `{ header: x-cost, max: 100 }`"
+)]
+#[schemars(rename = "Cost", untagged)]
+pub enum Cost {
+    /// So many units.
+    #[serde(rename = "scalar")]
+    Constant(Units),
+    /// What the request or its response says.
+    #[serde(rename = "mapping")]
+    Stated(Box<StatedCost>),
+}
+
+impl Default for Cost {
+    fn default() -> Self {
+        Self::Constant(Units::default())
+    }
+}
+
+/// Serializes the written form, which the schema shows as the default.
+impl Serialize for Cost {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Constant(units) => units.serialize(serializer),
+            Self::Stated(cost) => cost.serialize(serializer),
+        }
+    }
+}
+
+/// The cost of a request, as it says itself, or as its response does.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "ToldCost")]
+#[schemars(extend("oneOf" = [{ "required": ["header"] }, { "required": ["response_header"] }, { "required": ["response_trailer"] }, { "required": ["response_json"] }, { "required": ["response_bytes"] }]))]
+pub struct StatedCost {
+    /// The request's field with a whole number of units; without it a request takes 1, and with anything else it
+    /// is answered 400.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub header: Option<Located<FieldName>>,
+    /// The response's field with a whole number of units; without it, or with anything else, the request has
+    /// taken its `reserve`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_header: Option<Located<FieldName>>,
+    /// The field of the response's trailers with a whole number of units, as behind a stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_trailer: Option<Located<FieldName>>,
+    /// Where a JSON response states a whole number of units: a JSON pointer, `/usage/total_tokens`, or up to 4, whose values
+    /// are added. Of an event stream, the last event that has it counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_json: Option<Located<Pointers>>,
+    /// Bytes of the response's body that are a unit, `1B` to `1024GiB`; part of as many is one, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_bytes: Option<Located<UnitSize>>,
+    /// Units that are charged until the response says what it was, 1 to 4294967295; 1 unless given. Or the field of the
+    /// request that says it: `{ header: x-estimate, default: 500 }`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserve: Option<Located<Reserve>>,
+    /// The most that counts, 1 to 4294967295.
+    pub max: Located<Units>,
+}
+
+/// Units that a request reserves.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(
+    rename = "$form",
+    expecting = "a number of units, or the field of the request that says it: `{ header: x-estimate, default: 500 }`"
+)]
+#[schemars(rename = "Reserve", untagged)]
+pub enum Reserve {
+    /// The same for all requests.
+    #[serde(rename = "scalar")]
+    Constant(Units),
+    /// What the request says.
+    #[serde(rename = "mapping")]
+    Stated(StatedReserve),
+}
+
+impl StatedCost {
+    /// Units that a request reserves if it states none itself.
+    pub fn reserved(&self) -> u32 {
+        match self.reserve.as_deref() {
+            None => 1,
+            Some(Reserve::Constant(units)) => units.get(),
+            Some(Reserve::Stated(stated)) => stated.default.get(),
+        }
+    }
+}
+
+impl Default for Reserve {
+    fn default() -> Self {
+        Self::Constant(Units::default())
+    }
+}
+
+/// Serializes the written form.
+impl Serialize for Reserve {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Constant(units) => units.serialize(serializer),
+            Self::Stated(stated) => stated.serialize(serializer),
+        }
+    }
+}
+
+/// Units that a request reserves, as it says itself.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "ToldReserve")]
+pub struct StatedReserve {
+    /// The request's field with a whole number of units; with anything else the request is answered 400.
+    pub header: Located<FieldName>,
+    /// Units that a request without the field reserves, 1 to 4294967295; 1 unless given.
+    #[serde(default)]
+    pub default: Located<Units>,
+    /// The most that counts of the field, 1 to 4294967295; the cost's `max` unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<Located<Units>>,
+}
+
+/// Where a document states a number: one place, or several whose numbers are added.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(from = "PointersForm")]
+pub struct Pointers(pub Vec<Located<Pointer>>);
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(
+    rename = "$form",
+    rename_all = "snake_case",
+    expecting = "a JSON pointer, `/usage/total_tokens`, or a list of them"
+)]
+#[schemars(rename = "Pointers", untagged)]
+enum PointersForm {
+    /// One place.
+    Scalar(Located<Pointer>),
+    /// Several: their numbers are added.
+    Sequence(#[schemars(length(min = 1, max = 4))] Vec<Located<Pointer>>),
+}
+
+impl From<PointersForm> for Pointers {
+    fn from(form: PointersForm) -> Self {
+        match form {
+            PointersForm::Scalar(pointer) => Self(vec![pointer]),
+            PointersForm::Sequence(pointers) => Self(pointers),
+        }
+    }
+}
+
+/// Bytes that are charged as one unit.
+pub type UnitSize = Size<1, { 1 << 40 }>;
+
+pub(in crate::config) fn check(policy: &Policy, findings: &Findings<'_>) {
+    if let Cost::Stated(stated) = &policy.cost.value {
+        check_stated(stated, policy.cost.node, findings);
+    }
+    check_statuses(policy, findings);
+    if policy.count.is_empty() && policy.count_own.get() {
+        let message = "`count_own` without `count`: all responses are charged";
+        let finding = Finding::error(policy.count_own.node, Code::NoEffect, message);
+        findings.add(finding.help("say which statuses are charged: `count: [401, 403]`"));
+    }
+    if let (Some(node), Some(overflow)) = (settlement_node(policy), &policy.overflow) {
+        let message = "what a response settles is charged to one bucket";
+        let finding =
+            Finding::error(node, Code::Conflict, message).help("remove it, or `overflow`");
+        findings.add(finding.related(overflow.node, "the further bucket"));
+    }
+    if let Some(node) = settlement_node(policy) {
+        check_algorithm(policy, node, findings);
+    }
+}
+
+fn check_statuses(policy: &Policy, findings: &Findings<'_>) {
+    let all: Vec<_> = policy.count.iter().collect();
+    for (place, statuses) in all.iter().enumerate() {
+        let before = &all[..place];
+        if let Some(first) = before.iter().find(|first| first.overlaps(statuses)) {
+            let message = match first.value == statuses.value {
+                true => format!("the status {} twice", statuses.value),
+                false => format!("`{}` and `{}` overlap", first.value, statuses.value),
+            };
+            let finding = Finding::error(statuses.node, Code::DuplicateName, message);
+            findings.add(
+                finding
+                    .help("remove one of them")
+                    .related(first.node, "it stands here first"),
+            );
+        }
+    }
+}
+
+/// The setting that makes responses settle the cost.
+pub(in crate::config) fn settlement_node(policy: &Policy) -> Option<NodeId> {
+    let counted = policy.count.iter().next().map(|status| status.node);
+    let stated = match &policy.cost.value {
+        Cost::Constant(_) => None,
+        Cost::Stated(stated) => response_sources(stated).into_iter().flatten().next(),
+    };
+    stated.or(counted)
+}
+
+/// The settings that name the response's statement of the cost.
+fn response_sources(stated: &StatedCost) -> [Option<NodeId>; 4] {
+    [
+        stated.response_header.as_ref().map(|name| name.node),
+        stated.response_trailer.as_ref().map(|name| name.node),
+        stated.response_json.as_ref().map(|pointers| pointers.node),
+        stated.response_bytes.as_ref().map(|unit| unit.node),
+    ]
+}
+
+fn check_stated(stated: &StatedCost, node: NodeId, findings: &Findings<'_>) {
+    let in_request = stated.header.as_ref().map(|name| name.node);
+    let places = [in_request].into_iter().chain(response_sources(stated));
+    let given: Vec<_> = places.flatten().collect();
+    match given.as_slice() {
+        [] => {
+            let finding = Finding::error(node, Code::MissingKey, "nobody says what it is");
+            findings.add(finding.help(
+                "name who does: `header`, `response_header`, `response_trailer`, `response_json` or `response_bytes`",
+            ));
+        }
+        [_] => {}
+        [first, others @ ..] => {
+            for other in others {
+                let message = "a cost is said in one place";
+                let finding = Finding::error(*other, Code::Conflict, message);
+                findings.add(finding.related(*first, "another").help("keep one of them"));
+            }
+        }
+    }
+    if let Some(pointers) = &stated.response_json {
+        check_pointers(pointers, findings);
+    }
+    let Some(reserve) = &stated.reserve else {
+        return;
+    };
+    if let Some(header) = &stated.header {
+        let message = "nothing is reserved where the request says what it costs";
+        let finding =
+            Finding::error(reserve.node, Code::NoEffect, message).help("remove `reserve`");
+        findings.add(finding.related(header.node, "where it says so"));
+        return;
+    }
+    match &reserve.value {
+        Reserve::Constant(units) => {
+            check_reserved((units.get(), reserve.node), &stated.max, findings);
+        }
+        Reserve::Stated(reserve) => check_stated_reserve(reserve, &stated.max, findings),
+    }
+}
+
+/// A reservation must not exceed `max`.
+fn check_reserved((units, node): (u32, NodeId), max: &Located<Units>, findings: &Findings<'_>) {
+    if units > max.get() {
+        let message = "more is reserved than ever counts";
+        let finding = Finding::error(node, Code::Conflict, message);
+        let finding = finding.related(max.node, "the most that counts");
+        findings.add(finding.help("lower `reserve`, or raise `max`"));
+    }
+}
+
+/// Checks a reservation that the request states.
+fn check_stated_reserve(reserve: &StatedReserve, max: &Located<Units>, findings: &Findings<'_>) {
+    let most = reserve.max.as_ref().unwrap_or(max);
+    if let Some(own) = &reserve.max {
+        check_reserved((own.get(), own.node), max, findings);
+    }
+    check_reserved(
+        (reserve.default.get(), reserve.default.node),
+        most,
+        findings,
+    );
+}
+
+fn check_pointers(pointers: &Located<Pointers>, findings: &Findings<'_>) {
+    let all = &pointers.0;
+    if all.is_empty() || all.len() > 4 {
+        let message = format!("{} JSON pointers, where there can be 1 to 4", all.len());
+        let finding = Finding::error(pointers.node, Code::InvalidValue, message);
+        findings.add(finding.help("name the numbers whose sum is the cost: `/usage/total_tokens`"));
+    }
+    let texts = all
+        .iter()
+        .map(|pointer| (pointer.to_string(), pointer.node));
+    report_repeated(texts, findings, |text| {
+        (format!("the pointer `{text}` twice"), "remove one of them")
+    });
+}
+
+/// Reports algorithms that cannot give back units, or charge them later.
+fn check_algorithm(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
+    let parts = policy.precision.as_ref().map_or(1, |parts| parts.get());
+    let (message, help) = match policy.algorithm.value {
+        AlgorithmName::Concurrency => (
+            "what is in flight comes back by itself, whatever the response",
+            "make it a policy of its own, with a quota",
+        ),
+        AlgorithmName::LeakyBucket => (
+            "whose turn is when is settled before there is a response",
+            "use another `algorithm`",
+        ),
+        AlgorithmName::SlidingWindow if parts > 1 && !algorithm::counts_debt(policy) => (
+            "so many counters of so large a quota cannot be charged beyond it",
+            "count in a coarser unit, or lower `precision`",
+        ),
+        _ => return,
+    };
+    let finding = Finding::error(node, Code::Conflict, message).help(help);
+    findings.add(finding.related(policy.algorithm.node, "the algorithm"));
+}
+
+/// The charge at admission.
+pub(in crate::config) fn cost(written: &Cost) -> rules::Cost {
+    match written {
+        Cost::Constant(cost) => rules::Cost::Constant(cost.get()),
+        Cost::Stated(stated) => match &stated.header {
+            Some(header) => rules::Cost::Header {
+                name: header.get().clone(),
+                default: 1,
+                max: stated.max.get(),
+            },
+            None => reserve(stated),
+        },
+    }
+}
+
+/// The reservation until the response settles the cost.
+fn reserve(stated: &StatedCost) -> rules::Cost {
+    match stated.reserve.as_deref() {
+        Some(Reserve::Stated(reserve)) => rules::Cost::Header {
+            name: reserve.header.get().clone(),
+            default: reserve.default.get(),
+            max: reserve.max.as_ref().unwrap_or(&stated.max).get(),
+        },
+        _ => rules::Cost::Constant(stated.reserved()),
+    }
+}
+
+/// The settlement by responses, if any.
+pub(in crate::config) fn settlement(policy: &Policy) -> Option<Settlement> {
+    let by = match &policy.cost.value {
+        Cost::Constant(_) => CostSource::Reserve,
+        Cost::Stated(stated) => settled_by(stated),
+    };
+    let statuses: Vec<_> = policy
+        .count
+        .iter()
+        .flat_map(|statuses| statuses.range())
+        .collect();
+    let counted = (!statuses.is_empty()).then(|| CountedResponses {
+        statuses,
+        own: match policy.count_own.get() {
+            true => ProxyResponses::Counted,
+            false => ProxyResponses::NotCounted,
+        },
+    });
+    let settles = counted.is_some() || by != CostSource::Reserve;
+    settles.then_some(Settlement { counted, by })
+}
+
+fn settled_by(stated: &StatedCost) -> CostSource {
+    let max = stated.max.get();
+    if let Some(name) = &stated.response_header {
+        let name = name.get().clone();
+        CostSource::Header { name, max }
+    } else if let Some(name) = &stated.response_trailer {
+        let name = name.get().clone();
+        CostSource::Trailer { name, max }
+    } else if let Some(pointers) = &stated.response_json {
+        let pointers = pointers.0.iter().map(|pointer| Arc::clone(pointer.get()));
+        let pointers = pointers.collect();
+        CostSource::Json { pointers, max }
+    } else if let Some(unit) = &stated.response_bytes {
+        let unit = unit.bytes();
+        CostSource::Bytes { unit, max }
+    } else {
+        CostSource::Reserve
+    }
+}

@@ -1,9 +1,486 @@
-//! `exempt`, `overrides` and `candidate`.
+//! Exceptions of a policy: exemptions, overrides, and a candidate in shadow.
 
-mod check;
-mod compile;
-mod schema;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
 
-pub(in crate::config) use check::*;
-pub(in crate::config) use compile::*;
-pub use schema::*;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::config::diagnostic::Code;
+use crate::config::document::NodeId;
+use crate::config::finding::{Finding, Findings};
+use crate::config::located::Located;
+use crate::config::schema::{Config, InUse, Mode, OnMissingKey, Policy, Units, Zone};
+use crate::config::sections::algorithm;
+use crate::config::validate::report_repeated;
+use crate::config::value::{Cidr, KeyPart, Quota, Refill, Text, TimeZone};
+use crate::rules::{self, Exceptions, Selector, Selectors};
+
+/// An item of `exempt`: to whom the policy does not apply, or no policy where it stands at the top.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("oneOf" = [{ "required": ["value"] }, { "required": ["prefix"] }, { "required": ["cidr"] }]))]
+pub struct Exemption {
+    /// Which part of the key `value` or `prefix` is about; needed where the key has several, and at the top.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<Located<KeyPart>>,
+    /// Who has this value in that part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<Located<Text>>,
+    /// Whose value in that part starts so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<Located<Text>>,
+    /// Clients with this address, or in this network, whatever the key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cidr: Option<Located<Cidr>>,
+}
+
+/// An item of `overrides`: who has another quota.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("oneOf" = [{ "required": ["value"] }, { "required": ["prefix"] }, { "required": ["cidr"] }]))]
+#[schemars(extend("anyOf" = [{ "required": ["quota"] }, { "required": ["capacity", "refill"] }, { "required": ["max"] }, { "required": ["time_zone"] }]))]
+pub struct Override {
+    /// Which part of the key `value` or `prefix` is about; needed where the key has several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<Located<KeyPart>>,
+    /// Who has this value in that part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<Located<Text>>,
+    /// Whose value in that part starts so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<Located<Text>>,
+    /// Clients with this address, or in this network, whatever the key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cidr: Option<Located<Cidr>>,
+    /// The quota, instead of the policy's; 0 refuses always.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quota: Option<Located<Quota>>,
+    /// The burst; as many units as this quota has unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst: Option<Located<Units>>,
+    /// The capacity, with a `refill`, in place of a `quota`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<Located<Units>>,
+    /// The refill, with a `capacity`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refill: Option<Located<Refill>>,
+    /// The units that can be taken at once, for `concurrency`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max: Option<Located<InUse>>,
+    /// Where days, weeks, months and years begin, instead of the policy's `time_zone`: the IANA name of a time zone. With
+    /// it the quota is the policy's unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_zone: Option<Located<TimeZone>>,
+}
+
+/// `candidate` of a policy: a quota that is tried out beside its own.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("anyOf" = [{ "required": ["quota"] }, { "required": ["capacity", "refill"] }, { "required": ["max"] }]))]
+pub struct Candidate {
+    /// The quota, instead of the policy's; 0 would refuse always.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quota: Option<Located<Quota>>,
+    /// The burst; as many units as this quota has unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst: Option<Located<Units>>,
+    /// The capacity, with a `refill`, in place of a `quota`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<Located<Units>>,
+    /// The refill, with a `capacity`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refill: Option<Located<Refill>>,
+    /// The units that can be taken at once, for `concurrency`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max: Option<Located<InUse>>,
+}
+
+impl Candidate {
+    /// The policy in shadow that tries the candidate out. It exempts clients with an override.
+    pub fn applied_to(&self, policy: &Policy) -> Policy {
+        let overridden = policy.overrides.iter().map(|one| {
+            let selection = one.selection();
+            Located::from(Exemption {
+                part: selection.part.cloned(),
+                value: selection.value.cloned(),
+                prefix: selection.prefix.cloned(),
+                cidr: selection.cidr.cloned(),
+            })
+        });
+        let exempt = policy.exempt.iter().cloned().chain(overridden);
+        Policy {
+            quota: self.quota.clone(),
+            burst: self.burst.clone(),
+            capacity: self.capacity.clone(),
+            refill: self.refill.clone(),
+            max: self.max.clone(),
+            mode: Mode::Shadow.into(),
+            percent: None,
+            exempt: exempt.collect::<Vec<_>>().into(),
+            overrides: Vec::new().into(),
+            candidate: None,
+            penalty: None,
+            ..policy.clone()
+        }
+    }
+}
+
+/// The clients that an exception selects.
+#[derive(Clone, Copy, Debug)]
+pub struct Selection<'a> {
+    /// The part, where it is named.
+    pub part: Option<&'a Located<KeyPart>>,
+    /// A value of it.
+    pub value: Option<&'a Located<Text>>,
+    /// The beginning of one.
+    pub prefix: Option<&'a Located<Text>>,
+    /// A network.
+    pub cidr: Option<&'a Located<Cidr>>,
+}
+
+impl Exemption {
+    /// The selected clients.
+    pub fn selection(&self) -> Selection<'_> {
+        Selection {
+            part: self.part.as_ref(),
+            value: self.value.as_ref(),
+            prefix: self.prefix.as_ref(),
+            cidr: self.cidr.as_ref(),
+        }
+    }
+}
+
+impl Override {
+    /// The selected clients.
+    pub fn selection(&self) -> Selection<'_> {
+        Selection {
+            part: self.part.as_ref(),
+            value: self.value.as_ref(),
+            prefix: self.prefix.as_ref(),
+            cidr: self.cidr.as_ref(),
+        }
+    }
+
+    /// The policy for the selected clients.
+    pub fn applied_to(&self, policy: &Policy) -> Policy {
+        let zone = self.time_zone.as_ref();
+        let time_zone = zone.map(|zone| Located {
+            value: Zone::Named(zone.value.clone()),
+            node: zone.node,
+        });
+        let time_zone = time_zone.or_else(|| policy.time_zone.clone());
+        if zone.is_some() && !self.has_quota() {
+            return Policy {
+                time_zone,
+                ..policy.clone()
+            };
+        }
+        Policy {
+            quota: self.quota.clone(),
+            burst: self.burst.clone(),
+            capacity: self.capacity.clone(),
+            refill: self.refill.clone(),
+            max: self.max.clone(),
+            time_zone,
+            ..policy.clone()
+        }
+    }
+
+    /// True if the override has amounts.
+    fn has_quota(&self) -> bool {
+        let quota = self.quota.is_some() || self.burst.is_some() || self.max.is_some();
+        quota || self.capacity.is_some() || self.refill.is_some()
+    }
+}
+
+impl Selection<'_> {
+    /// The key part of `value` or `prefix`: the named one, or the only part of the key.
+    pub fn part_of<'p>(&'p self, policy: &'p Policy) -> Option<&'p KeyPart> {
+        let named = self.part.map(|part| &part.value);
+        let mut parts = policy.key.0.iter().map(|part| &part.value);
+        match named {
+            Some(named) => parts.find(|part| *part == named),
+            None => parts.next().filter(|_| parts.next().is_none()),
+        }
+    }
+}
+
+impl std::fmt::Display for Selection<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some(part) = self.part {
+            write!(f, "{part} ")?;
+        }
+        match (self.value, self.prefix, self.cidr) {
+            (Some(value), ..) => write!(f, "value {value}"),
+            (None, Some(prefix), _) => write!(f, "prefix {prefix}"),
+            (None, None, Some(cidr)) => write!(f, "cidr {cidr}"),
+            (None, None, None) => f.write_str("nothing"),
+        }
+    }
+}
+
+/// Checks the exemptions from all limits, which have no key to name parts of.
+pub(in crate::config) fn check_top_level(config: &Config, findings: &Findings<'_>) {
+    for exemption in config.exempt.iter() {
+        let selection = exemption.selection();
+        check_selection(selection, exemption.node, findings, || {
+            match selection.part.map(|part| (part, &part.value)) {
+                Some((part, KeyPart::Capture(_))) => {
+                    let message = "a captured segment is of one route's path";
+                    let finding = Finding::error(part.node, Code::Conflict, message);
+                    findings.add(finding.help("put it into the `exempt` of a policy"));
+                }
+                Some((_, part)) => check_value(part, exemption.node, findings),
+                None => {
+                    let message = "it is not said what this is a value of";
+                    let finding = Finding::error(exemption.node, Code::MissingKey, message);
+                    findings.add(finding.help("name it: `part: header:x-api-key`"));
+                }
+            }
+        });
+    }
+    let all = config.exempt.iter();
+    let all = all.map(|one| (one.selection().to_string(), one.node));
+    report_repeated(all, findings, twice);
+}
+
+pub(in crate::config) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
+    for exemption in policy.exempt.iter() {
+        let selection = exemption.selection();
+        check_selection(selection, exemption.node, findings, || {
+            check_part(selection, exemption.node, policy, findings);
+        });
+    }
+    if !policy.overrides.is_empty() {
+        let base = policy.without_exceptions();
+        for one in policy.overrides.iter() {
+            let selection = one.selection();
+            check_selection(selection, one.node, findings, || {
+                check_part(selection, one.node, policy, findings);
+            });
+            algorithm::check(&one.applied_to(&base), one.node, config, findings);
+        }
+    }
+    if let Some(candidate) = &policy.candidate {
+        algorithm::check(
+            &candidate.applied_to(policy),
+            candidate.node,
+            config,
+            findings,
+        );
+    }
+    let exempt = policy.exempt.iter();
+    let exempt = exempt.map(|one| (one.selection().to_string(), one.node));
+    report_repeated(exempt, findings, twice);
+    let overrides = policy.overrides.iter();
+    let overrides = overrides.map(|one| (one.selection().to_string(), one.node));
+    report_repeated(overrides, findings, twice);
+}
+
+fn twice(selection: &String) -> (String, &'static str) {
+    (
+        format!("an exception of `{selection}` twice"),
+        "remove one of them",
+    )
+}
+
+/// Checks that an exception has one selector; `check_part` checks the key part of a value or
+/// prefix.
+fn check_selection(
+    selection: Selection<'_>,
+    node: NodeId,
+    findings: &Findings<'_>,
+    check_part: impl FnOnce(),
+) {
+    let kinds = [
+        selection.value.map(|value| value.node),
+        selection.prefix.map(|prefix| prefix.node),
+        selection.cidr.map(|cidr| cidr.node),
+    ];
+    let given: Vec<_> = kinds.into_iter().flatten().collect();
+    match given.as_slice() {
+        [] => {
+            let finding = Finding::error(node, Code::MissingKey, "nobody is named");
+            findings.add(finding.help("say who: `value`, `prefix` or `cidr`"));
+        }
+        [_] if selection.cidr.is_some() => {
+            if let Some(part) = selection.part {
+                let message =
+                    "a network is about the client's address, and about no part of the key";
+                let finding = Finding::error(part.node, Code::NoEffect, message);
+                findings.add(finding.help("remove `part`"));
+            }
+        }
+        [_] => check_part(),
+        [first, others @ ..] => {
+            for other in others {
+                let message = "an exception is about a value, a prefix or a network";
+                let finding = Finding::error(*other, Code::Conflict, message);
+                findings.add(
+                    finding
+                        .related(*first, "another")
+                        .help("make it two exceptions"),
+                );
+            }
+        }
+    }
+}
+
+fn check_part(selection: Selection<'_>, node: NodeId, policy: &Policy, findings: &Findings<'_>) {
+    match (selection.part_of(policy), selection.part) {
+        (Some(part), _) => check_value(part, node, findings),
+        (None, Some(part)) => {
+            let message = format!("`{part}` is no part of this key");
+            let finding = Finding::error(part.node, Code::UnknownName, message);
+            findings.add(
+                finding
+                    .help("name a part of `key`")
+                    .related(policy.key.node, "the key"),
+            );
+        }
+        (None, None) => {
+            let message = "the key has several parts, and it is not said which one is meant";
+            let finding = Finding::error(node, Code::MissingKey, message);
+            findings.add(finding.help("name it: `part: header:x-api-key`"));
+        }
+    }
+}
+
+/// Checks that a part has textual values.
+fn check_value(part: &KeyPart, node: NodeId, findings: &Findings<'_>) {
+    match part {
+        KeyPart::ClientIp | KeyPart::ClientIpPrefix(_) => {
+            let finding = Finding::error(node, Code::Conflict, "an address is no text");
+            findings.add(finding.help("use `cidr`, which takes single addresses too"));
+        }
+        KeyPart::Constant => {
+            let finding = Finding::error(node, Code::Conflict, "`constant` has no value");
+            findings.add(finding.help("name another part of the key"));
+        }
+        _ => {}
+    }
+}
+
+/// The compiled exceptions of all policies. Routes with the same compiled key parts share them.
+#[derive(Default)]
+pub(in crate::config) struct ExceptionCache {
+    by_policy: RefCell<HashMap<usize, PolicyExceptions>>,
+}
+
+struct PolicyExceptions {
+    /// The key parts that exceptions name.
+    parts: Vec<KeyPart>,
+    /// Compiled key parts, with the exceptions on them.
+    known: Vec<(Vec<rules::KeyPart>, CompiledExceptions)>,
+}
+
+/// The compiled exceptions of one policy.
+#[derive(Clone, Default)]
+struct CompiledExceptions {
+    exempt: Arc<Selectors>,
+    overrides: Arc<Selectors>,
+}
+
+impl ExceptionCache {
+    /// The exceptions of the checked policy at `index`, joined with the global exemptions. `part`
+    /// compiles key parts for the route.
+    pub(in crate::config) fn of(
+        &self,
+        (index, policy): (usize, &Policy),
+        from_all: &Arc<Selectors>,
+        part: impl Fn(&KeyPart) -> rules::KeyPart,
+    ) -> Option<Exceptions> {
+        let CompiledExceptions { exempt, overrides } = self.own(index, policy, part);
+        Exceptions::new(Arc::clone(from_all), exempt, overrides)
+    }
+
+    fn own(
+        &self,
+        index: usize,
+        policy: &Policy,
+        part: impl Fn(&KeyPart) -> rules::KeyPart,
+    ) -> CompiledExceptions {
+        if policy.exempt.is_empty() && policy.overrides.is_empty() {
+            return CompiledExceptions::default();
+        }
+        let mut by_policy = self.by_policy.borrow_mut();
+        let of_policy = by_policy.entry(index).or_insert_with(|| PolicyExceptions {
+            parts: parts(policy),
+            known: Vec::new(),
+        });
+        let parts: Vec<_> = of_policy.parts.iter().map(part).collect();
+        let mut known = of_policy.known.iter();
+        if let Some((_, own)) = known.find(|(known, _)| *known == parts) {
+            return own.clone();
+        }
+        let compiled: Vec<_> = of_policy.parts.iter().zip(&parts).collect();
+        let own = own(policy, &compiled);
+        of_policy.known.push((parts, own.clone()));
+        own
+    }
+}
+
+fn parts(policy: &Policy) -> Vec<KeyPart> {
+    let exempt = policy.exempt.iter().map(|one| one.selection());
+    let overrides = policy.overrides.iter().map(|one| one.selection());
+    let mut parts = Vec::new();
+    for selection in exempt.chain(overrides) {
+        if let Some(part) = selection
+            .part_of(policy)
+            .filter(|part| !parts.contains(*part))
+        {
+            parts.push(part.clone());
+        }
+    }
+    parts
+}
+
+/// Compiles the exceptions of a policy with the compiled key parts.
+fn own(policy: &Policy, parts: &[(&KeyPart, &rules::KeyPart)]) -> CompiledExceptions {
+    let selector = |selection: Selection<'_>| {
+        let part = selection.part_of(policy).and_then(|wanted| {
+            let (_, part) = parts.iter().find(|(part, _)| *part == wanted)?;
+            Some(rules::KeyPart::clone(part))
+        });
+        selector(selection, part)
+    };
+    let exempt = policy.exempt.iter();
+    let overrides = policy.overrides.iter();
+    let exempt = exempt.filter_map(|one| selector(one.selection()));
+    let overrides = overrides.filter_map(|one| selector(one.selection()));
+    let stand_in = match &policy.on_missing_key.value {
+        OnMissingKey::Value(value) => Some(value.as_str()),
+        _ => None,
+    };
+    let selectors = |list| Arc::new(Selectors::new(list).with_stand_in(stand_in));
+    CompiledExceptions {
+        exempt: selectors(exempt.collect()),
+        overrides: selectors(overrides.collect()),
+    }
+}
+
+/// The exemptions from all limits.
+pub(in crate::config) fn global_exemptions(
+    config: &Config,
+    part: impl Fn(&KeyPart) -> rules::KeyPart,
+) -> Selectors {
+    let exempt = config.exempt.iter();
+    let selectors = exempt.filter_map(|one| {
+        let named = one.part.as_ref().map(|named| part(&named.value));
+        selector(one.selection(), named)
+    });
+    Selectors::new(selectors.collect())
+}
+
+fn selector(selection: Selection<'_>, part: Option<rules::KeyPart>) -> Option<Selector> {
+    if let Some(cidr) = selection.cidr {
+        return Some(Selector::Network(cidr.get()));
+    }
+    match (selection.value, selection.prefix) {
+        (Some(value), _) => Some(Selector::Value(part?, value.as_str().to_owned())),
+        (None, Some(prefix)) => Some(Selector::Prefix(part?, prefix.as_str().to_owned())),
+        (None, None) => None,
+    }
+}

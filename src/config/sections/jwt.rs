@@ -1,9 +1,272 @@
-//! `jwt`: verification of tokens.
+//! `jwt`: keys and rules that verify tokens.
 
-mod check;
-mod compile;
-mod schema;
+use std::path::{Path, PathBuf};
 
-pub(in crate::config) use check::*;
-pub(in crate::config) use compile::*;
-pub use schema::*;
+use http::header::AUTHORIZATION;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::config::claims;
+use crate::config::compile::Compiler;
+use crate::config::diagnostic::Code;
+use crate::config::document::NodeId;
+use crate::config::finding::{Finding, Findings};
+use crate::config::located::{List, Located};
+use crate::config::schema::{Config, MINUTE, SECOND};
+use crate::config::validate::{report_empty, report_repeated};
+use crate::config::value::{Duration, FieldName, FilePath, Text};
+use crate::rules::{KeyError, TokenAlgorithm, TokenKey, TokenSpec, Verifier};
+
+/// The largest difference of clocks.
+pub type Leeway = Duration<0, { 10 * MINUTE }>;
+
+/// `jwt`: how the tokens are verified whose claims are in keys and conditions.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Jwt {
+    /// The field that has the token; in `authorization` after `Bearer`.
+    #[serde(default = "authorization")]
+    pub header: Located<FieldName>,
+    /// What tokens are signed with.
+    #[schemars(length(min = 1))]
+    pub keys: List<JwtKey>,
+    /// What their `iss` has to be; anything unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<Located<Text>>,
+    /// One of which their `aud` has to have; anything unless given.
+    #[serde(default)]
+    pub audiences: List<Text>,
+    /// How long before `nbf` and after `exp` they are still taken, `0s` to `10m`: clocks differ.
+    #[serde(default = "minute")]
+    pub leeway: Located<Leeway>,
+}
+
+fn authorization() -> Located<FieldName> {
+    FieldName::from(AUTHORIZATION).into()
+}
+
+fn minute() -> Located<Leeway> {
+    Leeway::from_millis(60 * SECOND).into()
+}
+
+/// A stand-in for an unreadable section.
+impl Default for Jwt {
+    fn default() -> Self {
+        Self {
+            header: authorization(),
+            keys: List::default(),
+            issuer: None,
+            audiences: List::default(),
+            leeway: minute(),
+        }
+    }
+}
+
+/// An item of `jwt.keys`: a set of keys, or one.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("oneOf" = [{ "required": ["jwks_file"] }, { "required": ["file", "algorithm"] }]))]
+pub struct JwtKey {
+    /// A JSON Web Key Set (RFC 7517). Read again when the file changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jwks_file: Option<Located<FilePath>>,
+    /// A public key in PEM, or for `HS256` the secret, at least 32 bytes. Read again when the file changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<Located<FilePath>>,
+    /// What the key in `file` is for. Tokens that say another algorithm are not taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub algorithm: Option<Located<JwtAlgorithm>>,
+    /// The `kid` of tokens that are signed with the key in `file`; any unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<Located<Text>>,
+}
+
+/// How tokens are signed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum JwtAlgorithm {
+    /// HMAC with SHA-256.
+    #[default]
+    #[serde(rename = "HS256")]
+    Hs256,
+    /// RSA with PKCS #1 v1.5 and SHA-256.
+    #[serde(rename = "RS256")]
+    Rs256,
+    /// ECDSA with P-256 and SHA-256.
+    #[serde(rename = "ES256")]
+    Es256,
+    /// Ed25519.
+    #[serde(rename = "EdDSA")]
+    EdDsa,
+}
+
+pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
+    let used = claims::used(config);
+    let Some(jwt) = &config.jwt else {
+        for (name, node) in used {
+            let message = format!("nothing verifies the tokens that say `{name}`");
+            let finding = Finding::error(node, Code::MissingKey, message);
+            findings.add(
+                finding.help("say with which keys: `jwt: { keys: [{ jwks_file: keys.json }] }`"),
+            );
+        }
+        return;
+    };
+    if used.is_empty() {
+        let finding = Finding::warning(
+            jwt.node,
+            Code::Unused,
+            "no key and no condition asks for a claim",
+        );
+        findings.add(
+            finding
+                .at_key()
+                .help("name one, as in `key: jwt:sub`, or remove the section"),
+        );
+    }
+    report_empty(&jwt.keys, findings, "name a key at least");
+    jwt.keys
+        .iter()
+        .for_each(|key| check_key(key, key.node, findings));
+    let audiences = jwt.audiences.iter().map(|one| (one.as_str(), one.node));
+    report_repeated(audiences, findings, |one| {
+        (format!("`{one}` twice"), "remove one of them")
+    });
+}
+
+fn check_key(key: &JwtKey, node: NodeId, findings: &Findings<'_>) {
+    let file = key.file.as_ref().map(|file| file.node);
+    let algorithm = key.algorithm.as_ref().map(|algorithm| algorithm.node);
+    let id = key.id.as_ref().map(|id| id.node);
+    let finding = match (&key.jwks_file, file, algorithm) {
+        (Some(set), ..) => {
+            let Some(other) = file.or(algorithm).or(id) else {
+                return;
+            };
+            let message = "the set says all of its keys itself";
+            let finding =
+                Finding::error(other, Code::Conflict, message).related(set.node, "the set");
+            finding.help("use `jwks_file` alone, or `file` and `algorithm`")
+        }
+        (None, Some(_), Some(_)) => return,
+        (None, Some(file), None) => {
+            Finding::error(file, Code::MissingKey, "the key `algorithm` is missing")
+                .help("say what the key is for: `algorithm: RS256`")
+        }
+        (None, None, _) => Finding::error(node, Code::MissingKey, "there is no file with a key")
+            .help("name one: `{ jwks_file: keys.json }`, or `{ algorithm: RS256, file: key.pem }`"),
+    };
+    findings.add(finding);
+}
+
+/// Handling of missing key files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::config) enum KeyFiles {
+    /// A missing or empty file is an error.
+    Needed,
+    /// A missing file verifies no token.
+    Optional,
+}
+
+impl Compiler<'_> {
+    pub(in crate::config) fn tokens(
+        &mut self,
+        config: &Config,
+        files: KeyFiles,
+    ) -> Option<Verifier> {
+        let jwt = config.jwt.as_ref()?;
+        let keys = jwt.keys.iter().flat_map(|key| self.keys(key, files));
+        let keys = keys.collect();
+        Some(Verifier::new(spec(jwt, keys, config)))
+    }
+
+    fn keys(&mut self, key: &JwtKey, files: KeyFiles) -> Vec<TokenKey> {
+        let (file, node) = match (&key.jwks_file, &key.file) {
+            (Some(file), _) | (None, Some(file)) => {
+                (self.loaded.resolve(file.as_path()), file.node)
+            }
+            (None, None) => return Vec::new(),
+        };
+        let content = match crate::files::read(&file, MAX_KEY_FILE) {
+            Ok(content) => content,
+            Err(error) => {
+                if files == KeyFiles::Needed {
+                    self.unreadable(&file, node, &error);
+                }
+                return Vec::new();
+            }
+        };
+        let found = match &key.algorithm {
+            None => TokenKey::from_set(&content),
+            Some(algorithm) => {
+                let id = key.id.as_ref().map(|id| id.as_str().to_owned());
+                TokenKey::from_file(&content, token_algorithm(algorithm.value), id)
+                    .map(|key| vec![key])
+            }
+        };
+        found.unwrap_or_else(|error| {
+            if files == KeyFiles::Needed {
+                self.wrong_file(&file, node, &error);
+            }
+            Vec::new()
+        })
+    }
+
+    fn wrong_file(&mut self, file: &Path, node: NodeId, error: &KeyError) {
+        let message = format!("{}: {error}", file.display());
+        let help = match error {
+            KeyError::Private => "`openssl pkey -in KEY -pubout` prints the public one",
+            KeyError::NoKey => "a public key begins with `-----BEGIN PUBLIC KEY-----`",
+            KeyError::ShortSecret => "`openssl rand -base64 48` prints a new one",
+            KeyError::NoSet(_) => {
+                "a set is `{ \"keys\": [..] }`, as issuers publish it at their `jwks_uri`"
+            }
+            KeyError::NoneUsable => "ask the issuer for a key of one of these kinds",
+            KeyError::TooMany => "leave out keys that sign no more",
+        };
+        let finding = Finding::error(node, Code::Unreadable, message);
+        self.findings.push(finding.help(help));
+    }
+}
+
+/// The key files that a configuration names.
+pub(in crate::config) fn files<'a>(
+    config: &'a Config,
+    resolve: impl Fn(&Path) -> PathBuf + 'a,
+) -> impl Iterator<Item = PathBuf> + 'a {
+    let keys = config.jwt.iter().flat_map(|jwt| jwt.keys.iter());
+    let files = keys.filter_map(|key| key.jwks_file.as_ref().or(key.file.as_ref()));
+    files.map(move |file| resolve(file.as_path()))
+}
+
+/// The largest key file, in bytes.
+const MAX_KEY_FILE: u64 = 1 << 20;
+
+fn spec(jwt: &Jwt, keys: Vec<TokenKey>, config: &Config) -> TokenSpec {
+    let mut claims: Vec<_> = claims::used(config)
+        .into_iter()
+        .map(|(name, _)| name.to_owned())
+        .collect();
+    claims.sort_unstable();
+    claims.dedup();
+    TokenSpec {
+        header: jwt.header.get().clone(),
+        keys,
+        issuer: jwt.issuer.as_ref().map(|issuer| issuer.as_str().to_owned()),
+        audiences: jwt
+            .audiences
+            .iter()
+            .map(|one| one.as_str().to_owned())
+            .collect(),
+        leeway: jwt.leeway.get().as_secs(),
+        claims,
+    }
+}
+
+fn token_algorithm(written: JwtAlgorithm) -> TokenAlgorithm {
+    match written {
+        JwtAlgorithm::Hs256 => TokenAlgorithm::Hs256,
+        JwtAlgorithm::Rs256 => TokenAlgorithm::Rs256,
+        JwtAlgorithm::Es256 => TokenAlgorithm::Es256,
+        JwtAlgorithm::EdDsa => TokenAlgorithm::EdDsa,
+    }
+}

@@ -1,8 +1,286 @@
-//! `listeners`, and the other settings of the server.
+//! `listeners` with their TLS, and the other settings of the server.
 
-mod check;
-mod compile;
-mod schema;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 
-pub(in crate::config) use check::*;
-pub use schema::*;
+use rustls_pki_types::UnixTime;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+
+use crate::config::compile::Compiler;
+use crate::config::diagnostic::Code;
+use crate::config::document::NodeId;
+use crate::config::finding::{Finding, Findings};
+use crate::config::located::{List, Located};
+use crate::config::schema::Config;
+use crate::config::validate::{report_empty, report_repeated};
+use crate::config::value::{self, FilePath, ListenAddress, Workers};
+use crate::files::VersionedFile;
+use crate::server::tls::{self, CertificateSpec, MinVersion, TlsError};
+use crate::server::{ClientSpec, HalfClose, ListenerSpec, Protocols, Spec, Timeouts};
+
+/// An item of `listeners`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Listener {
+    /// The IP address and port to listen on.
+    pub address: Located<ListenAddress>,
+    /// What is spoken; with TLS the client chooses (ALPN), without it `h2` is for clients that
+    /// know beforehand. `[h2]` alone answers HTTP/1 with 505. Both unless given.
+    #[serde(default = "both")]
+    #[schemars(length(min = 1))]
+    pub protocols: List<Protocol>,
+    /// TLS; cleartext without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Located<Tls>>,
+}
+
+impl Default for Listener {
+    fn default() -> Self {
+        let address = SocketAddr::from(([0, 0, 0, 0], 8080));
+        Self {
+            address: ListenAddress::new(address).into(),
+            protocols: both(),
+            tls: None,
+        }
+    }
+}
+
+fn both() -> List<Protocol> {
+    vec![Protocol::Http1.into(), Protocol::Http2.into()].into()
+}
+
+/// A version of HTTP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
+pub enum Protocol {
+    /// HTTP/1.1, and 1.0.
+    #[default]
+    #[serde(rename = "http/1.1")]
+    Http1,
+    /// HTTP/2.
+    #[serde(rename = "h2")]
+    Http2,
+}
+
+/// `tls` of a listener.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// Chosen by the name that the client asks for (SNI); the first is for all other names. Read
+    /// again when the files change.
+    #[schemars(length(min = 1))]
+    pub certificates: List<Certificate>,
+    /// The oldest version of TLS that is accepted.
+    #[serde(default)]
+    pub min_version: Located<TlsVersion>,
+}
+
+/// A certificate and its private key, in PEM.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Certificate {
+    /// The file with the certificate, the intermediate ones after it.
+    pub certificate: Located<FilePath>,
+    /// The file with the private key.
+    pub key: Located<FilePath>,
+}
+
+/// A version of TLS.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum TlsVersion {
+    /// TLS 1.2 (RFC 5246).
+    #[default]
+    #[serde(rename = "tls1.2")]
+    Tls12,
+    /// TLS 1.3 (RFC 8446).
+    #[serde(rename = "tls1.3")]
+    Tls13,
+}
+
+pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
+    report_empty(
+        &config.listeners,
+        findings,
+        "remove the key for one listener on `0.0.0.0:8080`",
+    );
+    config
+        .listeners
+        .iter()
+        .for_each(|listener| check_listener(listener, findings));
+    check_addresses(config, findings);
+    let client_ip = &config.client_ip;
+    if client_ip.header.node != NodeId::ABSENT && client_ip.trusted_proxies.is_empty() {
+        let message = "the field is never read, because no proxy is trusted";
+        let finding = Finding::warning(client_ip.header.node, Code::NoEffect, message);
+        findings.add(finding.help(
+            "name the networks of your proxies in `client_ip.trusted_proxies`, or remove the key",
+        ));
+    }
+}
+
+fn check_listener(listener: &Listener, findings: &Findings<'_>) {
+    report_empty(
+        &listener.protocols,
+        findings,
+        "remove the key for `[http/1.1, h2]`",
+    );
+    let protocols = listener
+        .protocols
+        .iter()
+        .map(|protocol| (protocol.value, protocol.node));
+    report_repeated(protocols, findings, |_| {
+        ("the same protocol twice".to_owned(), "remove one of them")
+    });
+    if let Some(tls) = &listener.tls {
+        report_empty(
+            &tls.certificates,
+            findings,
+            "name one certificate at least, or remove `tls` for cleartext",
+        );
+    }
+}
+
+/// Two listeners cannot share an address, or a port if one of them listens on all addresses.
+fn check_addresses(config: &Config, findings: &Findings<'_>) {
+    let public = config.listeners.iter().map(|listener| &listener.address);
+    let addresses: Vec<_> = public.chain([&config.admin.address]).collect();
+    for (index, later) in addresses.iter().enumerate() {
+        let clash = addresses[..index]
+            .iter()
+            .find(|earlier| overlap(earlier.get(), later.get()));
+        let Some(earlier) = clash else { continue };
+        let (node, other) = match later.node {
+            NodeId::ABSENT => (earlier.node, *later),
+            node => (node, *earlier),
+        };
+        let message = format!(
+            "`{}` is taken by another listener, on `{}`",
+            later.value, earlier.value
+        );
+        let finding = Finding::error(node, Code::DuplicateName, message)
+            .help("give each listener a port of its own; `[::]` is every address, also of IPv4");
+        findings.add(finding.related(other.node, "the other one"));
+    }
+}
+
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let takes = |one: SocketAddr, other: SocketAddr| {
+        one.ip() == other.ip() || one.ip().is_unspecified() && (one.is_ipv6() || other.is_ipv4())
+    };
+    one.port() == other.port() && one.port() != 0 && (takes(one, other) || takes(other, one))
+}
+
+impl Compiler<'_> {
+    pub(in crate::config) fn server(&mut self, config: &Config) -> Spec {
+        let client = &config.client;
+        Spec {
+            name: "worker",
+            workers: workers(config.workers.value),
+            listeners: config
+                .listeners
+                .iter()
+                .map(|listener| self.listener(listener))
+                .collect(),
+            client: ClientSpec {
+                timeouts: Timeouts {
+                    head: client.timeouts.head.get(),
+                    body: client.timeouts.body.get(),
+                    idle: client.timeouts.idle.get(),
+                },
+                max_head: client.max_head.bytes() as usize,
+                max_connections: client.max_connections.get() as usize,
+                half_close: match client.half_close.value {
+                    value::HalfClose::Grace(grace) => HalfClose::Grace(grace.get()),
+                    value::HalfClose::Serve => HalfClose::Serve,
+                },
+            },
+            table: None,
+        }
+    }
+
+    fn listener(&mut self, listener: &Listener) -> ListenerSpec {
+        let speaks = |protocol| listener.protocols.iter().any(|known| **known == protocol);
+        let protocols = match (speaks(Protocol::Http1), speaks(Protocol::Http2)) {
+            (true, false) => Protocols::Http1,
+            (false, true) => Protocols::Http2,
+            _ => Protocols::Both,
+        };
+        ListenerSpec {
+            address: listener.address.get(),
+            protocols,
+            tls: listener
+                .tls
+                .as_ref()
+                .and_then(|tls| self.tls(tls, protocols)),
+        }
+    }
+
+    fn tls(&mut self, tls: &Tls, protocols: Protocols) -> Option<tls::Tls> {
+        let certificates = tls.certificates.iter();
+        let certificates: Vec<_> = certificates.map(|one| self.certificate(one)).collect();
+        let certificates = certificates.into_iter().collect::<Option<Vec<_>>>()?;
+        let min_version = match tls.min_version.value {
+            TlsVersion::Tls12 => MinVersion::Tls12,
+            TlsVersion::Tls13 => MinVersion::Tls13,
+        };
+        let loaded = tls::Tls::new(&certificates, min_version, protocols);
+        self.readable(tls.certificates.node, loaded)
+    }
+
+    fn certificate(&mut self, certificate: &Certificate) -> Option<tls::Certificate> {
+        let spec = CertificateSpec {
+            certificate: self.loaded.resolve(certificate.certificate.as_path()),
+            key: self.loaded.resolve(certificate.key.as_path()),
+        };
+        let is_first = self.files.iter().all(|file| file.path != spec.certificate);
+        let files = [&spec.certificate, &spec.key].map(|path| VersionedFile::new(path.clone()));
+        self.files.extend(files);
+        // Reports both files if both are missing.
+        let unreadable = spec.unreadable();
+        for (path, error) in &unreadable {
+            let node = match *path == spec.key {
+                true => certificate.key.node,
+                false => certificate.certificate.node,
+            };
+            self.unreadable(path, node, error);
+        }
+        if !unreadable.is_empty() {
+            return None;
+        }
+        let loaded = tls::Certificate::load(&spec, UnixTime::now());
+        let expiry = loaded.as_ref().ok().and_then(|one| one.expiry.as_ref());
+        if let Some(expiry) = expiry.filter(|_| is_first) {
+            warn!(
+                "{}; {}",
+                expiry.describe(&spec.certificate),
+                expiry.advice()
+            );
+        }
+        let node = match &loaded {
+            Err(error) if error.file() == Some(&spec.key) => certificate.key.node,
+            _ => certificate.certificate.node,
+        };
+        self.readable(node, loaded)
+    }
+
+    /// The loaded value; an error becomes a finding at `node`.
+    fn readable<T>(&mut self, node: NodeId, loaded: Result<T, TlsError>) -> Option<T> {
+        let unreadable = |error: TlsError| {
+            let finding = Finding::error(node, Code::Unreadable, error.to_string());
+            self.findings.push(finding.help(error.advice()));
+        };
+        loaded.map_err(unreadable).ok()
+    }
+}
+
+/// One worker for each core that the process may use, unless the number is given.
+fn workers(workers: Workers) -> NonZeroUsize {
+    match workers {
+        Workers::Auto => std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+        Workers::Fixed(number) => NonZeroUsize::from(number),
+    }
+}

@@ -1,7 +1,91 @@
-//! `overflow` of a policy.
+//! `overflow` of a policy: further buckets for requests that exceed the first.
 
-mod check;
-mod schema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-pub(in crate::config) use check::*;
-pub use schema::*;
+use crate::config::diagnostic::Code;
+use crate::config::finding::{Finding, Findings};
+use crate::config::located::{Located, Table};
+use crate::config::schema::{Action, Config, Policy, Units};
+use crate::config::sections::algorithm;
+use crate::config::sections::route::report_framing;
+use crate::config::value::{FieldName, FieldValue, Quota, Refill, Whole};
+
+/// `overflow` of a policy: a second bucket, for requests that the first cannot pay. They are admitted at a lower
+/// priority.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("anyOf" = [{ "required": ["quota"] }, { "required": ["capacity", "refill"] }]))]
+pub struct Overflow {
+    /// The quota; 0 refuses always.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quota: Option<Located<Quota>>,
+    /// The burst; as many units as this quota has unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst: Option<Located<Units>>,
+    /// The capacity, with a `refill`, in place of a `quota`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<Located<Units>>,
+    /// The refill, with a `capacity`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refill: Option<Located<Refill>>,
+    /// Fields that tell the upstream so, with their values; what clients write in them goes.
+    pub priority_header: Table<FieldName, FieldValue>,
+    /// The code point (DSCP) with which they are sent to the upstream, 0 to 63, over connections of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dscp: Option<Located<CodePoint>>,
+    /// A third bucket, for requests that this one cannot pay either.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overflow: Option<Located<Box<Overflow>>>,
+}
+
+/// A code point of Differentiated Services (RFC 2474): six bits.
+pub type CodePoint = Whole<0, 63>;
+
+impl Overflow {
+    /// The policy of the overflow bucket.
+    pub fn applied_to(&self, policy: &Policy) -> Policy {
+        Policy {
+            quota: self.quota.clone(),
+            burst: self.burst.clone(),
+            capacity: self.capacity.clone(),
+            refill: self.refill.clone(),
+            overrides: Vec::new().into(),
+            candidate: None,
+            // The first bucket's policy bans.
+            penalty: None,
+            overflow: self.overflow.clone(),
+            ..policy.clone()
+        }
+    }
+}
+
+/// The most buckets of a policy, the first included.
+const MAX_TIERS: usize = 3;
+
+pub(in crate::config) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
+    let action = policy.on_limit.action_over(&config.responses.on_limit);
+    if let (Some(overflow), Action::Tag) = (&policy.overflow, action) {
+        let message = "a policy that tags refuses nothing that could overflow";
+        let finding = Finding::error(overflow.node, Code::Conflict, message);
+        findings.add(finding.help("remove `overflow`, or use another `action`"));
+    }
+    check_tiers(policy, 1, config, findings);
+}
+
+fn check_tiers(policy: &Policy, above: usize, config: &Config, findings: &Findings<'_>) {
+    let Some(overflow) = &policy.overflow else {
+        return;
+    };
+    if above >= MAX_TIERS {
+        let message = format!("a policy has {MAX_TIERS} buckets at most");
+        let finding = Finding::error(overflow.node, Code::Conflict, message).at_key();
+        return findings.add(finding.help("remove this one"));
+    }
+    for (name, _) in overflow.priority_header.iter() {
+        report_framing(&name.value, name.node, findings);
+    }
+    let next = overflow.applied_to(policy);
+    algorithm::check(&next, overflow.node, config, findings);
+    check_tiers(&next, above + 1, config, findings);
+}

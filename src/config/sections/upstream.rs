@@ -1,9 +1,336 @@
-//! Upstreams.
+//! Upstreams: endpoints, time-outs, TLS.
 
-mod check;
-mod compile;
-mod schema;
+use std::collections::{HashMap, HashSet};
 
-pub(in crate::config) use check::*;
-pub(in crate::config) use compile::*;
-pub use schema::*;
+use http::uri::Authority;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::config::compile::{Compiler, MAX_CERTIFICATE_FILE};
+use crate::config::diagnostic::Code;
+use crate::config::finding::{Finding, Findings};
+use crate::config::located::{List, Located};
+use crate::config::schema::{Config, SECOND, Timeout};
+use crate::config::validate::{report_empty, report_repeated};
+use crate::config::value::{FilePath, Flag, OriginUrl, Scheme, ServerName, UpstreamRef, Whole};
+use crate::files::{self, VersionedFile};
+use crate::upstream::{
+    self, ClientTls, EndpointSpec, EndpointsSpec, HostHeader, Roots, Spec, TargetSpec, Timeouts,
+};
+
+/// An upstream, under its name in `upstreams`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Upstream {
+    /// Its servers: URLs, or mappings with `url` and `weight`.
+    #[schemars(length(min = 1))]
+    pub endpoints: List<Endpoint>,
+    /// How requests are shared among the endpoints.
+    #[serde(default)]
+    pub balance: Located<Balance>,
+    /// Whether the upstream sees the `Host` that the client sent (`true`), or that of the
+    /// endpoint's URL.
+    #[serde(default = "preserve")]
+    pub preserve_host: Located<Flag>,
+    /// How long it may take.
+    #[serde(default)]
+    pub timeouts: Located<UpstreamTimeouts>,
+    /// TLS towards endpoints with `https`.
+    #[serde(default)]
+    pub tls: Located<UpstreamTls>,
+}
+
+fn preserve() -> Located<Flag> {
+    Flag::TRUE.into()
+}
+
+/// How requests are shared among endpoints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Balance {
+    /// In turn, by weight.
+    #[default]
+    RoundRobin,
+}
+
+/// A server of an upstream.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(from = "EndpointForm")]
+pub struct Endpoint {
+    /// Scheme, host and port.
+    pub url: Located<OriginUrl>,
+    /// Its share of the requests, in proportion to the others'.
+    pub weight: Located<Weight>,
+}
+
+/// The share of an endpoint, 1 to 256.
+pub type Weight = Whole<1, 256>;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(
+    rename = "$form",
+    rename_all = "snake_case",
+    expecting = "a URL, or a mapping: `{ url: http://10.0.0.11:3000, weight: 2 }`"
+)]
+#[schemars(rename = "Endpoint", untagged)]
+enum EndpointForm {
+    /// A URL, with a weight of 1.
+    Scalar(Located<OriginUrl>),
+    /// A URL with its weight.
+    Mapping(EndpointFields),
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct EndpointFields {
+    /// Scheme, host and port, as in `http://10.0.0.11:3000`.
+    url: Located<OriginUrl>,
+    /// Its share of the requests, in proportion to the others', 1 to 256.
+    #[serde(default)]
+    weight: Located<Weight>,
+}
+
+impl From<EndpointForm> for Endpoint {
+    fn from(form: EndpointForm) -> Self {
+        match form {
+            EndpointForm::Scalar(url) => Self {
+                url,
+                weight: Located::default(),
+            },
+            EndpointForm::Mapping(EndpointFields { url, weight }) => Self { url, weight },
+        }
+    }
+}
+
+/// `timeouts` of an upstream: each `1ms` to `1d`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct UpstreamTimeouts {
+    /// For a connection to be there, TLS included; 504 beyond.
+    pub connect: Located<Timeout>,
+    /// For the head of a response, from the end of the request; 504 beyond.
+    pub response: Located<Timeout>,
+    /// For the next part of a body, and for the reuse of a connection.
+    pub idle: Located<Timeout>,
+    /// For the next byte in either direction of a WebSocket; `idle` once either side has ended its own.
+    pub tunnel: Located<Timeout>,
+}
+
+impl Default for UpstreamTimeouts {
+    fn default() -> Self {
+        Self {
+            connect: Timeout::from_millis(SECOND).into(),
+            response: Timeout::from_millis(30 * SECOND).into(),
+            idle: Timeout::from_millis(60 * SECOND).into(),
+            tunnel: Timeout::from_millis(3_600 * SECOND).into(),
+        }
+    }
+}
+
+/// `tls` of an upstream.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct UpstreamTls {
+    /// A file with the certificates (PEM) that endpoints are verified against, instead of the
+    /// system's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca: Option<Located<FilePath>>,
+    /// The name that endpoints are asked for and verified by, instead of the host of their URL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_name: Option<Located<ServerName>>,
+}
+
+pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
+    let used: HashSet<_> = config
+        .routes
+        .iter()
+        .filter_map(|route| match &route.upstream.value {
+            UpstreamRef::Named(name) => Some(name),
+            UpstreamRef::Echo | UpstreamRef::Url(_) => None,
+        })
+        .collect();
+    for (name, upstream) in config.upstreams.iter() {
+        check_upstream(upstream, findings);
+        if name.as_str() == "echo" {
+            let finding = Finding::error(
+                upstream.node,
+                Code::Conflict,
+                "`echo` is the name of the built-in upstream",
+            );
+            findings.add(finding.help("choose another name").at_key());
+        } else if !used.contains(&name.value) {
+            let message = format!("no route leads to the upstream `{}`", name.value);
+            findings.add(Finding::warning(upstream.node, Code::Unused, message).at_key());
+        }
+    }
+}
+
+fn check_upstream(upstream: &Upstream, findings: &Findings<'_>) {
+    report_empty(
+        &upstream.endpoints,
+        findings,
+        "name one server at least: `endpoints: [http://10.0.0.11:3000]`",
+    );
+    let urls = upstream
+        .endpoints
+        .iter()
+        .map(|endpoint| (endpoint.url.to_string(), endpoint.url.node));
+    report_repeated(urls, findings, |url| {
+        (
+            format!("`{url}` twice in one upstream"),
+            "remove one of them; `weight` gives it a larger share",
+        )
+    });
+    let tls = &upstream.tls;
+    let encrypted = upstream
+        .endpoints
+        .iter()
+        .any(|endpoint| endpoint.url.scheme == Scheme::Https);
+    if !encrypted && (tls.ca.is_some() || tls.server_name.is_some()) {
+        let finding = Finding::error(
+            tls.node,
+            Code::NoEffect,
+            "`tls` without an endpoint that uses it",
+        );
+        findings
+            .add(finding.help("write the URLs of the endpoints with `https://`, or remove `tls`"));
+    }
+}
+
+/// The compiled upstreams by name or URL.
+#[derive(Default)]
+pub(in crate::config) struct Upstreams {
+    specs: Vec<Spec>,
+    known: HashMap<String, usize>,
+    are_stand_ins: bool,
+}
+
+impl Upstreams {
+    /// Compiles every upstream to `echo`, for callers that forward nothing. No file is read.
+    pub(in crate::config) fn stand_ins() -> Self {
+        Upstreams {
+            are_stand_ins: true,
+            ..Upstreams::default()
+        }
+    }
+
+    pub(in crate::config) fn into_specs(self) -> Vec<Spec> {
+        self.specs
+    }
+}
+
+impl Compiler<'_> {
+    /// The index of an upstream; compiles it at first use.
+    pub(in crate::config) fn upstream(
+        &mut self,
+        config: &Config,
+        upstreams: &mut Upstreams,
+        wanted: &Located<UpstreamRef>,
+    ) -> usize {
+        let name = wanted.value.to_string();
+        if let Some(&index) = upstreams.known.get(&name) {
+            return index;
+        }
+        let target = match &wanted.value {
+            _ if upstreams.are_stand_ins => TargetSpec::Echo,
+            UpstreamRef::Echo => TargetSpec::Echo,
+            UpstreamRef::Url(url) => {
+                let endpoint = Endpoint {
+                    url: Located {
+                        value: url.clone(),
+                        node: wanted.node,
+                    },
+                    weight: Located::default(),
+                };
+                let in_place = Upstream {
+                    endpoints: vec![endpoint.into()].into(),
+                    ..Upstream::default()
+                };
+                self.endpoints(&in_place)
+            }
+            UpstreamRef::Named(name) => match config.upstreams.get(name.as_str()) {
+                Some(upstream) => self.endpoints(upstream),
+                // A check has reported the name; nothing compiled beside an error ever runs.
+                None => TargetSpec::Echo,
+            },
+        };
+        let index = upstreams.specs.len();
+        upstreams.specs.push(Spec {
+            name: name.clone(),
+            target,
+        });
+        upstreams.known.insert(name, index);
+        index
+    }
+
+    fn endpoints(&mut self, upstream: &Upstream) -> TargetSpec {
+        let endpoints = upstream.endpoints.iter().filter_map(|endpoint| {
+            let spec = self.endpoint(&endpoint.url, &upstream.tls)?;
+            Some((spec, endpoint.weight.get() as u16))
+        });
+        TargetSpec::Endpoints(EndpointsSpec {
+            endpoints: endpoints.collect(),
+            balance: match upstream.balance.value {
+                Balance::RoundRobin => upstream::Balance::RoundRobin,
+            },
+            host: match upstream.preserve_host.get() {
+                true => HostHeader::Preserve,
+                false => HostHeader::Endpoint,
+            },
+            timeouts: Timeouts {
+                connect: upstream.timeouts.connect.get(),
+                response: upstream.timeouts.response.get(),
+                idle: upstream.timeouts.idle.get(),
+                tunnel: upstream.timeouts.tunnel.get(),
+            },
+        })
+    }
+
+    fn endpoint(&mut self, url: &Located<OriginUrl>, tls: &UpstreamTls) -> Option<EndpointSpec> {
+        let text = url.value.to_string();
+        let (_, authority) = text.split_once("://")?;
+        let tls = match url.scheme {
+            Scheme::Http => None,
+            Scheme::Https => Some(self.client_tls(url, tls)?),
+        };
+        match Authority::try_from(authority) {
+            Ok(authority) => Some(EndpointSpec { authority, tls }),
+            Err(error) => {
+                self.findings.push(Finding::error(
+                    url.node,
+                    Code::InvalidValue,
+                    error.to_string(),
+                ));
+                None
+            }
+        }
+    }
+
+    fn client_tls(&mut self, url: &Located<OriginUrl>, tls: &UpstreamTls) -> Option<ClientTls> {
+        let roots = match &tls.ca {
+            None => Roots::System,
+            Some(ca) => {
+                let path = self.loaded.resolve(ca.as_path());
+                self.files.push(VersionedFile::new(path.clone()));
+                match files::read(&path, MAX_CERTIFICATE_FILE) {
+                    Ok(content) => Roots::Pem { path, content },
+                    Err(error) => {
+                        self.unreadable(&path, ca.node, &error);
+                        return None;
+                    }
+                }
+            }
+        };
+        let name = tls
+            .server_name
+            .as_ref()
+            .map_or(url.host.as_str(), |name| name.as_str());
+        let node = tls.ca.as_ref().map_or(url.node, |ca| ca.node);
+        ClientTls::new(name, roots)
+            .map_err(|error| {
+                self.findings
+                    .push(Finding::error(node, Code::InvalidValue, error.to_string()));
+            })
+            .ok()
+    }
+}
