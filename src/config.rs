@@ -23,6 +23,7 @@ mod file_errors;
 mod validate;
 pub mod value;
 mod variables;
+mod words;
 
 pub use compile::{Compiled, Shutdown, SnapshotSpec, compile, compile_rules};
 pub use diagnostic::{Code, Colour, Problem, Report, Severity};

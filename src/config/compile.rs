@@ -10,7 +10,7 @@ use super::diagnostic::Code;
 use super::document::NodeId;
 use super::finding::Finding;
 use super::load::Loaded;
-use super::schema::{AccessLogFormat, ClientIpHeader};
+use super::schema::AccessLogFormat;
 use super::sections::jwt::KeyFiles;
 use super::sections::policy::Policies;
 use super::sections::upstream::Upstreams;
@@ -18,7 +18,7 @@ use super::sections::{jwt, responses, route};
 use super::value::LogTarget;
 use super::{Report, file_errors, schema};
 use crate::files::VersionedFile;
-use crate::http::client_ip::{ClientIp, Header};
+use crate::http::client_ip::ClientIp;
 use crate::proxy::ruleset::{self, PolicySpec};
 use crate::server::Spec as ServerSpec;
 use crate::telemetry::access_log::{AccessLogSpec, Format, Target};
@@ -233,9 +233,5 @@ impl<'a> Compiler<'a> {
 
 fn client_ip(spec: &schema::ClientIp) -> ClientIp {
     let trusted = spec.trusted_proxies.iter().map(|cidr| cidr.get()).collect();
-    let header = match spec.header.value {
-        ClientIpHeader::XForwardedFor => Header::XForwardedFor,
-        ClientIpHeader::Forwarded => Header::Forwarded,
-    };
-    ClientIp::new(trusted, header)
+    ClientIp::new(trusted, spec.header.value)
 }

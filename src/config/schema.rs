@@ -10,32 +10,28 @@ use super::located::{List, Located, Table};
 use super::value::{Duration, Name, Whole, Workers};
 
 pub use super::sections::admin::{AccessLog, AccessLogFormat, Admin, Shutdown};
-pub use super::sections::client::{
-    BodySize, Client, ClientIp, ClientIpHeader, ClientTimeouts, HeadSize,
-};
+pub use super::sections::client::{BodySize, Client, ClientIp, ClientTimeouts, HeadSize};
 pub use super::sections::condition::Condition;
 pub use super::sections::cost::{Cost, Pointers, Reserve, StatedCost, StatedReserve, UnitSize};
 pub use super::sections::exception::{Candidate, Exemption, Override, Selection};
-pub use super::sections::jwt::{Jwt, JwtAlgorithm, JwtKey, Leeway};
-pub use super::sections::listener::{Certificate, Listener, Protocol, Tls, TlsVersion};
+pub use super::sections::jwt::{Jwt, JwtKey, Leeway};
+pub use super::sections::listener::{Certificate, Listener, Protocol, Tls};
 pub use super::sections::missing_key::OnMissingKey;
 pub use super::sections::overflow::{CodePoint, Overflow};
 pub use super::sections::policy::{
-    AlgorithmName, DayOfMonth, Key, Limit, MaxKeys, Mode, OldestWindow, OnFull, Penalty,
-    PenaltyTime, Percent, Places, Policy, Precision, StrikeCount, Unit, WindowStart,
+    AlgorithmName, DayOfMonth, Key, Limit, MaxKeys, Mode, Penalty, PenaltyTime, Percent, Places,
+    Policy, Precision, StrikeCount, WindowStart,
 };
 pub use super::sections::redis::{
-    OnStoreError, RedisDatabase, RedisStore, RedisTimeout, RedisTls, RefusalCache, Sentinel,
-    StartupTimeout, StoreName, SyncInterval,
+    RedisDatabase, RedisStore, RedisTimeout, RedisTls, RefusalCache, Sentinel, StartupTimeout,
+    StoreName, SyncInterval,
 };
 pub use super::sections::responses::{
-    Action, BodyFormat, Cors, HeaderFields, HeaderStyle, HoldTime, OnLimit, Responses,
+    Action, BodyFormat, Cors, HeaderFields, HoldTime, OnLimit, Responses,
 };
-pub use super::sections::route::{Match, RequestChanges, Route, TrailingSlash};
+pub use super::sections::route::{Match, RequestChanges, Route};
 pub use super::sections::store::{MemoryStore, Snapshot, SnapshotInterval, Store, StoreSize};
-pub use super::sections::upstream::{
-    Balance, Endpoint, Upstream, UpstreamTimeouts, UpstreamTls, Weight,
-};
+pub use super::sections::upstream::{Endpoint, Upstream, UpstreamTimeouts, UpstreamTls, Weight};
 pub use super::sections::zone::{ClaimedZone, Zone};
 pub use json::json_schema;
 

@@ -14,9 +14,10 @@ pub const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for
 pub(super) const MAX_HOPS: usize = 64;
 
 /// The field that lists the hops.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Header {
     /// `X-Forwarded-For`.
+    #[default]
     XForwardedFor,
     /// `Forwarded`, RFC 7239.
     Forwarded,

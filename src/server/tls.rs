@@ -39,9 +39,10 @@ const SESSIONS: usize = 4096;
 const LARGEST: u64 = 16 << 20;
 
 /// The oldest version of TLS that a listener accepts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MinVersion {
     /// TLS 1.2, RFC 5246.
+    #[default]
     Tls12,
     /// TLS 1.3, RFC 8446.
     Tls13,

@@ -6,9 +6,10 @@ use super::{AppliedPolicy, Finding, NodeId, RouteLimits, policies};
 use crate::config::compile::compile_rules;
 use crate::config::diagnostic::Code;
 use crate::config::load::Loaded;
-use crate::config::schema::{Config, OnFull};
+use crate::config::schema::Config;
 use crate::config::value::KeyPart;
 use crate::proxy::ruleset::build::memory_bytes;
+use crate::store::OnFull;
 use crate::telemetry::process;
 
 /// Quotas for at least this long deserve a snapshot file.

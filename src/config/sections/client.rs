@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 use crate::config::located::{List, Located};
 use crate::config::schema::{SECOND, Timeout};
 use crate::config::value::{Cidr, HalfClose, Size, Whole};
+use crate::config::words::words;
+use crate::http::client_ip::Header;
 
 /// The size of a request head.
 pub type HeadSize = Size<{ 8 << 10 }, { 1 << 20 }>;
@@ -71,7 +73,7 @@ pub struct ClientIp {
     pub trusted_proxies: List<Cidr>,
     /// The field that they write: the client is its first address from the right that is not
     /// trusted.
-    pub header: Located<ClientIpHeader>,
+    pub header: Located<Header>,
     /// Bits of an IPv6 address that tell clients apart, 1 to 128.
     pub ipv6_prefix: Located<Whole<1, 128>>,
 }
@@ -86,13 +88,12 @@ impl Default for ClientIp {
     }
 }
 
-/// A field that says who the client is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum ClientIpHeader {
-    /// The customary one.
-    #[default]
-    XForwardedFor,
-    /// The standard one (RFC 7239).
-    Forwarded,
+words! {
+    /// A field that says who the client is.
+    "ClientIpHeader" for Header {
+        /// The customary one.
+        XForwardedFor = "x-forwarded-for",
+        /// The standard one (RFC 7239).
+        Forwarded = "forwarded",
+    }
 }

@@ -15,6 +15,7 @@ use crate::config::located::{List, Located};
 use crate::config::schema::{Config, MINUTE, SECOND};
 use crate::config::validate::{report_empty, report_repeated};
 use crate::config::value::{Duration, FieldName, FilePath, Text};
+use crate::config::words::words;
 use crate::rules::{KeyError, TokenAlgorithm, TokenKey, TokenSpec, Verifier};
 
 /// The largest difference of clocks.
@@ -75,28 +76,24 @@ pub struct JwtKey {
     pub file: Option<Located<FilePath>>,
     /// What the key in `file` is for. Tokens that say another algorithm are not taken.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub algorithm: Option<Located<JwtAlgorithm>>,
+    pub algorithm: Option<Located<TokenAlgorithm>>,
     /// The `kid` of tokens that are signed with the key in `file`; any unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<Located<Text>>,
 }
 
-/// How tokens are signed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-pub enum JwtAlgorithm {
-    /// HMAC with SHA-256.
-    #[default]
-    #[serde(rename = "HS256")]
-    Hs256,
-    /// RSA with PKCS #1 v1.5 and SHA-256.
-    #[serde(rename = "RS256")]
-    Rs256,
-    /// ECDSA with P-256 and SHA-256.
-    #[serde(rename = "ES256")]
-    Es256,
-    /// Ed25519.
-    #[serde(rename = "EdDSA")]
-    EdDsa,
+words! {
+    /// How tokens are signed.
+    "JwtAlgorithm" for TokenAlgorithm {
+        /// HMAC with SHA-256.
+        Hs256 = "HS256",
+        /// RSA with PKCS #1 v1.5 and SHA-256.
+        Rs256 = "RS256",
+        /// ECDSA with P-256 and SHA-256.
+        Es256 = "ES256",
+        /// Ed25519.
+        EdDsa = "EdDSA",
+    }
 }
 
 pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
@@ -199,8 +196,7 @@ impl Compiler<'_> {
             None => TokenKey::from_set(&content),
             Some(algorithm) => {
                 let id = key.id.as_ref().map(|id| id.as_str().to_owned());
-                TokenKey::from_file(&content, token_algorithm(algorithm.value), id)
-                    .map(|key| vec![key])
+                TokenKey::from_file(&content, algorithm.value, id).map(|key| vec![key])
             }
         };
         found.unwrap_or_else(|error| {
@@ -259,14 +255,5 @@ fn spec(jwt: &Jwt, keys: Vec<TokenKey>, config: &Config) -> TokenSpec {
             .collect(),
         leeway: jwt.leeway.get().as_secs(),
         claims,
-    }
-}
-
-fn token_algorithm(written: JwtAlgorithm) -> TokenAlgorithm {
-    match written {
-        JwtAlgorithm::Hs256 => TokenAlgorithm::Hs256,
-        JwtAlgorithm::Rs256 => TokenAlgorithm::Rs256,
-        JwtAlgorithm::Es256 => TokenAlgorithm::Es256,
-        JwtAlgorithm::EdDsa => TokenAlgorithm::EdDsa,
     }
 }

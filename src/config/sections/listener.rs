@@ -16,6 +16,7 @@ use crate::config::located::{List, Located};
 use crate::config::schema::Config;
 use crate::config::validate::{report_empty, report_repeated};
 use crate::config::value::{self, FilePath, ListenAddress, Workers};
+use crate::config::words::words;
 use crate::files::VersionedFile;
 use crate::server::tls::{self, CertificateSpec, MinVersion, TlsError};
 use crate::server::{ClientSpec, HalfClose, ListenerSpec, Protocols, Spec, Timeouts};
@@ -73,7 +74,7 @@ pub struct Tls {
     pub certificates: List<Certificate>,
     /// The oldest version of TLS that is accepted.
     #[serde(default)]
-    pub min_version: Located<TlsVersion>,
+    pub min_version: Located<MinVersion>,
 }
 
 /// A certificate and its private key, in PEM.
@@ -86,19 +87,14 @@ pub struct Certificate {
     pub key: Located<FilePath>,
 }
 
-/// A version of TLS.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum TlsVersion {
-    /// TLS 1.2 (RFC 5246).
-    #[default]
-    #[serde(rename = "tls1.2")]
-    Tls12,
-    /// TLS 1.3 (RFC 8446).
-    #[serde(rename = "tls1.3")]
-    Tls13,
+words! {
+    /// A version of TLS.
+    "TlsVersion" for MinVersion {
+        /// TLS 1.2 (RFC 5246).
+        Tls12 = "tls1.2",
+        /// TLS 1.3 (RFC 8446).
+        Tls13 = "tls1.3",
+    }
 }
 
 pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
@@ -223,11 +219,7 @@ impl Compiler<'_> {
         let certificates = tls.certificates.iter();
         let certificates: Vec<_> = certificates.map(|one| self.certificate(one)).collect();
         let certificates = certificates.into_iter().collect::<Option<Vec<_>>>()?;
-        let min_version = match tls.min_version.value {
-            TlsVersion::Tls12 => MinVersion::Tls12,
-            TlsVersion::Tls13 => MinVersion::Tls13,
-        };
-        let loaded = tls::Tls::new(&certificates, min_version, protocols);
+        let loaded = tls::Tls::new(&certificates, tls.min_version.value, protocols);
         self.readable(tls.certificates.node, loaded)
     }
 

@@ -13,9 +13,10 @@ use crate::config::located::{List, Located};
 use crate::config::schema::{Config, SECOND, Timeout};
 use crate::config::validate::{report_empty, report_repeated};
 use crate::config::value::{FilePath, Flag, OriginUrl, Scheme, ServerName, UpstreamRef, Whole};
+use crate::config::words::words;
 use crate::files::{self, VersionedFile};
 use crate::upstream::{
-    self, ClientTls, EndpointSpec, EndpointsSpec, HostHeader, Roots, Spec, TargetSpec, Timeouts,
+    Balance, ClientTls, EndpointSpec, EndpointsSpec, HostHeader, Roots, Spec, TargetSpec, Timeouts,
 };
 
 /// An upstream, under its name in `upstreams`.
@@ -44,13 +45,12 @@ fn preserve() -> Located<Flag> {
     Flag::TRUE.into()
 }
 
-/// How requests are shared among endpoints.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Balance {
-    /// In turn, by weight.
-    #[default]
-    RoundRobin,
+words! {
+    /// How requests are shared among endpoints.
+    "Balance" for Balance {
+        /// In turn, by weight.
+        RoundRobin = "round_robin",
+    }
 }
 
 /// A server of an upstream.
@@ -270,9 +270,7 @@ impl Compiler<'_> {
         });
         TargetSpec::Endpoints(EndpointsSpec {
             endpoints: endpoints.collect(),
-            balance: match upstream.balance.value {
-                Balance::RoundRobin => upstream::Balance::RoundRobin,
-            },
+            balance: upstream.balance.value,
             host: match upstream.preserve_host.get() {
                 true => HostHeader::Preserve,
                 false => HostHeader::Endpoint,

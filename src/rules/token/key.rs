@@ -11,9 +11,10 @@ const SHORTEST_SECRET: usize = 32;
 const MOST: usize = 256;
 
 /// How tokens are signed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TokenAlgorithm {
     /// HMAC with SHA-256, by a secret that whoever signs has too.
+    #[default]
     Hs256,
     /// RSA with PKCS #1 v1.5 and SHA-256.
     Rs256,

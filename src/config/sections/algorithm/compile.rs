@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 
 use crate::config::located::Located;
-use crate::config::schema::{AlgorithmName, OldestWindow, Places, Policy, WindowStart};
+use crate::config::schema::{AlgorithmName, Places, Policy, WindowStart};
 use crate::config::value::{self, CalendarUnit, Claim};
 use crate::limiter::{
     Algorithm, Calendar, Concurrency, FixedWindow, Gcra, IntervalRefill, LeakyBucket, OldestPart,
@@ -105,9 +105,8 @@ fn period(policy: &Policy, unit: CalendarUnit) -> Period {
 }
 
 fn oldest(policy: &Policy) -> OldestPart {
-    match policy.oldest.as_ref().map(|oldest| oldest.value) {
-        Some(OldestWindow::Weighted) | None => OldestPart::Weighted,
-        Some(OldestWindow::Whole) => OldestPart::Whole,
-        Some(OldestWindow::Ignored) => OldestPart::Ignored,
-    }
+    policy
+        .oldest
+        .as_ref()
+        .map_or_else(OldestPart::default, |oldest| oldest.value)
 }

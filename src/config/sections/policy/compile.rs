@@ -15,7 +15,6 @@ use crate::config::sections::algorithm::{algorithm, local_period};
 use crate::config::sections::{cost, redis, responses};
 use crate::config::value::{KeyPart, all_time_zones};
 use crate::limiter::{Calendars, Penalty, Period};
-use crate::proxy::answers::limit_headers::QuotaUnit;
 use crate::proxy::ruleset::{OverflowSpec, PolicySpec};
 use crate::proxy::{Mode, Rollout};
 use crate::rules::LocalPeriods;
@@ -156,10 +155,7 @@ impl<'a> Policies<'a> {
                 overflow: self.overflow(name, &key, policy),
                 key,
                 quota: quota_text(policy),
-                unit: match policy.unit.value {
-                    schema::Unit::Requests => QuotaUnit::Requests,
-                    schema::Unit::Tokens => QuotaUnit::Tokens,
-                },
+                unit: policy.unit.value,
                 max_keys: match algorithm.is_concurrency() {
                     // Permits have no cells.
                     true => Some(ONE_KEY),
@@ -167,10 +163,7 @@ impl<'a> Policies<'a> {
                 },
                 algorithm,
                 local_periods: self.local(policy),
-                on_full: match policy.on_full.value {
-                    schema::OnFull::Forget => store::OnFull::Forget,
-                    schema::OnFull::Strict => store::OnFull::Strict,
-                },
+                on_full: policy.on_full.value,
                 refusals: match policy.charge_refused.get() {
                     false => store::Refusals::Free,
                     true => store::Refusals::Charged,

@@ -7,10 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::located::{List, Located};
 use crate::config::schema::{
-    Candidate, Condition, Cost, Delay, Exemption, InUse, OnLimit, OnMissingKey, OnStoreError,
-    Overflow, Override, RetryAfter, StoreName, SyncInterval, Units, Zone,
+    Candidate, Condition, Cost, Delay, Exemption, InUse, OnLimit, OnMissingKey, Overflow, Override,
+    RetryAfter, StoreName, SyncInterval, Units, Zone,
 };
 use crate::config::value::{Duration, Flag, KeyPart, Name, Quota, Refill, Statuses, Whole};
+use crate::config::words::words;
+use crate::limiter::OldestPart;
+use crate::proxy::answers::limit_headers::QuotaUnit;
+use crate::proxy::ruleset::OnStoreError;
+use crate::store::OnFull;
 
 /// A policy under its name in `policies`, or a limit in place.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -106,10 +111,10 @@ pub struct Policy {
     pub precision: Option<Located<Precision>>,
     /// How the oldest part counts, which a sliding window covers only partly; for `sliding_window` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub oldest: Option<Located<OldestWindow>>,
+    pub oldest: Option<Located<OldestPart>>,
     /// The unit of the quota in header fields.
     #[serde(default)]
-    pub unit: Located<Unit>,
+    pub unit: Located<QuotaUnit>,
     /// Units that a request takes, 1 to 4294967295; or where the request or its response says so, and the most
     /// that counts.
     #[serde(default)]
@@ -282,15 +287,14 @@ pub enum AlgorithmName {
     Concurrency,
 }
 
-/// The unit of a quota.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Unit {
-    /// Requests.
-    #[default]
-    Requests,
-    /// Tokens of a language model, as costs say how many.
-    Tokens,
+words! {
+    /// The unit of a quota.
+    "Unit" for QuotaUnit {
+        /// Requests.
+        Requests = "requests",
+        /// Tokens of a language model, as costs say how many.
+        Tokens = "tokens",
+    }
 }
 
 /// When a fixed window starts.
@@ -306,17 +310,16 @@ pub enum WindowStart {
     FirstRequest,
 }
 
-/// How the oldest part of a sliding window counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum OldestWindow {
-    /// In proportion to what the window still covers of it.
-    #[default]
-    Weighted,
-    /// As a whole: never more than the limit in any window.
-    Whole,
-    /// Not at all.
-    Ignored,
+words! {
+    /// How the oldest part of a sliding window counts.
+    "OldestWindow" for OldestPart {
+        /// In proportion to what the window still covers of it.
+        Weighted = "weighted",
+        /// As a whole: never more than the limit in any window.
+        Whole = "whole",
+        /// Not at all.
+        Ignored = "ignored",
+    }
 }
 
 /// Whether a policy refuses.
@@ -332,15 +335,14 @@ pub enum Mode {
     Disabled,
 }
 
-/// What happens when memory for buckets is full.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum OnFull {
-    /// The least used bucket is forgotten.
-    #[default]
-    Forget,
-    /// The newcomer inherits the used share of the bucket it replaces.
-    Strict,
+words! {
+    /// What happens when memory for buckets is full.
+    "OnFull" for OnFull {
+        /// The least used bucket is forgotten.
+        Forget = "forget",
+        /// The newcomer inherits the used share of the bucket it replaces.
+        Strict = "strict",
+    }
 }
 
 /// An item of `limits`.

@@ -94,14 +94,9 @@ impl Compiler<'_> {
 /// The store settings of a policy that calls Redis for each request.
 pub(in crate::config) fn shared(policy: &Policy) -> Option<RedisPolicySpec> {
     let on_error = policy.on_store_error.as_ref();
-    let on_error = on_error.map_or_else(Default::default, |on_error| on_error.value);
     let asks = policy.store.value == StoreName::Redis && policy.sync.is_none();
     asks.then_some(RedisPolicySpec {
-        on_error: match on_error {
-            schema::OnStoreError::Local => OnStoreError::Local,
-            schema::OnStoreError::Admit => OnStoreError::Admit,
-            schema::OnStoreError::Refuse => OnStoreError::Refuse,
-        },
+        on_error: on_error.map_or_else(OnStoreError::default, |on_error| on_error.value),
     })
 }
 

@@ -8,6 +8,8 @@ use crate::config::schema::{MINUTE, SECOND};
 use crate::config::value::{
     Duration, FilePath, Flag, KeyPrefix, SecretText, ServerAddress, ServerName, Text, Whole,
 };
+use crate::config::words::words;
+use crate::proxy::ruleset::OnStoreError;
 
 /// `store.redis`: where Redis, or Valkey, is, and what things are called there.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -129,15 +131,14 @@ pub enum StoreName {
     Redis,
 }
 
-/// `on_store_error` of a policy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum OnStoreError {
-    /// Each process decides by buckets of its own.
-    #[default]
-    Local,
-    /// The policy admits all requests.
-    Admit,
-    /// The policy refuses all requests.
-    Refuse,
+words! {
+    /// `on_store_error` of a policy.
+    "OnStoreError" for OnStoreError {
+        /// Each process decides by buckets of its own.
+        Local = "local",
+        /// The policy admits all requests.
+        Admit = "admit",
+        /// The policy refuses all requests.
+        Refuse = "refuse",
+    }
 }

@@ -7,6 +7,7 @@ use crate::config::located::{List, Located};
 use crate::config::nearest;
 use crate::config::schema::{Action, BodyFormat, Config, HeaderFields, OnLimit};
 use crate::config::validate::is_framing;
+use crate::config::words::Word as _;
 use crate::proxy::answers::limit_headers::StyleFields;
 use crate::proxy::{Template, TemplateError};
 
@@ -39,7 +40,7 @@ fn check_styles(styles: &List<HeaderFields>, findings: &Findings<'_>) {
                     .help("remove one of them, or give one a `prefix` of its own"),
                 false => {
                     let [first_style, style] =
-                        [&first.style, &item.style].map(|style| style.as_str());
+                        [&first.style, &item.style].map(|style| style.word());
                     let message = format!(
                         "`{first_style}` and `{style}` write the same fields with different meanings"
                     );

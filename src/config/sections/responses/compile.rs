@@ -5,10 +5,8 @@ use std::time::Duration;
 
 use http::{HeaderName, StatusCode};
 
-use crate::config::schema::{
-    Action, BodyFormat, Cors, HeaderFields, HeaderStyle, OnLimit, Responses,
-};
-use crate::proxy::answers::limit_headers::{Exposure, HeaderStyles, Style, StyleFields};
+use crate::config::schema::{Action, BodyFormat, Cors, HeaderFields, OnLimit, Responses};
+use crate::proxy::answers::limit_headers::{Exposure, HeaderStyles, StyleFields};
 use crate::proxy::ruleset::Preflight;
 use crate::proxy::{
     ActionSpec, DecoyContentType, DecoySpec, RejectSpec, ResponseFormat, ResponseFormats,
@@ -110,18 +108,7 @@ pub(in crate::config) fn styles(responses: &Responses) -> HeaderStyles {
 /// The fields of one style.
 pub(in crate::config) fn fields(item: &HeaderFields) -> StyleFields {
     let prefix = item.prefix.as_ref().map(|prefix| prefix.get());
-    StyleFields::new(style(item.style.value), prefix)
-}
-
-fn style(style: HeaderStyle) -> Style {
-    match style {
-        HeaderStyle::Ietf => Style::Ietf,
-        HeaderStyle::Draft6 => Style::Draft6,
-        HeaderStyle::Draft7 => Style::Draft7,
-        HeaderStyle::XRatelimit => Style::XRateLimit,
-        HeaderStyle::Github => Style::GitHub,
-        HeaderStyle::Openai => Style::OpenAi,
-    }
+    StyleFields::new(item.style.value, prefix)
 }
 
 /// The handling of preflight requests.

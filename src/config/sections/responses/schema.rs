@@ -7,6 +7,8 @@ use crate::config::document::NodeId;
 use crate::config::located::{List, Located, Table};
 use crate::config::schema::MINUTE;
 use crate::config::value::{Duration, FieldName, FieldValue, Flag, Text, WebUrl, Whole};
+use crate::config::words::words;
+use crate::proxy::answers::limit_headers::Style;
 
 /// `responses`: what clients are told.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -36,7 +38,7 @@ impl Default for Responses {
 #[schemars(with = "HeaderFieldsForm")]
 pub struct HeaderFields {
     /// What is told, and in which form.
-    pub style: Located<HeaderStyle>,
+    pub style: Located<Style>,
     /// What the names of the fields begin with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix: Option<Located<FieldName>>,
@@ -51,7 +53,7 @@ pub struct HeaderFields {
 #[schemars(rename = "HeaderFields", untagged)]
 enum HeaderFieldsForm {
     /// A style under its customary names.
-    Scalar(Located<HeaderStyle>),
+    Scalar(Located<Style>),
     /// A style with names of your own.
     Mapping(PrefixedStyle),
 }
@@ -60,7 +62,7 @@ enum HeaderFieldsForm {
 #[serde(deny_unknown_fields)]
 struct PrefixedStyle {
     /// What is told, and in which form.
-    style: Located<HeaderStyle>,
+    style: Located<Style>,
     /// What the names of the fields begin with, in place of `x-ratelimit` (of `ratelimit` in `draft-6`).
     #[serde(default)]
     prefix: Option<Located<FieldName>>,
@@ -97,26 +99,23 @@ impl Default for Cors {
     }
 }
 
-/// A style of rate-limit fields.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum HeaderStyle {
-    /// `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-11).
-    #[default]
-    Ietf,
-    /// `RateLimit-Limit`, `-Remaining`, `-Reset` in seconds from now (the draft up to -06).
-    #[serde(rename = "draft-6")]
-    Draft6,
-    /// `RateLimit-Policy: 100;w=60` and `RateLimit: limit=100, remaining=50, reset=30` (the draft's -07).
-    #[serde(rename = "draft-7")]
-    Draft7,
-    /// `X-RateLimit-Limit`, `-Remaining`, `-Reset` in seconds from now.
-    XRatelimit,
-    /// The same with `-Used`, `-Resource` and `-Reset` in seconds since the epoch.
-    Github,
-    /// `x-ratelimit-limit-requests`, `-remaining-requests`, `-reset-requests` as a duration, and
-    /// `retry-after-ms`.
-    Openai,
+words! {
+    /// A style of rate-limit fields.
+    "HeaderStyle" for Style {
+        /// `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-11).
+        Ietf = "ietf",
+        /// `RateLimit-Limit`, `-Remaining`, `-Reset` in seconds from now (the draft up to -06).
+        Draft6 = "draft-6",
+        /// `RateLimit-Policy: 100;w=60` and `RateLimit: limit=100, remaining=50, reset=30` (the draft's -07).
+        Draft7 = "draft-7",
+        /// `X-RateLimit-Limit`, `-Remaining`, `-Reset` in seconds from now.
+        XRateLimit = "x-ratelimit",
+        /// The same with `-Used`, `-Resource` and `-Reset` in seconds since the epoch.
+        GitHub = "github",
+        /// `x-ratelimit-limit-requests`, `-remaining-requests`, `-reset-requests` as a duration, and
+        /// `retry-after-ms`.
+        OpenAi = "openai",
+    }
 }
 
 /// `on_limit`: what refused clients are told. A policy's own goes before `responses.on_limit`, key
@@ -156,20 +155,6 @@ pub struct OnLimit {
     /// For `tag` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tag_header: Option<Located<FieldName>>,
-}
-
-impl HeaderStyle {
-    /// As it is written.
-    pub(in crate::config) fn as_str(self) -> &'static str {
-        match self {
-            Self::Ietf => "ietf",
-            Self::Draft6 => "draft-6",
-            Self::Draft7 => "draft-7",
-            Self::XRatelimit => "x-ratelimit",
-            Self::Github => "github",
-            Self::Openai => "openai",
-        }
-    }
 }
 
 impl OnLimit {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::config::diagnostic::Code;
 use crate::config::finding::Finding;
 use crate::config::located::Located;
-use crate::config::schema::{self, Limit, OnMissingKey, Policy, Route, TrailingSlash};
+use crate::config::schema::{self, Limit, OnMissingKey, Policy, Route};
 use crate::config::sections::condition::condition;
 use crate::config::sections::cost;
 use crate::config::sections::exception::{ExceptionCache, global_exemptions};
@@ -292,10 +292,7 @@ fn matches(route: &Route) -> RouteMatch {
                 true => CaseSensitivity::Sensitive,
                 false => CaseSensitivity::Insensitive,
             },
-            trailing_slash: match route.trailing_slash.value {
-                TrailingSlash::Strict => rules::TrailingSlash::Strict,
-                TrailingSlash::Ignore => rules::TrailingSlash::Ignore,
-            },
+            trailing_slash: route.trailing_slash.value,
         },
     }
 }

@@ -12,6 +12,8 @@ use crate::config::value::{
     FieldName, FieldValue, Flag, HostPattern, Method, Name, PathPattern, PathPrefix, Text,
     UpstreamRef,
 };
+use crate::config::words::words;
+use crate::rules::TrailingSlash;
 
 /// An item of `routes`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -66,15 +68,14 @@ pub struct Match {
     pub query: Table<Text, Text>,
 }
 
-/// Whether a slash at the end of a path makes a difference.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum TrailingSlash {
-    /// It does.
-    #[default]
-    Strict,
-    /// It does not.
-    Ignore,
+words! {
+    /// Whether a slash at the end of a path makes a difference.
+    "TrailingSlash" for TrailingSlash {
+        /// It does.
+        Strict = "strict",
+        /// It does not.
+        Ignore = "ignore",
+    }
 }
 
 /// `request` of a route.

@@ -8,9 +8,10 @@ use super::{RATELIMIT, RATELIMIT_POLICY, RETRY_AFTER_MS};
 use crate::http::headers::Headers;
 
 /// Style of rate-limit fields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
     /// `RateLimit-Policy` and `RateLimit`: draft-ietf-httpapi-ratelimit-headers, -08 to -11.
+    #[default]
     Ietf,
     /// `RateLimit-Limit`, `-Remaining`, `-Reset` in seconds from now: the same draft, up to -06.
     Draft6,
