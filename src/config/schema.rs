@@ -18,9 +18,10 @@ pub use super::sections::jwt::{Jwt, JwtKey, Leeway};
 pub use super::sections::listener::{Certificate, Listener, Protocol, Tls};
 pub use super::sections::missing_key::OnMissingKey;
 pub use super::sections::overflow::{CodePoint, Overflow};
+pub use super::sections::penalty::{Penalty, PenaltyTime, StrikeCount};
 pub use super::sections::policy::{
-    AlgorithmName, DayOfMonth, Key, Limit, MaxKeys, Mode, Penalty, PenaltyTime, Percent, Places,
-    Policy, Precision, StrikeCount, WindowStart,
+    AlgorithmName, DayOfMonth, Key, Limit, MaxKeys, Mode, Percent, Places, Policy, Precision,
+    WindowStart,
 };
 pub use super::sections::redis::{
     RedisDatabase, RedisStore, RedisTimeout, RedisTls, RefusalCache, Sentinel, StartupTimeout,

@@ -1,8 +1,35 @@
-//! Checks of bans: their lengths, and refusals that can cause them.
+//! `penalty` of a policy: bans of keys that it has refused too often.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::config::diagnostic::Code;
 use crate::config::finding::{Finding, Findings};
+use crate::config::located::{List, Located};
 use crate::config::schema::{Action, Config, Mode, Policy};
+use crate::config::value::{Duration, Whole};
+use crate::limiter;
+
+/// `penalty` of a policy: bans of keys that it has refused too often.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Penalty {
+    /// How many refusals bring a ban about, 1 to 100. Those during a ban do not count.
+    pub strikes: Located<StrikeCount>,
+    /// Within which time, `1s` to `30d`.
+    pub within: Located<PenaltyTime>,
+    /// How long the bans are, one after the other, each `1s` to `30d`: the first, the second, and the last again and
+    /// again. The first is back after `within` and the last ban without a refusal that counts.
+    #[serde(rename = "for")]
+    #[schemars(length(min = 1, max = 16))]
+    pub lengths: List<PenaltyTime>,
+}
+
+/// Refusals that cause a ban.
+pub type StrikeCount = Whole<1, 100>;
+
+/// Lengths of bans, and the time in which refusals count.
+pub type PenaltyTime = Duration<1_000, { 30 * 86_400_000 }>;
 
 /// The largest number of ban lengths.
 const MAX_LENGTHS: usize = 16;
@@ -41,4 +68,14 @@ pub(in crate::config) fn check(policy: &Policy, config: &Config, findings: &Find
         let finding = Finding::warning(penalty.node, Code::NoEffect, message);
         findings.add(finding.related(policy.mode.node, "the mode"));
     }
+}
+
+/// Compiles a penalty.
+pub(in crate::config) fn compile(written: &Penalty) -> limiter::Penalty {
+    let lengths = written.lengths.iter().map(|length| length.get());
+    limiter::Penalty::new(
+        written.strikes.get(),
+        written.within.get(),
+        lengths.collect(),
+    )
 }

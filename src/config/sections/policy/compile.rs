@@ -12,9 +12,9 @@ use crate::config::document::NodeId;
 use crate::config::finding::Finding;
 use crate::config::schema::{self, Policy, Selection};
 use crate::config::sections::algorithm::{algorithm, local_period};
-use crate::config::sections::{cost, redis, responses};
+use crate::config::sections::{cost, penalty, redis, responses};
 use crate::config::value::{KeyPart, all_time_zones};
-use crate::limiter::{Calendars, Penalty, Period};
+use crate::limiter::{Calendars, Period};
 use crate::proxy::ruleset::{OverflowSpec, PolicySpec};
 use crate::proxy::{Mode, Rollout};
 use crate::rules::LocalPeriods;
@@ -168,7 +168,10 @@ impl<'a> Policies<'a> {
                     false => store::Refusals::Free,
                     true => store::Refusals::Charged,
                 },
-                penalty: policy.penalty.as_ref().map(|penalty| penalty_rule(penalty)),
+                penalty: policy
+                    .penalty
+                    .as_ref()
+                    .map(|penalty| penalty::compile(penalty)),
                 settles: cost::settlement(policy).is_some(),
                 mode: mode(name, policy),
                 action: responses::action(&policy.on_limit, &self.config.responses.on_limit),
@@ -251,15 +254,6 @@ fn quota_text(policy: &Policy) -> String {
         }
         _ => String::new(),
     }
-}
-
-fn penalty_rule(written: &schema::Penalty) -> Penalty {
-    let lengths = written.lengths.iter().map(|length| length.get());
-    Penalty::new(
-        written.strikes.get(),
-        written.within.get(),
-        lengths.collect(),
-    )
 }
 
 /// The mode of a policy; a disabled one applies to no request anyway.

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::config::located::{List, Located};
 use crate::config::schema::{
     Candidate, Condition, Cost, Delay, Exemption, InUse, OnLimit, OnMissingKey, Overflow, Override,
-    RetryAfter, StoreName, SyncInterval, Units, Zone,
+    Penalty, RetryAfter, StoreName, SyncInterval, Units, Zone,
 };
-use crate::config::value::{Duration, Flag, KeyPart, Name, Quota, Refill, Statuses, Whole};
+use crate::config::value::{Flag, KeyPart, Name, Quota, Refill, Statuses, Whole};
 use crate::config::words::words;
 use crate::limiter::OldestPart;
 use crate::proxy::answers::limit_headers::QuotaUnit;
@@ -169,27 +169,6 @@ pub struct Policy {
     #[serde(default)]
     pub on_limit: Located<OnLimit>,
 }
-
-/// `penalty` of a policy: bans of keys that it has refused too often.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Penalty {
-    /// How many refusals bring a ban about, 1 to 100. Those during a ban do not count.
-    pub strikes: Located<StrikeCount>,
-    /// Within which time, `1s` to `30d`.
-    pub within: Located<PenaltyTime>,
-    /// How long the bans are, one after the other, each `1s` to `30d`: the first, the second, and the last again and
-    /// again. The first is back after `within` and the last ban without a refusal that counts.
-    #[serde(rename = "for")]
-    #[schemars(length(min = 1, max = 16))]
-    pub lengths: List<PenaltyTime>,
-}
-
-/// Refusals that cause a ban.
-pub type StrikeCount = Whole<1, 100>;
-
-/// Lengths of bans, and the time in which refusals count.
-pub type PenaltyTime = Duration<1_000, { 30 * 86_400_000 }>;
 
 /// A number of keys, 2^10 to 2^30.
 pub type MaxKeys = Whole<1024, 1_073_741_824>;
