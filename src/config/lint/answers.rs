@@ -16,9 +16,9 @@ fn jitter_without_effect(applied: &AppliedPolicy<'_>) -> Option<Finding> {
     let jitter = applied.policy.retry_after_jitter.as_ref()?;
     let message = match applied.action {
         Action::Reject | Action::Tarpit => return None,
-        Action::Decoy => "who gets a decoy is not told when to come back",
-        Action::Drop => "who gets no answer is not told when to come back",
-        Action::Tag => "who is admitted all the same is not told when to come back",
+        Action::Decoy => "a decoy does not say when to come back",
+        Action::Drop => "a dropped request gets no response that could say when to come back",
+        Action::Tag => "a tagged request is admitted, and needs no time to come back",
     };
     let finding = Finding::warning(jitter.node, Code::NoEffect, message);
     let action = applied.policy.on_limit.action.as_ref();

@@ -54,7 +54,7 @@ fn is_inescapable(applied: &AppliedPolicy<'_>, route: Option<&Route>) -> bool {
 }
 
 fn forgeable(applied: &AppliedPolicy<'_>, part: &KeyPart, place: &RouteLimits<'_>) -> Finding {
-    let message = format!("who sends another `{part}` each time is never refused");
+    let message = format!("a client that sends another `{part}` each time is never refused");
     let finding = Finding::warning(applied.key_node(), Code::ForgeableKey, message);
     let finding = match place.node {
         NodeId::ABSENT => finding,
@@ -120,7 +120,7 @@ pub(super) fn borrowed_zones(places: &[RouteLimits<'_>]) -> Vec<Finding> {
             .iter()
             .any(|part| matches!(part.value, KeyPart::Claim(_)));
         let message = format!(
-            "whoever opens a window says by `{claim}` when it ends for all of its bucket",
+            "the client that opens a window decides by `{claim}` when it ends for all clients of the bucket",
             claim = claim.value
         );
         let finding = Finding::warning(claim.node, Code::BorrowedZone, message);
@@ -137,7 +137,7 @@ pub(super) fn trusts_everyone(config: &Config) -> Vec<Finding> {
     let trusted = config.client_ip.trusted_proxies.iter();
     let everybody = trusted.filter(|cidr| cidr.get().prefix_len() == 0);
     let findings = everybody.map(|cidr| {
-        let message = format!("whoever comes from `{}` says who the client is", cidr.value);
+        let message = format!("any client from `{}` can choose its address", cidr.value);
         Finding::warning(cidr.node, Code::TrustsEveryone, message)
             .help("name the networks of your proxies alone, as in `10.0.0.0/8`")
     });

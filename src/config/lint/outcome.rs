@@ -81,7 +81,7 @@ fn all_addresses_exempt(applied: &AppliedPolicy<'_>) -> Option<Finding> {
             .map(|cidr| cidr.node)
     };
     let (first, second) = (whole(true)?, whole(false)?);
-    let finding = never_refuses_warning(first, "everybody is exempt")
+    let finding = never_refuses_warning(first, "all addresses are exempt")
         .related(second, "and all other addresses");
     Some(finding.help("name the networks that are meant, or remove the policy"))
 }
@@ -231,7 +231,7 @@ fn nothing_to_take(applied: &AppliedPolicy<'_>) -> Option<Finding> {
         .as_ref()
         .filter(|quota| all && quota.limit() == 0)?;
     let finding = always(quota.node, "a quota of 0 refuses every request");
-    Some(finding.help("raise it, or say for whom it is: `when`, `exempt`, `overrides`"))
+    Some(finding.help("raise it, or say which requests it is for: `when`, `exempt`, `overrides`"))
 }
 
 fn costs_beyond(applied: &AppliedPolicy<'_>) -> Option<Finding> {

@@ -31,7 +31,7 @@ pub(super) fn shared_buckets(config: &Config, places: &[RouteLimits<'_>]) -> Vec
     let shared: Vec<_> = all.into_iter().filter(AppliedPolicy::is_shared).collect();
     let guessable = guessable_keys(redis) && !shared.is_empty();
     let guessable = guessable.then(|| {
-        let message = "whoever can read Redis can find out keys by trying";
+        let message = "a reader of Redis can guess keys";
         Finding::warning(redis.node, Code::GuessableKeys, message)
             .at_key()
             .help("hash them under a secret, the same on all machines: `secret: ${SLUICEGATE_SECRET}`")
@@ -104,7 +104,7 @@ fn credentials<'a>(
     let parts = applied.policy.key.0.iter();
     let secret = parts.filter(|part| redis.readable_keys.get() && is_credential(part));
     secret.map(|part| {
-        let message = format!("whoever can read Redis can read `{}`", part.value);
+        let message = format!("a reader of Redis can see `{}`", part.value);
         Finding::warning(part.node, Code::ReadableCredentials, message)
             .related(redis.readable_keys.node, "keys are written as they are")
             .help("hash keys under a `secret` instead of `readable_keys: true`")

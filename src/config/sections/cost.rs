@@ -235,9 +235,10 @@ fn check_stated(stated: &StatedCost, node: NodeId, findings: &Findings<'_>) {
     let given: Vec<_> = places.flatten().collect();
     match given.as_slice() {
         [] => {
-            let finding = Finding::error(node, Code::MissingKey, "nobody says what it is");
+            let finding =
+                Finding::error(node, Code::MissingKey, "nothing says what a request costs");
             findings.add(finding.help(
-                "name who does: `header`, `response_header`, `response_trailer`, `response_json` or `response_bytes`",
+                "name the source: `header`, `response_header`, `response_trailer`, `response_json` or `response_bytes`",
             ));
         }
         [_] => {}
@@ -317,7 +318,7 @@ fn check_algorithm(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
             "make it a policy of its own, with a quota",
         ),
         AlgorithmName::LeakyBucket => (
-            "whose turn is when is settled before there is a response",
+            "the turn of a request is fixed before there is a response",
             "use another `algorithm`",
         ),
         AlgorithmName::SlidingWindow if parts > 1 && !algorithm::counts_debt(policy) => (

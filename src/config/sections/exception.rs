@@ -302,8 +302,8 @@ fn check_selection(
     let given: Vec<_> = kinds.into_iter().flatten().collect();
     match given.as_slice() {
         [] => {
-            let finding = Finding::error(node, Code::MissingKey, "nobody is named");
-            findings.add(finding.help("say who: `value`, `prefix` or `cidr`"));
+            let finding = Finding::error(node, Code::MissingKey, "no client is named");
+            findings.add(finding.help("name clients by `value`, `prefix` or `cidr`"));
         }
         [_] if selection.cidr.is_some() => {
             if let Some(part) = selection.part {

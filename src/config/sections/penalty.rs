@@ -59,12 +59,12 @@ pub(in crate::config) fn check(policy: &Policy, config: &Config, findings: &Find
     let action = policy.on_limit.action.as_ref();
     let action = action.or(config.responses.on_limit.action.as_ref());
     if let Some(action) = action.filter(|action| action.value == Action::Tag) {
-        let message = "a policy that tags refuses nobody, and bans nobody";
+        let message = "a policy that tags refuses no client, and bans none";
         let finding =
             Finding::error(penalty.node, Code::NoEffect, message).help("remove `penalty`");
         findings.add(finding.related(action.node, "the action"));
     } else if policy.mode.value == Mode::Shadow {
-        let message = "a policy in shadow refuses nobody, and bans nobody";
+        let message = "a policy in shadow refuses no client, and bans none";
         let finding = Finding::warning(penalty.node, Code::NoEffect, message);
         findings.add(finding.related(policy.mode.node, "the mode"));
     }

@@ -41,7 +41,7 @@ impl TextValue for Claim {
             Err(error) if text.starts_with("jwt") => Err(error),
             _ => Err(failure(
                 format!("`{text}` is no claim"),
-                "name one of a verified token, which nobody makes up: `jwt:zoneinfo`",
+                "name one of a verified token, which clients cannot forge: `jwt:zoneinfo`",
             )),
         }
     }

@@ -275,13 +275,13 @@ fn in_wrong_store(key: &str, node: NodeId, kind: Kind, policy: &Policy) -> Optio
         .related(node_of(&policy.sync)?, "it is synchronised"),
         "sync" if is_in_memory => error(
             Code::NoEffect,
-            "nobody else has the buckets of this process",
+            "buckets in memory belong to this process alone",
             "say `store: redis`, or remove `sync`",
         ),
         "sync" => not_synchronisable(node, kind, policy)?,
         "queue" => error(
             Code::Conflict,
-            "nobody knows who of all machines came first for what is in flight: not with `store: redis`",
+            "machines have no common order of the requests in a queue: not with `store: redis`",
             "remove `queue`, or use `store: memory` with a `max` for each machine",
         )
         .related(policy.store.node, "the store"),
@@ -307,7 +307,7 @@ fn not_synchronisable(sync: NodeId, kind: Kind, policy: &Policy) -> Option<Findi
         ),
         LeakyBucket => (
             policy.algorithm.node,
-            "a queue cannot be synchronised: everybody in it has been told when his turn is",
+            "a queue cannot be synchronised: its requests already know their turn",
             "use `store: memory` with a quota for each machine, or another `algorithm`",
         ),
         SlidingLog => (

@@ -164,7 +164,7 @@ fn check_queue(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     if most > 0 && places < queue.get() {
         let wait = policy.longest_wait();
         let message = format!(
-            "only {places} of {} places are ever taken: whose turn is further away than {wait:?} is refused",
+            "only {places} of {} places are ever taken: a request whose turn is further away than {wait:?} is refused",
             queue.get()
         );
         let finding = Finding::warning(queue.node, Code::NoEffect, message)
@@ -193,7 +193,7 @@ fn check_debt(policy: &Policy, findings: &Findings<'_>) {
         )
         .help("remove `charge_refused`, or `overflow`"),
         AlgorithmName::LeakyBucket => {
-            let message = "who is refused stands in no line that could be charged";
+            let message = "a refused request takes no place in the queue that could be charged";
             Finding::error(charged.node, Code::NoEffect, message)
                 .help("remove `charge_refused`, or use another `algorithm`")
         }
@@ -277,7 +277,8 @@ fn check_rings(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     if needed > most {
         let mib = needed.div_ceil(1 << 20);
         let message = format!("so many keys may need {mib} MiB for what they count");
-        let help = "raise `store.memory.max_size`; where it is full, those who have used least are forgotten";
+        let help =
+            "raise `store.memory.max_size`; when it is full, the least used keys are forgotten";
         let finding = Finding::warning(keys.node, Code::Memory, message).help(help);
         findings.add(finding.related(config.store.memory.max_size.node, "all that there is"));
     }

@@ -28,7 +28,7 @@ fn check_queue(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     let queue = policy.queue.as_ref().filter(|queue| queue.get() > 0);
     let Some(queue) = queue else {
         if let Some(max_wait) = &policy.max_wait {
-            let message = "nobody waits where there is no queue";
+            let message = "no request waits without a queue";
             let finding = Finding::error(max_wait.node, Code::NoEffect, message);
             findings.add(finding.help("say how many may wait with `queue`, or remove `max_wait`"));
         }
@@ -40,7 +40,7 @@ fn check_queue(policy: &Policy, config: &Config, findings: &Findings<'_>) {
         findings.add(finding.help("remove `queue`, or use another `action`"));
     }
     if let Some(max_wait) = policy.max_wait.as_ref().filter(|wait| wait.get().is_zero()) {
-        let message = "nobody waits in a queue for no time at all";
+        let message = "no request waits in a queue with a `max_wait` of 0";
         let finding = Finding::warning(queue.node, Code::NoEffect, message);
         let finding = finding.help("raise `max_wait`, or remove `queue`");
         findings.add(finding.related(max_wait.node, "the longest wait"));
