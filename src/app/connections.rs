@@ -79,7 +79,7 @@ impl Connections {
         let ready = async {
             store.connected(workers).await;
             if snapshot.is_synchronised() {
-                store.heard().await;
+                store.first_round().await;
             }
         };
         wait(snapshot, &store, ready).await;

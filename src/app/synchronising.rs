@@ -95,6 +95,6 @@ async fn synchronise(
     }
     if let Some(store) = &gateway.ruleset().redis {
         // Whoever waits for this has a deadline, too.
-        let _ = timeout(LAST, store.synchronise_once(worker, clock)).await;
+        let _ = timeout(LAST, store.last_rounds(worker, clock)).await;
     }
 }

@@ -353,7 +353,7 @@ fn an_overflow_bucket_pays_when_those_before_it_cannot() {
     let charges = [
         charge(&first, &names[0], 1),
         BucketCharge {
-            tier: Tier::Further,
+            tier: Tier::Overflow,
             ..charge(&second, &names[1], 1)
         },
         charge(&other, &names[2], 1),

@@ -98,9 +98,9 @@ fn name(key: u64) -> BucketName {
         prefix: "sluicegate:".into(),
         keys: KeyFormat::Readable,
     };
-    let mut namer = naming.name_builder();
-    namer.part(2, key.to_string().as_bytes());
-    namer.name("p")
+    let mut builder = naming.name_builder();
+    builder.part(2, key.to_string().as_bytes());
+    builder.name("p")
 }
 
 fn quota(limit: u32, hours: u64) -> Quota {

@@ -228,7 +228,7 @@ impl PendingCharge {
                 period: remote.period,
                 tier: match chosen == self.matched.chosen {
                     true => Tier::First,
-                    false => Tier::Further,
+                    false => Tier::Overflow,
                 },
             });
         }

@@ -35,9 +35,9 @@ impl RemoteBucket {
         now: Timestamp,
     ) -> Option<Self> {
         let shared = policy.shared.as_ref()?;
-        let mut namer = store.naming().name_builder();
-        limit.spec.descriptor.feed(head, &mut namer).ok()?;
-        let name = namer.name(&shared.label);
+        let mut builder = store.naming().name_builder();
+        limit.spec.descriptor.feed(head, &mut builder).ok()?;
+        let name = builder.name(&shared.label);
         let tiers = std::iter::successors(policy.overflow.as_ref(), |tier| {
             tier.policy.overflow.as_ref()
         });
@@ -45,7 +45,7 @@ impl RemoteBucket {
         Some(Self {
             place,
             further: further
-                .map(|shared| namer.name(&shared.label).bytes)
+                .map(|shared| builder.name(&shared.label).bytes)
                 .collect(),
             name,
             period: policy.period(head, store.server_time_at(now)),

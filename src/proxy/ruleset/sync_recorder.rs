@@ -30,9 +30,9 @@ impl SyncRecorder {
 
     /// The name of the request's bucket on all machines.
     pub(crate) fn name(&self, descriptor: &Descriptor, head: &Head<'_>) -> BucketName {
-        let mut namer = self.naming.name_builder();
+        let mut builder = self.naming.name_builder();
         // A request without a key has no bucket.
-        let _ = descriptor.feed(head, &mut namer);
-        namer.name(self.tracker.label())
+        let _ = descriptor.feed(head, &mut builder);
+        builder.name(self.tracker.label())
     }
 }

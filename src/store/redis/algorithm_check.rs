@@ -12,7 +12,7 @@ use redis::{RedisWrite, ToRedisArgs, Value};
 use super::client::{Client, Command, Script, Target};
 use super::reply::{fields, number};
 use super::script::ALGORITHMS;
-use super::sync::Rounds;
+use super::sync::RoundTimer;
 
 /// Pause between two notes of a node.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -98,7 +98,7 @@ impl AlgorithmCheck {
     /// # Panics
     /// As [`Client::start`].
     pub(super) async fn run(&self, worker: usize) {
-        let mut rounds = Rounds::every(INTERVAL);
+        let mut rounds = RoundTimer::every(INTERVAL);
         loop {
             self.compare(worker).await;
             rounds.begin().await;

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::client::{Client, Command, Fault, FaultKind};
 use super::store::Store;
-use super::sync::Rounds;
+use super::sync::RoundTimer;
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::Penalty;
 use crate::store::Bans;
@@ -84,8 +84,7 @@ impl SharedBans {
         answer: Result<Value, Fault>,
         now: Timestamp,
     ) -> Result<bool, Fault> {
-        let reply =
-            BanReply::read(&answer?).map_err(|nonsense| FaultKind::Script.with(nonsense))?;
+        let reply = BanReply::read(&answer?).map_err(|error| FaultKind::Script.with(error))?;
         taken.confirm();
         let rule = self.rule.load();
         let read = self.read.lock().replace(reply.read.clone());
@@ -148,7 +147,7 @@ impl Store {
 
     /// Runs a round every [`INTERVAL`].
     pub(super) async fn run_ban_rounds(&self, worker: usize, clock: &Clock) {
-        let mut rounds = Rounds::every(INTERVAL);
+        let mut rounds = RoundTimer::every(INTERVAL);
         loop {
             rounds.begin().await;
             self.run_ban_round(worker, clock).await;

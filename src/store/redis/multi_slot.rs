@@ -167,7 +167,7 @@ mod tests {
         };
         [
             charge(b"a1", ChargedRefusals::All, Tier::First),
-            charge(b"a2", ChargedRefusals::All, Tier::Further),
+            charge(b"a2", ChargedRefusals::All, Tier::Overflow),
             charge(b"b1", ChargedRefusals::All, Tier::First),
             charge(b"a3", ChargedRefusals::None, Tier::First),
             charge(b"a4", ChargedRefusals::All, Tier::First),

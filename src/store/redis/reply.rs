@@ -57,7 +57,7 @@ pub struct BucketReply {
 #[derive(Clone, Debug, Default)]
 pub struct RetryInputs {
     at: Option<Timestamp>,
-    instead: Vec<ConvertedValue>,
+    conversions: Vec<ConvertedValue>,
 }
 
 #[derive(Clone, Debug)]
@@ -104,14 +104,14 @@ impl RetryInputs {
     }
 
     pub(super) fn replaced_places(&self) -> impl Iterator<Item = usize> {
-        let left = self.instead.iter().filter(|one| one.replaces_value);
+        let left = self.conversions.iter().filter(|one| one.replaces_value);
         left.map(|one| one.place)
     }
 
     /// Writes the place, the digest and the converted value of each foreign bucket.
     pub(super) fn push(&self, call: &mut ScriptCall) {
-        call.number(self.instead.len() as u64);
-        for known in &self.instead {
+        call.number(self.conversions.len() as u64);
+        for known in &self.conversions {
             call.number(known.place as u64);
             call.bytes(&known.digest);
             call.bytes(&known.value);
@@ -146,24 +146,24 @@ impl ChargeRequest<'_> {
         if !rest.is_empty() {
             return Err(ProtocolError::Malformed);
         }
-        let instead = |[place, digest, value]: &[&[u8]; 3]| {
+        let conversions = |[place, digest, value]: &[&[u8]; 3]| {
             let place = number(place)? as usize;
             let charge = self.charges.get(place).ok_or(ProtocolError::Malformed)?;
             let observe = |drift: &ConfigDrift| drift.observe(charge, digest, at);
-            let met = self.drift.map_or(Conversion::first(at), observe);
-            let value =
-                value::convert(charge.algorithm, value, met.at).ok_or(ProtocolError::Bucket)?;
+            let conversion = self.drift.map_or(Conversion::first(at), observe);
+            let value = value::convert(charge.algorithm, value, conversion.at)
+                .ok_or(ProtocolError::Bucket)?;
             Ok(ConvertedValue {
                 place,
                 digest: digest.to_vec(),
                 value,
-                replaces_value: met.replaces_value,
+                replaces_value: conversion.replaces_value,
             })
         };
-        let instead = others.iter().map(instead).collect::<Result<_, _>>()?;
+        let conversions = others.iter().map(conversions).collect::<Result<_, _>>()?;
         Ok(RetryInputs {
             at: Some(at),
-            instead,
+            conversions,
         })
     }
 
@@ -181,7 +181,7 @@ impl ChargeRequest<'_> {
         let mut decided: SmallVec<[(usize, BucketDecision); 4]> = SmallVec::new();
         for (place, (charge, state)) in self.charges.iter().zip(states).enumerate() {
             let outcome = ChargeOutcome::read(words.next().ok_or(ProtocolError::Malformed)?)?;
-            if outcome == ChargeOutcome::Unasked && charge.tier == Tier::Further {
+            if outcome == ChargeOutcome::Unasked && charge.tier == Tier::Overflow {
                 continue;
             }
             if let (ChargeOutcome::Charged | ChargeOutcome::Owed, Some(drift)) =
@@ -190,11 +190,11 @@ impl ChargeRequest<'_> {
             {
                 drift.record_write(charge, at);
             }
-            let one = charge.decided(outcome, state, at)?;
-            let is_watching = decided.len() > self.enforced;
+            let one = charge.bucket_decision(outcome, state, at)?;
+            let is_shadowed = decided.len() > self.enforced;
             match (charge.tier, decided.last_mut()) {
-                (Tier::Further, Some(before)) => {
-                    if is_watching || is_sooner(&one.decision, &before.1.decision) {
+                (Tier::Overflow, Some(before)) => {
+                    if is_shadowed || is_sooner(&one.decision, &before.1.decision) {
                         *before = (place, one);
                     }
                 }
@@ -216,17 +216,17 @@ impl ChargeReply {
     /// The reply to each charge of this call.
     pub(super) fn bucket_replies(
         &self,
-        asked: &[BucketCharge<'_>],
+        charges: &[BucketCharge<'_>],
     ) -> impl Iterator<Item = BucketReply> {
         let all = self.buckets.iter().zip(&self.verdict.decisions);
         all.zip(&self.unsettled)
             .map(|((&bucket, &decision), &unsettled)| BucketReply {
                 decision,
                 unsettled,
-                tier: asked[..=bucket]
+                tier: charges[..=bucket]
                     .iter()
                     .rev()
-                    .take_while(|one| one.tier == Tier::Further)
+                    .take_while(|one| one.tier == Tier::Overflow)
                     .count(),
                 at: self.at,
             })
@@ -234,7 +234,7 @@ impl ChargeReply {
 }
 
 impl BucketCharge<'_> {
-    fn decided(
+    fn bucket_decision(
         &self,
         outcome: ChargeOutcome,
         state: &[u8],

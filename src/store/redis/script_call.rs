@@ -67,7 +67,7 @@ pub enum Tier {
     #[default]
     First,
     /// A bucket that is tried if none before it can pay.
-    Further,
+    Overflow,
 }
 
 /// The lease of units in use: its name, and its time to live without renewal.
@@ -138,7 +138,7 @@ impl ChargeRequest<'_> {
         call.text(charge.kind().name());
         call.text(match charge.tier {
             Tier::First => "first",
-            Tier::Further => "further",
+            Tier::Overflow => "further",
         });
         call.number(charge.cost);
         call.text(if charge.exceeds_capacity() {

@@ -157,8 +157,8 @@ impl Store {
         while rounds.join_next().await.is_some() {}
     }
 
-    /// Waits for the first round with the other machines, whether it succeeds or fails.
-    pub async fn heard(&self) {
+    /// Waits for the end of the first round with the other machines, whether it succeeds or fails.
+    pub async fn first_round(&self) {
         // The sender lives as long as the store.
         let _ = self
             .first_round_over
@@ -171,7 +171,7 @@ impl Store {
     ///
     /// # Panics
     /// As [`Client::start`].
-    pub async fn synchronise_once(&self, worker: usize, clock: &Clock) {
+    pub async fn last_rounds(&self, worker: usize, clock: &Clock) {
         for synchroniser in self.synchronisers() {
             synchroniser.last_round(worker, clock).await;
         }

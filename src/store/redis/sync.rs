@@ -48,7 +48,7 @@ pub struct Synchroniser {
     metrics: SyncMetrics,
     /// How far the server's clock is ahead, in microseconds, at the last answer.
     clock_offset: AtomicI64,
-    knows_time: AtomicBool,
+    has_server_time: AtomicBool,
     /// True once the warning about keys of other programs was logged.
     has_warned: AtomicBool,
     trackers: Mutex<Vec<Weak<Tracker>>>,
@@ -68,7 +68,7 @@ impl Synchroniser {
             interval: interval.clamp(Duration::from_millis(1), Self::LONGEST_INTERVAL),
             metrics,
             clock_offset: AtomicI64::new(0),
-            knows_time: AtomicBool::new(false),
+            has_server_time: AtomicBool::new(false),
             has_warned: AtomicBool::new(false),
             trackers: Mutex::default(),
             next_shard: AtomicUsize::new(0),
@@ -79,7 +79,7 @@ impl Synchroniser {
     /// leaves any other synchroniser.
     pub fn follow(&self, tracker: &Arc<Tracker>) {
         tracker.set_interval(self.interval);
-        if self.knows_time.load(Relaxed) {
+        if self.has_server_time.load(Relaxed) {
             tracker.set_clock_offset(self.clock_offset.load(Relaxed));
         }
         let mut trackers = self.trackers.lock();
@@ -117,7 +117,7 @@ impl Synchroniser {
     /// # Panics
     /// As [`Client::start`].
     pub async fn run(&self, worker: usize, clock: &Clock) {
-        let mut rounds = Rounds::every(self.interval);
+        let mut rounds = RoundTimer::every(self.interval);
         loop {
             rounds.begin().await;
             self.round(worker, clock).await;
@@ -151,7 +151,7 @@ impl Synchroniser {
         for tracker in &trackers {
             tracker.begin_round(clock.now());
         }
-        if !self.knows_time.load(Relaxed) && !self.fetch_server_time(worker, clock).await {
+        if !self.has_server_time.load(Relaxed) && !self.fetch_server_time(worker, clock).await {
             return RoundResult::Failed;
         }
         for tracker in &trackers {
@@ -159,21 +159,21 @@ impl Synchroniser {
         }
         let places = trackers.len() * SHARDS;
         let mut pending = Vec::new();
-        for looked in 1..=places {
+        for scanned in 1..=places {
             let place = self.next_shard.fetch_add(1, Relaxed) % places;
             let tracker = &trackers[place / SHARDS];
             let mut requests = Vec::new();
             tracker.due(place % SHARDS, clock.now(), &mut requests);
             pending.extend(requests.into_iter().map(|request| (tracker, request)));
-            if pending.len() >= BUCKETS_PER_EXCHANGE || looked == places {
-                if !self.ask(worker, clock, &pending).await {
+            if pending.len() >= BUCKETS_PER_EXCHANGE || scanned == places {
+                if !self.exchange(worker, clock, &pending).await {
                     return RoundResult::Failed;
                 }
                 pending.clear();
-                if started.elapsed() > LONGEST_ROUND && looked < places {
+                if started.elapsed() > LONGEST_ROUND && scanned < places {
                     return RoundResult::Cut;
                 }
-            } else if looked % SHARDS_PER_YIELD == 0 {
+            } else if scanned % SHARDS_PER_YIELD == 0 {
                 tokio::task::yield_now().await;
             }
         }
@@ -181,19 +181,19 @@ impl Synchroniser {
     }
 
     /// Sends these requests; returns true if the store answers anything.
-    async fn ask(&self, worker: usize, clock: &Clock, pending: &[PendingRequest<'_>]) -> bool {
+    async fn exchange(&self, worker: usize, clock: &Clock, pending: &[PendingRequest<'_>]) -> bool {
         let Some((_, first)) = pending.first() else {
             return true;
         };
         // In a cluster two buckets share a slot only by chance.
-        let together = match self.client.spec().target {
+        let call_size = match self.client.spec().target {
             Target::Cluster(_) => 1,
             Target::Single(_) | Target::Sentinel { .. } => BUCKETS_PER_CALL,
         };
         let groups = || {
             pending
                 .chunk_by(|(one, _), (other, _)| Arc::ptr_eq(one, other))
-                .flat_map(|of_one| of_one.chunks(together))
+                .flat_map(|of_one| of_one.chunks(call_size))
         };
         let mut commands = vec![time(&first.name)];
         commands.extend(groups().map(|group| self.command(group)));
@@ -202,16 +202,16 @@ impl Synchroniser {
         if let Some(Ok(time)) = answers.next() {
             self.record_server_time(time, sent);
         }
-        let mut are_answered = false;
+        let mut has_answers = false;
         let now = clock.now();
         for (group, answer) in groups().zip(answers) {
-            are_answered |= has_answered(&answer);
-            let told = answer.and_then(|reply| self.apply_reply(group, &reply, now));
-            if let Err(fault) = told {
+            has_answers |= has_answered(&answer);
+            let result = answer.and_then(|reply| self.apply_reply(group, &reply, now));
+            if let Err(fault) = result {
                 self.warn_once(&fault);
             }
         }
-        are_answered
+        has_answers
     }
 
     fn command(&self, group: &[PendingRequest<'_>]) -> Command {
@@ -227,7 +227,7 @@ impl Synchroniser {
         reply: &Value,
         now: Timestamp,
     ) -> Result<(), Fault> {
-        let malformed = |nonsense: ProtocolError| FaultKind::Script.with(nonsense);
+        let malformed = |error: ProtocolError| FaultKind::Script.with(error);
         let fields = fields(reply).map_err(malformed)?;
         let &[units, failure] = &*fields else {
             return Err(malformed(ProtocolError::Malformed));
@@ -255,7 +255,7 @@ impl Synchroniser {
         for time in answers.into_iter().flatten() {
             self.record_server_time(time, sent);
         }
-        self.knows_time.load(Relaxed)
+        self.has_server_time.load(Relaxed)
     }
 
     /// Warns once about keys of other programs. The client logs faults of the server.
@@ -271,27 +271,28 @@ impl Synchroniser {
 
     fn record_server_time(&self, time: Value, sent: Timestamp) {
         if let Ok((seconds, micros)) = redis::from_redis_value::<(i64, i64)>(time) {
-            let there = seconds.saturating_mul(1_000_000).saturating_add(micros);
-            let here = i64::try_from(sent.as_micros()).unwrap_or(i64::MAX);
-            self.clock_offset.store(there.saturating_sub(here), Relaxed);
-            self.knows_time.store(true, Relaxed);
+            let server = seconds.saturating_mul(1_000_000).saturating_add(micros);
+            let local = i64::try_from(sent.as_micros()).unwrap_or(i64::MAX);
+            self.clock_offset
+                .store(server.saturating_sub(local), Relaxed);
+            self.has_server_time.store(true, Relaxed);
         }
     }
 }
 
-/// Rounds that begin an interval apart, or up to an eighth less, so that machines do not come all
-/// at once. A round is skipped if the last is still running.
+/// A timer of rounds that begin an interval apart, or up to an eighth less, so that machines do not
+/// come all at once. A round is skipped if the last is still running.
 #[derive(Debug)]
-pub(super) struct Rounds {
+pub(super) struct RoundTimer {
     interval: Duration,
     next: Instant,
 }
 
-impl Rounds {
+impl RoundTimer {
     pub(super) fn every(interval: Duration) -> Self {
         Self {
             interval,
-            next: Instant::now() + any_part_of(interval),
+            next: Instant::now() + random_part_of(interval),
         }
     }
 
@@ -299,13 +300,13 @@ impl Rounds {
     pub(super) async fn begin(&mut self) {
         let now = Instant::now();
         while self.next <= now {
-            self.next += self.interval - any_part_of(self.interval / 8);
+            self.next += self.interval - random_part_of(self.interval / 8);
         }
         sleep_until(self.next).await;
     }
 }
 
-fn any_part_of(span: Duration) -> Duration {
+fn random_part_of(span: Duration) -> Duration {
     span * (random() >> 40) as u32 / (1 << 24)
 }
 
@@ -324,7 +325,7 @@ impl ToRedisArgs for SyncArguments<'_> {
         let ttl_millis = requests().map(|request| request.ttl_millis).max();
         let mut units = Vec::with_capacity(self.0.len() * 4);
         for request in requests() {
-            let own = request.own.min(MOST_UNITS);
+            let own = request.own.min(MAX_EXACT_UNITS);
             units.extend_from_slice(itoa::Buffer::new().format(own).as_bytes());
             units.push(b' ');
         }
@@ -335,7 +336,7 @@ impl ToRedisArgs for SyncArguments<'_> {
 }
 
 /// The bound of exact counts in the script.
-const MOST_UNITS: u64 = 1 << 48;
+const MAX_EXACT_UNITS: u64 = 1 << 48;
 
 /// TIME of the server that has this key.
 fn time(key: impl AsRef<[u8]>) -> Command {

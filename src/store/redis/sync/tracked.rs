@@ -104,18 +104,17 @@ impl Tracked {
 
     /// Marks the own units as incomplete after an eviction, and restores the charged units of
     /// others.
-    pub(super) fn expect_own_units(&mut self, remote_units: Option<RemoteUnits>) {
-        let epochs_kept = self.before.iter_mut().chain(Some(&mut self.current));
-        for known_epoch in epochs_kept {
-            known_epoch.is_complete = false;
-            known_epoch.charged =
-                remote_units.map_or(0, |remote_units| remote_units.units(known_epoch.end));
+    pub(super) fn mark_incomplete(&mut self, remote_units: Option<RemoteUnits>) {
+        let tracked_epochs = self.before.iter_mut().chain(Some(&mut self.current));
+        for epoch in tracked_epochs {
+            epoch.is_complete = false;
+            epoch.charged = remote_units.map_or(0, |remote_units| remote_units.units(epoch.end));
         }
     }
 
     /// The units of others that the bucket was charged for, which outlast the key.
     pub(super) fn remote_units(&self) -> RemoteUnits {
-        let of = |known_epoch: &Epoch| (known_epoch.end, known_epoch.charged);
+        let of = |epoch: &Epoch| (epoch.end, epoch.charged);
         RemoteUnits([self.before.as_ref().map_or((0, 0), of), of(&self.current)])
     }
 
@@ -125,8 +124,8 @@ impl Tracked {
         if is_common || !epochs.is_running(self.current.end, now) {
             self.start_epoch(epochs, epochs.end(cell, now));
         }
-        let known_epoch = &mut self.current;
-        known_epoch.own = known_epoch.own.saturating_add(u64::from(cost));
+        let epoch = &mut self.current;
+        epoch.own = epoch.own.saturating_add(u64::from(cost));
     }
 
     /// Starts the current epoch if no charge is needed to know it; returns true if the bucket may
@@ -137,7 +136,7 @@ impl Tracked {
                 if !epochs.is_running(self.current.end, now) {
                     self.start_epoch(epochs, epochs.end(Cell::EMPTY, now));
                 }
-                self.epochs_kept().any(|known_epoch| known_epoch.own > 0)
+                self.tracked_epochs().any(|epoch| epoch.own > 0)
             }
             Epochs::Windows(_) => !epochs.is_over(self.current.end, now),
         }
@@ -152,21 +151,17 @@ impl Tracked {
         threshold: u64,
         now: SyncInstant,
     ) -> impl Iterator<Item = &Epoch> {
-        let is_due = move |known_epoch: &Epoch| {
-            let is_running = known_epoch.end == self.current.end;
-            match known_epoch.own.saturating_sub(known_epoch.confirmed) {
-                0 => {
-                    round >= known_epoch.last_query + known_epoch.pause
-                        && epochs.counts(known_epoch.end, now)
-                }
+        let is_due = move |epoch: &Epoch| {
+            let is_running = epoch.end == self.current.end;
+            match epoch.own.saturating_sub(epoch.confirmed) {
+                0 => round >= epoch.last_query + epoch.pause && epochs.counts(epoch.end, now),
                 unreported if is_running && unreported < threshold => {
-                    round >= known_epoch.last_query + known_epoch.pause.min(MAX_ROUNDS_UNREPORTED)
+                    round >= epoch.last_query + epoch.pause.min(MAX_ROUNDS_UNREPORTED)
                 }
                 _ => true,
             }
         };
-        self.epochs_kept()
-            .filter(move |known_epoch| is_due(known_epoch))
+        self.tracked_epochs().filter(move |epoch| is_due(epoch))
     }
 
     /// Applies the server's totals of an epoch, replied to the own total `own`; `None` without new
@@ -179,10 +174,10 @@ impl Tracked {
         now: SyncInstant,
         epochs: Epochs,
     ) -> Option<RemoteDelta> {
-        let mut epochs_kept = self.before.iter_mut().chain(Some(&mut self.current));
-        let known_epoch = epochs_kept.find(|known_epoch| known_epoch.end == end)?;
-        let is_first = !known_epoch.is_queried;
-        let units = known_epoch.apply_totals(own, totals, (round, threshold));
+        let mut tracked_epochs = self.before.iter_mut().chain(Some(&mut self.current));
+        let epoch = tracked_epochs.find(|epoch| epoch.end == end)?;
+        let is_first = !epoch.is_queried;
+        let units = epoch.apply_totals(own, totals, (round, threshold));
         // The bucket was full here until its first charge: a part of what others charged in that
         // earlier epoch has been refilled.
         let full_until = self.full_until.filter(|_| is_first);
@@ -191,7 +186,7 @@ impl Tracked {
         (units > 0 && epochs.counts(end, now)).then_some(RemoteDelta { units, at })
     }
 
-    fn epochs_kept(&self) -> impl Iterator<Item = &Epoch> {
+    fn tracked_epochs(&self) -> impl Iterator<Item = &Epoch> {
         self.before.iter().chain(std::iter::once(&self.current))
     }
 

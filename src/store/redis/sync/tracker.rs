@@ -144,7 +144,7 @@ impl Tracker {
         let full_until = (alone.expires == cell.expires).then_some(now.local);
         let mut tracked = Tracked::new(name().bytes, self.epochs, end, full_until);
         if self.may_have_evicted(now) {
-            tracked.expect_own_units(
+            tracked.mark_incomplete(
                 self.remote_units
                     .read(key, |remote_units| Some(*remote_units)),
             );
