@@ -1,5 +1,5 @@
-//! Which route a request takes, and whose buckets it is charged to: matchers, routes, keys, compiled
-//! from a configuration and pure over the heads of requests. No store and no socket is known here.
+//! Finds the route of a request and the keys of its buckets. Matchers, routes and keys are compiled
+//! from a configuration, and are pure functions of a request head: no store and no socket.
 
 mod condition;
 mod cookie;
@@ -53,9 +53,9 @@ pub struct Head<'a> {
     pub query: Option<&'a str>,
     /// The header fields.
     pub headers: &'a Headers,
-    /// Who the client is.
+    /// The client's address, which may differ from the peer's.
     pub client_ip: IpAddr,
-    /// Its token, where a limit of its route may ask for a claim.
+    /// The token, if a limit of the route may read a claim.
     pub token: Option<&'a RequestToken<'a>>,
 }
 
@@ -64,14 +64,14 @@ fn segments(path: &str) -> std::str::Split<'_, char> {
     path.strip_prefix('/').unwrap_or(path).split('/')
 }
 
-/// What a request has of something that has a name.
+/// The result of looking up a name in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup<T> {
-    /// This, once or several times.
+    /// One value, given once or several times.
     One(T),
-    /// Nothing.
+    /// No value.
     Missing,
-    /// Different things, of which nobody knows which one the upstream will use.
+    /// Different values: the upstream may use any of them.
     Several,
 }
 

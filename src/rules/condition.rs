@@ -1,8 +1,8 @@
-//! On which requests a limit applies: conditions on the head of a request, and what is made of them.
+//! Conditions on request heads, which say if a limit applies.
 //!
-//! Of a field that is given with different values nobody knows which one the upstream will use, so that a
-//! condition on it is neither met nor unmet. A limit applies unless its condition is certainly unmet:
-//! nobody leaves it by repeating a field.
+//! If a field has different values, the upstream may use any of them: a condition on it is neither
+//! met nor unmet. A limit applies unless its condition is certainly unmet, so that no client
+//! escapes it by repeating a field.
 
 use http::Method;
 use http::header::{HeaderName, HeaderValue};
@@ -12,16 +12,16 @@ use super::descriptor::KeyPart;
 use super::matcher::{PathEquivalence, PathPattern, RouteMatch};
 use super::{Head, Lookup};
 
-/// Something that a request is, or is not.
+/// A condition on a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// It has one of these methods.
+    /// The method is one of these.
     Method(Vec<Method>),
-    /// It has this field, with this value and no other.
+    /// This field has this value and no other.
     Header(HeaderName, HeaderValue),
-    /// Its token has this claim, with this value.
+    /// The token has this claim with this value.
     Claim(String, String),
-    /// It asks for such a path.
+    /// The path matches.
     Path(PathCondition),
     /// The client's address is in one of these networks.
     ClientIp(Vec<IpNet>),
@@ -33,7 +33,7 @@ pub enum Condition {
     Not(Box<Condition>),
 }
 
-/// A pattern for paths, in every spelling that is one to the route.
+/// A pattern for paths, in each spelling that the route treats as equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathCondition {
     form: PathEquivalence,
@@ -41,7 +41,7 @@ pub struct PathCondition {
 }
 
 impl PathCondition {
-    /// The paths that `path` takes on a route to which those paths are one that `form` makes one.
+    /// Makes the condition that `path` matches under the equivalence `form`.
     pub fn new(path: PathPattern, form: PathEquivalence) -> Self {
         let route = RouteMatch {
             path,
@@ -61,12 +61,12 @@ impl PathCondition {
 }
 
 impl Condition {
-    /// Whether what has this condition applies to `head`: unless it is certainly unmet.
+    /// Returns true unless the condition is certainly unmet.
     pub fn applies(&self, head: &Head<'_>) -> bool {
         self.is_met(head) != Some(false)
     }
 
-    /// Whether it has to know what the token of a request says.
+    /// Returns true if the condition reads the token.
     pub fn reads_token(&self) -> bool {
         match self {
             Self::Claim(..) => true,
@@ -78,7 +78,7 @@ impl Condition {
         }
     }
 
-    /// The fields and claims that it asks for.
+    /// Returns the fields and claims that the condition reads.
     pub fn fields(&self) -> Vec<KeyPart> {
         match self {
             Self::Header(name, _) => vec![KeyPart::Header(name.clone())],
@@ -91,7 +91,7 @@ impl Condition {
         }
     }
 
-    /// `None` where nobody knows.
+    /// Returns `None` if a field has different values.
     fn is_met(&self, head: &Head<'_>) -> Option<bool> {
         match self {
             Self::Method(methods) => Some(methods.contains(head.method)),
@@ -122,7 +122,8 @@ impl Condition {
     }
 }
 
-/// A list in which one condition that is `decisive` decides: without one, an unknown one makes all unknown.
+/// Evaluates a list in which one `decisive` result decides. Without one, an unknown result makes
+/// the list unknown.
 fn any_decides(conditions: &[Condition], decisive: bool, head: &Head<'_>) -> Option<bool> {
     let mut met = Some(!decisive);
     for condition in conditions {

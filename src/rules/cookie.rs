@@ -1,6 +1,6 @@
-//! Cookies of a request, read as leniently as servers read them (RFC 6265 section 5.4 and what
-//! frameworks make of it): spaces around names and values, values in quotation marks or
-//! percent-encoded. Two spellings that some server takes for one are one here.
+//! Cookies of a request, read as leniently as servers read them (RFC 6265 section 5.4): spaces
+//! around names and values, values in quotation marks or percent-encoded. Two spellings that some
+//! server reads as equal are equal here.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use http::header::COOKIE;
 use super::Lookup;
 use crate::http::headers::Headers;
 
-/// The value of the cookie `name`. Copied only where something in it is decoded.
+/// Returns the value of the cookie `name`. Copies only values that need decoding.
 pub(super) fn cookie<'a>(headers: &'a Headers, name: &str) -> Lookup<Cow<'a, [u8]>> {
     let pairs = headers
         .get_all(COOKIE)

@@ -1,31 +1,31 @@
-//! How many units a request takes.
+//! The cost of a request, in units.
 
 use http::header::HeaderName;
 
 use super::{Head, Lookup};
 
-/// Where the cost of a request comes from.
+/// The source of a request's cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cost {
-    /// It is the same for all, from 1.
+    /// A constant from 1.
     Constant(u32),
-    /// The request says it in this field.
+    /// A header field of the request.
     Header {
-        /// Which field.
+        /// The field's name.
         name: HeaderName,
-        /// What counts without the field, from 1.
+        /// The cost without the field, from 1.
         default: u32,
         /// The most that counts, from 1.
         max: u32,
     },
 }
 
-/// The field that says the cost has something else than a whole number, or different ones.
+/// The field with the cost has no whole number, or different numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidCost;
 
 impl Cost {
-    /// The units that this request takes. The least is 1: nobody passes for nothing by saying so.
+    /// Returns the cost of this request. The least is 1: no client passes for nothing by stating 0.
     pub fn of(&self, head: &Head<'_>) -> Result<u32, InvalidCost> {
         let (name, default, max) = match self {
             Self::Constant(cost) => return Ok(*cost),
@@ -39,7 +39,7 @@ impl Cost {
     }
 }
 
-/// A number in decimal digits and nothing else; what is too large for the type is its maximum.
+/// Parses decimal digits and nothing else. Too large numbers saturate.
 pub(super) fn parse_whole(digits: &[u8]) -> Option<u32> {
     if digits.is_empty() {
         return None;

@@ -1,4 +1,5 @@
-//! What stands in an `Authorization` field (RFC 9110 section 11.4): a scheme, spaces, and what it takes.
+//! The credentials of an `Authorization` field (RFC 9110 section 11.4): a scheme, spaces, and a
+//! value.
 
 use std::borrow::Cow;
 
@@ -10,7 +11,7 @@ use http::header::AUTHORIZATION;
 use super::Lookup;
 use crate::http::headers::Headers;
 
-/// However sloppily it is written: what one upstream reads as a user must not be another here.
+/// Accepts sloppy encodings: a user that an upstream reads must not be a different one here.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -18,7 +19,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// What stands after this scheme, which has no case; `None` behind another.
+/// Returns the value after this scheme, which is compared without case; `None` for another scheme.
 pub(super) fn strip_scheme<'a>(value: &'a [u8], scheme: &str) -> Option<&'a [u8]> {
     let (found, rest) = value.split_at_checked(scheme.len())?;
     let rest = rest.strip_prefix(b" ")?;
@@ -27,7 +28,7 @@ pub(super) fn strip_scheme<'a>(value: &'a [u8], scheme: &str) -> Option<&'a [u8]
         .then(|| rest.trim_ascii())
 }
 
-/// The user of basic authentication (RFC 7617): all before the first colon. Nobody has verified it.
+/// Returns the user of basic authentication (RFC 7617), all before the first colon, unverified.
 pub(super) fn basic_user(headers: &Headers) -> Lookup<Cow<'_, [u8]>> {
     let users = headers.get_all(AUTHORIZATION).map(user);
     match Lookup::among(users) {

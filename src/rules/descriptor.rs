@@ -1,8 +1,9 @@
-//! Whose bucket a request is charged to: parts of the request, hashed one after the other.
+//! The key of a request's bucket: parts of the request, hashed one after the other.
 //!
-//! Two requests that an upstream may take for one client are one key: parts are spelled one way before
-//! they are hashed. What is given with different values (two fields of one name, two cookies, two
-//! parameters) has no bucket: the upstream may use either, and every other one would be a fresh bucket.
+//! Requests that an upstream may take for the same client have the same key: parts are hashed in a
+//! canonical spelling. A part with different values (two fields, cookies or parameters of one name)
+//! has no bucket. The upstream may use either value, and each added value would bring a fresh
+//! bucket.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -39,10 +40,10 @@ pub enum KeyPart {
     Segment {
         /// Its place, counted from 0.
         place: usize,
-        /// Which paths are one to the route.
+        /// The paths that the route treats as equal.
         form: PathEquivalence,
     },
-    /// The whole path, in the form that all paths share that are one to the route.
+    /// The whole path, in the canonical form of the paths that the route treats as equal.
     Path(PathEquivalence),
     /// The method. All that HTTP does not define itself count as one.
     Method,
@@ -54,10 +55,10 @@ pub enum KeyPart {
     Constant,
 }
 
-/// What happens to requests without a part.
+/// The rule for requests without a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OnMissingKey {
-    /// This part is taken in its place, and where it is missing too, the client's address.
+    /// This part replaces it; if that is missing too, the client's address does.
     Part(KeyPart),
     /// The limit does not apply.
     Skip,
@@ -77,30 +78,29 @@ pub struct Descriptor {
     ipv6_prefix: u8,
 }
 
-/// What a descriptor makes of a request.
+/// The key of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     /// Charge this bucket.
     Bucket(Fingerprint),
     /// The limit does not apply.
     Skip,
-    /// The limit refuses: a part is missing that must not be, or given with different values.
+    /// The limit refuses: a required part is missing, or a part has different values.
     Refuse,
 }
 
 /// A part as people read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartDescription {
-    /// What it is, as the configuration writes it.
+    /// The part, as the configuration writes it.
     pub part: String,
     /// Its value, short and printable.
     pub value: Lookup<String>,
 }
 
-/// The kind under which a part that is missing, and shared, is hashed.
+/// The kind of a missing part under `on_missing_key: shared`.
 const MISSING: u8 = 0;
-/// Added to the kind of a part that stands in for a missing one: a value of the one is none of the
-/// other.
+/// Added to the kind of a part that replaces a missing one, so that their values never collide.
 const STAND_IN: u8 = 128;
 
 impl Descriptor {
@@ -119,19 +119,19 @@ impl Descriptor {
         &self.parts
     }
 
-    /// What happens to requests without a part.
+    /// The rule for requests without a part.
     pub fn on_missing(&self) -> &OnMissingKey {
         &self.on_missing
     }
 
-    /// Whether it has to know what the token of a request says.
+    /// Returns true if the key reads the token.
     pub fn reads_token(&self) -> bool {
         let reads = |part: &KeyPart| matches!(part, KeyPart::Claim(_));
         self.parts.iter().any(reads)
             || matches!(&self.on_missing, OnMissingKey::Part(part) if reads(part))
     }
 
-    /// The bucket of this request. Allocates only where something has to be decoded or folded.
+    /// Returns the key of this request. Allocates only to decode or fold a part.
     pub fn fingerprint(&self, secret: &Secret, head: &Head<'_>) -> Key {
         let mut hasher = secret.hasher();
         match self.feed(head, &mut hasher) {
@@ -140,10 +140,10 @@ impl Descriptor {
         }
     }
 
-    /// Tells the parts of this request's key.
+    /// Feeds the parts of this request's key to `hasher`.
     ///
     /// # Errors
-    /// What [`fingerprint`](Self::fingerprint) says of a request that has none.
+    /// The [`Key`] without a bucket, as [`fingerprint`](Self::fingerprint) returns it.
     pub fn feed(&self, head: &Head<'_>, hasher: &mut impl KeyParts) -> Result<(), Key> {
         for part in &self.parts {
             let found = match part.feed(part.kind(), head, hasher) {
@@ -183,14 +183,14 @@ impl Descriptor {
         }
     }
 
-    /// Every request has it.
+    /// Every request has an address.
     fn client_address(&self) -> KeyPart {
         KeyPart::ClientIp {
             ipv6_prefix: self.ipv6_prefix,
         }
     }
 
-    /// Its parts and their values in this request, fallbacks included.
+    /// Returns the parts and their values in this request, including fallbacks.
     pub fn describe(&self, head: &Head<'_>) -> Vec<PartDescription> {
         let mut described = Vec::new();
         for part in &self.parts {
@@ -217,7 +217,7 @@ impl Descriptor {
 }
 
 impl KeyPart {
-    /// Whether header fields say it: not every log has them.
+    /// Returns true for parts from header fields, which some logs lack.
     pub fn is_from_fields(&self) -> bool {
         matches!(
             self,
@@ -225,7 +225,7 @@ impl KeyPart {
         )
     }
 
-    /// Whether a request lacks it.
+    /// Returns true if the request lacks the part.
     pub fn is_missing(&self, head: &Head<'_>) -> bool {
         self.with_value(head, |_| ()) == Lookup::Missing
     }
@@ -242,7 +242,7 @@ impl KeyPart {
         }
     }
 
-    /// So that a field that says `1.2.3.4` is not that address.
+    /// Distinguishes parts, so that a field with `1.2.3.4` is not that address.
     fn kind(&self) -> u8 {
         match self {
             Self::ClientIp { .. } => 1,
@@ -260,7 +260,7 @@ impl KeyPart {
         }
     }
 
-    /// Gives the value to `take`, in the one spelling that stands for all.
+    /// Passes the value to `take`, in its canonical spelling.
     pub(super) fn with_value<T>(
         &self,
         head: &Head<'_>,
@@ -302,7 +302,7 @@ impl KeyPart {
         }
     }
 
-    /// The part and its value; where it is missing, also the one that stands in.
+    /// Describes the part and its value; if it is missing, also the value in its place.
     fn describe_or(&self, stand_in: &str, head: &Head<'_>) -> Vec<PartDescription> {
         let part = self.to_string();
         let value = self.text(head);
@@ -369,7 +369,7 @@ fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
     }
 }
 
-/// Schemes have no case, and any number of spaces stands behind them (RFC 9110 section 11.4).
+/// Schemes have no case, and any number of spaces follows them (RFC 9110 section 11.4).
 fn feed_credentials(kind: u8, value: &[u8], hasher: &mut impl KeyParts) {
     let space = value.iter().position(|&byte| byte == b' ');
     let (scheme, credentials) = value.split_at(space.unwrap_or(value.len()));
@@ -399,7 +399,7 @@ fn method(method: &Method) -> &str {
     }
 }
 
-/// A value for people: its beginning, without control characters.
+/// Shortens a value for display, and escapes control characters.
 fn shown(value: &str) -> String {
     const LONGEST: usize = 80;
     let mut shown = String::new();

@@ -1,4 +1,4 @@
-//! What a route says of the requests that it takes.
+//! The conditions of a route.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,7 +8,7 @@ use http::header::{HeaderName, HeaderValue};
 
 use super::{Head, Lookup, query, segments};
 
-/// All that a route asks of a request. What is empty asks nothing.
+/// All conditions of a route. An empty list is no condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouteMatch {
     /// One of these hosts.
@@ -21,25 +21,25 @@ pub struct RouteMatch {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// All of these parameters, each with this value and no other, decoded.
     pub query: Vec<(String, String)>,
-    /// Which paths are one.
+    /// The paths that count as equal.
     pub form: PathEquivalence,
 }
 
-/// Which hosts a route takes. In lower case.
+/// A pattern for hosts, in lower case.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum HostPattern {
-    /// This one.
+    /// This host.
     Exact(String),
-    /// Every host below this one, at any depth, but not itself: `*.example.com`.
+    /// Every host below this one at any depth, without the host itself: `*.example.com`.
     Subdomains(String),
 }
 
-/// Which paths a route takes.
+/// A pattern for paths.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PathPattern {
     /// The segments, in order; a trailing slash is an empty last one.
     pub segments: Vec<Segment>,
-    /// Whether everything below is taken too.
+    /// True if the pattern also matches all paths below.
     pub is_prefix: bool,
 }
 
@@ -52,36 +52,36 @@ pub enum Segment {
     Capture(String),
 }
 
-/// Which paths are one to a route.
+/// The paths that a route treats as equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PathEquivalence {
-    /// Whether `/Login` is `/login`.
+    /// Does `/Login` equal `/login`?
     pub case: CaseSensitivity,
-    /// Whether `/login/` is `/login`.
+    /// Does `/login/` equal `/login`?
     pub trailing_slash: TrailingSlash,
 }
 
-/// Whether the case of a path counts.
+/// The comparison of letters in paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CaseSensitivity {
-    /// `/A` is not `/a`.
+    /// `/A` differs from `/a`.
     #[default]
     Sensitive,
-    /// ASCII letters are compared without case.
+    /// ASCII letters compare without case.
     Insensitive,
 }
 
-/// Whether a slash at the end counts.
+/// The comparison of a slash at the end of paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TrailingSlash {
-    /// `/a/` is not `/a`.
+    /// `/a/` differs from `/a`.
     #[default]
     Strict,
-    /// They are one.
+    /// `/a/` equals `/a`.
     Ignore,
 }
 
-/// The first thing about a request that keeps a route from taking it.
+/// The first condition of a route that a request does not meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mismatch {
     /// Another host.
@@ -90,9 +90,9 @@ pub enum Mismatch {
     Path,
     /// Another method.
     Method,
-    /// This field is absent, or has another value, too or instead.
+    /// This field is absent, or has another value, alone or besides.
     Header(HeaderName),
-    /// This parameter is absent, or has another value, too or instead.
+    /// This parameter is absent, or has another value, alone or besides.
     Query(String),
 }
 
@@ -108,7 +108,7 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// Every path.
+/// Matches every path.
 impl Default for PathPattern {
     fn default() -> Self {
         PathPattern {
@@ -119,7 +119,7 @@ impl Default for PathPattern {
 }
 
 impl RouteMatch {
-    /// The first thing that keeps the route from taking `head`.
+    /// Returns the first condition that `head` does not meet.
     pub fn mismatch(&self, head: &Head<'_>) -> Option<Mismatch> {
         if !self.hosts.is_empty() && !self.hosts.iter().any(|host| host.matches(head.host)) {
             return Some(Mismatch::Host);
@@ -152,7 +152,8 @@ impl RouteMatch {
         usize::from(!self.methods.is_empty()) + self.headers.len() + self.query.len()
     }
 
-    /// Whether it takes every request that `other` takes, as far as these conditions go.
+    /// Returns true if the conditions beyond host and path match each request that those of `other`
+    /// match.
     pub(super) fn is_at_least_as_general_as(&self, other: &Self) -> bool {
         let methods = match (self.methods.as_slice(), other.methods.as_slice()) {
             ([], _) => true,
@@ -177,8 +178,8 @@ impl RouteMatch {
             .any(|pattern| pattern.matches(&path))
     }
 
-    /// The patterns that a path has to equal one of: in lower case where case does not count, with and
-    /// without a slash at the end where that does not.
+    /// Returns the patterns of which a path has to match one: in lower case if case does not count,
+    /// and with and without a slash at the end if the slash does not count.
     pub(super) fn spellings(&self) -> Vec<PathPattern> {
         let mut pattern = self.path.clone();
         if self.form.case == CaseSensitivity::Insensitive {
@@ -213,7 +214,7 @@ impl HostPattern {
 }
 
 impl PathEquivalence {
-    /// What all paths share that are one but for a slash at the end.
+    /// Folds case: returns equal texts for paths that differ only in letters that compare equal.
     pub(super) fn fold(self, text: &str) -> Cow<'_, str> {
         let upper = |byte: u8| byte.is_ascii_uppercase();
         match self.case {
@@ -224,7 +225,7 @@ impl PathEquivalence {
         }
     }
 
-    /// What all paths share that are one.
+    /// Returns the canonical form, which is equal for equal paths.
     pub(super) fn canonical(self, path: &str) -> Cow<'_, str> {
         let bare = path.strip_suffix('/').filter(|bare| !bare.is_empty());
         self.fold(match self.trailing_slash {
@@ -235,7 +236,7 @@ impl PathEquivalence {
 }
 
 impl PathPattern {
-    /// `*` stands below no slash: only who takes every path takes it.
+    /// Only the pattern for every path matches `*`, which begins with no slash.
     pub(super) fn matches(&self, path: &str) -> bool {
         if !path.starts_with('/') {
             return self.is_prefix && self.segments.is_empty();
@@ -247,7 +248,7 @@ impl PathPattern {
             && (self.is_prefix || actual.next().is_none())
     }
 
-    /// The place of the segment that is captured under `name`.
+    /// Returns the index of the segment that is captured as `name`.
     pub fn capture(&self, name: &str) -> Option<usize> {
         let captures =
             |segment: &Segment| matches!(segment, Segment::Capture(text) if text == name);

@@ -1,11 +1,11 @@
-//! Parameters of a query, decoded as forms are (URL standard, section 5.1): `?a=b+c` and
-//! `?%61=b%20c` are one.
+//! Parameters of a query, decoded as forms are (URL standard, section 5.1): `?a=b+c` equals
+//! `?%61=b%20c`.
 
 use std::borrow::Cow;
 
 use super::Lookup;
 
-/// The value of the parameter `name`. Copied only where something in it is decoded.
+/// Returns the value of the parameter `name`. Copies only values that need decoding.
 pub(super) fn parameter<'a>(query: Option<&'a str>, name: &str) -> Lookup<Cow<'a, str>> {
     let pairs = query.unwrap_or_default().split('&');
     Lookup::among(pairs.filter_map(|pair| {
@@ -14,7 +14,7 @@ pub(super) fn parameter<'a>(query: Option<&'a str>, name: &str) -> Lookup<Cow<'a
     }))
 }
 
-/// Most pairs have nothing to decode.
+/// Skips the decoder if there is nothing to decode, as in most pairs.
 fn decoded(pair: &str) -> Option<(Cow<'_, str>, Cow<'_, str>)> {
     if pair.bytes().any(|byte| matches!(byte, b'%' | b'+')) {
         return form_urlencoded::parse(pair.as_bytes()).next();

@@ -1,8 +1,8 @@
-//! Finds the route of a request: a table of hosts, and a tree of path segments for each of them.
+//! Finds the route of a request: a table of hosts, and a tree of path segments for each host.
 //!
-//! Routes are ranked once ([`Rank`]); a search collects the few whose host and path fit, and takes the
-//! first in rank whose conditions are met. Its cost does not grow with the number of routes, but for
-//! those that differ in their conditions only.
+//! Routes are ranked once ([`Rank`]). A search collects the few routes whose host and path match,
+//! and returns the first in rank whose conditions are met. Its cost grows only with the number of
+//! routes that differ in nothing but their conditions.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -27,7 +27,7 @@ pub struct Router {
     any: Paths,
 }
 
-/// Which of two routes that both take a request is asked first: the lesser.
+/// The precedence of routes that match the same request: the least is tried first.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     class: PathClass,
@@ -44,11 +44,11 @@ enum PathClass {
     Prefix,
 }
 
-/// How closely a route names a host; the lesser is asked first, whatever the ranks.
+/// The precedence of a route's host, before all ranks: the least is tried first.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum HostRank {
     Exact,
-    /// A longer name has more labels, where both have the host below them.
+    /// Of two names with the same host below them, the longer has more labels.
     Below(Reverse<usize>),
     Any,
 }
@@ -60,7 +60,7 @@ struct Paths {
     insensitive: Tree,
 }
 
-/// A tree of segments. Routes stand in it by their rank.
+/// A tree of segments whose nodes hold the ranks of routes.
 #[derive(Debug, Default)]
 struct Tree {
     nodes: Vec<Node>,
@@ -70,23 +70,23 @@ struct Tree {
 struct Node {
     literals: HashMap<Box<str>, u32>,
     capture: Option<u32>,
-    /// Routes that end here.
+    /// Routes whose path ends at this node.
     exact: Vec<u32>,
-    /// Routes that take this and everything below.
+    /// Routes that match this node and all paths below.
     prefix: Vec<u32>,
 }
 
-/// How paths are looked up in [`Paths::insensitive`].
+/// The form of paths in [`Paths::insensitive`].
 const ANY_CASE: PathEquivalence = PathEquivalence {
     case: CaseSensitivity::Insensitive,
     trailing_slash: TrailingSlash::Strict,
 };
 
-/// Ranks of routes whose host and path fit.
+/// Ranks of routes whose host and path match.
 type Candidates = SmallVec<[u32; 8]>;
 
 impl Router {
-    /// A router for `routes`, which it calls by their places.
+    /// Makes a router for `routes`, which it names by index.
     pub fn new(routes: Vec<RouteMatch>) -> Self {
         let mut order: Vec<u32> = (0..).take(routes.len()).collect();
         order.sort_by_cached_key(|&place| Rank::of(&routes[place as usize], place as usize));
@@ -120,16 +120,16 @@ impl Router {
         }
     }
 
-    /// The place of the route that takes `head`. An exact host goes before a wildcard, a longer
-    /// wildcard before a shorter, any of them before none; then by rank: an exact path before a captured
-    /// one, that before a prefix, longer before shorter, fewer captures before more, more conditions
-    /// before fewer, and the order of the file.
+    /// Returns the index of the route that matches `head`. An exact host precedes a wildcard, a
+    /// longer wildcard a shorter one, and any of them a route without host. Then an exact path
+    /// precedes a captured one, and that a prefix. Then follow: more segments, fewer captures, more
+    /// conditions, and the order of the file.
     pub fn find(&self, head: &Head<'_>) -> Option<usize> {
         self.hosts(head.host)
             .find_map(|paths| self.find_in(paths, head))
     }
 
-    /// The paths of the hosts that `host` belongs to, the most specific first.
+    /// Returns the paths of each host pattern that matches `host`, the most specific first.
     fn hosts<'a>(&'a self, host: &'a str) -> impl Iterator<Item = &'a Paths> {
         let wildcards = (!self.below.is_empty()).then(|| {
             let domains = host.match_indices('.').filter(|(dot, _)| *dot > 0);
@@ -155,15 +155,15 @@ impl Router {
             .find(|&place| self.routes[place].unmet_condition(head).is_none())
     }
 
-    /// What the routes lack that are asked before the one that takes `head`, in the order in which they
-    /// are asked; all routes, if none takes it. Looks at every one: for people, not for requests.
+    /// Returns the mismatches of the routes that precede the matching one, in order of precedence;
+    /// of all routes if none matches. Looks at every route: not for use on the request path.
     pub fn mismatches(&self, head: &Head<'_>) -> Vec<(usize, Mismatch)> {
         let mut mismatches = Vec::new();
         let mut is_named = vec![false; self.routes.len()];
         for (place, host) in self.entries() {
             match self.routes[place].mismatch(head) {
                 None if host.is_none_or(|host| host.matches(head.host)) => break,
-                // Another of its hosts takes it, but that one is asked later.
+                // Another host of the route matches, with less precedence.
                 None => {}
                 Some(_) if is_named[place] => {}
                 Some(mismatch) => {
@@ -175,7 +175,7 @@ impl Router {
         mismatches
     }
 
-    /// Every route with each of its hosts, in the order in which they are asked.
+    /// Returns every route with each of its hosts, in order of precedence.
     fn entries(&self) -> Vec<(usize, Option<&HostPattern>)> {
         let mut entries = Vec::new();
         for (rank, &place) in self.order.iter().enumerate() {
@@ -190,8 +190,9 @@ impl Router {
         entries.map(|(_, _, place, host)| (place, host)).collect()
     }
 
-    /// Routes that take nothing, in file order, each with one that takes its requests first: for every
-    /// host and path of theirs a route is asked before that has the same, and no condition more.
+    /// Returns the routes that no request reaches, in file order, each with a route that shadows
+    /// it. For each host and path of such a route, an earlier route has the same, and no further
+    /// condition.
     pub fn unreachable(&self) -> Vec<(usize, usize)> {
         let mut asked: HashMap<Shape<'_>, EquivalentRoutes<'_>> = HashMap::new();
         let mut hidden = Vec::new();
@@ -222,7 +223,8 @@ impl Router {
     }
 }
 
-/// The ranks of routes of one shape, by one of their conditions: only a route that has it too is looked at again, however many there are.
+/// Ranks of routes of one shape, by one condition each: `unreachable` compares a route only with
+/// routes that share its condition, however many there are.
 #[derive(Default)]
 struct EquivalentRoutes<'a> {
     unconditional: Vec<usize>,
@@ -240,7 +242,7 @@ impl<'a> EquivalentRoutes<'a> {
         list.push(rank);
     }
 
-    /// All routes but those that have a condition more than `route`, and some of these.
+    /// Returns a superset of the routes that have no further condition than `route`.
     fn more_general_candidates(&self, route: &RouteMatch) -> impl Iterator<Item = usize> {
         let headers = route
             .headers
@@ -254,7 +256,7 @@ impl<'a> EquivalentRoutes<'a> {
     }
 }
 
-/// What is the same for two routes whose host and path take the same requests.
+/// Host and path in a form that is equal for routes that match the same hosts and paths.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Shape<'a> {
     host: Option<&'a HostPattern>,
@@ -263,7 +265,7 @@ struct Shape<'a> {
 }
 
 impl<'a> Shape<'a> {
-    /// A shape for each host and each spelling of the path.
+    /// Returns a shape for each host and each spelling of the path.
     fn all(route: &'a RouteMatch) -> Vec<Self> {
         let hosts: Vec<_> = match route.hosts.as_slice() {
             [] => vec![None],
@@ -285,7 +287,7 @@ impl<'a> Shape<'a> {
         shapes
     }
 
-    /// The shape, of any case, that takes this and more.
+    /// Returns the shape that also matches other cases; `None` if this one does.
     fn folded(&self) -> Option<Self> {
         let mut folded = match self.case {
             CaseSensitivity::Sensitive => self.clone(),
@@ -383,7 +385,7 @@ impl Tree {
         }
     }
 
-    /// Adds every route whose pattern fits `path`. Looks at each node of the tree at most once.
+    /// Adds every route whose pattern matches `path`. Visits each node at most once.
     fn collect(&self, path: &str, candidates: &mut Candidates) {
         let Some(root) = self.nodes.first() else {
             return;

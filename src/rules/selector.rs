@@ -1,9 +1,9 @@
-//! Whom the exceptions of a limit are about: a value of a key's part, values that start alike, or a network of
-//! clients.
+//! The clients that the exceptions of a limit select: by a value of a key part, by a prefix of the
+//! value, or by network.
 //!
-//! Values are compared in the spelling in which keys are hashed, so that nobody leaves an exception, or gets into
-//! one, by writing the same thing another way. A part that is missing and for which no constant stands in, or that is given
-//! with different values, is none.
+//! Values compare in the spelling in which keys are hashed, so that no client enters or leaves an
+//! exception by another spelling. No selector matches a part that is missing without a constant in
+//! its place, or that has different values.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -17,38 +17,38 @@ use ipnet::IpNet;
 use super::descriptor::KeyPart;
 use super::{Head, Lookup};
 
-/// Whom an exception is about.
+/// The clients of an exception.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selector {
-    /// Who has this value in this part.
+    /// Requests with this value of this part.
     Value(KeyPart, String),
-    /// Whose value in this part starts so.
+    /// Requests whose value of this part has this prefix.
     Prefix(KeyPart, String),
     /// Clients in this network.
     Network(IpNet),
 }
 
-/// What a limit makes an exception of.
+/// An exception from a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exception {
     /// The limit does not apply.
     Exempt,
-    /// Another quota holds: the one at this place.
+    /// The override at this index applies.
     Override(usize),
 }
 
-/// The exceptions of a limit. An exemption goes before an override.
+/// The exceptions of a limit. An exemption precedes an override.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exceptions {
-    /// Of all limits.
+    /// Exemptions from all limits.
     exempt_everywhere: Arc<Selectors>,
-    /// Of the policy, shared by the routes that read its key alike.
+    /// Exemptions from the policy, shared by the routes that read its key alike.
     exempt: Arc<Selectors>,
     overrides: Arc<Selectors>,
 }
 
 impl Exceptions {
-    /// Those that are selected so, and those `from_all` limits; `None` without any.
+    /// Makes the exceptions of a policy and those from all limits; `None` if all lists are empty.
     pub fn new(
         from_all: Arc<Selectors>,
         exempt: Arc<Selectors>,
@@ -62,7 +62,7 @@ impl Exceptions {
         })
     }
 
-    /// What is excepted about this request.
+    /// Returns the exception of this request.
     pub fn find(&self, head: &Head<'_>) -> Option<Exception> {
         match self
             .exempt_everywhere
@@ -74,7 +74,7 @@ impl Exceptions {
         }
     }
 
-    /// The parts of requests that it asks for.
+    /// Returns the parts of requests that the exceptions read.
     pub fn parts(&self) -> impl Iterator<Item = &KeyPart> {
         let lists = [&*self.exempt_everywhere, &*self.exempt, &*self.overrides];
         lists
@@ -84,7 +84,7 @@ impl Exceptions {
     }
 }
 
-/// A list of selectors, of which the closest is found: a value goes before a prefix, a longer prefix before a
+/// A list of selectors that finds the most specific: a value precedes a prefix, a longer prefix a
 /// shorter one, and networks come last, small before large ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selectors {
@@ -95,14 +95,15 @@ pub struct Selectors {
     stand_in: Option<Box<str>>,
 }
 
-/// The selectors of one length, by what they select. Looked up once a length: there are few of these however many there are.
+/// Selectors of one length, with their indices. A search makes one look-up for each length: there
+/// are few.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct LengthGroup<K: Eq + Hash> {
     length: usize,
     places: HashMap<K, usize>,
 }
 
-/// The selectors by one part, with their places in the list.
+/// Selectors by one part, with their indices in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct PartSelectors {
     part: KeyPart,
@@ -112,7 +113,7 @@ struct PartSelectors {
 }
 
 impl Selectors {
-    /// Those of the list, which gives them their places.
+    /// Makes the selectors of this list, whose indices [`find`](Exceptions::find) returns.
     pub fn new(list: Vec<Selector>) -> Self {
         let mut selectors = Selectors::default();
         for (place, selector) in list.into_iter().enumerate() {
@@ -140,7 +141,7 @@ impl Selectors {
         selectors
     }
 
-    /// The same, where parts that are missing have this value.
+    /// Gives missing parts this value.
     #[must_use]
     pub fn with_stand_in(mut self, value: Option<&str>) -> Self {
         self.stand_in = value.map(Box::from);
@@ -164,7 +165,7 @@ impl Selectors {
         self.parts.is_empty() && self.networks.is_empty()
     }
 
-    /// The place of the closest.
+    /// Returns the index of the most specific selector that matches.
     fn find(&self, head: &Head<'_>) -> Option<usize> {
         let by = |find: fn(&PartSelectors, &[u8]) -> Option<usize>| {
             let stand_in = self.stand_in.as_deref();
@@ -209,7 +210,8 @@ impl PartSelectors {
     }
 }
 
-/// Adds a selector to those of its length, which stay the longest first. Of equal ones the first holds.
+/// Adds a selector to its length's group. Groups stay sorted, longest first. Of equal selectors the
+/// first holds.
 fn add<K: Eq + Hash>(lengths: &mut Vec<LengthGroup<K>>, length: usize, key: K, place: usize) {
     let at = lengths.binary_search_by_key(&Reverse(length), |of| Reverse(of.length));
     let at = at.unwrap_or_else(|at| {
@@ -220,7 +222,7 @@ fn add<K: Eq + Hash>(lengths: &mut Vec<LengthGroup<K>>, length: usize, key: K, p
     lengths[at].places.entry(key).or_insert(place);
 }
 
-/// A whole value, in the spelling that stands for all.
+/// Returns a whole value in its canonical spelling.
 pub(super) fn canonical_value<'a>(part: &KeyPart, value: &'a [u8]) -> Cow<'a, [u8]> {
     match part {
         KeyPart::Path(form) => folded(value, |text| form.canonical(text)),
@@ -228,7 +230,7 @@ pub(super) fn canonical_value<'a>(part: &KeyPart, value: &'a [u8]) -> Cow<'a, [u
     }
 }
 
-/// The beginning of a value, in the same spelling.
+/// Returns a prefix of a value in its canonical spelling.
 fn canonical_prefix<'a>(part: &KeyPart, value: &'a [u8]) -> Cow<'a, [u8]> {
     match part {
         KeyPart::Path(form) | KeyPart::Segment { form, .. } => {
@@ -247,7 +249,7 @@ fn folded(value: &[u8], fold: impl FnOnce(&str) -> Cow<'_, str>) -> Cow<'_, [u8]
     }
 }
 
-/// Schemes have no case, and any number of spaces stands behind them (RFC 9110 section 11.4).
+/// Schemes have no case, and any number of spaces follows them (RFC 9110 section 11.4).
 fn canonical_credentials(value: &[u8]) -> Cow<'_, [u8]> {
     let Some(space) = value.iter().position(|&byte| byte == b' ') else {
         return Cow::Owned(value.to_ascii_lowercase());

@@ -1,4 +1,4 @@
-//! How many units a request took, as its response tells.
+//! The cost of a request as its response states it.
 
 mod usage;
 
@@ -14,61 +14,62 @@ use crate::http::headers::Headers;
 use crate::http::json_pointer::JsonPointer;
 pub use usage::UsageScan;
 
-/// What a policy makes of responses; until then requests are charged what their [cost](super::Cost) says.
+/// A policy's rule for the final cost of a request. Until the response, the request is charged its
+/// [cost](super::Cost).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settlement {
-    /// Which responses are charged; all of them where `None`.
+    /// The responses that are charged; `None` for all.
     pub counted: Option<CountedResponses>,
-    /// What those are charged.
+    /// The source of their cost.
     pub by: CostSource,
 }
 
 /// Responses that are charged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CountedResponses {
-    /// By their status.
+    /// The statuses of the responses.
     pub statuses: Vec<u16>,
-    /// Whether those count, too, that the proxy made itself.
+    /// Do responses of the proxy itself count?
     pub own: ProxyResponses,
 }
 
-/// What becomes of responses that are the proxy's own: errors of an upstream, for one.
+/// The rule for the proxy's own responses, such as errors of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyResponses {
-    /// They count as any other.
+    /// Own responses count as any other.
     Counted,
-    /// They do not count, whatever their status.
+    /// Own responses do not count, whatever their status.
     NotCounted,
 }
 
-/// What a response that counts is charged.
+/// The source of the final cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CostSource {
-    /// What was charged before.
+    /// The units charged before.
     Reserve,
-    /// The whole number that this field says, at most so many units; what was charged before where it says none.
+    /// The whole number in this field, at most `max`; without one, the units charged before.
     Header {
-        /// Which field.
+        /// The field's name.
         name: HeaderName,
         /// The most that counts, from 1.
         max: u32,
     },
-    /// The whole number that this trailer field says, at most so many units.
+    /// The whole number in this trailer field, at most `max`.
     Trailer {
-        /// Which field.
+        /// The field's name.
         name: HeaderName,
         /// The most that counts, from 1.
         max: u32,
     },
-    /// The sum of the whole numbers at these pointers in the body, or in the last events of a stream that have them; at
-    /// most so many units.
+    /// The sum of the whole numbers at these pointers in the body, or in the last events of a
+    /// stream that have them; at most `max`.
     Json {
-        /// Where, one at least.
+        /// At least one pointer.
         pointers: Box<[Arc<JsonPointer>]>,
         /// The most that counts, from 1.
         max: u32,
     },
-    /// A unit for each `unit` bytes of its body, or part of as many; at most so many units.
+    /// One unit for each started `unit` bytes of the body, at most `max`.
     Bytes {
         /// From 1.
         unit: u64,
@@ -82,13 +83,13 @@ pub enum CostSource {
 pub enum ReportedCost {
     /// So many units.
     Units(u32),
-    /// None, as responses with its status do not count.
+    /// No units: responses with this status do not count.
     NotCounted,
     /// The response states none.
     Missing,
     /// The response states something else than a whole number, or different ones.
     Malformed,
-    /// There is no response of the upstream's, or it broke off when it had stated, or sent, so many units.
+    /// The upstream sent no response, or it broke off after it had stated or sent `stated` units.
     NoResponse {
         /// From 0.
         stated: u32,
@@ -104,7 +105,7 @@ pub enum BodyEnd<'a> {
     BrokenOff,
 }
 
-/// Who made a response.
+/// The origin of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseOrigin {
     /// The upstream.
@@ -114,7 +115,8 @@ pub enum ResponseOrigin {
 }
 
 impl Settlement {
-    /// The cost of a request that was charged `reserved` units so far; `None` where it depends on the response's body.
+    /// Returns the cost of a request that was charged `reserved` units; `None` if it depends on the
+    /// response's body.
     pub fn by_head(
         &self,
         reserved: u32,
@@ -139,7 +141,8 @@ impl Settlement {
         }
     }
 
-    /// A scan of the body of a response with these fields; `None` where the body states no cost.
+    /// Returns a scan for the body of a response with these fields; `None` if the cost is not in
+    /// the body.
     ///
     /// # Errors
     /// When the body should state the cost and cannot.
@@ -150,8 +153,8 @@ impl Settlement {
         }
     }
 
-    /// The cost of a request that was charged `reserved` units so far, by what has come of the response's body: so many
-    /// bytes, of which `usage` is the scan.
+    /// Returns the cost of a request that was charged `reserved` units, by the `bytes` of the
+    /// response's body that were sent and their scan `usage`.
     pub fn by_body(
         &self,
         reserved: u32,
@@ -183,7 +186,8 @@ impl Settlement {
         }
     }
 
-    /// The cost as it was charged once, at most the bound of now; `None` where nothing stated it.
+    /// Returns the cost from a record of an earlier response, at most today's `max`; `None` if
+    /// responses do not state the cost.
     pub fn by_record(&self, units: u32) -> Option<ReportedCost> {
         match self.by {
             CostSource::Header { max, .. }
@@ -195,7 +199,7 @@ impl Settlement {
 }
 
 impl CostSource {
-    /// Whether the response states a number: statuses and lengths are known anyway.
+    /// Returns true if the response has to state the cost. Statuses and lengths are known anyway.
     pub fn is_stated(&self) -> bool {
         match self {
             Self::Header { .. } | Self::Trailer { .. } | Self::Json { .. } => true,

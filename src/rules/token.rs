@@ -1,8 +1,8 @@
-//! Who a request says it is from, where somebody whom the configuration trusts has signed it: claims of JSON Web
-//! Tokens (RFC 7519), and no claim of a token that was not verified.
+//! Claims of JSON Web Tokens (RFC 7519) that a trusted issuer has signed. Claims of unverified
+//! tokens are never read.
 //!
-//! A key has one algorithm, and verifies tokens of that alone, whatever they say of themselves (RFC 8725 section
-//! 3.1). Where keys are read from is the business of `config`.
+//! A key has one algorithm, and verifies only tokens of that algorithm, whatever their header says
+//! (RFC 8725 section 3.1). `config` reads the keys.
 
 mod cache;
 mod key;
@@ -24,46 +24,45 @@ use super::{Lookup, credentials};
 use crate::clock::Timestamp;
 use crate::http::headers::Headers;
 
-/// The longest token that is looked at, in bytes.
+/// The longest token that is read, in bytes.
 const MAX_TOKEN_BYTES: usize = 8 * 1024;
-/// How many keys are tried on a token that does not say by which it was signed, or that a key without a name may
-/// have signed.
+/// Keys that are tried on a token without a `kid`, or that a key without a name may have signed.
 const MAX_KEYS_TRIED: usize = 8;
 
-/// What tokens have to be.
+/// The requirements on tokens.
 #[derive(Clone, Debug)]
 pub struct TokenSpec {
-    /// The field that has them; in `authorization` after `Bearer`.
+    /// The field with the token; in `authorization` after `Bearer`.
     pub header: HeaderName,
-    /// By whom they are signed.
+    /// The keys of the issuers.
     pub keys: Vec<TokenKey>,
-    /// What their `iss` has to be, if anything.
+    /// The required `iss`, if any.
     pub issuer: Option<String>,
-    /// One of which their `aud` has to have, if there are any.
+    /// If not empty, `aud` must have one of these.
     pub audiences: Vec<String>,
-    /// How far the clock of whoever signs them may be from ours, in seconds.
+    /// The tolerated difference to the issuer's clock, in seconds.
     pub leeway: u64,
-    /// The claims that anybody asks for; the others are not kept.
+    /// The claims that limits read; the others are not kept.
     pub claims: Vec<String>,
 }
 
-/// Verifies tokens, each once as long as it is remembered.
+/// Verifies tokens, and caches the results.
 #[derive(Debug)]
 pub struct Verifier {
     spec: TokenSpec,
     cache: Cache,
 }
 
-/// What a request has of a token.
+/// The token of a request.
 #[derive(Clone, Debug)]
 pub enum Token {
-    /// One that is verified.
+    /// A verified token.
     Verified(Arc<Claims>),
-    /// Several different ones, of which nobody knows which the upstream will use.
+    /// Several different tokens: the upstream may use any of them.
     Several,
 }
 
-/// What a request has in the field for tokens.
+/// The content of the field for tokens.
 enum TokenField<'a> {
     None,
     Several,
@@ -71,7 +70,7 @@ enum TokenField<'a> {
     One(&'a [u8]),
 }
 
-/// What a verified token says.
+/// The claims of a verified token.
 #[derive(Debug)]
 pub struct Claims {
     values: Vec<(Box<str>, Box<str>)>,
@@ -81,7 +80,7 @@ pub struct Claims {
 }
 
 impl Token {
-    /// What it says under this name: a text, a number or a truth value.
+    /// Returns the claim of this name: a text, a number or a boolean, as text.
     pub(super) fn claim(&self, name: &str) -> Lookup<&str> {
         match self {
             Self::Several => Lookup::Several,
@@ -102,10 +101,10 @@ impl Verifier {
         }
     }
 
-    /// What becomes of the token of a request, if it has one, at `now`.
+    /// Checks the token of a request at `now`.
     ///
-    /// A token that is remembered costs a look-up. Any other costs at most one signature where a key has its `kid`,
-    /// and else as many as there are keys without a name that may have signed it, but never more than eight.
+    /// A cached token costs a look-up. Another token costs at most one signature if a key has its
+    /// `kid`; else one for each key that may have signed it, at most eight.
     pub fn check(&self, headers: &Headers, now: Timestamp) -> TokenCheck {
         let unsigned = |token| TokenCheck {
             token,
@@ -130,7 +129,7 @@ impl Verifier {
         }
     }
 
-    /// The same where it takes no signature; `None` where it takes one.
+    /// Checks the token without a signature; `None` if it needs one.
     fn check_cached(&self, headers: &Headers, now: Timestamp) -> Option<TokenCheck> {
         if let TokenField::One(token) = self.token_field(headers) {
             let _known = self.cache.get(&self.cache.slot(token))?;
@@ -153,7 +152,7 @@ impl Verifier {
         }
     }
 
-    /// A token with these claims, at this instant.
+    /// Checks the times of a token with these claims.
     fn check_times(
         &self,
         claims: Result<Arc<Claims>, TokenRejection>,
@@ -164,10 +163,11 @@ impl Verifier {
         Ok(Some(Token::Verified(claims)))
     }
 
-    /// The claims of a token that one of the keys has signed, whatever the time.
+    /// Returns the claims of a token that one of the keys has signed, whatever the time.
     fn verify(&self, token: &[u8], signatures: &mut u64) -> Result<Claims, TokenRejection> {
         let header = jsonwebtoken::decode_header(token).map_err(|_| TokenRejection::Malformed)?;
-        // What it says must be understood, and what we do not (RFC 7515 section 4.1.11).
+        // A token with critical header parameters that we do not know is invalid (RFC 7515 section
+        // 4.1.11).
         if header.crit.is_some() {
             return Err(TokenRejection::Malformed);
         }
@@ -182,8 +182,8 @@ impl Verifier {
         Err(why)
     }
 
-    /// The key that has the token's `kid`, or those that may have signed it: of its algorithm, and without a name
-    /// where the token names one.
+    /// Returns the key with the token's `kid`, or the keys that may have signed it: of its
+    /// algorithm, and without a name if the token names one.
     fn candidates<'a>(&'a self, header: &'a Header) -> impl Iterator<Item = &'a TokenKey> {
         let keys = self.spec.keys.iter();
         let mut of_algorithm = keys.filter(|key| key.is_for(header.alg));
@@ -222,7 +222,7 @@ impl Verifier {
             }
     }
 
-    /// What is kept of the claims; `None` where they say no proper time.
+    /// Selects the claims that limits read; `None` if a time is malformed.
     fn select_claims(&self, claims: &Map<String, Value>) -> Option<Claims> {
         let values = self.spec.claims.iter().filter_map(|name| {
             let value = text(claims.get(name)?)?;
@@ -237,7 +237,7 @@ impl Verifier {
 }
 
 impl Claims {
-    /// Checks that they hold at this second.
+    /// Checks that the claims are valid at this second.
     fn check(&self, now: u64, leeway: u64) -> Result<(), TokenRejection> {
         if self.expires.saturating_add(leeway) <= now {
             return Err(TokenRejection::Expired(now - self.expires));
@@ -249,8 +249,8 @@ impl Claims {
     }
 }
 
-/// The claims of a token, if this key has signed it. Times are looked at elsewhere: the library would ask the
-/// system's clock.
+/// Returns the claims of a token that this key has signed. Times are checked elsewhere: the library
+/// would read the system's clock.
 fn signed_claims(
     token: &[u8],
     key: &TokenKey,
@@ -270,7 +270,7 @@ fn signed_claims(
         })
 }
 
-/// A claim that can tell clients apart; `None` for one that is empty, or made of several values.
+/// Returns a claim as text; `None` if it is empty or has several values.
 fn text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) if text.is_empty() => None,
@@ -281,8 +281,8 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// A time (RFC 7519: a number of seconds, also with a fraction), rounded down; `default` where there is none, and
-/// `None` where it is something else.
+/// Parses a time (RFC 7519: seconds, also with a fraction), rounded down; `default` without one,
+/// and `None` for anything else.
 fn seconds(value: Option<&Value>, default: u64) -> Option<u64> {
     let Some(value) = value else {
         return Some(default);

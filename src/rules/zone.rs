@@ -1,4 +1,4 @@
-//! Whose days a request counts in: the time zone that its token names.
+//! The time zone that a token names, in whose days a request counts.
 
 use std::sync::Arc;
 
@@ -9,19 +9,19 @@ use crate::limiter::Calendars;
 /// A claim with the name of a time zone, and the periods in each.
 #[derive(Clone, Debug)]
 pub struct LocalPeriods {
-    /// Which claim.
+    /// The claim with the name of the zone.
     pub claim: String,
-    /// The periods.
+    /// The periods of each zone.
     pub calendars: Arc<Calendars>,
 }
 
 impl LocalPeriods {
-    /// The zone that the token of a request names, if there is such a zone, and nobody can take it for another.
+    /// Returns the zone that the token names, if it exists and the token is unambiguous.
     pub fn zone(&self, head: &Head<'_>) -> Option<&str> {
         self.calendars.name(self.named(head)?)
     }
 
-    /// The period there that `now` is in, from its start to its end; `None` where no zone is named.
+    /// Returns start and end of the period of the zone that contains `now`; `None` without a zone.
     pub fn period(&self, head: &Head<'_>, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
         self.calendars.period_at(self.named(head)?, now)
     }

@@ -1,4 +1,5 @@
-//! The cost of a request as the body of its response states it: a JSON document, or a stream of events that are.
+//! The cost of a request as the body of its response states it, in a JSON document or an event
+//! stream of JSON.
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ pub struct UsageScan {
 #[derive(Debug)]
 struct PointerValue {
     scan: JsonScan,
-    /// The one of the last event that has it.
+    /// The value in the last event that has one.
     last: Option<JsonValue>,
 }
 
@@ -82,7 +83,7 @@ impl UsageScan {
         }
     }
 
-    /// Whether the body goes on with nothing that matters.
+    /// Returns true if the rest of the body cannot change the cost.
     pub fn is_complete(&self) -> bool {
         matches!(&self.format, Format::Events { end, .. } if end.is_seen)
     }

@@ -1,5 +1,5 @@
-//! Tokens that were looked at lately, so that each is verified once as long as few others come between. Those
-//! that are rejected have places of their own: they take nobody's.
+//! Recently checked tokens, so that each is verified once as long as few others come between.
+//! Rejected tokens have slots of their own, and evict no verified ones.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use parking_lot::Mutex;
 use super::{Claims, TokenRejection};
 use crate::limiter::{KeyParts, Secret};
 
-/// How many good tokens are remembered: some 16 MiB where all are of the longest, and mostly 1 MiB.
+/// Slots for verified tokens: 16 MiB if all have the longest size, and mostly 1 MiB.
 const VERIFIED_SLOTS: usize = 2048;
-/// How many rejected ones are: 24 bytes each.
+/// Slots for rejected tokens, of 24 bytes each.
 const REJECTED_SLOTS: usize = 8192;
 
-/// A fixed number of places, of which each token has one.
+/// A fixed number of slots. Each token has one.
 pub(super) struct Cache {
-    /// Two, so that nobody finds two tokens that are one to both.
+    /// Two secrets, so that no client finds two tokens with the same digest.
     secrets: [Secret; 2],
     verified: Box<[Mutex<Option<CachedClaims>>]>,
     rejected: Box<[Mutex<Option<CachedRejection>>]>,
@@ -31,7 +31,7 @@ struct CachedRejection {
     why: TokenRejection,
 }
 
-/// A token that was looked up, and where it belongs.
+/// A token and its digest, which selects the slot.
 pub(super) struct CacheSlot<'a> {
     token: &'a [u8],
     digest: [u64; 2],
@@ -55,7 +55,7 @@ impl Cache {
         CacheSlot { token, digest }
     }
 
-    /// What is remembered of a token: its claims, or why it was rejected.
+    /// Returns a token's claims, or the reason of its rejection, if the cache has it.
     pub(super) fn get(&self, place: &CacheSlot<'_>) -> Option<Result<Arc<Claims>, TokenRejection>> {
         if let Some(known) = &*self.verified[index(place, VERIFIED_SLOTS)].lock()
             && *known.token == *place.token
@@ -68,7 +68,7 @@ impl Cache {
         }
     }
 
-    /// Remembers what a token is, whatever the time.
+    /// Caches the result of a verification, whatever the time.
     pub(super) fn insert(&self, place: &CacheSlot<'_>, what: &Result<Arc<Claims>, TokenRejection>) {
         match what {
             Ok(claims) => {
@@ -91,7 +91,7 @@ fn index(place: &CacheSlot<'_>, places: usize) -> usize {
     (place.digest[0] % places as u64) as usize
 }
 
-/// Tokens are as good as passwords.
+/// Tokens are secret as passwords are.
 impl std::fmt::Debug for Cache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Cache(..)")

@@ -1,4 +1,4 @@
-//! Keys that tokens are verified with: each with the one algorithm that it is for.
+//! Keys that verify tokens, each for one algorithm.
 
 use jsonwebtoken::jwk::{
     AlgorithmParameters, EllipticCurve, Jwk, JwkSet, KeyAlgorithm, PublicKeyUse,
@@ -13,7 +13,7 @@ const MOST: usize = 256;
 /// How tokens are signed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TokenAlgorithm {
-    /// HMAC with SHA-256, by a secret that whoever signs has too.
+    /// HMAC with SHA-256, by a secret that the issuer shares.
     #[default]
     Hs256,
     /// RSA with PKCS #1 v1.5 and SHA-256.
@@ -24,7 +24,7 @@ pub enum TokenAlgorithm {
     EdDsa,
 }
 
-/// A key. Its debug output has no part of it.
+/// A key. Its debug output shows no part of it.
 #[derive(Clone, Debug)]
 pub struct TokenKey {
     id: Option<String>,
@@ -32,7 +32,7 @@ pub struct TokenKey {
     key: DecodingKey,
 }
 
-/// Why there is no such key.
+/// The reason why a key cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// The key is one that signs.
@@ -56,10 +56,11 @@ pub enum KeyError {
 }
 
 impl TokenKey {
-    /// The key in a file: in PEM, or for [`TokenAlgorithm::Hs256`] the secret, but for a line's end.
+    /// Reads the key in a file: PEM, or for [`TokenAlgorithm::Hs256`] the secret without a line
+    /// end.
     ///
     /// # Errors
-    /// When it is no key for this algorithm, or should not be here.
+    /// If the content is no key for this algorithm, or a private key.
     pub fn from_file(
         content: &[u8],
         algorithm: TokenAlgorithm,
@@ -86,10 +87,11 @@ impl TokenKey {
         })
     }
 
-    /// The keys of a set (RFC 7517) that are for one of our algorithms; there may be others.
+    /// Returns the keys of a set (RFC 7517) that are for a supported algorithm; the set may have
+    /// others.
     ///
     /// # Errors
-    /// When it is no set, or has none of these.
+    /// If the content is no set, or has no such key.
     pub fn from_set(content: &[u8]) -> Result<Vec<Self>, KeyError> {
         let set: JwkSet =
             serde_json::from_slice(content).map_err(|error| KeyError::NoSet(error.to_string()))?;
@@ -135,12 +137,12 @@ impl TokenKey {
         })
     }
 
-    /// Whether it signs by this algorithm.
+    /// Returns true if the key is for this algorithm.
     pub(super) fn is_for(&self, algorithm: Algorithm) -> bool {
         self.algorithm == algorithm
     }
 
-    /// The `kid` of the tokens that it signs, where that is known.
+    /// Returns the `kid` of the key's tokens, if it is known.
     pub(super) fn id(&self) -> Option<&str> {
         self.id.as_deref()
     }

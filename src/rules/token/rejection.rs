@@ -1,15 +1,16 @@
-//! Why a token is not believed.
+//! The reasons to reject a token.
 
 use std::fmt;
 
-/// Why a token counts as none.
+/// The reason of a rejection. A rejected token counts as missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenRejection {
-    /// It is no JSON Web Token, or longer than 8 KiB, or says what nobody here understands.
+    /// The token is no JSON Web Token, longer than 8 KiB, or has critical parameters that are
+    /// unknown.
     Malformed,
     /// No key has its `kid` and algorithm.
     UnknownKey,
-    /// None of the keys that may have signed it has.
+    /// No key has signed it.
     BadSignature,
     /// `iss` is not the wanted one.
     WrongIssuer,
@@ -22,7 +23,7 @@ pub enum TokenRejection {
 }
 
 impl TokenRejection {
-    /// The rejection in a word, for metrics: of a closed set.
+    /// Returns the label value for metrics, of a closed set.
     pub fn name(self) -> &'static str {
         match self {
             Self::Malformed => "malformed",

@@ -1,4 +1,4 @@
-//! The token of one request, verified when a limit first asks for a claim, and once.
+//! The token of one request, verified once, when a limit first reads a claim.
 
 use std::cell::OnceCell;
 
@@ -7,7 +7,7 @@ use crate::clock::Timestamp;
 use crate::http::headers::Headers;
 use crate::rules::Lookup;
 
-/// What became of a request's token.
+/// The result of checking a request's token.
 #[derive(Clone, Debug)]
 pub struct TokenCheck {
     /// The token, if there is one.
@@ -16,7 +16,7 @@ pub struct TokenCheck {
     pub signatures: u64,
 }
 
-/// A request's token, which nobody may have looked at yet.
+/// A request's token, which is checked on first use.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestToken<'a> {
     verifier: &'a Verifier,
@@ -26,8 +26,8 @@ pub struct RequestToken<'a> {
 }
 
 impl<'a> RequestToken<'a> {
-    /// The token in these fields, which has to be good at `now`. What becomes of it is kept in `checked`, for
-    /// as long as the request lasts.
+    /// Makes the token of a request with these fields, which has to be valid at `now`. `checked`
+    /// keeps the result while the request lasts.
     pub fn new(
         verifier: &'a Verifier,
         headers: &'a Headers,
@@ -42,7 +42,7 @@ impl<'a> RequestToken<'a> {
         }
     }
 
-    /// What it says under this name: a text, a number or a truth value.
+    /// Returns the claim of this name: a text, a number or a boolean, as text.
     pub(in crate::rules) fn claim(&self, name: &str) -> Lookup<&'a str> {
         let check = || self.verifier.check(self.headers, self.now);
         match &self.checked.get_or_init(check).token {
@@ -51,7 +51,7 @@ impl<'a> RequestToken<'a> {
         }
     }
 
-    /// Whether it is known what it says, or can be without a signature.
+    /// Returns true if the claims are known, or can be without checking a signature.
     pub fn is_known_without_signature(&self) -> bool {
         if self.checked.get().is_some() {
             return true;
