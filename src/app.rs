@@ -3,11 +3,11 @@
 mod access_logs;
 mod connections;
 mod descriptors;
-mod keeper;
+mod snapshot_thread;
 mod reload;
 mod run;
 mod signals;
-mod synchronising;
+mod sync_thread;
 mod watch;
 
-pub use run::{Failure, run};
+pub use run::{StartupError, run};

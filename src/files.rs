@@ -12,9 +12,9 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
 
 /// How long reading waits for somebody to open a pipe.
-const OPENED: Duration = Duration::from_secs(1);
+const WRITER_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long reading waits for the next bytes of a pipe.
-const SILENT: Duration = Duration::from_secs(30);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The metadata that change when a file is written or replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
         false => error,
     })?;
     let bytes = match kind.is_fifo() {
-        true => read_pipe(&file, most, SILENT)?,
+        true => read_pipe(&file, most, SILENCE_TIMEOUT)?,
         false => {
             fcntl_setfl(&file, OFlags::empty())?;
             let mut bytes = Vec::new();
@@ -157,7 +157,7 @@ fn read_pipe(pipe: &File, most: u64, silent: Duration) -> io::Result<Vec<u8>> {
             }
             Ok(_) => {
                 has_waited = true;
-                wait(pipe, OPENED)?;
+                wait(pipe, WRITER_TIMEOUT)?;
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 if !wait(pipe, silent)? {

@@ -8,7 +8,7 @@ mod millis;
 mod report;
 mod simulation;
 mod tally;
-mod top;
+mod top_keys;
 mod warnings;
 
 use std::io::{self, Read};
@@ -19,7 +19,7 @@ pub use simulation::DecisionLine;
 
 use crate::proxy::ruleset::RulesetSpec;
 use http::HeaderValue;
-use log::{Lines, Raw};
+use log::{Lines, RawLine};
 use simulation::Simulation;
 
 /// The host of requests whose line names none, unless the user says another.
@@ -36,7 +36,7 @@ pub struct Options {
 
 /// Why a replay ended before the log did.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
+pub enum ReplayError {
     /// The log is compressed.
     #[error("the log is compressed; pipe it: {tool} LOG | sluicegate replay -")]
     Compressed {
@@ -48,34 +48,34 @@ pub enum Failure {
     Read(io::Error),
     /// What was decided could not be told.
     #[error("cannot write: {0}")]
-    Tell(io::Error),
+    Write(io::Error),
 }
 
 /// Decides about every request of `log` by `rules`, in the order of the lines, and calls `tell` with each
 /// of them. Memory does not grow with the log.
 ///
 /// # Errors
-/// See [`Failure`]. Lines that cannot be read are no failure: the report names them.
+/// See [`ReplayError`]. Lines that cannot be read are no error: the report names them.
 pub fn replay(
     rules: RulesetSpec,
     options: &Options,
     log: impl Read,
     mut tell: impl FnMut(&DecisionLine) -> io::Result<()>,
-) -> Result<Report, Failure> {
+) -> Result<Report, ReplayError> {
     let mut simulation = Simulation::new(rules, options.host.is_some());
     let mut lines = Lines::new(log);
     let mut reader = None;
     while let Some((number, raw)) = lines.next()? {
         let entry = match raw {
-            Raw::Whole(line) => reader
-                .get_or_insert_with(|| log::Reader::new(options, line))
+            RawLine::Whole(line) => reader
+                .get_or_insert_with(|| log::LogReader::new(options, line))
                 .read(line),
-            Raw::TooLong => Err(log::Unparsable::TooLong),
+            RawLine::TooLong => Err(log::LineError::TooLong),
         };
         match entry {
             Ok(entry) => {
                 let decided = simulation.decide(number, &entry);
-                tell(&decided).map_err(Failure::Tell)?;
+                tell(&decided).map_err(ReplayError::Write)?;
             }
             Err(unparsable) => simulation.skip(number, &unparsable),
         }

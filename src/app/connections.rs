@@ -13,13 +13,13 @@ use crate::store::redis::client::State;
 /// What workers connect to. Clones are one.
 #[derive(Clone, Debug)]
 pub(super) struct Connections {
-    wanted: watch::Sender<Option<Wanted>>,
+    wanted: watch::Sender<Option<ConnectTarget>>,
     workers: usize,
 }
 
 /// A store, and the workers that connect to it.
 #[derive(Clone, Debug)]
-struct Wanted {
+struct ConnectTarget {
     store: Arc<Store>,
     workers: Range<usize>,
 }
@@ -60,7 +60,7 @@ impl Connections {
     /// they have, or for its startup timeout. A store that runs already is not waited for while it is down.
     pub(super) async fn connect(&self, snapshot: &Ruleset, running: &Ruleset) {
         self.begin(snapshot);
-        let Some(Wanted { store, workers }) = self.wanted(snapshot) else {
+        let Some(ConnectTarget { store, workers }) = self.wanted(snapshot) else {
             return;
         };
         let running = running.redis.as_ref();
@@ -73,7 +73,7 @@ impl Connections {
 
     /// Waits until the store of a ruleset that runs is connected and has been heard, or for its startup timeout.
     pub(super) async fn ready(&self, snapshot: &Ruleset) {
-        let Some(Wanted { store, workers }) = self.wanted(snapshot) else {
+        let Some(ConnectTarget { store, workers }) = self.wanted(snapshot) else {
             return;
         };
         let ready = async {
@@ -86,7 +86,7 @@ impl Connections {
     }
 
     /// The thread that synchronises connects to every store, workers only to one that requests ask.
-    fn wanted(&self, snapshot: &Ruleset) -> Option<Wanted> {
+    fn wanted(&self, snapshot: &Ruleset) -> Option<ConnectTarget> {
         let store = Arc::clone(snapshot.redis.as_ref()?);
         let first = match (snapshot.has_redis_policies, snapshot.is_synchronised()) {
             (true, _) => 0,
@@ -94,7 +94,7 @@ impl Connections {
             (false, false) => return None,
         };
         let workers = first..self.workers + 1;
-        Some(Wanted { store, workers })
+        Some(ConnectTarget { store, workers })
     }
 }
 
@@ -106,12 +106,12 @@ async fn wait(snapshot: &Ruleset, store: &Store, ready: impl Future<Output = ()>
     match store.state() {
         // Why it is down was logged when that was found.
         State::Down { .. } => {
-            tracing::info!(?startup_timeout, "{LATE}");
+            tracing::info!(?startup_timeout, "{NOT_CONNECTED}");
         }
         state @ (State::Starting | State::Up) => {
-            tracing::warn!(?startup_timeout, %state, "{LATE}");
+            tracing::warn!(?startup_timeout, %state, "{NOT_CONNECTED}");
         }
     }
 }
 
-const LATE: &str = "Redis is not connected in time: on_store_error decides until it is";
+const NOT_CONNECTED: &str = "Redis is not connected in time: on_store_error decides until it is";

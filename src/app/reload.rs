@@ -7,10 +7,10 @@ use std::fmt::Display;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::Failure;
+use super::StartupError;
 use super::access_logs::{self, Writers};
 use super::connections::Connections;
-use super::keeper::Keeper;
+use super::snapshot_thread::SnapshotThread;
 use crate::config::{Compiled, Shutdown, SnapshotSpec, Source};
 use crate::files::VersionedFile;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
@@ -100,7 +100,7 @@ impl Reloader {
         &mut self,
         prepared: Result<Prepared, Refusal>,
         gateway: &Gateway,
-        keeper: &Keeper,
+        keeper: &SnapshotThread,
     ) {
         let Prepared { built, rest } = match prepared {
             Ok(prepared) => prepared,
@@ -123,7 +123,7 @@ impl Reloader {
         snapshot: Arc<Ruleset>,
         compiled: Rest,
         gateway: &Gateway,
-        keeper: &Keeper,
+        keeper: &SnapshotThread,
     ) {
         self.follow(&snapshot);
         gateway.swap(snapshot);
@@ -201,7 +201,7 @@ fn build(
     source: Source,
     surroundings: BuildContext,
     running: Arc<Ruleset>,
-) -> impl FnOnce() -> Result<Prepared, Failure> {
+) -> impl FnOnce() -> Result<Prepared, StartupError> {
     move || {
         let compiled = source.compile()?;
         let access_log = compiled.access_log.as_ref();

@@ -17,11 +17,11 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use super::access_logs;
 use super::connections::Connections;
 use super::descriptors;
-use super::keeper::{Keeper, Kept};
 use super::reload::{Prepared, Refusal, Reloader};
 use super::signals::{Command, Signals};
-use super::synchronising::Synchronising;
-use super::watch::Watch;
+use super::snapshot_thread::{PreviousSnapshot, SnapshotThread};
+use super::sync_thread::SyncThread;
+use super::watch::FileWatcher;
 use crate::admin::health::{Readiness, State};
 use crate::admin::{Admin, StoreReport};
 use crate::clock::Clock;
@@ -47,7 +47,7 @@ const LAST_WORKERS: Duration = Duration::from_secs(10);
 
 /// Why the process does not start.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
+pub enum StartupError {
     /// The configuration is not sound.
     #[error("{0}")]
     Config(Box<Report>),
@@ -64,16 +64,16 @@ pub enum Failure {
     },
 }
 
-impl From<Report> for Failure {
+impl From<Report> for StartupError {
     fn from(report: Report) -> Self {
-        Failure::Config(Box::new(report))
+        StartupError::Config(Box::new(report))
     }
 }
 
-impl Failure {
+impl StartupError {
     pub(super) fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
-        |source| Failure::System { what, source }
+        |source| StartupError::System { what, source }
     }
 }
 
@@ -81,17 +81,17 @@ impl Failure {
 ///
 /// # Errors
 /// When it cannot start; then nothing has been served.
-pub fn run(source: Source, log: &ProcessLog) -> Result<(), Failure> {
+pub fn run(source: Source, log: &ProcessLog) -> Result<(), StartupError> {
     // Before the file is read: what changes from now on is noticed.
-    let watch = Watch::new(source.file().into_iter().map(Into::into).collect());
-    panics::log();
+    let watch = FileWatcher::new(source.file().into_iter().map(Into::into).collect());
+    panics::install_hook();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(Failure::system("the main runtime"))?;
+        .map_err(StartupError::system("the main runtime"))?;
     let mut signals = runtime
         .block_on(async { Signals::new() })
-        .map_err(Failure::system("signals"))?;
+        .map_err(StartupError::system("signals"))?;
     let log = log.clone();
     let started = runtime.block_on(async {
         let start = spawn_blocking(move || Process::start(source, &log));
@@ -102,7 +102,7 @@ pub fn run(source: Source, log: &ProcessLog) -> Result<(), Failure> {
     });
     let ended = match started {
         Some(Ok(started)) => started.map(|process| process.serve(&runtime, signals, watch)),
-        Some(Err(panicked)) => Err(Failure::system("the start")(panicked.into())),
+        Some(Err(panicked)) => Err(StartupError::system("the start")(panicked.into())),
         None => {
             tracing::info!("told to end before it served");
             Ok(())
@@ -121,8 +121,8 @@ struct Process {
     admin: Server,
     readiness: Readiness,
     reloader: Reloader,
-    keeper: Keeper,
-    synchronising: Synchronising,
+    keeper: SnapshotThread,
+    synchronising: SyncThread,
     connections: Connections,
     /// Whether workers accept clients.
     is_open: watch::Sender<bool>,
@@ -131,16 +131,18 @@ struct Process {
 }
 
 impl Process {
-    fn start(source: Source, log: &ProcessLog) -> Result<Self, Failure> {
+    fn start(source: Source, log: &ProcessLog) -> Result<Self, StartupError> {
         let compiled = source.compile()?;
         let registry = Registry::default();
         let clock = Arc::new(Clock::system());
-        let kept = Kept::find(compiled.snapshot.as_ref(), clock.now());
+        let kept = PreviousSnapshot::find(compiled.snapshot.as_ref(), clock.now());
         let surroundings = BuildContext {
             workers: compiled.server.workers.get(),
             registry: registry.clone(),
             clock: Arc::clone(&clock),
-            secret: kept.as_ref().map_or_else(Secret::random, Kept::secret),
+            secret: kept
+                .as_ref()
+                .map_or_else(Secret::random, PreviousSnapshot::secret),
         };
         let access_log = access_logs::provide(compiled.access_log.as_ref(), &surroundings, None)?;
         let connections = Connections::new(surroundings.workers);
@@ -159,13 +161,13 @@ impl Process {
             Arc::clone(&clock),
             Arc::new(RequestMetrics::new(&registry)),
         ));
-        let keeper = Keeper::start(
+        let keeper = SnapshotThread::start(
             compiled.snapshot,
             Arc::clone(&gateway),
             Arc::clone(&clock),
             &registry,
         )?;
-        let synchronising = Synchronising::start(
+        let synchronising = SyncThread::start(
             surroundings.workers,
             Arc::clone(&gateway),
             Arc::clone(&clock),
@@ -182,7 +184,7 @@ impl Process {
             spec,
             &registry,
             move |connection| gateway::service(&clients, connection),
-            beginning(&connections, &is_open),
+            worker_startup(&connections, &is_open),
             move |worker| Arc::clone(&last).flush_stores(worker),
         )?;
         Ok(Process {
@@ -220,7 +222,7 @@ impl Process {
         }
     }
 
-    fn serve(mut self, runtime: &Runtime, mut signals: Signals, watch: Watch) {
+    fn serve(mut self, runtime: &Runtime, mut signals: Signals, watch: FileWatcher) {
         let opening = runtime.spawn(self.open());
         runtime.block_on(self.watch(&mut signals, watch));
         opening.abort();
@@ -259,9 +261,12 @@ impl Process {
     }
 
     /// Reloads and does the chores until the process is told to end.
-    async fn watch(&mut self, signals: &mut Signals, mut watch: Watch) {
+    async fn watch(&mut self, signals: &mut Signals, mut watch: FileWatcher) {
         watch.set_files(self.reloader.files());
-        tokio::spawn(chores(Arc::clone(&self.clock), Arc::clone(&self.gateway)));
+        tokio::spawn(run_periodic_work(
+            Arc::clone(&self.clock),
+            Arc::clone(&self.gateway),
+        ));
         loop {
             tokio::select! {
                 command = signals.next() => match command {
@@ -283,7 +288,7 @@ impl Process {
         }
     }
 
-    async fn reload(&mut self, prepared: Result<Prepared, Refusal>, watch: &mut Watch) {
+    async fn reload(&mut self, prepared: Result<Prepared, Refusal>, watch: &mut FileWatcher) {
         let finished = self.reloader.finish(prepared, &self.gateway, &self.keeper);
         finished.await;
         self.synchronising.reloaded();
@@ -299,7 +304,7 @@ impl Process {
 }
 
 /// What each worker does before it accepts clients.
-fn beginning(
+fn worker_startup(
     connections: &Connections,
     is_open: &watch::Sender<bool>,
 ) -> impl Fn(usize) -> Pin<Box<dyn Future<Output = ()>>> + Clone + Send + use<> {
@@ -322,7 +327,7 @@ const REVISION: &str = match option_env!("SLUICEGATE_REVISION") {
 };
 
 /// What has to be done once a second. A task of its own: a tick would cut off a wait for changed files.
-async fn chores(clock: Arc<Clock>, gateway: Arc<Gateway>) {
+async fn run_periodic_work(clock: Arc<Clock>, gateway: Arc<Gateway>) {
     let mut second = interval(Duration::from_secs(1));
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

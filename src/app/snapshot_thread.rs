@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 use std::{io, thread};
 
-use super::Failure;
+use super::StartupError;
 use crate::clock::{Clock, Timestamp};
 use crate::config::SnapshotSpec;
 use crate::limiter::Secret;
@@ -18,16 +18,16 @@ use crate::telemetry::metrics::SnapshotMetrics;
 use crate::telemetry::registry::Registry;
 
 /// How long the last snapshot may take to be written.
-const LAST: Duration = Duration::from_secs(10);
+const LAST_SAVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Buckets of a process before this one.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct PreviousSnapshot {
     spec: SnapshotSpec,
     reader: Reader<File>,
 }
 
-impl Kept {
+impl PreviousSnapshot {
     /// Finds the snapshot that `spec` asks for, if it is there and good. One that is not is set aside.
     pub(super) fn find(spec: Option<&SnapshotSpec>, now: Timestamp) -> Option<Self> {
         let spec = spec?;
@@ -37,7 +37,7 @@ impl Kept {
                 reader,
             }),
             Err(refusal) => {
-                refused(spec, &refusal);
+                warn_and_set_aside(spec, &refusal);
                 None
             }
         }
@@ -67,13 +67,13 @@ impl Kept {
                 dropped = restored.dropped,
                 "buckets and bans are restored"
             ),
-            Err(refusal) => refused(&self.spec, &refusal),
+            Err(refusal) => warn_and_set_aside(&self.spec, &refusal),
         }
     }
 }
 
 /// Says why a snapshot is not used, and keeps it from being replaced by the next.
-fn refused(spec: &SnapshotSpec, refusal: &ReadError) {
+fn warn_and_set_aside(spec: &SnapshotSpec, refusal: &ReadError) {
     let path = spec.path.display();
     if let ReadError::Io(error) = refusal {
         return tracing::warn!(%path, %error, "the snapshot of buckets cannot be read: all buckets start whole");
@@ -96,12 +96,12 @@ fn refused(spec: &SnapshotSpec, refusal: &ReadError) {
 
 /// The thread that saves.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(super) struct SnapshotThread {
     orders: Sender<Option<SnapshotSpec>>,
     ended: Receiver<()>,
 }
 
-impl Keeper {
+impl SnapshotThread {
     /// Starts saving the buckets of what `gateway` runs, at once and then as often as `spec` says.
     ///
     /// # Errors
@@ -111,10 +111,10 @@ impl Keeper {
         gateway: Arc<Gateway>,
         clock: Arc<Clock>,
         registry: &Registry,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, StartupError> {
         let (orders, received) = channel();
         let (ending, ended) = channel();
-        let mut saver = Saver {
+        let mut saver = SnapshotWriter {
             due: clock.now(),
             metrics: spec.as_ref().map(|_| SnapshotMetrics::new(registry)),
             registry: registry.clone(),
@@ -129,7 +129,7 @@ impl Keeper {
                 saver.run(&received);
                 drop(ending);
             })
-            .map_err(Failure::system("a thread for snapshots"))?;
+            .map_err(StartupError::system("a thread for snapshots"))?;
         Ok(Self { orders, ended })
     }
 
@@ -142,14 +142,14 @@ impl Keeper {
     /// Saves for the last time, and waits for it.
     pub(super) fn close(self) {
         drop(self.orders);
-        if self.ended.recv_timeout(LAST) == Err(RecvTimeoutError::Timeout) {
+        if self.ended.recv_timeout(LAST_SAVE_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
             tracing::warn!("the last snapshot of buckets takes too long, and is not waited for");
         }
     }
 }
 
 /// What the thread has.
-struct Saver {
+struct SnapshotWriter {
     spec: Option<SnapshotSpec>,
     gateway: Arc<Gateway>,
     clock: Arc<Clock>,
@@ -161,7 +161,7 @@ struct Saver {
     failing: bool,
 }
 
-impl Saver {
+impl SnapshotWriter {
     /// Saves whenever it is due, and once more when nobody can give orders any longer.
     fn run(&mut self, orders: &Receiver<Option<SnapshotSpec>>) {
         loop {
@@ -211,14 +211,14 @@ impl Saver {
             Ok(()) => metrics.saved(now.as_micros()),
             Err(error) => {
                 metrics.failed();
-                self.complain(spec, error);
+                self.warn_once(spec, error);
             }
         }
         self.failing = saved.is_err();
         self.due = self.clock.now().saturating_add(spec.every);
     }
 
-    fn complain(&self, spec: &SnapshotSpec, error: &io::Error) {
+    fn warn_once(&self, spec: &SnapshotSpec, error: &io::Error) {
         if !self.failing {
             tracing::warn!(
                 path = %spec.path.display(),

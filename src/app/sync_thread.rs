@@ -10,22 +10,22 @@ use tokio::runtime::Builder;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 
-use super::Failure;
+use super::StartupError;
 use super::connections::Connections;
 use crate::clock::Clock;
 use crate::proxy::Gateway;
 
 /// How long telling for the last time may take.
-const LAST: Duration = Duration::from_secs(3);
+const LAST_ROUND_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The thread that synchronises.
 #[derive(Debug)]
-pub(super) struct Synchronising {
+pub(super) struct SyncThread {
     reloads: UnboundedSender<()>,
     ended: Receiver<()>,
 }
 
-impl Synchronising {
+impl SyncThread {
     /// Starts synchronising what `gateway` runs, as the worker of this number.
     ///
     /// # Errors
@@ -35,14 +35,14 @@ impl Synchronising {
         gateway: Arc<Gateway>,
         clock: Arc<Clock>,
         connections: &Connections,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, StartupError> {
         let (reloads, reloaded) = unbounded_channel();
         let (ending, ended) = channel();
         let connected = connections.keep(worker);
         let runtime = Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(Failure::system("a runtime for synchronising"))?;
+            .map_err(StartupError::system("a runtime for synchronising"))?;
         thread::Builder::new()
             .name("sync".to_owned())
             .spawn(move || {
@@ -50,7 +50,7 @@ impl Synchronising {
                 runtime.block_on(synchronise(worker, &gateway, &clock, reloaded));
                 drop(ending);
             })
-            .map_err(Failure::system("a thread for synchronising"))?;
+            .map_err(StartupError::system("a thread for synchronising"))?;
         Ok(Self { reloads, ended })
     }
 
@@ -63,7 +63,7 @@ impl Synchronising {
     /// Tells for the last time, and waits for it: nobody is charged any more.
     pub(super) fn close(self) {
         drop(self.reloads);
-        if self.ended.recv_timeout(LAST) == Err(RecvTimeoutError::Timeout) {
+        if self.ended.recv_timeout(LAST_ROUND_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
             tracing::warn!(
                 "telling other machines of the last charges takes too long, and is not waited for"
             );
@@ -95,6 +95,6 @@ async fn synchronise(
     }
     if let Some(store) = &gateway.ruleset().redis {
         // Whoever waits for this has a deadline, too.
-        let _ = timeout(LAST, store.last_rounds(worker, clock)).await;
+        let _ = timeout(LAST_ROUND_TIMEOUT, store.last_rounds(worker, clock)).await;
     }
 }

@@ -22,7 +22,7 @@ const SETTLED: Duration = Duration::from_millis(20);
 
 /// The files of a configuration.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct FileWatcher {
     files: Vec<PathBuf>,
     seen: Vec<Option<Version>>,
     events: Arc<Notify>,
@@ -30,13 +30,13 @@ pub(super) struct Watch {
     watcher: Option<RecommendedWatcher>,
 }
 
-impl Watch {
+impl FileWatcher {
     /// Watches `files`, which need not exist.
     pub(super) fn new(files: Vec<PathBuf>) -> Self {
         let events = Arc::new(Notify::new());
         let waker = Arc::clone(&events);
         let watcher = notify::recommended_watcher(move |_| waker.notify_one());
-        let mut watch = Watch {
+        let mut watch = FileWatcher {
             files: Vec::new(),
             seen: Vec::new(),
             events,
@@ -119,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    async fn notices(watch: &mut Watch) {
+    async fn notices(watch: &mut FileWatcher) {
         let limit = Duration::from_secs(20);
         timeout(limit, watch.changed())
             .await
@@ -131,7 +131,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("a.yaml");
         fs::write(&file, "one").expect("written");
-        let mut watch = Watch::new(vec![file.clone()]);
+        let mut watch = FileWatcher::new(vec![file.clone()]);
         fs::write(&file, "two!").expect("written");
         notices(&mut watch).await;
         fs::write(directory.path().join("b"), "three").expect("written");
@@ -144,7 +144,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("a.yaml");
         fs::write(&file, "one").expect("written");
-        let mut watch = Watch::new(vec![file.clone()]);
+        let mut watch = FileWatcher::new(vec![file.clone()]);
         fs::write(&file, "two!").expect("written");
         watch.look();
         let again = timeout(10 * SETTLED, watch.changed()).await;
@@ -158,7 +158,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("key.pem");
         fs::write(&file, "one").expect("written");
-        let mut watch = Watch::new(Vec::new());
+        let mut watch = FileWatcher::new(Vec::new());
         let read = VersionedFile::new(file.clone());
         fs::write(&file, "two!").expect("written");
         watch.set_files(vec![read]);
@@ -175,7 +175,7 @@ mod tests {
         }
         symlink("..v1", at("..data")).expect("linked");
         symlink("..data/a.yaml", at("a.yaml")).expect("linked");
-        let mut watch = Watch::new(vec![at("a.yaml")]);
+        let mut watch = FileWatcher::new(vec![at("a.yaml")]);
         symlink("..v2", at("..new")).expect("linked");
         fs::rename(at("..new"), at("..data")).expect("renamed");
         notices(&mut watch).await;

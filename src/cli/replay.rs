@@ -12,7 +12,7 @@ use super::progress::Progress;
 use super::{USAGE, WRONG, run};
 use crate::config::compile_rules;
 use crate::proxy::ruleset::RulesetSpec;
-use crate::replay::{self, Failure, Report};
+use crate::replay::{self, ReplayError, Report};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -75,13 +75,13 @@ pub(super) fn replay(options: &Options) -> ExitCode {
             let written = options.print(&report, &mut out).and_then(|()| out.flush());
             super::finish(written, options.judge(&report))
         }
-        Err(Failure::Tell(error)) => super::finish(Err(error), ExitCode::SUCCESS),
+        Err(ReplayError::Write(error)) => super::finish(Err(error), ExitCode::SUCCESS),
         Err(failure) => {
             // What was decided until then is true.
             _ = out.flush();
             super::tell(format_args!("{}: {failure}", options.log.display()));
             ExitCode::from(match failure {
-                Failure::Compressed { .. } => USAGE,
+                ReplayError::Compressed { .. } => USAGE,
                 _ => WRONG,
             })
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::{USAGE, WRONG};
-use crate::app::{self, Failure};
+use crate::app::{self, StartupError};
 use crate::config::Source;
 use crate::telemetry::logging;
 
@@ -75,7 +75,7 @@ pub(super) fn run(options: Options) -> ExitCode {
     let ended = app::run(options.source(), &log);
     let code = match ended {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Config(report)) => {
+        Err(StartupError::Config(report)) => {
             log.push(format!("{}\n", report.render(super::colour())).as_bytes());
             ExitCode::from(WRONG)
         }

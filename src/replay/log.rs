@@ -14,8 +14,8 @@ use super::{DEFAULT_HOST, Options};
 use crate::clock::Timestamp;
 use crate::http::headers::Headers;
 use crate::http::message::Request;
-pub(super) use lines::{Lines, Raw};
-pub(super) use request::Malformed;
+pub(super) use lines::{Lines, RawLine};
+pub(super) use request::MalformedRequest;
 
 /// How lines are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Format {
 
 /// What a line says.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct LogEntry {
     /// When the request came.
     pub time: Timestamp,
     /// Where it came from.
@@ -46,7 +46,7 @@ pub(super) struct Entry {
     /// Whether the line says for which host it was.
     pub names_host: bool,
     /// Its head, or why HTTP would not have had it.
-    pub head: Result<Request<()>, Malformed>,
+    pub head: Result<Request<()>, MalformedRequest>,
     /// What it was answered, where the line says that.
     pub response: Option<Response>,
 }
@@ -76,9 +76,9 @@ impl Response {
 
 /// Why a line says nothing.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unparsable {
+pub(super) enum LineError {
     /// It is longer than any line that is kept.
-    #[error("longer than {} KiB", lines::LONGEST >> 10)]
+    #[error("longer than {} KiB", lines::MAX_LINE_BYTES >> 10)]
     TooLong,
     /// It has no place for this, or the wrong thing there.
     #[error("no {0}")]
@@ -96,7 +96,7 @@ pub(super) enum Unparsable {
     Json(String),
 }
 
-impl Unparsable {
+impl LineError {
     fn wrong(what: &'static str, text: &[u8]) -> Self {
         Self::Wrong {
             what,
@@ -115,25 +115,25 @@ fn shortened(text: &str) -> String {
 }
 
 /// Reads the lines of one log.
-pub(super) struct Reader {
+pub(super) struct LogReader {
     host: HeaderValue,
     format: Format,
-    clock: instant::Reader,
+    clock: instant::TimeReader,
 }
 
-impl Reader {
+impl LogReader {
     /// A reader for logs with this first line.
     pub(super) fn new(options: &Options, first: &[u8]) -> Self {
         let host = options.host.clone();
-        Reader {
+        LogReader {
             host: host.unwrap_or(HeaderValue::from_static(DEFAULT_HOST)),
             format: options.format.unwrap_or_else(|| Format::of(first)),
-            clock: instant::Reader::default(),
+            clock: instant::TimeReader::default(),
         }
     }
 
     /// What a line says.
-    pub(super) fn read(&mut self, line: &[u8]) -> Result<Entry, Unparsable> {
+    pub(super) fn read(&mut self, line: &[u8]) -> Result<LogEntry, LineError> {
         match self.format {
             Format::Combined => combined::read(line, &mut self.clock, &self.host),
             Format::Json => json::read(line, &self.host),

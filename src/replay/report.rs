@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::millis::Millis;
-use super::tally::{Counts, Keys, Noted, Tally};
+use super::tally::{Counts, LineSample, PolicyKeys, Tally};
 use super::warnings::{Warning, Warnings};
 use crate::clock::Timestamp;
 use crate::proxy::Ruleset;
@@ -16,7 +16,7 @@ use crate::proxy::ruleset::{Limit, Policy, Route};
 use crate::telemetry::metrics::LimitDecision;
 
 /// How many keys of a policy are told.
-const KEYS: usize = 10;
+const MAX_KEYS: usize = 10;
 
 /// What came of the requests of a log.
 #[derive(Debug, Serialize)]
@@ -46,9 +46,9 @@ pub struct Report {
     /// Those that requests met, in the order of the configuration.
     policies: Vec<PolicyReport>,
     /// Lines that were decided later than their time.
-    pub out_of_order: Lines,
+    pub out_of_order: LinesReport,
     /// Lines that could not be read.
-    pub unparsable: Lines,
+    pub unparsable: LinesReport,
     /// Policies that were left out, since a log does not say when requests end.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     not_replayed: Vec<Arc<str>>,
@@ -56,7 +56,7 @@ pub struct Report {
 
 /// Lines that deserve attention.
 #[derive(Debug, Serialize)]
-pub struct Lines {
+pub struct LinesReport {
     /// How many.
     pub count: u64,
     /// The first of them.
@@ -136,8 +136,8 @@ impl Report {
         let places = (0..snapshot.routes.len()).map(Some).chain([None]);
         Report {
             requests: tally.all.requests() + answered,
-            from: tally.times.map(|(first, _)| written(first)),
-            until: latest.map(written),
+            from: tally.times.map(|(first, _)| rfc_3339(first)),
+            until: latest.map(rfc_3339),
             allowed: tally.all.allowed,
             delayed: tally.all.delayed,
             limited: tally.all.limited,
@@ -154,20 +154,20 @@ impl Report {
                 .iter()
                 .filter_map(|policy| PolicyReport::new(policy, tally, latest?))
                 .collect(),
-            out_of_order: Lines::new(&tally.out_of_order),
-            unparsable: Lines::new(&tally.unparsable),
+            out_of_order: LinesReport::new(&tally.out_of_order),
+            unparsable: LinesReport::new(&tally.unparsable),
             not_replayed: tally.left_out.clone(),
         }
     }
 }
 
-impl Lines {
-    fn new(noted: &Noted) -> Self {
+impl LinesReport {
+    fn new(noted: &LineSample) -> Self {
         let first = noted.first.iter().map(|(line, reason)| LineReport {
             line: *line,
             reason: reason.clone(),
         });
-        Lines {
+        LinesReport {
             count: noted.count,
             first: first.collect(),
         }
@@ -202,18 +202,18 @@ impl LimitReport {
 impl PolicyReport {
     /// `None` for a policy that no request met with a key.
     fn new(policy: &Policy, tally: &Tally, latest: Timestamp) -> Option<Self> {
-        let Keys {
+        let PolicyKeys {
             busiest,
             limited,
             longest,
         } = tally.policies.get(&policy.name)?;
         let busiest: Vec<_> = busiest
-            .most(KEYS)
+            .most(MAX_KEYS)
             .iter()
             .map(|entry| KeyReport::new(&entry.value, entry.count, entry.excess))
             .collect();
         let limited = limited
-            .most(KEYS)
+            .most(MAX_KEYS)
             .iter()
             .map(|entry| KeyReport::new(&entry.value.name, entry.count, entry.excess));
         (!busiest.is_empty()).then(|| PolicyReport {
@@ -227,7 +227,7 @@ impl PolicyReport {
                 .sum(),
             longest: longest.as_ref().map(|limited| LongestReport {
                 key: limited.name.clone(),
-                from: written(limited.span.since),
+                from: rfc_3339(limited.span.since),
                 limited_ms: Millis(limited.span.length(latest)),
             }),
             most_limited: limited.collect(),
@@ -251,7 +251,7 @@ fn is_zero(count: &u64) -> bool {
 }
 
 /// An instant as in RFC 3339.
-fn written(time: Timestamp) -> String {
+fn rfc_3339(time: Timestamp) -> String {
     let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
     let time = jiff::Timestamp::from_microsecond(micros).unwrap_or(jiff::Timestamp::MAX);
     time.to_string()

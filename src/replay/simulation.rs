@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::log::{Entry, Malformed, Unparsable};
+use super::log::{LineError, LogEntry, MalformedRequest};
 use super::millis::Millis;
 use super::report::Report;
 use super::tally::Tally;
@@ -91,11 +91,11 @@ impl Simulation {
 
     /// Decides about a request. One that is earlier than another before it is decided at the time of
     /// that, as buckets do: time never runs backwards.
-    pub(super) fn decide(&mut self, line: u64, entry: &Entry) -> DecisionLine {
+    pub(super) fn decide(&mut self, line: u64, entry: &LogEntry) -> DecisionLine {
         let now = self.tally.arrive(line, entry.time);
         let request = match &entry.head {
             Ok(request) => request,
-            Err(Malformed(reason)) => return self.answered(line, reason),
+            Err(MalformedRequest(reason)) => return self.answered(line, reason),
         };
         let (snapshot, tally) = (&self.snapshot, &mut self.tally);
         let warnings = &mut self.warnings;
@@ -132,7 +132,7 @@ impl Simulation {
     }
 
     /// Counts a line that says nothing.
-    pub(super) fn skip(&mut self, line: u64, why: &Unparsable) {
+    pub(super) fn skip(&mut self, line: u64, why: &LineError) {
         self.tally.unparsable(line, why);
     }
 

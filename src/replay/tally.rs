@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::log::Unparsable;
+use super::log::LineError;
 use super::millis::Millis;
 use super::simulation::RequestDecision;
-use super::top::Top;
+use super::top_keys::TopKeys;
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Fingerprint, Outcome};
 use crate::proxy::Ruleset;
@@ -16,7 +16,7 @@ use crate::proxy::ruleset::{Limit, Policy};
 use crate::rules::{Head, Key};
 
 /// How many lines of a kind are named; the others are counted.
-const NAMED: usize = 5;
+const MAX_NAMED: usize = 5;
 
 /// Counts over a whole log.
 #[derive(Debug)]
@@ -28,11 +28,11 @@ pub(super) struct Tally {
     /// At the routes' places; the last is for requests that none takes.
     pub routes: Vec<Counts>,
     /// By name.
-    pub policies: HashMap<Arc<str>, Keys>,
+    pub policies: HashMap<Arc<str>, PolicyKeys>,
     /// What the proxy answered before any limit, and how often.
     pub answered: BTreeMap<&'static str, u64>,
-    pub out_of_order: Noted,
-    pub unparsable: Noted,
+    pub out_of_order: LineSample,
+    pub unparsable: LineSample,
     /// The policies that are not replayed.
     pub left_out: Vec<Arc<str>>,
 }
@@ -49,33 +49,33 @@ pub(super) struct Counts {
 
 /// Lines that deserve attention: how many, and the first of them with what is the matter.
 #[derive(Debug, Default)]
-pub(super) struct Noted {
+pub(super) struct LineSample {
     pub count: u64,
     pub first: Vec<(u64, String)>,
 }
 
 /// The keys of one policy.
 #[derive(Debug, Default)]
-pub(super) struct Keys {
+pub(super) struct PolicyKeys {
     /// By requests, with what they are called.
-    pub busiest: Top<String>,
+    pub busiest: TopKeys<String>,
     /// By refusals.
-    pub limited: Top<Limited>,
+    pub limited: TopKeys<LimitedKey>,
     /// Of those, the one that was limited longest.
-    pub longest: Option<Limited>,
+    pub longest: Option<LimitedKey>,
 }
 
 /// A key that has been refused.
 #[derive(Clone, Debug)]
-pub(super) struct Limited {
+pub(super) struct LimitedKey {
     pub name: String,
-    pub span: Span,
+    pub span: LimitedSpan,
 }
 
 /// A time during which a key was refused: from a refusal to the end that it announced, or that others
 /// within that time did.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Span {
+pub(super) struct LimitedSpan {
     pub since: Timestamp,
     /// `None` where it never ends.
     until: Option<Timestamp>,
@@ -89,11 +89,11 @@ impl Tally {
             all: Counts::default(),
             routes: vec![Counts::default(); snapshot.routes.len() + 1],
             policies: names
-                .map(|name| (Arc::clone(name), Keys::default()))
+                .map(|name| (Arc::clone(name), PolicyKeys::default()))
                 .collect(),
             answered: BTreeMap::new(),
-            out_of_order: Noted::default(),
-            unparsable: Noted::default(),
+            out_of_order: LineSample::default(),
+            unparsable: LineSample::default(),
             left_out,
         }
     }
@@ -111,7 +111,7 @@ impl Tally {
         now
     }
 
-    pub(super) fn unparsable(&mut self, line: u64, why: &Unparsable) {
+    pub(super) fn unparsable(&mut self, line: u64, why: &LineError) {
         self.unparsable.note(line, || why.to_string());
     }
 
@@ -162,16 +162,16 @@ impl Counts {
     }
 }
 
-impl Noted {
+impl LineSample {
     fn note(&mut self, line: u64, why: impl FnOnce() -> String) {
         self.count += 1;
-        if self.first.len() < NAMED {
+        if self.first.len() < MAX_NAMED {
             self.first.push((line, why()));
         }
     }
 }
 
-impl Keys {
+impl PolicyKeys {
     fn count(
         &mut self,
         key: Fingerprint,
@@ -183,9 +183,9 @@ impl Keys {
         let Outcome::Refuse { retry_at } = decision.outcome else {
             return;
         };
-        let limited = self.limited.hit(key, || Limited {
+        let limited = self.limited.hit(key, || LimitedKey {
             name: name(),
-            span: Span {
+            span: LimitedSpan {
                 since: now,
                 until: retry_at,
             },
@@ -199,12 +199,12 @@ impl Keys {
     }
 }
 
-impl Span {
+impl LimitedSpan {
     /// Another refusal. Whoever is refused at the announced end, or later, was admitted before.
     fn extend(&mut self, now: Timestamp, retry_at: Option<Timestamp>) {
         match (self.until, retry_at) {
             (Some(until), _) if now >= until => {
-                *self = Span {
+                *self = LimitedSpan {
                     since: now,
                     until: retry_at,
                 }
@@ -236,12 +236,12 @@ mod tests {
         Timestamp::from_micros(micros)
     }
 
-    fn span(refusals: &[(u64, Option<u64>)]) -> Span {
+    fn span(refusals: &[(u64, Option<u64>)]) -> LimitedSpan {
         let mut refusals = refusals
             .iter()
             .map(|&(now, retry_at)| (at(now), retry_at.map(at)));
         let (since, until) = refusals.next().expect("a refusal");
-        let mut span = Span { since, until };
+        let mut span = LimitedSpan { since, until };
         refusals.for_each(|(now, retry_at)| span.extend(now, retry_at));
         span
     }
@@ -270,8 +270,8 @@ mod tests {
             routes: Vec::new(),
             policies: HashMap::new(),
             answered: BTreeMap::new(),
-            out_of_order: Noted::default(),
-            unparsable: Noted::default(),
+            out_of_order: LineSample::default(),
+            unparsable: LineSample::default(),
             left_out: Vec::new(),
         };
         assert_eq!(tally.arrive(1, at(7_000)), at(7_000));
@@ -285,7 +285,7 @@ mod tests {
         }
         assert_eq!(
             (tally.out_of_order.count, tally.out_of_order.first.len()),
-            (7, NAMED)
+            (7, MAX_NAMED)
         );
     }
 }

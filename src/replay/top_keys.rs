@@ -11,15 +11,15 @@ const CAPACITY: usize = 2048;
 
 /// The keys with the most hits, and a value for each.
 #[derive(Debug)]
-pub(super) struct Top<T> {
+pub(super) struct TopKeys<T> {
     /// The most hit first.
-    entries: Vec<Entry<T>>,
-    places: HashMap<Fingerprint, usize>,
+    entries: Vec<TopEntry<T>>,
+    positions: HashMap<Fingerprint, usize>,
 }
 
 /// A key that is followed.
 #[derive(Debug)]
-pub(super) struct Entry<T> {
+pub(super) struct TopEntry<T> {
     key: Fingerprint,
     /// How often it was hit, at most.
     pub count: u64,
@@ -29,22 +29,22 @@ pub(super) struct Entry<T> {
     pub value: T,
 }
 
-impl<T> Default for Top<T> {
+impl<T> Default for TopKeys<T> {
     fn default() -> Self {
-        Top {
+        TopKeys {
             entries: Vec::new(),
-            places: HashMap::new(),
+            positions: HashMap::new(),
         }
     }
 }
 
-impl<T> Top<T> {
+impl<T> TopKeys<T> {
     /// Counts a hit, and hands out the key's value. A key that was not followed takes the place of the
     /// one with the fewest hits, and with it the suspicion that these were its own.
     pub(super) fn hit(&mut self, key: Fingerprint, make: impl FnOnce() -> T) -> &mut T {
-        let place = match self.places.get(&key) {
+        let place = match self.positions.get(&key) {
             Some(&place) => place,
-            None => self.follow(key, make()),
+            None => self.insert(key, make()),
         };
         let place = self.advance(place);
         let entry = &mut self.entries[place];
@@ -53,23 +53,23 @@ impl<T> Top<T> {
     }
 
     /// Gives a key the last place.
-    fn follow(&mut self, key: Fingerprint, value: T) -> usize {
+    fn insert(&mut self, key: Fingerprint, value: T) -> usize {
         let dropped = match self.entries.len() {
             CAPACITY => self.entries.pop(),
             _ => None,
         };
         let count = dropped.as_ref().map_or(0, |dropped| dropped.count);
         if let Some(dropped) = dropped {
-            self.places.remove(&dropped.key);
+            self.positions.remove(&dropped.key);
         }
-        self.entries.push(Entry {
+        self.entries.push(TopEntry {
             key,
             count,
             excess: count,
             value,
         });
         let place = self.entries.len() - 1;
-        self.places.insert(key, place);
+        self.positions.insert(key, place);
         place
     }
 
@@ -78,13 +78,13 @@ impl<T> Top<T> {
         let count = self.entries[place].count;
         let first = self.entries.partition_point(|entry| entry.count > count);
         self.entries.swap(place, first);
-        self.places.insert(self.entries[place].key, place);
-        self.places.insert(self.entries[first].key, first);
+        self.positions.insert(self.entries[place].key, place);
+        self.positions.insert(self.entries[first].key, first);
         first
     }
 
     /// So many keys, the most hit first.
-    pub(super) fn most(&self, number: usize) -> &[Entry<T>] {
+    pub(super) fn most(&self, number: usize) -> &[TopEntry<T>] {
         &self.entries[..number.min(self.entries.len())]
     }
 }
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn few_keys_are_counted_exactly() {
-        let mut top = Top::default();
+        let mut top = TopKeys::default();
         for bits in [1, 2, 1, 3, 1, 2] {
             *top.hit(key(bits), || 0) += bits;
         }
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_keys_hides_none_that_is_hit_often() {
-        let mut top = Top::default();
+        let mut top = TopKeys::default();
         let hits = CAPACITY as u64 * 100;
         for bits in 0..hits {
             top.hit(key(1_000 + bits), || ());

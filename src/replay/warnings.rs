@@ -164,7 +164,7 @@ impl Warnings {
             snapshot
                 .policies
                 .iter()
-                .filter_map(|policy| unstated(policy)),
+                .filter_map(|policy| unstated_costs(policy)),
         );
         if self.times.coincide && !self.times.have_fractions {
             let met = snapshot.policies.iter().filter(|policy| is_met(policy));
@@ -197,7 +197,7 @@ impl LimitInputs {
         let when = limit.spec.when.iter().flat_map(|when| when.fields());
         let keys = limit.spec.descriptor.parts().iter();
         let keys = keys.filter(|part| part.is_from_fields()).cloned();
-        let instead = Purpose::Key(instead(&limit.spec.descriptor));
+        let instead = Purpose::Key(fallback(&limit.spec.descriptor));
         let excepted = limit.spec.exceptions.iter().flat_map(|some| some.parts());
         let is_other = |part: &&KeyPart| {
             part.is_from_fields() && !limit.spec.descriptor.parts().contains(*part)
@@ -229,7 +229,7 @@ impl LimitInputs {
 }
 
 /// What becomes of requests that lack a part of the key.
-fn instead(descriptor: &Descriptor) -> String {
+fn fallback(descriptor: &Descriptor) -> String {
     let client_ip = "client_ip";
     match descriptor.on_missing() {
         OnMissingKey::Part(KeyPart::ClientIp { .. }) => format!("counted by {client_ip}"),
@@ -308,7 +308,7 @@ impl Count {
 }
 
 /// The warning about a policy whose costs no response of the log states.
-fn unstated(policy: &Policy) -> Option<Warning> {
+fn unstated_costs(policy: &Policy) -> Option<Warning> {
     let (estimated, all) = policy.settlements.as_ref()?.estimated();
     let is_told = all > 0 && estimated == all;
     is_told.then(|| Warning {

@@ -27,7 +27,7 @@ use http::{StatusCode, Version};
 use parking_lot::{Condvar, Mutex};
 
 use self::{
-    queue::{Pushed, Queue},
+    queue::{PushResult, Queue},
     writer::Writer,
 };
 use super::{
@@ -139,7 +139,7 @@ pub struct AccessLog {
 
 /// A log's writer, which outlives the log by what is queued.
 #[derive(Clone, Debug)]
-pub struct Writing {
+pub struct WriterHandle {
     shared: Arc<Shared>,
     writer: Thread,
 }
@@ -192,8 +192,8 @@ impl AccessLog {
     }
 
     /// Its writer.
-    pub fn writing(&self) -> Writing {
-        Writing {
+    pub fn writer_handle(&self) -> WriterHandle {
+        WriterHandle {
             shared: self.shared.clone(),
             writer: self.writer.clone(),
         }
@@ -206,12 +206,12 @@ impl AccessLog {
     pub fn record(&self, worker: usize, record: &Record<'_>) {
         let queue = &self.shared.queues[worker % self.shared.queues.len()];
         let pushed = queue.lock().push(record);
-        if pushed == Pushed::Dropped {
+        if pushed == PushResult::Dropped {
             self.shared.dropped.increment();
         }
         // The writer sets this before it looks at the queues for the last time: see `Writer::park`.
         let sleeps = self.shared.parked.load(Relaxed) && self.shared.parked.swap(false, Relaxed);
-        if sleeps || pushed == Pushed::IsDue {
+        if sleeps || pushed == PushResult::BatchReady {
             self.writer.unpark();
         }
     }
@@ -225,13 +225,13 @@ impl AccessLog {
 
 impl Drop for AccessLog {
     fn drop(&mut self) {
-        self.writing().stop();
+        self.writer_handle().stop();
     }
 }
 
-impl Writing {
+impl WriterHandle {
     /// Returns whether it is the writer of this log.
-    pub fn is_of(&self, log: &AccessLog) -> bool {
+    pub fn writes_for(&self, log: &AccessLog) -> bool {
         Arc::ptr_eq(&self.shared, &log.shared)
     }
 

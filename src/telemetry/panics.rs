@@ -10,7 +10,7 @@ use super::log_throttle::LogThrottle;
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Has every panic of the process logged, in place of the lines that the standard library writes to stderr.
-pub fn log() {
+pub fn install_hook() {
     let throttle = LogThrottle::new(INTERVAL);
     set_hook(Box::new(move |panic| {
         if let Some(omitted) = throttle.admit_now() {

@@ -91,7 +91,7 @@ impl Series {
 }
 
 /// The number of a series that is alive.
-enum Live {
+enum LiveSeries {
     Counter(Arc<AtomicU64>),
     CounterSet(Arc<[AtomicU64]>, LabelValue),
     Gauge(Arc<AtomicI64>),
@@ -99,7 +99,7 @@ enum Live {
     Observed(Arc<ObservedFn>),
 }
 
-impl Live {
+impl LiveSeries {
     /// Returns true for counters and histograms that have not counted yet.
     fn is_zero(&self) -> bool {
         match self {
@@ -112,13 +112,17 @@ impl Live {
 }
 
 impl Series {
-    fn upgrade(&self) -> Option<Live> {
+    fn upgrade(&self) -> Option<LiveSeries> {
         match self {
-            Self::Counter(weak) => weak.upgrade().map(Live::Counter),
-            Self::CounterSet(weak, value) => Some(Live::CounterSet(weak.upgrade()?, *value)),
-            Self::Gauge(weak) => weak.upgrade().map(Live::Gauge),
-            Self::Histogram(weak) => weak.upgrade().map(Live::Histogram),
-            Self::Observed(all) => all.iter().rev().find_map(Weak::upgrade).map(Live::Observed),
+            Self::Counter(weak) => weak.upgrade().map(LiveSeries::Counter),
+            Self::CounterSet(weak, value) => Some(LiveSeries::CounterSet(weak.upgrade()?, *value)),
+            Self::Gauge(weak) => weak.upgrade().map(LiveSeries::Gauge),
+            Self::Histogram(weak) => weak.upgrade().map(LiveSeries::Histogram),
+            Self::Observed(all) => all
+                .iter()
+                .rev()
+                .find_map(Weak::upgrade)
+                .map(LiveSeries::Observed),
         }
     }
 }
@@ -150,7 +154,7 @@ impl Table {
 
     /// The live ones of the next [`BATCH`] series after `last`, which is then the last of them; dead ones are removed.
     /// `None` behind the last series.
-    fn batch(&mut self, last: &mut Option<Labels>) -> Option<Vec<(Labels, Live)>> {
+    fn batch(&mut self, last: &mut Option<Labels>) -> Option<Vec<(Labels, LiveSeries)>> {
         let start = last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
         let next = self.series.range::<Labels, _>((start, Bound::Unbounded));
         let (mut live, mut dead, mut end) = (Vec::new(), Vec::new(), None);

@@ -8,8 +8,8 @@ use std::net::IpAddr;
 
 use http::header::{HeaderValue, REFERER, USER_AGENT};
 
-use super::request::{self, Host, Malformed, RequestLine};
-use super::{Entry, Response, Unparsable, instant};
+use super::request::{self, Host, MalformedRequest, RequestLine};
+use super::{LineError, LogEntry, Response, instant};
 use crate::http::headers::Headers;
 use crate::http::message::Request;
 
@@ -19,21 +19,21 @@ const ABSENT: &[u8] = b"-";
 /// What a line says. `host` is that of requests whose target names none.
 pub(super) fn read(
     line: &[u8],
-    clock: &mut instant::Reader,
+    clock: &mut instant::TimeReader,
     host: &HeaderValue,
-) -> Result<Entry, Unparsable> {
+) -> Result<LogEntry, LineError> {
     let (address, rest) = split(line, b" ").unwrap_or((line, b""));
     let peer = std::str::from_utf8(address).ok();
     let peer: Option<IpAddr> = peer.and_then(|text| text.parse().ok());
-    let peer = peer.ok_or_else(|| Unparsable::wrong("address of a client", address))?;
-    let (_, rest) = split(rest, b"[").ok_or(Unparsable::Missing("[time]"))?;
-    let (time, rest) = split(rest, b"]").ok_or(Unparsable::Missing("[time]"))?;
+    let peer = peer.ok_or_else(|| LineError::wrong("address of a client", address))?;
+    let (_, rest) = split(rest, b"[").ok_or(LineError::Missing("[time]"))?;
+    let (time, rest) = split(rest, b"]").ok_or(LineError::Missing("[time]"))?;
     let time = clock.combined(time)?;
-    let mut texts = Quoted(rest);
-    let request = texts.next().ok_or(Unparsable::Missing("\"request\""))?;
+    let mut texts = QuotedStrings(rest);
+    let request = texts.next().ok_or(LineError::Missing("\"request\""))?;
     let response = response(texts.0);
     let head = head(&request, texts, host);
-    Ok(Entry {
+    Ok(LogEntry {
         time,
         peer,
         response,
@@ -57,9 +57,9 @@ fn response(rest: &[u8]) -> Option<Response> {
 
 fn head(
     request: &[u8],
-    mut texts: Quoted<'_>,
+    mut texts: QuotedStrings<'_>,
     host: &HeaderValue,
-) -> Result<Request<()>, Malformed> {
+) -> Result<Request<()>, MalformedRequest> {
     let mut fields = Headers::new();
     for name in [REFERER, USER_AGENT] {
         let Some(text) = texts.next() else {
@@ -72,12 +72,13 @@ fn head(
     request::head(request_line(request)?, Host::Assumed(host), fields)
 }
 
-fn request_line(text: &[u8]) -> Result<RequestLine<'_>, Malformed> {
+fn request_line(text: &[u8]) -> Result<RequestLine<'_>, MalformedRequest> {
     let words = split(text, b" ").and_then(|(method, rest)| {
         let last = rest.iter().rposition(|&byte| byte == b' ')?;
         Some((method, &rest[..last], &rest[last + 1..]))
     });
-    let (method, target, version) = words.ok_or(Malformed("The log has no request line."))?;
+    let (method, target, version) =
+        words.ok_or(MalformedRequest("The log has no request line."))?;
     Ok(RequestLine {
         method,
         target,
@@ -86,9 +87,9 @@ fn request_line(text: &[u8]) -> Result<RequestLine<'_>, Malformed> {
 }
 
 /// The texts in quotes, one after the other; ends where a quote stays open.
-struct Quoted<'a>(&'a [u8]);
+struct QuotedStrings<'a>(&'a [u8]);
 
-impl<'a> Iterator for Quoted<'a> {
+impl<'a> Iterator for QuotedStrings<'a> {
     type Item = Cow<'a, [u8]>;
 
     fn next(&mut self) -> Option<Self::Item> {

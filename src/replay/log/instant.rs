@@ -1,6 +1,6 @@
 //! When a request came, in whole microseconds; finer digits are dropped. No floating point.
 
-use super::Unparsable;
+use super::LineError;
 use crate::clock::Timestamp;
 
 /// 10000-01-01T00:00:00Z, in microseconds: no log is of a later time.
@@ -12,16 +12,16 @@ const COMBINED: &str = "time like 21/Nov/2026:04:41:00 +0000, from 1970 on";
 
 /// Reads the times of combined logs; keeps the last, as most lines share it with the one before.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
+pub(super) struct TimeReader {
     text: Vec<u8>,
     time: Timestamp,
 }
 
-impl Reader {
+impl TimeReader {
     /// `21/Nov/2026:04:41:00 +0000`; a fraction of a second may stand behind the seconds.
-    pub(super) fn combined(&mut self, text: &[u8]) -> Result<Timestamp, Unparsable> {
+    pub(super) fn combined(&mut self, text: &[u8]) -> Result<Timestamp, LineError> {
         if self.text != text {
-            self.time = combined(text).ok_or_else(|| Unparsable::wrong(COMBINED, text))?;
+            self.time = combined(text).ok_or_else(|| LineError::wrong(COMBINED, text))?;
             text.clone_into(&mut self.text);
         }
         Ok(self.time)
@@ -34,15 +34,15 @@ fn combined(text: &[u8]) -> Option<Timestamp> {
 }
 
 /// `2026-11-21T04:41:00.007999Z`.
-pub(super) fn rfc_3339(text: &str) -> Result<Timestamp, Unparsable> {
+pub(super) fn rfc_3339(text: &str) -> Result<Timestamp, LineError> {
     let time = text.parse().ok().and_then(timestamp);
-    time.ok_or_else(|| Unparsable::wrong(RFC_3339, text.as_bytes()))
+    time.ok_or_else(|| LineError::wrong(RFC_3339, text.as_bytes()))
 }
 
 /// `1795236060007.999`.
-pub(super) fn milliseconds(text: &str) -> Result<Timestamp, Unparsable> {
+pub(super) fn milliseconds(text: &str) -> Result<Timestamp, LineError> {
     let micros = micros(text).filter(|micros| *micros < END);
-    let micros = micros.ok_or_else(|| Unparsable::wrong(MILLISECONDS, text.as_bytes()))?;
+    let micros = micros.ok_or_else(|| LineError::wrong(MILLISECONDS, text.as_bytes()))?;
     Ok(Timestamp::from_micros(micros))
 }
 
@@ -72,7 +72,7 @@ fn timestamp(time: jiff::Timestamp) -> Option<Timestamp> {
 mod tests {
     use super::*;
 
-    fn micros_of(time: Result<Timestamp, Unparsable>) -> Option<u64> {
+    fn micros_of(time: Result<Timestamp, LineError>) -> Option<u64> {
         time.ok().map(Timestamp::as_micros)
     }
 
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn times_of_combined_logs_have_an_offset() {
-        let mut reader = Reader::default();
+        let mut reader = TimeReader::default();
         let mut read = |text: &str| micros_of(reader.combined(text.as_bytes()));
         assert_eq!(
             read("21/Nov/2026:04:41:00 +0000"),

@@ -11,8 +11,8 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Number;
 use serde_json::value::RawValue;
 
-use super::request::{self, Host, Malformed, RequestLine};
-use super::{Entry, Response, Unparsable, instant, shortened};
+use super::request::{self, Host, MalformedRequest, RequestLine};
+use super::{LineError, LogEntry, Response, instant, shortened};
 use crate::clock::Timestamp;
 use crate::http::headers::Headers;
 use crate::http::message::Request;
@@ -45,12 +45,12 @@ struct Line<'a> {
 }
 
 /// What a line says. `host` is that of requests whose line and target name none.
-pub(super) fn read(line: &[u8], host: &HeaderValue) -> Result<Entry, Unparsable> {
+pub(super) fn read(line: &[u8], host: &HeaderValue) -> Result<LogEntry, LineError> {
     let line: Line<'_> = serde_json::from_slice(line).map_err(|error| unparsable(&error))?;
     let peer: Option<IpAddr> = line.client_ip.parse().ok();
-    let wrong = || Unparsable::wrong("address of a client", line.client_ip.as_bytes());
+    let wrong = || LineError::wrong("address of a client", line.client_ip.as_bytes());
     let head = line.head(host);
-    Ok(Entry {
+    Ok(LogEntry {
         time: time(line.time.get())?,
         peer: peer.ok_or_else(wrong)?,
         names_host: line.names_host() || request::target_names_host(&head),
@@ -59,7 +59,7 @@ pub(super) fn read(line: &[u8], host: &HeaderValue) -> Result<Entry, Unparsable>
     })
 }
 
-fn time(json: &str) -> Result<Timestamp, Unparsable> {
+fn time(json: &str) -> Result<Timestamp, LineError> {
     match serde_json::from_str::<Cow<'_, str>>(json) {
         Ok(text) => instant::rfc_3339(&text),
         Err(_) => instant::milliseconds(json),
@@ -67,11 +67,11 @@ fn time(json: &str) -> Result<Timestamp, Unparsable> {
 }
 
 /// A line is all that is read: its number is known better elsewhere.
-fn unparsable(error: &serde_json::Error) -> Unparsable {
+fn unparsable(error: &serde_json::Error) -> LineError {
     let text = error.to_string();
     let what = text.split(" at line ").next().unwrap_or_default();
     let column = error.column();
-    Unparsable::Json(format!("{} at column {column}", shortened(what)))
+    LineError::Json(format!("{} at column {column}", shortened(what)))
 }
 
 impl Line<'_> {
@@ -98,7 +98,7 @@ impl Line<'_> {
         self.host.is_some() || fields.any(|(name, _)| name.eq_ignore_ascii_case("host"))
     }
 
-    fn head(&self, host: &HeaderValue) -> Result<Request<()>, Malformed> {
+    fn head(&self, host: &HeaderValue) -> Result<Request<()>, MalformedRequest> {
         let mut fields = Headers::new();
         for (name, value) in self.headers.iter().flat_map(|fields| &fields.0) {
             request::add(&mut fields, name.as_bytes(), value.as_bytes())?;

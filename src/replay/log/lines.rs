@@ -2,10 +2,10 @@
 
 use std::io::{BufRead, BufReader, Read};
 
-use crate::replay::Failure;
+use crate::replay::ReplayError;
 
 /// The longest line that is looked at, in bytes: a head of the largest `client.max_head`.
-pub(super) const LONGEST: usize = 1 << 20;
+pub(super) const MAX_LINE_BYTES: usize = 1 << 20;
 
 /// How much is read at once, in bytes.
 const CHUNK: usize = 64 << 10;
@@ -27,10 +27,10 @@ pub(in crate::replay) struct Lines<R> {
 
 /// A line, as it stands in the file.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::replay) enum Raw<'a> {
+pub(in crate::replay) enum RawLine<'a> {
     /// All of it, without its end.
     Whole(&'a [u8]),
-    /// It has more than [`LONGEST`] bytes.
+    /// It has more than [`MAX_LINE_BYTES`] bytes.
     TooLong,
 }
 
@@ -48,18 +48,18 @@ impl<R: Read> Lines<R> {
     ///
     /// # Errors
     /// When the input cannot be read, or is compressed.
-    pub(in crate::replay) fn next(&mut self) -> Result<Option<(u64, Raw<'_>)>, Failure> {
+    pub(in crate::replay) fn next(&mut self) -> Result<Option<(u64, RawLine<'_>)>, ReplayError> {
         loop {
-            let whole = self.fill().map_err(Failure::Read)?;
+            let whole = self.read_line().map_err(ReplayError::Read)?;
             if self.line.is_empty() {
                 return Ok(None);
             }
             self.number += 1;
             if self.number == 1 {
-                self.begin()?;
+                self.check_beginning()?;
             }
             if !whole {
-                return Ok(Some((self.number, Raw::TooLong)));
+                return Ok(Some((self.number, RawLine::TooLong)));
             }
             if !self.line.trim_ascii().is_empty() {
                 break;
@@ -67,13 +67,13 @@ impl<R: Read> Lines<R> {
         }
         let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        Ok(Some((self.number, Raw::Whole(line))))
+        Ok(Some((self.number, RawLine::Whole(line))))
     }
 
     /// Reads a line with its end; answers whether it is whole. An empty one is the end of the file.
-    fn fill(&mut self) -> std::io::Result<bool> {
+    fn read_line(&mut self) -> std::io::Result<bool> {
         self.line.clear();
-        let most = LONGEST as u64 + 2;
+        let most = MAX_LINE_BYTES as u64 + 2;
         let mut bounded = self.input.by_ref().take(most);
         bounded.read_until(b'\n', &mut self.line)?;
         let whole = self.line.len() as u64 != most || self.line.ends_with(b"\n");
@@ -83,11 +83,11 @@ impl<R: Read> Lines<R> {
         Ok(whole)
     }
 
-    fn begin(&mut self) -> Result<(), Failure> {
+    fn check_beginning(&mut self) -> Result<(), ReplayError> {
         let known = COMPRESSED.iter();
         let mut known = known.filter(|(magic, _)| self.line.starts_with(magic));
         if let Some(&(_, tool)) = known.next() {
-            return Err(Failure::Compressed { tool });
+            return Err(ReplayError::Compressed { tool });
         }
         if self.line.starts_with("\u{feff}".as_bytes()) {
             self.line.drain(..'\u{feff}'.len_utf8());
@@ -105,8 +105,8 @@ mod tests {
         let mut found = Vec::new();
         while let Some((number, raw)) = lines.next().expect("readable") {
             let text = match raw {
-                Raw::Whole(line) => Some(String::from_utf8_lossy(line).into_owned()),
-                Raw::TooLong => None,
+                RawLine::Whole(line) => Some(String::from_utf8_lossy(line).into_owned()),
+                RawLine::TooLong => None,
             };
             found.push((number, text));
         }
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_line_beyond_the_longest_is_skipped_whole() {
-        let longest = "x".repeat(LONGEST);
+        let longest = "x".repeat(MAX_LINE_BYTES);
         for end in ["\n", "\r\n", ""] {
             assert_eq!(
                 lines(format!("{longest}{end}")),

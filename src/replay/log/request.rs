@@ -9,7 +9,7 @@ use crate::http::message::Request;
 
 /// Why HTTP would not have had it: such a request is answered 400 before the proxy sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::replay) struct Malformed(pub &'static str);
+pub(in crate::replay) struct MalformedRequest(pub &'static str);
 
 /// A request line, taken apart.
 #[derive(Clone, Copy, Debug)]
@@ -33,15 +33,15 @@ pub(super) fn head(
     line: RequestLine<'_>,
     host: Host<'_>,
     mut fields: Headers,
-) -> Result<Request<()>, Malformed> {
-    let uri = Uri::try_from(line.target).map_err(|_| Malformed("The target is no URI."))?;
+) -> Result<Request<()>, MalformedRequest> {
+    let uri = Uri::try_from(line.target).map_err(|_| MalformedRequest("The target is no URI."))?;
     if !fields.contains(HOST) {
         fields.extend(host.field(&uri)?.map(|host| (HOST, host)));
     }
     let mut request = Request::new(());
     *request.method_mut() = Method::from_bytes(line.method)
-        .map_err(|_| Malformed("The request line has no method of HTTP."))?;
-    *request.version_mut() = version(line.version).ok_or(Malformed(
+        .map_err(|_| MalformedRequest("The request line has no method of HTTP."))?;
+    *request.version_mut() = version(line.version).ok_or(MalformedRequest(
         "The request line has no version of HTTP that is served.",
     ))?;
     *request.uri_mut() = uri;
@@ -50,13 +50,13 @@ pub(super) fn head(
 }
 
 /// Whether the target of a request says for which host it is.
-pub(super) fn target_names_host(head: &Result<Request<()>, Malformed>) -> bool {
+pub(super) fn target_names_host(head: &Result<Request<()>, MalformedRequest>) -> bool {
     head.as_ref()
         .is_ok_and(|request| request.uri().authority().is_some())
 }
 
 impl Host<'_> {
-    fn field(self, uri: &Uri) -> Result<Option<HeaderValue>, Malformed> {
+    fn field(self, uri: &Uri) -> Result<Option<HeaderValue>, MalformedRequest> {
         let host = match (self, uri.authority()) {
             (Self::Named(""), _) => return Ok(None),
             (Self::Named(host), _) => host,
@@ -68,14 +68,15 @@ impl Host<'_> {
 }
 
 /// Adds a field, beside others of its name.
-pub(super) fn add(fields: &mut Headers, name: &[u8], text: &[u8]) -> Result<(), Malformed> {
-    let name = HeaderName::from_bytes(name).map_err(|_| Malformed("A field has no valid name."))?;
+pub(super) fn add(fields: &mut Headers, name: &[u8], text: &[u8]) -> Result<(), MalformedRequest> {
+    let name =
+        HeaderName::from_bytes(name).map_err(|_| MalformedRequest("A field has no valid name."))?;
     fields.append(name, value(text)?);
     Ok(())
 }
 
-pub(super) fn value(text: &[u8]) -> Result<HeaderValue, Malformed> {
-    HeaderValue::from_bytes(text).map_err(|_| Malformed("A field has a control character."))
+pub(super) fn value(text: &[u8]) -> Result<HeaderValue, MalformedRequest> {
+    HeaderValue::from_bytes(text).map_err(|_| MalformedRequest("A field has a control character."))
 }
 
 fn version(text: &[u8]) -> Option<Version> {

@@ -5,13 +5,13 @@ use super::*;
 
 const TIME: &str = "21/Nov/2026:04:41:00 +0000";
 
-fn read(line: impl AsRef<[u8]>) -> Result<Entry, Unparsable> {
+fn read(line: impl AsRef<[u8]>) -> Result<LogEntry, LineError> {
     let options = Options {
         format: None,
         host: Some(HeaderValue::from_static("default.example")),
     };
     let line = line.as_ref();
-    Reader::new(&options, line).read(line)
+    LogReader::new(&options, line).read(line)
 }
 
 #[track_caller]

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
-use super::{KeyReport, Lines, PolicyReport, Report, RouteReport};
+use super::{KeyReport, LinesReport, PolicyReport, Report, RouteReport};
 use crate::replay::warnings::Warning;
 
 impl Display for Report {
@@ -69,7 +69,7 @@ impl Report {
     }
 }
 
-impl Lines {
+impl LinesReport {
     fn write(&self, what: &str, f: &mut Formatter<'_>) -> fmt::Result {
         if self.count == 0 {
             return Ok(());

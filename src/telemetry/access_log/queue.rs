@@ -10,7 +10,7 @@ use super::{Format, Record, format::Formatter};
 pub(super) const BATCH: usize = 64 * 1024;
 
 /// Bytes of lines that one queue takes.
-const MOST: usize = 2 * 1024 * 1024;
+const CAPACITY: usize = 2 * 1024 * 1024;
 
 /// Lines that wait to be written.
 #[derive(Debug)]
@@ -25,11 +25,11 @@ pub(super) struct Lines(pub(super) Vec<u8>);
 
 /// What has become of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pushed {
+pub(super) enum PushResult {
     /// It waits.
-    Waits,
+    Queued,
     /// It waits, and with it there is enough to be written.
-    IsDue,
+    BatchReady,
     /// There was no room for it.
     Dropped,
 }
@@ -43,16 +43,16 @@ impl Queue {
     }
 
     /// Adds a line.
-    pub(super) fn push(&mut self, record: &Record<'_>) -> Pushed {
+    pub(super) fn push(&mut self, record: &Record<'_>) -> PushResult {
         let Lines(text) = &mut self.lines;
         let before = text.len();
-        if before >= MOST {
-            return Pushed::Dropped;
+        if before >= CAPACITY {
+            return PushResult::Dropped;
         }
         self.formatter.write(text, record);
         match before < BATCH && text.len() >= BATCH {
-            true => Pushed::IsDue,
-            false => Pushed::Waits,
+            true => PushResult::BatchReady,
+            false => PushResult::Queued,
         }
     }
 

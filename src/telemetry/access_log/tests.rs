@@ -44,7 +44,7 @@ fn open(path: &std::path::Path) -> (AccessLog, Counter) {
 
 /// Drops the log; returns whether its writer ended in time.
 fn close(log: AccessLog) -> bool {
-    let writing = log.writing();
+    let writing = log.writer_handle();
     drop(log);
     writing.wait(DEADLINE)
 }
@@ -140,9 +140,9 @@ fn a_full_queue_drops_and_counts() {
     let long = vec![b'a'; 32 * 1024];
     let pushed: Vec<_> = (0..1_000).map(|_| queue.push(&record(&long))).collect();
     let count = |what| pushed.iter().filter(|pushed| **pushed == what).count();
-    let kept = 1_000 - count(Pushed::Dropped);
+    let kept = 1_000 - count(PushResult::Dropped);
     assert!((32..1_000).contains(&kept), "{kept}");
-    assert_eq!(count(Pushed::IsDue), 1, "the writer is told once");
+    assert_eq!(count(PushResult::BatchReady), 1, "the writer is told once");
     let mut lines = queue.take(Lines::default());
     let batches: Vec<_> = lines.batches().collect();
     let written = batches.iter().map(|batch| batch.len() / long.len());
@@ -152,7 +152,7 @@ fn a_full_queue_drops_and_counts() {
         batches.iter().all(is_right),
         "whole lines, and not too many"
     );
-    assert!(queue.is_empty() && queue.push(&record(&long)) == Pushed::Waits);
+    assert!(queue.is_empty() && queue.push(&record(&long)) == PushResult::Queued);
     lines.clear();
     assert!(lines.0.capacity() > BATCH, "room for the next burst");
     lines.clear();

@@ -90,14 +90,14 @@ impl Writer {
 
 /// Where lines go, and whether that works.
 struct Output {
-    sink: Sink,
+    sink: OpenTarget,
     /// Whether the last write failed, so that a full disk is reported once.
     failing: bool,
     /// Whether the file may end in half a line.
-    torn: bool,
+    ends_in_partial_line: bool,
 }
 
-enum Sink {
+enum OpenTarget {
     Stdout,
     File { file: File, path: PathBuf },
 }
@@ -105,8 +105,8 @@ enum Sink {
 impl Output {
     fn open(target: &Target) -> io::Result<Self> {
         let sink = match target {
-            Target::Stdout => Sink::Stdout,
-            Target::File(path) => Sink::File {
+            Target::Stdout => OpenTarget::Stdout,
+            Target::File(path) => OpenTarget::File {
                 file: files::append(path)?,
                 path: path.clone(),
             },
@@ -114,17 +114,19 @@ impl Output {
         Ok(Self {
             sink,
             failing: false,
-            torn: false,
+            ends_in_partial_line: false,
         })
     }
 
     /// Writes whole lines; returns whether they were taken.
     fn write(&mut self, lines: &[u8]) -> bool {
         let result = match &mut self.sink {
-            Sink::Stdout => write_all(&mut io::stdout().lock(), lines, self.torn),
-            Sink::File { file, .. } => write_all(file, lines, self.torn),
+            OpenTarget::Stdout => {
+                write_all(&mut io::stdout().lock(), lines, self.ends_in_partial_line)
+            }
+            OpenTarget::File { file, .. } => write_all(file, lines, self.ends_in_partial_line),
         };
-        self.torn = result.is_err();
+        self.ends_in_partial_line = result.is_err();
         match &result {
             Err(error) if !self.failing => {
                 error!(
@@ -140,13 +142,13 @@ impl Output {
 
     /// Opens the file anew by its name; keeps the one that is open if that fails.
     fn reopen(&mut self) {
-        let Sink::File { file, path } = &mut self.sink else {
+        let OpenTarget::File { file, path } = &mut self.sink else {
             return;
         };
         match files::append(path) {
             Ok(new) => {
                 *file = new;
-                self.torn = false;
+                self.ends_in_partial_line = false;
                 info!("access log {} reopened", path.display());
             }
             Err(error) => {

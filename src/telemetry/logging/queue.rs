@@ -14,7 +14,7 @@ use parking_lot::{Condvar, Mutex};
 /// Bytes that the queue takes. A single line may be longer.
 const CAPACITY: usize = 1024 * 1024;
 /// Bytes of an empty queue that are kept for the lines to come.
-const KEPT: usize = 16 * 1024;
+const KEPT_CAPACITY: usize = 16 * 1024;
 
 /// The process's own log. Clones are one log.
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ struct Queue {
     is_writing: bool,
     dropped: u64,
     /// Dropped lines of which the reader knows.
-    told: u64,
+    reported: u64,
 }
 
 impl ProcessLog {
@@ -103,7 +103,7 @@ impl Shared {
     /// Waits for lines, and exchanges them for `written`, which is cleared.
     fn take(&self, written: &mut Vec<u8>) {
         written.clear();
-        written.shrink_to(KEPT);
+        written.shrink_to(KEPT_CAPACITY);
         let mut queue = self.queue.lock();
         self.is_filled
             .wait_while(&mut queue, |queue| queue.lines.is_empty());
@@ -116,9 +116,9 @@ impl Shared {
         let mut queue = self.queue.lock();
         queue.is_writing = false;
         queue.dropped += count(lost);
-        let untold = queue.dropped - queue.told;
+        let untold = queue.dropped - queue.reported;
         if lost.is_empty() && untold > 0 {
-            queue.told = queue.dropped;
+            queue.reported = queue.dropped;
             let line = format!("sluicegate: {untold} lines of this log were dropped\n");
             queue.lines.extend_from_slice(line.as_bytes());
         }

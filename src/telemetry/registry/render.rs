@@ -5,7 +5,7 @@ use std::{fmt, sync::atomic::Ordering::Relaxed};
 use metrics::{Key, Label};
 use metrics_exporter_prometheus::{LabelSet, formatting};
 
-use super::{BOUNDS, Family, Live, handles::Buckets};
+use super::{BOUNDS, Family, LiveSeries, handles::Buckets};
 
 /// Writes what a family is.
 pub(super) fn head(out: &mut String, family: &Family) {
@@ -15,15 +15,15 @@ pub(super) fn head(out: &mut String, family: &Family) {
 }
 
 /// Writes one series of a family, or each of a set.
-pub(super) fn series(out: &mut String, family: &Family, values: &[Box<str>], number: &Live) {
+pub(super) fn series(out: &mut String, family: &Family, values: &[Box<str>], number: &LiveSeries) {
     let mut line = Line {
         name: family.name,
         labels: label_set(family, values, None),
         out,
     };
     match number {
-        Live::Counter(value) => line.write(None, None, value.load(Relaxed)),
-        Live::CounterSet(counts, value_of) => {
+        LiveSeries::Counter(value) => line.write(None, None, value.load(Relaxed)),
+        LiveSeries::CounterSet(counts, value_of) => {
             for (index, count) in counts.iter().enumerate() {
                 let count = count.load(Relaxed);
                 if count > 0 || !family.hides_zero {
@@ -32,9 +32,9 @@ pub(super) fn series(out: &mut String, family: &Family, values: &[Box<str>], num
                 }
             }
         }
-        Live::Gauge(value) => line.write(None, None, value.load(Relaxed)),
-        Live::Histogram(buckets) => histogram(&mut line, buckets),
-        Live::Observed(function) => line.write(None, None, function()),
+        LiveSeries::Gauge(value) => line.write(None, None, value.load(Relaxed)),
+        LiveSeries::Histogram(buckets) => histogram(&mut line, buckets),
+        LiveSeries::Observed(function) => line.write(None, None, function()),
     }
 }
 
