@@ -56,34 +56,6 @@ pub struct Spec {
     pub table: Option<ConnectionTable>,
 }
 
-impl Spec {
-    /// An admin server with one worker at `address`: clear text, with bounds that suit operators
-    /// and their monitoring. New connections evict older ones of `table`.
-    pub fn admin(address: SocketAddr, table: ConnectionTable) -> Self {
-        Spec {
-            name: "admin",
-            workers: NonZeroUsize::MIN,
-            listeners: vec![ListenerSpec {
-                address,
-                // One answer at a time: in HTTP/2 a connection may have a hundred.
-                protocols: Protocols::Http1,
-                tls: None,
-            }],
-            client: ClientSpec {
-                timeouts: Timeouts {
-                    head: Duration::from_secs(2),
-                    body: Duration::from_secs(10),
-                    idle: Duration::from_secs(60),
-                },
-                max_head: 16 * 1024,
-                max_connections: 256,
-                half_close: HalfClose::default(),
-            },
-            table: Some(table),
-        }
-    }
-}
-
 /// An address that clients connect to.
 #[derive(Clone, Debug)]
 pub struct ListenerSpec {

@@ -1,13 +1,21 @@
-//! The readiness of the process.
+//! Liveness and readiness of the process.
 
 use std::sync::{
     Arc,
     atomic::{AtomicU8, Ordering::Relaxed},
 };
 
-/// The stage of the process, for `/readyz`.
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use http::header::RETRY_AFTER;
+
+use super::{AdminState, NO_STORE};
+use crate::proxy::Ruleset;
+
+/// The phase of the process, for `/readyz`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum Phase {
     /// Not all listeners serve yet.
     Starting,
     /// Takes traffic.
@@ -16,9 +24,9 @@ pub enum State {
     Draining,
 }
 
-impl State {
+impl Phase {
     /// Returns the word that `/readyz` answers.
-    pub fn as_str(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Self::Starting => "starting",
             Self::Ready => "ready",
@@ -27,22 +35,73 @@ impl State {
     }
 }
 
-/// The process's state, which `app` sets and probes read. Clones share it; it starts as `Starting`.
+/// The process's phase, which `app` sets and probes read. Clones share it; it starts as `Starting`.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness(Arc<AtomicU8>);
 
 impl Readiness {
-    /// Changes the state.
-    pub fn set(&self, state: State) {
-        self.0.store(state as u8, Relaxed);
+    /// Enters a phase.
+    pub fn set(&self, phase: Phase) {
+        self.0.store(phase as u8, Relaxed);
     }
 
-    /// Returns the state.
-    pub fn get(&self) -> State {
+    fn get(&self) -> Phase {
         match self.0.load(Relaxed) {
-            0 => State::Starting,
-            1 => State::Ready,
-            _ => State::Draining,
+            0 => Phase::Starting,
+            1 => Phase::Ready,
+            _ => Phase::Draining,
         }
     }
+}
+
+/// The state of the stores.
+#[derive(Debug, Default)]
+struct StoreReport {
+    /// A line for each store.
+    lines: String,
+    /// The reason why the process takes no traffic without them; `None` if it does.
+    unready: Option<String>,
+}
+
+impl StoreReport {
+    fn new(ruleset: &Ruleset) -> Self {
+        let Some(store) = &ruleset.redis else {
+            return Self::default();
+        };
+        let policies = match &*ruleset.policies_without_store() {
+            [] => None,
+            [first] => Some(format!("policy {first}")),
+            [first, others @ ..] => Some(format!("policy {first} and {} more", others.len())),
+        };
+        let unready =
+            |policies| format!("{policies} cannot reach Redis, and on_store_error is refuse");
+        Self {
+            lines: format!("redis: {}\n", store.state()),
+            unready: policies.map(unready),
+        }
+    }
+}
+
+pub(super) async fn livez() -> impl IntoResponse {
+    ([NO_STORE], "alive\n")
+}
+
+pub(super) async fn readyz(State(state): State<AdminState>) -> Response {
+    respond(
+        state.readiness.get(),
+        StoreReport::new(&state.gateway.ruleset()),
+    )
+}
+
+fn respond(phase: Phase, StoreReport { lines, unready }: StoreReport) -> Response {
+    let is_ready = phase == Phase::Ready && unready.is_none();
+    let body = match unready {
+        Some(reason) if phase == Phase::Ready => format!("not ready: {reason}\n{lines}"),
+        _ => format!("{}\n{lines}", phase.as_str()),
+    };
+    if is_ready {
+        return ([NO_STORE], body).into_response();
+    }
+    let headers = [NO_STORE, (RETRY_AFTER, "1")];
+    (StatusCode::SERVICE_UNAVAILABLE, headers, body).into_response()
 }

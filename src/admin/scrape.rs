@@ -7,11 +7,23 @@ use std::sync::atomic::{
     Ordering::{Acquire, Release},
 };
 
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use http::StatusCode;
+use http::header::CONTENT_TYPE;
 use tokio::sync::Mutex;
 use tokio::task::{JoinError, spawn_blocking};
 
-use crate::telemetry::registry::Registry;
+use super::{AdminState, NO_STORE};
+use crate::telemetry::registry::{self, Registry};
+
+pub(super) async fn metrics(State(state): State<AdminState>) -> Response {
+    match state.metrics.render().await {
+        Ok(text) => ([(CONTENT_TYPE, registry::CONTENT_TYPE), NO_STORE], text).into_response(),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
 
 /// Renders a registry, one text at a time. Clones share it.
 #[derive(Clone)]

@@ -22,15 +22,16 @@ use super::signals::{Command, Signals};
 use super::snapshot_thread::{PreviousSnapshot, SnapshotThread};
 use super::sync_thread::SyncThread;
 use super::watch::FileWatcher;
-use crate::admin::health::{Readiness, State};
-use crate::admin::{Admin, StoreReport};
+use crate::admin::{
+    self,
+    health::{Phase, Readiness},
+};
 use crate::clock::Clock;
 use crate::config::{Report, Source};
-use crate::http::connection::ClientConnection;
 use crate::limiter::Secret;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
-use crate::proxy::{Gateway, Ruleset, gateway};
-use crate::server::{self, ConnectionTable, Server, StartError};
+use crate::proxy::{Gateway, gateway};
+use crate::server::{Server, StartError};
 use crate::telemetry::logging::ProcessLog;
 use crate::telemetry::metrics::{self, RequestMetrics};
 use crate::telemetry::panics;
@@ -218,7 +219,7 @@ impl Process {
             for address in addresses {
                 tracing::info!(%address, "listening");
             }
-            readiness.set(State::Ready);
+            readiness.set(Phase::Ready);
         }
     }
 
@@ -229,7 +230,7 @@ impl Process {
         // Clients that wait already are served as any others.
         self.is_open.send_replace(true);
         let shutdown = self.reloader.shutdown();
-        self.readiness.set(State::Draining);
+        self.readiness.set(Phase::Draining);
         tracing::info!(delay = ?shutdown.delay, deadline = ?shutdown.deadline, "draining");
         let server = self.server.shutdown();
         let drained = async {
@@ -343,39 +344,13 @@ async fn run_periodic_work(clock: Arc<Clock>, gateway: Arc<Gateway>) {
     }
 }
 
-fn store_report(snapshot: &Ruleset) -> StoreReport {
-    let Some(store) = &snapshot.redis else {
-        return StoreReport::default();
-    };
-    StoreReport {
-        lines: format!("redis: {}\n", store.state()),
-        unready: match &*snapshot.policies_without_store() {
-            [] => None,
-            [first] => Some(format!("policy {first} {WITHOUT_STORE}")),
-            [first, others @ ..] => {
-                let others = others.len();
-                Some(format!("policy {first} and {others} more {WITHOUT_STORE}"))
-            }
-        },
-    }
-}
-
-/// What `/readyz` says of policies that refuse all requests.
-const WITHOUT_STORE: &str = "cannot reach Redis, and on_store_error is refuse";
-
 fn start_admin(
     address: SocketAddr,
     registry: &Registry,
     readiness: &Readiness,
     gateway: &Arc<Gateway>,
 ) -> Result<Server, StartError> {
-    let gateway = Arc::clone(gateway);
-    let stores = move || store_report(&gateway.ruleset());
-    let admin = Admin::new(registry.clone(), readiness.clone()).with_stores(stores);
-    let table = ConnectionTable::default();
-    let spec = server::Spec::admin(address, table.clone());
-    let watched = move |connection: &ClientConnection| table.watch(connection.peer, admin.clone());
-    let server = Server::start(spec, registry, watched)?;
+    let server = admin::start(address, registry, readiness.clone(), Arc::clone(gateway))?;
     for address in server.addresses() {
         tracing::info!(%address, "admin listening");
     }

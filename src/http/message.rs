@@ -131,6 +131,17 @@ impl<B> From<http::Request<B>> for Request<B> {
     }
 }
 
+impl<B> From<Request<B>> for http::Request<B> {
+    fn from(request: Request<B>) -> Self {
+        let mut into = http::Request::new(request.body);
+        *into.method_mut() = request.method;
+        *into.uri_mut() = request.uri;
+        *into.version_mut() = request.version;
+        *into.headers_mut() = request.headers.into();
+        into
+    }
+}
+
 /// A response.
 #[derive(Clone, Debug)]
 pub struct Response<B> {
@@ -230,5 +241,17 @@ impl<B> From<Response<B>> for http::Response<B> {
         *into.version_mut() = response.version;
         *into.headers_mut() = response.headers.into();
         into
+    }
+}
+
+impl<B> From<http::Response<B>> for Response<B> {
+    fn from(response: http::Response<B>) -> Self {
+        let (head, body) = response.into_parts();
+        Response {
+            status: head.status,
+            version: head.version,
+            headers: head.headers.into(),
+            body,
+        }
     }
 }

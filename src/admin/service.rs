@@ -1,0 +1,81 @@
+//! The router as a service of the project's server.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use http_body_util::Limited;
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
+
+use crate::http::body::RequestBody;
+use crate::http::message::{Request, Response};
+
+/// The largest body of a request, in bytes. An endpoint that reads a larger one answers 413.
+const MAX_BODY: usize = 64 * 1024;
+
+/// The longest pause within a request's body.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Calls a router with bounded requests. A body that no endpoint reads is the connection's to
+/// discard.
+#[derive(Clone, Debug)]
+pub(super) struct AdminService(TowerToHyperService<Router>);
+
+impl AdminService {
+    pub(super) fn new(router: Router) -> Self {
+        Self(TowerToHyperService::new(router))
+    }
+}
+
+impl Service<Request<RequestBody>> for AdminService {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn call(&self, mut request: Request<RequestBody>) -> Self::Future {
+        request.body_mut().bound(u64::MAX, BODY_TIMEOUT);
+        let bounded = request.map(|body| Limited::new(body, MAX_BODY));
+        let response = self.0.call(bounded.into());
+        Box::pin(async { Ok(response.await?.into()) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use axum::routing::post;
+    use bytes::Bytes;
+    use http::{Method, StatusCode, Uri};
+    use http_body::Frame;
+
+    use super::*;
+    use crate::http::body::body_channel;
+
+    async fn post_bytes(length: usize) -> StatusCode {
+        let router = Router::new().route("/", post(|body: Bytes| async move { drop(body) }));
+        let (mut sender, body) = body_channel(None);
+        let mut request = Request::new(RequestBody::from(body));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = Uri::from_static("/");
+        let response = AdminService::new(router).call(request);
+        let frame = Frame::data(Bytes::from(vec![b'x'; length]));
+        let mut cx = Context::from_waker(Waker::noop());
+        sender.send(Some(Ok(frame)), &mut cx);
+        let end = async {
+            tokio::task::yield_now().await;
+            sender.send(None, &mut Context::from_waker(Waker::noop()));
+        };
+        let (response, ()) = tokio::join!(response, end);
+        response.expect("infallible").status()
+    }
+
+    #[tokio::test]
+    async fn a_body_above_the_bound_is_413() {
+        assert_eq!(post_bytes(MAX_BODY).await, 200);
+        assert_eq!(post_bytes(MAX_BODY + 1).await, 413);
+    }
+}

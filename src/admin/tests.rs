@@ -1,0 +1,127 @@
+//! The router over a gateway without routes.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue, Method, Uri};
+use http_body_util::BodyExt;
+use hyper::service::Service;
+
+use super::health::Phase;
+use super::*;
+use crate::clock::Clock;
+use crate::http::body::RequestBody;
+use crate::http::client_ip::{ClientIp, Header};
+use crate::http::message::Request;
+use crate::limiter::Secret;
+use crate::proxy::answers::limit_headers::{Exposure, HeaderStyles};
+use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
+use crate::proxy::ruleset::{Preflight, RulesetSpec};
+use crate::telemetry::metrics::{RequestMetrics, build_info};
+use crate::telemetry::registry;
+
+fn state(registry: &Registry) -> AdminState {
+    let clock = Arc::new(Clock::system());
+    let context = BuildContext {
+        workers: 0,
+        registry: registry.clone(),
+        clock: Arc::clone(&clock),
+        secret: Secret::from_key([1, 2]),
+    };
+    let spec = RulesetSpec {
+        policies: Vec::new(),
+        upstreams: Vec::new(),
+        routes: Vec::new(),
+        unmatched: Vec::new(),
+        client_ip: ClientIp::new(Vec::new(), Header::default()),
+        body_timeout: Duration::ZERO,
+        styles: HeaderStyles::new(Vec::new(), Exposure::Unchanged),
+        preflight: Preflight::Limited,
+        max_size: 0,
+        tokens: None,
+        redis: None,
+    };
+    let ruleset = PreparedRuleset::new(spec, &context, None).migrate_buckets(clock.now());
+    let metrics = Arc::new(RequestMetrics::new(registry));
+    AdminState {
+        metrics: MetricsRenderer::new(registry.clone()),
+        readiness: Readiness::default(),
+        gateway: Arc::new(Gateway::new(ruleset, clock, metrics)),
+    }
+}
+
+/// Returns the status, the header fields and the body of a response.
+fn respond(
+    state: &AdminState,
+    method: Method,
+    path: &'static str,
+) -> (StatusCode, HeaderMap, String) {
+    let mut request = Request::new(RequestBody::empty());
+    *request.method_mut() = method;
+    *request.uri_mut() = Uri::from_static(path);
+    let service = AdminService::new(router(state.clone()));
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.expect("a runtime").block_on(async {
+        let response = service.call(request).await.expect("infallible");
+        let (head, body) = http::Response::from(response).into_parts();
+        let body = body.collect().await.expect("in memory").to_bytes();
+        let body = String::from_utf8(body.into()).expect("text");
+        (head.status, head.headers, body)
+    })
+}
+
+#[test]
+fn readiness_follows_the_phase_and_liveness_does_not() {
+    let state = state(&Registry::default());
+    for (phase, status, body) in [
+        (Phase::Starting, 503, "starting\n"),
+        (Phase::Ready, 200, "ready\n"),
+        (Phase::Draining, 503, "draining\n"),
+    ] {
+        state.readiness.set(phase);
+        let (got, headers, text) = respond(&state, Method::GET, "/readyz");
+        assert_eq!((got.as_u16(), &*text), (status, body));
+        assert_eq!(headers.contains_key("retry-after"), status == 503);
+        assert_eq!(respond(&state, Method::GET, "/livez").0, 200);
+    }
+}
+
+#[test]
+fn metrics_state_the_version_of_their_format() {
+    let registry = Registry::default();
+    let state = state(&registry);
+    let _kept = build_info(&registry, "1.2.3", "abc");
+    let (status, headers, body) = respond(&state, Method::GET, "/metrics");
+    assert_eq!(
+        (status, &headers["content-type"]),
+        (
+            StatusCode::OK,
+            &HeaderValue::from_static(registry::CONTENT_TYPE)
+        )
+    );
+    assert!(
+        body.contains("sluicegate_build_info{version=\"1.2.3\",revision=\"abc\"} 1\n"),
+        "{body}"
+    );
+}
+
+#[test]
+fn unknown_paths_are_404_and_other_methods_405() {
+    let state = state(&Registry::default());
+    assert_eq!(respond(&state, Method::GET, "/").0, 404);
+    assert_eq!(respond(&state, Method::POST, "/nothing").0, 404);
+    let (status, headers, body) = respond(&state, Method::POST, "/livez");
+    assert_eq!((status.as_u16(), &*body), (405, "only GET and HEAD\n"));
+    assert_eq!(headers["allow"], "GET, HEAD");
+}
+
+#[test]
+fn head_has_the_length_of_the_body_and_no_body() {
+    let state = state(&Registry::default());
+    for (path, length) in [("/livez", "6"), ("/nothing", "43")] {
+        let (_, headers, body) = respond(&state, Method::HEAD, path);
+        assert_eq!(
+            (&headers["content-length"], &*body),
+            (&HeaderValue::from_static(length), "")
+        );
+    }
+}
