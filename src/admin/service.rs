@@ -57,19 +57,14 @@ mod tests {
 
     async fn post_bytes(length: usize) -> StatusCode {
         let router = Router::new().route("/", post(|body: Bytes| async move { drop(body) }));
-        let (mut sender, body) = body_channel(None);
+        let (mut sender, body) = body_channel(Some(length as u64));
         let mut request = Request::new(RequestBody::from(body));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = Uri::from_static("/");
         let response = AdminService::new(router).call(request);
         let frame = Frame::data(Bytes::from(vec![b'x'; length]));
-        let mut cx = Context::from_waker(Waker::noop());
-        sender.send(Some(Ok(frame)), &mut cx);
-        let end = async {
-            tokio::task::yield_now().await;
-            sender.send(None, &mut Context::from_waker(Waker::noop()));
-        };
-        let (response, ()) = tokio::join!(response, end);
+        sender.send(Some(Ok(frame)), &Context::from_waker(Waker::noop()));
+        let response = response.await;
         response.expect("infallible").status()
     }
 
