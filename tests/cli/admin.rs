@@ -59,7 +59,7 @@ fn metrics_pass_promtool() {
 }
 
 #[test]
-fn metrics_tell_what_was_decided_and_never_whose() {
+fn metrics_count_decisions_and_contain_no_key() {
     let gateway = used();
     let decisions = |decision: &str| {
         gateway.metric(&format!(
@@ -92,7 +92,7 @@ fn metrics_tell_what_was_decided_and_never_whose() {
 }
 
 #[test]
-fn a_method_of_the_clients_invention_makes_no_series() {
+fn an_unknown_method_makes_no_series() {
     let gateway = Gateway::start(CONFIG);
     let mut connection = Connection::open(gateway.address());
     for number in 0..50 {
@@ -104,7 +104,7 @@ fn a_method_of_the_clients_invention_makes_no_series() {
 }
 
 #[test]
-fn health_is_answered_and_nothing_else() {
+fn the_admin_listener_has_only_health_and_metrics() {
     let gateway = Gateway::start(CONFIG);
     assert_eq!(get(gateway.admin, "/livez").status, 200);
     assert_eq!(get(gateway.admin, "/readyz").status, 200);
@@ -131,7 +131,7 @@ fn fails_to_start(config: &str) -> String {
 }
 
 #[test]
-fn an_address_that_is_taken_is_named() {
+fn an_address_in_use_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("a bound socket");
     for config in [
@@ -147,7 +147,7 @@ fn an_address_that_is_taken_is_named() {
 }
 
 #[test]
-fn a_bad_file_is_told_with_its_line() {
+fn a_bad_file_is_reported_with_its_line() {
     let said = fails_to_start("routes:\n  - upstream: echo\n    limitz: []\n");
     assert!(
         said.contains("sluicegate.yaml:5") && said.contains("limits"),
@@ -156,7 +156,7 @@ fn a_bad_file_is_told_with_its_line() {
 }
 
 #[test]
-fn requests_that_no_route_sees_are_counted_by_their_reason() {
+fn requests_without_a_route_are_counted_by_reason() {
     let gateway = Gateway::start(&format!(
         "listeners: [ {{ address: \"127.0.0.1:0\", protocols: [http/1.1] }} ]
 client: {{ max_head: 8KiB, timeouts: {{ head: 300ms }} }}\n{CONFIG}"

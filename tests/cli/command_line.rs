@@ -18,7 +18,7 @@ fn sluicegate(arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn an_address_beside_a_file_is_wrong_usage() {
+fn an_address_beside_a_file_is_a_usage_error() {
     for option in [
         ["--listen", "127.0.0.1:0"],
         ["--admin", "127.0.0.1:0"],
@@ -35,7 +35,7 @@ fn an_address_beside_a_file_is_wrong_usage() {
 }
 
 #[test]
-fn the_built_in_example_is_told() {
+fn a_start_on_the_built_in_example_says_so() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let mut command = sluicegate(&["explain", "POST", "http://localhost/login"]);
     let output = command.current_dir(dir.path()).output();
@@ -46,7 +46,7 @@ fn the_built_in_example_is_told() {
 }
 
 #[test]
-fn commands_whose_readers_have_left_end_as_they_would() {
+fn commands_with_a_closed_stdout_end_with_their_own_exit_code() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let sound = "routes: [{ upstream: echo }]\n";
     for (name, text) in [
@@ -128,7 +128,7 @@ fn logging_to_a_pipe(dir: &Path, level: &str) -> (Running, [SocketAddr; 2], impl
 }
 
 #[test]
-fn the_proxy_outlives_the_reader_of_its_log() {
+fn the_proxy_keeps_running_without_a_reader_of_its_log() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let (mut process, [admin, listener], log) = logging_to_a_pipe(dir.path(), "info");
     drop(log);
@@ -149,7 +149,7 @@ fn the_proxy_outlives_the_reader_of_its_log() {
 }
 
 #[test]
-fn nobody_waits_for_the_reader_of_the_log() {
+fn no_request_waits_for_the_reader_of_the_log() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let (mut process, [_, listener], mut log) = logging_to_a_pipe(dir.path(), "debug");
     // Each connection of HTTP/2 takes some 2 KiB in the log: far more than a pipe holds.

@@ -94,7 +94,7 @@ fn clients_beyond_the_limit_wait_and_the_others_are_served() {
 }
 
 #[test]
-fn a_request_that_gets_no_connection_to_its_upstream_is_a_502() {
+fn a_request_without_a_connection_to_its_upstream_gets_502() {
     let origin = Origin::plain();
     let port = origin.address().port();
     // The C library takes a hosts file that it cannot open for one without the name.
@@ -131,7 +131,7 @@ fn a_request_that_gets_no_connection_to_its_upstream_is_a_502() {
 }
 
 #[test]
-fn the_soft_limit_is_raised_and_a_hard_one_that_does_not_suffice_is_told() {
+fn the_soft_limit_is_raised_and_a_low_hard_limit_is_reported() {
     let gateway = Gateway::start_after("ulimit -S -n 64; ulimit -H -n 400", ECHO);
     assert_eq!(gateway.metric("process_max_fds"), Some(400.0));
     gateway.wait_for_log("225 clients are served at a time");
@@ -146,7 +146,7 @@ fn the_soft_limit_is_raised_and_a_hard_one_that_does_not_suffice_is_told() {
 }
 
 #[test]
-fn clients_leave_files_for_their_upstreams() {
+fn client_connections_leave_descriptors_for_upstreams() {
     let origin = Origin::plain();
     let config = format!("routes: [{{ upstream: \"{}\" }}]\n", origin.url());
     let gateway = Gateway::start_after("ulimit -n 200", &config);

@@ -38,7 +38,7 @@ fn growth_by<T>(connections: usize, gateway: &Gateway, open: impl Fn() -> T) -> 
 
 /// Of a thousand one may find no room, by chance some more.
 #[test]
-fn so_many_keys_are_kept_as_max_keys_says() {
+fn a_table_keeps_as_many_keys_as_max_keys_says() {
     const KEYS: usize = 10_000;
     let gateway = Gateway::start(&format!(
         "policies: {{ keys: {{ key: header:x-key, quota: 2/300d, max_keys: {KEYS} }} }}
@@ -57,7 +57,7 @@ routes: [{{ upstream: echo, limits: [keys] }}]
 
 /// It held a buffer of 8 KiB once, and room for every protocol.
 #[test]
-fn a_connection_that_says_nothing_costs_little() {
+fn a_silent_connection_takes_little_memory() {
     let gateway = Gateway::start(CONFIG);
     let bytes = growth(&gateway, || {
         TcpStream::connect(gateway.address()).expect("it listens")
@@ -67,7 +67,7 @@ fn a_connection_that_says_nothing_costs_little() {
 
 /// It held two buffers once, and room for a request that is served.
 #[test]
-fn a_connection_between_requests_costs_little_more() {
+fn a_connection_between_requests_takes_little_memory() {
     let gateway = Gateway::start(CONFIG);
     let bytes = growth(&gateway, || {
         let mut connection = Connection::open(gateway.address());
@@ -85,7 +85,7 @@ fn a_connection_between_requests_costs_little_more() {
 /// Of those that wait nothing is kept but their connections and requests. Many of them: where the system has huge
 /// pages, memory grows by 2 MiB at a time.
 #[test]
-fn a_request_that_waits_its_turn_costs_little() {
+fn a_delayed_request_takes_little_memory() {
     waiting_costs_little(
         "line",
         "policies: { line: { algorithm: leaky_bucket, quota: 10000/1h, queue: 10000, max_wait: 1h } }
@@ -96,7 +96,7 @@ routes: [{ upstream: echo, limits: [line] }]
 
 /// The second request holds the only permit for an hour.
 #[test]
-fn a_request_that_waits_for_a_permit_costs_little() {
+fn a_request_that_waits_for_a_permit_takes_little_memory() {
     waiting_costs_little(
         "slots",
         "policies:

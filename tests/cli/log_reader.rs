@@ -52,7 +52,7 @@ fn a_stalled_log_reader_stops_nothing() {
 }
 
 #[test]
-fn a_log_reader_that_comes_back_is_told_how_many_lines_it_missed() {
+fn a_log_reader_that_resumes_gets_the_number_of_lost_lines() {
     let mut gateway = Gateway::start(CONFIG);
     let log = gateway.log_reader();
     let stalled = log.lock().expect("no holder panics");
@@ -66,7 +66,7 @@ fn a_log_reader_that_comes_back_is_told_how_many_lines_it_missed() {
 }
 
 #[test]
-fn a_log_reader_that_has_gone_away_costs_its_lines_only() {
+fn a_log_reader_that_closes_loses_only_its_lines() {
     let mut gateway = Gateway::start_with_closed_log(CONFIG);
     assert_eq!(get(gateway.address(), "/").status, 200);
     gateway.signal(Signal::TERM);

@@ -168,7 +168,7 @@ fn recordings() -> BTreeMap<String, Vec<Section>> {
 }
 
 #[test]
-fn decisions_are_those_of_other_implementations() {
+fn decisions_equal_those_of_other_implementations() {
     let recordings = recordings();
     assert!(recordings.len() >= 19, "{:?}", recordings.keys());
     for sections in recordings.values() {
@@ -227,7 +227,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn decisions_are_those_of_governor(
+    fn decisions_equal_those_of_governor(
         interval in prop_oneof![Just(1_000_u64), 1..=5_000_000_u64],
         burst in 1..=20_u32,
         // Gaps in sixteenths of the interval, whole intervals among them, and whether they are rounded to a millisecond.

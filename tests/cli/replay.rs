@@ -22,7 +22,7 @@ const TWO: &str = "routes:
 ";
 
 #[test]
-fn a_decision_says_what_applies_and_no_more() {
+fn a_decision_lists_only_what_applies() {
     let log = [
         line("1000", "/a", ""),
         line("1000.001", "/a/%62", ""),
@@ -49,7 +49,7 @@ fn a_decision_says_what_applies_and_no_more() {
 }
 
 #[test]
-fn a_refusal_without_a_key_and_one_for_ever_announce_nothing() {
+fn a_refusal_without_a_key_and_a_permanent_one_have_no_retry_after() {
     let config = "routes:
   - { name: a, match: { path: /a }, upstream: echo, limits: [{ key: header:x, on_missing_key: refuse, quota: 1/1s }] }
   - { name: b, match: { path: /b }, upstream: echo, limits: [{ quota: 0/1s }] }
@@ -68,7 +68,7 @@ fn a_refusal_without_a_key_and_one_for_ever_announce_nothing() {
 }
 
 #[test]
-fn the_first_and_the_last_instant_are_decided_like_any_other() {
+fn the_first_and_the_last_instant_are_decided() {
     let limits = [
         "quota: 1/366d",
         "quota: 1/366d, burst: 100",
@@ -140,7 +140,7 @@ routes:
 }
 
 #[test]
-fn a_client_is_found_as_the_proxy_finds_it() {
+fn the_client_address_is_derived_as_in_the_proxy() {
     let config = "client_ip: { trusted_proxies: [10.0.0.0/8] }
 routes: [{ upstream: echo, limits: [{ quota: 10/1h, algorithm: fixed_window }] }]
 ";
@@ -288,7 +288,7 @@ fn combined_logs_are_read_with_a_host_from_the_command_line() {
 }
 
 #[test]
-fn a_summary_has_routes_policies_and_the_keys_that_are_met_most() {
+fn a_summary_has_routes_policies_and_the_most_frequent_keys() {
     let config = "routes:
   - { name: a, match: { path: /a }, upstream: echo, limits: [{ key: header:x, quota: 1/1s, algorithm: fixed_window }] }
 ";
@@ -348,7 +348,7 @@ fn a_summary_has_routes_policies_and_the_keys_that_are_met_most() {
 }
 
 #[test]
-fn certificates_and_upstreams_need_not_be_there() {
+fn certificates_and_upstreams_need_not_exist() {
     let config = "listeners:
   - address: 192.0.2.1:443
     tls: { certificates: [{ certificate: missing.pem, key: missing.key }] }
@@ -362,7 +362,7 @@ routes: [{ upstream: api, limits: [{ quota: 1/1h }] }]
 }
 
 #[test]
-fn what_is_no_log_is_wrong_usage() {
+fn a_file_that_is_no_log_is_a_usage_error() {
     let replayed = Replay::new(TWO, b"\x1f\x8b\x08\x00\x00\x00");
     let output = replayed.run(&[]);
     assert_eq!(output.status.code(), Some(2));
@@ -400,7 +400,7 @@ fn what_is_no_log_is_wrong_usage() {
 }
 
 #[test]
-fn a_configuration_that_is_not_sound_is_reported() {
+fn an_invalid_configuration_is_reported() {
     let output = Replay::new("routes: [{ upstream: nowhere }]\n", "").run(&[]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
@@ -457,7 +457,7 @@ fn many_lines_from_a_pipe_are_counted_to_the_last() {
 }
 
 #[test]
-fn the_pictures_of_the_documentation_show_what_is_decided() {
+fn the_pictures_of_the_documentation_show_real_decisions() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let dir = tempfile::tempdir().expect("a temporary directory");
     let drawn = Command::new("python3")
@@ -548,7 +548,7 @@ fn decision_of(status: u64) -> &'static str {
 }
 
 #[test]
-fn the_proxys_own_json_log_is_replayed_as_it_was_decided() {
+fn a_json_access_log_is_replayed_with_the_same_decisions() {
     let (log, decided) = served_and_replayed("json", &["api.example.com", "other.example.com"]);
     assert_eq!(log.len(), decided.len());
     for (line, told) in log.iter().zip(&decided) {
@@ -567,7 +567,7 @@ fn the_proxys_own_json_log_is_replayed_as_it_was_decided() {
 }
 
 #[test]
-fn the_proxys_own_combined_log_is_replayed_as_it_was_decided() {
+fn a_combined_access_log_is_replayed_with_the_same_decisions() {
     let (log, decided) = served_and_replayed("combined", &["api.example.com"]);
     assert_eq!(log.len(), decided.len());
     for (line, told) in log.iter().zip(&decided) {

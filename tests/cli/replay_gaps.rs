@@ -19,7 +19,7 @@ fn warnings(report: &Value) -> Vec<(String, String)> {
 }
 
 #[test]
-fn costs_that_no_response_of_the_log_states_are_told() {
+fn costs_that_the_log_does_not_state_are_warned_of() {
     let config = "policies:
   stated: { cost: { response_json: /usage/total_tokens, reserve: 5, max: 9 }, quota: 100/1h }
   guesses: { count: [401], quota: 100/1h }
@@ -56,7 +56,7 @@ routes: [{ upstream: echo, limits: [stated, guesses, asked] }]
 }
 
 #[test]
-fn fields_that_the_log_lacks_are_told_with_what_was_done_instead() {
+fn fields_that_the_log_lacks_are_warned_of_with_the_fallback() {
     let config = "policies:
   by_key: { key: 'header:x-api-key', quota: 2/1h }
   chosen: { key: [path, 'cookie:id'], on_missing_key: skip, quota: 2/1h }
@@ -101,7 +101,7 @@ routes: [{ upstream: echo, limits: [by_key, chosen, paying, dear, agents] }]
 }
 
 #[test]
-fn a_field_that_some_requests_have_is_told_where_a_key_needs_it() {
+fn a_field_that_some_requests_lack_is_warned_of_where_a_key_needs_it() {
     let config = "policies:
   by_key: { key: 'header:x-api-key', on_missing_key: refuse, quota: 2/1h }
   paying: { key: 'query:q', when: { header: { x-tier: paying } }, quota: 2/1h }
@@ -119,7 +119,7 @@ routes:
 }
 
 #[test]
-fn requests_for_which_a_value_stands_in_are_told_with_it() {
+fn requests_with_a_replaced_key_are_warned_of_with_the_value() {
     let config = "policies:
   by_key: { key: 'header:x-api-key', on_missing_key: { value: free }, quota: 2/1h }
 routes: [{ upstream: echo, limits: [by_key] }]
@@ -136,7 +136,7 @@ routes: [{ upstream: echo, limits: [by_key] }]
 }
 
 #[test]
-fn a_host_that_neither_the_log_nor_the_user_names_is_told_where_it_matters() {
+fn a_missing_host_is_warned_of_where_it_matters() {
     let by_host = "routes:
   - { match: { hosts: [api.example.com] }, upstream: echo, limits: [{ quota: 1/1h }] }
   - { upstream: echo }
@@ -158,7 +158,7 @@ fn a_host_that_neither_the_log_nor_the_user_names_is_told_where_it_matters() {
 }
 
 #[test]
-fn whole_seconds_are_told_where_an_algorithm_measures_finer() {
+fn times_in_whole_seconds_are_warned_of_where_an_algorithm_is_finer() {
     let policies =
         |limits: &str| format!("routes: [{{ name: a, upstream: echo, limits: [{limits}] }}]\n");
     let burst = [0, 0, 0, 1, 1].map(|second| combined(second, "/")).concat();
@@ -198,7 +198,7 @@ fn whole_seconds_are_told_where_an_algorithm_measures_finer() {
 }
 
 #[test]
-fn a_log_of_which_no_line_can_be_read_is_a_failure() {
+fn a_log_without_a_readable_line_is_a_failure() {
     let config = "routes: [{ upstream: echo, limits: [{ quota: 1/1h }] }]\n";
     let replay = Replay::new(config, "not a log\nat all\n");
     for options in [&[][..], &["--json"], &["--decisions"]] {
@@ -216,7 +216,7 @@ fn a_log_of_which_no_line_can_be_read_is_a_failure() {
 }
 
 #[test]
-fn what_met_only_limits_that_refuse_nothing_did_meet_a_limit() {
+fn requests_that_meet_only_shadowed_limits_are_allowed_and_not_unlimited() {
     let config = "policies:
   shadow: { quota: 1/1h, mode: shadow }
   keyless: { key: 'query:q', on_missing_key: refuse, quota: 1/1h, mode: shadow }

@@ -435,7 +435,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn decisions_are_those_of_the_definitions(policies in policies(), steps in steps()) {
+    fn decisions_equal_those_of_the_models(policies in policies(), steps in steps()) {
         let config = configuration(&policies);
         let ahead: Vec<_> = policies
             .iter()
@@ -467,7 +467,7 @@ proptest! {
 
 /// What the models take for granted, by the calendar.
 #[test]
-fn the_days_of_the_models_are_those_of_berlin() {
+fn the_models_use_the_days_of_berlin() {
     let date = |time: u64| Local::at(time * 1_000_000).date();
     assert_eq!(date(0), (1970, 1, 1));
     assert_eq!(date(1_795_215_599), (2026, 11, 20));

@@ -24,7 +24,7 @@ fn slow(pause: Duration) -> Origin {
 }
 
 #[test]
-fn a_request_in_flight_is_finished_and_the_process_ends_well() {
+fn a_request_in_flight_is_finished_and_the_process_exits_with_0() {
     let origin = slow(Duration::from_millis(700));
     let mut gateway = Gateway::start(&config(&origin, "{ delay: 0s, deadline: 20s }"));
     let mut connection = Connection::open(gateway.address());
@@ -56,7 +56,7 @@ fn readiness_ends_first_and_clients_are_served_during_the_delay() {
 }
 
 #[test]
-fn what_hangs_is_cut_off_at_the_deadline() {
+fn a_hanging_request_is_cut_off_at_the_deadline() {
     let origin = Origin::start(|_| vec![Step::Hang]);
     let mut gateway = Gateway::start(&config(&origin, "{ delay: 0s, deadline: 500ms }"));
     let mut connection = Connection::open(gateway.address());
@@ -93,7 +93,7 @@ fn a_second_signal_ends_it_at_once() {
 }
 
 #[test]
-fn other_signals_that_operators_send_end_nothing() {
+fn other_signals_do_not_end_the_process() {
     let origin = Origin::plain();
     let mut gateway = Gateway::start(&config(&origin, "{ delay: 0s, deadline: 20s }"));
     gateway.signal(Signal::USR2);
@@ -109,7 +109,7 @@ fn other_signals_that_operators_send_end_nothing() {
 }
 
 #[test]
-fn a_quit_drains_as_it_does_with_nginx() {
+fn sigquit_drains_as_in_nginx() {
     let origin = slow(Duration::from_millis(300));
     let mut gateway = Gateway::start(&config(&origin, "{ delay: 0s, deadline: 20s }"));
     let mut connection = Connection::open(gateway.address());

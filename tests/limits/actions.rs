@@ -130,7 +130,7 @@ routes: [{{ name: comments, upstream: '{}', limits: [hidden] }}]
 }
 
 #[test]
-fn a_decoy_shows_in_no_answer() {
+fn a_decoy_is_disclosed_in_no_header_field() {
     let gateway = with_decoy();
     let ask = || {
         let request = "GET /comments HTTP/1.1\r\nHost: a\r\nx-key: k\r\n\r\n";
@@ -157,7 +157,7 @@ fn a_decoy_shows_in_no_answer() {
 }
 
 #[test]
-fn a_refusal_beside_a_decoy_does_not_name_it() {
+fn a_refusal_does_not_name_a_decoy_policy() {
     let gateway = Gateway::start(
         "policies:
   hidden: { quota: 1/1m, on_limit: { action: decoy } }
@@ -174,7 +174,7 @@ routes: [{ upstream: echo, limits: [hidden, known] }]
 }
 
 #[test]
-fn a_dropped_request_gets_no_answer() {
+fn a_dropped_request_gets_no_response() {
     let gateway = Gateway::refusing("{ action: drop }");
     let mut client = Connection::open(gateway.address());
     let next = "GET /else HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -189,7 +189,7 @@ fn a_dropped_request_gets_no_answer() {
 }
 
 #[test]
-fn a_dropped_stream_is_reset_and_its_connection_lives() {
+fn a_dropped_stream_is_reset_and_its_connection_stays_open() {
     let gateway = Gateway::refusing("{ action: drop }");
     let mut client = Http2::open(gateway.address());
     client.send(&request(1, &get_block()));
@@ -202,7 +202,7 @@ fn a_dropped_stream_is_reset_and_its_connection_lives() {
 }
 
 #[test]
-fn a_tarpit_refuses_after_a_while_and_holds_so_many() {
+fn a_tarpit_refuses_after_its_delay_and_has_bounded_places() {
     let gateway = Gateway::refusing("{ action: tarpit, delay: 2s, max_held: 2 }");
     let held = || gateway.metric("sluicegate_limit_held{policy=\"spam\"}");
     let started = now();
@@ -222,7 +222,7 @@ fn a_tarpit_refuses_after_a_while_and_holds_so_many() {
 }
 
 #[test]
-fn who_leaves_a_tarpit_gives_the_place_back() {
+fn a_client_that_leaves_a_tarpit_returns_its_place() {
     let gateway = Gateway::refusing("{ action: tarpit, delay: 5m, max_held: 1 }");
     let held = || gateway.metric("sluicegate_limit_held{policy=\"spam\"}");
     let mut client = Connection::open(gateway.address());
@@ -238,7 +238,7 @@ fn who_leaves_a_tarpit_gives_the_place_back() {
 }
 
 #[test]
-fn a_tarpit_announces_what_is_left_of_the_wait() {
+fn retry_after_of_a_tarpit_is_the_remaining_wait() {
     let gateway = Gateway::start(
         "policies: { few: { quota: 1/10s, on_limit: { action: tarpit, delay: 3s } } }
 routes: [{ upstream: echo, limits: [few] }]
@@ -254,7 +254,7 @@ routes: [{ upstream: echo, limits: [few] }]
 }
 
 #[test]
-fn a_tagged_request_is_forwarded_with_a_field_that_nobody_else_can_write() {
+fn a_tagged_request_is_forwarded_with_a_field_that_clients_cannot_forge() {
     let gateway = Gateway::start(
         "policies:
   soft: { quota: 1/1h, on_limit: { action: tag } }
@@ -297,7 +297,7 @@ routes: [{ name: all, upstream: echo, limits: [soft, softer, hard] }]
 }
 
 #[test]
-fn explain_says_what_becomes_of_a_request() {
+fn explain_shows_the_action_on_a_request() {
     for (action, said) in [
         ("reject", "limited by spam: 429 Too Many Requests"),
         ("decoy", "answered with a decoy by spam: 200 OK"),
@@ -323,7 +323,7 @@ fn explain_says_what_becomes_of_a_request() {
 }
 
 #[test]
-fn explain_names_the_limit_that_speaks() {
+fn explain_names_the_deciding_limit() {
     let explain = |upper: &str, lower: &str| {
         let limits = format!("{{ quota: 0/1h, {upper} }}, {{ quota: 0/1h, {lower} }}");
         let gateway = Gateway::start(&format!(
@@ -352,7 +352,7 @@ fn explain_names_the_limit_that_speaks() {
 }
 
 #[test]
-fn replay_counts_what_would_be_tagged() {
+fn replay_counts_tagged_requests() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let write = |name: &str, text: &str| {
         let path = dir.path().join(name);

@@ -42,7 +42,7 @@ fn values_in_a_body_are_escaped_for_its_type() {
 }
 
 #[test]
-fn a_body_names_what_the_answer_is_about() {
+fn placeholders_of_a_body_are_filled() {
     let body = "{{policy}}|{{policies}}|{{quota}}|{{retry_after}}|{{status}}|{{title}}|{{client_ip}}|{{method}}|{{host}}|{{route}}|{{docs_url}}";
     let gateway = Gateway::refusing(&format!(
         "{{ format: text, status: 503, body: '{body}', docs_url: 'https://a.example/' }}"
@@ -75,7 +75,7 @@ fn call(gateway: &Gateway, path: &str, content_type: &str) -> String {
 }
 
 #[test]
-fn a_grpc_call_is_refused_in_its_own_terms() {
+fn a_grpc_call_is_refused_with_a_grpc_status() {
     let gateway = Gateway::refusing("{ status: 503, format: html, headers: { x-why: limit } }");
     let first = call(&gateway, "/few", "application/grpc");
     assert!(!first.contains("grpc-status"), "{first}");
@@ -103,7 +103,7 @@ fn a_grpc_call_is_refused_in_its_own_terms() {
 }
 
 #[test]
-fn a_refused_grpc_call_is_answered_with_one_head() {
+fn a_refused_grpc_call_gets_a_trailers_only_response() {
     let gateway = Gateway::refusing("{}");
     let block = [get_block(), field("content-type", "application/grpc")].concat();
     let mut client = Http2::open(gateway.address());
@@ -114,7 +114,7 @@ fn a_refused_grpc_call_is_answered_with_one_head() {
 }
 
 #[test]
-fn errors_of_the_proxy_are_told_to_grpc_clients_in_their_terms() {
+fn proxy_errors_have_a_grpc_status_for_grpc_clients() {
     let gateway = Gateway::start(
         "routes:
   - { match: { path: /dead }, upstream: \"http://127.0.0.1:1\" }

@@ -64,7 +64,7 @@ fn decided(limit: &str, times: &[u64]) -> Vec<(Value, Value)> {
 }
 
 #[test]
-fn replay_says_when_who_goes_on_asking_is_admitted() {
+fn replay_says_when_a_client_that_keeps_retrying_is_admitted() {
     let allowed = || (json!("allowed"), Value::Null);
     let limited = |seconds: u64| (json!("limited"), json!(1_000 * seconds));
     let charging = decided(
@@ -100,7 +100,7 @@ fn replay_says_when_who_goes_on_asking_is_admitted() {
 }
 
 #[test]
-fn in_shadow_what_would_be_refused_is_charged_too() {
+fn a_shadowed_policy_charges_would_be_refusals_too() {
     let log: String = [0, 1, 6, 11]
         .map(|time| line(&(1_000_000 + 1_000 * time).to_string(), "/", ""))
         .concat();

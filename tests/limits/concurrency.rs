@@ -55,7 +55,7 @@ fn decided(gateway: &Gateway, policy: &str, decision: &str) -> u64 {
 }
 
 #[test]
-fn of_many_at_once_exactly_as_many_as_there_are_places_are_served() {
+fn parallel_requests_are_served_up_to_max_requests() {
     let slow = Slow::halfway();
     let gateway = behind(&slow, "{ key: constant, algorithm: concurrency, max: 20 }");
     let address = gateway.address();
@@ -79,7 +79,7 @@ fn of_many_at_once_exactly_as_many_as_there_are_places_are_served() {
 }
 
 #[test]
-fn a_place_is_held_to_the_last_byte_and_its_refusal_is_told_a_guess() {
+fn a_permit_is_held_to_the_last_byte_and_a_refusal_estimates_retry_after() {
     let slow = Slow::halfway();
     let gateway = behind(
         &slow,
@@ -113,7 +113,7 @@ fn a_place_is_held_to_the_last_byte_and_its_refusal_is_told_a_guess() {
 }
 
 #[test]
-fn who_leaves_gives_the_place_back_before_and_within_the_response() {
+fn a_client_that_leaves_before_or_within_the_response_returns_its_permit() {
     let hanging = Origin::start(|_| vec![Step::Hang]);
     let slow = Slow::halfway();
     for (origin, answers) in [(hanging.url(), false), (slow.origin.url(), true)] {
@@ -150,7 +150,7 @@ routes: [{{ name: a, upstream: '{origin}', limits: [slots] }}]\n"
 }
 
 #[test]
-fn a_dead_or_silent_upstream_gives_the_place_back() {
+fn a_dead_or_silent_upstream_returns_the_permit() {
     let origin = Origin::start(|request| match request.target.as_str() {
         "/before" => vec![Step::Reset],
         "/within" => {
@@ -186,7 +186,7 @@ routes: [{{ name: a, upstream: o, limits: [slots] }}]
 }
 
 #[test]
-fn a_client_that_is_too_slow_gives_the_place_back() {
+fn a_client_that_reads_too_slowly_returns_its_permit() {
     let origin = Origin::start(|_| {
         let megabytes = "x".repeat(32 << 20);
         crate::support::origin::ok(&megabytes)
@@ -242,7 +242,7 @@ fn leave_somewhere(address: SocketAddr, seed: &mut u64) {
 }
 
 #[test]
-fn a_thousand_random_aborts_leave_nothing_in_use() {
+fn a_thousand_random_aborts_leave_no_permit_in_use() {
     let origin = Origin::start(|request| match request.body.len() % 2 {
         0 => vec![
             Step::Send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na".to_vec()),
@@ -278,7 +278,7 @@ routes: [{{ name: a, upstream: '{}', limits: [slots, all] }}]
 }
 
 #[test]
-fn a_reload_changes_the_bound_of_those_in_flight_and_may_take_it_away() {
+fn a_reload_changes_or_removes_the_bound_for_requests_in_flight() {
     let slow = Slow::halfway();
     let policy = |max: u32| format!("{{ algorithm: concurrency, max: {max} }}");
     let gateway = behind(&slow, &policy(1));
@@ -317,7 +317,7 @@ fn a_reload_changes_the_bound_of_those_in_flight_and_may_take_it_away() {
 }
 
 #[test]
-fn a_place_and_a_quota_are_taken_together_or_not_at_all() {
+fn a_permit_and_a_quota_are_charged_together_or_not_at_all() {
     let slow = Slow::halfway();
     let gateway = Gateway::start(&format!(
         "policies:
@@ -356,7 +356,7 @@ routes: [{{ name: a, upstream: '{}', limits: [daily, slots, wide] }}]
 }
 
 #[test]
-fn costs_exceptions_and_modes_hold_for_places_too() {
+fn costs_exceptions_and_modes_apply_to_permits_too() {
     let slow = Slow::halfway();
     let gateway = Gateway::start(&format!(
         "policies:
@@ -419,7 +419,7 @@ routes: [{{ name: a, upstream: '{}', limits: [slots, watched, told] }}]
 }
 
 #[test]
-fn places_come_back_while_the_proxy_shuts_down() {
+fn permits_return_while_the_proxy_shuts_down() {
     let slow = Slow::halfway();
     let policy = config(&slow, "{ algorithm: concurrency, max: 1 }");
     let mut gateway = Gateway::start(&format!(
@@ -439,7 +439,7 @@ fn places_come_back_while_the_proxy_shuts_down() {
 }
 
 #[test]
-fn explain_knows_places_and_replay_leaves_them_out() {
+fn explain_shows_permits_and_replay_skips_them() {
     let config = "policies:
   slots: { key: constant, algorithm: concurrency, max: 2 }
   none: { key: constant, algorithm: concurrency, max: 0, mode: shadow }

@@ -67,7 +67,7 @@ const SLOTS: &str =
     "slots: { key: constant, algorithm: concurrency, max: 1, queue: 3, max_wait: 1m }";
 
 #[test]
-fn of_sixty_at_once_five_are_served_ten_wait_and_the_others_are_refused_at_once() {
+fn of_sixty_parallel_requests_five_are_served_ten_wait_and_the_others_are_refused_at_once() {
     let slow = Slow::start();
     let gateway = behind(
         &slow,
@@ -100,7 +100,7 @@ fn of_sixty_at_once_five_are_served_ten_wait_and_the_others_are_refused_at_once(
 }
 
 #[test]
-fn places_go_to_those_who_wait_in_their_order_and_who_leaves_holds_up_nobody() {
+fn permits_go_to_waiting_requests_in_order_and_a_client_that_leaves_blocks_none() {
     let slow = Slow::start();
     let gateway = behind(&slow, SLOTS, "slots");
     let mut first = ask(&gateway, "/first");
@@ -143,7 +143,7 @@ fn places_go_to_those_who_wait_in_their_order_and_who_leaves_holds_up_nobody() {
 }
 
 #[test]
-fn who_has_waited_for_max_wait_is_refused_by_that_policy() {
+fn a_request_that_has_waited_for_max_wait_is_refused_by_that_policy() {
     const WAIT: Duration = Duration::from_millis(300);
     let slow = Slow::start();
     let gateway = behind(
@@ -167,7 +167,7 @@ fn who_has_waited_for_max_wait_is_refused_by_that_policy() {
 }
 
 #[test]
-fn the_other_policies_are_charged_when_the_turn_has_come() {
+fn other_policies_are_charged_once_the_permit_is_acquired() {
     let slow = Slow::start();
     let gateway = behind(
         &slow,
@@ -194,7 +194,7 @@ fn the_other_policies_are_charged_when_the_turn_has_come() {
 }
 
 #[test]
-fn a_delay_holds_the_place_for_which_the_request_has_waited() {
+fn a_delayed_request_keeps_the_permit_that_it_waited_for() {
     let slow = Slow::start();
     slow.gate.let_pass(ALL);
     let gateway = behind(
@@ -223,7 +223,7 @@ fn a_delay_holds_the_place_for_which_the_request_has_waited() {
 }
 
 #[test]
-fn a_reload_lets_more_in_and_loses_nobody() {
+fn a_reload_with_more_permits_admits_waiting_requests_and_loses_none() {
     let slow = Slow::start();
     let at_most = |max: u32| {
         let policy = format!(
@@ -254,7 +254,7 @@ fn a_reload_lets_more_in_and_loses_nobody() {
 }
 
 #[test]
-fn who_waits_is_served_while_the_proxy_shuts_down() {
+fn waiting_requests_are_served_while_the_proxy_shuts_down() {
     let slow = Slow::start();
     let mut gateway = behind(&slow, SLOTS, "slots");
     let mut first = ask(&gateway, "/");
@@ -269,7 +269,7 @@ fn who_waits_is_served_while_the_proxy_shuts_down() {
 }
 
 #[test]
-fn two_lines_in_either_order_do_not_wait_for_each_other() {
+fn two_queues_in_either_order_do_not_deadlock() {
     let slow = Slow::start();
     slow.gate.let_pass(ALL);
     let gateway = Gateway::start(&format!(
@@ -301,7 +301,7 @@ routes:
 }
 
 #[test]
-fn dear_requests_keep_their_turn_and_each_key_has_a_line_of_its_own() {
+fn expensive_requests_keep_their_turn_and_each_key_has_its_own_queue() {
     let slow = Slow::start();
     let gateway = behind(
         &slow,
@@ -350,7 +350,7 @@ fn next(seed: &mut u64) -> u64 {
 }
 
 #[test]
-fn whoever_leaves_when_nobody_is_left_waiting_or_in_use() {
+fn clients_that_leave_at_any_time_leave_no_request_waiting_and_no_permit_in_use() {
     let slow = Slow::start();
     slow.gate.let_pass(ALL);
     let gateway = behind(

@@ -24,7 +24,7 @@ fn explained(config: &str, url: &str, header: &str) -> String {
 }
 
 #[test]
-fn a_policy_applies_where_its_condition_is_met_and_costs_nothing_elsewhere() {
+fn a_policy_applies_where_its_condition_holds_and_charges_nothing_elsewhere() {
     let gateway = Gateway::start(
         "policies:
   free: { key: constant, quota: 2/300d, when: { not: { header: { x-plan: gold } } } }
@@ -77,7 +77,7 @@ routes:
 }
 
 #[test]
-fn explain_tells_of_a_condition_that_is_not_met() {
+fn explain_names_a_condition_that_does_not_hold() {
     let config = "routes: [{ upstream: echo, limits: [{ quota: 1/1h, when: { header: { x-plan: free } } }] }]";
     let gold = explained(config, "http://a/", "x-plan: gold");
     assert!(
@@ -89,7 +89,7 @@ fn explain_tells_of_a_condition_that_is_not_met() {
 }
 
 #[test]
-fn some_are_exempt_and_others_have_another_quota_and_buckets_of_their_own() {
+fn exempt_keys_are_not_limited_and_overrides_have_their_own_quota_and_buckets() {
     let policy = |partner: u32| {
         format!(
             "policies:
@@ -150,7 +150,7 @@ routes: [{{ name: a, upstream: echo, limits: [keys] }}]
 }
 
 #[test]
-fn explain_tells_who_is_exempt_and_whose_quota_holds() {
+fn explain_shows_exemptions_and_overrides() {
     let config = "routes: [{ upstream: echo, limits: [{ key: header:x-key, quota: 5/1h, \
                   exempt: [{ value: a }], overrides: [{ value: b, quota: 9/1h }] }] }]";
     let exempt = explained(config, "http://a/", "x-key: a");
@@ -166,7 +166,7 @@ fn explain_tells_who_is_exempt_and_whose_quota_holds() {
 }
 
 #[test]
-fn a_value_stands_in_for_a_missing_part_in_keys_and_exceptions() {
+fn on_missing_key_value_replaces_a_missing_part_in_keys_and_exceptions() {
     let gateway = Gateway::start(
         "policies:
   plans:
@@ -210,7 +210,7 @@ routes:
 }
 
 #[test]
-fn explain_tells_which_value_stands_in() {
+fn explain_names_the_value_that_replaces_a_missing_part() {
     let config = "routes: [{ upstream: echo, limits: [{ key: header:x-key, on_missing_key: { value: free }, \
                   quota: 5/1h, overrides: [{ value: free, quota: 9/1h }] }] }]";
     let shown = explained(config, "http://a/", "x-other: a");
@@ -222,7 +222,7 @@ fn explain_tells_which_value_stands_in() {
 }
 
 #[test]
-fn a_request_pays_what_it_says_and_nothing_where_that_is_no_number() {
+fn a_request_states_its_cost_and_is_refused_without_a_charge_if_that_is_no_number() {
     let gateway = Gateway::start(
         "policies:
   units: { key: constant, quota: 10/300d, cost: { header: x-cost, max: 6 } }
@@ -286,7 +286,7 @@ routes: [{ upstream: echo, limits: [requests, units] }]
 }
 
 #[test]
-fn a_policy_in_shadow_counts_what_it_would_refuse_and_refuses_nothing() {
+fn a_shadowed_policy_counts_would_be_refusals_and_refuses_nothing() {
     let gateway = Gateway::start(
         "access_log: { format: json, path: access.log }
 policies:
@@ -346,7 +346,7 @@ routes: [{ name: a, upstream: echo, limits: [watching, keyed, disabled, real] }]
 }
 
 #[test]
-fn a_part_of_the_keys_is_refused_and_always_the_same() {
+fn percent_enforces_always_the_same_part_of_the_keys() {
     let config = "policies: { part: { key: header:x-key, quota: 1/300d, percent: 30 } }
 routes: [{ upstream: echo, limits: [part] }]
 ";
@@ -364,7 +364,7 @@ routes: [{ upstream: echo, limits: [part] }]
 }
 
 #[test]
-fn explain_tells_what_only_watches() {
+fn explain_names_shadowed_policies() {
     let config = "routes: [{ upstream: echo, limits: [{ quota: 0/1h, mode: shadow }] }]";
     let shadow = explained(config, "http://a/", "x-key: a");
     assert!(
@@ -375,7 +375,7 @@ fn explain_tells_what_only_watches() {
 }
 
 #[test]
-fn a_candidate_is_tried_out_beside_the_quota_and_keeps_its_buckets() {
+fn a_candidate_runs_beside_the_quota_and_keeps_its_buckets() {
     let policy = |candidate: u32| {
         format!(
             "policies:
@@ -428,7 +428,7 @@ routes: [{{ name: a, upstream: echo, limits: [keys] }}]
 }
 
 #[test]
-fn replay_tells_what_only_watches() {
+fn replay_reports_shadowed_policies() {
     let config = "routes: [{ name: a, upstream: echo, limits: [{ key: constant, quota: 9/1h, candidate: { quota: 1/1h } }] }]";
     let replay = Replay::new(
         config,
@@ -452,7 +452,7 @@ fn replay_tells_what_only_watches() {
 }
 
 #[test]
-fn no_limit_applies_to_whom_the_top_level_exempts() {
+fn a_top_level_exemption_holds_for_every_limit() {
     let gateway = Gateway::start(
         "exempt:
   - { part: header:x-api-key, value: monitor }

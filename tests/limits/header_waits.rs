@@ -130,12 +130,12 @@ fn obey_each(headers: &str, styles: &[Style]) {
 }
 
 #[test]
-fn who_waits_as_long_as_a_field_says_is_admitted() {
+fn a_client_that_waits_as_long_as_any_field_says_is_admitted() {
     let styles = "ietf, draft-6, { style: x-ratelimit, prefix: x-acme }, github, { style: openai, prefix: x-ai }";
     obey_each(styles, &STYLES);
 }
 
 #[test]
-fn who_waits_as_long_as_draft_7_says_is_admitted() {
+fn a_client_that_waits_as_long_as_draft_7_says_is_admitted() {
     obey_each("draft-7", &[DRAFT_7]);
 }

@@ -55,7 +55,7 @@ fn join(gateway: &Gateway, expected: u64) -> Connection {
 }
 
 #[test]
-fn parallel_requests_go_on_one_by_one_and_those_beyond_the_queue_are_refused_at_once() {
+fn parallel_requests_leave_one_by_one_and_those_beyond_the_queue_are_refused_at_once() {
     const TURN: Duration = Duration::from_millis(500);
     let gateway = gateway("quota: 2/1s, queue: 6, max_wait: 10s");
     let mut clients: Vec<_> = (0..60)
@@ -102,7 +102,7 @@ fn parallel_requests_go_on_one_by_one_and_those_beyond_the_queue_are_refused_at_
 }
 
 #[test]
-fn the_last_in_line_who_leaves_gives_his_place_to_the_next() {
+fn the_last_queued_client_that_leaves_returns_its_place() {
     let gateway = still();
     assert_eq!(get(gateway.address(), "/").status, 200);
     let first = join(&gateway, 1);
@@ -128,7 +128,7 @@ fn the_last_in_line_who_leaves_gives_his_place_to_the_next() {
 }
 
 #[test]
-fn who_waits_is_told_of_what_is_left_when_his_turn_comes() {
+fn a_delayed_response_has_the_limit_fields_of_its_departure() {
     let gateway = gateway("quota: 1/1s, queue: 9");
     assert_eq!(get(gateway.address(), "/").status, 200);
     let answer = get(gateway.address(), "/");
@@ -140,7 +140,7 @@ fn who_waits_is_told_of_what_is_left_when_his_turn_comes() {
 }
 
 #[test]
-fn delay_after_lets_some_of_a_burst_go_on_at_once() {
+fn delay_after_forwards_part_of_a_burst_at_once() {
     // Without a `max_wait` nobody waits for more than 30 s, which the fourth in line would.
     for (more, passing) in [("", 4), (", max_wait: 1h", 2)] {
         let gateway = gateway(&format!("quota: 1/1h, queue: 4, delay_after: 3{more}"));
@@ -152,7 +152,7 @@ fn delay_after_lets_some_of_a_burst_go_on_at_once() {
 }
 
 #[test]
-fn a_request_whose_turn_comes_in_time_is_served_before_the_end() {
+fn a_request_whose_turn_comes_within_the_grace_is_served_at_shutdown() {
     let mut gateway = gateway("quota: 1/1s, queue: 5, max_wait: 5s");
     assert_eq!(get(gateway.address(), "/").status, 200);
     let mut client = join(&gateway, 1);
@@ -163,7 +163,7 @@ fn a_request_whose_turn_comes_in_time_is_served_before_the_end() {
 }
 
 #[test]
-fn who_waits_for_longer_than_the_end_takes_is_cut_off() {
+fn a_request_delayed_beyond_the_grace_is_cut_off_at_shutdown() {
     let mut gateway = Gateway::start(
         "shutdown: { delay: 0s, deadline: 500ms }
 policies: { line: { algorithm: leaky_bucket, quota: 1/1h, queue: 1, max_wait: 1h } }
@@ -180,7 +180,7 @@ routes: [{ upstream: echo, limits: [line] }]
 }
 
 #[test]
-fn who_waits_through_a_reload_is_served_and_keeps_his_place() {
+fn a_delayed_request_keeps_its_place_through_a_reload() {
     let config = |queue: u32| {
         format!(
             "policies: {{ line: {{ key: constant, algorithm: leaky_bucket, quota: 1/2s, queue: {queue}, max_wait: 1m }} }}
@@ -201,7 +201,7 @@ routes: [{{ name: all, upstream: echo, limits: [line] }}]
 }
 
 #[test]
-fn the_access_log_says_who_waited_and_for_how_long() {
+fn the_access_log_has_delayed_requests_and_their_delays() {
     let gateway = Gateway::start(
         "access_log: { path: access.log }
 policies: { line: { algorithm: leaky_bucket, quota: 1/1s, queue: 5 }, wide: { quota: 9/1h, burst: 2 } }
@@ -231,7 +231,7 @@ routes: [{ name: all, upstream: echo, limits: [line, wide] }]
 }
 
 #[test]
-fn explain_says_how_long_a_request_has_to_wait() {
+fn explain_shows_the_delay_of_a_request() {
     let gateway = gateway("quota: 10/1s, queue: 5, cost: 3");
     let config = gateway.config_path();
     let config = config.to_str().expect("a path of ours");
@@ -259,7 +259,7 @@ fn replay(limits: &str, times: &[u64]) -> Replay {
 }
 
 #[test]
-fn replay_says_who_waits_and_for_how_long() {
+fn replay_reports_delays() {
     let limit = "{ algorithm: leaky_bucket, quota: 3/1s, queue: 2 }";
     let replay = replay(limit, &[0, 0, 100, 100, 2_000]);
     assert_eq!(
@@ -287,7 +287,7 @@ fn replay_says_who_waits_and_for_how_long() {
 }
 
 #[test]
-fn of_several_delays_the_longest_holds_and_a_refusal_leaves_no_one_in_line() {
+fn the_longest_of_several_delays_holds_and_a_refusal_occupies_no_queue() {
     let limits = "{ algorithm: leaky_bucket, quota: 10/1s, queue: 9 },
         { algorithm: leaky_bucket, quota: 2/1s, queue: 9 }, { quota: 3/1h }";
     let decided = replay(limits, &[0, 0, 0, 0, 0]).decisions(&[]);
@@ -322,7 +322,7 @@ fn of_several_delays_the_longest_holds_and_a_refusal_leaves_no_one_in_line() {
 }
 
 #[test]
-fn in_shadow_nobody_waits() {
+fn a_shadowed_policy_delays_no_request() {
     let limit = "{ algorithm: leaky_bucket, quota: 1/1s, queue: 1, mode: shadow }";
     let decided = replay(limit, &[0, 0, 0]).decisions(&[]);
     let told: Vec<_> = decided

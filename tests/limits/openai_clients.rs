@@ -197,7 +197,7 @@ routes: [{{ match: {{ path: '/v1/**' }}, upstream: '{}', limits: [tokens] }}]
 }
 
 #[test]
-fn the_python_client_is_charged_what_its_answers_state() {
+fn the_python_client_is_charged_the_usage_of_its_responses() {
     let python = installed("python").join("bin/python");
     check(|url| {
         let output = run(&python.to_string_lossy(), &["-c", PYTHON, url]);
@@ -207,7 +207,7 @@ fn the_python_client_is_charged_what_its_answers_state() {
 }
 
 #[test]
-fn the_node_client_is_charged_what_its_answers_state() {
+fn the_node_client_is_charged_the_usage_of_its_responses() {
     let node = installed("node");
     let program = node.join("client.mjs");
     check(|url| {

@@ -43,7 +43,7 @@ fn decided(gateway: &Gateway, policy: &str, decision: &str) -> Option<f64> {
 }
 
 #[test]
-fn what_one_bucket_cannot_pay_the_next_does_and_the_upstream_is_told() {
+fn a_request_beyond_one_bucket_is_charged_to_the_next_and_the_upstream_gets_its_priority() {
     let gateway = Gateway::start(&format!(
         "{TIERS}routes: [{{ name: all, upstream: echo, limits: [gold, other] }}]\n"
     ));
@@ -90,7 +90,7 @@ fn what_one_bucket_cannot_pay_the_next_does_and_the_upstream_is_told() {
 }
 
 #[test]
-fn parallel_requests_are_paid_exactly() {
+fn parallel_requests_are_charged_exactly() {
     let gateway = Gateway::start(
         "policies: { tiers: { key: constant, algorithm: token_bucket, capacity: 7, refill: 1 per 1h,
     overflow: { capacity: 5, refill: 1 per 1h, priority_header: { x-priority: low } } } }
@@ -110,7 +110,7 @@ routes: [{ name: all, upstream: echo, limits: [tiers] }]
 }
 
 #[test]
-fn a_code_point_has_connections_of_its_own() {
+fn each_dscp_has_its_own_connections() {
     let origin = Origin::plain();
     let gateway = Gateway::start(&format!(
         "workers: 1
@@ -125,7 +125,7 @@ routes: [{{ upstream: \"{}\", limits: [tiers] }}]
 }
 
 #[test]
-fn a_reload_keeps_what_was_taken_from_each_bucket() {
+fn a_reload_keeps_the_used_units_of_each_bucket() {
     let config = |second: u32| {
         format!(
             "policies: {{ tiers: {{ key: constant, quota: 1/1h, overflow: {{ quota: {second}/1h, priority_header: {{ x-priority: low }} }} }} }}
@@ -147,7 +147,7 @@ routes: [{{ name: all, upstream: echo, limits: [tiers] }}]
 }
 
 #[test]
-fn in_shadow_each_bucket_is_charged_and_nobody_is_told() {
+fn a_shadowed_policy_charges_each_bucket_and_changes_no_request() {
     let config = format!("{TIERS}routes: [{{ name: a, upstream: echo, limits: [gold] }}]\n");
     let config = config.replace("key: constant", "key: constant\n    mode: shadow");
     let log = line("1000", "/", "").repeat(6);
@@ -161,7 +161,7 @@ fn in_shadow_each_bucket_is_charged_and_nobody_is_told() {
 }
 
 #[test]
-fn explain_says_which_bucket_pays() {
+fn explain_names_the_charged_bucket() {
     let gateway = Gateway::start(
         "policies: { tiers: { quota: 2/1h, cost: { header: x-cost, max: 9 }, overflow: { quota: 5/1h } } }
 routes: [{ upstream: echo, limits: [tiers] }]
@@ -240,7 +240,7 @@ proptest! {
 
     /// Beside another policy: only what pays is charged, once; and the retry is exact.
     #[test]
-    fn the_first_bucket_that_can_pay_does(
+    fn the_first_bucket_with_enough_units_is_charged(
         mut tiers in prop::collection::vec(buckets(), 1..=3), mut other in buckets(),
         gaps in prop::collection::vec(0..=30_u64, 1..200),
     ) {

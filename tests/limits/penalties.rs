@@ -37,7 +37,7 @@ routes: [{{ name: a, upstream: echo, limits: [keys, all] }}]
 }
 
 #[test]
-fn so_many_refusals_ban_a_key_and_nothing_is_charged_meanwhile() {
+fn refusals_up_to_the_threshold_ban_a_key_and_a_banned_key_is_not_charged() {
     let gateway = Gateway::start(&config("2/1h", "{ strikes: 3, within: 1m, for: [1d, 2d] }"));
     let address = gateway.address();
     assert_eq!([0; 2].map(|_| ask(address, "a").status), [200; 2]);
@@ -161,7 +161,7 @@ routes:
 }
 
 #[test]
-fn replay_bans_at_the_times_of_the_log() {
+fn replay_bans_at_the_instants_of_the_log() {
     let config = "policies: { keys: { algorithm: fixed_window, quota: 1/10s, penalty: { strikes: 2, within: 1m, for: [30s, 2m] } } }
 routes: [{ upstream: echo, limits: [keys] }]
 ";
@@ -197,7 +197,7 @@ routes: [{ upstream: echo, limits: [keys] }]
 
 /// There is room for the strikes of some 700 keys.
 #[test]
-fn a_flood_of_keys_does_not_keep_a_key_that_goes_on_from_being_banned() {
+fn a_flood_of_keys_does_not_protect_a_persistent_key_from_its_ban() {
     let penalty = "{ strikes: 10, within: 1h, for: [1d] }";
     let gateway = Gateway::start(&format!(
         "store: {{ memory: {{ max_size: 1MiB }} }}\n{}",

@@ -165,7 +165,7 @@ proptest! {
     /// Whatever policies in shadow would do, the others do as they would without them; and what those in shadow say is
     /// what they would say alone of the requests that the others admit.
     #[test]
-    fn who_only_watches_changes_nothing_and_says_what_it_would_do(
+    fn a_shadowed_policy_changes_nothing_and_counts_what_it_would_do(
         enforced in proptest::collection::vec(any_policy(), 1..3),
         shadows in proptest::collection::vec(any_policy(), 1..3),
         requests in proptest::collection::vec(any_request(), 1..60),

@@ -52,7 +52,7 @@ fn explained(gateway: &Gateway, header: &str) -> String {
 }
 
 #[test]
-fn a_policy_in_shadow_takes_no_action() {
+fn a_shadowed_policy_takes_no_action() {
     for action in ACTIONS {
         let gateway = Gateway::start(&format!(
             "policies: {{ p: {{ key: constant, quota: 1/300d, mode: shadow, on_limit: {{ action: {action} }} }} }}
@@ -87,7 +87,7 @@ routes: [{{ name: a, upstream: echo, limits: [p] }}]
 
 /// Of the keys of `per-key`, 1 is among the first ten percent, and 0 is not (see `proxy::mode`).
 #[test]
-fn an_action_is_taken_for_the_keys_that_are_in() {
+fn percent_limits_the_action_to_a_part_of_the_keys() {
     for (action, status) in [("decoy", Some(200)), ("drop", None), ("reject", Some(429))] {
         let gateway = Gateway::start(&format!(
             "policies: {{ per-key: {{ key: header:x-key, quota: 0/1s, percent: 10, on_limit: {{ action: {action} }} }} }}
@@ -161,7 +161,7 @@ routes: [{ name: a, upstream: echo, limits: [soft] }]
 }
 
 #[test]
-fn who_has_an_override_of_a_decoy_is_told_as_little() {
+fn an_override_of_a_decoy_policy_is_not_disclosed_either() {
     let gateway = Gateway::start(
         "policies:
   hidden:
@@ -184,7 +184,7 @@ routes: [{ name: a, upstream: echo, limits: [hidden] }]
 }
 
 #[test]
-fn overrides_share_the_places_of_their_tarpit() {
+fn overrides_share_the_places_of_the_tarpit() {
     let gateway = Gateway::start(
         "policies:
   slow:
@@ -207,7 +207,7 @@ routes: [{ name: a, upstream: echo, limits: [slow] }]
 }
 
 #[test]
-fn a_candidate_takes_the_action_of_its_policy_as_little() {
+fn a_candidate_takes_no_action_either() {
     for action in ["decoy", "tag"] {
         let gateway = Gateway::start(&format!(
             "policies: {{ p: {{ key: constant, quota: 2/300d, candidate: {{ quota: 1/300d }}, on_limit: {{ action: {action} }} }} }}
@@ -235,7 +235,7 @@ routes: [{{ name: a, upstream: echo, limits: [p] }}]
 }
 
 #[test]
-fn a_preflight_is_asked_for_no_cost_and_cannot_forge_a_tag() {
+fn a_preflight_needs_no_cost_and_cannot_forge_a_tag() {
     let config = |limited: bool| {
         format!(
             "responses: {{ cors: {{ limit_preflight: {limited} }} }}
@@ -270,7 +270,7 @@ routes: [{{ name: a, upstream: echo, limits: [hard, watching, soft] }}]
 }
 
 #[test]
-fn who_is_refused_by_one_that_enforces_is_not_held_by_one_that_watches() {
+fn an_enforced_refusal_is_not_held_by_a_shadowed_tarpit() {
     let gateway = Gateway::start(
         "policies:
   watching: { key: constant, quota: 0/1s, mode: shadow, on_limit: { action: tarpit, delay: 5m } }
@@ -297,7 +297,7 @@ routes: [{ name: a, upstream: echo, limits: [watching, hidden, real] }]
 }
 
 #[test]
-fn replay_counts_what_would_be_tagged_in_shadow() {
+fn replay_counts_tags_of_shadowed_policies() {
     let config = "policies: { soft: { key: constant, quota: 1/1h, mode: shadow, on_limit: { action: tag } } }
 routes: [{ name: a, upstream: echo, limits: [soft] }]";
     let replay = Replay::new(config, line("1700000000", "/", "").repeat(3));

@@ -168,7 +168,7 @@ proptest! {
 
     /// A request is charged to both or to none; the verdict is that of the right one, and its instant exact.
     #[test]
-    fn each_pair_charges_all_or_nothing_and_says_exactly_when(
+    fn each_pair_charges_all_or_nothing_and_its_retry_after_is_exact(
         quotas in [quotas(), quotas()], steps in steps(),
     ) {
         for_every_pair(quotas, &steps, |together, alone, step, now| {
@@ -213,7 +213,7 @@ proptest! {
 
     /// What only watches changes nothing for the other, and is charged by itself what both admit.
     #[test]
-    fn who_watches_beside_another_changes_nothing_for_it(
+    fn a_shadowed_policy_changes_nothing_for_an_enforced_one(
         quotas in [quotas(), quotas()], steps in steps(),
     ) {
         for_every_pair(quotas, &steps, |together, alone, step, now| {

@@ -56,7 +56,7 @@ fn statuses(count: usize, request: impl Fn() -> Response) -> Vec<u16> {
 }
 
 #[test]
-fn sixty_at_once_against_seven_left_admit_seven() {
+fn sixty_parallel_requests_against_seven_units_admit_seven() {
     let algorithms = [&ALGORITHMS[..], &CALENDARS].concat();
     let gateway = Gateway::start(&a_route_for_each(&algorithms, 10, "300d"));
     for (number, algorithm) in algorithms.iter().enumerate() {
@@ -99,7 +99,7 @@ fn sixty_at_once_against_seven_left_admit_seven() {
 }
 
 #[test]
-fn who_waits_as_long_as_retry_after_says_is_admitted() {
+fn a_client_that_waits_as_long_as_retry_after_says_is_admitted() {
     let gateway = Gateway::start(&a_route_for_each(&ALGORITHMS, 2, "2s"));
     let address = gateway.address();
     thread::scope(|scope| {
@@ -125,7 +125,7 @@ fn who_waits_as_long_as_retry_after_says_is_admitted() {
 }
 
 #[test]
-fn a_refused_request_spends_nothing_of_any_limit_it_met() {
+fn a_refused_request_is_charged_to_none_of_its_limits() {
     let gateway = Gateway::start(
         "policies:
   wide: { key: constant, quota: 5/300d }
@@ -144,7 +144,7 @@ routes:
 }
 
 #[test]
-fn a_cost_is_taken_whole_or_not_at_all() {
+fn a_cost_is_charged_whole_or_not_at_all() {
     let limits = "[{ key: constant, quota: 10/300d, cost: 4 }]";
     let gateway = Gateway::start(&one_route("echo", limits, ""));
     assert_eq!(
@@ -154,14 +154,14 @@ fn a_cost_is_taken_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_quota_of_nothing_refuses_for_good() {
+fn a_quota_of_zero_refuses_without_retry_after() {
     let gateway = Gateway::start(&one_route("echo", "[{ quota: 0/1h }]", ""));
     let answer = get(gateway.address(), "/");
     assert_eq!((answer.status, answer.header("retry-after")), (429, None));
 }
 
 #[test]
-fn leaving_the_key_out_frees_nobody() {
+fn a_request_without_the_key_is_limited_too() {
     let gateway = Gateway::start(&one_route(
         "echo",
         "[{ key: \"header:x-key\", quota: 2/300d }]",
@@ -176,7 +176,7 @@ fn leaving_the_key_out_frees_nobody() {
 }
 
 #[test]
-fn requests_that_no_route_takes_meet_the_top_level_limits() {
+fn requests_without_a_route_meet_the_top_level_limits() {
     let gateway = Gateway::start(
         "limits: [{ quota: 2/300d }]\nroutes: [{ match: { path: /known }, upstream: echo }]\n",
     );
@@ -199,7 +199,7 @@ fn a_refusal_leaves_the_connection_usable() {
 }
 
 #[test]
-fn a_refused_body_is_never_taken_for_the_next_request() {
+fn a_refused_body_is_never_read_as_the_next_request() {
     let origin = Origin::plain();
     let gateway = Gateway::start(&one_route(&origin.url(), "[{ quota: 0/1h }]", ""));
     let smuggled = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -244,7 +244,7 @@ fn a_refused_chunked_body_is_drained_or_the_connection_closed() {
 }
 
 #[test]
-fn a_refused_upload_is_never_invited() {
+fn a_refused_upload_gets_no_100_continue() {
     let origin = Origin::start(|request| ok(&request.body.len().to_string()));
     let gateway = Gateway::start(&one_route(&origin.url(), "[{ quota: 1/300d }]", ""));
     let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n";
@@ -262,7 +262,7 @@ fn a_refused_upload_is_never_invited() {
 }
 
 #[test]
-fn a_refusal_takes_the_form_that_accept_asks_for() {
+fn a_refusal_has_the_media_type_that_accept_prefers() {
     let more = "responses: { on_limit: { docs_url: \"https://example.com/limits\" } }";
     let gateway = Gateway::start(&one_route("echo", "[{ quota: 0/1h }]", more));
     for (accept, media_type) in [
@@ -332,7 +332,7 @@ fn a_refused_head_request_has_no_body() {
 }
 
 #[test]
-fn what_a_refusal_says_is_configurable_by_policy() {
+fn the_refusal_body_is_configurable_by_policy() {
     let limits = "[{ quota: 0/1h, on_limit: { status: 503, format: text, body: \"later\", headers: { x-why: limit } } }]";
     let gateway = Gateway::start(&one_route("echo", limits, ""));
     let refusal = get(gateway.address(), "/");
@@ -508,7 +508,7 @@ fn no_style_means_no_fields() {
 }
 
 #[test]
-fn fields_of_the_upstream_are_kept_beside_ours() {
+fn fields_of_the_upstream_are_kept_beside_those_of_the_proxy() {
     let origin = Origin::start(|_| {
         crate::support::origin::raw(
             "HTTP/1.1 200 OK\r\nRateLimit-Policy: \"theirs\";q=9;w=1\r\nRateLimit: \"theirs\";r=8;t=1\r\n\

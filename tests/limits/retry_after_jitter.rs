@@ -19,7 +19,7 @@ fn number(response: &Response, field: &str) -> u64 {
 }
 
 #[test]
-fn clients_are_told_to_come_back_later_by_different_parts_of_the_jitter() {
+fn clients_get_retry_after_with_different_parts_of_the_jitter() {
     let gateway = Gateway::start(
         "responses: { headers: [ietf, x-ratelimit] }
 policies:
@@ -58,7 +58,7 @@ routes: [{ upstream: echo, limits: [hourly, wide] }]
 }
 
 #[test]
-fn a_jitter_changes_nothing_that_is_decided_nor_what_the_admitted_are_told() {
+fn a_jitter_changes_no_decision_and_no_field_of_allowed_requests() {
     let gateway = Gateway::start(
         "responses: { headers: [x-ratelimit] }
 routes: [{ upstream: echo, limits: [{ key: header:x-key, quota: 20/1s, burst: 1, retry_after_jitter: 1h }] }]

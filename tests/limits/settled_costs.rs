@@ -43,7 +43,7 @@ const ALGORITHMS: [&str; 6] = [
 ];
 
 #[test]
-fn a_field_of_the_response_says_what_a_request_has_taken() {
+fn a_field_of_the_response_settles_the_cost() {
     let origin = origin();
     for algorithm in ALGORITHMS {
         let policy = format!(
@@ -63,7 +63,7 @@ fn a_field_of_the_response_says_what_a_request_has_taken() {
 }
 
 #[test]
-fn what_says_nothing_keeps_the_estimate() {
+fn a_response_without_a_cost_keeps_the_estimate() {
     let origin = origin();
     let gateway = behind(
         &origin,
@@ -90,7 +90,7 @@ fn what_says_nothing_keeps_the_estimate() {
 }
 
 #[test]
-fn the_bytes_of_the_body_say_what_a_request_has_taken() {
+fn the_bytes_of_the_body_settle_the_cost() {
     let origin = origin();
     let gateway = behind(
         &origin,
@@ -121,7 +121,7 @@ fn broken(bytes: usize) -> Vec<Step> {
 
 /// As with costs that the response states: the estimate, or what came if that is more.
 #[test]
-fn a_body_that_breaks_off_and_an_own_answer_keep_the_estimate() {
+fn a_truncated_body_and_a_response_of_the_proxy_keep_the_estimate() {
     let origin = Origin::start(|request| match request.target.as_str() {
         "/none" => vec![Step::Close],
         "/little" => broken(100),
@@ -146,7 +146,7 @@ fn a_body_that_breaks_off_and_an_own_answer_keep_the_estimate() {
 }
 
 #[test]
-fn a_class_of_statuses_counts_as_each_of_them() {
+fn a_status_class_counts_as_each_of_its_statuses() {
     let origin = origin();
     let gateway = behind(
         &origin,
@@ -164,7 +164,7 @@ fn a_class_of_statuses_counts_as_each_of_them() {
 }
 
 #[test]
-fn only_statuses_that_count_are_charged() {
+fn only_listed_statuses_are_charged() {
     let origin = origin();
     for algorithm in ["gcra", "token_bucket", "fixed_window", "sliding_window"] {
         let gateway = behind(
@@ -192,7 +192,7 @@ fn only_statuses_that_count_are_charged() {
 }
 
 #[test]
-fn the_proxys_own_errors_count_where_it_is_said() {
+fn errors_of_the_proxy_are_charged_where_configured() {
     let origin = origin();
     for (own, expected) in [("true", [502, 502, 429]), ("false", [502, 502, 502])] {
         let gateway = behind(
@@ -211,7 +211,7 @@ fn the_proxys_own_errors_count_where_it_is_said() {
 }
 
 #[test]
-fn parallel_guesses_get_no_more_than_the_quota() {
+fn parallel_password_guesses_get_no_more_than_the_quota() {
     let together = Arc::new(Barrier::new(5));
     let waiting = Arc::clone(&together);
     let origin = Origin::start(move |_| {
@@ -233,7 +233,7 @@ fn parallel_guesses_get_no_more_than_the_quota() {
 }
 
 #[test]
-fn who_leaves_before_the_answer_is_charged_for_his_guess() {
+fn a_client_that_leaves_before_the_response_is_charged_for_its_guess() {
     let origin = origin();
     let gateway = behind(&origin, "{ quota: 2/300d, count: [401] }");
     let address = gateway.address();
@@ -255,7 +255,7 @@ fn who_leaves_before_the_answer_is_charged_for_his_guess() {
 }
 
 #[test]
-fn policies_that_tag_or_watch_settle_too_and_a_reload_between_loses_nothing() {
+fn tagging_and_shadowed_policies_settle_too_and_a_reload_between_loses_nothing() {
     let gate = Arc::new(Barrier::new(2));
     let held = Arc::clone(&gate);
     let origin = Origin::start(move |request| {
@@ -311,7 +311,7 @@ routes: [{{ name: a, upstream: '{}', limits: [told, seen, hard] }}]
 }
 
 #[test]
-fn what_is_settled_stands_beside_a_limit_that_overflows() {
+fn a_settled_cost_works_beside_a_limit_that_overflows() {
     let config = "policies:
   guesses: { quota: 2/1h, count: [401] }
   work: { quota: 1/1h, overflow: { quota: 2/1h } }
@@ -337,7 +337,7 @@ routes:
 }
 
 #[test]
-fn explain_and_replay_know_of_what_is_settled() {
+fn explain_and_replay_show_settlements() {
     let config = "policies:
   tokens: { quota: 100/1h, cost: { response_header: x-used, reserve: 10, max: 60 } }
   guesses: { quota: 2/1h, count: [401] }
@@ -414,7 +414,7 @@ routes:
 }
 
 #[test]
-fn many_at_once_settle_to_what_they_have_used() {
+fn parallel_requests_settle_to_the_units_that_they_used() {
     let origin = origin();
     let gateway = behind(
         &origin,

@@ -83,7 +83,7 @@ const POLICY: &str =
     "quota: 10000/300d, cost: { response_header: x-tokens-used, reserve: 100, max: 500 }";
 
 #[test]
-fn each_cost_is_counted_by_what_its_response_says_and_a_missing_one_warned_of_once() {
+fn each_settlement_is_counted_by_its_result_and_a_missing_cost_is_warned_of_once() {
     let origin = origin();
     let config = format!(
         "policies: {{ p: {{ {POLICY} }} }}\nroutes: [{{ name: a, upstream: '{}', limits: [p] }}]\n",
@@ -100,7 +100,7 @@ fn each_cost_is_counted_by_what_its_response_says_and_a_missing_one_warned_of_on
 }
 
 #[test]
-fn in_redis_the_same_is_counted() {
+fn settlements_in_redis_are_counted_alike() {
     let (origin, redis) = (origin(), RedisServer::start());
     let config = format!(
         "policies: {{ p: {{ store: redis, key: constant, {POLICY} }} }}
@@ -113,7 +113,7 @@ routes: [{{ name: a, upstream: '{}', limits: [p] }}]
 }
 
 #[test]
-fn statuses_and_bytes_settle_whatever_the_response_says() {
+fn statuses_and_bytes_always_settle() {
     let origin = origin();
     let gateway = Gateway::start(&format!(
         "policies:
@@ -143,7 +143,7 @@ routes: [{{ name: a, upstream: '{}', limits: [guesses, traffic, tokens, told, p]
 }
 
 #[test]
-fn a_response_that_breaks_off_has_stated_its_header_field() {
+fn a_truncated_response_settles_by_its_header_field() {
     let origin = Origin::start(|_| {
         let head = "HTTP/1.1 200 OK\r\nx-tokens-used: 7\r\nContent-Length: 100\r\n\r\nx";
         [raw(head), vec![Step::Reset]].concat()

@@ -103,7 +103,7 @@ fn a_kill_loses_only_what_came_after_the_last_snapshot() {
 }
 
 #[test]
-fn buckets_are_saved_as_often_as_is_said() {
+fn buckets_are_saved_at_the_configured_interval() {
     let gateway = Gateway::start(&config("{ path: buckets, every: 1s }", &KINDS));
     take(&gateway, "/6", 5);
     wait_for_saves(&gateway, saves(&gateway, "success") + 2);
@@ -116,7 +116,7 @@ fn buckets_are_saved_as_often_as_is_said() {
 }
 
 #[test]
-fn a_quota_that_was_changed_meanwhile_finds_what_was_used() {
+fn a_quota_changed_between_runs_keeps_the_used_units() {
     let gateway = Gateway::start(&config(RARELY, &KINDS));
     for place in 0..KINDS.len() {
         take(&gateway, &format!("/{place}"), 5);
@@ -131,7 +131,7 @@ fn a_quota_that_was_changed_meanwhile_finds_what_was_used() {
 }
 
 #[test]
-fn what_is_no_snapshot_is_set_aside_and_stops_nothing() {
+fn an_invalid_snapshot_is_set_aside_and_does_not_stop_the_start() {
     let mut gateway = Gateway::start(&config(RARELY, &KINDS));
     take(&gateway, "/0", 5);
     let (path, aside) = (
@@ -164,7 +164,7 @@ fn what_is_no_snapshot_is_set_aside_and_stops_nothing() {
 }
 
 #[test]
-fn what_is_no_file_stops_nothing() {
+fn a_snapshot_path_that_is_no_file_does_not_stop_the_start() {
     let gateway = Gateway::start(&config("{ path: nowhere/buckets }", &KINDS));
     gateway.wait_for_log("buckets cannot be saved");
     assert_eq!(admitted(&gateway, "/0"), 7);
@@ -182,7 +182,7 @@ fn what_is_no_file_stops_nothing() {
 
 /// Where a file may have 8 KiB: the system says so in the same way as of a full disk, and by a signal besides.
 #[test]
-fn a_full_disk_costs_the_snapshot_and_nothing_else() {
+fn a_full_disk_costs_only_the_snapshot() {
     let config = |every: &str| {
         format!(
             "{SHUTDOWN}store: {{ memory: {{ snapshot: {{ path: buckets, every: {every} }} }} }}\n\
@@ -241,7 +241,7 @@ routes: [{{ upstream: echo, limits: [few] }}]
 }
 
 #[test]
-fn strikes_and_bans_outlive_the_process_and_go_on_growing() {
+fn strikes_and_bans_survive_a_restart_and_bans_keep_growing() {
     let config = |quota| penalty(RARELY, quota, "[1s, 1d]");
     let mut gateway = Gateway::start(&config("1/1h"));
     take(&gateway, "/", 1);
@@ -268,7 +268,7 @@ fn strikes_and_bans_outlive_the_process_and_go_on_growing() {
 }
 
 #[test]
-fn a_kill_forgets_bans_since_the_last_save_alone() {
+fn a_kill_loses_only_the_bans_since_the_last_save() {
     let mut gateway = Gateway::start(&penalty("{ path: buckets, every: 1s }", "1/1h", "[1d]"));
     take(&gateway, "/", 1);
     assert_eq!(banned_for(&gateway), None);

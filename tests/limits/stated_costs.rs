@@ -118,7 +118,7 @@ impl Used<'_> {
 }
 
 #[test]
-fn what_a_json_response_or_a_stream_of_events_states_is_charged() {
+fn a_cost_in_a_json_response_or_an_event_stream_is_charged() {
     let origin = Origin::start(answer);
     for store in ["memory", "redis"] {
         let redis = RedisServer::start();
@@ -158,7 +158,7 @@ fn what_a_json_response_or_a_stream_of_events_states_is_charged() {
 }
 
 #[test]
-fn what_states_nothing_keeps_the_estimate() {
+fn a_response_that_states_no_cost_keeps_the_estimate() {
     let origin = Origin::start(answer);
     let gateway = Gateway::start(&config(&origin, POLICY));
     let mut used = Used {
@@ -192,7 +192,7 @@ fn what_states_nothing_keeps_the_estimate() {
 }
 
 #[test]
-fn a_response_that_breaks_off_keeps_the_estimate_or_what_it_stated_if_that_is_more() {
+fn a_truncated_response_keeps_the_larger_of_the_estimate_and_the_stated_cost() {
     let origin = Origin::start(answer);
     let gateway = Gateway::start(&config(&origin, POLICY));
     let mut used = Used {
@@ -226,7 +226,7 @@ fn a_response_that_breaks_off_keeps_the_estimate_or_what_it_stated_if_that_is_mo
 }
 
 #[test]
-fn no_byte_waits_for_the_end() {
+fn scanning_delays_no_byte_of_a_body() {
     let origin = Origin::start(|_| {
         let mut steps = raw("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n");
         for event in EVENTS {
@@ -249,7 +249,7 @@ fn no_byte_waits_for_the_end() {
 }
 
 #[test]
-fn the_upstream_is_asked_for_what_can_be_read() {
+fn the_upstream_is_asked_for_an_encoding_that_can_be_scanned() {
     let origin = Origin::start(answer);
     let fields = "Accept-Encoding: gzip, br\r\nTE: gzip\r\nConnection: te\r\n";
     for (cost, coding, te) in [
@@ -304,7 +304,7 @@ fn trailers_state_the_cost() {
 }
 
 #[test]
-fn the_request_states_the_estimate_within_bounds() {
+fn the_request_states_its_estimate_within_bounds() {
     let origin = Origin::start(answer);
     let gateway = Gateway::start(&config(
         &origin,
@@ -328,7 +328,7 @@ fn the_request_states_the_estimate_within_bounds() {
 }
 
 #[test]
-fn several_numbers_are_added() {
+fn several_stated_costs_are_added() {
     let origin = Origin::start(answer);
     let gateway = Gateway::start(&config(
         &origin,
@@ -351,7 +351,7 @@ fn lines(gateway: &Gateway, count: usize) -> String {
 }
 
 #[test]
-fn the_access_log_has_what_was_stated_and_replay_charges_it() {
+fn the_access_log_has_the_stated_cost_and_replay_charges_it() {
     let origin = Origin::start(answer);
     let config = config(&origin, POLICY);
     let gateway = Gateway::start(&config);

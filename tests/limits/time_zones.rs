@@ -156,7 +156,7 @@ fn reset(gateway: &Gateway, authorization: &str) -> (u16, u64) {
 }
 
 #[test]
-fn who_changes_his_zone_keeps_his_window_also_through_a_reload() {
+fn a_user_that_changes_zone_keeps_the_window_also_through_a_reload() {
     let gateway = Gateway::start(&config(2));
     let days = calendars(Period::Day);
     let midnight = || {
@@ -207,7 +207,7 @@ fn explain_names_the_zone_or_why_it_is_the_default() {
 
 /// On the 1st of July 2026 midnight is at 22:00 UTC in Berlin, at 15:00 in Tokyo, and at 11:00 in Pago Pago.
 #[test]
-fn replay_counts_in_the_days_of_each_user() {
+fn replay_counts_by_the_days_of_each_user() {
     const MIDNIGHT: u64 = 1_782_864_000;
     let dir = tempfile::tempdir().expect("a temporary directory");
     let berlin = bearer("alice", "Europe/Berlin");

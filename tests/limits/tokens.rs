@@ -69,7 +69,7 @@ fn statuses(gateway: &Gateway, path: &str, fields: &str, count: usize) -> Vec<u1
 }
 
 #[test]
-fn every_subject_has_a_bucket_whoever_signs() {
+fn every_subject_has_one_bucket_for_all_signing_keys() {
     let gateway = Gateway::start(&config(&set()));
     for (subject, algorithm) in [
         ("hs", Algorithm::HS256),
@@ -91,7 +91,7 @@ fn every_subject_has_a_bucket_whoever_signs() {
 
 /// None of them is anybody: all are charged to the bucket of their address, which is spent after two.
 #[test]
-fn who_cannot_prove_who_he_is_has_the_bucket_of_his_address() {
+fn a_client_without_a_valid_token_has_the_bucket_of_its_address() {
     let gateway = Gateway::start(&config(&set()));
     let good = token(Algorithm::RS256, &claims("alice", json!({})));
     let forged = good.replace("Bearer eyJ0", "Bearer eyJ1");
@@ -144,7 +144,7 @@ fn two_tokens_are_refused_and_a_condition_looks_at_claims() {
 }
 
 #[test]
-fn keys_in_files_of_their_own_and_keys_that_are_exchanged() {
+fn keys_are_read_from_files_and_replaced_by_a_reload() {
     let key = |algorithm: &str, name: &str| {
         format!(
             "{{ algorithm: {algorithm}, file: {} }}",
@@ -188,7 +188,7 @@ fn keys_in_files_of_their_own_and_keys_that_are_exchanged() {
 }
 
 #[test]
-fn a_file_of_keys_is_read_again_when_it_changes() {
+fn a_changed_key_file_is_read_again() {
     let gateway = Gateway::start("routes: [{ upstream: echo }]\n");
     let file = gateway.dir().join("keys.json");
     fs::copy(fixture("jwks.json"), &file).expect("the directory is writable");
@@ -295,7 +295,7 @@ fn forged(number: usize) -> String {
 }
 
 #[test]
-fn limits_without_claims_come_before_signatures_and_what_was_rejected_is_remembered() {
+fn limits_without_claims_are_checked_before_signatures_and_rejected_tokens_are_cached() {
     let keys = set();
     let gateway = Gateway::start(&format!(
         "jwt: {{ keys: [{keys}] }}
@@ -451,7 +451,7 @@ fn documented(heading: &str) -> String {
 }
 
 #[test]
-fn the_documented_plans_have_the_quotas_that_they_say() {
+fn the_documented_plans_have_their_quotas() {
     let secret = fixture("secret.txt").display().to_string();
     let gateway = Gateway::start(&documented("#### Plans\n").replace("keys/secret", &secret));
     let admitted = |user: &str, plan: &str| {
