@@ -1,4 +1,4 @@
-//! The admin listener, and what stops the process from starting.
+//! The admin listener, and errors that stop the start.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -119,7 +119,7 @@ fn the_admin_listener_has_only_health_and_metrics() {
     );
 }
 
-/// Runs the binary until it gives up.
+/// Runs the binary until it exits.
 fn fails_to_start(config: &str) -> String {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let path = dir.path().join("sluicegate.yaml");
@@ -212,10 +212,10 @@ client: {{ max_head: 8KiB, timeouts: {{ head: 300ms }} }}\n{CONFIG}"
     assert_eq!(values.sum::<f64>(), 8.0, "{metrics}");
 }
 
-/// Clients that each have sent half of a head.
+/// Clients that each have sent half a head.
 const FLOOD: usize = 5_000;
 
-/// Lets this process have as many open files as it may.
+/// Raises the limit of open files of this process to its maximum.
 fn raise_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let maximum = getrlimit(Resource::Nofile).maximum;
@@ -253,7 +253,7 @@ fn clients_that_send_half_a_head_give_way_to_probes() {
     assert!(flood.iter_mut().any(gave_way));
 }
 
-/// A client that asks for more answers than the kernel holds, and reads none.
+/// A client that asks for more responses than socket buffers hold, and reads none.
 fn never_reads(address: SocketAddr) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     socket.set_recv_buffer_size(4096).expect("a socket option");
@@ -268,7 +268,7 @@ fn never_reads(address: SocketAddr) -> TcpStream {
     client
 }
 
-/// Four times as many as the admin listener serves, which takes each 10 s that none gives way.
+/// Four times as many clients as the admin listener serves at once.
 #[test]
 fn clients_that_read_no_answer_give_way_to_probes() {
     let gateway = Gateway::start(CONFIG);
@@ -278,7 +278,7 @@ fn clients_that_read_no_answer_give_way_to_probes() {
     gateway.wait_for_log("max_connections reached: an older one gives way");
 }
 
-/// 256 connections of HTTP/2 may ask for 25,600 answers at once.
+/// 256 connections of HTTP/2 may ask for 25,600 responses at once.
 #[test]
 fn the_admin_listener_speaks_http1_alone() {
     let gateway = Gateway::start(CONFIG);

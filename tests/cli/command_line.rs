@@ -1,4 +1,5 @@
-//! The command line as shells and supervisors use it: what goes with what, and who reads.
+//! The command line as shells and supervisors use it: options that exclude each other, closed
+//! outputs.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -86,7 +87,7 @@ fn commands_with_a_closed_stdout_end_with_their_own_exit_code() {
     }
 }
 
-/// Ends the process with the test.
+/// A process that ends with the test.
 struct Running(Child);
 
 impl Drop for Running {
@@ -96,7 +97,7 @@ impl Drop for Running {
     }
 }
 
-/// A proxy that echoes, where its admin listener and its listener are, and its log from then on.
+/// A proxy that echoes, the addresses of its two listeners, and its log from then on.
 fn logging_to_a_pipe(dir: &Path, level: &str) -> (Running, [SocketAddr; 2], impl Read) {
     let text =
         with_free_ports("shutdown: { delay: 0s }\nworkers: 1\nroutes: [{ upstream: echo }]\n");

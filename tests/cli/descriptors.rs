@@ -1,5 +1,5 @@
-//! No file descriptor is left: who is served is served on, who comes waits, one line says so, and all goes on
-//! as soon as somebody leaves.
+//! A process without free file descriptors: open connections are served, new ones wait, and one log
+//! line says so.
 
 use std::fs;
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ use rustix::process::{Resource, Rlimit, prlimit};
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 const ECHO: &str = "routes: [{ upstream: echo }]\n";
 
-/// Descriptors below `limit` that the proxy does not use.
+/// The number of descriptors below `limit` that the proxy does not use.
 fn unused(gateway: &Gateway, limit: u64) -> u64 {
     let pid = gateway.pid().as_raw_nonzero();
     let files = fs::read_dir(format!("/proc/{pid}/fd")).expect("a child's files can be listed");
@@ -24,7 +24,7 @@ fn unused(gateway: &Gateway, limit: u64) -> u64 {
     limit - used.filter(|number: &u64| *number < limit).count() as u64
 }
 
-/// Lets the proxy open ten files more, and has clients take them all.
+/// Lets the proxy open ten files more, and has clients use them all.
 fn crowd(gateway: &Gateway) -> Vec<TcpStream> {
     let limit = (0..).find(|limit| unused(gateway, *limit) == 10);
     let limit = limit.expect("few are used");
@@ -41,7 +41,7 @@ fn crowd(gateway: &Gateway) -> Vec<TcpStream> {
     crowd
 }
 
-/// The sum of a family over all its series, asked over a connection that is open already.
+/// The sum of a metric family over its series, read over an open connection.
 fn sum(admin: &mut Connection, family: &str) -> f64 {
     let metrics = admin.exchange("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
     let text = metrics.text();
@@ -52,7 +52,7 @@ fn sum(admin: &mut Connection, family: &str) -> f64 {
     values.sum()
 }
 
-/// How many lines of the log say this.
+/// The number of log lines that contain `text`.
 fn lines(gateway: &Gateway, text: &str) -> usize {
     let log = gateway.log();
     log.lines().filter(|line| line.contains(text)).count()

@@ -1,4 +1,4 @@
-//! What a connection costs that is open and does nothing, or waits its turn, in memory of the real binary.
+//! The memory that an idle or waiting connection takes in the real binary.
 
 use std::net::TcpStream;
 
@@ -7,17 +7,18 @@ use crate::support::gateway::Gateway;
 use crate::support::wait_for;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Open at once: few enough for any limit of open files, enough to drown what else grows.
+/// The number of connections: below usual limits of open files, and enough to outweigh other
+/// growth.
 const CONNECTIONS: usize = 400;
 
 const CONFIG: &str = "workers: 1\nroutes: [{ upstream: echo }]\n";
 
-/// How much it grows by for each of the connections that `open` opens, in bytes.
+/// The growth in bytes for each connection that `open` opens.
 fn growth<T>(gateway: &Gateway, open: impl Fn() -> T) -> usize {
     growth_by(CONNECTIONS, gateway, open)
 }
 
-/// The same for so many connections.
+/// The growth in bytes for each of these connections.
 fn growth_by<T>(connections: usize, gateway: &Gateway, open: impl Fn() -> T) -> usize {
     let series = format!(
         "sluicegate_connections{{listener=\"{}\"}}",
@@ -36,7 +37,7 @@ fn growth_by<T>(connections: usize, gateway: &Gateway, open: impl Fn() -> T) -> 
     gateway.resident().saturating_sub(before) / connections
 }
 
-/// Of a thousand one may find no room, by chance some more.
+/// One key in a thousand may find no room, by chance some more.
 #[test]
 fn a_table_keeps_as_many_keys_as_max_keys_says() {
     const KEYS: usize = 10_000;
@@ -55,7 +56,7 @@ routes: [{{ upstream: echo, limits: [keys] }}]
     assert!(kept >= 0.998 * KEYS as f64, "{kept}");
 }
 
-/// It held a buffer of 8 KiB once, and room for every protocol.
+/// The connection once held a buffer of 8 KiB, and room for every protocol.
 #[test]
 fn a_silent_connection_takes_little_memory() {
     let gateway = Gateway::start(CONFIG);
@@ -65,7 +66,7 @@ fn a_silent_connection_takes_little_memory() {
     assert!(bytes < 6 * 1024, "{bytes}");
 }
 
-/// It held two buffers once, and room for a request that is served.
+/// The connection once held two buffers, and room for a request in progress.
 #[test]
 fn a_connection_between_requests_takes_little_memory() {
     let gateway = Gateway::start(CONFIG);
@@ -82,8 +83,8 @@ fn a_connection_between_requests_takes_little_memory() {
     assert!(bytes < 7 * 1024, "{bytes}");
 }
 
-/// Of those that wait nothing is kept but their connections and requests. Many of them: where the system has huge
-/// pages, memory grows by 2 MiB at a time.
+/// Waiting requests keep only their connections and heads. There are many of them because huge
+/// pages let memory grow by 2 MiB at a time.
 #[test]
 fn a_delayed_request_takes_little_memory() {
     waiting_costs_little(

@@ -1,4 +1,5 @@
-//! The process's own log when its reader stalls, goes away, or comes back: the proxy serves, reloads and ends.
+//! The process's own log when its reader stalls, closes or resumes: the proxy serves, reloads and
+//! ends.
 
 use crate::support::client::get;
 use crate::support::gateway::Gateway;
@@ -7,14 +8,14 @@ use rustix::process::Signal;
 
 const CONFIG: &str = "shutdown: { delay: 0s }\nroutes: [{ upstream: echo }]\n";
 
-/// A configuration with 60 problems, whose report takes more than a pipe has room for.
+/// A configuration with 60 problems, whose report is larger than a pipe's buffer.
 fn wrong() -> String {
     let name = "x".repeat(1_000);
     let routes = (0..60).map(|number| format!("  - {{ upstream: echo, {name}{number}: 1 }}\n"));
     format!("routes:\n{}", routes.collect::<String>())
 }
 
-/// Reloads a wrong configuration until the log has lost lines.
+/// Reloads an invalid configuration until the log has lost lines.
 fn fill(gateway: &Gateway) {
     gateway.replace_config(&wrong());
     for round in 1..=40 {

@@ -1,6 +1,6 @@
-//! `sluicegate replay --decisions` beside decisions of other rate limiters, recorded by `tests/recorded/record` and committed
-//! with it; tests/recorded/README.md says what each of them defines, and where definitions differ. governor, a crate, needs
-//! no recording.
+//! Decisions of `sluicegate replay --decisions` beside those of other rate limiters, recorded by
+//! `tests/recorded/record`. tests/recorded/README.md says how each of them is defined, and where
+//! definitions differ. governor, a crate, needs no recording.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,13 +19,13 @@ use crate::support::replay::Replay;
 
 /// Arrivals and decisions under one policy.
 struct Section {
-    /// File and place in it, to be told.
+    /// The file and the line, for messages.
     name: String,
     policy: String,
     steps: Vec<Step>,
 }
 
-/// One arrival and what was decided; times in microseconds.
+/// One arrival and its decision; times are in microseconds.
 struct Step {
     time: u64,
     key: String,
@@ -36,7 +36,8 @@ struct Step {
 }
 
 impl Section {
-    /// Sections of a recording: a JSON line each, and a line `gap key units verdict remaining wait` for each step.
+    /// Reads the sections of a recording: a JSON line, then a line `gap key units verdict remaining
+    /// wait` for each step.
     fn read(file: &str, text: &str) -> Vec<Self> {
         let mut sections = Vec::<Self>::new();
         for line in text.lines() {
@@ -57,7 +58,7 @@ impl Section {
         sections
     }
 
-    /// As `place` of a configuration.
+    /// The policy in YAML.
     fn route(&self, place: usize) -> String {
         let Self { policy, .. } = self;
         let key = "key: query:key, cost: { header: x-units, max: 1000 }";
@@ -82,7 +83,7 @@ impl Section {
         log
     }
 
-    /// Panics with the first step that is decided otherwise.
+    /// Compares all decisions.
     fn compare(&self, decided: &[Value]) {
         assert_eq!(decided.len(), self.steps.len(), "{}", self.name);
         for (number, (step, decided)) in self.steps.iter().zip(decided).enumerate() {
@@ -117,7 +118,7 @@ impl Step {
         }
     }
 
-    /// Whether what the other limiter told is what was decided.
+    /// True if the other limiter made this decision.
     fn agrees(&self, decided: &Value) -> bool {
         let wait = match self.verdict.as_str() {
             "delayed" => micros(&decided["delay_ms"]),
@@ -184,7 +185,7 @@ fn decisions_equal_those_of_other_implementations() {
 
 const START: u64 = 1_795_236_060_000_000;
 
-/// What governor decides of arrivals, given as the microseconds since the one before, and units.
+/// The decisions of governor on arrivals: microseconds since the one before, and units.
 fn by_governor(interval: u64, burst: NonZeroU32, arrivals: &[(u64, u32)]) -> Section {
     let quota = Quota::with_period(Duration::from_micros(interval)).expect("a period");
     let clock = FakeRelativeClock::default();

@@ -1,5 +1,5 @@
-//! `sluicegate replay` by its results: what it says of a log, the proxy's own access log, and whatever
-//! else people call a log.
+//! Results of `sluicegate replay`: decisions, the proxy's own access logs, and input that is no
+//! log.
 
 use std::fs;
 use std::io::Write as _;
@@ -14,7 +14,7 @@ use crate::support::gateway::Gateway;
 use crate::support::replay::{Replay, command, decisions, line, replay, stderr};
 use crate::support::wait_for;
 
-/// Two a second, counted by the clock.
+/// Two requests a second, in windows of the clock.
 const TWO: &str = "routes:
   - { name: a, match: { path: '/a/**' }, upstream: echo,
       limits: [{ algorithm: fixed_window, quota: 2/1s }] }
@@ -488,7 +488,7 @@ fn the_pictures_of_the_documentation_show_real_decisions() {
     assert_eq!(kept.count(), count, "no picture is left over");
 }
 
-/// Requests to a proxy with an access log: what the log has then, and what a replay says to it.
+/// Sends requests to a proxy with an access log; returns the log and its replay.
 #[track_caller]
 fn served_and_replayed(format: &str, hosts: &[&str]) -> (Vec<String>, Vec<Value>) {
     let mut gateway = Gateway::start(&format!(
@@ -538,7 +538,7 @@ routes:
     (log.lines().map(str::to_owned).collect(), decisions(&output))
 }
 
-/// The decision that a status tells of.
+/// The decision that a status implies.
 fn decision_of(status: u64) -> &'static str {
     match status {
         200 => "allowed",

@@ -1,9 +1,9 @@
-//! What `sluicegate replay` says of logs that lack what limits depend on.
+//! Warnings of `sluicegate replay` about logs that lack the inputs of limits.
 
 use crate::support::replay::{Replay, line, stderr};
 use serde_json::{Value, json};
 
-/// A line of the combined format, of the second that is named.
+/// A line of the combined format at this second.
 fn combined(second: u32, target: &str) -> String {
     format!(
         "192.0.2.7 - - [21/Nov/2026:04:41:{second:02} +0000] \"GET {target} HTTP/1.1\" 200 5 \"-\" \"curl\"\n"

@@ -1,5 +1,5 @@
-//! `sluicegate replay --decisions` beside plain models of the algorithms, written from their definitions: all
-//! that was ever charged is kept, and everything is counted anew for each request.
+//! Decisions of `sluicegate replay --decisions` beside plain models of the algorithms, written from
+//! their definitions. A model keeps every charge, and counts all of them anew for each request.
 
 use std::fmt::Write as _;
 
@@ -47,7 +47,7 @@ const KINDS: [Kind; 16] = [
     Kind::Leaky,
 ];
 
-/// In how many parts the windows of some kinds are cut.
+/// The numbers of parts of windows.
 const PARTS: u64 = 6;
 
 /// Keys of a history.
@@ -63,13 +63,13 @@ struct Policy {
     cost: u64,
 }
 
-/// Units that were charged to one key, and when.
+/// The charges of one key: units and instants.
 type Charges = Vec<(u64, u64)>;
 
 const DAY: u64 = 86_400_000_000;
 
 impl Policy {
-    /// The most units that can ever be taken at once.
+    /// The most units that are ever available at once.
     fn most(&self) -> u64 {
         match self.kind {
             Kind::Steps => self.burst,
@@ -80,7 +80,7 @@ impl Policy {
         }
     }
 
-    /// In how many parts the window is cut.
+    /// The number of parts of the window.
     fn parts(&self) -> u64 {
         match self.kind {
             Kind::Parts | Kind::PartsWhole | Kind::PartsIgnored => PARTS,
@@ -88,18 +88,19 @@ impl Policy {
         }
     }
 
-    /// How many wait at most: as many as a queue of `burst` places has, and as have their turn within a window.
+    /// The most requests that wait: the places of a queue of `burst`, and at most as many as leave
+    /// within a window.
     fn places(&self) -> u64 {
         self.burst.min(self.limit)
     }
 
-    /// How many of a burst need not wait.
+    /// The number of requests of a burst without a delay.
     fn passing(&self) -> u64 {
         self.burst % 3
     }
 
-    /// For how long the last of so many units waits that come to a line at `now`, in parts of a microsecond, as many
-    /// as the limit.
+    /// The delay of the last of `units` that enter the queue at `now`, in fractions of a
+    /// microsecond; the limit is the denominator.
     fn wait(&self, charges: &[(u64, u64)], now: u64, units: u64) -> u64 {
         let mut last = None::<u64>;
         for (time, cost) in charges.iter().copied().chain([(now, units)]) {
@@ -111,7 +112,7 @@ impl Policy {
         last.map_or(0, |last| last.saturating_sub(now * self.limit))
     }
 
-    /// How many tokens come back at once.
+    /// The number of tokens that return at once.
     fn refill(&self) -> u64 {
         self.limit.max(1)
     }
@@ -121,7 +122,7 @@ impl Policy {
         19 + self.burst
     }
 
-    /// The whole units that can be taken at `now`, by the definition, from all that was ever charged.
+    /// The whole units available at `now`, by the definition, from all charges.
     fn available(&self, charges: &[(u64, u64)], now: u64) -> u64 {
         let counted = |counts: &dyn Fn(u64) -> bool| -> u64 {
             let counted = charges.iter().filter(|(time, _)| counts(*time));
@@ -163,7 +164,7 @@ impl Policy {
         }
     }
 
-    /// A bucket of tokens, each in `window` parts, of which `limit` come back a microsecond.
+    /// A bucket of tokens in units of 1/`window`; `limit` of these return each microsecond.
     fn trickled(&self, charges: &[(u64, u64)], now: u64) -> u64 {
         let whole = u128::from(self.most() * self.window);
         let refilled =
@@ -176,7 +177,7 @@ impl Policy {
         (refilled(level, now - last) / u128::from(self.window)) as u64
     }
 
-    /// A bucket of tokens that is refilled one step after the other once it is no longer full.
+    /// A bucket of tokens that is refilled in steps once it is no longer full.
     fn refilled(&self, charges: &[(u64, u64)], now: u64) -> u64 {
         let (mut tokens, mut next) = (self.burst, 0);
         let asked = charges.iter().copied().chain([(now, 0)]);
@@ -193,7 +194,7 @@ impl Policy {
         tokens
     }
 
-    /// What is counted of a window that began with the first of its requests.
+    /// The count of a window that began with the first of its requests.
     fn in_window_of_its_own(&self, charges: &[(u64, u64)], now: u64) -> u64 {
         let (mut end, mut count) = (0, 0);
         for (time, cost) in charges {
@@ -205,8 +206,8 @@ impl Policy {
         if now < end { count } else { 0 }
     }
 
-    /// The first instant from which a request is admitted if nothing else comes: what is available only
-    /// grows meanwhile.
+    /// The first instant from which a request is admitted if no other comes: the available units
+    /// only grow meanwhile.
     fn retry_at(&self, charges: &[(u64, u64)], now: u64) -> Option<u64> {
         (self.cost <= self.most()).then(|| {
             let (mut refused, mut admitted) = (now, now + 2 * self.window * self.most().max(1));
@@ -222,7 +223,7 @@ impl Policy {
         })
     }
 
-    /// Decides, charges, and writes what `replay --decisions` has to say.
+    /// Decides, charges, and writes the line of `replay --decisions`.
     fn decide(&self, charges: &mut Charges, now: u64) -> Value {
         let available = self.available(charges, now);
         if available >= self.cost && self.most() > 0 {
@@ -245,7 +246,7 @@ impl Policy {
         refused
     }
 
-    /// As the configuration has it.
+    /// The policy in YAML.
     fn written(&self) -> String {
         let (limit, window) = (self.limit, self.window / 1_000);
         let amount = match self.kind {
@@ -294,10 +295,10 @@ impl Policy {
     }
 }
 
-/// A day as it is in Berlin: an hour ahead of UTC, and two from the last Sunday of March, 01:00 UTC, to
-/// that of October.
+/// A day in Berlin: an hour ahead of UTC, and two from the last Sunday of March, 01:00 UTC, to that
+/// of October.
 struct Local {
-    /// Since the epoch.
+    /// Days since the epoch.
     day: u64,
 }
 
@@ -317,14 +318,14 @@ impl Local {
         }
     }
 
-    /// Whole months since the epoch, if they begin on the day `anchor`, or on their last one.
+    /// Whole months since the epoch that begin on the day `anchor`, or on their last day.
     fn month_from(&self, anchor: u64) -> u64 {
         let (year, month, day) = self.date();
         let length = Self::first_of(year, month + 1) - Self::first_of(year, month);
         12 * year + month - u64::from(day < anchor.min(length))
     }
 
-    /// Year, month, day, each found by counting.
+    /// Year, month and day, each by counting.
     fn date(&self) -> (u64, u64, u64) {
         let year = (1970..).find(|year| Self::first_of(year + 1, 1) > self.day);
         let year = year.expect("a year");
@@ -333,7 +334,7 @@ impl Local {
         (year, month, 1 + self.day - Self::first_of(year, month))
     }
 
-    /// The day on which a month begins; the thirteenth is the next January.
+    /// The first day of a month; the thirteenth month is the next January.
     fn first_of(year: u64, month: u64) -> u64 {
         let leaps = |year: u64| year / 4 - year / 100 + year / 400;
         let is_leap = leaps(year) > leaps(year - 1);
@@ -386,8 +387,8 @@ fn policies() -> impl Strategy<Value = Vec<Policy>> {
     KINDS.map(one).to_vec()
 }
 
-/// Of each step: the gap to the one before in thousandths of the policy's window, whether that is rounded
-/// to a millisecond, the policy, and the key.
+/// A step: the gap in thousandths of the policy's window, whether it is rounded to a millisecond,
+/// the policy, and the key.
 fn steps() -> impl Strategy<Value = Vec<(u64, bool, usize, u8)>> {
     let gaps =
         prop_oneof![3 => Just(0_u64), 4 => 0..=200_u64, 2 => 0..=1_500_u64, 1 => Just(1_000)];
@@ -413,8 +414,8 @@ fn configuration(policies: &[Policy]) -> String {
     config
 }
 
-/// By how much the clock of each key is ahead, so that its windows end at whole multiples: for staggered
-/// ones what a first refusal tells, since every replay staggers alike.
+/// The lead of each key's clock that makes its windows end at whole multiples. A first refusal
+/// tells it for staggered windows, which every replay staggers alike.
 fn ahead(config: &str, place: usize, policy: &Policy) -> [u64; KEYS as usize] {
     if !matches!(policy.kind, Kind::Staggered) || policy.most() == 0 {
         return [0; KEYS as usize];
@@ -465,7 +466,7 @@ proptest! {
     }
 }
 
-/// What the models take for granted, by the calendar.
+/// The calendar facts that the models rely on.
 #[test]
 fn the_models_use_the_days_of_berlin() {
     let date = |time: u64| Local::at(time * 1_000_000).date();

@@ -18,7 +18,7 @@ fn config(origin: &Origin, shutdown: &str) -> String {
     )
 }
 
-/// An origin that answers after this long.
+/// An origin that responds after `pause`.
 fn slow(pause: Duration) -> Origin {
     Origin::start(move |_| [vec![Step::Pause(pause)], ok("late")].concat())
 }

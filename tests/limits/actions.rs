@@ -1,5 +1,4 @@
-//! What becomes of requests beyond a limit, over real sockets, where they are not just refused: decoys, tarpits,
-//! dropped and tagged requests.
+//! Actions on limited requests, over real sockets: decoys, tarpits, dropped and tagged requests.
 
 use std::fs;
 use std::time::Duration;
@@ -18,7 +17,7 @@ fn names(answer: &Response) -> Vec<&str> {
         .collect()
 }
 
-/// A proxy with a decoy for the third request to `/`, beside a limit that all may know of.
+/// A proxy with a decoy for the third request to `/`, beside a disclosed limit.
 fn with_decoy() -> Gateway {
     Gateway::start(
         "responses: { headers: [ietf, x-ratelimit], on_limit: { status: 503, docs_url: 'https://a.example', headers: { x-refused: yes } } }
@@ -62,7 +61,7 @@ fn a_decoy_looks_like_success() {
     assert_eq!(gateway.metric(count), Some(1.0));
 }
 
-/// An answer by somebody, of which nothing but its own lines tells it from others.
+/// A response of an upstream with fields of its own.
 fn answered(user: &str, number: &str) -> Vec<Step> {
     raw(&format!(
         "HTTP/1.1 201 Created\r\nServer: nginx/1.24.0\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\

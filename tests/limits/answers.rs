@@ -1,4 +1,4 @@
-//! What clients are told at a limit, over real sockets: bodies of one's own, and answers in the terms of gRPC.
+//! Responses to limited requests, over real sockets: configured bodies, and gRPC statuses.
 
 use crate::support::client::{Connection, curl, get};
 use crate::support::frames::{END_STREAM, HEADERS, Http2, field, get_block, request};
@@ -58,7 +58,7 @@ fn placeholders_of_a_body_are_filled() {
     );
 }
 
-/// The head of the answer to a gRPC call by curl over HTTP/2, a field a line.
+/// The response head of a gRPC call by curl over HTTP/2, one field a line.
 fn call(gateway: &Gateway, path: &str, content_type: &str) -> String {
     let output = curl(&[
         "--http2-prior-knowledge",

@@ -5,7 +5,7 @@ use crate::support::gateway::Gateway;
 use crate::support::replay::{Replay, line};
 use serde_json::{Value, json};
 
-/// What a policy has left, as an answer says.
+/// The remaining units of a policy, from the fields of a response.
 fn left(gateway: &Gateway, policy: &str) -> String {
     let answer = get(gateway.address(), "/");
     let state = answer.expect_header("ratelimit");
@@ -50,7 +50,7 @@ fn a_reload_that_charges_refusals_keeps_the_buckets() {
     assert_eq!(statuses, [200, 429, 429]);
 }
 
-/// Requests at these seconds.
+/// A log with requests at these seconds.
 fn decided(limit: &str, times: &[u64]) -> Vec<(Value, Value)> {
     let config = format!("routes: [{{ name: a, upstream: echo, limits: [{{ {limit} }}] }}]\n");
     let log: String = times

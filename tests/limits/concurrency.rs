@@ -1,5 +1,5 @@
-//! Limits of what is in flight, over real sockets: exactly so many at once, and whatever becomes of a request, what it
-//! took comes back.
+//! Limits on requests in flight, over real sockets: exact, and permits return however a request
+//! ends.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -14,7 +14,7 @@ use crate::support::slow::{ALL, Slow};
 use crate::support::wait_for;
 use rustix::process::Signal;
 
-/// A proxy before it with one limit, called `slots`.
+/// A proxy in front of the origin with one limit, called `slots`.
 fn behind(slow: &Slow, policy: &str) -> Gateway {
     Gateway::start(&config(slow, policy))
 }
@@ -28,7 +28,7 @@ fn config(slow: &Slow, policy: &str) -> String {
 
 const REQUEST: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// A request whose response has begun, and not ended.
+/// A request whose response has begun and not ended.
 fn begun(address: SocketAddr) -> Connection {
     let mut connection = Connection::open(address);
     connection.send(REQUEST);
@@ -208,13 +208,13 @@ routes: [{{ name: a, upstream: '{}', limits: [slots] }}]
     wait_until_in_use(&gateway, 0);
 }
 
-/// The next of a series of numbers that look random, the same in every run.
+/// The next number of a pseudo-random series, the same in every run.
 fn next(seed: &mut u64) -> u64 {
     *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
     *seed >> 33
 }
 
-/// A client that leaves at some point.
+/// A client that leaves at some point of its request.
 fn leave_somewhere(address: SocketAddr, seed: &mut u64) {
     let mut connection = Connection::open(address);
     let request = match next(seed) % 4 {

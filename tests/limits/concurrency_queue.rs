@@ -1,5 +1,5 @@
-//! Requests that wait for those in flight, through the binary: first in first out, bounded, given up by who leaves, and
-//! never stuck.
+//! Requests that wait for permits, through the binary: first in first out, bounded, cancelled by
+//! clients that leave, never stuck.
 
 use std::fs;
 use std::thread;
@@ -56,7 +56,7 @@ fn wait_until(gateway: &Gateway, name: &str, policy: &str, expected: u64) {
     });
 }
 
-/// Asks and waits until so many wait.
+/// Sends a request, and waits until `expected` requests wait.
 fn join(gateway: &Gateway, path: &str, expected: u64) -> Connection {
     let client = ask(gateway, path);
     wait_until(gateway, "waiting", "slots", expected);
@@ -343,7 +343,7 @@ fn expensive_requests_keep_their_turn_and_each_key_has_its_own_queue() {
     assert_eq!(slow.gate.seen()[2..], ["/dear", "/late"]);
 }
 
-/// The next of a series of numbers that look random, the same in every run.
+/// The next number of a pseudo-random series, the same in every run.
 fn next(seed: &mut u64) -> u64 {
     *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
     *seed >> 33

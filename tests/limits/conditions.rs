@@ -1,5 +1,4 @@
-//! What a policy says beside its quota, over real sockets: on which requests it applies, to whom, at what
-//! cost, and whether it refuses.
+//! Conditions, exceptions, costs and modes of policies, over real sockets.
 
 use std::net::SocketAddr;
 
@@ -8,12 +7,12 @@ use crate::support::gateway::Gateway;
 use crate::support::replay::{Replay, command, line};
 use crate::support::wait_for;
 
-/// What so many requests for `path`, with these header fields, are answered.
+/// The statuses of `N` requests for `path` with these header fields.
 fn statuses<const N: usize>(address: SocketAddr, path: &str, headers: &str) -> [u16; N] {
     std::array::from_fn(|_| get_with(address, path, headers).status)
 }
 
-/// What `explain` prints of a GET for `url` with this header field.
+/// The output of `explain` for a GET of `url` with this header field.
 fn explained(config: &str, url: &str, header: &str) -> String {
     let dir = tempfile::tempdir().expect("there is room for a directory");
     let file = dir.path().join("sluicegate.yaml");

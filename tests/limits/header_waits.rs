@@ -1,5 +1,5 @@
-//! Clients that wait as long as a header field says, and read no other, are admitted at their first retry: of each style,
-//! whatever the algorithm.
+//! Clients that wait as long as one header field says are allowed at their first retry, for each
+//! style and algorithm.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ const ALGORITHMS: [&str; 13] = [
     "quota: 2/1s, algorithm: leaky_bucket, queue: 0",
 ];
 
-/// What a client of some style reads: the field, and how it says how long to wait.
+/// The field that a client of one style reads, and its parser.
 struct Style {
     field: &'static str,
     wait: fn(&str) -> Duration,
@@ -71,7 +71,7 @@ fn seconds(text: &str) -> Duration {
     Duration::from_secs(text.parse().expect("whole seconds"))
 }
 
-/// As Go writes them, of less than a minute: `1.5s`, `250ms`.
+/// Parses a duration of Go below a minute: `1.5s`, `250ms`.
 fn duration(text: &str) -> Duration {
     if let Some(millis) = text.strip_suffix("ms") {
         return Duration::from_millis(millis.parse().expect("milliseconds"));
@@ -105,7 +105,7 @@ fn refused(address: SocketAddr, path: &str) -> Response {
     refused.expect("a limit that refuses")
 }
 
-/// Asks until it is refused, waits as it is told, and asks again: twice.
+/// Sends requests until one is refused, waits as told, and sends one more: twice.
 fn obey(address: SocketAddr, path: &str, style: &Style, algorithm: &str) {
     for _ in 0..2 {
         let refused = refused(address, path);

@@ -1,4 +1,5 @@
-//! Requests that wait their turn, through the binary: paced, bounded, all or nothing, and given up by who leaves.
+//! Requests that a leaky bucket delays, through the binary: paced, bounded, all or nothing,
+//! cancelled by clients that leave.
 
 use std::fs;
 use std::thread;
@@ -23,7 +24,7 @@ routes: [{{ name: all, upstream: echo, limits: [line] }}]
     ))
 }
 
-/// A line in which nobody's turn comes while a test lasts: one goes on at once, and two may wait.
+/// A queue that releases no request while a test lasts: one is forwarded at once, and two may wait.
 fn still() -> Gateway {
     gateway("quota: 2/1h, queue: 2, max_wait: 1h")
 }
@@ -45,7 +46,7 @@ fn ask(gateway: &Gateway) -> Connection {
     client
 }
 
-/// Asks and waits until so many wait.
+/// Sends a request, and waits until `expected` requests wait.
 fn join(gateway: &Gateway, expected: u64) -> Connection {
     let client = ask(gateway);
     wait_for("a place in line", || {
@@ -248,7 +249,7 @@ fn explain_shows_the_delay_of_a_request() {
     }
 }
 
-/// Requests at these milliseconds to a route with these limits.
+/// A replay of requests at these milliseconds to a route with these limits.
 fn replay(limits: &str, times: &[u64]) -> Replay {
     let config = format!("routes: [{{ name: a, upstream: echo, limits: [{limits}] }}]\n");
     let log: String = times

@@ -1,4 +1,4 @@
-//! What limits decide and what clients are told of it, in memory and through the binary.
+//! Decisions of limits in memory, and the responses to clients, through the binary.
 
 #[path = "../support/mod.rs"]
 mod support;

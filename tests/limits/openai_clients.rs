@@ -1,4 +1,5 @@
-//! OpenAI's own clients, for Python and Node.js, before a proxy that charges what the answers state: streamed and not.
+//! OpenAI's Python and Node.js clients in front of a proxy that charges the usage of responses,
+//! streamed and not.
 //!
 //! `scripts/test` installs them into the target directory (`scripts/openai-clients`).
 
@@ -91,7 +92,7 @@ try {
 console.log(JSON.stringify(results));
 "#;
 
-/// A directory of a client below the target directory.
+/// The directory of a client below the target directory.
 fn installed(client: &str) -> PathBuf {
     let temporary = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let target = temporary.parent().expect("it is in the target directory");
@@ -104,7 +105,7 @@ fn installed(client: &str) -> PathBuf {
     path
 }
 
-/// An answer as OpenAI writes it, of so many tokens.
+/// A response as OpenAI writes it, with a usage of 57 tokens.
 fn completion(request: &Received) -> Vec<Step> {
     let body: Value = serde_json::from_slice(&request.body).expect("JSON");
     assert_eq!(body["messages"][0]["content"], "hello");

@@ -1,4 +1,5 @@
-//! Policies of several buckets, through the binary: what one cannot pay the next does, at a lower priority.
+//! Policies with overflow buckets, through the binary: each bucket serves requests beyond the one
+//! before, at a lower priority.
 
 use std::fmt::Write as _;
 use std::thread;
@@ -27,7 +28,7 @@ fn ask(gateway: &Gateway) -> Response {
     Connection::open(gateway.address()).exchange(request)
 }
 
-/// What the upstream was sent, of an answer by `echo`.
+/// A field of the request that the upstream got, from its echo.
 fn sent(answer: &Response, name: &str) -> Option<String> {
     let text = answer.text();
     let field = text
@@ -192,7 +193,8 @@ routes: [{ upstream: echo, limits: [tiers] }]
     assert!(explain("6").contains("answer    limited by tiers"));
 }
 
-/// A bucket of `burst` units, one of which comes back each `period` microseconds; the units that are taken, as time.
+/// A bucket of `burst` units, one of which returns each `period` microseconds; used units are kept
+/// as time.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     period: u64,
@@ -201,7 +203,7 @@ struct Bucket {
 }
 
 impl Bucket {
-    /// When a unit can be taken, from `now` on.
+    /// The first instant from `now` on at which a unit is available.
     fn free_at(&self, now: u64) -> u64 {
         let most = self.burst * self.period;
         now.max((self.whole_at + self.period).saturating_sub(most))
@@ -238,7 +240,7 @@ fn written(buckets: &[Bucket]) -> String {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Beside another policy: only what pays is charged, once; and the retry is exact.
+    /// Beside another policy, only the bucket that pays is charged, once, and the retry is exact.
     #[test]
     fn the_first_bucket_with_enough_units_is_charged(
         mut tiers in prop::collection::vec(buckets(), 1..=3), mut other in buckets(),

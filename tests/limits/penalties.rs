@@ -1,4 +1,4 @@
-//! Bans of keys that go on asking though they are refused, over real sockets.
+//! Bans of keys that keep sending requests while they are refused, over real sockets.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -195,7 +195,7 @@ routes: [{ upstream: echo, limits: [keys] }]
     );
 }
 
-/// There is room for the strikes of some 700 keys.
+/// The table has room for the strikes of some 700 keys.
 #[test]
 fn a_flood_of_keys_does_not_protect_a_persistent_key_from_its_ban() {
     let penalty = "{ strikes: 10, within: 1h, for: [1d] }";

@@ -1,5 +1,5 @@
-//! All or nothing over several policies, whatever they say beside their quota: on virtual time, through the
-//! steps that decide in the proxy.
+//! All or nothing over several policies with any options, on virtual time, through the admission of
+//! the proxy.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use sluicegate::proxy::inspect::dry_run::dry_run;
 use sluicegate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use sluicegate::telemetry::registry::Registry;
 
-/// What a policy says beside its quota.
+/// The options of a policy beside its quota.
 const MANNERS: [&str; 12] = [
     "",
     "when: { method: [POST] }",
@@ -69,7 +69,7 @@ fn any_request() -> impl Strategy<Value = Asked> {
         })
 }
 
-/// A policy in any of its manners.
+/// A policy with any of these options.
 fn any_policy() -> impl Strategy<Value = String> {
     let algorithm = proptest::sample::select(&ALGORITHMS[..]);
     let manner = proptest::sample::select(&MANNERS[..]);
@@ -94,7 +94,8 @@ fn snapshot(policies: &[String]) -> Arc<Ruleset> {
     PreparedRuleset::new(rules, &surroundings, None).migrate_buckets(Timestamp::EPOCH)
 }
 
-/// What became of a request: whether it was admitted, and what each policy had left, with its name.
+/// The outcome of a request: whether it was allowed, and the remaining units of each policy by
+/// name.
 type Outcome = (bool, Vec<(String, bool, u32)>);
 
 fn outcome(snapshot: &Ruleset, asked: &Asked, now: Timestamp) -> Outcome {
@@ -120,7 +121,7 @@ fn outcome(snapshot: &Ruleset, asked: &Asked, now: Timestamp) -> Outcome {
     outcome.unwrap_or((false, Vec::new()))
 }
 
-/// The requests at their instants, with what became of each.
+/// The requests at their instants, with the outcome of each.
 fn run(policies: &[String], requests: &[(Timestamp, Asked)]) -> Vec<Outcome> {
     let snapshot = snapshot(policies);
     let outcomes = requests
@@ -139,7 +140,7 @@ fn timed(requests: Vec<Asked>) -> Vec<(Timestamp, Asked)> {
     requests.collect()
 }
 
-/// The place of a policy that is called after it, as `any#1` and its candidate `any#1/candidate`.
+/// The place of the policy in a name such as `any#1` or `any#1/candidate`.
 fn index(name: &str) -> usize {
     let name = name.trim_end_matches("/candidate");
     let place = name
@@ -150,7 +151,8 @@ fn index(name: &str) -> usize {
 }
 
 proptest! {
-    /// A refused request leaves no trace: without those that were refused, all others are told the same.
+    /// A refused request leaves no trace: without the refused ones, all others have the same
+    /// outcome.
     #[test]
     fn a_refused_request_is_charged_to_none_of_its_policies(
         policies in proptest::collection::vec(any_policy(), 1..4),
@@ -162,8 +164,8 @@ proptest! {
         prop_assert_eq!(run(&policies, &admitted), told);
     }
 
-    /// Whatever policies in shadow would do, the others do as they would without them; and what those in shadow say is
-    /// what they would say alone of the requests that the others admit.
+    /// Shadowed policies change no outcome of the others. Each counts what it would do alone on the
+    /// requests that the others allow.
     #[test]
     fn a_shadowed_policy_changes_nothing_and_counts_what_it_would_do(
         enforced in proptest::collection::vec(any_policy(), 1..3),

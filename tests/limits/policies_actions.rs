@@ -1,5 +1,4 @@
-//! What a policy says beside its quota, together with what it does to requests beyond it: over real sockets, decoys,
-//! tarpits, dropped and tagged requests of policies with conditions, exceptions, costs, modes and candidates.
+//! Actions of policies with conditions, exceptions, costs, modes and candidates, over real sockets.
 
 use std::time::Duration;
 
@@ -10,14 +9,14 @@ use crate::support::wait_for;
 
 const ACTIONS: [&str; 5] = ["reject", "decoy", "tarpit", "drop", "tag"];
 
-/// How often a policy decided so on the route `a`.
+/// The number of times that a policy made this decision on the route `a`.
 fn count(gateway: &Gateway, policy: &str, decision: &str) -> f64 {
     let labels = format!("policy=\"{policy}\",route=\"a\",decision=\"{decision}\"");
     let series = format!("sluicegate_limit_decisions_total{{{labels}}}");
     gateway.metric(&series).unwrap_or(0.0)
 }
 
-/// The tags that the upstream was sent, of an answer that is its echo.
+/// The tags that the upstream got, from its echo.
 #[track_caller]
 fn tags(answer: &Response) -> Vec<String> {
     assert_eq!(answer.status, 200);
@@ -27,7 +26,7 @@ fn tags(answer: &Response) -> Vec<String> {
     tags.collect()
 }
 
-/// Whether the request came to the upstream, and the client is told of no limit.
+/// True if the request reached the upstream and the response has no limit fields.
 #[track_caller]
 fn expect_untold(answer: &Response) {
     assert_eq!(answer.status, 200);
@@ -85,7 +84,8 @@ routes: [{{ name: a, upstream: echo, limits: [p] }}]
     }
 }
 
-/// Of the keys of `per-key`, 1 is among the first ten percent, and 0 is not (see `proxy::mode`).
+/// Among the keys of `per-key`, 1 is in the first ten percent, and 0 is not (see
+/// `proxy::admission::mode`).
 #[test]
 fn percent_limits_the_action_to_a_part_of_the_keys() {
     for (action, status) in [("decoy", Some(200)), ("drop", None), ("reject", Some(429))] {

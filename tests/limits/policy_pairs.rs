@@ -1,4 +1,5 @@
-//! Every pair of algorithms on one request, at any instants: beside two buckets that are each asked alone.
+//! Every pair of algorithms on one request at any instants, compared with two buckets that decide
+//! alone.
 
 use std::time::Duration;
 
@@ -53,7 +54,7 @@ fn algorithms((limit, part): (u32, u64)) -> Vec<Algorithm> {
     ]
 }
 
-/// A bucket, and what was taken of it that does not come back with time.
+/// A bucket, and its units in use, which time does not return.
 struct Bucket {
     table: Table,
     held: Vec<Permit>,
@@ -76,7 +77,7 @@ impl Bucket {
         }
     }
 
-    /// What it says of so many units, without what only its own memory knows.
+    /// The decision on `cost` units, without the parts that depend on the bucket's own history.
     fn peek(&self, cost: u32, now: Timestamp) -> Told {
         told(&self.charge(cost).peek(now))
     }
@@ -104,7 +105,7 @@ fn told(decision: &Decision) -> Told {
     (outcome, remaining, capacity, reset)
 }
 
-/// When a refusal ends, never being the latest; `None` for an admission.
+/// The end of a refusal, the latest instant if it has none; `None` for an admission.
 fn refusal(told: &Told) -> Option<(bool, Option<Timestamp>)> {
     match told.0 {
         Outcome::Refuse { retry_at } => Some((retry_at.is_none(), retry_at)),
@@ -112,8 +113,8 @@ fn refusal(told: &Told) -> Option<(bool, Option<Timestamp>)> {
     }
 }
 
-/// A request: how long after the last one, what it takes of each policy, and whether the oldest that is still in
-/// flight ends before.
+/// A request: the time since the last one, its cost for each policy, and whether the oldest one in
+/// flight ends before it.
 #[derive(Clone, Debug)]
 struct Step {
     gap: u64,
@@ -134,8 +135,8 @@ fn quotas() -> impl Strategy<Value = (u32, u64)> {
     (1..6_u32, 1..300_u64)
 }
 
-/// Runs `check` over every pair: on the two buckets that are charged together, and the two that each are charged
-/// alone with what it says was made.
+/// Runs `check` over every pair: two buckets that are charged together, and two that are charged
+/// alone by the pair's outcome.
 fn for_every_pair(
     quotas: [(u32, u64); 2],
     steps: &[Step],
@@ -166,7 +167,8 @@ fn for_every_pair(
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// A request is charged to both or to none; the verdict is that of the right one, and its instant exact.
+    /// A request is charged to both or to none; the verdict is that of the deciding bucket, and its
+    /// instant is exact.
     #[test]
     fn each_pair_charges_all_or_nothing_and_its_retry_after_is_exact(
         quotas in [quotas(), quotas()], steps in steps(),
@@ -211,7 +213,8 @@ proptest! {
         })?;
     }
 
-    /// What only watches changes nothing for the other, and is charged by itself what both admit.
+    /// A shadowed bucket changes nothing for the other, and is charged alone for requests that the
+    /// other admits.
     #[test]
     fn a_shadowed_policy_changes_nothing_for_an_enforced_one(
         quotas in [quotas(), quotas()], steps in steps(),

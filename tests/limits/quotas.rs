@@ -1,5 +1,5 @@
-//! Limits as clients meet them, over real sockets: exact counts, what a refusal says, and what becomes of
-//! the connection and of a body that was on its way.
+//! Limits as clients meet them, over real sockets: exact counts, refusals, the connection and the
+//! body afterwards.
 
 use std::sync::Barrier;
 use std::thread;
@@ -26,7 +26,7 @@ const ALGORITHMS: [&str; 12] = [
     "quota: L/W, algorithm: sliding_log",
 ];
 
-/// Those whose windows are no multiple of anything.
+/// The algorithms whose windows begin at no multiple of their length.
 const CALENDARS: [&str; 2] = [
     "quota: L/1y, algorithm: fixed_window, time_zone: Europe/Berlin",
     "quota: L/1mo, algorithm: fixed_window, time_zone: Pacific/Apia, anchor: 31",
@@ -345,7 +345,7 @@ fn the_refusal_body_is_configurable_by_policy() {
     );
 }
 
-/// The answers to three requests against a quota of two an hour, with these header styles.
+/// The responses to three requests against a quota of two an hour, with these header styles.
 fn three_answers(styles: &str) -> [Response; 3] {
     let gateway = Gateway::start(&format!(
         "responses: {{ headers: {styles} }}

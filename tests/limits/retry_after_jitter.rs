@@ -1,4 +1,5 @@
-//! What refused clients are told with a jitter: later than they could come back, never earlier, and not all the same.
+//! `Retry-After` with a jitter: later than the units return, never earlier, and different between
+//! clients.
 
 use std::collections::HashSet;
 

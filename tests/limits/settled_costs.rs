@@ -1,4 +1,4 @@
-//! Costs that responses settle, over real sockets: what was reserved is charged as it turned out, or given back.
+//! Costs that responses settle, over real sockets: the reserved units are corrected or given back.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Barrier};
@@ -23,7 +23,7 @@ fn config(origin: &Origin, policy: &str) -> String {
     )
 }
 
-/// What is left after a request that reserves a unit, and what it reserved.
+/// The remaining units after a request, and the units that it reserved.
 #[track_caller]
 fn wait_until_left(address: SocketAddr, path: &str, expected: usize) {
     let mut last = 0;
@@ -112,14 +112,14 @@ fn the_bytes_of_the_body_settle_the_cost() {
     wait_until_left(address, "/bytes/0", 686);
 }
 
-/// So many bytes of a body that is longer, then the end of the connection.
+/// The first bytes of a longer body, then the end of the connection.
 fn broken(bytes: usize) -> Vec<Step> {
     let head = "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n";
     let sent = raw(&format!("{head}{}", "a".repeat(bytes)));
     [sent, vec![Step::Close]].concat()
 }
 
-/// As with costs that the response states: the estimate, or what came if that is more.
+/// A truncated body is charged the estimate, or its bytes if they are more.
 #[test]
 fn a_truncated_body_and_a_response_of_the_proxy_keep_the_estimate() {
     let origin = Origin::start(|request| match request.target.as_str() {

@@ -1,4 +1,4 @@
-//! Costs that responses settle, as metrics and the log tell of them: what no response settles is seen.
+//! Settled and unsettled costs in metrics and in the log.
 
 use crate::support::client::{Connection, get};
 use crate::support::costs::origin;
@@ -41,7 +41,7 @@ fn warnings(gateway: &Gateway, policy: &str) -> Vec<String> {
         .collect()
 }
 
-/// A request whose client leaves before the answer.
+/// A request whose client leaves before the response.
 fn leave(gateway: &Gateway, path: &str, admitted: f64) {
     let mut client = Connection::open(gateway.address());
     client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
@@ -53,7 +53,7 @@ fn leave(gateway: &Gateway, path: &str, admitted: f64) {
     client.reset();
 }
 
-/// Requests of every kind to a policy that asks for a header field.
+/// Requests of every kind to a policy that settles by a header field.
 fn every_result(gateway: &Gateway) {
     assert_eq!(settlements(gateway, "p"), [0; 4], "there from the start");
     let address = gateway.address();

@@ -1,4 +1,4 @@
-//! Buckets that outlive the process: `store.memory.snapshot`, through the binary.
+//! Buckets that survive the process: `store.memory.snapshot`, through the binary.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 const SHUTDOWN: &str = "shutdown: { delay: 0s, deadline: 5s }\n";
 
-/// One bucket for each path of these policies, which are saved as `snapshot` says.
+/// One bucket for each path of these policies, with this `snapshot` section.
 fn config(snapshot: &str, policies: &[&str]) -> String {
     let route = |(place, policy): (usize, &&str)| {
         format!(
@@ -21,7 +21,7 @@ fn config(snapshot: &str, policies: &[&str]) -> String {
     format!("{SHUTDOWN}store: {{ memory: {{ snapshot: {snapshot} }} }}\nroutes:\n{routes}")
 }
 
-/// Every kind of bucket, with room for 7.
+/// Policies of every kind of bucket, with room for 7.
 const KINDS: [&str; 8] = [
     "quota: 7/300d",
     "quota: 7/300d, algorithm: token_bucket",
@@ -32,10 +32,10 @@ const KINDS: [&str; 8] = [
     "quota: 7/300d, algorithm: sliding_window, precision: 60",
     "quota: 7/300d, algorithm: sliding_log",
 ];
-/// Saved at the start, at the end, and where the settings change.
+/// A snapshot that is saved at the start, at the end, and on changes of its settings.
 const RARELY: &str = "{ path: buckets, every: 1d }";
 
-/// How many of 100 requests are admitted until one is refused.
+/// The number of requests, at most 100, that are allowed before one is refused.
 fn admitted(gateway: &Gateway, path: &str) -> usize {
     let statuses = (0..100).map(|_| get(gateway.address(), path).status);
     statuses.take_while(|status| *status == 200).count()
@@ -47,7 +47,7 @@ fn take(gateway: &Gateway, path: &str, units: usize) {
     }
 }
 
-/// Waits until so many snapshots were saved.
+/// Waits until `count` snapshots were saved.
 fn wait_for_saves(gateway: &Gateway, count: u64) {
     wait_for("a snapshot", || {
         (saves(gateway, "success") >= count).then_some(())
@@ -180,7 +180,7 @@ fn a_snapshot_path_that_is_no_file_does_not_stop_the_start() {
     assert_eq!(admitted(&gateway, "/0"), 7);
 }
 
-/// Where a file may have 8 KiB: the system says so in the same way as of a full disk, and by a signal besides.
+/// Files are limited to 8 KiB: the system reports it like a full disk, and sends a signal, too.
 #[test]
 fn a_full_disk_costs_only_the_snapshot() {
     let config = |every: &str| {
@@ -218,7 +218,7 @@ fn a_full_disk_costs_only_the_snapshot() {
     gateway.wait_for_log("buckets=1");
 }
 
-/// How long the next answer says that somebody is banned who has to wait for an hour at most otherwise.
+/// The remaining ban by the next response; other refusals last for an hour at most.
 fn banned_for(gateway: &Gateway) -> Option<u64> {
     let answer = get(gateway.address(), "/");
     let seconds = answer.header("retry-after")?.parse().expect("seconds");

@@ -1,5 +1,5 @@
-//! Costs that the end of a response states: in trailers, in JSON, in the last event of a stream. The body goes through
-//! unchanged and at once.
+//! Costs that the end of a response states: in trailers, in JSON, in the last event of a stream.
+//! Bodies pass unchanged and at once.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -21,7 +21,7 @@ const EVENTS: [&str; 4] = [
     "data: [DONE]\n\n",
 ];
 
-/// A response in one piece, of this type.
+/// A response in one piece with this media type.
 fn typed(content_type: &str, more: &str, body: &str) -> Vec<Step> {
     let length = body.len();
     raw(&format!(
@@ -29,7 +29,7 @@ fn typed(content_type: &str, more: &str, body: &str) -> Vec<Step> {
     ))
 }
 
-/// A stream in chunks of so many bytes, without its end.
+/// A stream in chunks of `size` bytes, without its end.
 fn open_stream(events: &str, size: usize) -> Vec<Step> {
     let head =
         "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -96,7 +96,8 @@ fn result(gateway: &Gateway, result: &str) -> u64 {
     gateway.metric(&series).expect("it is there") as u64
 }
 
-/// How many units a request to this path takes in the end: the next one says what is left.
+/// The units that a request to this path is finally charged, from the remaining units of the next
+/// one.
 struct Used<'a> {
     gateway: &'a Gateway,
     before: usize,

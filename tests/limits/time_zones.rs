@@ -1,5 +1,5 @@
-//! Days, months and years of the zone that a token names: through the store beside a plain model, and through the
-//! binary, live and on the time of a log.
+//! Days, months and years in the zone that a token names: the store beside a plain model, and the
+//! binary live and in `replay`.
 
 use std::collections::HashMap;
 use std::fs;
@@ -41,7 +41,7 @@ fn jwt(file: &str) -> String {
         .to_string()
 }
 
-/// What an `authorization` field has for a token of this user with this zone, if any.
+/// The `authorization` field with a token of this user, with this zone if there is one.
 fn bearer(user: &str, zone: &str) -> String {
     let mut claims = json!({ "sub": user });
     if !zone.is_empty() {
@@ -67,8 +67,8 @@ routes: [{{ upstream: echo, limits: [daily] }}]
 }
 
 proptest! {
-    /// A window ends where the zone of the request said that opened it, whatever zones the requests after that name; but
-    /// not before a period after the first charge of the window before.
+    /// A window ends by the zone of the request that opened it, whatever zones later requests name,
+    /// but not before a period after the first charge of the window before it.
     #[test]
     fn a_zone_is_pinned_until_the_running_window_ends(
         limit in 1..4_u32, month: bool, strict: bool,
@@ -110,8 +110,8 @@ proptest! {
 }
 
 proptest! {
-    /// Whatever zones a client claims, and when, no three windows begin within a period; and a client that stays in its zone
-    /// has the windows of its calendar.
+    /// For any claimed zones, no three windows begin within a period. A client that stays in its
+    /// zone has the windows of its calendar.
     #[test]
     fn no_claims_open_more_than_two_windows_within_a_period(
         month: bool, moves: bool, first: u32,
@@ -147,7 +147,7 @@ proptest! {
     }
 }
 
-/// The user's midnight as seen by his requests: when his window ends, in seconds since the epoch.
+/// The end of the user's window, in seconds since the epoch.
 fn reset(gateway: &Gateway, authorization: &str) -> (u16, u64) {
     let request = format!("GET / HTTP/1.1\r\nHost: a\r\nauthorization: {authorization}\r\n\r\n");
     let answer = Connection::open(gateway.address()).exchange(&request);
@@ -306,8 +306,8 @@ routes: [{ upstream: echo, limits: [daily] }]
     );
 }
 
-/// In the last second of each hour of two days a client claims the zone in which the day ends with it. It may have one request
-/// a day.
+/// In the last second of each hour of two days a client claims the zone whose day ends with that
+/// hour. It may send one request a day.
 #[test]
 fn replay_gives_a_client_that_follows_midnight_two_windows_a_day() {
     const MIDNIGHT: u64 = 1_782_864_000;

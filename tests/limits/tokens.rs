@@ -1,4 +1,4 @@
-//! Limits by what verified tokens say, and by the user of basic authentication, through the binary.
+//! Limits by claims of verified tokens and by the user of basic authentication, through the binary.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,13 +25,13 @@ fn signing_key(algorithm: Algorithm) -> EncodingKey {
     }
 }
 
-/// The fields of a request with a token that says this.
+/// The fields of a request with a token of these claims.
 fn token(algorithm: Algorithm, claims: &Value) -> String {
     let token = encode(&Header::new(algorithm), claims, &signing_key(algorithm));
     format!("authorization: Bearer {}\r\n", token.expect("it is signed"))
 }
 
-/// Limits of two an hour; the one by address is for whoever has no token.
+/// Limits of two an hour; the one by address applies to requests without a token.
 fn config(keys: &str) -> String {
     format!(
         "jwt: {{ keys: [{keys}], issuer: https://id.example.com }}
@@ -59,7 +59,7 @@ fn claims(sub: &str, more: Value) -> Value {
     claims
 }
 
-/// The statuses of so many requests with these fields.
+/// The statuses of `count` requests with these fields.
 fn statuses(gateway: &Gateway, path: &str, fields: &str, count: usize) -> Vec<u16> {
     let mut connection = Connection::open(gateway.address());
     let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
@@ -89,7 +89,8 @@ fn every_subject_has_one_bucket_for_all_signing_keys() {
     }
 }
 
-/// None of them is anybody: all are charged to the bucket of their address, which is spent after two.
+/// None of the tokens is valid: all requests are charged to the bucket of their address, which has
+/// two units.
 #[test]
 fn a_client_without_a_valid_token_has_the_bucket_of_its_address() {
     let gateway = Gateway::start(&config(&set()));
@@ -284,7 +285,7 @@ fn metric(gateway: &Gateway, series: &str) -> u64 {
     gateway.metric(series).unwrap_or(0.0) as u64
 }
 
-/// A token that nobody has signed, and another for each number.
+/// A token with an invalid signature, different for each number.
 fn forged(number: usize) -> String {
     let good = token(
         Algorithm::HS256,
@@ -383,7 +384,7 @@ fn explain_says_why_a_token_is_rejected() {
     assert!(!text.contains("rejected"), "{text}");
 }
 
-/// On the time of the log, at which the token was good.
+/// The replay verifies at the instants of the log, at which the token was valid.
 #[test]
 fn replay_verifies_the_tokens_of_a_log() {
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -440,7 +441,7 @@ fn replay_verifies_the_tokens_of_a_log() {
     );
 }
 
-/// The block of YAML that follows a heading of docs/configuration.md.
+/// The block of YAML after a heading of docs/configuration.md.
 fn documented(heading: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
     let docs = fs::read_to_string(path).expect("the documentation is there");
