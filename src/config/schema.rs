@@ -71,10 +71,8 @@ pub struct Config {
     /// Who the client is, behind other proxies.
     pub client_ip: Located<ClientIp>,
     /// How tokens are verified whose claims are in keys and conditions.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub jwt: Option<Located<Jwt>>,
     /// A line a request; off unless this section is there.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub access_log: Option<Located<AccessLog>>,
     /// How the process ends.
     pub shutdown: Located<Shutdown>,

@@ -35,7 +35,22 @@ impl Transform for AsLoaded {
         };
         remove_null(object);
         remove_variables(object);
+        if object.get_mut("default").is_some_and(is_without_value) {
+            object.remove("default");
+        }
     }
+}
+
+/// Removes the keys without a value from a default. True if it has no value itself.
+fn is_without_value(default: &mut Value) -> bool {
+    match default {
+        Value::Object(entries) => entries.retain(|_, value| !is_without_value(value)),
+        Value::Array(items) => items.iter_mut().for_each(|item| {
+            is_without_value(item);
+        }),
+        _ => {}
+    }
+    default.is_null()
 }
 
 fn remove_null(schema: &mut Map<String, Value>) {

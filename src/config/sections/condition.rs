@@ -30,7 +30,6 @@ pub struct Condition {
     pub jwt: Table<Text, Text>,
     /// The path, as in `match` of a route: `/a/b` exactly, `/a/{name}` any one segment, `/a/**`
     /// everything below and `/a` itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<Located<PathPattern>>,
     /// The client's address is one of these, or in one of these networks.
     #[schemars(length(min = 1))]
@@ -45,7 +44,6 @@ pub struct Condition {
     #[serde(skip_serializing_if = "is_absent")]
     pub all: List<Condition>,
     /// This is not met.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub not: Option<Located<Box<Condition>>>,
 }
 

@@ -56,25 +56,19 @@ impl Serialize for Cost {
 pub struct StatedCost {
     /// The request's field with a whole number of units; without it a request takes 1, and with anything else it
     /// is answered 400.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub header: Option<Located<FieldName>>,
     /// The response's field with a whole number of units; without it, or with anything else, the request has
     /// taken its `reserve`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_header: Option<Located<FieldName>>,
     /// The field of the response's trailers with a whole number of units, as behind a stream.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_trailer: Option<Located<FieldName>>,
     /// Where a JSON response states a whole number of units: a JSON pointer, `/usage/total_tokens`, or up to 4, whose values
     /// are added. Of an event stream, the last event that has it counts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_json: Option<Located<Pointers>>,
     /// Bytes of the response's body that are a unit, `1B` to `1024GiB`; part of as many is one, too.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_bytes: Option<Located<UnitSize>>,
     /// Units that are charged until the response says what it was, 1 to 4294967295; 1 unless given. Or the field of the
     /// request that says it: `{ header: x-estimate, default: 500 }`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserve: Option<Located<Reserve>>,
     /// The most that counts, 1 to 4294967295.
     pub max: Located<Units>,
@@ -134,7 +128,6 @@ pub struct StatedReserve {
     #[serde(default)]
     pub default: Located<Units>,
     /// The most that counts of the field, 1 to 4294967295; the cost's `max` unless given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<Located<Units>>,
 }
 

@@ -23,16 +23,12 @@ use crate::rules::{self, Exceptions, Selector, Selectors};
 #[schemars(extend("oneOf" = [{ "required": ["value"] }, { "required": ["prefix"] }, { "required": ["cidr"] }]))]
 pub struct Exemption {
     /// Which part of the key `value` or `prefix` is about; needed where the key has several, and at the top.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub part: Option<Located<KeyPart>>,
     /// Who has this value in that part.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<Located<Text>>,
     /// Whose value in that part starts so.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix: Option<Located<Text>>,
     /// Clients with this address, or in this network, whatever the key.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cidr: Option<Located<Cidr>>,
 }
 
@@ -43,35 +39,25 @@ pub struct Exemption {
 #[schemars(extend("anyOf" = [{ "required": ["quota"] }, { "required": ["capacity", "refill"] }, { "required": ["max"] }, { "required": ["time_zone"] }]))]
 pub struct Override {
     /// Which part of the key `value` or `prefix` is about; needed where the key has several.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub part: Option<Located<KeyPart>>,
     /// Who has this value in that part.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<Located<Text>>,
     /// Whose value in that part starts so.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix: Option<Located<Text>>,
     /// Clients with this address, or in this network, whatever the key.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cidr: Option<Located<Cidr>>,
     /// The quota, instead of the policy's; 0 refuses always.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub quota: Option<Located<Quota>>,
     /// The burst; as many units as this quota has unless given.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<Located<Units>>,
     /// The capacity, with a `refill`, in place of a `quota`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Located<Units>>,
     /// The refill, with a `capacity`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub refill: Option<Located<Refill>>,
     /// The units that can be taken at once, for `concurrency`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub max: Option<Located<InUse>>,
     /// Where days, weeks, months and years begin, instead of the policy's `time_zone`: the IANA name of a time zone. With
     /// it the quota is the policy's unless given.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub time_zone: Option<Located<TimeZone>>,
 }
 
@@ -81,19 +67,14 @@ pub struct Override {
 #[schemars(extend("anyOf" = [{ "required": ["quota"] }, { "required": ["capacity", "refill"] }, { "required": ["max"] }]))]
 pub struct Candidate {
     /// The quota, instead of the policy's; 0 would refuse always.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub quota: Option<Located<Quota>>,
     /// The burst; as many units as this quota has unless given.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<Located<Units>>,
     /// The capacity, with a `refill`, in place of a `quota`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Located<Units>>,
     /// The refill, with a `capacity`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub refill: Option<Located<Refill>>,
     /// The units that can be taken at once, for `concurrency`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub max: Option<Located<InUse>>,
 }
 

@@ -32,7 +32,6 @@ pub struct Jwt {
     #[schemars(length(min = 1))]
     pub keys: List<JwtKey>,
     /// What their `iss` has to be; anything unless given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer: Option<Located<Text>>,
     /// One of which their `aud` has to have; anything unless given.
     #[serde(default)]
@@ -69,16 +68,12 @@ impl Default for Jwt {
 #[schemars(extend("oneOf" = [{ "required": ["jwks_file"] }, { "required": ["file", "algorithm"] }]))]
 pub struct JwtKey {
     /// A JSON Web Key Set (RFC 7517). Read again when the file changes.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub jwks_file: Option<Located<FilePath>>,
     /// A public key in PEM, or for `HS256` the secret, at least 32 bytes. Read again when the file changes.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<Located<FilePath>>,
     /// What the key in `file` is for. Tokens that say another algorithm are not taken.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub algorithm: Option<Located<TokenAlgorithm>>,
     /// The `kid` of tokens that are signed with the key in `file`; any unless given.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<Located<Text>>,
 }
 

@@ -33,7 +33,6 @@ pub struct Listener {
     #[schemars(length(min = 1))]
     pub protocols: List<Protocol>,
     /// TLS; cleartext without it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Located<Tls>>,
 }
 

@@ -18,24 +18,18 @@ use crate::config::value::{FieldName, FieldValue, Quota, Refill, Whole};
 #[schemars(extend("anyOf" = [{ "required": ["quota"] }, { "required": ["capacity", "refill"] }]))]
 pub struct Overflow {
     /// The quota; 0 refuses always.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub quota: Option<Located<Quota>>,
     /// The burst; as many units as this quota has unless given.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<Located<Units>>,
     /// The capacity, with a `refill`, in place of a `quota`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Located<Units>>,
     /// The refill, with a `capacity`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub refill: Option<Located<Refill>>,
     /// Fields that tell the upstream so, with their values; what clients write in them goes.
     pub priority_header: Table<FieldName, FieldValue>,
     /// The code point (DSCP) with which they are sent to the upstream, 0 to 63, over connections of their own.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub dscp: Option<Located<CodePoint>>,
     /// A third bucket, for requests that this one cannot pay either.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub overflow: Option<Located<Box<Overflow>>>,
 }
 

@@ -20,7 +20,6 @@ pub struct Store {
     /// In the memory of this process.
     pub memory: Located<MemoryStore>,
     /// In Redis, exact over all machines that share it, for policies that say `store: redis`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub redis: Option<Located<RedisStore>>,
 }
 
@@ -32,7 +31,6 @@ pub struct MemoryStore {
     /// for those with `max_keys`.
     pub max_size: Located<StoreSize>,
     /// A file that buckets outlive the process in; without it they end with it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<Located<Snapshot>>,
 }
 

@@ -133,10 +133,8 @@ impl Default for UpstreamTimeouts {
 pub struct UpstreamTls {
     /// A file with the certificates (PEM) that endpoints are verified against, instead of the
     /// system's.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<Located<FilePath>>,
     /// The name that endpoints are asked for and verified by, instead of the host of their URL.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub server_name: Option<Located<ServerName>>,
 }
 

@@ -24,7 +24,6 @@ use crate::store::OnFull;
 pub struct Policy {
     /// The name of a limit in place, in header fields, metrics and logs; with the key, what its buckets are found
     /// again by. Policies are named by their key in `policies` instead.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<Located<Name>>,
     /// What tells buckets apart: a part of the request, or a list of parts. `client_ip` unless
     /// given.
@@ -37,7 +36,6 @@ pub struct Policy {
     #[serde(default)]
     pub on_missing_key: Located<OnMissingKey>,
     /// On which requests the policy applies; on all of them unless given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<Located<Condition>>,
     /// To whom the policy does not apply.
     #[serde(default)]
@@ -50,67 +48,51 @@ pub struct Policy {
     pub algorithm: Located<AlgorithmName>,
     /// Units per window: up to 4294967295, per `1ms` to `366d`, or per `1mo` or `1y`; 0 refuses always.
     /// Needed unless `capacity` and `refill` are given, or `max`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<Located<Quota>>,
     /// Units that can be taken at once, 1 to 4294967295; as many as the quota has unless given.
     /// For `gcra` and `token_bucket` only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<Located<Units>>,
     /// Tokens in a full bucket, 1 to 4294967295. For `token_bucket` with a `refill`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Located<Units>>,
     /// Tokens that come back at once, and how often, from the instant at which the bucket stopped
     /// being full: `1 per 10ms`. For `token_bucket` with a `capacity`, in place of a `quota`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refill: Option<Located<Refill>>,
     /// A second bucket, for requests that the first cannot pay: they are admitted at a lower priority. For `gcra`
     /// and `token_bucket` only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overflow: Option<Located<Box<Overflow>>>,
     /// How many requests of a key may wait their turn, 0 to 1000000; 0 unless given. Further ones are refused.
     /// For `leaky_bucket` and `concurrency` only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<Located<Places>>,
     /// How long a request's turn may be away, `0s` to `1h`; unless given 30s, and as long again as those do not wait that
     /// `delay_after` lets go on. One whose turn is further away is refused at once; with `concurrency`, where nobody can
     /// know that, when it has waited for so long. For `leaky_bucket` and `concurrency` only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_wait: Option<Located<Delay>>,
     /// How many of those that would wait go on at once, 0 to 1000000; 0 unless given. The others wait for so many
     /// turns less. For `leaky_bucket` only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_after: Option<Located<Places>>,
     /// Units that requests in flight can have taken at once, up to 4294967295; 0 refuses always. For `concurrency`,
     /// in place of a `quota`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<Located<InUse>>,
     /// When those whom `concurrency` refuses are told to come back, `1ms` to `1d`: nobody can know when a request
     /// ends. `1s` unless given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Located<RetryAfter>>,
     /// By how much at most refused clients are told to come back later than they could, `0s` to `1h`, each by another part of
     /// it: so that not all come back at once. Nothing unless given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_jitter: Option<Located<Delay>>,
     /// When a window starts: with the clock (`clock`, the default), with the clock but at another
     /// time for each key (`staggered`), or with the first request after the last window
     /// (`first_request`). For `fixed_window` only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<Located<WindowStart>>,
     /// Where days, weeks, months and years begin: the IANA name of a time zone, or the claim that has it; `UTC` unless
     /// given. For a `fixed_window` of `1d`, `1w`, `1mo` or `1y` that starts with the clock.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_zone: Option<Located<Zone>>,
     /// The day on which months begin, 1 to 31 (the last one of shorter months); 1 unless given.
     /// For a `fixed_window` of `1mo` that starts with the clock.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anchor: Option<Located<DayOfMonth>>,
     /// How many equal parts a sliding window is cut in, each with a counter: 1 to 3600, 1 unless given. For
     /// `sliding_window` only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub precision: Option<Located<Precision>>,
     /// How the oldest part counts, which a sliding window covers only partly; for `sliding_window` only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest: Option<Located<OldestPart>>,
     /// The unit of the quota in header fields.
     #[serde(default)]
@@ -136,13 +118,10 @@ pub struct Policy {
     pub mode: Located<Mode>,
     /// For how many percent of its keys the policy refuses, 0 to 100; for the others it is in shadow. A key
     /// that is in stays in as the number grows. All of them unless given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub percent: Option<Located<Percent>>,
     /// Another quota, which is tried out in shadow beside the policy's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidate: Option<Located<Candidate>>,
     /// What becomes of keys that go on asking though they are refused.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub penalty: Option<Located<Penalty>>,
     /// Where its buckets are: in the memory of each process (`memory`, the default), or in Redis (`redis`), where all
     /// machines share them.
@@ -151,15 +130,12 @@ pub struct Policy {
     /// How often its buckets, which then are in the memory of each process, are synchronised through Redis with those of other
     /// machines, `10ms` to `1s`: no request waits for Redis, and what others admit meanwhile is not known. With `store: redis`
     /// only; not for `sliding_log`, `leaky_bucket`, `concurrency` and `start: first_request`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<Located<SyncInterval>>,
     /// What becomes of requests while Redis does not answer: each process decides by buckets of its own (`local`, unless
     /// given), or the policy admits (`admit`) or refuses them (`refuse`). With `store: redis` only, and without `sync`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_store_error: Option<Located<OnStoreError>>,
     /// Buckets that memory is kept for, 1024 to 1073741824; an equal share of
     /// `store.memory.max_size` unless given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_keys: Option<Located<MaxKeys>>,
     /// What happens when memory for buckets is full: the least used is forgotten (`forget`), or
     /// new keys inherit what it had used (`strict`: no key ever exceeds its limit).

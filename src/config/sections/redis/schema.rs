@@ -17,26 +17,19 @@ use crate::proxy::ruleset::OnStoreError;
 #[schemars(extend("oneOf" = [{ "required": ["url"] }, { "required": ["cluster"] }, { "required": ["sentinel"] }]))]
 pub struct RedisStore {
     /// One server: `redis://user:password@host:6379/0`, or `rediss://` with TLS. User and password are percent-encoded.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<Located<SecretText>>,
     /// Some nodes of a cluster, which know the others; port 6379 unless given.
     #[schemars(length(min = 1))]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<List<ServerAddress>>,
     /// Sentinels, which know the master.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub sentinel: Option<Located<Sentinel>>,
     /// As whom to speak to servers, where `url` does not say it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<Located<Text>>,
     /// The password, where `url` does not say it; none where it is empty.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<Located<SecretText>>,
     /// The number of the database, with `sentinel`; `url` has it in its path, and a cluster has one alone.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub database: Option<Located<RedisDatabase>>,
     /// TLS towards servers, and sentinels too. With `cluster` and `sentinel` `tls: {}` turns it on.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<Located<RedisTls>>,
     /// The longest that a request waits for Redis, `1ms` to `1s`.
     pub timeout: Located<RedisTimeout>,
@@ -47,7 +40,6 @@ pub struct RedisStore {
     pub prefix: Located<KeyPrefix>,
     /// What keys are hashed under, 16 characters at least and the same on all machines. Without it whoever can read Redis
     /// can find keys out by trying.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub secret: Option<Located<SecretText>>,
     /// Whether keys are written as they are, instead of hashed.
     pub readable_keys: Located<Flag>,
@@ -101,10 +93,8 @@ pub struct Sentinel {
     /// What they call the master.
     pub master: Located<Text>,
     /// As whom to ask them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<Located<Text>>,
     /// The sentinels' password, which is not that of the servers; none where it is empty.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password: Option<Located<SecretText>>,
 }
 
@@ -113,10 +103,8 @@ pub struct Sentinel {
 #[serde(default, deny_unknown_fields)]
 pub struct RedisTls {
     /// A file with the certificates (PEM) that servers are verified against, instead of the system's.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<Located<FilePath>>,
     /// The name that certificates are verified by, of all servers, instead of the host of each.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub server_name: Option<Located<ServerName>>,
 }
 

@@ -40,7 +40,6 @@ pub struct HeaderFields {
     /// What is told, and in which form.
     pub style: Located<Style>,
     /// What the names of the fields begin with.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix: Option<Located<FieldName>>,
 }
 
@@ -124,36 +123,28 @@ words! {
 #[serde(default, deny_unknown_fields)]
 pub struct OnLimit {
     /// What happens to a request beyond the quota; `reject` unless given.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub action: Option<Located<Action>>,
     /// The status code: 400 to 599, and 429 unless given; for `decoy` 200 to 399, and that of
     /// the route's real answers, or 200, unless given.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<Located<Whole<200, 599>>>,
     /// The form of the body: `auto` (the default) goes by `Accept`; `problem` is RFC 9457, `json`
     /// the same under `application/json`, and `text` and `html` are what they say.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<Located<BodyFormat>>,
     /// A body of your own, up to 64 KiB; `format` then says what it is. `{{retry_after}}` and other
     /// placeholders stand for values, escaped for that format.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<Located<Text>>,
     /// Further fields.
     pub headers: Table<FieldName, FieldValue>,
     /// A page about the limits, for the body and a `Link` field.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub docs_url: Option<Located<WebUrl>>,
     /// How long a request is held before it is refused, `1ms` to `5m`; `10s` unless given. For
     /// `tarpit` only.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<Located<HoldTime>>,
     /// Requests that are held at a time, 1 to 1000000, 1000 unless given; further ones are refused at
     /// once. For `tarpit` only.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_held: Option<Located<Whole<1, 1_000_000>>>,
     /// The field that tells the upstream which policies a request exceeds; `x-over-limit` unless given.
     /// For `tag` only.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tag_header: Option<Located<FieldName>>,
 }
 

@@ -20,7 +20,6 @@ use crate::rules::TrailingSlash;
 #[serde(deny_unknown_fields)]
 pub struct Route {
     /// What it is called in logs, metrics and limits; what it matches, unless given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<Located<Name>>,
     /// Which requests it takes: those that meet every condition; all of them without any.
     #[serde(default, rename = "match")]
@@ -58,7 +57,6 @@ pub struct Match {
     pub hosts: List<HostPattern>,
     /// The path: `/a/b` exactly, `/a/{name}` any one segment, `/a/**` everything below and `/a`
     /// itself. Every path without it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<Located<PathPattern>>,
     /// Methods, any of them. `GET` does not include `HEAD`. Every method without it.
     pub methods: List<Method>,
@@ -87,10 +85,8 @@ pub struct RequestChanges {
     /// Fields to remove.
     pub remove_headers: List<FieldName>,
     /// A prefix to take away from the path, in whole segments.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub strip_prefix: Option<Located<PathPrefix>>,
     /// The largest request body, `0B` to `1024GiB`, instead of `client.max_body`; 413 beyond.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_body: Option<Located<BodySize>>,
 }
 
